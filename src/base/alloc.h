@@ -1,0 +1,26 @@
+/* Memory for the whole library: checked sizes, and allocations that tests can make fail.
+ *
+ * In builds with fault points the k-th allocation fails when VARVE_FAIL_ALLOC=k or vv_alloc_fail_at(k) says so. */
+#ifndef VV_ALLOC_H
+#define VV_ALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void *vv_malloc(size_t size);
+void *vv_calloc(size_t count, size_t size); /* NULL when count * size overflows */
+void *vv_realloc(void *ptr, size_t size);
+void *vv_aligned(size_t size, size_t alignment); /* free with vv_free */
+char *vv_strdup(const char *text);
+void vv_free(void *ptr); /* accepts NULL */
+
+/* Zeroed pages that cost nothing until touched; NULL on failure. */
+void *vv_pages_map(size_t size);
+void vv_pages_unmap(void *ptr, size_t size); /* accepts NULL */
+
+/* Make the k-th allocation from now fail (1 is the next), once; 0 switches off. Only in builds with fault points. */
+void vv_alloc_fail_at(uint64_t k);
+/* Allocations since the last vv_alloc_fail_at. */
+uint64_t vv_alloc_count(void);
+
+#endif

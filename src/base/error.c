@@ -1,0 +1,87 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *varve_error_name(int code) {
+    switch (code) {
+    case VARVE_OK:
+        return "OK";
+#define NAME_CASE(name, number, sentence)                                                                              \
+    case number:                                                                                                       \
+        return #name;
+        VARVE_ERROR_MAP(NAME_CASE)
+#undef NAME_CASE
+    default:
+        break;
+    }
+    const char *name = code < 0 && code > -20000 ? strerrorname_np(-code) : NULL;
+    return name ? name : "UNKNOWN";
+}
+
+const char *varve_error_text(int code) {
+    switch (code) {
+    case VARVE_OK:
+        return "no error";
+#define TEXT_CASE(name, number, sentence)                                                                              \
+    case number:                                                                                                       \
+        return sentence;
+        VARVE_ERROR_MAP(TEXT_CASE)
+#undef TEXT_CASE
+    default:
+        break;
+    }
+    /* strerrordesc_np and not strerror: its strings are constant, and the same in every language setting. */
+    const char *text = code < 0 && code > -20000 ? strerrordesc_np(-code) : NULL;
+    return text ? text : "unknown error";
+}
+
+static void fill(struct varve_error *error, int code, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
+static void fill(struct varve_error *error, int code, const char *format, va_list args) {
+    error->code = code;
+    error->rank = -1;
+    vsnprintf(error->text, sizeof error->text, format, args);
+}
+
+int vv_error(struct varve_error *error, int code, const char *format, ...) {
+    if (error) {
+        va_list args;
+        va_start(args, format);
+        fill(error, code, format, args);
+        va_end(args);
+    }
+    return code;
+}
+
+int vv_error_sys(struct varve_error *error, int code, const char *format, ...) {
+    if (error) {
+        va_list args;
+        va_start(args, format);
+        fill(error, code, format, args);
+        va_end(args);
+        size_t used = strlen(error->text);
+        snprintf(error->text + used, sizeof error->text - used, ": %s", varve_error_text(code));
+    }
+    return code;
+}
+
+int vv_error_default(struct varve_error *error, int code, const char *format, ...) {
+    if (error && error->code == VARVE_OK) {
+        va_list args;
+        va_start(args, format);
+        fill(error, code, format, args);
+        va_end(args);
+    }
+    return code;
+}
+
+void vv_error_clear(struct varve_error *error) {
+    if (error) {
+        error->code = VARVE_OK;
+        error->rank = -1;
+        error->text[0] = '\0';
+    }
+}

@@ -1,0 +1,20 @@
+/* The log: one line per event, to a callback if the application gave one, otherwise to stderr. */
+#ifndef VV_LOG_H
+#define VV_LOG_H
+
+enum vv_log_level { VV_LOG_ERROR, VV_LOG_WARN, VV_LOG_INFO, VV_LOG_DEBUG, VV_LOG_TRACE };
+
+typedef void (*vv_log_fn)(void *arg, int level, const char *line);
+
+/* A NULL log writes errors and warnings to stderr. */
+struct vv_log {
+    int level;
+    int rank; /* -1 when there is none to tell */
+    vv_log_fn fn;
+    void *arg;
+};
+
+void vv_log(const struct vv_log *log, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+const char *vv_log_level_name(int level);
+
+#endif

@@ -1,0 +1,338 @@
+/* The table, and one setting at a time: parse, check, store, show. Where settings come from is settings_load.c. */
+#include "base/settings.h"
+#include "base/error.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RETRY_MAX 1000
+
+#define ROW(type_, name_, low_, high_, standard_, help_)                                                               \
+    {.name = #name_,                                                                                                   \
+     .type = VV_TYPE_##type_,                                                                                          \
+     .low = low_,                                                                                                      \
+     .high = high_,                                                                                                    \
+     .standard = standard_,                                                                                            \
+     .help = help_,                                                                                                    \
+     .offset = offsetof(struct vv_settings, name_)},
+static const struct vv_setting table[VV_SETTING_COUNT] = {VV_SETTINGS_TABLE(ROW)};
+#undef ROW
+
+const struct vv_setting *vv_setting_at(size_t index) {
+    return index < VV_SETTING_COUNT ? &table[index] : NULL;
+}
+
+const struct vv_setting *vv_setting_find(const char *name) {
+    for (size_t i = 0; i < VV_SETTING_COUNT; i++) {
+        if (!strcmp(table[i].name, name)) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+/* Parsers give 0 or -1; the message is made in one place, refuse(). */
+
+static int parse_whole(const char *text, uint64_t *out, const char **end_out) {
+    char *end;
+    if (*text < '0' || *text > '9') {
+        return -1;
+    }
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    if (errno) {
+        return -1;
+    }
+    *out = v;
+    *end_out = end;
+    return 0;
+}
+
+static int parse_int(const char *text, int *out) {
+    const char *end;
+    uint64_t v;
+    if (parse_whole(text, &v, &end) < 0 || *end || v > INT_MAX) {
+        return -1;
+    }
+    *out = (int)v;
+    return 0;
+}
+
+static int parse_bytes(const char *text, uint64_t *out) {
+    static const char suffixes[] = "KMGT";
+    const char *end;
+    uint64_t v;
+    if (parse_whole(text, &v, &end) < 0) {
+        return -1;
+    }
+    unsigned shift = 0;
+    if (*end) {
+        const char *suffix = strchr(suffixes, *end & ~0x20); /* either case */
+        if (!suffix || !*suffix || end[1]) {
+            return -1;
+        }
+        shift = 10 * (unsigned)(suffix - suffixes + 1);
+    }
+    if (v > UINT64_MAX >> shift) {
+        return -1;
+    }
+    *out = v << shift;
+    return 0;
+}
+
+/* Numbers have a point, whatever the language of the program. */
+static locale_t enter_c_locale(locale_t *before_out) {
+    locale_t locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    *before_out = uselocale(locale);
+    return locale;
+}
+
+static void leave_c_locale(locale_t locale, locale_t before) {
+    uselocale(before);
+    if (locale != (locale_t)0) {
+        freelocale(locale);
+    }
+}
+
+static int parse_double(const char *text, double *out) {
+    char *end;
+    if (!*text || strspn(text, "0123456789.eE-") != strlen(text)) {
+        return -1;
+    }
+    locale_t before;
+    locale_t locale = enter_c_locale(&before);
+    double v = strtod(text, &end);
+    leave_c_locale(locale, before);
+    if (*end || !isfinite(v)) {
+        return -1;
+    }
+    *out = v;
+    return 0;
+}
+
+/* Position of a word in "a|b|c". */
+static int parse_choice(const char *words, const char *text, int *out) {
+    size_t size = strlen(text);
+    int position = 0;
+    for (const char *word = words; word; position++) {
+        const char *bar = strchr(word, '|');
+        size_t word_size = bar ? (size_t)(bar - word) : strlen(word);
+        if (word_size == size && !memcmp(word, text, size)) {
+            *out = position;
+            return 0;
+        }
+        word = bar ? bar + 1 : NULL;
+    }
+    return -1;
+}
+
+static int parse_on_error(const char *text, enum vv_on_error *out, unsigned *retries_out) {
+    static const char retry[] = "retry:";
+    int retries = 0;
+    if (!strcmp(text, "fail")) {
+        *out = VV_ON_ERROR_FAIL;
+    } else if (!strcmp(text, "warn")) {
+        *out = VV_ON_ERROR_WARN;
+    } else if (!strncmp(text, retry, sizeof retry - 1) && parse_int(text + sizeof retry - 1, &retries) == 0 &&
+               retries >= 1 && retries <= RETRY_MAX) {
+        *out = VV_ON_ERROR_RETRY;
+    } else {
+        return -1;
+    }
+    *retries_out = (unsigned)retries;
+    return 0;
+}
+
+/* Bounds come from the table and always parse. */
+
+static int set_int(const struct vv_setting *setting, const char *text, int *field) {
+    int v, low = 0, high = INT_MAX;
+    parse_int(setting->low, &low);
+    if (setting->high) {
+        parse_int(setting->high, &high);
+    }
+    if (parse_int(text, &v) < 0 || v < low || v > high) {
+        return -1;
+    }
+    *field = v;
+    return 0;
+}
+
+static int set_bytes(const struct vv_setting *setting, const char *text, uint64_t *field) {
+    uint64_t v, low = 0, high = UINT64_MAX;
+    parse_bytes(setting->low, &low);
+    if (setting->high) {
+        parse_bytes(setting->high, &high);
+    }
+    if (parse_bytes(text, &v) < 0 || v < low || v > high) {
+        return -1;
+    }
+    *field = v;
+    return 0;
+}
+
+static int set_double(const struct vv_setting *setting, const char *text, double *field) {
+    double v, low = 0, high = HUGE_VAL;
+    parse_double(setting->low, &low);
+    if (setting->high) {
+        parse_double(setting->high, &high);
+    }
+    if (parse_double(text, &v) < 0 || v < low || v > high) {
+        return -1;
+    }
+    *field = v;
+    return 0;
+}
+
+/* on_error is the only text there is. */
+static int set_text(const char *text, char *field) {
+    enum vv_on_error on_error;
+    unsigned retries;
+    if (strlen(text) >= VV_SETTING_TEXT_BYTES || parse_on_error(text, &on_error, &retries) < 0) {
+        return -1;
+    }
+    strcpy(field, text);
+    return 0;
+}
+
+static int set_field(struct vv_settings *settings, const struct vv_setting *setting, const char *text) {
+    void *field = (char *)settings + setting->offset;
+    switch (setting->type) {
+    case VV_TYPE_INT:
+        return set_int(setting, text, field);
+    case VV_TYPE_BYTES:
+        return set_bytes(setting, text, field);
+    case VV_TYPE_DOUBLE:
+        return set_double(setting, text, field);
+    case VV_TYPE_CHOICE:
+        return parse_choice(setting->low, text, field);
+    case VV_TYPE_TEXT:
+        return set_text(text, field);
+    }
+    return -1;
+}
+
+static void remember_origin(struct vv_settings *settings, const struct vv_setting *setting, const char *origin) {
+    snprintf(settings->origins[setting - table], VV_SETTING_ORIGIN_BYTES, "%s", origin);
+}
+
+static int refuse(const struct vv_setting *setting, const char *value, const char *origin, struct varve_error *error) {
+    char allowed[128];
+    vv_setting_allowed_text(setting, allowed, sizeof allowed);
+    return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\"; allowed is %s", origin, setting->name, value,
+                    allowed);
+}
+
+void vv_settings_init(struct vv_settings *settings) {
+    *settings = (struct vv_settings){0};
+    for (size_t i = 0; i < VV_SETTING_COUNT; i++) {
+        int rc = set_field(settings, &table[i], table[i].standard);
+        assert(rc == 0);
+        (void)rc;
+        remember_origin(settings, &table[i], "default");
+    }
+}
+
+int vv_settings_set(struct vv_settings *settings, const char *name, const char *value, const char *origin,
+                    struct varve_error *error) {
+    const struct vv_setting *setting = vv_setting_find(name);
+    if (!setting) {
+        return vv_error(error, VARVE_SETTING, "%s: there is no setting \"%s\"", origin, name);
+    }
+    if (set_field(settings, setting, value) < 0) {
+        return refuse(setting, value, origin, error);
+    }
+    if (settings->keep == 1) {
+        settings->keep = 2;
+    }
+    remember_origin(settings, setting, origin);
+    return 0;
+}
+
+int vv_settings_check(const struct vv_settings *settings, struct varve_error *error) {
+    if (settings->dead_seconds <= settings->beat_seconds) {
+        return vv_error(error, VARVE_SETTING, "dead_seconds (%d, from %s) must be more than beat_seconds (%d, from %s)",
+                        settings->dead_seconds, settings->origins[VV_SETTING_dead_seconds], settings->beat_seconds,
+                        settings->origins[VV_SETTING_beat_seconds]);
+    }
+    return 0;
+}
+
+enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsigned *retries_out) {
+    enum vv_on_error on_error = VV_ON_ERROR_FAIL;
+    *retries_out = 0;
+    parse_on_error(settings->on_error, &on_error, retries_out);
+    return on_error;
+}
+
+const char *vv_setting_type_text(const struct vv_setting *setting) {
+    static const char *const names[] = {"integer", "bytes", "number", "choice", "text"};
+    return names[setting->type];
+}
+
+void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t room) {
+    if (setting->type == VV_TYPE_CHOICE || setting->type == VV_TYPE_TEXT) {
+        snprintf(out, room, "%s", setting->low);
+    } else if (setting->high) {
+        snprintf(out, room, "%s to %s", setting->low, setting->high);
+    } else {
+        snprintf(out, room, "%s or more", setting->low);
+    }
+}
+
+static void show_bytes(uint64_t v, char *out, size_t room) {
+    static const char suffixes[] = "KMGT";
+    unsigned steps = 0;
+    while (v && v % 1024 == 0 && steps < sizeof suffixes - 1) {
+        v /= 1024;
+        steps++;
+    }
+    snprintf(out, room, "%" PRIu64 "%.*s", v, steps ? 1 : 0, steps ? &suffixes[steps - 1] : "");
+}
+
+static void show_double(double v, char *out, size_t room) {
+    locale_t before;
+    locale_t locale = enter_c_locale(&before);
+    snprintf(out, room, "%.10g", v);
+    leave_c_locale(locale, before);
+}
+
+static void show_choice(const char *words, int position, char *out, size_t room) {
+    for (; position > 0 && strchr(words, '|'); position--) {
+        words = strchr(words, '|') + 1;
+    }
+    snprintf(out, room, "%.*s", (int)strcspn(words, "|"), words);
+}
+
+void vv_setting_value_text(const struct vv_settings *settings, const struct vv_setting *setting, char *out,
+                           size_t room) {
+    const void *field = (const char *)settings + setting->offset;
+    switch (setting->type) {
+    case VV_TYPE_INT:
+        snprintf(out, room, "%d", *(const int *)field);
+        break;
+    case VV_TYPE_BYTES:
+        show_bytes(*(const uint64_t *)field, out, room);
+        break;
+    case VV_TYPE_DOUBLE:
+        show_double(*(const double *)field, out, room);
+        break;
+    case VV_TYPE_CHOICE:
+        show_choice(setting->low, *(const int *)field, out, room);
+        break;
+    case VV_TYPE_TEXT:
+        snprintf(out, room, "%s", (const char *)field);
+        break;
+    }
+}
+
+const char *vv_setting_origin(const struct vv_settings *settings, const struct vv_setting *setting) {
+    return settings->origins[setting - table];
+}

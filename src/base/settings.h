@@ -1,0 +1,92 @@
+/* Run-time settings: one table (settings_table.h), read from files, the program and the environment.
+ *
+ * The strongest first: environment (VARVE_KEEP=3), the text the program gave, ./varve.conf,
+ * $XDG_CONFIG_HOME/varve/varve.conf (or ~/.config/varve/varve.conf), /etc/varve.conf, the default. If VARVE_CONFIG
+ * names a file, it is read instead of the three. Files have a "name = value" per line; "#" begins a comment. */
+#ifndef VV_SETTINGS_H
+#define VV_SETTINGS_H
+
+#include "base/log.h"
+#include "base/settings_table.h"
+
+#include <varve/varve_error.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The words of each CHOICE, in the order of the table. */
+enum vv_codec_choice { VV_CHOOSE_CODEC_AUTO, VV_CHOOSE_CODEC_NONE, VV_CHOOSE_CODEC_LZ4, VV_CHOOSE_CODEC_ZSTD };
+enum vv_direct_choice { VV_CHOOSE_DIRECT_AUTO, VV_CHOOSE_DIRECT_ON, VV_CHOOSE_DIRECT_OFF };
+enum vv_verify_choice { VV_CHOOSE_VERIFY_DIGEST, VV_CHOOSE_VERIFY_BYTES };
+enum vv_mode_choice { VV_CHOOSE_MODE_PRIVATE, VV_CHOOSE_MODE_GROUP, VV_CHOOSE_MODE_UMASK };
+enum vv_tracker_choice { VV_CHOOSE_TRACKER_AUTO, VV_CHOOSE_TRACKER_NONE };
+/* The words of `log` are enum vv_log_level. */
+
+enum vv_on_error { VV_ON_ERROR_FAIL, VV_ON_ERROR_WARN, VV_ON_ERROR_RETRY };
+
+#define VV_SETTING_TEXT_BYTES 32
+#define VV_SETTING_ORIGIN_BYTES 256
+
+#define VV_SETTING_INDEX(type, name, low, high, standard, help) VV_SETTING_##name,
+enum vv_setting_index { VV_SETTINGS_TABLE(VV_SETTING_INDEX) VV_SETTING_COUNT };
+#undef VV_SETTING_INDEX
+
+#define VV_FIELD_INT(name) int name;
+#define VV_FIELD_BYTES(name) uint64_t name;
+#define VV_FIELD_DOUBLE(name) double name;
+#define VV_FIELD_CHOICE(name) int name;
+#define VV_FIELD_TEXT(name) char name[VV_SETTING_TEXT_BYTES];
+#define VV_SETTING_FIELD(type, name, low, high, standard, help) VV_FIELD_##type(name)
+
+/* Owns nothing; may be copied. */
+struct vv_settings {
+    VV_SETTINGS_TABLE(VV_SETTING_FIELD)
+    char origins[VV_SETTING_COUNT][VV_SETTING_ORIGIN_BYTES]; /* "default", "program", "environment", "path:line" */
+};
+
+#undef VV_SETTING_FIELD
+
+void vv_settings_init(struct vv_settings *settings); /* all defaults */
+
+/* Everything, the weakest first; text is what the program gave (NULL for nothing). Unknown names and values that are
+ * not allowed are VARVE_SETTING; an unknown VARVE_ variable in the environment is only a warning. */
+int vv_settings_load(struct vv_settings *settings, const char *text, const struct vv_log *log,
+                     struct varve_error *error);
+
+/* One setting. The origin is remembered, and begins the message if there is one. */
+int vv_settings_set(struct vv_settings *settings, const char *name, const char *value, const char *origin,
+                    struct varve_error *error);
+/* "name=value" items, separated by commas or line ends. */
+int vv_settings_set_text(struct vv_settings *settings, const char *text, const char *origin, struct varve_error *error);
+/* A file that does not exist is -ENOENT. */
+int vv_settings_set_file(struct vv_settings *settings, const char *path, struct varve_error *error);
+int vv_settings_set_environment(struct vv_settings *settings, const struct vv_log *log, struct varve_error *error);
+/* Rules between settings. */
+int vv_settings_check(const struct vv_settings *settings, struct varve_error *error);
+
+/* What on_error says; retries_out is 0 unless it is VV_ON_ERROR_RETRY. */
+enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsigned *retries_out);
+
+enum vv_setting_type { VV_TYPE_INT, VV_TYPE_BYTES, VV_TYPE_DOUBLE, VV_TYPE_CHOICE, VV_TYPE_TEXT };
+
+/* A row of the table, for listings. Constant. */
+struct vv_setting {
+    const char *name;
+    enum vv_setting_type type;
+    const char *low;      /* or what is allowed, for VV_TYPE_CHOICE and VV_TYPE_TEXT */
+    const char *high;     /* NULL: no bound */
+    const char *standard; /* the default */
+    const char *help;
+    size_t offset; /* of the field in struct vv_settings */
+};
+
+const struct vv_setting *vv_setting_at(size_t index); /* NULL from VV_SETTING_COUNT on */
+const struct vv_setting *vv_setting_find(const char *name);
+const char *vv_setting_type_text(const struct vv_setting *setting);
+/* "64K to 16M", "0 or more", "auto|on|off" */
+void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t room);
+void vv_setting_value_text(const struct vv_settings *settings, const struct vv_setting *setting, char *out,
+                           size_t room);
+const char *vv_setting_origin(const struct vv_settings *settings, const struct vv_setting *setting);
+
+#endif

@@ -1,0 +1,213 @@
+/* Where settings come from: text, files, environment, and their order. Each source overwrites what weaker ones set. */
+#include "base/error.h"
+#include "base/settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ITEM_BYTES 1024
+#define PREFIX "VARVE_"
+
+/* Variables of ours that are not settings. */
+static const char *const other_variables[] = {"VARVE_CONFIG", "VARVE_STORE", "VARVE_FAULT", "VARVE_FAULT_LIST",
+                                              "VARVE_FAIL_ALLOC"};
+
+static char *trim(char *text) {
+    while (isspace((unsigned char)*text)) {
+        text++;
+    }
+    size_t size = strlen(text);
+    while (size && isspace((unsigned char)text[size - 1])) {
+        size--;
+    }
+    text[size] = '\0';
+    return text;
+}
+
+/* "name = value  # comment", which is changed. */
+static int set_item(struct vv_settings *settings, char *item, const char *origin, struct varve_error *error) {
+    item[strcspn(item, "#")] = '\0';
+    item = trim(item);
+    if (!*item) {
+        return 0;
+    }
+    char *equals = strchr(item, '=');
+    if (!equals) {
+        return vv_error(error, VARVE_SETTING, "%s: \"%s\" is not of the form name=value", origin, item);
+    }
+    *equals = '\0';
+    return vv_settings_set(settings, trim(item), trim(equals + 1), origin, error);
+}
+
+int vv_settings_set_text(struct vv_settings *settings, const char *text, const char *origin,
+                         struct varve_error *error) {
+    char item[ITEM_BYTES];
+    while (*text) {
+        size_t size = strcspn(text, ",\n#");
+        if (size >= sizeof item) {
+            return vv_error(error, VARVE_SETTING, "%s: a setting is longer than %d bytes", origin, ITEM_BYTES - 1);
+        }
+        memcpy(item, text, size);
+        item[size] = '\0';
+        int rc = set_item(settings, item, origin, error);
+        if (rc < 0) {
+            return rc;
+        }
+        text += size;
+        text += *text == '#' ? strcspn(text, "\n") : 0; /* a comment may hold commas */
+        text += *text ? 1 : 0;
+    }
+    return 0;
+}
+
+static int set_lines(struct vv_settings *settings, FILE *file, const char *path, struct varve_error *error) {
+    char line[ITEM_BYTES];
+    char origin[VV_SETTING_ORIGIN_BYTES];
+    for (int number = 1; fgets(line, sizeof line, file); number++) {
+        snprintf(origin, sizeof origin, "%s:%d", path, number);
+        if (!strchr(line, '\n') && strlen(line) == sizeof line - 1) {
+            return vv_error(error, VARVE_SETTING, "%s: the line is longer than %d bytes", origin, ITEM_BYTES - 2);
+        }
+        int rc = set_item(settings, line, origin, error);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return ferror(file) ? vv_error_sys(error, -errno, "cannot read settings from %s", path) : 0;
+}
+
+int vv_settings_set_file(struct vv_settings *settings, const char *path, struct varve_error *error) {
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        return vv_error_sys(error, -errno, "cannot read settings from %s", path);
+    }
+    int rc = set_lines(settings, file, path, error);
+    fclose(file);
+    return rc;
+}
+
+static int is_other_variable(const char *name) {
+    for (size_t i = 0; i < sizeof other_variables / sizeof other_variables[0]; i++) {
+        if (!strcmp(other_variables[i], name)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* "VARVE_BLOCK_SIZE" to "block_size"; an empty name if it is no setting. */
+static void to_setting_name(const char *variable, char *out, size_t room) {
+    const char *from = variable + strlen(PREFIX);
+    size_t size = strlen(from);
+    out[0] = '\0';
+    if (size >= room) {
+        return;
+    }
+    for (size_t i = 0; i <= size; i++) {
+        if (islower((unsigned char)from[i])) {
+            out[0] = '\0';
+            return;
+        }
+        out[i] = (char)tolower((unsigned char)from[i]);
+    }
+}
+
+static int set_variable(struct vv_settings *settings, const char *entry, const struct vv_log *log,
+                        struct varve_error *error) {
+    char variable[64];
+    char name[64];
+    const char *equals = strchr(entry, '=');
+    if (!equals) {
+        return 0;
+    }
+    snprintf(variable, sizeof variable, "%.*s", (int)(equals - entry), entry);
+    if (is_other_variable(variable)) {
+        return 0;
+    }
+    to_setting_name(variable, name, sizeof name);
+    if (!vv_setting_find(name)) {
+        vv_log(log, VV_LOG_WARN, "the environment has %s, which is no setting of Varve", variable);
+        return 0;
+    }
+    return equals[1] ? vv_settings_set(settings, name, equals + 1, "environment", error) : 0;
+}
+
+int vv_settings_set_environment(struct vv_settings *settings, const struct vv_log *log, struct varve_error *error) {
+    for (char **entry = environ; entry && *entry; entry++) {
+        int rc = strncmp(*entry, PREFIX, strlen(PREFIX)) ? 0 : set_variable(settings, *entry, log, error);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* A file that need not be there. One that is there but closed to us is no reason to stop a job. */
+static int set_usual_file(struct vv_settings *settings, const char *path, const struct vv_log *log,
+                          struct varve_error *error) {
+    struct varve_error own;
+    vv_error_clear(&own);
+    int rc = vv_settings_set_file(settings, path, &own);
+    if (rc == -ENOENT || rc == -ENOTDIR) {
+        return 0;
+    }
+    if (rc < 0 && rc != VARVE_SETTING) {
+        vv_log(log, VV_LOG_WARN, "%s", own.text);
+        return 0;
+    }
+    return rc < 0 ? vv_error(error, rc, "%s", own.text) : 0;
+}
+
+/* An empty path if there is no home. */
+static void find_home_file(char *out, size_t room) {
+    const char *config = getenv("XDG_CONFIG_HOME");
+    const char *home = getenv("HOME");
+    int size = 0;
+    out[0] = '\0';
+    if (config && *config) {
+        size = snprintf(out, room, "%s/varve/varve.conf", config);
+    } else if (home && *home) {
+        size = snprintf(out, room, "%s/.config/varve/varve.conf", home);
+    }
+    if ((size_t)size >= room) {
+        out[0] = '\0';
+    }
+}
+
+static int set_files(struct vv_settings *settings, const struct vv_log *log, struct varve_error *error) {
+    char home_file[PATH_MAX];
+    const char *only = getenv("VARVE_CONFIG");
+    if (only && *only) {
+        return vv_settings_set_file(settings, only, error);
+    }
+    find_home_file(home_file, sizeof home_file);
+    const char *const paths[] = {"/etc/varve.conf", home_file, "varve.conf"};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        int rc = set_usual_file(settings, paths[i], log, error);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int vv_settings_load(struct vv_settings *settings, const char *text, const struct vv_log *log,
+                     struct varve_error *error) {
+    vv_settings_init(settings);
+    int rc = set_files(settings, log, error);
+    if (rc == 0 && text) {
+        rc = vv_settings_set_text(settings, text, "program", error);
+    }
+    if (rc == 0) {
+        rc = vv_settings_set_environment(settings, log, error);
+    }
+    if (rc == 0) {
+        rc = vv_settings_check(settings, error);
+    }
+    return rc;
+}

@@ -1,0 +1,63 @@
+/* Every run-time setting. A setting that is not in this table does not exist: the fields of struct vv_settings, the
+ * parsing of files and environment, `varve config --list` and the manual page all come from it.
+ *
+ * X(type, name, low, high, default, help), all values as a person would write them. The types:
+ *   INT     whole number
+ *   BYTES   whole number, optionally followed by K, M, G or T (powers of 1024)
+ *   DOUBLE  decimal number
+ *   CHOICE  one of the words in low; the field holds its position, see the enums in settings.h. A switch is "off|on".
+ *   TEXT    a word with its own check in settings.c; low shows what is allowed
+ * high is NULL where there is no upper bound. */
+#ifndef VV_SETTINGS_TABLE_H
+#define VV_SETTINGS_TABLE_H
+
+/* clang-format off */
+#define VV_SETTINGS_TABLE(X)                                                                                           \
+    X(INT, keep, "0", "1000000", "0",                                                                                  \
+      "How many checkpoints of a name to keep; older ones are forgotten. 0 keeps all; 1 is raised to 2, so that there" \
+      " is always one to fall back to.")                                                                               \
+    X(TEXT, on_error, "fail|warn|retry:n", NULL, "fail",                                                               \
+      "What a checkpoint that cannot be written does: make the call fail, only warn, or try n more times and then"     \
+      " fail.")                                                                                                        \
+    X(CHOICE, codec, "auto|none|lz4|zstd", NULL, "auto",                                                               \
+      "How new data is compressed; auto decides by a sample and by the speed of the storage.")                         \
+    X(INT, zstd_level, "1", "19", "1",                                                                                 \
+      "Level of zstd where zstd is used.")                                                                             \
+    X(BYTES, block_size, "64K", "16M", "1M",                                                                           \
+      "Size of the blocks that are compressed and read as one.")                                                       \
+    X(BYTES, part_size, "1M", "1T", "1G",                                                                              \
+      "A pack that passes this size is continued in another object.")                                                  \
+    X(DOUBLE, table_share, "0", "0.5", "0.01",                                                                         \
+      "Share of the protected memory that the table of older chunk ids may take.")                                     \
+    X(DOUBLE, rewrite_share, "0", "1", "0.04",                                                                         \
+      "Old data with few live bytes that is rewritten with each checkpoint, as a share of the new bytes.")             \
+    X(INT, beat_seconds, "1", "3600", "15",                                                                            \
+      "How often a session renews its heartbeat.")                                                                     \
+    X(INT, dead_seconds, "2", "86400", "60",                                                                           \
+      "A session whose heartbeat was seen unchanged for this long is dead; must be more than beat_seconds.")           \
+    X(INT, takeover_seconds, "0", "86400", "90",                                                                       \
+      "How long open waits to see whether another session that holds the name is dead.")                               \
+    X(INT, threads, "0", "64", "2",                                                                                    \
+      "Threads that hash, compress and write; with 0 the calling thread does it.")                                     \
+    X(DOUBLE, interval_seconds, "0", NULL, "0",                                                                        \
+      "Least time between two checkpoints; a call that comes earlier does nothing. 0 takes every call.")               \
+    X(DOUBLE, interval_share, "0", "1", "0",                                                                           \
+      "Largest share of the running time that checkpoints may take; a call that would pass it does nothing. 0 takes"   \
+      " every call.")                                                                                                  \
+    X(CHOICE, direct, "auto|on|off", NULL, "auto",                                                                     \
+      "Write past the page cache (O_DIRECT).")                                                                         \
+    X(CHOICE, verify, "digest|bytes", NULL, "digest",                                                                  \
+      "What is believed about equal chunks: their digest, or their bytes compared where both are at hand.")            \
+    X(CHOICE, log, "error|warn|info|debug|trace", NULL, "warn",                                                        \
+      "The least important messages that are logged.")                                                                 \
+    X(CHOICE, mode, "private|group|umask", NULL, "private",                                                            \
+      "Permissions of new files: for the owner only, readable by the group, or as the umask says.")                    \
+    X(BYTES, min_free, "0", NULL, "16M",                                                                               \
+      "Refuse to write when less than this would remain free on the storage.")                                         \
+    X(BYTES, restart_window, "1M", "1T", "256M",                                                                       \
+      "Memory that a restart may use beside the regions it fills.")                                                    \
+    X(CHOICE, tracker, "auto|none", NULL, "auto",                                                                      \
+      "How changed pages are found; none looks at every page.")
+/* clang-format on */
+
+#endif

@@ -1,0 +1,28 @@
+/* Threads: a bounded pool whose jobs are collected as one group, and the clock. */
+#ifndef VV_THREAD_H
+#define VV_THREAD_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A pool of `threads` workers (0: jobs run in the caller) with a queue of at most `queue` waiting jobs; submit blocks when it
+ * is full. The first negative result of a job is kept; later jobs of the same round are dropped unrun (their drop function
+ * is not needed: jobs own nothing that the submitter does not free after the round). */
+struct vv_pool;
+typedef int (*vv_job_fn)(void *arg);
+
+int vv_pool_create(unsigned threads, unsigned queue, struct vv_pool **out);
+void vv_pool_destroy(struct vv_pool *pool); /* waits; accepts NULL */
+/* Queue fn(arg). Returns 0, or the error a job of this round already met (fn will not run then). */
+int vv_pool_submit(struct vv_pool *pool, vv_job_fn fn, void *arg);
+/* Wait until all jobs are done; returns the first error of the round and begins a new round. */
+int vv_pool_wait(struct vv_pool *pool);
+
+uint64_t vv_clock_ns(void);      /* monotonic */
+uint64_t vv_clock_wall_ns(void); /* since 1970 */
+void vv_sleep_ms(unsigned ms);
+/* Random bytes from the kernel. 0 or -errno. */
+int vv_random(void *out, size_t size);
+
+#endif

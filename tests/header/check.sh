@@ -1,0 +1,25 @@
+#!/bin/sh
+# Each public header compiles alone, twice, strictly: check.sh "COMPILER FLAGS" INCLUDE_FOLDER...
+compiler=$1
+shift
+status=0
+count=0
+flags=
+for folder in "$@"; do
+    flags="$flags -I$folder"
+done
+for folder in "$@"; do
+    for header in "$folder"/varve/*.h; do
+        name=varve/$(basename "$header")
+        count=$((count + 1))
+        # shellcheck disable=SC2086 # the flags are words
+        printf '#include <%s>\n#include <%s>\nint varve_header_test;\n' "$name" "$name" |
+            $compiler $flags -pedantic -Wall -Wextra -Werror -fsyntax-only - || {
+            echo "$name does not compile alone with: $compiler"
+            status=1
+        }
+    done
+done
+echo "$count headers"
+[ "$count" -gt 0 ] || status=1
+exit $status

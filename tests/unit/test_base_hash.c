@@ -1,0 +1,68 @@
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "test.h"
+
+#include <errno.h>
+
+static void test_known_values(void **state) {
+    (void)state;
+    assert_true(vv_sum64("", 0) == 0x2d06800538d394c2u);
+    struct vv_hash128 empty = vv_digest("", 0);
+    assert_true(empty.low == 0x6001c324468d497fu);
+    assert_true(empty.high == 0x99aa06d3014798d8u);
+}
+
+static void test_pieces_equal_the_whole(void **state) {
+    (void)state;
+    uint8_t data[5000];
+    for (size_t i = 0; i < sizeof data; i++) {
+        data[i] = (uint8_t)(i * i >> 3);
+    }
+    for (size_t size = 0; size <= sizeof data; size += 613) {
+        for (size_t step = 1; step <= sizeof data; step = step * 7 + 1) {
+            struct vv_digest_state *digest;
+            assert_int_equal(vv_digest_begin(&digest), 0);
+            for (size_t at = 0; at < size; at += step) {
+                vv_digest_add(digest, data + at, size - at < step ? size - at : step);
+            }
+            vv_digest_add(digest, NULL, 0);
+            assert_true(vv_hash128_equal(vv_digest_end(digest), vv_digest(data, size)));
+        }
+    }
+}
+
+static void test_bytes_of_a_hash(void **state) {
+    (void)state;
+    struct vv_hash128 hash = {.low = 0x0706050403020100, .high = 0x0f0e0d0c0b0a0908};
+    uint8_t bytes[16];
+    vv_hash128_put(bytes, hash);
+    for (unsigned i = 0; i < sizeof bytes; i++) {
+        assert_int_equal(bytes[i], i);
+    }
+    assert_true(vv_hash128_equal(vv_hash128_get(bytes), hash));
+    assert_false(vv_hash128_is_zero(hash));
+    assert_true(vv_hash128_is_zero((struct vv_hash128){0}));
+}
+
+static void test_drop_and_no_memory(void **state) {
+    (void)state;
+    struct vv_digest_state *digest;
+    vv_digest_drop(NULL);
+    assert_int_equal(vv_digest_begin(&digest), 0);
+    vv_digest_drop(digest);
+#ifdef VARVE_FAULTS
+    vv_alloc_fail_at(1);
+    assert_int_equal(vv_digest_begin(&digest), -ENOMEM);
+    vv_alloc_fail_at(0);
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_known_values),
+        cmocka_unit_test(test_pieces_equal_the_whole),
+        cmocka_unit_test(test_bytes_of_a_hash),
+        cmocka_unit_test(test_drop_and_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
