@@ -1,0 +1,198 @@
+/* The head of every object and the small objects (docs/format.md 4 and 5): encode into a buffer, parse from bytes. No
+ * I/O.
+ *
+ * A parser trusts nothing: it checks magic, version, kind, identity, lengths and digest before it looks at a field.
+ * It returns VARVE_CORRUPT for damage, VARVE_UNKNOWN_FORMAT for something newer, -ENOMEM, and says in error which
+ * field. The identity to expect comes as a struct vv_key (the key the bytes were read from); store_id may be NULL to
+ * accept any. */
+#ifndef VV_OBJECT_H
+#define VV_OBJECT_H
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "format/key.h"
+
+#define VV_HEAD_SIZE 96
+#define VV_TAIL_SIZE 24
+#define VV_FORMAT_VERSION 1
+#define VV_FEATURE_MOVED 1u
+#define VV_PARTNERS_MAX 3
+#define VV_TEXT_ROOM 256 /* host, program; longer ones are cut when written */
+#define VV_LEANS_MAX 1048576u
+#define VV_SMALL_MAX (64u << 20)
+
+struct vv_head {
+    uint16_t format;
+    uint16_t kind;
+    uint64_t required;
+    uint64_t optional;
+    uint8_t store_id[16];
+    uint32_t generation;
+    uint32_t attempt;
+    uint64_t version;
+    uint32_t writer;
+    uint32_t part;
+    uint64_t name_sum;
+};
+
+/* Append the 96 bytes of a head for this key. */
+void vv_head_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16], uint64_t required);
+/* Parse and check a head; out may be NULL. Under the key of a pack or a record a tombstone is accepted too; see
+ * out->kind. */
+int vv_head_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                  struct vv_head *out, struct varve_error *error);
+
+enum vv_id_kind { VV_ID_XXH3 = 1, VV_ID_SHA256 = 2 };
+
+struct vv_settings_store {
+    uint16_t id_kind;
+    uint16_t granule_log2;
+    uint64_t seed;
+    uint64_t created_ns;
+};
+
+struct vv_attempt {
+    uint32_t generation; /* 0: none */
+    uint32_t attempt;
+    uint64_t version;
+};
+int vv_attempt_compare(const struct vv_attempt *a, const struct vv_attempt *b); /* by (generation, version, attempt) */
+
+struct vv_lean {
+    struct vv_attempt attempt;
+    struct vv_hash128 writers_digest;
+};
+
+struct vv_store_object {
+    uint8_t store_id[16];
+    struct vv_settings_store settings;
+};
+void vv_store_object_encode(struct vv_buf *buf, const struct vv_store_object *store);
+int vv_store_object_parse(const void *data, size_t size, struct vv_store_object *out, struct varve_error *error);
+
+struct vv_claim {
+    uint8_t store_id[16]; /* filled by the parser */
+    struct vv_settings_store settings;
+    uint8_t session_id[16];
+    uint64_t time_ns;
+    uint8_t boot_id[16];
+    uint64_t pid_namespace;
+    uint64_t pid_start;
+    uint32_t pid;
+    uint32_t ranks;
+    uint32_t beat_seconds;
+    uint32_t dead_seconds;
+    char host[VV_TEXT_ROOM];
+    char program[VV_TEXT_ROOM];
+};
+void vv_claim_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                     const struct vv_claim *claim);
+int vv_claim_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                   struct vv_claim *out, struct varve_error *error);
+
+enum vv_beat_state { VV_BEAT_RUNNING = 1, VV_BEAT_ENDED = 2 };
+struct vv_beat {
+    uint8_t session_id[16];
+    uint64_t counter;
+    uint64_t time_ns;
+    uint32_t state;
+    struct vv_attempt refers;
+};
+void vv_beat_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                    const struct vv_beat *beat);
+int vv_beat_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                  struct vv_beat *out, struct varve_error *error);
+
+struct vv_writer {
+    uint32_t first_owner;
+    uint32_t owners;
+    uint32_t parts;
+    uint32_t partner_count;
+    uint32_t partners[VV_PARTNERS_MAX];
+    uint64_t pack_length;
+    uint64_t parts_length;
+    struct vv_hash128 footer_digest;
+};
+struct vv_writers {
+    uint32_t ranks;
+    uint32_t count;
+    struct vv_writer *list;
+    struct vv_hash128 digest; /* the last 16 bytes; filled by the parser */
+    uint64_t length;
+};
+/* Returns the digest of the encoded object in digest_out (may be NULL). */
+void vv_writers_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                       const struct vv_writers *writers, struct vv_hash128 *digest_out);
+int vv_writers_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                     struct vv_writers *out, struct varve_error *error);
+void vv_writers_clear(struct vv_writers *writers);
+/* The writer whose owners include owner, or -1. */
+int64_t vv_writers_home(const struct vv_writers *writers, uint32_t owner);
+
+struct vv_record {
+    uint8_t store_id[16]; /* filled by the parser */
+    uint32_t attempt;     /* of the key's (generation, version); filled by the parser from the head */
+    struct vv_settings_store settings;
+    uint64_t time_ns;
+    uint32_t ranks;
+    uint32_t writers;
+    uint64_t writers_length;
+    struct vv_hash128 writers_digest;
+    struct vv_attempt parent;
+    uint64_t protected_bytes;
+    uint64_t raw_bytes;
+    uint64_t stored_bytes;
+    uint64_t metadata_bytes;
+    uint64_t regions;
+    uint32_t lean_count;
+    struct vv_lean *leans;
+    char program[VV_TEXT_ROOM];
+};
+/* The attempt that the record commits is key->attempt. */
+void vv_record_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                      const struct vv_record *record);
+/* The record's attempt is not part of its key: expect->attempt is ignored. If the object is a well-formed tombstone,
+ * returns VARVE_FORGOTTEN. */
+int vv_record_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                    struct vv_record *out, struct varve_error *error);
+void vv_record_clear(struct vv_record *record);
+
+enum vv_tombstone_reason {
+    VV_TOMBSTONE_FAILED = 1,
+    VV_TOMBSTONE_PRUNED = 2,
+    VV_TOMBSTONE_FORGOTTEN = 3,
+    VV_TOMBSTONE_GIVEN_UP = 4
+};
+struct vv_tombstone {
+    uint32_t reason;
+    uint64_t time_ns;
+    char text[VV_TEXT_ROOM];
+};
+/* key is that of the object in whose place it stands. */
+void vv_tombstone_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                         const struct vv_tombstone *tombstone);
+int vv_tombstone_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                       struct vv_tombstone *out, struct varve_error *error);
+
+struct vv_catalogue_entry {
+    struct vv_attempt attempt;
+    uint64_t time_ns;
+    uint64_t protected_bytes;
+    uint64_t stored_bytes;
+    uint64_t metadata_bytes;
+    uint64_t regions;
+    uint32_t ranks;
+    uint32_t is_tombstone;
+};
+struct vv_catalogue {
+    uint64_t count;
+    struct vv_catalogue_entry *list; /* newest first */
+};
+void vv_catalogue_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                         const struct vv_catalogue *catalogue);
+int vv_catalogue_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                       struct vv_catalogue *out, struct varve_error *error);
+void vv_catalogue_clear(struct vv_catalogue *catalogue);
+
+#endif

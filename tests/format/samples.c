@@ -1,0 +1,323 @@
+#include "samples.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PART_RAW 64u
+#define TIME_NS UINT64_C(1700000000000000000)
+
+const uint8_t sample_store_id[16] = {0xA0, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0xA7,
+                                     0xA8, 0xA9, 0xAA, 0xAB, 0xAC, 0xAD, 0xAE, 0xAF};
+static const struct vv_settings_store settings = {VV_ID_XXH3, 12, UINT64_C(0x1122334455667788), TIME_NS};
+static const struct vv_attempt parent = {.generation = 3, .attempt = 0, .version = 90};
+static const struct vv_lean leans[SAMPLE_LEANS] = {
+    {{.generation = 1, .attempt = 2, .version = UINT64_C(1) << 50}, {0x1111, 0x2222}},
+    {{.generation = 3, .attempt = 0, .version = 90}, {0x3333, 0x4444}},
+};
+
+struct vv_key sample_key(int kind) {
+    struct vv_key key = {.kind = kind, .name = "golden run/1"};
+    int has_writer = kind == VV_KIND_PACK || kind == VV_KIND_PART || kind == VV_KIND_COPY;
+    if (kind == VV_KIND_STORE)
+        key.name[0] = '\0';
+    else if (kind != VV_KIND_CATALOGUE)
+        key.generation = 3;
+    if (has_writer || kind == VV_KIND_WRITERS || kind == VV_KIND_RECORD) {
+        key.version = 100;
+        key.attempt = 1;
+    }
+    if (has_writer)
+        key.writer = 1;
+    return key;
+}
+
+void sample_store(struct vv_buf *buf) {
+    struct vv_store_object store = {.settings = settings};
+    memcpy(store.store_id, sample_store_id, 16);
+    vv_store_object_encode(buf, &store);
+}
+
+void sample_claim(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_CLAIM);
+    struct vv_claim claim = {
+        .settings = settings,
+        .session_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+        .time_ns = TIME_NS + 1,
+        .boot_id = {0xB0, 0xB1},
+        .pid_namespace = 4026531836,
+        .pid_start = 123456,
+        .pid = 4242,
+        .ranks = 8,
+        .beat_seconds = 30,
+        .dead_seconds = 300,
+        .host = "node17",
+        .program = "heat2d --steps 100",
+    };
+    vv_claim_encode(buf, &key, sample_store_id, &claim);
+}
+
+void sample_beat(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_BEAT);
+    struct vv_beat beat = {
+        .session_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+        .counter = 77,
+        .time_ns = TIME_NS + 2,
+        .state = VV_BEAT_RUNNING,
+        .refers = parent,
+    };
+    vv_beat_encode(buf, &key, sample_store_id, &beat);
+}
+
+void sample_writers(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_WRITERS);
+    struct vv_writer list[] = {
+        {.first_owner = 0,
+         .owners = 4,
+         .partner_count = 1,
+         .partners = {1},
+         .pack_length = 4000,
+         .footer_digest = {1, 2}},
+        {.first_owner = 4, .owners = 2, .parts = 1, .pack_length = 5000, .parts_length = 160, .footer_digest = {3, 4}},
+        {.first_owner = 6,
+         .owners = 2,
+         .partner_count = 3,
+         .partners = {0, 1, 0},
+         .pack_length = UINT64_C(1) << 40,
+         .footer_digest = {5, 6}},
+    };
+    struct vv_writers writers = {.ranks = 8, .count = 3, .list = list};
+    vv_writers_encode(buf, &key, sample_store_id, &writers, NULL);
+}
+
+void sample_record(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_RECORD);
+    struct vv_record record = {
+        .settings = settings,
+        .time_ns = TIME_NS + 3,
+        .ranks = 8,
+        .writers = 3,
+        .writers_length = VV_HEAD_SIZE + 8 + 3 * 64 + VV_TAIL_SIZE,
+        .writers_digest = {0x5555, 0x6666},
+        .parent = parent,
+        .protected_bytes = UINT64_C(1) << 44,
+        .raw_bytes = 1000000,
+        .stored_bytes = 500000,
+        .metadata_bytes = 3000,
+        .regions = 12,
+        .lean_count = SAMPLE_LEANS,
+        .leans = (struct vv_lean *)leans,
+        .program = "heat2d",
+    };
+    vv_record_encode(buf, &key, sample_store_id, &record);
+}
+
+void sample_tombstone(struct vv_buf *buf, int kind) {
+    struct vv_key key = sample_key(kind);
+    struct vv_tombstone tombstone = {
+        .reason = kind == VV_KIND_PACK ? VV_TOMBSTONE_FAILED : VV_TOMBSTONE_FORGOTTEN,
+        .time_ns = TIME_NS + 4,
+        .text = "no space left",
+    };
+    vv_tombstone_encode(buf, &key, sample_store_id, &tombstone);
+}
+
+void sample_catalogue(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_CATALOGUE);
+    struct vv_catalogue_entry list[] = {
+        {{.generation = 3, .attempt = 1, .version = 100}, TIME_NS + 3, 1 << 20, 500000, 3000, 12, 8, 0},
+        {{.generation = 3, .attempt = 0, .version = 90}, TIME_NS + 2, 1 << 20, 600000, 3000, 12, 8, 0},
+        {{.generation = 1, .attempt = 0, .version = UINT64_C(1) << 50}, TIME_NS, 0, 0, 0, 0, 0, 1},
+    };
+    struct vv_catalogue catalogue = {.count = 3, .list = list};
+    vv_catalogue_encode(buf, &key, sample_store_id, &catalogue);
+}
+
+/* Bytes of a block: nothing special, but not all equal. */
+static void put_bytes(struct vv_buf *buf, uint32_t size) {
+    for (uint32_t i = 0; i < size; i++)
+        vv_buf_u8(buf, (uint8_t)(i * 7 + i / 256));
+}
+
+void sample_part(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_PART);
+    vv_head_encode(buf, &key, sample_store_id, 0);
+    put_bytes(buf, PART_RAW);
+}
+
+void sample_manifest_base(struct vv_buf *buf) {
+    struct vv_manifest_head head = {
+        .owner = 4, .regions = 3, .protected_bytes = 70000, .layout_bytes = 81920, .entries = 3, .runs = 6};
+    struct vv_region_entry field = {
+        .number = 0,
+        .flags = VV_REGION_DESCRIBED,
+        .length = 20000,
+        .name = "temperature",
+        .shape = {.type = 10, .dims = 2, .is_lossy = 1, .bound = 1e-6, .dim = {{1000, 0, 50}, {50, 0, 50}}},
+    };
+    struct vv_region_entry table = {
+        .number = 7, .flags = VV_REGION_DESCRIBED, .length = 50000, .name = "table", .address = 20480};
+    struct vv_region_entry empty = {
+        .number = 8, .flags = VV_REGION_DESCRIBED, .length = 0, .name = "empty", .address = 81920};
+    struct vv_manifest_writer writer;
+    vv_manifest_head_encode(buf, &head);
+    vv_manifest_begin(&writer, buf, 4);
+    vv_manifest_region(&writer, &field, 0);
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_HERE, .length = 12288});
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_ZERO, .offset = 12288, .length = 7712});
+    vv_manifest_region_end(&writer, (struct vv_hash128){0x77, 0x88});
+    vv_manifest_region(&writer, &table, 20480);
+    vv_manifest_run(&writer,
+                    &(struct vv_run){.kind = VV_RUN_FROM, .length = 4096, .place_count = 1, .places = {{1, 3, 0, 0}}});
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_FROM_ANY,
+                                              .offset = 4096,
+                                              .length = 4096,
+                                              .place_count = 2,
+                                              .places = {{2, 4, UINT64_C(1) << 45, 0}, {0, 7, 4096, 2}}});
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_REPEATED,
+                                              .offset = 8192,
+                                              .length = 30000,
+                                              .piece = 4096,
+                                              .place_count = 1,
+                                              .places = {{0, 4, 20480, 0}}});
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_HERE, .offset = 38192, .length = 11808});
+    vv_manifest_region_end(&writer, (struct vv_hash128){0x99, 0xAA});
+    vv_manifest_region(&writer, &empty, 81920);
+    vv_manifest_region_end(&writer, (struct vv_hash128){0, 0});
+}
+
+void sample_manifest_overlay(struct vv_buf *buf) {
+    struct vv_manifest_head head = {
+        .owner = 5,
+        .lower_count = 2,
+        .regions = 4,
+        .protected_bytes = 1 << 20,
+        .layout_bytes = 2 << 20,
+        .entries = 3,
+        .runs = 3,
+        .lower = {{1, 0, {1, 2}}, {2, 1, {3, 4}}},
+    };
+    struct vv_region_entry changed = {.number = 2, .length = 10000};
+    struct vv_region_entry removed = {.number = 3, .flags = VV_REGION_REMOVED};
+    struct vv_region_entry moved = {
+        .number = 900, .flags = VV_REGION_DESCRIBED, .length = 4096, .name = "moved", .address = 1 << 20};
+    struct vv_manifest_writer writer;
+    vv_manifest_head_encode(buf, &head);
+    vv_manifest_begin(&writer, buf, 5);
+    vv_manifest_region(&writer, &changed, 8192);
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_KEEP, .length = 8192});
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_HERE, .offset = 8192, .length = 1808});
+    vv_manifest_region_end(&writer, (struct vv_hash128){0xBB, 0xCC});
+    vv_manifest_region(&writer, &removed, 0);
+    vv_manifest_region(&writer, &moved, 1 << 20);
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_KEEP, .length = 4096});
+    vv_manifest_region_end(&writer, (struct vv_hash128){0xDD, 0xEE});
+}
+
+/* The extents of the two blocks: one extent in the part; two, with ids, in the pack. */
+static void put_extents(struct vv_buf *buf, uint64_t *second_out) {
+    struct vv_extent_coder coder = {.owner = 4};
+    vv_extent_encode(buf, &coder, &(struct vv_extent){.owner = 4, .address = 100, .length = PART_RAW});
+    *second_out = buf->size;
+    coder = (struct vv_extent_coder){.owner = 4};
+    vv_extent_encode(buf, &coder, &(struct vv_extent){.owner = 4, .address = 8192, .length = 4096});
+    vv_extent_encode(buf, &coder, &(struct vv_extent){.owner = 5, .address = UINT64_C(1) << 45, .length = 8});
+}
+
+static void put_blocks(struct vv_buf *buf, uint64_t second_extents) {
+    struct vv_buf bytes;
+    vv_buf_init(&bytes);
+    put_bytes(&bytes, 4104);
+    struct vv_block block = {.offset = VV_HEAD_SIZE,
+                             .stored = PART_RAW,
+                             .raw = PART_RAW,
+                             .sum = vv_sum64(bytes.data, PART_RAW),
+                             .extent_count = 1,
+                             .owner = 4};
+    vv_block_encode(buf, &block);
+    block.part = 1;
+    block.stored = block.raw = 4104;
+    block.sum = vv_sum64(bytes.data, 4104);
+    block.extents_offset = second_extents;
+    block.extent_count = 2;
+    block.flags = VV_BLOCK_IDS;
+    vv_block_encode(buf, &block);
+    vv_buf_clear(&bytes);
+}
+
+/* Append a section to the object and to the footer's list; clears the section. */
+static void add_section(struct vv_buf *buf, struct vv_footer *footer, uint32_t kind, uint32_t owner,
+                        struct vv_buf *section) {
+    footer->sections[footer->section_count++] = (struct vv_section){
+        .kind = kind,
+        .owner = owner,
+        .offset = buf->size,
+        .length = section->size,
+        .digest = vv_digest(section->data, section->size),
+    };
+    vv_buf_append(buf, section->data, section->size);
+    vv_buf_clear(section);
+}
+
+static void add_tables(struct vv_buf *buf, struct vv_footer *footer, int has_moved) {
+    struct vv_buf blocks, section;
+    uint64_t second_extents;
+    vv_buf_init(&blocks);
+    vv_buf_init(&section);
+    put_extents(&section, &second_extents);
+    put_blocks(&blocks, second_extents);
+    add_section(buf, footer, VV_SECTION_BLOCKS, 0, &blocks);
+    add_section(buf, footer, VV_SECTION_EXTENTS, 0, &section);
+    put_bytes(&section, 32);
+    add_section(buf, footer, VV_SECTION_IDS, 0, &section);
+    if (has_moved) {
+        struct vv_extent_coder coder = {.owner = 4};
+        struct vv_moved moved = {{.owner = 4, .address = UINT64_C(1) << 44}, UINT64_C(5) << 32, 2};
+        vv_moved_encode(&section, &coder, &moved);
+        add_section(buf, footer, VV_SECTION_MOVED, 0, &section);
+    }
+    sample_manifest_base(&section);
+    add_section(buf, footer, VV_SECTION_MANIFEST, 4, &section);
+    sample_manifest_overlay(&section);
+    add_section(buf, footer, VV_SECTION_MANIFEST, 5, &section);
+}
+
+static void put_pack(struct vv_buf *buf, int kind) {
+    struct vv_key key = sample_key(kind);
+    struct vv_section sections[SAMPLE_PACK_SECTIONS];
+    uint64_t part_length = VV_HEAD_SIZE + PART_RAW;
+    struct vv_footer footer = {
+        .settings = settings,
+        .writers = 3,
+        .ranks = 8,
+        .first_owner = 4,
+        .owners = 2,
+        .partner_count = 2,
+        .partners = {0, 2},
+        .parent = parent,
+        .time_ns = TIME_NS + 5,
+        .protected_bytes = 70000 + (1 << 20),
+        .raw_bytes = PART_RAW + 4104,
+        .stored_bytes = PART_RAW + 4104,
+        .regions = 7,
+        .parts = 1,
+        .lean_count = SAMPLE_LEANS,
+        .name = "golden run/1",
+        .program = "heat2d",
+        .part_lengths = &part_length,
+        .leans = (struct vv_lean *)leans,
+        .sections = sections,
+    };
+    vv_head_encode(buf, &key, sample_store_id, kind == VV_KIND_PACK ? VV_FEATURE_MOVED : 0);
+    if (kind == VV_KIND_PACK)
+        put_bytes(buf, 4104);
+    add_tables(buf, &footer, kind == VV_KIND_PACK);
+    vv_footer_encode(buf, buf->size, &footer, NULL);
+}
+
+void sample_pack(struct vv_buf *buf) {
+    put_pack(buf, VV_KIND_PACK);
+}
+
+void sample_copy(struct vv_buf *buf) {
+    put_pack(buf, VV_KIND_COPY);
+}

@@ -1,0 +1,27 @@
+/* One fixed sample of every object, for golden files, seeds of the fuzzers and tests. */
+#ifndef TEST_SAMPLES_H
+#define TEST_SAMPLES_H
+
+#include "format/manifest.h"
+
+#define SAMPLE_PACK_SECTIONS 6
+#define SAMPLE_LEANS 2
+
+extern const uint8_t sample_store_id[16];
+struct vv_key sample_key(int kind);
+
+void sample_store(struct vv_buf *buf);
+void sample_claim(struct vv_buf *buf);
+void sample_beat(struct vv_buf *buf);
+void sample_writers(struct vv_buf *buf);
+void sample_record(struct vv_buf *buf);
+void sample_tombstone(struct vv_buf *buf, int kind); /* under the key of a pack or a record */
+void sample_catalogue(struct vv_buf *buf);
+void sample_part(struct vv_buf *buf);
+void sample_pack(struct vv_buf *buf);
+void sample_copy(struct vv_buf *buf);
+/* Sections: of owner 4, a base; of owner 5, an overlay over a base and an overlay. */
+void sample_manifest_base(struct vv_buf *buf);
+void sample_manifest_overlay(struct vv_buf *buf);
+
+#endif
