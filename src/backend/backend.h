@@ -1,0 +1,105 @@
+/* Keeping objects: how the rest of the library opens and uses a backend.
+ *
+ * A backend is chosen by address: mem://NAME, file:///path, or a plain path. Parameters of the address put wrappers
+ * around it (docs/backends.md). Nobody above this folder calls the members of varve_backend_ops: the functions here check
+ * keys, and return VARVE_UNSUPPORTED where an optional member is missing. What each verb promises is written in
+ * varve/varve_backend.h. Any thread, but one upload by one thread at a time. */
+#ifndef VV_BACKEND_H
+#define VV_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <varve/varve_backend.h>
+
+struct vv_buf;
+struct vv_log;
+struct vv_file_tuning;
+
+#define VV_BACKEND_KEY_MAX 1023
+#define VV_BACKEND_PATH_MAX 4096
+
+enum vv_direct { VV_DIRECT_AUTO, VV_DIRECT_ON, VV_DIRECT_OFF };
+enum vv_mode { VV_MODE_PRIVATE, VV_MODE_GROUP, VV_MODE_UMASK };
+
+/* Zero is the default of every member. The strings and pointers are not kept, but for log. */
+struct vv_backend_options {
+    int may_create;     /* make the folder (its parent must exist), else VARVE_NO_STORE when there is none */
+    int direct;         /* enum vv_direct: bypass the page cache for large objects */
+    int mode;           /* enum vv_mode: who may read and write files and folders made here */
+    uint64_t min_free;  /* bytes that must stay free: an upload that would go below fails with -ENOSPC */
+    struct vv_log *log; /* lives as long as the backend; NULL: warnings to stderr */
+    const struct vv_file_tuning *tuning; /* for measurements; NULL: what measured best */
+};
+
+/* Open what uri names. options may be NULL. VARVE_NO_STORE, VARVE_SETTING (the address is wrong; says where),
+ * VARVE_UNSUPPORTED, or -errno; error says why. Close it with vv_backend_close. */
+int vv_backend_open(const char *uri, const struct vv_backend_options *options, struct varve_backend **out,
+                    struct varve_error *error);
+void vv_backend_close(struct varve_backend *backend); /* accepts NULL */
+/* "file", "mem", ...: of the innermost one; for messages. */
+const char *vv_backend_name(const struct varve_backend *backend);
+
+/* 0, or -EINVAL if it is no key; a prefix may be "" as well. */
+int vv_backend_key_check(const char *key);
+int vv_backend_prefix_check(const char *prefix);
+
+/* The verbs. -EINVAL for a bad key. */
+int vv_backend_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out);
+int vv_backend_upload_write(struct varve_upload *upload, const void *data, size_t size);
+int vv_backend_upload_commit(struct varve_upload *upload); /* frees it in every case */
+void vv_backend_upload_abort(struct varve_upload *upload); /* accepts NULL */
+int vv_backend_replace(struct varve_backend *backend, const char *key, const void *data, size_t size);
+int64_t vv_backend_get(struct varve_backend *backend, const char *key, uint64_t offset, void *data, size_t size);
+int vv_backend_stat(struct varve_backend *backend, const char *key, uint64_t *size_out);
+int vv_backend_list(struct varve_backend *backend, const char *prefix, const char *after, size_t limit,
+                    varve_list_fn fn, void *arg);
+int vv_backend_remove(struct varve_backend *backend, const char *key);
+int vv_backend_space(struct varve_backend *backend, uint64_t *bytes_out);
+int vv_backend_sweep(struct varve_backend *backend); /* how many leftovers went, or an error */
+
+/* A whole small object at once: create, write, commit. -EEXIST if the key is taken. */
+int vv_backend_put(struct varve_backend *backend, const char *key, const void *data, size_t size);
+/* The whole object appended to buf, which the caller has initialised and clears; -EFBIG if it has more than max bytes. If
+ * the object is replaced meanwhile, buf gets the old or the new one, never a mixture. */
+int vv_backend_get_all(struct varve_backend *backend, const char *key, uint64_t max, struct vv_buf *buf);
+
+/* Delete the process-wide memory store mem://name. Backends that have it open keep it until they close. */
+void vv_mem_drop(const char *name);
+
+/* Wrappers (each a backend that owns inner and closes it). On failure inner is untouched. */
+int vv_limit_backend_wrap(struct varve_backend *inner, uint64_t bytes_per_second, uint64_t latency_ns,
+                          struct varve_backend **out);
+int vv_retry_backend_wrap(struct varve_backend *inner, unsigned retries, const struct vv_log *log,
+                          struct varve_backend **out);
+int vv_fault_backend_wrap(struct varve_backend *inner, const char *spec, struct varve_backend **out);
+int vv_count_backend_wrap(struct varve_backend *inner, struct varve_backend **out);
+
+enum vv_verb {
+    VV_VERB_CREATE,
+    VV_VERB_WRITE,
+    VV_VERB_COMMIT,
+    VV_VERB_ABORT,
+    VV_VERB_REPLACE,
+    VV_VERB_GET,
+    VV_VERB_STAT,
+    VV_VERB_LIST,
+    VV_VERB_REMOVE,
+    VV_VERB_SPACE,
+    VV_VERB_SWEEP,
+    VV_VERB_COUNT
+};
+
+struct vv_backend_counts {
+    uint64_t calls[VV_VERB_COUNT];
+    uint64_t errors[VV_VERB_COUNT]; /* calls that returned a negative value */
+    uint64_t bytes[VV_VERB_COUNT];  /* of WRITE, REPLACE and GET */
+    uint64_t bytes_written;         /* WRITE and REPLACE together */
+    uint64_t bytes_read;
+};
+
+/* What the count wrapper in backend, or in one it wraps, has seen; VARVE_UNSUPPORTED if there is none. */
+int vv_count_get(struct varve_backend *backend, struct vv_backend_counts *out);
+/* Operations the fault wrapper in backend, or in one it wraps, has seen; 0 if there is none. */
+uint64_t vv_fault_count(struct varve_backend *backend);
+
+#endif

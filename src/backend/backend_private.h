@@ -1,0 +1,45 @@
+/* Shared by the files of this folder only. */
+#ifndef VV_BACKEND_PRIVATE_H
+#define VV_BACKEND_PRIVATE_H
+
+#include "backend/backend.h"
+
+/* What an address says. */
+enum vv_uri_kind { VV_URI_FILE, VV_URI_MEM };
+
+struct vv_uri {
+    enum vv_uri_kind kind;
+    char path[VV_BACKEND_PATH_MAX + 1]; /* folder, or name of the memory store */
+    uint64_t limit;                     /* bytes per second, 0: none */
+    uint64_t latency_ns;
+    unsigned retry;
+    int count;
+    char fault[256]; /* "" or the specification */
+};
+
+/* Take an address apart; VARVE_SETTING or VARVE_UNSUPPORTED, and error says what is wrong. Pure: touches nothing. */
+int vv_uri_parse(const char *text, struct vv_uri *out, struct varve_error *error);
+/* Is it a fault specification? 0 or -EINVAL. */
+int vv_fault_spec_check(const char *spec);
+
+int vv_mem_open(const char *name, int may_create, struct varve_backend **out, struct varve_error *error);
+int vv_file_open(const char *path, const struct vv_backend_options *options, struct varve_backend **out,
+                 struct varve_error *error);
+
+/* The names a list() found: collect, sort, then call back with no lock held. */
+struct vv_name_list {
+    struct vv_found *items;
+    size_t count;
+    size_t room;
+};
+struct vv_found {
+    char *name;
+    int is_prefix;
+};
+
+void vv_name_list_clear(struct vv_name_list *list);
+int vv_name_list_add(struct vv_name_list *list, const char *name, size_t size, int is_prefix);
+/* Sort, join equal names, and hand at most limit (0: all) of them to fn. What list() returns. */
+int vv_name_list_emit(struct vv_name_list *list, size_t limit, varve_list_fn fn, void *arg);
+
+#endif

@@ -1,0 +1,179 @@
+/* Folders below the root.
+ *
+ * A folder is made when an object in it is committed and removed when its last object goes, by any number of processes at
+ * once. Whoever makes or uses one therefore expects it to vanish under its hands and makes it again.
+ *
+ * Durability: an object is durable when its file is, its folder is, and every folder from there up to the root is. Another
+ * process may have made a folder a moment ago and not have synced its parent yet, so "it was there already" proves
+ * nothing: each process syncs the whole way once per folder and remembers the last few it has done. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/backend_file_private.h"
+#include "base/hash.h"
+
+#define TRIES 64
+
+int vv_file_root_check(struct file_backend *file) {
+    struct stat by_path, by_fd;
+    if (fstat(file->root_fd, &by_fd) < 0)
+        return -errno;
+    if (stat(file->root, &by_path) < 0)
+        return errno == ENOENT || errno == ENOTDIR ? -ESTALE : -errno;
+    if (by_path.st_dev != by_fd.st_dev || by_path.st_ino != by_fd.st_ino)
+        return -ESTALE;
+    return faccessat(file->root_fd, ".", R_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
+}
+
+int vv_file_missing(struct file_backend *file, int result) {
+    if (result != -ENOENT && result != -ENOTDIR)
+        return result;
+    result = vv_file_root_check(file);
+    return result < 0 ? result : -ENOENT;
+}
+
+int vv_file_sync(int fd) {
+    int result;
+    do
+        result = fsync(fd) < 0 ? -errno : 0;
+    while (result == -EINTR);
+    return result;
+}
+
+/* Some file systems cannot sync folders, and say so. */
+static int sync_folder(int fd) {
+    int result = vv_file_sync(fd);
+    return result == -EINVAL || result == -ENOTSUP ? 0 : result;
+}
+
+static size_t folder_size(const char *key) {
+    const char *slash = strrchr(key, '/');
+    return slash ? (size_t)(slash - key) : 0;
+}
+
+static void folder_path(const char *key, size_t size, char *out) {
+    memcpy(out, key, size);
+    out[size] = '\0';
+    if (size == 0)
+        strcpy(out, ".");
+}
+
+static int open_folder(struct file_backend *file, const char *key, size_t size) {
+    char path[VV_BACKEND_KEY_MAX + 2];
+    folder_path(key, size, path);
+    int fd = openat(file->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static int make_folder(struct file_backend *file, const char *path) {
+    if (mkdirat(file->root_fd, path, file->folder_mode) < 0)
+        return -errno;
+    /* The umask must not take away what group members need; a set-group-id bit inherited from the parent stays. */
+    struct stat st;
+    if (file->mode == VV_MODE_GROUP && fstatat(file->root_fd, path, &st, 0) == 0)
+        (void)fchmodat(file->root_fd, path, (st.st_mode & (mode_t)~07) | 0770, 0);
+    return 1;
+}
+
+/* Make all folders of key. 0, or -ENOENT if one vanished meanwhile. */
+static int make_way(struct file_backend *file, const char *key, size_t size, size_t *made) {
+    for (size_t at = 0; at < size;) {
+        at += strcspn(key + at, "/");
+        char path[VV_BACKEND_KEY_MAX + 2];
+        folder_path(key, at, path);
+        int result = make_folder(file, path);
+        if (result < 0 && result != -EEXIST)
+            return result;
+        if (result > 0 && at < *made)
+            *made = at;
+        at++;
+    }
+    return 0;
+}
+
+int vv_file_folder_open(struct file_backend *file, const char *key, size_t *made) {
+    size_t size = folder_size(key);
+    int result = -ENOENT;
+    for (int tries = 0; tries < TRIES && result == -ENOENT; tries++) {
+        result = open_folder(file, key, size);
+        if (result != -ENOENT)
+            return result;
+        result = make_way(file, key, size, made);
+        if (result == 0)
+            result = open_folder(file, key, size);
+    }
+    return vv_file_missing(file, result);
+}
+
+static int is_known_durable(struct file_backend *file, uint64_t sum) {
+    int found = 0;
+    pthread_mutex_lock(&file->durable_lock);
+    for (unsigned i = 0; i < FILE_DURABLE_KNOWN && !found; i++)
+        found = file->durable[i] == sum;
+    pthread_mutex_unlock(&file->durable_lock);
+    return found;
+}
+
+static void remember_durable(struct file_backend *file, uint64_t sum) {
+    if (is_known_durable(file, sum))
+        return;
+    pthread_mutex_lock(&file->durable_lock);
+    file->durable[file->durable_next++ % FILE_DURABLE_KNOWN] = sum;
+    pthread_mutex_unlock(&file->durable_lock);
+}
+
+int vv_file_folder_sync(struct file_backend *file, const char *key, int fd, size_t made) {
+    int result = sync_folder(fd);
+    size_t size = folder_size(key);
+    uint64_t whole = vv_sum64(key, size);
+    while (result == 0 && size > 0) {
+        if (size < made && is_known_durable(file, vv_sum64(key, size)))
+            break;
+        while (size > 0 && key[size - 1] != '/')
+            size--;
+        size = size > 0 ? size - 1 : 0;
+        int parent = open_folder(file, key, size);
+        if (parent == -ENOENT)
+            return 0; /* somebody has removed the object, and its folders with it */
+        if (parent < 0)
+            return parent;
+        result = sync_folder(parent);
+        close(parent);
+    }
+    if (result == 0 && folder_size(key) > 0)
+        remember_durable(file, whole);
+    return result;
+}
+
+void vv_file_folder_prune(struct file_backend *file, const char *key) {
+    for (size_t size = folder_size(key); size > 0;) {
+        char path[VV_BACKEND_KEY_MAX + 2];
+        folder_path(key, size, path);
+        if (unlinkat(file->root_fd, path, AT_REMOVEDIR) < 0)
+            return;
+        size = folder_size(path);
+    }
+}
+
+int vv_file_tmp_open(struct file_backend *file) {
+    for (int tries = 0; tries < TRIES; tries++) {
+        int fd = openat(file->root_fd, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0)
+            return fd;
+        if (errno != ENOENT)
+            return -errno;
+        int result = make_folder(file, "tmp");
+        if (result < 0 && result != -EEXIST)
+            return vv_file_missing(file, result) == -ENOENT ? -ESTALE : vv_file_missing(file, result);
+    }
+    return -ESTALE;
+}
+
+int vv_file_set_mode(struct file_backend *file, int fd) {
+    if (file->mode == VV_MODE_UMASK)
+        return 0;
+    return fchmod(fd, file->file_mode) < 0 ? -errno : 0;
+}

@@ -1,0 +1,342 @@
+/* An object being written to a file, and how it gets its name.
+ *
+ * Until commit the file has no name (O_TMPFILE): if the process dies, the kernel removes it. Where that does not exist the
+ * file has a name in the folder tmp, which sweep() cleans. Commit syncs the file, gives it its name by an operation that
+ * fails if the name is taken, and syncs the folder.
+ *
+ * Objects smaller than a block (2 MiB) are gathered in it and written at once, through the page cache. With the first full block the upload decides: direct
+ * writes by the helper threads; or, where direct writes are refused or switched off, write() from the caller's memory
+ * with early writeback, so that fsync finds little left to do. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "backend/backend_file_private.h"
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "base/thread.h"
+
+#define LINK_TRIES 64
+
+int vv_file_write_all(int fd, const void *data, size_t size, uint64_t offset) {
+    const uint8_t *at = data;
+    while (size > 0) {
+        ssize_t count = pwrite(fd, at, size, (off_t)offset);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return -errno;
+        if (count == 0)
+            return -EIO;
+        at += count;
+        size -= (size_t)count;
+        offset += (uint64_t)count;
+    }
+    return 0;
+}
+
+int vv_file_temporary(struct file_backend *file, char *name) {
+    uint64_t random = 0;
+    int result = vv_random(&random, sizeof(random));
+    if (result < 0)
+        return result;
+    int folder = vv_file_tmp_open(file);
+    if (folder < 0)
+        return folder;
+    snprintf(name, 96, "%s-%ld-%u-%016" PRIx64, *file->host ? file->host : "unknown", (long)getpid(),
+             atomic_fetch_add(&file->counter, 1), random);
+    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file->file_mode);
+    result = fd < 0 ? -errno : fd;
+    close(folder);
+    return result;
+}
+
+static void remove_temporary(struct file_backend *file, struct file_upload *upload) {
+    char path[128];
+    if (!upload->temporary[0])
+        return;
+    snprintf(path, sizeof(path), "tmp/%s", upload->temporary);
+    (void)unlinkat(file->root_fd, path, 0);
+}
+
+/* Is fd reachable by name, so that it can be linked? */
+static int has_proc_name(int fd) {
+    char path[64];
+    struct stat a, b;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+/* A file without a name in the nearest folder of key that exists, so that it is on the right file system. */
+static int open_nameless(struct file_backend *file, const char *key) {
+    char path[VV_BACKEND_KEY_MAX + 2];
+    strcpy(path, key);
+    for (;;) {
+        char *slash = strrchr(path, '/');
+        if (slash)
+            *slash = '\0';
+        else
+            strcpy(path, ".");
+        int fd = openat(file->root_fd, path, O_TMPFILE | O_WRONLY | O_CLOEXEC, file->file_mode);
+        if (fd >= 0 || errno != ENOENT || !slash)
+            return fd < 0 ? -errno : fd;
+    }
+}
+
+static int open_file(struct file_backend *file, struct file_upload *upload) {
+    if (atomic_load(&file->may_tmpfile)) {
+        int fd = open_nameless(file, upload->key);
+        if (fd >= 0 && has_proc_name(fd))
+            return fd;
+        if (fd >= 0)
+            close(fd);
+        else if (fd == -ENOENT || fd == -ENOTDIR)
+            return vv_file_missing(file, fd) == -ENOENT ? -ENOTDIR : vv_file_missing(file, fd);
+        else if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL)
+            return fd;
+        atomic_store(&file->may_tmpfile, 0);
+    }
+    return vv_file_temporary(file, upload->temporary);
+}
+
+static int check_room(struct file_backend *file, uint64_t size_hint) {
+    struct statvfs st;
+    if (size_hint == 0 && file->min_free == 0)
+        return 0;
+    if (fstatvfs(file->root_fd, &st) < 0)
+        return -errno;
+    uint64_t room = (uint64_t)st.f_bavail * st.f_frsize;
+    return room < file->min_free || room - file->min_free < size_hint ? -ENOSPC : 0;
+}
+
+/* Frees everything; the file goes away unless it has got its name. */
+static void upload_destroy(struct file_backend *file, struct file_upload *upload) {
+    (void)vv_file_writer_wait(&file->writer, upload);
+    vv_file_block_release(&file->writer, upload->block);
+    if (upload->fd >= 0)
+        close(upload->fd);
+    remove_temporary(file, upload);
+    vv_free(upload->key);
+    vv_free(upload);
+}
+
+int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out) {
+    struct file_backend *file = (struct file_backend *)backend;
+    int result = check_room(file, size_hint);
+    if (result < 0)
+        return result;
+    struct file_upload *upload = vv_calloc(1, sizeof(*upload));
+    if (!upload)
+        return -ENOMEM;
+    upload->base.backend = backend;
+    upload->fd = -1;
+    upload->key = vv_strdup(key);
+    result = upload->key ? open_file(file, upload) : -ENOMEM;
+    if (result >= 0) {
+        upload->fd = result;
+        result = vv_file_set_mode(file, upload->fd);
+    }
+    if (result == 0 && file->tuning.preallocate && size_hint >= FILE_SMALL)
+        result = fallocate(upload->fd, 0, 0, (off_t)size_hint) < 0 && errno == ENOSPC ? -ENOSPC : 0;
+    if (result < 0) {
+        upload_destroy(file, upload);
+        return result;
+    }
+    *out = &upload->base;
+    return 0;
+}
+
+static int set_direct(struct file_upload *upload, int on) {
+    int flags = fcntl(upload->fd, F_GETFL);
+    if (flags < 0)
+        return -errno;
+    return fcntl(upload->fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) < 0 ? -errno : 0;
+}
+
+static void decide_way(struct file_backend *file, struct file_upload *upload) {
+    upload->way = FILE_BUFFERED;
+    if (!atomic_load(&file->may_direct))
+        return;
+    if (set_direct(upload, 1) == 0)
+        upload->way = FILE_DIRECT;
+    else
+        atomic_store(&file->may_direct, 0);
+}
+
+static int write_buffered(struct file_backend *file, struct file_upload *upload, const void *data, size_t size) {
+    int result = vv_file_write_all(upload->fd, data, size, upload->offset);
+    if (result < 0)
+        return result;
+    upload->offset += size;
+    if (!file->tuning.skip_early_writeback && upload->offset - upload->started >= FILE_SMALL) {
+        (void)sync_file_range(upload->fd, (off_t)upload->started, (off_t)(upload->offset - upload->started),
+                              SYNC_FILE_RANGE_WRITE);
+        upload->started = upload->offset;
+    }
+    return 0;
+}
+
+/* The block is full: send it on its way. */
+static int flush_block(struct file_backend *file, struct file_upload *upload) {
+    if (upload->way == FILE_UNDECIDED)
+        decide_way(file, upload);
+    if (upload->way == FILE_BUFFERED) {
+        int result = write_buffered(file, upload, upload->block->data, upload->fill);
+        upload->fill = 0;
+        vv_file_block_release(&file->writer, upload->block);
+        upload->block = NULL;
+        return result;
+    }
+    struct file_block *block = upload->block;
+    block->upload = upload;
+    block->offset = upload->offset;
+    block->size = upload->fill;
+    upload->block = NULL;
+    upload->offset += upload->fill;
+    upload->fill = 0;
+    return vv_file_writer_submit(&file->writer, block);
+}
+
+static int append(struct file_backend *file, struct file_upload *upload, const void *data, size_t size) {
+    const uint8_t *at = data;
+    while (size > 0) {
+        if (upload->way == FILE_BUFFERED)
+            return write_buffered(file, upload, at, size);
+        if (!upload->block && !(upload->block = vv_file_block_acquire(&file->writer)))
+            return -ENOMEM;
+        size_t room = file->writer.block_bytes - upload->fill;
+        size_t count = size < room ? size : room;
+        memcpy(upload->block->data + upload->fill, at, count);
+        upload->fill += count;
+        at += count;
+        size -= count;
+        int result = upload->fill == file->writer.block_bytes ? flush_block(file, upload) : 0;
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+/* A failed upload stays failed, whatever the caller does with it. */
+static void set_error(struct file_backend *file, struct file_upload *upload, int result) {
+    pthread_mutex_lock(&file->writer.lock);
+    if (upload->error == 0)
+        upload->error = result;
+    pthread_mutex_unlock(&file->writer.lock);
+}
+
+int vv_file_upload_write(struct varve_upload *base, const void *data, size_t size) {
+    struct file_upload *upload = (struct file_upload *)base;
+    struct file_backend *file = (struct file_backend *)base->backend;
+    int result = append(file, upload, data, size);
+    if (result < 0)
+        set_error(file, upload, result);
+    return result;
+}
+
+/* What is left in the block: whole pages as before, the last bytes through the page cache. */
+static int write_rest(struct file_backend *file, struct file_upload *upload) {
+    size_t whole = upload->way == FILE_DIRECT ? upload->fill / FILE_ALIGN * FILE_ALIGN : 0;
+    int result = 0;
+    if (whole > 0) {
+        result = vv_file_write_all(upload->fd, upload->block->data, whole, upload->offset);
+        if (result == -EINVAL) {
+            whole = 0;
+            result = 0;
+        }
+    }
+    int waited = vv_file_writer_wait(&file->writer, upload);
+    if (waited < 0)
+        return waited;
+    if (result == 0 && upload->way == FILE_DIRECT && upload->fill > whole)
+        result = set_direct(upload, 0);
+    if (result == 0 && upload->fill > whole)
+        result = vv_file_write_all(upload->fd, upload->block->data + whole, upload->fill - whole,
+                                   upload->offset + whole);
+    upload->offset += upload->fill;
+    upload->fill = 0;
+    return result;
+}
+
+/* Cut off what fallocate added beyond the end. */
+static int trim(struct file_backend *file, struct file_upload *upload) {
+    if (!file->tuning.preallocate)
+        return 0;
+    return ftruncate(upload->fd, (off_t)upload->offset) < 0 ? -errno : 0;
+}
+
+/* The name by a hard link; over a network a repeated request may find its own first success. */
+static int link_temporary(struct file_backend *file, struct file_upload *upload, int folder, const char *name) {
+    char path[128];
+    struct stat st;
+    snprintf(path, sizeof(path), "tmp/%s", upload->temporary);
+    int result = file->tuning.rename_only ? -EOPNOTSUPP
+                 : linkat(file->root_fd, path, folder, name, 0) < 0 ? -errno : 0;
+    if (result == -EEXIST && fstat(upload->fd, &st) == 0 && st.st_nlink == 2)
+        return 0;
+    if (result != -EPERM && result != -EOPNOTSUPP && result != -ENOSYS && result != -EMLINK)
+        return result;
+    if (renameat2(file->root_fd, path, folder, name, RENAME_NOREPLACE) < 0)
+        return errno == EINVAL || errno == ENOSYS ? -EOPNOTSUPP : -errno;
+    upload->temporary[0] = '\0';
+    return 0;
+}
+
+static int link_nameless(struct file_upload *upload, int folder, const char *name) {
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", upload->fd);
+    return linkat(AT_FDCWD, path, folder, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+/* Give the file its name and make that durable. A folder may be removed between finding and using it: then again. */
+static int publish(struct file_backend *file, struct file_upload *upload) {
+    const char *slash = strrchr(upload->key, '/');
+    const char *name = slash ? slash + 1 : upload->key;
+    size_t made = SIZE_MAX;
+    int folder = -1, result = -ENOENT;
+    for (int tries = 0; tries < LINK_TRIES && result == -ENOENT; tries++) {
+        if (folder >= 0)
+            close(folder);
+        folder = vv_file_folder_open(file, upload->key, &made);
+        if (folder < 0)
+            return folder == -ENOENT ? -ESTALE : folder;
+        result = upload->temporary[0] ? link_temporary(file, upload, folder, name)
+                                      : link_nameless(upload, folder, name);
+    }
+    if (result == -ENOENT)
+        result = vv_file_root_check(file) < 0 ? vv_file_root_check(file) : -ESTALE;
+    if (result == 0)
+        result = VV_FAULT("backend.file.after_link");
+    if (result == 0)
+        result = vv_file_folder_sync(file, upload->key, folder, made);
+    close(folder);
+    return result;
+}
+
+int vv_file_upload_commit(struct varve_upload *base) {
+    struct file_upload *upload = (struct file_upload *)base;
+    struct file_backend *file = (struct file_backend *)base->backend;
+    int result = write_rest(file, upload);
+    if (result == 0)
+        result = trim(file, upload);
+    if (result == 0)
+        result = vv_file_sync(upload->fd);
+    if (result == 0)
+        result = VV_FAULT("backend.file.before_link");
+    if (result == 0)
+        result = publish(file, upload);
+    vv_file_cache_expire(file);
+    upload_destroy(file, upload);
+    return result;
+}
+
+void vv_file_upload_abort(struct varve_upload *base) {
+    struct file_upload *upload = (struct file_upload *)base;
+    set_error((struct file_backend *)base->backend, upload, -ECANCELED);
+    upload_destroy((struct file_backend *)base->backend, upload);
+}

@@ -1,0 +1,397 @@
+/* limit, retry, fault and count, and the addresses that ask for them. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/backend_private.h"
+#include "base/bytes.h"
+#include "base/thread.h"
+#include "test.h"
+
+#define MIB (1u << 20)
+
+static struct varve_backend *open_uri(const char *uri) {
+    struct varve_backend *backend = NULL;
+    struct varve_error error = {0};
+    struct vv_backend_options options = {.may_create = 1};
+    int result = vv_backend_open(uri, &options, &backend, &error);
+    if (result < 0)
+        print_error("%s\n", error.text);
+    assert_int_equal(result, 0);
+    return backend;
+}
+
+static double seconds_now(void) {
+    return (double)vv_clock_ns() * 1e-9;
+}
+
+static void assert_near(double measured, double expected) {
+    if (measured < 0.9 * expected || measured > 1.1 * expected)
+        fail_msg("took %.3f s instead of %.3f s", measured, expected);
+}
+
+static void test_memory_store_outlives_close(void **state) {
+    (void)state;
+    struct varve_backend *backend = NULL;
+    struct varve_error error = {0};
+    uint64_t size;
+    assert_int_equal(vv_backend_open("mem://shared", NULL, &backend, &error), VARVE_NO_STORE);
+    assert_non_null(strstr(error.text, "mem://shared"));
+    backend = open_uri("mem://shared");
+    struct varve_backend *second = open_uri("mem://shared"), *other = open_uri("mem://");
+    assert_int_equal(vv_backend_put(backend, "k", "1", 1), 0);
+    assert_int_equal(vv_backend_stat(second, "k", &size), 0);
+    assert_int_equal(vv_backend_stat(other, "k", &size), -ENOENT);
+    vv_backend_close(backend);
+    vv_backend_close(second);
+    vv_backend_close(other);
+    assert_int_equal(vv_backend_open("mem://shared", NULL, &backend, &error), 0);
+    assert_int_equal(vv_backend_stat(backend, "k", &size), 0);
+    vv_mem_drop("shared");
+    assert_int_equal(vv_backend_stat(backend, "k", &size), 0);
+    assert_int_equal(vv_backend_open("mem://shared", NULL, &other, &error), VARVE_NO_STORE);
+    vv_backend_close(backend);
+    vv_mem_drop("shared");
+}
+
+static void test_limit_of_writes(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_uri("mem://?limit=40MB");
+    struct varve_upload *upload = NULL;
+    uint8_t *data = calloc(1, MIB);
+    assert_int_equal(vv_backend_create(backend, "k", 0, &upload), 0);
+    double start = seconds_now();
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(vv_backend_upload_write(upload, data, MIB), 0);
+    assert_near(seconds_now() - start, 19 * MIB / 40e6); /* the first MiB is the burst */
+    vv_backend_upload_abort(upload);
+    free(data);
+    vv_backend_close(backend);
+}
+
+static void *read_share(void *backend) {
+    uint8_t *data = malloc(MIB);
+    for (int i = 0; data && i < 5; i++)
+        (void)vv_backend_get(backend, "k", 0, data, MIB);
+    free(data);
+    return NULL;
+}
+
+static void test_limit_of_reads_by_threads(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_uri("mem://?limit=40MB");
+    uint8_t *data = calloc(1, MIB);
+    pthread_t threads[4];
+    assert_int_equal(vv_backend_replace(backend, "k", data, MIB), 0);
+    double start = seconds_now();
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, read_share, backend), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_near(seconds_now() - start, 20 * MIB / 40e6);
+    free(data);
+    vv_backend_close(backend);
+}
+
+static void test_latency(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_uri("mem://?latency=10ms");
+    uint64_t size;
+    double start = seconds_now();
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(vv_backend_stat(backend, "k", &size), -ENOENT);
+    assert_near(seconds_now() - start, 0.2);
+    vv_backend_close(backend);
+}
+
+static void test_retry_goes_on(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_uri("mem://?fault=fail:1:EAGAIN,fail:2:ETIMEDOUT,fail:4:EIO,fail-after:6:EBUSY&retry=3");
+    uint64_t size = 0;
+    assert_int_equal(vv_backend_replace(backend, "k", "abc", 3), 0); /* 1, 2, 3 */
+    assert_int_equal(vv_fault_count(backend), 3);
+    assert_int_equal(vv_backend_stat(backend, "k", &size), -EIO); /* 4 */
+    assert_int_equal(vv_backend_stat(backend, "k", &size), 0);    /* 5 */
+    assert_int_equal(vv_backend_remove(backend, "k"), 0);         /* 6 fails after removing, 7 finds nothing */
+    assert_int_equal(vv_fault_count(backend), 7);
+    assert_int_equal(vv_backend_remove(backend, "k"), -ENOENT); /* 8 */
+    vv_backend_close(backend);
+}
+
+static void test_retry_gives_up(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_uri("mem://?fault=fail-from:1:EAGAIN&retry=2");
+    struct varve_upload *upload = NULL;
+    uint64_t size = 0;
+    char byte;
+    assert_int_equal(vv_backend_stat(backend, "k", &size), -EAGAIN);
+    assert_int_equal(vv_fault_count(backend), 3);
+    assert_int_equal(vv_backend_get(backend, "k", 0, &byte, 1), -EAGAIN);
+    assert_int_equal(vv_fault_count(backend), 6);
+    assert_int_equal(vv_backend_create(backend, "k", 0, &upload), -EAGAIN);
+    assert_int_equal(vv_fault_count(backend), 9);
+    assert_null(upload);
+    vv_backend_close(backend);
+}
+
+static void test_commit_is_not_repeated(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_uri("mem://?fault=fail-after:3:ETIMEDOUT,fail:6:EAGAIN,fail:8:EAGAIN&retry=9");
+    uint64_t size = 0;
+    assert_int_equal(vv_backend_put(backend, "k", "abc", 3), -ETIMEDOUT); /* 1 2 3: it happened all the same */
+    assert_int_equal(vv_backend_stat(backend, "k", &size), 0);            /* 4 */
+    assert_int_equal(vv_backend_put(backend, "l", "abc", 3), -EAGAIN);    /* 5 6, 7 is the abort */
+    assert_int_equal(vv_fault_count(backend), 7);
+    assert_int_equal(vv_backend_stat(backend, "l", &size), -ENOENT); /* 8, 9 */
+    assert_int_equal(vv_fault_count(backend), 9);
+    vv_backend_close(backend);
+}
+
+struct names {
+    char text[64];
+    int fail_at;
+};
+
+static int take(void *arg, const char *name, int is_prefix) {
+    struct names *names = arg;
+    (void)is_prefix;
+    strncat(names->text, name, sizeof(names->text) - strlen(names->text) - 1);
+    return names->fail_at && --names->fail_at == 0 ? -EAGAIN : 0;
+}
+
+/* A list that failed in the middle goes on where it was; an error of the caller's function is final. */
+static void test_retry_of_list(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_uri("mem://?fault=fail-after:10:EAGAIN,fail:12:EAGAIN&retry=3");
+    struct names names = {0}, limited = {0}, failing = {.fail_at = 2};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(vv_backend_put(backend, (const char *[]){"a", "b", "c"}[i], "", 0), 0);
+    assert_int_equal(vv_backend_list(backend, "", NULL, 0, take, &names), 0); /* 10, 11 */
+    assert_string_equal(names.text, "abc");
+    assert_int_equal(vv_backend_list(backend, "", "a", 1, take, &limited), 0); /* 12, 13 */
+    assert_string_equal(limited.text, "b");
+    assert_int_equal(vv_backend_list(backend, "", NULL, 0, take, &failing), -EAGAIN); /* 14 */
+    assert_string_equal(failing.text, "ab");
+    assert_int_equal(vv_fault_count(backend), 14);
+    vv_backend_close(backend);
+}
+
+/* Runs put("k", "abcdef") against mem://NAME with a fault in a child; the parent's copy is of no use, so the child tells by
+ * its exit code what it found. */
+static int die_in_child(const char *uri) {
+    pid_t child = fork();
+    if (child == 0) {
+        struct varve_backend *backend = NULL;
+        if (vv_backend_open(uri, NULL, &backend, NULL) < 0)
+            _exit(100);
+        _exit(-vv_backend_put(backend, "k", "abcdef", 6) & 0x7f);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void check_death(const char *fault, int expected, int there) {
+    char folder[] = "./wrapper-test-XXXXXX", uri[256], path[256];
+    uint64_t size = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(uri, sizeof(uri), "%s?fault=%s", folder, fault);
+    assert_int_equal(die_in_child(uri), expected);
+    struct varve_backend *backend = open_uri(folder);
+    assert_int_equal(vv_backend_stat(backend, "k", &size), there ? 0 : -ENOENT);
+    vv_backend_close(backend);
+    snprintf(path, sizeof(path), "%s/k", folder);
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void test_kill(void **state) {
+    (void)state;
+    check_death("kill:1", -SIGKILL, 0);
+    check_death("kill:2", -SIGKILL, 0);
+    check_death("kill:3", -SIGKILL, 0);
+    check_death("kill-after:2", -SIGKILL, 0);
+    check_death("kill-after:3", -SIGKILL, 1);
+    check_death("kill:4", 0, 1);
+    check_death("fail:3:ENOSPC", ENOSPC, 0);
+    check_death("fail-after:3:EIO", EIO, 1);
+    check_death("short:2", EIO, 0);
+}
+
+static void test_damage(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_uri("mem://damage?fault=short:1,torn:2,flip:3,short:7,flip:9");
+    struct varve_backend *plain = open_uri("mem://damage");
+    char out[16] = "";
+    uint64_t size = 0;
+    assert_int_equal(vv_backend_stat(backend, "k", &size), -ENOENT);        /* 1: nothing to shorten */
+    assert_int_equal(vv_backend_replace(backend, "torn", "abcdef", 6), 0);  /* 2 */
+    assert_int_equal(vv_backend_replace(backend, "flip", "abcdef", 6), 0);  /* 3 */
+    assert_int_equal(vv_backend_replace(backend, "whole", "abcdef", 6), 0); /* 4 */
+    assert_int_equal(vv_backend_get(backend, "torn", 0, out, 16), 3);       /* 5 */
+    assert_memory_equal(out, "abc", 3);
+    assert_int_equal(vv_backend_get(backend, "flip", 0, out, 16), 6); /* 6 */
+    assert_memory_equal(out, "abctef", 6);
+    assert_int_equal(vv_backend_get(backend, "whole", 0, out, 6), 3); /* 7 */
+    assert_int_equal(vv_backend_get(backend, "whole", 0, out, 6), 6); /* 8 */
+    assert_memory_equal(out, "abcdef", 6);
+    assert_int_equal(vv_backend_get(backend, "whole", 0, out, 6), 6); /* 9 */
+    assert_memory_equal(out, "abctef", 6);
+    assert_int_equal(vv_backend_get(plain, "whole", 0, out, 6), 6);
+    assert_memory_equal(out, "abcdef", 6);
+    vv_backend_close(plain);
+    vv_backend_close(backend);
+    vv_mem_drop("damage");
+}
+
+static void test_count(void **state) {
+    (void)state;
+    struct varve_backend *backend = open_uri("mem://?count=1");
+    struct vv_backend_counts counts;
+    char out[16];
+    uint64_t size;
+    assert_int_equal(vv_backend_put(backend, "k", "abcdef", 6), 0);
+    assert_int_equal(vv_backend_put(backend, "k", "abc", 3), -EEXIST);
+    assert_int_equal(vv_backend_replace(backend, "l", "1234", 4), 0);
+    assert_int_equal(vv_backend_get(backend, "k", 2, out, 16), 4);
+    assert_int_equal(vv_backend_get(backend, "no", 2, out, 16), -ENOENT);
+    assert_int_equal(vv_backend_space(backend, &size), VARVE_UNSUPPORTED);
+    assert_int_equal(vv_count_get(backend, &counts), 0);
+    assert_int_equal(counts.calls[VV_VERB_CREATE], 2);
+    assert_int_equal(counts.calls[VV_VERB_COMMIT], 2);
+    assert_int_equal(counts.errors[VV_VERB_COMMIT], 1);
+    assert_int_equal(counts.calls[VV_VERB_GET], 2);
+    assert_int_equal(counts.errors[VV_VERB_GET], 1);
+    assert_int_equal(counts.errors[VV_VERB_SPACE], 1);
+    assert_int_equal(counts.bytes_written, 13);
+    assert_int_equal(counts.bytes_read, 4);
+    /* Found inside other wrappers, too. */
+    struct varve_backend *outer = NULL;
+    assert_int_equal(vv_limit_backend_wrap(backend, 0, 0, &outer), 0);
+    assert_int_equal(vv_count_get(outer, &counts), 0);
+    assert_int_equal(counts.bytes_read, 4);
+    assert_string_equal(vv_backend_name(outer), "mem");
+    vv_backend_close(outer);
+    backend = open_uri("mem://");
+    assert_int_equal(vv_count_get(backend, &counts), VARVE_UNSUPPORTED);
+    assert_int_equal(vv_fault_count(backend), 0);
+    vv_backend_close(backend);
+}
+
+static void test_addresses(void **state) {
+    (void)state;
+    struct vv_uri uri;
+    static const struct {
+        const char *text;
+        int kind;
+        const char *path;
+    } good[] = {
+        {"mem://", VV_URI_MEM, ""},
+        {"mem://a-b.c", VV_URI_MEM, "a-b.c"},
+        {"file:///a/b%20c%3F%25", VV_URI_FILE, "/a/b c?%"},
+        {"file://localhost/a", VV_URI_FILE, "/a"},
+        {"/a/b%20", VV_URI_FILE, "/a/b%20"},
+        {"./rel", VV_URI_FILE, "./rel"},
+        {"rel/x?count=1", VV_URI_FILE, "rel/x"},
+        {"./x://y", VV_URI_FILE, "./x://y"},
+        {"/a?", VV_URI_FILE, "/a"},
+    };
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+        assert_int_equal(vv_uri_parse(good[i].text, &uri, NULL), 0);
+        assert_int_equal(uri.kind, good[i].kind);
+        assert_string_equal(uri.path, good[i].path);
+    }
+    assert_int_equal(vv_uri_parse("mem://?limit=55MB&latency=2ms&retry=5&fault=kill:3,fail:2:28&count=1", &uri, NULL), 0);
+    assert_int_equal(uri.limit, 55000000);
+    assert_int_equal(uri.latency_ns, 2000000);
+    assert_int_equal(uri.retry, 5);
+    assert_int_equal(uri.count, 1);
+    assert_string_equal(uri.fault, "kill:3,fail:2:28");
+    assert_int_equal(vv_uri_parse("mem://?limit=100KB", &uri, NULL), 0);
+    assert_int_equal(uri.limit, 100000);
+    assert_int_equal(vv_uri_parse("mem://?limit=1.5GB", &uri, NULL), 0);
+    assert_int_equal(uri.limit, 1500000000);
+}
+
+static void test_wrong_addresses(void **state) {
+    (void)state;
+    struct vv_uri uri;
+    struct varve_error error;
+    static const struct {
+        const char *text;
+        int code;
+        const char *says;
+    } bad[] = {
+        {"", VARVE_SETTING, "empty"},
+        {"?count=1", VARVE_SETTING, "no path"},
+        {"s3://bucket", VARVE_UNSUPPORTED, "s3"},
+        {"file:/a", VARVE_SETTING, "//"},
+        {"file://", VARVE_SETTING, "absolute"},
+        {"file://host/a", VARVE_SETTING, "absolute"},
+        {"file:///a%00b", VARVE_SETTING, "%00"},
+        {"file:///a%4", VARVE_SETTING, "hexadecimal"},
+        {"file:///a%", VARVE_SETTING, "hexadecimal"},
+        {"file:///a%zz", VARVE_SETTING, "hexadecimal"},
+        {"mem://a/b", VARVE_SETTING, "name"},
+        {"mem://..", VARVE_SETTING, "name"},
+        {"mem://?colour=red", VARVE_SETTING, "\"colour\""},
+        {"mem://?limit", VARVE_SETTING, "limit"},
+        {"mem://?limit=", VARVE_SETTING, "limit"},
+        {"mem://?limit=55XB", VARVE_SETTING, "limit"},
+        {"mem://?limit=-5", VARVE_SETTING, "limit"},
+        {"mem://?limit=0", VARVE_SETTING, "limit"},
+        {"mem://?limit=1e9", VARVE_SETTING, "limit"},
+        {"mem://?limit=9999999999999999GB", VARVE_SETTING, "limit"},
+        {"mem://?latency=5", VARVE_SETTING, "latency"},
+        {"mem://?latency=500s", VARVE_SETTING, "latency"},
+        {"mem://?retry=many", VARVE_SETTING, "retry"},
+        {"mem://?retry=1001", VARVE_SETTING, "retry"},
+        {"mem://?count=2", VARVE_SETTING, "count"},
+        {"mem://?fault=explode:1", VARVE_SETTING, "fault"},
+        {"mem://?fault=kill:0", VARVE_SETTING, "fault"},
+        {"mem://?fault=kill:1:EIO", VARVE_SETTING, "fault"},
+        {"mem://?fault=fail:1", VARVE_SETTING, "fault"},
+        {"mem://?fault=fail:1:EWHAT", VARVE_SETTING, "fault"},
+        {"mem://?fault=kill:1,", VARVE_SETTING, "fault"},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        memset(&error, 0, sizeof(error));
+        assert_int_equal(vv_uri_parse(bad[i].text, &uri, &error), bad[i].code);
+        if (!strstr(error.text, bad[i].says))
+            fail_msg("%s: \"%s\" does not say %s", bad[i].text, error.text, bad[i].says);
+    }
+    char longest[4200];
+    memset(longest, 'a', sizeof(longest));
+    longest[0] = '/';
+    longest[4097] = '\0';
+    assert_int_equal(vv_uri_parse(longest, &uri, &error), VARVE_SETTING);
+    longest[4096] = '\0';
+    assert_int_equal(vv_uri_parse(longest, &uri, &error), 0);
+    struct varve_backend *backend = open_uri("mem://"), *out = NULL;
+    assert_int_equal(vv_fault_backend_wrap(backend, "bad", &out), -EINVAL);
+    vv_backend_close(backend);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_store_outlives_close),
+        cmocka_unit_test(test_limit_of_writes),
+        cmocka_unit_test(test_limit_of_reads_by_threads),
+        cmocka_unit_test(test_latency),
+        cmocka_unit_test(test_retry_goes_on),
+        cmocka_unit_test(test_retry_gives_up),
+        cmocka_unit_test(test_commit_is_not_repeated),
+        cmocka_unit_test(test_retry_of_list),
+        cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_count),
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_wrong_addresses),
+    };
+    return cmocka_run_group_tests_name("wrappers", tests, NULL, NULL) != 0;
+}
