@@ -1,0 +1,211 @@
+/* The history of a session and its change by a save. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "chunk/id.h"
+#include "dedup/history.h"
+
+static void drop_pending(struct vv_past *past) {
+    vv_free(past->new_ids);
+    past->new_ids = NULL;
+    past->new_count = past->new_room = 0;
+    vv_origins_clear(&past->changed);
+    vv_origins_clear(&past->merged);
+    past->is_gone = past->is_moved = 0;
+}
+
+/* Large arrays are mapped, so that ids of memory never touched cost nothing; a million small ones must not be. */
+#define MAPPED (128u << 10)
+
+static struct vv_hash128 *alloc_ids(uint64_t room) {
+    return room * sizeof(struct vv_hash128) < MAPPED ? vv_calloc(room, sizeof(struct vv_hash128))
+                                                     : vv_pages_map(room * sizeof(struct vv_hash128));
+}
+
+static void free_ids(struct vv_past *past) {
+    if (past->ids_room * sizeof *past->ids < MAPPED)
+        vv_free(past->ids);
+    else
+        vv_pages_unmap(past->ids, past->ids_room * sizeof *past->ids);
+}
+
+static void clear_past(struct vv_past *past) {
+    drop_pending(past);
+    vv_free(past->name);
+    free_ids(past);
+    vv_origins_clear(&past->origins);
+}
+
+void vv_history_clear(struct vv_history *history) {
+    for (size_t i = 0; i < history->count; i++)
+        clear_past(&history->list[i]);
+    vv_free(history->list);
+    vv_free(history->sources);
+    vv_free(history->is_alive);
+    vv_table_clear(&history->table);
+    memset(history, 0, sizeof *history);
+}
+
+struct vv_past *vv_history_find(struct vv_history *history, uint64_t number) {
+    size_t low = 0, high = history->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (history->list[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < history->count && history->list[low].number == number ? &history->list[low] : NULL;
+}
+
+struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, const char *name) {
+    if (history->count == history->room) {
+        size_t room = history->room ? history->room * 2 : 16;
+        struct vv_past *list = vv_realloc(history->list, room * sizeof *list);
+        if (!list)
+            return NULL;
+        history->list = list;
+        history->room = room;
+    }
+    char *copy = vv_strdup(name);
+    if (!copy)
+        return NULL;
+    struct vv_past *past = &history->list[history->count++];
+    memset(past, 0, sizeof *past);
+    past->number = number;
+    past->name = copy;
+    past->is_new = 1;
+    return past;
+}
+
+int64_t vv_history_source(struct vv_history *history, const struct vv_source *source) {
+    if (history->source_count == history->source_room) {
+        uint32_t room = history->source_room ? history->source_room * 2 : 16;
+        struct vv_source *sources = vv_realloc(history->sources, room * sizeof *sources);
+        if (!sources)
+            return -ENOMEM;
+        history->sources = sources;
+        uint8_t *is_alive = vv_realloc(history->is_alive, room);
+        if (!is_alive)
+            return -ENOMEM;
+        history->is_alive = is_alive;
+        history->source_room = room;
+    }
+    history->sources[history->source_count] = *source;
+    history->is_alive[history->source_count] = 1;
+    return history->source_count++;
+}
+
+int vv_past_room(struct vv_past *past, uint64_t granules) {
+    if (granules <= past->ids_room)
+        return 0;
+    struct vv_hash128 *ids = alloc_ids(granules);
+    if (!ids)
+        return -ENOMEM;
+    for (uint64_t i = 0; i < past->ids_room; i++)
+        if (!vv_hash128_is_zero(past->ids[i])) /* leave untouched what is zero */
+            ids[i] = past->ids[i];
+    free_ids(past);
+    past->ids = ids;
+    past->ids_room = granules;
+    return 0;
+}
+
+int vv_past_new_id(struct vv_past *past, uint64_t index, struct vv_hash128 id) {
+    if (past->new_count == past->new_room) {
+        size_t room = past->new_room ? past->new_room * 2 : 1; /* there may be a million regions of one granule */
+        struct vv_new_id *list = vv_realloc(past->new_ids, room * sizeof *list);
+        if (!list)
+            return -ENOMEM;
+        past->new_ids = list;
+        past->new_room = room;
+    }
+    past->new_ids[past->new_count++] = (struct vv_new_id){index, id};
+    return 0;
+}
+
+int vv_history_merge(struct vv_history *history) {
+    for (size_t i = 0; i < history->count; i++) {
+        struct vv_past *past = &history->list[i];
+        if (past->is_gone || (past->changed.count == 0 && past->pending_length == past->length))
+            continue;
+        int rc = vv_origins_merge(&past->origins, &past->changed, past->pending_length, &past->merged);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static const struct vv_origins *after(const struct vv_past *past) {
+    return past->merged.count || past->pending_length == 0 ? &past->merged : &past->origins;
+}
+
+void vv_history_live(const struct vv_history *history, uint64_t *live_out) {
+    memset(live_out, 0, history->source_count * sizeof *live_out);
+    for (size_t i = 0; i < history->count; i++) {
+        const struct vv_past *past = &history->list[i];
+        if (past->is_gone)
+            continue;
+        const struct vv_origins *origins = after(past);
+        for (size_t j = 0; j < origins->count; j++) {
+            const struct vv_origin *origin = &origins->list[j];
+            if (origin->kind != VV_ORIGIN_ZERO)
+                live_out[origin->source] += origin->kind == VV_ORIGIN_REPEATED ? origin->piece : origin->length;
+        }
+    }
+}
+
+static void accept_past(struct vv_past *past) {
+    for (size_t i = 0; i < past->new_count; i++)
+        past->ids[past->new_ids[i].index] = past->new_ids[i].id;
+    /* Granules behind a shorter end must read as zeros should the region grow again. */
+    uint64_t granules = (past->pending_length + VV_CHUNK - 1) / VV_CHUNK;
+    uint64_t before = (past->length + VV_CHUNK - 1) / VV_CHUNK;
+    if (granules < before)
+        memset(past->ids + granules, 0, (before - granules) * sizeof *past->ids);
+    if (past->merged.count || past->pending_length == 0) {
+        vv_origins_clear(&past->origins);
+        past->origins = past->merged;
+        memset(&past->merged, 0, sizeof past->merged);
+    }
+    past->length = past->pending_length;
+    past->address = past->pending_address;
+    past->slot = past->pending_slot;
+    past->digest = past->pending_digest;
+    past->is_new = 0;
+    drop_pending(past);
+}
+
+void vv_history_accept(struct vv_history *history, const uint64_t *live) {
+    size_t kept = 0;
+    for (size_t i = 0; i < history->count; i++) {
+        if (history->list[i].is_gone) {
+            clear_past(&history->list[i]);
+            continue;
+        }
+        accept_past(&history->list[i]);
+        history->list[kept++] = history->list[i];
+    }
+    history->count = kept;
+    for (uint32_t i = 0; i < history->source_count; i++) {
+        history->sources[i].live_bytes = live[i];
+        if (live[i] == 0)
+            history->is_alive[i] = 0;
+    }
+}
+
+void vv_history_drop(struct vv_history *history, uint32_t source) {
+    size_t kept = 0;
+    for (size_t i = 0; i < history->count; i++) {
+        if (history->list[i].is_new) {
+            clear_past(&history->list[i]);
+            continue;
+        }
+        drop_pending(&history->list[i]);
+        history->list[kept++] = history->list[i];
+    }
+    history->count = kept;
+    if (source < history->source_count)
+        history->is_alive[source] = 0;
+}

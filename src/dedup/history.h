@@ -1,0 +1,83 @@
+/* What the last committed checkpoint held: per region the ids of its granules and the origins of its bytes, and the attempts they come from.
+ *
+ * History changes only when a checkpoint has been committed: a save collects what will be different in `pending` fields and
+ * then either accepts or drops them, so that after a failed checkpoint nothing is missing from the next. */
+#ifndef VV_HISTORY_H
+#define VV_HISTORY_H
+
+#include "dedup/origins.h"
+#include "dedup/table.h"
+
+#define VV_CHUNK 4096u
+
+/* An attempt that stored bytes we may refer to. */
+struct vv_source {
+    uint32_t generation;
+    uint32_t attempt;
+    uint64_t version;
+    struct vv_hash128 writers_digest;
+    uint64_t live_bytes; /* of ours that it still holds, after the last commit */
+    uint64_t raw_bytes;  /* that it stored in all; 0 when unknown */
+};
+
+/* A change of one granule, waiting for the commit. */
+struct vv_new_id {
+    uint64_t index;
+    struct vv_hash128 id;
+};
+
+struct vv_past {
+    uint64_t number; /* region number */
+    char *name;
+    uint64_t length;
+    uint64_t address; /* in our layout */
+    uint64_t slot;    /* bytes reserved there */
+    struct vv_hash128 digest;
+    struct vv_hash128 *ids; /* one per granule, zero for zeros; pages cost nothing until touched */
+    uint64_t ids_room;      /* granules */
+    struct vv_origins origins;
+
+    /* the save that is under way: */
+    int is_new;   /* no committed checkpoint holds it */
+    int is_gone;  /* not protected any more */
+    int is_moved; /* has another address than before */
+    uint64_t pending_length;
+    uint64_t pending_address;
+    uint64_t pending_slot;
+    struct vv_hash128 pending_digest;
+    struct vv_new_id *new_ids;
+    size_t new_count, new_room;
+    struct vv_origins changed; /* what differs */
+    struct vv_origins merged;  /* origins with it applied; only if anything differs */
+};
+
+struct vv_history {
+    struct vv_past *list; /* ascending numbers */
+    size_t count, room;
+    struct vv_source *sources;
+    uint8_t *is_alive; /* per source: may be referred to */
+    uint32_t source_count, source_room;
+    struct vv_table table;
+    uint64_t layout_end;
+};
+
+void vv_history_clear(struct vv_history *history);
+/* The past of a region number, or NULL. */
+struct vv_past *vv_history_find(struct vv_history *history, uint64_t number);
+/* A new one at the end; numbers ascend. NULL: no memory. */
+struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, const char *name);
+/* A slot for an attempt, alive. Returns it or -ENOMEM. */
+int64_t vv_history_source(struct vv_history *history, const struct vv_source *source);
+/* Room for the ids of `granules`; the ones beyond the old room are zero. 0 or -ENOMEM. */
+int vv_past_room(struct vv_past *past, uint64_t granules);
+int vv_past_new_id(struct vv_past *past, uint64_t index, struct vv_hash128 id);
+/* Build `merged` for every past that differs; 0 or -ENOMEM. */
+int vv_history_merge(struct vv_history *history);
+/* What each source will hold after the commit: live_out has source_count entries. */
+void vv_history_live(const struct vv_history *history, uint64_t *live_out);
+/* The save was committed: pending becomes past; sources nobody refers to die. live: from vv_history_live. */
+void vv_history_accept(struct vv_history *history, const uint64_t *live);
+/* The save failed: pending is dropped, and the source it was writing dies with all its ids in the table. */
+void vv_history_drop(struct vv_history *history, uint32_t source);
+
+#endif

@@ -1,0 +1,129 @@
+/* Lists of origins: append with joining, search, overlay. */
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "dedup/origins.h"
+
+void vv_origins_clear(struct vv_origins *origins) {
+    vv_free(origins->list);
+    origins->list = NULL;
+    origins->count = origins->room = 0;
+}
+
+/* Can `next` be joined to `last`, which ends where it begins? */
+static int join(struct vv_origin *last, const struct vv_origin *next) {
+    if (last->offset + last->length != next->offset)
+        return 0;
+    if (last->kind == VV_ORIGIN_ZERO && next->kind == VV_ORIGIN_ZERO) {
+        last->length += next->length;
+        return 1;
+    }
+    if (last->kind == VV_ORIGIN_ZERO || next->kind == VV_ORIGIN_ZERO || last->source != next->source ||
+        last->owner != next->owner)
+        return 0;
+    if (last->kind == VV_ORIGIN_FROM && next->kind == VV_ORIGIN_FROM) {
+        if (last->address + last->length == next->address) {
+            last->length += next->length;
+            return 1;
+        }
+        if (last->address != next->address || next->length > last->length || last->length > UINT32_MAX)
+            return 0;
+        last->kind = VV_ORIGIN_REPEATED;
+        last->piece = (uint32_t)last->length;
+        last->length += next->length;
+        return 1;
+    }
+    /* Another piece of the same: only if the last piece so far is whole. */
+    if (last->kind == VV_ORIGIN_REPEATED && last->address == next->address && last->length % last->piece == 0 &&
+        ((next->kind == VV_ORIGIN_FROM && next->length <= last->piece) ||
+         (next->kind == VV_ORIGIN_REPEATED && next->piece == last->piece))) {
+        last->length += next->length;
+        return 1;
+    }
+    return 0;
+}
+
+int vv_origins_add(struct vv_origins *origins, const struct vv_origin *origin) {
+    if (origin->length == 0)
+        return 0;
+    if (origins->count > 0 && join(&origins->list[origins->count - 1], origin))
+        return 0;
+    if (origins->count == origins->room) {
+        size_t room = origins->room ? origins->room * 2 : 1; /* most regions have one */
+        struct vv_origin *list = vv_realloc(origins->list, room * sizeof *list);
+        if (!list)
+            return -ENOMEM;
+        origins->list = list;
+        origins->room = room;
+    }
+    origins->list[origins->count++] = *origin;
+    return 0;
+}
+
+size_t vv_origins_find(const struct vv_origins *origins, uint64_t offset) {
+    size_t low = 0, high = origins->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (origins->list[middle].offset + origins->list[middle].length <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct vv_origin vv_origin_part(const struct vv_origin *origin, uint64_t *from, uint64_t to) {
+    struct vv_origin part = *origin;
+    uint64_t skip = *from - origin->offset;
+    part.offset = *from;
+    part.length = to - *from;
+    if (origin->kind == VV_ORIGIN_FROM) {
+        part.address += skip;
+    } else if (origin->kind == VV_ORIGIN_REPEATED) {
+        uint64_t phase = skip % origin->piece;
+        uint64_t rest = origin->piece - phase;
+        if (phase != 0 || part.length <= rest) { /* one piece or the end of one: no longer repeated */
+            part.kind = VV_ORIGIN_FROM;
+            part.piece = 0;
+            part.address += phase;
+            if (part.length > rest)
+                part.length = rest;
+        }
+    }
+    *from += part.length;
+    return part;
+}
+
+/* Append what below says about [from, to). */
+static int add_below(const struct vv_origins *below, size_t *at, uint64_t from, uint64_t to, struct vv_origins *out) {
+    while (from < to) {
+        while (*at < below->count && below->list[*at].offset + below->list[*at].length <= from)
+            (*at)++;
+        if (*at == below->count || below->list[*at].offset > from)
+            return -EINVAL; /* a hole: a mistake of the caller's */
+        const struct vv_origin *origin = &below->list[*at];
+        uint64_t end = origin->offset + origin->length < to ? origin->offset + origin->length : to;
+        while (from < end) {
+            struct vv_origin part = vv_origin_part(origin, &from, end);
+            int rc = vv_origins_add(out, &part);
+            if (rc)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+int vv_origins_merge(const struct vv_origins *below, const struct vv_origins *top, uint64_t length,
+                     struct vv_origins *out) {
+    uint64_t done = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < top->count; i++) {
+        int rc = add_below(below, &at, done, top->list[i].offset, out);
+        if (rc == 0)
+            rc = vv_origins_add(out, &top->list[i]);
+        if (rc)
+            return rc;
+        done = top->list[i].offset + top->list[i].length;
+    }
+    return done < length ? add_below(below, &at, done, length, out) : 0;
+}

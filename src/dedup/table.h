@@ -1,0 +1,28 @@
+/* A bounded table from content ids to places. It may forget; it never lies: whoever uses an answer checks that its source is still one the
+ * checkpoint may refer to. */
+#ifndef VV_TABLE_H
+#define VV_TABLE_H
+
+#include "base/hash.h"
+
+struct vv_known {
+    struct vv_hash128 id;
+    uint32_t source; /* a slot of the history */
+    uint32_t owner;
+    uint64_t address;
+};
+
+struct vv_table {
+    struct vv_known *list; /* buckets of four; an all-zero id is an empty entry */
+    size_t buckets;        /* a power of two, or 0: remembers nothing */
+};
+
+/* Room for about `entries` ids; keeps what it knows when it grows. 0 or -ENOMEM (the old table stays). */
+int vv_table_resize(struct vv_table *table, size_t entries);
+void vv_table_clear(struct vv_table *table);
+const struct vv_known *vv_table_find(const struct vv_table *table, struct vv_hash128 id);
+/* Remember; is_alive tells which sources may be overwritten first (0: dead). When the bucket is full of live ones, the oldest
+ * position by turn is given up. */
+void vv_table_put(struct vv_table *table, const struct vv_known *known, const uint8_t *is_alive);
+
+#endif

@@ -1,0 +1,139 @@
+/* Protected regions: a list in the order of their numbers, and a hash table from names to slots. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "memory/regions.h"
+
+void vv_regions_init(struct vv_regions *regions) {
+    memset(regions, 0, sizeof *regions);
+}
+
+static void release_memory(struct vv_region *region) {
+    if (region->is_owned)
+        vv_pages_unmap(region->ptr, region->mapped);
+    region->is_owned = 0;
+    region->ptr = NULL;
+    region->size = 0;
+}
+
+void vv_regions_clear(struct vv_regions *regions) {
+    for (size_t i = 0; i < regions->count; i++) {
+        release_memory(&regions->list[i]);
+        vv_free(regions->list[i].name);
+    }
+    vv_free(regions->list);
+    vv_free(regions->buckets);
+    vv_regions_init(regions);
+}
+
+static size_t bucket_of(const struct vv_regions *regions, const char *name) {
+    return vv_sum64(name, strlen(name)) & (regions->bucket_count - 1);
+}
+
+static void bucket_insert(struct vv_regions *regions, size_t slot) {
+    size_t at = bucket_of(regions, regions->list[slot].name);
+    while (regions->buckets[at] != 0)
+        at = (at + 1) & (regions->bucket_count - 1);
+    regions->buckets[at] = (uint32_t)slot + 1;
+}
+
+static int rebuild_buckets(struct vv_regions *regions, size_t bucket_count) {
+    uint32_t *buckets = vv_calloc(bucket_count, sizeof *buckets);
+    if (!buckets)
+        return -ENOMEM;
+    vv_free(regions->buckets);
+    regions->buckets = buckets;
+    regions->bucket_count = bucket_count;
+    for (size_t i = 0; i < regions->count; i++)
+        if (regions->list[i].name)
+            bucket_insert(regions, i);
+    return 0;
+}
+
+struct vv_region *vv_regions_find(const struct vv_regions *regions, const char *name) {
+    if (regions->bucket_count == 0)
+        return NULL;
+    size_t at = bucket_of(regions, name);
+    while (regions->buckets[at] != 0) {
+        struct vv_region *region = &regions->list[regions->buckets[at] - 1];
+        /* Unprotected regions keep their bucket until the next rebuild, so that probing goes on past them. */
+        if (region->name && strcmp(region->name, name) == 0)
+            return region;
+        at = (at + 1) & (regions->bucket_count - 1);
+    }
+    return NULL;
+}
+
+static int make_room(struct vv_regions *regions) {
+    if (regions->count == regions->room) {
+        size_t room = regions->room ? regions->room * 2 : 16;
+        struct vv_region *list = vv_realloc(regions->list, room * sizeof *list);
+        if (!list)
+            return -ENOMEM;
+        regions->list = list;
+        regions->room = room;
+    }
+    if ((regions->count + 1) * 2 > regions->bucket_count)
+        return rebuild_buckets(regions, regions->bucket_count ? regions->bucket_count * 2 : 32);
+    return 0;
+}
+
+struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name) {
+    struct vv_region *region = vv_regions_find(regions, name);
+    if (region)
+        return region;
+    char *copy = vv_strdup(name);
+    if (!copy || make_room(regions) != 0) {
+        vv_free(copy);
+        return NULL;
+    }
+    region = &regions->list[regions->count++];
+    memset(region, 0, sizeof *region);
+    region->name = copy;
+    region->number = regions->next_number++;
+    bucket_insert(regions, regions->count - 1);
+    regions->live++;
+    return region;
+}
+
+void vv_regions_remove(struct vv_regions *regions, struct vv_region *region) {
+    release_memory(region);
+    vv_free(region->name);
+    region->name = NULL;
+    regions->live--;
+}
+
+void vv_regions_pack(struct vv_regions *regions) {
+    if (regions->live == regions->count)
+        return;
+    size_t kept = 0;
+    for (size_t i = 0; i < regions->count; i++)
+        if (regions->list[i].name)
+            regions->list[kept++] = regions->list[i];
+    regions->count = kept;
+    memset(regions->buckets, 0, regions->bucket_count * sizeof *regions->buckets);
+    for (size_t i = 0; i < kept; i++)
+        bucket_insert(regions, i);
+}
+
+int vv_region_map(struct vv_region *region, size_t size) {
+    size_t mapped = (size + 4095) & ~(size_t)4095;
+    void *ptr = mapped >= size ? vv_pages_map(mapped ? mapped : 4096) : NULL;
+    if (!ptr)
+        return -ENOMEM;
+    release_memory(region);
+    region->ptr = ptr;
+    region->size = size;
+    region->mapped = mapped ? mapped : 4096;
+    region->is_owned = 1;
+    return 0;
+}
+
+struct vv_region *vv_regions_owner_of(const struct vv_regions *regions, const void *ptr) {
+    for (size_t i = 0; i < regions->count; i++)
+        if (regions->list[i].is_owned && regions->list[i].ptr == ptr)
+            return &regions->list[i];
+    return NULL;
+}
