@@ -1,0 +1,104 @@
+/* Adoption: finishing what a dead session had fully written but not recorded (docs/format.md 10).
+ *
+ * The session with the higher claim takes the same steps as the committer would have, the look at the parent's record
+ * included. It must do so before its own beat names a checkpoint: prune lets tombstones go once no session is left that might be
+ * adopting (prune.c). */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/fault.h"
+#include "store/store_private.h"
+
+struct adoption {
+    struct vv_store *store;
+    struct vv_lease *lease;
+    const char *name;
+    struct varve_error *error;
+};
+
+/* What makes one candidate unfit, and not the storage unusable. */
+static int is_unfit(int rc) {
+    return rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT || rc == VARVE_FORGOTTEN || rc == -EEXIST;
+}
+
+/* 1 adopted, 0 not a full vote or unfit, or an error. */
+static int try_attempt(struct adoption *adoption, const struct vv_attempt *attempt) {
+    struct vv_writers writers;
+    struct vv_record record;
+    int rc = vv_votes_read(adoption->store, adoption->name, attempt, &writers, &record, adoption->error);
+    if (rc == 1) {
+        rc = VV_FAULT("store.adopt.before_commit");
+        if (rc == 0)
+            rc = vv_votes_commit(adoption->store, adoption->lease, adoption->name, attempt, &writers, &record,
+                                 adoption->error);
+        vv_writers_clear(&writers);
+        vv_record_clear(&record);
+        rc = rc < 0 ? rc : 1;
+    }
+    if (rc < 0 && is_unfit(rc)) {
+        vv_log(adoption->store->log, VV_LOG_WARN, "generation %u, version %" PRIu64 ", attempt %u of %s is not adopted: %s",
+               attempt->generation, attempt->version, attempt->attempt, adoption->name,
+               adoption->error ? adoption->error->text : varve_error_text(rc));
+        vv_error_clear(adoption->error);
+        return 0;
+    }
+    if (rc == 1)
+        vv_log(adoption->store->log, VV_LOG_INFO, "adopted generation %u, version %" PRIu64 " of %s, which its session had written",
+               attempt->generation, attempt->version, adoption->name);
+    return rc < 0 ? vv_error_default(adoption->error, rc, "cannot adopt: %s", varve_error_text(rc)) : rc;
+}
+
+static int try_version(struct adoption *adoption, uint32_t generation, uint64_t version) {
+    struct vv_attempt attempt = {.generation = generation, .version = version};
+    struct vv_key key = vv_attempt_key(adoption->name, &attempt, VV_KIND_WRITERS, 0, 0);
+    char prefix[VV_KEY_ROOM];
+    struct vv_numbers attempts;
+    vv_prefix_data(&key, 2, prefix);
+    int rc = vv_numbers_list(adoption->store, prefix, 8, NULL, &attempts, adoption->error);
+    for (size_t i = attempts.count; rc == 0 && i > 0; i--) {
+        attempt.attempt = (uint32_t)attempts.list[i - 1];
+        rc = try_attempt(adoption, &attempt);
+    }
+    vv_numbers_clear(&attempts);
+    return rc;
+}
+
+/* Only versions above everything that has an entry below record/ come into question: a lower one was passed over or given
+ * up by its own session. *has_records tells whether there was any. */
+static int try_generation(struct adoption *adoption, uint32_t generation, int *has_records) {
+    struct vv_attempt attempt = {.generation = generation};
+    struct vv_key key = vv_attempt_key(adoption->name, &attempt, VV_KIND_WRITERS, 0, 0);
+    char prefix[VV_KEY_ROOM];
+    struct vv_numbers versions = {0};
+    uint64_t newest = 0;
+    int rc = vv_records_newest(adoption->store, adoption->name, generation, &newest, adoption->error);
+    if (rc < 0)
+        return rc;
+    *has_records = rc;
+    vv_prefix_data(&key, 1, prefix);
+    rc = vv_numbers_list(adoption->store, prefix, 16, *has_records ? &newest : NULL, &versions, adoption->error);
+    for (size_t i = versions.count; rc == 0 && i > 0; i--)
+        rc = try_version(adoption, generation, versions.list[i - 1]);
+    vv_numbers_clear(&versions);
+    return rc;
+}
+
+/* Generations downwards; where one has records, all below are older than a checkpoint that exists. */
+int vv_adopt(struct vv_store *store, struct vv_lease *lease, const char *name, struct varve_error *error) {
+    struct varve_error own = {0};
+    struct adoption adoption = {.store = store, .lease = lease, .name = name, .error = error ? error : &own};
+    struct vv_key key = vv_attempt_key(name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
+    char prefix[VV_KEY_ROOM];
+    struct vv_numbers generations;
+    int has_records = 0;
+    vv_prefix_data(&key, 0, prefix);
+    int rc = vv_numbers_list(store, prefix, 8, NULL, &generations, adoption.error);
+    for (size_t i = generations.count; rc == 0 && i > 0 && !has_records; i--) {
+        uint32_t generation = (uint32_t)generations.list[i - 1];
+        if (generation != 0 && generation < vv_lease_generation(lease))
+            rc = try_generation(&adoption, generation, &has_records);
+    }
+    vv_numbers_clear(&generations);
+    return rc;
+}

@@ -1,0 +1,179 @@
+/* The objects of one attempt: removing them, and giving an attempt up. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "store/pack_reader.h"
+#include "store/store_private.h"
+
+/* ---- removal ---- */
+
+struct attempt_objects {
+    struct vv_store *store;
+    char prefix[VV_KEY_ROOM];
+    struct vv_key *list;
+    size_t count;
+    size_t room;
+};
+
+static int take_object(void *arg, const char *component, int is_prefix) {
+    struct attempt_objects *objects = arg;
+    char text[VV_KEY_ROOM + 256];
+    struct vv_key key;
+    snprintf(text, sizeof text, "%s/%s", objects->prefix, component);
+    if (is_prefix || strlen(text) >= VV_KEY_ROOM || vv_key_parse(text, &key) < 0) {
+        vv_log(objects->store->log, VV_LOG_WARN, "%s cannot be interpreted; left alone", text);
+        return 0;
+    }
+    if (objects->count == objects->room) {
+        size_t room = objects->room ? objects->room * 2 : 16;
+        struct vv_key *list = vv_realloc(objects->list, room * sizeof *list);
+        if (!list)
+            return -ENOMEM;
+        objects->list = list;
+        objects->room = room;
+    }
+    objects->list[objects->count++] = key;
+    return 0;
+}
+
+/* Packs first: from then on nobody takes what is left for a full vote. The writers list last. */
+static int removal_rank(const struct vv_key *key) {
+    return key->kind == VV_KIND_PACK ? 0 : key->kind == VV_KIND_COPY ? 1 : key->kind == VV_KIND_PART ? 2 : 3;
+}
+
+static int compare_removal(const void *a, const void *b) {
+    const struct vv_key *x = a, *y = b;
+    int order = removal_rank(x) - removal_rank(y);
+    if (order)
+        return order;
+    if (x->writer != y->writer)
+        return x->writer < y->writer ? -1 : 1;
+    return x->part < y->part ? -1 : x->part > y->part;
+}
+
+static int remove_object(struct vv_store *store, const struct vv_key *key, const struct vv_prune_options *options,
+                         struct vv_prune_result *result, struct varve_error *error) {
+    char text[VV_KEY_ROOM];
+    uint64_t size = 0;
+    vv_key_print(key, text);
+    int rc = vv_backend_stat(store->backend, text, &size);
+    if (rc == -ENOENT)
+        return 0;
+    if (rc < 0)
+        return vv_error_sys(error, rc, "cannot look at %s", text);
+    if (options && options->report)
+        options->report(options->arg, text, size);
+    if (!options || !options->is_dry_run) {
+        if ((rc = VV_FAULT("store.attempt.before_remove")) == 0)
+            rc = vv_backend_remove(store->backend, text);
+        if (rc < 0 && rc != -ENOENT)
+            return vv_error_sys(error, rc, "cannot remove %s", text);
+    }
+    if (result) {
+        result->objects++;
+        result->bytes += size;
+    }
+    return 0;
+}
+
+/* What a writer has under its pack's key: the kind (VV_KIND_PACK, VV_KIND_TOMBSTONE), 0 if nothing, or an error. */
+static int pack_kind(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
+                     struct varve_error *error) {
+    struct vv_pack_id id = {.store = store, .name = name, .attempt = *attempt, .writer = writer};
+    struct vv_head head;
+    int rc = vv_pack_head_check(&id, VV_KIND_PACK, 0, &head, error);
+    if (rc == VARVE_FORGOTTEN)
+        return VV_KIND_TOMBSTONE;
+    if (rc == -ENOENT)
+        return 0;
+    return rc < 0 ? rc : head.kind;
+}
+
+int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_attempt *attempt, int is_tombstone_kept,
+                      const struct vv_prune_options *options, struct vv_prune_result *result,
+                      struct varve_error *error) {
+    struct attempt_objects objects = {.store = store};
+    struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_WRITERS, 0, 0);
+    vv_prefix_data(&key, 3, objects.prefix);
+    int rc = vv_backend_list(store->backend, objects.prefix, NULL, 0, take_object, &objects);
+    if (rc < 0)
+        vv_error_sys(error, rc, "cannot list %s", objects.prefix);
+    else if (objects.count > 1)
+        qsort(objects.list, objects.count, sizeof *objects.list, compare_removal);
+    for (size_t i = 0; rc == 0 && i < objects.count; i++) {
+        struct vv_key *at = &objects.list[i];
+        if (is_tombstone_kept && at->kind == VV_KIND_PACK) {
+            rc = pack_kind(store, name, attempt, at->writer, error);
+            if (rc < 0 || rc == VV_KIND_TOMBSTONE) {
+                rc = rc < 0 ? rc : 0;
+                continue;
+            }
+        }
+        rc = remove_object(store, at, options, result, error);
+    }
+    vv_free(objects.list);
+    return rc;
+}
+
+/* ---- giving up ---- */
+
+/* Is it settled by the record's key that this attempt will never be a checkpoint? 1 yes, 0 no; -EEXIST when it is one. */
+static int is_settled_by_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                                struct varve_error *error) {
+    struct vv_record found;
+    int rc = vv_record_load(store, name, attempt->generation, attempt->version, &found, error);
+    if (rc == VARVE_NO_CHECKPOINT)
+        return 0;
+    if (rc == VARVE_FORGOTTEN)
+        return 1;
+    if (rc < 0)
+        return rc;
+    rc = found.attempt != attempt->attempt;
+    vv_record_clear(&found);
+    if (rc == 1)
+        return 1;
+    return vv_error(error, -EEXIST, "generation %u, version %" PRIu64 ", attempt %u of %s is a checkpoint",
+                    attempt->generation, attempt->version, attempt->attempt, name);
+}
+
+/* A tombstone under one writer's key makes a full vote impossible for ever: creating it proves that there was no pack. 1 if
+ * one stands there, 0 if this writer has said yes. */
+static int refuse_vote(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
+                       struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_PACK, writer, 0);
+    int rc = VV_FAULT("store.drop.before_tombstone");
+    if (rc < 0)
+        return vv_error_sys(error, rc, "cannot give the attempt up");
+    rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_GIVEN_UP, "", error);
+    if (rc == 0)
+        return 1;
+    if (rc != -EEXIST)
+        return rc;
+    rc = pack_kind(store, name, attempt, writer, error);
+    return rc < 0 ? rc : rc == VV_KIND_TOMBSTONE;
+}
+
+/* Nothing is removed before it is certain that nobody can commit the attempt any more. That a pack is there means that the
+ * vote may be full, and then a session with a higher claim may have counted it already and be about to create the record;
+ * taking the pack away under its hands would leave a record without data. A tombstone under the record's key would stop it, but also a
+ * further attempt at this version. So a full vote stays: it is whole, may be adopted, and goes with a prune after
+ * the next checkpoint. */
+int vv_attempt_drop(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writers,
+                    struct varve_error *error) {
+    int rc = is_settled_by_record(store, name, attempt, error);
+    for (uint32_t writer = 0; rc == 0 && writer < writers; writer++)
+        rc = refuse_vote(store, name, attempt, writer, error);
+    if (rc < 0)
+        return rc;
+    vv_error_clear(error);
+    if (rc == 0)
+        return 1;
+    if ((rc = VV_FAULT("store.drop.before_remove")) < 0)
+        return vv_error_sys(error, rc, "cannot give the attempt up");
+    return vv_attempt_remove(store, name, attempt, 1, NULL, NULL, error);
+}

@@ -1,0 +1,609 @@
+/* Fetching: from runs to bytes in memory.
+ *
+ *   want   a range of a run and where it shall go; made by vv_fetch_add
+ *   piece  the part of a want that lies in one extent of one block; wants become pieces by looking places up
+ *   job    pieces of blocks that lie next to each other in one object: one read, then checked, decoded, placed
+ *
+ * vv_fetch_run sorts the pieces by pack and block, so that every block is read and decoded once, and gives the jobs to the pool. A
+ * block without codec that one piece wants as a whole is read straight into its destination. Pieces of a block that could not be
+ * read become wants again, for the run's next place or a partner's copy, until nothing is left to try. */
+#include "base/alloc.h"
+#include "encode/codec.h"
+#include "store/view_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define READ_ALIGN 4096u
+#define JOB_BYTES (4u << 20) /* stored bytes read at once, unless one block has more */
+
+struct want {
+    uint64_t first_place; /* in fetch->places */
+    uint32_t place_count;
+    uint32_t candidate; /* see pick_place */
+    uint64_t delta;     /* from the places' addresses */
+    uint64_t size;
+    uint8_t *out;
+};
+
+struct piece {
+    uint8_t *out;
+    uint32_t source;
+    uint32_t writer;
+    uint32_t block;
+    uint32_t raw;
+    uint32_t length : 31;
+    uint32_t has_failed : 1;
+    uint32_t want;
+};
+
+/* After the batch, the first `piece` bytes at out are repeated up to size. */
+struct repeat {
+    uint8_t *out;
+    uint64_t piece;
+    uint64_t size;
+};
+
+struct job {
+    struct vv_fetch *fetch;
+    struct piece *pieces;
+    size_t count;
+};
+
+struct scratch {
+    struct scratch *next;
+    size_t size;
+    uint8_t *data;
+};
+
+struct vv_fetch {
+    struct vv_view *view;
+    struct vv_pool *pool;
+    struct vv_seeker seeker;
+    struct vv_buf places;
+    struct vv_buf wants;
+    struct vv_buf pieces;
+    struct vv_buf repeats;
+    uint64_t bytes;
+    pthread_mutex_t lock; /* below is used by jobs */
+    struct scratch *free_scratch;
+    struct varve_error error; /* the first */
+};
+
+int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch **out) {
+    struct vv_fetch *fetch = vv_calloc(1, sizeof *fetch);
+    if (!fetch) {
+        return -ENOMEM;
+    }
+    fetch->view = view;
+    fetch->pool = pool;
+    vv_seeker_init(&fetch->seeker, view);
+    pthread_mutex_init(&fetch->lock, NULL);
+    *out = fetch;
+    return 0;
+}
+
+void vv_fetch_destroy(struct vv_fetch *fetch) {
+    if (!fetch) {
+        return;
+    }
+    while (fetch->free_scratch) {
+        struct scratch *scratch = fetch->free_scratch;
+        fetch->free_scratch = scratch->next;
+        vv_free(scratch->data);
+        vv_free(scratch);
+    }
+    vv_buf_clear(&fetch->places);
+    vv_buf_clear(&fetch->wants);
+    vv_buf_clear(&fetch->pieces);
+    vv_buf_clear(&fetch->repeats);
+    vv_seeker_clear(&fetch->seeker);
+    pthread_mutex_destroy(&fetch->lock);
+    vv_free(fetch);
+}
+
+/* ---- wants and pieces ---- */
+
+/* The place to try for a want: first the places as they are listed, then copy 1, 2, 3 of each that is no copy itself. 1, 0 when this
+ * number means none, or an error. */
+static int pick_place(struct vv_fetch *fetch, const struct want *want, uint32_t candidate, struct vv_place *out,
+                      struct varve_error *error) {
+    const struct vv_place *places = (const struct vv_place *)fetch->places.data + want->first_place;
+    uint32_t copy = candidate / want->place_count;
+    *out = places[candidate % want->place_count];
+    out->address += want->delta;
+    if (copy == 0) {
+        return 1;
+    }
+    uint32_t partners = 0;
+    int rc = out->copy ? 0 : vv_seek_partners(&fetch->seeker, out, &partners, error);
+    out->copy = copy;
+    return rc < 0 ? rc : copy <= partners;
+}
+
+static int add_pieces(struct vv_fetch *fetch, const struct want *want, uint32_t want_index, struct vv_place place,
+                      struct varve_error *error) {
+    uint64_t done = 0;
+    while (done < want->size) {
+        struct vv_spot spot;
+        int rc = vv_seek(&fetch->seeker, &place, &spot, error);
+        if (rc < 0) {
+            return rc;
+        }
+        uint64_t left = want->size - done;
+        struct piece piece = {.out = want->out + done,
+                              .source = place.lean,
+                              .writer = spot.writer,
+                              .block = spot.block,
+                              .raw = spot.raw,
+                              .length = spot.length < left ? spot.length : (uint32_t)left,
+                              .want = want_index};
+        vv_buf_append(&fetch->pieces, &piece, sizeof piece);
+        if (fetch->pieces.failed) {
+            return vv_error_sys(error, -ENOMEM, "pieces to fetch");
+        }
+        done += piece.length;
+        place.address += piece.length;
+    }
+    return 0;
+}
+
+/* Turn the want into pieces, from its first candidate on that can be looked up. */
+static int resolve(struct vv_fetch *fetch, struct want *want, uint32_t want_index, struct varve_error *error) {
+    struct varve_error first = {0}, why;
+    size_t before = fetch->pieces.size;
+    for (; want->candidate < want->place_count * (1 + VV_PARTNERS_MAX); want->candidate++) {
+        struct vv_place place;
+        vv_error_clear(&why);
+        int rc = pick_place(fetch, want, want->candidate, &place, &why);
+        if (rc == 0) {
+            continue;
+        }
+        if (rc > 0) {
+            rc = add_pieces(fetch, want, want_index, place, &why);
+        }
+        if (rc == 0) {
+            return 0;
+        }
+        fetch->pieces.size = before;
+        if (!first.code) {
+            first = why;
+        }
+        if (rc == -ENOMEM || rc == VARVE_FORGOTTEN) {
+            break;
+        }
+    }
+    if (!first.code) { /* every candidate was tried before */
+        first = fetch->error;
+    }
+    return vv_error(error, first.code ? first.code : VARVE_CORRUPT, "%s", first.text);
+}
+
+static int add_want(struct vv_fetch *fetch, struct want want, struct varve_error *error) {
+    size_t index = fetch->wants.size / sizeof want;
+    int rc = index < UINT32_MAX ? resolve(fetch, &want, (uint32_t)index, error)
+                                : vv_error(error, -EOVERFLOW, "too many runs in one batch");
+    if (rc < 0) {
+        return rc;
+    }
+    vv_buf_append(&fetch->wants, &want, sizeof want);
+    return fetch->wants.failed ? vv_error_sys(error, -ENOMEM, "bytes to fetch") : 0;
+}
+
+static int add_range(struct vv_fetch *fetch, const struct vv_run *run, uint64_t delta, uint64_t size, uint8_t *out,
+                     struct varve_error *error) {
+    struct want want = {.first_place = fetch->places.size / sizeof run->places[0],
+                        .place_count = run->place_count,
+                        .delta = delta,
+                        .size = size,
+                        .out = out};
+    vv_buf_append(&fetch->places, run->places, run->place_count * sizeof run->places[0]);
+    if (fetch->places.failed) {
+        return vv_error_sys(error, -ENOMEM, "places to fetch from");
+    }
+    return add_want(fetch, want, error);
+}
+
+/* Entered inside the piece, its rest comes first; then one whole piece, which is repeated after the batch. */
+static int add_repeated(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip, uint64_t size, uint8_t *out,
+                        struct varve_error *error) {
+    uint64_t phase = skip % run->piece, piece = run->piece;
+    if (phase) {
+        uint64_t rest = piece - phase < size ? piece - phase : size;
+        int rc = add_range(fetch, run, phase, rest, out, error);
+        if (rc < 0) {
+            return rc;
+        }
+        out += rest;
+        size -= rest;
+    }
+    if (size == 0) {
+        return 0;
+    }
+    if (size > piece) {
+        struct repeat repeat = {.out = out, .piece = piece, .size = size};
+        vv_buf_append(&fetch->repeats, &repeat, sizeof repeat);
+        if (fetch->repeats.failed) {
+            return vv_error_sys(error, -ENOMEM, "repeated runs");
+        }
+    }
+    return add_range(fetch, run, 0, size < piece ? size : piece, out, error);
+}
+
+int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip, uint64_t size, void *out,
+                 int is_zeroed, struct varve_error *error) {
+    if (skip > run->length || size > run->length - skip) {
+        return vv_error(error, -EINVAL, "%llu bytes from %llu on are outside a run of %llu", (unsigned long long)size,
+                        (unsigned long long)skip, (unsigned long long)run->length);
+    }
+    if (size == 0) {
+        return 0;
+    }
+    switch (run->kind) {
+    case VV_RUN_ZERO:
+        if (!is_zeroed) {
+            memset(out, 0, size);
+        }
+        return 0;
+    case VV_RUN_REPEATED:
+        fetch->bytes += size;
+        return add_repeated(fetch, run, skip, size, out, error);
+    case VV_RUN_FROM:
+    case VV_RUN_FROM_ANY:
+    case VV_RUN_HERE:
+        fetch->bytes += size;
+        return add_range(fetch, run, skip, size, out, error);
+    default:
+        return vv_error(error, -EINVAL, "a run of kind %d cannot be fetched", run->kind);
+    }
+}
+
+size_t vv_fetch_pending(const struct vv_fetch *fetch) {
+    return fetch->bytes + fetch->places.size + fetch->wants.size + fetch->pieces.size + fetch->repeats.size;
+}
+
+/* ---- jobs ---- */
+
+static struct scratch *scratch_acquire(struct vv_fetch *fetch, size_t size) {
+    pthread_mutex_lock(&fetch->lock);
+    struct scratch *scratch = fetch->free_scratch;
+    if (scratch) {
+        fetch->free_scratch = scratch->next;
+    }
+    pthread_mutex_unlock(&fetch->lock);
+    if (!scratch) {
+        scratch = vv_calloc(1, sizeof *scratch);
+    }
+    if (scratch && scratch->size < size) {
+        vv_free(scratch->data);
+        scratch->data = vv_aligned((size + READ_ALIGN - 1) / READ_ALIGN * READ_ALIGN, READ_ALIGN);
+        scratch->size = scratch->data ? size : 0;
+    }
+    if (scratch && !scratch->data) {
+        vv_free(scratch);
+        scratch = NULL;
+    }
+    return scratch;
+}
+
+static void scratch_release(struct vv_fetch *fetch, struct scratch *scratch) {
+    if (!scratch) {
+        return;
+    }
+    pthread_mutex_lock(&fetch->lock);
+    scratch->next = fetch->free_scratch;
+    fetch->free_scratch = scratch;
+    pthread_mutex_unlock(&fetch->lock);
+}
+
+static void fail_pieces(struct vv_fetch *fetch, struct piece *pieces, size_t count, const struct varve_error *why) {
+    for (size_t i = 0; i < count; i++) {
+        pieces[i].has_failed = 1;
+    }
+    pthread_mutex_lock(&fetch->lock);
+    if (!fetch->error.code) {
+        fetch->error = *why;
+    }
+    pthread_mutex_unlock(&fetch->lock);
+    vv_log(fetch->view->store->log, VV_LOG_WARN, "%s", why->text);
+}
+
+static size_t pieces_of_block(const struct piece *pieces, size_t count) {
+    size_t n = 1;
+    while (n < count && pieces[n].block == pieces[0].block) {
+        n++;
+    }
+    return n;
+}
+
+/* Every block of the job wanted whole by one piece, as it is stored, and the destinations in one row. */
+static int is_direct(const struct job *job, const struct vv_pack_tables *tables) {
+    const uint8_t *next = job->pieces[0].out;
+    for (size_t i = 0; i < job->count; i++) {
+        const struct piece *piece = &job->pieces[i];
+        const struct vv_block *block = &tables->blocks[piece->block];
+        if (block->codec != VV_CODEC_NONE || piece->length != block->raw || piece->out != next ||
+            (i && piece->block == piece[-1].block)) {
+            return 0;
+        }
+        next += piece->length;
+    }
+    return 1;
+}
+
+static int check_sum(const char *key, const struct vv_block *block, uint32_t number, const void *stored,
+                     struct varve_error *error) {
+    if (vv_sum64(stored, block->stored) == block->sum) {
+        return 0;
+    }
+    return vv_error(error, VARVE_CORRUPT, "%s: block %u at byte %llu is damaged: its sum does not match", key, number,
+                    (unsigned long long)block->offset);
+}
+
+static void copy_pieces(const struct piece *pieces, size_t count, const uint8_t *raw) {
+    for (size_t i = 0; i < count; i++) {
+        memcpy(pieces[i].out, raw + pieces[i].raw, pieces[i].length);
+    }
+}
+
+static int decode(const char *key, const struct vv_block *block, uint32_t number, const uint8_t *stored, uint8_t *raw,
+                  struct varve_error *error) {
+    const struct vv_codec_ops *codec = vv_codec_by_number(block->codec);
+    if (!codec) {
+        return vv_error(error, VARVE_UNKNOWN_FORMAT, "%s: block %u: codec is %u, which is not known", key, number,
+                        block->codec);
+    }
+    int rc = codec->decode(stored, block->stored, raw, block->raw);
+    return rc < 0 ? vv_error(error, rc, "%s: block %u cannot be decoded with %s", key, number, codec->name) : 0;
+}
+
+/* One block whose stored bytes are in memory. */
+static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_block *block,
+                       const struct piece *pieces, size_t count, const uint8_t *stored, struct varve_error *error) {
+    int rc = check_sum(key, block, pieces[0].block, stored, error);
+    if (rc < 0) {
+        return rc;
+    }
+    if (block->codec == VV_CODEC_NONE) {
+        copy_pieces(pieces, count, stored);
+        return 0;
+    }
+    if (count == 1 && pieces[0].length == block->raw) {
+        return decode(key, block, pieces[0].block, stored, pieces[0].out, error);
+    }
+    struct scratch *raw = scratch_acquire(fetch, block->raw);
+    if (!raw) {
+        return vv_error_sys(error, -ENOMEM, "decode a block");
+    }
+    rc = decode(key, block, pieces[0].block, stored, raw->data, error);
+    if (rc == 0) {
+        copy_pieces(pieces, count, raw->data);
+    }
+    scratch_release(fetch, raw);
+    return rc;
+}
+
+static void place_blocks(struct job *job, const char *key, const struct vv_pack_tables *tables, const uint8_t *stored,
+                         int are_placed) {
+    uint64_t base = tables->blocks[job->pieces[0].block].offset;
+    size_t n;
+    for (size_t i = 0; i < job->count; i += n) {
+        struct piece *pieces = &job->pieces[i];
+        const struct vv_block *block = &tables->blocks[pieces->block];
+        const uint8_t *bytes = stored + (block->offset - base);
+        struct varve_error why;
+        n = pieces_of_block(pieces, job->count - i);
+        vv_error_clear(&why);
+        int rc = are_placed ? check_sum(key, block, pieces->block, bytes, &why)
+                            : place_block(job->fetch, key, block, pieces, n, bytes, &why);
+        if (rc < 0) {
+            fail_pieces(job->fetch, pieces, n, &why);
+        }
+    }
+}
+
+/* How many bytes up to the next multiple of READ_ALIGN certainly follow this block in its object. */
+static size_t readable_behind(const struct vv_pack_tables *tables, uint64_t number) {
+    const struct vv_block *block = &tables->blocks[number], *next = block + 1;
+    size_t missing = (size_t)(-(block->offset + block->stored) % READ_ALIGN);
+    return number + 1 < tables->block_count && next->part == block->part && next->stored >= missing ? missing : 0;
+}
+
+/* A bounced read begins and ends at multiples of READ_ALIGN where it can: the backend then needs no copy of its own. */
+static int read_job(struct job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
+    struct vv_view *view = job->fetch->view;
+    const struct piece *first = &job->pieces[0];
+    const struct vv_block *begin = &tables->blocks[first->block];
+    const struct vv_block *end = &tables->blocks[job->pieces[job->count - 1].block];
+    uint64_t lead = begin->offset % READ_ALIGN;
+    size_t size = (size_t)(end->offset + end->stored - begin->offset);
+    char key[VV_KEY_ROOM];
+    int rc = vv_view_block_key(view, first->source, first->writer, begin->part, tables->parts, key, error);
+    if (rc < 0) {
+        return rc;
+    }
+    int direct = is_direct(job, tables);
+    struct scratch *bounce = direct ? NULL : scratch_acquire(job->fetch, lead + size + READ_ALIGN);
+    if (!direct && !bounce) {
+        return vv_error_sys(error, -ENOMEM, "read blocks");
+    }
+    uint8_t *stored = direct ? first->out : bounce->data + lead;
+    rc = direct ? vv_pack_get(view->store, key, begin->offset, stored, size, error)
+                : vv_pack_get(view->store, key, begin->offset - lead, bounce->data,
+                              lead + size + readable_behind(tables, job->pieces[job->count - 1].block), error);
+    if (rc == 0) {
+        place_blocks(job, key, tables, stored, direct);
+    }
+    scratch_release(job->fetch, bounce);
+    return vv_view_missing(view, rc, error);
+}
+
+/* Failures are noted in the pieces: there may be another place for them. */
+static int run_job(void *arg) {
+    struct job *job = arg;
+    struct vv_view *view = job->fetch->view;
+    struct vv_cached *tables = NULL;
+    struct varve_error why;
+    vv_error_clear(&why);
+    int rc = vv_view_tables(view, job->pieces[0].source, job->pieces[0].writer, &tables, &why);
+    if (rc == 0) {
+        rc = read_job(job, tables->object, &why);
+    }
+    vv_view_release(view, tables);
+    if (rc < 0) {
+        fail_pieces(job->fetch, job->pieces, job->count, &why);
+    }
+    return 0;
+}
+
+/* ---- a batch ---- */
+
+static int compare_pieces(const void *a, const void *b) {
+    const struct piece *x = a, *y = b;
+    if (x->source != y->source) {
+        return x->source < y->source ? -1 : 1;
+    }
+    if (x->writer != y->writer) {
+        return x->writer < y->writer ? -1 : 1;
+    }
+    if (x->block != y->block) {
+        return x->block < y->block ? -1 : 1;
+    }
+    return x->raw == y->raw ? 0 : x->raw < y->raw ? -1 : 1;
+}
+
+static void sort_pieces(struct piece *pieces, size_t count) {
+    size_t i = 1;
+    while (i < count && compare_pieces(&pieces[i - 1], &pieces[i]) <= 0) {
+        i++;
+    }
+    if (i < count) {
+        qsort(pieces, count, sizeof pieces[0], compare_pieces);
+    }
+}
+
+/* Does the block of `next` follow that of `last` in its object, and is the read that began at `begin` still short enough? */
+static int belongs(const struct vv_pack_tables *tables, const struct piece *begin, const struct piece *last,
+                   const struct piece *next) {
+    if (next->source != last->source || next->writer != last->writer) {
+        return 0;
+    }
+    if (next->block == last->block) {
+        return 1;
+    }
+    const struct vv_block *a = &tables->blocks[begin->block], *b = &tables->blocks[next->block];
+    return next->block == last->block + 1 && a->part == b->part && b->offset + b->stored - a->offset <= JOB_BYTES;
+}
+
+/* One job: the pieces from `pieces` on that can be read together. */
+static int cut_job(struct vv_fetch *fetch, struct piece *pieces, size_t count, struct vv_cached **tables,
+                   struct job *out, struct varve_error *error) {
+    const struct vv_cache_key *key = *tables ? &(*tables)->key : NULL;
+    if (!key || key->writer != pieces->writer ||
+        vv_attempt_compare(&key->attempt, vv_view_source(fetch->view, pieces->source)) != 0) {
+        vv_view_release(fetch->view, *tables);
+        *tables = NULL;
+        int rc = vv_view_tables(fetch->view, pieces->source, pieces->writer, tables, error);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    size_t n = 1;
+    while (n < count && belongs((*tables)->object, pieces, &pieces[n - 1], &pieces[n])) {
+        n++;
+    }
+    *out = (struct job){.fetch = fetch, .pieces = pieces, .count = n};
+    return 0;
+}
+
+static int cut_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_error *error) {
+    struct piece *pieces = (struct piece *)fetch->pieces.data;
+    size_t count = fetch->pieces.size / sizeof *pieces;
+    struct vv_cached *tables = NULL;
+    int rc = 0;
+    sort_pieces(pieces, count);
+    for (size_t i = 0; i < count && rc == 0;) {
+        struct job job;
+        rc = cut_job(fetch, &pieces[i], count - i, &tables, &job, error);
+        if (rc == 0) {
+            vv_buf_append(jobs, &job, sizeof job);
+            rc = jobs->failed ? vv_error_sys(error, -ENOMEM, "jobs") : 0;
+            i += job.count;
+        }
+    }
+    vv_view_release(fetch->view, tables);
+    return rc;
+}
+
+static int run_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_error *error) {
+    struct job *list = (struct job *)jobs->data;
+    size_t count = jobs->size / sizeof *list;
+    int rc = 0;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rc = fetch->pool && count > 1 ? vv_pool_submit(fetch->pool, run_job, &list[i]) : run_job(&list[i]);
+    }
+    int waited = fetch->pool && count > 1 ? vv_pool_wait(fetch->pool) : 0;
+    rc = rc < 0 ? rc : waited;
+    return rc < 0 ? vv_error_sys(error, rc, "reading blocks") : 0;
+}
+
+/* Pieces that failed become wants for the next candidate. */
+static int retry_failed(struct vv_fetch *fetch, struct varve_error *error) {
+    struct vv_buf before = fetch->pieces;
+    const struct piece *pieces = (const struct piece *)before.data;
+    int rc = 0;
+    vv_buf_init(&fetch->pieces);
+    for (size_t i = 0; i < before.size / sizeof *pieces && rc == 0; i++) {
+        if (!pieces[i].has_failed) {
+            continue;
+        }
+        struct want want = ((const struct want *)fetch->wants.data)[pieces[i].want];
+        want.delta += (uint64_t)(pieces[i].out - want.out);
+        want.out = pieces[i].out;
+        want.size = pieces[i].length;
+        want.candidate++;
+        rc = add_want(fetch, want, error);
+    }
+    vv_buf_clear(&before);
+    return rc;
+}
+
+static int run_all(struct vv_fetch *fetch, struct varve_error *error) {
+    int rc = 0;
+    while (rc == 0 && fetch->pieces.size) {
+        struct vv_buf jobs;
+        vv_buf_init(&jobs);
+        fetch->error = (struct varve_error){0};
+        rc = cut_jobs(fetch, &jobs, error);
+        if (rc == 0) {
+            rc = run_jobs(fetch, &jobs, error);
+        }
+        vv_buf_clear(&jobs);
+        if (rc < 0 || !fetch->error.code) {
+            return rc;
+        }
+        rc = fetch->error.code == VARVE_FORGOTTEN ? vv_error(error, VARVE_FORGOTTEN, "%s", fetch->error.text)
+                                                  : retry_failed(fetch, error);
+    }
+    return rc;
+}
+
+static void repeat_bytes(const struct repeat *repeat) {
+    for (uint64_t done = repeat->piece; done < repeat->size;) {
+        uint64_t n = repeat->size - done < done ? repeat->size - done : done;
+        memcpy(repeat->out + done, repeat->out, n);
+        done += n;
+    }
+}
+
+int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error) {
+    int rc = run_all(fetch, error);
+    const struct repeat *repeats = (const struct repeat *)fetch->repeats.data;
+    for (size_t i = 0; i < fetch->repeats.size / sizeof *repeats && rc == 0; i++) {
+        repeat_bytes(&repeats[i]);
+    }
+    fetch->places.size = fetch->wants.size = fetch->pieces.size = fetch->repeats.size = 0;
+    fetch->places.failed = fetch->wants.failed = fetch->pieces.failed = fetch->repeats.failed = 0;
+    fetch->bytes = 0;
+    return rc;
+}

@@ -1,0 +1,77 @@
+/* What claims and beats say about the sessions of a name, without waiting. */
+#include <errno.h>
+#include <string.h>
+
+#include "store/store_private.h"
+
+static struct vv_key generation_key(const char *name, uint32_t generation, int kind) {
+    struct vv_attempt attempt = {.generation = generation};
+    return vv_attempt_key(name, &attempt, kind, 0, 0);
+}
+
+int vv_claim_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_claim *out,
+                  struct varve_error *error) {
+    struct vv_key key = generation_key(name, generation, VV_KIND_CLAIM);
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    int rc = vv_object_read(store, &key, &buf, error);
+    if (rc == 0)
+        rc = vv_claim_parse(buf.data, buf.size, &key, store->id, out, error);
+    vv_buf_clear(&buf);
+    return rc;
+}
+
+int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_beat *out,
+                 struct varve_error *error) {
+    struct vv_key key = generation_key(name, generation, VV_KIND_BEAT);
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    int rc = vv_object_read(store, &key, &buf, error);
+    if (rc == 0)
+        rc = vv_beat_parse(buf.data, buf.size, &key, store->id, out, error);
+    vv_buf_clear(&buf);
+    return rc;
+}
+
+int vv_claims_highest(struct vv_store *store, const char *name, uint32_t *out, struct varve_error *error) {
+    char prefix[VV_KEY_ROOM];
+    struct vv_numbers claims;
+    vv_prefix_claims(name, prefix);
+    int rc = vv_numbers_list(store, prefix, 8, NULL, &claims, error);
+    if (rc == 0)
+        *out = claims.count ? (uint32_t)claims.list[claims.count - 1] : 0;
+    vv_numbers_clear(&claims);
+    return rc;
+}
+
+/* Missing, damaged or newer than this program: nothing is known, but nothing went wrong either. */
+static int says_nothing(int rc) {
+    return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT;
+}
+
+int vv_life_look(struct vv_store *store, const char *name, uint32_t generation, int is_superseded, int *life_out,
+                 struct vv_attempt *refers_out, struct varve_error *error) {
+    struct vv_beat beat = {0};
+    struct vv_claim claim;
+    int life = is_superseded ? VV_LIFE_DEAD : VV_LIFE_MAYBE;
+    int rc = vv_beat_load(store, name, generation, &beat, error);
+    if (rc < 0 && !says_nothing(rc))
+        return rc;
+    if (rc == 0 && beat.state == VV_BEAT_ENDED)
+        life = VV_LIFE_DEAD;
+    if (life != VV_LIFE_DEAD) {
+        rc = vv_claim_load(store, name, generation, &claim, error);
+        if (rc < 0 && !says_nothing(rc))
+            return rc;
+        int process = rc == 0 ? vv_process_look(&claim) : VV_PROCESS_THERE;
+        if (process == VV_PROCESS_GONE)
+            life = VV_LIFE_DEAD;
+        else if (process == VV_PROCESS_UNKNOWN)
+            life = VV_LIFE_UNKNOWN;
+    }
+    vv_error_clear(error);
+    *life_out = life;
+    if (refers_out)
+        *refers_out = beat.refers;
+    return 0;
+}

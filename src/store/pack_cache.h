@@ -1,0 +1,59 @@
+/* What reading has loaded: writers lists, footers, tables and ids of the packs of one name. Each is loaded once, never changes after
+ * that, is borrowed by any number of threads, and stays until room is needed for others. A view that leans on thousands of
+ * packs therefore holds the tables of a bounded number of them.
+ *
+ * Any thread. */
+#ifndef VV_PACK_CACHE_H
+#define VV_PACK_CACHE_H
+
+#include "base/error.h"
+#include "format/object.h"
+
+struct vv_pack_cache;
+
+enum vv_cached_kind {
+    VV_CACHED_WRITERS,
+    VV_CACHED_FOOTER,
+    VV_CACHED_TABLES,
+    VV_CACHED_PART, /* its head is checked */
+    VV_CACHED_IDS_CHECK,
+    VV_CACHED_IDS
+};
+
+struct vv_cache_key {
+    struct vv_attempt attempt;
+    uint32_t writer;
+    uint32_t kind;
+    uint64_t page; /* of ids; or part */
+};
+
+struct vv_cached {
+    struct vv_cache_key key;
+    void *object; /* what load gave */
+
+    /* the cache's own */
+    void (*destroy)(void *object);
+    size_t bytes;
+    uint64_t hash;
+    unsigned refs;
+    int is_loading;
+    struct vv_cached *chain;
+    struct vv_cached *newer;
+    struct vv_cached *older;
+};
+
+/* Makes the object and says what it costs in memory. */
+typedef int (*vv_cache_load_fn)(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error);
+
+int vv_pack_cache_create(size_t budget_bytes, struct vv_pack_cache **out);
+void vv_pack_cache_destroy(struct vv_pack_cache *cache); /* nothing may be borrowed; accepts NULL */
+
+/* Borrow the object of this key, loading it if it is not there. load may borrow others. Several threads that want the same
+ * one wait for one load. Failures are not remembered. */
+int vv_pack_cache_acquire(struct vv_pack_cache *cache, const struct vv_cache_key *key, vv_cache_load_fn load, void *arg,
+                          void (*destroy)(void *object), struct vv_cached **out, struct varve_error *error);
+void vv_pack_cache_release(struct vv_pack_cache *cache, struct vv_cached *cached); /* accepts NULL */
+/* Bytes held now. */
+size_t vv_pack_cache_bytes(struct vv_pack_cache *cache);
+
+#endif

@@ -1,0 +1,288 @@
+/* Nothing a pack says is believed before it is checked: the end against the object's length, the footer against the writers
+ * list, sections against the footer, tables against each other. The last 64 KiB are read at once; they hold end and footer of all but
+ * very large packs. */
+#include "store/pack_reader.h"
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define TAIL_READ (64u << 10)
+#define CHECK_WINDOW (1u << 20)
+#define TRUSTED_SECTION (64u << 20) /* larger ones are checked before memory is taken for them */
+
+void vv_pack_key(const struct vv_pack_id *id, int kind, uint32_t part, char *text) {
+    struct vv_key key = vv_attempt_key(id->name, &id->attempt, kind, id->writer, part);
+    vv_key_print(&key, text);
+}
+
+int vv_pack_error(const char *key, int rc, struct varve_error *error) {
+    if (error && !strstr(error->text, key)) {
+        char text[300];
+        snprintf(text, sizeof text, "%.299s", error->text);
+        vv_error(error, rc, "%s: %s", key, text);
+    }
+    return rc;
+}
+
+static int get_failed(const char *key, int64_t got, struct varve_error *error) {
+    if (got == -ENOENT) {
+        return vv_error(error, -ENOENT, "%s is missing", key);
+    }
+    return vv_error_sys(error, (int)got, "%s: read", key);
+}
+
+int vv_pack_get(struct vv_store *store, const char *key, uint64_t offset, void *data, size_t size,
+                struct varve_error *error) {
+    int64_t got = vv_backend_get(store->backend, key, offset, data, size);
+    if (got < 0) {
+        return get_failed(key, got, error);
+    }
+    if ((uint64_t)got != size) {
+        return vv_error(error, VARVE_CORRUPT, "%s ends at byte %llu, but %zu bytes from %llu on are expected", key,
+                        (unsigned long long)(offset + (uint64_t)got), size, (unsigned long long)offset);
+    }
+    return 0;
+}
+
+int vv_pack_head_check(const struct vv_pack_id *id, int kind, uint32_t part, struct vv_head *out,
+                       struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(id->name, &id->attempt, kind, id->writer, part);
+    uint8_t bytes[VV_HEAD_SIZE];
+    char text[VV_KEY_ROOM];
+    vv_key_print(&key, text);
+    int rc = vv_pack_get(id->store, text, 0, bytes, sizeof bytes, error);
+    if (rc == 0) {
+        rc = vv_head_parse(bytes, sizeof bytes, &key, id->store->id, out, error);
+        rc = rc < 0 ? vv_pack_error(text, rc, error) : 0;
+    }
+    if (rc == 0 && out->kind == VV_KIND_TOMBSTONE) {
+        rc = vv_error(error, VARVE_FORGOTTEN, "%s is a tombstone", text);
+    }
+    return rc;
+}
+
+/* ---- end and footer ---- */
+
+struct tail {
+    const char *key;
+    uint64_t length; /* of the object */
+    uint64_t offset; /* of data in it */
+    uint8_t *data;
+    size_t size;
+};
+
+/* The object must end where its length says: one byte more is asked for and must not be there. */
+static int read_tail(struct vv_store *store, struct tail *tail, struct varve_error *error) {
+    size_t want = tail->length < TAIL_READ ? (size_t)tail->length : TAIL_READ;
+    if (tail->length < VV_HEAD_SIZE + VV_END_SIZE || tail->length >= VV_ADDRESS_END) {
+        return vv_error(error, VARVE_CORRUPT, "%s: a length of %llu bytes is impossible for a pack", tail->key,
+                        (unsigned long long)tail->length);
+    }
+    tail->data = vv_malloc(want + 1);
+    if (!tail->data) {
+        return vv_error_sys(error, -ENOMEM, "%s", tail->key);
+    }
+    tail->offset = tail->length - want;
+    int64_t got = vv_backend_get(store->backend, tail->key, tail->offset, tail->data, want + 1);
+    if (got < 0) {
+        return get_failed(tail->key, got, error);
+    }
+    if ((uint64_t)got != want) {
+        return vv_error(error, VARVE_CORRUPT, "%s is %s than the %llu bytes it should have", tail->key,
+                        (uint64_t)got < want ? "shorter" : "longer", (unsigned long long)tail->length);
+    }
+    tail->size = want;
+    return 0;
+}
+
+static int parse_footer(struct vv_store *store, const struct tail *tail, const struct vv_writer *expect,
+                        struct vv_footer *out, struct varve_error *error) {
+    uint64_t offset;
+    uint32_t length;
+    struct vv_hash128 digest;
+    int rc = vv_end_parse(tail->data + tail->size - VV_END_SIZE, tail->length, &offset, &length, &digest, error);
+    if (rc < 0) {
+        return rc;
+    }
+    if (expect && !vv_hash128_equal(digest, expect->footer_digest)) {
+        return vv_error(error, VARVE_CORRUPT, "%s: its footer is not the one the writers list names", tail->key);
+    }
+    if (length > VV_FOOTER_MAX || offset < VV_HEAD_SIZE || offset + length + VV_END_SIZE != tail->length) {
+        return vv_error(error, VARVE_CORRUPT, "%s: its end places the footer outside", tail->key);
+    }
+    if (offset >= tail->offset) {
+        return vv_footer_parse(tail->data + (offset - tail->offset), length, offset, digest, out, error);
+    }
+    uint8_t *data = vv_malloc(length);
+    if (!data) {
+        return vv_error_sys(error, -ENOMEM, "%s: a footer of %u bytes", tail->key, length);
+    }
+    rc = vv_pack_get(store, tail->key, offset, data, length, error);
+    if (rc == 0) {
+        rc = vv_footer_parse(data, length, offset, digest, out, error);
+    }
+    vv_free(data);
+    return rc;
+}
+
+/* What the footer says must be what the key, the store and the head say. */
+static int check_identity(const struct vv_pack_id *id, int kind, const struct vv_head *head, const struct vv_footer *footer,
+                          const char *key, struct varve_error *error) {
+    const struct vv_settings_store *a = &footer->settings, *b = &id->store->settings;
+    int has_moved = vv_footer_section(footer, VV_SECTION_MOVED, 0) != NULL;
+    const char *what = NULL;
+    if (strcmp(footer->name, id->name) != 0) {
+        what = "name";
+    } else if (a->id_kind != b->id_kind || a->granule_log2 != b->granule_log2 || a->seed != b->seed) {
+        what = "settings";
+    } else if (id->writer >= footer->writers) {
+        what = "number of writers";
+    } else if ((uint64_t)footer->first_owner + footer->owners > footer->ranks) {
+        what = "owners";
+    } else if (kind == VV_KIND_PACK && has_moved != !!(head->required & VV_FEATURE_MOVED)) {
+        what = "feature bit of the moved section";
+    }
+    for (uint32_t i = 0; i < footer->partner_count && !what; i++) {
+        what = footer->partners[i] >= footer->writers ? "partners" : NULL;
+    }
+    if (what) {
+        return vv_error(error, VARVE_CORRUPT, "%s: the %s in its footer cannot be right", key, what);
+    }
+    if (footer->lean_count && vv_attempt_compare(&footer->leans[footer->lean_count - 1].attempt, &id->attempt) >= 0) {
+        const struct vv_attempt *last = &footer->leans[footer->lean_count - 1].attempt;
+        return vv_error(error, VARVE_CORRUPT, "%s leans on the future: generation %u version %llu attempt %u", key,
+                        last->generation, (unsigned long long)last->version, last->attempt);
+    }
+    return 0;
+}
+
+/* The writers list repeats what footers say. */
+static int check_listed(const struct vv_pack_id *id, const struct vv_footer *footer, const struct vv_writers *writers,
+                        const char *key, struct varve_error *error) {
+    const struct vv_writer *entry = &writers->list[id->writer];
+    uint64_t parts_length = 0;
+    for (uint32_t i = 0; i < footer->parts; i++) {
+        parts_length += footer->part_lengths[i];
+    }
+    const char *what = NULL;
+    if (footer->writers != writers->count || footer->ranks != writers->ranks) {
+        what = "writers and ranks";
+    } else if (footer->first_owner != entry->first_owner || footer->owners != entry->owners) {
+        what = "owners";
+    } else if (footer->parts != entry->parts || parts_length != entry->parts_length) {
+        what = "parts";
+    } else if (footer->partner_count != entry->partner_count ||
+               memcmp(footer->partners, entry->partners, entry->partner_count * sizeof entry->partners[0]) != 0) {
+        what = "partners";
+    }
+    return what ? vv_error(error, VARVE_CORRUPT, "%s: footer and writers list differ about %s", key, what) : 0;
+}
+
+static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct tail *tail,
+                       struct vv_footer *out, struct varve_error *error) {
+    const struct vv_writer *expect = writers ? &writers->list[id->writer] : NULL;
+    struct vv_head head;
+    int rc = vv_pack_head_check(id, kind, 0, &head, error);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = expect ? 0 : vv_backend_stat(id->store->backend, tail->key, &tail->length);
+    if (rc < 0) {
+        return get_failed(tail->key, rc, error);
+    }
+    if (expect) {
+        tail->length = expect->pack_length;
+    }
+    rc = read_tail(id->store, tail, error);
+    if (rc == 0) {
+        rc = parse_footer(id->store, tail, expect, out, error);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    rc = check_identity(id, kind, &head, out, tail->key, error);
+    if (rc == 0 && writers) {
+        rc = check_listed(id, out, writers, tail->key, error);
+    }
+    if (rc < 0) {
+        vv_footer_clear(out);
+    }
+    return rc;
+}
+
+int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct vv_footer *out,
+                        uint64_t *length_out, struct varve_error *error) {
+    char key[VV_KEY_ROOM];
+    struct tail tail = {.key = key};
+    vv_pack_key(id, kind, 0, key);
+    if (writers && id->writer >= writers->count) {
+        return vv_error(error, VARVE_CORRUPT, "%s is named, but its attempt has %u writers", key, writers->count);
+    }
+    int rc = load_footer(id, kind, writers, &tail, out, error);
+    if (rc < 0) {
+        vv_pack_error(key, rc, error);
+    } else if (length_out) {
+        *length_out = tail.length;
+    }
+    vv_free(tail.data);
+    return rc;
+}
+
+/* ---- sections ---- */
+
+static int section_damaged(const char *key, const struct vv_section *section, struct varve_error *error) {
+    return vv_error(error, VARVE_CORRUPT, "%s: section of kind %u at byte %llu: its digest does not match", key,
+                    section->kind, (unsigned long long)section->offset);
+}
+
+int vv_section_check(struct vv_store *store, const char *key, const struct vv_section *section,
+                     struct varve_error *error) {
+    struct vv_digest_state *state = NULL;
+    size_t window = section->length < CHECK_WINDOW ? (size_t)section->length : CHECK_WINDOW;
+    uint8_t *data = vv_malloc(window ? window : 1);
+    int rc = data ? vv_digest_begin(&state) : -ENOMEM;
+    if (rc < 0) {
+        rc = vv_error_sys(error, rc, "%s", key);
+    }
+    for (uint64_t done = 0; rc == 0 && done < section->length;) {
+        size_t size = section->length - done < window ? (size_t)(section->length - done) : window;
+        rc = vv_pack_get(store, key, section->offset + done, data, size, error);
+        if (rc == 0) {
+            vv_digest_add(state, data, size);
+            done += size;
+        }
+    }
+    if (rc == 0) {
+        struct vv_hash128 digest = vv_digest_end(state);
+        state = NULL;
+        rc = vv_hash128_equal(digest, section->digest) ? 0 : section_damaged(key, section, error);
+    }
+    vv_digest_drop(state);
+    vv_free(data);
+    return rc;
+}
+
+int vv_section_load(struct vv_store *store, const char *key, const struct vv_section *section, uint8_t **out,
+                    struct varve_error *error) {
+    if (section->length > TRUSTED_SECTION) {
+        int rc = vv_section_check(store, key, section, error);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    uint8_t *data = section->length ? vv_malloc(section->length) : NULL;
+    if (section->length && !data) {
+        return vv_error_sys(error, -ENOMEM, "%s: a section of %llu bytes", key, (unsigned long long)section->length);
+    }
+    int rc = section->length ? vv_pack_get(store, key, section->offset, data, section->length, error) : 0;
+    if (rc == 0 && !vv_hash128_equal(vv_digest(data ? data : (const uint8_t *)"", section->length), section->digest)) {
+        rc = section_damaged(key, section, error);
+    }
+    if (rc < 0) {
+        vv_free(data);
+        return rc;
+    }
+    *out = data;
+    return 0;
+}

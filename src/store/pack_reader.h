@@ -1,0 +1,71 @@
+/* Reading packs: end and footer, the tables with a lookup by (owner, address), sections (docs/format.md 6). No cache and no
+ * record here: view.h knows which pack is wanted and what must be true of it.
+ *
+ * Errors: -ENOENT when the object is certainly absent, VARVE_FORGOTTEN when a tombstone stands under its key, VARVE_CORRUPT,
+ * VARVE_UNKNOWN_FORMAT, or an error of the storage. */
+#ifndef VV_PACK_READER_H
+#define VV_PACK_READER_H
+
+#include "format/pack.h"
+#include "store/store.h"
+
+#define VV_IDS_PAGE 65536u /* ids that are read at a time */
+
+/* Which pack. name is not copied. */
+struct vv_pack_id {
+    struct vv_store *store;
+    const char *name;
+    struct vv_attempt attempt;
+    uint32_t writer;
+};
+void vv_pack_key(const struct vv_pack_id *id, int kind, uint32_t part, char *text); /* VV_KEY_ROOM bytes */
+
+/* Head, end and footer of the pack, or of the copy if kind is VV_KIND_COPY. With expect (from the list `writers`) the object must
+ * be the one that list names; without, it must be sound in itself. length_out (may be NULL): of the object. Clear with
+ * vv_footer_clear. */
+int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct vv_footer *out,
+                        uint64_t *length_out, struct varve_error *error);
+/* The head of any object: present, and of this key. */
+int vv_pack_head_check(const struct vv_pack_id *id, int kind, uint32_t part, struct vv_head *out,
+                       struct varve_error *error);
+
+/* An extent and where its bytes are: at `raw` in the decoded block. */
+struct vv_pack_extent {
+    uint64_t address;
+    uint32_t owner;
+    uint32_t length;
+    uint32_t block;
+    uint32_t raw;
+    uint32_t id; /* of its first granule, counted in the block */
+};
+struct vv_pack_tables {
+    uint32_t parts; /* blocks with this part number are in the pack object */
+    uint64_t block_count;
+    struct vv_block *blocks;
+    uint64_t extent_count;
+    struct vv_pack_extent *extents; /* ascending by (owner, address), none overlap */
+    uint64_t moved_count;
+    struct vv_moved *moved; /* the same */
+};
+/* Blocks, extents and moved extents, each section's digest checked and all checked against each other. bytes_out may be NULL. */
+int vv_pack_tables_load(const struct vv_pack_id *id, const struct vv_footer *footer, struct vv_pack_tables *out,
+                        size_t *bytes_out, struct varve_error *error);
+void vv_pack_tables_clear(struct vv_pack_tables *tables);
+/* The extent that covers this address, or NULL. */
+const struct vv_pack_extent *vv_pack_find(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address);
+const struct vv_moved *vv_pack_find_moved(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address);
+
+/* Put the key in front of what a parser said, which does not know it. Returns rc. */
+int vv_pack_error(const char *key, int rc, struct varve_error *error);
+
+/* Exactly size bytes of an object; VARVE_CORRUPT if it ends before. */
+int vv_pack_get(struct vv_store *store, const char *key, uint64_t offset, void *data, size_t size,
+                struct varve_error *error);
+/* Check a section's digest in a pass of bounded memory. */
+int vv_section_check(struct vv_store *store, const char *key, const struct vv_section *section,
+                     struct varve_error *error);
+/* A whole section, checked; free with vv_free. NULL for an empty one. Takes no memory for more than is really there. */
+int vv_section_load(struct vv_store *store, const char *key, const struct vv_section *section, uint8_t **out,
+                    struct varve_error *error);
+
+#endif

@@ -1,0 +1,230 @@
+/* The tables of a pack in memory: blocks as they are, extents sorted by (owner, address) for lookup. 32 bytes per extent and about as
+ * much per block as on storage; a section is never expanded before its digest has been checked. */
+#include "base/alloc.h"
+#include "store/pack_reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define BLOCKS_MAX UINT32_MAX
+
+struct raw_tables {
+    uint8_t *blocks;
+    uint64_t blocks_size;
+    uint8_t *extents;
+    uint64_t extents_size;
+    uint8_t *moved;
+    uint64_t moved_size;
+};
+
+static int load_section(const struct vv_pack_id *id, const struct vv_footer *footer, int kind, uint8_t **out,
+                        uint64_t *size_out, struct varve_error *error) {
+    const struct vv_section *section = vv_footer_section(footer, kind, 0);
+    char key[VV_KEY_ROOM];
+    vv_pack_key(id, VV_KIND_PACK, 0, key);
+    if (!section) {
+        *size_out = 0;
+        return kind == VV_SECTION_MOVED ? 0 : vv_error(error, VARVE_CORRUPT, "%s has no section of kind %d", key, kind);
+    }
+    *size_out = section->length;
+    return vv_section_load(id->store, key, section, out, error);
+}
+
+static int parse_blocks(const struct raw_tables *raw, struct vv_pack_tables *tables, struct varve_error *error) {
+    tables->block_count = raw->blocks_size / VV_BLOCK_ENTRY_SIZE;
+    if (raw->blocks_size % VV_BLOCK_ENTRY_SIZE || tables->block_count > BLOCKS_MAX) {
+        return vv_error(error, VARVE_CORRUPT, "a blocks section cannot have %llu bytes",
+                        (unsigned long long)raw->blocks_size);
+    }
+    tables->blocks = vv_calloc(tables->block_count ? tables->block_count : 1, sizeof tables->blocks[0]);
+    if (!tables->blocks) {
+        return vv_error_sys(error, -ENOMEM, "%llu blocks", (unsigned long long)tables->block_count);
+    }
+    for (uint64_t i = 0; i < tables->block_count; i++) {
+        struct vv_block *block = &tables->blocks[i];
+        int rc = vv_block_parse(raw->blocks + i * VV_BLOCK_ENTRY_SIZE, block, error);
+        if (rc < 0) {
+            return rc;
+        }
+        tables->extent_count += block->extent_count;
+    }
+    /* An extent takes at least two bytes: a larger count is a lie that must not cost memory. */
+    if (tables->extent_count > raw->extents_size / 2) {
+        return vv_error(error, VARVE_CORRUPT, "%llu extents cannot be in an extents section of %llu bytes",
+                        (unsigned long long)tables->extent_count, (unsigned long long)raw->extents_size);
+    }
+    return 0;
+}
+
+static int decode_block_extents(struct vv_pack_tables *tables, uint64_t b, struct vv_cursor *cursor,
+                                struct vv_pack_extent **at, struct varve_error *error) {
+    const struct vv_block *block = &tables->blocks[b];
+    struct vv_extent_coder coder = {.owner = block->owner};
+    uint32_t raw = 0, id = 0;
+    for (uint32_t i = 0; i < block->extent_count; i++) {
+        struct vv_extent extent;
+        int rc = vv_extent_decode(cursor, &coder, &extent, error);
+        if (rc < 0) {
+            return rc;
+        }
+        *(*at)++ = (struct vv_pack_extent){.address = extent.address,
+                                           .owner = extent.owner,
+                                           .length = extent.length,
+                                           .block = (uint32_t)b,
+                                           .raw = raw,
+                                           .id = id};
+        raw += extent.length;
+        id += (uint32_t)vv_granules(extent.length);
+    }
+    return 0;
+}
+
+static int decode_extents(const struct raw_tables *raw, struct vv_pack_tables *tables, struct varve_error *error) {
+    struct vv_cursor cursor;
+    tables->extents = vv_calloc(tables->extent_count ? tables->extent_count : 1, sizeof tables->extents[0]);
+    if (!tables->extents) {
+        return vv_error_sys(error, -ENOMEM, "%llu extents", (unsigned long long)tables->extent_count);
+    }
+    struct vv_pack_extent *at = tables->extents;
+    vv_cursor_init(&cursor, raw->extents, raw->extents_size);
+    int rc = 0;
+    for (uint64_t b = 0; b < tables->block_count && rc == 0; b++) {
+        rc = decode_block_extents(tables, b, &cursor, &at, error);
+    }
+    return rc;
+}
+
+static int compare_extents(const void *a, const void *b) {
+    const struct vv_pack_extent *x = a, *y = b;
+    if (x->owner != y->owner) {
+        return x->owner < y->owner ? -1 : 1;
+    }
+    return x->address == y->address ? 0 : x->address < y->address ? -1 : 1;
+}
+
+static int sort_extents(struct vv_pack_tables *tables, struct varve_error *error) {
+    struct vv_pack_extent *list = tables->extents;
+    int is_sorted = 1;
+    for (uint64_t i = 1; i < tables->extent_count && is_sorted; i++) {
+        is_sorted = compare_extents(&list[i - 1], &list[i]) < 0;
+    }
+    if (!is_sorted) {
+        qsort(list, tables->extent_count, sizeof list[0], compare_extents);
+    }
+    for (uint64_t i = 1; i < tables->extent_count; i++) {
+        if (list[i - 1].owner == list[i].owner && list[i - 1].address + list[i - 1].length > list[i].address) {
+            return vv_error(error, VARVE_CORRUPT, "extents of owner %u overlap at address %llu (blocks %u and %u)",
+                            list[i].owner, (unsigned long long)list[i].address, list[i - 1].block, list[i].block);
+        }
+    }
+    return 0;
+}
+
+static int decode_moved(const struct raw_tables *raw, const struct vv_footer *footer, struct vv_pack_tables *tables,
+                        struct varve_error *error) {
+    struct vv_extent_coder coder = {.owner = footer->first_owner};
+    struct vv_cursor cursor;
+    struct vv_buf list;
+    int rc = 0;
+    vv_buf_init(&list);
+    vv_cursor_init(&cursor, raw->moved, raw->moved_size);
+    while (vv_cursor_left(&cursor) && rc == 0) {
+        struct vv_moved moved;
+        rc = vv_moved_decode(&cursor, &coder, &moved, error);
+        if (rc == 0 && (moved.writer >= footer->writers || moved.extent.owner - footer->first_owner >= footer->owners)) {
+            rc = vv_error(error, VARVE_CORRUPT, "a moved extent names owner %u and writer %u", moved.extent.owner,
+                          moved.writer);
+        }
+        vv_buf_append(&list, &moved, sizeof moved);
+        rc = rc == 0 && list.failed ? vv_error_sys(error, list.failed, "moved extents") : rc;
+    }
+    tables->moved = (struct vv_moved *)list.data;
+    tables->moved_count = list.size / sizeof(struct vv_moved);
+    return rc;
+}
+
+static int build(const struct raw_tables *raw, const struct vv_footer *footer, struct vv_pack_tables *out,
+                 struct varve_error *error) {
+    int rc = parse_blocks(raw, out, error);
+    if (rc == 0) {
+        rc = vv_tables_check(footer, out->blocks, out->block_count, raw->extents, raw->extents_size, error);
+    }
+    if (rc == 0) {
+        rc = decode_extents(raw, out, error);
+    }
+    if (rc == 0) {
+        rc = sort_extents(out, error);
+    }
+    return rc < 0 ? rc : decode_moved(raw, footer, out, error);
+}
+
+int vv_pack_tables_load(const struct vv_pack_id *id, const struct vv_footer *footer, struct vv_pack_tables *out,
+                        size_t *bytes_out, struct varve_error *error) {
+    struct raw_tables raw = {0};
+    struct vv_pack_tables tables = {.parts = footer->parts};
+    int rc = load_section(id, footer, VV_SECTION_BLOCKS, &raw.blocks, &raw.blocks_size, error);
+    if (rc == 0) {
+        rc = load_section(id, footer, VV_SECTION_EXTENTS, &raw.extents, &raw.extents_size, error);
+    }
+    if (rc == 0) {
+        rc = load_section(id, footer, VV_SECTION_MOVED, &raw.moved, &raw.moved_size, error);
+    }
+    if (rc == 0) {
+        rc = build(&raw, footer, &tables, error);
+        if (rc < 0) {
+            char key[VV_KEY_ROOM];
+            vv_pack_key(id, VV_KIND_PACK, 0, key);
+            vv_pack_error(key, rc, error);
+        }
+    }
+    vv_free(raw.blocks);
+    vv_free(raw.extents);
+    vv_free(raw.moved);
+    if (rc < 0) {
+        vv_pack_tables_clear(&tables);
+        return rc;
+    }
+    if (bytes_out) {
+        *bytes_out = tables.block_count * sizeof tables.blocks[0] + tables.extent_count * sizeof tables.extents[0] +
+                     tables.moved_count * sizeof tables.moved[0];
+    }
+    *out = tables;
+    return 0;
+}
+
+void vv_pack_tables_clear(struct vv_pack_tables *tables) {
+    vv_free(tables->blocks);
+    vv_free(tables->extents);
+    vv_free(tables->moved);
+    *tables = (struct vv_pack_tables){0};
+}
+
+const struct vv_pack_extent *vv_pack_find(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address) {
+    uint64_t low = 0, high = tables->extent_count; /* the answer, if any, is the last one not above (owner, address) */
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        const struct vv_pack_extent *at = &tables->extents[middle];
+        if (at->owner < owner || (at->owner == owner && at->address <= address)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    const struct vv_pack_extent *at = low ? &tables->extents[low - 1] : NULL;
+    return at && at->owner == owner && address - at->address < at->length ? at : NULL;
+}
+
+const struct vv_moved *vv_pack_find_moved(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address) {
+    uint64_t low = 0, high = tables->moved_count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        const struct vv_extent *at = &tables->moved[middle].extent;
+        if (at->owner < owner || (at->owner == owner && at->address <= address)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    const struct vv_moved *at = low ? &tables->moved[low - 1] : NULL;
+    return at && at->extent.owner == owner && address - at->extent.address < at->length ? at : NULL;
+}

@@ -1,0 +1,103 @@
+/* What the files of this folder share about the life of checkpoints: listings, sets of attempts, footers, processes. */
+#ifndef VV_STORE_PRIVATE_H
+#define VV_STORE_PRIVATE_H
+
+#include "store/commit.h"
+
+/* ---- listings ---- */
+
+/* The numbers below a prefix, ascending. Components that are no number of so many digits are logged and left out. */
+struct vv_numbers {
+    uint64_t *list;
+    size_t count;
+    size_t room;
+};
+/* after (may be NULL): only numbers above *after. Clear in every case. */
+int vv_numbers_list(struct vv_store *store, const char *prefix, int digits, const uint64_t *after,
+                    struct vv_numbers *out, struct varve_error *error);
+void vv_numbers_clear(struct vv_numbers *numbers);
+
+/* Does anything lie below prefix? 1, 0 or an error. */
+int vv_prefix_is_used(struct vv_store *store, const char *prefix, struct varve_error *error);
+
+/* The newest key of this generation below record/, record or tombstone. 1 and the version, 0 if there is none. */
+int vv_records_newest(struct vv_store *store, const char *name, uint32_t generation, uint64_t *version_out,
+                      struct varve_error *error);
+
+/* ---- a set of attempts ---- */
+
+struct vv_attempts {
+    struct vv_attempt *list;
+    size_t count;
+    size_t room;
+    size_t sorted; /* the first so many are in order, none twice */
+};
+int vv_attempts_add(struct vv_attempts *set, const struct vv_attempt *attempt); /* 0 or -ENOMEM */
+void vv_attempts_sort(struct vv_attempts *set);
+int vv_attempts_has(const struct vv_attempts *set, const struct vv_attempt *attempt); /* it must be sorted */
+void vv_attempts_clear(struct vv_attempts *set);
+
+/* ---- objects ---- */
+
+/* Create a tombstone under key; -EEXIST when it is taken. */
+int vv_tombstone_create(struct vv_store *store, const struct vv_key *key, int reason, const char *text,
+                        struct varve_error *error);
+
+int vv_claim_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_claim *out,
+                  struct varve_error *error);
+int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_beat *out,
+                 struct varve_error *error);
+
+/* ---- the objects of one attempt ---- */
+
+/* Remove packs, copies, parts, and at last the writers list; is_tombstone_kept leaves tombstones under pack keys. What
+ * cannot be interpreted is logged and left. Counts into result when it is not NULL. */
+int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_attempt *attempt, int is_tombstone_kept,
+                      const struct vv_prune_options *options, struct vv_prune_result *result,
+                      struct varve_error *error);
+
+/* ---- commit ---- */
+
+/* From full votes to a record: claim, parent, writers list, record. vv_commit and vv_adopt are this. */
+int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
+                    const struct vv_writers *writers, struct vv_record *record, struct varve_error *error);
+/* Its last two steps alone: writers list, record. The caller knows that all it leans on is there. */
+int vv_votes_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                    const struct vv_writers *writers, struct vv_record *record, struct varve_error *error);
+/* Does the parent's record exist, and does it lean on all that this one leans on? VARVE_FORGOTTEN if it is gone. */
+int vv_parent_check(struct vv_store *store, const char *name, const struct vv_record *record,
+                    struct varve_error *error);
+
+/* Replace a record by a tombstone without asking anybody. */
+int vv_record_bury(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                   struct varve_error *error);
+/* Mark these as tombstones in the catalogue if there is one; list is newest first. Best effort. */
+void vv_catalogue_bury(struct vv_store *store, const char *name, const struct vv_attempt *list, size_t count);
+
+/* Wait until the owner of this generation is dead: 0. VARVE_BUSY when it may be alive at the deadline (vv_clock_ns).
+ * dead_seconds counts when its claim cannot be read. */
+int vv_watch(struct vv_store *store, const char *name, uint32_t generation, uint32_t dead_seconds, uint64_t deadline_ns,
+             struct varve_error *error);
+
+/* Is this the session of a lease that this process has open? */
+int vv_lease_is_open_here(const uint8_t session_id[16]);
+/* The checkpoint the lease's beat names. */
+void vv_lease_refers(struct vv_lease *lease, struct vv_attempt *out);
+
+/* The last step of a prune: of these versions, which have tombstones, those go that stop nobody any more. */
+int vv_tombstones_prune(struct vv_store *store, const char *name, const struct vv_attempts *closed,
+                        const struct vv_prune_options *options, struct vv_prune_result *result,
+                        struct varve_error *error);
+
+/* ---- store object ---- */
+
+int vv_store_patch(struct vv_store *store, int is_missing, struct varve_error *error);
+
+/* ---- processes ---- */
+
+/* Who we are: host, boot id, PID namespace, process id and start. What cannot be told reliably is left 0. */
+void vv_process_self(struct vv_claim *claim);
+enum vv_process { VV_PROCESS_GONE, VV_PROCESS_THERE, VV_PROCESS_UNKNOWN };
+int vv_process_look(const struct vv_claim *claim);
+
+#endif

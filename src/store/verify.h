@@ -1,0 +1,41 @@
+/* Verify: look at every object of a store and at every checkpoint; repair what can be rebuilt (docs/format.md 12). */
+#ifndef VV_VERIFY_H
+#define VV_VERIFY_H
+
+#include "store/view.h"
+
+enum vv_finding_level { VV_FINDING_DAMAGE, VV_FINDING_LOST_CHECKPOINT, VV_FINDING_NOTE };
+
+struct vv_verify_options {
+    const char *name; /* NULL: all names */
+    int is_quick;     /* tables and footers only; blocks are not read */
+    struct vv_pool *pool;
+    /* One call per finding: key may be "" ; text says what and what to do. */
+    void (*finding)(void *arg, int level, const char *key, const char *text);
+    /* Progress: bytes done and in all. May be NULL. Returns nonzero to stop (verify then returns -EINTR). */
+    int (*progress)(void *arg, uint64_t done, uint64_t total);
+    void *arg;
+};
+struct vv_verify_result {
+    uint64_t objects;
+    uint64_t bytes;
+    uint64_t checkpoints;
+    uint64_t damaged_objects;
+    uint64_t lost_checkpoints;
+};
+/* 0 also when damage was found: see the result. Every byte of every object is covered: heads, digests, blocks, ids against decoded
+ * blocks, and for each checkpoint that its runs resolve and its region digests follow from the ids (or, where runs are finer than granules, from the bytes). A
+ * fully voted attempt that is newer than all records of a generation known to be dead, or lies between records, without record or tombstone is reported as a lost record. */
+int vv_verify(struct vv_store *store, const struct vv_verify_options *options, struct vv_verify_result *out,
+              struct varve_error *error);
+
+struct vv_repair_options {
+    int is_dry_run;
+    void (*report)(void *arg, const char *key, const char *text);
+    void *arg;
+};
+/* Rebuild store object, catalogues, writers lists and records of fully voted attempts; remove damaged mutable objects. A damaged object that
+ * is rebuilt is replaced in one step. To rebuild a record that is missing it claims the name, and leaves it when that is in use. Packs and what cannot be rebuilt are left alone and reported. Returns the number of repairs. */
+int vv_repair(struct vv_store *store, const struct vv_repair_options *options, struct varve_error *error);
+
+#endif

@@ -1,0 +1,459 @@
+/* A checkpoint as a whole: the objects it needs are there, its recipes can be followed, and the digest of every region follows from
+ * the stored ids of its granules. Where a granule has no stored id of its own (runs finer than granules, packs without ids, packs
+ * found damaged), its bytes are fetched, a window of them at a time. */
+#include "base/alloc.h"
+#include "chunk/id.h"
+#include "store/verify_private.h"
+
+#include <errno.h>
+
+#define WINDOW_GRANULES 4096
+#define IDS_AT_ONCE 256
+
+struct slot {
+    uint64_t granule;
+    uint32_t size;
+};
+
+struct region_check {
+    struct vv_verifier *verifier;
+    struct vv_view *view;
+    struct vv_seeker seeker;
+    struct vv_fetch *fetch;
+    uint8_t *window;
+    struct slot slots[WINDOW_GRANULES];
+    unsigned slot_count;
+    const struct vv_recipe_region *region;
+    struct vv_hash128 digest;
+    int is_incomplete; /* quick, and bytes would have been needed */
+    uint64_t regions;
+    uint64_t bytes;
+};
+
+static void add_term(struct region_check *check, uint64_t granule, struct vv_hash128 id) {
+    if (!vv_hash128_is_zero(id)) {
+        check->digest = vv_hash128_add(check->digest, vv_digest_term(granule, id));
+    }
+}
+
+static struct vv_hash128 id_of(const struct region_check *check, const uint8_t *data, size_t size) {
+    struct vv_hash128 zero = {0, 0};
+    return vv_is_zero(data, size) ? zero : vv_id(check->view->store->settings.seed, data, size);
+}
+
+/* ---- granules from bytes ---- */
+
+static int flush(struct region_check *check, struct varve_error *error) {
+    int rc = vv_fetch_run(check->fetch, error);
+    for (unsigned i = 0; i < check->slot_count && rc == 0; i++) {
+        const uint8_t *data = check->window + (size_t)i * VV_GRANULE;
+        add_term(check, check->slots[i].granule, id_of(check, data, check->slots[i].size));
+    }
+    check->slot_count = 0;
+    return rc < 0 ? rc : vv_verify_progress(check->verifier, 0);
+}
+
+/* Where in the window the byte at this offset of the region goes. A full window is emptied between granules only. */
+static int find_slot(struct region_check *check, uint64_t offset, uint8_t **out, struct varve_error *error) {
+    uint64_t granule = offset / VV_GRANULE, left = check->region->length - granule * VV_GRANULE;
+    unsigned last = check->slot_count - 1;
+    if (check->slot_count == 0 || check->slots[last].granule != granule) {
+        int rc = check->slot_count == WINDOW_GRANULES ? flush(check, error) : 0;
+        if (rc < 0) {
+            return rc;
+        }
+        last = check->slot_count++;
+        check->slots[last] = (struct slot){granule, left < VV_GRANULE ? (uint32_t)left : VV_GRANULE};
+    }
+    *out = check->window + (size_t)last * VV_GRANULE + offset % VV_GRANULE;
+    return 0;
+}
+
+/* Bytes [skip, skip + size) of the run into the window. */
+static int take_bytes(struct region_check *check, const struct vv_run *run, uint64_t skip, uint64_t size,
+                      struct varve_error *error) {
+    if (check->verifier->options->is_quick) {
+        check->is_incomplete = 1;
+        return 0;
+    }
+    while (size) {
+        uint64_t offset = run->offset + skip, n = VV_GRANULE - offset % VV_GRANULE;
+        uint8_t *out = NULL;
+        n = n < size ? n : size;
+        int rc = find_slot(check, offset, &out, error);
+        if (rc == 0) {
+            rc = vv_fetch_add(check->fetch, run, skip, n, out, 0, error);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        skip += n;
+        size -= n;
+    }
+    return 0;
+}
+
+/* ---- granules from ids ---- */
+
+/* size bytes of whole granules (the last may be the region's short one) that the run holds from skip on. */
+static int take_granules(struct region_check *check, const struct vv_run *run, uint64_t skip, uint64_t size,
+                         struct varve_error *error) {
+    struct vv_hash128 ids[IDS_AT_ONCE];
+    while (size) {
+        struct vv_place place = run->places[0];
+        uint32_t count;
+        uint64_t covered;
+        place.address += skip;
+        int rc = vv_seek_ids(&check->seeker, &place, size, ids, IDS_AT_ONCE, &count, &covered, error);
+        if (rc < 0 && run->place_count == 1) {
+            return rc;
+        }
+        for (uint32_t i = 0; i < count && rc == 0; i++) {
+            add_term(check, (run->offset + skip) / VV_GRANULE + i, ids[i]);
+        }
+        if (rc < 0 || count == 0) { /* up to the next granule that may have an id */
+            covered = rc < 0 || covered < VV_GRANULE ? VV_GRANULE : covered - covered % VV_GRANULE;
+            covered = covered < size ? covered : size;
+            rc = take_bytes(check, run, skip, covered, error);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        skip += covered;
+        size -= covered;
+    }
+    return 0;
+}
+
+/* Pieces that fit a granule evenly make all its whole granules alike. */
+static int take_repeated(struct region_check *check, const struct vv_run *run, uint64_t skip, uint64_t size,
+                         struct varve_error *error) {
+    uint64_t whole = size / VV_GRANULE;
+    if (VV_GRANULE % run->piece || whole < 2 || check->verifier->options->is_quick) {
+        return take_bytes(check, run, skip, size, error);
+    }
+    int rc = flush(check, error);
+    if (rc == 0) {
+        rc = vv_fetch_add(check->fetch, run, skip, VV_GRANULE, check->window, 0, error);
+    }
+    if (rc == 0) {
+        rc = vv_fetch_run(check->fetch, error);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    struct vv_hash128 id = id_of(check, check->window, VV_GRANULE);
+    for (uint64_t i = 0; i < whole; i++) {
+        add_term(check, (run->offset + skip) / VV_GRANULE + i, id);
+    }
+    return take_bytes(check, run, skip + whole * VV_GRANULE, size - whole * VV_GRANULE, error);
+}
+
+/* Places beyond the first are not used for the digest, but must be there. */
+static int check_other_places(struct region_check *check, const struct vv_run *run, struct varve_error *error) {
+    for (uint32_t i = 1; i < run->place_count; i++) {
+        struct vv_place place = run->places[i];
+        for (uint64_t done = 0; done < run->length;) {
+            struct vv_spot spot;
+            int rc = vv_seek(&check->seeker, &place, &spot, error);
+            if (rc < 0) {
+                return rc;
+            }
+            done += spot.length;
+            place.address += spot.length;
+        }
+    }
+    return 0;
+}
+
+static int check_run(struct region_check *check, const struct vv_run *run, struct varve_error *error) {
+    uint64_t end = run->offset + run->length;
+    uint64_t head = (VV_GRANULE - run->offset % VV_GRANULE) % VV_GRANULE;
+    uint64_t tail = end == check->region->length ? 0 : end % VV_GRANULE;
+    int rc = check_other_places(check, run, error);
+    if (rc < 0) {
+        return rc;
+    }
+    if (head + tail >= run->length && (head || tail)) {
+        return take_bytes(check, run, 0, run->length, error);
+    }
+    uint64_t middle = run->length - head - tail;
+    rc = take_bytes(check, run, 0, head, error);
+    if (rc == 0 && run->kind == VV_RUN_REPEATED) {
+        rc = take_repeated(check, run, head, middle, error);
+    } else if (rc == 0 && run->kind != VV_RUN_ZERO) {
+        rc = take_granules(check, run, head, middle, error);
+    }
+    return rc < 0 ? rc : take_bytes(check, run, head + middle, tail, error);
+}
+
+/* ---- regions and owners ---- */
+
+static int check_region(struct region_check *check, struct vv_recipe *recipe, uint32_t owner,
+                        const struct vv_recipe_region *region, struct varve_error *error) {
+    struct vv_run run;
+    int rc;
+    check->region = region;
+    check->digest = (struct vv_hash128){0, 0};
+    check->is_incomplete = 0;
+    while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
+        rc = check_run(check, &run, error);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    if (rc == 0) {
+        rc = flush(check, error);
+    }
+    if (rc == 0 && !check->is_incomplete && !vv_hash128_equal(check->digest, region->digest)) {
+        rc = vv_error(error, VARVE_CORRUPT, "region \"%s\" of owner %u: its digest is not that of its bytes",
+                      region->name, owner);
+    }
+    check->regions++;
+    check->bytes += region->length;
+    return rc;
+}
+
+static int check_owner(struct region_check *check, uint32_t owner, struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region region;
+    int rc = vv_recipe_open(check->view, owner, &recipe, error);
+    if (rc < 0) {
+        return rc;
+    }
+    while ((rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
+        rc = check_region(check, recipe, owner, &region, error);
+        if (rc < 0) {
+            break;
+        }
+    }
+    vv_recipe_close(recipe);
+    return rc;
+}
+
+static int check_owners(struct region_check *check, struct varve_error *error) {
+    const struct vv_record *record = vv_view_record(check->view);
+    for (uint32_t owner = 0; owner < record->ranks; owner++) {
+        int rc = check_owner(check, owner, error);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    if (check->regions != record->regions || check->bytes != record->protected_bytes) {
+        return vv_error(error, VARVE_CORRUPT, "there are %llu regions with %llu bytes, but the record says %llu and %llu",
+                        (unsigned long long)check->regions, (unsigned long long)check->bytes,
+                        (unsigned long long)record->regions, (unsigned long long)record->protected_bytes);
+    }
+    return 0;
+}
+
+static int check_recipes(struct vv_verifier *verifier, struct vv_view *view, struct varve_error *error) {
+    struct region_check *check = vv_calloc(1, sizeof *check);
+    uint8_t *window = vv_malloc((size_t)WINDOW_GRANULES * VV_GRANULE);
+    int rc = check && window ? vv_fetch_create(view, verifier->options->pool, &check->fetch) : -ENOMEM;
+    if (rc < 0) {
+        vv_error_sys(error, rc, "check a checkpoint");
+    } else {
+        check->verifier = verifier;
+        check->view = view;
+        check->window = window;
+        vv_seeker_init(&check->seeker, view);
+        rc = check_owners(check, error);
+        vv_seeker_clear(&check->seeker);
+        vv_fetch_destroy(check->fetch);
+    }
+    vv_free(window);
+    vv_free(check);
+    return rc;
+}
+
+/* ---- the objects a checkpoint needs ---- */
+
+static int is_bad_pack(const struct vv_verifier *verifier, const struct vv_attempt *attempt, uint32_t writer) {
+    const struct vv_bad_pack *list = (const struct vv_bad_pack *)verifier->bad_packs.data;
+    for (size_t i = 0; i < verifier->bad_packs.size / sizeof *list; i++) {
+        if (list[i].writer == writer && vv_attempt_compare(&list[i].attempt, attempt) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int is_trusted(void *arg, const struct vv_attempt *attempt, uint32_t writer) {
+    return !is_bad_pack(arg, attempt, writer);
+}
+
+/* What is missing is named once, with its own key; what is damaged was found before. */
+static int inspect_pack(struct vv_verifier *verifier, struct vv_view *view, uint32_t source, uint32_t writer) {
+    struct vv_pack_id id = vv_view_pack(view, source, writer);
+    struct vv_cached *footer = NULL;
+    struct varve_error why = {0};
+    char key[VV_KEY_ROOM];
+    uint64_t size;
+    if (is_bad_pack(verifier, &id.attempt, writer)) {
+        return 0;
+    }
+    vv_pack_key(&id, VV_KIND_PACK, 0, key);
+    int rc = vv_view_footer(view, source, writer, &footer, &why);
+    if (rc == 0) {
+        vv_view_release(view, footer);
+    } else if (vv_backend_stat(verifier->store->backend, key, &size) == -ENOENT && rc != VARVE_FORGOTTEN) {
+        vv_verify_finding(verifier, VV_FINDING_DAMAGE, key, "%s is missing, but checkpoints need it", key);
+        return 0;
+    }
+    return vv_verify_judge(verifier, key, rc, &why);
+}
+
+static int inspect_source(struct vv_verifier *verifier, struct vv_view *view, uint32_t source) {
+    struct vv_cached *writers = NULL;
+    struct varve_error why = {0};
+    struct vv_key key = vv_attempt_key(view->name, vv_view_source(view, source), VV_KIND_WRITERS, 0, 0);
+    char text[VV_KEY_ROOM];
+    vv_key_print(&key, text);
+    int rc = vv_view_writers(view, source, &writers, &why);
+    if (rc < 0) {
+        return vv_verify_judge(verifier, text, rc, &why);
+    }
+    uint32_t count = ((const struct vv_writers *)writers->object)->count;
+    vv_view_release(view, writers);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        rc = inspect_pack(verifier, view, source, i);
+    }
+    return rc < 0 ? rc : vv_verify_progress(verifier, 0);
+}
+
+static int inspect_sources(struct vv_verifier *verifier, struct vv_view *view) {
+    int rc = 0;
+    vv_attempts_sort(&verifier->inspected);
+    for (uint32_t i = 0; i <= view->record.lean_count && rc == 0; i++) {
+        const struct vv_attempt *attempt = vv_view_source(view, i);
+        if (!vv_attempts_has(&verifier->inspected, attempt)) {
+            rc = inspect_source(verifier, view, i);
+        }
+    }
+    for (uint32_t i = 0; i <= view->record.lean_count && rc == 0; i++) {
+        const struct vv_attempt *attempt = vv_view_source(view, i);
+        rc = vv_attempts_add(&verifier->inspected, attempt);
+    }
+    return rc;
+}
+
+int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *attempt) {
+    struct vv_key key = vv_attempt_key(verifier->name, attempt, VV_KIND_RECORD, 0, 0);
+    struct vv_view *view = NULL;
+    struct varve_error why = {0};
+    char text[VV_KEY_ROOM];
+    vv_key_print(&key, text);
+    int rc = vv_view_open_with(verifier->store, verifier->name, attempt->generation, attempt->version, verifier->cache,
+                               &view, &why);
+    if (rc == 0) {
+        view->is_trusted = is_trusted;
+        view->is_trusted_arg = verifier;
+        rc = inspect_sources(verifier, view);
+    }
+    if (rc == 0) {
+        rc = check_recipes(verifier, view, &why);
+    }
+    vv_view_close(view);
+    if (rc < 0 && rc != -EINTR && rc != VARVE_FORGOTTEN) {
+        struct varve_error full;
+        vv_error(&full, rc, "version %llu of %s cannot be restored: %.380s", (unsigned long long)attempt->version,
+                 verifier->name, why.text);
+        why = full;
+    }
+    return vv_verify_judge(verifier, text, rc, &why);
+}
+
+/* ---- attempts without a record ---- */
+
+/* 1 and what stands under the record's key of this version, or 0. is_newer_out: the generation has a newer record. */
+static int find_record(const struct vv_verifier *verifier, const struct vv_attempt *attempt,
+                       struct vv_seen_record *out, int *is_newer_out) {
+    const struct vv_seen_record *list = (const struct vv_seen_record *)verifier->records.data;
+    size_t low = 0, high = verifier->records.size / sizeof *list, count = high;
+    struct vv_attempt wanted = {.generation = attempt->generation, .version = attempt->version};
+    while (low < high) { /* the list is newest first: low becomes the first that is not newer */
+        size_t middle = low + (high - low) / 2;
+        struct vv_attempt at = {.generation = list[middle].attempt.generation,
+                                .version = list[middle].attempt.version};
+        *(vv_attempt_compare(&at, &wanted) > 0 ? &low : &high) =
+            vv_attempt_compare(&at, &wanted) > 0 ? middle + 1 : middle;
+    }
+    *is_newer_out = 0;
+    for (size_t i = low; i > 0 && !*is_newer_out && list[i - 1].attempt.generation == wanted.generation; i--) {
+        *is_newer_out = list[i - 1].state == VV_SEEN_RECORD;
+    }
+    if (low == count || list[low].attempt.generation != wanted.generation ||
+        list[low].attempt.version != wanted.version) {
+        return 0;
+    }
+    *out = list[low];
+    return 1;
+}
+
+static int can_commit_itself(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer) {
+    uint32_t highest = 0;
+    int life = VV_LIFE_MAYBE;
+    if (is_newer || vv_claims_highest(verifier->store, verifier->name, &highest, NULL) < 0) {
+        return !is_newer;
+    }
+    int rc = vv_life_look(verifier->store, verifier->name, attempt->generation, highest > attempt->generation, &life,
+                          NULL, NULL);
+    return rc < 0 || (life != VV_LIFE_DEAD && highest <= attempt->generation);
+}
+
+static int judge_voted(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer, const char *key) {
+    char text[64];
+    vv_attempt_text(attempt, text);
+    if (can_commit_itself(verifier, attempt, is_newer)) {
+        vv_verify_finding(verifier, VV_FINDING_NOTE, key, "%s is written but not committed yet", text);
+    } else {
+        vv_verify_finding(verifier, VV_FINDING_LOST_CHECKPOINT, key,
+                          "%s is complete but has no record; repair can rebuild it", text);
+    }
+    return 0;
+}
+
+static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *attempt) {
+    struct vv_key key = vv_attempt_key(verifier->name, attempt, VV_KIND_RECORD, 0, 0);
+    struct vv_seen_record seen;
+    struct vv_writers writers;
+    struct vv_record record;
+    struct varve_error why = {0};
+    char text[VV_KEY_ROOM], name[64];
+    int is_newer;
+    vv_key_print(&key, text);
+    vv_attempt_text(attempt, name);
+    if (find_record(verifier, attempt, &seen, &is_newer)) {
+        int is_other = seen.state == VV_SEEN_RECORD && seen.attempt.attempt != attempt->attempt;
+        if (is_other) {
+            vv_verify_finding(verifier, VV_FINDING_NOTE, text, "%s is left over; prune removes it", name);
+        }
+        return 0;
+    }
+    int rc = vv_votes_read(verifier->store, verifier->name, attempt, &writers, &record, &why);
+    if (rc > 0) {
+        vv_writers_clear(&writers);
+        vv_record_clear(&record);
+        return judge_voted(verifier, attempt, is_newer, text);
+    }
+    if (rc == -ENOMEM) {
+        return rc;
+    }
+    vv_verify_finding(verifier, VV_FINDING_NOTE, text, "%s is incomplete: it was never committed%s%.300s", name,
+                      rc < 0 ? "; " : "", rc < 0 ? why.text : "");
+    return 0;
+}
+
+int vv_verify_unrecorded(struct vv_verifier *verifier) {
+    struct vv_attempts *set = &verifier->attempts;
+    int rc = 0;
+    vv_attempts_sort(set);
+    for (size_t i = 0; i < set->count && rc == 0; i++) {
+        rc = judge_attempt(verifier, &set->list[i]);
+        if (rc == 0) {
+            rc = vv_verify_progress(verifier, 0);
+        }
+    }
+    return rc;
+}

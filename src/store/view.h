@@ -1,0 +1,72 @@
+/* A checkpoint opened for reading: its record, writers lists, packs, and the merged recipe of an owner's regions.
+ *
+ * Everything is checked on the way in: digests, identities, sizes, that runs tile regions, that places lie in attempts the
+ * record leans on. An object that is missing while the record still stands is VARVE_CORRUPT; when the record is gone by then,
+ * VARVE_FORGOTTEN. May be used by several threads once opened, except that one recipe is used by one thread. */
+#ifndef VV_VIEW_H
+#define VV_VIEW_H
+
+#include "base/thread.h"
+#include "format/manifest.h"
+#include "store/commit.h"
+
+struct vv_view;
+
+int vv_view_open(struct vv_store *store, const char *name, uint32_t generation, uint64_t version, struct vv_view **out,
+                 struct varve_error *error);
+void vv_view_close(struct vv_view *view); /* accepts NULL */
+const struct vv_record *vv_view_record(const struct vv_view *view);
+const struct vv_attempt *vv_view_attempt(const struct vv_view *view); /* its own */
+/* Sources are the attempts it may read from: 0 is its own, i is the record's lean entry i - 1. */
+const struct vv_attempt *vv_view_source(const struct vv_view *view, uint32_t source);
+
+/* ---- the recipe of one owner: regions in ascending number, runs of each tiling it; layers merged; memory bounded. ---- */
+struct vv_recipe;
+struct vv_recipe_region {
+    uint64_t number;
+    uint64_t length;
+    uint64_t address; /* in the layout of this checkpoint */
+    char name[VV_REGION_NAME_MAX + 1];
+    struct vv_region_shape shape;
+    struct vv_hash128 digest;
+};
+/* For a session that goes on from here: the layers and the layout to continue with. */
+struct vv_recipe_layers {
+    uint64_t layout_bytes;
+    uint64_t next_number; /* above all numbers in use in any layer */
+    uint32_t count;       /* layers in all, 1 to 4, base first */
+    struct {
+        struct vv_attempt attempt;
+        uint32_t writer;
+        struct vv_hash128 digest;
+        uint64_t length;
+    } layer[VV_LAYERS_MAX];
+};
+
+int vv_recipe_open(struct vv_view *view, uint32_t owner, struct vv_recipe **out, struct varve_error *error);
+void vv_recipe_layers(const struct vv_recipe *recipe, struct vv_recipe_layers *out);
+/* 1 and the next region, 0 at the end, or an error. */
+int vv_recipe_next_region(struct vv_recipe *recipe, struct vv_recipe_region *out, struct varve_error *error);
+/* 1 and the next run of the region, 0 at its end. Never KEEP or HERE: `here` comes as FROM. In places, `lean` is a source of the view. Runs of a
+ * region not read are skipped by vv_recipe_next_region. */
+int vv_recipe_next_run(struct vv_recipe *recipe, struct vv_run *out, struct varve_error *error);
+void vv_recipe_close(struct vv_recipe *recipe); /* accepts NULL */
+
+/* ---- fetching bytes: collect what is wanted, then run it; each block is read and decoded once per batch. ---- */
+struct vv_fetch;
+int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch **out);
+/* Want `run`'s bytes at out (run->length bytes, or the part [skip, skip + size) of them). Zero runs are filled at once, unless is_zeroed says the memory is zero already. */
+int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip, uint64_t size, void *out,
+                 int is_zeroed, struct varve_error *error);
+/* Read and place everything added since the last call; blocks in parallel on the pool. A place that fails is tried at the run's other
+ * places and at the copies its writer's partners hold, before the error is returned. */
+int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error);
+/* How much is waiting: pieces and bytes. */
+size_t vv_fetch_pending(const struct vv_fetch *fetch);
+void vv_fetch_destroy(struct vv_fetch *fetch); /* accepts NULL */
+
+/* The stored id of the granule at this place, if its pack has one: 1 and the id, 0 if not, or an error. */
+int vv_view_id(struct vv_view *view, const struct vv_place *place, uint64_t length, struct vv_hash128 *out,
+               struct varve_error *error);
+
+#endif

@@ -1,0 +1,83 @@
+/* Inside a view: borrowed writers lists, footers and tables, and the search for a place. For view.c, recipe.c, fetch.c and
+ * verify*.c. */
+#ifndef VV_VIEW_PRIVATE_H
+#define VV_VIEW_PRIVATE_H
+
+#include "store/pack_cache.h"
+#include "store/pack_reader.h"
+#include "store/view.h"
+
+#define VV_TABLES_BUDGET (256u << 20)
+#define VV_NO_SOURCE UINT32_MAX
+
+struct vv_view {
+    struct vv_store *store;
+    char name[VV_NAME_MAX + 1];
+    struct vv_attempt attempt;
+    struct vv_record record;
+    struct vv_pack_cache *cache;
+    int owns_cache;
+    /* Verify knows packs whose ids are not to be believed; NULL: all are. */
+    int (*is_trusted)(void *arg, const struct vv_attempt *attempt, uint32_t writer);
+    void *is_trusted_arg;
+};
+
+/* vv_view_open with a cache that several views of the same name share. */
+int vv_view_open_with(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
+                      struct vv_pack_cache *cache, struct vv_view **out, struct varve_error *error);
+
+/* Borrowed objects: struct vv_writers, struct vv_footer, struct vv_pack_tables. Give them back with vv_view_release. */
+int vv_view_writers(struct vv_view *view, uint32_t source, struct vv_cached **out, struct varve_error *error);
+int vv_view_footer(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_cached **out,
+                   struct varve_error *error);
+int vv_view_tables(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_cached **out,
+                   struct varve_error *error);
+/* The key of the object that holds blocks of this part; a part's head is checked the first time. key: VV_KEY_ROOM bytes. */
+int vv_view_block_key(struct vv_view *view, uint32_t source, uint32_t writer, uint32_t part, uint32_t parts, char *key,
+                      struct varve_error *error);
+void vv_view_release(struct vv_view *view, struct vv_cached *cached); /* accepts NULL */
+
+struct vv_pack_id vv_view_pack(const struct vv_view *view, uint32_t source, uint32_t writer);
+/* The source that a lean entry means, or VV_NO_SOURCE when the record does not name that attempt with that writers list. */
+uint32_t vv_view_find_source(const struct vv_view *view, const struct vv_lean *lean);
+/* An object was not there (rc is -ENOENT or VARVE_FORGOTTEN; every other rc is returned untouched): VARVE_CORRUPT if the record still
+ * stands, VARVE_FORGOTTEN if it is gone. */
+int vv_view_missing(const struct vv_view *view, int rc, struct varve_error *error);
+/* "generation 1 version 7", for messages. */
+const char *vv_attempt_text(const struct vv_attempt *attempt, char out[64]);
+
+/* ---- where a place is. A seeker remembers the last pack, since most searches are neighbours; one thread. ---- */
+struct vv_seeker {
+    struct vv_view *view;
+    uint32_t writers_source; /* of `writers`, if that is set */
+    struct vv_cached *writers;
+    uint32_t tables_source;
+    uint32_t tables_writer;
+    struct vv_cached *tables;
+    uint64_t last_extent; /* in tables */
+    uint64_t ids_page;
+    uint32_t ids_source;
+    uint32_t ids_writer;
+    struct vv_cached *ids;
+};
+struct vv_spot {
+    uint32_t writer;
+    uint32_t block;
+    uint32_t raw;                       /* offset in the decoded block */
+    uint32_t length;                    /* bytes that lie there together */
+    uint32_t extent_delta;              /* from the extent's start */
+    const struct vv_pack_extent *extent; /* these two until the next search */
+    const struct vv_pack_tables *tables;
+};
+void vv_seeker_init(struct vv_seeker *seeker, struct vv_view *view);
+void vv_seeker_clear(struct vv_seeker *seeker);
+/* The bytes at place.address, as many as one extent holds. place->lean is a source. */
+int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_spot *out, struct varve_error *error);
+/* How many copies of a place its home writer's partners may hold. */
+int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error);
+/* The stored ids of the granules from this place on, at most max and only those whose bytes are wholly in the length bytes
+ * asked for. count_out 0 when there are none; covered_out: how many bytes were answered, with or without ids. */
+int vv_seek_ids(struct vv_seeker *seeker, const struct vv_place *place, uint64_t length, struct vv_hash128 *out,
+                uint32_t max, uint32_t *count_out, uint64_t *covered_out, struct varve_error *error);
+
+#endif

@@ -1,0 +1,125 @@
+/* Watching another session's beat until it is certain that the session is dead, or the time given is over.
+ *
+ * Clocks of two hosts are never compared: what counts is that the observer itself saw the same bytes for the time the
+ * claim states. A read that failed is no look at all, and the count begins anew after it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "store/store_private.h"
+
+#define SECOND UINT64_C(1000000000)
+#define POLL_MS_MAX 1000u
+#define POLL_MS_MIN 50u
+
+struct watch {
+    struct vv_store *store;
+    const char *name;
+    uint32_t generation;
+    struct vv_claim claim;
+    int has_claim;
+    uint32_t dead_seconds;
+    struct vv_buf seen; /* the beat's bytes; empty when there is none */
+    int has_seen;
+    uint64_t since_ns; /* when they were first seen */
+};
+
+static int is_transient(int rc) {
+    return rc == -EAGAIN || rc == -EINTR || rc == -ETIMEDOUT || rc == -EBUSY || rc == -ECONNRESET;
+}
+
+/* 1 if the beat has not changed for long enough, 0 if it may be alive. The two moments compared are the end of the first
+ * look and the beginning of this one. */
+static int look(struct watch *watch, struct varve_error *error) {
+    struct vv_attempt attempt = {.generation = watch->generation};
+    struct vv_key key = vv_attempt_key(watch->name, &attempt, VV_KIND_BEAT, 0, 0);
+    uint64_t begun = vv_clock_ns();
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    int rc = vv_object_read(watch->store, &key, &buf, error);
+    if (rc < 0 && rc != -ENOENT && rc != VARVE_CORRUPT) {
+        vv_buf_clear(&buf);
+        watch->has_seen = 0;
+        return is_transient(rc) ? 0 : rc;
+    }
+    int is_same = watch->has_seen && buf.size == watch->seen.size &&
+                  (buf.size == 0 || memcmp(buf.data, watch->seen.data, buf.size) == 0);
+    if (is_same) {
+        vv_buf_clear(&buf);
+        return begun >= watch->since_ns && begun - watch->since_ns >= watch->dead_seconds * SECOND;
+    }
+    vv_buf_clear(&watch->seen);
+    watch->seen = buf;
+    watch->has_seen = 1;
+    watch->since_ns = vv_clock_ns();
+    return 0;
+}
+
+static int busy(const struct watch *watch, struct varve_error *error) {
+    const struct vv_claim *claim = &watch->claim;
+    uint64_t now = vv_clock_wall_ns();
+    if (!watch->has_claim)
+        return vv_error(error, VARVE_BUSY,
+                        "%s may be in use: its claim %u cannot be read, and its heartbeat was not watched for %u s",
+                        watch->name, watch->generation, watch->dead_seconds);
+    return vv_error(error, VARVE_BUSY,
+                    "%s is in use by process %u (%s) on host %s since %" PRIu64 " s; if that process is dead, its "
+                    "heartbeat must be seen unchanged for %u s",
+                    watch->name, claim->pid, claim->program[0] ? claim->program : "?", claim->host,
+                    now > claim->time_ns ? (now - claim->time_ns) / SECOND : 0, watch->dead_seconds);
+}
+
+static unsigned poll_ms(const struct watch *watch, uint64_t left_ns) {
+    uint64_t ms = watch->dead_seconds * UINT64_C(1000) / 16;
+    ms = ms > POLL_MS_MAX ? POLL_MS_MAX : ms < POLL_MS_MIN ? POLL_MS_MIN : ms;
+    return (unsigned)(left_ns / 1000000 < ms ? left_ns / 1000000 + 1 : ms);
+}
+
+static int load_claim(struct watch *watch, struct varve_error *error) {
+    int rc = vv_claim_load(watch->store, watch->name, watch->generation, &watch->claim, error);
+    if (rc < 0 && rc != VARVE_CORRUPT && rc != -ENOENT)
+        return rc;
+    watch->has_claim = rc == 0;
+    if (rc == 0 && watch->claim.dead_seconds)
+        watch->dead_seconds = watch->claim.dead_seconds;
+    return 0;
+}
+
+static int watch_until(struct watch *watch, uint64_t deadline_ns, struct varve_error *error) {
+    int is_told = 0;
+    for (;;) {
+        int life = VV_LIFE_MAYBE;
+        int rc = vv_life_look(watch->store, watch->name, watch->generation, 0, &life, NULL, error);
+        if (rc < 0 && !is_transient(rc))
+            return rc;
+        if (rc == 0 && life == VV_LIFE_DEAD)
+            return 0;
+        if (watch->has_claim && vv_lease_is_open_here(watch->claim.session_id))
+            return busy(watch, error);
+        if ((rc = look(watch, error)) != 0)
+            return rc < 0 ? rc : 0;
+        uint64_t now = vv_clock_ns();
+        if (now >= deadline_ns)
+            return busy(watch, error);
+        if (!is_told++)
+            vv_log(watch->store->log, VV_LOG_INFO,
+                   "waiting for process %u on host %s, which claimed %s: it is dead when its heartbeat stays unchanged for "
+                   "%u s",
+                   watch->claim.pid, watch->has_claim ? watch->claim.host : "?", watch->name, watch->dead_seconds);
+        vv_sleep_ms(poll_ms(watch, deadline_ns - now));
+    }
+}
+
+int vv_watch(struct vv_store *store, const char *name, uint32_t generation, uint32_t dead_seconds, uint64_t deadline_ns,
+             struct varve_error *error) {
+    struct watch watch = {.store = store, .name = name, .generation = generation, .dead_seconds = dead_seconds};
+    vv_buf_init(&watch.seen);
+    int rc = load_claim(&watch, error);
+    if (rc == 0)
+        rc = watch_until(&watch, deadline_ns, error);
+    if (rc == 0)
+        vv_error_clear(error);
+    vv_buf_clear(&watch.seen);
+    return rc;
+}
