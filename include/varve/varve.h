@@ -1,0 +1,173 @@
+/* Varve: checkpoints for programs that run long.
+ *
+ *     struct varve_session *s;
+ *     int64_t step = -1;
+ *     varve_open("file:///scratch/ck", "heat2d", NULL, &s, NULL);
+ *     varve_protect(s, "temperature", t, n * sizeof *t);
+ *     int rc = varve_restart(s, VARVE_LATEST, &step);    // VARVE_NO_CHECKPOINT on a first run
+ *     for (step++; step < last; step++) {
+ *         compute();
+ *         if (step % 100 == 0)
+ *             varve_checkpoint(s, step);
+ *     }
+ *     varve_close(s);
+ *
+ * Six words to learn: open, protect, checkpoint, wait, restart, close. varve_checkpoint promises that the program may
+ * change its memory again; varve_wait promises that the checkpoint survives the process, the machine's power and a full
+ * disk. A checkpoint exists entirely or not at all.
+ *
+ * What to know before trusting it:
+ *  - Only protected regions are saved. Files, sockets, threads and pointers between regions are the program's business.
+ *  - No other thread, device or process may write a protected region during varve_checkpoint or varve_restart.
+ *  - After a failed varve_restart the contents of the protected regions are undefined, unless the error is
+ *    VARVE_NO_CHECKPOINT or VARVE_MISMATCH: then nothing was written.
+ *  - A store needs a file system with working fsync and link (or rename without replacing).
+ *  - A session belongs to the process that opened it: after fork, the child must not use it.
+ *
+ * Threads: one session is used by one thread at a time; different sessions are independent. Errors: see varve_error.h;
+ * the text of a session's last error is in varve_session_error. */
+#ifndef VARVE_H
+#define VARVE_H
+
+#include <stdint.h>
+#include <varve/varve_error.h>
+#include <varve/varve_version.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct varve_session;
+
+#define VARVE_LATEST ((int64_t)-1) /* the newest checkpoint that is whole */
+
+/* Levels: 0 error, 1 warn, 2 info, 3 debug, 4 trace. line has no line end and lives during the call. Called from any thread of the
+ * library. */
+typedef void (*varve_log_fn)(void *arg, int level, const char *line);
+
+/* Zero always means the default. Initialise with VARVE_OPTIONS_INIT. */
+struct varve_options {
+    size_t size;          /* sizeof(struct varve_options) */
+    const char *settings; /* "keep=3,codec=zstd": see varve(5) or `varve config --list`; the environment wins */
+    varve_log_fn log;     /* NULL: stderr */
+    void *log_arg;
+};
+#define VARVE_OPTIONS_INIT {sizeof(struct varve_options), NULL, NULL, NULL}
+
+/* Open a session that writes and restarts the checkpoints called `name` (1 to 80 bytes) in the store at this address: file:///path,
+ * a path, or mem://name for tests. Makes the store if there is none. Fails with VARVE_BUSY while another session
+ * writes the same name; a dead one's name is free by itself. The session is the caller's, to be closed with varve_close. options and
+ * error may be NULL. */
+VARVE_API int varve_open(const char *store, const char *name, const struct varve_options *options,
+                         struct varve_session **out, struct varve_error *error);
+
+/* Wait for what is in flight, end the session and free it. Returns what varve_wait would have. Accepts NULL. The memory of regions from
+ * varve_alloc is freed. */
+VARVE_API int varve_close(struct varve_session *session);
+
+/* Why the session's last call failed. Lives until the next call on the session. */
+VARVE_API const struct varve_error *varve_session_error(const struct varve_session *session);
+
+/* ---- what is protected ---- */
+
+/* Protect size bytes at ptr under a name (1 to 255 bytes). Protecting a name again gives it a new place and size: regions may grow, shrink
+ * and move between checkpoints. */
+VARVE_API int varve_protect(struct varve_session *session, const char *region, void *ptr, size_t size);
+
+/* Protect data that does not lie in one piece of memory. All three are called by the thread that calls varve_checkpoint or varve_restart. */
+struct varve_callbacks {
+    size_t size; /* sizeof(struct varve_callbacks) */
+    /* How many bytes there are now; asked once per checkpoint. */
+    int (*length)(void *arg, uint64_t *bytes_out);
+    /* Copy `size` bytes from `offset` into buffer. Ranges come in ascending order, each once per checkpoint. */
+    int (*save)(void *arg, uint64_t offset, void *buffer, size_t size);
+    /* Take back `size` bytes at `offset` of `total`. Ranges come in ascending order. If varve_restart fails afterwards, what was taken is not to be used. */
+    int (*load)(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total);
+};
+VARVE_API int varve_protect_callback(struct varve_session *session, const char *region,
+                                     const struct varve_callbacks *callbacks, void *arg);
+
+/* Memory that is protected from the start: zeroed, page-aligned, and free of cost where it is never touched. NULL on failure. Free with
+ * varve_free or varve_close. */
+VARVE_API void *varve_alloc(struct varve_session *session, const char *region, size_t size);
+VARVE_API void varve_free(struct varve_session *session, void *ptr);
+
+/* The region is not part of later checkpoints. -ENOENT if there is none of this name. */
+VARVE_API int varve_unprotect(struct varve_session *session, const char *region);
+
+/* ---- saving ---- */
+
+/* Save all protected regions as `version` (0 or more, and above the session's last). Returns when the memory may be changed again.
+ * Failure leaves all earlier checkpoints as they were, and nothing is missing from the next. With on_error=warn a failure is
+ * logged and 0 is returned. */
+VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
+
+/* Wait until the last checkpoint survives. 0, or why it does not exist. */
+VARVE_API int varve_wait(struct varve_session *session);
+
+/* 1 if varve_wait would return at once, 0 if not, or the error it would return. */
+VARVE_API int varve_test(struct varve_session *session);
+
+/* 1 if a checkpoint is due by the settings interval_seconds and interval_share, else 0. Share s means: the time spent in checkpoints stays
+ * near s of the run time. With neither set it is always due. */
+VARVE_API int varve_need(struct varve_session *session);
+
+/* ---- coming back ---- */
+
+/* Fill all protected regions from a version, or from VARVE_LATEST: the newest whole checkpoint; newer ones that are not are named in the
+ * log with the reason. VARVE_NO_CHECKPOINT when there is none; VARVE_MISMATCH when a protected region is not stored or has another
+ * size (nothing is written then); VARVE_CORRUPT when there are checkpoints but none is whole. version_out may be NULL. */
+VARVE_API int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out);
+
+#define VARVE_RESTART_RESIZE 1u  /* a region of another size: fill what both have, zero the rest */
+#define VARVE_RESTART_MISSING 2u /* leave regions alone that are not stored */
+
+/* The same for chosen regions (count names), with flags. regions may be NULL for all protected ones. */
+VARVE_API int varve_restart_regions(struct varve_session *session, int64_t version, const char *const *regions,
+                                    size_t count, unsigned flags, int64_t *version_out);
+
+/* This checkpoint is bad for the program, although it is whole: do not offer it as latest again in this session, and let the next
+ * restart take an older one. Version numbers as given back by varve_restart. */
+VARVE_API int varve_reject(struct varve_session *session, int64_t version);
+
+struct varve_region_info {
+    const char *name; /* lives during the call */
+    uint64_t bytes;
+};
+typedef int (*varve_region_fn)(void *arg, const struct varve_region_info *region);
+
+/* What a version (or VARVE_LATEST) holds, before anything is protected: calls fn per region until it returns nonzero. version_out may be NULL,
+ * fn too. */
+VARVE_API int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg,
+                           int64_t *version_out);
+
+/* ---- what it cost ---- */
+
+struct varve_stats {
+    size_t size;            /* sizeof(struct varve_stats), set by the caller */
+    int64_t version;        /* of the last checkpoint that was begun, -1 if none */
+    int result;             /* 0, or why it failed */
+    double seconds_blocked; /* inside varve_checkpoint */
+    double seconds_durable; /* from the call until it survives */
+    uint64_t bytes_protected;
+    uint64_t bytes_changed;  /* in chunks that differ from the last checkpoint */
+    uint64_t bytes_zero;     /* of these, zeros: never stored */
+    uint64_t bytes_known;    /* of these, found elsewhere: stored once only */
+    uint64_t bytes_new;      /* of these, new: encoded and stored */
+    uint64_t bytes_rewritten; /* old data stored again to keep reads few and long */
+    uint64_t bytes_stored;   /* data as it went to storage */
+    uint64_t bytes_metadata; /* everything else that went to storage in packs */
+    uint64_t bytes_base;     /* of which manifests written as a whole again */
+    uint64_t runs_changed;
+    uint64_t chunks_new;
+    char tracker[16];
+    char codec[16]; /* the one most bytes used */
+    uint64_t attempts; /* tries it took */
+};
+/* Statistics of the last checkpoint. */
+VARVE_API int varve_stats_get(struct varve_session *session, struct varve_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,170 @@
+/* Look at a store without an application: list, show, verify, read back, compare, forget, prune, repair. Needs no MPI.
+ *
+ * Threads: one store handle is used by one thread at a time. Strings given to callbacks live during the call. */
+#ifndef VARVE_INSPECT_H
+#define VARVE_INSPECT_H
+
+#include <stdint.h>
+#include <varve/varve_error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct varve_store;
+
+/* Open an existing store; VARVE_NO_STORE if there is none. settings as in struct varve_options, may be NULL. */
+VARVE_API int varve_store_open(const char *uri, const char *settings, struct varve_store **out,
+                               struct varve_error *error);
+VARVE_API void varve_store_close(struct varve_store *store); /* accepts NULL */
+
+struct varve_checkpoint_info {
+    const char *name;
+    uint32_t generation;
+    int64_t version;
+    uint64_t time_ns; /* of the commit, since 1970; 0 when damaged */
+    uint32_t ranks;
+    uint64_t regions;
+    uint64_t bytes_protected;
+    uint64_t bytes_stored;   /* new data as stored */
+    uint64_t bytes_metadata;
+    int is_damaged;     /* its record cannot be read */
+    const char *reason; /* why, or "" */
+};
+/* Return 0 to go on, positive to stop, negative to stop with that error. */
+typedef int (*varve_checkpoint_fn)(void *arg, const struct varve_checkpoint_info *checkpoint);
+
+/* All checkpoints, names in order, newest first within each. name may be NULL for all names. */
+VARVE_API int varve_store_list(struct varve_store *store, const char *name, varve_checkpoint_fn fn, void *arg,
+                               struct varve_error *error);
+
+/* Which checkpoint: version may be -1 for the newest whole one; generation 0 means the highest that has the version. */
+struct varve_which {
+    const char *name;
+    uint32_t generation;
+    int64_t version;
+};
+/* Fill in generation and version. VARVE_NO_CHECKPOINT if there is none. */
+VARVE_API int varve_store_resolve(struct varve_store *store, struct varve_which *which, struct varve_error *error);
+
+struct varve_stored_region {
+    uint32_t rank;
+    const char *name;
+    uint64_t bytes;
+    const char *type;   /* "bytes", "f64", ... */
+    uint64_t bytes_zero; /* never stored */
+    uint64_t runs;
+    char digest[33];
+};
+typedef int (*varve_stored_region_fn)(void *arg, const struct varve_stored_region *region);
+
+struct varve_checkpoint_detail {
+    struct varve_checkpoint_info info;
+    uint32_t parent_generation; /* 0: none */
+    int64_t parent_version;
+    uint32_t writers;
+    uint32_t attempt;
+    uint32_t leans; /* other checkpoints' packs it needs */
+    const char *program;
+};
+/* Details, then every region of every rank (fn may be NULL). detail's strings live until the next call on the store. */
+VARVE_API int varve_store_show(struct varve_store *store, const struct varve_which *which,
+                               struct varve_checkpoint_detail *detail, varve_stored_region_fn fn, void *arg,
+                               struct varve_error *error);
+
+/* Bytes of a region in ascending order. Return nonzero to stop with that error. */
+typedef int (*varve_bytes_fn)(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total);
+/* Read one region back, every byte checked. A damaged region ends with VARVE_CORRUPT; bytes given out before must
+ * then be thrown away. With is_checked_first it is read twice, and nothing is given out unless all of it is right:
+ * fn is called with data NULL in the first pass, to tell how far it is. */
+VARVE_API int varve_store_read(struct varve_store *store, const struct varve_which *which, uint32_t rank,
+                               const char *region, int is_checked_first, varve_bytes_fn fn, void *arg,
+                               struct varve_error *error);
+
+struct varve_difference {
+    uint32_t rank;
+    const char *region;
+    int what; /* 0 same, 1 changed, 2 only in the first, 3 only in the second, 4 size differs */
+    uint64_t bytes_first;
+    uint64_t bytes_second;
+    uint64_t bytes_changed; /* an upper bound, in granules */
+};
+typedef int (*varve_difference_fn)(void *arg, const struct varve_difference *difference);
+/* Compare two checkpoints region by region, by digests first and stored places and ids then; reads no data where it
+ * can. Returns the number of regions that differ. */
+VARVE_API int varve_store_diff(struct varve_store *store, const struct varve_which *first,
+                               const struct varve_which *second, varve_difference_fn fn, void *arg,
+                               struct varve_error *error);
+
+struct varve_store_totals {
+    uint64_t names;
+    uint64_t checkpoints;
+    uint64_t objects;
+    uint64_t bytes;           /* all objects */
+    uint64_t bytes_protected; /* what the checkpoints would be without deduplication and compression */
+    uint64_t bytes_stored;
+    uint64_t bytes_metadata;
+};
+VARVE_API int varve_store_stats(struct varve_store *store, const char *name, struct varve_store_totals *out,
+                                struct varve_error *error);
+
+/* Long work tells how far it is; return nonzero to stop it (-EINTR). */
+typedef int (*varve_progress_fn)(void *arg, uint64_t done, uint64_t total);
+/* level: 0 damage: of an object, or under the key of its record a checkpoint that cannot be restored; 1 a checkpoint
+ * that is complete but has lost its record; 2 a note. */
+typedef void (*varve_finding_fn)(void *arg, int level, const char *key, const char *text);
+
+struct varve_verify_options {
+    size_t size; /* sizeof(struct varve_verify_options) */
+    const char *name;
+    int is_quick; /* look at tables only, not at data */
+    varve_finding_fn finding;
+    varve_progress_fn progress;
+    void *arg;
+};
+struct varve_verify_result {
+    uint64_t objects;
+    uint64_t bytes;
+    uint64_t checkpoints;
+    uint64_t damaged_objects;  /* findings of level 0 */
+    uint64_t lost_checkpoints; /* of level 1 */
+};
+VARVE_API int varve_store_verify(struct varve_store *store, const struct varve_verify_options *options,
+                                 struct varve_verify_result *out, struct varve_error *error);
+
+/* Told about each thing before it is removed or changed (or would be, in a dry run). */
+typedef void (*varve_action_fn)(void *arg, const char *key, uint64_t bytes, const char *text);
+
+/* Forget one checkpoint. VARVE_BUSY when a running session refers to it. Frees no space until prune. */
+VARVE_API int varve_store_forget(struct varve_store *store, const struct varve_which *which, struct varve_error *error);
+
+struct varve_prune_result {
+    uint64_t objects;
+    uint64_t bytes;
+    uint64_t kept_attempts; /* unfinished, of sessions that may be alive */
+};
+/* Remove what no checkpoint needs. name NULL: all names. */
+VARVE_API int varve_store_prune(struct varve_store *store, const char *name, int is_dry_run, varve_action_fn fn,
+                                void *arg, struct varve_prune_result *out, struct varve_error *error);
+
+/* Rebuild what can be rebuilt. Returns how many things were (or would be) repaired. */
+VARVE_API int varve_store_repair(struct varve_store *store, int is_dry_run, varve_action_fn fn, void *arg,
+                                 struct varve_error *error);
+
+/* ---- the table of settings ---- */
+struct varve_setting_info {
+    const char *name;
+    const char *type;    /* "bytes", "choice", ... */
+    const char *bounds;  /* "64K to 16M", "auto|none|lz4|zstd" */
+    const char *initial; /* the default */
+    const char *value;   /* in effect */
+    const char *origin;  /* "default", "environment", "program", "path:line" */
+    const char *help;
+};
+typedef int (*varve_setting_fn)(void *arg, const struct varve_setting_info *setting);
+VARVE_API int varve_settings_list(const char *settings, varve_setting_fn fn, void *arg, struct varve_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,36 @@
+/* What the files of the inspection API share. */
+#ifndef VV_INSPECT_PRIVATE_H
+#define VV_INSPECT_PRIVATE_H
+
+#include <varve/varve_inspect.h>
+
+#include "base/settings.h"
+#include "store/view.h"
+
+struct varve_store {
+    struct vv_store *store;
+    struct vv_pool *pool;
+    struct vv_log log;
+    struct vv_settings settings;
+    char *address;
+    /* What varve_store_show gave out last: */
+    char shown_name[VV_NAME_MAX + 1];
+    char shown_program[VV_TEXT_ROOM];
+};
+
+/* Fill in which's generation and version, and open the view of it. */
+int vv_inspect_open_view(struct varve_store *store, struct varve_which *which, struct vv_view **out,
+                         struct varve_error *error);
+/* 0, or -EINVAL with a text when the name cannot be one. NULL is allowed. */
+int vv_inspect_check_name(const char *name, struct varve_error *error);
+
+struct vv_names {
+    char (*list)[VV_NAME_MAX + 1];
+    size_t count;
+    size_t room;
+};
+/* All names, or only `name` if it is not NULL. Clear with vv_inspect_names_clear. */
+int vv_inspect_names(struct varve_store *store, const char *name, struct vv_names *out, struct varve_error *error);
+void vv_inspect_names_clear(struct vv_names *names);
+
+#endif

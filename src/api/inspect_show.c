@@ -1,0 +1,163 @@
+/* One checkpoint: its details, its regions, the bytes of a region. */
+#include "inspect_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "engine/read.h"
+
+#define WINDOW_BYTES ((size_t)16 << 20)
+
+static const char *type_name(uint8_t type) {
+    static const char *const names[] = {"bytes", "i8",  "u8",  "i16", "u16",  "i32", "u32", "i64",
+                                        "u64",   "f32", "f64", "f16", "bf16", "c64", "c128"};
+    return type < sizeof names / sizeof names[0] ? names[type] : "unknown";
+}
+
+static void fill_detail(struct varve_store *store, const struct varve_which *found, const struct vv_record *record,
+                        struct varve_checkpoint_detail *out) {
+    snprintf(store->shown_name, sizeof store->shown_name, "%s", found->name);
+    snprintf(store->shown_program, sizeof store->shown_program, "%s", record->program);
+    *out = (struct varve_checkpoint_detail){
+        .info =
+            {
+                .name = store->shown_name,
+                .generation = found->generation,
+                .version = found->version,
+                .time_ns = record->time_ns,
+                .ranks = record->ranks,
+                .regions = record->regions,
+                .bytes_protected = record->protected_bytes,
+                .bytes_stored = record->stored_bytes,
+                .bytes_metadata = record->metadata_bytes,
+                .reason = "",
+            },
+        .parent_generation = record->parent.generation,
+        .parent_version = (int64_t)record->parent.version,
+        .writers = record->writers,
+        .attempt = record->attempt,
+        .leans = record->lean_count,
+        .program = store->shown_program,
+    };
+}
+
+static int show_region(uint32_t rank, struct vv_recipe *recipe, const struct vv_recipe_region *region,
+                       varve_stored_region_fn fn, void *arg, struct varve_error *error) {
+    struct vv_run run;
+    int rc;
+    struct varve_stored_region shown = {
+        .rank = rank,
+        .name = region->name,
+        .bytes = region->length,
+        .type = type_name(region->shape.type),
+    };
+
+    snprintf(shown.digest, sizeof shown.digest, "%016" PRIx64 "%016" PRIx64, region->digest.high, region->digest.low);
+    while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
+        shown.runs++;
+        shown.bytes_zero += run.kind == VV_RUN_ZERO ? run.length : 0;
+    }
+    return rc < 0 ? rc : fn(arg, &shown);
+}
+
+static int show_rank(struct vv_view *view, uint32_t rank, varve_stored_region_fn fn, void *arg,
+                     struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region region;
+    int is_over = 0;
+
+    int rc = vv_recipe_open(view, rank, &recipe, error);
+    while (rc == 0 && !is_over) {
+        rc = vv_recipe_next_region(recipe, &region, error);
+        if (rc == 0) {
+            is_over = 1;
+        } else if (rc > 0) {
+            rc = show_region(rank, recipe, &region, fn, arg, error);
+        }
+    }
+    vv_recipe_close(recipe);
+    return rc;
+}
+
+int varve_store_show(struct varve_store *store, const struct varve_which *which, struct varve_checkpoint_detail *detail,
+                     varve_stored_region_fn fn, void *arg, struct varve_error *error) {
+    struct varve_which found = *which;
+    struct vv_view *view = NULL;
+
+    int rc = vv_inspect_open_view(store, &found, &view, error);
+    if (rc < 0) {
+        return rc;
+    }
+    const struct vv_record *record = vv_view_record(view);
+    if (detail) {
+        fill_detail(store, &found, record, detail);
+    }
+    for (uint32_t rank = 0; fn && rc == 0 && rank < record->ranks; rank++) {
+        rc = show_rank(view, rank, fn, arg, error);
+    }
+    vv_view_close(view);
+    return rc < 0 ? vv_error_default(error, rc, "cannot show %s@%" PRId64 ": %s", found.name, found.version,
+                                     varve_error_text(rc))
+                  : 0;
+}
+
+/* ---- read ---- */
+
+struct check_pass {
+    varve_bytes_fn fn;
+    void *arg;
+};
+
+static int check_only(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
+    const struct check_pass *pass = arg;
+    (void)data;
+    return pass->fn(pass->arg, offset, NULL, size, total);
+}
+
+static int read_pass(struct varve_store *store, struct vv_view *view, uint32_t rank, const char *region, vv_bytes_fn fn,
+                     void *arg, struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region found;
+
+    int rc = vv_region_find(view, rank, region, &recipe, &found, error);
+    if (rc == 0) {
+        rc = vv_region_stream(view, recipe, &found, store->store->settings.seed, WINDOW_BYTES, store->pool, fn, arg,
+                              error);
+    }
+    vv_recipe_close(recipe);
+    return rc;
+}
+
+int varve_store_read(struct varve_store *store, const struct varve_which *which, uint32_t rank, const char *region,
+                     int is_checked_first, varve_bytes_fn fn, void *arg, struct varve_error *error) {
+    struct varve_which found = *which;
+    struct vv_view *view = NULL;
+
+    vv_error_clear(error);
+    if (!region || !*region || !fn) {
+        return vv_error(error, -EINVAL, "the name of a region and a function for its bytes are needed");
+    }
+    int rc = vv_inspect_open_view(store, &found, &view, error);
+    if (rc < 0) {
+        return rc;
+    }
+    uint32_t ranks = vv_view_record(view)->ranks;
+    if (rank >= ranks) {
+        rc = vv_error(error, VARVE_MISMATCH, "%s@%" PRId64 " has no rank %" PRIu32 ": its ranks are 0 to %" PRIu32,
+                      found.name, found.version, rank, ranks - 1);
+    }
+    if (rc == 0 && is_checked_first) {
+        struct check_pass pass = {.fn = fn, .arg = arg};
+        rc = read_pass(store, view, rank, region, check_only, &pass, error);
+    }
+    if (rc == 0) {
+        rc = read_pass(store, view, rank, region, fn, arg, error);
+    }
+    vv_view_close(view);
+    return rc < 0 ? vv_error_default(error, rc, "cannot read region \"%s\" of %s@%" PRId64 ": %s", region, found.name,
+                                     found.version, varve_error_text(rc))
+                  : 0;
+}

@@ -1,0 +1,241 @@
+/* The public session functions: check arguments, own the session, carry errors to the caller. */
+#include <errno.h>
+#include <string.h>
+#include <varve/varve.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "engine/engine.h"
+
+struct varve_session {
+    struct vv_session *inner;
+    struct varve_error error; /* of the last call */
+    int is_warned;            /* on_error=warn: failures of checkpoints are only logged */
+};
+
+static int begin(struct varve_session *session) {
+    vv_error_clear(&session->error);
+    return 0;
+}
+
+/* The error of the last call carries the rank and is logged once where nobody may look at it. */
+static int end(struct varve_session *session, int rc) {
+    if (rc < 0) {
+        vv_error_default(&session->error, rc, "%s", varve_error_text(rc));
+        session->error.code = rc;
+        session->error.rank = (int)session->inner->comm->rank;
+    }
+    return rc;
+}
+
+static int check_region_name(struct varve_session *session, const char *region) {
+    size_t length = region ? strlen(region) : 0;
+    if (length >= 1 && length <= VV_REGION_NAME_MAX)
+        return 0;
+    return vv_error(&session->error, -EINVAL, "a region's name has 1 to %d bytes", VV_REGION_NAME_MAX);
+}
+
+static void init_log(struct vv_log *log, const struct varve_options *options) {
+    *log = (struct vv_log){.level = VV_LOG_WARN, .rank = -1};
+    if (options && options->size >= sizeof *options) {
+        log->fn = options->log;
+        log->arg = options->log_arg;
+    }
+}
+
+int varve_open(const char *store, const char *name, const struct varve_options *options, struct varve_session **out,
+               struct varve_error *error) {
+    struct vv_settings settings;
+    struct vv_log log;
+    vv_error_clear(error);
+    if (!store || !name || !out)
+        return vv_error(error, -EINVAL, "varve_open needs a store, a name and a place for the session");
+    init_log(&log, options);
+    int rc = vv_settings_load(&settings, options && options->size >= sizeof *options ? options->settings : NULL, &log,
+                              error);
+    if (rc)
+        return rc;
+    log.level = settings.log;
+    struct varve_session *session = vv_calloc(1, sizeof *session);
+    if (!session)
+        return vv_error(error, -ENOMEM, "no memory for a session");
+    rc = vv_session_open(store, name, &settings, &log, &vv_comm_single, &session->inner, error);
+    if (rc) {
+        vv_free(session);
+        return vv_error_default(error, rc, "%s could not be opened: %s", store, varve_error_text(rc));
+    }
+    unsigned retries;
+    session->is_warned = vv_settings_on_error(&settings, &retries) == VV_ON_ERROR_WARN;
+    *out = session;
+    return 0;
+}
+
+int varve_close(struct varve_session *session) {
+    if (!session)
+        return 0;
+    int rc = varve_wait(session);
+    vv_session_close(session->inner);
+    vv_free(session);
+    return rc;
+}
+
+const struct varve_error *varve_session_error(const struct varve_session *session) {
+    return &session->error;
+}
+
+/* ---- regions ---- */
+
+static int add_region(struct varve_session *session, const char *name, struct vv_region **out) {
+    begin(session);
+    int rc = check_region_name(session, name);
+    if (rc)
+        return rc;
+    *out = vv_regions_add(&session->inner->regions, name);
+    return *out ? 0 : vv_error(&session->error, -ENOMEM, "no memory to protect region %s", name);
+}
+
+static void forget_memory(struct vv_region *region) {
+    if (region->is_owned)
+        vv_pages_unmap(region->ptr, region->mapped);
+    region->is_owned = 0;
+    region->is_callback = 0;
+}
+
+int varve_protect(struct varve_session *session, const char *name, void *ptr, size_t size) {
+    struct vv_region *region;
+    if (!ptr && size > 0)
+        return end(session, vv_error(&session->error, -EINVAL, "region %s: no memory was given", name ? name : "?"));
+    int rc = add_region(session, name, &region);
+    if (rc)
+        return end(session, rc);
+    if (!(region->is_owned && region->ptr == ptr))
+        forget_memory(region);
+    region->ptr = ptr;
+    region->size = size;
+    return 0;
+}
+
+int varve_protect_callback(struct varve_session *session, const char *name, const struct varve_callbacks *callbacks,
+                           void *arg) {
+    struct vv_region *region;
+    if (!callbacks || callbacks->size < sizeof *callbacks || !callbacks->length || !callbacks->save || !callbacks->load)
+        return end(session, vv_error(&session->error, -EINVAL, "region %s: all three callbacks are needed",
+                                     name ? name : "?"));
+    int rc = add_region(session, name, &region);
+    if (rc)
+        return end(session, rc);
+    forget_memory(region);
+    region->is_callback = 1;
+    region->ptr = NULL;
+    region->callbacks = *callbacks;
+    region->arg = arg;
+    return 0;
+}
+
+void *varve_alloc(struct varve_session *session, const char *name, size_t size) {
+    struct vv_region *region;
+    int rc = add_region(session, name, &region);
+    int is_made = rc == 0 && !region->ptr && !region->is_callback;
+    if (rc == 0)
+        rc = vv_region_map(region, size);
+    if (rc) {
+        if (is_made)
+            vv_regions_remove(&session->inner->regions, region);
+        end(session, vv_error_default(&session->error, rc, "no memory: region %s wants %zu bytes", name ? name : "?",
+                                      size));
+        return NULL;
+    }
+    region->is_callback = 0;
+    return region->ptr;
+}
+
+void varve_free(struct varve_session *session, void *ptr) {
+    struct vv_region *region = ptr ? vv_regions_owner_of(&session->inner->regions, ptr) : NULL;
+    if (region)
+        vv_regions_remove(&session->inner->regions, region);
+}
+
+int varve_unprotect(struct varve_session *session, const char *name) {
+    begin(session);
+    int rc = check_region_name(session, name);
+    if (rc)
+        return end(session, rc);
+    struct vv_region *region = vv_regions_find(&session->inner->regions, name);
+    if (!region)
+        return end(session, vv_error(&session->error, -ENOENT, "no region %s is protected", name));
+    vv_regions_remove(&session->inner->regions, region);
+    return 0;
+}
+
+/* ---- saving ---- */
+
+int varve_checkpoint(struct varve_session *session, int64_t version) {
+    begin(session);
+    if (version < 0)
+        return end(session, vv_error(&session->error, -EINVAL, "version %lld is below 0", (long long)version));
+    int rc = vv_session_checkpoint(session->inner, (uint64_t)version, &session->error);
+    if (rc && session->is_warned) {
+        vv_log(&session->inner->log, VV_LOG_WARN, "checkpoint %lld failed, the program goes on: %s", (long long)version,
+               session->error.text);
+        return 0;
+    }
+    return end(session, rc);
+}
+
+int varve_wait(struct varve_session *session) {
+    begin(session);
+    const struct vv_request *request = &session->inner->request;
+    if (request->result == 0 || session->is_warned)
+        return 0;
+    session->error = request->error;
+    return end(session, request->result);
+}
+
+int varve_test(struct varve_session *session) {
+    if (!session->inner->request.is_done)
+        return 0;
+    int rc = varve_wait(session);
+    return rc ? rc : 1;
+}
+
+int varve_need(struct varve_session *session) {
+    return vv_session_is_due(session->inner);
+}
+
+/* ---- coming back ---- */
+
+int varve_restart_regions(struct varve_session *session, int64_t version, const char *const *regions, size_t count,
+                          unsigned flags, int64_t *version_out) {
+    struct vv_restart_options options = {version, regions, regions ? count : 0, flags};
+    begin(session);
+    if (version < VARVE_LATEST || (flags & ~(VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING)))
+        return end(session, vv_error(&session->error, -EINVAL, "version %lld or flags %#x are not known",
+                                     (long long)version, flags));
+    return end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
+}
+
+int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out) {
+    return varve_restart_regions(session, version, NULL, 0, 0, version_out);
+}
+
+int varve_reject(struct varve_session *session, int64_t version) {
+    begin(session);
+    if (version < 0)
+        return end(session, vv_error(&session->error, -EINVAL, "version %lld is below 0", (long long)version));
+    return end(session, vv_session_reject(session->inner, version, &session->error));
+}
+
+int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out) {
+    begin(session);
+    return end(session, vv_session_stored(session->inner, version, fn, arg, version_out, &session->error));
+}
+
+int varve_stats_get(struct varve_session *session, struct varve_stats *stats) {
+    begin(session);
+    if (!stats || stats->size < sizeof(size_t) || stats->size > sizeof *stats)
+        return end(session, vv_error(&session->error, -EINVAL, "set stats->size to sizeof(struct varve_stats)"));
+    size_t size = stats->size;
+    memcpy(stats, &session->inner->request.stats, size);
+    stats->size = size;
+    return 0;
+}

@@ -1,0 +1,73 @@
+/* What the files of engine/ share. */
+#ifndef VV_ENGINE_PRIVATE_H
+#define VV_ENGINE_PRIVATE_H
+
+#include "encode/codec.h"
+#include "engine/engine.h"
+#include "engine/read.h"
+#include "store/pack_writer.h"
+
+/* ---- blocks.c: gather new chunks, encode them on the pool, append them to the pack ---- */
+struct vv_blocks;
+
+struct vv_blocks_sums {
+    uint64_t codec_bytes[3]; /* raw bytes by codec number */
+};
+int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, struct vv_blocks **out);
+/* Append a chunk of our layout. Copies it. Chunks of one region come in ascending addresses. */
+int vv_blocks_add(struct vv_blocks *blocks, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id);
+/* Data of another region follows: its codec is chosen anew. */
+void vv_blocks_region(struct vv_blocks *blocks);
+/* Encode and write what is left and wait; the first error of any block. */
+int vv_blocks_finish(struct vv_blocks *blocks, struct vv_blocks_sums *sums_out, struct varve_error *error);
+void vv_blocks_destroy(struct vv_blocks *blocks); /* waits; accepts NULL */
+
+/* ---- one attempt (save.c), and its parts ---- */
+struct vv_save {
+    struct vv_session *session;
+    struct vv_attempt attempt;
+    uint32_t source; /* our slot in the history */
+    uint8_t *is_victim; /* per source: few live bytes are left there, store them again when the budget allows */
+    struct vv_pack_writer *pack;
+    struct vv_blocks *blocks;
+    struct vv_stats_sums {
+        uint64_t protected_bytes, changed, zero, known, fresh, rewritten, chunks_new;
+    } sums;
+    uint64_t layout_end; /* becomes the history's when committed */
+    uint64_t regions;
+    int is_base;
+    uint64_t base_bytes;
+    struct vv_recipe_layers layers; /* those of the manifest written */
+};
+
+/* How many ids the table may remember. */
+size_t vv_table_entries(const struct vv_session *session, uint64_t protected_bytes);
+
+/* scan.c: find what changed in one region and hand new chunks to the blocks. */
+int vv_scan_region(struct vv_save *save, struct vv_region *region, struct vv_past *past, struct varve_error *error);
+/* recipe_write.c: leans and manifest. live: bytes each source holds after the commit. */
+int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_error *error);
+
+/* read.c: like vv_region_stream, and gives the ids of the granules (ids may be NULL) and the region's origins (may be NULL) as a history wants them. */
+int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct vv_recipe_region *region,
+                   uint64_t seed, size_t window, struct vv_pool *pool, vv_bytes_fn fn, void *arg,
+                   struct vv_hash128 *ids, struct vv_origins *origins, struct varve_error *error);
+/* The origin a run stands for; sources of the view are slots of the history. */
+struct vv_origin vv_origin_of(const struct vv_run *run);
+/* Ids of granules [first, ...) of `size` bytes at data, and what they add to the digest. */
+struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data, uint64_t size,
+                              struct vv_hash128 *ids);
+
+/* ---- check.c: what a restart has read must have the digests that were stored ---- */
+struct vv_check {
+    struct vv_pool *pool;
+    uint64_t seed;
+    struct vv_buf strips, pasts; /* begin as zeros */
+};
+/* Plan to hash a region, whose past has its origins, length and digest; its ids are filled in. 0 or -ENOMEM. The past must stay where it is. */
+int vv_check_region(struct vv_check *check, struct vv_past *past, const void *memory);
+/* Hash all planned; VARVE_CORRUPT when a digest differs. */
+int vv_check_run(struct vv_check *check, struct varve_error *error);
+void vv_check_clear(struct vv_check *check);
+
+#endif

@@ -1,0 +1,137 @@
+/* Reading one region back, window by window, every granule named and the digest compared at the end. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "chunk/id.h"
+#include "engine/engine_private.h"
+
+struct vv_origin vv_origin_of(const struct vv_run *run) {
+    struct vv_origin origin = {.offset = run->offset, .length = run->length, .kind = VV_ORIGIN_ZERO};
+    if (run->kind == VV_RUN_ZERO)
+        return origin;
+    /* Of several places one is enough to refer to; the view tries the others by itself. */
+    origin.kind = run->kind == VV_RUN_REPEATED ? VV_ORIGIN_REPEATED : VV_ORIGIN_FROM;
+    origin.piece = (uint32_t)run->piece;
+    origin.source = run->places[0].lean;
+    origin.owner = run->places[0].owner;
+    origin.address = run->places[0].address;
+    return origin;
+}
+
+struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data, uint64_t size,
+                              struct vv_hash128 *ids) {
+    struct vv_hash128 sum = {0, 0};
+    for (uint64_t at = 0; at < size; at += VV_CHUNK, first++) {
+        size_t length = size - at < VV_CHUNK ? size - at : VV_CHUNK;
+        if (vv_is_zero(data + at, length))
+            continue; /* ids begin as zeros */
+        struct vv_hash128 id = vv_id(seed, data + at, length);
+        sum = vv_hash128_add(sum, vv_digest_term(first, id));
+        if (ids)
+            ids[first] = id;
+    }
+    return sum;
+}
+
+int vv_region_find(struct vv_view *view, uint32_t owner, const char *region, struct vv_recipe **recipe_out,
+                   struct vv_recipe_region *region_out, struct varve_error *error) {
+    struct vv_recipe *recipe;
+    int rc = vv_recipe_open(view, owner, &recipe, error);
+    if (rc)
+        return rc;
+    while ((rc = vv_recipe_next_region(recipe, region_out, error)) > 0)
+        if (strcmp(region_out->name, region) == 0) {
+            *recipe_out = recipe;
+            return 0;
+        }
+    vv_recipe_close(recipe);
+    return rc ? rc : vv_error(error, VARVE_MISMATCH, "rank %u has no region %s in this checkpoint", owner, region);
+}
+
+struct stream {
+    struct vv_view *view;
+    struct vv_recipe *recipe;
+    const struct vv_recipe_region *region;
+    struct vv_fetch *fetch;
+    struct vv_origins *origins;
+    uint8_t *window;
+    uint64_t done;      /* bytes of the region before the window */
+    struct vv_run run;  /* the run that reaches into the next window */
+    uint64_t run_taken; /* bytes of it that are done */
+    int has_run;
+};
+
+static int next_run(struct stream *stream, struct varve_error *error) {
+    int rc = vv_recipe_next_run(stream->recipe, &stream->run, error);
+    if (rc < 0)
+        return rc;
+    if (rc == 0)
+        return vv_error(error, VARVE_CORRUPT, "region %s: its runs end before the region does", stream->region->name);
+    stream->has_run = 1;
+    stream->run_taken = 0;
+    struct vv_origin origin = vv_origin_of(&stream->run);
+    return stream->origins ? vv_origins_add(stream->origins, &origin) : 0;
+}
+
+/* Fill the window with the next `size` bytes. */
+static int fill_window(struct stream *stream, uint64_t size, struct varve_error *error) {
+    uint64_t filled = 0;
+    while (filled < size) {
+        int rc = stream->has_run ? 0 : next_run(stream, error);
+        if (rc)
+            return rc;
+        uint64_t left = stream->run.length - stream->run_taken;
+        uint64_t take = left < size - filled ? left : size - filled;
+        rc = vv_fetch_add(stream->fetch, &stream->run, stream->run_taken, take, stream->window + filled, 0, error);
+        if (rc)
+            return rc;
+        stream->run_taken += take;
+        stream->has_run = stream->run_taken < stream->run.length;
+        filled += take;
+    }
+    return vv_fetch_run(stream->fetch, error);
+}
+
+static int check_digest(const struct vv_recipe_region *region, struct vv_hash128 digest, struct varve_error *error) {
+    if (vv_hash128_equal(digest, region->digest))
+        return 0;
+    return vv_error(error, VARVE_CORRUPT, "region %s: the bytes read do not have the digest that was stored",
+                    region->name);
+}
+
+int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct vv_recipe_region *region,
+                   uint64_t seed, size_t window, struct vv_pool *pool, vv_bytes_fn fn, void *arg,
+                   struct vv_hash128 *ids, struct vv_origins *origins, struct varve_error *error) {
+    struct stream stream = {.view = view, .recipe = recipe, .region = region, .origins = origins};
+    struct vv_hash128 digest = {0, 0};
+    window = (window + VV_CHUNK - 1) & ~(size_t)(VV_CHUNK - 1);
+    if (window > region->length)
+        window = region->length ? (size_t)region->length : 1;
+    stream.window = vv_malloc(window);
+    int rc = stream.window ? vv_fetch_create(view, pool, &stream.fetch) : -ENOMEM;
+    if (rc)
+        vv_error(error, rc, "no memory to read region %s", region->name);
+    while (rc == 0 && stream.done < region->length) {
+        uint64_t size = region->length - stream.done < window ? region->length - stream.done : window;
+        rc = fill_window(&stream, size, error);
+        if (rc)
+            break;
+        digest = vv_hash128_add(digest, vv_ids_take(seed, stream.done / VV_CHUNK, stream.window, size, ids));
+        rc = fn ? fn(arg, stream.done, stream.window, size, region->length) : 0;
+        if (rc)
+            vv_error_default(error, rc, "region %s: the receiver of its bytes returned %d", region->name, rc);
+        stream.done += size;
+    }
+    if (rc == 0)
+        rc = check_digest(region, digest, error);
+    vv_fetch_destroy(stream.fetch);
+    vv_free(stream.window);
+    return rc;
+}
+
+int vv_region_stream(struct vv_view *view, struct vv_recipe *recipe, const struct vv_recipe_region *region,
+                     uint64_t seed, size_t window, struct vv_pool *pool, vv_bytes_fn fn, void *arg,
+                     struct varve_error *error) {
+    return vv_region_take(view, recipe, region, seed, window, pool, fn, arg, NULL, NULL, error);
+}

@@ -1,0 +1,256 @@
+/* From origins to a manifest: the attempts it leans on, and its runs as an overlay or as a base. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/engine_private.h"
+
+#define FLUSH (1u << 20)
+
+struct recipe {
+    struct vv_save *save;
+    struct vv_lean *leans;
+    uint32_t lean_count;
+    uint32_t *index_of; /* per source: its lean index */
+    struct vv_buf buf;
+    struct vv_manifest_writer writer;
+    struct varve_error *error;
+};
+
+static struct vv_attempt attempt_of(const struct vv_source *source) {
+    return (struct vv_attempt){source->generation, source->attempt, source->version};
+}
+
+static int compare_leans(const void *a, const void *b) {
+    return vv_attempt_compare(&((const struct vv_lean *)a)->attempt, &((const struct vv_lean *)b)->attempt);
+}
+
+static int holds_layer(const struct vv_recipe_layers *layers, const struct vv_attempt *attempt) {
+    for (uint32_t i = 0; i < layers->count; i++)
+        if (vv_attempt_compare(&layers->layer[i].attempt, attempt) == 0)
+            return 1;
+    return 0;
+}
+
+static uint32_t lean_index(const struct recipe *recipe, const struct vv_attempt *attempt) {
+    struct vv_lean key = {.attempt = *attempt};
+    const struct vv_lean *found =
+        bsearch(&key, recipe->leans, recipe->lean_count, sizeof *recipe->leans, compare_leans);
+    return found ? (uint32_t)(found - recipe->leans) + 1 : 0;
+}
+
+/* Everything that holds live bytes of ours, and everything that holds a layer we build on. */
+static int collect_leans(struct recipe *recipe, const uint64_t *live, const struct vv_recipe_layers *layers) {
+    const struct vv_history *history = &recipe->save->session->history;
+    recipe->leans = vv_calloc(history->source_count + 1, sizeof *recipe->leans);
+    recipe->index_of = vv_calloc(history->source_count + 1, sizeof *recipe->index_of);
+    if (!recipe->leans || !recipe->index_of)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < history->source_count; i++) {
+        struct vv_attempt attempt = attempt_of(&history->sources[i]);
+        if (i == recipe->save->source || (live[i] == 0 && !holds_layer(layers, &attempt)))
+            continue;
+        recipe->leans[recipe->lean_count++] = (struct vv_lean){attempt, history->sources[i].writers_digest};
+    }
+    qsort(recipe->leans, recipe->lean_count, sizeof *recipe->leans, compare_leans);
+    uint32_t kept = 0; /* a restart may have given an attempt two slots */
+    for (uint32_t i = 0; i < recipe->lean_count; i++)
+        if (kept == 0 || compare_leans(&recipe->leans[kept - 1], &recipe->leans[i]) != 0)
+            recipe->leans[kept++] = recipe->leans[i];
+    recipe->lean_count = kept;
+    for (uint32_t i = 0; i < history->source_count; i++) {
+        struct vv_attempt attempt = attempt_of(&history->sources[i]);
+        recipe->index_of[i] = i == recipe->save->source ? 0 : lean_index(recipe, &attempt);
+    }
+    return 0;
+}
+
+static void put_origin(struct recipe *recipe, const struct vv_past *past, const struct vv_origin *origin) {
+    uint32_t rank = recipe->save->session->comm->rank;
+    struct vv_run run = {.offset = origin->offset, .length = origin->length, .piece = origin->piece};
+    if (origin->kind == VV_ORIGIN_ZERO) {
+        run.kind = VV_RUN_ZERO;
+    } else {
+        run.kind = origin->kind == VV_ORIGIN_REPEATED ? VV_RUN_REPEATED : VV_RUN_FROM;
+        run.place_count = 1;
+        run.places[0] = (struct vv_place){recipe->index_of[origin->source], origin->owner, origin->address, 0};
+        if (run.kind == VV_RUN_FROM && origin->source == recipe->save->source && origin->owner == rank &&
+            origin->address == past->pending_address + origin->offset)
+            run.kind = VV_RUN_HERE;
+    }
+    vv_manifest_run(&recipe->writer, &run);
+}
+
+static void put_keep(struct recipe *recipe, uint64_t from, uint64_t to) {
+    struct vv_run run = {.kind = VV_RUN_KEEP, .offset = from, .length = to - from};
+    if (to > from)
+        vv_manifest_run(&recipe->writer, &run);
+}
+
+static void put_entry(struct recipe *recipe, const struct vv_past *past, int is_described) {
+    struct vv_region_entry entry = {.number = past->number, .length = past->pending_length};
+    if (is_described) {
+        entry.flags = VV_REGION_DESCRIBED;
+        strncpy(entry.name, past->name, sizeof entry.name - 1);
+        entry.address = past->pending_address;
+    }
+    vv_manifest_region(&recipe->writer, &entry, past->pending_address);
+}
+
+static const struct vv_origins *origins_after(const struct vv_past *past) {
+    return past->merged.count || past->pending_length == 0 ? &past->merged : &past->origins;
+}
+
+static void put_whole(struct recipe *recipe, const struct vv_past *past) {
+    const struct vv_origins *origins = origins_after(past);
+    put_entry(recipe, past, 1);
+    for (size_t i = 0; i < origins->count; i++)
+        put_origin(recipe, past, &origins->list[i]);
+    vv_manifest_region_end(&recipe->writer, past->pending_digest);
+}
+
+static void put_changes(struct recipe *recipe, const struct vv_past *past) {
+    uint64_t done = 0;
+    put_entry(recipe, past, past->is_moved);
+    for (size_t i = 0; i < past->changed.count; i++) {
+        put_keep(recipe, done, past->changed.list[i].offset);
+        put_origin(recipe, past, &past->changed.list[i]);
+        done = past->changed.list[i].offset + past->changed.list[i].length;
+    }
+    put_keep(recipe, done, past->pending_length);
+    vv_manifest_region_end(&recipe->writer, past->pending_digest);
+}
+
+static void put_overlay(struct recipe *recipe) {
+    const struct vv_history *history = &recipe->save->session->history;
+    for (size_t i = 0; i < history->count; i++) {
+        const struct vv_past *past = &history->list[i];
+        if (past->is_new) {
+            if (!past->is_gone)
+                put_whole(recipe, past);
+        } else if (past->is_gone) {
+            struct vv_region_entry entry = {.number = past->number, .flags = VV_REGION_REMOVED};
+            vv_manifest_region(&recipe->writer, &entry, 0);
+        } else if (past->changed.count > 0 || past->pending_length != past->length || past->is_moved) {
+            put_changes(recipe, past);
+        }
+    }
+}
+
+static void fill_head(const struct recipe *recipe, struct vv_manifest_head *head) {
+    const struct vv_save *save = recipe->save;
+    memset(head, 0, sizeof *head);
+    head->owner = save->session->comm->rank;
+    head->regions = save->regions;
+    head->protected_bytes = save->sums.protected_bytes;
+    head->layout_bytes = save->layout_end;
+}
+
+/* Encode an overlay; 1 if it is worth writing, 0 if a base is. */
+static int try_overlay(struct recipe *recipe) {
+    const struct vv_recipe_layers *layers = &recipe->save->session->layers;
+    if (layers->count == 0 || layers->count == VV_LAYERS_MAX)
+        return 0;
+    put_overlay(recipe);
+    return recipe->buf.size <= layers->layer[0].length / 4;
+}
+
+static int write_overlay(struct recipe *recipe) {
+    struct vv_save *save = recipe->save;
+    const struct vv_recipe_layers *below = &save->session->layers;
+    struct vv_manifest_head head;
+    fill_head(recipe, &head);
+    head.entries = recipe->writer.entries;
+    head.runs = recipe->writer.runs;
+    head.lower_count = below->count;
+    for (uint32_t i = 0; i < below->count; i++)
+        head.lower[i] = (struct vv_layer_ref){lean_index(recipe, &below->layer[i].attempt), below->layer[i].writer,
+                                              below->layer[i].digest};
+    int rc = vv_pack_manifest_begin(save->pack, &head, recipe->error);
+    if (rc == 0)
+        rc = vv_pack_manifest_add(save->pack, recipe->buf.data, recipe->buf.size, recipe->error);
+    save->layers = *below;
+    return rc;
+}
+
+static int flush(struct recipe *recipe, size_t at_least) {
+    if (recipe->buf.failed)
+        return recipe->buf.failed;
+    if (recipe->buf.size < at_least || recipe->buf.size == 0)
+        return 0;
+    int rc = vv_pack_manifest_add(recipe->save->pack, recipe->buf.data, recipe->buf.size, recipe->error);
+    recipe->save->base_bytes += recipe->buf.size;
+    recipe->buf.size = 0;
+    return rc;
+}
+
+static int write_base(struct recipe *recipe) {
+    struct vv_save *save = recipe->save;
+    const struct vv_history *history = &save->session->history;
+    struct vv_manifest_head head;
+    fill_head(recipe, &head);
+    head.entries = save->regions;
+    for (size_t i = 0; i < history->count; i++)
+        if (!history->list[i].is_gone)
+            head.runs += origins_after(&history->list[i])->count;
+    recipe->buf.size = 0;
+    vv_manifest_begin(&recipe->writer, &recipe->buf, save->session->comm->rank);
+    int rc = vv_pack_manifest_begin(save->pack, &head, recipe->error);
+    for (size_t i = 0; i < history->count && rc == 0; i++) {
+        if (history->list[i].is_gone)
+            continue;
+        put_whole(recipe, &history->list[i]);
+        rc = flush(recipe, FLUSH);
+    }
+    if (rc == 0)
+        rc = flush(recipe, 0);
+    save->is_base = 1;
+    save->base_bytes += VV_MANIFEST_HEAD_SIZE;
+    memset(&save->layers, 0, sizeof save->layers);
+    return rc;
+}
+
+static int write_manifest(struct recipe *recipe, int is_overlay) {
+    struct vv_save *save = recipe->save;
+    struct vv_hash128 digest;
+    uint64_t length = VV_MANIFEST_HEAD_SIZE + recipe->buf.size;
+    int rc = vv_pack_leans(save->pack, recipe->leans, recipe->lean_count, recipe->error);
+    if (rc == 0)
+        rc = is_overlay ? write_overlay(recipe) : write_base(recipe);
+    if (rc == 0)
+        rc = vv_pack_manifest_end(save->pack, &digest, recipe->error);
+    if (rc)
+        return rc;
+    uint32_t at = save->layers.count++;
+    save->layers.layer[at].attempt = save->attempt;
+    save->layers.layer[at].writer = save->session->comm->rank;
+    save->layers.layer[at].digest = digest;
+    save->layers.layer[at].length = is_overlay ? length : save->base_bytes;
+    save->layers.layout_bytes = save->layout_end;
+    return 0;
+}
+
+int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_error *error) {
+    static const struct vv_recipe_layers no_layers;
+    struct recipe recipe = {.save = save, .error = error};
+    vv_buf_init(&recipe.buf);
+    /* With all layers' attempts in the list an overlay can be tried; a base then needs fewer of them. */
+    int rc = collect_leans(&recipe, live, &save->session->layers);
+    vv_manifest_begin(&recipe.writer, &recipe.buf, save->session->comm->rank);
+    int is_overlay = rc == 0 && try_overlay(&recipe);
+    if (rc == 0 && recipe.buf.failed)
+        rc = recipe.buf.failed;
+    if (rc == 0 && !is_overlay) {
+        vv_free(recipe.leans);
+        vv_free(recipe.index_of);
+        recipe.lean_count = 0;
+        rc = collect_leans(&recipe, live, &no_layers);
+    }
+    if (rc == 0)
+        rc = write_manifest(&recipe, is_overlay);
+    vv_free(recipe.leans);
+    vv_free(recipe.index_of);
+    vv_buf_clear(&recipe.buf);
+    return rc ? vv_error_default(error, rc, "the manifest could not be written: %s", varve_error_text(rc)) : 0;
+}

@@ -1,0 +1,554 @@
+/* Restarting: choose a checkpoint, compare it with what is protected, read it, and make it the history to go on from. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "chunk/id.h"
+#include "engine/engine_private.h"
+
+#define BACK_MIN (64u << 10)      /* smaller pieces of memory get their pages one by one */
+#define CALLBACK_WINDOW (16u << 20)
+
+/* A region that is both stored and wanted. */
+struct target {
+    uint64_t number;
+    uint64_t stored_length;
+    size_t slot; /* in the session's regions */
+};
+
+/* Memory that will be filled. */
+struct piece {
+    uint8_t *from, *to;
+};
+
+struct restart {
+    struct vv_session *session;
+    const struct vv_restart_options *options;
+    struct vv_view *view;
+    struct vv_fetch *fetch;
+    struct vv_pool *pool;   /* reads and hashes */
+    struct vv_pool *backer; /* one thread that goes ahead and puts pages behind the memory; or NULL */
+    struct vv_buf backing;  /* struct piece, of the batch that is being collected */
+    struct vv_history history; /* becomes the session's when all is well */
+    struct vv_recipe_layers layers;
+    struct target *targets;
+    size_t target_count, target_room;
+};
+
+/* ---- which regions ---- */
+
+static int is_wanted(const struct vv_restart_options *options, const char *name) {
+    if (!options->regions)
+        return 1;
+    for (size_t i = 0; i < options->region_count; i++)
+        if (strcmp(options->regions[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+static int add_target(struct restart *restart, const struct vv_recipe_region *stored, struct vv_region *region,
+                      struct varve_error *error) {
+    if (!region->is_callback && region->size != stored->length && !(restart->options->flags & VARVE_RESTART_RESIZE))
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: %" PRIu64 " bytes are stored but %" PRIu64
+                        " are protected; protect the stored size, or restart with VARVE_RESTART_RESIZE",
+                        stored->name, stored->length, region->size);
+    if (restart->target_count == restart->target_room) {
+        size_t room = restart->target_room ? restart->target_room * 2 : 16;
+        struct target *targets = vv_realloc(restart->targets, room * sizeof *targets);
+        if (!targets)
+            return vv_error(error, -ENOMEM, "no memory to restart %zu regions", room);
+        restart->targets = targets;
+        restart->target_room = room;
+    }
+    size_t slot = (size_t)(region - restart->session->regions.list);
+    restart->targets[restart->target_count++] = (struct target){stored->number, stored->length, slot};
+    return 0;
+}
+
+static int check_missing(struct restart *restart, struct varve_error *error) {
+    struct vv_regions *regions = &restart->session->regions;
+    if (restart->options->flags & VARVE_RESTART_MISSING)
+        return 0;
+    uint8_t *is_found = vv_calloc(regions->count + 1, 1);
+    if (!is_found)
+        return vv_error(error, -ENOMEM, "no memory to compare regions");
+    for (size_t i = 0; i < restart->target_count; i++)
+        is_found[restart->targets[i].slot] = 1;
+    int rc = 0;
+    for (size_t i = 0; i < regions->count && rc == 0; i++)
+        if (regions->list[i].name && !is_found[i] && is_wanted(restart->options, regions->list[i].name))
+            rc = vv_error(error, VARVE_MISMATCH,
+                          "region %s is protected but not in this checkpoint; nothing was restored", regions->list[i].name);
+    for (size_t i = 0; i < restart->options->region_count && rc == 0; i++)
+        if (!vv_regions_find(regions, restart->options->regions[i]))
+            rc = vv_error(error, VARVE_MISMATCH, "region %s is asked for but not protected",
+                          restart->options->regions[i]);
+    vv_free(is_found);
+    return rc;
+}
+
+/* Before a byte is written: does what is stored fit what is protected? */
+static int match_regions(struct restart *restart, struct varve_error *error) {
+    struct vv_recipe *recipe;
+    struct vv_recipe_region stored;
+    int rc = vv_recipe_open(restart->view, restart->session->comm->rank, &recipe, error);
+    if (rc)
+        return rc;
+    while ((rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+        struct vv_region *region = vv_regions_find(&restart->session->regions, stored.name);
+        if (!region) {
+            vv_log(&restart->session->log, VV_LOG_INFO, "region %s is stored but not protected", stored.name);
+            continue;
+        }
+        rc = is_wanted(restart->options, stored.name) ? add_target(restart, &stored, region, error) : 0;
+        if (rc)
+            break;
+    }
+    if (rc == 0)
+        vv_recipe_layers(recipe, &restart->layers);
+    vv_recipe_close(recipe);
+    return rc ? rc : check_missing(restart, error);
+}
+
+/* ---- reading ---- */
+
+/* More threads than for saving: while some wait for the storage, others check and copy. */
+static int start_threads(struct restart *restart, struct varve_error *error) {
+    unsigned threads = (unsigned)restart->session->settings.threads;
+    int rc = vv_pool_create(threads * 2, threads * 2 + 2, &restart->pool);
+    if (rc)
+        return vv_error(error, rc, "the threads of a restart could not be started: %s", varve_error_text(rc));
+    if (threads > 0)
+        vv_pool_create(1, 1, &restart->backer); /* without it everything works, slower */
+    return 0;
+}
+
+static void note_memory(struct restart *restart, uint8_t *from, uint64_t size) {
+    struct piece *last = (struct piece *)(restart->backing.data + restart->backing.size) - 1;
+    struct piece piece = {from, from + size};
+    if (!restart->backer)
+        return;
+    if (restart->backing.size > 0 && last->to == from)
+        last->to = piece.to;
+    else
+        vv_buf_append(&restart->backing, &piece, sizeof piece);
+}
+
+static int back_memory(void *arg) {
+    const struct vv_buf *backing = arg;
+    const struct piece *pieces = (const struct piece *)backing->data;
+    for (size_t i = 0; i < backing->size / sizeof *pieces; i++)
+        if (pieces[i].to - pieces[i].from >= BACK_MIN)
+            vv_pages_back(pieces[i].from, (uint64_t)(pieces[i].to - pieces[i].from));
+    return 0;
+}
+
+static int run_batch(struct restart *restart, struct varve_error *error) {
+    if (restart->backer)
+        vv_pool_submit(restart->backer, back_memory, &restart->backing);
+    int rc = vv_fetch_run(restart->fetch, error);
+    if (restart->backer)
+        vv_pool_wait(restart->backer);
+    restart->backing.size = 0;
+    return rc;
+}
+
+static int read_memory(struct restart *restart, struct vv_recipe *recipe, const struct vv_recipe_region *stored,
+                       struct vv_region *region, struct vv_past *past, struct varve_error *error) {
+    struct vv_run run;
+    uint8_t *base = region->ptr;
+    int rc;
+    while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
+        struct vv_origin origin = vv_origin_of(&run);
+        if (vv_origins_add(&past->origins, &origin) != 0)
+            return vv_error(error, -ENOMEM, "no memory for the runs of region %s", stored->name);
+        if (run.offset >= region->size)
+            continue;
+        uint64_t size = region->size - run.offset < run.length ? region->size - run.offset : run.length;
+        if (run.kind == VV_RUN_ZERO) {
+            vv_pages_zero(base + run.offset, size);
+            continue;
+        }
+        note_memory(restart, base + run.offset, size);
+        rc = vv_fetch_add(restart->fetch, &run, 0, size, base + run.offset, 0, error);
+        if (rc == 0 && vv_fetch_pending(restart->fetch) > restart->session->settings.restart_window)
+            rc = run_batch(restart, error);
+        if (rc)
+            return rc;
+    }
+    if (rc == 0 && region->size > stored->length)
+        vv_pages_zero(base + stored->length, region->size - stored->length);
+    return rc;
+}
+
+
+static int load_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
+    struct vv_region *region = arg;
+    return region->callbacks.load(region->arg, offset, data, size, total);
+}
+
+static int read_region(struct restart *restart, struct vv_recipe *recipe, const struct vv_recipe_region *stored,
+                       struct vv_region *region, struct varve_error *error) {
+    struct vv_session *session = restart->session;
+    struct vv_past *past = vv_history_add(&restart->history, stored->number, stored->name);
+    if (!past || vv_past_room(past, vv_granules(stored->length)) != 0)
+        return vv_error(error, -ENOMEM, "no memory for the history of region %s", stored->name);
+    past->is_new = 0;
+    past->length = past->pending_length = stored->length;
+    past->address = past->pending_address = stored->address;
+    past->slot = past->pending_slot = vv_granules(stored->length) * VV_CHUNK;
+    past->digest = past->pending_digest = stored->digest;
+    if (!region)
+        return 0;
+    if (!region->is_callback)
+        return read_memory(restart, recipe, stored, region, past, error);
+    region->size = stored->length;
+    return vv_region_take(restart->view, recipe, stored, session->store->settings.seed, CALLBACK_WINDOW, restart->pool,
+                          load_bytes, region, past->ids, &past->origins, error);
+}
+
+static int read_regions(struct restart *restart, struct varve_error *error) {
+    struct vv_recipe *recipe;
+    struct vv_recipe_region stored;
+    size_t next = 0;
+    int rc = vv_recipe_open(restart->view, restart->session->comm->rank, &recipe, error);
+    if (rc)
+        return rc;
+    while ((rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+        struct vv_region *region = NULL;
+        if (next < restart->target_count && restart->targets[next].number == stored.number)
+            region = &restart->session->regions.list[restart->targets[next++].slot];
+        rc = read_region(restart, recipe, &stored, region, error);
+        if (rc)
+            break;
+    }
+    vv_recipe_close(recipe);
+    if (rc == 0)
+        rc = VV_FAULT("engine.restart.before_fetch");
+    return rc ? rc : run_batch(restart, error);
+}
+
+/* ---- checking ---- */
+
+static int check_regions(struct restart *restart, struct varve_error *error) {
+    struct vv_check check = {.pool = restart->pool, .seed = restart->session->store->settings.seed};
+    int rc = 0;
+    for (size_t i = 0; i < restart->target_count && rc == 0; i++) {
+        const struct target *target = &restart->targets[i];
+        const struct vv_region *region = &restart->session->regions.list[target->slot];
+        struct vv_past *past = vv_history_find(&restart->history, target->number);
+        if (region->is_callback || region->size < target->stored_length)
+            continue; /* checked while it was read; or cut: then the blocks' sums must do */
+        rc = vv_check_region(&check, past, region->ptr);
+        if (rc)
+            vv_error(error, rc, "no memory to check region %s", past->name);
+    }
+    if (rc == 0)
+        rc = vv_check_run(&check, error);
+    vv_check_clear(&check);
+    return rc;
+}
+
+/* ---- going on from here ---- */
+
+static int add_sources(struct restart *restart, struct varve_error *error) {
+    const struct vv_record *record = vv_view_record(restart->view);
+    for (uint32_t i = 0; i <= record->lean_count; i++) {
+        const struct vv_attempt *attempt = vv_view_source(restart->view, i);
+        struct vv_source source = {.generation = attempt->generation,
+                                   .attempt = attempt->attempt,
+                                   .version = attempt->version,
+                                   .writers_digest = i == 0 ? record->writers_digest
+                                                            : record->leans[i - 1].writers_digest};
+        if (vv_history_source(&restart->history, &source) < 0)
+            return vv_error(error, -ENOMEM, "no memory to restart");
+    }
+    return 0;
+}
+
+/* Remember where the granules are, so that data that moves is found again. */
+static void fill_table(struct vv_history *history, const struct vv_past *past) {
+    for (size_t i = 0; i < past->origins.count; i++) {
+        const struct vv_origin *origin = &past->origins.list[i];
+        if (origin->kind != VV_ORIGIN_FROM || origin->offset % VV_CHUNK != 0)
+            continue;
+        uint64_t end = origin->offset + origin->length;
+        for (uint64_t at = origin->offset; at < end; at += VV_CHUNK) {
+            uint64_t next = at + VV_CHUNK < past->length ? at + VV_CHUNK : past->length;
+            struct vv_known known = {past->ids[at / VV_CHUNK], origin->source, origin->owner,
+                                     origin->address + (at - origin->offset)};
+            if (next <= end && !vv_hash128_is_zero(known.id))
+                vv_table_put(&history->table, &known, history->is_alive);
+        }
+    }
+}
+
+static void renumber_regions(struct restart *restart) {
+    struct vv_regions *regions = &restart->session->regions;
+    regions->next_number = restart->layers.next_number;
+    size_t next = 0;
+    for (size_t i = 0; i < regions->count; i++)
+        regions->list[i].number = UINT64_MAX;
+    for (next = 0; next < restart->target_count; next++) {
+        const struct target *target = &restart->targets[next];
+        struct vv_region *region = &regions->list[target->slot];
+        if (region->is_callback || region->size == target->stored_length)
+            region->number = target->number;
+    }
+    for (size_t i = 0; i < regions->count; i++)
+        if (regions->list[i].number == UINT64_MAX)
+            regions->list[i].number = regions->next_number++;
+}
+
+static int go_on(struct restart *restart, struct varve_error *error) {
+    struct vv_session *session = restart->session;
+    struct vv_history *history = &restart->history;
+    const struct vv_record *record = vv_view_record(restart->view);
+    uint64_t share = record->protected_bytes / record->ranks;
+    vv_table_resize(&history->table, vv_table_entries(session, share)); /* may fail: then it finds less */
+    for (size_t i = 0; i < history->count; i++)
+        fill_table(history, &history->list[i]);
+    uint64_t *live = vv_calloc(history->source_count, sizeof *live);
+    if (!live)
+        return vv_error(error, -ENOMEM, "no memory to restart");
+    vv_history_live(history, live);
+    for (uint32_t i = 0; i < history->source_count; i++)
+        history->sources[i].live_bytes = live[i];
+    vv_free(live);
+    if (session->has_saved) { /* versions above this one may exist in our generation: go on in a new one */
+        int rc = vv_lease_advance(session->lease, error);
+        if (rc)
+            return rc;
+    }
+    renumber_regions(restart);
+    history->layout_end = restart->layers.layout_bytes;
+    vv_history_clear(&session->history);
+    session->history = restart->history;
+    memset(&restart->history, 0, sizeof restart->history);
+    session->layers = restart->layers;
+    session->parent = *vv_view_attempt(restart->view);
+    session->parent_writers = record->writers_digest;
+    session->has_saved = 0;
+    session->tries = 0;
+    return vv_lease_refer(session->lease, &session->parent, error);
+}
+
+/* ---- one candidate ---- */
+
+static int check_ranks(const struct restart *restart, struct varve_error *error) {
+    uint32_t stored = vv_view_record(restart->view)->ranks, ours = restart->session->comm->ranks;
+    if (stored == ours)
+        return 0;
+    return vv_error(error, VARVE_MISMATCH, "the checkpoint is of %u ranks, this job has %u: run it with %u", stored, ours,
+                    stored);
+}
+
+static int read_checked(struct restart *restart, struct varve_error *error) {
+    int rc = check_ranks(restart, error);
+    if (rc == 0)
+        rc = match_regions(restart, error);
+    if (rc == 0)
+        rc = add_sources(restart, error);
+    if (rc == 0)
+        rc = start_threads(restart, error);
+    if (rc == 0 && vv_fetch_create(restart->view, restart->pool, &restart->fetch) != 0)
+        rc = vv_error(error, -ENOMEM, "no memory to restart");
+    if (rc == 0)
+        rc = read_regions(restart, error);
+    if (rc == 0)
+        rc = check_regions(restart, error);
+    return rc ? rc : go_on(restart, error);
+}
+
+static int try_checkpoint(struct vv_session *session, const struct vv_restart_options *options, uint32_t generation,
+                          uint64_t version, struct varve_error *error) {
+    struct restart restart = {.session = session, .options = options};
+    struct vv_record record;
+    int rc = vv_record_load(session->store, session->name, generation, version, &record, error);
+    if (rc)
+        return rc;
+    /* Name it before reading it: from now on nobody forgets it. Whoever was faster shows when the view is opened. */
+    struct vv_attempt attempt = {generation, record.attempt, version};
+    vv_record_clear(&record);
+    rc = vv_lease_refer(session->lease, &attempt, error);
+    if (rc == 0)
+        rc = vv_view_open(session->store, session->name, generation, version, &restart.view, error);
+    if (rc == 0)
+        rc = read_checked(&restart, error);
+    vv_fetch_destroy(restart.fetch);
+    vv_pool_destroy(restart.pool);
+    vv_pool_destroy(restart.backer);
+    vv_buf_clear(&restart.backing);
+    vv_history_clear(&restart.history);
+    vv_view_close(restart.view);
+    vv_free(restart.targets);
+    if (rc) { /* our history is still of the former parent */
+        struct varve_error ignored = {0};
+        vv_lease_refer(session->lease, &session->parent, &ignored);
+    }
+    return rc;
+}
+
+/* ---- which checkpoint ---- */
+
+struct candidates {
+    struct vv_session *session;
+    int64_t version;
+    struct vv_attempt *list;
+    size_t count, room;
+};
+
+static int is_rejected(const struct vv_session *session, uint32_t generation, uint64_t version) {
+    for (size_t i = 0; i < session->rejected_count; i++)
+        if (session->rejected[2 * i] == generation && session->rejected[2 * i + 1] == version)
+            return 1;
+    return 0;
+}
+
+static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
+    struct candidates *candidates = arg;
+    if (candidates->version >= 0 ? version != (uint64_t)candidates->version
+                                 : is_rejected(candidates->session, generation, version))
+        return 0;
+    if (candidates->count == candidates->room) {
+        size_t room = candidates->room ? candidates->room * 2 : 64;
+        struct vv_attempt *list = vv_realloc(candidates->list, room * sizeof *list);
+        if (!list)
+            return -ENOMEM;
+        candidates->list = list;
+        candidates->room = room;
+    }
+    candidates->list[candidates->count++] = (struct vv_attempt){generation, 0, version};
+    return 0;
+}
+
+static int find_candidates(struct vv_session *session, int64_t version, struct candidates *out,
+                           struct varve_error *error) {
+    memset(out, 0, sizeof *out);
+    out->session = session;
+    out->version = version;
+    int rc = vv_records_list(session->store, session->name, add_candidate, out, error);
+    return rc < 0 ? vv_error_default(error, rc, "the checkpoints of %s could not be listed: %s", session->name,
+                                     varve_error_text(rc))
+                  : 0;
+}
+
+/* Damage makes us try an older one; what is merely gone is passed over; everything else is the caller's to know. */
+static int may_go_on(struct vv_session *session, const struct vv_attempt *candidate, int rc,
+                     const struct varve_error *why) {
+    if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT)
+        return 1;
+    if (rc != VARVE_CORRUPT)
+        return 0;
+    vv_log(&session->log, VV_LOG_WARN, "skipped checkpoint %s@%" PRIu64 " (generation %u): %s", session->name,
+           candidate->version, candidate->generation, why->text);
+    return 1;
+}
+
+typedef int (*try_fn)(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
+                      struct varve_error *error);
+
+/* Try the candidates, newest first, until one works. */
+static int try_candidates(struct vv_session *session, int64_t version, try_fn try, const void *arg,
+                          int64_t *version_out, struct varve_error *error) {
+    struct candidates candidates;
+    struct varve_error why = {0}, damage = {0};
+    int rc = find_candidates(session, version, &candidates, error);
+    int result = rc ? rc : VARVE_NO_CHECKPOINT;
+    for (size_t i = 0; i < candidates.count && rc == 0; i++) {
+        const struct vv_attempt *candidate = &candidates.list[i];
+        vv_error_clear(&why);
+        result = try(session, arg, candidate->generation, candidate->version, &why);
+        if (result == 0 && version_out)
+            *version_out = (int64_t)candidate->version;
+        if (result == 0 || !may_go_on(session, candidate, result, &why))
+            break;
+        if (result == VARVE_CORRUPT && damage.code == 0)
+            damage = why;
+        result = damage.code ? VARVE_CORRUPT : VARVE_NO_CHECKPOINT;
+    }
+    vv_free(candidates.list);
+    if (rc || result == 0)
+        return result;
+    if (result == VARVE_NO_CHECKPOINT && version >= 0)
+        return vv_error(error, result, "%s has no checkpoint with version %" PRId64, session->name, version);
+    if (result == VARVE_NO_CHECKPOINT)
+        return vv_error(error, result, "there is no checkpoint of %s in this store", session->name);
+    if (error)
+        *error = damage.code ? damage : why;
+    return result;
+}
+
+static int try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
+                       struct varve_error *error) {
+    return try_checkpoint(session, arg, generation, version, error);
+}
+
+int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
+                       struct varve_error *error) {
+    vv_regions_pack(&session->regions);
+    return try_candidates(session, options->version, try_restart, options, version_out, error);
+}
+
+/* ---- asking, and refusing ---- */
+
+struct asking {
+    varve_region_fn fn;
+    void *arg;
+};
+
+static int try_stored(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
+                      struct varve_error *error) {
+    const struct asking *asking = arg;
+    struct vv_view *view = NULL;
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region stored;
+    int rc = vv_view_open(session->store, session->name, generation, version, &view, error);
+    if (rc == 0 && asking->fn)
+        rc = vv_recipe_open(view, session->comm->rank, &recipe, error);
+    while (rc == 0 && recipe && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+        struct varve_region_info info = {stored.name, stored.length};
+        rc = 0;
+        if (asking->fn(asking->arg, &info) != 0)
+            break;
+    }
+    vv_recipe_close(recipe);
+    vv_view_close(view);
+    return rc;
+}
+
+int vv_session_stored(struct vv_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out,
+                      struct varve_error *error) {
+    struct asking asking = {fn, arg};
+    return try_candidates(session, version, try_stored, &asking, version_out, error);
+}
+
+int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error) {
+    struct candidates candidates;
+    int rc = find_candidates(session, version, &candidates, error);
+    if (rc == 0 && candidates.count == 0)
+        rc = vv_error(error, VARVE_NO_CHECKPOINT, "%s has no checkpoint with version %" PRId64 " to reject",
+                      session->name, version);
+    /* The one that was offered: the newest of this version not rejected yet. */
+    for (size_t i = 0; i < candidates.count && rc == 0; i++) {
+        if (is_rejected(session, candidates.list[i].generation, candidates.list[i].version))
+            continue;
+        size_t size = (session->rejected_count + 1) * 2 * sizeof *session->rejected;
+        uint64_t *rejected = vv_realloc(session->rejected, size);
+        if (!rejected) {
+            rc = vv_error(error, -ENOMEM, "no memory to reject a checkpoint");
+            break;
+        }
+        rejected[2 * session->rejected_count] = candidates.list[i].generation;
+        rejected[2 * session->rejected_count + 1] = candidates.list[i].version;
+        session->rejected = rejected;
+        session->rejected_count++;
+        break;
+    }
+    vv_free(candidates.list);
+    return rc;
+}

@@ -1,0 +1,343 @@
+/* Saving: one request, its attempts, and what happens when one of them fails. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "engine/engine_private.h"
+
+#define SPARSE_SHARE 4 /* a source with less than 1/4 of its bytes alive is worth emptying */
+
+static uint64_t round_up(uint64_t size) {
+    return (size + VV_CHUNK - 1) & ~(uint64_t)(VV_CHUNK - 1);
+}
+
+/* ---- plan ---- */
+
+static int ask_length(struct vv_region *region, struct varve_error *error) {
+    if (!region->is_callback)
+        return 0;
+    int rc = region->callbacks.length(region->arg, &region->size);
+    if (rc)
+        return vv_error(error, rc < 0 ? rc : -EIO, "region %s: its length callback returned %d", region->name, rc);
+    return 0;
+}
+
+static int plan_region(struct vv_save *save, struct vv_region *region, struct varve_error *error) {
+    struct vv_history *history = &save->session->history;
+    int rc = ask_length(region, error);
+    if (rc)
+        return rc;
+    if (region->size >= VV_ADDRESS_END)
+        return vv_error(error, -EFBIG, "region %s: %" PRIu64 " bytes are more than a region can have", region->name,
+                        region->size);
+    struct vv_past *past = vv_history_find(history, region->number);
+    if (!past)
+        past = vv_history_add(history, region->number, region->name);
+    if (!past)
+        return vv_error(error, -ENOMEM, "no memory for the history of region %s", region->name);
+    past->is_gone = 0;
+    past->pending_length = region->size;
+    past->pending_address = past->address;
+    past->pending_slot = past->slot;
+    past->pending_digest = past->digest;
+    if (past->is_new || past->slot < round_up(region->size)) {
+        past->is_moved = !past->is_new;
+        past->pending_address = save->layout_end;
+        past->pending_slot = round_up(region->size);
+        save->layout_end += past->pending_slot;
+    }
+    save->regions++;
+    save->sums.protected_bytes += region->size;
+    return 0;
+}
+
+/* A share of the protected memory, but never of more memory than the machine has: reserved space is not data. */
+size_t vv_table_entries(const struct vv_session *session, uint64_t protected_bytes) {
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    double bytes = (double)(protected_bytes < memory ? protected_bytes : memory);
+    return (size_t)(session->settings.table_share * bytes / sizeof(struct vv_known));
+}
+
+static int plan(struct vv_save *save, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    struct vv_history *history = &session->history;
+    vv_regions_pack(&session->regions);
+    for (size_t i = 0; i < history->count; i++)
+        history->list[i].is_gone = 1;
+    save->layout_end = history->layout_end;
+    for (size_t i = 0; i < session->regions.count; i++) {
+        int rc = plan_region(save, &session->regions.list[i], error);
+        if (rc)
+            return rc;
+    }
+    /* A table that cannot grow only finds fewer duplicates. */
+    if (vv_table_resize(&history->table, vv_table_entries(session, save->sums.protected_bytes)) != 0)
+        vv_log(&session->log, VV_LOG_INFO, "no memory for a larger table of ids: some duplicates will be stored again");
+    return 0;
+}
+
+static int mark_victims(struct vv_save *save) {
+    const struct vv_history *history = &save->session->history;
+    for (uint32_t i = 0; i < history->source_count; i++) {
+        const struct vv_source *source = &history->sources[i];
+        if (!history->is_alive[i] || i == save->source || source->live_bytes * SPARSE_SHARE >= source->raw_bytes)
+            continue;
+        if (!save->is_victim)
+            save->is_victim = vv_calloc(history->source_count, 1);
+        if (!save->is_victim)
+            return -ENOMEM;
+        save->is_victim[i] = 1;
+    }
+    return 0;
+}
+
+/* ---- the pack ---- */
+
+static int begin_pack(struct vv_save *save, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    struct vv_pack_options options = {
+        .writer = session->comm->rank,
+        .writers = session->comm->ranks,
+        .ranks = session->comm->ranks,
+        .first_owner = session->comm->rank,
+        .owners = 1,
+        .parent = session->parent,
+        .part_size = session->settings.part_size,
+    };
+    /* Tell the backend what is coming where it can be known: later checkpoints resemble the last one. */
+    if (session->parent.generation != 0)
+        options.size_hint = session->request.stats.bytes_stored;
+    else if (session->settings.codec == VV_CHOOSE_CODEC_NONE)
+        options.size_hint = 0;
+    int rc = vv_pack_begin(session->store, session->name, &save->attempt, &options, &save->pack, error);
+    if (rc == 0)
+        rc = vv_blocks_create(session, save->pack, &save->blocks);
+    return rc ? vv_error_default(error, rc, "the pack could not be begun: %s", varve_error_text(rc)) : 0;
+}
+
+static int scan_all(struct vv_save *save, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    for (size_t i = 0; i < session->regions.count; i++) {
+        struct vv_region *region = &session->regions.list[i];
+        int rc = vv_scan_region(save, region, vv_history_find(&session->history, region->number), error);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static void note_codec(struct varve_stats *stats, const struct vv_blocks_sums *sums) {
+    uint8_t best = 0;
+    for (uint8_t i = 1; i < 3; i++)
+        if (sums->codec_bytes[i] > sums->codec_bytes[best])
+            best = i;
+    strncpy(stats->codec, vv_codec_by_number(best)->name, sizeof stats->codec - 1);
+}
+
+static void note_sums(const struct vv_save *save, const struct vv_pack_sums *pack, struct varve_stats *stats) {
+    stats->bytes_protected = save->sums.protected_bytes;
+    stats->bytes_changed = save->sums.changed;
+    stats->bytes_zero = save->sums.zero;
+    stats->bytes_known = save->sums.known;
+    stats->bytes_new = save->sums.fresh;
+    stats->bytes_rewritten = save->sums.rewritten;
+    stats->chunks_new = save->sums.chunks_new;
+    stats->bytes_stored = pack->stored_bytes;
+    stats->bytes_metadata = pack->metadata_bytes;
+    stats->bytes_base = save->is_base && save->session->layers.count > 0 ? save->base_bytes : 0;
+    stats->runs_changed = 0;
+    for (size_t i = 0; i < save->session->history.count; i++)
+        stats->runs_changed += save->session->history.list[i].changed.count;
+}
+
+/* Everything up to our yes. */
+static int write_pack(struct vv_save *save, uint64_t **live_out, struct varve_stats *stats, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    struct vv_blocks_sums block_sums;
+    struct vv_pack_sums pack_sums;
+    int rc = scan_all(save, error);
+    int finished = vv_blocks_finish(save->blocks, &block_sums, rc ? NULL : error);
+    if (rc == 0)
+        rc = finished;
+    if (rc == 0)
+        rc = VV_FAULT("engine.save.after_blocks");
+    if (rc == 0)
+        rc = vv_history_merge(&session->history);
+    uint64_t *live = rc ? NULL : vv_calloc(session->history.source_count, sizeof *live);
+    if (rc == 0 && !live)
+        rc = -ENOMEM;
+    if (rc) {
+        vv_free(live);
+        return vv_error_default(error, rc, "the checkpoint could not be written: %s", varve_error_text(rc));
+    }
+    vv_history_live(&session->history, live);
+    *live_out = live;
+    rc = vv_recipe_write(save, live, error);
+    if (rc == 0)
+        rc = VV_FAULT("engine.save.before_seal");
+    if (rc)
+        return vv_error_default(error, rc, "the checkpoint could not be written: %s", varve_error_text(rc));
+    struct vv_pack_writer *pack = save->pack;
+    save->pack = NULL; /* sealing frees it in every case */
+    rc = vv_pack_seal(pack, save->sums.protected_bytes, save->regions, &pack_sums, error);
+    if (rc == 0) {
+        note_codec(stats, &block_sums);
+        note_sums(save, &pack_sums, stats);
+    }
+    return rc;
+}
+
+/* ---- the outcome ---- */
+
+static void accept(struct vv_save *save, const uint64_t *live, const struct vv_record *record) {
+    struct vv_session *session = save->session;
+    struct vv_source *source = &session->history.sources[save->source];
+    source->writers_digest = record->writers_digest;
+    source->raw_bytes = save->sums.fresh + save->sums.rewritten;
+    vv_history_accept(&session->history, live);
+    session->history.layout_end = save->layout_end;
+    session->layers = save->layers;
+    session->parent = save->attempt;
+    session->parent_writers = record->writers_digest;
+    session->next_version = save->attempt.version + 1;
+    session->has_saved = 1;
+    if (session->tracker->ops->settle)
+        session->tracker->ops->settle(session->tracker, 1);
+}
+
+static void fail(struct vv_save *save, int is_undecided) {
+    struct vv_session *session = save->session;
+    struct varve_error ignored = {0};
+    vv_history_drop(&session->history, save->source);
+    if (session->tracker->ops->settle)
+        session->tracker->ops->settle(session->tracker, 0);
+    if (is_undecided) /* its record may exist: what it consists of must stay; prune and adoption know what to do */
+        return;
+    if (vv_attempt_drop(session->store, session->name, &save->attempt, session->comm->ranks, &ignored) < 0)
+        vv_log(&session->log, VV_LOG_INFO, "what the failed attempt at version %" PRIu64 " left could not be removed: %s",
+               save->attempt.version, ignored.text);
+}
+
+static int begin_save(struct vv_save *save, struct varve_error *error) {
+    struct vv_source source = {.generation = save->attempt.generation,
+                               .attempt = save->attempt.attempt,
+                               .version = save->attempt.version};
+    int64_t slot = vv_history_source(&save->session->history, &source);
+    if (slot < 0)
+        return vv_error(error, (int)slot, "no memory to begin a checkpoint");
+    save->source = (uint32_t)slot;
+    int rc = plan(save, error);
+    if (rc == 0 && mark_victims(save) != 0)
+        rc = vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
+    return rc ? rc : begin_pack(save, error);
+}
+
+/* One attempt. Afterwards either everything of it counts, or nothing. */
+static int run_attempt(struct vv_session *session, const struct vv_attempt *attempt, struct varve_stats *stats,
+                       struct varve_error *error) {
+    struct vv_save save = {.session = session, .attempt = *attempt, .source = UINT32_MAX};
+    struct vv_record record = {0};
+    uint64_t *live = NULL;
+    int is_undecided = 0;
+    int rc = begin_save(&save, error);
+    if (rc == 0)
+        rc = write_pack(&save, &live, stats, error);
+    vv_blocks_destroy(save.blocks);
+    vv_pack_abort(save.pack);
+    if (rc == 0)
+        rc = VV_FAULT("engine.save.before_commit");
+    if (rc == 0) {
+        rc = vv_commit(session->store, session->lease, session->name, attempt, &record, error);
+        is_undecided = rc != 0 && rc != VARVE_FENCED && rc != VARVE_FORGOTTEN;
+    }
+    if (rc == 0)
+        accept(&save, live, &record);
+    else
+        fail(&save, is_undecided);
+    if (rc == VARVE_FORGOTTEN) { /* what our history refers to may be gone: begin with a whole checkpoint */
+        vv_history_clear(&session->history);
+        memset(&session->layers, 0, sizeof session->layers);
+        memset(&session->parent, 0, sizeof session->parent);
+    }
+    vv_record_clear(&record);
+    vv_free(live);
+    vv_free(save.is_victim);
+    return vv_error_default(error, rc, "the checkpoint failed: %s", varve_error_text(rc));
+}
+
+/* After the commit nothing can fail the checkpoint any more; what goes wrong is said and tried again next time. */
+static void after_commit(struct vv_session *session) {
+    struct varve_error error = {0};
+    if (vv_lease_refer(session->lease, &session->parent, &error) != 0)
+        vv_log(&session->log, VV_LOG_WARN, "the heartbeat could not be renewed: %s", error.text);
+    if (session->settings.keep > 0 &&
+        vv_keep(session->store, session->lease, session->name, (uint32_t)session->settings.keep, &error) < 0)
+        vv_log(&session->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error.text);
+}
+
+static int is_worth_retrying(int code) {
+    return code != VARVE_FENCED && code != -ENOMEM && code != -EINVAL;
+}
+
+static void note_time(struct vv_session *session, struct vv_request *request, uint64_t begin) {
+    uint64_t end = vv_clock_ns();
+    double seconds = (double)(end - begin) * 1e-9;
+    request->stats.seconds_blocked = request->stats.seconds_durable = seconds;
+    session->seconds_spent += seconds;
+    session->last_ns = end;
+    if (request->result == 0 && request->stats.bytes_stored >= (8u << 20)) {
+        double speed = (double)request->stats.bytes_stored / seconds;
+        session->storage_speed = session->storage_speed > 0 ? (session->storage_speed + speed) / 2 : speed;
+    }
+}
+
+static int check_version(struct vv_session *session, uint64_t version, struct varve_error *error) {
+    if (session->has_saved && version < session->next_version)
+        return vv_error(error, -EINVAL,
+                        "version %" PRIu64 " is not above %" PRIu64
+                        ", the last checkpoint: versions rise; restart from an older one to go back",
+                        version, session->next_version - 1);
+    return 0;
+}
+
+int vv_session_checkpoint(struct vv_session *session, uint64_t version, struct varve_error *error) {
+    struct vv_request *request = &session->request;
+    uint64_t begin = vv_clock_ns();
+    int rc = check_version(session, version, error);
+    if (rc)
+        return rc;
+    unsigned retries = 0;
+    vv_settings_on_error(&session->settings, &retries);
+    uint64_t stored_before = request->stats.bytes_stored;
+    memset(request, 0, sizeof *request);
+    request->stats.bytes_stored = stored_before;
+    request->version = version;
+    request->stats.version = (int64_t)version;
+    strncpy(request->stats.tracker, session->tracker->ops->name, sizeof request->stats.tracker - 1);
+    if (session->tried_version != version)
+        session->tries = 0;
+    session->tried_version = version;
+    for (unsigned i = 0; i <= retries; i++) {
+        struct vv_attempt attempt = {vv_lease_generation(session->lease), session->tries++, version};
+        vv_error_clear(&request->error);
+        request->stats.attempts = i + 1;
+        request->result = run_attempt(session, &attempt, &request->stats, &request->error);
+        if (request->result == 0 || !is_worth_retrying(request->result))
+            break;
+        if (i < retries)
+            vv_log(&session->log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s", version, i + 1,
+                   request->error.text);
+    }
+    request->is_done = 1;
+    request->stats.result = request->result;
+    note_time(session, request, begin);
+    if (request->result == 0)
+        after_commit(session);
+    else if (error)
+        *error = request->error;
+    return request->result;
+}

@@ -1,0 +1,316 @@
+/* The public calls of one process: what each promises in varve.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <varve/varve.h>
+
+#include "backend/backend.h"
+#include "test.h"
+
+#define URI "mem://api"
+
+static struct varve_session *open_session(const char *settings) {
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_session *session;
+    struct varve_error error = {0};
+    options.settings = settings;
+    if (varve_open(URI, "api", &options, &session, &error) != 0)
+        fail_msg("open: %s", error.text);
+    return session;
+}
+
+static int forget_store(void **unused) {
+    (void)unused;
+    vv_mem_drop("api");
+    return 0;
+}
+
+static void first_run_has_no_checkpoint(void **unused) {
+    (void)unused;
+    char data[100] = "as it was";
+    int64_t version = 42;
+    struct varve_session *s = open_session(NULL);
+    assert_int_equal(varve_protect(s, "data", data, sizeof data), 0);
+    assert_int_equal(varve_restart(s, VARVE_LATEST, &version), VARVE_NO_CHECKPOINT);
+    assert_string_equal(data, "as it was");
+    assert_int_equal(version, 42);
+    assert_int_equal(varve_close(s), 0);
+}
+
+static void versions_rise(void **unused) {
+    (void)unused;
+    char data[100] = "x";
+    struct varve_session *s = open_session(NULL);
+    varve_protect(s, "data", data, sizeof data);
+    assert_int_equal(varve_checkpoint(s, 5), 0);
+    assert_int_equal(varve_checkpoint(s, 5), -EINVAL);
+    assert_non_null(strstr(varve_session_error(s)->text, "5"));
+    assert_int_equal(varve_checkpoint(s, -1), -EINVAL);
+    assert_int_equal(varve_checkpoint(s, 7), 0);
+    int64_t version;
+    strcpy(data, "y");
+    assert_int_equal(varve_restart(s, 5, &version), 0); /* back: a new generation */
+    assert_int_equal(version, 5);
+    assert_string_equal(data, "x");
+    strcpy(data, "z");
+    assert_int_equal(varve_checkpoint(s, 6), 0);
+    assert_int_equal(varve_checkpoint(s, 7), 0);
+    strcpy(data, "?");
+    assert_int_equal(varve_restart(s, VARVE_LATEST, &version), 0);
+    assert_int_equal(version, 7);
+    assert_string_equal(data, "z");
+    assert_int_equal(varve_close(s), 0);
+}
+
+static void reject_offers_the_next_older(void **unused) {
+    (void)unused;
+    int value = 1;
+    int64_t version;
+    struct varve_session *s = open_session(NULL);
+    varve_protect(s, "value", &value, sizeof value);
+    for (int i = 1; i <= 3; i++) {
+        value = i;
+        assert_int_equal(varve_checkpoint(s, i), 0);
+    }
+    for (int i = 3; i >= 1; i--) {
+        assert_int_equal(varve_restart(s, VARVE_LATEST, &version), 0);
+        assert_int_equal(version, i);
+        assert_int_equal(value, i);
+        assert_int_equal(varve_reject(s, version), 0);
+    }
+    assert_int_equal(varve_restart(s, VARVE_LATEST, &version), VARVE_NO_CHECKPOINT);
+    assert_int_equal(varve_reject(s, 9), VARVE_NO_CHECKPOINT);
+    assert_int_equal(varve_close(s), 0);
+}
+
+static void mismatch_writes_nothing(void **unused) {
+    (void)unused;
+    char a[64] = "first", b[64] = "second", more[128] = "keep";
+    struct varve_session *s = open_session(NULL);
+    varve_protect(s, "a", a, sizeof a);
+    varve_protect(s, "b", b, sizeof b);
+    assert_int_equal(varve_checkpoint(s, 1), 0);
+    strcpy(a, "changed");
+    varve_protect(s, "b", more, sizeof more);
+    assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), VARVE_MISMATCH);
+    assert_non_null(strstr(varve_session_error(s)->text, "region b"));
+    assert_string_equal(a, "changed");
+    assert_string_equal(more, "keep");
+    assert_int_equal(varve_restart_regions(s, 1, NULL, 0, VARVE_RESTART_RESIZE, NULL), 0);
+    assert_string_equal(a, "first");
+    assert_string_equal(more, "second");
+    varve_protect(s, "c", b, sizeof b);
+    assert_int_equal(varve_restart_regions(s, 1, NULL, 0, VARVE_RESTART_RESIZE, NULL), VARVE_MISMATCH);
+    assert_int_equal(
+        varve_restart_regions(s, 1, NULL, 0, VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING, NULL), 0);
+    assert_int_equal(varve_close(s), 0);
+}
+
+static void chosen_regions_only(void **unused) {
+    (void)unused;
+    int a = 1, b = 2;
+    const char *const only_b[] = {"b"}, *const unknown[] = {"nobody"};
+    struct varve_session *s = open_session(NULL);
+    varve_protect(s, "a", &a, sizeof a);
+    varve_protect(s, "b", &b, sizeof b);
+    assert_int_equal(varve_checkpoint(s, 1), 0);
+    a = b = 9;
+    assert_int_equal(varve_restart_regions(s, VARVE_LATEST, unknown, 1, 0, NULL), VARVE_MISMATCH);
+    assert_int_equal(varve_restart_regions(s, VARVE_LATEST, only_b, 1, 0, NULL), 0);
+    assert_int_equal(a, 9);
+    assert_int_equal(b, 2);
+    assert_int_equal(varve_checkpoint(s, 2), 0); /* holds both as they are now */
+    a = b = 0;
+    assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
+    assert_int_equal(a, 9);
+    assert_int_equal(b, 2);
+    assert_int_equal(varve_close(s), 0);
+}
+
+struct list {
+    char text[300000];
+    uint64_t length;
+    int is_failing;
+};
+static int list_length(void *arg, uint64_t *out) {
+    *out = ((struct list *)arg)->length;
+    return 0;
+}
+static int list_save(void *arg, uint64_t offset, void *buffer, size_t size) {
+    struct list *list = arg;
+    memcpy(buffer, list->text + offset, size);
+    return list->is_failing ? -7 : 0;
+}
+static int list_load(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total) {
+    struct list *list = arg;
+    list->length = total;
+    memcpy(list->text + offset, buffer, size);
+    return 0;
+}
+
+static void callbacks_save_and_load(void **unused) {
+    (void)unused;
+    static struct list list, copy;
+    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, list_load};
+    struct varve_session *s = open_session(NULL);
+    for (size_t i = 0; i < sizeof list.text; i++)
+        list.text[i] = (char)(i * i / 7);
+    assert_int_equal(varve_protect_callback(s, "list", &callbacks, &list), 0);
+    for (int v = 1; v <= 4; v++) {
+        list.length = (uint64_t)v * 70000;
+        list.text[v * 1000]++;
+        assert_int_equal(varve_checkpoint(s, v), 0);
+    }
+    copy = list;
+    memset(&list, 0, sizeof list);
+    assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
+    assert_int_equal(list.length, copy.length);
+    assert_memory_equal(list.text, copy.text, copy.length);
+    list.is_failing = 1;
+    assert_int_equal(varve_checkpoint(s, 5), -7);
+    assert_non_null(strstr(varve_session_error(s)->text, "region list"));
+    list.is_failing = 0;
+    struct varve_stats stats = {.size = sizeof stats};
+    assert_int_equal(varve_checkpoint(s, 6), 0);
+    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(stats.bytes_changed, 0); /* the history survived restart and failure */
+    assert_int_equal(varve_close(s), 0);
+}
+
+static void statistics_add_up(void **unused) {
+    (void)unused;
+    enum { SIZE = 1 << 20 };
+    struct varve_session *s = open_session("codec=none");
+    uint8_t *data = varve_alloc(s, "data", SIZE);
+    assert_non_null(data);
+    srand(7);
+    for (int i = 0; i < SIZE / 2; i++)
+        data[i] = (uint8_t)rand();
+    memcpy(data + SIZE / 2, data, SIZE / 4); /* half is unique, a quarter a copy, a quarter never touched */
+    struct varve_stats stats = {.size = sizeof stats};
+    assert_int_equal(varve_checkpoint(s, 0), 0);
+    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(stats.bytes_protected, SIZE);
+    assert_int_equal(stats.bytes_changed, SIZE);
+    assert_int_equal(stats.bytes_zero, SIZE / 4);
+    assert_int_equal(stats.bytes_known, SIZE / 4);
+    assert_int_equal(stats.bytes_new, SIZE / 2);
+    assert_int_equal(stats.bytes_stored, SIZE / 2);
+    assert_string_equal(stats.tracker, "none");
+    assert_string_equal(stats.codec, "none");
+    assert_true(stats.seconds_blocked > 0);
+    data[5000]++;
+    memset(data, 0, 4096);
+    assert_int_equal(varve_checkpoint(s, 1), 0);
+    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(stats.bytes_changed, 8192);
+    assert_int_equal(stats.bytes_zero, 4096);
+    assert_int_equal(stats.bytes_stored, 4096);
+    assert_int_equal(stats.runs_changed, 2);
+    varve_free(s, data);
+    assert_int_equal(varve_checkpoint(s, 2), 0);
+    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(stats.bytes_protected, 0);
+    assert_int_equal(varve_close(s), 0);
+}
+
+static void keep_keeps_at_least_two(void **unused) {
+    (void)unused;
+    int value;
+    int64_t version;
+    struct varve_session *s = open_session("keep=1");
+    varve_protect(s, "value", &value, sizeof value);
+    for (value = 1; value <= 5; value++)
+        assert_int_equal(varve_checkpoint(s, value), 0);
+    for (int v = 1; v <= 5; v++)
+        assert_int_equal(varve_stored(s, v, NULL, NULL, &version), v >= 4 ? 0 : VARVE_NO_CHECKPOINT);
+    assert_int_equal(varve_close(s), 0);
+}
+
+static void due_by_time_and_by_share(void **unused) {
+    (void)unused;
+    int value = 0;
+    struct varve_session *s = open_session(NULL);
+    assert_int_equal(varve_need(s), 1);
+    varve_close(s);
+    s = open_session("interval_seconds=3600");
+    varve_protect(s, "value", &value, sizeof value);
+    assert_int_equal(varve_need(s), 0);
+    varve_close(s);
+    s = open_session("interval_share=1");
+    assert_int_equal(varve_need(s), 1);
+    varve_close(s);
+}
+
+static void warnings_instead_of_failures(void **unused) {
+    (void)unused;
+    static struct list list = {.is_failing = 1, .length = 10};
+    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, list_load};
+    struct varve_session *s = open_session("on_error=warn,log=error");
+    varve_protect_callback(s, "list", &callbacks, &list);
+    assert_int_equal(varve_checkpoint(s, 1), 0);
+    struct varve_stats stats = {.size = sizeof stats};
+    varve_stats_get(s, &stats);
+    assert_int_equal(stats.result, -7); /* it is told where it is asked for */
+    assert_int_equal(varve_close(s), 0);
+}
+
+static void a_name_has_one_session(void **unused) {
+    (void)unused;
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_session *s = open_session(NULL), *second = NULL;
+    struct varve_error error = {0};
+    options.settings = "takeover_seconds=0";
+    assert_int_equal(varve_open(URI, "api", &options, &second, &error), VARVE_BUSY);
+    assert_true(strlen(error.text) > 20);
+    assert_int_equal(varve_open(URI, "another", &options, &second, &error), 0);
+    varve_close(second);
+    varve_close(s);
+    assert_int_equal(varve_open(URI, "api", &options, &second, &error), 0); /* free as soon as it is closed */
+    varve_close(second);
+}
+
+static void bad_arguments_are_named(void **unused) {
+    (void)unused;
+    struct varve_session *s = NULL;
+    struct varve_error error = {0};
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    char name[400];
+    memset(name, 'x', sizeof name);
+    name[300] = 0;
+    assert_int_equal(varve_open(URI, "", NULL, &s, &error), -EINVAL);
+    assert_int_equal(varve_open(URI, name, NULL, &s, &error), -EINVAL);
+    assert_int_equal(varve_open("gopher://x", "api", NULL, &s, &error) < 0, 1);
+    assert_non_null(strstr(error.text, "gopher"));
+    options.settings = "kepe=3";
+    assert_int_equal(varve_open(URI, "api", &options, &s, &error), VARVE_SETTING);
+    assert_non_null(strstr(error.text, "kepe"));
+    s = open_session(NULL);
+    assert_int_equal(varve_protect(s, "", name, 1), -EINVAL);
+    assert_int_equal(varve_protect(s, name, name, 1), -EINVAL);
+    assert_int_equal(varve_protect(s, "x", NULL, 1), -EINVAL);
+    assert_int_equal(varve_protect(s, "x", NULL, 0), 0);
+    assert_int_equal(varve_unprotect(s, "nobody"), -ENOENT);
+    assert_int_equal(varve_checkpoint(s, 0), 0); /* an empty region is a region */
+    assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
+    varve_close(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(first_run_has_no_checkpoint, forget_store),
+        cmocka_unit_test_teardown(versions_rise, forget_store),
+        cmocka_unit_test_teardown(reject_offers_the_next_older, forget_store),
+        cmocka_unit_test_teardown(mismatch_writes_nothing, forget_store),
+        cmocka_unit_test_teardown(chosen_regions_only, forget_store),
+        cmocka_unit_test_teardown(callbacks_save_and_load, forget_store),
+        cmocka_unit_test_teardown(statistics_add_up, forget_store),
+        cmocka_unit_test_teardown(keep_keeps_at_least_two, forget_store),
+        cmocka_unit_test_teardown(due_by_time_and_by_share, forget_store),
+        cmocka_unit_test_teardown(warnings_instead_of_failures, forget_store),
+        cmocka_unit_test_teardown(a_name_has_one_session, forget_store),
+        cmocka_unit_test_teardown(bad_arguments_are_named, forget_store),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
