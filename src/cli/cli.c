@@ -1,0 +1,368 @@
+/* varve - look at a store and look after it. This file reads the command line, opens the store, runs one command,
+ * and turns failures into messages and exit codes. Each command has a file of its own. */
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <varve/varve_version.h>
+
+#include "json.h"
+#include "progress.h"
+#include "text.h"
+
+static const struct command *const commands[] = {
+    &command_ls,      &command_show,   &command_diff,  &command_stats,  &command_verify,
+    &command_restore, &command_forget, &command_prune, &command_repair, &command_config,
+};
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+/* ---- messages and exit codes ---- */
+
+int exit_code_of(int code) {
+    switch (code) {
+    case VARVE_NO_STORE:
+        return EXIT_NO_STORE;
+    case VARVE_BUSY:
+        return EXIT_LOCKED;
+    case VARVE_CORRUPT:
+        return EXIT_CORRUPT;
+    case -EINTR:
+        return EXIT_INTERRUPTED;
+    default:
+        return code < 0 ? EXIT_FAILED : EXIT_OK;
+    }
+}
+
+void cli_note(const char *format, ...) {
+    char text[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fflush(stdout);
+    fputs("varve: ", stderr);
+    text_put_error(text);
+    fputc('\n', stderr);
+}
+
+static void tell_error(struct cli *cli, const char *name, const char *text, int exit_code) {
+    cli->failures++;
+    if (cli->is_json) {
+        json_begin("error");
+        json_text("code", name);
+        json_text("message", text);
+        json_i64("exit_code", exit_code);
+        json_end();
+    }
+    cli_note("%s", text);
+}
+
+int cli_fail(struct cli *cli, int code, const struct varve_error *error) {
+    const char *text = error && error->text[0] ? error->text : varve_error_text(code);
+    if (code == -EINTR) {
+        text = "interrupted; nothing was left half done, the command can be given again";
+    }
+    tell_error(cli, varve_error_name(code), text, exit_code_of(code));
+    return exit_code_of(code);
+}
+
+int cli_usage(struct cli *cli, const char *format, ...) {
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tell_error(cli, "USAGE", text, EXIT_FAILED);
+    if (cli->command) {
+        cli_note("usage: varve %s", cli->command->usage);
+        cli_note("see `varve help %s`", cli->command->name);
+    } else {
+        cli_note("see `varve help`");
+    }
+    return EXIT_FAILED;
+}
+
+/* ---- arguments ---- */
+
+int cli_number(const char *text, uint64_t most, uint64_t *out) {
+    char *end;
+
+    if (*text < '0' || *text > '9') {
+        return -1;
+    }
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || *end || value > most) {
+        return -1;
+    }
+    *out = value;
+    return 0;
+}
+
+int cli_which(struct cli *cli, char *text, struct varve_which *out) {
+    uint64_t number;
+    char *at = strrchr(text, '@');
+    char *colon = at ? strchr(at, ':') : NULL;
+
+    *out = (struct varve_which){.name = text, .generation = cli->generation, .version = -1};
+    if (colon) {
+        *colon = '\0';
+        if (cli_number(colon + 1, UINT32_MAX, &number) < 0 || number == 0) {
+            return cli_usage(cli, "\"%s\" is no generation: it must be a number from 1 on", colon + 1);
+        }
+        out->generation = (uint32_t)number;
+    }
+    if (at) {
+        *at = '\0';
+        if (!strcmp(at + 1, "latest")) {
+            number = UINT64_MAX;
+        } else if (cli_number(at + 1, INT64_MAX, &number) < 0) {
+            return cli_usage(cli, "\"%s\" is no version: give a number or \"latest\" after the @", at + 1);
+        }
+        out->version = number == UINT64_MAX ? -1 : (int64_t)number;
+    }
+    if (!*text) {
+        return cli_usage(cli, "the name of a checkpoint is missing before the @");
+    }
+    return 0;
+}
+
+static const struct option long_options[] = {
+    {"store", required_argument, NULL, 's'},
+    {"json", no_argument, NULL, 'j'},
+    {"dry-run", no_argument, NULL, 'n'},
+    {"force", no_argument, NULL, 'f'},
+    {"quick", no_argument, NULL, 'q'},
+    {"rank", required_argument, NULL, 'r'},
+    {"generation", required_argument, NULL, 'g'},
+    {"output", required_argument, NULL, 'o'},
+    {"keep-last", required_argument, NULL, 'k'},
+    {"list", no_argument, NULL, 'l'},
+    {"man", no_argument, NULL, 'm'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {NULL, 0, NULL, 0},
+};
+
+static const struct {
+    int letter;
+    unsigned bit;
+    const char *name;
+} command_options[] = {
+    {'n', OPTION_DRY_RUN, "--dry-run"},
+    {'f', OPTION_FORCE, "--force"},
+    {'q', OPTION_QUICK, "--quick"},
+    {'r', OPTION_RANK, "--rank"},
+    {'g', OPTION_GENERATION, "--generation"},
+    {'o', OPTION_OUTPUT, "--output"},
+    {'k', OPTION_KEEP_LAST, "--keep-last"},
+    {'l', OPTION_LIST, "--list"},
+    {'m', OPTION_MAN, "--man"},
+};
+#define COMMAND_OPTION_COUNT (sizeof command_options / sizeof command_options[0])
+
+static int take_number(struct cli *cli, const char *name, uint64_t least, uint64_t most, uint64_t *out) {
+    if (cli_number(optarg, most, out) < 0 || *out < least) {
+        return cli_usage(cli, "--%s needs a number from %" PRIu64 " to %" PRIu64 ", not \"%s\"", name, least, most,
+                         optarg);
+    }
+    return 0;
+}
+
+static int take_option(struct cli *cli, int letter) {
+    uint64_t number = 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < COMMAND_OPTION_COUNT; i++) {
+        cli->given |= command_options[i].letter == letter ? command_options[i].bit : 0;
+    }
+    switch (letter) {
+    case 's':
+        cli->address = optarg;
+        break;
+    case 'j':
+        cli->is_json = 1;
+        break;
+    case 'h':
+        cli->is_help = 1;
+        break;
+    case 'V':
+        printf("varve %s\n", VARVE_VERSION);
+        exit(EXIT_OK);
+    case 'r':
+        rc = take_number(cli, "rank", 0, UINT32_MAX, &number);
+        cli->rank = (int64_t)number;
+        break;
+    case 'g':
+        rc = take_number(cli, "generation", 1, UINT32_MAX, &number);
+        cli->generation = (uint32_t)number;
+        break;
+    case 'k':
+        rc = take_number(cli, "keep-last", 1, UINT32_MAX, &cli->keep_last);
+        break;
+    case 'o':
+        cli->output = optarg;
+        break;
+    default:
+        break;
+    }
+    return rc;
+}
+
+static int take_options(struct cli *cli, int argc, char **argv) {
+    int letter;
+    int rc = 0;
+
+    opterr = 0;
+    while (rc == 0 && (letter = getopt_long(argc, argv, ":s:nfqr:g:o:lhV", long_options, NULL)) != -1) {
+        if (letter == '?') {
+            rc = cli_usage(cli, "there is no option %s", argv[optind - 1]);
+        } else if (letter == ':') {
+            rc = cli_usage(cli, "the option %s needs a value", argv[optind - 1]);
+        } else {
+            rc = take_option(cli, letter);
+        }
+    }
+    cli->args = argv + optind;
+    cli->arg_count = argc - optind;
+    return rc;
+}
+
+static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (!strcmp(commands[i]->name, name) || (commands[i]->alias && !strcmp(commands[i]->alias, name))) {
+            return commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int help_all(void) {
+    printf("usage: varve COMMAND STORE [...]\n\nLook at a store of checkpoints and look after it.\n\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        printf("  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+    }
+    printf("\nSTORE is file:///path or a path. It may be left out when -s/--store gives it, or VARVE_STORE.\n"
+           "--json makes every command print one JSON object per line.\n\n"
+           "example: varve ls /scratch/ck\n"
+           "`varve help COMMAND` tells more about one, varve(1) everything.\n");
+    return EXIT_OK;
+}
+
+static int help_command(const struct command *command) {
+    printf("usage: varve %s\n", command->usage);
+    if (command->alias) {
+        printf("       (or: varve %s)\n", command->alias);
+    }
+    printf("\n%s", command->help);
+    return EXIT_OK;
+}
+
+/* ---- the store ---- */
+
+/* With VARVE_STORE set, an argument is taken for an address only by its form, never because a folder of that name is
+ * there. */
+static int looks_like_address(const char *text) {
+    return strstr(text, "://") || text[0] == '/' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3);
+}
+
+static void find_address(struct cli *cli) {
+    const char *environment = getenv("VARVE_STORE");
+
+    if (cli->address) {
+        return;
+    }
+    int is_set = environment && *environment;
+    if (cli->arg_count > 0 && (!is_set || looks_like_address(cli->args[0]))) {
+        cli->address = cli->args[0];
+        cli->args++;
+        cli->arg_count--;
+    } else if (is_set) {
+        cli->address = environment;
+    }
+}
+
+static int check_arguments(struct cli *cli) {
+    const struct command *command = cli->command;
+
+    for (size_t i = 0; i < COMMAND_OPTION_COUNT; i++) {
+        if (cli->given & command_options[i].bit & ~command->options) {
+            return cli_usage(cli, "%s takes no %s", command->name, command_options[i].name);
+        }
+    }
+    if (!command->is_storeless) {
+        find_address(cli);
+        if (!cli->address) {
+            return cli_usage(cli, "which store? Give its address, or set VARVE_STORE");
+        }
+    }
+    if (cli->arg_count < command->least_args) {
+        return cli_usage(cli, "an argument is missing");
+    }
+    if (command->most_args >= 0 && cli->arg_count > command->most_args) {
+        return cli_usage(cli, "\"%s\" is one argument too many", cli->args[command->most_args]);
+    }
+    return 0;
+}
+
+static int run_command(struct cli *cli) {
+    struct varve_error error;
+    int rc = check_arguments(cli);
+
+    if (rc) {
+        return rc;
+    }
+    if (!cli->command->is_storeless) {
+        rc = varve_store_open(cli->address, NULL, &cli->store, &error);
+        if (rc < 0) {
+            return cli_fail(cli, rc, &error);
+        }
+    }
+    rc = cli->command->run(cli);
+    varve_store_close(cli->store);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        error.text[0] = '\0';
+        rc = rc ? rc : cli_fail(cli, -EIO, &error);
+    }
+    return rc;
+}
+
+static int dispatch(struct cli *cli) {
+    if (cli->arg_count == 0) {
+        return cli->is_help ? help_all() : cli_usage(cli, "which command?");
+    }
+    const char *name = cli->args[0];
+    if (!strcmp(name, "help")) {
+        if (cli->arg_count == 1) {
+            return help_all();
+        }
+        cli->is_help = 1;
+        name = cli->args[1];
+    }
+    cli->command = find_command(name);
+    if (!cli->command) {
+        return cli_usage(cli, "there is no command \"%s\"", name);
+    }
+    if (cli->is_help) {
+        return help_command(cli->command);
+    }
+    cli->args++;
+    cli->arg_count--;
+    return run_command(cli);
+}
+
+int main(int argc, char **argv) {
+    struct cli cli = {.rank = -1};
+
+    interrupts_init();
+    int rc = take_options(&cli, argc, argv);
+    return rc ? rc : dispatch(&cli);
+}

@@ -1,0 +1,84 @@
+/* What the sub-commands of `varve` share: the parsed command line, the table entry of a command, and how failures
+ * become messages and exit codes. The tool uses public headers only. */
+#ifndef CLI_H
+#define CLI_H
+
+#include <stdint.h>
+#include <varve/varve_inspect.h>
+
+/* Scripts read these; they are part of the tool's promise (varve(1), EXIT STATUS). */
+enum exit_code {
+    EXIT_OK = 0,
+    EXIT_FAILED = 1,
+    EXIT_PARTIAL = 3,
+    EXIT_NO_STORE = 10,
+    EXIT_LOCKED = 11,
+    EXIT_CORRUPT = 20,
+    EXIT_INTERRUPTED = 130,
+};
+
+/* Options that only some commands take; the others (--store, --json, --help) belong to all. */
+enum option_bit {
+    OPTION_DRY_RUN = 1 << 0,
+    OPTION_FORCE = 1 << 1,
+    OPTION_QUICK = 1 << 2,
+    OPTION_RANK = 1 << 3,
+    OPTION_GENERATION = 1 << 4,
+    OPTION_OUTPUT = 1 << 5,
+    OPTION_KEEP_LAST = 1 << 6,
+    OPTION_LIST = 1 << 7,
+    OPTION_MAN = 1 << 8,
+};
+
+/* One command line. */
+struct cli {
+    const struct command *command;
+    const char *address;       /* of the store, NULL if none was given */
+    struct varve_store *store; /* open while a command runs that needs one */
+    unsigned given;            /* option bits that were used */
+    int is_json;
+    int is_help;
+    int64_t rank;
+    uint32_t generation;
+    uint64_t keep_last;
+    const char *output;
+    char **args; /* what is left for the command */
+    int arg_count;
+    int failures; /* errors told so far */
+};
+
+struct command {
+    const char *name;
+    const char *alias;   /* NULL: none */
+    const char *summary; /* one line in the list of commands */
+    const char *usage;   /* one line after "varve " */
+    const char *help;    /* what it does, its options, an example */
+    unsigned options;    /* option bits it takes */
+    int is_storeless;
+    int least_args;
+    int most_args; /* -1: any number */
+    int (*run)(struct cli *cli);
+};
+
+extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
+    command_forget, command_prune, command_repair, command_config;
+
+static inline int has_option(const struct cli *cli, unsigned bit) {
+    return (cli->given & bit) != 0;
+}
+
+/* Tell about a failed call and give the exit code that belongs to it. */
+int cli_fail(struct cli *cli, int code, const struct varve_error *error);
+/* Tell about a mistake in the command line, with a hint; EXIT_FAILED. */
+int cli_usage(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "varve: ..." on stderr, for people; nothing in JSON. */
+void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int exit_code_of(int code);
+
+/* NAME, NAME@VERSION, NAME@latest, each with :GENERATION behind the version if wanted. Cuts text in place. 0, or the
+ * exit code after the mistake was told. */
+int cli_which(struct cli *cli, char *text, struct varve_which *out);
+/* A number without sign; -1 if it is none or above most. */
+int cli_number(const char *text, uint64_t most, uint64_t *out);
+
+#endif

@@ -1,0 +1,100 @@
+/* varve config: the settings, from the library's one table. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "cli.h"
+#include "json.h"
+#include "text.h"
+
+struct configuration {
+    struct cli *cli;
+    struct table *table;
+};
+
+static void tell_json(const struct varve_setting_info *setting) {
+    json_begin("setting");
+    json_text("name", setting->name);
+    json_text("type", setting->type);
+    json_text("bounds", setting->bounds);
+    json_text("default", setting->initial);
+    json_text("value", setting->value);
+    json_text("origin", setting->origin);
+    json_text("help", setting->help);
+    json_end();
+}
+
+static void list_one(const struct varve_setting_info *setting) {
+    printf("%s (%s)\n    allowed %s, default %s\n    %s\n", setting->name, setting->type, setting->bounds,
+           setting->initial, setting->help);
+}
+
+/* scdoc gives '_' '*' '\' '#' a meaning. */
+static void put_scdoc(const char *text) {
+    for (; *text; text++) {
+        if (*text == '_' || *text == '*' || *text == '\\' || *text == '#' || *text == '<') {
+            putchar('\\');
+        }
+        putchar(*text);
+    }
+}
+
+static void man_one(const struct varve_setting_info *setting) {
+    putchar('*');
+    put_scdoc(setting->name);
+    printf("* (%s: ", setting->type);
+    put_scdoc(setting->bounds);
+    fputs("; default ", stdout);
+    put_scdoc(setting->initial);
+    fputs(")\n\t", stdout);
+    put_scdoc(setting->help);
+    fputs(" Environment: VARVE\\_", stdout);
+    for (const char *at = setting->name; *at; at++) {
+        fputs(*at == '_' ? "\\" : "", stdout);
+        putchar(toupper((unsigned char)*at));
+    }
+    fputs(".\n\n", stdout);
+}
+
+static int on_setting(void *arg, const struct varve_setting_info *setting) {
+    struct configuration *configuration = arg;
+
+    if (has_option(configuration->cli, OPTION_MAN)) {
+        man_one(setting);
+    } else if (configuration->cli->is_json) {
+        tell_json(setting);
+    } else if (has_option(configuration->cli, OPTION_LIST)) {
+        list_one(setting);
+    } else {
+        table_text(configuration->table, setting->name);
+        table_text(configuration->table, setting->value);
+        table_text(configuration->table, setting->origin);
+    }
+    return 0;
+}
+
+static int run(struct cli *cli) {
+    static const char *const titles[] = {"<NAME", "<VALUE", "<ORIGIN"};
+    struct configuration configuration = {.cli = cli, .table = table_create(titles, 3)};
+    struct varve_error error = {.text = ""};
+
+    int rc = configuration.table ? varve_settings_list(NULL, on_setting, &configuration, &error) : -ENOMEM;
+    if (rc == 0 && table_print(configuration.table) < 0) {
+        rc = -ENOMEM;
+    }
+    table_destroy(configuration.table);
+    return rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
+}
+
+const struct command command_config = {
+    .name = "config",
+    .summary = "tell the settings and where they come from",
+    .usage = "config [--list]",
+    .help = "Tell the settings in effect and where each value comes from. varve(5) describes files and environment.\n\n"
+            "  -l, --list   all settings with type, allowed values, default and what they do\n"
+            "  --man        the same as the text of varve(5), for scdoc\n\n"
+            "example: VARVE_KEEP=3 varve config\n",
+    .options = OPTION_LIST | OPTION_MAN,
+    .is_storeless = 1,
+    .run = run,
+};

@@ -1,0 +1,245 @@
+/* varve forget: checkpoints that are no longer wanted. Every one is named before it goes. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "json.h"
+#include "text.h"
+
+struct candidate {
+    char *name;
+    uint32_t generation;
+    int64_t version;
+    uint64_t bytes_protected;
+    int is_damaged;
+    int is_chosen; /* to be forgotten */
+};
+struct candidates {
+    struct candidate *list;
+    size_t count;
+};
+
+struct forgetting {
+    struct cli *cli;
+    uint64_t forgotten;
+    uint64_t failed;
+    uint64_t kept;
+    int first_exit; /* of the first failure */
+};
+
+static void note_failure(struct forgetting *forgetting, int exit_code) {
+    forgetting->failed++;
+    forgetting->first_exit = forgetting->first_exit ? forgetting->first_exit : exit_code;
+}
+
+static void tell_action(struct cli *cli, const struct candidate *candidate, int is_dry_run) {
+    char size[SIZE_ROOM];
+
+    if (cli->is_json) {
+        json_begin("action");
+        json_text("action", "forget");
+        json_bool("is_dry_run", is_dry_run);
+        json_text("name", candidate->name);
+        json_i64("version", candidate->version);
+        json_u64("generation", candidate->generation);
+        json_u64("bytes_protected", candidate->bytes_protected);
+        json_end();
+        return;
+    }
+    text_size(size, candidate->bytes_protected);
+    printf("%s ", is_dry_run ? "would forget" : "forget");
+    text_put(candidate->name);
+    printf("@%" PRId64 " of generation %" PRIu32 ", %s protected\n", candidate->version, candidate->generation, size);
+    fflush(stdout);
+}
+
+static void forget_one(struct forgetting *forgetting, const struct candidate *candidate) {
+    struct varve_error error = {.text = ""};
+    struct varve_which which = {candidate->name, candidate->generation, candidate->version};
+    int is_dry_run = has_option(forgetting->cli, OPTION_DRY_RUN);
+
+    tell_action(forgetting->cli, candidate, is_dry_run);
+    int rc = is_dry_run ? 0 : varve_store_forget(forgetting->cli->store, &which, &error);
+    if (rc < 0) {
+        note_failure(forgetting, cli_fail(forgetting->cli, rc, &error));
+    } else {
+        forgetting->forgotten++;
+    }
+}
+
+/* ---- checkpoints that are named one by one ---- */
+
+static void forget_named(struct forgetting *forgetting, const struct varve_which *given) {
+    struct cli *cli = forgetting->cli;
+    struct varve_error error = {.text = ""};
+    struct varve_checkpoint_detail detail;
+    struct varve_which which = *given;
+
+    int rc = varve_store_resolve(cli->store, &which, &error);
+    if (rc < 0) {
+        note_failure(forgetting, cli_fail(cli, rc, &error));
+        return;
+    }
+    struct candidate candidate = {(char *)which.name, which.generation, which.version, 0, 0, 1};
+    if (varve_store_show(cli->store, &which, &detail, NULL, NULL, NULL) == 0) {
+        candidate.bytes_protected = detail.info.bytes_protected;
+    }
+    forget_one(forgetting, &candidate);
+}
+
+/* All arguments are read before anything is forgotten: a typing mistake must not leave half of it done. */
+static int run_named(struct forgetting *forgetting) {
+    struct cli *cli = forgetting->cli;
+    struct varve_which *which = calloc((size_t)cli->arg_count, sizeof *which);
+    int rc = which ? 0 : cli_fail(cli, -ENOMEM, NULL);
+
+    for (int i = 0; rc == 0 && i < cli->arg_count; i++) {
+        rc = cli_which(cli, cli->args[i], &which[i]);
+        if (rc == 0 && which[i].version < 0) {
+            rc = cli_usage(cli, "which version of %s? Give %s@VERSION, or --keep-last", which[i].name, which[i].name);
+        }
+    }
+    for (int i = 0; rc == 0 && i < cli->arg_count; i++) {
+        forget_named(forgetting, &which[i]);
+    }
+    free(which);
+    return rc;
+}
+
+/* ---- all but the newest ---- */
+
+static int collect(void *arg, const struct varve_checkpoint_info *info) {
+    struct candidates *candidates = arg;
+    struct candidate *list = realloc(candidates->list, (candidates->count + 1) * sizeof *list);
+
+    if (!list) {
+        return -ENOMEM;
+    }
+    candidates->list = list;
+    char *name = strdup(info->name);
+    if (!name) {
+        return -ENOMEM;
+    }
+    list[candidates->count++] =
+        (struct candidate){name, info->generation, info->version, info->bytes_protected, info->is_damaged, 0};
+    return 0;
+}
+
+/* Only one that opens counts as kept: otherwise damaged ones could push out the last whole one. They are left alone. */
+static int counts_as_kept(struct forgetting *forgetting, const struct candidate *candidate) {
+    struct varve_error error = {.text = ""};
+    struct varve_which which = {candidate->name, candidate->generation, candidate->version};
+
+    int rc = varve_store_show(forgetting->cli->store, &which, NULL, NULL, NULL, &error);
+    if (rc < 0) {
+        cli_note("%s@%" PRId64 " of generation %" PRIu32 " is kept but not counted: %s", candidate->name,
+                 candidate->version, candidate->generation, error.text);
+    }
+    return rc == 0;
+}
+
+/* The list has names together, newest first. */
+static void choose_old(struct forgetting *forgetting, struct candidates *candidates) {
+    uint64_t kept = 0;
+
+    for (size_t i = 0; i < candidates->count; i++) {
+        struct candidate *candidate = &candidates->list[i];
+        if (i && strcmp(candidate->name, candidates->list[i - 1].name) != 0) {
+            kept = 0;
+        }
+        if (kept < forgetting->cli->keep_last) {
+            kept += (uint64_t)counts_as_kept(forgetting, candidate);
+        } else {
+            candidate->is_chosen = !candidate->is_damaged;
+        }
+        forgetting->kept += !candidate->is_chosen;
+    }
+}
+
+/* Oldest first: if it ends half-way, what is left is still the newest. */
+static void forget_chosen(struct forgetting *forgetting, const struct candidates *candidates) {
+    for (size_t i = candidates->count; i > 0; i--) {
+        if (candidates->list[i - 1].is_chosen) {
+            forget_one(forgetting, &candidates->list[i - 1]);
+        }
+    }
+}
+
+static int run_keep_last(struct forgetting *forgetting) {
+    struct cli *cli = forgetting->cli;
+    struct candidates candidates = {0};
+    struct varve_error error = {.text = ""};
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < cli->arg_count; i++) {
+        size_t before = candidates.count;
+        rc = varve_store_list(cli->store, cli->args[i], collect, &candidates, &error);
+        if (rc == 0 && candidates.count == before) {
+            snprintf(error.text, sizeof error.text, "%s has no checkpoint of \"%s\"; nothing was forgotten",
+                     cli->address, cli->args[i]);
+            rc = VARVE_NO_CHECKPOINT;
+        }
+    }
+    if (cli->arg_count == 0) {
+        rc = varve_store_list(cli->store, NULL, collect, &candidates, &error);
+    }
+    if (rc == 0) {
+        choose_old(forgetting, &candidates);
+        forget_chosen(forgetting, &candidates);
+    }
+    for (size_t i = 0; i < candidates.count; i++) {
+        free(candidates.list[i].name);
+    }
+    free(candidates.list);
+    return rc < 0 ? cli_fail(cli, rc, &error) : 0;
+}
+
+static int finish(const struct forgetting *forgetting) {
+    struct cli *cli = forgetting->cli;
+    int is_dry_run = has_option(cli, OPTION_DRY_RUN);
+
+    if (cli->is_json) {
+        json_begin("summary");
+        json_bool("is_dry_run", is_dry_run);
+        json_u64("forgotten", forgetting->forgotten);
+        json_u64("failed", forgetting->failed);
+        json_u64("kept", forgetting->kept);
+        json_end();
+    } else if (forgetting->forgotten == 0 && forgetting->failed == 0) {
+        cli_note("nothing to forget");
+    } else if (forgetting->forgotten && !is_dry_run) {
+        cli_note("%" PRIu64 " forgotten; `varve prune` frees the space", forgetting->forgotten);
+    }
+    if (forgetting->failed) {
+        return forgetting->forgotten ? EXIT_PARTIAL : forgetting->first_exit;
+    }
+    return EXIT_OK;
+}
+
+static int run(struct cli *cli) {
+    struct forgetting forgetting = {.cli = cli};
+
+    if (!has_option(cli, OPTION_KEEP_LAST) && cli->arg_count == 0) {
+        return cli_usage(cli, "what to forget? Give NAME@VERSION, or --keep-last N");
+    }
+    int rc = has_option(cli, OPTION_KEEP_LAST) ? run_keep_last(&forgetting) : run_named(&forgetting);
+    return rc ? rc : finish(&forgetting);
+}
+
+const struct command command_forget = {
+    .name = "forget",
+    .summary = "give up checkpoints, by version or all but the newest",
+    .usage = "forget STORE NAME@VERSION... | --keep-last N [NAME...]",
+    .help = "Give up checkpoints for good. Other checkpoints keep what they need. Space is freed by `varve prune`.\n"
+            "What a running program continues from is refused, with exit code 11.\n\n"
+            "  --keep-last N    all but the newest N whole ones of each name (of the given names, or of all)\n"
+            "  -n, --dry-run    only tell what would be forgotten\n"
+            "  -g, --generation G   of this generation, when several have the version\n\n"
+            "example: varve forget /scratch/ck heat2d --keep-last 3 -n\n",
+    .options = OPTION_KEEP_LAST | OPTION_DRY_RUN | OPTION_GENERATION,
+    .most_args = -1,
+    .run = run,
+};

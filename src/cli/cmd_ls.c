@@ -1,0 +1,119 @@
+/* varve ls: the checkpoints of a store, newest first. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "cli.h"
+#include "json.h"
+#include "text.h"
+
+struct listing {
+    struct cli *cli;
+    struct table *table;
+    uint64_t count;
+    uint64_t damaged;
+};
+
+static void tell_json(const struct varve_checkpoint_info *info) {
+    json_begin("checkpoint");
+    json_text("name", info->name);
+    json_i64("version", info->version);
+    json_u64("generation", info->generation);
+    json_time("time", info->time_ns);
+    json_u64("ranks", info->ranks);
+    json_u64("regions", info->regions);
+    json_u64("bytes_protected", info->bytes_protected);
+    json_u64("bytes_stored", info->bytes_stored);
+    json_u64("bytes_metadata", info->bytes_metadata);
+    json_bool("is_damaged", info->is_damaged);
+    if (info->is_damaged) {
+        json_text("reason", info->reason);
+    }
+    json_end();
+}
+
+static void add_row(struct table *table, const struct varve_checkpoint_info *info) {
+    char time[TIME_ROOM];
+
+    text_time_local(time, info->time_ns);
+    table_text(table, info->name);
+    table_number(table, (uint64_t)info->version);
+    table_number(table, info->generation);
+    table_text(table, info->is_damaged ? "damaged" : time);
+    if (info->is_damaged) {
+        for (int i = 0; i < 4; i++) {
+            table_text(table, "-");
+        }
+        return;
+    }
+    table_number(table, info->ranks);
+    table_number(table, info->regions);
+    table_size(table, info->bytes_protected);
+    table_size(table, info->bytes_stored);
+}
+
+static int on_checkpoint(void *arg, const struct varve_checkpoint_info *info) {
+    struct listing *listing = arg;
+
+    listing->count++;
+    listing->damaged += info->is_damaged != 0;
+    if (listing->cli->is_json) {
+        tell_json(info);
+    } else {
+        add_row(listing->table, info);
+        if (info->is_damaged) {
+            cli_note("%s@%lld of generation %lu is damaged: %s", info->name, (long long)info->version,
+                     (unsigned long)info->generation, info->reason);
+        }
+    }
+    return 0;
+}
+
+static int finish(struct cli *cli, const struct listing *listing, const char *name) {
+    struct varve_error error = {.text = ""};
+
+    if (name && listing->count == 0) {
+        snprintf(error.text, sizeof error.text, "%s has no checkpoint of \"%s\"; `varve ls` alone lists all names",
+                 cli->address, name);
+        return cli_fail(cli, VARVE_NO_CHECKPOINT, &error);
+    }
+    if (cli->is_json) {
+        json_begin("summary");
+        json_u64("checkpoints", listing->count);
+        json_u64("damaged", listing->damaged);
+        json_end();
+    } else if (listing->count == 0) {
+        cli_note("%s has no checkpoints yet", cli->address);
+    } else if (listing->damaged) {
+        cli_note("%llu damaged; `varve verify` tells more, `varve repair -n` what can be rebuilt",
+                 (unsigned long long)listing->damaged);
+    }
+    return listing->damaged ? EXIT_CORRUPT : EXIT_OK;
+}
+
+static int run(struct cli *cli) {
+    static const char *const titles[] = {"<NAME", "VERSION", "GENERATION", "TIME",
+                                         "RANKS", "REGIONS", "PROTECTED",  "STORED"};
+    struct listing listing = {.cli = cli, .table = table_create(titles, 8)};
+    struct varve_error error = {.text = ""};
+    const char *name = cli->arg_count ? cli->args[0] : NULL;
+
+    int rc = listing.table ? varve_store_list(cli->store, name, on_checkpoint, &listing, &error) : -ENOMEM;
+    if (rc == 0 && table_print(listing.table) < 0) {
+        rc = -ENOMEM;
+    }
+    table_destroy(listing.table);
+    return rc < 0 ? cli_fail(cli, rc, &error) : finish(cli, &listing, name);
+}
+
+const struct command command_ls = {
+    .name = "ls",
+    .alias = "list",
+    .summary = "list checkpoints, newest first",
+    .usage = "ls STORE [NAME]",
+    .help = "List the checkpoints of a store, or of one name in it, newest first.\n"
+            "PROTECTED is what the program saved, STORED the new data it took to store that.\n\n"
+            "  --json   one \"checkpoint\" line each, then a \"summary\"\n\n"
+            "example: varve ls /scratch/ck heat2d\n",
+    .most_args = 1,
+    .run = run,
+};

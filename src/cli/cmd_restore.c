@@ -1,0 +1,240 @@
+/* varve restore: the bytes of one region into a file. They go to FILE.partial, which becomes FILE when all of it was
+ * right; to stdout only after a first pass has checked them, because what is in a pipe cannot be taken back. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "json.h"
+#include "progress.h"
+#include "text.h"
+
+struct restoration {
+    struct cli *cli;
+    struct progress progress;
+    int fd;
+    int failed_write; /* -errno of a write to the output */
+    uint64_t bytes;
+};
+
+static int write_all(int fd, const void *data, size_t size) {
+    const char *at = data;
+
+    while (size) {
+        ssize_t written = write(fd, at, size);
+        if (written < 0 && errno != EINTR) {
+            return -errno;
+        }
+        if (written > 0) {
+            at += written;
+            size -= (size_t)written;
+        }
+    }
+    return 0;
+}
+
+static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
+    struct restoration *restoration = arg;
+
+    if (data) {
+        restoration->failed_write = write_all(restoration->fd, data, size);
+        if (restoration->failed_write) {
+            return restoration->failed_write;
+        }
+        restoration->bytes += size;
+    }
+    return progress_update(&restoration->progress, offset + size, total);
+}
+
+static int read_region(struct restoration *restoration, const struct varve_which *which, int is_checked_first,
+                       struct varve_error *error) {
+    struct cli *cli = restoration->cli;
+
+    progress_begin(&restoration->progress, "restoring", cli->is_json);
+    int rc = varve_store_read(cli->store, which, (uint32_t)cli->rank, cli->args[1], is_checked_first, on_bytes,
+                              restoration, error);
+    progress_end(&restoration->progress);
+    if (restoration->failed_write) {
+        snprintf(error->text, sizeof error->text, "cannot write to %s: %s", cli->output,
+                 strerror(-restoration->failed_write));
+    }
+    return rc;
+}
+
+static int system_error(struct varve_error *error, const char *what, const char *path) {
+    int code = -errno;
+    snprintf(error->text, sizeof error->text, "cannot %s %s: %s", what, path, strerror(-code));
+    return code;
+}
+
+static int taken(struct varve_error *error, const char *path) {
+    snprintf(error->text, sizeof error->text, "%s is there already; choose another file, or --force to replace it",
+             path);
+    return -EEXIST;
+}
+
+/* Without --force the last step must not replace a file that has appeared meanwhile. */
+static int publish(const char *partial, const char *path, int is_forced, struct varve_error *error) {
+    if (is_forced) {
+        return rename(partial, path) < 0 ? system_error(error, "rename the result to", path) : 0;
+    }
+    if (renameat2(AT_FDCWD, partial, AT_FDCWD, path, RENAME_NOREPLACE) == 0) {
+        return 0;
+    }
+    if (errno == EEXIST) {
+        return taken(error, path);
+    }
+    if (errno != EINVAL && errno != ENOSYS) {
+        return system_error(error, "rename the result to", path);
+    }
+    if (link(partial, path) < 0) {
+        return errno == EEXIST ? taken(error, path) : system_error(error, "make", path);
+    }
+    unlink(partial);
+    return 0;
+}
+
+static int open_partial(const char *partial, int is_forced, int *fd_out, struct varve_error *error) {
+    int fd = open(partial, O_WRONLY | O_CREAT | O_CLOEXEC | (is_forced ? O_TRUNC : O_EXCL), 0666);
+
+    if (fd < 0 && errno == EEXIST) {
+        snprintf(error->text, sizeof error->text,
+                 "%s is there already, from a restore that runs or was stopped; remove it, or --force to replace it",
+                 partial);
+        return -EEXIST;
+    }
+    if (fd < 0) {
+        return system_error(error, "make", partial);
+    }
+    *fd_out = fd;
+    return 0;
+}
+
+static int restore_file(struct restoration *restoration, const struct varve_which *which, struct varve_error *error) {
+    const char *path = restoration->cli->output;
+    int is_forced = has_option(restoration->cli, OPTION_FORCE);
+    struct stat stat;
+    char *partial = NULL;
+
+    if (!is_forced && lstat(path, &stat) == 0) {
+        return taken(error, path);
+    }
+    if (asprintf(&partial, "%s.partial", path) < 0) {
+        return -ENOMEM;
+    }
+    int rc = open_partial(partial, is_forced, &restoration->fd, error);
+    if (rc < 0) {
+        free(partial);
+        return rc;
+    }
+    rc = read_region(restoration, which, 0, error);
+    if (rc == 0 && fsync(restoration->fd) < 0 && errno != EINVAL && errno != ENOTSUP) {
+        rc = system_error(error, "write", partial);
+    }
+    close(restoration->fd);
+    if (rc == 0) {
+        rc = publish(partial, path, is_forced, error);
+    }
+    if (rc < 0) {
+        unlink(partial);
+    }
+    free(partial);
+    return rc;
+}
+
+static int restore_stdout(struct restoration *restoration, const struct varve_which *which, struct varve_error *error) {
+    restoration->fd = STDOUT_FILENO;
+    return read_region(restoration, which, 1, error);
+}
+
+/* A checkpoint of one rank leaves no choice; for others the rank must be said. */
+static int choose_rank(struct cli *cli, struct varve_which *which) {
+    struct varve_checkpoint_detail detail;
+    struct varve_error error = {.text = ""};
+
+    int rc = varve_store_resolve(cli->store, which, &error);
+    if (rc == 0 && cli->rank < 0) {
+        rc = varve_store_show(cli->store, which, &detail, NULL, NULL, &error);
+        if (rc == 0 && detail.info.ranks > 1) {
+            return cli_usage(cli, "%s@%" PRId64 " has %" PRIu32 " ranks: say which with --rank", which->name,
+                             which->version, detail.info.ranks);
+        }
+        cli->rank = 0;
+    }
+    return rc < 0 ? cli_fail(cli, rc, &error) : 0;
+}
+
+static void tell_summary(const struct restoration *restoration, const struct varve_which *which) {
+    const struct cli *cli = restoration->cli;
+    char size[SIZE_ROOM];
+
+    if (cli->is_json) {
+        json_begin("summary");
+        json_text("name", which->name);
+        json_i64("version", which->version);
+        json_u64("generation", which->generation);
+        json_u64("rank", (uint64_t)cli->rank);
+        json_text("region", cli->args[1]);
+        json_text("output", cli->output);
+        json_u64("bytes", restoration->bytes);
+        json_number("seconds", progress_seconds(&restoration->progress));
+        json_end();
+        return;
+    }
+    text_size(size, restoration->bytes);
+    cli_note("restored %s from %s@%" PRId64 " of generation %" PRIu32 " to %s: %s, all checked", cli->args[1],
+             which->name, which->version, which->generation, cli->output, size);
+}
+
+static int run(struct cli *cli) {
+    struct restoration restoration = {.cli = cli, .fd = -1};
+    struct varve_error error = {.text = ""};
+    struct varve_which which;
+
+    if (!cli->output || !*cli->output) {
+        return cli_usage(cli, "where to? Give a file with -o, or -o - for stdout");
+    }
+    int is_stdout = !strcmp(cli->output, "-");
+    if (is_stdout && cli->is_json) {
+        return cli_usage(cli, "-o - and --json both want stdout; give a file");
+    }
+    if (is_stdout && isatty(STDOUT_FILENO) && !has_option(cli, OPTION_FORCE)) {
+        return cli_usage(cli, "stdout is a terminal; give a file, or --force if you want it there");
+    }
+    int rc = cli_which(cli, cli->args[0], &which);
+    rc = rc ? rc : choose_rank(cli, &which);
+    if (rc) {
+        return rc;
+    }
+    rc = is_stdout ? restore_stdout(&restoration, &which, &error) : restore_file(&restoration, &which, &error);
+    if (rc < 0) {
+        return cli_fail(cli, rc, &error);
+    }
+    if (!is_stdout) {
+        tell_summary(&restoration, &which);
+    }
+    return EXIT_OK;
+}
+
+const struct command command_restore = {
+    .name = "restore",
+    .summary = "write one region of a checkpoint to a file",
+    .usage = "restore STORE NAME[@VERSION] REGION [--rank R] -o FILE",
+    .help =
+        "Write the bytes of a region to a file, every byte checked. The file appears only when all of it is right.\n"
+        "Without a version, or with @latest, from the newest whole checkpoint.\n\n"
+        "  -o, --output FILE   where to; - for stdout (then the region is read twice, to check it first)\n"
+        "  -r, --rank R        of this rank; may be left out when there is one rank only\n"
+        "  -g, --generation G  of this generation, when several have the version\n"
+        "  -f, --force         replace FILE if it is there\n\n"
+        "example: varve restore /scratch/ck heat2d@latest temperature -o temperature.bin\n",
+    .options = OPTION_OUTPUT | OPTION_RANK | OPTION_GENERATION | OPTION_FORCE,
+    .least_args = 2,
+    .most_args = 2,
+    .run = run,
+};

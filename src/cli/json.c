@@ -1,0 +1,85 @@
+#include "json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "text.h"
+
+static void put_quoted(const char *text) {
+    const unsigned char *at = (const unsigned char *)text;
+
+    putchar('"');
+    while (*at) {
+        size_t length = utf8_length((const char *)at);
+        if (length == 0) {
+            fputs("\\ufffd", stdout);
+            at++;
+        } else if (length > 1) {
+            fwrite(at, 1, length, stdout);
+            at += length;
+        } else if (*at == '"' || *at == '\\') {
+            printf("\\%c", *at++);
+        } else if (*at < 0x20 || *at == 0x7f) {
+            printf("\\u%04x", *at++);
+        } else {
+            putchar(*at++);
+        }
+    }
+    putchar('"');
+}
+
+static void put_key(const char *key) {
+    printf(",\"%s\":", key);
+}
+
+void json_begin(const char *message_type) {
+    printf("{\"message_type\":\"%s\"", message_type);
+}
+
+void json_text(const char *key, const char *value) {
+    put_key(key);
+    put_quoted(value);
+}
+
+void json_u64(const char *key, uint64_t value) {
+    put_key(key);
+    printf("%" PRIu64, value);
+}
+
+void json_i64(const char *key, int64_t value) {
+    put_key(key);
+    printf("%" PRId64, value);
+}
+
+void json_bool(const char *key, int value) {
+    put_key(key);
+    fputs(value ? "true" : "false", stdout);
+}
+
+void json_number(const char *key, double value) {
+    put_key(key);
+    if (isfinite(value)) {
+        printf("%.6g", value);
+    } else {
+        fputs("null", stdout);
+    }
+}
+
+void json_time(const char *key, uint64_t ns) {
+    char text[TIME_ROOM];
+
+    put_key(key);
+    if (ns == 0) {
+        fputs("null", stdout);
+        return;
+    }
+    text_time_utc(text, ns);
+    put_quoted(text);
+}
+
+void json_end(void) {
+    fputs("}\n", stdout);
+    fflush(stdout);
+}

@@ -1,0 +1,16 @@
+/* JSON lines on stdout: one object per line, each with "message_type". */
+#ifndef CLI_JSON_H
+#define CLI_JSON_H
+
+#include <stdint.h>
+
+void json_begin(const char *message_type);
+void json_text(const char *key, const char *value); /* bytes that are no UTF-8 become U+FFFD */
+void json_u64(const char *key, uint64_t value);
+void json_i64(const char *key, int64_t value);
+void json_bool(const char *key, int value);
+void json_number(const char *key, double value); /* null when it is not finite */
+void json_time(const char *key, uint64_t ns);    /* since 1970; null for 0 */
+void json_end(void);                             /* ends the line and flushes it */
+
+#endif

@@ -1,0 +1,221 @@
+#include "text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void text_size(char out[SIZE_ROOM], uint64_t bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    int unit = 0;
+
+    while (value >= 999.5 && unit < 6) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(out, SIZE_ROOM, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+}
+
+void text_time_local(char out[TIME_ROOM], uint64_t ns) {
+    time_t seconds = (time_t)(ns / 1000000000u);
+    struct tm tm;
+
+    if (ns == 0 || !localtime_r(&seconds, &tm)) {
+        snprintf(out, TIME_ROOM, "-");
+        return;
+    }
+    strftime(out, TIME_ROOM, "%Y-%m-%d %H:%M:%S", &tm);
+}
+
+void text_time_utc(char out[TIME_ROOM], uint64_t ns) {
+    time_t seconds = (time_t)(ns / 1000000000u);
+    struct tm tm;
+
+    gmtime_r(&seconds, &tm);
+    size_t used = strftime(out, TIME_ROOM, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(out + used, TIME_ROOM - used, ".%09uZ", (unsigned)(ns % 1000000000u));
+}
+
+size_t utf8_length(const char *text) {
+    const unsigned char *at = (const unsigned char *)text;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = at[0] == 0 ? 0 : at[0] < 0x80 ? 1 : at[0] < 0xc0 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+
+    if (length < 2) {
+        return length;
+    }
+    if (at[0] > 0xf4) {
+        return 0;
+    }
+    uint32_t point = at[0] & (0x7fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        point = point << 6 | (at[i] & 0x3f);
+    }
+    if (point < least[length] || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) {
+        return 0;
+    }
+    return length;
+}
+
+/* U+0080 to U+009F are controls too. */
+static int is_control(const char *text, size_t length) {
+    unsigned char first = (unsigned char)text[0];
+    return length == 0 || (length == 1 && (first < 0x20 || first == 0x7f)) ||
+           (length == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0);
+}
+
+/* The text made safe, in new memory; NULL without. */
+static char *safe_copy(const char *text) {
+    char *out = malloc(strlen(text) * 4 + 1);
+    char *end = out;
+
+    while (out && *text) {
+        size_t length = utf8_length(text);
+        size_t step = length ? length : 1;
+        if (is_control(text, length)) {
+            for (size_t i = 0; i < step; i++) {
+                end += sprintf(end, "\\x%02x", (unsigned char)text[i]);
+            }
+        } else {
+            memcpy(end, text, length);
+            end += length;
+        }
+        text += step;
+    }
+    if (out) {
+        *end = '\0';
+    }
+    return out;
+}
+
+static void put_safe(FILE *file, const char *text) {
+    char *safe = safe_copy(text);
+    fputs(safe ? safe : "?", file);
+    free(safe);
+}
+
+void text_put(const char *text) {
+    put_safe(stdout, text);
+}
+
+void text_put_error(const char *text) {
+    put_safe(stderr, text);
+}
+
+const char *plural(uint64_t count) {
+    return count == 1 ? "" : "s";
+}
+
+struct table {
+    const char *const *titles;
+    int columns;
+    char **cells;
+    size_t count;
+    size_t room;
+    int has_failed;
+};
+
+struct table *table_create(const char *const *titles, int columns) {
+    struct table *table = calloc(1, sizeof *table);
+    if (table) {
+        table->titles = titles;
+        table->columns = columns;
+    }
+    return table;
+}
+
+void table_text(struct table *table, const char *text) {
+    if (table->count == table->room) {
+        size_t room = table->room ? table->room * 2 : 64;
+        char **cells = realloc(table->cells, room * sizeof *cells);
+        if (!cells) {
+            table->has_failed = 1;
+            return;
+        }
+        table->cells = cells;
+        table->room = room;
+    }
+    char *safe = safe_copy(text);
+    if (!safe) {
+        table->has_failed = 1;
+        return;
+    }
+    table->cells[table->count++] = safe;
+}
+
+void table_number(struct table *table, uint64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    table_text(table, text);
+}
+
+void table_size(struct table *table, uint64_t bytes) {
+    char text[SIZE_ROOM];
+    text_size(text, bytes);
+    table_text(table, text);
+}
+
+/* How wide it stands on a terminal, taking each character for one column. */
+static int width_of(const char *text) {
+    int width = 0;
+    for (; *text; text++) {
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    }
+    return width;
+}
+
+static void print_cell(const char *text, int is_left, int width, int is_last) {
+    int padding = width - width_of(text);
+    if (is_left) {
+        printf("%s%*s", text, is_last ? 0 : padding, "");
+    } else {
+        printf("%*s%s", padding, "", text);
+    }
+    fputs(is_last ? "\n" : "  ", stdout);
+}
+
+int table_print(const struct table *table) {
+    if (table->has_failed) {
+        return -1;
+    }
+    if (table->count == 0) {
+        return 0;
+    }
+    int *widths = calloc((size_t)table->columns, sizeof *widths);
+    if (!widths) {
+        return -1;
+    }
+    for (int c = 0; c < table->columns; c++) {
+        widths[c] = width_of(table->titles[c] + (table->titles[c][0] == '<'));
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        int *width = &widths[i % (size_t)table->columns];
+        int own = width_of(table->cells[i]);
+        *width = own > *width ? own : *width;
+    }
+    for (int c = 0; c < table->columns; c++) {
+        int is_left = table->titles[c][0] == '<';
+        print_cell(table->titles[c] + is_left, is_left, widths[c], c + 1 == table->columns);
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        int c = (int)(i % (size_t)table->columns);
+        print_cell(table->cells[i], table->titles[c][0] == '<', widths[c], c + 1 == table->columns);
+    }
+    free(widths);
+    return 0;
+}
+
+void table_destroy(struct table *table) {
+    if (table) {
+        for (size_t i = 0; i < table->count; i++) {
+            free(table->cells[i]);
+        }
+        free(table->cells);
+        free(table);
+    }
+}

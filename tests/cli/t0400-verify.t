@@ -1,0 +1,62 @@
+# verify, repair, ls with damage.
+. "${SOURCE:?}/lib.sh"
+make_store
+
+flip() { # FILE OFFSET: invert one bit; a negative offset counts from the end
+	"$PYTHON" - "$1" "$2" <<'END'
+import sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(int(sys.argv[2]), 2 if int(sys.argv[2]) < 0 else 0)
+    byte = file.read(1)
+    file.seek(-1, 1)
+    file.write(bytes([byte[0] ^ 1]))
+END
+}
+
+run 0 verify ck
+has out '^4 checkpoints, .* no damage found$'
+run 0 check ck --quick
+run 0 verify ck heat --json
+json 'lines[-1]["message_type"] == "summary" and lines[-1]["checkpoints"] == 3 and lines[-1]["damaged_objects"] == 0'
+cp -a ck whole
+
+# A block of the oldest pack: newer checkpoints that lean on it are lost too.
+pack=ck/n/heat/data/00000001/0000000000000064/00000000/00000000
+flip $pack 5000
+run 20 verify ck
+has out '^damage: n/heat/data/00000001/0000000000000064'
+run 20 verify ck --json
+json 'lines[-1]["damaged_objects"] == len(of("finding")) == 4 and all(f["level"] == "damage" for f in of("finding"))'
+run 0 verify ck 'wave "1"'
+rm -rf ck && cp -a whole ck
+
+# A record.
+record=$(find ck/n/heat/record -type f | sort | head -n 1)
+flip "$record" 130
+run 20 ls ck
+has out 'heat  *300  *1  *damaged'
+has err 'heat@300 of generation 1 is damaged'
+run 20 ls ck --json
+json 'of("checkpoint")[0]["is_damaged"] and of("checkpoint")[0]["reason"]'
+run 0 show ck heat
+has out '^version     200$'
+has err 'heat@300'
+run 20 show ck heat@300
+run 20 verify ck
+run 0 repair ck -n
+has out '^n/heat/record/'
+run 20 show ck heat@300
+run 0 repair ck --json
+json 'lines[-1]["repairs"] >= 1'
+run 0 show ck heat@300
+run 0 verify ck
+run 0 repair ck
+has out '^nothing to rebuild$'
+
+# The store object.
+rm ck/varve
+run 0 ls ck
+run 0 repair ck
+run 0 verify ck
+check "it is back" cmp ck/varve whole/varve
+finish

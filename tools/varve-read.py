@@ -1,0 +1,1692 @@
+#!/usr/bin/env python3
+"""varve-read - an independent reader of Varve stores (format version 1).
+
+This program was written from docs/format.md alone, shares no code with the library, and needs nothing but the
+Python 3.11 standard library (and the program `zstd` for blocks that were packed with it). It exists to prove that
+the document is enough to get data back, and to give a second opinion when the library refuses a store. It favours
+plainness over speed: reckon with roughly 0.1 s per MiB.
+
+    varve-read.py ls      STORE [--all]                            all checkpoints of all names, newest first
+    varve-read.py show    STORE NAME [VERSION]                     the regions of a checkpoint
+    varve-read.py restore STORE NAME VERSION RANK REGION -o FILE   the bytes of one region
+    varve-read.py verify  STORE                                    read and check everything
+
+STORE is a folder or a file:// URI; VERSION is a number or `latest`; REGION is a number or a region's name. `latest`
+in restore is the newest checkpoint that is whole, as section 10 of the document defines it, so all of it is checked.
+
+Exit status: 0 all is well; 1 it cannot be done (not found, storage error); 2 wrong usage; 3 something unknown was
+met, probably written by a newer program; 20 damage. Section numbers in comments are those of docs/format.md.
+"""
+
+import argparse
+import bisect
+import collections
+import datetime
+import errno
+import functools
+import hashlib
+import operator
+import os
+import re
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+
+GRANULE = 4096
+CHUNK = 1 << 20
+LIMIT = 1 << 62                         # section 13
+IN_MEMORY = 1 << 30                     # bound of this program: no piece of metadata above 1 GiB is read
+BLOCK_CACHE = 64 << 20
+MAGIC = b"\x89Varve\r\n"
+STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY = range(1, 11)
+KINDS = ["", "store", "claim", "beat", "pack", "part", "writers", "record", "tombstone", "catalogue", "copy"]
+REASONS = {1: "a writer failed", 2: "pruned", 3: "forgotten", 4: "given up"}
+TYPES = ["bytes", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "f16", "bf16", "c64", "c128"]
+S_BLOCKS, S_EXTENTS, S_IDS, S_MOVED, S_MANIFEST, S_OPTIONAL = 1, 2, 3, 4, 5, 0x8000
+
+
+class Refuse(Exception):
+    """It cannot be done. The message is one line: the object, then what is wrong."""
+    code = 1
+
+    def __init__(self, where, what):
+        super().__init__(f"{where}: {what}")
+
+
+class Damage(Refuse):
+    code = 20
+
+
+class Absent(Damage):
+    """An object that should be there is not. Damage when a record asks for it."""
+
+
+class Unknown(Refuse):
+    code = 3
+
+
+def printable(text):
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+NOTED = set()
+
+
+def note(text):
+    if text not in NOTED:
+        NOTED.add(text)
+        print("varve-read: " + printable(text), file=sys.stderr)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# XXH3 (64 and 128 bits), for all lengths and seeds
+
+M64 = (1 << 64) - 1
+P32_1, P32_2, P32_3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
+P64_1, P64_2, P64_3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+P64_4, P64_5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
+PRMX = 0x9FB21C651E98DF25
+SECRET = bytes.fromhex(
+    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221"
+    "b8084674f743248ee03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8"
+    "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb"
+    "170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e")
+
+
+def _r32(b, i):
+    return int.from_bytes(b[i:i + 4], "little")
+
+
+def _r64(b, i):
+    return int.from_bytes(b[i:i + 8], "little")
+
+
+def _swap(x, n):
+    return int.from_bytes(x.to_bytes(n, "little"), "big")
+
+
+def _rotl64(x, r):
+    return (x << r | x >> (64 - r)) & M64
+
+
+def _fold(a, b):
+    p = a * b
+    return (p & M64) ^ (p >> 64)
+
+
+def _avalanche(h):
+    h ^= h >> 37
+    h = h * 0x165667919E3779F9 & M64
+    return h ^ h >> 32
+
+
+def _avalanche64(h):
+    h ^= h >> 33
+    h = h * P64_2 & M64
+    h ^= h >> 29
+    h = h * P64_3 & M64
+    return h ^ h >> 32
+
+
+def _mix16(d, i, s, seed):
+    return _fold(_r64(d, i) ^ (_r64(SECRET, s) + seed & M64), _r64(d, i + 8) ^ (_r64(SECRET, s + 8) - seed & M64))
+
+
+@functools.lru_cache(maxsize=8)
+def _keys(seed):
+    """The secret for a seed, and what the long form needs of it: one number for 16 stripes, the scramble words."""
+    secret = SECRET
+    if seed:
+        words = struct.unpack("<24Q", SECRET)
+        secret = struct.pack("<24Q", *((w - seed if i & 1 else w + seed) & M64 for i, w in enumerate(words)))
+    stripes = b"".join(secret[8 * n:8 * n + 64] for n in range(16))
+    return (secret, [int.from_bytes(stripes[:64 * n], "little") for n in range(17)],
+            struct.unpack("<8Q", secret[128:]), int.from_bytes(secret[121:185], "little"))
+
+
+_WORDS = [(struct.Struct("<%dI" % (16 * n)), struct.Struct("<%dQ" % (8 * n))) for n in range(17)]
+
+
+def _accumulate(acc, stripes, n, key):
+    """n stripes of 64 bytes at once: the sums over stripes within one block do not depend on their order."""
+    w = _WORDS[n][0].unpack((int.from_bytes(stripes, "little") ^ key).to_bytes(64 * n, "little"))
+    d = _WORDS[n][1].unpack(stripes)
+    return [acc[i] + sum(map(operator.mul, w[2 * i::16], w[2 * i + 1::16])) + sum(d[i ^ 1::8]) & M64
+            for i in range(8)]
+
+
+def _long(data, seed):
+    secret, keys, scramble, last = _keys(seed)
+    acc = [P32_3, P64_1, P64_2, P64_3, P64_4, P32_2, P64_5, P32_1]
+    data = memoryview(data)
+    size, at = len(data), 0
+    while size - at > 1024:
+        acc = _accumulate(acc, data[at:at + 1024], 16, keys[16])
+        acc = [(a ^ a >> 47 ^ k) * P32_1 & M64 for a, k in zip(acc, scramble)]
+        at += 1024
+    n = (size - 1 - at) // 64
+    if n:
+        acc = _accumulate(acc, data[at:at + 64 * n], n, keys[n])
+    return _accumulate(acc, data[size - 64:], 1, last), secret
+
+
+def _merge(acc, secret, s, start):
+    for i in range(0, 8, 2):
+        start += _fold(acc[i] ^ _r64(secret, s + 8 * i), acc[i + 1] ^ _r64(secret, s + 8 * i + 8))
+    return _avalanche(start & M64)
+
+
+def xxh3_64(d, seed=0):
+    n, s = len(d), SECRET
+    if n > 240:
+        acc, secret = _long(d, seed)
+        return _merge(acc, secret, 11, n * P64_1)
+    if n == 0:
+        return _avalanche64(seed ^ _r64(s, 56) ^ _r64(s, 64))
+    if n <= 3:
+        lo = d[0] << 16 | d[n >> 1] << 24 | d[n - 1] | n << 8
+        return _avalanche64(lo ^ ((_r32(s, 0) ^ _r32(s, 4)) + seed & M64))
+    if n <= 8:
+        seed ^= _swap(seed & 0xFFFFFFFF, 4) << 32
+        h = (_r32(d, n - 4) + (_r32(d, 0) << 32)) ^ ((_r64(s, 8) ^ _r64(s, 16)) - seed & M64)
+        h ^= _rotl64(h, 49) ^ _rotl64(h, 24)
+        h = h * PRMX & M64
+        h ^= (h >> 35) + n
+        h = h * PRMX & M64
+        return h ^ h >> 28
+    if n <= 16:
+        lo = _r64(d, 0) ^ ((_r64(s, 24) ^ _r64(s, 32)) + seed & M64)
+        hi = _r64(d, n - 8) ^ ((_r64(s, 40) ^ _r64(s, 48)) - seed & M64)
+        return _avalanche(n + _swap(lo, 8) + hi + _fold(lo, hi) & M64)
+    acc = n * P64_1
+    if n <= 128:
+        for i in range((n - 1) // 32 + 1):
+            acc += _mix16(d, 16 * i, 32 * i, seed) + _mix16(d, n - 16 * i - 16, 32 * i + 16, seed)
+        return _avalanche(acc & M64)
+    acc = _avalanche(acc + sum(_mix16(d, 16 * i, 16 * i, seed) for i in range(8)) & M64)
+    acc += sum(_mix16(d, 16 * i, 16 * i - 125, seed) for i in range(8, n // 16))
+    return _avalanche(acc + _mix16(d, n - 16, 119, seed) & M64)
+
+
+def xxh3_128(d, seed=0):
+    """(low, high)"""
+    n, s = len(d), SECRET
+    if n > 240:
+        acc, secret = _long(d, seed)
+        return (_merge(acc, secret, 11, n * P64_1 & M64), _merge(acc, secret, 117, ~(n * P64_2) & M64))
+    if n == 0:
+        return (_avalanche64(seed ^ _r64(s, 64) ^ _r64(s, 72)), _avalanche64(seed ^ _r64(s, 80) ^ _r64(s, 88)))
+    if n <= 3:
+        lo = d[0] << 16 | d[n >> 1] << 24 | d[n - 1] | n << 8
+        hi = _swap(lo, 4)
+        hi = (hi << 13 | hi >> 19) & 0xFFFFFFFF
+        return (_avalanche64(lo ^ ((_r32(s, 0) ^ _r32(s, 4)) + seed & M64)),
+                _avalanche64(hi ^ ((_r32(s, 8) ^ _r32(s, 12)) - seed & M64)))
+    if n <= 8:
+        seed ^= _swap(seed & 0xFFFFFFFF, 4) << 32
+        key = (_r32(d, 0) + (_r32(d, n - 4) << 32)) ^ ((_r64(s, 16) ^ _r64(s, 24)) + seed & M64)
+        m = key * (P64_1 + (n << 2))
+        lo, hi = m & M64, m >> 64
+        hi = hi + (lo << 1) & M64
+        lo ^= hi >> 3
+        lo ^= lo >> 35
+        lo = lo * PRMX & M64
+        return (lo ^ lo >> 28, _avalanche(hi))
+    if n <= 16:
+        hi = _r64(d, n - 8)
+        m = (_r64(d, 0) ^ hi ^ ((_r64(s, 32) ^ _r64(s, 40)) - seed & M64)) * P64_1
+        lo, mh = (m & M64) + ((n - 1) << 54) & M64, m >> 64
+        hi ^= (_r64(s, 48) ^ _r64(s, 56)) + seed & M64
+        mh = mh + hi + (hi & 0xFFFFFFFF) * (P32_2 - 1) & M64
+        lo ^= _swap(mh, 8)
+        m = lo * P64_2
+        return (_avalanche(m & M64), _avalanche((m >> 64) + mh * P64_2 & M64))
+    lo, hi = n * P64_1 & M64, 0
+
+    def mix32(i, j, t, sd):
+        nonlocal lo, hi
+        lo = (lo + _mix16(d, i, t, sd) & M64) ^ (_r64(d, j) + _r64(d, j + 8) & M64)
+        hi = (hi + _mix16(d, j, t + 16, sd) & M64) ^ (_r64(d, i) + _r64(d, i + 8) & M64)
+
+    if n <= 128:
+        for i in reversed(range((n - 1) // 32 + 1)):
+            mix32(16 * i, n - 16 * i - 16, 32 * i, seed)
+    else:
+        for i in range(4):
+            mix32(32 * i, 32 * i + 16, 32 * i, seed)
+        lo, hi = _avalanche(lo), _avalanche(hi)
+        for i in range(4, n // 32):
+            mix32(32 * i, 32 * i + 16, 32 * i - 125, seed)
+        mix32(n - 16, n - 32, 103, -seed & M64)
+    return (_avalanche(lo + hi & M64), -_avalanche(lo * P64_1 + hi * P64_4 + (n - seed) * P64_2 & M64) & M64)
+
+
+def digest(data):
+    return struct.pack("<QQ", *xxh3_128(data))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Codecs
+
+def lz4_block(src, raw):
+    """Decode one raw LZ4 block into exactly raw bytes, or raise ValueError."""
+    out, i, n = bytearray(), 0, len(src)
+
+    def more(length):
+        nonlocal i
+        while i < n:
+            i += 1
+            length += src[i - 1]
+            if src[i - 1] != 255:
+                return length
+        raise ValueError("LZ4 block cut off within a length")
+
+    while i < n:
+        token = src[i]
+        i += 1
+        count = token >> 4
+        if count == 15:
+            count = more(count)
+        if count > n - i or count > raw - len(out):
+            raise ValueError("LZ4 literals run over the end")
+        out += src[i:i + count]
+        i += count
+        if i == n:
+            if len(out) != raw:
+                raise ValueError(f"LZ4 block decodes to {len(out)} bytes, not {raw}")
+            return bytes(out)
+        if n - i < 2:
+            raise ValueError("LZ4 block cut off within an offset")
+        back = src[i] | src[i + 1] << 8
+        i += 2
+        count = token & 15
+        if count == 15:
+            count = more(count)
+        count += 4
+        if not 0 < back <= len(out):
+            raise ValueError("LZ4 offset points before the start")
+        if count > raw - len(out):
+            raise ValueError("LZ4 match runs over the end")
+        piece = out[len(out) - back:]
+        out += (piece * (count // back + 1))[:count] if count > back else piece[:count]
+    raise ValueError("LZ4 block ends without literals")
+
+
+def zstd_is_one_frame(src):
+    """Walk the blocks of a frame without decoding them: it must end where the bytes end."""
+    if src[:4] != b"\x28\xb5\x2f\xfd" or len(src) < 6 or src[4] & 8:
+        return False
+    single = src[4] >> 5 & 1
+    at = 5 + (1 - single) + (0, 1, 2, 4)[src[4] & 3] + (single, 2, 4, 8)[src[4] >> 6]
+    while at + 3 <= len(src):
+        head = int.from_bytes(src[at:at + 3], "little")
+        kind = head >> 1 & 3
+        at += 3 + (1 if kind == 1 else head >> 3)
+        if kind == 3:
+            return False
+        if head & 1:
+            return at + (4 if src[4] & 4 else 0) == len(src)
+    return False
+
+
+def zstd_frame(src, raw):
+    if not zstd_is_one_frame(src):
+        raise ValueError("not one zstd frame")
+    with tempfile.TemporaryFile() as file:
+        file.write(src)
+        file.seek(0)
+        try:
+            run = subprocess.Popen(["zstd", "-dcq"], stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        except OSError as e:
+            raise Refuse("zstd", f"cannot run the program needed for this block: {e.strerror}") from None
+        with run:
+            out = run.stdout.read(raw + 1)
+            if len(out) > raw:
+                run.kill()
+            else:
+                run.wait()
+    if run.returncode != 0 or len(out) != raw:
+        raise ValueError(f"zstd frame does not decode to {raw} bytes")
+    return out
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Parsing
+
+class Cursor:
+    """Takes fields off a piece of bytes. Nothing is taken that is not there."""
+
+    def __init__(self, buf, where, at=0):
+        self.buf, self.where, self.at = buf, where, at
+
+    def bad(self, what):
+        return Damage(self.where, what)
+
+    def unknown(self, what):
+        return Unknown(self.where, what)
+
+    def take(self, n):
+        if n > len(self.buf) - self.at:
+            raise self.bad(f"cut off at byte {self.at}: {n} bytes wanted, {len(self.buf) - self.at} left")
+        self.at += n
+        return self.buf[self.at - n:self.at]
+
+    def room(self, count, size, what):
+        if count * size > len(self.buf) - self.at:
+            raise self.bad(f"claims {count} {what}, more than fit in its {len(self.buf)} bytes")
+
+    def fields(self, form):
+        return struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))
+
+    def u8(self):
+        return self.take(1)[0]
+
+    def u16(self):
+        return self.fields("H")[0]
+
+    def u32(self):
+        return self.fields("I")[0]
+
+    def u64(self):
+        return self.fields("Q")[0]
+
+    def reserved(self, n):
+        value = self.take(n)
+        if any(value):
+            raise self.unknown(f"reserved bytes at {self.at - n} are not zero: {value.hex()}")
+
+    def varint(self):
+        value = shift = 0
+        while True:
+            byte = self.u8()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                break
+            shift += 7
+            if shift > 63:
+                raise self.bad(f"varint before byte {self.at} exceeds 64 bits")
+        if byte == 0 and shift:
+            raise self.bad(f"varint before byte {self.at} is not in its shortest form")
+        if value > M64:
+            raise self.bad(f"varint before byte {self.at} exceeds 64 bits")
+        return value
+
+    def svarint(self):
+        value = self.varint()
+        return -(value + 1 >> 1) if value & 1 else value >> 1
+
+    def text16(self, what, low=0, high=65535):
+        text = bytes(self.take(self.u16()))
+        if not low <= len(text) <= high:
+            raise self.bad(f"{what} has {len(text)} bytes")
+        if b"\0" in text:
+            raise self.bad(f"{what} contains NUL")
+        return text
+
+    def end(self):
+        if self.at != len(self.buf):
+            raise self.bad(f"{len(self.buf) - self.at} bytes left over after the last field")
+
+
+Ref = collections.namedtuple("Ref", "generation version attempt")       # in the order of lean entries
+
+
+def read_ref(cur):
+    generation, attempt, version = cur.fields("IIQ")
+    if version >> 63 or (generation == 0 and (version or attempt)):
+        raise cur.bad("invalid attempt reference")
+    return Ref(generation, version, attempt)
+
+
+def read_leans(cur, count, own):
+    """Lean entries: {Ref: digest of the writers object}, in order."""
+    if count > 1 << 20:
+        raise cur.bad(f"claims {count} lean entries; the limit is 1,048,576")
+    cur.room(count, 32, "lean entries")
+    leans, before = {}, None
+    for _ in range(count):
+        ref = read_ref(cur)
+        if ref.generation == 0 or ref == own or (before is not None and ref <= before):
+            raise cur.bad("lean entries are not ascending, or one is none or the attempt itself")
+        leans[ref], before = cur.take(16), ref
+    return leans
+
+
+def read_settings(cur, expected=None):
+    raw = cur.take(24)
+    kind, log2, reserved, seed, _ = struct.unpack("<HHIQQ", raw)
+    if kind not in (1, 2):
+        raise cur.unknown(f"id kind {kind} is not known")
+    if log2 != 12:
+        raise cur.unknown(f"log2 of the granule is {log2}; only 12 is known")
+    if reserved:
+        raise cur.unknown(f"reserved field of the settings is {reserved}")
+    if kind == 2 and seed:
+        raise cur.bad("id kind 2 with a seed")
+    if expected is not None and raw != expected:
+        raise cur.bad("settings differ from those of the store")
+    return raw
+
+
+def read_partners(cur, count, raw, writers):
+    partners = struct.unpack("<3I", raw)
+    if count > 3 or any(partners[count:]) or any(p >= writers for p in partners[:count]):
+        raise cur.bad(f"invalid partners: {count} of {partners}, with {writers} writers")
+    return partners[:count]
+
+
+def encode_name(raw):
+    plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+    return "".join(chr(b) if b in plain and not (i == 0 and b == 46) else f"%{b:02X}" for i, b in enumerate(raw))
+
+
+def decode_name(component):
+    if not re.fullmatch(r"(?:[A-Za-z0-9_.-]|%[0-9A-F]{2}){1,240}", component):
+        raise Damage("n/" + component, "not the encoding of a name")
+    raw = urllib.parse.unquote_to_bytes(component)
+    if encode_name(raw) != component or len(raw) > 80 or b"\0" in raw:
+        raise Damage("n/" + component, "not the encoding of a name")
+    return raw
+
+
+class Object:
+    """A stored object. Its size is what the file system says; every read is checked against it."""
+
+    def __init__(self, store, key):
+        self.key, self.path = key, os.path.join(store.root, *key.split("/"))
+        self.size = None
+        with self.open() as file:
+            self.size = os.fstat(file.fileno()).st_size
+        if self.size >= LIMIT:
+            raise Damage(key, "object length is not below 2^62")
+
+    def open(self):
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                os.close(fd)
+                raise Damage(self.key, "not a regular file")
+            return os.fdopen(fd, "rb")
+        except FileNotFoundError:
+            raise Absent(self.key, "object is missing") from None
+        except OSError as e:                                    # never taken for absence (section 10)
+            raise Refuse(self.key, f"cannot be opened: {e.strerror}") from None
+
+    def read(self, offset, length, what):
+        if offset < 0 or length < 0 or offset > self.size or length > self.size - offset:
+            raise Damage(self.key, f"{what} (bytes {offset} to {offset + length}) does not fit in {self.size} bytes")
+        if length > IN_MEMORY:
+            raise Refuse(self.key, f"{what} has {length} bytes, more than this program reads in one piece")
+        try:
+            with self.open() as file:
+                file.seek(offset)
+                data = file.read(length)
+        except OSError as e:
+            raise Refuse(self.key, f"cannot be read: {e.strerror}") from None
+        if len(data) != length:
+            raise Damage(self.key, f"{what} ended after {len(data)} of {length} bytes")
+        return data
+
+
+class Store:
+    def __init__(self, where):
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", where):
+            uri = urllib.parse.urlsplit(where)
+            if uri.scheme != "file" or uri.netloc not in ("", "localhost"):
+                raise Refuse(where, "only folders and file:// URIs can be read")
+            where = urllib.parse.unquote(uri.path)
+        self.root, self.id, self.settings = where, None, None
+        self.attempts, self.blocks, self.cached = {}, collections.OrderedDict(), 0
+        if not os.path.isdir(where):
+            raise Refuse(where, "no such folder")
+        self.defect = None
+        try:
+            obj = self.small("varve", (STORE,))
+            cur = obj.body
+            settings = read_settings(cur)
+            cur.end()
+            self.id, self.settings = obj.id, settings
+        except Damage as e:
+            self.defect = e
+            self.rebuild()
+        kind, _, _, seed, _ = struct.unpack("<HHIQQ", self.settings)
+        self.content_id = ((lambda g: struct.pack("<QQ", *xxh3_128(g, seed))) if kind == 1 else
+                           (lambda g: hashlib.sha256(g).digest()[:16]))
+
+    def rebuild(self):
+        """Section 12: without a store object, the id and settings come from records and claims; all must agree."""
+        found = {}
+        for name in self.names(quiet=True):
+            for kind, folder in ((RECORD, "record"), (CLAIM, "claim")):
+                for component in self.list(f"n/{encode_name(name)}/{folder}"):
+                    key = f"n/{encode_name(name)}/{folder}/{component}"
+                    try:
+                        obj = self.small(key, (kind,), name=name, generation=None, version=None, attempt=None)
+                        found[(obj.id, read_settings(obj.body))] = key
+                    except Damage:
+                        continue
+        if not found:
+            raise self.defect if not isinstance(self.defect, Absent) else Refuse(self.root, "not a Varve store")
+        if len(found) > 1:
+            raise Damage("varve", "store object is lost, and %s and %s disagree" % tuple(sorted(found.values())[:2]))
+        note(f"{self.defect}; store id and settings taken from {list(found.values())[0]}")
+        (self.id, self.settings), = found
+
+    def list(self, key):
+        try:
+            return sorted(os.listdir(os.path.join(self.root, *key.split("/"))))
+        except FileNotFoundError:
+            return []
+        except OSError as e:
+            raise Refuse(key, f"cannot be listed: {e.strerror}") from None
+
+    def names(self, quiet=False, problems=None):
+        names = []
+        for component in self.list("n"):
+            try:
+                names.append(decode_name(component))
+            except Damage as e:
+                if not quiet:
+                    problems.append(e)
+        return names
+
+    def head(self, buf, key, kinds, generation=0, version=0, attempt=0, writer=0, part=0, name=None):
+        """Section 4. Numbers given as None are not in the key. Returns the head's fields."""
+        cur = Cursor(buf, key)
+        if len(buf) < 96:
+            raise cur.bad(f"{len(buf)} bytes are too few for a head")
+        if buf[:8] != MAGIC:
+            raise cur.bad("wrong magic in head")
+        if xxh3_64(buf[:88]) != _r64(buf, 88):
+            raise cur.bad("wrong sum of head")
+        (form, kind, res1, required, optional, store_id, g, a, v, w, p, name_sum, res2) = struct.unpack(
+            "<HHIQQ16sIIQIIQQ", buf[8:88])
+        if form != 1:
+            raise cur.unknown(f"format version {form} is not known")
+        if not 1 <= kind <= 10:
+            raise cur.unknown(f"kind {kind} is not known")
+        if required:
+            raise cur.unknown(f"required features {required:#x} are not known")
+        if res1 or res2:
+            raise cur.unknown("reserved field of the head is not zero")
+        if kind not in kinds:
+            raise cur.bad(f"is a {KINDS[kind]}, not a {KINDS[kinds[0]]}")
+        if self.id is not None and store_id != self.id:
+            raise cur.bad("belongs to another store")
+        for what, have, want in (("generation", g, generation), ("version", v, version), ("attempt", a, attempt),
+                                 ("writer", w, writer), ("part", p, part)):
+            if want is not None and have != want:
+                raise cur.bad(f"head says {what} {have}, the key {want}")
+        if v >> 63:
+            raise cur.bad(f"version {v} is above 2^63-1")
+        if name_sum != (0 if name is None else xxh3_64(name)):
+            raise cur.bad("head belongs to another name")
+        return kind, required, store_id, Ref(g, v, a)
+
+    def small(self, key, kinds, limit=64 << 20, **numbers):
+        """Section 5: a small object, checked up to its body."""
+        obj = Object(self, key)
+        if not 120 <= obj.size <= limit:
+            raise Damage(key, f"{obj.size} bytes: too short or too long")
+        buf = obj.read(0, obj.size, "object")
+        obj.kind, _, obj.id, obj.ref = self.head(buf, key, kinds, **numbers)
+        if _r64(buf, obj.size - 24) != obj.size:
+            raise Damage(key, f"tail says {_r64(buf, obj.size - 24)} bytes, object has {obj.size}")
+        obj.digest = buf[-16:]
+        if digest(buf[:-16]) != obj.digest:
+            raise Damage(key, "wrong digest")
+        obj.body = Cursor(buf[:-24], key, 96)
+        return obj
+
+    def attempt(self, name, ref, sum16):
+        key = (name, ref, sum16)
+        if key not in self.attempts:
+            self.attempts[key] = Attempt(self, name, ref, sum16)
+        return self.attempts[key]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Attempts and packs
+
+Home = collections.namedtuple("Home", "first owners parts partners length parts_length footer_digest")
+
+
+class Attempt:
+    """One attempt, reached by the digest of its writers list."""
+
+    def __init__(self, store, name, ref, sum16):
+        self.store, self.name, self.ref, self.digest, self.packs = store, name, ref, sum16, {}
+        self.folder = "n/%s/data/%08x/%016x/%08x" % (encode_name(name), ref.generation, ref.version, ref.attempt)
+        self.numbers = dict(generation=ref.generation, version=ref.version, attempt=ref.attempt, name=name)
+        self.key = self.folder + "/writers"
+        self.defect = None
+        try:
+            obj = store.small(self.key, (WRITERS,), limit=4 << 30, **self.numbers)
+            if obj.digest != sum16:
+                raise Damage(self.key, "is not the writers list that is leaned on: its digest differs")
+            self.size, cur = obj.size, obj.body
+        except Damage as e:
+            self.defect = e
+            cur = self.rebuild()
+        count, self.ranks = cur.fields("II")
+        if count >> 31 or self.ranks >> 31 or not count:
+            raise cur.bad(f"{count} writers, {self.ranks} ranks")
+        cur.room(count, 64, "writers")
+        self.homes, owner = [], 0
+        for _ in range(count):
+            first, owners, parts, partners, raw = cur.fields("IIII12s")
+            cur.reserved(4)
+            length, parts_length, footer = cur.fields("QQ16s")
+            partners = read_partners(cur, partners, raw, count)
+            if first != owner or parts > 1 << 20 or length >= LIMIT or (parts == 0) != (parts_length == 0):
+                raise cur.bad(f"entry of writer {len(self.homes)} is invalid")
+            owner += owners
+            self.homes.append(Home(first, owners, parts, partners, length, parts_length, footer))
+        cur.end()
+        if owner != self.ranks:
+            raise cur.bad(f"owner counts add up to {owner}, not to {self.ranks} ranks")
+        self.firsts = [h.first for h in self.homes]
+
+    def rebuild(self):
+        """Section 12: the writers list follows from the footers; its digest tells whether it came out right."""
+        body, count, w = b"", 1, 0
+        try:
+            while w < count:
+                obj = Object(self.store, f"{self.folder}/{w:08x}")
+                raw = read_tables(self.store, obj, (PACK, TOMBSTONE), dict(self.numbers, writer=w))
+                f = Footer(Cursor(raw, obj.key + " footer"), self)
+                if w == 0:
+                    count, body = f.writers, struct.pack("<II", f.writers, f.ranks)
+                body += struct.pack("<IIII12sIQQ", f.first, f.owners, len(f.parts), len(f.partners),
+                                    struct.pack("<3I", *f.partners, *[0] * (3 - len(f.partners))), 0, obj.size,
+                                    sum(f.parts)) + digest(raw)
+                w += 1
+        except Damage:
+            raise self.defect from None
+        g, v, a = self.ref
+        head = struct.pack("<8sHHIQQ16sIIQIIQQ", MAGIC, 1, WRITERS, 0, 0, 0, self.store.id, g, a, v, 0, 0,
+                           xxh3_64(self.name), 0)
+        buf = head + struct.pack("<Q", xxh3_64(head)) + body + struct.pack("<Q", 96 + len(body) + 24)
+        if digest(buf) != self.digest:
+            raise self.defect
+        note(f"{self.defect}; rebuilt from the footers of {count} packs")
+        self.size = len(buf) + 16
+        return Cursor(buf[:-8], self.key, 96)
+
+    def home(self, owner):
+        if not 0 <= owner < self.ranks:
+            raise Damage(self.key, f"there is no owner {owner} among {self.ranks}")
+        return bisect.bisect_right(self.firsts, owner) - 1
+
+    def pack(self, w):
+        if w not in self.packs:
+            if not 0 <= w < len(self.homes):
+                raise Damage(self.key, f"there is no writer {w} among {len(self.homes)}")
+            self.packs[w] = Pack(self, w)
+        return self.packs[w]
+
+    def read(self, owner, address, length, copy):
+        """The bytes at a place (section 7). Without a wanted copy, partners stand in for what is damaged."""
+        home = self.homes[self.home(owner)]
+        if copy > len(home.partners):
+            raise Damage(self.key, f"copy {copy} of owner {owner} wanted, but there are {len(home.partners)} partners")
+        try:
+            return self.read_copy(owner, address, length, copy)
+        except Damage as e:
+            for j in range(1, len(home.partners) + 1) if copy == 0 else ():
+                try:
+                    data = self.read_copy(owner, address, length, j)
+                    note(f"{e}; read from partner {home.partners[j - 1]} instead")
+                    return data
+                except Damage:
+                    continue
+            raise
+
+    def read_copy(self, owner, address, length, copy):
+        w = self.home(owner)
+        pack = self.pack(w if copy == 0 else self.homes[w].partners[copy - 1])
+        out = []
+        while length:
+            source, hit = pack, pack.find(owner, address)
+            if hit is None and copy == 0:
+                other = pack.find_moved(owner, address)
+                if other is not None:
+                    source = self.pack(other[0])
+                    hit = source.find(owner, address)
+                    hit = hit and (hit[0], hit[1], min(hit[2], other[1]))
+            if hit is None:
+                raise Damage(pack.key, f"no extent covers address {address} of owner {owner}")
+            block, offset, n = hit
+            n = min(n, length)
+            out.append(source.block(block)[offset:offset + n])
+            address += n
+            length -= n
+        return b"".join(out)
+
+
+class Footer:
+    def __init__(self, cur, attempt):
+        read_settings(cur, attempt.store.settings)
+        self.writers, self.ranks, self.first, self.owners, partners, raw = cur.fields("IIIII12s")
+        self.partners = read_partners(cur, partners, raw, self.writers)
+        self.parent = read_ref(cur)
+        (self.time, self.protected, self.new_raw, self.new_stored, self.regions, parts, leans,
+         sections) = cur.fields("QQQQQIII")
+        cur.reserved(4)
+        if cur.text16("name", 1, 80) != attempt.name:
+            raise cur.bad("footer belongs to another name")
+        cur.text16("program")
+        if parts > 1 << 20 or sections >> 31:
+            raise cur.bad(f"claims {parts} parts and {sections} sections")
+        cur.room(parts, 8, "parts")
+        self.parts = cur.fields(f"{parts}Q")
+        if any(not 96 <= n < LIMIT for n in self.parts):
+            raise cur.bad("impossible length of a part")
+        self.leans = read_leans(cur, leans, attempt.ref)
+        self.lean_list = [(attempt.ref, attempt.digest), *self.leans.items()]
+        cur.room(sections, 40, "sections")
+        self.sections = [cur.fields("IIQQ16s") for _ in range(sections)]
+        cur.end()
+
+
+def read_tables(store, obj, kinds, numbers, shift=0):
+    """Head and end of a pack or copy; returns the footer's bytes, checked against the end. A copy lacks the pack's
+    blocks: its offsets are those of the pack, shift bytes too high."""
+    obj.kind, _, _, _ = store.head(obj.read(0, min(96, obj.size), "head"), obj.key, kinds,
+                                              **numbers)
+    if obj.kind == TOMBSTONE:
+        raise Damage(obj.key, "a tombstone stands where a pack should be")
+    offset, length, magic, sum16 = struct.unpack("<QI4s16s", obj.read(obj.size - 32, 32, "end"))
+    if magic != b"VEND":
+        raise Damage(obj.key, "wrong magic in end")
+    offset -= shift
+    if offset < 96 or offset + length + 32 != obj.size or length > 256 << 20:
+        raise Damage(obj.key, f"footer (offset {offset}, length {length}) does not reach to the end")
+    raw = obj.read(offset, length, "footer")
+    if digest(raw) != sum16:
+        raise Damage(obj.key, "footer does not match the digest in the end")
+    return raw
+
+
+class Pack:
+    """What one writer stored. Tables come from the pack or, if that is damaged, from its copy object."""
+
+    def __init__(self, attempt, w):
+        self.attempt, self.store, self.writer, self.home = attempt, attempt.store, w, attempt.homes[w]
+        self.key = f"{attempt.folder}/{w:08x}"
+        self.objects, self.tables, self.ids = {}, None, None
+        self.obj = self.copy = self.defect = None
+        try:
+            obj = Object(self.store, self.key)
+            raw = read_tables(self.store, obj, (PACK, TOMBSTONE), dict(attempt.numbers, writer=w))
+            if obj.size != self.home.length:
+                raise Damage(self.key, f"has {obj.size} bytes, the writers list says {self.home.length}")
+            if digest(raw) != self.home.footer_digest:
+                raise Damage(self.key, "footer does not match the digest in the writers list")
+            self.obj = obj
+            self.objects[len(Footer(Cursor(raw, self.key + " footer"), attempt).parts)] = obj
+        except Damage as e:
+            self.defect = e
+            try:
+                raw = self.open_copy()
+            except Damage:
+                raise e from None
+            note(f"{e}; tables read from {self.copy.key}")
+        self.check_footer(Footer(Cursor(raw, self.key + " footer"), attempt), len(raw))
+
+    def open_copy(self):
+        """Section 6, copy object: everything behind the pack's blocks, byte for byte."""
+        obj = Object(self.store, self.key + ".copy")
+        obj.shift = self.home.length - obj.size
+        if obj.shift < 0:
+            raise Damage(obj.key, "longer than the pack it repeats")
+        raw = read_tables(self.store, obj, (COPY,), dict(self.attempt.numbers, writer=self.writer), obj.shift)
+        if digest(raw) != self.home.footer_digest:
+            raise Damage(obj.key, "footer does not match the digest in the writers list")
+        self.copy = obj
+        return raw
+
+    def check_footer(self, f, size):
+        self.footer, h, where = f, self.home, self.key + " footer"
+        if (f.writers, f.ranks) != (len(self.attempt.homes), self.attempt.ranks):
+            raise Damage(where, f"{f.writers} writers, {f.ranks} ranks: not as in the writers list")
+        if (f.first, f.owners, len(f.parts), f.partners, sum(f.parts)) != (
+                h.first, h.owners, h.parts, h.partners, h.parts_length):
+            raise Damage(where, "owners, parts or partners are not as in the writers list")
+        at, order, manifest = h.length - 32 - size - sum(s[3] for s in f.sections), 0, f.first
+        self.blocks_end, self.sections = at, {}
+        if at < 96:
+            raise Damage(where, "sections are longer than the object")
+        for kind, owner, offset, length, sum16 in f.sections:
+            if offset != at:
+                raise Damage(where, f"section of kind {kind} begins at {offset}, not at {at}")
+            at += length
+            if kind >= S_OPTIONAL:
+                continue
+            if not 1 <= kind <= S_MANIFEST:
+                raise Unknown(where, f"section kind {kind} is not known")
+            if kind < order or (kind, owner) in self.sections or owner != (manifest if kind == S_MANIFEST else 0):
+                raise Damage(where, f"section of kind {kind}, owner {owner} is out of order")
+            order = kind
+            manifest += kind == S_MANIFEST
+            self.sections[kind, owner] = (offset, length, sum16)
+        if not all((kind, 0) in self.sections for kind in (S_BLOCKS, S_EXTENTS, S_IDS)):
+            raise Damage(where, "section blocks, extents or ids is missing")
+        if manifest != f.first + f.owners:
+            raise Damage(where, f"{manifest - f.first} manifests for {f.owners} owners")
+
+    def section(self, kind, owner=0):
+        offset, length, sum16 = self.sections[kind, owner]
+        defect = self.defect
+        if self.obj is not None:
+            data = self.obj.read(offset, length, f"section {kind}")
+            if digest(data) == sum16:
+                return data
+            defect = Damage(self.key, f"wrong digest of section {kind}" + (f" of owner {owner}" if kind == 5 else ""))
+            try:
+                if self.copy is None:
+                    self.open_copy()
+                note(f"{defect}; section read from {self.copy.key}")
+            except Damage:
+                raise defect from None
+        data = self.copy.read(offset - self.copy.shift, length, f"section {kind}")
+        if digest(data) != sum16:
+            raise defect
+        return data
+
+    def load(self):
+        """Read blocks, extents, ids and moved, and check all that section 6 says of them."""
+        if self.tables is not None:
+            return self.tables
+        table = self.section(S_BLOCKS)
+        cur = Cursor(table, self.key + " blocks")
+        ext = Cursor(self.section(S_EXTENTS), self.key + " extents")
+        if len(table) % 64:
+            raise cur.bad("length is not a multiple of 64")
+        ends = [*self.footer.parts, self.blocks_end]
+        blocks, found, part, at, ids = [], {}, 0, 96, 0
+        while cur.at < len(table):
+            (p, codec, filter1, filter2, _, offset, stored, raw, sum8, first, count, flags, before,
+             owner) = cur.fields("IBBBBQIIQQIIQI")
+            cur.reserved(4)
+            who = f"block {len(blocks)}"
+            if codec > 2:
+                raise cur.unknown(f"codec {codec} of {who} is not known")
+            if filter1 or filter2:
+                raise cur.unknown(f"filter {filter1 or filter2} of {who} is not known")
+            if flags & ~1:
+                raise cur.unknown(f"flags {flags:#x} of {who} are not known")
+            while part < p < len(ends) and at == ends[part]:
+                part, at = part + 1, 96
+            if p != part or offset != at or stored > ends[part] - at:
+                raise cur.bad(f"{who} is not where the one before ends, or beyond its object")
+            if not 1 <= stored <= raw <= 16 << 20 or (codec == 0 and stored != raw):
+                raise cur.bad(f"{who} has stored length {stored}, raw length {raw}")
+            if count < 1 or first != ext.at or before != ids:
+                raise cur.bad(f"{who} does not begin at its extents, or at its ids")
+            at += stored
+            pos, address = 0, 0
+            for _ in range(count):
+                length, owner, address = self.extent(ext, owner, address)
+                if length > raw - pos:
+                    raise ext.bad(f"extents of {who} are longer than the block")
+                if flags & 1:
+                    if address % GRANULE:
+                        raise ext.bad(f"an extent of {who}, which has ids, does not begin at a granule")
+                    ids += -(-length // GRANULE)
+                found.setdefault(owner, []).append((address, length, len(blocks), pos))
+                pos += length
+                address += length
+            if pos != raw:
+                raise ext.bad(f"extents of {who} cover {pos} of its {raw} bytes")
+            blocks.append((p, codec, offset, stored, raw, sum8, flags & 1, before))
+        while part < len(ends) - 1 and at == ends[part]:
+            part, at = part + 1, 96
+        if (part, at) != (len(ends) - 1, ends[-1]):
+            raise cur.bad("blocks do not reach to the end of their object")
+        ext.end()
+        if self.sections[S_IDS, 0][1] != 16 * ids:
+            raise Damage(self.key, f"section ids has not the length of {ids} ids")
+        moved, owner, address = {}, self.footer.first, 0
+        if (S_MOVED, 0) in self.sections:
+            cur = Cursor(self.section(S_MOVED), self.key + " moved")
+            last = (-1, 0)
+            while cur.at < len(cur.buf):
+                length, owner, address = self.extent(cur, owner, address)
+                writer = cur.varint()
+                if not self.footer.first <= owner < self.footer.first + self.footer.owners:
+                    raise cur.bad(f"owner {owner} does not belong to this writer")
+                if (owner, address) < last or writer >= len(self.attempt.homes) or writer == self.writer:
+                    raise cur.bad("entries are out of order, or name an impossible writer")
+                moved.setdefault(owner, []).append((address, length, writer, 0))
+                address += length
+                last = (owner, address)
+        for owner, extents in found.items():
+            extents.sort()
+            everything = sorted(extents + moved.get(owner, []))
+            for (a, n, *_), (b, *_) in zip(everything, everything[1:]):
+                if b < a + n:
+                    raise ext.bad(f"two extents overlap at address {b} of owner {owner}")
+        self.tables = blocks, found, moved
+        return self.tables
+
+    def extent(self, cur, owner, address):
+        value = cur.varint()
+        if value & 1:
+            owner += cur.svarint()
+        address += cur.svarint()
+        length = value >> 1
+        if length < 1 or address < 0 or address + length > LIMIT or not 0 <= owner < self.attempt.ranks:
+            raise cur.bad(f"impossible extent before byte {cur.at}: owner {owner}, address {address}, length {length}")
+        return length, owner, address
+
+    @staticmethod
+    def search(table, owner, address):
+        extents = table.get(owner, ())
+        i = bisect.bisect_right(extents, (address, LIMIT + 1)) - 1
+        if i < 0 or address >= extents[i][0] + extents[i][1]:
+            return None
+        start, length, where, pos = extents[i]
+        return where, pos + address - start, start + length - address
+
+    def find(self, owner, address):
+        """(block, offset in it, bytes from there) of an address, or None"""
+        return self.search(self.load()[1], owner, address)
+
+    def find_moved(self, owner, address):
+        """(writer, bytes from there), or None"""
+        hit = self.search(self.load()[2], owner, address)
+        return hit and (hit[0], hit[2])
+
+    def object(self, part):
+        """A part, or the pack object itself, with its head and length checked."""
+        if part not in self.objects:
+            last = part == len(self.footer.parts)
+            obj = Object(self.store, self.key if last else f"{self.key}.{part:08x}")
+            self.store.head(obj.read(0, min(96, obj.size), "head"), obj.key, (PACK if last else PART,),
+                            **dict(self.attempt.numbers, writer=self.writer, part=0 if last else part))
+            if obj.size != (self.home.length if last else self.footer.parts[part]):
+                raise Damage(obj.key, f"has {obj.size} bytes, not as many as the footer or the writers list says")
+            self.objects[part] = obj
+        return self.objects[part]
+
+    def block(self, i):
+        """The decoded bytes of a block."""
+        store, key = self.store, (self.key, i)
+        if key in store.blocks:
+            store.blocks.move_to_end(key)
+            return store.blocks[key]
+        part, codec, offset, stored, raw, sum8, _, _ = self.load()[0][i]
+        obj = self.object(part)
+        data = obj.read(offset, stored, f"block {i}")
+        if xxh3_64(data) != sum8:
+            raise Damage(obj.key, f"wrong sum of block {i}")
+        try:
+            if codec:
+                data = (lz4_block if codec == 1 else zstd_frame)(data, raw)
+        except ValueError as e:
+            raise Damage(obj.key, f"block {i}: {e}") from None
+        store.blocks[key] = data
+        store.cached += raw
+        while store.cached > BLOCK_CACHE and len(store.blocks) > 1:
+            store.cached -= len(store.blocks.popitem(last=False)[1])
+        return data
+
+    def check_blocks(self):
+        """Decode every block and compare the stored ids."""
+        blocks, found, _ = self.load()
+        ids, by_block = self.section(S_IDS), {}
+        for extents in found.values():
+            for _, length, block, pos in extents:
+                by_block.setdefault(block, []).append((pos, length))
+        for i, (*_, has_ids, before) in enumerate(blocks):
+            data, at = self.block(i), 16 * before
+            for pos, length in sorted(by_block[i]) if has_ids else ():
+                for p in range(pos, pos + length, GRANULE):
+                    granule = data[p:min(p + GRANULE, pos + length)]
+                    have, at = ids[at:at + 16], at + 16
+                    if have != self.store.content_id(granule) and not (any(granule) is False and not any(have)):
+                        raise Damage(self.key, f"id {at // 16 - 1}, in block {i}, is not that of its granule")
+
+    def check_objects(self):
+        """Parts without blocks, and the copy."""
+        for part in range(len(self.footer.parts) + 1):
+            self.object(part)
+        try:
+            self.open_copy()
+        except Absent:
+            return
+        for (kind, owner), (offset, length, sum16) in self.sections.items():
+            if digest(self.copy.read(offset - self.copy.shift, length, "section")) != sum16:
+                raise Damage(self.copy.key, f"wrong digest of section {kind}, owner {owner}")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Manifests (section 8)
+
+Place = collections.namedtuple("Place", "ref sum16 owner address copy")
+Run = collections.namedtuple("Run", "length kind places piece phase")      # piece and phase: of repeated runs
+HERE, FROM, ANY, ZERO, REPEATED, KEEP = 1, 2, 3, 4, 5, 6
+
+
+class Region:
+    """A region in effect. starts[i] is the offset of runs[i]."""
+
+    def __init__(self, number, length, description, runs, sum16):
+        self.number, self.length, self.runs, self.digest = number, length, runs, sum16
+        self.description = self.name, self.address, self.type, self.dims, self.bound = description
+        self.starts, at = [], 0
+        for run in runs:
+            self.starts.append(at)
+            at += run.length
+
+    def slice(self, offset, length):
+        i = bisect.bisect_right(self.starts, offset) - 1
+        while length:
+            run, skip = self.runs[i], offset - self.starts[i]
+            n = min(run.length - skip, length)
+            if run.kind == REPEATED:
+                yield run._replace(length=n, phase=(run.phase + skip) % run.piece)
+            else:
+                yield run._replace(length=n, places=[p._replace(address=p.address + skip) for p in run.places])
+            offset, length, i = offset + n, length - n, i + 1
+
+
+class Manifest:
+    """One layer, merged with those below it."""
+
+    def __init__(self, checkpoint, attempt, w, owner, expected=None):
+        self.pack, self.owner, self.attempt = attempt.pack(w), owner, attempt
+        where = f"{self.pack.key} manifest of owner {owner}"
+        if (S_MANIFEST, owner) not in self.pack.sections:
+            raise Damage(where, "there is no such section")
+        if expected is not None and self.pack.sections[S_MANIFEST, owner][2] != expected:
+            raise Damage(where, "digest is not the one that the layer above wants")
+        cur = Cursor(self.pack.section(S_MANIFEST, owner), where)
+        have, below, regions, protected, layout, entries, runs = cur.fields("IIQQQQQ")
+        if have != owner or below > 3 or layout >= LIMIT:
+            raise cur.bad(f"owner {have}, {below} lower layers, {layout} layout bytes")
+        self.layers, lower = [], None
+        for i in range(3):
+            lean, writer, sum16 = cur.fields("II16s")
+            if i >= below:
+                if lean or writer or any(sum16):
+                    raise cur.bad("unused lower layer is not zero")
+                continue
+            if not 0 < lean < len(self.pack.footer.lean_list):
+                raise cur.bad(f"lean index {lean} of a lower layer is impossible")
+            self.layers.append((*self.pack.footer.lean_list[lean], writer, sum16))
+        if self.layers:
+            ref, lean_sum, writer, sum16 = self.layers[-1]
+            under = checkpoint.attempt(ref, lean_sum, where)
+            if under.home(owner) != writer:
+                raise cur.bad(f"writer {writer} is not the home of owner {owner} in the attempt of the layer below")
+            lower = Manifest(checkpoint, under, writer, owner, sum16)
+            if lower.layers != self.layers[:-1]:
+                raise cur.bad("the layer below stands on other layers than this one lists")
+        self.cur, self.runs_read = cur, 0
+        self.regions = dict(lower.regions) if lower else {}
+        self.gone = set(lower.gone) if lower else set()
+        cur.room(entries, 2, "region entries")
+        number = -1
+        for _ in range(entries):
+            number += cur.varint() + 1
+            self.entry(number, lower.regions.get(number) if lower else None, lower is None)
+        cur.end()
+        if self.runs_read != runs:
+            raise cur.bad(f"{self.runs_read} runs, header says {runs}")
+        if len(self.regions) != regions or sum(r.length for r in self.regions.values()) != protected:
+            raise cur.bad("regions or bytes in effect are not as the header says")
+        if len({r.name for r in self.regions.values()}) != regions:
+            raise cur.bad("two regions have the same name")
+        end = 0
+        for r in sorted((r for r in self.regions.values() if r.length), key=lambda r: r.address):
+            if r.address < end or r.address + r.length > layout:
+                raise cur.bad(f"region {r.number} overlaps another or exceeds the layout")
+            end = r.address + r.length
+        self.protected = protected
+
+    def entry(self, number, old, base):
+        cur = self.cur
+        if number >= 1 << 64 or number in self.gone:
+            raise cur.bad(f"region number {number} is impossible, or that of a removed region")
+        flags = cur.u8()
+        if flags & ~3:
+            raise cur.unknown(f"flags {flags:#x} of region {number} are not known")
+        if flags & 2:
+            if old is None or flags & 1:
+                raise cur.bad(f"region {number} is removed, but not known from below, or described too")
+            del self.regions[number]
+            self.gone.add(number)
+            return
+        length = cur.varint()
+        if length >= LIMIT:
+            raise cur.bad(f"length of region {number} is not below 2^62")
+        if flags & 1:
+            description = self.describe(number, length)
+        elif old is not None:
+            description = old.description
+        else:
+            raise cur.bad(f"region {number} is new, but not described")
+        address, at, out = description[1], 0, []
+        while (value := cur.varint()) != 0:
+            n, kind = value >> 3, value & 7
+            self.runs_read += 1
+            if kind == 7:
+                raise cur.unknown("run kind 7 is not known")
+            if kind == 0 or not 1 <= n <= length - at:
+                raise cur.bad(f"run of kind {kind}, length {n} at {at} of region {number}, which has {length} bytes")
+            here = address + at
+            if kind == HERE:
+                out.append(Run(n, FROM, [Place(self.attempt.ref, self.attempt.digest, self.owner, here, 0)], 0, 0))
+            elif kind == FROM:
+                out.append(Run(n, FROM, [self.place(here, n)], 0, 0))
+            elif kind == ANY:
+                count = cur.varint()
+                if not 2 <= count <= 16:
+                    raise cur.bad(f"run from any of {count} places")
+                out.append(Run(n, FROM, [self.place(here, n)._replace(copy=cur.varint()) for _ in range(count)], 0, 0))
+            elif kind == ZERO:
+                out.append(Run(n, ZERO, [], 0, 0))
+            elif kind == REPEATED:
+                piece = cur.varint()
+                if not 1 <= piece <= n:
+                    raise cur.bad(f"run of {n} bytes repeats a piece of {piece}")
+                out.append(Run(n, REPEATED, [self.place(here, piece)], piece, 0))
+            elif base or old is None or at + n > old.length:
+                raise cur.bad(f"region {number} keeps bytes that are not in the layer below")
+            else:
+                out.extend(old.slice(at, n))
+            at += n
+        if at != length:
+            raise cur.bad(f"runs of region {number} cover {at} of {length} bytes")
+        self.regions[number] = Region(number, length, description, out, cur.take(16))
+
+    def describe(self, number, length):
+        cur = self.cur
+        name = cur.text16(f"name of region {number}", 1, 255)
+        address = cur.varint() * GRANULE
+        if address + length >= LIMIT:
+            raise cur.bad(f"address of region {number} is not below 2^62")
+        kind = cur.u8()
+        if kind >= len(TYPES):
+            raise cur.unknown(f"element type {kind} of region {number} is not known")
+        count = cur.u8()
+        if count > 16:
+            raise cur.bad(f"region {number} has {count} dimensions")
+        dims = [tuple(cur.varint() for _ in range(3)) for _ in range(count)]
+        exactness = cur.u8()
+        if exactness > 1:
+            raise cur.unknown(f"exactness {exactness} of region {number} is not known")
+        return name, address, TYPES[kind], dims, cur.fields("d")[0] if exactness else None
+
+    def place(self, here, length):
+        cur, leans = self.cur, self.pack.footer.lean_list
+        lean = cur.varint()
+        if lean >= len(leans):
+            raise cur.bad(f"lean index {lean} is impossible; the footer has {len(leans) - 1} entries")
+        owner, address = self.owner + cur.svarint(), here + cur.svarint()
+        if owner < 0 or address < 0 or address + length > LIMIT:
+            raise cur.bad(f"impossible place: owner {owner}, address {address}")
+        return Place(*leans[lean], owner, address, 0)
+
+
+class RegionDigest:
+    """Section 9. Stretches of zeros cost nothing."""
+
+    def __init__(self, content_id):
+        self.content_id, self.index, self.sum, self.part, self.last = content_id, 0, 0, bytearray(), (b"", b"")
+
+    def granule(self, data):
+        if data.count(0) != len(data):
+            if data != self.last[0]:
+                self.last = data, self.content_id(data)
+            low, high = xxh3_128(struct.pack("<Q", self.index) + self.last[1])
+            self.sum += low | high << 64
+        self.index += 1
+
+    def feed(self, data):
+        self.part += data
+        whole = len(self.part) // GRANULE * GRANULE
+        for at in range(0, whole, GRANULE):
+            self.granule(bytes(self.part[at:at + GRANULE]))
+        del self.part[:whole]
+
+    def zeros(self, n):
+        if self.part:
+            pad = min(n, GRANULE - len(self.part))
+            self.feed(bytes(pad))
+            n -= pad
+        self.index += n // GRANULE
+        self.feed(bytes(n % GRANULE))
+
+    def result(self):
+        if self.part:
+            self.granule(bytes(self.part))
+        return (self.sum & (1 << 128) - 1).to_bytes(16, "little")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Checkpoints
+
+class Checkpoint:
+    """A record, and what it leans on."""
+
+    def __init__(self, store, name, component):
+        self.store, self.name, self.key = store, name, f"n/{encode_name(name)}/record/{component}"
+        self.generation, self.version = record_numbers(component, self.key)
+        obj = store.small(self.key, (RECORD, TOMBSTONE), name=name, generation=self.generation, version=self.version,
+                          attempt=None)
+        cur = obj.body
+        self.tombstone = None
+        if obj.kind == TOMBSTONE:
+            self.tombstone = read_tombstone(cur)
+            return
+        self.ref = obj.ref
+        read_settings(cur, store.settings)
+        self.time, self.ranks, self.writers, self.list_length, self.list_digest = cur.fields("QIIQ16s")
+        self.parent = read_ref(cur)
+        (self.protected, self.new_raw, self.new_stored, self.metadata, self.regions, leans) = cur.fields("QQQQQI")
+        cur.reserved(4)
+        self.leans = read_leans(cur, leans, self.ref)
+        if cur.text16("name", 1, 80) != name:
+            raise cur.bad("record belongs to another name")
+        self.program = cur.text16("program")
+        cur.end()
+        self.own = self.problems = None
+
+    def attempt(self, ref, sum16, where):
+        if ref == self.ref:
+            known = self.list_digest
+        elif ref in self.leans:
+            known = self.leans[ref]
+        else:
+            raise Damage(self.key, "leans on generation %d, version %d, attempt %d without saying so" % ref)
+        if known != sum16:
+            raise Damage(where, "writers list of generation %d, version %d, attempt %d has another digest in the record"
+                         % ref)
+        return self.store.attempt(self.name, ref, sum16)
+
+    def top(self):
+        if self.own is None:
+            own = self.attempt(self.ref, self.list_digest, self.key)
+            if (len(own.homes), own.ranks, own.size) != (self.writers, self.ranks, self.list_length):
+                raise Damage(self.key, "writers, ranks or length of the writers list are not as in the list")
+            self.own = own
+        return self.own
+
+    def manifest(self, rank):
+        own = self.top()
+        if not 0 <= rank < self.ranks:
+            raise Refuse(self.key, f"there is no rank {rank} among {self.ranks}")
+        pack = own.pack(own.home(rank))
+        for ref, sum16 in pack.footer.leans.items():
+            self.attempt_known(ref, sum16, pack)
+        return Manifest(self, own, own.home(rank), rank)
+
+    def attempt_known(self, ref, sum16, pack):
+        if self.leans.get(ref) != sum16:
+            raise Damage(self.key, f"lean entries do not include those of {pack.key}")
+
+    def read_any(self, places, skip, length):
+        """The same bytes from any of the places: the first that can be read. When verifying, from all."""
+        first = data = None
+        for place in places:
+            try:
+                got = self.attempt(place.ref, place.sum16, self.key).read(
+                    place.owner, place.address + skip, length, place.copy)
+                if data is not None and got != data:
+                    self.problems.append(Damage(self.key, f"places of a run differ, at {place[2:]} in {place.ref}"))
+                data = got if data is None else data
+                if self.problems is None:
+                    break
+            except Damage as e:
+                first = first or e
+        if data is None:
+            raise first
+        if first is not None:
+            note(f"{first}; read from another place instead")
+            if self.problems is not None:
+                self.problems.append(first)
+        return data
+
+    def stream(self, region):
+        """The region's bytes in pieces; a number stands for that many zeros."""
+        for run in region.runs:
+            if run.kind == ZERO:
+                yield run.length
+            elif run.kind == FROM:
+                for at in range(0, run.length, CHUNK):
+                    yield self.read_any(run.places, at, min(CHUNK, run.length - at))
+            elif run.piece <= CHUNK:
+                piece = self.read_any(run.places, 0, run.piece)
+                piece = piece[run.phase:] + piece[:run.phase]
+                many = piece * (1 + min(CHUNK, run.length) // run.piece)
+                for at in range(0, run.length, len(many)):
+                    yield many[:run.length - at]
+            else:
+                at, phase = 0, run.phase
+                while at < run.length:
+                    n = min(CHUNK, run.piece - phase, run.length - at)
+                    yield self.read_any(run.places, phase, n)
+                    at, phase = at + n, (phase + n) % run.piece
+
+    def read_region(self, rank, region, write=None):
+        total = RegionDigest(self.store.content_id)
+        for piece in self.stream(region):
+            if isinstance(piece, int):
+                total.zeros(piece)
+            else:
+                total.feed(piece)
+            if write:
+                write(piece)
+        if total.result() != region.digest:
+            raise Damage(self.key, f"rank {rank}, region {region.number}: wrong digest of the region's bytes")
+
+    def verify(self, problems):
+        """Read all regions of all ranks. Damage goes to problems; true if every region could be had."""
+        own, self.problems = self.top(), problems
+        sums, ok = [0, 0, 0, 0], True
+        for w in range(len(own.homes)):
+            try:
+                pack = own.pack(w)
+                f = pack.footer
+                for ref, sum16 in f.leans.items():
+                    self.attempt_known(ref, sum16, pack)
+                if f.parent != self.parent:
+                    raise Damage(pack.key, "footer and record name different parents")
+                sums = [a + b for a, b in zip(sums, (f.protected, f.new_raw, f.new_stored, f.regions))]
+                mine = [0, 0]
+                for rank in range(f.first, f.first + f.owners):
+                    manifest = self.manifest(rank)
+                    mine = [mine[0] + manifest.protected, mine[1] + len(manifest.regions)]
+                    for region in manifest.regions.values():
+                        self.read_region(rank, region)
+                if mine != [f.protected, f.regions]:
+                    raise Damage(pack.key, "bytes protected or regions in footer are not those of the manifests")
+            except Damage as e:
+                problems.append(e)
+                ok = False
+        if ok and sums != [self.protected, self.new_raw, self.new_stored, self.regions]:
+            problems.append(Damage(self.key, "bytes or regions are not the sums over the footers"))
+        self.problems = None
+        return ok
+
+    def __str__(self):
+        when = datetime.datetime.fromtimestamp(self.time // 10**9, datetime.timezone.utc)
+        return (f"{printable(self.name)}  generation {self.generation}  version {self.version}  attempt "
+                f"{self.ref.attempt}  {when:%Y-%m-%dT%H:%M:%SZ}  ranks {self.ranks}  regions {self.regions}  "
+                f"bytes {self.protected}  leans on {len(self.leans)}")
+
+
+def read_tombstone(cur):
+    reason = cur.u32()
+    cur.reserved(4)
+    cur.u64()
+    if reason not in REASONS:
+        raise cur.unknown(f"reason {reason} of a tombstone is not known")
+    text = cur.text16("text")
+    cur.end()
+    return REASONS[reason], text
+
+
+def record_numbers(component, key):
+    generation, version = 0xFFFFFFFF ^ int(component[:8], 16), M64 ^ int(component[8:], 16)
+    if generation == 0 or version >> 63:
+        raise Damage(key, f"generation {generation}, version {version} cannot be")
+    return generation, version
+
+
+def record_keys(store, name):
+    """Components of the records of a name, newest first."""
+    return [c for c in store.list(f"n/{encode_name(name)}/record") if re.fullmatch("[0-9a-f]{24}", c)]
+
+
+def choose(store, args):
+    """The checkpoint that VERSION and --generation mean; for `latest`, all candidates, newest first."""
+    name = os.fsencode(args.name)
+    where = f"n/{encode_name(name)}"
+    if not 1 <= len(name) <= 80 or not record_keys(store, name):
+        raise Refuse(where, "no checkpoint of this name")
+    buried = None
+    for component in record_keys(store, name):
+        generation, version = record_numbers(component, f"{where}/record/{component}")
+        if (args.version not in (None, version)) or (args.generation not in (None, generation)):
+            continue
+        try:
+            cp = Checkpoint(store, name, component)
+        except Damage as e:
+            if args.version is not None:
+                raise
+            note(str(e))
+            buried = buried or e
+            continue
+        if cp.tombstone is None:
+            yield cp
+        elif args.version is not None:
+            buried = buried or Refuse(cp.key, f"not a checkpoint: {cp.tombstone[0]} ({printable(cp.tombstone[1])})")
+    raise buried or Refuse(where, "no such checkpoint")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Commands
+
+def cmd_ls(store, args):
+    problems = []
+    for name in store.names(problems=problems):
+        for component in record_keys(store, name):
+            try:
+                cp = Checkpoint(store, name, component)
+                if cp.tombstone is None:
+                    print(cp)
+                elif args.all:
+                    print(f"{printable(name)}  generation {cp.generation}  version {cp.version}  "
+                          f"{cp.tombstone[0]}: {printable(cp.tombstone[1])}")
+            except Refuse as e:
+                problems.append(e)
+    return problems
+
+
+def cmd_show(store, args):
+    cp = next(choose(store, args))
+    print(cp)
+    for rank in range(cp.ranks) if args.rank is None else [args.rank]:
+        for number, r in sorted(cp.manifest(rank).regions.items()):
+            dims = "".join(f" {first}+{local}/{size}" for size, first, local in r.dims)
+            print(f"rank {rank}  region {number}  {printable(r.name)}  length {r.length}  type {r.type}"
+                  + (f"  dims{dims}" if dims else "") + (f"  lossy {r.bound:g}" if r.bound is not None else ""))
+    return []
+
+
+def cmd_restore(store, args):
+    for cp in choose(store, args):
+        if args.version is None:
+            # section 10, read: the newest whole checkpoint is the first that passes every check
+            problems = []
+            try:
+                whole = cp.verify(problems)
+            except Damage as e:
+                whole, problems = False, [e]
+            if not whole:
+                note(f"{cp.key}: passed over: {problems[0]}")
+                continue
+            note(f"latest is generation {cp.generation}, version {cp.version}")
+        break
+    regions = cp.manifest(args.rank).regions
+    wanted = os.fsencode(args.region)
+    number = int(wanted) if re.fullmatch(rb"[0-9]{1,20}", wanted) else None
+    region = regions.get(number) or next((r for r in regions.values() if r.name == wanted), None)
+    if region is None:
+        raise Refuse(cp.key, f"rank {args.rank} has no region {args.region}")
+    target = args.output
+    if os.path.lexists(target) and not os.path.isfile(target):
+        raise Refuse(target, "is there, and is not a regular file")
+    folder = os.path.dirname(os.path.abspath(target))
+    need = sum(run.length for run in region.runs if run.kind != ZERO)
+    try:
+        if need > shutil.disk_usage(folder).free:
+            raise Refuse(target, f"no room for {need} bytes")
+        fd, temporary = tempfile.mkstemp(prefix=".varve-read.", dir=folder)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                def write(piece):
+                    file.seek(piece, 1) if isinstance(piece, int) else file.write(piece)
+                cp.read_region(args.rank, region, write)
+                file.truncate(region.length)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as e:
+        raise Refuse(target, f"cannot be written: {e.strerror}") from None
+    return []
+
+
+def cmd_verify(store, args):
+    problems = [store.defect] if store.defect else []
+    count = checked = 0
+    for name in store.names(problems=problems):
+        base = f"n/{encode_name(name)}"
+        found = {}
+        for component in record_keys(store, name):
+            try:
+                cp = Checkpoint(store, name, component)
+                if cp.tombstone is None:
+                    count += 1
+                    found[cp.ref] = cp
+                    checked += cp.verify(problems)
+            except Refuse as e:
+                problems.append(e)
+        for cp in found.values():       # invariant 4 of section 10, as far as the parent is still there
+            parent = found.get(cp.parent)
+            allowed = {*parent.leans, parent.ref} if parent else set() if cp.parent.generation == 0 else None
+            if allowed is not None and not allowed.issuperset(cp.leans):
+                problems.append(Damage(cp.key, "leans on an attempt that its parent does not lean on"))
+        for folder, kind, rest in (("claim", CLAIM, verify_claim), ("beat", BEAT, verify_beat)):
+            for component in store.list(f"{base}/{folder}"):
+                try:
+                    if re.fullmatch("[0-9a-f]{8}", component):
+                        obj = store.small(f"{base}/{folder}/{component}", (kind,), name=name,
+                                          generation=int(component, 16))
+                        rest(obj.body, store, name)
+                        obj.body.end()
+                except Refuse as e:
+                    problems.append(e)
+        try:
+            verify_catalogue(store.small(f"{base}/catalogue", (CATALOGUE,), limit=LIMIT, name=name).body)
+        except Absent:
+            pass
+        except Refuse as e:
+            problems.append(e)
+    for attempt in list(store.attempts.values()):       # all that any record reached: every block, once
+        problems.extend([attempt.defect] if attempt.defect else [])
+        for w in range(len(attempt.homes)):
+            try:
+                pack = attempt.pack(w)
+                if pack.defect:
+                    problems.append(pack.defect)
+                pack.check_blocks()
+                pack.check_objects()
+            except Refuse as e:
+                problems.append(e)
+    print(f"{checked} of {count} checkpoints can be restored; {len({str(p) for p in problems})} problems")
+    return problems
+
+
+def verify_claim(cur, store, name):
+    read_settings(cur, store.settings)
+    cur.take(72)
+    if cur.text16("name", 1, 80) != name:
+        raise cur.bad("claim belongs to another name")
+    cur.text16("host")
+    cur.text16("program")
+
+
+def verify_beat(cur, *_):
+    cur.take(32)
+    state = cur.u32()
+    if state not in (1, 2):
+        raise cur.unknown(f"state {state} of a beat is not known")
+    cur.reserved(4)
+    read_ref(cur)
+
+
+def verify_catalogue(cur):
+    count, last = cur.u64(), None
+    cur.room(count, 64, "entries")
+    for _ in range(count):
+        generation, _, version, *_, state = cur.fields("IIQQQQQQII")
+        if state not in (1, 2):
+            raise cur.unknown(f"state {state} in a catalogue is not known")
+        if last is not None and (generation, version) >= last:
+            raise cur.bad("entries are not in key order")
+        last = generation, version
+    cur.end()
+
+
+def version_number(text):
+    if text == "latest":
+        return None
+    value = int(text)
+    if not 0 <= value < 1 << 63:
+        raise ValueError
+    return value
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="varve-read.py", description="read a Varve store (format version 1)")
+    sub = parser.add_subparsers(dest="command", required=True)
+    for command, function in (("ls", cmd_ls), ("show", cmd_show), ("restore", cmd_restore), ("verify", cmd_verify)):
+        p = sub.add_parser(command)
+        p.set_defaults(function=function)
+        p.add_argument("store", metavar="STORE")
+        if command == "ls":
+            p.add_argument("--all", action="store_true", help="list tombstones too")
+        if command in ("show", "restore"):
+            p.add_argument("name", metavar="NAME")
+            p.add_argument("version", metavar="VERSION", type=version_number,
+                           nargs="?" if command == "show" else None, help="a number, or latest")
+            p.add_argument("--generation", type=int, help="default: the highest that has the version")
+        if command == "show":
+            p.add_argument("--rank", type=int, help="only this rank")
+        if command == "restore":
+            p.add_argument("rank", metavar="RANK", type=int)
+            p.add_argument("region", metavar="REGION", help="number or name")
+            p.add_argument("-o", dest="output", metavar="FILE", required=True)
+    args = parser.parse_args(argv)
+    NOTED.clear()
+    try:
+        problems = args.function(Store(args.store), args)
+        for text in dict.fromkeys(str(p) for p in problems):
+            print("varve-read: " + printable(text), file=sys.stderr)
+        sys.stdout.flush()
+        return max((p.code for p in problems), default=0)
+    except Refuse as e:
+        print("varve-read: " + printable(str(e)), file=sys.stderr)
+        return e.code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except OSError as e:
+        print(f"varve-read: {errno.errorcode.get(e.errno, '')} {printable(str(e))}", file=sys.stderr)
+        return 1
+    except Exception as e:      # a defect of this program; still one line
+        if os.environ.get("VARVE_READ_TRACE"):
+            raise
+        print(f"varve-read: internal error: {type(e).__name__}: {printable(str(e))}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
