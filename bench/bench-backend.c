@@ -2,10 +2,11 @@
  *
  *   bench-backend [--json] [--rounds N] [--size MIB] [--only write|read] [FOLDER]
  *
- * Write: a new file by 1 MiB write() calls and fsync, against create, write and commit of an object, in variants. Read: the
- * same bytes cold (the page cache is dropped before), by a read() loop, against get by 1, 2 and 4 threads. Rounds are
- * interleaved; medians. Each begins with an unmeasured bare pass, because pages that have not been in use lately can cost
- * several times as much to get, and that would all fall on the bare way. "ratio" is the speed against the bare way of the same table. */
+ * Write: a new file by 1 MiB write() calls and fsync, against create, write and commit of an object, in variants. Read:
+ * the same bytes cold (the page cache is dropped before), by a read() loop, against get by 1, 2 and 4 threads. Rounds
+ * are interleaved; medians. Each begins with an unmeasured bare pass, because pages that have not been in use lately
+ * can cost several times as much to get, and that would all fall on the bare way. "ratio" is the speed against the bare
+ * way of the same table. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -49,18 +50,25 @@ struct variant {
 static struct variant writes[] = {
     {.name = "bare write 1 MiB + fsync"},
     {.name = "default", .threads = 1},
-    {.name = "buffered, no early writeback", .direct = VV_DIRECT_OFF, .tuning = {.skip_early_writeback = 1}, .threads = 1},
+    {.name = "buffered, no early writeback",
+     .direct = VV_DIRECT_OFF,
+     .tuning = {.skip_early_writeback = 1},
+     .threads = 1},
     {.name = "buffered, early writeback", .direct = VV_DIRECT_OFF, .threads = 1},
     {.name = "direct 1 MiB x 1", .tuning = {.block_bytes = MIB, .in_flight = 1}, .threads = 1},
     {.name = "direct 1 MiB x 2", .tuning = {.block_bytes = MIB, .in_flight = 2}, .threads = 1},
     {.name = "direct 1 MiB x 4", .tuning = {.block_bytes = MIB, .in_flight = 4}, .threads = 1},
     {.name = "direct 2 MiB x 2", .tuning = {.block_bytes = 2 * MIB - 8192, .in_flight = 2}, .threads = 1},
     {.name = "direct 2 MiB x 4", .tuning = {.block_bytes = 2 * MIB - 8192, .in_flight = 4}, .threads = 1},
-    {.name = "direct 2 MiB x 4, fallocate", .tuning = {.block_bytes = 2 * MIB - 8192, .in_flight = 4, .preallocate = 1}, .threads = 1},
+    {.name = "direct 2 MiB x 4, fallocate",
+     .tuning = {.block_bytes = 2 * MIB - 8192, .in_flight = 4, .preallocate = 1},
+     .threads = 1},
     {.name = "direct 4 MiB x 1", .tuning = {.block_bytes = 4 * MIB, .in_flight = 1}, .threads = 1},
     {.name = "direct 4 MiB x 2", .tuning = {.block_bytes = 4 * MIB, .in_flight = 2}, .threads = 1},
     {.name = "direct 4 MiB x 4", .tuning = {.block_bytes = 4 * MIB, .in_flight = 4}, .threads = 1},
-    {.name = "direct 4 MiB x 2, fallocate", .tuning = {.block_bytes = 4 * MIB, .in_flight = 2, .preallocate = 1}, .threads = 1},
+    {.name = "direct 4 MiB x 2, fallocate",
+     .tuning = {.block_bytes = 4 * MIB, .in_flight = 2, .preallocate = 1},
+     .threads = 1},
 };
 
 static struct variant reads[] = {
@@ -92,8 +100,7 @@ static void path_of(const char *name, char *out, size_t room) {
 }
 
 static struct varve_backend *open_backend(const struct variant *variant) {
-    struct vv_backend_options options = {
-        .may_create = 1, .direct = variant->direct, .tuning = &variant->tuning};
+    struct vv_backend_options options = {.may_create = 1, .direct = variant->direct, .tuning = &variant->tuning};
     struct varve_backend *backend = NULL;
     struct varve_error error;
     char root[3100];
@@ -190,7 +197,8 @@ static void run_read(struct variant *variant, int round) {
     char path[3200];
     pthread_t threads[8];
     path_of("read", path, sizeof(path));
-    struct reader reader = {.backend = open_backend(variant), .lock = PTHREAD_MUTEX_INITIALIZER, .shift = variant->shift};
+    struct reader reader = {
+        .backend = open_backend(variant), .lock = PTHREAD_MUTEX_INITIALIZER, .shift = variant->shift};
     drop_cache(path);
     double cpu = cpu_now(), start = seconds_now();
     if (variant->threads == 0)
@@ -227,9 +235,10 @@ static void report(const char *what, struct variant *variants, size_t count) {
             high = variants[i].seconds[r] > high ? variants[i].seconds[r] : high;
         }
         const char *format =
-            is_json ? "{\"bench\":\"backend\",\"what\":\"%s\",\"way\":\"%s\",\"mb_per_s\":%.0f,\"slowest_mb_per_s\":%.0f,"
-                      "\"ratio\":%.2f,\"cpu_s\":%.2f,\"best_mb_per_s\":%.0f}\n"
-                    : "%-5s %-32s %9.0f %9.0f %7.2f %7.2f %7.0f\n";
+            is_json
+                ? "{\"bench\":\"backend\",\"what\":\"%s\",\"way\":\"%s\",\"mb_per_s\":%.0f,\"slowest_mb_per_s\":%.0f,"
+                  "\"ratio\":%.2f,\"cpu_s\":%.2f,\"best_mb_per_s\":%.0f}\n"
+                : "%-5s %-32s %9.0f %9.0f %7.2f %7.2f %7.0f\n";
         double mb = (double)total / 1e6;
         printf(format, what, variants[i].name, mb / mid, mb / high, bare / mid, median(variants[i].cpu), mb / low);
     }
@@ -249,7 +258,8 @@ static void parse(int argc, char **argv) {
             snprintf(folder, sizeof(folder), "%s", argv[i]);
     }
     if (rounds < 1 || rounds > ROUNDS_MAX || total < MIB) {
-        fprintf(stderr, "usage: bench-backend [--json] [--rounds 1..%d] [--size MIB] [--only write|read] [FOLDER]\n", ROUNDS_MAX);
+        fprintf(stderr, "usage: bench-backend [--json] [--rounds 1..%d] [--size MIB] [--only write|read] [FOLDER]\n",
+                ROUNDS_MAX);
         exit(2);
     }
 }

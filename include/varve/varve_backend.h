@@ -58,6 +58,9 @@ struct varve_backend_ops {
     int (*remove)(struct varve_backend *backend, const char *key);
     /* Bytes that can still be stored. Optional. */
     int (*space)(struct varve_backend *backend, uint64_t *bytes_out);
+    /* Make what is visible under key durable: another process may have died between the two. Optional: left out where visible means
+     * durable. */
+    int (*sync)(struct varve_backend *backend, const char *key);
     /* Remove leftovers of dead writers that never became objects. Optional. */
     int (*sweep)(struct varve_backend *backend);
     /* Required; accepts NULL. */

@@ -8,7 +8,7 @@
 
 /* Does this backend, perhaps compiled against an older header, have the member? */
 #define HAS(backend, member)                                                                                           \
-    ((backend)->ops->size >= offsetof(struct varve_backend_ops, member) + sizeof((backend)->ops->member) &&           \
+    ((backend)->ops->size >= offsetof(struct varve_backend_ops, member) + sizeof((backend)->ops->member) &&            \
      (backend)->ops->member != NULL)
 
 static int is_key_char(char c) {
@@ -107,6 +107,12 @@ int vv_backend_space(struct varve_backend *backend, uint64_t *bytes_out) {
     return backend->ops->space(backend, bytes_out);
 }
 
+int vv_backend_sync(struct varve_backend *backend, const char *key) {
+    if (vv_backend_key_check(key) < 0)
+        return -EINVAL;
+    return HAS(backend, sync) ? backend->ops->sync(backend, key) : 0;
+}
+
 int vv_backend_sweep(struct varve_backend *backend) {
     if (!HAS(backend, sweep))
         return VARVE_UNSUPPORTED;
@@ -126,8 +132,8 @@ int vv_backend_put(struct varve_backend *backend, const char *key, const void *d
     return vv_backend_upload_commit(upload);
 }
 
-/* One get of one byte more than stat said: a whole answer comes from one state of the object, and an object that grew in
- * between shows by the extra byte. */
+/* One get of one byte more than the size: a whole answer comes from one state of the object, and an object that has
+ * grown meanwhile shows by the extra byte: 1 then. */
 static int get_whole(struct varve_backend *backend, const char *key, uint64_t size, struct vv_buf *buf) {
     size_t before = buf->size;
     uint8_t *into = vv_buf_extend(buf, (size_t)size + 1);
@@ -137,19 +143,22 @@ static int get_whole(struct varve_backend *backend, const char *key, uint64_t si
     buf->size = before + (got > 0 && (uint64_t)got <= size ? (size_t)got : 0);
     if (got < 0)
         return (int)got;
-    return (uint64_t)got > size ? -EAGAIN : 0;
+    return (uint64_t)got > size;
 }
 
 int vv_backend_get_all(struct varve_backend *backend, const char *key, uint64_t max, struct vv_buf *buf) {
-    int result = -EAGAIN;
-    for (int tries = 0; tries < 8 && result == -EAGAIN; tries++) {
-        uint64_t size = 0;
-        result = vv_backend_stat(backend, key, &size);
-        if (result < 0)
-            return result;
-        if (size > max || size > SIZE_MAX / 2)
+    uint64_t size = 0;
+    if (max > SIZE_MAX / 2 - 1)
+        max = SIZE_MAX / 2 - 1;
+    int result = vv_backend_stat(backend, key, &size);
+    if (result < 0)
+        return result;
+    if (size > max)
+        return -EFBIG;
+    while ((result = get_whole(backend, key, size, buf)) > 0) {
+        if (size == max)
             return -EFBIG;
-        result = get_whole(backend, key, size, buf);
+        size = size > (max - 4096) / 2 || max < 4096 ? max : 2 * size + 4096;
     }
     return result;
 }

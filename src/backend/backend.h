@@ -1,8 +1,8 @@
 /* Keeping objects: how the rest of the library opens and uses a backend.
  *
  * A backend is chosen by address: mem://NAME, file:///path, or a plain path. Parameters of the address put wrappers
- * around it (docs/backends.md). Nobody above this folder calls the members of varve_backend_ops: the functions here check
- * keys, and return VARVE_UNSUPPORTED where an optional member is missing. What each verb promises is written in
+ * around it (docs/backends.md). Nobody above this folder calls the members of varve_backend_ops: the functions here
+ * check keys, and return VARVE_UNSUPPORTED where an optional member is missing. What each verb promises is written in
  * varve/varve_backend.h. Any thread, but one upload by one thread at a time. */
 #ifndef VV_BACKEND_H
 #define VV_BACKEND_H
@@ -55,12 +55,14 @@ int vv_backend_list(struct varve_backend *backend, const char *prefix, const cha
                     varve_list_fn fn, void *arg);
 int vv_backend_remove(struct varve_backend *backend, const char *key);
 int vv_backend_space(struct varve_backend *backend, uint64_t *bytes_out);
+/* 0 also where visible means durable. */
+int vv_backend_sync(struct varve_backend *backend, const char *key);
 int vv_backend_sweep(struct varve_backend *backend); /* how many leftovers went, or an error */
 
 /* A whole small object at once: create, write, commit. -EEXIST if the key is taken. */
 int vv_backend_put(struct varve_backend *backend, const char *key, const void *data, size_t size);
-/* The whole object appended to buf, which the caller has initialised and clears; -EFBIG if it has more than max bytes. If
- * the object is replaced meanwhile, buf gets the old or the new one, never a mixture. */
+/* The whole object appended to buf, which the caller has initialised and clears; -EFBIG if it has more than max bytes.
+ * If the object is replaced meanwhile, buf gets the old or the new one, never a mixture. */
 int vv_backend_get_all(struct varve_backend *backend, const char *key, uint64_t max, struct vv_buf *buf);
 
 /* Delete the process-wide memory store mem://name. Backends that have it open keep it until they close. */
@@ -85,6 +87,7 @@ enum vv_verb {
     VV_VERB_LIST,
     VV_VERB_REMOVE,
     VV_VERB_SPACE,
+    VV_VERB_SYNC,
     VV_VERB_SWEEP,
     VV_VERB_COUNT
 };

@@ -1,8 +1,8 @@
 /* Objects as files below a root folder; see backend_file_private.h for the parts.
  *
- * The root is held open and everything is found relative to it. "There is no such file" becomes -ENOENT only after a look
- * at the root by its path: a root that was removed, or whose file system was unmounted, is an error, never an empty
- * store. */
+ * The root is held open and everything is found relative to it. "There is no such file" becomes -ENOENT only after a
+ * look at the root by its path: a root that was removed, or whose file system was unmounted, is an error, never an
+ * empty store. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -157,6 +157,24 @@ static int file_space(struct varve_backend *backend, uint64_t *bytes_out) {
     return 0;
 }
 
+static int file_sync(struct varve_backend *backend, const char *key) {
+    struct file_backend *file = (struct file_backend *)backend;
+    size_t made;
+    int fd = openat(file->root_fd, key, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return vv_file_missing(file, -errno);
+    int result = vv_file_sync(fd);
+    close(fd);
+    if (result < 0)
+        return result;
+    int folder = vv_file_folder_open(file, key, &made);
+    if (folder < 0)
+        return folder;
+    result = vv_file_folder_sync(file, key, folder, 0);
+    close(folder);
+    return result;
+}
+
 /* Is the writer that chose this temporary name known to be gone, or is the file so old that it must be? */
 static int is_leftover(struct file_backend *file, const char *name, const struct stat *st) {
     char host[17];
@@ -219,6 +237,7 @@ static const struct varve_backend_ops file_ops = {
     .list = file_list,
     .remove = file_remove,
     .space = file_space,
+    .sync = file_sync,
     .sweep = file_sweep,
     .close = file_close,
 };

@@ -1,6 +1,6 @@
 /* Parts of the file backend: objects are files, keys are paths below a root folder.
  *
- *   backend_file.c   open, stat, list, replace, remove, space, sweep, close
+ *   backend_file.c   open, stat, list, replace, remove, space, sync, sweep, close
  *   file_folder.c    folders below the root: made on demand, made durable, checked to be there
  *   file_upload.c    one object being written, and how it gets its name
  *   file_writer.c    the helper threads that keep several direct writes in flight, and their blocks of memory
@@ -15,20 +15,20 @@
 
 #include "backend/backend_private.h"
 
-#define FILE_ALIGN 4096u             /* of direct reads and writes, unless the file system names less */
-#define FILE_SMALL (1u << 20)        /* smaller objects are never kept open: they may be of a mutable kind */
+#define FILE_ALIGN 4096u                  /* of direct reads and writes, unless the file system names less */
+#define FILE_SMALL (1u << 20)             /* smaller objects are never kept open: they may be of a mutable kind */
 #define FILE_BLOCK_SLACK (2 * FILE_ALIGN) /* room for an unaligned range of a whole block */
 #define FILE_DURABLE_KNOWN 32
 
 /* What measurements may vary. Zero: the default. */
 struct vv_file_tuning {
-    size_t block_bytes;     /* of one direct write; a multiple of 4,096 */
-    unsigned in_flight;     /* direct writes of one upload at a time, and helper threads */
-    int preallocate;        /* fallocate when the size is known */
-    int named_temporaries;  /* as on file systems without O_TMPFILE */
-    int rename_only;        /* and without hard links */
+    size_t block_bytes;       /* of one direct write; a multiple of 4,096 */
+    unsigned in_flight;       /* direct writes of one upload at a time, and helper threads */
+    int preallocate;          /* fallocate when the size is known */
+    int named_temporaries;    /* as on file systems without O_TMPFILE */
+    int rename_only;          /* and without hard links */
     int skip_early_writeback; /* buffered: leave everything to fsync */
-    size_t direct_read_min; /* smaller gets go through the page cache; SIZE_MAX: all */
+    size_t direct_read_min;   /* smaller gets go through the page cache; SIZE_MAX: all */
 };
 
 struct file_block {
@@ -64,7 +64,7 @@ struct file_cache {
 
 struct file_backend {
     struct varve_backend base;
-    char *root;  /* absolute */
+    char *root; /* absolute */
     int root_fd;
     mode_t folder_mode, file_mode;
     int mode; /* enum vv_mode */
@@ -102,7 +102,8 @@ struct file_upload {
 int vv_file_root_check(struct file_backend *file);
 /* What a failed look at a key means: -ENOENT only if the root is certainly there. */
 int vv_file_missing(struct file_backend *file, int result);
-/* Open the folder of key, making it if needed; *made says from which length of key on folders are new (SIZE_MAX: none). */
+/* Open the folder of key, making it if needed; *made says from which length of key on folders are new (SIZE_MAX: none).
+ */
 int vv_file_folder_open(struct file_backend *file, const char *key, size_t *made);
 /* Make the folder (open as fd), and its way from the root, durable. */
 int vv_file_folder_sync(struct file_backend *file, const char *key, int fd, size_t made);

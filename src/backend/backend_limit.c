@@ -1,8 +1,8 @@
 /* A slower storage than there is: at most so many bytes per second, written and read together, and a delay before every
  * verb. For tests and for sharing a machine.
  *
- * Each transfer reserves its time on one line; who has reserved sleeps until its end. Unused time is kept up to the worth
- * of 1 MiB, so a short burst passes at full speed. */
+ * Each transfer reserves its time on one line; who has reserved sleeps until its end. Unused time is kept up to the
+ * worth of 1 MiB, so a short burst passes at full speed. */
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 /* Objects in memory: the reference implementation, and what unit tests use.
  *
- * A named store belongs to the process, not to the backend that opened it: it outlives a close, so that a test can close,
- * open again and find its objects, until vv_mem_drop. A store without a name belongs to its one backend. */
+ * A named store belongs to the process, not to the backend that opened it: it outlives a close, so that a test can
+ * close, open again and find its objects, until vv_mem_drop. A store without a name belongs to its one backend. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Do a verb again when it failed for a reason that may go away by itself (varve_backend.h lists them), with growing
- * pauses: 10 ms, 20 ms, 40 ms, ... at most 2 s, each shortened at random by up to half so that many ranks do not come back
- * together.
+ * pauses: 10 ms, 20 ms, 40 ms, ... at most 2 s, each shortened at random by up to half so that many ranks do not come
+ * back together.
  *
  * Not repeated: upload_write, because an upload is useless after an error; and commit. A commit that failed may have
- * happened. Trying again could then report -EEXIST although the object is ours, and taking -EEXIST for success could claim an
- * object of somebody else. Only the caller can tell the two apart, by what the object says.
+ * happened. Trying again could then report -EEXIST although the object is ours, and taking -EEXIST for success could
+ * claim an object of somebody else. Only the caller can tell the two apart, by what the object says.
  *
  * A remove that is repeated and then finds nothing has succeeded: the object is gone, and probably by the first try. */
 #include <errno.h>
@@ -41,8 +41,8 @@ static int64_t retry_leave(struct wrap *wrap, struct wrap_op *op, int64_t result
     struct retry *retry = (struct retry *)wrap;
     if (op->verb == VV_VERB_REMOVE && op->tries > 0 && result == -ENOENT)
         return 0;
-    if (op->verb == VV_VERB_WRITE || op->verb == VV_VERB_COMMIT || op->verb == VV_VERB_ABORT ||
-        !is_transient(result) || op->tries >= retry->retries)
+    if (op->verb == VV_VERB_WRITE || op->verb == VV_VERB_COMMIT || op->verb == VV_VERB_ABORT || !is_transient(result) ||
+        op->tries >= retry->retries)
         return result;
     vv_log(retry->log, VV_LOG_DEBUG, "%s %s: trying again: %s", vv_backend_name(wrap->inner), op->key ? op->key : "",
            varve_error_text((int)result));

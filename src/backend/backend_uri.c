@@ -27,14 +27,16 @@ static int take_path(const char *text, size_t size, int decode, struct vv_uri *o
             int high = i + 2 < size ? hex_value(text[i + 1]) : -1;
             int low = i + 2 < size ? hex_value(text[i + 2]) : -1;
             if (high < 0 || low < 0)
-                return vv_error(error, VARVE_SETTING, "in the store's address, '%%' must be followed by two hexadecimal digits");
+                return vv_error(error, VARVE_SETTING,
+                                "in the store's address, '%%' must be followed by two hexadecimal digits");
             c = (char)(high << 4 | low);
             i += 2;
         }
         if (c == '\0')
             return vv_error(error, VARVE_SETTING, "the store's address contains %%00");
         if (length == VV_BACKEND_PATH_MAX)
-            return vv_error(error, VARVE_SETTING, "the store's address is longer than %d characters", VV_BACKEND_PATH_MAX);
+            return vv_error(error, VARVE_SETTING, "the store's address is longer than %d characters",
+                            VV_BACKEND_PATH_MAX);
         out->path[length++] = c;
     }
     out->path[length] = '\0';
@@ -113,8 +115,10 @@ static const struct {
     int (*set)(struct vv_uri *uri, const char *value);
     const char *example;
 } parameters[] = {
-    {"limit", set_limit, "55MB (bytes per second)"}, {"latency", set_latency, "2ms"},
-    {"retry", set_retry, "5"},                       {"fault", set_fault, "fail:3:EIO"},
+    {"limit", set_limit, "55MB (bytes per second)"},
+    {"latency", set_latency, "2ms"},
+    {"retry", set_retry, "5"},
+    {"fault", set_fault, "fail:3:EIO"},
     {"count", set_count, "1"},
 };
 
@@ -124,12 +128,12 @@ static int set_parameter(struct vv_uri *uri, const char *name, const char *value
             continue;
         if (value && parameters[i].set(uri, value) == 0)
             return 0;
-        return vv_error(error, VARVE_SETTING, "parameter \"%s\" of the store's address must look like %s=%s", name, name,
-                        parameters[i].example);
+        return vv_error(error, VARVE_SETTING, "parameter \"%s\" of the store's address must look like %s=%s", name,
+                        name, parameters[i].example);
     }
-    return vv_error(error, VARVE_SETTING,
-                    "the store's address has an unknown parameter \"%s\"; known are limit, latency, retry, fault, count",
-                    name);
+    return vv_error(
+        error, VARVE_SETTING,
+        "the store's address has an unknown parameter \"%s\"; known are limit, latency, retry, fault, count", name);
 }
 
 static int parse_query(const char *query, struct vv_uri *uri, struct varve_error *error) {
@@ -181,7 +185,8 @@ int vv_uri_parse(const char *text, struct vv_uri *out, struct varve_error *error
         if (size == 0)
             return vv_error(error, VARVE_SETTING, "the store's address has no path");
         if (strncmp(text, "file:", 5) == 0 || strncmp(text, "mem:", 4) == 0)
-            return vv_error(error, VARVE_SETTING, "the store's address needs \"//\" after the colon: file:///folder, mem://name");
+            return vv_error(error, VARVE_SETTING,
+                            "the store's address needs \"//\" after the colon: file:///folder, mem://name");
         result = take_path(text, size, 0, out, error);
     } else if (scheme - text == 4 && strncmp(text, "file", 4) == 0) {
         out->kind = VV_URI_FILE;

@@ -182,6 +182,19 @@ static int wrap_space(struct varve_backend *backend, uint64_t *bytes_out) {
     return (int)result;
 }
 
+static int wrap_sync(struct varve_backend *backend, const char *key) {
+    struct wrap *wrap = wrap_of(backend);
+    struct wrap_op op = {.verb = VV_VERB_SYNC, .key = key};
+    int64_t result;
+    do {
+        result = enter(wrap, &op);
+        if (result == 0)
+            result = vv_backend_sync(wrap->inner, key);
+        result = leave(wrap, &op, result);
+    } while (result == WRAP_AGAIN);
+    return (int)result;
+}
+
 static int wrap_sweep(struct varve_backend *backend) {
     struct wrap *wrap = wrap_of(backend);
     struct wrap_op op = {.verb = VV_VERB_SWEEP};
@@ -219,6 +232,7 @@ static const struct varve_backend_ops wrap_ops = {
     .list = wrap_list,
     .remove = wrap_remove,
     .space = wrap_space,
+    .sync = wrap_sync,
     .sweep = wrap_sweep,
     .close = wrap_close,
 };

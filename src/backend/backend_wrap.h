@@ -5,8 +5,8 @@
  *   leave(wrap, op, result)  sees the result (a count for get) and returns the one to report, or WRAP_AGAIN to have the
  *                            verb done again
  *
- * A commit that enter() refuses aborts the inner upload, as the verb frees it in every case. A list that is done again goes
- * on after the last name that was handed out. */
+ * A commit that enter() refuses aborts the inner upload, as the verb frees it in every case. A list that is done again
+ * goes on after the last name that was handed out. */
 #ifndef VV_BACKEND_WRAP_H
 #define VV_BACKEND_WRAP_H
 
@@ -28,7 +28,7 @@ struct wrap_op {
 struct wrap;
 struct wrap_hooks {
     const char *name;
-    int (*enter)(struct wrap *wrap, struct wrap_op *op); /* may be NULL */
+    int (*enter)(struct wrap *wrap, struct wrap_op *op);                     /* may be NULL */
     int64_t (*leave)(struct wrap *wrap, struct wrap_op *op, int64_t result); /* may be NULL */
     void (*destroy)(struct wrap *wrap); /* may be NULL; the memory itself is freed by the caller */
 };

@@ -1,11 +1,11 @@
 /* Folders below the root.
  *
- * A folder is made when an object in it is committed and removed when its last object goes, by any number of processes at
- * once. Whoever makes or uses one therefore expects it to vanish under its hands and makes it again.
+ * A folder is made when an object in it is committed and removed when its last object goes, by any number of processes
+ * at once. Whoever makes or uses one therefore expects it to vanish under its hands and makes it again.
  *
- * Durability: an object is durable when its file is, its folder is, and every folder from there up to the root is. Another
- * process may have made a folder a moment ago and not have synced its parent yet, so "it was there already" proves
- * nothing: each process syncs the whole way once per folder and remembers the last few it has done. */
+ * Durability: an object is durable when its file is, its folder is, and every folder from there up to the root is.
+ * Another process may have made a folder a moment ago and not have synced its parent yet, so "it was there already"
+ * proves nothing: each process syncs the whole way once per folder and remembers the last few it has done. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -1,12 +1,13 @@
 /* Reading objects.
  *
- * Large objects are kept open, at most FILE_CACHED of them, for a few seconds. Objects are written once, so an open file
- * is the object, unless its key was removed or replaced since, here or by another process: then the file has lost its
- * last link, which every get checks. Small objects may be of the mutable kinds and are opened anew each time.
+ * Large objects are kept open, at most FILE_CACHED of them, for a few seconds. Objects are written once, so an open
+ * file is the object, unless its key was removed or replaced since, here or by another process: then the file has lost
+ * its last link, which every get checks. Small objects may be of the mutable kinds and are opened anew each time.
  *
  * Large ranges are read past the page cache: measured cold, 1 MiB at a time by two threads, at 1.7 times the speed of a
- * read() loop (1.3 times where a copy is needed) and a third of its processor time. Ranges that are in the page cache already are taken from it. The
- * alignment that direct reads ask for is met with a block of our own and a copy, where the caller's range has none. */
+ * read() loop (1.3 times where a copy is needed) and a third of its processor time. Ranges that are in the page cache
+ * already are taken from it. The alignment that direct reads ask for is met with a block of our own and a copy, where
+ * the caller's range has none. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

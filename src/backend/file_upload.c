@@ -1,12 +1,12 @@
 /* An object being written to a file, and how it gets its name.
  *
- * Until commit the file has no name (O_TMPFILE): if the process dies, the kernel removes it. Where that does not exist the
- * file has a name in the folder tmp, which sweep() cleans. Commit syncs the file, gives it its name by an operation that
- * fails if the name is taken, and syncs the folder.
+ * Until commit the file has no name (O_TMPFILE): if the process dies, the kernel removes it. Where that does not exist
+ * the file has a name in the folder tmp, which sweep() cleans. Commit syncs the file, gives it its name by an operation
+ * that fails if the name is taken, and syncs the folder.
  *
- * Objects smaller than a block (2 MiB) are gathered in it and written at once, through the page cache. With the first full block the upload decides: direct
- * writes by the helper threads; or, where direct writes are refused or switched off, write() from the caller's memory
- * with early writeback, so that fsync finds little left to do. */
+ * Objects smaller than a block (2 MiB) are gathered in it and written at once, through the page cache. With the first
+ * full block the upload decides: direct writes by the helper threads; or, where direct writes are refused or switched
+ * off, write() from the caller's memory with early writeback, so that fsync finds little left to do. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,6 +19,7 @@
 #include "backend/backend_file_private.h"
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "base/thread.h"
 
 #define LINK_TRIES 64
@@ -162,10 +163,13 @@ static void decide_way(struct file_backend *file, struct file_upload *upload) {
     upload->way = FILE_BUFFERED;
     if (!atomic_load(&file->may_direct))
         return;
-    if (set_direct(upload, 1) == 0)
+    int result = set_direct(upload, 1);
+    if (result == 0) {
         upload->way = FILE_DIRECT;
-    else
-        atomic_store(&file->may_direct, 0);
+        return;
+    }
+    atomic_store(&file->may_direct, 0);
+    vv_log(file->log, VV_LOG_INFO, "%s: no direct writes here: %s", file->root, varve_error_text(result));
 }
 
 static int write_buffered(struct file_backend *file, struct file_upload *upload, const void *data, size_t size) {
@@ -256,8 +260,8 @@ static int write_rest(struct file_backend *file, struct file_upload *upload) {
     if (result == 0 && upload->way == FILE_DIRECT && upload->fill > whole)
         result = set_direct(upload, 0);
     if (result == 0 && upload->fill > whole)
-        result = vv_file_write_all(upload->fd, upload->block->data + whole, upload->fill - whole,
-                                   upload->offset + whole);
+        result =
+            vv_file_write_all(upload->fd, upload->block->data + whole, upload->fill - whole, upload->offset + whole);
     upload->offset += upload->fill;
     upload->fill = 0;
     return result;
@@ -275,8 +279,7 @@ static int link_temporary(struct file_backend *file, struct file_upload *upload,
     char path[128];
     struct stat st;
     snprintf(path, sizeof(path), "tmp/%s", upload->temporary);
-    int result = file->tuning.rename_only ? -EOPNOTSUPP
-                 : linkat(file->root_fd, path, folder, name, 0) < 0 ? -errno : 0;
+    int result = file->tuning.rename_only ? -EOPNOTSUPP : linkat(file->root_fd, path, folder, name, 0) < 0 ? -errno : 0;
     if (result == -EEXIST && fstat(upload->fd, &st) == 0 && st.st_nlink == 2)
         return 0;
     if (result != -EPERM && result != -EOPNOTSUPP && result != -ENOSYS && result != -EMLINK)
@@ -305,8 +308,8 @@ static int publish(struct file_backend *file, struct file_upload *upload) {
         folder = vv_file_folder_open(file, upload->key, &made);
         if (folder < 0)
             return folder == -ENOENT ? -ESTALE : folder;
-        result = upload->temporary[0] ? link_temporary(file, upload, folder, name)
-                                      : link_nameless(upload, folder, name);
+        result =
+            upload->temporary[0] ? link_temporary(file, upload, folder, name) : link_nameless(upload, folder, name);
     }
     if (result == -ENOENT)
         result = vv_file_root_check(file) < 0 ? vv_file_root_check(file) : -ESTALE;

@@ -1,12 +1,12 @@
 /* Helper threads that write blocks, so that several direct writes of an upload are in flight while the caller fills the
  * next block.
  *
- * Measured (bench/bench-backend): past the page cache, with blocks of 1 to 4 MiB and two to four in flight, a large object
- * is written 1.7 to 1.9 times as fast as by write() and fsync, for two thirds of the processor time. Threads instead of io_uring:
- * at this block size nearly as fast, and available where io_uring is forbidden.
+ * Measured (bench/bench-backend): past the page cache, with blocks of 1 to 4 MiB and two to four in flight, a large
+ * object is written 1.7 to 1.9 times as fast as by write() and fsync, for two thirds of the processor time. Threads
+ * instead of io_uring: at this block size nearly as fast, and available where io_uring is forbidden.
  *
- * The threads start with the first block of the backend's life and end with the backend. An error is kept in the upload and
- * reported by its next call; blocks that follow it are dropped. */
+ * The threads start with the first block of the backend's life and end with the backend. An error is kept in the upload
+ * and reported by its next call; blocks that follow it are dropped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -30,9 +30,18 @@ static double seconds_now(void) {
     return (double)vv_clock_ns() * 1e-9;
 }
 
-static void assert_near(double measured, double expected) {
-    if (measured < 0.9 * expected || measured > 1.1 * expected)
-        fail_msg("took %.3f s instead of %.3f s", measured, expected);
+/* Never faster than asked for; as slow as asked for, at least once in a few tries: others may use the machine. */
+static void assert_takes(double (*run)(void), double expected) {
+    double best = 0;
+    for (int tries = 0; tries < 8; tries++) {
+        double measured = run();
+        if (measured < 0.9 * expected)
+            fail_msg("took %.3f s instead of %.3f s", measured, expected);
+        if (measured <= 1.1 * expected)
+            return;
+        best = tries == 0 || measured < best ? measured : best;
+    }
+    fail_msg("took %.3f s or more instead of %.3f s", best, expected);
 }
 
 static void test_memory_store_outlives_close(void **state) {
@@ -59,31 +68,35 @@ static void test_memory_store_outlives_close(void **state) {
     vv_mem_drop("shared");
 }
 
-static void test_limit_of_writes(void **state) {
-    (void)state;
+static double limited_writes(void) {
     struct varve_backend *backend = open_uri("mem://?limit=40MB");
     struct varve_upload *upload = NULL;
     uint8_t *data = calloc(1, MIB);
     assert_int_equal(vv_backend_create(backend, "k", 0, &upload), 0);
     double start = seconds_now();
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 16; i++)
         assert_int_equal(vv_backend_upload_write(upload, data, MIB), 0);
-    assert_near(seconds_now() - start, 19 * MIB / 40e6); /* the first MiB is the burst */
+    double took = seconds_now() - start;
     vv_backend_upload_abort(upload);
     free(data);
     vv_backend_close(backend);
+    return took;
+}
+
+static void test_limit_of_writes(void **state) {
+    (void)state;
+    assert_takes(limited_writes, 15 * MIB / 40e6); /* the first MiB is the burst */
 }
 
 static void *read_share(void *backend) {
     uint8_t *data = malloc(MIB);
-    for (int i = 0; data && i < 5; i++)
+    for (int i = 0; data && i < 4; i++)
         (void)vv_backend_get(backend, "k", 0, data, MIB);
     free(data);
     return NULL;
 }
 
-static void test_limit_of_reads_by_threads(void **state) {
-    (void)state;
+static double limited_reads(void) {
     struct varve_backend *backend = open_uri("mem://?limit=40MB");
     uint8_t *data = calloc(1, MIB);
     pthread_t threads[4];
@@ -93,25 +106,37 @@ static void test_limit_of_reads_by_threads(void **state) {
         assert_int_equal(pthread_create(&threads[i], NULL, read_share, backend), 0);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    assert_near(seconds_now() - start, 20 * MIB / 40e6);
+    double took = seconds_now() - start;
     free(data);
     vv_backend_close(backend);
+    return took;
 }
 
-static void test_latency(void **state) {
+static void test_limit_of_reads_by_threads(void **state) {
     (void)state;
+    assert_takes(limited_reads, 16 * MIB / 40e6);
+}
+
+static double late_stats(void) {
     struct varve_backend *backend = open_uri("mem://?latency=10ms");
     uint64_t size;
     double start = seconds_now();
     for (int i = 0; i < 20; i++)
         assert_int_equal(vv_backend_stat(backend, "k", &size), -ENOENT);
-    assert_near(seconds_now() - start, 0.2);
+    double took = seconds_now() - start;
     vv_backend_close(backend);
+    return took;
+}
+
+static void test_latency(void **state) {
+    (void)state;
+    assert_takes(late_stats, 0.2);
 }
 
 static void test_retry_goes_on(void **state) {
     (void)state;
-    struct varve_backend *backend = open_uri("mem://?fault=fail:1:EAGAIN,fail:2:ETIMEDOUT,fail:4:EIO,fail-after:6:EBUSY&retry=3");
+    struct varve_backend *backend =
+        open_uri("mem://?fault=fail:1:EAGAIN,fail:2:ETIMEDOUT,fail:4:EIO,fail-after:6:EBUSY&retry=3");
     uint64_t size = 0;
     assert_int_equal(vv_backend_replace(backend, "k", "abc", 3), 0); /* 1, 2, 3 */
     assert_int_equal(vv_fault_count(backend), 3);
@@ -181,8 +206,8 @@ static void test_retry_of_list(void **state) {
     vv_backend_close(backend);
 }
 
-/* Runs put("k", "abcdef") against mem://NAME with a fault in a child; the parent's copy is of no use, so the child tells by
- * its exit code what it found. */
+/* Runs put("k", "abcdef") against mem://NAME with a fault in a child; the parent's copy is of no use, so the child
+ * tells by its exit code what it found. */
 static int die_in_child(const char *uri) {
     pid_t child = fork();
     if (child == 0) {
@@ -306,7 +331,8 @@ static void test_addresses(void **state) {
         assert_int_equal(uri.kind, good[i].kind);
         assert_string_equal(uri.path, good[i].path);
     }
-    assert_int_equal(vv_uri_parse("mem://?limit=55MB&latency=2ms&retry=5&fault=kill:3,fail:2:28&count=1", &uri, NULL), 0);
+    assert_int_equal(vv_uri_parse("mem://?limit=55MB&latency=2ms&retry=5&fault=kill:3,fail:2:28&count=1", &uri, NULL),
+                     0);
     assert_int_equal(uri.limit, 55000000);
     assert_int_equal(uri.latency_ns, 2000000);
     assert_int_equal(uri.retry, 5);

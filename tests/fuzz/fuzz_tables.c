@@ -46,10 +46,12 @@ static void check(struct vv_block *blocks, uint64_t count, const uint8_t *extent
         {.kind = VV_SECTION_IDS, .offset = end + count * VV_BLOCK_ENTRY_SIZE + size, .length = ids * 16},
     };
     struct vv_footer footer = {.ranks = 1 << 30, .section_count = 3, .sections = sections};
+    for (uint64_t i = 0; i < count; i++) {
+        footer.raw_bytes += blocks[i].raw;
+        footer.stored_bytes += blocks[i].stored;
+    }
     int rc = vv_tables_check(&footer, blocks, count, extents, size, &error);
     FUZZ_CHECK(rc == 0 || rc == VARVE_CORRUPT);
-    int copy_rc = vv_tables_check_copy(&footer, blocks, count, extents, size, &error);
-    FUZZ_CHECK(rc < 0 || copy_rc == 0);
 }
 
 static void read_moved(const uint8_t *data, size_t size) {

@@ -53,21 +53,23 @@ static void write_small(const char *root) {
     write_buf(root, "manifest", "overlay", &buf);
 }
 
-/* Footer and tables, taken out of a pack or its copy. */
-static void write_pack(const char *root, const char *name, struct vv_buf *buf, uint32_t sections) {
-    uint8_t *end = buf->data + buf->size - VV_END_SIZE;
-    uint8_t *list = end - sections * 40;
+/* Footer and tables, taken out of a pack. */
+static void write_pack(const char *root) {
+    struct vv_buf buf, tables;
+    vv_buf_init(&buf);
+    vv_buf_init(&tables);
+    sample_pack(&buf);
+    uint8_t *end = buf.data + buf.size - VV_END_SIZE;
+    uint8_t *list = end - SAMPLE_PACK_SECTIONS * 40;
     uint64_t footer = vv_get64(end);
     uint64_t blocks = vv_get64(list + 8), blocks_size = vv_get64(list + 16);
-    struct vv_buf tables;
-    vv_buf_init(&tables);
-    write_seed(root, "footer", name, buf->data + footer, buf->size - footer);
-    write_seed(root, "head", name, buf->data, VV_HEAD_SIZE);
+    write_seed(root, "footer", "pack", buf.data + footer, buf.size - footer);
+    write_seed(root, "head", "pack", buf.data, VV_HEAD_SIZE);
     vv_buf_u8(&tables, (uint8_t)(blocks_size / VV_BLOCK_ENTRY_SIZE));
-    vv_buf_append(&tables, buf->data + blocks, blocks_size + vv_get64(list + 40 + 16));
-    write_seed(root, "tables", name, tables.data, tables.size);
+    vv_buf_append(&tables, buf.data + blocks, blocks_size + vv_get64(list + 40 + 16));
+    write_seed(root, "tables", "pack", tables.data, tables.size);
     vv_buf_clear(&tables);
-    vv_buf_clear(buf);
+    vv_buf_clear(&buf);
 }
 
 static void write_moved(const char *root) {
@@ -97,15 +99,10 @@ static void write_keys(const char *root) {
 }
 
 int main(int argc, char **argv) {
-    struct vv_buf buf;
     if (argc != 2)
         return 2;
     write_small(argv[1]);
-    vv_buf_init(&buf);
-    sample_pack(&buf);
-    write_pack(argv[1], "pack", &buf, SAMPLE_PACK_SECTIONS);
-    sample_copy(&buf);
-    write_pack(argv[1], "copy", &buf, SAMPLE_PACK_SECTIONS - 1);
+    write_pack(argv[1]);
     write_moved(argv[1]);
     write_keys(argv[1]);
     return failed;
