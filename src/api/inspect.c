@@ -297,7 +297,7 @@ static int check_which(struct varve_store *store, const struct varve_which *whic
 }
 
 /* Fills in which->generation and version; if that took opening the view, the view comes back too, else NULL. */
-static int find_which(struct varve_store *store, struct varve_which *which, struct vv_view **view_out,
+static int find_once(struct varve_store *store, struct varve_which *which, struct vv_view **view_out,
                       struct varve_error *error) {
     struct vv_catalogue catalogue = {0};
 
@@ -316,6 +316,29 @@ static int find_which(struct varve_store *store, struct varve_which *which, stru
     return rc < 0 ? vv_error_default(error, rc, "cannot look for a checkpoint of \"%s\" in %s: %s", which->name,
                                      store->address, varve_error_text(rc))
                   : 0;
+}
+
+static int take_newest(void *arg, uint32_t generation, uint64_t version) {
+    *(struct vv_attempt *)arg = (struct vv_attempt){.generation = generation, .version = version};
+    return 1;
+}
+
+/* A session with keep=N may have forgotten all that we listed before we came to read it. Then there are newer ones. */
+static int find_which(struct varve_store *store, struct varve_which *which, struct vv_view **view_out,
+                      struct varve_error *error) {
+    struct vv_attempt seen = {0};
+    for (;;) {
+        struct vv_attempt newest = {0};
+        int rc = find_once(store, which, view_out, error);
+        if (rc != VARVE_NO_CHECKPOINT || which->version >= 0) {
+            return rc;
+        }
+        if (vv_records_list(store->store, which->name, take_newest, &newest, NULL) < 0 ||
+            vv_attempt_compare(&newest, &seen) == 0) {
+            return rc;
+        }
+        seen = newest;
+    }
 }
 
 int varve_store_resolve(struct varve_store *store, struct varve_which *which, struct varve_error *error) {

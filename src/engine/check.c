@@ -6,7 +6,7 @@
 #include "chunk/id.h"
 #include "engine/engine_private.h"
 
-#define STRIP (4u << 20)      /* bytes of one region hashed in one piece, and of one job */
+#define STRIP (4u << 20) /* bytes of one region hashed in one piece, and of one job */
 #define JOB_STRIPS_MAX 4096u
 
 /* A piece of a region. */
@@ -26,10 +26,8 @@ struct job {
 
 static int add_range(struct vv_check *check, struct vv_past *past, const uint8_t *memory, uint64_t from, uint64_t to) {
     for (uint64_t at = from; at < to; at += STRIP) {
-        struct strip strip = {.past = past,
-                              .first = at / VV_CHUNK,
-                              .data = memory + at,
-                              .size = to - at < STRIP ? to - at : STRIP};
+        struct strip strip = {
+            .past = past, .first = at / VV_CHUNK, .data = memory + at, .size = to - at < STRIP ? to - at : STRIP};
         vv_buf_append(&check->strips, &strip, sizeof strip);
     }
     return check->strips.failed;

@@ -319,7 +319,7 @@ static int go_on(struct restart *restart, struct varve_error *error) {
     for (uint32_t i = 0; i < history->source_count; i++)
         history->sources[i].live_bytes = live[i];
     vv_free(live);
-    if (session->has_saved) { /* versions above this one may exist in our generation: go on in a new one */
+    if (session->tries > 0) { /* versions above this one may exist in our generation: go on in a new one */
         int rc = vv_lease_advance(session->lease, error);
         if (rc)
             return rc;
@@ -479,7 +479,7 @@ static int try_candidates(struct vv_session *session, int64_t version, try_fn tr
     if (result == VARVE_NO_CHECKPOINT)
         return vv_error(error, result, "there is no checkpoint of %s in this store", session->name);
     if (error)
-        *error = damage.code ? damage : why;
+        *error = result == VARVE_CORRUPT ? damage : why;
     return result;
 }
 

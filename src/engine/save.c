@@ -8,7 +8,10 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "engine/engine_private.h"
+#include "store/catalogue.h"
 
+#define CATALOGUE_EVERY 65   /* checkpoints; more than the catalogue itself thinks worth writing */
+#define CATALOGUE_SPARE 1000
 #define SPARSE_SHARE 4 /* a source with less than 1/4 of its bytes alive is worth emptying */
 
 static uint64_t round_up(uint64_t size) {
@@ -107,12 +110,11 @@ static int begin_pack(struct vv_save *save, struct varve_error *error) {
         .owners = 1,
         .parent = session->parent,
         .part_size = session->settings.part_size,
+        .program = program_invocation_short_name,
     };
     /* Tell the backend what is coming where it can be known: later checkpoints resemble the last one. */
     if (session->parent.generation != 0)
         options.size_hint = session->request.stats.bytes_stored;
-    else if (session->settings.codec == VV_CHOOSE_CODEC_NONE)
-        options.size_hint = 0;
     int rc = vv_pack_begin(session->store, session->name, &save->attempt, &options, &save->pack, error);
     if (rc == 0)
         rc = vv_blocks_create(session, save->pack, &save->blocks);
@@ -269,6 +271,22 @@ static int run_attempt(struct vv_session *session, const struct vv_attempt *atte
     return vv_error_default(error, rc, "the checkpoint failed: %s", varve_error_text(rc));
 }
 
+/* Keep listing fast: now and then what the records say goes into the catalogue. The more there is in it, the less often it
+ * is written, but never so seldom that a listing has thousands of records to read. */
+static void catalogue(struct vv_session *session) {
+    struct vv_catalogue all = {0};
+    struct varve_error error = {0};
+    uint64_t spare = session->catalogued / 8 < CATALOGUE_SPARE ? session->catalogued / 8 : CATALOGUE_SPARE;
+    if (++session->uncatalogued <= CATALOGUE_EVERY + spare)
+        return;
+    session->uncatalogued = 0;
+    if (vv_catalogue_load(session->store, session->name, 1, NULL, NULL, &all, &error) == 0)
+        session->catalogued = all.count;
+    else
+        vv_log(&session->log, VV_LOG_INFO, "the catalogue could not be renewed: %s", error.text);
+    vv_catalogue_clear(&all);
+}
+
 /* After the commit nothing can fail the checkpoint any more; what goes wrong is said and tried again next time. */
 static void after_commit(struct vv_session *session) {
     struct varve_error error = {0};
@@ -277,6 +295,7 @@ static void after_commit(struct vv_session *session) {
     if (session->settings.keep > 0 &&
         vv_keep(session->store, session->lease, session->name, (uint32_t)session->settings.keep, &error) < 0)
         vv_log(&session->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error.text);
+    catalogue(session);
 }
 
 static int is_worth_retrying(int code) {
@@ -304,6 +323,16 @@ static int check_version(struct vv_session *session, uint64_t version, struct va
     return 0;
 }
 
+/* No (generation, version, attempt) is used twice, also when a program goes back to a version that failed before. */
+static uint32_t next_attempt(struct vv_session *session, uint64_t version) {
+    int is_first = session->tries == 0 || version > session->tried_version;
+    if (is_first)
+        session->tried_version = version;
+    uint32_t number = is_first ? 0 : session->tries;
+    session->tries++;
+    return number;
+}
+
 int vv_session_checkpoint(struct vv_session *session, uint64_t version, struct varve_error *error) {
     struct vv_request *request = &session->request;
     uint64_t begin = vv_clock_ns();
@@ -311,6 +340,7 @@ int vv_session_checkpoint(struct vv_session *session, uint64_t version, struct v
     if (rc)
         return rc;
     unsigned retries = 0;
+    int is_anew = 0;
     vv_settings_on_error(&session->settings, &retries);
     uint64_t stored_before = request->stats.bytes_stored;
     memset(request, 0, sizeof *request);
@@ -318,16 +348,17 @@ int vv_session_checkpoint(struct vv_session *session, uint64_t version, struct v
     request->version = version;
     request->stats.version = (int64_t)version;
     strncpy(request->stats.tracker, session->tracker->ops->name, sizeof request->stats.tracker - 1);
-    if (session->tried_version != version)
-        session->tries = 0;
-    session->tried_version = version;
     for (unsigned i = 0; i <= retries; i++) {
-        struct vv_attempt attempt = {vv_lease_generation(session->lease), session->tries++, version};
+        struct vv_attempt attempt = {vv_lease_generation(session->lease), next_attempt(session, version), version};
         vv_error_clear(&request->error);
         request->stats.attempts = i + 1;
         request->result = run_attempt(session, &attempt, &request->stats, &request->error);
         if (request->result == 0 || !is_worth_retrying(request->result))
             break;
+        if (request->result == VARVE_FORGOTTEN && !is_anew) { /* a whole checkpoint needs nobody's record */
+            is_anew = 1;
+            retries++;
+        }
         if (i < retries)
             vv_log(&session->log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s", version, i + 1,
                    request->error.text);

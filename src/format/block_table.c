@@ -11,6 +11,7 @@ void vv_block_encode(struct vv_buf *buf, const struct vv_block *block) {
     assert(block->codec <= VV_CODEC_ZSTD && (block->codec != VV_CODEC_NONE || block->stored == block->raw));
     assert(block->offset >= VV_HEAD_SIZE && block->extent_count >= 1 && block->owner < VV_COUNT_MAX);
     assert((block->flags & ~(uint32_t)VV_BLOCK_IDS) == 0);
+    assert(block->filter[0] == 0 && block->filter[1] == 0 && block->element == 0);
     uint8_t *at = vv_buf_extend(buf, VV_BLOCK_ENTRY_SIZE);
     if (!at)
         return;
@@ -37,6 +38,8 @@ static int check_block_codec(const struct vv_parse *parse, const struct vv_block
     if (block->filter[0] || block->filter[1])
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "filters are %u and %u, which are not known",
                              block->filter[0], block->filter[1]);
+    if (block->element)
+        return vv_parse_fail(parse, VARVE_CORRUPT, "element size is %u without filters", block->element);
     if (block->flags & ~(uint32_t)VV_BLOCK_IDS)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "flags are %#x, this program knows %#x", block->flags,
                              VV_BLOCK_IDS);
@@ -114,6 +117,8 @@ static int take_extent(struct vv_cursor *cursor, const struct vv_extent_coder *c
         return vv_parse_fail(parse, VARVE_CORRUPT, "the section ends inside it or a varint is malformed");
     if (length < 1 || length > length_max)
         return vv_parse_fail(parse, VARVE_CORRUPT, "length is %" PRIu64 ", must be 1 to %" PRIu64, length, length_max);
+    if ((first & 1) && owner_step == 0)
+        return vv_parse_fail(parse, VARVE_CORRUPT, "an owner is announced but is the one before, %u", coder->owner);
     if (__builtin_add_overflow((int64_t)coder->owner, owner_step, &owner) || owner < 0 || owner >= VV_COUNT_MAX)
         return vv_parse_fail(parse, VARVE_CORRUPT, "owner is %u plus %" PRId64 ", must be 0 to 2^31 - 2", coder->owner,
                              owner_step);
@@ -190,9 +195,9 @@ static int check_part_end(const struct vv_parse *parse, const struct vv_footer *
                          footer->parts, end, part_end(footer, part));
 }
 
-/* Blocks tile every part from the head to its end. The end of the pack object's blocks is not known from a copy. */
+/* Blocks tile every part from the head to its end. */
 static int check_blocks(const struct vv_parse *parse, const struct vv_footer *footer, const struct vv_block *blocks,
-                        uint64_t count, int is_copy) {
+                        uint64_t count) {
     uint32_t part = 0;
     uint64_t end = VV_HEAD_SIZE;
     int rc;
@@ -211,7 +216,7 @@ static int check_blocks(const struct vv_parse *parse, const struct vv_footer *fo
     for (; part < footer->parts; part++, end = VV_HEAD_SIZE)
         if ((rc = check_part_end(parse, footer, part, end)) < 0)
             return rc;
-    return is_copy ? 0 : check_part_end(parse, footer, part, end);
+    return check_part_end(parse, footer, part, end);
 }
 
 /* The extents of one block: they tile it, and begin at granules if it has ids. *ids grows by their granules. */
@@ -276,27 +281,36 @@ static int check_extents(const struct vv_parse *parse, const struct vv_footer *f
     return 0;
 }
 
-static int check_tables(const struct vv_footer *footer, const struct vv_block *blocks, uint64_t count,
-                        const void *extents, uint64_t size, int is_copy, struct varve_error *error) {
-    struct vv_parse parse = {.error = error, .what = is_copy ? "tables of a copy" : "tables of a pack"};
-    const struct vv_section *section = vv_footer_section(footer, VV_SECTION_BLOCKS, 0);
-    if (!section || section->length / VV_BLOCK_ENTRY_SIZE != count || section->length % VV_BLOCK_ENTRY_SIZE)
-        return vv_parse_fail(&parse, VARVE_CORRUPT, "blocks section has %" PRIu64 " bytes for %" PRIu64 " blocks",
-                             section ? section->length : 0, count);
-    section = vv_footer_section(footer, VV_SECTION_EXTENTS, 0);
-    if (!section || section->length != size)
-        return vv_parse_fail(&parse, VARVE_CORRUPT, "extents section has %" PRIu64 " bytes instead of %" PRIu64,
-                             section ? section->length : 0, size);
-    int rc = check_blocks(&parse, footer, blocks, count, is_copy);
-    return rc < 0 ? rc : check_extents(&parse, footer, blocks, count, extents, size);
+/* What the footer says of the new data is the sum over all blocks. */
+static int check_sums(const struct vv_parse *parse, const struct vv_footer *footer, const struct vv_block *blocks,
+                      uint64_t count) {
+    uint64_t raw = 0, stored = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        raw += blocks[i].raw;
+        stored += blocks[i].stored;
+    }
+    if (raw == footer->raw_bytes && stored == footer->stored_bytes)
+        return 0;
+    return vv_parse_fail(parse, VARVE_CORRUPT,
+                         "blocks have %" PRIu64 " bytes, stored as %" PRIu64 "; the footer says %" PRIu64
+                         " and %" PRIu64,
+                         raw, stored, footer->raw_bytes, footer->stored_bytes);
 }
 
 int vv_tables_check(const struct vv_footer *footer, const struct vv_block *blocks, uint64_t block_count,
                     const void *extents, uint64_t extents_size, struct varve_error *error) {
-    return check_tables(footer, blocks, block_count, extents, extents_size, 0, error);
-}
-
-int vv_tables_check_copy(const struct vv_footer *footer, const struct vv_block *blocks, uint64_t block_count,
-                         const void *extents, uint64_t extents_size, struct varve_error *error) {
-    return check_tables(footer, blocks, block_count, extents, extents_size, 1, error);
+    struct vv_parse parse = {.error = error, .what = "tables of a pack"};
+    const struct vv_section *section = vv_footer_section(footer, VV_SECTION_BLOCKS, 0);
+    int rc;
+    if (!section || section->length / VV_BLOCK_ENTRY_SIZE != block_count || section->length % VV_BLOCK_ENTRY_SIZE)
+        return vv_parse_fail(&parse, VARVE_CORRUPT, "blocks section has %" PRIu64 " bytes for %" PRIu64 " blocks",
+                             section ? section->length : 0, block_count);
+    section = vv_footer_section(footer, VV_SECTION_EXTENTS, 0);
+    if (!section || section->length != extents_size)
+        return vv_parse_fail(&parse, VARVE_CORRUPT, "extents section has %" PRIu64 " bytes instead of %" PRIu64,
+                             section ? section->length : 0, extents_size);
+    if ((rc = check_blocks(&parse, footer, blocks, block_count)) < 0 ||
+        (rc = check_sums(&parse, footer, blocks, block_count)) < 0)
+        return rc;
+    return check_extents(&parse, footer, blocks, block_count, extents, extents_size);
 }

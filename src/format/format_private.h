@@ -34,12 +34,13 @@ int vv_parse_done(const struct vv_parse *parse);
 int vv_parse_text(struct vv_parse *parse, const char *field, char *out, size_t room);
 /* A text16 that is a checkpoint name. */
 int vv_parse_name(struct vv_parse *parse, char out[VV_NAME_MAX + 1]);
+/* VARVE_UNKNOWN_FORMAT unless 0: a newer program may have found a use for it. */
 int vv_parse_reserved(const struct vv_parse *parse, const char *field, uint64_t value);
 int vv_parse_settings(struct vv_parse *parse, struct vv_settings_store *out);
 int vv_parse_attempt(struct vv_parse *parse, const char *field, struct vv_attempt *out);
 /* Lean entries, ascending; own, if not NULL, must not be among them. The list is the caller's, also NULL when empty. */
 int vv_parse_leans(struct vv_parse *parse, uint32_t count, const struct vv_attempt *own, struct vv_lean **out);
-/* Partners: a count and three numbers below `writers`, the unused ones 0. */
+/* Partners: a count and three different numbers below `writers`, the unused ones 0. */
 int vv_parse_partners(struct vv_parse *parse, uint32_t writers, uint32_t *count_out, uint32_t out[VV_PARTNERS_MAX]);
 
 void vv_put_text(struct vv_buf *buf, const char *text, size_t room);

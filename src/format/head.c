@@ -50,7 +50,7 @@ void vv_head_put(struct vv_buf *buf, int kind, const struct vv_key *key, const u
 
 void vv_head_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16], uint64_t required) {
     assert(key->kind >= VV_KIND_STORE && key->kind <= VV_KIND_COPY && key->kind != VV_KIND_TOMBSTONE);
-    assert((required & ~(uint64_t)VV_FEATURE_MOVED) == 0);
+    assert(required == 0);
     vv_head_put(buf, key->kind, key, store_id, required);
 }
 
@@ -81,9 +81,9 @@ static int check_form(const struct vv_parse *parse, const uint8_t *data, const s
                              VV_FORMAT_VERSION);
     if (head->kind < VV_KIND_STORE || head->kind > VV_KIND_COPY)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "kind is %u, which is not known", head->kind);
-    if (head->required & ~(uint64_t)VV_FEATURE_MOVED)
-        return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "required features are %#" PRIx64 ", this program knows %#x",
-                             head->required, VV_FEATURE_MOVED);
+    if (head->required)
+        return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "required features are %#" PRIx64 ", this program knows none",
+                             head->required);
     if ((rc = vv_parse_reserved(parse, "reserved field at 12", vv_get32(data + 12))) < 0)
         return rc;
     return vv_parse_reserved(parse, "reserved field at 80", vv_get64(data + 80));
@@ -96,11 +96,13 @@ static int check_number(const struct vv_parse *parse, const char *field, uint64_
                          expect);
 }
 
-/* Does it belong under this key? The attempt of a record is not part of its key. */
+/* Does it belong under this key? The attempt of a record is not part of its key: it says what the record commits, and
+ * is 0 in a tombstone. */
 static int check_identity(const struct vv_parse *parse, const struct vv_head *head, const struct vv_key *expect) {
     struct vv_key id = identity(expect);
     int is_tombstone = head->kind == VV_KIND_TOMBSTONE;
-    int may_be_tombstone = expect->kind == VV_KIND_PACK || expect->kind == VV_KIND_RECORD;
+    int may_be_tombstone =
+        expect->kind == VV_KIND_PACK || expect->kind == VV_KIND_WRITERS || expect->kind == VV_KIND_RECORD;
     int rc;
     if (head->kind != expect->kind && !(is_tombstone && may_be_tombstone))
         return vv_parse_fail(parse, VARVE_CORRUPT, "kind is %u (%s), the key says %d (%s)", head->kind,
@@ -110,7 +112,8 @@ static int check_identity(const struct vv_parse *parse, const struct vv_head *he
         (rc = check_number(parse, "writer", head->writer, id.writer)) < 0 ||
         (rc = check_number(parse, "part", head->part, id.part)) < 0)
         return rc;
-    if (expect->kind != VV_KIND_RECORD && (rc = check_number(parse, "attempt", head->attempt, id.attempt)) < 0)
+    uint32_t attempt = expect->kind != VV_KIND_RECORD ? id.attempt : is_tombstone ? 0 : head->attempt;
+    if ((rc = check_number(parse, "attempt", head->attempt, attempt)) < 0)
         return rc;
     return check_number(parse, "sum of the name", head->name_sum, name_sum(expect));
 }

@@ -244,9 +244,11 @@ static int check_flags(struct vv_manifest_reader *reader, uint8_t flags, struct 
     return 0;
 }
 
-/* The region must lie below the layout's end; without an address, at least its length must. */
+/* The region must lie below the layout's end unless it is empty; without an address, at least its length must fit. */
 static int check_extent(struct vv_manifest_reader *reader, struct varve_error *error) {
     uint64_t end = reader->head.layout_bytes;
+    if (reader->length == 0)
+        return 0;
     if (reader->length > end || reader->address > end - reader->length)
         return fail(reader, error, VARVE_CORRUPT,
                     "region has %" PRIu64 " bytes at address %" PRIu64 ", the layout %" PRIu64, reader->length,
@@ -284,8 +286,9 @@ static int take_description(struct vv_manifest_reader *reader, struct vv_region_
 static int take_entry(struct vv_manifest_reader *reader, struct vv_region_entry *out, struct varve_error *error) {
     int rc;
     uint64_t step = take_varint(reader);
-    if (step > UINT64_MAX - 1 - reader->next_number)
-        return fail(reader, error, VARVE_CORRUPT, "region number exceeds 64 bits");
+    if (reader->next_number > UINT32_MAX || step > UINT32_MAX - reader->next_number)
+        return fail(reader, error, VARVE_CORRUPT, "region number is %" PRIu64 " above %" PRIu64 ", must be below 2^32",
+                    step, reader->next_number);
     out->number = reader->number = reader->next_number + step;
     out->flags = *reader->at++;
     reader->next_number = out->number + 1;

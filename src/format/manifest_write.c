@@ -33,7 +33,7 @@ static void put_shape(struct vv_buf *buf, const struct vv_region_shape *shape) {
 }
 
 void vv_manifest_region(struct vv_manifest_writer *writer, const struct vv_region_entry *entry, uint64_t address) {
-    assert(entry->number >= writer->next_number && entry->number < UINT64_MAX);
+    assert(entry->number >= writer->next_number && entry->number <= UINT32_MAX);
     assert(writer->offset == writer->length);
     vv_buf_varint(writer->buf, entry->number - writer->next_number);
     vv_buf_u8(writer->buf, entry->flags);

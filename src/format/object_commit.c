@@ -41,8 +41,9 @@ static int check_record_counts(const struct vv_parse *parse, const struct vv_rec
     uint64_t length = VV_HEAD_SIZE + 8 + (uint64_t)record->writers * VV_WRITER_ENTRY_SIZE + VV_TAIL_SIZE;
     if (record->ranks < 1 || record->ranks > VV_COUNT_MAX)
         return vv_parse_fail(parse, VARVE_CORRUPT, "ranks are %u, must be 1 to 2^31 - 1", record->ranks);
-    if (record->writers < 1 || record->writers > VV_COUNT_MAX)
-        return vv_parse_fail(parse, VARVE_CORRUPT, "writers are %u, must be 1 to 2^31 - 1", record->writers);
+    if (record->writers < 1 || length > VV_WRITERS_MAX)
+        return vv_parse_fail(parse, VARVE_CORRUPT, "writers are %u, must be at least 1 and fit into a list of 4 GiB",
+                             record->writers);
     if (record->writers_length != length)
         return vv_parse_fail(parse, VARVE_CORRUPT,
                              "length of the writers object is %" PRIu64 ", with %u writers it is %" PRIu64,
@@ -123,9 +124,12 @@ void vv_record_clear(struct vv_record *record) {
 
 void vv_tombstone_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
                          const struct vv_tombstone *tombstone) {
-    assert(key->kind == VV_KIND_PACK || key->kind == VV_KIND_RECORD);
+    assert(key->kind == VV_KIND_PACK || key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_RECORD);
     assert(tombstone->reason >= VV_TOMBSTONE_FAILED && tombstone->reason <= VV_TOMBSTONE_GIVEN_UP);
-    size_t start = vv_object_begin(buf, VV_KIND_TOMBSTONE, key, store_id);
+    struct vv_key place = *key;
+    if (key->kind == VV_KIND_RECORD)
+        place.attempt = 0;
+    size_t start = vv_object_begin(buf, VV_KIND_TOMBSTONE, &place, store_id);
     vv_buf_u32(buf, tombstone->reason);
     vv_buf_u32(buf, 0);
     vv_buf_u64(buf, tombstone->time_ns);

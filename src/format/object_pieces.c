@@ -40,7 +40,7 @@ int vv_parse_done(const struct vv_parse *parse) {
 int vv_parse_reserved(const struct vv_parse *parse, const char *field, uint64_t value) {
     if (value == 0)
         return 0;
-    return vv_parse_fail(parse, VARVE_CORRUPT, "%s is %" PRIu64 " and must be 0", field, value);
+    return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "%s is %" PRIu64 ", this program knows only 0", field, value);
 }
 
 /* The bytes of a text16, still where they lie. */
@@ -205,6 +205,9 @@ int vv_parse_partners(struct vv_parse *parse, uint32_t writers, uint32_t *count_
             return vv_parse_fail(parse, VARVE_CORRUPT, "partner %u is writer %u of %u", i, out[i], writers);
         if (i >= count && out[i] != 0)
             return vv_parse_fail(parse, VARVE_CORRUPT, "partner %u is unused but %u, must be 0", i, out[i]);
+        for (uint32_t j = 0; i < count && j < i; j++)
+            if (out[i] == out[j])
+                return vv_parse_fail(parse, VARVE_CORRUPT, "partners %u and %u are both writer %u", j, i, out[i]);
     }
     *count_out = count;
     return 0;

@@ -60,6 +60,9 @@ static int parse_writer(struct vv_parse *parse, const struct vv_writers *writers
     writer->parts = vv_cursor_u32(&parse->at);
     if ((rc = vv_parse_partners(parse, writers->count, &writer->partner_count, writer->partners)) < 0)
         return rc;
+    for (uint32_t j = 0; j < writer->partner_count; j++)
+        if (writer->partners[j] == i)
+            return vv_parse_fail(parse, VARVE_CORRUPT, "writer %u is its own partner", i);
     uint32_t reserved = vv_cursor_u32(&parse->at);
     writer->pack_length = vv_cursor_u64(&parse->at);
     writer->parts_length = vv_cursor_u64(&parse->at);

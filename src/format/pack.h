@@ -102,7 +102,9 @@ struct vv_footer {
 /* Append footer and end; offset is where the footer begins in the object. digest_out may be NULL. */
 void vv_footer_encode(struct vv_buf *buf, uint64_t offset, const struct vv_footer *footer,
                       struct vv_hash128 *digest_out);
-/* The 32 bytes of the end: where the footer is and its digest. */
+/* The 32 bytes of the end: where the footer is and its digest. A copy object is read with the numbers of its pack:
+ * object_length is the pack's, and what is said to be at x in the pack is at x - (length of the pack - length of the
+ * copy) in the copy. */
 int vv_end_parse(const uint8_t *data, uint64_t object_length, uint64_t *offset_out, uint32_t *length_out,
                  struct vv_hash128 *digest_out, struct varve_error *error);
 /* Parse a footer whose digest must be `digest`. object_length bounds the sections; they must follow one another
@@ -118,9 +120,6 @@ const struct vv_section *vv_footer_section(const struct vv_footer *footer, int k
  * checked for overlap here (the store's lookup table does, when it sorts them). */
 int vv_tables_check(const struct vv_footer *footer, const struct vv_block *blocks, uint64_t block_count,
                     const void *extents, uint64_t extents_size, struct varve_error *error);
-/* The same for the tables of a copy object, from which the end of the pack's own blocks cannot be known. */
-int vv_tables_check_copy(const struct vv_footer *footer, const struct vv_block *blocks, uint64_t block_count,
-                         const void *extents, uint64_t extents_size, struct varve_error *error);
 /* How many ids an extent of this length has. */
 static inline uint64_t vv_granules(uint64_t length) {
     return (length + VV_GRANULE - 1) / VV_GRANULE;

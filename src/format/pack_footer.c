@@ -149,25 +149,37 @@ static int parse_part_lengths(struct vv_parse *parse, struct vv_footer *out) {
 
 /* Where the reader of the section list stands. */
 struct section_state {
-    uint32_t last_kind; /* of the known ones */
+    uint32_t last_kind; /* VV_SECTION_OPTIONAL for all of these */
     uint32_t manifests;
     uint64_t end;
 };
 
+/* Kinds 1, 2 and 3 once each, 4 at most once, 5 for every owner, then the optional ones. */
+static int check_section_order(const struct vv_parse *parse, uint32_t kind, uint32_t i, struct section_state *state) {
+    uint32_t last = state->last_kind;
+    int may_repeat = kind == VV_SECTION_MANIFEST || kind == VV_SECTION_OPTIONAL;
+    int is_next = kind <= VV_SECTION_IDS ? kind == last + 1
+                                         : last >= VV_SECTION_IDS && (kind > last || (may_repeat && kind == last));
+    if (!is_next)
+        return vv_parse_fail(parse, VARVE_CORRUPT, "section %u has kind %#x after kind %#x", i, kind, last);
+    state->last_kind = kind;
+    return 0;
+}
+
 static int check_section_kind(const struct vv_parse *parse, const struct vv_footer *footer,
                               const struct vv_section *section, uint32_t i, struct section_state *state) {
     uint32_t kind = section->kind;
-    int is_repeated = kind == state->last_kind && kind != VV_SECTION_MANIFEST;
+    int rc;
     if (kind >= VV_SECTION_OPTIONAL)
-        return 0;
+        return check_section_order(parse, VV_SECTION_OPTIONAL, i, state);
     if (kind < VV_SECTION_BLOCKS || kind > VV_SECTION_MANIFEST)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "kind of section %u is %u, which is not known", i, kind);
-    if (kind < state->last_kind || is_repeated || (kind <= VV_SECTION_IDS && kind != state->last_kind + 1) ||
-        (kind > VV_SECTION_IDS && state->last_kind < VV_SECTION_IDS))
-        return vv_parse_fail(parse, VARVE_CORRUPT, "section %u has kind %u after kind %u", i, kind, state->last_kind);
-    state->last_kind = kind;
+    if ((rc = check_section_order(parse, kind, i, state)) < 0)
+        return rc;
+    if (kind != VV_SECTION_MANIFEST && section->owner != 0)
+        return vv_parse_fail(parse, VARVE_CORRUPT, "section %u is no manifest but has owner %u", i, section->owner);
     if (kind != VV_SECTION_MANIFEST)
-        return vv_parse_reserved(parse, "owner of a section that is no manifest", section->owner);
+        return 0;
     if (state->manifests >= footer->owners || section->owner != footer->first_owner + state->manifests)
         return vv_parse_fail(parse, VARVE_CORRUPT, "section %u is the manifest of owner %u, expected %u of %u from %u",
                              i, section->owner, state->manifests, footer->owners, footer->first_owner);
@@ -214,7 +226,7 @@ static int parse_sections(struct vv_parse *parse, uint64_t footer_offset, struct
             return rc;
     }
     if (state.last_kind < VV_SECTION_IDS || state.manifests != out->owners)
-        return vv_parse_fail(parse, VARVE_CORRUPT, "sections end with kind %u and have %u manifests of %u owners",
+        return vv_parse_fail(parse, VARVE_CORRUPT, "sections end with kind %#x and have %u manifests of %u owners",
                              state.last_kind, state.manifests, out->owners);
     if (state.end != footer_offset)
         return vv_parse_fail(parse, VARVE_CORRUPT, "sections end at %" PRIu64 ", the footer is at %" PRIu64, state.end,
@@ -265,14 +277,10 @@ const struct vv_section *vv_footer_section(const struct vv_footer *footer, int k
     uint32_t i = 0;
     while (i < footer->section_count && footer->sections[i].kind != (uint32_t)kind)
         i++;
-    /* Manifests ascend by owner without holes, so this one is at least as far from the first as its owner. */
-    if (kind == VV_SECTION_MANIFEST && i < footer->section_count) {
-        if (owner < footer->first_owner || owner - footer->first_owner >= footer->section_count - i)
+    if (kind == VV_SECTION_MANIFEST) { /* they lie side by side, ascending by owner without holes */
+        if (owner < footer->first_owner || owner - footer->first_owner >= footer->owners)
             return NULL;
         i += owner - footer->first_owner;
-        while (i < footer->section_count &&
-               (footer->sections[i].kind != (uint32_t)kind || footer->sections[i].owner != owner))
-            i++;
     }
     return i < footer->section_count ? &footer->sections[i] : NULL;
 }

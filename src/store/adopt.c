@@ -1,8 +1,8 @@
 /* Adoption: finishing what a dead session had fully written but not recorded (docs/format.md 10).
  *
- * The session with the higher claim takes the same steps as the committer would have, the look at the parent's record
- * included. It must do so before its own beat names a checkpoint: prune lets tombstones go once no session is left that might be
- * adopting (prune.c). */
+ * The session with the higher claim takes the same steps as the committer would have, the look at the parent's
+ * record included. It must do so before its own beat names a checkpoint: prune lets tombstones go once no session is
+ * left that might be adopting (prune.c). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,15 +37,17 @@ static int try_attempt(struct adoption *adoption, const struct vv_attempt *attem
         rc = rc < 0 ? rc : 1;
     }
     if (rc < 0 && is_unfit(rc)) {
-        vv_log(adoption->store->log, VV_LOG_WARN, "generation %u, version %" PRIu64 ", attempt %u of %s is not adopted: %s",
-               attempt->generation, attempt->version, attempt->attempt, adoption->name,
+        vv_log(adoption->store->log, VV_LOG_WARN,
+               "generation %u, version %" PRIu64 ", attempt %u of %s is not adopted: %s", attempt->generation,
+               attempt->version, attempt->attempt, adoption->name,
                adoption->error ? adoption->error->text : varve_error_text(rc));
         vv_error_clear(adoption->error);
         return 0;
     }
     if (rc == 1)
-        vv_log(adoption->store->log, VV_LOG_INFO, "adopted generation %u, version %" PRIu64 " of %s, which its session had written",
-               attempt->generation, attempt->version, adoption->name);
+        vv_log(adoption->store->log, VV_LOG_INFO,
+               "adopted generation %u, version %" PRIu64 " of %s, which its session had written", attempt->generation,
+               attempt->version, adoption->name);
     return rc < 0 ? vv_error_default(adoption->error, rc, "cannot adopt: %s", varve_error_text(rc)) : rc;
 }
 
@@ -64,8 +66,8 @@ static int try_version(struct adoption *adoption, uint32_t generation, uint64_t 
     return rc;
 }
 
-/* Only versions above everything that has an entry below record/ come into question: a lower one was passed over or given
- * up by its own session. *has_records tells whether there was any. */
+/* Only versions above everything that has an entry below record/ come into question: a lower one was passed over or
+ * given up by its own session. *has_records tells whether there was any. */
 static int try_generation(struct adoption *adoption, uint32_t generation, int *has_records) {
     struct vv_attempt attempt = {.generation = generation};
     struct vv_key key = vv_attempt_key(adoption->name, &attempt, VV_KIND_WRITERS, 0, 0);

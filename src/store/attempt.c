@@ -7,7 +7,6 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "store/pack_reader.h"
 #include "store/store_private.h"
 
 /* ---- removal ---- */
@@ -81,20 +80,7 @@ static int remove_object(struct vv_store *store, const struct vv_key *key, const
     return 0;
 }
 
-/* What a writer has under its pack's key: the kind (VV_KIND_PACK, VV_KIND_TOMBSTONE), 0 if nothing, or an error. */
-static int pack_kind(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
-                     struct varve_error *error) {
-    struct vv_pack_id id = {.store = store, .name = name, .attempt = *attempt, .writer = writer};
-    struct vv_head head;
-    int rc = vv_pack_head_check(&id, VV_KIND_PACK, 0, &head, error);
-    if (rc == VARVE_FORGOTTEN)
-        return VV_KIND_TOMBSTONE;
-    if (rc == -ENOENT)
-        return 0;
-    return rc < 0 ? rc : head.kind;
-}
-
-int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_attempt *attempt, int is_tombstone_kept,
+int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_attempt *attempt, int is_writers_kept,
                       const struct vv_prune_options *options, struct vv_prune_result *result,
                       struct varve_error *error) {
     struct attempt_objects objects = {.store = store};
@@ -105,32 +91,25 @@ int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_
         vv_error_sys(error, rc, "cannot list %s", objects.prefix);
     else if (objects.count > 1)
         qsort(objects.list, objects.count, sizeof *objects.list, compare_removal);
-    for (size_t i = 0; rc == 0 && i < objects.count; i++) {
-        struct vv_key *at = &objects.list[i];
-        if (is_tombstone_kept && at->kind == VV_KIND_PACK) {
-            rc = pack_kind(store, name, attempt, at->writer, error);
-            if (rc < 0 || rc == VV_KIND_TOMBSTONE) {
-                rc = rc < 0 ? rc : 0;
-                continue;
-            }
-        }
-        rc = remove_object(store, at, options, result, error);
-    }
+    for (size_t i = 0; rc == 0 && i < objects.count; i++)
+        if (!is_writers_kept || objects.list[i].kind != VV_KIND_WRITERS)
+            rc = remove_object(store, &objects.list[i], options, result, error);
     vv_free(objects.list);
     return rc;
 }
 
 /* ---- giving up ---- */
 
-/* Is it settled by the record's key that this attempt will never be a checkpoint? 1 yes, 0 no; -EEXIST when it is one. */
+/* Is it settled by the record's key that this attempt will never be a checkpoint? 1 yes, 0 no; -EEXIST when it is
+ * one. */
 static int is_settled_by_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                                 struct varve_error *error) {
     struct vv_record found;
     int rc = vv_record_load(store, name, attempt->generation, attempt->version, &found, error);
-    if (rc == VARVE_NO_CHECKPOINT)
+    /* A tombstone settles nothing: the attempt may have been adopted, leaned on, and forgotten since. The list
+     * tells. */
+    if (rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN)
         return 0;
-    if (rc == VARVE_FORGOTTEN)
-        return 1;
     if (rc < 0)
         return rc;
     rc = found.attempt != attempt->attempt;
@@ -141,33 +120,44 @@ static int is_settled_by_record(struct vv_store *store, const char *name, const 
                     attempt->generation, attempt->version, attempt->attempt, name);
 }
 
-/* A tombstone under one writer's key makes a full vote impossible for ever: creating it proves that there was no pack. 1 if
- * one stands there, 0 if this writer has said yes. */
-static int refuse_vote(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
-                       struct varve_error *error) {
-    struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_PACK, writer, 0);
+/* Nobody can create the record before the writers list: a tombstone in the list's place ends the attempt, and this
+ * attempt only. 1 if one stands there; 0 if the list does, because somebody has begun to commit. */
+static int close_attempt(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                         struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_WRITERS, 0, 0);
     int rc = VV_FAULT("store.drop.before_tombstone");
     if (rc < 0)
         return vv_error_sys(error, rc, "cannot give the attempt up");
     rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_GIVEN_UP, "", error);
     if (rc == 0)
         return 1;
-    if (rc != -EEXIST)
-        return rc;
-    rc = pack_kind(store, name, attempt, writer, error);
-    return rc < 0 ? rc : rc == VV_KIND_TOMBSTONE;
+    return rc == -EEXIST ? vv_attempt_is_closed(store, name, attempt, error) : rc;
 }
 
-/* Nothing is removed before it is certain that nobody can commit the attempt any more. That a pack is there means that the
- * vote may be full, and then a session with a higher claim may have counted it already and be about to create the record;
- * taking the pack away under its hands would leave a record without data. A tombstone under the record's key would stop it, but also a
- * further attempt at this version. So a full vote stays: it is whole, may be adopted, and goes with a prune after
- * the next checkpoint. */
+int vv_attempt_is_closed(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                         struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_WRITERS, 0, 0);
+    struct vv_tombstone tombstone;
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    int rc = vv_object_read(store, &key, &buf, error);
+    if (rc == 0)
+        rc = vv_tombstone_parse(buf.data, buf.size, &key, store->id, &tombstone, NULL) == 0;
+    vv_buf_clear(&buf);
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* Nothing is removed before it is certain that nobody can commit the attempt any more. All packs may be there, and a
+ * session with a higher claim may have counted the votes already; taking a pack away under its hands would leave a
+ * record without data. That session creates the writers list before the record, and there it meets the tombstone.
+ * Under the record's key a tombstone would do the same, but also stop a further attempt at this version. It stays
+ * until a prune removes it: a sleeping adopter may come late. */
 int vv_attempt_drop(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writers,
                     struct varve_error *error) {
+    (void)writers; /* one tombstone does for all of them */
     int rc = is_settled_by_record(store, name, attempt, error);
-    for (uint32_t writer = 0; rc == 0 && writer < writers; writer++)
-        rc = refuse_vote(store, name, attempt, writer, error);
+    if (rc == 0)
+        rc = close_attempt(store, name, attempt, error);
     if (rc < 0)
         return rc;
     vv_error_clear(error);

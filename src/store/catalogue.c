@@ -1,9 +1,9 @@
 /* The catalogue: what the records say, gathered in one object.
  *
- * The listing of the keys decides what exists. A record never changes but into a tombstone, so an entry for a key that is
- * listed can only be wrong in one way: it was forgotten since. vv_forget therefore marks its entry; when that does not
- * work out, a list shows a checkpoint that turns out to be forgotten when it is used. Nothing that removes
- * data ever looks here. */
+ * The listing of the keys decides what exists. A record never changes but into a tombstone, so an entry for a key
+ * that is listed can only be wrong in one way: it was forgotten since. vv_forget therefore marks its entry; when
+ * that does not work out, a list shows a checkpoint that turns out to be forgotten when it is used. Nothing that
+ * removes data ever looks here. */
 #include "store/catalogue.h"
 
 #include <errno.h>
@@ -85,8 +85,7 @@ static int take_key(void *arg, uint32_t generation, uint64_t version) {
     while (loading->next < loading->cache.count &&
            is_newer(&loading->cache.list[loading->next].attempt, &entry.attempt))
         loading->next++;
-    if (loading->next < loading->cache.count &&
-        !is_newer(&entry.attempt, &loading->cache.list[loading->next].attempt))
+    if (loading->next < loading->cache.count && !is_newer(&entry.attempt, &loading->cache.list[loading->next].attempt))
         entry = loading->cache.list[loading->next];
     all->list[all->count++] = entry;
     return 0;
@@ -101,8 +100,8 @@ static int is_unknown(const struct vv_catalogue_entry *entry) {
 static int read_entry(struct loading *loading, struct vv_catalogue_entry *entry) {
     struct varve_error why = {0};
     struct vv_record record;
-    int rc = vv_record_load(loading->store, loading->name, entry->attempt.generation, entry->attempt.version, &record,
-                            &why);
+    int rc =
+        vv_record_load(loading->store, loading->name, entry->attempt.generation, entry->attempt.version, &record, &why);
     if (rc == VARVE_FORGOTTEN) {
         entry->is_tombstone = 1;
         return 1;

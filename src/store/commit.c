@@ -1,9 +1,10 @@
 /* Records, and how an attempt becomes one (docs/format.md 10).
  *
- * The order in vv_votes_commit is the safety. The packs are durable before the claims and the parent are looked at. If the
- * parent's record is forgotten after that look, a prune that does not find it lists the data later than that, finds the
- * packs, and either keeps all they lean on or takes the record's key with a tombstone before it removes anything. The last step, creating the
- * record, is the only one that decides; whoever sleeps before it finds the key taken when he wakes too late. */
+ * The order in vv_votes_commit is the safety. The packs are durable before the claims and the parent are looked at.
+ * If the parent's record is forgotten after that look, a prune that does not find it lists the data later than that,
+ * finds the packs, and either keeps all they lean on or takes the record's key with a tombstone before it removes
+ * anything. The last step, creating the record, is the only one that decides; whoever sleeps before it finds the key
+ * taken when he wakes too late. */
 #include "store/commit.h"
 
 #include <errno.h>
@@ -122,8 +123,16 @@ int vv_parent_check(struct vv_store *store, const char *name, const struct vv_re
     int rc = vv_record_load(store, name, parent->generation, parent->version, &found, error);
     if (rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN)
         return vv_error(error, VARVE_FORGOTTEN,
-                        "the checkpoint this one was made after was forgotten: generation %u, version %" PRIu64 " of %s",
+                        "the checkpoint this one was made after was forgotten: generation %u, version %" PRIu64
+                        " of %s",
                         parent->generation, parent->version, name);
+    if (rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT) {
+        /* It vouches for nothing any more. The session must go on without it, as if it were forgotten. */
+        vv_log(store->log, VV_LOG_WARN, "the record of the parent cannot be used: %s", error ? error->text : "");
+        return vv_error(error, VARVE_FORGOTTEN,
+                        "the record of the parent, generation %u, version %" PRIu64 " of %s, is damaged",
+                        parent->generation, parent->version, name);
+    }
     if (rc < 0)
         return rc;
     if (found.attempt != parent->attempt)
@@ -138,18 +147,21 @@ int vv_parent_check(struct vv_store *store, const char *name, const struct vv_re
 
 /* ---- the two objects ---- */
 
-/* Another one (a former try, or an adopter) may have made the list. Then it has the same bytes; but perhaps he died before
- * it was durable, so it is put there once more. */
+/* Another one (a former try, or an adopter) may have made the list. Then it has the same bytes; but perhaps he died
+ * before it was durable, so it is made so now. */
 static int confirm_writers(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
                            struct varve_error *error) {
     char text[VV_KEY_ROOM];
+    struct vv_tombstone given_up;
     struct vv_buf found;
     vv_key_print(key, text);
     vv_buf_init(&found);
     int rc = vv_object_read(store, key, &found, error);
+    if (rc == 0 && vv_tombstone_parse(found.data, found.size, key, store->id, &given_up, NULL) == 0)
+        rc = vv_error(error, VARVE_FORGOTTEN, "%s is a tombstone: its session has given the attempt up", text);
     if (rc == 0 && (found.size != bytes->size || memcmp(found.data, bytes->data, bytes->size) != 0))
         rc = vv_error(error, VARVE_CORRUPT, "%s exists, but is not what the footers of its packs give", text);
-    if (rc == 0 && (rc = vv_backend_replace(store->backend, text, bytes->data, bytes->size)) < 0)
+    if (rc == 0 && (rc = vv_backend_sync(store->backend, text)) < 0)
         vv_error_sys(error, rc, "cannot make %s durable", text);
     vv_buf_clear(&found);
     return rc;
@@ -173,6 +185,17 @@ static int create_writers(struct vv_store *store, const char *name, const struct
     return rc;
 }
 
+/* An adopter made the record, and may have died before it was durable. */
+static int sync_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                       struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_RECORD, 0, 0);
+    char text[VV_KEY_ROOM];
+    vv_key_print(&key, text);
+    vv_error_clear(error);
+    int rc = vv_backend_sync(store->backend, text);
+    return rc < 0 ? vv_error_sys(error, rc, "cannot make %s durable", text) : 0;
+}
+
 /* The key is taken: by a record of this attempt, and then the commit has succeeded, or by something else. */
 static int explain_taken(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                          struct varve_error *error) {
@@ -183,7 +206,7 @@ static int explain_taken(struct vv_store *store, const char *name, const struct 
     if (rc < 0)
         return rc;
     if (found.attempt == attempt->attempt)
-        vv_error_clear(error);
+        rc = sync_record(store, name, attempt, error);
     else
         rc = vv_error(error, -EEXIST, "generation %u, version %" PRIu64 " of %s was committed by attempt %u already",
                       attempt->generation, attempt->version, name, found.attempt);
@@ -241,7 +264,8 @@ int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, 
         return rc;
     if (rc == 0)
         return vv_error(error, VARVE_DISAGREED,
-                        "not all writers of generation %u, version %" PRIu64 ", attempt %u of %s have stored their part",
+                        "not all writers of generation %u, version %" PRIu64
+                        ", attempt %u of %s have stored their part",
                         attempt->generation, attempt->version, attempt->attempt, name);
     rc = vv_votes_commit(store, lease, name, attempt, &writers, &record, error);
     vv_writers_clear(&writers);

@@ -4,11 +4,13 @@
  *   piece  the part of a want that lies in one extent of one block; wants become pieces by looking places up
  *   job    pieces of blocks that lie next to each other in one object: one read, then checked, decoded, placed
  *
- * vv_fetch_run sorts the pieces by pack and block, so that every block is read and decoded once, and gives the jobs to the pool. A
- * block without codec that one piece wants as a whole is read straight into its destination. Pieces of a block that could not be
- * read become wants again, for the run's next place or a partner's copy, until nothing is left to try. */
+ * vv_fetch_run sorts the pieces by pack and block, so that every block is read and decoded once, and gives the jobs
+ * to the pool. A block without codec that one piece wants as a whole is read straight into its destination. Pieces
+ * of a block that could not be read become wants again, for the run's next place or a partner's copy, until nothing
+ * is left to try. */
 #include "base/alloc.h"
 #include "encode/codec.h"
+#include "store/scratch.h"
 #include "store/view_private.h"
 
 #include <errno.h>
@@ -50,12 +52,6 @@ struct job {
     size_t count;
 };
 
-struct scratch {
-    struct scratch *next;
-    size_t size;
-    uint8_t *data;
-};
-
 struct vv_fetch {
     struct vv_view *view;
     struct vv_pool *pool;
@@ -65,9 +61,9 @@ struct vv_fetch {
     struct vv_buf pieces;
     struct vv_buf repeats;
     uint64_t bytes;
-    pthread_mutex_t lock; /* below is used by jobs */
-    struct scratch *free_scratch;
-    struct varve_error error; /* the first */
+    struct vv_scratch_pool scratch;
+    pthread_mutex_t lock;     /* of error */
+    struct varve_error error; /* the first of the jobs */
 };
 
 int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch **out) {
@@ -78,6 +74,7 @@ int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch 
     fetch->view = view;
     fetch->pool = pool;
     vv_seeker_init(&fetch->seeker, view);
+    vv_scratch_init(&fetch->scratch);
     pthread_mutex_init(&fetch->lock, NULL);
     *out = fetch;
     return 0;
@@ -87,12 +84,7 @@ void vv_fetch_destroy(struct vv_fetch *fetch) {
     if (!fetch) {
         return;
     }
-    while (fetch->free_scratch) {
-        struct scratch *scratch = fetch->free_scratch;
-        fetch->free_scratch = scratch->next;
-        vv_free(scratch->data);
-        vv_free(scratch);
-    }
+    vv_scratch_clear(&fetch->scratch);
     vv_buf_clear(&fetch->places);
     vv_buf_clear(&fetch->wants);
     vv_buf_clear(&fetch->pieces);
@@ -104,8 +96,8 @@ void vv_fetch_destroy(struct vv_fetch *fetch) {
 
 /* ---- wants and pieces ---- */
 
-/* The place to try for a want: first the places as they are listed, then copy 1, 2, 3 of each that is no copy itself. 1, 0 when this
- * number means none, or an error. */
+/* The place to try for a want: first the places as they are listed, then copy 1, 2, 3 of each that is no copy
+ * itself. 1, 0 when this number means none, or an error. */
 static int pick_place(struct vv_fetch *fetch, const struct want *want, uint32_t candidate, struct vv_place *out,
                       struct varve_error *error) {
     const struct vv_place *places = (const struct vv_place *)fetch->places.data + want->first_place;
@@ -264,38 +256,6 @@ size_t vv_fetch_pending(const struct vv_fetch *fetch) {
 
 /* ---- jobs ---- */
 
-static struct scratch *scratch_acquire(struct vv_fetch *fetch, size_t size) {
-    pthread_mutex_lock(&fetch->lock);
-    struct scratch *scratch = fetch->free_scratch;
-    if (scratch) {
-        fetch->free_scratch = scratch->next;
-    }
-    pthread_mutex_unlock(&fetch->lock);
-    if (!scratch) {
-        scratch = vv_calloc(1, sizeof *scratch);
-    }
-    if (scratch && scratch->size < size) {
-        vv_free(scratch->data);
-        scratch->data = vv_aligned((size + READ_ALIGN - 1) / READ_ALIGN * READ_ALIGN, READ_ALIGN);
-        scratch->size = scratch->data ? size : 0;
-    }
-    if (scratch && !scratch->data) {
-        vv_free(scratch);
-        scratch = NULL;
-    }
-    return scratch;
-}
-
-static void scratch_release(struct vv_fetch *fetch, struct scratch *scratch) {
-    if (!scratch) {
-        return;
-    }
-    pthread_mutex_lock(&fetch->lock);
-    scratch->next = fetch->free_scratch;
-    fetch->free_scratch = scratch;
-    pthread_mutex_unlock(&fetch->lock);
-}
-
 static void fail_pieces(struct vv_fetch *fetch, struct piece *pieces, size_t count, const struct varve_error *why) {
     for (size_t i = 0; i < count; i++) {
         pieces[i].has_failed = 1;
@@ -371,7 +331,7 @@ static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_
     if (count == 1 && pieces[0].length == block->raw) {
         return decode(key, block, pieces[0].block, stored, pieces[0].out, error);
     }
-    struct scratch *raw = scratch_acquire(fetch, block->raw);
+    struct vv_scratch *raw = vv_scratch_acquire(&fetch->scratch, block->raw);
     if (!raw) {
         return vv_error_sys(error, -ENOMEM, "decode a block");
     }
@@ -379,7 +339,7 @@ static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_
     if (rc == 0) {
         copy_pieces(pieces, count, raw->data);
     }
-    scratch_release(fetch, raw);
+    vv_scratch_release(&fetch->scratch, raw);
     return rc;
 }
 
@@ -423,7 +383,7 @@ static int read_job(struct job *job, const struct vv_pack_tables *tables, struct
         return rc;
     }
     int direct = is_direct(job, tables);
-    struct scratch *bounce = direct ? NULL : scratch_acquire(job->fetch, lead + size + READ_ALIGN);
+    struct vv_scratch *bounce = direct ? NULL : vv_scratch_acquire(&job->fetch->scratch, lead + size + READ_ALIGN);
     if (!direct && !bounce) {
         return vv_error_sys(error, -ENOMEM, "read blocks");
     }
@@ -434,7 +394,7 @@ static int read_job(struct job *job, const struct vv_pack_tables *tables, struct
     if (rc == 0) {
         place_blocks(job, key, tables, stored, direct);
     }
-    scratch_release(job->fetch, bounce);
+    vv_scratch_release(&job->fetch->scratch, bounce);
     return vv_view_missing(view, rc, error);
 }
 
@@ -458,18 +418,14 @@ static int run_job(void *arg) {
 
 /* ---- a batch ---- */
 
+static int order(uint32_t a, uint32_t b) {
+    return a < b ? -1 : a > b;
+}
+
 static int compare_pieces(const void *a, const void *b) {
     const struct piece *x = a, *y = b;
-    if (x->source != y->source) {
-        return x->source < y->source ? -1 : 1;
-    }
-    if (x->writer != y->writer) {
-        return x->writer < y->writer ? -1 : 1;
-    }
-    if (x->block != y->block) {
-        return x->block < y->block ? -1 : 1;
-    }
-    return x->raw == y->raw ? 0 : x->raw < y->raw ? -1 : 1;
+    int first = order(x->source, y->source), second = order(x->writer, y->writer), third = order(x->block, y->block);
+    return first ? first : second ? second : third ? third : order(x->raw, y->raw);
 }
 
 static void sort_pieces(struct piece *pieces, size_t count) {
@@ -482,7 +438,8 @@ static void sort_pieces(struct piece *pieces, size_t count) {
     }
 }
 
-/* Does the block of `next` follow that of `last` in its object, and is the read that began at `begin` still short enough? */
+/* Does the block of `next` follow that of `last` in its object, and is the read that began at `begin` still short
+ * enough? */
 static int belongs(const struct vv_pack_tables *tables, const struct piece *begin, const struct piece *last,
                    const struct piece *next) {
     if (next->source != last->source || next->writer != last->writer) {

@@ -1,7 +1,7 @@
 /* Forgetting: a record becomes a tombstone. The data goes later, with a prune.
  *
- * That a live session's checkpoint is kept is a courtesy, not the safety: a session whose parent is forgotten all the same finds
- * that out when it commits, and stores everything anew. */
+ * That a live session's checkpoint is kept is a courtesy, not the safety: a session whose parent is forgotten all
+ * the same finds that out when it commits, and stores everything anew. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,8 +32,8 @@ int vv_record_bury(struct vv_store *store, const char *name, const struct vv_att
     return rc < 0 ? vv_error_sys(error, rc, "cannot forget %s", text) : 0;
 }
 
-/* Does a session of generation `session` whose beat names `refers` need this record? It needs the one it refers to, and newer
- * ones of that generation and of its own: it may have committed them and not yet named them. */
+/* Does a session of generation `session` whose beat names `refers` need this record? It needs the one it refers to,
+ * and newer ones of that generation and of its own: it may have committed them and not yet named them. */
 static int is_needed(uint32_t session, const struct vv_attempt *refers, uint32_t generation, uint64_t version) {
     if (refers->generation == generation)
         return version >= refers->version;

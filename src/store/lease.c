@@ -1,11 +1,12 @@
 /* The lease of a session: its claim, and the thread that renews its beat.
  *
- * Only a higher claim ends a lease. A beat that was renewed late proves nothing by itself: a storage that stands still for
- * some minutes delays every session's beat, and none of them may lose its right to commit over it. So the thread and
- * vv_lease_check look at the claims, and the order of section 10 holds whatever happens between the look and the commit.
+ * Only a higher claim ends a lease. A beat that was renewed late proves nothing by itself: a storage that stands
+ * still for some minutes delays every session's beat, and none of them may lose its right to commit over it. So the
+ * thread and vv_lease_check look at the claims, and the order of section 10 holds whatever happens between the look
+ * and the commit.
  *
- * The lock guards generation, beat and is_stopping, and is held while a beat is written, so that beats appear in the order
- * of their counters. is_fenced is never taken back. */
+ * The lock guards generation, beat and is_stopping, and is held while a beat is written, so that beats appear in the
+ * order of their counters. is_fenced is never taken back. */
 #include "store/lease.h"
 
 #include <errno.h>
@@ -94,7 +95,8 @@ static int write_beat(struct vv_lease *lease, uint32_t generation, const struct 
     return rc < 0 ? vv_error_sys(error, rc, "cannot renew %s", text) : 0;
 }
 
-/* The next beat with this state and reference. Under the lock. The reference changes in memory only once it is durable. */
+/* The next beat with this state and reference. Under the lock. The reference changes in memory only once it is
+ * durable. */
 static int renew(struct vv_lease *lease, uint32_t state, const struct vv_attempt *refers, struct varve_error *error) {
     struct vv_beat next = lease->beat;
     next.counter++;
@@ -205,8 +207,8 @@ static int create_claim(struct vv_lease *lease, uint32_t generation, struct varv
     return rc;
 }
 
-/* Claim this generation and write its first beat. When that fails half-way, the claim may stand: nobody, not even this process, shall
- * wait for its owner. */
+/* Claim this generation and write its first beat. When that fails half-way, the claim may stand: nobody, not even
+ * this process, shall wait for its owner. */
 static int enter_generation(struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
     struct vv_beat beat = lease->beat;
     beat.counter = 1;
@@ -229,11 +231,6 @@ static int enter_generation(struct vv_lease *lease, uint32_t generation, struct 
     lease->beat = beat;
     lease->renewed_ns = vv_clock_ns();
     return 0;
-}
-
-static void lease_free(struct vv_lease *lease) {
-    if (lease)
-        vv_free(lease);
 }
 
 static void read_program(char *out, size_t room) {
@@ -265,7 +262,7 @@ static int lease_create(struct vv_store *store, const char *name, const struct v
         read_program(lease->claim.program, sizeof lease->claim.program);
     int rc = vv_random(lease->claim.session_id, sizeof lease->claim.session_id);
     if (rc < 0) {
-        lease_free(lease);
+        vv_free(lease);
         return vv_error_sys(error, rc, "cannot choose a session id");
     }
     memcpy(lease->beat.session_id, lease->claim.session_id, sizeof lease->beat.session_id);
@@ -309,7 +306,7 @@ int vv_lease_take(struct vv_store *store, const char *name, const struct vv_leas
         return rc;
     }
     if (rc < 0) {
-        lease_free(lease);
+        vv_lease_abandon(lease);
         return rc;
     }
     open_add(lease);
@@ -399,8 +396,8 @@ void vv_lease_release(struct vv_lease *lease) {
     vv_lease_abandon(lease);
 }
 
-/* In a child after fork the thread does not exist, and the locks may be in any state: then the memory stays in the list of
- * open sessions, where its process id says that it is nobody's. */
+/* In a child after fork the thread does not exist, and the locks may be in any state: then the memory stays in the
+ * list of open sessions, where its process id says that it is nobody's. */
 void vv_lease_abandon(struct vv_lease *lease) {
     if (!lease)
         return;
@@ -409,6 +406,6 @@ void vv_lease_abandon(struct vv_lease *lease) {
         stop_thread(lease);
         pthread_cond_destroy(&lease->wake);
         pthread_mutex_destroy(&lease->lock);
-        lease_free(lease);
+        vv_free(lease);
     }
 }

@@ -1,6 +1,7 @@
 /* A lease: one session's claim on a name, with its heartbeat (docs/format.md 5, 10).
  *
- * A thread renews the beat. Functions here may be called by one thread at a time; the beat thread is their own business. */
+ * A thread renews the beat. Functions here may be called by one thread at a time; the beat thread is their own
+ * business. */
 #ifndef VV_LEASE_H
 #define VV_LEASE_H
 
@@ -16,8 +17,10 @@ struct vv_lease_options {
     const char *program;       /* NULL: /proc/self/comm */
 };
 
-/* Claim the next generation of name; its beat names no checkpoint. VARVE_BUSY at once when this process itself has a session open for it. If the highest claim's owner may be alive, watch its beat for up to takeover_seconds (it is
- * dead when its beat stays unchanged for the dead_seconds its claim states); if it lives, VARVE_BUSY with host, pid and age in the text. */
+/* Claim the next generation of name; its beat names no checkpoint. VARVE_BUSY at once when this process itself has a
+ * session open for it. If the highest claim's owner may be alive, watch its beat for up to takeover_seconds (it is
+ * dead when its beat stays unchanged for the dead_seconds its claim states); if it lives, VARVE_BUSY with host, pid
+ * and age in the text. */
 int vv_lease_take(struct vv_store *store, const char *name, const struct vv_lease_options *options,
                   struct vv_lease **out, struct varve_error *error);
 uint32_t vv_lease_generation(const struct vv_lease *lease);
@@ -25,17 +28,19 @@ uint32_t vv_lease_generation(const struct vv_lease *lease);
 int vv_lease_advance(struct vv_lease *lease, struct varve_error *error);
 /* Name the checkpoint this session refers to (generation 0: none); durable in the beat when it returns. */
 int vv_lease_refer(struct vv_lease *lease, const struct vv_attempt *attempt, struct varve_error *error);
-/* VARVE_FENCED when a higher claim exists, or the own one is gone; from then on for ever. An error of the storage fences nobody. */
+/* VARVE_FENCED when a higher claim exists, or the own one is gone; from then on for ever. An error of the storage
+ * fences nobody. */
 int vv_lease_check(struct vv_lease *lease, struct varve_error *error);
 /* Stop the beat thread, write state "ended", free. Accepts NULL. */
 void vv_lease_release(struct vv_lease *lease);
 /* The same without writing anything: as if the process had died. For tests, and after fork. */
 void vv_lease_abandon(struct vv_lease *lease);
 
-/* What can be said about a generation without waiting. UNKNOWN: its process is on another host, or hidden; treat as MAYBE. */
+/* What can be said about a generation without waiting. UNKNOWN: its process is on another host, or hidden; treat as
+ * MAYBE. */
 enum vv_life { VV_LIFE_DEAD, VV_LIFE_MAYBE, VV_LIFE_UNKNOWN };
-/* is_superseded: a higher claim exists. refers_out (may be NULL) gets the checkpoint its beat names. A missing or damaged claim or
- * beat counts as MAYBE unless superseded. */
+/* is_superseded: a higher claim exists. refers_out (may be NULL) gets the checkpoint its beat names. A missing or
+ * damaged claim or beat counts as MAYBE unless superseded. */
 int vv_life_look(struct vv_store *store, const char *name, uint32_t generation, int is_superseded, int *life_out,
                  struct vv_attempt *refers_out, struct varve_error *error);
 /* The highest claimed generation, 0 if none. */

@@ -1,6 +1,6 @@
-/* What reading has loaded: writers lists, footers, tables and ids of the packs of one name. Each is loaded once, never changes after
- * that, is borrowed by any number of threads, and stays until room is needed for others. A view that leans on thousands of
- * packs therefore holds the tables of a bounded number of them.
+/* What reading has loaded: writers lists, footers, tables and ids of the packs of one name. Each is loaded once,
+ * never changes after that, is borrowed by any number of threads, and stays until room is needed for others. A view
+ * that leans on thousands of packs therefore holds the tables of a bounded number of them.
  *
  * Any thread. */
 #ifndef VV_PACK_CACHE_H
@@ -48,8 +48,8 @@ typedef int (*vv_cache_load_fn)(void *arg, void **object_out, size_t *bytes_out,
 int vv_pack_cache_create(size_t budget_bytes, struct vv_pack_cache **out);
 void vv_pack_cache_destroy(struct vv_pack_cache *cache); /* nothing may be borrowed; accepts NULL */
 
-/* Borrow the object of this key, loading it if it is not there. load may borrow others. Several threads that want the same
- * one wait for one load. Failures are not remembered. */
+/* Borrow the object of this key, loading it if it is not there. load may borrow others. Several threads that want
+ * the same one wait for one load. Failures are not remembered. */
 int vv_pack_cache_acquire(struct vv_pack_cache *cache, const struct vv_cache_key *key, vv_cache_load_fn load, void *arg,
                           void (*destroy)(void *object), struct vv_cached **out, struct varve_error *error);
 void vv_pack_cache_release(struct vv_pack_cache *cache, struct vv_cached *cached); /* accepts NULL */

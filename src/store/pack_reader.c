@@ -1,6 +1,6 @@
-/* Nothing a pack says is believed before it is checked: the end against the object's length, the footer against the writers
- * list, sections against the footer, tables against each other. The last 64 KiB are read at once; they hold end and footer of all but
- * very large packs. */
+/* Nothing a pack says is believed before it is checked: the end against the object's length, the footer against the
+ * writers list, sections against the footer, tables against each other. The last 64 KiB are read at once; they hold
+ * end and footer of all but very large packs. */
 #include "store/pack_reader.h"
 #include "base/alloc.h"
 
@@ -64,10 +64,13 @@ int vv_pack_head_check(const struct vv_pack_id *id, int kind, uint32_t part, str
 
 /* ---- end and footer ---- */
 
+/* The end of an object. A copy is the end of its pack and speaks of the pack's offsets: missing is how much shorter
+ * it is. */
 struct tail {
     const char *key;
     uint64_t length; /* of the object */
-    uint64_t offset; /* of data in it */
+    uint64_t missing;
+    uint64_t offset; /* of data in the object */
     uint8_t *data;
     size_t size;
 };
@@ -96,41 +99,65 @@ static int read_tail(struct vv_store *store, struct tail *tail, struct varve_err
     return 0;
 }
 
+/* How long the pack is whose copy this is. What the end says is checked with the footer. */
+static void find_missing(struct tail *tail) {
+    const uint8_t *end = tail->data + tail->size - VV_END_SIZE;
+    uint64_t length = vv_get64(end) + vv_get32(end + 8) + VV_END_SIZE;
+    tail->missing = length > tail->length && length < VV_ADDRESS_END ? length - tail->length : 0;
+}
+
+/* at: where the footer is in the object. */
+static int read_footer(struct vv_store *store, const struct tail *tail, uint64_t at, uint32_t length,
+                       struct vv_hash128 digest, struct vv_footer *out, struct varve_error *error) {
+    if (at >= tail->offset) {
+        return vv_footer_parse(tail->data + (at - tail->offset), length, at + tail->missing, digest, out, error);
+    }
+    uint8_t *data = vv_malloc(length);
+    if (!data) {
+        return vv_error_sys(error, -ENOMEM, "%s: a footer of %u bytes", tail->key, length);
+    }
+    int rc = vv_pack_get(store, tail->key, at, data, length, error);
+    if (rc == 0) {
+        rc = vv_footer_parse(data, length, at + tail->missing, digest, out, error);
+    }
+    vv_free(data);
+    return rc;
+}
+
 static int parse_footer(struct vv_store *store, const struct tail *tail, const struct vv_writer *expect,
                         struct vv_footer *out, struct varve_error *error) {
-    uint64_t offset;
-    uint32_t length;
-    struct vv_hash128 digest;
-    int rc = vv_end_parse(tail->data + tail->size - VV_END_SIZE, tail->length, &offset, &length, &digest, error);
+    uint64_t offset = 0, length_of_pack = tail->length + tail->missing;
+    uint32_t length = 0;
+    struct vv_hash128 digest = {0, 0};
+    int rc = vv_end_parse(tail->data + tail->size - VV_END_SIZE, length_of_pack, &offset, &length, &digest, error);
     if (rc < 0) {
         return rc;
     }
     if (expect && !vv_hash128_equal(digest, expect->footer_digest)) {
         return vv_error(error, VARVE_CORRUPT, "%s: its footer is not the one the writers list names", tail->key);
     }
-    if (length > VV_FOOTER_MAX || offset < VV_HEAD_SIZE || offset + length + VV_END_SIZE != tail->length) {
+    if (length > VV_FOOTER_MAX || offset < tail->missing + VV_HEAD_SIZE ||
+        offset + length + VV_END_SIZE != length_of_pack) {
         return vv_error(error, VARVE_CORRUPT, "%s: its end places the footer outside", tail->key);
     }
-    if (offset >= tail->offset) {
-        return vv_footer_parse(tail->data + (offset - tail->offset), length, offset, digest, out, error);
-    }
-    uint8_t *data = vv_malloc(length);
-    if (!data) {
-        return vv_error_sys(error, -ENOMEM, "%s: a footer of %u bytes", tail->key, length);
-    }
-    rc = vv_pack_get(store, tail->key, offset, data, length, error);
-    if (rc == 0) {
-        rc = vv_footer_parse(data, length, offset, digest, out, error);
-    }
-    vv_free(data);
-    return rc;
+    return read_footer(store, tail, offset - tail->missing, length, digest, out, error);
 }
 
-/* What the footer says must be what the key, the store and the head say. */
-static int check_identity(const struct vv_pack_id *id, int kind, const struct vv_head *head, const struct vv_footer *footer,
-                          const char *key, struct varve_error *error) {
+/* Sections where they are in the object: a copy holds all of them, and nothing else. */
+static int shift_sections(const struct tail *tail, struct vv_footer *footer, struct varve_error *error) {
+    if (footer->section_count == 0 || footer->sections[0].offset != tail->missing + VV_HEAD_SIZE) {
+        return vv_error(error, VARVE_CORRUPT, "%s does not hold exactly the sections of its pack", tail->key);
+    }
+    for (uint32_t i = 0; i < footer->section_count; i++) {
+        footer->sections[i].offset -= tail->missing;
+    }
+    return 0;
+}
+
+/* What the footer says must be what the key and the store say. */
+static int check_identity(const struct vv_pack_id *id, const struct vv_footer *footer, const char *key,
+                          struct varve_error *error) {
     const struct vv_settings_store *a = &footer->settings, *b = &id->store->settings;
-    int has_moved = vv_footer_section(footer, VV_SECTION_MOVED, 0) != NULL;
     const char *what = NULL;
     if (strcmp(footer->name, id->name) != 0) {
         what = "name";
@@ -140,8 +167,6 @@ static int check_identity(const struct vv_pack_id *id, int kind, const struct vv
         what = "number of writers";
     } else if ((uint64_t)footer->first_owner + footer->owners > footer->ranks) {
         what = "owners";
-    } else if (kind == VV_KIND_PACK && has_moved != !!(head->required & VV_FEATURE_MOVED)) {
-        what = "feature bit of the moved section";
     }
     for (uint32_t i = 0; i < footer->partner_count && !what; i++) {
         what = footer->partners[i] >= footer->writers ? "partners" : NULL;
@@ -195,13 +220,19 @@ static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_wr
         tail->length = expect->pack_length;
     }
     rc = read_tail(id->store, tail, error);
+    if (rc == 0 && kind == VV_KIND_COPY) {
+        find_missing(tail);
+    }
     if (rc == 0) {
         rc = parse_footer(id->store, tail, expect, out, error);
     }
     if (rc < 0) {
         return rc;
     }
-    rc = check_identity(id, kind, &head, out, tail->key, error);
+    rc = check_identity(id, out, tail->key, error);
+    if (rc == 0 && kind == VV_KIND_COPY) {
+        rc = shift_sections(tail, out, error);
+    }
     if (rc == 0 && writers) {
         rc = check_listed(id, out, writers, tail->key, error);
     }

@@ -1,8 +1,8 @@
-/* Reading packs: end and footer, the tables with a lookup by (owner, address), sections (docs/format.md 6). No cache and no
- * record here: view.h knows which pack is wanted and what must be true of it.
+/* Reading packs: end and footer, the tables with a lookup by (owner, address), sections (docs/format.md 6). No cache
+ * and no record here: view.h knows which pack is wanted and what must be true of it.
  *
- * Errors: -ENOENT when the object is certainly absent, VARVE_FORGOTTEN when a tombstone stands under its key, VARVE_CORRUPT,
- * VARVE_UNKNOWN_FORMAT, or an error of the storage. */
+ * Errors: -ENOENT when the object is certainly absent, VARVE_FORGOTTEN when a tombstone stands under its key,
+ * VARVE_CORRUPT, VARVE_UNKNOWN_FORMAT, or an error of the storage. */
 #ifndef VV_PACK_READER_H
 #define VV_PACK_READER_H
 
@@ -20,9 +20,9 @@ struct vv_pack_id {
 };
 void vv_pack_key(const struct vv_pack_id *id, int kind, uint32_t part, char *text); /* VV_KEY_ROOM bytes */
 
-/* Head, end and footer of the pack, or of the copy if kind is VV_KIND_COPY. With expect (from the list `writers`) the object must
- * be the one that list names; without, it must be sound in itself. length_out (may be NULL): of the object. Clear with
- * vv_footer_clear. */
+/* Head, end and footer of the pack, or of its copy if kind is VV_KIND_COPY (sections then have their offsets in the
+ * copy). With writers the object must be the pack that list names; without, it must be sound in itself. length_out
+ * (may be NULL): of the object. Clear with vv_footer_clear. */
 int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct vv_footer *out,
                         uint64_t *length_out, struct varve_error *error);
 /* The head of any object: present, and of this key. */
@@ -47,7 +47,8 @@ struct vv_pack_tables {
     uint64_t moved_count;
     struct vv_moved *moved; /* the same */
 };
-/* Blocks, extents and moved extents, each section's digest checked and all checked against each other. bytes_out may be NULL. */
+/* Blocks, extents and moved extents, each section's digest checked and all checked against each other. bytes_out may
+ * be NULL. */
 int vv_pack_tables_load(const struct vv_pack_id *id, const struct vv_footer *footer, struct vv_pack_tables *out,
                         size_t *bytes_out, struct varve_error *error);
 void vv_pack_tables_clear(struct vv_pack_tables *tables);

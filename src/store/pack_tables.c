@@ -1,5 +1,5 @@
-/* The tables of a pack in memory: blocks as they are, extents sorted by (owner, address) for lookup. 32 bytes per extent and about as
- * much per block as on storage; a section is never expanded before its digest has been checked. */
+/* The tables of a pack in memory: blocks as they are, extents sorted by (owner, address) for lookup. 32 bytes per
+ * extent and about as much per block as on storage; a section is never expanded before its digest has been checked. */
 #include "base/alloc.h"
 #include "store/pack_reader.h"
 
@@ -131,7 +131,8 @@ static int decode_moved(const struct raw_tables *raw, const struct vv_footer *fo
     while (vv_cursor_left(&cursor) && rc == 0) {
         struct vv_moved moved;
         rc = vv_moved_decode(&cursor, &coder, &moved, error);
-        if (rc == 0 && (moved.writer >= footer->writers || moved.extent.owner - footer->first_owner >= footer->owners)) {
+        if (rc == 0 &&
+            (moved.writer >= footer->writers || moved.extent.owner - footer->first_owner >= footer->owners)) {
             rc = vv_error(error, VARVE_CORRUPT, "a moved extent names owner %u and writer %u", moved.extent.owner,
                           moved.writer);
         }

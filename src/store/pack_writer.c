@@ -1,8 +1,8 @@
-/* A pack is written as two streams: the pack object, begun first and finished last, and behind it one part at a time. The pack
- * object takes blocks until it would pass part_size; everything after that goes to parts 0, 1, ..., each durable before the next
- * is begun. Nobody has to know beforehand how much will come. Because the tables list parts before the pack object, the blocks of
- * the two streams are kept in two tables that are joined when the tables are written: after the last block and before the first
- * manifest.
+/* A pack is written as two streams: the pack object, begun first and finished last, and behind it one part at a
+ * time. The pack object takes blocks until it would pass part_size; everything after that goes to parts 0, 1, ...,
+ * each durable before the next is begun. Nobody has to know beforehand how much will come. Because the tables list
+ * parts before the pack object, the blocks of the two streams are kept in two tables that are joined when the tables
+ * are written: after the last block and before the first manifest.
  *
  * After a failure every call returns the same error; seal and abort free the writer. */
 #include "store/pack_writer.h"
@@ -82,7 +82,8 @@ static int fail(struct vv_pack_writer *pack, int rc, const char *what, struct va
 }
 
 /* Begin an object: its head is the first thing in it. */
-static int begin_object(struct vv_pack_writer *pack, int kind, uint32_t part, uint64_t hint, struct varve_upload **out) {
+static int begin_object(struct vv_pack_writer *pack, int kind, uint32_t part, uint64_t hint,
+                        struct varve_upload **out) {
     struct vv_key key = vv_attempt_key(pack->name, &pack->attempt, kind, pack->options.writer, part);
     char text[VV_KEY_ROOM];
     struct vv_buf head;
@@ -301,9 +302,8 @@ static int emit_blocks(struct section_sink *sink, const struct block_table *tabl
 }
 
 static int write_blocks_section(struct vv_pack_writer *pack) {
-    const struct vv_block shift = {.part = pack->parts,
-                                   .extents_offset = pack->in_parts.extents.size,
-                                   .first_id = pack->in_parts.ids.size / 16};
+    const struct vv_block shift = {
+        .part = pack->parts, .extents_offset = pack->in_parts.extents.size, .first_id = pack->in_parts.ids.size / 16};
     struct section_sink sink;
     int rc = sink_begin(&sink, pack, VV_SECTION_BLOCKS);
     if (rc == 0) {
@@ -397,7 +397,8 @@ static int manifest_begin(struct vv_pack_writer *pack, const struct vv_manifest_
     return rc;
 }
 
-int vv_pack_manifest_begin(struct vv_pack_writer *pack, const struct vv_manifest_head *head, struct varve_error *error) {
+int vv_pack_manifest_begin(struct vv_pack_writer *pack, const struct vv_manifest_head *head,
+                           struct varve_error *error) {
     int rc = pack->failed ? pack->failed : manifest_begin(pack, head);
     return rc < 0 ? fail(pack, rc, "begin a manifest", error) : 0;
 }
@@ -509,8 +510,8 @@ static int seal(struct vv_pack_writer *pack, uint64_t protected_bytes, uint64_t 
     return rc < 0 ? rc : VV_FAULT("store.pack.after_seal");
 }
 
-int vv_pack_seal(struct vv_pack_writer *pack, uint64_t protected_bytes, uint64_t regions,
-                 struct vv_pack_sums *sums_out, struct varve_error *error) {
+int vv_pack_seal(struct vv_pack_writer *pack, uint64_t protected_bytes, uint64_t regions, struct vv_pack_sums *sums_out,
+                 struct varve_error *error) {
     int rc = seal(pack, protected_bytes, regions);
     if (rc < 0) {
         fail(pack, rc, "seal", error);

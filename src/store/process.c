@@ -1,9 +1,9 @@
-/* Is the process that wrote a claim still there? Only a certain "gone" counts; everything doubtful is unknown, and then
- * the heartbeat decides.
+/* Is the process that wrote a claim still there? Only a certain "gone" counts; everything doubtful is unknown, and
+ * then the heartbeat decides.
  *
- * Traps on the way: /proc may hide other users' processes (hidepid) or show another PID namespace; a time namespace shifts
- * the start times it shows; the name of a program may hold spaces and parentheses; and a process whose first thread has
- * exited looks like a zombie while its other threads write on. */
+ * Traps on the way: /proc may hide other users' processes (hidepid) or show another PID namespace; a time namespace
+ * shifts the start times it shows; the name of a program may hold spaces and parentheses; and a process whose first
+ * thread has exited looks like a zombie while its other threads write on. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -2,12 +2,15 @@
  *
  * In this order, each step finished before the next begins:
  *   1. all records of the name are read: what they commit and lean on is reached;
- *   2. the data is listed, later than the records. An attempt that is not reached is waste, unless its session may still
- *      commit it; then what its packs lean on is reached too, because its parent may have been forgotten after the session looked;
- *   3. under the record's key of every waste attempt stands a tombstone (or the record of another attempt). Whoever
- *      slept before creating his record now fails. All of them before the first removal: what one attempt is may be what another leans on;
+ *   2. the data is listed, later than the records. An attempt that is not reached is waste, unless its session
+ *      may still commit it; then what its packs lean on is reached too, because its parent may have been
+ *      forgotten after the session looked;
+ *   3. under the record's key of every waste attempt stands a tombstone (or the record of another attempt).
+ *      Whoever slept before creating his record now fails. All of them before the first removal: what one
+ *      attempt is may be what another leans on;
  *   4. the waste goes;
- *   5. tombstones go whose version has no data left, if neither its own session nor an adopter can still be about to commit it.
+ *   5. tombstones go whose version has no data left, if neither its own session nor an adopter can still be
+ *      about to commit it.
  * A record that appears at step 3 begins everything again. */
 #include <errno.h>
 #include <inttypes.h>
@@ -42,7 +45,7 @@ struct prune {
     struct vv_attempts waste;
     struct vv_attempts kept;
     struct vv_attempts closed; /* versions with a tombstone; attempt is 0 */
-    uint32_t highest; /* claim */
+    uint32_t highest;          /* claim */
     /* the generation looked at last */
     uint32_t live_generation;
     int is_live;
@@ -94,8 +97,7 @@ static int read_entry(struct prune *prune, struct entry *entry) {
     }
     if (rc < 0)
         return rc;
-    struct vv_attempt own = {
-        .generation = entry->generation, .attempt = record.attempt, .version = entry->version};
+    struct vv_attempt own = {.generation = entry->generation, .attempt = record.attempt, .version = entry->version};
     rc = reach(prune, &own, record.leans, record.lean_count);
     vv_record_clear(&record);
     return rc;
@@ -154,7 +156,8 @@ static int look_at_life(struct prune *prune, uint32_t generation) {
     int life = VV_LIFE_MAYBE;
     if (prune->live_generation == generation)
         return 0;
-    int rc = vv_life_look(prune->store, prune->name, generation, generation < prune->highest, &life, NULL, prune->error);
+    int rc =
+        vv_life_look(prune->store, prune->name, generation, generation < prune->highest, &life, NULL, prune->error);
     if (rc < 0)
         return rc;
     prune->live_generation = generation;

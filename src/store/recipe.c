@@ -1,12 +1,12 @@
 /* The recipe of an owner: up to four manifest layers read side by side, like a merge of sorted files.
  *
- * Regions are merged by number: of the layers that have an entry for it, the highest one says what the region is, and its runs say
- * where the bytes come from; a `keep` run hands its range down to the next lower layer that has the region. All readers only move
- * forward, so memory does not depend on the number of runs.
+ * Regions are merged by number: of the layers that have an entry for it, the highest one says what the region is,
+ * and its runs say where the bytes come from; a `keep` run hands its range down to the next lower layer that has the
+ * region. All readers only move forward, so memory does not depend on the number of runs.
  *
- * There are two passes. The first, in vv_recipe_open, reads every entry: digests stand behind the runs but are wanted before
- * them, and what can only be checked over all regions (names, addresses, sums) is checked before anything is delivered. It
- * costs 48 bytes per region for a moment, and keeps 16. The second delivers. */
+ * There are two passes. The first, in vv_recipe_open, reads every entry: digests stand behind the runs but are
+ * wanted before them, and what can only be checked over all regions (names, addresses, sums) is checked before
+ * anything is delivered. It costs 48 bytes per region for a moment, and keeps 16. The second delivers. */
 #include "base/alloc.h"
 #include "store/recipe_private.h"
 #include "store/view.h"
@@ -64,24 +64,39 @@ static int check_lower(const struct vv_layer *top, const struct vv_layer *lower,
     return 0;
 }
 
-static int open_lower(struct vv_recipe *recipe, uint32_t position, struct varve_error *error) {
-    const struct vv_layer *top = top_of(recipe);
-    const struct vv_layer_ref *ref = &vv_manifest_head(top->reader)->lower[position];
-    struct vv_layer *layer = &recipe->layer[position];
+/* The home writer of the recipe's owner in that source. */
+static int find_home(struct vv_recipe *recipe, uint32_t source, uint32_t *out, struct varve_error *error) {
     struct vv_cached *writers;
-    uint32_t source = top->sources[ref->lean];
-    if (source == VV_NO_SOURCE) {
-        return unnamed(recipe, top, ref->lean, error);
-    }
+    char text[64];
     int rc = vv_view_writers(recipe->view, source, &writers, error);
     if (rc < 0) {
         return rc;
     }
-    uint32_t count = ((const struct vv_writers *)writers->object)->count;
+    int64_t home = vv_writers_home(writers->object, recipe->owner);
     vv_view_release(recipe->view, writers);
-    if (ref->writer >= count) {
-        return vv_error(error, VARVE_CORRUPT, "%s: lower layer %u names writer %u of %u", top->key, position,
-                        ref->writer, count);
+    if (home < 0) {
+        return vv_error(error, source ? VARVE_CORRUPT : -EINVAL, "there is no owner %u in %s", recipe->owner,
+                        vv_attempt_text(vv_view_source(recipe->view, source), text));
+    }
+    *out = (uint32_t)home;
+    return 0;
+}
+
+static int open_lower(struct vv_recipe *recipe, uint32_t position, struct varve_error *error) {
+    const struct vv_layer *top = top_of(recipe);
+    const struct vv_layer_ref *ref = &vv_manifest_head(top->reader)->lower[position];
+    struct vv_layer *layer = &recipe->layer[position];
+    uint32_t source = top->sources[ref->lean], home = 0;
+    if (source == VV_NO_SOURCE) {
+        return unnamed(recipe, top, ref->lean, error);
+    }
+    int rc = find_home(recipe, source, &home, error);
+    if (rc < 0) {
+        return rc;
+    }
+    if (ref->writer != home) {
+        return vv_error(error, VARVE_CORRUPT, "%s: lower layer %u names writer %u, but owner %u is at home with %u",
+                        top->key, position, ref->writer, recipe->owner, home);
     }
     rc = vv_layer_open(layer, recipe->view, source, ref->writer, recipe->owner, error);
     if (rc == 0 && !vv_hash128_equal(layer->section.digest, ref->digest)) {
@@ -91,25 +106,10 @@ static int open_lower(struct vv_recipe *recipe, uint32_t position, struct varve_
     return rc < 0 ? rc : check_lower(top, layer, position, error);
 }
 
-static int find_home(struct vv_recipe *recipe, uint32_t *out, struct varve_error *error) {
-    struct vv_cached *writers;
-    int rc = vv_view_writers(recipe->view, 0, &writers, error);
-    if (rc < 0) {
-        return rc;
-    }
-    int64_t home = vv_writers_home(writers->object, recipe->owner);
-    vv_view_release(recipe->view, writers);
-    if (home < 0) {
-        return vv_error(error, -EINVAL, "there is no owner %u in this checkpoint", recipe->owner);
-    }
-    *out = (uint32_t)home;
-    return 0;
-}
-
 /* The top layer says how many there are and comes last; it is opened in the first slot and moved up. */
 static int open_layers(struct vv_recipe *recipe, struct varve_error *error) {
     uint32_t home = 0;
-    int rc = find_home(recipe, &home, error);
+    int rc = find_home(recipe, 0, &home, error);
     if (rc < 0) {
         return rc;
     }
@@ -302,11 +302,10 @@ static int check_names(const struct vv_recipe *recipe, struct survey *survey, st
 static int check_totals(struct vv_recipe *recipe, const struct survey *survey, struct varve_error *error) {
     const struct vv_manifest_head *head = vv_manifest_head(top_of(recipe)->reader);
     if (survey->count != head->regions || survey->bytes != head->protected_bytes) {
-        return vv_error(error, VARVE_CORRUPT,
-                        "%s: owner %u has %llu regions with %llu bytes, but its head says %llu and %llu",
-                        top_of(recipe)->key, recipe->owner, (unsigned long long)survey->count,
-                        (unsigned long long)survey->bytes, (unsigned long long)head->regions,
-                        (unsigned long long)head->protected_bytes);
+        return vv_error(
+            error, VARVE_CORRUPT, "%s: owner %u has %llu regions with %llu bytes, but its head says %llu and %llu",
+            top_of(recipe)->key, recipe->owner, (unsigned long long)survey->count, (unsigned long long)survey->bytes,
+            (unsigned long long)head->regions, (unsigned long long)head->protected_bytes);
     }
     return 0;
 }
@@ -456,13 +455,14 @@ static int find_run(struct vv_recipe *recipe, struct vv_layer **layer_out, uint6
             return corrupt_region(layer, layer->entry.number, "keeps bytes, but no layer below has it", error);
         }
         if (run_end > recipe->layer[position].entry.length) {
-            return corrupt_region(layer, layer->entry.number, "keeps bytes beyond its length in the layer below", error);
+            return corrupt_region(layer, layer->entry.number, "keeps bytes beyond its length in the layer below",
+                                  error);
         }
     }
 }
 
-/* The part of a run that begins at delta. A repeated run entered inside its piece gives the rest of that piece first, as `from`; what
- * follows begins at the piece's start again. */
+/* The part of a run that begins at delta. A repeated run entered inside its piece gives the rest of that piece
+ * first, as `from`; what follows begins at the piece's start again. */
 static void clip(struct vv_run *run, uint64_t delta, uint64_t length) {
     if (run->kind == VV_RUN_REPEATED) {
         delta %= run->piece;

@@ -24,9 +24,9 @@ static int64_t fill_from_store(void *arg, uint64_t offset, void *data, size_t si
     struct vv_layer *layer = arg;
     uint64_t left = offset < layer->section.length ? layer->section.length - offset : 0;
     size_t n = left < size ? (size_t)left : size;
-    int rc = n ? vv_pack_get(layer->view->store, layer->key, layer->section.offset + offset, data, n,
-                             &layer->fill_error)
-               : 0;
+    int rc =
+        n ? vv_pack_get(layer->view->store, layer->key, layer->section.offset + offset, data, n, &layer->fill_error)
+          : 0;
     return rc < 0 ? vv_view_missing(layer->view, rc, &layer->fill_error) : (int64_t)n;
 }
 

@@ -1,10 +1,10 @@
 /* Repair: what docs/format.md 12 says can be rebuilt, is.
  *
- * A key that is taken stays taken: a damaged record or writers list is replaced by the rebuilt bytes in one step. Were it
- * removed first, a prune in between would see data without a record, and end what is being saved.
+ * A key that is taken stays taken: a damaged record or writers list is replaced by the rebuilt bytes in one step.
+ * Were it removed first, a prune in between would see data without a record, and end what is being saved.
  *
- * A record that is missing altogether is made the way a session would make it: with a claim of its own, and by the steps of adoption,
- * so that everything that is safe beside adoption is safe beside a repair. */
+ * A record that is missing altogether is made the way a session would make it: with a claim of its own, and by the
+ * steps of adoption, so that everything that is safe beside adoption is safe beside a repair. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ void vv_repair_report(struct vv_repair *repair, const char *key, const char *for
 
 /* Put rebuilt bytes under key: in place of a damaged object, or where there is none. */
 int vv_repair_put(struct vv_repair *repair, const struct vv_key *key, const struct vv_buf *bytes, int is_missing,
-                       const char *from) {
+                  const char *from) {
     char text[VV_KEY_ROOM];
     int rc = bytes->failed;
     vv_key_print(key, text);
@@ -45,7 +45,7 @@ int vv_repair_put(struct vv_repair *repair, const struct vv_key *key, const stru
         return vv_error_sys(repair->error, rc, "cannot repair %s", text);
     repair->repairs++;
     vv_repair_report(repair, text, "%s; %srebuilt from %s", is_missing ? "missing" : "damaged",
-           repair->options->is_dry_run ? "can be " : "", from);
+                     repair->options->is_dry_run ? "can be " : "", from);
     return 0;
 }
 
@@ -139,14 +139,14 @@ static int rebuild_writers(struct vv_repair *repair, const struct vv_lean *lean,
     int rc = vv_votes_read(repair->store, repair->name, &lean->attempt, &writers, &record, &why);
     if (rc < 1) {
         vv_repair_report(repair, text, "%s, and cannot be rebuilt: %s", is_missing ? "missing" : "damaged",
-               rc == 0 ? "a pack is missing" : why.text);
+                         rc == 0 ? "a pack is missing" : why.text);
         return rc == -ENOMEM ? vv_error_sys(repair->error, rc, "cannot repair %s", text) : 0;
     }
     vv_buf_init(&buf);
     vv_writers_encode(&buf, &key, repair->store->id, &writers, &digest);
     if (!vv_hash128_equal(digest, lean->writers_digest))
         vv_repair_report(repair, text, "%s, and the packs that are there do not give the list that was committed",
-               is_missing ? "missing" : "damaged");
+                         is_missing ? "missing" : "damaged");
     else
         rc = vv_repair_put(repair, &key, &buf, is_missing, "the footers of its packs");
     vv_buf_clear(&buf);
@@ -197,7 +197,7 @@ static void sort_leans(struct vv_repair *repair) {
 static int add_lean(struct vv_repair *repair, const struct vv_lean *lean) {
     if (repair->lean_count == repair->lean_room) {
         sort_leans(repair);
-        size_t room = repair->lean_room == 0                        ? 64
+        size_t room = repair->lean_room == 0                       ? 64
                       : repair->lean_count > repair->lean_room / 2 ? repair->lean_room * 2
                                                                    : repair->lean_room;
         struct vv_lean *leans = vv_realloc(repair->leans, room * sizeof *leans);

@@ -1,4 +1,5 @@
-/* Rebuilding records from packs. A rebuilt record must be as good as a committed one: everything it leans on is looked at first. */
+/* Rebuilding records from packs. A rebuilt record must be as good as a committed one: everything it leans on is
+ * looked at first. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,8 +15,8 @@ static void record_text(const struct vv_repair *repair, const struct vv_attempt 
     vv_key_print(&key, out);
 }
 
-/* Does the attempt have the writers list that its packs give? Only a committer or an adopter makes one: it marks, among the
- * attempts at a version, the one that was committed. */
+/* Does the attempt have the writers list that its packs give? Only a committer or an adopter makes one: it marks,
+ * among the attempts at a version, the one that was committed. */
 static int has_writers(struct vv_repair *repair, const struct vv_attempt *attempt, const struct vv_record *record) {
     struct vv_key key = vv_attempt_key(repair->name, attempt, VV_KIND_WRITERS, 0, 0);
     struct vv_writers writers;
@@ -55,8 +56,8 @@ static int is_complete(struct vv_repair *repair, const struct vv_record *record,
 
 /* ---- damaged ---- */
 
-/* The attempt at this version that was committed: the only one with a full vote and a writers list, or, if no list is left, the
- * only one with a full vote. 1 with its number, 0 none or several. */
+/* The attempt at this version that was committed: the only one with a full vote and a writers list, or, if no list
+ * is left, the only one with a full vote. 1 with its number, 0 none or several. */
 static int find_committed(struct vv_repair *repair, struct vv_attempt *attempt) {
     struct vv_key key = vv_attempt_key(repair->name, attempt, VV_KIND_WRITERS, 0, 0);
     char prefix[VV_KEY_ROOM];
@@ -72,9 +73,10 @@ static int find_committed(struct vv_repair *repair, struct vv_attempt *attempt) 
         if (vv_votes_read(repair->store, repair->name, &at, &writers, &record, NULL) != 1)
             continue;
         int has_list = has_writers(repair, &at, &record);
-        full++;
+        int is_closed = !has_list && vv_attempt_is_closed(repair->store, repair->name, &at, NULL) != 0;
+        full += !is_closed;
         listed += has_list;
-        if (has_list || listed == 0)
+        if (has_list || (listed == 0 && !is_closed))
             attempt->attempt = at.attempt;
         vv_writers_clear(&writers);
         vv_record_clear(&record);
@@ -91,8 +93,7 @@ static int read_damaged_head(struct vv_repair *repair, struct vv_attempt *attemp
     char text[VV_KEY_ROOM];
     vv_key_print(&key, text);
     int64_t size = vv_backend_get(repair->store->backend, text, 0, bytes, sizeof bytes);
-    if (size != (int64_t)sizeof bytes ||
-        vv_head_parse(bytes, sizeof bytes, &key, repair->store->id, &head, NULL) < 0)
+    if (size != (int64_t)sizeof bytes || vv_head_parse(bytes, sizeof bytes, &key, repair->store->id, &head, NULL) < 0)
         return 0;
     attempt->attempt = head.attempt;
     return head.kind;

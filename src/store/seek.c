@@ -165,8 +165,7 @@ int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_sp
     }
     const struct vv_pack_extent *extent = find_extent(seeker, tables, place);
     if (!extent) {
-        const struct vv_moved *moved =
-            place->copy ? NULL : vv_pack_find_moved(tables, place->owner, place->address);
+        const struct vv_moved *moved = place->copy ? NULL : vv_pack_find_moved(tables, place->owner, place->address);
         return seek_moved(seeker, place, writer, moved, out, error);
     }
     fill_spot(tables, extent, place, writer, UINT64_MAX, out);
@@ -203,7 +202,8 @@ static void destroy_nothing(void *object) {
     (void)object;
 }
 
-/* A section that is one page is checked as it is loaded; of a larger one all is checked before its first page is believed. */
+/* A section that is one page is checked as it is loaded; of a larger one all is checked before its first page is
+ * believed. */
 static int read_ids_page(struct ids_load *load, const struct vv_section *section, uint8_t **out, size_t *bytes_out,
                          struct varve_error *error) {
     struct vv_view *view = load->view;
@@ -250,15 +250,14 @@ static int load_ids(void *arg, void **object_out, size_t *bytes_out, struct varv
     return rc;
 }
 
-static int use_ids(struct vv_seeker *seeker, uint32_t source, uint32_t writer, uint64_t page, struct varve_error *error) {
+static int use_ids(struct vv_seeker *seeker, uint32_t source, uint32_t writer, uint64_t page,
+                   struct varve_error *error) {
     if (seeker->ids && seeker->ids_page == page && seeker->ids_source == source && seeker->ids_writer == writer) {
         return 0;
     }
     struct ids_load load = {.view = seeker->view, .source = source, .writer = writer, .page = page};
-    struct vv_cache_key key = {.attempt = *vv_view_source(seeker->view, source),
-                               .writer = writer,
-                               .kind = VV_CACHED_IDS,
-                               .page = page};
+    struct vv_cache_key key = {
+        .attempt = *vv_view_source(seeker->view, source), .writer = writer, .kind = VV_CACHED_IDS, .page = page};
     struct vv_cached *cached;
     int rc = vv_pack_cache_acquire(seeker->view->cache, &key, load_ids, &load, vv_free, &cached, error);
     if (rc < 0) {
@@ -272,8 +271,8 @@ static int use_ids(struct vv_seeker *seeker, uint32_t source, uint32_t writer, u
     return 0;
 }
 
-/* How many granules of the `length` bytes wanted are granules of the extent too: whole ones, and a short last one if both end
- * there. */
+/* How many granules of the `length` bytes wanted are granules of the extent too: whole ones, and a short last one if
+ * both end there. */
 static uint32_t same_granules(const struct vv_spot *spot, uint64_t length, uint64_t *covered_out) {
     uint64_t both = length < spot->length ? length : spot->length;
     uint64_t count = both / VV_GRANULE;
@@ -290,8 +289,7 @@ static int has_ids(const struct vv_seeker *seeker, const struct vv_place *place,
     if (!(spot->tables->blocks[spot->block].flags & VV_BLOCK_IDS) || spot->extent_delta % VV_GRANULE) {
         return 0;
     }
-    return !view->is_trusted ||
-           view->is_trusted(view->is_trusted_arg, vv_view_source(view, place->lean), spot->writer);
+    return !view->is_trusted || view->is_trusted(view->is_trusted_arg, vv_view_source(view, place->lean), spot->writer);
 }
 
 int vv_seek_ids(struct vv_seeker *seeker, const struct vv_place *place, uint64_t length, struct vv_hash128 *out,

@@ -16,9 +16,10 @@ struct vv_store {
 
 enum vv_store_mode { VV_STORE_READ, VV_STORE_WRITE };
 
-/* Open the store on a backend, which from now on belongs to the store (also on failure: it is closed). VV_STORE_WRITE makes a new store where
- * there is none: VV_STORE_READ returns VARVE_NO_STORE. When the store object is missing or damaged but other objects are
- * there, id and settings are taken from records or claims (all that are looked at must agree), with a warning. */
+/* Open the store on a backend, which from now on belongs to the store (also on failure: it is closed).
+ * VV_STORE_WRITE makes a new store where there is none: VV_STORE_READ returns VARVE_NO_STORE. When the store object
+ * is missing or damaged but other objects are there, id and settings are taken from records or claims (all that are
+ * looked at must agree), with a warning. */
 int vv_store_open(struct varve_backend *backend, int mode, const struct vv_log *log, struct vv_store **out,
                   struct varve_error *error);
 void vv_store_close(struct vv_store *store); /* accepts NULL */
@@ -31,7 +32,8 @@ int vv_store_names(struct vv_store *store, vv_name_fn fn, void *arg, struct varv
 struct vv_key vv_attempt_key(const char *name, const struct vv_attempt *attempt, int kind, uint32_t writer,
                              uint32_t part);
 
-/* Read a whole small object into out, which the caller has initialised and clears. VARVE_CORRUPT when it is larger than any may be; -ENOENT when it is certainly absent. */
+/* Read a whole small object into out, which the caller has initialised and clears. VARVE_CORRUPT when it is larger
+ * than any may be; -ENOENT when it is certainly absent. */
 int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_buf *out, struct varve_error *error);
 /* Create a small object; -EEXIST when the key is taken. */
 int vv_object_create(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,

@@ -38,8 +38,8 @@ static int consider(struct evidence *found, const struct vv_key *key, const uint
     if (memcmp(found->id, id, sizeof found->id) == 0 && is_same_settings(&found->settings, settings))
         return 0;
     return vv_error(found->error, VARVE_CORRUPT,
-                    "the store object is lost, and %.150s and %.150s do not agree to which store they belong", found->key,
-                    text);
+                    "the store object is lost, and %.150s and %.150s do not agree to which store they belong",
+                    found->key, text);
 }
 
 /* 1 if the object at key parsed and agrees, 0 if it was passed over. */

@@ -50,11 +50,15 @@ int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, 
 
 /* ---- the objects of one attempt ---- */
 
-/* Remove packs, copies, parts, and at last the writers list; is_tombstone_kept leaves tombstones under pack keys. What
+/* Remove packs, copies, parts, and at last the writers list; is_writers_kept leaves what is under its key. What
  * cannot be interpreted is logged and left. Counts into result when it is not NULL. */
-int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_attempt *attempt, int is_tombstone_kept,
+int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_attempt *attempt, int is_writers_kept,
                       const struct vv_prune_options *options, struct vv_prune_result *result,
                       struct varve_error *error);
+
+/* Does a tombstone stand in the place of its writers list? 1, 0, or an error. */
+int vv_attempt_is_closed(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                         struct varve_error *error);
 
 /* ---- commit ---- */
 

@@ -1,9 +1,10 @@
 /* The last step of a prune: tombstones under record keys that no longer stop anybody.
  *
- * A tombstone stops two kinds of sleepers that may be one step before creating the record: the session of its generation, and a
- * session with a higher claim that counted the votes before the data went and is adopting. Sessions adopt before their beat
- * names a checkpoint, so a higher session is out of question when its beat names one, has ended, or its process is gone. One
- * that claims later finds no data to adopt; therefore the data is looked at first, the claims after that. */
+ * A tombstone stops two kinds of sleepers that may be one step before creating the record: the session of its
+ * generation, and a session with a higher claim that counted the votes before the data went and is adopting.
+ * Sessions adopt before their beat names a checkpoint, so a higher session is out of question when its beat names
+ * one, has ended, or its process is gone. One that claims later finds no data to adopt; therefore the data is looked
+ * at first, the claims after that. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
-/* Verify walks over every key of the store once and checks the object behind it on its own; then it looks at what belongs
- * together, name by name: the checkpoints, and the attempts that are none.
+/* Verify walks over every key of the store once and checks the object behind it on its own; then it looks at what
+ * belongs together, name by name: the checkpoints, and the attempts that are none.
  *
- * Block data is read once, with the pack that holds it. After that the stored ids are known to be true, and the digests of all
- * checkpoints follow from ids alone, without reading shared data again. */
+ * Block data is read once, with the pack that holds it. After that the stored ids are known to be true, and the
+ * digests of all checkpoints follow from ids alone, without reading shared data again. */
 #include "store/verify.h"
 #include "base/alloc.h"
 #include "store/verify_private.h"
@@ -71,6 +71,10 @@ static int parse_record(struct vv_verifier *verifier, const struct vv_key *key, 
 static int parse_writers(struct vv_verifier *verifier, const struct vv_key *key, const struct vv_buf *bytes,
                          struct varve_error *error) {
     struct vv_writers writers;
+    struct vv_tombstone given_up;
+    if (vv_tombstone_parse(bytes->data, bytes->size, key, verifier->store->id, &given_up, NULL) == 0) {
+        return 0;
+    }
     int rc = vv_writers_parse(bytes->data, bytes->size, key, verifier->store->id, &writers, error);
     if (rc == 0) {
         vv_writers_clear(&writers);
@@ -315,7 +319,8 @@ static int verify_strangers(struct vv_verifier *verifier, const char *prefix, st
         }
     }
     vv_buf_clear(&listing.text);
-    return rc < 0 ? vv_error_default(error, rc, "list %s: %s", *prefix ? prefix : "the store", varve_error_text(rc)) : 0;
+    return rc < 0 ? vv_error_default(error, rc, "list %s: %s", *prefix ? prefix : "the store", varve_error_text(rc))
+                  : 0;
 }
 
 static int verify_store_object(struct vv_verifier *verifier) {

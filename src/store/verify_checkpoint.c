@@ -1,6 +1,6 @@
-/* A checkpoint as a whole: the objects it needs are there, its recipes can be followed, and the digest of every region follows from
- * the stored ids of its granules. Where a granule has no stored id of its own (runs finer than granules, packs without ids, packs
- * found damaged), its bytes are fetched, a window of them at a time. */
+/* A checkpoint as a whole: the objects it needs are there, its recipes can be followed, and the digest of every
+ * region follows from the stored ids of its granules. Where a granule has no stored id of its own (runs finer than
+ * granules, packs without ids, packs found damaged), its bytes are fetched, a window of them at a time. */
 #include "base/alloc.h"
 #include "chunk/id.h"
 #include "store/verify_private.h"
@@ -240,7 +240,8 @@ static int check_owners(struct region_check *check, struct varve_error *error) {
         }
     }
     if (check->regions != record->regions || check->bytes != record->protected_bytes) {
-        return vv_error(error, VARVE_CORRUPT, "there are %llu regions with %llu bytes, but the record says %llu and %llu",
+        return vv_error(error, VARVE_CORRUPT,
+                        "there are %llu regions with %llu bytes, but the record says %llu and %llu",
                         (unsigned long long)check->regions, (unsigned long long)check->bytes,
                         (unsigned long long)record->regions, (unsigned long long)record->protected_bytes);
     }
@@ -367,15 +368,14 @@ int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *
 /* ---- attempts without a record ---- */
 
 /* 1 and what stands under the record's key of this version, or 0. is_newer_out: the generation has a newer record. */
-static int find_record(const struct vv_verifier *verifier, const struct vv_attempt *attempt,
-                       struct vv_seen_record *out, int *is_newer_out) {
+static int find_record(const struct vv_verifier *verifier, const struct vv_attempt *attempt, struct vv_seen_record *out,
+                       int *is_newer_out) {
     const struct vv_seen_record *list = (const struct vv_seen_record *)verifier->records.data;
     size_t low = 0, high = verifier->records.size / sizeof *list, count = high;
     struct vv_attempt wanted = {.generation = attempt->generation, .version = attempt->version};
     while (low < high) { /* the list is newest first: low becomes the first that is not newer */
         size_t middle = low + (high - low) / 2;
-        struct vv_attempt at = {.generation = list[middle].attempt.generation,
-                                .version = list[middle].attempt.version};
+        struct vv_attempt at = {.generation = list[middle].attempt.generation, .version = list[middle].attempt.version};
         *(vv_attempt_compare(&at, &wanted) > 0 ? &low : &high) =
             vv_attempt_compare(&at, &wanted) > 0 ? middle + 1 : middle;
     }

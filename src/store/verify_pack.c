@@ -1,4 +1,5 @@
-/* A pack on its own: head, end, footer, every section, parts, and every block: sum, decoding, and ids against the decoded bytes. */
+/* A pack on its own: head, end, footer, every section, parts, and every block: sum, decoding, and ids against the
+ * decoded bytes. */
 #include "base/alloc.h"
 #include "chunk/id.h"
 #include "encode/codec.h"
@@ -52,8 +53,10 @@ static int check_ids(const struct pack_check *check, const struct vv_block *bloc
                 id = vv_id(seed, raw + at, size);
             }
             if (!vv_hash128_equal(id, vv_hash128_get(ids))) {
-                return vv_error(error, VARVE_CORRUPT, "%s: block at byte %llu: the stored id of address %llu is not "
-                                "that of its bytes", check->key, (unsigned long long)block->offset,
+                return vv_error(error, VARVE_CORRUPT,
+                                "%s: block at byte %llu: the stored id of address %llu is not "
+                                "that of its bytes",
+                                check->key, (unsigned long long)block->offset,
                                 (unsigned long long)(extent.address + at));
             }
         }

@@ -33,8 +33,8 @@ struct vv_verifier {
 
 void vv_verify_finding(struct vv_verifier *verifier, int level, const char *key, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Something about an object failed with rc: damage, something newer, or gone meanwhile. 0 to go on, or the error with which
- * verify must end (no memory). */
+/* Something about an object failed with rc: damage, something newer, or gone meanwhile. 0 to go on, or the error
+ * with which verify must end (no memory). */
 int vv_verify_judge(struct vv_verifier *verifier, const char *key, int rc, const struct varve_error *why);
 /* bytes more are done. -EINTR when the caller wants no more. */
 int vv_verify_progress(struct vv_verifier *verifier, uint64_t bytes);

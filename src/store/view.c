@@ -45,8 +45,7 @@ static int open_record(struct vv_view *view, uint32_t generation, uint64_t versi
     if (rc < 0) {
         return rc;
     }
-    view->attempt =
-        (struct vv_attempt){.generation = generation, .attempt = view->record.attempt, .version = version};
+    view->attempt = (struct vv_attempt){.generation = generation, .attempt = view->record.attempt, .version = version};
     rc = check_record(view, error);
     if (rc == 0) {
         struct vv_cached *writers = NULL;
@@ -249,8 +248,8 @@ static int load_footer(void *arg, void **object_out, size_t *bytes_out, struct v
     struct vv_pack_id id = vv_view_pack(load->view, load->source, load->writer);
     struct vv_footer *footer = vv_calloc(1, sizeof *footer);
     struct vv_cached *writers = NULL;
-    int rc = footer ? vv_view_writers(load->view, load->source, &writers, error)
-                    : vv_error_sys(error, -ENOMEM, "a footer");
+    int rc =
+        footer ? vv_view_writers(load->view, load->source, &writers, error) : vv_error_sys(error, -ENOMEM, "a footer");
     if (rc == 0) {
         rc = vv_pack_footer_load(&id, VV_KIND_PACK, writers->object, footer, NULL, error);
     }
@@ -326,8 +325,7 @@ int vv_view_block_key(struct vv_view *view, uint32_t source, uint32_t writer, ui
         return 0;
     }
     struct load load = {.view = view, .source = source, .writer = writer, .part = part};
-    struct vv_cache_key cache_key = {
-        .attempt = id.attempt, .writer = writer, .kind = VV_CACHED_PART, .page = part};
+    struct vv_cache_key cache_key = {.attempt = id.attempt, .writer = writer, .kind = VV_CACHED_PART, .page = part};
     struct vv_cached *cached = NULL;
     int rc = vv_pack_cache_acquire(view->cache, &cache_key, load_part, &load, destroy_nothing, &cached, error);
     if (rc == 0) {

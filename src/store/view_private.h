@@ -1,5 +1,5 @@
-/* Inside a view: borrowed writers lists, footers and tables, and the search for a place. For view.c, recipe.c, fetch.c and
- * verify*.c. */
+/* Inside a view: borrowed writers lists, footers and tables, and the search for a place. For view.c, recipe.c,
+ * fetch.c and verify*.c. */
 #ifndef VV_VIEW_PRIVATE_H
 #define VV_VIEW_PRIVATE_H
 
@@ -32,16 +32,18 @@ int vv_view_footer(struct vv_view *view, uint32_t source, uint32_t writer, struc
                    struct varve_error *error);
 int vv_view_tables(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_cached **out,
                    struct varve_error *error);
-/* The key of the object that holds blocks of this part; a part's head is checked the first time. key: VV_KEY_ROOM bytes. */
+/* The key of the object that holds blocks of this part; a part's head is checked the first time. key: VV_KEY_ROOM
+ * bytes. */
 int vv_view_block_key(struct vv_view *view, uint32_t source, uint32_t writer, uint32_t part, uint32_t parts, char *key,
                       struct varve_error *error);
 void vv_view_release(struct vv_view *view, struct vv_cached *cached); /* accepts NULL */
 
 struct vv_pack_id vv_view_pack(const struct vv_view *view, uint32_t source, uint32_t writer);
-/* The source that a lean entry means, or VV_NO_SOURCE when the record does not name that attempt with that writers list. */
+/* The source that a lean entry means, or VV_NO_SOURCE when the record does not name that attempt with that writers
+ * list. */
 uint32_t vv_view_find_source(const struct vv_view *view, const struct vv_lean *lean);
-/* An object was not there (rc is -ENOENT or VARVE_FORGOTTEN; every other rc is returned untouched): VARVE_CORRUPT if the record still
- * stands, VARVE_FORGOTTEN if it is gone. */
+/* An object was not there (rc is -ENOENT or VARVE_FORGOTTEN; every other rc is returned untouched): VARVE_CORRUPT if
+ * the record still stands, VARVE_FORGOTTEN if it is gone. */
 int vv_view_missing(const struct vv_view *view, int rc, struct varve_error *error);
 /* "generation 1 version 7", for messages. */
 const char *vv_attempt_text(const struct vv_attempt *attempt, char out[64]);
@@ -63,9 +65,9 @@ struct vv_seeker {
 struct vv_spot {
     uint32_t writer;
     uint32_t block;
-    uint32_t raw;                       /* offset in the decoded block */
-    uint32_t length;                    /* bytes that lie there together */
-    uint32_t extent_delta;              /* from the extent's start */
+    uint32_t raw;                        /* offset in the decoded block */
+    uint32_t length;                     /* bytes that lie there together */
+    uint32_t extent_delta;               /* from the extent's start */
     const struct vv_pack_extent *extent; /* these two until the next search */
     const struct vv_pack_tables *tables;
 };
@@ -75,8 +77,8 @@ void vv_seeker_clear(struct vv_seeker *seeker);
 int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_spot *out, struct varve_error *error);
 /* How many copies of a place its home writer's partners may hold. */
 int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error);
-/* The stored ids of the granules from this place on, at most max and only those whose bytes are wholly in the length bytes
- * asked for. count_out 0 when there are none; covered_out: how many bytes were answered, with or without ids. */
+/* The stored ids of the granules from this place on, at most max and only those whose bytes are wholly in the length
+ * bytes asked for. count_out 0 when there are none; covered_out: how many bytes were answered, with or without ids. */
 int vv_seek_ids(struct vv_seeker *seeker, const struct vv_place *place, uint64_t length, struct vv_hash128 *out,
                 uint32_t max, uint32_t *count_out, uint64_t *covered_out, struct varve_error *error);
 

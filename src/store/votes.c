@@ -69,8 +69,8 @@ static int check_parts(const struct votes *votes, uint32_t writer, const struct 
         if (rc < 0)
             return vv_error_sys(votes->error, rc, "cannot look at %s", text);
         if (length != footer->part_lengths[part])
-            return vv_error(votes->error, VARVE_CORRUPT, "%s has %" PRIu64 " bytes, its pack says %" PRIu64, text, length,
-                            footer->part_lengths[part]);
+            return vv_error(votes->error, VARVE_CORRUPT, "%s has %" PRIu64 " bytes, its pack says %" PRIu64, text,
+                            length, footer->part_lengths[part]);
     }
     return 0;
 }
@@ -96,9 +96,10 @@ static int merge_leans(struct votes *votes, uint32_t writer, const struct vv_foo
     if (!leans)
         return vv_error_sys(votes->error, -ENOMEM, "cannot gather what the attempt leans on");
     while (a < record->lean_count || b < footer->lean_count) {
-        int order = a == record->lean_count   ? 1
-                    : b == footer->lean_count ? -1
-                                              : vv_attempt_compare(&record->leans[a].attempt, &footer->leans[b].attempt);
+        int order = a == record->lean_count ? 1
+                    : b == footer->lean_count
+                        ? -1
+                        : vv_attempt_compare(&record->leans[a].attempt, &footer->leans[b].attempt);
         if (order == 0 && !vv_hash128_equal(record->leans[a].writers_digest, footer->leans[b].writers_digest)) {
             vv_free(leans);
             return disagree(votes, writer, "it leans on another writers list of the same attempt than those before");
@@ -150,8 +151,7 @@ static int add_writer(struct votes *votes, const struct vv_footer *footer, uint6
 
 /* 1 this writer said yes, 0 it did not, or an error. */
 static int read_vote(struct votes *votes, uint32_t writer) {
-    struct vv_pack_id id = {
-        .store = votes->store, .name = votes->name, .attempt = *votes->attempt, .writer = writer};
+    struct vv_pack_id id = {.store = votes->store, .name = votes->name, .attempt = *votes->attempt, .writer = writer};
     struct vv_footer footer;
     uint64_t length = 0;
     int rc = vv_pack_footer_load(&id, VV_KIND_PACK, NULL, &footer, &length, votes->error);

@@ -29,8 +29,8 @@ static int is_transient(int rc) {
     return rc == -EAGAIN || rc == -EINTR || rc == -ETIMEDOUT || rc == -EBUSY || rc == -ECONNRESET;
 }
 
-/* 1 if the beat has not changed for long enough, 0 if it may be alive. The two moments compared are the end of the first
- * look and the beginning of this one. */
+/* 1 if the beat has not changed for long enough, 0 if it may be alive. The two moments compared are the end of the
+ * first look and the beginning of this one. */
 static int look(struct watch *watch, struct varve_error *error) {
     struct vv_attempt attempt = {.generation = watch->generation};
     struct vv_key key = vv_attempt_key(watch->name, &attempt, VV_KIND_BEAT, 0, 0);
@@ -104,7 +104,8 @@ static int watch_until(struct watch *watch, uint64_t deadline_ns, struct varve_e
             return busy(watch, error);
         if (!is_told++)
             vv_log(watch->store->log, VV_LOG_INFO,
-                   "waiting for process %u on host %s, which claimed %s: it is dead when its heartbeat stays unchanged for "
+                   "waiting for process %u on host %s, which claimed %s: it is dead when its heartbeat stays unchanged "
+                   "for "
                    "%u s",
                    watch->claim.pid, watch->has_claim ? watch->claim.host : "?", watch->name, watch->dead_seconds);
         vv_sleep_ms(poll_ms(watch, deadline_ns - now));

@@ -239,8 +239,19 @@ static int describe_overlay(FILE *out, const uint8_t *data, size_t size, struct 
     return describe_section(out, data, size, 5, error);
 }
 
-static int describe_blocks(FILE *out, const uint8_t *data, const struct vv_footer *footer, int is_copy,
-                           struct varve_error *error) {
+/* A pack in memory. Of a copy the first `shift` bytes are not there. */
+struct pack_view {
+    const uint8_t *data;
+    uint64_t shift;
+    const struct vv_footer *footer;
+};
+
+static const uint8_t *section_bytes(const struct pack_view *pack, const struct vv_section *section) {
+    return pack->data + (section->offset - pack->shift);
+}
+
+static int describe_blocks(FILE *out, const struct pack_view *pack, struct varve_error *error) {
+    const struct vv_footer *footer = pack->footer;
     const struct vv_section *section = vv_footer_section(footer, VV_SECTION_BLOCKS, 0);
     const struct vv_section *extents = vv_footer_section(footer, VV_SECTION_EXTENTS, 0);
     struct vv_block blocks[BLOCKS_MAX];
@@ -248,7 +259,7 @@ static int describe_blocks(FILE *out, const uint8_t *data, const struct vv_foote
     int rc;
     for (uint64_t i = 0; i < count && i < BLOCKS_MAX; i++) {
         struct vv_block *b = &blocks[i];
-        if ((rc = vv_block_parse(data + section->offset + i * VV_BLOCK_ENTRY_SIZE, b, error)) < 0)
+        if ((rc = vv_block_parse(section_bytes(pack, section) + i * VV_BLOCK_ENTRY_SIZE, b, error)) < 0)
             return rc;
         fprintf(out,
                 "block: part %u at %" PRIu64 ", codec %u, stored %u, raw %u, sum %016" PRIx64 ", %u extents at %" PRIu64
@@ -256,13 +267,12 @@ static int describe_blocks(FILE *out, const uint8_t *data, const struct vv_foote
                 b->part, b->offset, b->codec, b->stored, b->raw, b->sum, b->extent_count, b->extents_offset, b->flags,
                 b->first_id, b->owner);
     }
-    rc = (is_copy ? vv_tables_check_copy : vv_tables_check)(footer, blocks, count, data + extents->offset,
-                                                            extents->length, error);
+    rc = vv_tables_check(footer, blocks, count, section_bytes(pack, extents), extents->length, error);
     if (rc < 0)
         return rc;
     struct vv_cursor cursor;
     struct vv_extent e;
-    vv_cursor_init(&cursor, data + extents->offset, extents->length);
+    vv_cursor_init(&cursor, section_bytes(pack, extents), extents->length);
     for (uint64_t i = 0; i < count; i++) {
         struct vv_extent_coder coder = {.owner = blocks[i].owner};
         for (uint32_t j = 0; j < blocks[i].extent_count && vv_extent_decode(&cursor, &coder, &e, error) == 0; j++)
@@ -272,14 +282,15 @@ static int describe_blocks(FILE *out, const uint8_t *data, const struct vv_foote
     return 0;
 }
 
-static int describe_moved(FILE *out, const uint8_t *data, const struct vv_footer *footer, struct varve_error *error) {
+static int describe_moved(FILE *out, const struct pack_view *pack, struct varve_error *error) {
+    const struct vv_footer *footer = pack->footer;
     const struct vv_section *section = vv_footer_section(footer, VV_SECTION_MOVED, 0);
     struct vv_extent_coder coder = {.owner = footer->first_owner};
     struct vv_cursor cursor;
     struct vv_moved m;
     if (!section)
         return 0;
-    vv_cursor_init(&cursor, data + section->offset, section->length);
+    vv_cursor_init(&cursor, section_bytes(pack, section), section->length);
     while (vv_cursor_left(&cursor) > 0) {
         int rc = vv_moved_decode(&cursor, &coder, &m, error);
         if (rc < 0)
@@ -306,53 +317,59 @@ static void print_footer(FILE *out, const struct vv_footer *f) {
                 f->sections[i].owner, f->sections[i].offset, f->sections[i].length);
 }
 
-static int describe_inside(FILE *out, const uint8_t *data, const struct vv_footer *footer, int is_copy,
-                           struct varve_error *error) {
+static int describe_inside(FILE *out, const struct pack_view *pack, struct varve_error *error) {
+    const struct vv_footer *footer = pack->footer;
     int rc;
     for (uint32_t i = 0; i < footer->section_count; i++) {
         const struct vv_section *s = &footer->sections[i];
-        if (!vv_hash128_equal(s->digest, vv_digest(data + s->offset, s->length)))
+        if (!vv_hash128_equal(s->digest, vv_digest(section_bytes(pack, s), s->length)))
             return vv_error(error, VARVE_CORRUPT, "digest of section %u does not match", i);
     }
-    if ((rc = describe_blocks(out, data, footer, is_copy, error)) < 0 ||
-        (rc = describe_moved(out, data, footer, error)) < 0)
+    if ((rc = describe_blocks(out, pack, error)) < 0 || (rc = describe_moved(out, pack, error)) < 0)
         return rc;
     for (uint32_t i = 0; i < footer->owners; i++) {
         const struct vv_section *s = vv_footer_section(footer, VV_SECTION_MANIFEST, footer->first_owner + i);
-        if ((rc = describe_section(out, data + s->offset, s->length, s->owner, error)) < 0)
+        if ((rc = describe_section(out, section_bytes(pack, s), s->length, s->owner, error)) < 0)
             return rc;
     }
     return 0;
 }
 
-static int describe_pack_of(FILE *out, int kind, const uint8_t *data, size_t size, struct varve_error *error) {
-    struct vv_key key = sample_key(kind);
-    struct vv_head head;
+static int describe_tables(FILE *out, const uint8_t *data, size_t size, uint64_t shift, struct varve_error *error) {
     struct vv_footer footer;
     struct vv_hash128 digest;
     uint64_t offset;
     uint32_t length;
-    int rc = vv_head_parse(data, size, &key, sample_store_id, &head, error);
-    if (rc < 0)
+    int rc = vv_end_parse(data + size - VV_END_SIZE, size + shift, &offset, &length, &digest, error);
+    if (rc < 0 || (rc = vv_footer_parse(data + offset - shift, length, offset, digest, &footer, error)) < 0)
         return rc;
-    if (size < VV_HEAD_SIZE + VV_END_SIZE)
-        return vv_error(error, VARVE_CORRUPT, "has no end");
-    if ((rc = vv_end_parse(data + size - VV_END_SIZE, size, &offset, &length, &digest, error)) < 0 ||
-        (rc = vv_footer_parse(data + offset, length, offset, digest, &footer, error)) < 0)
-        return rc;
-    fprintf(out, "required %" PRIu64 ", footer at %" PRIu64 " of %u bytes\n", head.required, offset, length);
+    fprintf(out, "footer at %" PRIu64 " of %u bytes\n", offset, length);
     print_footer(out, &footer);
-    rc = describe_inside(out, data, &footer, kind == VV_KIND_COPY, error);
+    rc = describe_inside(out, &(struct pack_view){data, shift, &footer}, error);
     vv_footer_clear(&footer);
     return rc;
 }
 
 static int describe_pack(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
-    return describe_pack_of(out, VV_KIND_PACK, data, size, error);
+    struct vv_key key = sample_key(VV_KIND_PACK);
+    int rc = vv_head_parse(data, size, &key, sample_store_id, NULL, error);
+    if (rc == 0 && size < VV_HEAD_SIZE + VV_END_SIZE)
+        rc = vv_error(error, VARVE_CORRUPT, "has no end");
+    return rc < 0 ? rc : describe_tables(out, data, size, 0, error);
 }
 
 static int describe_copy(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
-    return describe_pack_of(out, VV_KIND_COPY, data, size, error);
+    struct vv_key key = sample_key(VV_KIND_COPY);
+    int rc = vv_head_parse(data, size, &key, sample_store_id, NULL, error);
+    if (rc < 0)
+        return rc;
+    if (size < VV_HEAD_SIZE + VV_END_SIZE)
+        return vv_error(error, VARVE_CORRUPT, "has no end");
+    const uint8_t *end = data + size - VV_END_SIZE;
+    uint64_t pack_length = vv_get64(end) + vv_get32(end + 8) + VV_END_SIZE;
+    if (pack_length < size)
+        return vv_error(error, VARVE_CORRUPT, "is longer than its pack");
+    return describe_tables(out, data, size, pack_length - size, error);
 }
 
 static const struct {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define PART_RAW 64u
+#define PACK_RAW 4104u
 #define TIME_NS UINT64_C(1700000000000000000)
 
 const uint8_t sample_store_id[16] = {0xA0, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0xA7,
@@ -80,8 +81,8 @@ void sample_writers(struct vv_buf *buf) {
         {.first_owner = 4, .owners = 2, .parts = 1, .pack_length = 5000, .parts_length = 160, .footer_digest = {3, 4}},
         {.first_owner = 6,
          .owners = 2,
-         .partner_count = 3,
-         .partners = {0, 1, 0},
+         .partner_count = 2,
+         .partners = {0, 1},
          .pack_length = UINT64_C(1) << 40,
          .footer_digest = {5, 6}},
     };
@@ -226,7 +227,7 @@ static void put_extents(struct vv_buf *buf, uint64_t *second_out) {
 static void put_blocks(struct vv_buf *buf, uint64_t second_extents) {
     struct vv_buf bytes;
     vv_buf_init(&bytes);
-    put_bytes(&bytes, 4104);
+    put_bytes(&bytes, PACK_RAW);
     struct vv_block block = {.offset = VV_HEAD_SIZE,
                              .stored = PART_RAW,
                              .raw = PART_RAW,
@@ -235,8 +236,8 @@ static void put_blocks(struct vv_buf *buf, uint64_t second_extents) {
                              .owner = 4};
     vv_block_encode(buf, &block);
     block.part = 1;
-    block.stored = block.raw = 4104;
-    block.sum = vv_sum64(bytes.data, 4104);
+    block.stored = block.raw = PACK_RAW;
+    block.sum = vv_sum64(bytes.data, PACK_RAW);
     block.extents_offset = second_extents;
     block.extent_count = 2;
     block.flags = VV_BLOCK_IDS;
@@ -258,7 +259,7 @@ static void add_section(struct vv_buf *buf, struct vv_footer *footer, uint32_t k
     vv_buf_clear(section);
 }
 
-static void add_tables(struct vv_buf *buf, struct vv_footer *footer, int has_moved) {
+static void add_tables(struct vv_buf *buf, struct vv_footer *footer) {
     struct vv_buf blocks, section;
     uint64_t second_extents;
     vv_buf_init(&blocks);
@@ -269,20 +270,18 @@ static void add_tables(struct vv_buf *buf, struct vv_footer *footer, int has_mov
     add_section(buf, footer, VV_SECTION_EXTENTS, 0, &section);
     put_bytes(&section, 32);
     add_section(buf, footer, VV_SECTION_IDS, 0, &section);
-    if (has_moved) {
-        struct vv_extent_coder coder = {.owner = 4};
-        struct vv_moved moved = {{.owner = 4, .address = UINT64_C(1) << 44}, UINT64_C(5) << 32, 2};
-        vv_moved_encode(&section, &coder, &moved);
-        add_section(buf, footer, VV_SECTION_MOVED, 0, &section);
-    }
+    struct vv_extent_coder coder = {.owner = 4};
+    struct vv_moved moved = {{.owner = 4, .address = UINT64_C(1) << 44}, UINT64_C(5) << 32, 2};
+    vv_moved_encode(&section, &coder, &moved);
+    add_section(buf, footer, VV_SECTION_MOVED, 0, &section);
     sample_manifest_base(&section);
     add_section(buf, footer, VV_SECTION_MANIFEST, 4, &section);
     sample_manifest_overlay(&section);
     add_section(buf, footer, VV_SECTION_MANIFEST, 5, &section);
 }
 
-static void put_pack(struct vv_buf *buf, int kind) {
-    struct vv_key key = sample_key(kind);
+void sample_pack(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_PACK);
     struct vv_section sections[SAMPLE_PACK_SECTIONS];
     uint64_t part_length = VV_HEAD_SIZE + PART_RAW;
     struct vv_footer footer = {
@@ -296,8 +295,8 @@ static void put_pack(struct vv_buf *buf, int kind) {
         .parent = parent,
         .time_ns = TIME_NS + 5,
         .protected_bytes = 70000 + (1 << 20),
-        .raw_bytes = PART_RAW + 4104,
-        .stored_bytes = PART_RAW + 4104,
+        .raw_bytes = PART_RAW + PACK_RAW,
+        .stored_bytes = PART_RAW + PACK_RAW,
         .regions = 7,
         .parts = 1,
         .lean_count = SAMPLE_LEANS,
@@ -307,17 +306,19 @@ static void put_pack(struct vv_buf *buf, int kind) {
         .leans = (struct vv_lean *)leans,
         .sections = sections,
     };
-    vv_head_encode(buf, &key, sample_store_id, kind == VV_KIND_PACK ? VV_FEATURE_MOVED : 0);
-    if (kind == VV_KIND_PACK)
-        put_bytes(buf, 4104);
-    add_tables(buf, &footer, kind == VV_KIND_PACK);
+    vv_head_encode(buf, &key, sample_store_id, 0);
+    put_bytes(buf, PACK_RAW);
+    add_tables(buf, &footer);
     vv_footer_encode(buf, buf->size, &footer, NULL);
 }
 
-void sample_pack(struct vv_buf *buf) {
-    put_pack(buf, VV_KIND_PACK);
-}
-
+/* Everything behind the blocks of the pack, byte for byte. */
 void sample_copy(struct vv_buf *buf) {
-    put_pack(buf, VV_KIND_COPY);
+    struct vv_key key = sample_key(VV_KIND_COPY);
+    struct vv_buf pack;
+    vv_buf_init(&pack);
+    sample_pack(&pack);
+    vv_head_encode(buf, &key, sample_store_id, 0);
+    vv_buf_append(buf, pack.data + VV_HEAD_SIZE + PACK_RAW, pack.size - VV_HEAD_SIZE - PACK_RAW);
+    vv_buf_clear(&pack);
 }

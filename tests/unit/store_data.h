@@ -1,5 +1,5 @@
-/* For tests of stored data: a store in memory, packs with chosen blocks and manifests, records without a session, and a way
- * to change any part of a pack while all digests stay right. */
+/* For tests of stored data: a store in memory, packs with chosen blocks and manifests, records without a session,
+ * and a way to change any part of a pack while all digests stay right. */
 #ifndef TEST_STORE_DATA_H
 #define TEST_STORE_DATA_H
 
@@ -240,7 +240,8 @@ static UNUSED void operate(struct vv_store *store, struct vv_attempt attempt, ui
     for (uint32_t i = 0; i < s.footer.section_count; i++) {
         s.footer.sections[i].offset = out.size;
         s.footer.sections[i].length = s.section[i].size;
-        s.footer.sections[i].digest = vv_digest(s.section[i].size ? s.section[i].data : (uint8_t *)"", s.section[i].size);
+        s.footer.sections[i].digest =
+            vv_digest(s.section[i].size ? s.section[i].data : (uint8_t *)"", s.section[i].size);
         vv_buf_append(&out, s.section[i].data, s.section[i].size);
         vv_buf_clear(&s.section[i]);
     }
@@ -277,6 +278,42 @@ static UNUSED void read_region(struct vv_recipe *recipe, struct vv_fetch *fetch,
     }
     assert_ok(rc);
     assert_int_equal(at, length);
+}
+
+/* ---- reading all of a checkpoint, a window of each run ---- */
+
+static UNUSED int read_runs(struct vv_recipe *recipe, struct vv_fetch *fetch) {
+    static uint8_t window[65536];
+    struct vv_run run;
+    int rc;
+    while ((rc = vv_recipe_next_run(recipe, &run, &failure)) > 0) {
+        uint64_t size = run.length < sizeof window ? run.length : sizeof window;
+        rc = vv_fetch_add(fetch, &run, run.length - size, size, window, 0, &failure);
+        if (rc == 0)
+            rc = vv_fetch_run(fetch, &failure);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+static UNUSED int read_all(struct vv_store *store, uint64_t version) {
+    struct vv_view *view = NULL;
+    struct vv_recipe *recipe = NULL;
+    struct vv_fetch *fetch = NULL;
+    struct vv_recipe_region region;
+    vv_error_clear(&failure);
+    int rc = vv_view_open(store, NAME, 1, version, &view, &failure);
+    if (rc == 0)
+        rc = vv_recipe_open(view, 0, &recipe, &failure);
+    if (rc == 0)
+        rc = vv_fetch_create(view, NULL, &fetch);
+    while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, &failure)) > 0)
+        rc = read_runs(recipe, fetch);
+    vv_fetch_destroy(fetch);
+    vv_recipe_close(recipe);
+    vv_view_close(view);
+    return rc;
 }
 
 /* ---- verify, with all findings in one text ---- */

@@ -41,7 +41,7 @@ static inline struct vv_store *open_store(const char *uri, int mode) {
     return store;
 }
 
-/* Another view of the same store, as another process would have it. */
+/* The address of a store in memory that nobody has used yet; valid until the next call. */
 static inline const char *fresh_uri(void) {
     static char uri[64];
     static int next;

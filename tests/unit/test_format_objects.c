@@ -156,9 +156,9 @@ static struct vv_writers random_writers(uint32_t count) {
         writer->parts = (uint32_t)random_bits(3);
         writer->parts_length = writer->parts ? writer->parts * 96 + random_bits(61) : 0;
         writer->pack_length = 96 + random_bits(61);
-        writer->partner_count = (uint32_t)random_below(4);
+        writer->partner_count = (uint32_t)random_below(count < 4 ? count : 4);
         for (uint32_t j = 0; j < writer->partner_count; j++)
-            writer->partners[j] = (uint32_t)random_below(count);
+            writer->partners[j] = (i + 1 + j) % count;
         writer->footer_digest = random_hash();
     }
     return writers;
@@ -176,7 +176,7 @@ static void make_record(struct vv_buf *buf, const struct vv_key *key) {
     random_fill(&record, sizeof record);
     record.settings = random_settings();
     record.ranks = (uint32_t)random_bits(30) + 1;
-    record.writers = (uint32_t)random_bits(30) + 1;
+    record.writers = (uint32_t)random_bits(25) + 1;
     record.writers_length = 128 + 64 * (uint64_t)record.writers;
     record.parent = random_attempt(1);
     record.lean_count = (uint32_t)random_below(6);

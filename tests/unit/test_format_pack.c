@@ -43,6 +43,8 @@ static void add_block(struct tables *t, uint32_t part, uint64_t *offset) {
     block->codec = (uint8_t)random_below(3);
     block->stored = block->codec ? (uint32_t)(1 + random_below(block->raw)) : block->raw;
     block->sum = random_u64();
+    t->footer.raw_bytes += block->raw;
+    t->footer.stored_bytes += block->stored;
     *offset += block->stored;
 }
 
@@ -58,14 +60,12 @@ static void fill_footer(struct vv_footer *f) {
     f->ranks = (uint32_t)(10 + random_bits(20));
     f->first_owner = (uint32_t)random_below(f->ranks - 6);
     f->owners = (uint32_t)random_below(6);
-    f->partner_count = (uint32_t)random_below(4);
+    f->partner_count = (uint32_t)random_below(f->writers < 3 ? f->writers + 1 : 4);
     for (uint32_t i = 0; i < f->partner_count; i++)
-        f->partners[i] = (uint32_t)random_below(f->writers);
+        f->partners[i] = i;
     f->parent = random_below(2) ? (struct vv_attempt){0} : (struct vv_attempt){4, 5, 6};
     f->time_ns = random_u64();
     f->protected_bytes = random_u64();
-    f->raw_bytes = random_u64();
-    f->stored_bytes = random_u64();
     f->regions = random_u64();
     f->parts = (uint32_t)random_below(5);
     f->lean_count = (uint32_t)random_below(5);
@@ -97,11 +97,10 @@ static uint64_t make_tables(struct tables *t) {
     add_section(t, VV_SECTION_IDS, 0, t->ids * 16, &offset);
     if (random_below(2))
         add_section(t, VV_SECTION_MOVED, 0, random_bits(20), &offset);
-    for (uint32_t i = 0; i < t->footer.owners; i++) {
-        if (random_below(8) == 0)
-            add_section(t, VV_SECTION_OPTIONAL + (uint32_t)random_bits(8), 7, random_bits(20), &offset);
+    for (uint32_t i = 0; i < t->footer.owners; i++)
         add_section(t, VV_SECTION_MANIFEST, t->footer.first_owner + i, 120 + random_bits(40), &offset);
-    }
+    for (uint64_t i = random_below(3); i > 0; i--)
+        add_section(t, VV_SECTION_OPTIONAL + (uint32_t)random_bits(8), 7, random_bits(20), &offset);
     return offset;
 }
 

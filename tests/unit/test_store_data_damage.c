@@ -1,5 +1,5 @@
-/* Damaged and missing objects: another copy is used where there is one, and what is wrong is named where there is none. Verify sees
- * every changed byte. */
+/* Damaged and missing objects: another copy is used where there is one, and what is wrong is named where there is
+ * none. Verify sees every changed byte. */
 #include "store_data.h"
 
 #include "base/fault.h"
@@ -234,7 +234,7 @@ static void test_every_byte(void **state) {
         struct vv_buf buf;
         vv_buf_init(&buf);
         assert_ok(vv_backend_get_all(store->backend, keys.list[k], 1u << 30, &buf));
-        for (size_t at = 0; at < buf.size; at += buf.size > 2 * BLOCK && at > 200 && at < 2 * BLOCK ? 511 : 1) {
+        for (size_t at = 0; at<buf.size; at += buf.size> 2 * BLOCK && at > 200 && at < 2 * BLOCK ? 511 : 1) {
             buf.data[at] ^= (uint8_t)(1u << at % 8);
             assert_ok(vv_backend_replace(store->backend, keys.list[k], buf.data, buf.size));
             verify(store, NULL, 0, &findings);
@@ -336,11 +336,10 @@ static void test_ids(void **state) {
 /* Whatever fails while a pack is written, seal says so and there is no pack. */
 static void test_writer_faults(void **state) {
     (void)state;
-    static const char *const points[] = {"store.pack.before_begin",       "store.pack.before_block",
-                                         "store.pack.before_part_create", "store.pack.before_part_commit",
-                                         "store.pack.after_part_commit",  "store.pack.before_tables",
-                                         "store.pack.before_manifest",    "store.pack.before_footer",
-                                         "store.pack.before_seal"};
+    static const char *const points[] = {
+        "store.pack.before_begin",       "store.pack.before_block",      "store.pack.before_part_create",
+        "store.pack.before_part_commit", "store.pack.after_part_commit", "store.pack.before_tables",
+        "store.pack.before_manifest",    "store.pack.before_footer",     "store.pack.before_seal"};
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
         struct vv_store *store = new_store();
         struct vv_pack_options options = one_writer();

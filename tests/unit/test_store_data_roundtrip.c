@@ -1,5 +1,5 @@
-/* Random checkpoints of several writers and owners, with every kind of run, layers, parts and partner copies: what is read back is
- * what a model in memory says. */
+/* Random checkpoints of several writers and owners, with every kind of run, layers, parts and partner copies: what
+ * is read back is what a model in memory says. */
 #include "store/view_private.h"
 #include "store_data.h"
 
@@ -93,8 +93,8 @@ static struct vv_place place_of(const struct stored *stored, unsigned checkpoint
 }
 
 /* One run at the writer's offset; changes the model's bytes to what the run means. */
-static void random_run(struct mf *mf, struct region *region, uint32_t owner, unsigned checkpoint, unsigned stored_before,
-                       int is_overlay) {
+static void random_run(struct mf *mf, struct region *region, uint32_t owner, unsigned checkpoint,
+                       unsigned stored_before, int is_overlay) {
     uint64_t at = mf->writer.offset, left = region->length - at;
     uint64_t length = 1 + random_below(left < 9000 ? left : 9000);
     if (random_below(2) && left >= VV_GRANULE)
@@ -203,8 +203,7 @@ static void write_owner(struct mf *mf, uint32_t owner, unsigned checkpoint, unsi
     qsort(order, REGIONS, sizeof order[0], by_number);
     for (unsigned i = 0; i < REGIONS; i++) {
         order[i]->number -= order[i]->is_there ? 0 : 100;
-        describe(mf, order[i], owner, checkpoint, before, is_overlay,
-                 (unsigned)(order[i] - model.regions[owner]));
+        describe(mf, order[i], owner, checkpoint, before, is_overlay, (unsigned)(order[i] - model.regions[owner]));
     }
     for (unsigned i = 0; i < REGIONS; i++) {
         struct region *region = &model.regions[owner][i];

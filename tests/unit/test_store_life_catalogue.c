@@ -62,7 +62,8 @@ static void check(const struct vv_catalogue *catalogue, uint64_t count) {
     assert_true(catalogue->count == count);
     for (uint64_t i = 0; i < count; i++) {
         const struct vv_catalogue_entry *entry = &catalogue->list[i];
-        assert_true(entry->attempt.version == entry->protected_bytes && entry->time_ns == 1000 + entry->attempt.version);
+        assert_true(entry->attempt.version == entry->protected_bytes &&
+                    entry->time_ns == 1000 + entry->attempt.version);
         assert_true(i == 0 || entry->attempt.version < entry[-1].attempt.version);
     }
 }

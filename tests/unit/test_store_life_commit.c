@@ -120,6 +120,11 @@ static void test_forgotten_parent(void **state) {
     struct vv_lean a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     struct vv_attempt next = at(1, 20, 0);
     write_single(store, next, a.attempt, &a, 1);
+    char text[VV_KEY_ROOM];
+    key_text(a.attempt, VV_KIND_RECORD, 0, 0, text);
+    damage(store, text, 200); /* it vouches for nothing: the same as forgotten */
+    assert_int_equal(vv_commit(store, lease, NAME, &next, NULL, &error), VARVE_FORGOTTEN);
+    damage(store, text, 200);
     ok(vv_record_bury(store, NAME, &a.attempt, &error));
     assert_int_equal(vv_commit(store, lease, NAME, &next, NULL, &error), VARVE_FORGOTTEN);
     assert_int_equal(record_state(store, 1, 20), VARVE_NO_CHECKPOINT);
@@ -176,9 +181,12 @@ static void test_drop(void **state) {
     assert_int_equal(vv_backend_stat(store->backend, text, &size), -ENOENT);
     key_text(attempt, VV_KIND_PART, 1, 0, text);
     assert_int_equal(vv_backend_stat(store->backend, text, &size), -ENOENT);
-    assert_true(exists(store, attempt, VV_KIND_PACK)); /* the tombstone of writer 0 */
+    assert_true(exists(store, attempt, VV_KIND_WRITERS)); /* the tombstone */
     spec.writer = 0;
-    assert_int_equal(write_pack(store, attempt, &spec), -EEXIST); /* a late yes fails */
+    ok(write_pack(store, attempt, &spec)); /* late ones do not help */
+    spec.writer = 1;
+    ok(write_pack(store, attempt, &spec));
+    assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), VARVE_FORGOTTEN);
     assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 2, &error), 0);
 
     /* another attempt at the same version goes through */
@@ -187,21 +195,49 @@ static void test_drop(void **state) {
     assert_int_equal(vv_attempt_drop(store, NAME, &retry, 1, &error), -EEXIST);
     ok(vv_lease_refer(lease, &retry, &error));
     ok(prune(store, NULL));
-    assert_false(exists(store, attempt, VV_KIND_PACK));
+    assert_false(exists(store, attempt, VV_KIND_WRITERS));
     assert_whole(store);
 }
 
-/* All have said yes: an adopter may have counted the votes already, so nothing is taken away. */
 static void test_drop_full_vote(void **state) {
     (void)state;
     struct vv_attempt attempt = at(1, 10, 0);
     write_single(store, attempt, at(0, 0, 0), NULL, 0);
-    assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), 1);
-    assert_true(exists(store, attempt, VV_KIND_PACK));
-    struct vv_key key = vv_attempt_key(NAME, &attempt, VV_KIND_RECORD, 0, 0);
-    ok(vv_tombstone_create(store, &key, VV_TOMBSTONE_GIVEN_UP, "", &error));
     assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), 0);
     assert_false(exists(store, attempt, VV_KIND_PACK));
+    next_session();
+    assert_int_equal(vv_adopt(store, lease, NAME, &error), 0);
+    assert_int_equal(record_state(store, 1, 10), VARVE_NO_CHECKPOINT);
+#ifdef VARVE_FAULTS
+    /* a commit that got as far as the writers list: nothing is touched */
+    attempt = at(2, 20, 0);
+    write_single(store, attempt, at(0, 0, 0), NULL, 0);
+    vv_fault_set("store.record.before_create=error:5");
+    assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), -EIO);
+    vv_fault_set(NULL);
+    assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), 1);
+    assert_true(exists(store, attempt, VV_KIND_PACK));
+    ok(vv_commit(store, lease, NAME, &attempt, NULL, &error));
+    assert_whole(store);
+#endif
+}
+
+/* Its session wakes late: the attempt was adopted, leaned on, and forgotten meanwhile. */
+static void test_drop_adopted(void **state) {
+    (void)state;
+    struct vv_attempt attempt = at(1, 10, 0);
+    struct vv_record record;
+    write_single(store, attempt, at(0, 0, 0), NULL, 0);
+    next_session();
+    assert_int_equal(vv_adopt(store, lease, NAME, &error), 1);
+    ok(vv_record_load(store, NAME, 1, 10, &record, &error));
+    struct vv_lean lean = {.attempt = attempt, .writers_digest = record.writers_digest};
+    vv_record_clear(&record);
+    checkpoint(store, lease, at(2, 20, 0), attempt, &lean, 1);
+    assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), -EEXIST);
+    ok(vv_forget(store, NAME, 1, 10, &error));
+    assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), 1);
+    assert_whole(store);
 }
 
 /* ---- adoption ---- */
@@ -213,7 +249,7 @@ static void test_adopt(void **state) {
     write_single(store, at(1, 5, 0), at(0, 0, 0), NULL, 0); /* older than a record */
     write_single(store, at(1, 20, 0), a.attempt, &a, 1);    /* superseded by its own attempt 1 */
     write_single(store, at(1, 20, 1), a.attempt, &a, 1);
-    ok(write_pack(store, at(1, 30, 0), &half)); /* not a full vote */
+    ok(write_pack(store, at(1, 30, 0), &half));               /* not a full vote */
     write_single(store, at(1, 40, 0), at(1, 39, 0), NULL, 0); /* its parent does not exist */
     next_session();
     assert_int_equal(vv_adopt(store, lease, NAME, &error), 1);
@@ -247,9 +283,9 @@ static void test_adopt_not(void **state) {
 /* An error at each step: no record, or an undecided outcome that a second try settles. */
 static void test_steps_fail(void **state) {
     (void)state;
-    static const char *const points[] = {"store.votes.before_read=error:5",     "store.commit.before_claims=error:5",
-                                         "store.commit.before_parent=error:5",  "store.writers.before_create=error:5",
-                                         "store.writers.after_create=error:5",  "store.record.before_create=error:5",
+    static const char *const points[] = {"store.votes.before_read=error:5",    "store.commit.before_claims=error:5",
+                                         "store.commit.before_parent=error:5", "store.writers.before_create=error:5",
+                                         "store.writers.after_create=error:5", "store.record.before_create=error:5",
                                          "store.record.after_create=error:5"};
     struct vv_attempt parent = at(0, 0, 0);
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
@@ -269,9 +305,11 @@ static void test_steps_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_commit),           TEST(test_disagreeing_votes), TEST(test_leans),
-        TEST(test_forgotten_parent), TEST(test_taken_key),         TEST(test_fenced),
-        TEST(test_drop),             TEST(test_drop_full_vote),    TEST(test_adopt),
+        TEST(test_commit),       TEST(test_disagreeing_votes),
+        TEST(test_leans),        TEST(test_forgotten_parent),
+        TEST(test_taken_key),    TEST(test_fenced),
+        TEST(test_drop),         TEST(test_drop_full_vote),
+        TEST(test_drop_adopted), TEST(test_adopt),
         TEST(test_adopt_not),
 #ifdef VARVE_FAULTS
         TEST(test_steps_fail),

@@ -319,8 +319,8 @@ static void test_trouble(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_race),    cmocka_unit_test(test_follow),  cmocka_unit_test(test_abandoned),
-        cmocka_unit_test(test_no_beat), cmocka_unit_test(test_killed),  cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_race),    cmocka_unit_test(test_follow),      cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_no_beat), cmocka_unit_test(test_killed),      cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_fork),    cmocka_unit_test(test_leader_gone),
 #ifdef VARVE_FAULTS
         cmocka_unit_test(test_trouble),

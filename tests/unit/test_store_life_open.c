@@ -211,8 +211,11 @@ static void test_names(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_create), cmocka_unit_test(test_race),
-                                       cmocka_unit_test(test_error_is_not_absence), cmocka_unit_test(test_patched),
-                                       cmocka_unit_test(test_patch_refused), cmocka_unit_test(test_names)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_create),
+                                       cmocka_unit_test(test_race),
+                                       cmocka_unit_test(test_error_is_not_absence),
+                                       cmocka_unit_test(test_patched),
+                                       cmocka_unit_test(test_patch_refused),
+                                       cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

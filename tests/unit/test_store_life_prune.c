@@ -308,6 +308,31 @@ static void test_sleeping_adopter(void **state) {
     assert_whole(store);
 }
 
+/* An adopter has counted the votes and falls asleep; the session, not as dead as it seemed, gives its attempt up. */
+static void test_drop_beside_adopter(void **state) {
+    (void)state;
+    struct vv_attempt attempt = at(1, 10, 0);
+    write_single(store, attempt, at(0, 0, 0), NULL, 0);
+    next_session();
+    struct sleeper sleeper = {.is_adopter = 1};
+    vv_fault_set("store.writers.before_create=sleep:700");
+    assert_int_equal(pthread_create(&sleeper.thread, NULL, sleeper_main, &sleeper), 0);
+    vv_sleep_ms(200);
+    assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), 0);
+    assert_int_equal(wait_sleeper(&sleeper), 0);
+    assert_int_equal(record_state(store, 1, 10), VARVE_NO_CHECKPOINT);
+    assert_whole(store);
+    /* and the other way round */
+    attempt = at(1, 20, 0);
+    write_single(store, attempt, at(0, 0, 0), NULL, 0);
+    sleeper = (struct sleeper){.is_adopter = 1};
+    start_sleeper(&sleeper);
+    assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), 1);
+    assert_int_equal(wait_sleeper(&sleeper), 1);
+    assert_int_equal(record_state(store, 1, 20), 0);
+    assert_whole(store);
+}
+
 /* The record appears between prune's look and its tombstone: prune begins again and keeps it. */
 static void *slow_prune(void *arg) {
     *(int *)arg = prune(store, NULL);
@@ -426,6 +451,7 @@ int main(void) {
         TEST(test_prune_order),
         TEST(test_parent_forgotten_late),
         TEST(test_sleeping_adopter),
+        TEST(test_drop_beside_adopter),
         TEST(test_record_wins),
 #endif
         TEST(test_together),

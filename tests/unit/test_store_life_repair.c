@@ -86,8 +86,8 @@ static void test_writers(void **state) {
 static void test_record(void **state) {
     (void)state;
     write_single(store, at(1, 20, 0), at(0, 0, 0), NULL, 0); /* another attempt with a full vote */
-    spoil(at(1, 20, 0), VV_KIND_RECORD, 200); /* the head still says which attempt */
-    spoil(at(1, 20, 0), VV_KIND_RECORD, 20);  /* the writers list tells */
+    spoil(at(1, 20, 0), VV_KIND_RECORD, 200);                /* the head still says which attempt */
+    spoil(at(1, 20, 0), VV_KIND_RECORD, 20);                 /* the writers list tells */
     struct vv_record record;
     ok(vv_record_load(store, NAME, 1, 20, &record, &error));
     assert_int_equal(record.attempt, 1);
@@ -207,15 +207,19 @@ static void die_at(const char *point, int times) {
 
 static void test_deaths(void **state) {
     static const char *const points[] = {
-        "store.open.before_create",    "store.claim.before_create",     "store.claim.after_create",
-        "store.beat.after_first",      "store.beat.before_refer",       "store.beat.after_refer",
-        "store.pack.before_seal",      "store.pack.after_seal",         "store.votes.before_read",
-        "store.commit.before_claims",  "store.commit.before_parent",    "store.writers.before_create",
-        "store.writers.after_create",  "store.record.before_create",    "store.record.after_create",
-        "store.drop.before_tombstone", "store.drop.before_remove",      "store.attempt.before_remove",
-        "store.forget.before_replace", "store.forget.after_replace",    "store.prune.before_records",
-        "store.prune.before_data",     "store.prune.before_tombstone",  "store.prune.before_remove",
-        "store.adopt.before_commit",   "store.prune.before_tombstone_remove",
+        "store.open.before_create",     "store.claim.before_create",
+        "store.claim.after_create",     "store.beat.after_first",
+        "store.beat.before_refer",      "store.beat.after_refer",
+        "store.pack.before_seal",       "store.pack.after_seal",
+        "store.votes.before_read",      "store.commit.before_claims",
+        "store.commit.before_parent",   "store.writers.before_create",
+        "store.writers.after_create",   "store.record.before_create",
+        "store.record.after_create",    "store.drop.before_tombstone",
+        "store.drop.before_remove",     "store.attempt.before_remove",
+        "store.forget.before_replace",  "store.forget.after_replace",
+        "store.prune.before_records",   "store.prune.before_data",
+        "store.prune.before_tombstone", "store.prune.before_remove",
+        "store.adopt.before_commit",    "store.prune.before_tombstone_remove",
     };
     (void)state;
     /* in memory if possible: processes die here, not the host */
@@ -235,8 +239,8 @@ static void test_deaths(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_nothing_to_do), TEST(test_writers), TEST(test_record),         TEST(test_tombstone),
-        TEST(test_hopeless),      TEST(test_beat),    TEST(test_beside_session),
+        TEST(test_nothing_to_do),      TEST(test_writers), TEST(test_record),         TEST(test_tombstone),
+        TEST(test_hopeless),           TEST(test_beat),    TEST(test_beside_session),
 #ifdef VARVE_FAULTS
         cmocka_unit_test(test_deaths),
 #endif
