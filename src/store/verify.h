@@ -25,7 +25,8 @@ struct vv_verify_result {
 };
 /* 0 also when damage was found: see the result. Every byte of every object is covered: heads, digests, blocks, ids against decoded
  * blocks, and for each checkpoint that its runs resolve and its region digests follow from the ids (or, where runs are finer than granules, from the bytes). A
- * fully voted attempt that is newer than all records of a generation known to be dead, or lies between records, without record or tombstone is reported as a lost record. */
+ * fully voted attempt without record or tombstone is reported as a lost record, unless it may be the trace of a session that lives or has just died:
+ * its generation is the highest, has no newer record, and its beat names nothing so new. */
 int vv_verify(struct vv_store *store, const struct vv_verify_options *options, struct vv_verify_result *out,
               struct varve_error *error);
 

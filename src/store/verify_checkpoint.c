@@ -391,25 +391,29 @@ static int find_record(const struct vv_verifier *verifier, const struct vv_attem
     return 1;
 }
 
-static int can_commit_itself(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer) {
+/* Why a full vote without a record cannot be the trace of a session that died just before it created the record: then no
+ * later session was there to adopt it, and its own beat names nothing so new. */
+static int is_record_lost(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer) {
     uint32_t highest = 0;
-    int life = VV_LIFE_MAYBE;
-    if (is_newer || vv_claims_highest(verifier->store, verifier->name, &highest, NULL) < 0) {
-        return !is_newer;
+    int life;
+    struct vv_attempt refers = {0};
+    if (is_newer || vv_claims_highest(verifier->store, verifier->name, &highest, NULL) < 0 ||
+        highest > attempt->generation) {
+        return 1;
     }
-    int rc = vv_life_look(verifier->store, verifier->name, attempt->generation, highest > attempt->generation, &life,
-                          NULL, NULL);
-    return rc < 0 || (life != VV_LIFE_DEAD && highest <= attempt->generation);
+    int rc = vv_life_look(verifier->store, verifier->name, attempt->generation, 0, &life, &refers, NULL);
+    return rc < 0 || (refers.generation == attempt->generation && refers.version >= attempt->version);
 }
 
 static int judge_voted(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer, const char *key) {
     char text[64];
     vv_attempt_text(attempt, text);
-    if (can_commit_itself(verifier, attempt, is_newer)) {
-        vv_verify_finding(verifier, VV_FINDING_NOTE, key, "%s is written but not committed yet", text);
-    } else {
+    if (is_record_lost(verifier, attempt, is_newer)) {
         vv_verify_finding(verifier, VV_FINDING_LOST_CHECKPOINT, key,
                           "%s is complete but has no record; repair can rebuild it", text);
+    } else {
+        vv_verify_finding(verifier, VV_FINDING_NOTE, key,
+                          "%s is written but not committed yet; its session does so, or the next one", text);
     }
     return 0;
 }

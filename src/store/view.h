@@ -61,7 +61,7 @@ int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip
 /* Read and place everything added since the last call; blocks in parallel on the pool. A place that fails is tried at the run's other
  * places and at the copies its writer's partners hold, before the error is returned. */
 int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error);
-/* How much is waiting: pieces and bytes. */
+/* How much is waiting, in bytes: what is wanted, and the memory that keeps book of it. */
 size_t vv_fetch_pending(const struct vv_fetch *fetch);
 void vv_fetch_destroy(struct vv_fetch *fetch); /* accepts NULL */
 
