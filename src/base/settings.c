@@ -288,13 +288,13 @@ void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t
 }
 
 static void show_bytes(uint64_t v, char *out, size_t room) {
-    static const char suffixes[] = "KMGT";
+    static const char *const suffixes[] = {"", "K", "M", "G", "T"};
     unsigned steps = 0;
-    while (v && v % 1024 == 0 && steps < sizeof suffixes - 1) {
+    while (v && v % 1024 == 0 && steps < sizeof suffixes / sizeof suffixes[0] - 1) {
         v /= 1024;
         steps++;
     }
-    snprintf(out, room, "%" PRIu64 "%.*s", v, steps ? 1 : 0, steps ? &suffixes[steps - 1] : "");
+    snprintf(out, room, "%" PRIu64 "%s", v, suffixes[steps]);
 }
 
 static void show_double(double v, char *out, size_t room) {
