@@ -26,7 +26,8 @@ struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data
         size_t length = size - at < VV_CHUNK ? size - at : VV_CHUNK;
         if (vv_is_zero(data + at, length))
             continue; /* ids begin as zeros */
-        struct vv_hash128 id = vv_id(seed, data + at, length);
+        int is_named = ids && !vv_hash128_is_zero(ids[first]); /* when its bytes arrived */
+        struct vv_hash128 id = is_named ? ids[first] : vv_id(seed, data + at, length);
         sum = vv_hash128_add(sum, vv_digest_term(first, id));
         if (ids)
             ids[first] = id;

@@ -17,6 +17,10 @@ struct target {
     uint64_t number;
     uint64_t stored_length;
     size_t slot; /* in the session's regions */
+    /* while it is read: */
+    uint64_t seed;
+    const uint8_t *base;
+    struct vv_hash128 *ids;
 };
 
 /* Memory that will be filled. */
@@ -65,7 +69,8 @@ static int add_target(struct restart *restart, const struct vv_recipe_region *st
         restart->target_room = room;
     }
     size_t slot = (size_t)(region - restart->session->regions.list);
-    restart->targets[restart->target_count++] = (struct target){stored->number, stored->length, slot};
+    restart->targets[restart->target_count++] =
+        (struct target){.number = stored->number, .stored_length = stored->length, .slot = slot};
     return 0;
 }
 
@@ -157,6 +162,17 @@ static int run_batch(struct restart *restart, struct varve_error *error) {
     return rc;
 }
 
+/* Bytes have arrived: name the granules that are whole among them. Those in several pieces are left to the check. */
+static void name_granules(void *tag, const void *data, size_t size) {
+    const struct target *target = tag;
+    uint64_t from = (uint64_t)((const uint8_t *)data - target->base), to = from + size;
+    for (uint64_t at = (from + VV_CHUNK - 1) / VV_CHUNK * VV_CHUNK; at < to; at += VV_CHUNK) {
+        uint64_t end = at + VV_CHUNK < target->stored_length ? at + VV_CHUNK : target->stored_length;
+        if (end <= to && !vv_is_zero(target->base + at, end - at))
+            target->ids[at / VV_CHUNK] = vv_id(target->seed, target->base + at, end - at);
+    }
+}
+
 static int read_memory(struct restart *restart, struct vv_recipe *recipe, const struct vv_recipe_region *stored,
                        struct vv_region *region, struct vv_past *past, struct varve_error *error) {
     struct vv_run run;
@@ -192,8 +208,9 @@ static int load_bytes(void *arg, uint64_t offset, const void *data, size_t size,
 }
 
 static int read_region(struct restart *restart, struct vv_recipe *recipe, const struct vv_recipe_region *stored,
-                       struct vv_region *region, struct varve_error *error) {
+                       struct target *target, struct varve_error *error) {
     struct vv_session *session = restart->session;
+    struct vv_region *region = target ? &session->regions.list[target->slot] : NULL;
     struct vv_past *past = vv_history_add(&restart->history, stored->number, stored->name);
     if (!past || vv_past_room(past, vv_granules(stored->length)) != 0)
         return vv_error(error, -ENOMEM, "no memory for the history of region %s", stored->name);
@@ -204,6 +221,10 @@ static int read_region(struct restart *restart, struct vv_recipe *recipe, const 
     past->digest = past->pending_digest = stored->digest;
     if (!region)
         return 0;
+    target->seed = session->store->settings.seed;
+    target->base = region->ptr;
+    target->ids = past->ids;
+    vv_fetch_tell(restart->fetch, name_granules, target);
     if (!region->is_callback)
         return read_memory(restart, recipe, stored, region, past, error);
     region->size = stored->length;
@@ -219,10 +240,10 @@ static int read_regions(struct restart *restart, struct varve_error *error) {
     if (rc)
         return rc;
     while ((rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
-        struct vv_region *region = NULL;
+        struct target *target = NULL;
         if (next < restart->target_count && restart->targets[next].number == stored.number)
-            region = &restart->session->regions.list[restart->targets[next++].slot];
-        rc = read_region(restart, recipe, &stored, region, error);
+            target = &restart->targets[next++];
+        rc = read_region(restart, recipe, &stored, target, error);
         if (rc)
             break;
     }

@@ -38,8 +38,8 @@ struct vv_head {
 
 /* Append the 96 bytes of a head for this key. */
 void vv_head_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16], uint64_t required);
-/* Parse and check a head; out may be NULL. Under the key of a pack or a record a tombstone is accepted too; see
- * out->kind. */
+/* Parse and check a head; out may be NULL. Under the key of a pack, a writers list or a record a tombstone is accepted
+ * too; see out->kind. */
 int vv_head_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
                   struct vv_head *out, struct varve_error *error);
 

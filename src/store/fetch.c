@@ -26,6 +26,7 @@ struct want {
     uint64_t delta;     /* from the places' addresses */
     uint64_t size;
     uint8_t *out;
+    void *tag; /* for the placed function */
 };
 
 struct piece {
@@ -56,6 +57,8 @@ struct vv_fetch {
     struct vv_view *view;
     struct vv_pool *pool;
     struct vv_seeker seeker;
+    vv_placed_fn placed; /* or NULL */
+    void *tag;           /* of the wants that are being added */
     struct vv_buf places;
     struct vv_buf wants;
     struct vv_buf pieces;
@@ -92,6 +95,11 @@ void vv_fetch_destroy(struct vv_fetch *fetch) {
     vv_seeker_clear(&fetch->seeker);
     pthread_mutex_destroy(&fetch->lock);
     vv_free(fetch);
+}
+
+void vv_fetch_tell(struct vv_fetch *fetch, vv_placed_fn placed, void *tag) {
+    fetch->placed = placed;
+    fetch->tag = tag;
 }
 
 /* ---- wants and pieces ---- */
@@ -188,7 +196,8 @@ static int add_range(struct vv_fetch *fetch, const struct vv_run *run, uint64_t 
                         .place_count = run->place_count,
                         .delta = delta,
                         .size = size,
-                        .out = out};
+                        .out = out,
+                        .tag = fetch->tag};
     vv_buf_append(&fetch->places, run->places, run->place_count * sizeof run->places[0]);
     if (fetch->places.failed) {
         return vv_error_sys(error, -ENOMEM, "places to fetch from");
@@ -343,6 +352,13 @@ static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_
     return rc;
 }
 
+static void tell_placed(struct vv_fetch *fetch, const struct piece *pieces, size_t count) {
+    const struct want *wants = (const struct want *)fetch->wants.data;
+    for (size_t i = 0; i < count && fetch->placed; i++) {
+        fetch->placed(wants[pieces[i].want].tag, pieces[i].out, pieces[i].length);
+    }
+}
+
 static void place_blocks(struct job *job, const char *key, const struct vv_pack_tables *tables, const uint8_t *stored,
                          int are_placed) {
     uint64_t base = tables->blocks[job->pieces[0].block].offset;
@@ -358,6 +374,8 @@ static void place_blocks(struct job *job, const char *key, const struct vv_pack_
                             : place_block(job->fetch, key, block, pieces, n, bytes, &why);
         if (rc < 0) {
             fail_pieces(job->fetch, pieces, n, &why);
+        } else {
+            tell_placed(job->fetch, pieces, n);
         }
     }
 }
@@ -428,7 +446,7 @@ static int compare_pieces(const void *a, const void *b) {
     return first ? first : second ? second : third ? third : order(x->raw, y->raw);
 }
 
-static void sort_pieces(struct piece *pieces, size_t count) {
+static void sort_range(struct piece *pieces, size_t count) {
     size_t i = 1;
     while (i < count && compare_pieces(&pieces[i - 1], &pieces[i]) <= 0) {
         i++;
@@ -436,6 +454,37 @@ static void sort_pieces(struct piece *pieces, size_t count) {
     if (i < count) {
         qsort(pieces, count, sizeof pieces[0], compare_pieces);
     }
+}
+
+/* Pieces come in the order of the region, which is that of the blocks within each source: dealing them out by source mostly leaves
+ * nothing to sort. */
+static void sort_pieces(struct vv_fetch *fetch) {
+    struct piece *pieces = (struct piece *)fetch->pieces.data;
+    size_t count = fetch->pieces.size / sizeof *pieces;
+    uint32_t sources = fetch->view->record.lean_count + 1;
+    size_t *begin = count > sources ? vv_calloc((size_t)sources + 1, sizeof *begin) : NULL;
+    struct piece *dealt = begin ? vv_malloc(count * sizeof *dealt) : NULL;
+    if (!dealt) {
+        vv_free(begin);
+        sort_range(pieces, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        begin[pieces[i].source + 1]++;
+    }
+    for (uint32_t i = 1; i <= sources; i++) {
+        begin[i] += begin[i - 1];
+    }
+    for (size_t i = 0; i < count; i++) {
+        dealt[begin[pieces[i].source]++] = pieces[i];
+    }
+    memcpy(pieces, dealt, count * sizeof *pieces);
+    for (uint32_t i = 0; i < sources; i++) { /* begin[i] is now the end of source i */
+        size_t from = i ? begin[i - 1] : 0;
+        sort_range(pieces + from, begin[i] - from);
+    }
+    vv_free(dealt);
+    vv_free(begin);
 }
 
 /* Does the block of `next` follow that of `last` in its object, and is the read that began at `begin` still short
@@ -478,7 +527,7 @@ static int cut_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_er
     size_t count = fetch->pieces.size / sizeof *pieces;
     struct vv_cached *tables = NULL;
     int rc = 0;
-    sort_pieces(pieces, count);
+    sort_pieces(fetch);
     for (size_t i = 0; i < count && rc == 0;) {
         struct job job;
         rc = cut_job(fetch, &pieces[i], count - i, &tables, &job, error);

@@ -58,6 +58,10 @@ int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch 
 /* Want `run`'s bytes at out (run->length bytes, or the part [skip, skip + size) of them). Zero runs are filled at once, unless is_zeroed says the memory is zero already. */
 int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip, uint64_t size, void *out,
                  int is_zeroed, struct varve_error *error);
+/* Call placed for every range of bytes of the wants added from now on, as soon as it is in memory and its block has been checked, while it
+ * is still near the processor; from the pool's threads, in any order. Repeated bytes are told once. tag comes back. */
+typedef void (*vv_placed_fn)(void *tag, const void *data, size_t size);
+void vv_fetch_tell(struct vv_fetch *fetch, vv_placed_fn placed, void *tag);
 /* Read and place everything added since the last call; blocks in parallel on the pool. A place that fails is tried at the run's other
  * places and at the copies its writer's partners hold, before the error is returned. */
 int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error);

@@ -218,6 +218,7 @@ static const struct {
     {VV_KIND_WRITERS, make_writers, again_writers},
     {VV_KIND_RECORD, make_record, again_record},
     {VV_KIND_PACK, make_tombstone, again_tombstone},
+    {VV_KIND_WRITERS, make_tombstone, again_tombstone},
     {VV_KIND_RECORD, make_tombstone, again_tombstone},
     {VV_KIND_CATALOGUE, make_catalogue, again_catalogue},
 };
