@@ -116,9 +116,9 @@ int vv_file_set_mode(struct file_backend *file, int fd);
 
 /* file_upload.c */
 int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out);
-int vv_file_upload_write(struct varve_upload *upload, const void *data, size_t size);
-int vv_file_upload_commit(struct varve_upload *upload);
-void vv_file_upload_abort(struct varve_upload *upload);
+int vv_file_upload_write(struct varve_upload *base, const void *data, size_t size);
+int vv_file_upload_commit(struct varve_upload *base);
+void vv_file_upload_abort(struct varve_upload *base);
 /* A new file with a name in tmp (name has 96 bytes), open for writing. */
 int vv_file_temporary(struct file_backend *file, char *name);
 int vv_file_write_all(int fd, const void *data, size_t size, uint64_t offset);

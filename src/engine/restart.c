@@ -133,11 +133,12 @@ static int start_threads(struct restart *restart, struct varve_error *error) {
 }
 
 static void note_memory(struct restart *restart, uint8_t *from, uint64_t size) {
-    struct piece *last = (struct piece *)(restart->backing.data + restart->backing.size) - 1;
     struct piece piece = {from, from + size};
+    size_t count = restart->backing.size / sizeof piece;
+    struct piece *last = count ? (struct piece *)restart->backing.data + count - 1 : NULL;
     if (!restart->backer)
         return;
-    if (restart->backing.size > 0 && last->to == from)
+    if (last && last->to == from)
         last->to = piece.to;
     else
         vv_buf_append(&restart->backing, &piece, sizeof piece);
@@ -200,7 +201,6 @@ static int read_memory(struct restart *restart, struct vv_recipe *recipe, const 
         vv_pages_zero(base + stored->length, region->size - stored->length);
     return rc;
 }
-
 
 static int load_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
     struct vv_region *region = arg;

@@ -16,7 +16,6 @@
 #define VV_HEAD_SIZE 96
 #define VV_TAIL_SIZE 24
 #define VV_FORMAT_VERSION 1
-#define VV_FEATURE_MOVED 1u /* of drafts: version 1 has no required features, and refuses this one too */
 #define VV_PARTNERS_MAX 3
 #define VV_TEXT_ROOM 256 /* host, program; longer ones are cut when written */
 #define VV_LEANS_MAX 1048576u

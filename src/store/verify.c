@@ -225,7 +225,7 @@ static int walk(struct vv_verifier *verifier, const char *prefix, object_fn fn, 
     if (rc < 0) {
         rc = vv_error_sys(error, rc, "list %s", *prefix ? prefix : "the store");
     }
-    const char *at = (const char *)listing.text.data, *end = at + listing.text.size;
+    const char *at = (const char *)listing.text.data, *end = at ? at + listing.text.size : at;
     for (; rc == 0 && at < end; at += strlen(at) + 1) {
         char key[VV_BACKEND_KEY_MAX + 1];
         int length = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "/" : "", at + 1);
@@ -296,7 +296,7 @@ static int verify_names(struct vv_verifier *verifier, struct varve_error *error)
     struct vv_buf names;
     vv_buf_init(&names);
     int rc = vv_store_names(verifier->store, add_name, &names, error);
-    const char *at = (const char *)names.data, *end = at + names.size;
+    const char *at = (const char *)names.data, *end = at ? at + names.size : at;
     for (; rc == 0 && at < end; at += strlen(at) + 1) {
         rc = verify_name(verifier, at, error);
     }
@@ -309,7 +309,7 @@ static int verify_strangers(struct vv_verifier *verifier, const char *prefix, st
     struct listing listing;
     vv_buf_init(&listing.text);
     int rc = vv_backend_list(verifier->store->backend, prefix, NULL, 0, list_component, &listing);
-    const char *at = (const char *)listing.text.data, *end = at + listing.text.size;
+    const char *at = (const char *)listing.text.data, *end = at ? at + listing.text.size : at;
     for (; rc == 0 && at < end; at += strlen(at) + 1) {
         char key[VV_BACKEND_KEY_MAX + 1], name[VV_NAME_MAX + 1];
         int length = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "/" : "", at + 1);
