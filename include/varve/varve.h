@@ -74,22 +74,26 @@ VARVE_API const struct varve_error *varve_session_error(const struct varve_sessi
  * and move between checkpoints. */
 VARVE_API int varve_protect(struct varve_session *session, const char *region, void *ptr, size_t size);
 
-/* Protect data that does not lie in one piece of memory. All three are called by the thread that calls varve_checkpoint or varve_restart. */
+/* Protect data that does not lie in one piece of memory. All three are called by the thread that calls varve_checkpoint or varve_restart, and
+ * must not call functions of this session. Nonzero means failure. A checkpoint that is tried again asks again from the start; so does a restart
+ * that passes over a damaged checkpoint. */
 struct varve_callbacks {
     size_t size; /* sizeof(struct varve_callbacks) */
-    /* How many bytes there are now; asked once per checkpoint. */
+    /* How many bytes there are now; asked once per attempt. */
     int (*length)(void *arg, uint64_t *bytes_out);
-    /* Copy `size` bytes from `offset` into buffer. Ranges come in ascending order, each once per checkpoint. */
+    /* Copy `size` bytes from `offset` into buffer. Ranges come in ascending order, each once per attempt. */
     int (*save)(void *arg, uint64_t offset, void *buffer, size_t size);
-    /* Take back `size` bytes at `offset` of `total`. Ranges come in ascending order. If varve_restart fails afterwards, what was taken is not to be used. */
+    /* Take back `size` bytes at `offset` of `total`, in ascending order; with size and total 0 when nothing was stored. If varve_restart fails
+     * afterwards, what was taken is not to be used. */
     int (*load)(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total);
 };
 VARVE_API int varve_protect_callback(struct varve_session *session, const char *region,
                                      const struct varve_callbacks *callbacks, void *arg);
 
-/* Memory that is protected from the start: zeroed, page-aligned, and free of cost where it is never touched. NULL on failure. Free with
- * varve_free or varve_close. */
+/* Memory that is protected from the start: zeroed, page-aligned, and free of cost where it is never touched. NULL on failure. It lives until
+ * varve_free or varve_close, also when its region is unprotected or protected elsewhere meanwhile. */
 VARVE_API void *varve_alloc(struct varve_session *session, const char *region, size_t size);
+/* Unprotects what lies there, too. Pointers that are not from varve_alloc are left alone. */
 VARVE_API void varve_free(struct varve_session *session, void *ptr);
 
 /* The region is not part of later checkpoints. -ENOENT if there is none of this name. */
@@ -97,9 +101,9 @@ VARVE_API int varve_unprotect(struct varve_session *session, const char *region)
 
 /* ---- saving ---- */
 
-/* Save all protected regions as `version` (0 or more, and above the session's last). Returns when the memory may be changed again.
+/* Save all protected regions as `version` (0 or more; above the session's last, and not below one that failed). Returns when the memory may be changed again.
  * Failure leaves all earlier checkpoints as they were, and nothing is missing from the next. With on_error=warn a failure is
- * logged and 0 is returned. */
+ * logged and 0 is returned; varve_wait and varve_close still tell it. */
 VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
 
 /* Wait until the last checkpoint survives. 0, or why it does not exist. */

@@ -10,7 +10,7 @@
 struct varve_session {
     struct vv_session *inner;
     struct varve_error error; /* of the last call */
-    int is_warned;            /* on_error=warn: failures of checkpoints are only logged */
+    int is_warned;            /* on_error=warn: varve_checkpoint only logs a failure; varve_wait still tells it */
 };
 
 static int begin(struct varve_session *session) {
@@ -35,24 +35,29 @@ static int check_region_name(struct varve_session *session, const char *region) 
     return vv_error(&session->error, -EINVAL, "a region's name has 1 to %d bytes", VV_REGION_NAME_MAX);
 }
 
-static void init_log(struct vv_log *log, const struct varve_options *options) {
-    *log = (struct vv_log){.level = VV_LOG_WARN, .rank = -1};
-    if (options && options->size >= sizeof *options) {
-        log->fn = options->log;
-        log->arg = options->log_arg;
-    }
+/* A program built with an older, shorter struct gives fewer fields; the rest are defaults. A longer one asks for what we do not know. */
+static int take_options(const struct varve_options *given, struct varve_options *out, struct varve_error *error) {
+    memset(out, 0, sizeof *out);
+    if (!given)
+        return 0;
+    if (given->size < sizeof given->size || given->size > sizeof *out)
+        return vv_error(error, -EINVAL, "varve_options has size %zu: initialise it with VARVE_OPTIONS_INIT", given->size);
+    memcpy(out, given, given->size);
+    return 0;
 }
 
 int varve_open(const char *store, const char *name, const struct varve_options *options, struct varve_session **out,
                struct varve_error *error) {
+    struct varve_options given;
     struct vv_settings settings;
-    struct vv_log log;
     vv_error_clear(error);
     if (!store || !name || !out)
         return vv_error(error, -EINVAL, "varve_open needs a store, a name and a place for the session");
-    init_log(&log, options);
-    int rc = vv_settings_load(&settings, options && options->size >= sizeof *options ? options->settings : NULL, &log,
-                              error);
+    int rc = take_options(options, &given, error);
+    if (rc)
+        return rc;
+    struct vv_log log = {.level = VV_LOG_WARN, .rank = -1, .fn = given.log, .arg = given.log_arg};
+    rc = vv_settings_load(&settings, given.settings, &log, error);
     if (rc)
         return rc;
     log.level = settings.log;
@@ -94,13 +99,6 @@ static int add_region(struct varve_session *session, const char *name, struct vv
     return *out ? 0 : vv_error(&session->error, -ENOMEM, "no memory to protect region %s", name);
 }
 
-static void forget_memory(struct vv_region *region) {
-    if (region->is_owned)
-        vv_pages_unmap(region->ptr, region->mapped);
-    region->is_owned = 0;
-    region->is_callback = 0;
-}
-
 int varve_protect(struct varve_session *session, const char *name, void *ptr, size_t size) {
     struct vv_region *region;
     if (!ptr && size > 0)
@@ -108,8 +106,7 @@ int varve_protect(struct varve_session *session, const char *name, void *ptr, si
     int rc = add_region(session, name, &region);
     if (rc)
         return end(session, rc);
-    if (!(region->is_owned && region->ptr == ptr))
-        forget_memory(region);
+    region->is_callback = 0;
     region->ptr = ptr;
     region->size = size;
     return 0;
@@ -124,7 +121,6 @@ int varve_protect_callback(struct varve_session *session, const char *name, cons
     int rc = add_region(session, name, &region);
     if (rc)
         return end(session, rc);
-    forget_memory(region);
     region->is_callback = 1;
     region->ptr = NULL;
     region->callbacks = *callbacks;
@@ -133,26 +129,21 @@ int varve_protect_callback(struct varve_session *session, const char *name, cons
 }
 
 void *varve_alloc(struct varve_session *session, const char *name, size_t size) {
-    struct vv_region *region;
-    int rc = add_region(session, name, &region);
-    int is_made = rc == 0 && !region->ptr && !region->is_callback;
-    if (rc == 0)
-        rc = vv_region_map(region, size);
-    if (rc) {
-        if (is_made)
-            vv_regions_remove(&session->inner->regions, region);
-        end(session, vv_error_default(&session->error, rc, "no memory: region %s wants %zu bytes", name ? name : "?",
-                                      size));
+    begin(session);
+    void *ptr = vv_regions_map(&session->inner->regions, size);
+    if (!ptr) {
+        end(session, vv_error(&session->error, -ENOMEM, "no memory: region %s wants %zu bytes", name ? name : "?", size));
         return NULL;
     }
-    region->is_callback = 0;
-    return region->ptr;
+    if (varve_protect(session, name, ptr, size) == 0)
+        return ptr;
+    vv_regions_unmap(&session->inner->regions, ptr);
+    return NULL;
 }
 
 void varve_free(struct varve_session *session, void *ptr) {
-    struct vv_region *region = ptr ? vv_regions_owner_of(&session->inner->regions, ptr) : NULL;
-    if (region)
-        vv_regions_remove(&session->inner->regions, region);
+    if (ptr)
+        vv_regions_unmap(&session->inner->regions, ptr);
 }
 
 int varve_unprotect(struct varve_session *session, const char *name) {
@@ -185,7 +176,7 @@ int varve_checkpoint(struct varve_session *session, int64_t version) {
 int varve_wait(struct varve_session *session) {
     begin(session);
     const struct vv_request *request = &session->inner->request;
-    if (request->result == 0 || session->is_warned)
+    if (request->result == 0)
         return 0;
     session->error = request->error;
     return end(session, request->result);
@@ -227,6 +218,8 @@ int varve_reject(struct varve_session *session, int64_t version) {
 
 int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out) {
     begin(session);
+    if (version < VARVE_LATEST)
+        return end(session, vv_error(&session->error, -EINVAL, "version %lld is not known", (long long)version));
     return end(session, vv_session_stored(session->inner, version, fn, arg, version_out, &session->error));
 }
 

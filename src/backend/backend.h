@@ -26,7 +26,7 @@ struct vv_backend_options {
     int may_create;     /* make the folder (its parent must exist), else VARVE_NO_STORE when there is none */
     int direct;         /* enum vv_direct: bypass the page cache for large objects */
     int mode;           /* enum vv_mode: who may read and write files and folders made here */
-    uint64_t min_free;  /* bytes that must stay free: an upload that would go below fails with -ENOSPC */
+    uint64_t min_free;  /* bytes that must stay free, looked at as an upload begins and every 64 MiB: -ENOSPC below */
     struct vv_log *log; /* lives as long as the backend; NULL: warnings to stderr */
     const struct vv_file_tuning *tuning; /* for measurements; NULL: what measured best */
 };

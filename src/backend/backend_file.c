@@ -38,18 +38,20 @@ static int file_stat(struct varve_backend *backend, const char *key, uint64_t *s
     return 0;
 }
 
-/* 1 folder, 0 file, negative: neither. */
+/* What an entry is. Not to find out is an error, never "nothing": an entry left out would be an object taken for absent. */
+enum entry_kind { ENTRY_FILE, ENTRY_FOLDER, ENTRY_OTHER };
+
 static int kind_of(DIR *folder, const struct dirent *entry) {
     struct stat st;
     if (entry->d_type == DT_DIR)
-        return 1;
+        return ENTRY_FOLDER;
     if (entry->d_type == DT_REG)
-        return 0;
+        return ENTRY_FILE;
     if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
-        return -1;
+        return ENTRY_OTHER;
     if (fstatat(dirfd(folder), entry->d_name, &st, 0) < 0)
-        return -1;
-    return S_ISDIR(st.st_mode) ? 1 : S_ISREG(st.st_mode) ? 0 : -1;
+        return errno == ENOENT ? ENTRY_OTHER : -errno;
+    return S_ISDIR(st.st_mode) ? ENTRY_FOLDER : S_ISREG(st.st_mode) ? ENTRY_FILE : ENTRY_OTHER;
 }
 
 static int collect(DIR *folder, int is_root, const char *after, struct vv_name_list *names) {
@@ -61,8 +63,9 @@ static int collect(DIR *folder, int is_root, const char *after, struct vv_name_l
         const char *name = entry->d_name;
         if (vv_backend_key_check(name) < 0 || (is_root && strcmp(name, "tmp") == 0))
             continue;
-        int kind = after && strcmp(name, after) <= 0 ? -1 : kind_of(folder, entry);
-        int result = kind < 0 ? 0 : vv_name_list_add(names, name, strlen(name), kind);
+        int result = after && strcmp(name, after) <= 0 ? ENTRY_OTHER : kind_of(folder, entry);
+        if (result == ENTRY_FILE || result == ENTRY_FOLDER)
+            result = vv_name_list_add(names, name, strlen(name), result == ENTRY_FOLDER);
         if (result < 0)
             return result;
     }
@@ -159,7 +162,7 @@ static int file_space(struct varve_backend *backend, uint64_t *bytes_out) {
 
 static int file_sync(struct varve_backend *backend, const char *key) {
     struct file_backend *file = (struct file_backend *)backend;
-    size_t made;
+    size_t made = SIZE_MAX;
     int fd = openat(file->root_fd, key, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return vv_file_missing(file, -errno);
@@ -262,23 +265,26 @@ static void host_token(char out[17]) {
 
 /* Only the last folder of the path is made: a missing parent is more likely a file system that is not mounted. */
 static int make_root(const char *path, mode_t mode, struct varve_error *error) {
-    char parent[VV_BACKEND_PATH_MAX + 4];
-    if (mkdir(path, mode) < 0) {
-        if (errno == EEXIST)
-            return 0;
+    if (mkdir(path, mode) < 0 && errno != EEXIST) {
         if (errno == ENOENT)
             return vv_error(error, VARVE_NO_STORE,
                             "cannot make the folder %s: its parent folder does not exist (is the file system mounted?)",
                             path);
         return vv_error_sys(error, -errno, "cannot make the folder %s", path);
     }
+    return 0;
+}
+
+/* The root itself must survive too, whoever made it. A parent that may not be read was made durable by somebody else. */
+static int sync_parent(const char *path, struct varve_error *error) {
+    char parent[VV_BACKEND_PATH_MAX + 4];
     snprintf(parent, sizeof(parent), "%s/..", path);
     int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)vv_file_sync(fd);
-        close(fd);
-    }
-    return 0;
+    if (fd < 0)
+        return 0;
+    int result = vv_file_sync(fd);
+    close(fd);
+    return result < 0 ? vv_error_sys(error, result, "cannot make the folder %s durable", path) : 0;
 }
 
 static int open_root(struct file_backend *file, const char *path, int may_create, struct varve_error *error) {
@@ -296,7 +302,7 @@ static int open_root(struct file_backend *file, const char *path, int may_create
     file->root = file->root_fd < 0 ? NULL : realpath(path, NULL);
     if (!file->root)
         return vv_error_sys(error, -errno, "cannot open the folder %s", path);
-    return 0;
+    return may_create ? sync_parent(path, error) : 0;
 }
 
 static int probe_direct(struct file_backend *file, struct varve_error *error) {

@@ -90,6 +90,7 @@ struct file_upload {
     struct file_block *block; /* being filled, or NULL */
     size_t fill;
     uint64_t offset;  /* of the block in the file */
+    uint64_t checked; /* the free space was looked at when the file had this size */
     uint64_t started; /* early writeback has been asked for up to here */
     enum { FILE_UNDECIDED, FILE_DIRECT, FILE_BUFFERED } way;
     unsigned in_flight; /* this and error: under the writer's lock */

@@ -97,7 +97,7 @@ static int open_file(struct file_backend *file, struct file_upload *upload) {
         if (fd >= 0)
             close(fd);
         else if (fd == -ENOENT || fd == -ENOTDIR)
-            return vv_file_missing(file, fd) == -ENOENT ? -ENOTDIR : vv_file_missing(file, fd);
+            return (fd = vv_file_missing(file, fd)) == -ENOENT ? -ENOTDIR : fd;
         else if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL)
             return fd;
         atomic_store(&file->may_tmpfile, 0);
@@ -113,6 +113,16 @@ static int check_room(struct file_backend *file, uint64_t size_hint) {
         return -errno;
     uint64_t room = (uint64_t)st.f_bavail * st.f_frsize;
     return room < file->min_free || room - file->min_free < size_hint ? -ENOSPC : 0;
+}
+
+#define ROOM_EVERY (64u << 20)
+
+/* What remains free is looked at again as a large object grows: its size need not have been known. */
+static int keep_room(struct file_backend *file, struct file_upload *upload) {
+    if (upload->offset - upload->checked < ROOM_EVERY)
+        return 0;
+    upload->checked = upload->offset;
+    return check_room(file, 0);
 }
 
 /* Frees everything; the file goes away unless it has got its name. */
@@ -177,6 +187,8 @@ static int write_buffered(struct file_backend *file, struct file_upload *upload,
     if (result < 0)
         return result;
     upload->offset += size;
+    if ((result = keep_room(file, upload)) < 0)
+        return result;
     if (!file->tuning.skip_early_writeback && upload->offset - upload->started >= FILE_SMALL) {
         (void)sync_file_range(upload->fd, (off_t)upload->started, (off_t)(upload->offset - upload->started),
                               SYNC_FILE_RANGE_WRITE);
@@ -203,7 +215,8 @@ static int flush_block(struct file_backend *file, struct file_upload *upload) {
     upload->block = NULL;
     upload->offset += upload->fill;
     upload->fill = 0;
-    return vv_file_writer_submit(&file->writer, block);
+    int result = vv_file_writer_submit(&file->writer, block);
+    return result < 0 ? result : keep_room(file, upload);
 }
 
 static int append(struct file_backend *file, struct file_upload *upload, const void *data, size_t size) {

@@ -40,14 +40,11 @@
     X(INT, threads, "0", "64", "2",                                                                                    \
       "Threads that hash, compress and write; with 0 the calling thread does it.")                                     \
     X(DOUBLE, interval_seconds, "0", NULL, "0",                                                                        \
-      "Least time between two checkpoints; a call that comes earlier does nothing. 0 takes every call.")               \
+      "varve_need says yes when this much time has passed since the last checkpoint. 0: not asked.")                   \
     X(DOUBLE, interval_share, "0", "1", "0",                                                                           \
-      "Largest share of the running time that checkpoints may take; a call that would pass it does nothing. 0 takes"   \
-      " every call.")                                                                                                  \
+      "varve_need says yes while checkpoints take less than this share of the running time. 0: not asked.")            \
     X(CHOICE, direct, "auto|on|off", NULL, "auto",                                                                     \
       "Write past the page cache (O_DIRECT).")                                                                         \
-    X(CHOICE, verify, "digest|bytes", NULL, "digest",                                                                  \
-      "What is believed about equal chunks: their digest, or their bytes compared where both are at hand.")            \
     X(CHOICE, log, "error|warn|info|debug|trace", NULL, "warn",                                                        \
       "The least important messages that are logged.")                                                                 \
     X(CHOICE, mode, "private|group|umask", NULL, "private",                                                            \
@@ -55,9 +52,7 @@
     X(BYTES, min_free, "0", NULL, "16M",                                                                               \
       "Refuse to write when less than this would remain free on the storage.")                                         \
     X(BYTES, restart_window, "1M", "1T", "256M",                                                                       \
-      "Memory that a restart may use beside the regions it fills.")                                                    \
-    X(CHOICE, tracker, "auto|none", NULL, "auto",                                                                      \
-      "How changed pages are found; none looks at every page.")
+      "Memory that a restart may use beside the regions it fills.")
 /* clang-format on */
 
 #endif

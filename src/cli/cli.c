@@ -222,6 +222,9 @@ static int take_options(struct cli *cli, int argc, char **argv) {
     int rc = 0;
 
     opterr = 0;
+    for (int i = 1; i < argc; i++) { /* also a mistake before it is told in JSON */
+        cli->is_json |= strcmp(argv[i], "--json") == 0;
+    }
     while (rc == 0 && (letter = getopt_long(argc, argv, ":s:nfqr:g:o:lhV", long_options, NULL)) != -1) {
         if (letter == '?') {
             rc = cli_usage(cli, "there is no option %s", argv[optind - 1]);

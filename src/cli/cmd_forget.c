@@ -168,6 +168,16 @@ static void forget_chosen(struct forgetting *forgetting, const struct candidates
     }
 }
 
+/* A name given twice would be counted twice, and lose what the first count kept. */
+static int is_repeated(const struct cli *cli, int at) {
+    for (int i = 0; i < at; i++) {
+        if (strcmp(cli->args[i], cli->args[at]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static int run_keep_last(struct forgetting *forgetting) {
     struct cli *cli = forgetting->cli;
     struct candidates candidates = {0};
@@ -176,6 +186,9 @@ static int run_keep_last(struct forgetting *forgetting) {
 
     for (int i = 0; rc == 0 && i < cli->arg_count; i++) {
         size_t before = candidates.count;
+        if (is_repeated(cli, i)) {
+            continue;
+        }
         rc = varve_store_list(cli->store, cli->args[i], collect, &candidates, &error);
         if (rc == 0 && candidates.count == before) {
             snprintf(error.text, sizeof error.text, "%s has no checkpoint of \"%s\"; nothing was forgotten",

@@ -80,7 +80,13 @@ static int taken(struct varve_error *error, const char *path) {
 
 /* Without --force the last step must not replace a file that has appeared meanwhile. */
 static int publish(const char *partial, const char *path, int is_forced, struct varve_error *error) {
+    struct stat stat;
     if (is_forced) {
+        if (lstat(path, &stat) == 0 && !S_ISREG(stat.st_mode)) {
+            snprintf(error->text, sizeof error->text, "%s is no plain file and is not replaced; -o - writes to standard output",
+                     path);
+            return -EEXIST;
+        }
         return rename(partial, path) < 0 ? system_error(error, "rename the result to", path) : 0;
     }
     if (renameat2(AT_FDCWD, partial, AT_FDCWD, path, RENAME_NOREPLACE) == 0) {

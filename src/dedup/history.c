@@ -137,7 +137,7 @@ int vv_history_merge(struct vv_history *history) {
     return 0;
 }
 
-static const struct vv_origins *after(const struct vv_past *past) {
+const struct vv_origins *vv_past_after(const struct vv_past *past) {
     return past->merged.count || past->pending_length == 0 ? &past->merged : &past->origins;
 }
 
@@ -147,7 +147,7 @@ void vv_history_live(const struct vv_history *history, uint64_t *live_out) {
         const struct vv_past *past = &history->list[i];
         if (past->is_gone)
             continue;
-        const struct vv_origins *origins = after(past);
+        const struct vv_origins *origins = vv_past_after(past);
         for (size_t j = 0; j < origins->count; j++) {
             const struct vv_origin *origin = &origins->list[j];
             if (origin->kind != VV_ORIGIN_ZERO)
@@ -156,14 +156,25 @@ void vv_history_live(const struct vv_history *history, uint64_t *live_out) {
     }
 }
 
+/* Ids behind a shorter end must be zero should the region grow again. Origins tell where there are any: the rest is not touched. */
+static void clear_tail(struct vv_past *past) {
+    uint64_t end = (past->pending_length + VV_CHUNK - 1) / VV_CHUNK;
+    if (past->pending_length >= past->length)
+        return;
+    for (size_t i = vv_origins_find(&past->origins, end * VV_CHUNK); i < past->origins.count; i++) {
+        const struct vv_origin *origin = &past->origins.list[i];
+        uint64_t from = origin->offset / VV_CHUNK;
+        uint64_t to = (origin->offset + origin->length + VV_CHUNK - 1) / VV_CHUNK;
+        from = from > end ? from : end;
+        if (origin->kind != VV_ORIGIN_ZERO && from < to)
+            memset(past->ids + from, 0, (to - from) * sizeof *past->ids);
+    }
+}
+
 static void accept_past(struct vv_past *past) {
     for (size_t i = 0; i < past->new_count; i++)
         past->ids[past->new_ids[i].index] = past->new_ids[i].id;
-    /* Granules behind a shorter end must read as zeros should the region grow again. */
-    uint64_t granules = (past->pending_length + VV_CHUNK - 1) / VV_CHUNK;
-    uint64_t before = (past->length + VV_CHUNK - 1) / VV_CHUNK;
-    if (granules < before)
-        memset(past->ids + granules, 0, (before - granules) * sizeof *past->ids);
+    clear_tail(past);
     if (past->merged.count || past->pending_length == 0) {
         vv_origins_clear(&past->origins);
         past->origins = past->merged;

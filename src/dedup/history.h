@@ -71,6 +71,8 @@ int64_t vv_history_source(struct vv_history *history, const struct vv_source *so
 /* Room for the ids of `granules`; the ones beyond the old room are zero. 0 or -ENOMEM. */
 int vv_past_room(struct vv_past *past, uint64_t granules);
 int vv_past_new_id(struct vv_past *past, uint64_t index, struct vv_hash128 id);
+/* The origins as they will be after the commit; after vv_history_merge. */
+const struct vv_origins *vv_past_after(const struct vv_past *past);
 /* Build `merged` for every past that differs; 0 or -ENOMEM. */
 int vv_history_merge(struct vv_history *history);
 /* What each source will hold after the commit: live_out has source_count entries. */

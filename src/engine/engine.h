@@ -58,11 +58,12 @@ struct vv_session {
     struct vv_recipe_layers layers;  /* of its manifest; count 0: none */
     uint64_t next_version;           /* versions of this generation must be at least this */
     int has_saved;                   /* in this generation */
-    uint64_t tried_version;           /* the highest version tried in this generation; 0 tries: none */
-    uint32_t tries;                   /* in this generation: an attempt number above all that were used */
+    uint64_t tried_version;           /* the last version tried in this generation */
+    uint32_t tries;                   /* how often; 0: nothing was tried in this generation */
 
     uint64_t *rejected; /* pairs generation, version */
     size_t rejected_count;
+    int is_overwritten; /* the restart under way has begun to write regions */
 
     uint64_t uncatalogued; /* checkpoints since the catalogue was written */
     uint64_t catalogued;   /* how many it has then */

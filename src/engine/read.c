@@ -120,6 +120,7 @@ int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct 
             break;
         digest = vv_hash128_add(digest, vv_ids_take(seed, stream.done / VV_CHUNK, stream.window, size, ids));
         rc = fn ? fn(arg, stream.done, stream.window, size, region->length) : 0;
+        rc = rc > 0 ? -EIO : rc; /* whatever it meant, it is no success of ours */
         if (rc)
             vv_error_default(error, rc, "region %s: the receiver of its bytes returned %d", region->name, rc);
         stream.done += size;

@@ -98,12 +98,8 @@ static void put_entry(struct recipe *recipe, const struct vv_past *past, int is_
     vv_manifest_region(&recipe->writer, &entry, past->pending_address);
 }
 
-static const struct vv_origins *origins_after(const struct vv_past *past) {
-    return past->merged.count || past->pending_length == 0 ? &past->merged : &past->origins;
-}
-
 static void put_whole(struct recipe *recipe, const struct vv_past *past) {
-    const struct vv_origins *origins = origins_after(past);
+    const struct vv_origins *origins = vv_past_after(past);
     put_entry(recipe, past, 1);
     for (size_t i = 0; i < origins->count; i++)
         put_origin(recipe, past, &origins->list[i]);
@@ -193,7 +189,7 @@ static int write_base(struct recipe *recipe) {
     head.entries = save->regions;
     for (size_t i = 0; i < history->count; i++)
         if (!history->list[i].is_gone)
-            head.runs += origins_after(&history->list[i])->count;
+            head.runs += vv_past_after(&history->list[i])->count;
     recipe->buf.size = 0;
     vv_manifest_begin(&recipe->writer, &recipe->buf, save->session->comm->rank);
     int rc = vv_pack_manifest_begin(save->pack, &head, recipe->error);

@@ -76,6 +76,10 @@ static int add_target(struct restart *restart, const struct vv_recipe_region *st
 
 static int check_missing(struct restart *restart, struct varve_error *error) {
     struct vv_regions *regions = &restart->session->regions;
+    for (size_t i = 0; i < restart->options->region_count; i++)
+        if (!vv_regions_find(regions, restart->options->regions[i]))
+            return vv_error(error, VARVE_MISMATCH, "region %s is asked for but not protected",
+                            restart->options->regions[i]);
     if (restart->options->flags & VARVE_RESTART_MISSING)
         return 0;
     uint8_t *is_found = vv_calloc(regions->count + 1, 1);
@@ -88,10 +92,6 @@ static int check_missing(struct restart *restart, struct varve_error *error) {
         if (regions->list[i].name && !is_found[i] && is_wanted(restart->options, regions->list[i].name))
             rc = vv_error(error, VARVE_MISMATCH,
                           "region %s is protected but not in this checkpoint; nothing was restored", regions->list[i].name);
-    for (size_t i = 0; i < restart->options->region_count && rc == 0; i++)
-        if (!vv_regions_find(regions, restart->options->regions[i]))
-            rc = vv_error(error, VARVE_MISMATCH, "region %s is asked for but not protected",
-                          restart->options->regions[i]);
     vv_free(is_found);
     return rc;
 }
@@ -179,6 +179,7 @@ static int read_memory(struct restart *restart, struct vv_recipe *recipe, const 
     struct vv_run run;
     uint8_t *base = region->ptr;
     int rc;
+    restart->session->is_overwritten = 1;
     while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
         struct vv_origin origin = vv_origin_of(&run);
         if (vv_origins_add(&past->origins, &origin) != 0)
@@ -228,6 +229,11 @@ static int read_region(struct restart *restart, struct vv_recipe *recipe, const 
     if (!region->is_callback)
         return read_memory(restart, recipe, stored, region, past, error);
     region->size = stored->length;
+    session->is_overwritten = 1;
+    if (stored->length == 0)
+        return load_bytes(region, 0, "", 0, 0) == 0
+                   ? 0
+                   : vv_error(error, -EIO, "region %s: its load callback failed", stored->name);
     return vv_region_take(restart->view, recipe, stored, session->store->settings.seed, CALLBACK_WINDOW, restart->pool,
                           load_bytes, region, past->ids, &past->origins, error);
 }
@@ -488,13 +494,15 @@ static int try_candidates(struct vv_session *session, int64_t version, try_fn tr
             *version_out = (int64_t)candidate->version;
         if (result == 0 || !may_go_on(session, candidate, result, &why))
             break;
-        if (result == VARVE_CORRUPT && damage.code == 0)
+        if (damage.code == 0 && (result == VARVE_CORRUPT || session->is_overwritten))
             damage = why;
         result = damage.code ? VARVE_CORRUPT : VARVE_NO_CHECKPOINT;
     }
     vv_free(candidates.list);
     if (rc || result == 0)
         return result;
+    if (session->is_overwritten && damage.code && (result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT))
+        result = VARVE_CORRUPT; /* these would promise that nothing was written */
     if (result == VARVE_NO_CHECKPOINT && version >= 0)
         return vv_error(error, result, "%s has no checkpoint with version %" PRId64, session->name, version);
     if (result == VARVE_NO_CHECKPOINT)
@@ -512,6 +520,7 @@ static int try_restart(struct vv_session *session, const void *arg, uint32_t gen
 int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
                        struct varve_error *error) {
     vv_regions_pack(&session->regions);
+    session->is_overwritten = 0;
     return try_candidates(session, options->version, try_restart, options, version_out, error);
 }
 
@@ -548,28 +557,34 @@ int vv_session_stored(struct vv_session *session, int64_t version, varve_region_
     return try_candidates(session, version, try_stored, &asking, version_out, error);
 }
 
+static int add_rejected(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
+    size_t size = (session->rejected_count + 1) * 2 * sizeof *session->rejected;
+    uint64_t *rejected = vv_realloc(session->rejected, size);
+    if (!rejected)
+        return vv_error(error, -ENOMEM, "no memory to reject a checkpoint");
+    rejected[2 * session->rejected_count] = generation;
+    rejected[2 * session->rejected_count + 1] = version;
+    session->rejected = rejected;
+    session->rejected_count++;
+    return 0;
+}
+
 int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error) {
     struct candidates candidates;
     int rc = find_candidates(session, version, &candidates, error);
     if (rc == 0 && candidates.count == 0)
         rc = vv_error(error, VARVE_NO_CHECKPOINT, "%s has no checkpoint with version %" PRId64 " to reject",
                       session->name, version);
-    /* The one that was offered: the newest of this version not rejected yet. */
-    for (size_t i = 0; i < candidates.count && rc == 0; i++) {
-        if (is_rejected(session, candidates.list[i].generation, candidates.list[i].version))
-            continue;
-        size_t size = (session->rejected_count + 1) * 2 * sizeof *session->rejected;
-        uint64_t *rejected = vv_realloc(session->rejected, size);
-        if (!rejected) {
-            rc = vv_error(error, -ENOMEM, "no memory to reject a checkpoint");
-            break;
-        }
-        rejected[2 * session->rejected_count] = candidates.list[i].generation;
-        rejected[2 * session->rejected_count + 1] = candidates.list[i].version;
-        session->rejected = rejected;
-        session->rejected_count++;
-        break;
-    }
+    /* The one that was offered: what we restarted from, or else the newest of this version not rejected yet. */
+    uint32_t generation = 0;
+    if (session->parent.generation && session->parent.version == (uint64_t)version &&
+        !is_rejected(session, session->parent.generation, session->parent.version))
+        generation = session->parent.generation;
+    for (size_t i = 0; i < candidates.count && rc == 0 && generation == 0; i++)
+        if (!is_rejected(session, candidates.list[i].generation, candidates.list[i].version))
+            generation = candidates.list[i].generation;
+    if (rc == 0 && generation != 0)
+        rc = add_rejected(session, generation, (uint64_t)version, error);
     vv_free(candidates.list);
     return rc;
 }

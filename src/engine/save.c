@@ -112,9 +112,6 @@ static int begin_pack(struct vv_save *save, struct varve_error *error) {
         .part_size = session->settings.part_size,
         .program = program_invocation_short_name,
     };
-    /* Tell the backend what is coming where it can be known: later checkpoints resemble the last one. */
-    if (session->parent.generation != 0)
-        options.size_hint = session->request.stats.bytes_stored;
     int rc = vv_pack_begin(session->store, session->name, &save->attempt, &options, &save->pack, error);
     if (rc == 0)
         rc = vv_blocks_create(session, save->pack, &save->blocks);
@@ -162,9 +159,13 @@ static int write_pack(struct vv_save *save, uint64_t **live_out, struct varve_st
     struct vv_blocks_sums block_sums;
     struct vv_pack_sums pack_sums;
     int rc = scan_all(save, error);
-    int finished = vv_blocks_finish(save->blocks, &block_sums, rc ? NULL : error);
-    if (rc == 0)
+    struct varve_error why = {0};
+    int finished = vv_blocks_finish(save->blocks, &block_sums, &why);
+    if (finished) { /* a scan that stops because a block failed knows only that */
         rc = finished;
+        if (error)
+            *error = why;
+    }
     if (rc == 0)
         rc = VV_FAULT("engine.save.after_blocks");
     if (rc == 0)
@@ -211,17 +212,28 @@ static void accept(struct vv_save *save, const uint64_t *live, const struct vv_r
         session->tracker->ops->settle(session->tracker, 1);
 }
 
-static void fail(struct vv_save *save, int is_undecided) {
+/* 1 if it is certain that the attempt is none and never will be a checkpoint; then it may be tried again. */
+static int fail(struct vv_save *save) {
     struct vv_session *session = save->session;
-    struct varve_error ignored = {0};
+    struct varve_error why = {0};
     vv_history_drop(&session->history, save->source);
     if (session->tracker->ops->settle)
         session->tracker->ops->settle(session->tracker, 0);
-    if (is_undecided) /* its record may exist: what it consists of must stay; prune and adoption know what to do */
-        return;
-    if (vv_attempt_drop(session->store, session->name, &save->attempt, session->comm->ranks, &ignored) < 0)
+    int rc = vv_attempt_drop(session->store, session->name, &save->attempt, session->comm->ranks, &why);
+    if (rc < 0)
         vv_log(&session->log, VV_LOG_INFO, "what the failed attempt at version %" PRIu64 " left could not be removed: %s",
-               save->attempt.version, ignored.text);
+               save->attempt.version, why.text);
+    return rc == 0;
+}
+
+/* What our history refers to may be gone: begin with a whole checkpoint. */
+static void begin_anew(struct vv_session *session) {
+    vv_history_clear(&session->history);
+    memset(&session->layers, 0, sizeof session->layers);
+    memset(&session->parent, 0, sizeof session->parent);
+    for (size_t i = 0; i < session->regions.count; i++) /* numbers ascend in a new history */
+        session->regions.list[i].number = i;
+    session->regions.next_number = session->regions.count;
 }
 
 static int begin_save(struct vv_save *save, struct varve_error *error) {
@@ -238,13 +250,12 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
     return rc ? rc : begin_pack(save, error);
 }
 
-/* One attempt. Afterwards either everything of it counts, or nothing. */
+/* One attempt. Afterwards either everything of it counts, or nothing. *may_retry is told when it fails. */
 static int run_attempt(struct vv_session *session, const struct vv_attempt *attempt, struct varve_stats *stats,
-                       struct varve_error *error) {
+                       int *may_retry, struct varve_error *error) {
     struct vv_save save = {.session = session, .attempt = *attempt, .source = UINT32_MAX};
     struct vv_record record = {0};
     uint64_t *live = NULL;
-    int is_undecided = 0;
     int rc = begin_save(&save, error);
     if (rc == 0)
         rc = write_pack(&save, &live, stats, error);
@@ -252,23 +263,18 @@ static int run_attempt(struct vv_session *session, const struct vv_attempt *atte
     vv_pack_abort(save.pack);
     if (rc == 0)
         rc = VV_FAULT("engine.save.before_commit");
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_commit(session->store, session->lease, session->name, attempt, &record, error);
-        is_undecided = rc != 0 && rc != VARVE_FENCED && rc != VARVE_FORGOTTEN;
-    }
     if (rc == 0)
         accept(&save, live, &record);
     else
-        fail(&save, is_undecided);
-    if (rc == VARVE_FORGOTTEN) { /* what our history refers to may be gone: begin with a whole checkpoint */
-        vv_history_clear(&session->history);
-        memset(&session->layers, 0, sizeof session->layers);
-        memset(&session->parent, 0, sizeof session->parent);
-    }
+        *may_retry = fail(&save) && rc != VARVE_FENCED && rc != -ENOMEM && rc != -EINVAL;
+    if (rc == VARVE_FORGOTTEN)
+        begin_anew(session);
     vv_record_clear(&record);
     vv_free(live);
     vv_free(save.is_victim);
-    return vv_error_default(error, rc, "the checkpoint failed: %s", varve_error_text(rc));
+    return rc ? vv_error_default(error, rc, "the checkpoint failed: %s", varve_error_text(rc)) : 0;
 }
 
 /* Keep listing fast: now and then what the records say goes into the catalogue. The more there is in it, the less often it
@@ -298,10 +304,6 @@ static void after_commit(struct vv_session *session) {
     catalogue(session);
 }
 
-static int is_worth_retrying(int code) {
-    return code != VARVE_FENCED && code != -ENOMEM && code != -EINVAL;
-}
-
 static void note_time(struct vv_session *session, struct vv_request *request, uint64_t begin) {
     uint64_t end = vv_clock_ns();
     double seconds = (double)(end - begin) * 1e-9;
@@ -314,58 +316,67 @@ static void note_time(struct vv_session *session, struct vv_request *request, ui
     }
 }
 
+/* A version that was tried and failed may yet be adopted by a later session: going below it would put older memory first. */
 static int check_version(struct vv_session *session, uint64_t version, struct varve_error *error) {
-    if (session->has_saved && version < session->next_version)
+    uint64_t least = session->has_saved ? session->next_version : 0;
+    if (session->tries > 0 && session->tried_version > least)
+        least = session->tried_version;
+    if (version < least)
         return vv_error(error, -EINVAL,
-                        "version %" PRIu64 " is not above %" PRIu64
-                        ", the last checkpoint: versions rise; restart from an older one to go back",
-                        version, session->next_version - 1);
+                        "version %" PRIu64 " is too low, %" PRIu64
+                        " is the next: versions rise; restart from an older one to go back",
+                        version, least);
     return 0;
 }
 
-/* No (generation, version, attempt) is used twice, also when a program goes back to a version that failed before. */
-static uint32_t next_attempt(struct vv_session *session, uint64_t version) {
-    int is_first = session->tries == 0 || version > session->tried_version;
-    if (is_first)
-        session->tried_version = version;
-    uint32_t number = is_first ? 0 : session->tries;
-    session->tries++;
-    return number;
-}
-
-int vv_session_checkpoint(struct vv_session *session, uint64_t version, struct varve_error *error) {
+static void begin_request(struct vv_session *session, uint64_t version) {
     struct vv_request *request = &session->request;
-    uint64_t begin = vv_clock_ns();
-    int rc = check_version(session, version, error);
-    if (rc)
-        return rc;
-    unsigned retries = 0;
-    int is_anew = 0;
-    vv_settings_on_error(&session->settings, &retries);
-    uint64_t stored_before = request->stats.bytes_stored;
     memset(request, 0, sizeof *request);
-    request->stats.bytes_stored = stored_before;
     request->version = version;
     request->stats.version = (int64_t)version;
     strncpy(request->stats.tracker, session->tracker->ops->name, sizeof request->stats.tracker - 1);
+    if (session->tried_version != version)
+        session->tries = 0;
+    session->tried_version = version;
+}
+
+static void run_request(struct vv_session *session, struct vv_request *request) {
+    unsigned retries = 0;
+    int is_anew = 0;
+    vv_settings_on_error(&session->settings, &retries);
     for (unsigned i = 0; i <= retries; i++) {
-        struct vv_attempt attempt = {vv_lease_generation(session->lease), next_attempt(session, version), version};
+        struct vv_attempt attempt = {vv_lease_generation(session->lease), session->tries++, request->version};
+        int may_retry = 0;
         vv_error_clear(&request->error);
         request->stats.attempts = i + 1;
-        request->result = run_attempt(session, &attempt, &request->stats, &request->error);
-        if (request->result == 0 || !is_worth_retrying(request->result))
-            break;
+        request->result = run_attempt(session, &attempt, &request->stats, &may_retry, &request->error);
+        if (request->result == 0 || !may_retry)
+            return;
         if (request->result == VARVE_FORGOTTEN && !is_anew) { /* a whole checkpoint needs nobody's record */
             is_anew = 1;
             retries++;
         }
         if (i < retries)
-            vv_log(&session->log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s", version, i + 1,
+            vv_log(&session->log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s", request->version, i + 1,
                    request->error.text);
+    }
+}
+
+int vv_session_checkpoint(struct vv_session *session, uint64_t version, struct varve_error *error) {
+    struct vv_request *request = &session->request;
+    struct varve_error why = {0};
+    uint64_t begin = vv_clock_ns();
+    int rc = check_version(session, version, &why);
+    if (rc == 0) {
+        begin_request(session, version);
+        run_request(session, request);
+        note_time(session, request, begin);
+    } else {
+        request->result = rc;
+        request->error = why;
     }
     request->is_done = 1;
     request->stats.result = request->result;
-    note_time(session, request, begin);
     if (request->result == 0)
         after_commit(session);
     else if (error)

@@ -229,6 +229,8 @@ static void forget_tail(struct scan *scan) {
 }
 
 int vv_scan_region(struct vv_save *save, struct vv_region *region, struct vv_past *past, struct varve_error *error) {
+    if (!past)
+        return vv_error(error, -EINVAL, "region %s has no history: a mistake in this library", region->name);
     struct scan scan = {.save = save, .region = region, .past = past, .size = region->size, .error = error};
     scan.granules = vv_granules(scan.size);
     uint64_t shorter = past->length < scan.size ? past->length : scan.size;

@@ -14,7 +14,7 @@
 #include "base/bytes.h"
 #include "memory/pages.h"
 
-#define PAGE 4096u
+#define PAGE 4096u /* other page sizes are not looked at: everything counts as touched there */
 #define SMALL (256u << 10) /* below this, reading the bytes is cheaper than looking */
 #define BACK (4u << 20)    /* at a time, so that others get at the memory map in between */
 #define POPULATE_WRITE 23  /* MADV_POPULATE_WRITE, Linux 5.14 */
@@ -156,7 +156,7 @@ static int walk_mappings(struct walk *walk, FILE *maps, int fd) {
 
 int vv_pages_walk(const void *ptr, uint64_t size, vv_pages_fn fn, void *arg) {
     struct walk walk = {.base = (uint64_t)(uintptr_t)ptr, .size = size, .fn = fn, .arg = arg};
-    if (size >= SMALL) {
+    if (size >= SMALL && sysconf(_SC_PAGESIZE) == PAGE) {
         int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
         FILE *maps = fd >= 0 ? fopen("/proc/self/maps", "re") : NULL;
         if (maps)

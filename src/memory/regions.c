@@ -1,4 +1,4 @@
-/* Protected regions: a list in the order of their numbers, and a hash table from names to slots. */
+/* Protected regions: a list in the order of protecting, and a hash table from names to slots. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,19 +10,12 @@ void vv_regions_init(struct vv_regions *regions) {
     memset(regions, 0, sizeof *regions);
 }
 
-static void release_memory(struct vv_region *region) {
-    if (region->is_owned)
-        vv_pages_unmap(region->ptr, region->mapped);
-    region->is_owned = 0;
-    region->ptr = NULL;
-    region->size = 0;
-}
-
 void vv_regions_clear(struct vv_regions *regions) {
-    for (size_t i = 0; i < regions->count; i++) {
-        release_memory(&regions->list[i]);
+    for (size_t i = 0; i < regions->mapping_count; i++)
+        vv_pages_unmap(regions->mappings[i].ptr, regions->mappings[i].size);
+    for (size_t i = 0; i < regions->count; i++)
         vv_free(regions->list[i].name);
-    }
+    vv_free(regions->mappings);
     vv_free(regions->list);
     vv_free(regions->buckets);
     vv_regions_init(regions);
@@ -99,7 +92,6 @@ struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name) {
 }
 
 void vv_regions_remove(struct vv_regions *regions, struct vv_region *region) {
-    release_memory(region);
     vv_free(region->name);
     region->name = NULL;
     regions->live--;
@@ -118,22 +110,30 @@ void vv_regions_pack(struct vv_regions *regions) {
         bucket_insert(regions, i);
 }
 
-int vv_region_map(struct vv_region *region, size_t size) {
-    size_t mapped = (size + 4095) & ~(size_t)4095;
-    void *ptr = mapped >= size ? vv_pages_map(mapped ? mapped : 4096) : NULL;
-    if (!ptr)
-        return -ENOMEM;
-    release_memory(region);
-    region->ptr = ptr;
-    region->size = size;
-    region->mapped = mapped ? mapped : 4096;
-    region->is_owned = 1;
-    return 0;
+void *vv_regions_map(struct vv_regions *regions, size_t size) {
+    size_t mapped = ((size ? size : 1) + 4095) & ~(size_t)4095;
+    if (mapped < size)
+        return NULL;
+    struct vv_mapping *mappings =
+        vv_realloc(regions->mappings, (regions->mapping_count + 1) * sizeof *regions->mappings);
+    if (!mappings)
+        return NULL;
+    regions->mappings = mappings;
+    void *ptr = vv_pages_map(mapped);
+    if (ptr)
+        mappings[regions->mapping_count++] = (struct vv_mapping){ptr, mapped};
+    return ptr;
 }
 
-struct vv_region *vv_regions_owner_of(const struct vv_regions *regions, const void *ptr) {
+void vv_regions_unmap(struct vv_regions *regions, void *ptr) {
+    size_t at = 0;
+    while (at < regions->mapping_count && regions->mappings[at].ptr != ptr)
+        at++;
+    if (at == regions->mapping_count)
+        return;
     for (size_t i = 0; i < regions->count; i++)
-        if (regions->list[i].is_owned && regions->list[i].ptr == ptr)
-            return &regions->list[i];
-    return NULL;
+        if (regions->list[i].name && !regions->list[i].is_callback && regions->list[i].ptr == ptr)
+            vv_regions_remove(regions, &regions->list[i]);
+    vv_pages_unmap(ptr, regions->mappings[at].size);
+    regions->mappings[at] = regions->mappings[--regions->mapping_count];
 }

@@ -262,6 +262,8 @@ int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, 
     int rc = vv_votes_read(store, name, attempt, &writers, &record, error);
     if (rc < 0)
         return rc;
+    if (rc == 0 && (rc = vv_lease_check(lease, error)) < 0)
+        return rc; /* whoever took over may have removed our packs: that is the reason to tell */
     if (rc == 0)
         return vv_error(error, VARVE_DISAGREED,
                         "not all writers of generation %u, version %" PRIu64

@@ -51,6 +51,10 @@ has out '^wave'
 
 rm -rf ck
 make_store
+run 0 forget ck heat heat --keep-last 2 -n
+is out <<'END'
+would forget heat@100 of generation 1, 1.3 MiB protected
+END
 run 0 forget ck --keep-last 2 -n
 is out <<'END'
 would forget heat@100 of generation 1, 1.3 MiB protected

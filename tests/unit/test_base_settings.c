@@ -109,12 +109,10 @@ static void test_defaults(void **state) {
     assert_true(settings.interval_seconds == 0);
     assert_true(settings.interval_share == 0);
     assert_int_equal(settings.direct, VV_CHOOSE_DIRECT_AUTO);
-    assert_int_equal(settings.verify, VV_CHOOSE_VERIFY_DIGEST);
     assert_int_equal(settings.log, VV_LOG_WARN);
     assert_int_equal(settings.mode, VV_CHOOSE_MODE_PRIVATE);
     assert_int_equal(settings.min_free, 16 << 20);
     assert_int_equal(settings.restart_window, 256 << 20);
-    assert_int_equal(settings.tracker, VV_CHOOSE_TRACKER_AUTO);
 }
 
 /* Every row shows its default as the table has it, and takes back what it shows. */
@@ -251,9 +249,7 @@ static void test_choices_match_their_enums(void **state) {
     vv_settings_init(&settings);
     check_words("codec", VV_CHOOSE_CODEC_ZSTD);
     check_words("direct", VV_CHOOSE_DIRECT_OFF);
-    check_words("verify", VV_CHOOSE_VERIFY_BYTES);
     check_words("mode", VV_CHOOSE_MODE_UMASK);
-    check_words("tracker", VV_CHOOSE_TRACKER_NONE);
     check_words("log", VV_LOG_TRACE);
     set("codec", "none");
     assert_int_equal(settings.codec, VV_CHOOSE_CODEC_NONE);

@@ -1,4 +1,5 @@
 /* Origins against a plain array of bytes, and the bounded table. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -124,6 +125,14 @@ static void the_table_forgets_but_never_lies(void **unused) {
     vv_table_clear(&table);
 }
 
+static long resident_kb(void) {
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_int_equal(fscanf(file, "%ld %ld", &pages, &resident), 2);
+    fclose(file);
+    return resident * 4;
+}
+
 static void a_dropped_save_leaves_no_trace(void **unused) {
     (void)unused;
     struct vv_history history = {0};
@@ -163,12 +172,38 @@ static void a_dropped_save_leaves_no_trace(void **unused) {
     vv_history_clear(&history);
 }
 
+/* A region of 64 GiB with one granule in use becomes small: what was never touched must not be touched now. */
+static void shrinking_touches_nothing(void **unused) {
+    (void)unused;
+    struct vv_history history = {0};
+    uint64_t length = UINT64_C(64) << 30, live[1] = {1};
+    struct vv_source source = {.generation = 1};
+    assert_int_equal(vv_history_source(&history, &source), 0);
+    struct vv_past *past = vv_history_add(&history, 0, "x");
+    past->pending_length = length;
+    assert_int_equal(vv_past_room(past, length / 4096), 0);
+    struct vv_origin zero = {.length = length - 4096}, data = {.offset = length - 4096, .length = 4096, .kind = VV_ORIGIN_FROM};
+    vv_origins_add(&past->changed, &zero);
+    vv_origins_add(&past->changed, &data);
+    vv_past_new_id(past, length / 4096 - 1, (struct vv_hash128){1, 1});
+    assert_int_equal(vv_history_merge(&history), 0);
+    vv_history_accept(&history, live);
+    long before = resident_kb();
+    past->pending_length = 4096;
+    assert_int_equal(vv_history_merge(&history), 0);
+    vv_history_accept(&history, live);
+    assert_true(vv_hash128_is_zero(past->ids[length / 4096 - 1]));
+    assert_true(resident_kb() - before < 16384);
+    vv_history_clear(&history);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merged_origins_are_the_model),
         cmocka_unit_test(the_same_piece_again_becomes_one_run),
         cmocka_unit_test(the_table_forgets_but_never_lies),
         cmocka_unit_test(a_dropped_save_leaves_no_trace),
+        cmocka_unit_test(shrinking_touches_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
