@@ -56,7 +56,7 @@ struct varve_options {
 
 /* Open a session that writes and restarts the checkpoints called `name` (1 to 80 bytes) in the store at this address: file:///path,
  * a path, or mem://name for tests. Makes the store if there is none. Fails with VARVE_BUSY while another session
- * writes the same name; a dead one's name is free by itself. The session is the caller's, to be closed with varve_close. options and
+ * writes the same name; a dead one's name is free by itself (if it cannot be told at once, open watches its heartbeat for up to takeover_seconds). The session is the caller's, to be closed with varve_close. options and
  * error may be NULL. */
 VARVE_API int varve_open(const char *store, const char *name, const struct varve_options *options,
                          struct varve_session **out, struct varve_error *error);
@@ -119,7 +119,7 @@ VARVE_API int varve_need(struct varve_session *session);
 /* ---- coming back ---- */
 
 /* Fill all protected regions from a version, or from VARVE_LATEST: the newest whole checkpoint; newer ones that are not are named in the
- * log with the reason. VARVE_NO_CHECKPOINT when there is none; VARVE_MISMATCH when a protected region is not stored or has another
+ * log with the reason. VARVE_NO_CHECKPOINT when there is none at all (a first run); -ENOENT when the version asked for is not there; VARVE_MISMATCH when a protected region is not stored or has another
  * size (nothing is written then); VARVE_CORRUPT when there are checkpoints but none is whole. version_out may be NULL. */
 VARVE_API int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out);
 
@@ -164,7 +164,7 @@ struct varve_stats {
     uint64_t bytes_base;     /* of which manifests written as a whole again */
     uint64_t runs_changed;
     uint64_t chunks_new;
-    char tracker[16];
+    char tracker[16]; /* how changed pages were found; none: every touched page was looked at */
     char codec[16]; /* the one most bytes used */
     uint64_t attempts; /* tries it took */
 };

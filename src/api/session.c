@@ -199,9 +199,11 @@ int varve_restart_regions(struct varve_session *session, int64_t version, const 
                           unsigned flags, int64_t *version_out) {
     struct vv_restart_options options = {version, regions, regions ? count : 0, flags};
     begin(session);
-    if (version < VARVE_LATEST || (flags & ~(VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING)))
-        return end(session, vv_error(&session->error, -EINVAL, "version %lld or flags %#x are not known",
-                                     (long long)version, flags));
+    if (version < VARVE_LATEST)
+        return end(session, vv_error(&session->error, -EINVAL, "version %lld: give 0 or more, or VARVE_LATEST",
+                                     (long long)version));
+    if (flags & ~(VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING))
+        return end(session, vv_error(&session->error, -EINVAL, "flags %#x are not known", flags));
     return end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
 }
 
@@ -219,7 +221,8 @@ int varve_reject(struct varve_session *session, int64_t version) {
 int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out) {
     begin(session);
     if (version < VARVE_LATEST)
-        return end(session, vv_error(&session->error, -EINVAL, "version %lld is not known", (long long)version));
+        return end(session, vv_error(&session->error, -EINVAL, "version %lld: give 0 or more, or VARVE_LATEST",
+                                     (long long)version));
     return end(session, vv_session_stored(session->inner, version, fn, arg, version_out, &session->error));
 }
 

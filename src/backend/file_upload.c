@@ -105,9 +105,11 @@ static int open_file(struct file_backend *file, struct file_upload *upload) {
     return vv_file_temporary(file, upload->temporary);
 }
 
+/* The reserve is for objects known to be small: with it a store can still be opened, thinned out and pruned when its disk is
+ * full of data. */
 static int check_room(struct file_backend *file, uint64_t size_hint) {
     struct statvfs st;
-    if (size_hint == 0 && file->min_free == 0)
+    if ((size_hint == 0 && file->min_free == 0) || (size_hint > 0 && size_hint < FILE_SMALL))
         return 0;
     if (fstatvfs(file->root_fd, &st) < 0)
         return -errno;

@@ -50,7 +50,7 @@
     X(CHOICE, mode, "private|group|umask", NULL, "private",                                                            \
       "Permissions of new files: for the owner only, readable by the group, or as the umask says.")                    \
     X(BYTES, min_free, "0", NULL, "16M",                                                                               \
-      "Refuse to write when less than this would remain free on the storage.")                                         \
+      "Refuse to store data when less than this would remain free on the storage; small objects may use it.")                                         \
     X(BYTES, restart_window, "1M", "1T", "256M",                                                                       \
       "Memory that a restart may use beside the regions it fills.")
 /* clang-format on */

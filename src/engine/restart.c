@@ -57,9 +57,9 @@ static int add_target(struct restart *restart, const struct vv_recipe_region *st
                       struct varve_error *error) {
     if (!region->is_callback && region->size != stored->length && !(restart->options->flags & VARVE_RESTART_RESIZE))
         return vv_error(error, VARVE_MISMATCH,
-                        "region %s: %" PRIu64 " bytes are stored but %" PRIu64
+                        "region %s of version %" PRIu64 ": %" PRIu64 " bytes are stored but %" PRIu64
                         " are protected; protect the stored size, or restart with VARVE_RESTART_RESIZE",
-                        stored->name, stored->length, region->size);
+                        stored->name, vv_view_attempt(restart->view)->version, stored->length, region->size);
     if (restart->target_count == restart->target_room) {
         size_t room = restart->target_room ? restart->target_room * 2 : 16;
         struct target *targets = vv_realloc(restart->targets, room * sizeof *targets);
@@ -91,7 +91,9 @@ static int check_missing(struct restart *restart, struct varve_error *error) {
     for (size_t i = 0; i < regions->count && rc == 0; i++)
         if (regions->list[i].name && !is_found[i] && is_wanted(restart->options, regions->list[i].name))
             rc = vv_error(error, VARVE_MISMATCH,
-                          "region %s is protected but not in this checkpoint; nothing was restored", regions->list[i].name);
+                          "region %s is protected but version %" PRIu64
+                          " has none of this name: unprotect it, or restart with VARVE_RESTART_MISSING; nothing was restored",
+                          regions->list[i].name, vv_view_attempt(restart->view)->version);
     vv_free(is_found);
     return rc;
 }
@@ -503,8 +505,9 @@ static int try_candidates(struct vv_session *session, int64_t version, try_fn tr
         return result;
     if (session->is_overwritten && damage.code && (result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT))
         result = VARVE_CORRUPT; /* these would promise that nothing was written */
-    if (result == VARVE_NO_CHECKPOINT && version >= 0)
-        return vv_error(error, result, "%s has no checkpoint with version %" PRId64, session->name, version);
+    if (result == VARVE_NO_CHECKPOINT && version >= 0) /* asked for by number: not to be taken for a first run */
+        return vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
+                        session->name, version);
     if (result == VARVE_NO_CHECKPOINT)
         return vv_error(error, result, "there is no checkpoint of %s in this store", session->name);
     if (error)
@@ -573,7 +576,7 @@ int vv_session_reject(struct vv_session *session, int64_t version, struct varve_
     struct candidates candidates;
     int rc = find_candidates(session, version, &candidates, error);
     if (rc == 0 && candidates.count == 0)
-        rc = vv_error(error, VARVE_NO_CHECKPOINT, "%s has no checkpoint with version %" PRId64 " to reject",
+        rc = vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject",
                       session->name, version);
     /* The one that was offered: what we restarted from, or else the newest of this version not rejected yet. */
     uint32_t generation = 0;

@@ -250,6 +250,15 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
     return rc ? rc : begin_pack(save, error);
 }
 
+/* What a person needs to know who meets this in the middle of the night. */
+static void explain_full(const struct vv_session *session, uint64_t version, struct varve_error *error) {
+    struct varve_error cause = *error;
+    vv_error(error, cause.code,
+             "version %" PRIu64 " of %s was not saved: the storage is full, or less than min_free (%" PRIu64
+             " bytes) would remain; earlier checkpoints are as they were, `varve forget` and `varve prune` free space (%.200s)",
+             version, session->name, session->settings.min_free, cause.text);
+}
+
 /* One attempt. Afterwards either everything of it counts, or nothing. *may_retry is told when it fails. */
 static int run_attempt(struct vv_session *session, const struct vv_attempt *attempt, struct varve_stats *stats,
                        int *may_retry, struct varve_error *error) {
@@ -274,6 +283,8 @@ static int run_attempt(struct vv_session *session, const struct vv_attempt *atte
     vv_record_clear(&record);
     vv_free(live);
     vv_free(save.is_victim);
+    if (rc == -ENOSPC || rc == -EDQUOT)
+        explain_full(session, attempt->version, error);
     return rc ? vv_error_default(error, rc, "the checkpoint failed: %s", varve_error_text(rc)) : 0;
 }
 

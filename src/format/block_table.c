@@ -147,7 +147,7 @@ void vv_extent_encode(struct vv_buf *buf, struct vv_extent_coder *coder, const s
 int vv_extent_decode(struct vv_cursor *cursor, struct vv_extent_coder *coder, struct vv_extent *out,
                      struct varve_error *error) {
     struct vv_parse parse = {.error = error, .what = "extent"};
-    struct vv_moved taken;
+    struct vv_moved taken = {0};
     int rc = take_extent(cursor, coder, VV_BLOCK_RAW_MAX, &taken, &parse);
     if (rc < 0)
         return rc;
@@ -165,7 +165,7 @@ void vv_moved_encode(struct vv_buf *buf, struct vv_extent_coder *coder, const st
 int vv_moved_decode(struct vv_cursor *cursor, struct vv_extent_coder *coder, struct vv_moved *out,
                     struct varve_error *error) {
     struct vv_parse parse = {.error = error, .what = "moved extent"};
-    struct vv_moved taken;
+    struct vv_moved taken = {0};
     int rc = take_extent(cursor, coder, VV_ADDRESS_END, &taken, &parse);
     if (rc < 0)
         return rc;

@@ -50,7 +50,6 @@ void vv_head_put(struct vv_buf *buf, int kind, const struct vv_key *key, const u
 
 void vv_head_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16], uint64_t required) {
     assert(key->kind >= VV_KIND_STORE && key->kind <= VV_KIND_COPY && key->kind != VV_KIND_TOMBSTONE);
-    assert(required == 0);
     vv_head_put(buf, key->kind, key, store_id, required);
 }
 

@@ -45,8 +45,9 @@ int vv_parse_reserved(const struct vv_parse *parse, const char *field, uint64_t 
 
 /* The bytes of a text16, still where they lie. */
 static int take_text(struct vv_parse *parse, const char *field, const uint8_t **out, size_t *size_out) {
-    size_t size = vv_cursor_left(&parse->at) >= 2 ? vv_cursor_u16(&parse->at) : SIZE_MAX;
-    if (size > vv_cursor_left(&parse->at))
+    int has_size = vv_cursor_left(&parse->at) >= 2;
+    size_t size = has_size ? vv_cursor_u16(&parse->at) : 0;
+    if (!has_size || size > vv_cursor_left(&parse->at))
         return vv_parse_fail(parse, VARVE_CORRUPT, "%s does not fit into the object", field);
     *out = vv_cursor_take(&parse->at, size);
     *size_out = size;
@@ -56,8 +57,8 @@ static int take_text(struct vv_parse *parse, const char *field, const uint8_t **
 }
 
 int vv_parse_text(struct vv_parse *parse, const char *field, char *out, size_t room) {
-    const uint8_t *text;
-    size_t size;
+    const uint8_t *text = NULL;
+    size_t size = 0;
     int rc = take_text(parse, field, &text, &size);
     if (rc < 0)
         return rc;
@@ -73,8 +74,8 @@ int vv_parse_text(struct vv_parse *parse, const char *field, char *out, size_t r
 }
 
 int vv_parse_name(struct vv_parse *parse, char out[VV_NAME_MAX + 1]) {
-    const uint8_t *text;
-    size_t size;
+    const uint8_t *text = NULL;
+    size_t size = 0;
     int rc = take_text(parse, "name", &text, &size);
     if (rc < 0)
         return rc;

@@ -51,10 +51,6 @@ static int write_cache(struct vv_store *store, const char *name, const struct vv
     return rc;
 }
 
-static int is_newer(const struct vv_attempt *a, const struct vv_attempt *b) {
-    return a->generation != b->generation ? a->generation > b->generation : a->version > b->version;
-}
-
 /* ---- loading ---- */
 
 struct loading {
@@ -83,9 +79,10 @@ static int take_key(void *arg, uint32_t generation, uint64_t version) {
         loading->room = room;
     }
     while (loading->next < loading->cache.count &&
-           is_newer(&loading->cache.list[loading->next].attempt, &entry.attempt))
+           vv_attempt_is_newer(&loading->cache.list[loading->next].attempt, &entry.attempt))
         loading->next++;
-    if (loading->next < loading->cache.count && !is_newer(&entry.attempt, &loading->cache.list[loading->next].attempt))
+    if (loading->next < loading->cache.count &&
+        !vv_attempt_is_newer(&entry.attempt, &loading->cache.list[loading->next].attempt))
         entry = loading->cache.list[loading->next];
     all->list[all->count++] = entry;
     return 0;
@@ -199,11 +196,11 @@ void vv_catalogue_bury(struct vv_store *store, const char *name, const struct vv
     if (read_cache(store, name, &cache) < 0)
         return;
     for (size_t i = 0; i < count; i++) {
-        while (at < cache.count && is_newer(&cache.list[at].attempt, &list[i]))
+        while (at < cache.count && vv_attempt_is_newer(&cache.list[at].attempt, &list[i]))
             at++;
         if (at == cache.count)
             break;
-        if (!is_newer(&list[i], &cache.list[at].attempt) && !cache.list[at].is_tombstone) {
+        if (!vv_attempt_is_newer(&list[i], &cache.list[at].attempt) && !cache.list[at].is_tombstone) {
             cache.list[at].is_tombstone = 1;
             changed++;
         }

@@ -5,8 +5,8 @@
  * thread and vv_lease_check look at the claims, and the order of section 10 holds whatever happens between the look
  * and the commit.
  *
- * The lock guards generation, beat and is_stopping, and is held while a beat is written, so that beats appear in the
- * order of their counters. is_fenced is never taken back. */
+ * The lock guards beat, is_halfway and is_stopping, and the changes of generation; it is held while a beat is written,
+ * so that beats appear in the order of their counters. The fence is never taken back. */
 #include "store/lease.h"
 
 #include <errno.h>
@@ -27,6 +27,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
+enum fence { FENCE_NONE, FENCE_TAKEN_OVER, FENCE_CLAIM_GONE };
+
 struct vv_lease {
     struct vv_store *store;
     char name[VV_NAME_MAX + 1];
@@ -35,12 +37,13 @@ struct vv_lease {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    uint32_t generation;
+    atomic_uint generation;
     struct vv_beat beat;
     uint64_t renewed_ns; /* when the last beat was written, on our own clock */
     int is_stopping;
     int is_running; /* the thread was started */
-    atomic_int is_fenced;
+    int is_halfway; /* an advance failed: the claim above ours may be ours too */
+    atomic_int fence;
     struct vv_lease *next_open;
 };
 
@@ -75,16 +78,11 @@ int vv_lease_is_open_here(const uint8_t session_id[16]) {
     return is_open;
 }
 
-static struct vv_key lease_key(const struct vv_lease *lease, uint32_t generation, int kind) {
-    struct vv_attempt attempt = {.generation = generation};
-    return vv_attempt_key(lease->name, &attempt, kind, 0, 0);
-}
-
 /* ---- the beat ---- */
 
 static int write_beat(struct vv_lease *lease, uint32_t generation, const struct vv_beat *beat,
                       struct varve_error *error) {
-    struct vv_key key = lease_key(lease, generation, VV_KIND_BEAT);
+    struct vv_key key = vv_generation_key(lease->name, generation, VV_KIND_BEAT);
     char text[VV_KEY_ROOM];
     struct vv_buf buf;
     vv_buf_init(&buf);
@@ -112,13 +110,132 @@ static int renew(struct vv_lease *lease, uint32_t state, const struct vv_attempt
     return 0;
 }
 
-static int look_for_fence(struct vv_lease *lease, struct varve_error *error) {
-    uint32_t highest = 0;
-    int rc = vv_claims_highest(lease->store, lease->name, &highest, error);
-    if (rc == 0 && highest != lease->generation)
-        atomic_store(&lease->is_fenced, 1);
+/* Is the claim on this generation ours? 1, 0, or an error of the storage. */
+static int is_own_claim(const struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
+    struct vv_claim claim;
+    int rc = vv_claim_load(lease->store, lease->name, generation, &claim, error);
+    if (rc == 0)
+        return memcmp(claim.session_id, lease->claim.session_id, sizeof claim.session_id) == 0;
+    return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
+}
+
+/* ---- entering a generation ---- */
+
+/* Somebody has the claim. It is ours when a former try of this session made it; perhaps it was not durable then. */
+static int confirm_claim(const struct vv_lease *lease, const struct vv_key *key, struct varve_error *error) {
+    char text[VV_KEY_ROOM];
+    int rc = is_own_claim(lease, key->generation, error);
+    if (rc < 1)
+        return rc < 0 ? rc : -EEXIST;
+    vv_key_print(key, text);
+    vv_error_clear(error);
+    rc = vv_backend_sync(lease->store->backend, text);
+    return rc < 0 ? vv_error_sys(error, rc, "cannot make %s durable", text) : 0;
+}
+
+static int create_claim(struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
+    struct vv_key key = vv_generation_key(lease->name, generation, VV_KIND_CLAIM);
+    struct vv_buf buf;
+    int rc = VV_FAULT("store.claim.before_create");
+    if (rc < 0)
+        return vv_error_sys(error, rc, "cannot claim generation %u of %s", generation, lease->name);
+    lease->claim.time_ns = vv_clock_wall_ns();
+    vv_buf_init(&buf);
+    vv_claim_encode(&buf, &key, lease->store->id, &lease->claim);
+    rc = vv_object_create(lease->store, &key, &buf, error);
+    vv_buf_clear(&buf);
+    if (rc == -EEXIST)
+        rc = confirm_claim(lease, &key, error);
+    if (rc == 0 && (rc = VV_FAULT("store.claim.after_create")) < 0)
+        vv_error_sys(error, rc, "cannot claim generation %u of %s", generation, lease->name);
     return rc;
 }
+
+/* Claim this generation and write its first beat, which names the same checkpoint as the last one. -EEXIST when
+ * another session has it. After another error the claim may stand. */
+static int enter_generation(struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
+    lease->beat.counter++; /* also when it fails: whether it was written is not known then */
+    struct vv_beat beat = lease->beat;
+    beat.time_ns = vv_clock_wall_ns();
+    beat.state = VV_BEAT_RUNNING;
+    int rc = create_claim(lease, generation, error);
+    if (rc == 0)
+        rc = write_beat(lease, generation, &beat, error);
+    if (rc == 0 && (rc = VV_FAULT("store.beat.after_first")) < 0)
+        vv_error_sys(error, rc, "cannot claim generation %u of %s", generation, lease->name);
+    if (rc < 0)
+        return rc;
+    atomic_store(&lease->generation, generation);
+    lease->beat = beat;
+    lease->renewed_ns = vv_clock_ns();
+    return 0;
+}
+
+/* Nobody shall wait for the owner of a claim that was made half-way. Only if it is ours: another session may have
+ * been faster, and the beat is its own then. */
+static void end_generation(struct vv_lease *lease, uint32_t generation) {
+    struct vv_beat beat = lease->beat;
+    if (is_own_claim(lease, generation, NULL) != 1)
+        return;
+    beat.counter++;
+    beat.time_ns = vv_clock_wall_ns();
+    beat.state = VV_BEAT_ENDED;
+    if (write_beat(lease, generation, &beat, NULL) < 0)
+        vv_log(lease->store->log, VV_LOG_DEBUG, "the end of generation %u of %s was not written", generation,
+               lease->name);
+}
+
+/* One more generation for the same session. It begins before the old one ends: at no moment can a third session find
+ * neither. */
+static int advance(struct vv_lease *lease, struct varve_error *error) {
+    uint32_t old = atomic_load(&lease->generation);
+    struct vv_beat last = lease->beat;
+    if (old == UINT32_MAX)
+        return vv_error(error, -EOVERFLOW, "%s has no generation left to claim", lease->name);
+    int rc = enter_generation(lease, old + 1, error);
+    lease->is_halfway = rc < 0 && rc != -EEXIST;
+    if (rc == -EEXIST)
+        atomic_store(&lease->fence, FENCE_TAKEN_OVER);
+    if (rc < 0)
+        return rc;
+    last.counter++;
+    last.time_ns = vv_clock_wall_ns();
+    last.state = VV_BEAT_ENDED;
+    if (write_beat(lease, old, &last, NULL) < 0) /* it is superseded all the same */
+        vv_log(lease->store->log, VV_LOG_DEBUG, "the end of generation %u of %s was not written", old, lease->name);
+    return 0;
+}
+
+/* Is the highest claim ours? If it is the one an advance has made half-way, the advance is finished now. Under the
+ * lock. */
+static int look_for_fence(struct vv_lease *lease, struct varve_error *error) {
+    uint32_t highest = 0, own = atomic_load(&lease->generation);
+    int rc = vv_claims_highest(lease->store, lease->name, &highest, error);
+    if (rc < 0 || highest == own)
+        return rc;
+    if (lease->is_halfway && highest == own + 1) {
+        if ((rc = is_own_claim(lease, highest, error)) < 0)
+            return rc;
+        if (rc == 1)
+            return advance(lease, error);
+    }
+    atomic_store(&lease->fence, highest > own ? FENCE_TAKEN_OVER : FENCE_CLAIM_GONE);
+    return 0;
+}
+
+static int fenced(const struct vv_lease *lease, struct varve_error *error) {
+    uint32_t generation = atomic_load(&lease->generation);
+    if (atomic_load(&lease->fence) == FENCE_CLAIM_GONE)
+        return vv_error(error, VARVE_FENCED,
+                        "claim %u of %s is gone: without it another session may use the name, so this one cannot go on",
+                        generation, lease->name);
+    return vv_error(error, VARVE_FENCED,
+                    "generation %u of %s no longer has the highest claim: this session was taken for dead, and another "
+                    "one goes on in its place",
+                    generation, lease->name);
+}
+
+/* ---- the thread ---- */
 
 /* One turn of the thread, under the lock. Trouble is logged and left to the next turn. */
 static void beat_turn(struct vv_lease *lease) {
@@ -127,9 +244,9 @@ static void beat_turn(struct vv_lease *lease) {
     int rc = VV_FAULT("store.beat.before_renew");
     if (rc == 0)
         rc = look_for_fence(lease, &error);
-    if (atomic_load(&lease->is_fenced)) {
-        vv_log(lease->store->log, VV_LOG_WARN, "another session has taken %s over from generation %u", lease->name,
-               lease->generation);
+    if (atomic_load(&lease->fence)) {
+        fenced(lease, &error);
+        vv_log(lease->store->log, VV_LOG_WARN, "%s", error.text);
         return;
     }
     int renewed = renew(lease, VV_BEAT_RUNNING, &lease->beat.refers, &error);
@@ -151,7 +268,7 @@ static struct timespec next_turn(const struct vv_lease *lease) {
 static void *beat_main(void *arg) {
     struct vv_lease *lease = arg;
     pthread_mutex_lock(&lease->lock);
-    while (!lease->is_stopping && !atomic_load(&lease->is_fenced)) {
+    while (!lease->is_stopping && !atomic_load(&lease->fence)) {
         struct timespec until = next_turn(lease);
         int rc = 0;
         while (!lease->is_stopping && rc != ETIMEDOUT)
@@ -190,48 +307,6 @@ static void stop_thread(struct vv_lease *lease) {
 }
 
 /* ---- taking it ---- */
-
-static int create_claim(struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
-    struct vv_key key = lease_key(lease, generation, VV_KIND_CLAIM);
-    struct vv_buf buf;
-    int rc = VV_FAULT("store.claim.before_create");
-    if (rc < 0)
-        return vv_error_sys(error, rc, "cannot claim generation %u of %s", generation, lease->name);
-    lease->claim.time_ns = vv_clock_wall_ns();
-    vv_buf_init(&buf);
-    vv_claim_encode(&buf, &key, lease->store->id, &lease->claim);
-    rc = vv_object_create(lease->store, &key, &buf, error);
-    vv_buf_clear(&buf);
-    if (rc == 0 && (rc = VV_FAULT("store.claim.after_create")) < 0)
-        vv_error_sys(error, rc, "cannot claim generation %u of %s", generation, lease->name);
-    return rc;
-}
-
-/* Claim this generation and write its first beat. When that fails half-way, the claim may stand: nobody, not even
- * this process, shall wait for its owner. */
-static int enter_generation(struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
-    struct vv_beat beat = lease->beat;
-    beat.counter = 1;
-    beat.time_ns = vv_clock_wall_ns();
-    beat.state = VV_BEAT_RUNNING;
-    beat.refers = (struct vv_attempt){0};
-    int rc = create_claim(lease, generation, error);
-    if (rc == 0)
-        rc = write_beat(lease, generation, &beat, error);
-    if (rc == 0 && (rc = VV_FAULT("store.beat.after_first")) < 0)
-        vv_error_sys(error, rc, "cannot claim generation %u of %s", generation, lease->name);
-    if (rc < 0 && rc != -EEXIST) {
-        beat.state = VV_BEAT_ENDED;
-        beat.counter++;
-        write_beat(lease, generation, &beat, NULL);
-    }
-    if (rc < 0)
-        return rc;
-    lease->generation = generation;
-    lease->beat = beat;
-    lease->renewed_ns = vv_clock_ns();
-    return 0;
-}
 
 static void read_program(char *out, size_t room) {
     FILE *file = fopen("/proc/self/comm", "re");
@@ -285,8 +360,8 @@ static int claim_next(struct vv_lease *lease, const struct vv_lease_options *opt
             rc = vv_watch(lease->store, lease->name, highest, lease->claim.dead_seconds, deadline, error);
         if (rc == 0 && highest == UINT32_MAX)
             rc = vv_error(error, -EOVERFLOW, "%s has no generation left to claim", lease->name);
-        if (rc == 0)
-            rc = enter_generation(lease, highest + 1, error);
+        if (rc == 0 && (rc = enter_generation(lease, highest + 1, error)) < 0 && rc != -EEXIST)
+            end_generation(lease, highest + 1);
         if (rc != -EEXIST)
             return rc;
         vv_error_clear(error); /* somebody else was faster: look again */
@@ -316,7 +391,7 @@ int vv_lease_take(struct vv_store *store, const char *name, const struct vv_leas
 }
 
 uint32_t vv_lease_generation(const struct vv_lease *lease) {
-    return lease->generation;
+    return atomic_load(&lease->generation);
 }
 
 void vv_lease_refers(struct vv_lease *lease, struct vv_attempt *out) {
@@ -325,40 +400,13 @@ void vv_lease_refers(struct vv_lease *lease, struct vv_attempt *out) {
     pthread_mutex_unlock(&lease->lock);
 }
 
-static int fenced(const struct vv_lease *lease, struct varve_error *error) {
-    return vv_error(error, VARVE_FENCED,
-                    "generation %u of %s no longer has the highest claim: this session was taken for dead, and another "
-                    "one goes on in its place",
-                    lease->generation, lease->name);
-}
-
 int vv_lease_check(struct vv_lease *lease, struct varve_error *error) {
-    int rc = atomic_load(&lease->is_fenced) ? 0 : look_for_fence(lease, error);
-    if (rc < 0)
-        return rc;
-    return atomic_load(&lease->is_fenced) ? fenced(lease, error) : 0;
-}
-
-/* The new generation begins before the old one ends: at no moment can a third session find neither. */
-static int advance(struct vv_lease *lease, struct varve_error *error) {
-    uint32_t old = lease->generation;
-    struct vv_beat last = lease->beat;
-    if (old == UINT32_MAX)
-        return vv_error(error, -EOVERFLOW, "%s has no generation left to claim", lease->name);
-    int rc = enter_generation(lease, old + 1, error);
-    if (rc == -EEXIST) {
-        atomic_store(&lease->is_fenced, 1);
+    pthread_mutex_lock(&lease->lock);
+    int rc = atomic_load(&lease->fence) ? 0 : look_for_fence(lease, error);
+    pthread_mutex_unlock(&lease->lock);
+    if (atomic_load(&lease->fence))
         return fenced(lease, error);
-    }
-    if (rc < 0)
-        return rc;
-    last.counter++;
-    last.time_ns = vv_clock_wall_ns();
-    last.state = VV_BEAT_ENDED;
-    if (write_beat(lease, old, &last, error) < 0) /* it is superseded all the same */
-        vv_log(lease->store->log, VV_LOG_DEBUG, "the end of generation %u of %s was not written", old, lease->name);
-    vv_error_clear(error);
-    return 0;
+    return rc;
 }
 
 int vv_lease_advance(struct vv_lease *lease, struct varve_error *error) {
@@ -368,7 +416,7 @@ int vv_lease_advance(struct vv_lease *lease, struct varve_error *error) {
     pthread_mutex_lock(&lease->lock);
     rc = advance(lease, error);
     pthread_mutex_unlock(&lease->lock);
-    return rc;
+    return rc == -EEXIST ? fenced(lease, error) : rc;
 }
 
 int vv_lease_refer(struct vv_lease *lease, const struct vv_attempt *attempt, struct varve_error *error) {
@@ -389,6 +437,8 @@ void vv_lease_release(struct vv_lease *lease) {
         return;
     if (lease->pid == getpid()) {
         stop_thread(lease);
+        if (lease->is_halfway)
+            end_generation(lease, atomic_load(&lease->generation) + 1);
         if (renew(lease, VV_BEAT_ENDED, &lease->beat.refers, &error) < 0)
             vv_log(lease->store->log, VV_LOG_WARN, "the end of generation %u of %s was not written: %s",
                    lease->generation, lease->name, error.text);

@@ -24,12 +24,13 @@ struct vv_lease_options {
 int vv_lease_take(struct vv_store *store, const char *name, const struct vv_lease_options *options,
                   struct vv_lease **out, struct varve_error *error);
 uint32_t vv_lease_generation(const struct vv_lease *lease);
-/* Claim one more generation for the same session (a restart after its first checkpoint); the old one ends. */
+/* Claim one more generation for the same session (a restart after its first checkpoint); the old one ends. After an
+ * error the new claim may stand: then it is finished, and the generation changes, as soon as the storage allows. */
 int vv_lease_advance(struct vv_lease *lease, struct varve_error *error);
 /* Name the checkpoint this session refers to (generation 0: none); durable in the beat when it returns. */
 int vv_lease_refer(struct vv_lease *lease, const struct vv_attempt *attempt, struct varve_error *error);
-/* VARVE_FENCED when a higher claim exists, or the own one is gone; from then on for ever. An error of the storage
- * fences nobody. */
+/* VARVE_FENCED when another session's higher claim exists, or the own one is gone; from then on for ever. An error of
+ * the storage fences nobody. */
 int vv_lease_check(struct vv_lease *lease, struct varve_error *error);
 /* Stop the beat thread, write state "ended", free. Accepts NULL. */
 void vv_lease_release(struct vv_lease *lease);
@@ -40,7 +41,7 @@ void vv_lease_abandon(struct vv_lease *lease);
  * MAYBE. */
 enum vv_life { VV_LIFE_DEAD, VV_LIFE_MAYBE, VV_LIFE_UNKNOWN };
 /* is_superseded: a higher claim exists. refers_out (may be NULL) gets the checkpoint its beat names. A missing or
- * damaged claim or beat counts as MAYBE unless superseded. */
+ * damaged claim or beat counts as MAYBE unless superseded; a beat of another session than the claim's as missing. */
 int vv_life_look(struct vv_store *store, const char *name, uint32_t generation, int is_superseded, int *life_out,
                  struct vv_attempt *refers_out, struct varve_error *error);
 /* The highest claimed generation, 0 if none. */

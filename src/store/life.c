@@ -4,14 +4,14 @@
 
 #include "store/store_private.h"
 
-static struct vv_key generation_key(const char *name, uint32_t generation, int kind) {
+struct vv_key vv_generation_key(const char *name, uint32_t generation, int kind) {
     struct vv_attempt attempt = {.generation = generation};
     return vv_attempt_key(name, &attempt, kind, 0, 0);
 }
 
 int vv_claim_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_claim *out,
                   struct varve_error *error) {
-    struct vv_key key = generation_key(name, generation, VV_KIND_CLAIM);
+    struct vv_key key = vv_generation_key(name, generation, VV_KIND_CLAIM);
     struct vv_buf buf;
     vv_buf_init(&buf);
     int rc = vv_object_read(store, &key, &buf, error);
@@ -23,7 +23,7 @@ int vv_claim_load(struct vv_store *store, const char *name, uint32_t generation,
 
 int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_beat *out,
                  struct varve_error *error) {
-    struct vv_key key = generation_key(name, generation, VV_KIND_BEAT);
+    struct vv_key key = vv_generation_key(name, generation, VV_KIND_BEAT);
     struct vv_buf buf;
     vv_buf_init(&buf);
     int rc = vv_object_read(store, &key, &buf, error);
@@ -49,6 +49,13 @@ static int says_nothing(int rc) {
     return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT;
 }
 
+static int life_of_process(const struct vv_claim *claim) {
+    int process = vv_process_look(claim);
+    return process == VV_PROCESS_GONE ? VV_LIFE_DEAD : process == VV_PROCESS_UNKNOWN ? VV_LIFE_UNKNOWN : VV_LIFE_MAYBE;
+}
+
+/* Whoever failed to claim the generation may have written the beat nevertheless: it says nothing about the session
+ * that has the claim. */
 int vv_life_look(struct vv_store *store, const char *name, uint32_t generation, int is_superseded, int *life_out,
                  struct vv_attempt *refers_out, struct varve_error *error) {
     struct vv_beat beat = {0};
@@ -57,18 +64,15 @@ int vv_life_look(struct vv_store *store, const char *name, uint32_t generation, 
     int rc = vv_beat_load(store, name, generation, &beat, error);
     if (rc < 0 && !says_nothing(rc))
         return rc;
-    if (rc == 0 && beat.state == VV_BEAT_ENDED)
+    int claimed = vv_claim_load(store, name, generation, &claim, error);
+    if (claimed < 0 && !says_nothing(claimed))
+        return claimed;
+    if (rc == 0 && claimed == 0 && memcmp(beat.session_id, claim.session_id, sizeof beat.session_id) != 0)
+        beat = (struct vv_beat){0};
+    if (beat.state == VV_BEAT_ENDED)
         life = VV_LIFE_DEAD;
-    if (life != VV_LIFE_DEAD) {
-        rc = vv_claim_load(store, name, generation, &claim, error);
-        if (rc < 0 && !says_nothing(rc))
-            return rc;
-        int process = rc == 0 ? vv_process_look(&claim) : VV_PROCESS_THERE;
-        if (process == VV_PROCESS_GONE)
-            life = VV_LIFE_DEAD;
-        else if (process == VV_PROCESS_UNKNOWN)
-            life = VV_LIFE_UNKNOWN;
-    }
+    if (life != VV_LIFE_DEAD && claimed == 0)
+        life = life_of_process(&claim);
     vv_error_clear(error);
     *life_out = life;
     if (refers_out)

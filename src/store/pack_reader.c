@@ -157,11 +157,10 @@ static int shift_sections(const struct tail *tail, struct vv_footer *footer, str
 /* What the footer says must be what the key and the store say. */
 static int check_identity(const struct vv_pack_id *id, const struct vv_footer *footer, const char *key,
                           struct varve_error *error) {
-    const struct vv_settings_store *a = &footer->settings, *b = &id->store->settings;
     const char *what = NULL;
     if (strcmp(footer->name, id->name) != 0) {
         what = "name";
-    } else if (a->id_kind != b->id_kind || a->granule_log2 != b->granule_log2 || a->seed != b->seed) {
+    } else if (!vv_settings_are_same(&footer->settings, &id->store->settings)) {
         what = "settings";
     } else if (id->writer >= footer->writers) {
         what = "number of writers";
@@ -174,8 +173,8 @@ static int check_identity(const struct vv_pack_id *id, const struct vv_footer *f
     if (what) {
         return vv_error(error, VARVE_CORRUPT, "%s: the %s in its footer cannot be right", key, what);
     }
-    if (footer->lean_count && vv_attempt_compare(&footer->leans[footer->lean_count - 1].attempt, &id->attempt) >= 0) {
-        const struct vv_attempt *last = &footer->leans[footer->lean_count - 1].attempt;
+    const struct vv_attempt *last = footer->lean_count ? &footer->leans[footer->lean_count - 1].attempt : NULL;
+    if (last && !vv_attempt_is_newer(&id->attempt, last)) { /* another attempt at the same version is no past either */
         return vv_error(error, VARVE_CORRUPT, "%s leans on the future: generation %u version %llu attempt %u", key,
                         last->generation, (unsigned long long)last->version, last->attempt);
     }

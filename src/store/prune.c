@@ -281,13 +281,24 @@ static int reach_from_kept(struct prune *prune) {
 
 /* ---- 3: tombstones ---- */
 
-/* 0 a tombstone stands there, AGAIN if a record appeared, or an error. */
+/* Somebody else made what stands there, and may have died before it was durable. */
+static int make_durable(struct prune *prune, const struct vv_key *key) {
+    char text[VV_KEY_ROOM];
+    vv_key_print(key, text);
+    int rc = vv_backend_sync(prune->store->backend, text);
+    return rc < 0 && rc != -ENOENT ? vv_error_sys(prune->error, rc, "cannot make %s durable", text) : rc;
+}
+
+/* 0 a tombstone, or the record of another attempt, stands there durably; AGAIN if a record appeared or the tombstone
+ * went, or an error. */
 static int close_version(struct prune *prune, const struct vv_attempt *attempt) {
     struct vv_key key = vv_attempt_key(prune->name, attempt, VV_KIND_RECORD, 0, 0);
     struct vv_record record;
     key.attempt = 0;
-    if (find_entry(prune, attempt->generation, attempt->version))
-        return 0;
+    if (find_entry(prune, attempt->generation, attempt->version)) {
+        int synced = make_durable(prune, &key);
+        return synced == -ENOENT ? AGAIN : synced;
+    }
     int rc = fault(prune, VV_FAULT("store.prune.before_tombstone"));
     if (rc == 0)
         rc = vv_tombstone_create(prune->store, &key, VV_TOMBSTONE_PRUNED, "", prune->error);
@@ -296,11 +307,11 @@ static int close_version(struct prune *prune, const struct vv_attempt *attempt) 
     if (rc != -EEXIST)
         return rc;
     rc = vv_record_load(prune->store, prune->name, attempt->generation, attempt->version, &record, prune->error);
-    if (rc == VARVE_FORGOTTEN)
-        return note_closed(prune, attempt->generation, attempt->version);
     if (rc == 0)
         vv_record_clear(&record);
-    return rc == 0 || rc == VARVE_NO_CHECKPOINT ? AGAIN : rc;
+    /* Also for a tombstone that was not there at step 1: it may stand for a checkpoint that came since, was leaned on,
+     * and was forgotten. */
+    return rc == 0 || rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN ? AGAIN : rc;
 }
 
 static int close_versions(struct prune *prune) {

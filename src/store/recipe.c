@@ -314,7 +314,7 @@ static int survey_region(struct vv_recipe *recipe, const struct vv_recipe_region
                          struct varve_error *error) {
     struct vv_layer *layer = &recipe->layer[layer_with_entry(recipe, (int)recipe->count - 1)];
     uint64_t layout = recipe->layers.layout_bytes;
-    if (region->address > layout || region->length > layout - region->address) {
+    if (region->length && (region->address > layout || region->length > layout - region->address)) {
         return corrupt_region(layer, region->number, "lies outside the layout", error);
     }
     struct vv_hash128 digest, name = vv_digest(region->name, strlen(region->name));

@@ -3,8 +3,8 @@
  * A key that is taken stays taken: a damaged record or writers list is replaced by the rebuilt bytes in one step.
  * Were it removed first, a prune in between would see data without a record, and end what is being saved.
  *
- * A record that is missing altogether is made the way a session would make it: with a claim of its own, and by the
- * steps of adoption, so that everything that is safe beside adoption is safe beside a repair. */
+ * A record is made the way a session would make it: with a claim of its own, and by the steps of adoption, so that
+ * everything that is safe beside adoption is safe beside a repair. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -99,21 +99,40 @@ static int repair_beats(struct vv_repair *repair) {
         int found = attempt.generation ? vv_beat_load(repair->store, repair->name, attempt.generation, &beat, &why) : 0;
         if (found == VARVE_CORRUPT)
             rc = remove_damaged(repair, &key, why.text);
+        else if (found == 0 && attempt.generation && vv_committed_by_beat(&repair->committed, &beat) < 0)
+            rc = vv_error_sys(repair->error, -ENOMEM, "cannot repair %s", repair->name);
     }
     vv_numbers_clear(&beats);
     return rc;
+}
+
+static int read_catalogue(struct vv_repair *repair, const struct vv_key *key, struct vv_catalogue *out,
+                          struct varve_error *why) {
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    int rc = vv_object_read(repair->store, key, &buf, why);
+    if (rc == 0)
+        rc = vv_catalogue_parse(buf.data, buf.size, key, repair->store->id, out, why);
+    vv_buf_clear(&buf);
+    return rc;
+}
+
+/* What the catalogue lists was committed. */
+static int note_catalogue(struct vv_repair *repair) {
+    struct vv_key key = vv_attempt_key(repair->name, &(struct vv_attempt){0}, VV_KIND_CATALOGUE, 0, 0);
+    struct vv_catalogue catalogue = {0};
+    int rc = read_catalogue(repair, &key, &catalogue, repair->error);
+    if (rc == 0 && (rc = vv_committed_by_catalogue(&repair->committed, &catalogue)) < 0)
+        vv_error_sys(repair->error, rc, "cannot repair %s", repair->name);
+    vv_catalogue_clear(&catalogue);
+    return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
 }
 
 static int repair_catalogue(struct vv_repair *repair) {
     struct vv_key key = vv_attempt_key(repair->name, &(struct vv_attempt){0}, VV_KIND_CATALOGUE, 0, 0);
     struct varve_error why = {0};
     struct vv_catalogue catalogue = {0};
-    struct vv_buf buf;
-    vv_buf_init(&buf);
-    int rc = vv_object_read(repair->store, &key, &buf, &why);
-    if (rc == 0)
-        rc = vv_catalogue_parse(buf.data, buf.size, &key, repair->store->id, &catalogue, &why);
-    vv_buf_clear(&buf);
+    int rc = read_catalogue(repair, &key, &catalogue, &why);
     vv_catalogue_clear(&catalogue);
     if (rc != VARVE_CORRUPT)
         return 0;
@@ -215,6 +234,8 @@ int vv_repair_reach(struct vv_repair *repair, const struct vv_attempt *own, cons
     int rc = add_lean(repair, &self);
     for (uint32_t i = 0; rc == 0 && i < record->lean_count; i++)
         rc = add_lean(repair, &record->leans[i]);
+    if (rc == 0 && (rc = vv_committed_by_record(&repair->committed, record)) < 0)
+        vv_error_sys(repair->error, rc, "cannot repair %s", repair->name);
     return rc;
 }
 
@@ -233,13 +254,18 @@ static int repair_name(void *arg, const char *name) {
     struct vv_repair *repair = arg;
     repair->name = name;
     repair->lean_count = 0;
+    repair->committed.count = repair->committed.sorted = 0;
     int rc = repair_beats(repair);
     if (rc == 0)
         rc = vv_repair_records(repair);
     if (rc == 0)
         rc = repair_all_writers(repair);
     if (rc == 0)
+        rc = note_catalogue(repair);
+    if (rc == 0)
         rc = vv_repair_lost(repair);
+    vv_lease_release(repair->lease);
+    repair->lease = NULL;
     return rc == 0 ? repair_catalogue(repair) : rc;
 }
 
@@ -250,6 +276,7 @@ int vv_repair(struct vv_store *store, const struct vv_repair_options *options, s
     if (rc == 0)
         rc = vv_store_names(store, repair_name, &repair, repair.error);
     vv_free(repair.leans);
+    vv_attempts_clear(&repair.committed);
     if (rc < 0)
         return rc;
     vv_error_clear(error);

@@ -14,6 +14,8 @@ struct vv_repair {
     struct vv_lean *leans; /* every attempt a record of the name reaches, with the digest of its writers list */
     size_t lean_count;
     size_t lean_room;
+    struct vv_attempts committed; /* what something else than their records shows to have been committed */
+    struct vv_lease *lease;       /* of the name; taken for the first record that must be made */
 };
 
 void vv_repair_report(struct vv_repair *repair, const char *key, const char *format, ...)
@@ -24,7 +26,7 @@ int vv_repair_put(struct vv_repair *repair, const struct vv_key *key, const stru
 /* The record reaches its own attempt and what it leans on. */
 int vv_repair_reach(struct vv_repair *repair, const struct vv_attempt *own, const struct vv_record *record);
 
-/* Damaged records; fills leans. */
+/* Damaged records; fills leans and committed. */
 int vv_repair_records(struct vv_repair *repair);
 /* Records that are missing although everything of the checkpoint is there. */
 int vv_repair_lost(struct vv_repair *repair);

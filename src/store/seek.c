@@ -68,8 +68,8 @@ static int use_home(struct vv_seeker *seeker, const struct vv_place *place, cons
 }
 
 int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error) {
-    const struct vv_writer *home;
-    uint32_t number;
+    const struct vv_writer *home = NULL;
+    uint32_t number = 0;
     int rc = use_home(seeker, place, &home, &number, error);
     if (rc == 0) {
         *out = home->partner_count;
@@ -145,9 +145,9 @@ static int seek_moved(struct vv_seeker *seeker, const struct vv_place *place, ui
 }
 
 int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_spot *out, struct varve_error *error) {
-    const struct vv_writer *home;
+    const struct vv_writer *home = NULL;
     const struct vv_pack_tables *tables;
-    uint32_t writer;
+    uint32_t writer = 0;
     int rc = use_home(seeker, place, &home, &writer, error);
     if (rc < 0) {
         return rc;

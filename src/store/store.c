@@ -32,11 +32,19 @@ struct vv_key vv_attempt_key(const char *name, const struct vv_attempt *attempt,
     return key;
 }
 
+int vv_settings_are_same(const struct vv_settings_store *a, const struct vv_settings_store *b) {
+    return a->id_kind == b->id_kind && a->granule_log2 == b->granule_log2 && a->seed == b->seed &&
+           a->created_ns == b->created_ns;
+}
+
 int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_buf *out, struct varve_error *error) {
     char text[VV_KEY_ROOM];
     int is_large = key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_CATALOGUE;
     vv_key_print(key, text);
-    int rc = vv_backend_get_all(store->backend, text, is_large ? LARGE_MAX : VV_SMALL_MAX, out);
+    uint64_t max = is_large ? LARGE_MAX : VV_SMALL_MAX;
+    int rc = vv_backend_get_all(store->backend, text, max, out);
+    if (rc == -ESTALE) /* replaced or removed while it was read, as network file systems say it */
+        rc = vv_backend_get_all(store->backend, text, max, out);
     if (rc == -EFBIG)
         return vv_error(error, VARVE_CORRUPT, "%s is larger than any %s may be", text, vv_kind_name(key->kind));
     return rc < 0 ? vv_error_sys(error, rc, "cannot read %s", text) : 0;
@@ -230,6 +238,10 @@ int vv_prefix_is_used(struct vv_store *store, const char *prefix, struct varve_e
 }
 
 /* ---- sets of attempts ---- */
+
+int vv_attempt_is_newer(const struct vv_attempt *a, const struct vv_attempt *b) {
+    return a->generation != b->generation ? a->generation > b->generation : a->version > b->version;
+}
 
 static int compare(const void *a, const void *b) {
     return vv_attempt_compare(a, b);

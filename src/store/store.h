@@ -28,6 +28,10 @@ void vv_store_close(struct vv_store *store); /* accepts NULL */
 typedef int (*vv_name_fn)(void *arg, const char *name);
 int vv_store_names(struct vv_store *store, vv_name_fn fn, void *arg, struct varve_error *error);
 
+/* By generation and version alone: of two attempts at one version neither is newer. */
+int vv_attempt_is_newer(const struct vv_attempt *a, const struct vv_attempt *b);
+int vv_settings_are_same(const struct vv_settings_store *a, const struct vv_settings_store *b);
+
 /* The key of an object of an attempt. kind is PACK, PART, WRITERS, RECORD ... */
 struct vv_key vv_attempt_key(const char *name, const struct vv_attempt *attempt, int kind, uint32_t writer,
                              uint32_t part);

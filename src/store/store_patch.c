@@ -20,11 +20,6 @@ struct evidence {
     struct varve_error last; /* why the last one looked at was passed over */
 };
 
-static int is_same_settings(const struct vv_settings_store *a, const struct vv_settings_store *b) {
-    return a->id_kind == b->id_kind && a->granule_log2 == b->granule_log2 && a->seed == b->seed &&
-           a->created_ns == b->created_ns;
-}
-
 static int consider(struct evidence *found, const struct vv_key *key, const uint8_t id[16],
                     const struct vv_settings_store *settings) {
     char text[VV_KEY_ROOM];
@@ -35,7 +30,7 @@ static int consider(struct evidence *found, const struct vv_key *key, const uint
         memcpy(found->key, text, sizeof found->key);
         return 0;
     }
-    if (memcmp(found->id, id, sizeof found->id) == 0 && is_same_settings(&found->settings, settings))
+    if (memcmp(found->id, id, sizeof found->id) == 0 && vv_settings_are_same(&found->settings, settings))
         return 0;
     return vv_error(found->error, VARVE_CORRUPT,
                     "the store object is lost, and %.150s and %.150s do not agree to which store they belong",

@@ -37,12 +37,19 @@ void vv_attempts_sort(struct vv_attempts *set);
 int vv_attempts_has(const struct vv_attempts *set, const struct vv_attempt *attempt); /* it must be sorted */
 void vv_attempts_clear(struct vv_attempts *set);
 
+/* Add what this shows to have been committed; 0 or -ENOMEM. */
+int vv_committed_by_record(struct vv_attempts *set, const struct vv_record *record);
+int vv_committed_by_beat(struct vv_attempts *set, const struct vv_beat *beat);
+int vv_committed_by_catalogue(struct vv_attempts *set, const struct vv_catalogue *catalogue);
+
 /* ---- objects ---- */
 
 /* Create a tombstone under key; -EEXIST when it is taken. */
 int vv_tombstone_create(struct vv_store *store, const struct vv_key *key, int reason, const char *text,
                         struct varve_error *error);
 
+/* The key of a claim or a beat. */
+struct vv_key vv_generation_key(const char *name, uint32_t generation, int kind);
 int vv_claim_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_claim *out,
                   struct varve_error *error);
 int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_beat *out,

@@ -54,7 +54,8 @@ static int note_record(struct vv_verifier *verifier, const struct vv_key *key, i
         seen.attempt.attempt = record->attempt;
     }
     vv_buf_append(&verifier->records, &seen, sizeof seen);
-    return verifier->records.failed;
+    int named = rc == 0 ? vv_committed_by_record(&verifier->committed, record) : 0;
+    return named < 0 ? named : verifier->records.failed;
 }
 
 static int parse_record(struct vv_verifier *verifier, const struct vv_key *key, const struct vv_buf *bytes,
@@ -87,9 +88,17 @@ static int parse_catalogue(struct vv_verifier *verifier, const struct vv_key *ke
     struct vv_catalogue catalogue;
     int rc = vv_catalogue_parse(bytes->data, bytes->size, key, verifier->store->id, &catalogue, error);
     if (rc == 0) {
+        rc = vv_committed_by_catalogue(&verifier->committed, &catalogue);
         vv_catalogue_clear(&catalogue);
     }
     return rc;
+}
+
+static int parse_beat(struct vv_verifier *verifier, const struct vv_key *key, const struct vv_buf *bytes,
+                      struct varve_error *error) {
+    struct vv_beat beat;
+    int rc = vv_beat_parse(bytes->data, bytes->size, key, verifier->store->id, &beat, error);
+    return rc < 0 ? rc : vv_committed_by_beat(&verifier->committed, &beat);
 }
 
 static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, const struct vv_buf *bytes,
@@ -97,14 +106,13 @@ static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, c
     const uint8_t *id = verifier->store->id;
     struct vv_store_object store;
     struct vv_claim claim;
-    struct vv_beat beat;
     switch (key->kind) {
     case VV_KIND_STORE:
         return vv_store_object_parse(bytes->data, bytes->size, &store, error);
     case VV_KIND_CLAIM:
         return vv_claim_parse(bytes->data, bytes->size, key, id, &claim, error);
     case VV_KIND_BEAT:
-        return vv_beat_parse(bytes->data, bytes->size, key, id, &beat, error);
+        return parse_beat(verifier, key, bytes, error);
     case VV_KIND_WRITERS:
         return parse_writers(verifier, key, bytes, error);
     case VV_KIND_RECORD:
@@ -254,6 +262,7 @@ static void clear_name(struct vv_verifier *verifier) {
     vv_buf_clear(&verifier->bad_packs);
     vv_attempts_clear(&verifier->attempts);
     vv_attempts_clear(&verifier->inspected);
+    vv_attempts_clear(&verifier->committed);
 }
 
 static int check_checkpoints(struct vv_verifier *verifier) {

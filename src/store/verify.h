@@ -26,7 +26,8 @@ struct vv_verify_result {
 /* 0 also when damage was found: see the result. Every byte of every object is covered: heads, digests, blocks, ids against decoded
  * blocks, and for each checkpoint that its runs resolve and its region digests follow from the ids (or, where runs are finer than granules, from the bytes). A
  * fully voted attempt without record or tombstone is reported as a lost record, unless it may be the trace of a session that lives or has just died:
- * its generation is the highest, has no newer record, and its beat names nothing so new. */
+ * its generation is the highest, has no newer record, and its beat names nothing so new. Where its generation has a newer record, it is reported as lost
+ * only if a record, a beat or the catalogue names it, and else with a note: its commit may have failed. */
 int vv_verify(struct vv_store *store, const struct vv_verify_options *options, struct vv_verify_result *out,
               struct varve_error *error);
 
@@ -36,7 +37,8 @@ struct vv_repair_options {
     void *arg;
 };
 /* Rebuild store object, catalogues, writers lists and records of fully voted attempts; remove damaged mutable objects. A damaged object that
- * is rebuilt is replaced in one step. To rebuild a record that is missing it claims the name, and leaves it when that is in use. Packs and what cannot be rebuilt are left alone and reported. Returns the number of repairs. */
+ * is rebuilt is replaced in one step. To rebuild a record it claims the name, and leaves it when that is in use. A record below a newer one of its generation
+ * is made only if something names it (see vv_verify). Packs and what cannot be rebuilt are left alone and reported. Returns the number of repairs. */
 int vv_repair(struct vv_store *store, const struct vv_repair_options *options, struct varve_error *error);
 
 #endif

@@ -367,55 +367,74 @@ int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *
 
 /* ---- attempts without a record ---- */
 
-/* 1 and what stands under the record's key of this version, or 0. is_newer_out: the generation has a newer record. */
+/* 1 and what stands under the record's key of this version, or 0. is_newer_out: there is one of a newer version of the
+ * generation. */
 static int find_record(const struct vv_verifier *verifier, const struct vv_attempt *attempt, struct vv_seen_record *out,
                        int *is_newer_out) {
     const struct vv_seen_record *list = (const struct vv_seen_record *)verifier->records.data;
     size_t low = 0, high = verifier->records.size / sizeof *list, count = high;
-    struct vv_attempt wanted = {.generation = attempt->generation, .version = attempt->version};
     while (low < high) { /* the list is newest first: low becomes the first that is not newer */
         size_t middle = low + (high - low) / 2;
-        struct vv_attempt at = {.generation = list[middle].attempt.generation, .version = list[middle].attempt.version};
-        *(vv_attempt_compare(&at, &wanted) > 0 ? &low : &high) =
-            vv_attempt_compare(&at, &wanted) > 0 ? middle + 1 : middle;
+        if (vv_attempt_is_newer(&list[middle].attempt, attempt)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
-    *is_newer_out = 0;
-    for (size_t i = low; i > 0 && !*is_newer_out && list[i - 1].attempt.generation == wanted.generation; i--) {
-        *is_newer_out = list[i - 1].state == VV_SEEN_RECORD;
-    }
-    if (low == count || list[low].attempt.generation != wanted.generation ||
-        list[low].attempt.version != wanted.version) {
+    *is_newer_out = low > 0 && list[low - 1].attempt.generation == attempt->generation;
+    if (low == count || vv_attempt_is_newer(attempt, &list[low].attempt)) {
         return 0;
     }
     *out = list[low];
     return 1;
 }
 
-/* Why a full vote without a record cannot be the trace of a session that died just before it created the record: then no
- * later session was there to adopt it, and its own beat names nothing so new. */
-static int is_record_lost(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer) {
+enum fate { FATE_LOST, FATE_UNCLEAR, FATE_OPEN };
+
+/* What became of a full vote without a record. Below a newer checkpoint of its session only what is named elsewhere
+ * was certainly committed. Otherwise it may be the trace of a session that died just before it created the record:
+ * then no later session was there to adopt it, and its own beat names nothing so new. */
+static int find_fate(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer) {
     uint32_t highest = 0;
     int life;
     struct vv_attempt refers = {0};
-    if (is_newer || vv_claims_highest(verifier->store, verifier->name, &highest, NULL) < 0 ||
-        highest > attempt->generation) {
-        return 1;
+    if (vv_attempts_has(&verifier->committed, attempt)) {
+        return FATE_LOST;
+    }
+    if (is_newer) {
+        return FATE_UNCLEAR;
+    }
+    if (vv_claims_highest(verifier->store, verifier->name, &highest, NULL) < 0 || highest > attempt->generation) {
+        return FATE_LOST;
     }
     int rc = vv_life_look(verifier->store, verifier->name, attempt->generation, 0, &life, &refers, NULL);
-    return rc < 0 || (refers.generation == attempt->generation && refers.version >= attempt->version);
+    int is_named = refers.generation == attempt->generation && refers.version >= attempt->version;
+    return rc < 0 || is_named ? FATE_LOST : FATE_OPEN;
 }
 
-static int judge_voted(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer, const char *key) {
+static int judge_voted(struct vv_verifier *verifier, const struct vv_attempt *attempt, const struct vv_record *record,
+                       int is_newer, const char *key) {
     char text[64];
     vv_attempt_text(attempt, text);
-    if (is_record_lost(verifier, attempt, is_newer)) {
+    int rc = 0;
+    switch (find_fate(verifier, attempt, is_newer)) {
+    case FATE_LOST:
         vv_verify_finding(verifier, VV_FINDING_LOST_CHECKPOINT, key,
                           "%s is complete but has no record; repair can rebuild it", text);
-    } else {
+        rc = vv_committed_by_record(&verifier->committed, record);
+        vv_attempts_sort(&verifier->committed);
+        break;
+    case FATE_UNCLEAR:
+        vv_verify_finding(verifier, VV_FINDING_NOTE, key,
+                          "%s is complete but without record: either its commit failed, or its record was lost; "
+                          "repair -n shows it",
+                          text);
+        break;
+    default:
         vv_verify_finding(verifier, VV_FINDING_NOTE, key,
                           "%s is written but not committed yet; its session does so, or the next one", text);
     }
-    return 0;
+    return rc;
 }
 
 static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *attempt) {
@@ -437,9 +456,10 @@ static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *
     }
     int rc = vv_votes_read(verifier->store, verifier->name, attempt, &writers, &record, &why);
     if (rc > 0) {
+        rc = judge_voted(verifier, attempt, &record, is_newer, text);
         vv_writers_clear(&writers);
         vv_record_clear(&record);
-        return judge_voted(verifier, attempt, is_newer, text);
+        return rc;
     }
     if (rc == -ENOMEM) {
         return rc;
@@ -449,12 +469,14 @@ static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *
     return 0;
 }
 
+/* Newest first: what was lost names its parent. */
 int vv_verify_unrecorded(struct vv_verifier *verifier) {
     struct vv_attempts *set = &verifier->attempts;
     int rc = 0;
     vv_attempts_sort(set);
-    for (size_t i = 0; i < set->count && rc == 0; i++) {
-        rc = judge_attempt(verifier, &set->list[i]);
+    vv_attempts_sort(&verifier->committed);
+    for (size_t i = set->count; i > 0 && rc == 0; i--) {
+        rc = judge_attempt(verifier, &set->list[i - 1]);
         if (rc == 0) {
             rc = vv_verify_progress(verifier, 0);
         }

@@ -29,6 +29,7 @@ struct vv_verifier {
     struct vv_buf bad_packs;      /* struct vv_bad_pack */
     struct vv_attempts attempts;  /* that have data */
     struct vv_attempts inspected; /* whose writers and packs were looked for */
+    struct vv_attempts committed; /* that something else than their record shows to have been committed */
 };
 
 void vv_verify_finding(struct vv_verifier *verifier, int level, const char *key, const char *format, ...)

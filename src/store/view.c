@@ -17,17 +17,14 @@ const char *vv_attempt_text(const struct vv_attempt *attempt, char out[64]) {
 
 static int check_record(const struct vv_view *view, struct varve_error *error) {
     const struct vv_record *record = &view->record;
-    const struct vv_settings_store *a = &record->settings, *b = &view->store->settings;
     char text[64];
-    if (a->id_kind != b->id_kind || a->granule_log2 != b->granule_log2 || a->seed != b->seed) {
+    if (!vv_settings_are_same(&record->settings, &view->store->settings)) {
         return vv_error(error, VARVE_CORRUPT, "%s: the settings in its record are not those of the store",
                         vv_attempt_text(&view->attempt, text));
     }
     for (uint32_t i = 0; i < record->lean_count; i++) {
         const struct vv_attempt *lean = &record->leans[i].attempt;
-        struct vv_attempt before = *lean;
-        before.attempt = view->attempt.attempt; /* another attempt at the same version is no past either */
-        if (vv_attempt_compare(&before, &view->attempt) >= 0) {
+        if (!vv_attempt_is_newer(&view->attempt, lean)) { /* another attempt at the same version is no past either */
             return vv_error(error, VARVE_CORRUPT, "the record of generation %u version %llu leans on the future: %s",
                             view->attempt.generation, (unsigned long long)view->attempt.version,
                             vv_attempt_text(lean, text));

@@ -41,9 +41,7 @@ static void take_common(struct votes *votes, const struct vv_footer *footer) {
 
 static int check_common(const struct votes *votes, uint32_t writer, const struct vv_footer *footer) {
     const struct vv_record *record = &votes->record;
-    const struct vv_settings_store *own = &votes->store->settings, *its = &footer->settings;
-    if (own->id_kind != its->id_kind || own->granule_log2 != its->granule_log2 || own->seed != its->seed ||
-        own->created_ns != its->created_ns)
+    if (!vv_settings_are_same(&votes->store->settings, &footer->settings))
         return disagree(votes, writer, "its settings are not those of the store");
     if (footer->writers != record->writers || footer->ranks != record->ranks)
         return disagree(votes, writer, "it was written for another number of writers or ranks than writer 0's");

@@ -1,7 +1,8 @@
 /* Watching another session's beat until it is certain that the session is dead, or the time given is over.
  *
  * Clocks of two hosts are never compared: what counts is that the observer itself saw the same bytes for the time the
- * claim states. A read that failed is no look at all, and the count begins anew after it. */
+ * claim states. A read that failed is no look at all, and the count begins anew after it. So it does when too much time
+ * has passed since the look before: then the observer itself was stopped, and perhaps the other one with it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -22,18 +23,23 @@ struct watch {
     uint32_t dead_seconds;
     struct vv_buf seen; /* the beat's bytes; empty when there is none */
     int has_seen;
-    uint64_t since_ns; /* when they were first seen */
+    uint64_t since_ns;  /* when they were first seen */
+    uint64_t looked_ns; /* when the last look ended */
 };
 
 static int is_transient(int rc) {
     return rc == -EAGAIN || rc == -EINTR || rc == -ETIMEDOUT || rc == -EBUSY || rc == -ECONNRESET;
 }
 
+/* There are at least 16 looks in dead_seconds, unless the storage is slow. */
+static int was_stopped(const struct watch *watch, uint64_t now_ns) {
+    return now_ns - watch->looked_ns > watch->dead_seconds * SECOND / 4;
+}
+
 /* 1 if the beat has not changed for long enough, 0 if it may be alive. The two moments compared are the end of the
  * first look and the beginning of this one. */
 static int look(struct watch *watch, struct varve_error *error) {
-    struct vv_attempt attempt = {.generation = watch->generation};
-    struct vv_key key = vv_attempt_key(watch->name, &attempt, VV_KIND_BEAT, 0, 0);
+    struct vv_key key = vv_generation_key(watch->name, watch->generation, VV_KIND_BEAT);
     uint64_t begun = vv_clock_ns();
     struct vv_buf buf;
     vv_buf_init(&buf);
@@ -43,8 +49,9 @@ static int look(struct watch *watch, struct varve_error *error) {
         watch->has_seen = 0;
         return is_transient(rc) ? 0 : rc;
     }
-    int is_same = watch->has_seen && buf.size == watch->seen.size &&
+    int is_same = watch->has_seen && !was_stopped(watch, begun) && buf.size == watch->seen.size &&
                   (buf.size == 0 || memcmp(buf.data, watch->seen.data, buf.size) == 0);
+    watch->looked_ns = vv_clock_ns();
     if (is_same) {
         vv_buf_clear(&buf);
         return begun >= watch->since_ns && begun - watch->since_ns >= watch->dead_seconds * SECOND;
@@ -52,7 +59,7 @@ static int look(struct watch *watch, struct varve_error *error) {
     vv_buf_clear(&watch->seen);
     watch->seen = buf;
     watch->has_seen = 1;
-    watch->since_ns = vv_clock_ns();
+    watch->since_ns = watch->looked_ns;
     return 0;
 }
 

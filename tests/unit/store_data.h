@@ -235,7 +235,9 @@ static UNUSED void operate(struct vv_store *store, struct vv_attempt attempt, ui
         vv_buf_append(&s.section[i], bytes.data + s.footer.sections[i].offset, s.footer.sections[i].length);
     cut(&s, 0);
     vv_buf_init(&out);
-    vv_head_encode(&out, &key, store->id, s.required);
+    vv_head_encode(&out, &key, store->id, 0);
+    vv_put64(out.data + 16, s.required);
+    vv_put64(out.data + 88, vv_sum64(out.data, 88));
     vv_buf_append(&out, s.body.data, s.body.size);
     for (uint32_t i = 0; i < s.footer.section_count; i++) {
         s.footer.sections[i].offset = out.size;

@@ -81,7 +81,7 @@ static void reject_offers_the_next_older(void **unused) {
         assert_int_equal(varve_reject(s, version), 0);
     }
     assert_int_equal(varve_restart(s, VARVE_LATEST, &version), VARVE_NO_CHECKPOINT);
-    assert_int_equal(varve_reject(s, 9), VARVE_NO_CHECKPOINT);
+    assert_int_equal(varve_reject(s, 9), -ENOENT);
     assert_int_equal(varve_close(s), 0);
 }
 
@@ -182,7 +182,8 @@ static void callbacks_save_and_load(void **unused) {
 static void statistics_add_up(void **unused) {
     (void)unused;
     enum { SIZE = 1 << 20 };
-    struct varve_session *s = open_session("codec=none");
+    /* room for every id: a table that is nearly full may forget one */
+    struct varve_session *s = open_session("codec=none,table_share=0.5");
     uint8_t *data = varve_alloc(s, "data", SIZE);
     assert_non_null(data);
     srand(7);
@@ -225,7 +226,7 @@ static void keep_keeps_at_least_two(void **unused) {
     for (value = 1; value <= 5; value++)
         assert_int_equal(varve_checkpoint(s, value), 0);
     for (int v = 1; v <= 5; v++)
-        assert_int_equal(varve_stored(s, v, NULL, NULL, &version), v >= 4 ? 0 : VARVE_NO_CHECKPOINT);
+        assert_int_equal(varve_stored(s, v, NULL, NULL, &version), v >= 4 ? 0 : -ENOENT);
     assert_int_equal(varve_close(s), 0);
 }
 

@@ -254,6 +254,18 @@ static void test_every_byte(void **state) {
     vv_store_close(store);
 }
 
+static void set_parent(struct vv_store *store, struct vv_attempt attempt, struct vv_attempt parent) {
+    struct vv_key key = vv_attempt_key(NAME, &attempt, VV_KIND_RECORD, 0, 0);
+    struct vv_record record;
+    struct vv_buf buf;
+    assert_ok(vv_record_load(store, NAME, attempt.generation, attempt.version, &record, &failure));
+    record.parent = parent;
+    vv_buf_init(&buf);
+    vv_record_encode(&buf, &key, store->id, &record);
+    put_object(store, &key, &buf);
+    vv_record_clear(&record);
+}
+
 static void test_unrecorded(void **state) {
     (void)state;
     struct vv_store *store = new_store();
@@ -265,6 +277,11 @@ static void test_unrecorded(void **state) {
     assert_int_equal(findings.count[VV_FINDING_LOST_CHECKPOINT], 0); /* its session may still commit it */
     assert_int_equal(findings.count[VV_FINDING_NOTE], 1);
     write_checkpoint(store, attempt_at(1, 7), 0, 1u << 30, NULL);
+    verify(store, NULL, 0, &findings);
+    assert_int_equal(findings.count[VV_FINDING_LOST_CHECKPOINT], 0); /* its commit may have failed */
+    assert_int_equal(findings.count[VV_FINDING_NOTE], 1);
+    assert_non_null(strstr(findings.text, "generation 1 version 6 is complete but without record"));
+    set_parent(store, attempt_at(1, 7), attempt_at(1, 6));
     struct vv_verify_result result = verify(store, NULL, 0, &findings);
     assert_int_equal(result.lost_checkpoints, 1);
     assert_int_equal(result.checkpoints, 2);

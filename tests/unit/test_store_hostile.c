@@ -394,6 +394,30 @@ static void test_cases(void **state) {
     assert_int_equal(wrong, 0);
 }
 
+/* Not hostile, only strange: an empty region needs no room in the layout, wherever its address is. */
+static void test_empty_far(void **state) {
+    (void)state;
+    struct vv_store *store = new_store();
+    struct vv_pack_options options = one_writer();
+    struct vv_pack_writer *pack = begin_pack(store, attempt_at(1, 1), &options);
+    struct mf mf;
+    put_extent(store, pack, 0, 0, content, BLOCK, VV_CODEC_NONE, 1);
+    mf_begin(&mf, 0, BLOCK);
+    mf_region(&mf, 1, "bytes", 0, BLOCK, VV_REGION_DESCRIBED);
+    mf_run(&mf, VV_RUN_HERE, BLOCK, NULL, 0);
+    vv_manifest_region_end(&mf.writer, region_digest(store, content, BLOCK));
+    mf_region(&mf, 2, "empty", 64 * BLOCK, 0, VV_REGION_DESCRIBED);
+    vv_manifest_region_end(&mf.writer, region_digest(store, content, 0));
+    mf.head.regions = 2;
+    mf.head.protected_bytes = BLOCK;
+    mf_store(&mf, pack, NULL);
+    assert_ok(vv_pack_seal(pack, BLOCK, 2, NULL, &failure));
+    commit(store, attempt_at(1, 1), NULL);
+    assert_ok(read_all(store, 1));
+    assert_sound(store, NULL);
+    vv_store_close(store);
+}
+
 /* ---- records and writers lists ---- */
 
 typedef void (*relist_fn)(struct vv_writers *writers, struct vv_record *record);
@@ -490,7 +514,8 @@ static void limit_memory(void) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_lists)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_empty_far),
+                                       cmocka_unit_test(test_lists)};
     random_state = 11;
     random_fill(content, sizeof content);
     memset(content, 3, BLOCK); /* the first block becomes smaller */

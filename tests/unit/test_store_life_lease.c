@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include "store_life.h"
+#include "store_hook.h"
 
 static char folder[64];
 
@@ -145,6 +145,105 @@ static void test_no_beat(void **state) {
     }
 }
 
+/* ---- somebody else's claim and beat ---- */
+
+static struct vv_store *other_store;
+static struct vv_lease *other_lease;
+
+static int other_is_faster(int verb, const char *key, uint64_t offset, int is_after) {
+    (void)offset, (void)is_after;
+    if (verb != VV_VERB_CREATE || !is_key(key, at(1, 0, 0), VV_KIND_CLAIM))
+        return 0;
+    ok(take(other_store, 60, 0, &other_lease));
+    return -ENOSPC;
+}
+
+/* A claim fails while another session gets it: the other one's beat is not touched. */
+static void test_failed_claim(void **state) {
+    (void)state;
+    char uri[64];
+    snprintf(uri, sizeof uri, "%s", fresh_uri());
+    struct vv_store *store = open_hooked(uri);
+    struct vv_lease *lease = NULL;
+    struct vv_beat beat;
+    int life;
+    other_store = open_store(uri, VV_STORE_WRITE);
+    hook = other_is_faster;
+    assert_int_equal(take(store, 60, 0, &lease), -ENOSPC);
+    hook = NULL;
+    ok(vv_beat_load(store, NAME, 1, &beat, &error));
+    assert_int_equal(beat.state, VV_BEAT_RUNNING);
+    ok(vv_life_look(store, NAME, 1, 0, &life, NULL, &error));
+    assert_int_equal(life, VV_LIFE_MAYBE);
+    ok(vv_lease_check(other_lease, &error));
+    vv_lease_release(other_lease);
+    vv_store_close(other_store);
+    vv_store_close(store);
+}
+
+/* The beat of a session that does not have the claim says nothing. */
+static void test_foreign_beat(void **state) {
+    (void)state;
+    struct vv_store *store = open_store(fresh_uri(), VV_STORE_WRITE);
+    struct vv_beat beat = {
+        .session_id = "somebody else's", .counter = 9, .state = VV_BEAT_ENDED, .refers = at(1, 5, 0)};
+    struct vv_key key = vv_generation_key(NAME, 1, VV_KIND_BEAT);
+    struct vv_lease *lease = NULL;
+    struct vv_attempt refers;
+    struct vv_buf buf;
+    char text[VV_KEY_ROOM];
+    int life;
+    ok(take(store, 60, 0, &lease));
+    vv_buf_init(&buf);
+    vv_beat_encode(&buf, &key, store->id, &beat);
+    vv_key_print(&key, text);
+    ok(vv_backend_replace(store->backend, text, buf.data, buf.size));
+    vv_buf_clear(&buf);
+    ok(vv_life_look(store, NAME, 1, 0, &life, &refers, &error));
+    assert_int_equal(life, VV_LIFE_MAYBE);
+    assert_int_equal(refers.generation, 0);
+    ok(vv_life_look(store, NAME, 1, 1, &life, NULL, &error));
+    assert_int_equal(life, VV_LIFE_DEAD);
+    vv_lease_release(lease);
+    vv_store_close(store);
+}
+
+static int stale_count;
+static int stale_once(int verb, const char *key, uint64_t offset, int is_after) {
+    (void)offset, (void)is_after;
+    return verb == VV_VERB_GET && is_key(key, at(1, 0, 0), VV_KIND_BEAT) && !stale_count++ ? -ESTALE : 0;
+}
+
+/* The beat was renewed while a network file system read it. */
+static void test_stale(void **state) {
+    (void)state;
+    struct vv_store *store = open_hooked(fresh_uri());
+    struct vv_lease *lease = NULL;
+    struct vv_beat beat;
+    ok(take(store, 60, 0, &lease));
+    stale_count = 0;
+    hook = stale_once;
+    ok(vv_beat_load(store, NAME, 1, &beat, &error));
+    hook = NULL;
+    assert_true(stale_count > 1);
+    vv_lease_release(lease);
+    vv_store_close(store);
+}
+
+static void test_claim_gone(void **state) {
+    (void)state;
+    struct vv_store *store = open_store(fresh_uri(), VV_STORE_WRITE);
+    struct vv_lease *lease = NULL;
+    char text[VV_KEY_ROOM];
+    ok(take(store, 60, 0, &lease));
+    key_text(at(1, 0, 0), VV_KIND_CLAIM, 0, 0, text);
+    ok(vv_backend_remove(store->backend, text));
+    assert_int_equal(vv_lease_check(lease, &error), VARVE_FENCED);
+    assert_non_null(strstr(error.text, "claim 1 of " NAME " is gone"));
+    vv_lease_release(lease);
+    vv_store_close(store);
+}
+
 /* ---- processes ---- */
 
 /* A child that claims, tells so, and then does as it is told. */
@@ -223,6 +322,33 @@ static void test_stopped(void **state) {
     close(from);
     vv_lease_release(lease);
     vv_store_close(store);
+}
+
+/* Both are stopped, as by a batch system that suspends a node, and the observer wakes up first: the beat it finds is as
+ * old as its own sleep. */
+static void test_observer_stopped(void **state) {
+    (void)state;
+    int from, status;
+    pid_t pid = start_child(&from);
+    pid_t observer = fork();
+    if (observer == 0) {
+        struct vv_store *store = open_store(folder, VV_STORE_WRITE);
+        struct vv_lease *lease = NULL;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(take(store, 2, 5, &lease) == VARVE_BUSY ? 0 : 1);
+    }
+    vv_sleep_ms(500);
+    kill(observer, SIGSTOP);
+    kill(pid, SIGSTOP);
+    vv_sleep_ms(3000);
+    kill(observer, SIGCONT);
+    vv_sleep_ms(500);
+    kill(pid, SIGCONT);
+    assert_int_equal(waitpid(observer, &status, 0), observer);
+    assert_int_equal(status, 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(from);
 }
 
 static void *sleep_on(void *arg) {
@@ -315,15 +441,68 @@ static void test_trouble(void **state) {
     vv_lease_release(lease);
     vv_store_close(store);
 }
+
+static int life_of(struct vv_store *store, uint32_t generation) {
+    int life;
+    ok(vv_life_look(store, NAME, generation, 0, &life, NULL, &error));
+    return life;
+}
+
+/* An advance fails half-way: the session is not fenced by its own claim, nor does anybody take it for ended. */
+static void test_advance_fails(void **state) {
+    (void)state;
+    static const char *const points[] = {"store.claim.before_create", "store.claim.after_create",
+                                         "store.beat.after_first"};
+    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
+        struct vv_store *store = open_store(fresh_uri(), VV_STORE_WRITE);
+        struct vv_lease *lease = NULL;
+        struct vv_attempt refers, first;
+        char spec[64];
+        uint32_t last = i == 0 ? 1 : 2; /* claim */
+        snprintf(spec, sizeof spec, "%s=error:5", points[i]);
+        ok(take(store, 60, 0, &lease));
+        first = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0).attempt;
+        vv_fault_set(spec);
+        assert_int_equal(vv_lease_advance(lease, &error), -EIO);
+        vv_fault_set(NULL);
+        assert_int_equal(life_of(store, last), VV_LIFE_MAYBE);
+        ok(vv_lease_check(lease, &error));
+        assert_int_equal(vv_lease_generation(lease), last);
+        ok(vv_life_look(store, NAME, last, 0, &(int){0}, &refers, &error));
+        assert_int_equal(vv_attempt_compare(&refers, &first), 0);
+        checkpoint(store, lease, at(last, 20, 0), first, NULL, 0);
+        ok(vv_lease_advance(lease, &error));
+        assert_int_equal(vv_lease_generation(lease), last + 1);
+        assert_int_equal(life_of(store, last), VV_LIFE_DEAD);
+        vv_fault_set(spec);
+        assert_int_equal(vv_lease_advance(lease, &error), -EIO);
+        vv_fault_set(NULL);
+        vv_lease_release(lease); /* nobody shall wait for the half of it */
+        ok(take(store, 60, 0, &lease));
+        vv_lease_release(lease);
+        vv_store_close(store);
+    }
+}
 #endif
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_race),    cmocka_unit_test(test_follow),      cmocka_unit_test(test_abandoned),
-        cmocka_unit_test(test_no_beat), cmocka_unit_test(test_killed),      cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_fork),    cmocka_unit_test(test_leader_gone),
+        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_no_beat),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_leader_gone),
+        cmocka_unit_test(test_failed_claim),
+        cmocka_unit_test(test_foreign_beat),
+        cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_claim_gone),
+        cmocka_unit_test(test_observer_stopped),
 #ifdef VARVE_FAULTS
         cmocka_unit_test(test_trouble),
+        cmocka_unit_test(test_advance_fails),
 #endif
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,0 +1,226 @@
+#include "world.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE 4096
+
+static const char *const names[WORLD_REGIONS] = {"grow", "move", "sparse", "bulk", "zero", "calls", "visitor"};
+
+const char *world_name(int region) {
+    return names[region];
+}
+
+static uint64_t mix(uint64_t x) {
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+int64_t world_size(const struct world *world, int region, int64_t version) {
+    int64_t step = world->is_fixed ? 4 : version;
+    switch (region) {
+    case WORLD_GROW:
+        return 30000 + (step % 40) * 9100;
+    case WORLD_MOVE:
+        return 16 * PAGE;
+    case WORLD_SPARSE:
+        return 512 * 1024;
+    case WORLD_BULK:
+        return world->is_small ? 6 * PAGE : world->is_fixed ? 2600 * 1024 : 1300 * 1024;
+    case WORLD_ZERO:
+        return 8 * PAGE;
+    case WORLD_CALLS:
+        return 17000 + (step % 5) * 700;
+    default:
+        return world->is_fixed || step % 5 < 3 ? 5 * PAGE + 123 : -1;
+    }
+}
+
+/* Half of the pages cannot be compressed, the others can. */
+static void fill_page(uint64_t key, uint8_t *out, size_t size) {
+    int is_random = mix(key) & 1;
+    for (size_t i = 0; i < size; i += 8) {
+        uint64_t value = mix(key * 1000003 + (is_random ? i : i % 256));
+        memcpy(out + i, &value, size - i < 8 ? size - i : 8);
+    }
+}
+
+/* What decides the bytes of page `page`; 0 for zeros. */
+static uint64_t page_key(const struct world *world, int region, uint64_t page, int64_t version) {
+    uint64_t v = (uint64_t)version, base = world->salt * 7919 + (uint64_t)region * 100000007;
+    switch (region) {
+    case WORLD_MOVE: /* the same pages in other places */
+        return mix(world->salt + (page + v) % 23) | 1;
+    case WORLD_SPARSE:
+        return page % 32 == v % 5 ? mix(base + page * 64 + v) | 1 : 0;
+    case WORLD_BULK:
+        return mix(base + (page % 64 == v % 64 ? page * 4096 + v : page * 4096)) | 1;
+    case WORLD_ZERO:
+        return v % 2 ? mix(base + page + v) | 1 : 0;
+    default:
+        return mix(base + page * 4096 + (v + page) / 3) | 1;
+    }
+}
+
+void world_fill(const struct world *world, int region, int64_t version, uint8_t *out) {
+    size_t size = (size_t)world_size(world, region, version);
+    for (size_t at = 0; at < size; at += PAGE) {
+        size_t length = size - at < PAGE ? size - at : (size_t)PAGE;
+        uint64_t key = page_key(world, region, at / PAGE, version);
+        if (key)
+            fill_page(key, out + at, length);
+        else
+            memset(out + at, 0, length);
+    }
+}
+
+/* ---- the memory ---- */
+
+static int give_length(void *arg, uint64_t *bytes_out) {
+    *bytes_out = ((struct world_bytes *)arg)->size;
+    return 0;
+}
+
+static int give_bytes(void *arg, uint64_t offset, void *buffer, size_t size) {
+    const struct world_bytes *bytes = arg;
+    if (offset > bytes->size || size > bytes->size - offset)
+        return -EINVAL;
+    memcpy(buffer, bytes->data + offset, size);
+    return 0;
+}
+
+static int take_bytes(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total) {
+    struct world_bytes *bytes = arg;
+    if (total != bytes->size || offset > total || size > total - offset)
+        return -EINVAL;
+    memcpy(bytes->data + offset, buffer, size);
+    return 0;
+}
+
+static const struct varve_callbacks callbacks = {sizeof callbacks, give_length, give_bytes, take_bytes};
+
+/* New memory of this size, under the region's name. The old memory is freed when the library no longer knows it. */
+static int place(struct world *world, int region, size_t size) {
+    struct world_bytes *bytes = &world->regions[region];
+    uint8_t *data = NULL, *old = bytes->data;
+    int rc = 0;
+    if (region == WORLD_SPARSE) {
+        if (old)
+            return 0;
+        data = varve_alloc(world->session, names[region], size);
+        if (!data)
+            return varve_session_error(world->session)->code;
+        *bytes = (struct world_bytes){data, size};
+        return 0;
+    }
+    data = malloc(size);
+    if (!data)
+        abort();
+    struct world_bytes before = *bytes;
+    *bytes = (struct world_bytes){data, size};
+    rc = region == WORLD_CALLS ? varve_protect_callback(world->session, names[region], &callbacks, bytes)
+                               : varve_protect(world->session, names[region], data, size);
+    if (rc < 0) {
+        *bytes = before;
+        free(data);
+        return rc;
+    }
+    free(old);
+    return 0;
+}
+
+static int leave(struct world *world, int region) {
+    struct world_bytes *bytes = &world->regions[region];
+    if (!bytes->data)
+        return 0;
+    int rc = varve_unprotect(world->session, names[region]);
+    if (rc < 0)
+        return rc;
+    free(bytes->data);
+    *bytes = (struct world_bytes){0};
+    return 0;
+}
+
+/* Write only what differs, as a program would: pages that were never touched stay so. */
+static void write_sparse(const struct world *world, int64_t version) {
+    const struct world_bytes *bytes = &world->regions[WORLD_SPARSE];
+    uint8_t *wanted = malloc(bytes->size);
+    if (!wanted)
+        abort();
+    world_fill(world, WORLD_SPARSE, version, wanted);
+    for (size_t at = 0; at < bytes->size; at += PAGE)
+        if (memcmp(bytes->data + at, wanted + at, PAGE) != 0)
+            memcpy(bytes->data + at, wanted + at, PAGE);
+    free(wanted);
+}
+
+static int set_region(struct world *world, int region, int64_t version, int is_garbage) {
+    int64_t size = world_size(world, region, version);
+    if (size < 0)
+        return leave(world, region);
+    int rc = place(world, region, (size_t)size);
+    if (rc < 0)
+        return rc;
+    const struct world_bytes *bytes = &world->regions[region];
+    if (is_garbage)
+        memset(bytes->data, 0xa5, bytes->size);
+    else if (region == WORLD_SPARSE)
+        write_sparse(world, version);
+    else
+        world_fill(world, region, version, bytes->data);
+    return 0;
+}
+
+static int set_all(struct world *world, int64_t version, int is_garbage) {
+    for (int region = 0; region < WORLD_REGIONS; region++) {
+        int rc = set_region(world, region, version, is_garbage);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int world_set(struct world *world, int64_t version) {
+    return set_all(world, version, 0);
+}
+
+int world_garbage(struct world *world, int64_t version) {
+    return set_all(world, version, 1);
+}
+
+int world_compare(const struct world *world, int64_t version, char *text, size_t room) {
+    for (int region = 0; region < WORLD_REGIONS; region++) {
+        int64_t size = world_size(world, region, version);
+        const struct world_bytes *bytes = &world->regions[region];
+        if (size < 0)
+            continue;
+        uint8_t *wanted = malloc((size_t)size);
+        if (!wanted)
+            abort();
+        world_fill(world, region, version, wanted);
+        size_t at = 0;
+        int is_other_size = !bytes->data || bytes->size != (uint64_t)size;
+        while (!is_other_size && at < (size_t)size && bytes->data[at] == wanted[at])
+            at++;
+        free(wanted);
+        if (is_other_size || at < (size_t)size) {
+            snprintf(text, room, "version %" PRId64 ", region %s (%" PRIu64 " of %" PRId64 " bytes): differs at %zu",
+                     version, names[region], bytes->size, size, at);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void world_clear(struct world *world) {
+    for (int region = 0; region < WORLD_REGIONS; region++) {
+        if (region != WORLD_SPARSE) /* the session's */
+            free(world->regions[region].data);
+        world->regions[region] = (struct world_bytes){0};
+    }
+}
