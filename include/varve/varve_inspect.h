@@ -38,7 +38,7 @@ typedef int (*varve_checkpoint_fn)(void *arg, const struct varve_checkpoint_info
 VARVE_API int varve_store_list(struct varve_store *store, const char *name, varve_checkpoint_fn fn, void *arg,
                                struct varve_error *error);
 
-/* Which checkpoint: version may be -1 for the newest whole one; generation 0 means the highest that has the version. */
+/* Which checkpoint: version may be -1 for the newest whose record and tables are whole; generation 0 means the highest that has the version. */
 struct varve_which {
     const char *name;
     uint32_t generation;

@@ -121,6 +121,27 @@ int vv_inspect_names(struct varve_store *store, const char *name, struct vv_name
     return 0;
 }
 
+static int see_name(void *arg, const char *name) {
+    const char **wanted = arg;
+    if (strcmp(name, *wanted) == 0) {
+        *wanted = NULL;
+    }
+    return *wanted ? 0 : 1;
+}
+
+int vv_inspect_require_name(struct varve_store *store, const char *name, struct varve_error *error) {
+    const char *wanted = name;
+    int rc = vv_inspect_check_name(name, error);
+    if (rc == 0 && name) {
+        rc = vv_store_names(store->store, see_name, &wanted, error);
+    }
+    if (rc < 0 || !wanted) {
+        return rc < 0 ? rc : 0;
+    }
+    return vv_error(error, VARVE_NO_CHECKPOINT, "%s has nothing of the name \"%s\"; `varve ls` tells which names there are",
+                    store->address, name);
+}
+
 void vv_inspect_names_clear(struct vv_names *names) {
     vv_free(names->list);
     *names = (struct vv_names){0};

@@ -109,7 +109,7 @@ int varve_store_verify(struct varve_store *store, const struct varve_verify_opti
     if (options) {
         memcpy(&given, options, options->size);
     }
-    int rc = vv_inspect_check_name(given.name, error);
+    int rc = vv_inspect_require_name(store, given.name, error);
     if (rc < 0) {
         return rc;
     }
@@ -189,7 +189,10 @@ int varve_store_prune(struct varve_store *store, const char *name, int is_dry_ru
     if (!store) {
         return vv_error(error, -EINVAL, "no store given");
     }
-    int rc = vv_inspect_names(store, name, &names, error);
+    int rc = vv_inspect_require_name(store, name, error);
+    if (rc == 0) {
+        rc = vv_inspect_names(store, name, &names, error);
+    }
     if (rc < 0) {
         return rc;
     }

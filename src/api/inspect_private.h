@@ -31,6 +31,8 @@ struct vv_names {
 };
 /* All names, or only `name` if it is not NULL. Clear with vv_inspect_names_clear. */
 int vv_inspect_names(struct varve_store *store, const char *name, struct vv_names *out, struct varve_error *error);
+/* VARVE_NO_CHECKPOINT when the store has nothing of this name; NULL stands for all. */
+int vv_inspect_require_name(struct varve_store *store, const char *name, struct varve_error *error);
 void vv_inspect_names_clear(struct vv_names *names);
 
 #endif

@@ -39,7 +39,7 @@ static int run(struct cli *cli) {
         json_i64("repairs", rc);
         json_end();
     } else if (rc == 0) {
-        printf("nothing to rebuild\n");
+        printf("nothing to rebuild (damaged data cannot be: `varve verify` names it, `varve forget` gives it up)\n");
     } else {
         printf("%d object%s %s\n", rc, plural((uint64_t)rc), is_dry_run ? "would be rebuilt" : "rebuilt");
     }
@@ -54,7 +54,7 @@ const struct command command_repair = {
     .summary = "rebuild lists and records that are lost or damaged",
     .usage = "repair STORE [-n]",
     .help = "Rebuild what can be rebuilt from the rest: the store object, catalogues, writers lists, and records of\n"
-            "checkpoints whose data is all there. Data itself cannot be rebuilt; it is left alone and named.\n\n"
+            "checkpoints whose data is all there. Data itself cannot be rebuilt; `varve verify` names what is damaged, `varve forget` gives it up.\n\n"
             "  -n, --dry-run   only tell what would be rebuilt\n\n"
             "example: varve repair /scratch/ck -n\n",
     .options = OPTION_DRY_RUN,

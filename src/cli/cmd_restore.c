@@ -233,7 +233,8 @@ const struct command command_restore = {
     .usage = "restore STORE NAME[@VERSION] REGION [--rank R] -o FILE",
     .help =
         "Write the bytes of a region to a file, every byte checked. The file appears only when all of it is right.\n"
-        "Without a version, or with @latest, from the newest whole checkpoint.\n\n"
+        "Without a version, or with @latest, from the newest checkpoint whose tables are whole; should its data\n"
+        "turn out to be damaged, say which older version instead.\n\n"
         "  -o, --output FILE   where to; - for stdout (then the region is read twice, to check it first)\n"
         "  -r, --rank R        of this rank; may be left out when there is one rank only\n"
         "  -g, --generation G  of this generation, when several have the version\n"

@@ -136,7 +136,7 @@ const struct command command_show = {
     .summary = "show one checkpoint and its regions",
     .usage = "show STORE NAME[@VERSION]",
     .help = "Show a checkpoint and every region of every rank in it. Without a version, or with @latest,\n"
-            "the newest whole one.\n\n"
+            "the newest one whose tables are whole.\n\n"
             "  --generation G   of this generation, when several have the version\n\n"
             "example: varve show /scratch/ck heat2d@400\n",
     .options = OPTION_GENERATION,

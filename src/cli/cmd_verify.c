@@ -87,7 +87,7 @@ static int run(struct cli *cli) {
     }
     tell_summary(&verification, &result);
     if (result.damaged_objects || result.lost_checkpoints) {
-        cli_note("`varve repair -n` tells what can be rebuilt; restore what is whole before anything else");
+        cli_note("restore what is whole before anything else; `varve repair -n` tells what can be rebuilt, `varve forget` gives up what cannot");
         return EXIT_CORRUPT;
     }
     return EXIT_OK;

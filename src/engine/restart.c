@@ -557,6 +557,7 @@ static int try_stored(struct vv_session *session, const void *arg, uint32_t gene
 int vv_session_stored(struct vv_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out,
                       struct varve_error *error) {
     struct asking asking = {fn, arg};
+    session->is_overwritten = 0; /* no restart is under way */
     return try_candidates(session, version, try_stored, &asking, version_out, error);
 }
 

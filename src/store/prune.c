@@ -44,6 +44,7 @@ struct prune {
     struct vv_attempts reached;
     struct vv_attempts waste;
     struct vv_attempts kept;
+    struct vv_attempts committed; /* what records show to have been committed */
     struct vv_attempts closed; /* versions with a tombstone; attempt is 0 */
     uint32_t highest;          /* claim */
     /* the generation looked at last */
@@ -99,6 +100,8 @@ static int read_entry(struct prune *prune, struct entry *entry) {
         return rc;
     struct vv_attempt own = {.generation = entry->generation, .attempt = record.attempt, .version = entry->version};
     rc = reach(prune, &own, record.leans, record.lean_count);
+    if (rc == 0 && vv_committed_by_record(&prune->committed, &record) < 0)
+        rc = out_of_memory(prune);
     vv_record_clear(&record);
     return rc;
 }
@@ -118,6 +121,7 @@ static int read_records(struct prune *prune) {
         return rc;
     prune->entry_count = left;
     vv_attempts_sort(&prune->reached);
+    vv_attempts_sort(&prune->committed);
     return 0;
 }
 
@@ -175,10 +179,40 @@ static int may_be_committed(struct prune *prune, const struct vv_attempt *attemp
     return prune->is_live && !has_newer_record(prune, attempt->generation, attempt->version);
 }
 
+/* Nobody can use these objects now, but a person would miss them: a full vote that the next session adopts, or one whose record was
+ * lost, which repair can rebuild. 1, 0, or an error. */
+static int is_worth_keeping(struct prune *prune, const struct vv_attempt *attempt) {
+    struct vv_writers writers;
+    struct vv_record record;
+    struct varve_error why = {0};
+    int is_adoptable = attempt->generation == prune->highest &&
+                       !has_newer_record(prune, attempt->generation, attempt->version);
+    if (find_entry(prune, attempt->generation, attempt->version) ||
+        (!is_adoptable && !vv_attempts_has(&prune->committed, attempt)))
+        return 0;
+    int rc = vv_attempt_is_closed(prune->store, prune->name, attempt, prune->error);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = vv_votes_read(prune->store, prune->name, attempt, &writers, &record, &why);
+    if (rc != 1) /* incomplete or damaged: there is nothing to rebuild; but an error of the storage says nothing */
+        return rc == 0 || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT
+                   ? 0
+                   : vv_error(prune->error, rc, "cannot prune %s: %.400s", prune->name, why.text);
+    vv_writers_clear(&writers);
+    vv_record_clear(&record);
+    vv_log(prune->store->log, VV_LOG_WARN,
+           "version %" PRIu64 " of %s (generation %u) is complete but has no record: kept; the next session of that name adopts it, "
+           "or `varve repair` rebuilds it",
+           attempt->version, prune->name, attempt->generation);
+    return 1;
+}
+
 static int take_attempt(struct prune *prune, const struct vv_attempt *attempt) {
     if (vv_attempts_has(&prune->reached, attempt))
         return 0;
     int rc = may_be_committed(prune, attempt);
+    if (rc == 0)
+        rc = is_worth_keeping(prune, attempt);
     if (rc < 0)
         return rc;
     rc = vv_attempts_add(rc ? &prune->kept : &prune->waste, attempt);
@@ -340,6 +374,7 @@ static void start_round(struct prune *prune) {
     prune->waste.count = prune->waste.sorted = 0;
     prune->kept.count = prune->kept.sorted = 0;
     prune->closed.count = prune->closed.sorted = 0;
+    prune->committed.count = prune->committed.sorted = 0;
     prune->live_generation = 0;
     vv_error_clear(prune->error);
 }
@@ -381,6 +416,7 @@ int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_opt
     vv_attempts_clear(&prune.waste);
     vv_attempts_clear(&prune.kept);
     vv_attempts_clear(&prune.closed);
+    vv_attempts_clear(&prune.committed);
     if (rc == 0 && !options->is_dry_run) {
         int swept = vv_backend_sweep(store->backend);
         if (swept < 0 && swept != VARVE_UNSUPPORTED)

@@ -111,16 +111,35 @@ static int make_store(struct vv_store *store, struct varve_error *error) {
     return rc;
 }
 
+static int see_foreign(void *arg, const char *component, int is_prefix) {
+    (void)is_prefix;
+    if (strcmp(component, "n") != 0 && strcmp(component, "varve") != 0)
+        *(int *)arg = 1;
+    return *(int *)arg;
+}
+
+/* A wrong path must not litter somebody's folder. */
+static int make_new(struct vv_store *store, int mode, struct varve_error *error) {
+    int is_foreign = 0;
+    if (mode == VV_STORE_READ)
+        return vv_error(error, VARVE_NO_STORE, "there is no store here: it would have an object named varve");
+    int rc = vv_backend_list(store->backend, "", NULL, 0, see_foreign, &is_foreign);
+    if (rc < 0)
+        return vv_error_sys(error, rc, "cannot look whether there is a store");
+    if (is_foreign)
+        return vv_error(error, VARVE_NO_STORE,
+                        "there are files here but no store (it would have an object named varve): give a new or an empty folder");
+    return make_store(store, error);
+}
+
 static int find_settings(struct vv_store *store, int mode, struct varve_error *error) {
     int rc = read_store_object(store, error);
     if (rc == -ENOENT) {
         rc = vv_prefix_is_used(store, "n", error);
         if (rc < 0)
             return rc;
-        if (rc == 0 && mode == VV_STORE_READ)
-            return vv_error(error, VARVE_NO_STORE, "there is no store here: the object varve is missing");
         if (rc == 0)
-            return make_store(store, error);
+            return make_new(store, mode, error);
         /* Another session may have made the store, and a name in it, between the two looks. */
         rc = read_store_object(store, error);
     }

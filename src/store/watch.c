@@ -25,6 +25,7 @@ struct watch {
     int has_seen;
     uint64_t since_ns;  /* when they were first seen */
     uint64_t looked_ns; /* when the last look ended */
+    int is_renewed;     /* its beat has changed while we watched: it is alive, and waiting is of no use */
 };
 
 static int is_transient(int rc) {
@@ -56,6 +57,7 @@ static int look(struct watch *watch, struct varve_error *error) {
         vv_buf_clear(&buf);
         return begun >= watch->since_ns && begun - watch->since_ns >= watch->dead_seconds * SECOND;
     }
+    watch->is_renewed = watch->has_seen;
     vv_buf_clear(&watch->seen);
     watch->seen = buf;
     watch->has_seen = 1;
@@ -71,8 +73,8 @@ static int busy(const struct watch *watch, struct varve_error *error) {
                         "%s may be in use: its claim %u cannot be read, and its heartbeat was not watched for %u s",
                         watch->name, watch->generation, watch->dead_seconds);
     return vv_error(error, VARVE_BUSY,
-                    "%s is in use by process %u (%s) on host %s since %" PRIu64 " s; if that process is dead, its "
-                    "heartbeat must be seen unchanged for %u s",
+                    "%s is in use: process %u (%s) on host %s writes it since %" PRIu64
+                    " s; end that first, or use another name; if it is dead, its heartbeat must be seen unchanged for %u s",
                     watch->name, claim->pid, claim->program[0] ? claim->program : "?", claim->host,
                     now > claim->time_ns ? (now - claim->time_ns) / SECOND : 0, watch->dead_seconds);
 }
@@ -102,7 +104,7 @@ static int watch_until(struct watch *watch, uint64_t deadline_ns, struct varve_e
             return rc;
         if (rc == 0 && life == VV_LIFE_DEAD)
             return 0;
-        if (watch->has_claim && vv_lease_is_open_here(watch->claim.session_id))
+        if (watch->is_renewed || (watch->has_claim && vv_lease_is_open_here(watch->claim.session_id)))
             return busy(watch, error);
         if ((rc = look(watch, error)) != 0)
             return rc < 0 ? rc : 0;
@@ -110,7 +112,7 @@ static int watch_until(struct watch *watch, uint64_t deadline_ns, struct varve_e
         if (now >= deadline_ns)
             return busy(watch, error);
         if (!is_told++)
-            vv_log(watch->store->log, VV_LOG_INFO,
+            vv_log(watch->store->log, VV_LOG_WARN,
                    "waiting for process %u on host %s, which claimed %s: it is dead when its heartbeat stays unchanged "
                    "for "
                    "%u s",

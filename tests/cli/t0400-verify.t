@@ -51,7 +51,7 @@ json 'lines[-1]["repairs"] >= 1'
 run 0 show ck heat@300
 run 0 verify ck
 run 0 repair ck
-has out '^nothing to rebuild$'
+has out '^nothing to rebuild'
 
 # The store object.
 rm ck/varve

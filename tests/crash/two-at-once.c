@@ -125,16 +125,11 @@ static struct varve_session *open_session(const struct writer *writer) {
     return session;
 }
 
-/* What was announced was forgotten before or while it was read, and the older one has other sizes. */
-static int is_overtaken(const struct world *world, int rc) {
-    return rc == VARVE_MISMATCH ||
-           (rc == VARVE_CORRUPT && strstr(varve_session_error(world->session)->text, "forgotten"));
-}
-
 /* Restart if there is anything; returns the version, or 0. */
 static int64_t come_back(struct writer *writer, struct world *world) {
     char text[256];
     int64_t announced = 0, got = 0;
+    int tries = 0;
     int newest = atomic_load(&writer->round->board->newest);
     int rc;
     do {
@@ -143,7 +138,9 @@ static int64_t come_back(struct writer *writer, struct world *world) {
             rc = world_garbage(world, announced);
         if (rc == 0)
             rc = varve_restart(world->session, VARVE_LATEST, &got);
-    } while (rc < 0 && is_overtaken(world, rc) && may_be_gone(writer->round->board, announced));
+        /* What was announced may be forgotten before it is read, or meanwhile, and the older one has other sizes. */
+    } while ((rc == VARVE_MISMATCH || rc == VARVE_CORRUPT) && announced > 0 &&
+             may_be_gone(writer->round->board, announced) && ++tries < 50);
     if (rc < 0 && rc != VARVE_NO_CHECKPOINT)
         child_fail("restart: %s: %s", varve_error_name(rc), varve_session_error(world->session)->text);
     if (rc == 0 && world_compare(world, got, text, sizeof text) < 0)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <varve/varve.h>
 
 #include "backend/backend.h"
@@ -391,6 +392,25 @@ static void a_name_has_one_session(void **unused) {
     varve_close(second);
 }
 
+static void a_folder_with_other_files_is_no_store(void **unused) {
+    (void)unused;
+    char folder[] = "/tmp/varve-api-XXXXXX", path[64];
+    struct varve_session *s = NULL;
+    struct varve_error error = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/main.c", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_int_equal(varve_open(folder, "api", NULL, &s, &error), VARVE_NO_STORE);
+    assert_non_null(strstr(error.text, "empty folder"));
+    unlink(path);
+    assert_int_equal(varve_open(folder, "api", NULL, &s, &error), 0);
+    varve_close(s);
+    snprintf(path, sizeof path, "rm -rf %s", folder);
+    assert_int_equal(system(path), 0);
+}
+
 static void bad_arguments_are_named(void **unused) {
     (void)unused;
     struct varve_session *s = NULL;
@@ -435,6 +455,7 @@ int main(void) {
         cmocka_unit_test_teardown(damage_behind_a_mismatch_is_told, forget_store),
         cmocka_unit_test_teardown(a_lost_parent_begins_anew, forget_store),
         cmocka_unit_test_teardown(a_name_has_one_session, forget_store),
+        cmocka_unit_test_teardown(a_folder_with_other_files_is_no_store, forget_store),
         cmocka_unit_test_teardown(bad_arguments_are_named, forget_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,12 +80,16 @@ static int hits;
 
 static int prune_at_claim(int verb, const char *key, uint64_t offset, int is_after) {
     (void)offset, (void)is_after;
-    if (verb == VV_VERB_CREATE && is_key(key, at(2, 0, 0), VV_KIND_CLAIM) && !hits++)
-        ok(prune(other, NULL));
+    struct vv_attempt attempt = at(1, 10, 0);
+    if (verb == VV_VERB_CREATE && is_key(key, at(2, 0, 0), VV_KIND_CLAIM) && !hits++) {
+        ok(prune(other, NULL)); /* keeps what repair can rebuild */
+        assert_true(exists(other, attempt, VV_KIND_PACK));
+        ok(vv_attempt_remove(other, NAME, &attempt, 0, NULL, NULL, NULL));
+    }
     return 0;
 }
 
-/* The votes are counted, then the data goes, and its tombstone with it: no session is there that might adopt. */
+/* The votes are counted, then the data goes: a prune of an older program, or a person. */
 static void test_prune_before_claim(void **state) {
     (void)state;
     checkpoint(other, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
