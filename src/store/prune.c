@@ -142,8 +142,10 @@ static size_t find_from(const struct prune *prune, uint32_t generation, uint64_t
 
 static const struct entry *find_entry(const struct prune *prune, uint32_t generation, uint64_t version) {
     size_t at = find_from(prune, generation, version);
+    if (at == prune->entry_count)
+        return NULL;
     const struct entry *entry = &prune->entries[at];
-    return at < prune->entry_count && entry->generation == generation && entry->version == version ? entry : NULL;
+    return entry->generation == generation && entry->version == version ? entry : NULL;
 }
 
 static int has_newer_record(const struct prune *prune, uint32_t generation, uint64_t version) {

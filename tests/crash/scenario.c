@@ -229,7 +229,7 @@ static void prune(struct run *run) {
     struct varve_error error = {0};
     next_step(run);
     int rc = varve_store_prune(run->store, NAME, 0, NULL, NULL, &result, &error);
-    if (rc < 0)
+    if (rc < 0 && rc != VARVE_NO_CHECKPOINT) /* before the name was claimed there is nothing to prune */
         tolerate(run, "prune", rc, &error);
 }
 

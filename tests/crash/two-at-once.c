@@ -272,7 +272,7 @@ static void clean_up(void *arg) {
         note(round, "prunes");
         int rc = varve_store_prune(store, NAME, 0, note_removal, round, &result, &error);
         note(round, "pruned");
-        if (rc < 0)
+        if (rc < 0 && rc != VARVE_NO_CHECKPOINT) /* the first session has not claimed the name yet */
             child_fail("prune: %s: %s", varve_error_name(rc), error.text);
         varve_store_close(store);
     }

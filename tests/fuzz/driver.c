@@ -52,7 +52,7 @@ static int replay(const char *path) {
 
 int main(int argc, char **argv) {
     int failed = 0;
-    LLVMFuzzerTestOneInput(NULL, 0);
+    LLVMFuzzerTestOneInput((const uint8_t *)"", 0);
     for (int i = 1; i < argc; i++)
         if (replay(argv[i]) < 0)
             failed = 1;

@@ -498,9 +498,17 @@ static void test_lists(void **state) {
     }
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define IS_SANITIZED
+#endif
+#endif
+
 /* No more memory than a quarter GiB above what there is now: sizes that lie cannot be followed. */
 static void limit_memory(void) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef IS_SANITIZED /* a sanitizer needs address space of its own */
     FILE *file = fopen("/proc/self/statm", "r");
     unsigned long pages = 0;
     if (file && fscanf(file, "%lu", &pages) == 1) {
