@@ -1,7 +1,7 @@
 /* The public session functions: check arguments, own the session, carry errors to the caller. */
 #include <errno.h>
 #include <string.h>
-#include <varve/varve.h>
+#include <varve/varve_comm.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -18,12 +18,13 @@ static int begin(struct varve_session *session) {
     return 0;
 }
 
-/* The error of the last call carries the rank and is logged once where nobody may look at it. */
+/* The error of the last call carries the rank where it happened: in collective calls that may be another one. */
 static int end(struct varve_session *session, int rc) {
     if (rc < 0) {
         vv_error_default(&session->error, rc, "%s", varve_error_text(rc));
         session->error.code = rc;
-        session->error.rank = (int)session->inner->comm->rank;
+        if (session->error.rank < 0)
+            session->error.rank = (int)session->inner->comm->rank;
     }
     return rc;
 }
@@ -46,28 +47,49 @@ static int take_options(const struct varve_options *given, struct varve_options 
     return 0;
 }
 
-int varve_open(const char *store, const char *name, const struct varve_options *options, struct varve_session **out,
-               struct varve_error *error) {
-    struct varve_options given;
-    struct vv_settings settings;
-    vv_error_clear(error);
+/* What a rank can say before it talks to the others. */
+static int take_arguments(const char *store, const char *name, const struct varve_options *options,
+                          struct varve_session **out, struct varve_options *given, struct vv_settings *settings,
+                          struct vv_log *log, struct varve_error *error) {
     if (!store || !name || !out)
         return vv_error(error, -EINVAL, "varve_open needs a store, a name and a place for the session");
-    int rc = take_options(options, &given, error);
+    int rc = take_options(options, given, error);
     if (rc)
         return rc;
-    struct vv_log log = {.level = VV_LOG_WARN, .rank = -1, .fn = given.log, .arg = given.log_arg};
-    rc = vv_settings_load(&settings, given.settings, &log, error);
+    *log = (struct vv_log){.level = VV_LOG_WARN, .rank = log->rank, .fn = given->log, .arg = given->log_arg};
+    rc = vv_settings_load(settings, given->settings, log, error);
     if (rc)
         return rc;
+    *out = vv_calloc(1, sizeof **out);
+    return *out ? 0 : vv_error(error, -ENOMEM, "no memory for a session");
+}
+
+static int check_comm(const struct varve_comm *comm, struct varve_error *error) {
+    const struct varve_comm_ops *ops = comm ? comm->ops : NULL;
+    if (ops && ops->size >= sizeof *ops && ops->least && ops->broadcast && ops->collect && ops->close &&
+        comm->rank < comm->ranks)
+        return 0;
+    return vv_error(error, -EINVAL, "varve_open_comm needs a group with all its operations and a rank below ranks");
+}
+
+/* All ranks come back with a session, or none. */
+static int open_together(struct varve_comm *comm, const char *store, const char *name,
+                         const struct varve_options *options, struct varve_session **out, struct varve_error *error) {
+    struct varve_options given = {0};
+    struct vv_settings settings;
+    struct vv_log log = {.level = VV_LOG_WARN, .rank = comm->ranks > 1 ? (int)comm->rank : -1};
+    struct varve_session *session = NULL;
+    vv_settings_init(&settings);
+    int rc = take_arguments(store, name, options, out ? &session : NULL, &given, &settings, &log, error);
+    rc = vv_comm_agree(comm, rc, error);
+    if (rc == 0) /* what is decided together must be decided by the same settings */
+        rc = vv_comm_follow(comm, 0, &settings, sizeof settings, VV_COMM_ROOT, error);
     log.level = settings.log;
-    struct varve_session *session = vv_calloc(1, sizeof *session);
-    if (!session)
-        return vv_error(error, -ENOMEM, "no memory for a session");
-    rc = vv_session_open(store, name, &settings, &log, &vv_comm_single, &session->inner, error);
+    if (rc == 0)
+        rc = vv_session_open(store, name, &settings, &log, comm, &session->inner, error);
     if (rc) {
         vv_free(session);
-        return vv_error_default(error, rc, "%s could not be opened: %s", store, varve_error_text(rc));
+        return vv_error_default(error, rc, "%s could not be opened: %s", store ? store : "?", varve_error_text(rc));
     }
     unsigned retries;
     session->is_warned = vv_settings_on_error(&settings, &retries) == VV_ON_ERROR_WARN;
@@ -75,12 +97,31 @@ int varve_open(const char *store, const char *name, const struct varve_options *
     return 0;
 }
 
+int varve_open_comm(struct varve_comm *comm, const char *store, const char *name, const struct varve_options *options,
+                    struct varve_session **out, struct varve_error *error) {
+    struct varve_error why;
+    vv_error_clear(&why);
+    int rc = check_comm(comm, &why);
+    if (rc == 0 && (rc = open_together(comm, store, name, options, out, &why)) < 0)
+        comm->ops->close(comm);
+    if (error)
+        *error = why;
+    return rc;
+}
+
+int varve_open(const char *store, const char *name, const struct varve_options *options, struct varve_session **out,
+               struct varve_error *error) {
+    return varve_open_comm(&vv_comm_single, store, name, options, out, error);
+}
+
 int varve_close(struct varve_session *session) {
     if (!session)
         return 0;
+    struct varve_comm *comm = session->inner->comm;
     int rc = varve_wait(session);
     vv_session_close(session->inner);
     vv_free(session);
+    comm->ops->close(comm);
     return rc;
 }
 
@@ -162,12 +203,11 @@ int varve_unprotect(struct varve_session *session, const char *name) {
 
 int varve_checkpoint(struct varve_session *session, int64_t version) {
     begin(session);
-    if (version < 0)
-        return end(session, vv_error(&session->error, -EINVAL, "version %lld is below 0", (long long)version));
-    int rc = vv_session_checkpoint(session->inner, (uint64_t)version, &session->error);
+    int rc = vv_session_checkpoint(session->inner, version, &session->error);
     if (rc && session->is_warned) {
-        vv_log(&session->inner->log, VV_LOG_WARN, "checkpoint %lld failed, the program goes on: %s", (long long)version,
-               session->error.text);
+        if (session->inner->lease)
+            vv_log(&session->inner->log, VV_LOG_WARN, "checkpoint %lld failed on rank %d, the program goes on: %s",
+                   (long long)version, session->error.rank, session->error.text);
         return 0;
     }
     return end(session, rc);
@@ -190,7 +230,8 @@ int varve_test(struct varve_session *session) {
 }
 
 int varve_need(struct varve_session *session) {
-    return vv_session_is_due(session->inner);
+    begin(session);
+    return end(session, vv_session_is_due(session->inner, &session->error));
 }
 
 /* ---- coming back ---- */
@@ -199,11 +240,6 @@ int varve_restart_regions(struct varve_session *session, int64_t version, const 
                           unsigned flags, int64_t *version_out) {
     struct vv_restart_options options = {version, regions, regions ? count : 0, flags};
     begin(session);
-    if (version < VARVE_LATEST)
-        return end(session, vv_error(&session->error, -EINVAL, "version %lld: give 0 or more, or VARVE_LATEST",
-                                     (long long)version));
-    if (flags & ~(VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING))
-        return end(session, vv_error(&session->error, -EINVAL, "flags %#x are not known", flags));
     return end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
 }
 
@@ -213,16 +249,11 @@ int varve_restart(struct varve_session *session, int64_t version, int64_t *versi
 
 int varve_reject(struct varve_session *session, int64_t version) {
     begin(session);
-    if (version < 0)
-        return end(session, vv_error(&session->error, -EINVAL, "version %lld is below 0", (long long)version));
     return end(session, vv_session_reject(session->inner, version, &session->error));
 }
 
 int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out) {
     begin(session);
-    if (version < VARVE_LATEST)
-        return end(session, vv_error(&session->error, -EINVAL, "version %lld: give 0 or more, or VARVE_LATEST",
-                                     (long long)version));
     return end(session, vv_session_stored(session->inner, version, fn, arg, version_out, &session->error));
 }
 

@@ -1,27 +1,35 @@
-/* The group of processes that checkpoint together, behind one ops struct. Every call is collective: all ranks make it, in the same order. */
+/* The group of processes that checkpoint together (varve_comm.h), and how it comes to one answer. Everything here is collective.
+ *
+ * The rule: a collective call of the session returns the same code on every rank. So whatever a rank finds out on its own, be it only that
+ * an argument is wrong, goes through vv_comm_agree before anybody returns or acts on it. */
 #ifndef VV_COMM_H
 #define VV_COMM_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <varve/varve_comm.h>
 
-struct vv_comm;
-
-struct vv_comm_ops {
-    const char *name;
-    /* The lowest code of all ranks: 0 only if it is 0 everywhere (errors are negative). rank_out (may be NULL) gets a rank that had it. */
-    int (*agree)(struct vv_comm *comm, int code, uint32_t *rank_out);
-    /* Everybody gets root's bytes. */
-    int (*broadcast)(struct vv_comm *comm, void *data, size_t size, uint32_t root);
-    void (*close)(struct vv_comm *comm);
-};
-struct vv_comm {
-    const struct vv_comm_ops *ops;
-    uint32_t rank;
-    uint32_t ranks;
-};
+#include "base/error.h"
 
 /* A group of one. */
-extern struct vv_comm vv_comm_single;
+extern struct varve_comm vv_comm_single;
+
+#define VV_COMM_ROOT 0u
+
+static inline int vv_comm_is_root(const struct varve_comm *comm) {
+    return comm->rank == VV_COMM_ROOT;
+}
+
+/* The lowest code of all ranks: 0 only if it is 0 everywhere (errors are negative; do not give positive ones). When it is not 0, error (not
+ * NULL) becomes that of the first rank that had the code, with its rank in it: all ranks tell the same story. */
+int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error);
+
+/* All ranks must have given the same value: 0, or VARVE_DISAGREED with `what` in the text; also when a rank has an error already, so that a call needs one round
+ * for its arguments. */
+int vv_comm_agree_same(struct varve_comm *comm, int code, uint64_t value, const char *what, struct varve_error *error);
+
+/* The largest of all ranks' values. */
+int vv_comm_most(struct varve_comm *comm, uint64_t *value);
+
+/* Root has done something alone: everybody gets its code, its error, and `size` bytes of what it found (data may be NULL). */
+int vv_comm_follow(struct varve_comm *comm, int code, void *data, size_t size, uint32_t root, struct varve_error *error);
 
 #endif

@@ -21,7 +21,13 @@
  * a byte is written, fetches the runs in windows, computes the id of every granule and compares each region's digest. The ids
  * become the new history. A checkpoint that fails anywhere is named in the log with the reason, and the next older one is tried.
  *
- * Threads: one thread at a time per session; the pool's and the lease's threads are inside. */
+ * MANY RANKS. Every function below is collective and returns the same code on every rank, with the error of the rank where it happened. A step
+ * that a rank does alone ends in vv_comm_agree before any rank acts on it; what one rank does for all (rank 0, the keeper of the name) ends in
+ * vv_comm_follow. In a checkpoint: versions compared; each rank writes and seals its own pack; agree; the keeper counts the packs in the store
+ * and creates the record; follow. In a restart, per candidate: the keeper names it; each rank compares regions; agree (nothing was written so far); each rank reads and
+ * checks; agree; the keeper goes on in the beat; follow. The record decides: a rank that dies anywhere leaves waste or a checkpoint that the next life finds.
+ *
+ * Threads: one thread at a time per session; the pool's and the lease's threads are inside. Only the calling thread talks to the group. */
 #ifndef VV_ENGINE_H
 #define VV_ENGINE_H
 
@@ -46,8 +52,8 @@ struct vv_session {
     struct vv_settings settings;
     struct vv_log log;
     struct vv_store *store;
-    struct vv_lease *lease;
-    struct vv_comm *comm;
+    struct vv_lease *lease; /* the keeper's (rank 0); NULL on the other ranks */
+    struct varve_comm *comm;
     struct vv_pool *pool;
     struct vv_tracker *tracker;
     struct vv_regions regions;
@@ -76,11 +82,11 @@ struct vv_session {
 };
 
 int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
-                    struct vv_comm *comm, struct vv_session **out, struct varve_error *error);
-/* Frees everything; the outcome of the last request was the caller's to ask for. Accepts NULL. */
+                    struct varve_comm *comm, struct vv_session **out, struct varve_error *error);
+/* Frees everything but the group; the outcome of the last request was the caller's to ask for. Accepts NULL. */
 void vv_session_close(struct vv_session *session);
 
-int vv_session_checkpoint(struct vv_session *session, uint64_t version, struct varve_error *error);
+int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error);
 
 struct vv_restart_options {
     int64_t version;            /* or VARVE_LATEST */
@@ -94,6 +100,7 @@ int vv_session_reject(struct vv_session *session, int64_t version, struct varve_
 /* Walk the regions of our rank in a checkpoint. */
 int vv_session_stored(struct vv_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out,
                       struct varve_error *error);
-int vv_session_is_due(struct vv_session *session);
+/* 1, 0, or an error of the group. */
+int vv_session_is_due(struct vv_session *session, struct varve_error *error);
 
 #endif

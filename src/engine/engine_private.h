@@ -58,6 +58,10 @@ struct vv_origin vv_origin_of(const struct vv_run *run);
 struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data, uint64_t size,
                               struct vv_hash128 *ids);
 
+/* ---- restart.c: from one candidate; arg is a struct vv_restart_options. Collective, the same answer on all ranks. ---- */
+int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
+                   struct varve_error *error);
+
 /* ---- check.c: what a restart has read must have the digests that were stored ---- */
 struct vv_check {
     struct vv_pool *pool;

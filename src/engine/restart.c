@@ -1,4 +1,4 @@
-/* Restarting: choose a checkpoint, compare it with what is protected, read it, and make it the history to go on from. */
+/* Restarting from one checkpoint: compare it with what is protected, read it, and make it the history to go on from. Which one: choose.c. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -181,7 +181,6 @@ static int read_memory(struct restart *restart, struct vv_recipe *recipe, const 
     struct vv_run run;
     uint8_t *base = region->ptr;
     int rc;
-    restart->session->is_overwritten = 1;
     while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
         struct vv_origin origin = vv_origin_of(&run);
         if (vv_origins_add(&past->origins, &origin) != 0)
@@ -231,7 +230,6 @@ static int read_region(struct restart *restart, struct vv_recipe *recipe, const 
     if (!region->is_callback)
         return read_memory(restart, recipe, stored, region, past, error);
     region->size = stored->length;
-    session->is_overwritten = 1;
     if (stored->length == 0)
         return load_bytes(region, 0, "", 0, 0) == 0
                    ? 0
@@ -333,12 +331,12 @@ static void renumber_regions(struct restart *restart) {
             regions->list[i].number = regions->next_number++;
 }
 
-static int go_on(struct restart *restart, struct varve_error *error) {
-    struct vv_session *session = restart->session;
+/* The history as it will be, while this can still fail. */
+static int prepare_history(struct restart *restart, struct varve_error *error) {
     struct vv_history *history = &restart->history;
     const struct vv_record *record = vv_view_record(restart->view);
     uint64_t share = record->protected_bytes / record->ranks;
-    vv_table_resize(&history->table, vv_table_entries(session, share)); /* may fail: then it finds less */
+    vv_table_resize(&history->table, vv_table_entries(restart->session, share)); /* may fail: then it finds less */
     for (size_t i = 0; i < history->count; i++)
         fill_table(history, &history->list[i]);
     uint64_t *live = vv_calloc(history->source_count, sizeof *live);
@@ -348,22 +346,22 @@ static int go_on(struct restart *restart, struct varve_error *error) {
     for (uint32_t i = 0; i < history->source_count; i++)
         history->sources[i].live_bytes = live[i];
     vv_free(live);
-    if (session->tries > 0) { /* versions above this one may exist in our generation: go on in a new one */
-        int rc = vv_lease_advance(session->lease, error);
-        if (rc)
-            return rc;
-    }
-    renumber_regions(restart);
     history->layout_end = restart->layers.layout_bytes;
+    return 0;
+}
+
+/* All ranks have it in memory: from now on it is what we go on from. */
+static void go_on(struct restart *restart) {
+    struct vv_session *session = restart->session;
+    renumber_regions(restart);
     vv_history_clear(&session->history);
     session->history = restart->history;
     memset(&restart->history, 0, sizeof restart->history);
     session->layers = restart->layers;
     session->parent = *vv_view_attempt(restart->view);
-    session->parent_writers = record->writers_digest;
+    session->parent_writers = vv_view_record(restart->view)->writers_digest;
     session->has_saved = 0;
     session->tries = 0;
-    return vv_lease_refer(session->lease, &session->parent, error);
 }
 
 /* ---- one candidate ---- */
@@ -376,8 +374,25 @@ static int check_ranks(const struct restart *restart, struct varve_error *error)
                     stored);
 }
 
-static int read_checked(struct restart *restart, struct varve_error *error) {
-    int rc = check_ranks(restart, error);
+/* The keeper names the checkpoint in its beat before anybody reads it: from now on nobody forgets it. Whoever was
+ * faster shows when the view is opened. */
+static int name_checkpoint(struct vv_session *session, uint32_t generation, uint64_t version,
+                           struct varve_error *error) {
+    struct vv_record record;
+    int rc = vv_record_load(session->store, session->name, generation, version, &record, error);
+    if (rc)
+        return rc;
+    struct vv_attempt attempt = {generation, record.attempt, version};
+    vv_record_clear(&record);
+    return vv_lease_refer(session->lease, &attempt, error);
+}
+
+/* Everything that can be compared before a byte is written. */
+static int compare(struct restart *restart, uint32_t generation, uint64_t version, struct varve_error *error) {
+    struct vv_session *session = restart->session;
+    int rc = vv_view_open(session->store, session->name, generation, version, &restart->view, error);
+    if (rc == 0)
+        rc = check_ranks(restart, error);
     if (rc == 0)
         rc = match_regions(restart, error);
     if (rc == 0)
@@ -386,28 +401,50 @@ static int read_checked(struct restart *restart, struct varve_error *error) {
         rc = start_threads(restart, error);
     if (rc == 0 && vv_fetch_create(restart->view, restart->pool, &restart->fetch) != 0)
         rc = vv_error(error, -ENOMEM, "no memory to restart");
-    if (rc == 0)
-        rc = read_regions(restart, error);
-    if (rc == 0)
-        rc = check_regions(restart, error);
-    return rc ? rc : go_on(restart, error);
+    return rc;
 }
 
-static int try_checkpoint(struct vv_session *session, const struct vv_restart_options *options, uint32_t generation,
-                          uint64_t version, struct varve_error *error) {
-    struct restart restart = {.session = session, .options = options};
-    struct vv_record record;
-    int rc = vv_record_load(session->store, session->name, generation, version, &record, error);
+static int read_checked(struct restart *restart, struct varve_error *error) {
+    int rc = read_regions(restart, error);
+    if (rc == 0)
+        rc = check_regions(restart, error);
+    if (rc == 0)
+        rc = prepare_history(restart, error);
+    return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
+}
+
+/* The keeper: versions above this one may exist in our generation, then we go on in a new one. */
+static int begin_generation(struct restart *restart, struct varve_error *error) {
+    struct vv_session *session = restart->session;
+    int rc = session->tries > 0 ? vv_lease_advance(session->lease, error) : 0;
+    return rc ? rc : vv_lease_refer(session->lease, vv_view_attempt(restart->view), error);
+}
+
+static int try_together(struct restart *restart, uint32_t generation, uint64_t version, struct varve_error *error) {
+    struct vv_session *session = restart->session;
+    struct varve_comm *comm = session->comm;
+    int rc = session->lease ? name_checkpoint(session, generation, version, error) : 0;
+    rc = vv_comm_follow(comm, rc, NULL, 0, VV_COMM_ROOT, error);
     if (rc)
         return rc;
-    /* Name it before reading it: from now on nobody forgets it. Whoever was faster shows when the view is opened. */
-    struct vv_attempt attempt = {generation, record.attempt, version};
-    vv_record_clear(&record);
-    rc = vv_lease_refer(session->lease, &attempt, error);
+    rc = vv_comm_agree(comm, compare(restart, generation, version, error), error);
+    if (rc)
+        return rc;
+    session->is_overwritten = 1;
+    rc = vv_comm_agree(comm, read_checked(restart, error), error);
+    if (rc)
+        return rc;
+    rc = session->lease ? begin_generation(restart, error) : 0;
+    rc = vv_comm_follow(comm, rc, NULL, 0, VV_COMM_ROOT, error);
     if (rc == 0)
-        rc = vv_view_open(session->store, session->name, generation, version, &restart.view, error);
-    if (rc == 0)
-        rc = read_checked(&restart, error);
+        go_on(restart);
+    return rc;
+}
+
+int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
+                   struct varve_error *error) {
+    struct restart restart = {.session = session, .options = arg};
+    int rc = try_together(&restart, generation, version, error);
     vv_fetch_destroy(restart.fetch);
     vv_pool_destroy(restart.pool);
     vv_pool_destroy(restart.backer);
@@ -415,180 +452,9 @@ static int try_checkpoint(struct vv_session *session, const struct vv_restart_op
     vv_history_clear(&restart.history);
     vv_view_close(restart.view);
     vv_free(restart.targets);
-    if (rc) { /* our history is still of the former parent */
+    if (rc && session->lease) { /* our history is still of the former parent */
         struct varve_error ignored = {0};
         vv_lease_refer(session->lease, &session->parent, &ignored);
     }
-    return rc;
-}
-
-/* ---- which checkpoint ---- */
-
-struct candidates {
-    struct vv_session *session;
-    int64_t version;
-    struct vv_attempt *list;
-    size_t count, room;
-};
-
-static int is_rejected(const struct vv_session *session, uint32_t generation, uint64_t version) {
-    for (size_t i = 0; i < session->rejected_count; i++)
-        if (session->rejected[2 * i] == generation && session->rejected[2 * i + 1] == version)
-            return 1;
-    return 0;
-}
-
-static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
-    struct candidates *candidates = arg;
-    if (candidates->version >= 0 ? version != (uint64_t)candidates->version
-                                 : is_rejected(candidates->session, generation, version))
-        return 0;
-    if (candidates->count == candidates->room) {
-        size_t room = candidates->room ? candidates->room * 2 : 64;
-        struct vv_attempt *list = vv_realloc(candidates->list, room * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        candidates->list = list;
-        candidates->room = room;
-    }
-    candidates->list[candidates->count++] = (struct vv_attempt){generation, 0, version};
-    return 0;
-}
-
-static int find_candidates(struct vv_session *session, int64_t version, struct candidates *out,
-                           struct varve_error *error) {
-    memset(out, 0, sizeof *out);
-    out->session = session;
-    out->version = version;
-    int rc = vv_records_list(session->store, session->name, add_candidate, out, error);
-    return rc < 0 ? vv_error_default(error, rc, "the checkpoints of %s could not be listed: %s", session->name,
-                                     varve_error_text(rc))
-                  : 0;
-}
-
-/* Damage makes us try an older one; what is merely gone is passed over; everything else is the caller's to know. */
-static int may_go_on(struct vv_session *session, const struct vv_attempt *candidate, int rc,
-                     const struct varve_error *why) {
-    if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT)
-        return 1;
-    if (rc != VARVE_CORRUPT)
-        return 0;
-    vv_log(&session->log, VV_LOG_WARN, "skipped checkpoint %s@%" PRIu64 " (generation %u): %s", session->name,
-           candidate->version, candidate->generation, why->text);
-    return 1;
-}
-
-typedef int (*try_fn)(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
-                      struct varve_error *error);
-
-/* Try the candidates, newest first, until one works. */
-static int try_candidates(struct vv_session *session, int64_t version, try_fn try, const void *arg,
-                          int64_t *version_out, struct varve_error *error) {
-    struct candidates candidates;
-    struct varve_error why = {0}, damage = {0};
-    int rc = find_candidates(session, version, &candidates, error);
-    int result = rc ? rc : VARVE_NO_CHECKPOINT;
-    for (size_t i = 0; i < candidates.count && rc == 0; i++) {
-        const struct vv_attempt *candidate = &candidates.list[i];
-        vv_error_clear(&why);
-        result = try(session, arg, candidate->generation, candidate->version, &why);
-        if (result == 0 && version_out)
-            *version_out = (int64_t)candidate->version;
-        if (result == 0 || !may_go_on(session, candidate, result, &why))
-            break;
-        if (damage.code == 0 && (result == VARVE_CORRUPT || session->is_overwritten))
-            damage = why;
-        result = damage.code ? VARVE_CORRUPT : VARVE_NO_CHECKPOINT;
-    }
-    vv_free(candidates.list);
-    if (rc || result == 0)
-        return result;
-    if (session->is_overwritten && damage.code && (result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT))
-        result = VARVE_CORRUPT; /* these would promise that nothing was written */
-    if (result == VARVE_NO_CHECKPOINT && version >= 0) /* asked for by number: not to be taken for a first run */
-        return vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
-                        session->name, version);
-    if (result == VARVE_NO_CHECKPOINT)
-        return vv_error(error, result, "there is no checkpoint of %s in this store", session->name);
-    if (error)
-        *error = result == VARVE_CORRUPT ? damage : why;
-    return result;
-}
-
-static int try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
-                       struct varve_error *error) {
-    return try_checkpoint(session, arg, generation, version, error);
-}
-
-int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
-                       struct varve_error *error) {
-    vv_regions_pack(&session->regions);
-    session->is_overwritten = 0;
-    return try_candidates(session, options->version, try_restart, options, version_out, error);
-}
-
-/* ---- asking, and refusing ---- */
-
-struct asking {
-    varve_region_fn fn;
-    void *arg;
-};
-
-static int try_stored(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
-                      struct varve_error *error) {
-    const struct asking *asking = arg;
-    struct vv_view *view = NULL;
-    struct vv_recipe *recipe = NULL;
-    struct vv_recipe_region stored;
-    int rc = vv_view_open(session->store, session->name, generation, version, &view, error);
-    if (rc == 0 && asking->fn)
-        rc = vv_recipe_open(view, session->comm->rank, &recipe, error);
-    while (rc == 0 && recipe && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
-        struct varve_region_info info = {stored.name, stored.length};
-        rc = 0;
-        if (asking->fn(asking->arg, &info) != 0)
-            break;
-    }
-    vv_recipe_close(recipe);
-    vv_view_close(view);
-    return rc;
-}
-
-int vv_session_stored(struct vv_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out,
-                      struct varve_error *error) {
-    struct asking asking = {fn, arg};
-    session->is_overwritten = 0; /* no restart is under way */
-    return try_candidates(session, version, try_stored, &asking, version_out, error);
-}
-
-static int add_rejected(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
-    size_t size = (session->rejected_count + 1) * 2 * sizeof *session->rejected;
-    uint64_t *rejected = vv_realloc(session->rejected, size);
-    if (!rejected)
-        return vv_error(error, -ENOMEM, "no memory to reject a checkpoint");
-    rejected[2 * session->rejected_count] = generation;
-    rejected[2 * session->rejected_count + 1] = version;
-    session->rejected = rejected;
-    session->rejected_count++;
-    return 0;
-}
-
-int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error) {
-    struct candidates candidates;
-    int rc = find_candidates(session, version, &candidates, error);
-    if (rc == 0 && candidates.count == 0)
-        rc = vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject",
-                      session->name, version);
-    /* The one that was offered: what we restarted from, or else the newest of this version not rejected yet. */
-    uint32_t generation = 0;
-    if (session->parent.generation && session->parent.version == (uint64_t)version &&
-        !is_rejected(session, session->parent.generation, session->parent.version))
-        generation = session->parent.generation;
-    for (size_t i = 0; i < candidates.count && rc == 0 && generation == 0; i++)
-        if (!is_rejected(session, candidates.list[i].generation, candidates.list[i].version))
-            generation = candidates.list[i].generation;
-    if (rc == 0 && generation != 0)
-        rc = add_rejected(session, generation, (uint64_t)version, error);
-    vv_free(candidates.list);
     return rc;
 }

@@ -196,34 +196,44 @@ static int write_pack(struct vv_save *save, uint64_t **live_out, struct varve_st
 
 /* ---- the outcome ---- */
 
-static void accept(struct vv_save *save, const uint64_t *live, const struct vv_record *record) {
+static void accept(struct vv_save *save, const uint64_t *live, struct vv_hash128 writers_digest) {
     struct vv_session *session = save->session;
     struct vv_source *source = &session->history.sources[save->source];
-    source->writers_digest = record->writers_digest;
+    source->writers_digest = writers_digest;
     source->raw_bytes = save->sums.fresh + save->sums.rewritten;
     vv_history_accept(&session->history, live);
     session->history.layout_end = save->layout_end;
     session->layers = save->layers;
     session->parent = save->attempt;
-    session->parent_writers = record->writers_digest;
+    session->parent_writers = writers_digest;
     session->next_version = save->attempt.version + 1;
     session->has_saved = 1;
     if (session->tracker->ops->settle)
         session->tracker->ops->settle(session->tracker, 1);
 }
 
-/* 1 if it is certain that the attempt is none and never will be a checkpoint; then it may be tried again. */
+/* The keeper: 1 if it is certain that the attempt is none and never will be a checkpoint; then it may be tried again. */
+static uint32_t drop_attempt(struct vv_session *session, const struct vv_attempt *attempt) {
+    struct varve_error why = {0};
+    int rc = vv_attempt_drop(session->store, session->name, attempt, session->comm->ranks, &why);
+    if (rc < 0)
+        vv_log(&session->log, VV_LOG_INFO, "what the failed attempt at version %" PRIu64 " left could not be removed: %s",
+               attempt->version, why.text);
+    return rc == 0;
+}
+
+/* Everybody has sealed or given up its pack by now. 1 if the attempt may be tried again. */
 static int fail(struct vv_save *save) {
     struct vv_session *session = save->session;
-    struct varve_error why = {0};
+    struct varve_error ignored = {0};
+    uint32_t is_dropped = 0;
     vv_history_drop(&session->history, save->source);
     if (session->tracker->ops->settle)
         session->tracker->ops->settle(session->tracker, 0);
-    int rc = vv_attempt_drop(session->store, session->name, &save->attempt, session->comm->ranks, &why);
-    if (rc < 0)
-        vv_log(&session->log, VV_LOG_INFO, "what the failed attempt at version %" PRIu64 " left could not be removed: %s",
-               save->attempt.version, why.text);
-    return rc == 0;
+    if (vv_comm_is_root(session->comm))
+        is_dropped = drop_attempt(session, &save->attempt);
+    int rc = vv_comm_follow(session->comm, 0, &is_dropped, sizeof is_dropped, VV_COMM_ROOT, &ignored);
+    return rc == 0 && is_dropped;
 }
 
 /* What our history refers to may be gone: begin with a whole checkpoint. */
@@ -250,41 +260,61 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
     return rc ? rc : begin_pack(save, error);
 }
 
-/* What a person needs to know who meets this in the middle of the night. */
-static void explain_full(const struct vv_session *session, uint64_t version, struct varve_error *error) {
+/* What a person needs to know who meets this in the middle of the night; told by the rank where it happened. */
+static int explain(const struct vv_session *session, uint64_t version, int rc, struct varve_error *error) {
     struct varve_error cause = *error;
-    vv_error(error, cause.code,
-             "version %" PRIu64 " of %s was not saved: the storage is full, or less than min_free (%" PRIu64
-             " bytes) would remain; earlier checkpoints are as they were, `varve forget` and `varve prune` free space (%.200s)",
-             version, session->name, session->settings.min_free, cause.text);
+    if (rc == 0 || (rc != -ENOSPC && rc != -EDQUOT))
+        return rc ? vv_error_default(error, rc, "the checkpoint could not be written: %s", varve_error_text(rc)) : 0;
+    return vv_error(error, rc,
+                    "version %" PRIu64 " of %s was not saved: the storage is full, or less than min_free (%" PRIu64
+                    " bytes) would remain; earlier checkpoints are as they were, `varve forget` and `varve prune` free space (%.200s)",
+                    version, session->name, session->settings.min_free, cause.text);
+}
+
+/* This rank's part, up to its yes. */
+static int write_part(struct vv_save *save, uint64_t **live_out, struct varve_stats *stats, struct varve_error *error) {
+    int rc = begin_save(save, error);
+    if (rc == 0)
+        rc = write_pack(save, live_out, stats, error);
+    vv_blocks_destroy(save->blocks);
+    vv_pack_abort(save->pack);
+    if (rc == 0)
+        rc = VV_FAULT("engine.save.before_commit");
+    return explain(save->session, save->attempt.version, rc, error);
+}
+
+/* All ranks have said yes: the keeper makes it a checkpoint, and tells. */
+static int commit(struct vv_session *session, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
+                  struct varve_error *error) {
+    struct vv_record record = {0};
+    int rc = 0;
+    if (vv_comm_is_root(session->comm)) {
+        rc = vv_commit(session->store, session->lease, session->name, attempt, &record, error);
+        *digest_out = record.writers_digest;
+        vv_record_clear(&record);
+        rc = explain(session, attempt->version, rc, error);
+    }
+    return vv_comm_follow(session->comm, rc, digest_out, sizeof *digest_out, VV_COMM_ROOT, error);
 }
 
 /* One attempt. Afterwards either everything of it counts, or nothing. *may_retry is told when it fails. */
 static int run_attempt(struct vv_session *session, const struct vv_attempt *attempt, struct varve_stats *stats,
                        int *may_retry, struct varve_error *error) {
     struct vv_save save = {.session = session, .attempt = *attempt, .source = UINT32_MAX};
-    struct vv_record record = {0};
+    struct vv_hash128 writers_digest;
     uint64_t *live = NULL;
-    int rc = begin_save(&save, error);
+    int rc = write_part(&save, &live, stats, error);
+    rc = vv_comm_agree(session->comm, rc, error);
     if (rc == 0)
-        rc = write_pack(&save, &live, stats, error);
-    vv_blocks_destroy(save.blocks);
-    vv_pack_abort(save.pack);
+        rc = commit(session, attempt, &writers_digest, error);
     if (rc == 0)
-        rc = VV_FAULT("engine.save.before_commit");
-    if (rc == 0)
-        rc = vv_commit(session->store, session->lease, session->name, attempt, &record, error);
-    if (rc == 0)
-        accept(&save, live, &record);
+        accept(&save, live, writers_digest);
     else
         *may_retry = fail(&save) && rc != VARVE_FENCED && rc != -ENOMEM && rc != -EINVAL;
     if (rc == VARVE_FORGOTTEN)
         begin_anew(session);
-    vv_record_clear(&record);
     vv_free(live);
     vv_free(save.is_victim);
-    if (rc == -ENOSPC || rc == -EDQUOT)
-        explain_full(session, attempt->version, error);
     return rc ? vv_error_default(error, rc, "the checkpoint failed: %s", varve_error_text(rc)) : 0;
 }
 
@@ -307,6 +337,8 @@ static void catalogue(struct vv_session *session) {
 /* After the commit nothing can fail the checkpoint any more; what goes wrong is said and tried again next time. */
 static void after_commit(struct vv_session *session) {
     struct varve_error error = {0};
+    if (!session->lease)
+        return;
     if (vv_lease_refer(session->lease, &session->parent, &error) != 0)
         vv_log(&session->log, VV_LOG_WARN, "the heartbeat could not be renewed: %s", error.text);
     if (session->settings.keep > 0 &&
@@ -328,8 +360,10 @@ static void note_time(struct vv_session *session, struct vv_request *request, ui
 }
 
 /* A version that was tried and failed may yet be adopted by a later session: going below it would put older memory first. */
-static int check_version(struct vv_session *session, uint64_t version, struct varve_error *error) {
-    uint64_t least = session->has_saved ? session->next_version : 0;
+static int check_version(struct vv_session *session, int64_t given, struct varve_error *error) {
+    uint64_t least = session->has_saved ? session->next_version : 0, version = (uint64_t)given;
+    if (given < 0)
+        return vv_error(error, -EINVAL, "version %" PRId64 " is below 0", given);
     if (session->tries > 0 && session->tried_version > least)
         least = session->tried_version;
     if (version < least)
@@ -351,35 +385,47 @@ static void begin_request(struct vv_session *session, uint64_t version) {
     session->tried_version = version;
 }
 
+/* The generation may have changed since the last attempt; the keeper knows. */
+static int begin_attempt(struct vv_session *session, uint64_t version, struct vv_attempt *out,
+                         struct varve_error *error) {
+    *out = (struct vv_attempt){0, session->tries++, version};
+    if (session->lease)
+        out->generation = vv_lease_generation(session->lease);
+    return vv_comm_follow(session->comm, 0, out, sizeof *out, VV_COMM_ROOT, error);
+}
+
 static void run_request(struct vv_session *session, struct vv_request *request) {
     unsigned retries = 0;
     int is_anew = 0;
     vv_settings_on_error(&session->settings, &retries);
     for (unsigned i = 0; i <= retries; i++) {
-        struct vv_attempt attempt = {vv_lease_generation(session->lease), session->tries++, request->version};
+        struct vv_attempt attempt;
         int may_retry = 0;
         vv_error_clear(&request->error);
         request->stats.attempts = i + 1;
-        request->result = run_attempt(session, &attempt, &request->stats, &may_retry, &request->error);
+        request->result = begin_attempt(session, request->version, &attempt, &request->error);
+        if (request->result == 0)
+            request->result = run_attempt(session, &attempt, &request->stats, &may_retry, &request->error);
         if (request->result == 0 || !may_retry)
             return;
         if (request->result == VARVE_FORGOTTEN && !is_anew) { /* a whole checkpoint needs nobody's record */
             is_anew = 1;
             retries++;
         }
-        if (i < retries)
+        if (i < retries && session->lease)
             vv_log(&session->log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s", request->version, i + 1,
                    request->error.text);
     }
 }
 
-int vv_session_checkpoint(struct vv_session *session, uint64_t version, struct varve_error *error) {
+int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error) {
     struct vv_request *request = &session->request;
     struct varve_error why = {0};
     uint64_t begin = vv_clock_ns();
     int rc = check_version(session, version, &why);
+    rc = vv_comm_agree_same(session->comm, rc, (uint64_t)version, "the version", &why);
     if (rc == 0) {
-        begin_request(session, version);
+        begin_request(session, (uint64_t)version);
         run_request(session, request);
         note_time(session, request, begin);
     } else {

@@ -110,13 +110,18 @@ static int renew(struct vv_lease *lease, uint32_t state, const struct vv_attempt
     return 0;
 }
 
+int vv_claim_is_of(struct vv_store *store, const char *name, uint32_t generation, const uint8_t session_id[16],
+                   struct varve_error *error) {
+    struct vv_claim claim;
+    int rc = vv_claim_load(store, name, generation, &claim, error);
+    if (rc == 0)
+        return memcmp(claim.session_id, session_id, sizeof claim.session_id) == 0;
+    return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
+}
+
 /* Is the claim on this generation ours? 1, 0, or an error of the storage. */
 static int is_own_claim(const struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
-    struct vv_claim claim;
-    int rc = vv_claim_load(lease->store, lease->name, generation, &claim, error);
-    if (rc == 0)
-        return memcmp(claim.session_id, lease->claim.session_id, sizeof claim.session_id) == 0;
-    return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
+    return vv_claim_is_of(lease->store, lease->name, generation, lease->claim.session_id, error);
 }
 
 /* ---- entering a generation ---- */
@@ -392,6 +397,10 @@ int vv_lease_take(struct vv_store *store, const char *name, const struct vv_leas
 
 uint32_t vv_lease_generation(const struct vv_lease *lease) {
     return atomic_load(&lease->generation);
+}
+
+const uint8_t *vv_lease_session(const struct vv_lease *lease) {
+    return lease->claim.session_id;
 }
 
 void vv_lease_refers(struct vv_lease *lease, struct vv_attempt *out) {

@@ -24,6 +24,12 @@ struct vv_lease_options {
 int vv_lease_take(struct vv_store *store, const char *name, const struct vv_lease_options *options,
                   struct vv_lease **out, struct varve_error *error);
 uint32_t vv_lease_generation(const struct vv_lease *lease);
+/* The id that the claims of this lease carry, 16 bytes. */
+const uint8_t *vv_lease_session(const struct vv_lease *lease);
+/* Is the claim on this generation that of the session with this id? 1; 0 if it is another's or not there; or an error. For the other
+ * processes of a job, to see whether they look at the same storage. */
+int vv_claim_is_of(struct vv_store *store, const char *name, uint32_t generation, const uint8_t session_id[16],
+                   struct varve_error *error);
 /* Claim one more generation for the same session (a restart after its first checkpoint); the old one ends. After an
  * error the new claim may stand: then it is finished, and the generation changes, as soon as the storage allows. */
 int vv_lease_advance(struct vv_lease *lease, struct varve_error *error);

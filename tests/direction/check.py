@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails when an include runs against the direction table of src/CMakeLists.txt.
 
-The table is the USES list of each varve_folder(); cli/ may use public headers only. The third column of src/README.md
+The table is the USES list of each varve_folder(); mpi/ and cli/ may use public headers only. The third column of src/README.md
 must say the same. `check.py ROOT` checks a tree and prints who includes whom; `check.py --self-test` plants wrong
 includes in a small tree and expects to find exactly those."""
 import pathlib
@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 
+OUTSIDE = ["mpi", "cli"]  # not part of the library
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 
@@ -25,7 +26,7 @@ def read_readme(root):
     rows = re.findall(r"^\| (\w+) \|[^|]*\| ([^|]*) \|$", (root / "src/README.md").read_text(), re.M)
     told, above = {}, set()
     for name, words in rows:
-        if words == "may include" or name == "cli":
+        if words == "may include" or name in OUTSIDE:
             continue
         told[name] = set(above) if words == "all above" else set(re.findall(r"\w+", words.replace("nothing of ours", "")))
         above.add(name)
@@ -41,12 +42,12 @@ def judge(path, mark, target, uses):
     if not slash:
         is_own = mark == "<" or (path.parent / target).exists()
         return (None if is_own else f'"{target}" does not name its folder'), None
-    if head not in uses and head != "cli":
+    if head not in uses and head not in OUTSIDE:
         return ('no such folder' if mark == '"' else None), None
     if head == folder:
         return None, head
-    if folder == "cli":
-        return "cli uses public headers only", head
+    if folder in OUTSIDE:
+        return f"{folder} uses public headers only", head
     if head not in uses.get(folder, set()):
         return f"{folder} may not include {head}", head
     if name.endswith("_private.h"):
@@ -73,7 +74,7 @@ def check(root):
 
 
 def show(uses, counts):
-    names = list(uses) + ["cli"]
+    names = list(uses) + OUTSIDE
     print("includes   " + "".join(f"{name:>9}" for name in names))
     for name in names:
         print(f"{name:<11}" + "".join(f"{counts.get((name, other), '.'):>9}" for other in names))

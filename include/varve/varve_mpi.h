@@ -1,0 +1,31 @@
+/* Varve for MPI programs. The only header that needs MPI; link with -lvarve_mpi -lvarve (pkg-config varve-mpi).
+ *
+ *     struct varve_session *s;
+ *     int64_t step = -1;
+ *     varve_open_mpi(MPI_COMM_WORLD, "file:///scratch/ck", "heat2d", NULL, &s, NULL);
+ *     varve_protect(s, "temperature", t, n * sizeof *t);     // each rank its own part
+ *     int rc = varve_restart(s, VARVE_LATEST, &step);        // the same checkpoint, and the same code, on all ranks
+ *     ...
+ *     varve_close(s);                                        // before MPI_Finalize
+ *
+ * The session works on a duplicate of the communicator and calls MPI only inside its collective calls, in the calling
+ * thread: any thread level will do. MPI errors are returned on the duplicate, not fatal. */
+#ifndef VARVE_MPI_H
+#define VARVE_MPI_H
+
+#include <mpi.h>
+#include <varve/varve.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* varve_open for all ranks of a communicator: collective, and the same result on all of them. Rank 0's settings hold for
+ * the job. */
+VARVE_API int varve_open_mpi(MPI_Comm mpi, const char *store, const char *name, const struct varve_options *options,
+                             struct varve_session **out, struct varve_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

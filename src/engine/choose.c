@@ -1,0 +1,244 @@
+/* Which checkpoint: walk the candidates, newest first, until one is whole on all ranks; ask about them; refuse one.
+ *
+ * The keeper lists the records and tells the others one candidate after the other. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/engine_private.h"
+
+struct candidates {
+    struct vv_session *session;
+    int64_t version;
+    struct vv_attempt *list; /* the keeper's */
+    size_t count, room, next;
+};
+
+static int is_rejected(const struct vv_session *session, uint32_t generation, uint64_t version) {
+    for (size_t i = 0; i < session->rejected_count; i++)
+        if (session->rejected[2 * i] == generation && session->rejected[2 * i + 1] == version)
+            return 1;
+    return 0;
+}
+
+static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
+    struct candidates *candidates = arg;
+    if (candidates->version >= 0 ? version != (uint64_t)candidates->version
+                                 : is_rejected(candidates->session, generation, version))
+        return 0;
+    if (candidates->count == candidates->room) {
+        size_t room = candidates->room ? candidates->room * 2 : 64;
+        struct vv_attempt *list = vv_realloc(candidates->list, room * sizeof *list);
+        if (!list)
+            return -ENOMEM;
+        candidates->list = list;
+        candidates->room = room;
+    }
+    candidates->list[candidates->count++] = (struct vv_attempt){generation, 0, version};
+    return 0;
+}
+
+static int find_candidates(struct vv_session *session, int64_t version, struct candidates *out,
+                           struct varve_error *error) {
+    int rc = 0;
+    memset(out, 0, sizeof *out);
+    out->session = session;
+    out->version = version;
+    if (session->lease)
+        rc = vv_records_list(session->store, session->name, add_candidate, out, error);
+    if (rc < 0)
+        vv_error_default(error, rc, "the checkpoints of %s could not be listed: %s", session->name,
+                         varve_error_text(rc));
+    return vv_comm_follow(session->comm, rc < 0 ? rc : 0, NULL, 0, VV_COMM_ROOT, error);
+}
+
+/* 1 and the next candidate, 0 when there is none left, or an error of the group. */
+static int next_candidate(struct candidates *candidates, struct vv_attempt *out, struct varve_error *error) {
+    struct vv_session *session = candidates->session;
+    *out = (struct vv_attempt){0};
+    if (session->lease && candidates->next < candidates->count)
+        *out = candidates->list[candidates->next++];
+    int rc = vv_comm_follow(session->comm, 0, out, sizeof *out, VV_COMM_ROOT, error);
+    return rc ? rc : out->generation != 0;
+}
+
+/* Damage makes us try an older one; what is merely gone is passed over; everything else is the caller's to know. */
+static int may_go_on(struct vv_session *session, const struct vv_attempt *candidate, int rc,
+                     const struct varve_error *why) {
+    if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT)
+        return 1;
+    if (rc != VARVE_CORRUPT)
+        return 0;
+    if (session->lease)
+        vv_log(&session->log, VV_LOG_WARN, "skipped checkpoint %s@%" PRIu64 " (generation %u), damaged on rank %d: %s",
+               session->name, candidate->version, candidate->generation, why->rank, why->text);
+    return 1;
+}
+
+/* The result of a walk that ended without success. */
+static int explain(const struct vv_session *session, int64_t version, int result, const struct varve_error *why,
+                   const struct varve_error *damage, struct varve_error *error) {
+    if (session->is_overwritten && damage->code && (result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT))
+        result = VARVE_CORRUPT; /* these would promise that nothing was written */
+    if (result == VARVE_NO_CHECKPOINT && version >= 0) /* asked for by number: not to be taken for a first run */
+        return vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
+                        session->name, version);
+    if (result == VARVE_NO_CHECKPOINT)
+        return vv_error(error, result, "there is no checkpoint of %s in this store", session->name);
+    *error = result == VARVE_CORRUPT ? *damage : *why;
+    return result;
+}
+
+/* Tries one candidate on all ranks; the same answer on all of them. */
+typedef int (*try_fn)(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
+                      struct varve_error *error);
+
+static int try_candidates(struct vv_session *session, int64_t version, try_fn try, const void *arg,
+                          int64_t *version_out, struct varve_error *error) {
+    struct candidates candidates;
+    struct vv_attempt candidate;
+    struct varve_error why = {0}, damage = {0};
+    int rc = find_candidates(session, version, &candidates, error);
+    int result = VARVE_NO_CHECKPOINT;
+    while (rc == 0 && (rc = next_candidate(&candidates, &candidate, error)) > 0) {
+        rc = 0;
+        vv_error_clear(&why);
+        result = try(session, arg, candidate.generation, candidate.version, &why);
+        if (result == 0 && version_out)
+            *version_out = (int64_t)candidate.version;
+        if (result == 0 || !may_go_on(session, &candidate, result, &why))
+            break;
+        if (damage.code == 0 && (result == VARVE_CORRUPT || session->is_overwritten))
+            damage = why;
+        result = damage.code ? VARVE_CORRUPT : VARVE_NO_CHECKPOINT;
+    }
+    vv_free(candidates.list);
+    if (rc < 0 || result == 0)
+        return rc < 0 ? rc : 0;
+    return explain(session, version, result, &why, &damage, error);
+}
+
+static int check_options(const struct vv_restart_options *options, struct varve_error *error) {
+    if (options->version < VARVE_LATEST)
+        return vv_error(error, -EINVAL, "version %" PRId64 ": give 0 or more, or VARVE_LATEST", options->version);
+    if (options->flags & ~(VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING))
+        return vv_error(error, -EINVAL, "flags %#x are not known", options->flags);
+    return 0;
+}
+
+int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
+                       struct varve_error *error) {
+    int rc = check_options(options, error);
+    rc = vv_comm_agree_same(session->comm, rc, (uint64_t)options->version, "the version", error);
+    if (rc)
+        return rc;
+    vv_regions_pack(&session->regions);
+    session->is_overwritten = 0;
+    return try_candidates(session, options->version, vv_try_restart, options, version_out, error);
+}
+
+/* ---- asking ---- */
+
+/* All regions of this rank; fn may be NULL. */
+static int walk_regions(struct vv_session *session, struct vv_view *view, varve_region_fn fn, void *arg,
+                        struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region stored;
+    uint32_t ranks = vv_view_record(view)->ranks;
+    if (session->comm->rank >= ranks)
+        return vv_error(error, VARVE_MISMATCH, "the checkpoint is of %u ranks, this job has %u", ranks,
+                        session->comm->ranks);
+    int rc = vv_recipe_open(view, session->comm->rank, &recipe, error);
+    while (rc == 0 && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+        struct varve_region_info info = {stored.name, stored.length};
+        rc = 0;
+        if (fn && fn(arg, &info) != 0)
+            break;
+    }
+    vv_recipe_close(recipe);
+    return rc;
+}
+
+struct asking {
+    varve_region_fn fn;
+    void *arg;
+};
+
+/* Nobody's fn is called before all ranks can read theirs. */
+static int try_stored(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
+                      struct varve_error *error) {
+    const struct asking *asking = arg;
+    struct vv_view *view = NULL;
+    int rc = vv_view_open(session->store, session->name, generation, version, &view, error);
+    if (rc == 0)
+        rc = walk_regions(session, view, NULL, NULL, error);
+    rc = vv_comm_agree(session->comm, rc, error);
+    if (rc == 0 && asking->fn)
+        rc = walk_regions(session, view, asking->fn, asking->arg, error);
+    vv_view_close(view);
+    return vv_comm_agree(session->comm, rc, error);
+}
+
+int vv_session_stored(struct vv_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out,
+                      struct varve_error *error) {
+    struct vv_restart_options options = {.version = version};
+    struct asking asking = {fn, arg};
+    int rc = check_options(&options, error);
+    rc = vv_comm_agree_same(session->comm, rc, (uint64_t)version, "the version", error);
+    if (rc)
+        return rc;
+    session->is_overwritten = 0; /* no restart is under way */
+    return try_candidates(session, version, try_stored, &asking, version_out, error);
+}
+
+/* ---- refusing ---- */
+
+static int add_rejected(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
+    size_t size = (session->rejected_count + 1) * 2 * sizeof *session->rejected;
+    uint64_t *rejected = vv_realloc(session->rejected, size);
+    if (!rejected)
+        return vv_error(error, -ENOMEM, "no memory to reject a checkpoint");
+    rejected[2 * session->rejected_count] = generation;
+    rejected[2 * session->rejected_count + 1] = version;
+    session->rejected = rejected;
+    return 0;
+}
+
+/* The one that was offered: what we restarted from, or else the newest of this version not rejected yet. 0 when all are rejected. */
+static int find_offered(struct vv_session *session, int64_t version, uint32_t *generation_out,
+                        struct varve_error *error) {
+    struct candidates candidates;
+    struct vv_attempt candidate;
+    const struct vv_attempt *parent = &session->parent;
+    size_t count = 0;
+    int rc = find_candidates(session, version, &candidates, error);
+    *generation_out = 0;
+    if (parent->generation && parent->version == (uint64_t)version &&
+        !is_rejected(session, parent->generation, parent->version))
+        *generation_out = parent->generation;
+    while (rc == 0 && (rc = next_candidate(&candidates, &candidate, error)) > 0) {
+        rc = 0;
+        count++;
+        if (*generation_out == 0 && !is_rejected(session, candidate.generation, candidate.version))
+            *generation_out = candidate.generation;
+    }
+    vv_free(candidates.list);
+    if (rc == 0 && count == 0)
+        rc = vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject", session->name,
+                      version);
+    return rc;
+}
+
+int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error) {
+    uint32_t generation = 0;
+    int rc = version < 0 ? vv_error(error, -EINVAL, "version %" PRId64 " is below 0", version) : 0;
+    rc = vv_comm_agree_same(session->comm, rc, (uint64_t)version, "the version", error);
+    if (rc == 0)
+        rc = find_offered(session, version, &generation, error);
+    if (rc || generation == 0)
+        return rc;
+    rc = vv_comm_agree(session->comm, add_rejected(session, generation, (uint64_t)version, error), error);
+    session->rejected_count += rc == 0;
+    return rc;
+}

@@ -1,0 +1,143 @@
+/* The group of processes as MPI has it: all calls of MPI that Varve makes are in this file.
+ *
+ * It is a library of its own (libvarve_mpi) on the public headers, so that programs without MPI need none, and so that it can be built
+ * for more than one MPI. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <varve/varve_comm.h>
+#include <varve/varve_mpi.h>
+
+#define PIECE_MAX ((size_t)1 << 30) /* MPI counts with int */
+#define TAG_COLLECT 1
+
+struct mpi_comm {
+    struct varve_comm comm;
+    MPI_Comm mpi; /* a duplicate: our messages meet nobody else's */
+};
+
+static int code_of(int mpi_rc) {
+    return mpi_rc == MPI_SUCCESS ? 0 : -ECOMM;
+}
+
+static MPI_Comm group_of(struct varve_comm *comm) {
+    return ((struct mpi_comm *)comm)->mpi;
+}
+
+static int mpi_least(struct varve_comm *comm, uint64_t *values, size_t count) {
+    return code_of(MPI_Allreduce(MPI_IN_PLACE, values, (int)count, MPI_UINT64_T, MPI_MIN, group_of(comm)));
+}
+
+static int mpi_broadcast(struct varve_comm *comm, void *data, size_t size, uint32_t root) {
+    for (size_t at = 0; at < size; at += PIECE_MAX) {
+        size_t piece = size - at < PIECE_MAX ? size - at : PIECE_MAX;
+        int rc = MPI_Bcast((char *)data + at, (int)piece, MPI_BYTE, (int)root, group_of(comm));
+        if (rc != MPI_SUCCESS)
+            return code_of(rc);
+    }
+    return 0;
+}
+
+/* What a rank has to give fits a message: footers, lists of a node. */
+static int receive(struct varve_comm *comm, int from, char **buffer, size_t *room, int *size_out) {
+    MPI_Status status;
+    MPI_Message message;
+    int rc = MPI_Mprobe(from, TAG_COLLECT, group_of(comm), &message, &status);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Get_count(&status, MPI_BYTE, size_out);
+    if (rc != MPI_SUCCESS)
+        return code_of(rc);
+    if ((size_t)*size_out > *room) {
+        char *larger = realloc(*buffer, (size_t)*size_out);
+        if (!larger)
+            return -ENOMEM; /* the message stays unreceived: the group is of no use any more */
+        *buffer = larger;
+        *room = (size_t)*size_out;
+    }
+    return code_of(MPI_Mrecv(*buffer, *size_out, MPI_BYTE, &message, &status));
+}
+
+static int mpi_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
+    if (size > PIECE_MAX)
+        return -EMSGSIZE;
+    if (comm->rank != 0)
+        return code_of(MPI_Send(data, (int)size, MPI_BYTE, 0, TAG_COLLECT, group_of(comm)));
+    char *buffer = NULL;
+    size_t room = 0;
+    int result = fn(arg, 0, data, size), received = 0, rc = 0;
+    for (uint32_t rank = 1; rank < comm->ranks && rc == 0; rank++) {
+        rc = receive(comm, (int)rank, &buffer, &room, &received);
+        if (rc == 0 && result == 0)
+            result = fn(arg, rank, buffer, (size_t)received);
+    }
+    free(buffer);
+    return rc ? rc : result;
+}
+
+static void mpi_close(struct varve_comm *comm) {
+    struct mpi_comm *own = (struct mpi_comm *)comm;
+    int is_over = 0;
+    MPI_Finalized(&is_over);
+    if (!is_over)
+        MPI_Comm_free(&own->mpi);
+    free(own);
+}
+
+static const struct varve_comm_ops mpi_ops = {
+    .size = sizeof(struct varve_comm_ops),
+    .name = "mpi",
+    .least = mpi_least,
+    .broadcast = mpi_broadcast,
+    .collect = mpi_collect,
+    .close = mpi_close,
+};
+
+static int refuse(struct varve_error *error, int code, const char *text) {
+    if (error) {
+        memset(error, 0, sizeof *error);
+        error->code = code;
+        error->rank = -1;
+        strncpy(error->text, text, sizeof error->text - 1);
+    }
+    return code;
+}
+
+static int duplicate(MPI_Comm mpi, struct mpi_comm *own) {
+    int rank, ranks;
+    int rc = MPI_Comm_dup(mpi, &own->mpi);
+    if (rc != MPI_SUCCESS)
+        return code_of(rc);
+    MPI_Comm_set_errhandler(own->mpi, MPI_ERRORS_RETURN);
+    MPI_Comm_set_name(own->mpi, "varve");
+    MPI_Comm_rank(own->mpi, &rank);
+    MPI_Comm_size(own->mpi, &ranks);
+    own->comm.ops = &mpi_ops;
+    own->comm.rank = (uint32_t)rank;
+    own->comm.ranks = (uint32_t)ranks;
+    return 0;
+}
+
+int varve_open_mpi(MPI_Comm mpi, const char *store, const char *name, const struct varve_options *options,
+                   struct varve_session **out, struct varve_error *error) {
+    int is_ready = 0, is_over = 0;
+    MPI_Initialized(&is_ready);
+    MPI_Finalized(&is_over);
+    if (!is_ready || is_over)
+        return refuse(error, -EINVAL, "varve_open_mpi must be called between MPI_Init and MPI_Finalize");
+    if (mpi == MPI_COMM_NULL)
+        return refuse(error, -EINVAL, "varve_open_mpi needs a communicator, and got MPI_COMM_NULL");
+    int is_inter = 0;
+    MPI_Comm_test_inter(mpi, &is_inter);
+    if (is_inter)
+        return refuse(error, -EINVAL, "varve_open_mpi needs an ordinary communicator, and got an intercommunicator");
+    struct mpi_comm *own = calloc(1, sizeof *own);
+    if (!own) /* a rank without so little memory cannot even tell the others */
+        return refuse(error, -ENOMEM, "no memory for a session");
+    int rc = duplicate(mpi, own);
+    if (rc) {
+        free(own);
+        return refuse(error, rc, "MPI could not duplicate the communicator");
+    }
+    return varve_open_comm(&own->comm, store, name, options, out, error);
+}
