@@ -17,6 +17,7 @@
 /* The words of each CHOICE, in the order of the table. */
 enum vv_codec_choice { VV_CHOOSE_CODEC_AUTO, VV_CHOOSE_CODEC_NONE, VV_CHOOSE_CODEC_LZ4, VV_CHOOSE_CODEC_ZSTD };
 enum vv_direct_choice { VV_CHOOSE_DIRECT_AUTO, VV_CHOOSE_DIRECT_ON, VV_CHOOSE_DIRECT_OFF };
+enum vv_storage_choice { VV_CHOOSE_STORAGE_SHARED, VV_CHOOSE_STORAGE_LOCAL };
 enum vv_mode_choice { VV_CHOOSE_MODE_PRIVATE, VV_CHOOSE_MODE_GROUP, VV_CHOOSE_MODE_UMASK };
 /* The words of `log` are enum vv_log_level. */
 

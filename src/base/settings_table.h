@@ -45,6 +45,9 @@
       "varve_need says yes while checkpoints take less than this share of the running time. 0: not asked.")            \
     X(CHOICE, direct, "auto|on|off", NULL, "auto",                                                                     \
       "Write past the page cache (O_DIRECT).")                                                                         \
+    X(CHOICE, storage, "shared|local", NULL, "shared",                                                                 \
+      "What a new store of a job is made for: one store that all ranks see, or one on every node's own disk. A store"  \
+      " that exists keeps what it was made for.")                                                                      \
     X(CHOICE, log, "error|warn|info|debug|trace", NULL, "warn",                                                        \
       "The least important messages that are logged.")                                                                 \
     X(CHOICE, mode, "private|group|umask", NULL, "private",                                                            \

@@ -1,6 +1,6 @@
 /* Which checkpoint: walk the candidates, newest first, until one is whole on all ranks; ask about them; refuse one.
  *
- * The keeper lists the records and tells the others one candidate after the other. */
+ * The keepers list their records; the newest of all is the next candidate. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 struct candidates {
     struct vv_session *session;
     int64_t version;
-    struct vv_attempt *list; /* the keeper's */
+    struct vv_attempt *list; /* a keeper's */
     size_t count, room, next;
 };
 
@@ -50,17 +50,25 @@ static int find_candidates(struct vv_session *session, int64_t version, struct c
     if (rc < 0)
         vv_error_default(error, rc, "the checkpoints of %s could not be listed: %s", session->name,
                          varve_error_text(rc));
-    return vv_comm_follow(session->comm, rc < 0 ? rc : 0, NULL, 0, VV_COMM_ROOT, error);
+    return vv_comm_agree(session->comm, rc < 0 ? rc : 0, error);
 }
 
-/* 1 and the next candidate, 0 when there is none left, or an error of the group. */
+/* 1 and the next candidate, 0 when there is none left, or an error of the group. Keepers may have different lists: a node may have missed a commit. */
 static int next_candidate(struct candidates *candidates, struct vv_attempt *out, struct varve_error *error) {
-    struct vv_session *session = candidates->session;
-    *out = (struct vv_attempt){0};
-    if (session->lease && candidates->next < candidates->count)
-        *out = candidates->list[candidates->next++];
-    int rc = vv_comm_follow(session->comm, 0, out, sizeof *out, VV_COMM_ROOT, error);
-    return rc ? rc : out->generation != 0;
+    struct varve_comm *comm = candidates->session->comm;
+    const struct vv_attempt none = {0};
+    const struct vv_attempt *own = candidates->next < candidates->count ? &candidates->list[candidates->next] : &none;
+    uint64_t generation = own->generation;
+    int rc = vv_comm_most(comm, &generation);
+    uint64_t version = own->generation == generation ? own->version : 0;
+    if (rc == 0)
+        rc = vv_comm_most(comm, &version);
+    if (rc)
+        return vv_error(error, rc, "the ranks could not agree on a candidate: %s", varve_error_text(rc));
+    if (own->generation == generation && own->version == version)
+        candidates->next++;
+    *out = (struct vv_attempt){(uint32_t)generation, 0, version};
+    return generation != 0;
 }
 
 /* Damage makes us try an older one; what is merely gone is passed over; everything else is the caller's to know. */
@@ -70,7 +78,7 @@ static int may_go_on(struct vv_session *session, const struct vv_attempt *candid
         return 1;
     if (rc != VARVE_CORRUPT)
         return 0;
-    if (session->lease)
+    if (vv_comm_is_root(session->comm))
         vv_log(&session->log, VV_LOG_WARN, "skipped checkpoint %s@%" PRIu64 " (generation %u), damaged on rank %d: %s",
                session->name, candidate->version, candidate->generation, why->rank, why->text);
     return 1;

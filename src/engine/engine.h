@@ -22,10 +22,10 @@
  * become the new history. A checkpoint that fails anywhere is named in the log with the reason, and the next older one is tried.
  *
  * MANY RANKS. Every function below is collective and returns the same code on every rank, with the error of the rank where it happened. A step
- * that a rank does alone ends in vv_comm_agree before any rank acts on it; what one rank does for all (rank 0, the keeper of the name) ends in
- * vv_comm_follow. In a checkpoint: versions compared; each rank writes and seals its own pack; agree; the keeper counts the packs in the store
- * and creates the record; follow. In a restart, per candidate: the keeper names it; each rank compares regions; agree (nothing was written so far); each rank reads and
- * checks; agree; the keeper goes on in the beat; follow. The record decides: a rank that dies anywhere leaves waste or a checkpoint that the next life finds.
+ * that a rank does alone ends in vv_comm_agree before any rank acts on it. Claims, records and deletions are the business of the keepers (keepers.c): rank 0, or one rank per node.
+ * In a checkpoint: versions compared; each rank writes and seals its own pack; agree; the keeper counts the votes
+ * and creates the record; agree. In a restart, per candidate: the keeper names it; each rank compares regions; agree (nothing was written so far); each rank reads and
+ * checks; agree; the keeper goes on in the beat; agree. The record decides: a rank that dies anywhere leaves waste or a checkpoint that the next life finds.
  *
  * Threads: one thread at a time per session; the pool's and the lease's threads are inside. Only the calling thread talks to the group. */
 #ifndef VV_ENGINE_H
@@ -52,7 +52,7 @@ struct vv_session {
     struct vv_settings settings;
     struct vv_log log;
     struct vv_store *store;
-    struct vv_lease *lease; /* the keeper's (rank 0); NULL on the other ranks */
+    struct vv_lease *lease; /* a keeper's (keepers.c): rank 0 is one; NULL on the others */
     struct varve_comm *comm;
     struct vv_pool *pool;
     struct vv_tracker *tracker;

@@ -58,6 +58,17 @@ struct vv_origin vv_origin_of(const struct vv_run *run);
 struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data, uint64_t size,
                               struct vv_hash128 *ids);
 
+/* ---- keepers.c: what the ranks that hold a lease do for all. Collective, the same answer on all ranks. ---- */
+/* One store per node? */
+int vv_is_local(const struct vv_session *session);
+/* All packs are durable: make the attempt a checkpoint. Codes as vv_commit. */
+int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
+                      struct varve_error *error);
+/* Finish what a dead session had fully written. */
+int vv_keepers_adopt(struct vv_session *session, struct varve_error *error);
+/* Copy this checkpoint's record to the nodes that have missed it. */
+int vv_keepers_complete(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error);
+
 /* ---- restart.c: from one candidate; arg is a struct vv_restart_options. Collective, the same answer on all ranks. ---- */
 int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                    struct varve_error *error);

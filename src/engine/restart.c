@@ -374,7 +374,7 @@ static int check_ranks(const struct restart *restart, struct varve_error *error)
                     stored);
 }
 
-/* The keeper names the checkpoint in its beat before anybody reads it: from now on nobody forgets it. Whoever was
+/* A keeper names the checkpoint in its beat before anybody reads it: from now on nobody forgets it. Whoever was
  * faster shows when the view is opened. */
 static int name_checkpoint(struct vv_session *session, uint32_t generation, uint64_t version,
                            struct varve_error *error) {
@@ -413,18 +413,26 @@ static int read_checked(struct restart *restart, struct varve_error *error) {
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
 }
 
-/* The keeper: versions above this one may exist in our generation, then we go on in a new one. */
+/* Versions above this one may exist in our generation: then we go on in a new one, the same on all nodes. */
 static int begin_generation(struct restart *restart, struct varve_error *error) {
     struct vv_session *session = restart->session;
-    int rc = session->tries > 0 ? vv_lease_advance(session->lease, error) : 0;
-    return rc ? rc : vv_lease_refer(session->lease, vv_view_attempt(restart->view), error);
+    uint64_t next = session->lease ? vv_lease_generation(session->lease) + (session->tries > 0) : 0;
+    int rc = vv_comm_most(session->comm, &next);
+    while (rc == 0 && session->lease && vv_lease_generation(session->lease) < next)
+        rc = vv_lease_advance(session->lease, error);
+    if (rc == 0 && session->lease)
+        rc = vv_lease_refer(session->lease, vv_view_attempt(restart->view), error);
+    return vv_comm_agree(session->comm, rc, error);
 }
 
 static int try_together(struct restart *restart, uint32_t generation, uint64_t version, struct varve_error *error) {
     struct vv_session *session = restart->session;
     struct varve_comm *comm = session->comm;
-    int rc = session->lease ? name_checkpoint(session, generation, version, error) : 0;
-    rc = vv_comm_follow(comm, rc, NULL, 0, VV_COMM_ROOT, error);
+    int rc = vv_keepers_complete(session, generation, version, error);
+    if (rc)
+        return rc;
+    rc = session->lease ? name_checkpoint(session, generation, version, error) : 0;
+    rc = vv_comm_agree(comm, rc, error);
     if (rc)
         return rc;
     rc = vv_comm_agree(comm, compare(restart, generation, version, error), error);
@@ -434,8 +442,7 @@ static int try_together(struct restart *restart, uint32_t generation, uint64_t v
     rc = vv_comm_agree(comm, read_checked(restart, error), error);
     if (rc)
         return rc;
-    rc = session->lease ? begin_generation(restart, error) : 0;
-    rc = vv_comm_follow(comm, rc, NULL, 0, VV_COMM_ROOT, error);
+    rc = begin_generation(restart, error);
     if (rc == 0)
         go_on(restart);
     return rc;

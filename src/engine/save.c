@@ -212,8 +212,8 @@ static void accept(struct vv_save *save, const uint64_t *live, struct vv_hash128
         session->tracker->ops->settle(session->tracker, 1);
 }
 
-/* The keeper: 1 if it is certain that the attempt is none and never will be a checkpoint; then it may be tried again. */
-static uint32_t drop_attempt(struct vv_session *session, const struct vv_attempt *attempt) {
+/* A keeper: 1 if it is certain that the attempt is none and never will be a checkpoint; then it may be tried again. */
+static uint64_t drop_attempt(struct vv_session *session, const struct vv_attempt *attempt) {
     struct varve_error why = {0};
     int rc = vv_attempt_drop(session->store, session->name, attempt, session->comm->ranks, &why);
     if (rc < 0)
@@ -225,15 +225,13 @@ static uint32_t drop_attempt(struct vv_session *session, const struct vv_attempt
 /* Everybody has sealed or given up its pack by now. 1 if the attempt may be tried again. */
 static int fail(struct vv_save *save) {
     struct vv_session *session = save->session;
-    struct varve_error ignored = {0};
-    uint32_t is_dropped = 0;
+    uint64_t is_dropped = 1;
     vv_history_drop(&session->history, save->source);
     if (session->tracker->ops->settle)
         session->tracker->ops->settle(session->tracker, 0);
-    if (vv_comm_is_root(session->comm))
+    if (session->lease)
         is_dropped = drop_attempt(session, &save->attempt);
-    int rc = vv_comm_follow(session->comm, 0, &is_dropped, sizeof is_dropped, VV_COMM_ROOT, &ignored);
-    return rc == 0 && is_dropped;
+    return session->comm->ops->least(session->comm, &is_dropped, 1) == 0 && is_dropped;
 }
 
 /* What our history refers to may be gone: begin with a whole checkpoint. */
@@ -260,15 +258,14 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
     return rc ? rc : begin_pack(save, error);
 }
 
-/* What a person needs to know who meets this in the middle of the night; told by the rank where it happened. */
-static int explain(const struct vv_session *session, uint64_t version, int rc, struct varve_error *error) {
+/* What a person needs to know who meets this in the middle of the night. */
+static void explain_full(const struct vv_session *session, uint64_t version, struct varve_error *error) {
     struct varve_error cause = *error;
-    if (rc == 0 || (rc != -ENOSPC && rc != -EDQUOT))
-        return rc ? vv_error_default(error, rc, "the checkpoint could not be written: %s", varve_error_text(rc)) : 0;
-    return vv_error(error, rc,
-                    "version %" PRIu64 " of %s was not saved: the storage is full, or less than min_free (%" PRIu64
-                    " bytes) would remain; earlier checkpoints are as they were, `varve forget` and `varve prune` free space (%.200s)",
-                    version, session->name, session->settings.min_free, cause.text);
+    vv_error(error, cause.code,
+             "version %" PRIu64 " of %s was not saved: the storage is full, or less than min_free (%" PRIu64
+             " bytes) would remain; earlier checkpoints are as they were, `varve forget` and `varve prune` free space (%.200s)",
+             version, session->name, session->settings.min_free, cause.text);
+    error->rank = cause.rank;
 }
 
 /* This rank's part, up to its yes. */
@@ -280,21 +277,7 @@ static int write_part(struct vv_save *save, uint64_t **live_out, struct varve_st
     vv_pack_abort(save->pack);
     if (rc == 0)
         rc = VV_FAULT("engine.save.before_commit");
-    return explain(save->session, save->attempt.version, rc, error);
-}
-
-/* All ranks have said yes: the keeper makes it a checkpoint, and tells. */
-static int commit(struct vv_session *session, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
-                  struct varve_error *error) {
-    struct vv_record record = {0};
-    int rc = 0;
-    if (vv_comm_is_root(session->comm)) {
-        rc = vv_commit(session->store, session->lease, session->name, attempt, &record, error);
-        *digest_out = record.writers_digest;
-        vv_record_clear(&record);
-        rc = explain(session, attempt->version, rc, error);
-    }
-    return vv_comm_follow(session->comm, rc, digest_out, sizeof *digest_out, VV_COMM_ROOT, error);
+    return rc ? vv_error_default(error, rc, "the checkpoint could not be written: %s", varve_error_text(rc)) : 0;
 }
 
 /* One attempt. Afterwards either everything of it counts, or nothing. *may_retry is told when it fails. */
@@ -305,8 +288,8 @@ static int run_attempt(struct vv_session *session, const struct vv_attempt *atte
     uint64_t *live = NULL;
     int rc = write_part(&save, &live, stats, error);
     rc = vv_comm_agree(session->comm, rc, error);
-    if (rc == 0)
-        rc = commit(session, attempt, &writers_digest, error);
+    if (rc == 0) /* all ranks have said yes */
+        rc = vv_keepers_commit(session, attempt, &writers_digest, error);
     if (rc == 0)
         accept(&save, live, writers_digest);
     else
@@ -315,6 +298,8 @@ static int run_attempt(struct vv_session *session, const struct vv_attempt *atte
         begin_anew(session);
     vv_free(live);
     vv_free(save.is_victim);
+    if (rc == -ENOSPC || rc == -EDQUOT)
+        explain_full(session, attempt->version, error);
     return rc ? vv_error_default(error, rc, "the checkpoint failed: %s", varve_error_text(rc)) : 0;
 }
 
@@ -391,7 +376,13 @@ static int begin_attempt(struct vv_session *session, uint64_t version, struct vv
     *out = (struct vv_attempt){0, session->tries++, version};
     if (session->lease)
         out->generation = vv_lease_generation(session->lease);
-    return vv_comm_follow(session->comm, 0, out, sizeof *out, VV_COMM_ROOT, error);
+    int rc = vv_comm_follow(session->comm, 0, out, sizeof *out, VV_COMM_ROOT, error);
+    if (rc || !vv_is_local(session))
+        return rc;
+    if (session->lease && vv_lease_generation(session->lease) != out->generation)
+        rc = vv_error(error, VARVE_DISAGREED, "this node's store is in generation %u, rank 0's in %u: restart to go on",
+                      vv_lease_generation(session->lease), out->generation);
+    return vv_comm_agree(session->comm, rc, error);
 }
 
 static void run_request(struct vv_session *session, struct vv_request *request) {
@@ -412,7 +403,7 @@ static void run_request(struct vv_session *session, struct vv_request *request) 
             is_anew = 1;
             retries++;
         }
-        if (i < retries && session->lease)
+        if (i < retries && vv_comm_is_root(session->comm))
             vv_log(&session->log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s", request->version, i + 1,
                    request->error.text);
     }

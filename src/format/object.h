@@ -44,9 +44,16 @@ int vv_head_parse(const void *data, size_t size, const struct vv_key *expect, co
 
 enum vv_id_kind { VV_ID_XXH3 = 1, VV_ID_SHA256 = 2 };
 
+/* Where the packs of a checkpoint are. */
+enum vv_layout {
+    VV_LAYOUT_SHARED, /* all in this store */
+    VV_LAYOUT_LOCAL   /* each in the store of the node that wrote it; there is one on every node, with the same id */
+};
+
 struct vv_settings_store {
     uint16_t id_kind;
     uint16_t granule_log2;
+    uint32_t layout;
     uint64_t seed;
     uint64_t created_ns;
 };

@@ -94,7 +94,7 @@ int vv_parse_settings(struct vv_parse *parse, struct vv_settings_store *out) {
         return rc;
     out->id_kind = vv_cursor_u16(&parse->at);
     out->granule_log2 = vv_cursor_u16(&parse->at);
-    uint32_t reserved = vv_cursor_u32(&parse->at);
+    out->layout = vv_cursor_u32(&parse->at);
     out->seed = vv_cursor_u64(&parse->at);
     out->created_ns = vv_cursor_u64(&parse->at);
     if (out->id_kind != VV_ID_XXH3 && out->id_kind != VV_ID_SHA256)
@@ -104,7 +104,9 @@ int vv_parse_settings(struct vv_parse *parse, struct vv_settings_store *out) {
                              out->granule_log2);
     if (out->id_kind == VV_ID_SHA256 && out->seed != 0)
         return vv_parse_fail(parse, VARVE_CORRUPT, "seed is %" PRIu64 " and must be 0 for id kind 2", out->seed);
-    return vv_parse_reserved(parse, "reserved field of the settings", reserved);
+    if (out->layout > VV_LAYOUT_LOCAL)
+        return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "layout is %u, which is not known", out->layout);
+    return 0;
 }
 
 void vv_put_settings(struct vv_buf *buf, const struct vv_settings_store *settings) {
@@ -112,7 +114,7 @@ void vv_put_settings(struct vv_buf *buf, const struct vv_settings_store *setting
     assert(settings->granule_log2 == 12);
     vv_buf_u16(buf, settings->id_kind);
     vv_buf_u16(buf, settings->granule_log2);
-    vv_buf_u32(buf, 0);
+    vv_buf_u32(buf, settings->layout);
     vv_buf_u64(buf, settings->seed);
     vv_buf_u64(buf, settings->created_ns);
 }

@@ -14,29 +14,35 @@ struct adoption {
     struct vv_store *store;
     struct vv_lease *lease;
     const char *name;
+    vv_finish_fn finish;
+    void *arg;
     struct varve_error *error;
 };
 
-/* What makes one candidate unfit, and not the storage unusable. */
-static int is_unfit(int rc) {
+int vv_adopt_is_unfit(int rc) {
     return rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT || rc == VARVE_FORGOTTEN || rc == -EEXIST;
+}
+
+/* All votes are in this store. */
+static int finish_here(void *arg, const struct vv_attempt *attempt, struct varve_error *error) {
+    struct adoption *adoption = arg;
+    struct vv_writers writers;
+    struct vv_record record;
+    int rc = vv_votes_read(adoption->store, adoption->name, attempt, &writers, &record, error);
+    if (rc != 1)
+        return rc;
+    rc = VV_FAULT("store.adopt.before_commit");
+    if (rc == 0)
+        rc = vv_votes_commit(adoption->store, adoption->lease, adoption->name, attempt, &writers, &record, error);
+    vv_writers_clear(&writers);
+    vv_record_clear(&record);
+    return rc < 0 ? rc : 1;
 }
 
 /* 1 adopted, 0 not a full vote or unfit, or an error. */
 static int try_attempt(struct adoption *adoption, const struct vv_attempt *attempt) {
-    struct vv_writers writers;
-    struct vv_record record;
-    int rc = vv_votes_read(adoption->store, adoption->name, attempt, &writers, &record, adoption->error);
-    if (rc == 1) {
-        rc = VV_FAULT("store.adopt.before_commit");
-        if (rc == 0)
-            rc = vv_votes_commit(adoption->store, adoption->lease, adoption->name, attempt, &writers, &record,
-                                 adoption->error);
-        vv_writers_clear(&writers);
-        vv_record_clear(&record);
-        rc = rc < 0 ? rc : 1;
-    }
-    if (rc < 0 && is_unfit(rc)) {
+    int rc = adoption->finish(adoption->arg, attempt, adoption->error);
+    if (rc < 0 && vv_adopt_is_unfit(rc)) {
         vv_log(adoption->store->log, VV_LOG_WARN,
                "generation %u, version %" PRIu64 ", attempt %u of %s is not adopted: %s", attempt->generation,
                attempt->version, attempt->attempt, adoption->name,
@@ -87,20 +93,34 @@ static int try_generation(struct adoption *adoption, uint32_t generation, int *h
 }
 
 /* Generations downwards; where one has records, all below are older than a checkpoint that exists. */
-int vv_adopt(struct vv_store *store, struct vv_lease *lease, const char *name, struct varve_error *error) {
-    struct varve_error own = {0};
-    struct adoption adoption = {.store = store, .lease = lease, .name = name, .error = error ? error : &own};
-    struct vv_key key = vv_attempt_key(name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
+static int try_generations(struct adoption *adoption) {
+    struct vv_key key = vv_attempt_key(adoption->name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
     char prefix[VV_KEY_ROOM];
     struct vv_numbers generations;
     int has_records = 0;
     vv_prefix_data(&key, 0, prefix);
-    int rc = vv_numbers_list(store, prefix, 8, NULL, &generations, adoption.error);
+    int rc = vv_numbers_list(adoption->store, prefix, 8, NULL, &generations, adoption->error);
     for (size_t i = generations.count; rc == 0 && i > 0 && !has_records; i--) {
         uint32_t generation = (uint32_t)generations.list[i - 1];
-        if (generation != 0 && generation < vv_lease_generation(lease))
-            rc = try_generation(&adoption, generation, &has_records);
+        if (generation != 0 && generation < vv_lease_generation(adoption->lease))
+            rc = try_generation(adoption, generation, &has_records);
     }
     vv_numbers_clear(&generations);
     return rc;
+}
+
+int vv_adopt(struct vv_store *store, struct vv_lease *lease, const char *name, struct varve_error *error) {
+    struct varve_error own = {0};
+    struct adoption adoption = {
+        .store = store, .lease = lease, .name = name, .finish = finish_here, .error = error ? error : &own};
+    adoption.arg = &adoption;
+    return try_generations(&adoption);
+}
+
+int vv_adopt_with(struct vv_store *store, struct vv_lease *lease, const char *name, vv_finish_fn finish, void *arg,
+                  struct varve_error *error) {
+    struct varve_error own = {0};
+    struct adoption adoption = {
+        .store = store, .lease = lease, .name = name, .finish = finish, .arg = arg, .error = error ? error : &own};
+    return try_generations(&adoption);
 }

@@ -241,8 +241,9 @@ int vv_votes_record(struct vv_store *store, const char *name, const struct vv_at
     return rc < 0 ? rc : create_record(store, name, attempt, record, error);
 }
 
-int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
-                    const struct vv_writers *writers, struct vv_record *record, struct varve_error *error) {
+int vv_commit_prepare(struct vv_store *store, struct vv_lease *lease, const char *name,
+                      const struct vv_attempt *attempt, const struct vv_writers *writers, struct vv_record *record,
+                      struct varve_error *error) {
     int rc = VV_FAULT("store.commit.before_claims");
     if (rc < 0)
         return vv_error_sys(error, rc, "cannot commit");
@@ -252,7 +253,18 @@ int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *
         return vv_error_sys(error, rc, "cannot commit");
     if ((rc = vv_parent_check(store, name, record, error)) < 0)
         return rc;
-    return vv_votes_record(store, name, attempt, writers, record, error);
+    return create_writers(store, name, attempt, writers, error);
+}
+
+int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                     struct vv_record *record, struct varve_error *error) {
+    return create_record(store, name, attempt, record, error);
+}
+
+int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
+                    const struct vv_writers *writers, struct vv_record *record, struct varve_error *error) {
+    int rc = vv_commit_prepare(store, lease, name, attempt, writers, record, error);
+    return rc < 0 ? rc : create_record(store, name, attempt, record, error);
 }
 
 int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,

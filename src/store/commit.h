@@ -13,6 +13,30 @@ int vv_records_list(struct vv_store *store, const char *name, vv_record_fn fn, v
 int vv_record_load(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
                    struct vv_record *out, struct varve_error *error);
 
+/* The yes of one writer: what its footer says that the writers list and the record need. */
+struct vv_vote {
+    struct vv_writer entry;
+    struct vv_settings_store settings;
+    uint32_t ranks, writers;
+    struct vv_attempt parent;
+    uint64_t protected_bytes, raw_bytes, stored_bytes, regions, time_ns;
+    char program[VV_TEXT_ROOM];
+    uint32_t lean_count;
+    struct vv_lean *leans;
+};
+/* 1 and its vote if its pack and all parts are in this store, 0 if not, or an error. Clear it when 1. */
+int vv_vote_read(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
+                 struct vv_vote *out, struct varve_error *error);
+void vv_vote_clear(struct vv_vote *vote);
+
+/* Count votes that came in another way than through this store, in the order of the writers. The end frees the count (NULL is allowed, and means 0)
+ * and returns what vv_votes_read does; with writers_out NULL it only frees. */
+struct vv_count;
+int vv_count_begin(struct vv_store *store, const char *name, const struct vv_attempt *attempt, struct vv_count **out);
+int vv_count_add(struct vv_count *count, const struct vv_vote *vote, struct varve_error *error);
+int vv_count_end(struct vv_count *count, struct vv_writers *writers_out, struct vv_record *record_out,
+                 struct varve_error *error);
+
 /* Is the pack of every writer there? Gathers what the footers say. Every pack's end and footer is read and checked
  * against the others. Returns 1 fully voted, 0 not (a pack is missing or a tombstone stands there), or an error. out
  * is filled when 1: the writers list, and the record as it will be (leans are the union over the footers). */
@@ -27,6 +51,21 @@ int vv_votes_read(struct vv_store *store, const char *name, const struct vv_atte
 int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
               struct vv_record *record_out, struct varve_error *error);
 
+/* The two halves of a commit whose votes were counted elsewhere, for stores that each keep the writers list and the record: the first checks claim and
+ * parent and creates the list, in every store; then the second creates the record. Codes as vv_commit. */
+int vv_commit_prepare(struct vv_store *store, struct vv_lease *lease, const char *name,
+                      const struct vv_attempt *attempt, const struct vv_writers *writers, struct vv_record *record,
+                      struct varve_error *error);
+int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                     struct vv_record *record, struct varve_error *error);
+
+/* The bytes of a commit, and taking it over from another node's store: the writers list and the record are created here, or mended when they are damaged. The caller
+ * holds the claim. VARVE_FORGOTTEN when a tombstone stands in the way. */
+int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
+                   struct vv_buf *writers_out, struct vv_buf *record_out, struct varve_error *error);
+int vv_commit_copy(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
+                   const struct vv_buf *writers_bytes, const struct vv_buf *record_bytes, struct varve_error *error);
+
 /* Give a failed attempt up and remove what it left. A tombstone in the place of its writers list makes certain that
  * it will never be a checkpoint; further attempts at this version remain possible. Returns 0; 1 when there is a
  * writers list, so that somebody may be about to create the record and nothing was removed (prune does it after the
@@ -38,6 +77,12 @@ int vv_attempt_drop(struct vv_store *store, const char *name, const struct vv_at
  * many (0 or 1). Must come before the lease's first vv_lease_refer: a beat that names a checkpoint tells others that
  * this session adopts no more. */
 int vv_adopt(struct vv_store *store, struct vv_lease *lease, const char *name, struct varve_error *error);
+/* The same with another way to finish an attempt, which returns 1 when it did, 0 when the attempt is not fully voted or not fit, or an error. */
+typedef int (*vv_finish_fn)(void *arg, const struct vv_attempt *attempt, struct varve_error *error);
+int vv_adopt_with(struct vv_store *store, struct vv_lease *lease, const char *name, vv_finish_fn finish, void *arg,
+                  struct varve_error *error);
+/* Does this code make one attempt unfit for adoption, and not the storage unusable? */
+int vv_adopt_is_unfit(int rc);
 
 /* Turn one record into a tombstone, also a damaged one. VARVE_BUSY when a live session refers to it or to an older
  * one of that generation, or made it itself and has not yet named it. VARVE_NO_CHECKPOINT, VARVE_FORGOTTEN when it

@@ -119,9 +119,15 @@ int vv_claim_is_of(struct vv_store *store, const char *name, uint32_t generation
     return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
 }
 
-/* Is the claim on this generation ours? 1, 0, or an error of the storage. */
+/* Is the claim on this generation ours, and not that of another process of our session? 1, 0, or an error of the storage. */
 static int is_own_claim(const struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
-    return vv_claim_is_of(lease->store, lease->name, generation, lease->claim.session_id, error);
+    const struct vv_claim *own = &lease->claim;
+    struct vv_claim claim;
+    int rc = vv_claim_load(lease->store, lease->name, generation, &claim, error);
+    if (rc == 0)
+        return memcmp(claim.session_id, own->session_id, sizeof claim.session_id) == 0 && claim.pid == own->pid &&
+               claim.pid_start == own->pid_start && strcmp(claim.host, own->host) == 0;
+    return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
 }
 
 /* ---- entering a generation ---- */
@@ -340,7 +346,11 @@ static int lease_create(struct vv_store *store, const char *name, const struct v
         snprintf(lease->claim.program, sizeof lease->claim.program, "%s", options->program);
     else
         read_program(lease->claim.program, sizeof lease->claim.program);
-    int rc = vv_random(lease->claim.session_id, sizeof lease->claim.session_id);
+    int rc = 0;
+    if (options->session_id)
+        memcpy(lease->claim.session_id, options->session_id, sizeof lease->claim.session_id);
+    else
+        rc = vv_random(lease->claim.session_id, sizeof lease->claim.session_id);
     if (rc < 0) {
         vv_free(lease);
         return vv_error_sys(error, rc, "cannot choose a session id");
@@ -355,18 +365,29 @@ static int lease_create(struct vv_store *store, const char *name, const struct v
     return 0;
 }
 
+/* Has another process of the session we take part in been faster? */
+static int is_kept(const struct vv_lease *lease, const struct vv_lease_options *options, uint32_t highest,
+                   struct varve_error *error) {
+    if (!options->session_id || highest == 0)
+        return 0;
+    return vv_claim_is_of(lease->store, lease->name, highest, options->session_id, error);
+}
+
 /* The generation above the highest, once the highest claim's owner is known to be dead. */
 static int claim_next(struct vv_lease *lease, const struct vv_lease_options *options, struct varve_error *error) {
     uint64_t deadline = vv_clock_ns() + options->takeover_seconds * SECOND;
     for (;;) {
         uint32_t highest = 0;
         int rc = vv_claims_highest(lease->store, lease->name, &highest, error);
+        if (rc == 0 && (rc = is_kept(lease, options, highest, error)) != 0)
+            return rc;
         if (rc == 0 && highest > 0)
             rc = vv_watch(lease->store, lease->name, highest, lease->claim.dead_seconds, deadline, error);
-        if (rc == 0 && highest == UINT32_MAX)
+        uint32_t base = highest > options->above ? highest : options->above;
+        if (rc == 0 && base == UINT32_MAX)
             rc = vv_error(error, -EOVERFLOW, "%s has no generation left to claim", lease->name);
-        if (rc == 0 && (rc = enter_generation(lease, highest + 1, error)) < 0 && rc != -EEXIST)
-            end_generation(lease, highest + 1);
+        if (rc == 0 && (rc = enter_generation(lease, base + 1, error)) < 0 && rc != -EEXIST)
+            end_generation(lease, base + 1);
         if (rc != -EEXIST)
             return rc;
         vv_error_clear(error); /* somebody else was faster: look again */
@@ -385,7 +406,7 @@ int vv_lease_take(struct vv_store *store, const char *name, const struct vv_leas
         vv_lease_release(lease);
         return rc;
     }
-    if (rc < 0) {
+    if (rc != 0) {
         vv_lease_abandon(lease);
         return rc;
     }

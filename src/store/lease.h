@@ -15,12 +15,14 @@ struct vv_lease_options {
     uint32_t dead_seconds;
     uint32_t takeover_seconds; /* how long to watch another session's beat before giving up with VARVE_BUSY */
     const char *program;       /* NULL: /proc/self/comm */
+    uint32_t above;            /* the generation claimed is above this one, too */
+    const uint8_t *session_id; /* of a session that has claimed other stores already; NULL: a new one */
 };
 
 /* Claim the next generation of name; its beat names no checkpoint. VARVE_BUSY at once when this process itself has a
  * session open for it. If the highest claim's owner may be alive, watch its beat for up to takeover_seconds (it is
  * dead when its beat stays unchanged for the dead_seconds its claim states); if it lives, VARVE_BUSY with host, pid
- * and age in the text. */
+ * and age in the text. With a session_id: 1, and no lease, when another process of that session has the highest claim here. */
 int vv_lease_take(struct vv_store *store, const char *name, const struct vv_lease_options *options,
                   struct vv_lease **out, struct varve_error *error);
 uint32_t vv_lease_generation(const struct vv_lease *lease);

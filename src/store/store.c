@@ -34,7 +34,7 @@ struct vv_key vv_attempt_key(const char *name, const struct vv_attempt *attempt,
 
 int vv_settings_are_same(const struct vv_settings_store *a, const struct vv_settings_store *b) {
     return a->id_kind == b->id_kind && a->granule_log2 == b->granule_log2 && a->seed == b->seed &&
-           a->created_ns == b->created_ns;
+           a->created_ns == b->created_ns && a->layout == b->layout;
 }
 
 int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_buf *out, struct varve_error *error) {
@@ -87,8 +87,13 @@ static int read_store_object(struct vv_store *store, struct varve_error *error) 
     return rc;
 }
 
+static int is_no_id(const uint8_t id[16]) {
+    static const uint8_t none[16];
+    return memcmp(id, none, sizeof none) == 0;
+}
+
 /* Whoever loses the race to make it uses what the other one made. */
-static int make_store(struct vv_store *store, struct varve_error *error) {
+static int make_store(struct vv_store *store, const struct vv_store_object *like, struct varve_error *error) {
     struct vv_store_object object = {
         .settings = {.id_kind = VV_ID_XXH3, .granule_log2 = 12, .created_ns = vv_clock_wall_ns()}};
     struct vv_buf buf;
@@ -98,6 +103,10 @@ static int make_store(struct vv_store *store, struct varve_error *error) {
     if (rc < 0)
         return vv_error_sys(error, rc, "cannot choose the id of a new store");
     object.settings.seed += object.settings.seed == 0;
+    if (like && is_no_id(like->store_id))
+        object.settings.layout = like->settings.layout;
+    else if (like)
+        object = *like;
     if ((rc = VV_FAULT("store.open.before_create")) < 0)
         return vv_error_sys(error, rc, "cannot make the store");
     vv_buf_init(&buf);
@@ -119,7 +128,7 @@ static int see_foreign(void *arg, const char *component, int is_prefix) {
 }
 
 /* A wrong path must not litter somebody's folder. */
-static int make_new(struct vv_store *store, int mode, struct varve_error *error) {
+static int make_new(struct vv_store *store, int mode, const struct vv_store_object *like, struct varve_error *error) {
     int is_foreign = 0;
     if (mode == VV_STORE_READ)
         return vv_error(error, VARVE_NO_STORE, "there is no store here: it would have an object named varve");
@@ -129,17 +138,18 @@ static int make_new(struct vv_store *store, int mode, struct varve_error *error)
     if (is_foreign)
         return vv_error(error, VARVE_NO_STORE,
                         "there are files here but no store (it would have an object named varve): give a new or an empty folder");
-    return make_store(store, error);
+    return make_store(store, like, error);
 }
 
-static int find_settings(struct vv_store *store, int mode, struct varve_error *error) {
+static int find_settings(struct vv_store *store, int mode, const struct vv_store_object *like,
+                         struct varve_error *error) {
     int rc = read_store_object(store, error);
     if (rc == -ENOENT) {
         rc = vv_prefix_is_used(store, "n", error);
         if (rc < 0)
             return rc;
         if (rc == 0)
-            return make_new(store, mode, error);
+            return make_new(store, mode, like, error);
         /* Another session may have made the store, and a name in it, between the two looks. */
         rc = read_store_object(store, error);
     }
@@ -148,8 +158,8 @@ static int find_settings(struct vv_store *store, int mode, struct varve_error *e
     return rc;
 }
 
-int vv_store_open(struct varve_backend *backend, int mode, const struct vv_log *log, struct vv_store **out,
-                  struct varve_error *error) {
+static int open_store(struct varve_backend *backend, int mode, const struct vv_store_object *like,
+                      const struct vv_log *log, struct vv_store **out, struct varve_error *error) {
     struct vv_store *store = vv_calloc(1, sizeof *store);
     if (!store) {
         vv_backend_close(backend);
@@ -157,7 +167,11 @@ int vv_store_open(struct varve_backend *backend, int mode, const struct vv_log *
     }
     store->backend = backend;
     store->log = log;
-    int rc = find_settings(store, mode, error);
+    int rc = find_settings(store, mode, like, error);
+    if (rc == 0 && like && !is_no_id(like->store_id) &&
+        (memcmp(store->id, like->store_id, sizeof store->id) != 0 ||
+         !vv_settings_are_same(&store->settings, &like->settings)))
+        rc = vv_error(error, VARVE_MISMATCH, "there is another store here, with another id or other settings");
     if (rc < 0) {
         vv_store_close(store);
         return rc;
@@ -165,6 +179,16 @@ int vv_store_open(struct varve_backend *backend, int mode, const struct vv_log *
     vv_error_clear(error);
     *out = store;
     return 0;
+}
+
+int vv_store_open(struct varve_backend *backend, int mode, const struct vv_log *log, struct vv_store **out,
+                  struct varve_error *error) {
+    return open_store(backend, mode, NULL, log, out, error);
+}
+
+int vv_store_open_as(struct varve_backend *backend, const struct vv_store_object *like, const struct vv_log *log,
+                     struct vv_store **out, struct varve_error *error) {
+    return open_store(backend, VV_STORE_WRITE, like, log, out, error);
 }
 
 void vv_store_close(struct vv_store *store) {

@@ -22,6 +22,10 @@ enum vv_store_mode { VV_STORE_READ, VV_STORE_WRITE };
  * looked at must agree), with a warning. */
 int vv_store_open(struct varve_backend *backend, int mode, const struct vv_log *log, struct vv_store **out,
                   struct varve_error *error);
+/* VV_STORE_WRITE, and a new store becomes like this one: with its layout, and with its id and all settings unless the id is 0. A store with another id
+ * is VARVE_MISMATCH then. */
+int vv_store_open_as(struct varve_backend *backend, const struct vv_store_object *like, const struct vv_log *log,
+                     struct vv_store **out, struct varve_error *error);
 void vv_store_close(struct vv_store *store); /* accepts NULL */
 
 /* The names in the store, in order. */

@@ -12,8 +12,8 @@
 #define BLOCKS_MAX 16
 
 static void print_settings(FILE *out, const struct vv_settings_store *s) {
-    fprintf(out, "settings: id kind %u, granule 2^%u, seed %016" PRIx64 ", made %" PRIu64 "\n", s->id_kind,
-            s->granule_log2, s->seed, s->created_ns);
+    fprintf(out, "settings: id kind %u, granule 2^%u, layout %u, seed %016" PRIx64 ", made %" PRIu64 "\n", s->id_kind,
+            s->granule_log2, s->layout, s->seed, s->created_ns);
 }
 
 static void print_hash(FILE *out, const char *what, struct vv_hash128 hash) {

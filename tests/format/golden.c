@@ -72,7 +72,7 @@ static const struct defect defects[] = {
     {"bad-store-unknown-id-kind.bin", sample_store, SMALL, BODY, 2, 3},
     {"bad-store-sha-with-seed.bin", sample_store, SMALL, BODY, 2, 2},
     {"bad-store-granule.bin", sample_store, SMALL, BODY + 2, 2, 13},
-    {"bad-store-settings-reserved.bin", sample_store, SMALL, BODY + 4, 4, 1},
+    {"bad-store-unknown-layout.bin", sample_store, SMALL, BODY + 4, 4, 2},
     /* bodies */
     {"bad-claim-name-mismatch.bin", sample_claim, SMALL, BODY + 98, 1, 'G'},
     {"bad-claim-name-length-lies.bin", sample_claim, SMALL, BODY + 96, 2, 0xffff},

@@ -9,7 +9,8 @@
 
 const uint8_t sample_store_id[16] = {0xA0, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0xA7,
                                      0xA8, 0xA9, 0xAA, 0xAB, 0xAC, 0xAD, 0xAE, 0xAF};
-static const struct vv_settings_store settings = {VV_ID_XXH3, 12, UINT64_C(0x1122334455667788), TIME_NS};
+static const struct vv_settings_store settings = {VV_ID_XXH3, 12, VV_LAYOUT_SHARED, UINT64_C(0x1122334455667788),
+                                                  TIME_NS};
 static const struct vv_attempt parent = {.generation = 3, .attempt = 0, .version = 90};
 static const struct vv_lean leans[SAMPLE_LEANS] = {
     {{.generation = 1, .attempt = 2, .version = UINT64_C(1) << 50}, {0x1111, 0x2222}},

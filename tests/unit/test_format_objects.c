@@ -34,7 +34,8 @@ static struct vv_key random_key(int kind) {
 
 static struct vv_settings_store random_settings(void) {
     int is_sha = (int)random_below(2);
-    return (struct vv_settings_store){is_sha ? VV_ID_SHA256 : VV_ID_XXH3, 12, is_sha ? 0 : random_u64(), random_u64()};
+    return (struct vv_settings_store){is_sha ? VV_ID_SHA256 : VV_ID_XXH3, 12, (uint32_t)random_below(2),
+                                      is_sha ? 0 : random_u64(), random_u64()};
 }
 
 static struct vv_attempt random_attempt(int may_be_none) {

@@ -55,7 +55,7 @@ static void add_section(struct tables *t, uint32_t kind, uint32_t owner, uint64_
 }
 
 static void fill_footer(struct vv_footer *f) {
-    f->settings = (struct vv_settings_store){VV_ID_XXH3, 12, random_u64(), random_u64()};
+    f->settings = (struct vv_settings_store){VV_ID_XXH3, 12, VV_LAYOUT_SHARED, random_u64(), random_u64()};
     f->writers = (uint32_t)(1 + random_bits(20));
     f->ranks = (uint32_t)(10 + random_bits(20));
     f->first_owner = (uint32_t)random_below(f->ranks - 6);

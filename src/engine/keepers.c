@@ -1,0 +1,278 @@
+/* The keepers of a job are the ranks that hold a lease: each keeps the claims and records of one store.
+ *
+ * On shared storage that is rank 0 alone, which finds all votes in the store. With node-local stores (layout local) one rank per node is a keeper, the
+ * one that came first there. Packs lie where they were written, so the votes travel to rank 0 by message, and come back as the writers list and the record, which every keeper creates:
+ * first all of them the list, then all of them the record. A checkpoint is reported when every keeper has it. When a job dies in between, the next one finds
+ * a record on one node at least, or full votes; it copies what is missing, or adopts. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/engine_private.h"
+
+int vv_is_local(const struct vv_session *session) {
+    return session->store->settings.layout == VV_LAYOUT_LOCAL;
+}
+
+/* ---- votes by message; all ranks run the same program, so structs travel as they are ---- */
+
+static int put_vote(struct vv_buf *buf, const struct vv_vote *vote) {
+    vv_buf_append(buf, vote, sizeof *vote);
+    vv_buf_append(buf, vote->leans, vote->lean_count * sizeof *vote->leans);
+    return buf->failed;
+}
+
+struct counting {
+    struct vv_count *count;
+    struct varve_error *error;
+};
+
+static int take_vote(void *arg, uint32_t rank, const void *data, size_t size) {
+    struct counting *counting = arg;
+    struct vv_vote vote;
+    (void)rank;
+    if (size < sizeof vote)
+        return vv_error(counting->error, -EPROTO, "the vote of rank %u has %zu bytes", rank, size);
+    memcpy(&vote, data, sizeof vote);
+    if ((size - sizeof vote) / sizeof *vote.leans != vote.lean_count)
+        return vv_error(counting->error, -EPROTO, "the vote of rank %u has %zu bytes", rank, size);
+    vote.leans = vv_malloc(size - sizeof vote + 1); /* aligned */
+    if (!vote.leans)
+        return vv_error(counting->error, -ENOMEM, "no memory to count the votes");
+    memcpy(vote.leans, (const char *)data + sizeof vote, size - sizeof vote);
+    int rc = vv_count_add(counting->count, &vote, counting->error);
+    vv_vote_clear(&vote);
+    return rc;
+}
+
+/* Does every rank find its own pack? 1 and its vote, 0 when a rank does not, or an error; the same everywhere. */
+static int read_votes(struct vv_session *session, const struct vv_attempt *attempt, struct vv_vote *vote,
+                      struct varve_error *error) {
+    int found = vv_vote_read(session->store, session->name, attempt, session->comm->rank, vote, error);
+    uint64_t has_all = found > 0;
+    int rc = vv_comm_agree(session->comm, found < 0 ? found : 0, error);
+    if (rc == 0)
+        rc = session->comm->ops->least(session->comm, &has_all, 1);
+    if (rc == 0 && has_all)
+        return 1;
+    if (found > 0)
+        vv_vote_clear(vote);
+    return rc;
+}
+
+/* Rank 0 gets the writers list and the record. Like vv_votes_read, and the same everywhere. */
+static int count_votes(struct vv_session *session, const struct vv_attempt *attempt, struct vv_writers *writers_out,
+                       struct vv_record *record_out, struct varve_error *error) {
+    struct vv_vote vote;
+    struct counting counting = {.error = error};
+    struct vv_buf buf;
+    int is_root = vv_comm_is_root(session->comm);
+    int rc = read_votes(session, attempt, &vote, error);
+    if (rc != 1)
+        return rc;
+    vv_buf_init(&buf);
+    rc = put_vote(&buf, &vote);
+    vv_vote_clear(&vote);
+    if (rc == 0 && is_root)
+        rc = vv_count_begin(session->store, session->name, attempt, &counting.count);
+    rc = vv_comm_agree(session->comm, rc, error);
+    if (rc == 0)
+        rc = session->comm->ops->collect(session->comm, buf.data, buf.size, take_vote, &counting);
+    uint32_t is_full = 0;
+    int ended = vv_count_end(counting.count, rc == 0 ? writers_out : NULL, record_out, error);
+    is_full = ended == 1;
+    vv_buf_clear(&buf);
+    rc = vv_comm_follow(session->comm, rc ? rc : ended < 0 ? ended : 0, &is_full, sizeof is_full, VV_COMM_ROOT, error);
+    if (rc && ended == 1) {
+        vv_writers_clear(writers_out);
+        vv_record_clear(record_out);
+    }
+    return rc ? rc : (int)is_full;
+}
+
+/* ---- the same bytes for everybody ---- */
+
+/* Everybody's buf becomes root's. */
+static int share_bytes(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error) {
+    uint64_t size = buf->size;
+    uint8_t *data = NULL;
+    int rc = vv_comm_follow(comm, buf->failed, &size, sizeof size, root, error);
+    if (rc)
+        return rc;
+    if (comm->rank != root && !(data = vv_malloc(size ? size : 1)))
+        rc = vv_error(error, -ENOMEM, "no memory for %" PRIu64 " bytes from rank %u", size, root);
+    rc = vv_comm_agree(comm, rc, error);
+    if (rc == 0)
+        rc = vv_comm_follow(comm, 0, comm->rank == root ? buf->data : data, size, root, error);
+    if (rc == 0 && comm->rank != root)
+        vv_buf_append(buf, data, size);
+    vv_free(data);
+    return rc ? rc : vv_comm_agree(comm, buf->failed, error);
+}
+
+static int share_commit(struct vv_session *session, const struct vv_attempt *attempt, struct vv_writers *writers,
+                        struct vv_record *record, struct varve_error *error) {
+    struct vv_key list = vv_attempt_key(session->name, attempt, VV_KIND_WRITERS, 0, 0);
+    struct vv_key key = vv_attempt_key(session->name, attempt, VV_KIND_RECORD, 0, 0);
+    const uint8_t *id = session->store->id;
+    int is_root = vv_comm_is_root(session->comm);
+    struct vv_buf bytes[2];
+    vv_buf_init(&bytes[0]);
+    vv_buf_init(&bytes[1]);
+    if (is_root) {
+        vv_writers_encode(&bytes[0], &list, id, writers, NULL);
+        vv_record_encode(&bytes[1], &key, id, record);
+    }
+    int rc = share_bytes(session->comm, &bytes[0], VV_COMM_ROOT, error);
+    if (rc == 0)
+        rc = share_bytes(session->comm, &bytes[1], VV_COMM_ROOT, error);
+    if (rc == 0 && !is_root)
+        rc = vv_writers_parse(bytes[0].data, bytes[0].size, &list, id, writers, error);
+    if (rc == 0 && !is_root && (rc = vv_record_parse(bytes[1].data, bytes[1].size, &key, id, record, error)) < 0)
+        vv_writers_clear(writers);
+    vv_buf_clear(&bytes[0]);
+    vv_buf_clear(&bytes[1]);
+    return rc;
+}
+
+/* ---- committing ---- */
+
+static int create_everywhere(struct vv_session *session, const struct vv_attempt *attempt,
+                             const struct vv_writers *writers, struct vv_record *record, struct varve_error *error) {
+    int rc = 0;
+    if (session->lease)
+        rc = vv_commit_prepare(session->store, session->lease, session->name, attempt, writers, record, error);
+    rc = vv_comm_agree(session->comm, rc, error);
+    if (rc)
+        return rc;
+    if (session->lease)
+        rc = vv_commit_record(session->store, session->name, attempt, record, error);
+    return vv_comm_agree(session->comm, rc, error);
+}
+
+/* 1 committed, 0 not all votes are there, or an error; the same everywhere. */
+static int commit_local(struct vv_session *session, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
+                        struct varve_error *error) {
+    struct vv_writers writers = {0};
+    struct vv_record record = {0};
+    int rc = count_votes(session, attempt, &writers, &record, error);
+    if (rc != 1)
+        return rc;
+    rc = vv_comm_agree(session->comm, share_commit(session, attempt, &writers, &record, error), error);
+    if (rc == 0)
+        rc = create_everywhere(session, attempt, &writers, &record, error);
+    *digest_out = record.writers_digest;
+    vv_writers_clear(&writers);
+    vv_record_clear(&record);
+    return rc ? rc : 1;
+}
+
+int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
+                      struct varve_error *error) {
+    struct vv_record record = {0};
+    int rc = 0;
+    if (vv_is_local(session)) {
+        rc = commit_local(session, attempt, digest_out, error);
+        return rc == 1   ? 0
+               : rc == 0 ? vv_error(error, VARVE_DISAGREED, "not all ranks find what they have stored")
+                         : rc;
+    }
+    if (session->lease) {
+        rc = vv_commit(session->store, session->lease, session->name, attempt, &record, error);
+        *digest_out = record.writers_digest;
+        vv_record_clear(&record);
+    }
+    return vv_comm_follow(session->comm, rc, digest_out, sizeof *digest_out, VV_COMM_ROOT, error);
+}
+
+/* ---- adopting ---- */
+
+/* Rank 0 has found an attempt that may be full. */
+static int finish_attempt(void *arg, const struct vv_attempt *attempt, struct varve_error *error) {
+    struct vv_session *session = arg;
+    struct vv_attempt told = *attempt;
+    struct vv_hash128 digest;
+    int rc = session->comm->ops->broadcast(session->comm, &told, sizeof told, VV_COMM_ROOT);
+    return rc ? rc : commit_local(session, attempt, &digest, error);
+}
+
+static int help_adopting(struct vv_session *session, struct varve_error *error) {
+    struct vv_attempt attempt;
+    struct vv_hash128 digest;
+    int rc;
+    while ((rc = session->comm->ops->broadcast(session->comm, &attempt, sizeof attempt, VV_COMM_ROOT)) == 0 &&
+           attempt.generation != 0)
+        commit_local(session, &attempt, &digest, error); /* what it came to, rank 0 tells in the end */
+    vv_error_clear(error);
+    return rc;
+}
+
+int vv_keepers_adopt(struct vv_session *session, struct varve_error *error) {
+    struct vv_attempt none = {0};
+    uint32_t count = 0;
+    int rc = 0;
+    if (!vv_is_local(session))
+        rc = session->lease ? vv_adopt(session->store, session->lease, session->name, error) : 0;
+    else if (!vv_comm_is_root(session->comm))
+        rc = help_adopting(session, error);
+    else {
+        rc = vv_adopt_with(session->store, session->lease, session->name, finish_attempt, session, error);
+        int told = session->comm->ops->broadcast(session->comm, &none, sizeof none, VV_COMM_ROOT);
+        rc = told ? told : rc;
+    }
+    count = rc > 0;
+    return vv_comm_follow(session->comm, rc < 0 ? rc : 0, &count, sizeof count, VV_COMM_ROOT, error);
+}
+
+/* ---- copying what a node has missed ---- */
+
+/* Does this keeper have the record? 1, 0 when it is missing or damaged here, or why nobody may have it. */
+static int has_record(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
+    struct vv_buf writers, record;
+    vv_buf_init(&writers);
+    vv_buf_init(&record);
+    int rc = vv_commit_read(session->store, session->name, generation, version, &writers, &record, error);
+    vv_buf_clear(&writers);
+    vv_buf_clear(&record);
+    return rc == 0 ? 1 : rc == VARVE_NO_CHECKPOINT || rc == VARVE_CORRUPT || rc == -ENOENT ? 0 : rc;
+}
+
+static int copy_from(struct vv_session *session, uint32_t generation, uint64_t version, uint32_t donor, int is_lacking,
+                     struct varve_error *error) {
+    struct vv_buf writers, record;
+    int rc = 0;
+    vv_buf_init(&writers);
+    vv_buf_init(&record);
+    if (session->comm->rank == donor)
+        rc = vv_commit_read(session->store, session->name, generation, version, &writers, &record, error);
+    rc = vv_comm_follow(session->comm, rc, NULL, 0, donor, error);
+    if (rc == 0)
+        rc = share_bytes(session->comm, &writers, donor, error);
+    if (rc == 0)
+        rc = share_bytes(session->comm, &record, donor, error);
+    if (rc == 0 && is_lacking) {
+        vv_log(&session->log, VV_LOG_WARN, "%s@%" PRIu64 " (generation %u) has no record on this node: copied from rank %u's",
+               session->name, version, generation, donor);
+        rc = vv_commit_copy(session->store, session->name, generation, version, &writers, &record, error);
+    }
+    vv_buf_clear(&writers);
+    vv_buf_clear(&record);
+    return vv_comm_agree(session->comm, rc, error);
+}
+
+int vv_keepers_complete(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
+    if (!vv_is_local(session))
+        return 0;
+    int found = session->lease ? has_record(session, generation, version, error) : 1;
+    int rc = vv_comm_agree(session->comm, found < 0 ? found : 0, error);
+    if (rc)
+        return rc;
+    uint64_t least[2] = {session->lease && found ? session->comm->rank : UINT64_MAX, (uint64_t)found};
+    rc = session->comm->ops->least(session->comm, least, 2);
+    if (rc || least[1] == 1) /* nobody lacks it */
+        return rc;
+    if (least[0] == UINT64_MAX)
+        return vv_error(error, VARVE_CORRUPT, "the record of version %" PRIu64 " cannot be read on any node", version);
+    return copy_from(session, generation, version, (uint32_t)least[0], session->lease && !found, error);
+}

@@ -1,0 +1,84 @@
+/* Taking a commit over from another node's store: its writers list and its record, byte for byte. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/fault.h"
+#include "store/store_private.h"
+
+int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
+                   struct vv_buf *writers_out, struct vv_buf *record_out, struct varve_error *error) {
+    struct vv_record record;
+    int rc = vv_record_load(store, name, generation, version, &record, error);
+    if (rc)
+        return rc;
+    struct vv_attempt attempt = {generation, record.attempt, version};
+    struct vv_key record_key = vv_attempt_key(name, &attempt, VV_KIND_RECORD, 0, 0);
+    struct vv_key writers_key = vv_attempt_key(name, &attempt, VV_KIND_WRITERS, 0, 0);
+    vv_record_clear(&record);
+    rc = vv_object_read(store, &record_key, record_out, error);
+    return rc ? rc : vv_object_read(store, &writers_key, writers_out, error);
+}
+
+/* What is there already: 1 a good object of this kind, 0 nothing, -EBADMSG damage, or why it must stay (a tombstone, the storage). */
+static int look_at(struct vv_store *store, const struct vv_key *key, struct varve_error *error) {
+    struct vv_tombstone tombstone;
+    struct vv_writers writers;
+    struct vv_record record;
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    int rc = vv_object_read(store, key, &buf, error);
+    if (rc == 0 && vv_tombstone_parse(buf.data, buf.size, key, store->id, &tombstone, NULL) == 0)
+        rc = vv_error(error, VARVE_FORGOTTEN, "it was forgotten or given up here");
+    else if (rc == 0 && key->kind == VV_KIND_RECORD) {
+        rc = vv_record_parse(buf.data, buf.size, key, store->id, &record, error);
+        if (rc == 0)
+            vv_record_clear(&record);
+    } else if (rc == 0) {
+        rc = vv_writers_parse(buf.data, buf.size, key, store->id, &writers, error);
+        if (rc == 0)
+            vv_writers_clear(&writers);
+    }
+    vv_buf_clear(&buf);
+    return rc == 0 ? 1 : rc == -ENOENT ? 0 : rc == VARVE_CORRUPT ? -EBADMSG : rc;
+}
+
+/* Damage is replaced in one step: it vouched for nothing. */
+static int place(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
+                 struct varve_error *error) {
+    char text[VV_KEY_ROOM];
+    vv_key_print(key, text);
+    int rc = look_at(store, key, error);
+    if (rc == 1) /* perhaps it was never made durable */
+        rc = vv_backend_sync(store->backend, text);
+    else if (rc == -EBADMSG)
+        rc = vv_backend_replace(store->backend, text, bytes->data, bytes->size);
+    else if (rc == 0)
+        rc = vv_object_create(store, key, bytes, error);
+    else
+        return rc;
+    return rc < 0 ? vv_error_default(error, rc, "cannot copy %s from another node: %s", text, varve_error_text(rc)) : 0;
+}
+
+int vv_commit_copy(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
+                   const struct vv_buf *writers_bytes, const struct vv_buf *record_bytes, struct varve_error *error) {
+    struct vv_attempt attempt = {generation, 0, version};
+    struct vv_key key = vv_attempt_key(name, &attempt, VV_KIND_RECORD, 0, 0);
+    struct vv_writers writers = {0};
+    struct vv_record record = {0};
+    int rc = vv_record_parse(record_bytes->data, record_bytes->size, &key, store->id, &record, error);
+    if (rc)
+        return rc;
+    attempt.attempt = record.attempt;
+    struct vv_key list = vv_attempt_key(name, &attempt, VV_KIND_WRITERS, 0, 0);
+    rc = vv_writers_parse(writers_bytes->data, writers_bytes->size, &list, store->id, &writers, error);
+    if (rc == 0 && !vv_hash128_equal(writers.digest, record.writers_digest))
+        rc = vv_error(error, VARVE_CORRUPT, "writers list and record of version %" PRIu64 " do not belong together",
+                      version);
+    if (rc == 0)
+        rc = place(store, &list, writers_bytes, error);
+    if (rc == 0 && (rc = VV_FAULT("store.copy.before_record")) == 0)
+        rc = place(store, &key, record_bytes, error);
+    vv_writers_clear(&writers);
+    vv_record_clear(&record);
+    return rc;
+}
