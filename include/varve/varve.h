@@ -24,6 +24,10 @@
  *  - A store needs a file system with working fsync and link (or rename without replacing).
  *  - A session belongs to the process that opened it: after fork, the child must not use it.
  *
+ * Many processes: a session opened with varve_open_mpi (varve_mpi.h) or varve_open_comm (varve_comm.h) belongs to all ranks of a job. The calls
+ * marked collective are made by every rank in the same order, and return the same code on every rank; varve_session_error then tells what went wrong on
+ * the rank that it names. Each rank protects its own memory, and restores it. A checkpoint exists on all ranks or on none.
+ *
  * Threads: one session is used by one thread at a time; different sessions are independent. Errors: see varve_error.h;
  * the text of a session's last error is in varve_session_error. */
 #ifndef VARVE_H
@@ -61,7 +65,7 @@ struct varve_options {
 VARVE_API int varve_open(const char *store, const char *name, const struct varve_options *options,
                          struct varve_session **out, struct varve_error *error);
 
-/* Wait for what is in flight, end the session and free it. Returns what varve_wait would have. Accepts NULL. The memory of regions from
+/* Collective. Wait for what is in flight, end the session and free it. Returns what varve_wait would have. Accepts NULL. The memory of regions from
  * varve_alloc is freed. */
 VARVE_API int varve_close(struct varve_session *session);
 
@@ -101,36 +105,36 @@ VARVE_API int varve_unprotect(struct varve_session *session, const char *region)
 
 /* ---- saving ---- */
 
-/* Save all protected regions as `version` (0 or more; above the session's last, and not below one that failed). Returns when the memory may be changed again.
- * Failure leaves all earlier checkpoints as they were, and nothing is missing from the next. With on_error=warn a failure is
+/* Collective. Save all protected regions as `version` (the same on all ranks; 0 or more; above the session's last, and not below one that failed). Returns when the memory may be changed again.
+ * Failure on one rank is failure on all; it leaves all earlier checkpoints as they were, and nothing is missing from the next. With on_error=warn a failure is
  * logged and 0 is returned; varve_wait and varve_close still tell it. */
 VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
 
-/* Wait until the last checkpoint survives. 0, or why it does not exist. */
+/* Collective. Wait until the last checkpoint survives. 0, or why it does not exist. */
 VARVE_API int varve_wait(struct varve_session *session);
 
-/* 1 if varve_wait would return at once, 0 if not, or the error it would return. */
+/* Collective. 1 if varve_wait would return at once, 0 if not, or the error it would return. */
 VARVE_API int varve_test(struct varve_session *session);
 
-/* 1 if a checkpoint is due by the settings interval_seconds and interval_share, else 0. Share s means: the time spent in checkpoints stays
+/* Collective, and the same answer on all ranks. 1 if a checkpoint is due by the settings interval_seconds and interval_share, else 0. Share s means: the time spent in checkpoints stays
  * near s of the run time. With neither set it is always due. */
 VARVE_API int varve_need(struct varve_session *session);
 
 /* ---- coming back ---- */
 
-/* Fill all protected regions from a version, or from VARVE_LATEST: the newest whole checkpoint; newer ones that are not are named in the
+/* Collective. Fill all protected regions from a version, or from VARVE_LATEST: the newest checkpoint that is whole on all ranks; newer ones that are not are named in the
  * log with the reason. VARVE_NO_CHECKPOINT when there is none at all (a first run); -ENOENT when the version asked for is not there; VARVE_MISMATCH when a protected region is not stored or has another
- * size (nothing is written then); VARVE_CORRUPT when there are checkpoints but none is whole. version_out may be NULL. */
+ * size, or the checkpoint is of another number of ranks (nothing is written on any rank then); VARVE_CORRUPT when there are checkpoints but none is whole. version_out may be NULL. */
 VARVE_API int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out);
 
 #define VARVE_RESTART_RESIZE 1u  /* a region of another size: fill what both have, zero the rest */
 #define VARVE_RESTART_MISSING 2u /* leave regions alone that are not stored */
 
-/* The same for chosen regions (count names), with flags. regions may be NULL for all protected ones. */
+/* Collective. The same for chosen regions (count names), with flags; both may differ between ranks. regions may be NULL for all protected ones. */
 VARVE_API int varve_restart_regions(struct varve_session *session, int64_t version, const char *const *regions,
                                     size_t count, unsigned flags, int64_t *version_out);
 
-/* This checkpoint is bad for the program, although it is whole: do not offer it as latest again in this session, and let the next
+/* Collective. This checkpoint is bad for the program, although it is whole: do not offer it as latest again in this session, and let the next
  * restart take an older one. Version numbers as given back by varve_restart. */
 VARVE_API int varve_reject(struct varve_session *session, int64_t version);
 
@@ -140,7 +144,7 @@ struct varve_region_info {
 };
 typedef int (*varve_region_fn)(void *arg, const struct varve_region_info *region);
 
-/* What a version (or VARVE_LATEST) holds, before anything is protected: calls fn per region until it returns nonzero. version_out may be NULL,
+/* Collective. What a version (or VARVE_LATEST) holds of this rank, before anything is protected: calls fn per region until it returns nonzero. version_out may be NULL,
  * fn too. */
 VARVE_API int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg,
                            int64_t *version_out);
@@ -168,7 +172,7 @@ struct varve_stats {
     char codec[16]; /* the one most bytes used */
     uint64_t attempts; /* tries it took */
 };
-/* Statistics of the last checkpoint. */
+/* Statistics of this rank's part of the last checkpoint. */
 VARVE_API int varve_stats_get(struct varve_session *session, struct varve_stats *stats);
 
 #ifdef __cplusplus
