@@ -1,16 +1,22 @@
 /* The group of processes as MPI has it: all calls of MPI that Varve makes are in this file.
  *
  * It is a library of its own (libvarve_mpi) on the public headers, so that programs without MPI need none, and so that it can be built
- * for more than one MPI. */
+ * for more than one MPI.
+ *
+ * MPI libraries wait by looking again and again. Here a rank often waits for others that still write, on the same processors, so it sleeps between two
+ * looks once the answer does not come at once. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <varve/varve_comm.h>
 #include <varve/varve_mpi.h>
 
 #define PIECE_MAX ((size_t)1 << 30) /* MPI counts with int */
 #define TAG_COLLECT 1
+#define LOOKS 200            /* before the first sleep */
+#define SLEEP_MAX_NS 500000L
 
 struct mpi_comm {
     struct varve_comm comm;
@@ -25,16 +31,49 @@ static MPI_Comm group_of(struct varve_comm *comm) {
     return ((struct mpi_comm *)comm)->mpi;
 }
 
+/* After so many looks without an answer. */
+static void pause_after(unsigned looks) {
+    long ns = looks < LOOKS ? 0 : (long)(looks - LOOKS + 1) * 10000;
+    struct timespec time = {0, ns < SLEEP_MAX_NS ? ns : SLEEP_MAX_NS};
+    if (ns > 0)
+        nanosleep(&time, NULL);
+}
+
+static int finish(int rc, MPI_Request *request) {
+    int is_done = 0;
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
+    for (unsigned looks = 0; rc == MPI_SUCCESS && !is_done; looks++) {
+        pause_after(looks);
+        rc = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
+    }
+    return code_of(rc);
+}
+
+/* From unsigned to signed and back, in the same order. */
+static void flip(uint64_t *values, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        values[i] ^= UINT64_C(1) << 63;
+}
+
+/* MPICH 4.0 compares unsigned numbers of 64 bits as if they were signed: so they are. */
 static int mpi_least(struct varve_comm *comm, uint64_t *values, size_t count) {
-    return code_of(MPI_Allreduce(MPI_IN_PLACE, values, (int)count, MPI_UINT64_T, MPI_MIN, group_of(comm)));
+    MPI_Request request;
+    flip(values, count);
+    int rc = finish(MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_INT64_T, MPI_MIN, group_of(comm), &request),
+                    &request);
+    flip(values, count);
+    return rc;
 }
 
 static int mpi_broadcast(struct varve_comm *comm, void *data, size_t size, uint32_t root) {
     for (size_t at = 0; at < size; at += PIECE_MAX) {
         size_t piece = size - at < PIECE_MAX ? size - at : PIECE_MAX;
-        int rc = MPI_Bcast((char *)data + at, (int)piece, MPI_BYTE, (int)root, group_of(comm));
-        if (rc != MPI_SUCCESS)
-            return code_of(rc);
+        MPI_Request request;
+        int rc = finish(MPI_Ibcast((char *)data + at, (int)piece, MPI_BYTE, (int)root, group_of(comm), &request),
+                        &request);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -43,7 +82,11 @@ static int mpi_broadcast(struct varve_comm *comm, void *data, size_t size, uint3
 static int receive(struct varve_comm *comm, int from, char **buffer, size_t *room, int *size_out) {
     MPI_Status status;
     MPI_Message message;
-    int rc = MPI_Mprobe(from, TAG_COLLECT, group_of(comm), &message, &status);
+    int is_there = 0, rc = MPI_SUCCESS;
+    for (unsigned looks = 0; rc == MPI_SUCCESS && !is_there; looks++) {
+        pause_after(looks);
+        rc = MPI_Improbe(from, TAG_COLLECT, group_of(comm), &is_there, &message, &status);
+    }
     if (rc == MPI_SUCCESS)
         rc = MPI_Get_count(&status, MPI_BYTE, size_out);
     if (rc != MPI_SUCCESS)
@@ -61,8 +104,10 @@ static int receive(struct varve_comm *comm, int from, char **buffer, size_t *roo
 static int mpi_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
     if (size > PIECE_MAX)
         return -EMSGSIZE;
-    if (comm->rank != 0)
-        return code_of(MPI_Send(data, (int)size, MPI_BYTE, 0, TAG_COLLECT, group_of(comm)));
+    if (comm->rank != 0) {
+        MPI_Request request;
+        return finish(MPI_Isend(data, (int)size, MPI_BYTE, 0, TAG_COLLECT, group_of(comm), &request), &request);
+    }
     char *buffer = NULL;
     size_t room = 0;
     int result = fn(arg, 0, data, size), received = 0, rc = 0;
