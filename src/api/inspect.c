@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "store/catalogue.h"
+#include "store/verify.h"
 
 #define QUEUE_PER_THREAD 4
 
@@ -378,6 +379,49 @@ int vv_inspect_open_view(struct varve_store *store, struct varve_which *which, s
     return rc < 0 ? vv_error_default(error, rc, "cannot open %s@%" PRId64 " in %s: %s", which->name, which->version,
                                      store->address, varve_error_text(rc))
                   : 0;
+}
+
+/* ---- what is on other nodes ---- */
+
+int vv_inspect_is_elsewhere(struct varve_store *store, const struct varve_which *which, struct vv_view *view,
+                            uint32_t rank, struct varve_error *error) {
+    struct vv_residents *residents = NULL;
+    int rc = vv_residents_create(store->store, which->name, &residents);
+    rc = rc < 0 ? vv_error_sys(error, rc, "cannot look for rank %" PRIu32, rank)
+                : vv_owner_is_elsewhere(residents, view, rank, error);
+    vv_residents_destroy(residents);
+    return rc;
+}
+
+static void end_run(struct vv_left_out *ranks) {
+    size_t used = strlen(ranks->text), room = sizeof ranks->text - used;
+    if (room < 30) {
+        snprintf(ranks->text + used, room, "%s", strstr(ranks->text, "...") ? "" : ", ...");
+    } else if (ranks->first == ranks->last) {
+        snprintf(ranks->text + used, room, "%s%" PRIu32, used ? ", " : "", ranks->first);
+    } else {
+        snprintf(ranks->text + used, room, "%s%" PRIu32 " to %" PRIu32, used ? ", " : "", ranks->first, ranks->last);
+    }
+}
+
+void vv_inspect_leave_out(struct vv_left_out *ranks, uint32_t rank) {
+    if (ranks->count && ranks->last + 1 != rank) {
+        end_run(ranks);
+    }
+    if (ranks->count == 0 || ranks->last + 1 != rank) {
+        ranks->first = rank;
+    }
+    ranks->last = rank;
+    ranks->count++;
+}
+
+void vv_inspect_tell_left_out(struct varve_store *store, const struct varve_which *which, struct vv_left_out *ranks) {
+    if (ranks->count) {
+        end_run(ranks);
+        vv_log(&store->log, VV_LOG_WARN,
+               "%s@%" PRId64 ": left out rank%s %s, not on this node: kept on other nodes, or missing; this cannot be told from here",
+               which->name, which->version, ranks->count > 1 ? "s" : "", ranks->text);
+    }
 }
 
 /* ---- settings ---- */

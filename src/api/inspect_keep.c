@@ -91,6 +91,11 @@ int varve_store_stats(struct varve_store *store, const char *name, struct varve_
     if (rc < 0) {
         return vv_error_sys(error, rc, "cannot count the objects in %s", store->address);
     }
+    if (store->store->settings.layout == VV_LAYOUT_LOCAL) {
+        vv_log(&store->log, VV_LOG_WARN,
+               "this is the store of one node: objects and bytes on storage are counted here only, what the checkpoints hold and brought on "
+               "all nodes");
+    }
     *out = totals;
     return 0;
 }

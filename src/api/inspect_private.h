@@ -21,6 +21,18 @@ struct varve_store {
 /* Fill in which's generation and version, and open the view of it. */
 int vv_inspect_open_view(struct varve_store *store, struct varve_which *which, struct vv_view **out,
                          struct varve_error *error);
+/* Of a node-local store: are the data of this rank not on this node? See vv_owner_is_elsewhere. */
+int vv_inspect_is_elsewhere(struct varve_store *store, const struct varve_which *which, struct vv_view *view,
+                            uint32_t rank, struct varve_error *error);
+/* Ranks that a command has to leave out; they come in ascending order. */
+struct vv_left_out {
+    uint32_t first, last; /* of the run of ranks at hand */
+    uint32_t count;
+    char text[160];
+};
+void vv_inspect_leave_out(struct vv_left_out *ranks, uint32_t rank);
+/* Warn about them if there are any. */
+void vv_inspect_tell_left_out(struct varve_store *store, const struct varve_which *which, struct vv_left_out *ranks);
 /* 0, or -EINVAL with a text when the name cannot be one. NULL is allowed. */
 int vv_inspect_check_name(const char *name, struct varve_error *error);
 

@@ -85,6 +85,7 @@ static int show_rank(struct vv_view *view, uint32_t rank, varve_stored_region_fn
 int varve_store_show(struct varve_store *store, const struct varve_which *which, struct varve_checkpoint_detail *detail,
                      varve_stored_region_fn fn, void *arg, struct varve_error *error) {
     struct varve_which found = *which;
+    struct vv_left_out left_out = {0};
     struct vv_view *view = NULL;
 
     int rc = vv_inspect_open_view(store, &found, &view, error);
@@ -96,8 +97,15 @@ int varve_store_show(struct varve_store *store, const struct varve_which *which,
         fill_detail(store, &found, record, detail);
     }
     for (uint32_t rank = 0; fn && rc == 0 && rank < record->ranks; rank++) {
-        rc = show_rank(view, rank, fn, arg, error);
+        rc = vv_inspect_is_elsewhere(store, &found, view, rank, error);
+        if (rc > 0) {
+            vv_inspect_leave_out(&left_out, rank);
+            rc = 0;
+        } else if (rc == 0) {
+            rc = show_rank(view, rank, fn, arg, error);
+        }
     }
+    vv_inspect_tell_left_out(store, &found, &left_out);
     vv_view_close(view);
     return rc < 0 ? vv_error_default(error, rc, "cannot show %s@%" PRId64 ": %s", found.name, found.version,
                                      varve_error_text(rc))
@@ -148,6 +156,12 @@ int varve_store_read(struct varve_store *store, const struct varve_which *which,
     if (rank >= ranks) {
         rc = vv_error(error, VARVE_MISMATCH, "%s@%" PRId64 " has no rank %" PRIu32 ": its ranks are 0 to %" PRIu32,
                       found.name, found.version, rank, ranks - 1);
+    }
+    if (rc == 0 && (rc = vv_inspect_is_elsewhere(store, &found, view, rank, error)) > 0) {
+        rc = vv_error(error, -ENOENT,
+                      "rank %" PRIu32 " of %s@%" PRId64 " is not on this node: it is kept on another one, where the rank ran, or "
+                      "missing; this cannot be told from here",
+                      rank, found.name, found.version);
     }
     if (rc == 0 && is_checked_first) {
         struct check_pass pass = {.fn = fn, .arg = arg};

@@ -102,7 +102,9 @@ int varve_open_comm(struct varve_comm *comm, const char *store, const char *name
     struct varve_error why;
     vv_error_clear(&why);
     int rc = check_comm(comm, &why);
-    if (rc == 0 && (rc = open_together(comm, store, name, options, out, &why)) < 0)
+    if (rc == 0)
+        rc = open_together(comm, store, name, options, out, &why);
+    if (rc < 0 && comm && comm->ops && comm->ops->close)
         comm->ops->close(comm);
     if (error)
         *error = why;

@@ -84,16 +84,23 @@ static int may_go_on(struct vv_session *session, const struct vv_attempt *candid
     return 1;
 }
 
+/* What all ranks have found out together. */
+static int said_by_all(struct varve_error *error, int code) {
+    error->rank = VV_COMM_ROOT;
+    return code;
+}
+
 /* The result of a walk that ended without success. */
 static int explain(const struct vv_session *session, int64_t version, int result, const struct varve_error *why,
                    const struct varve_error *damage, struct varve_error *error) {
     if (session->is_overwritten && damage->code && (result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT))
         result = VARVE_CORRUPT; /* these would promise that nothing was written */
     if (result == VARVE_NO_CHECKPOINT && version >= 0) /* asked for by number: not to be taken for a first run */
-        return vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
-                        session->name, version);
+        return said_by_all(error, vv_error(error, -ENOENT,
+                                           "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
+                                           session->name, version));
     if (result == VARVE_NO_CHECKPOINT)
-        return vv_error(error, result, "there is no checkpoint of %s in this store", session->name);
+        return said_by_all(error, vv_error(error, result, "there is no checkpoint of %s in this store", session->name));
     *error = result == VARVE_CORRUPT ? *damage : *why;
     return result;
 }
@@ -178,7 +185,10 @@ static int try_stored(struct vv_session *session, const void *arg, uint32_t gene
                       struct varve_error *error) {
     const struct asking *asking = arg;
     struct vv_view *view = NULL;
-    int rc = vv_view_open(session->store, session->name, generation, version, &view, error);
+    int rc = vv_keepers_complete(session, generation, version, error);
+    if (rc)
+        return rc;
+    rc = vv_view_open(session->store, session->name, generation, version, &view, error);
     if (rc == 0)
         rc = walk_regions(session, view, NULL, NULL, error);
     rc = vv_comm_agree(session->comm, rc, error);
@@ -233,8 +243,8 @@ static int find_offered(struct vv_session *session, int64_t version, uint32_t *g
     }
     vv_free(candidates.list);
     if (rc == 0 && count == 0)
-        rc = vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject", session->name,
-                      version);
+        rc = said_by_all(error, vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject",
+                                         session->name, version));
     return rc;
 }
 

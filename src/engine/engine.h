@@ -67,6 +67,9 @@ struct vv_session {
     uint64_t tried_version;           /* the last version tried in this generation */
     uint32_t tries;                   /* how often; 0: nothing was tried in this generation */
 
+    struct vv_attempt *unsettled; /* node-local stores: commits that failed, of which some nodes may have the record */
+    size_t unsettled_count;
+
     uint64_t *rejected; /* pairs generation, version */
     size_t rejected_count;
     int is_overwritten; /* the restart under way has begun to write regions */

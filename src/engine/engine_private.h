@@ -66,7 +66,21 @@ int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attem
                       struct varve_error *error);
 /* Finish what a dead session had fully written. */
 int vv_keepers_adopt(struct vv_session *session, struct varve_error *error);
-/* Copy this checkpoint's record to the nodes that have missed it. */
+/* Everybody's buf becomes root's. */
+int vv_share_bytes(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error);
+/* An error that all ranks come to by themselves. Returns code. */
+int vv_all_say(struct varve_error *error, int code, const char *text);
+
+/* ---- unsettled.c: commits that failed half-way on node-local stores. Each rank for itself; nothing here can fail. ---- */
+void vv_unsettled_add(struct vv_session *session, const struct vv_attempt *attempt);
+/* The parent is a checkpoint on all nodes. */
+void vv_unsettled_drop(struct vv_session *session);
+/* A newer checkpoint is on all nodes: a keeper forgets the records of those that failed. */
+void vv_unsettled_forget(struct vv_session *session);
+
+/* ---- complete.c: may this checkpoint be read from node-local stores? Collective, the same answer on all ranks. ---- */
+/* It must be the same one on all nodes, and every rank's part must be on its node: otherwise VARVE_CORRUPT. Then its record is copied to the nodes that have missed
+ * it. VARVE_FORGOTTEN when one node has forgotten it; the others do so, too. Does nothing on shared storage. */
 int vv_keepers_complete(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error);
 
 /* ---- restart.c: from one candidate; arg is a struct vv_restart_options. Collective, the same answer on all ranks. ---- */

@@ -15,6 +15,12 @@ int vv_is_local(const struct vv_session *session) {
     return session->store->settings.layout == VV_LAYOUT_LOCAL;
 }
 
+int vv_all_say(struct varve_error *error, int code, const char *text) {
+    vv_error(error, code, "%s", text);
+    error->rank = VV_COMM_ROOT;
+    return code;
+}
+
 /* ---- votes by message; all ranks run the same program, so structs travel as they are ---- */
 
 static int put_vote(struct vv_buf *buf, const struct vv_vote *vote) {
@@ -93,8 +99,7 @@ static int count_votes(struct vv_session *session, const struct vv_attempt *atte
 
 /* ---- the same bytes for everybody ---- */
 
-/* Everybody's buf becomes root's. */
-static int share_bytes(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error) {
+int vv_share_bytes(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error) {
     uint64_t size = buf->size;
     uint8_t *data = NULL;
     int rc = vv_comm_follow(comm, buf->failed, &size, sizeof size, root, error);
@@ -124,9 +129,9 @@ static int share_commit(struct vv_session *session, const struct vv_attempt *att
         vv_writers_encode(&bytes[0], &list, id, writers, NULL);
         vv_record_encode(&bytes[1], &key, id, record);
     }
-    int rc = share_bytes(session->comm, &bytes[0], VV_COMM_ROOT, error);
+    int rc = vv_share_bytes(session->comm, &bytes[0], VV_COMM_ROOT, error);
     if (rc == 0)
-        rc = share_bytes(session->comm, &bytes[1], VV_COMM_ROOT, error);
+        rc = vv_share_bytes(session->comm, &bytes[1], VV_COMM_ROOT, error);
     if (rc == 0 && !is_root)
         rc = vv_writers_parse(bytes[0].data, bytes[0].size, &list, id, writers, error);
     if (rc == 0 && !is_root && (rc = vv_record_parse(bytes[1].data, bytes[1].size, &key, id, record, error)) < 0)
@@ -143,6 +148,8 @@ static int create_everywhere(struct vv_session *session, const struct vv_attempt
     int rc = 0;
     if (session->lease)
         rc = vv_commit_prepare(session->store, session->lease, session->name, attempt, writers, record, error);
+    if (rc == 0 && session->lease) /* on no node may another attempt at this version be a checkpoint */
+        rc = vv_commit_is_open(session->store, session->name, attempt, error);
     rc = vv_comm_agree(session->comm, rc, error);
     if (rc)
         return rc;
@@ -175,7 +182,7 @@ int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attem
     if (vv_is_local(session)) {
         rc = commit_local(session, attempt, digest_out, error);
         return rc == 1   ? 0
-               : rc == 0 ? vv_error(error, VARVE_DISAGREED, "not all ranks find what they have stored")
+               : rc == 0 ? vv_all_say(error, VARVE_DISAGREED, "not all ranks find what they have stored")
                          : rc;
     }
     if (session->lease) {
@@ -188,22 +195,42 @@ int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attem
 
 /* ---- adopting ---- */
 
+/* Jobs that ran on different nodes may have used the same generation: only the packs of one session belong together. 1, 0, or an error. */
+static int is_of_one_session(struct vv_session *session, uint32_t generation, struct varve_error *error) {
+    uint8_t id[16] = {0};
+    uint64_t is_same = 1;
+    int known = vv_comm_is_root(session->comm) ? vv_claim_session(session->store, session->name, generation, id, error) : 0;
+    int rc = vv_comm_follow(session->comm, known < 0 ? known : 0, id, sizeof id, VV_COMM_ROOT, error);
+    if (rc)
+        return rc;
+    int same = session->lease ? vv_claim_is_of(session->store, session->name, generation, id, error) : 1;
+    rc = vv_comm_agree(session->comm, same < 0 ? same : 0, error);
+    is_same = same > 0;
+    if (rc == 0)
+        rc = session->comm->ops->least(session->comm, &is_same, 1);
+    return rc ? rc : (int)is_same;
+}
+
+static int adopt_attempt(struct vv_session *session, const struct vv_attempt *attempt, struct varve_error *error) {
+    struct vv_hash128 digest;
+    int rc = is_of_one_session(session, attempt->generation, error);
+    return rc == 1 ? commit_local(session, attempt, &digest, error) : rc;
+}
+
 /* Rank 0 has found an attempt that may be full. */
 static int finish_attempt(void *arg, const struct vv_attempt *attempt, struct varve_error *error) {
     struct vv_session *session = arg;
     struct vv_attempt told = *attempt;
-    struct vv_hash128 digest;
     int rc = session->comm->ops->broadcast(session->comm, &told, sizeof told, VV_COMM_ROOT);
-    return rc ? rc : commit_local(session, attempt, &digest, error);
+    return rc ? rc : adopt_attempt(session, attempt, error);
 }
 
 static int help_adopting(struct vv_session *session, struct varve_error *error) {
     struct vv_attempt attempt;
-    struct vv_hash128 digest;
     int rc;
     while ((rc = session->comm->ops->broadcast(session->comm, &attempt, sizeof attempt, VV_COMM_ROOT)) == 0 &&
            attempt.generation != 0)
-        commit_local(session, &attempt, &digest, error); /* what it came to, rank 0 tells in the end */
+        adopt_attempt(session, &attempt, error); /* what it came to, rank 0 tells in the end */
     vv_error_clear(error);
     return rc;
 }
@@ -223,56 +250,4 @@ int vv_keepers_adopt(struct vv_session *session, struct varve_error *error) {
     }
     count = rc > 0;
     return vv_comm_follow(session->comm, rc < 0 ? rc : 0, &count, sizeof count, VV_COMM_ROOT, error);
-}
-
-/* ---- copying what a node has missed ---- */
-
-/* Does this keeper have the record? 1, 0 when it is missing or damaged here, or why nobody may have it. */
-static int has_record(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
-    struct vv_buf writers, record;
-    vv_buf_init(&writers);
-    vv_buf_init(&record);
-    int rc = vv_commit_read(session->store, session->name, generation, version, &writers, &record, error);
-    vv_buf_clear(&writers);
-    vv_buf_clear(&record);
-    return rc == 0 ? 1 : rc == VARVE_NO_CHECKPOINT || rc == VARVE_CORRUPT || rc == -ENOENT ? 0 : rc;
-}
-
-static int copy_from(struct vv_session *session, uint32_t generation, uint64_t version, uint32_t donor, int is_lacking,
-                     struct varve_error *error) {
-    struct vv_buf writers, record;
-    int rc = 0;
-    vv_buf_init(&writers);
-    vv_buf_init(&record);
-    if (session->comm->rank == donor)
-        rc = vv_commit_read(session->store, session->name, generation, version, &writers, &record, error);
-    rc = vv_comm_follow(session->comm, rc, NULL, 0, donor, error);
-    if (rc == 0)
-        rc = share_bytes(session->comm, &writers, donor, error);
-    if (rc == 0)
-        rc = share_bytes(session->comm, &record, donor, error);
-    if (rc == 0 && is_lacking) {
-        vv_log(&session->log, VV_LOG_WARN, "%s@%" PRIu64 " (generation %u) has no record on this node: copied from rank %u's",
-               session->name, version, generation, donor);
-        rc = vv_commit_copy(session->store, session->name, generation, version, &writers, &record, error);
-    }
-    vv_buf_clear(&writers);
-    vv_buf_clear(&record);
-    return vv_comm_agree(session->comm, rc, error);
-}
-
-int vv_keepers_complete(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
-    if (!vv_is_local(session))
-        return 0;
-    int found = session->lease ? has_record(session, generation, version, error) : 1;
-    int rc = vv_comm_agree(session->comm, found < 0 ? found : 0, error);
-    if (rc)
-        return rc;
-    uint64_t least[2] = {session->lease && found ? session->comm->rank : UINT64_MAX, (uint64_t)found};
-    rc = session->comm->ops->least(session->comm, least, 2);
-    if (rc || least[1] == 1) /* nobody lacks it */
-        return rc;
-    if (least[0] == UINT64_MAX)
-        return vv_error(error, VARVE_CORRUPT, "the record of version %" PRIu64 " cannot be read on any node", version);
-    return copy_from(session, generation, version, (uint32_t)least[0], session->lease && !found, error);
 }

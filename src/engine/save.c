@@ -292,8 +292,10 @@ static int run_attempt(struct vv_session *session, const struct vv_attempt *atte
         rc = vv_keepers_commit(session, attempt, &writers_digest, error);
     if (rc == 0)
         accept(&save, live, writers_digest);
-    else
+    else {
         *may_retry = fail(&save) && rc != VARVE_FENCED && rc != -ENOMEM && rc != -EINVAL;
+        vv_unsettled_add(session, attempt);
+    }
     if (rc == VARVE_FORGOTTEN)
         begin_anew(session);
     vv_free(live);
@@ -326,6 +328,7 @@ static void after_commit(struct vv_session *session) {
         return;
     if (vv_lease_refer(session->lease, &session->parent, &error) != 0)
         vv_log(&session->log, VV_LOG_WARN, "the heartbeat could not be renewed: %s", error.text);
+    vv_unsettled_forget(session);
     if (session->settings.keep > 0 &&
         vv_keep(session->store, session->lease, session->name, (uint32_t)session->settings.keep, &error) < 0)
         vv_log(&session->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error.text);
@@ -419,12 +422,12 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
         begin_request(session, (uint64_t)version);
         run_request(session, request);
         note_time(session, request, begin);
-    } else {
+        request->stats.result = request->result;
+    } else { /* it was not begun: the statistics are of the last one that was */
         request->result = rc;
         request->error = why;
     }
     request->is_done = 1;
-    request->stats.result = request->result;
     if (request->result == 0)
         after_commit(session);
     else if (error)

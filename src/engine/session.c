@@ -1,10 +1,12 @@
 /* Opening and closing a session.
  *
- * Rank 0 makes the store if there is none and claims the next generation. On shared storage the other ranks open the store that is there by then, and make sure that
- * it is the same one: they must see the claim. With node-local stores each rank opens its node's, which becomes like rank 0's if it is new, and the first rank on each node
- * makes the same claim there (keepers.c). Then what a former life had finished is adopted. */
+ * Every rank looks for a store; only if nobody finds one, rank 0 makes it: a rank whose disk is empty or not mounted must not begin another one beside those of its
+ * neighbours. Rank 0 claims the next generation. On shared storage the other ranks open the store that is there by then, and make sure that
+ * it is the same one: they must see the claim. With node-local stores each rank opens its node's, which becomes like the first one found if it is new, and the first rank on each
+ * node makes the same claim there (keepers.c). Then what a former life had finished is adopted. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,8 +14,7 @@
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 
-#define LOOKS 12             /* for the keeper's claim */
-#define LOOK_NS 10000000u    /* the first pause between two looks; each is twice as long, up to a second */
+#define LOOKS 12 /* for what another rank has just made: some file systems show a new file to other hosts a little late */
 
 /* What rank 0 tells the others. */
 struct entry {
@@ -40,47 +41,108 @@ static int open_store_as(struct vv_session *session, const char *uri, const stru
     return rc ? rc : vv_store_open_as(backend, like, &session->log, &session->store, error);
 }
 
-static int lost(const struct vv_session *session, const char *uri, struct varve_error *error) {
-    char host[64] = "?";
-    gethostname(host, sizeof host - 1);
-    return vv_error(error, VARVE_NO_STORE,
-                    "rank %u on %s does not find rank 0's store at %.200s: is it mounted there? If every node is to have a store"
-                    " of its own, make it with storage=local",
-                    session->comm->rank, host, uri);
+/* Before the next look: not at all, then 10 ms, each time twice as long, up to a second. */
+static void wait_before(int look) {
+    long ms = look == 0 ? 0 : look > 7 ? 1000 : 5L << look;
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+    if (ms > 0)
+        nanosleep(&time, NULL);
 }
 
-/* Open the store of rank 0, wherever this rank finds it. */
-static int join_store(struct vv_session *session, const char *uri, const struct vv_store_object *root,
-                      struct varve_error *error) {
+static void read_host(char *out, size_t room) {
+    if (gethostname(out, room - 1) < 0)
+        snprintf(out, room, "?");
+    out[room - 1] = '\0';
+}
+
+static int lost(const struct vv_session *session, const char *uri, uint32_t finder, struct varve_error *error) {
+    char host[64];
+    read_host(host, sizeof host);
+    return vv_error(error, VARVE_NO_STORE,
+                    "rank %u on %s does not find rank %u's store at %.200s: is it mounted there? If every node is to have a"
+                    " store of its own, make it with storage=local",
+                    session->comm->rank, host, finder, uri);
+}
+
+static int is_like(const struct vv_store *store, const struct vv_store_object *object) {
+    return memcmp(store->id, object->store_id, sizeof store->id) == 0 &&
+           vv_settings_are_same(&store->settings, &object->settings);
+}
+
+/* Is there a store at this rank's address? session->store stays NULL if not. */
+static int look_for_store(struct vv_session *session, const char *uri, struct varve_error *error) {
     struct varve_backend *backend;
-    if (root->settings.layout == VV_LAYOUT_LOCAL)
-        return open_store_as(session, uri, root, error);
     int rc = open_backend(session, uri, 0, &backend, error);
     if (rc == 0)
         rc = vv_store_open(backend, VV_STORE_READ, &session->log, &session->store, error);
-    if (rc == -ENOENT || rc == VARVE_NO_STORE ||
-        (rc == 0 && memcmp(session->store->id, root->store_id, sizeof root->store_id) != 0))
-        return lost(session, uri, error);
-    return rc;
+    if (rc != -ENOENT && rc != VARVE_NO_STORE)
+        return rc;
+    vv_error_clear(error);
+    return 0;
+}
+
+/* The store of the first rank that has one; a new one if nobody has. A node that has lost its own must not begin another. Rank 0 looks first: mostly it is there, and
+ * a rank that has looked too early may be told the same for a while. */
+static int find_store(struct vv_session *session, const char *uri, struct vv_store_object *object, uint32_t *first,
+                      struct varve_error *error) {
+    struct varve_comm *comm = session->comm;
+    object->settings.layout = session->settings.storage == VV_CHOOSE_STORAGE_LOCAL ? VV_LAYOUT_LOCAL : VV_LAYOUT_SHARED;
+    uint32_t is_there = 0;
+    int rc = vv_comm_is_root(comm) ? look_for_store(session, uri, error) : 0;
+    is_there = session->store != NULL;
+    rc = vv_comm_follow(comm, rc, &is_there, sizeof is_there, VV_COMM_ROOT, error);
+    if (rc == 0 && !is_there)
+        rc = vv_comm_agree(comm, vv_comm_is_root(comm) ? 0 : look_for_store(session, uri, error), error);
+    uint64_t finder = session->store ? comm->rank : UINT64_MAX;
+    if (rc == 0 && (rc = comm->ops->least(comm, &finder, 1)) != 0)
+        return vv_error(error, rc, "the ranks could not agree on a store: %s", varve_error_text(rc));
+    if (rc)
+        return rc;
+    *first = finder == UINT64_MAX ? VV_COMM_ROOT : (uint32_t)finder;
+    if (comm->rank == *first && !session->store)
+        rc = open_store_as(session, uri, object, error);
+    if (comm->rank == *first && rc == 0) {
+        memcpy(object->store_id, session->store->id, sizeof object->store_id);
+        object->settings = session->store->settings;
+    }
+    return vv_comm_follow(comm, rc, object, sizeof *object, *first, error);
+}
+
+/* Open the store that the first rank has found or made, wherever this rank finds it. */
+static int join_store(struct vv_session *session, const char *uri, const struct vv_store_object *object, uint32_t first,
+                      struct varve_error *error) {
+    char host[64];
+    int is_local = object->settings.layout == VV_LAYOUT_LOCAL;
+    int rc = 0;
+    for (int i = 0; i < (is_local ? 1 : LOOKS) && rc == 0 && !session->store; i++) {
+        wait_before(i);
+        rc = look_for_store(session, uri, error);
+    }
+    if (rc == 0 && is_local && !session->store)
+        rc = open_store_as(session, uri, object, error);
+    if (rc)
+        return rc;
+    if (session->store && is_like(session->store, object))
+        return 0;
+    if (!is_local)
+        return lost(session, uri, first, error);
+    read_host(host, sizeof host);
+    return vv_error(error, VARVE_MISMATCH,
+                    "rank %u on %s finds another store at %.200s than rank %u: give every job a folder of its own, or remove"
+                    " the one that is not needed any more",
+                    session->comm->rank, host, uri, first);
 }
 
 /* All ranks have the store open, or none. above: no node has a higher claim. */
 static int open_stores(struct vv_session *session, const char *uri, uint64_t *above, struct varve_error *error) {
     struct varve_comm *comm = session->comm;
-    struct vv_store_object object = {.settings = {.layout = session->settings.storage == VV_CHOOSE_STORAGE_LOCAL
-                                                                ? VV_LAYOUT_LOCAL
-                                                                : VV_LAYOUT_SHARED}};
-    uint32_t highest = 0;
-    int rc = vv_comm_is_root(comm) ? open_store_as(session, uri, &object, error) : 0;
-    if (rc == 0 && vv_comm_is_root(comm)) {
-        memcpy(object.store_id, session->store->id, sizeof object.store_id);
-        object.settings = session->store->settings;
-    }
-    rc = vv_comm_follow(comm, rc, &object, sizeof object, VV_COMM_ROOT, error);
+    struct vv_store_object object = {.settings = {.layout = VV_LAYOUT_SHARED}};
+    uint32_t highest = 0, first = VV_COMM_ROOT;
+    int rc = find_store(session, uri, &object, &first, error);
     if (rc)
         return rc;
-    if (!vv_comm_is_root(comm))
-        rc = join_store(session, uri, &object, error);
+    if (comm->rank != first)
+        rc = join_store(session, uri, &object, first, error);
     if (rc == 0 && vv_is_local(session))
         rc = vv_claims_highest(session->store, session->name, &highest, error);
     rc = vv_comm_agree(comm, rc, error);
@@ -101,15 +163,10 @@ static int take_lease(struct vv_session *session, uint64_t above, const uint8_t 
     return vv_lease_take(session->store, session->name, &options, &session->lease, error);
 }
 
-/* Some file systems show a new file to other hosts a little late. */
 static int see_claim(struct vv_session *session, const struct entry *entry, struct varve_error *error) {
-    long pause = LOOK_NS;
     int rc = 0;
     for (int i = 0; i < LOOKS && rc == 0; i++) {
-        struct timespec time = {pause / 1000000000, pause % 1000000000};
-        if (i > 0)
-            nanosleep(&time, NULL);
-        pause = i == 0 ? pause : pause < 500000000 ? pause * 2 : 1000000000;
+        wait_before(i);
         rc = vv_claim_is_of(session->store, session->name, entry->generation, entry->session_id, error);
     }
     return rc;
@@ -120,7 +177,7 @@ static int join_claim(struct vv_session *session, const char *uri, uint64_t abov
                       struct varve_error *error) {
     if (!vv_is_local(session)) {
         int seen = see_claim(session, entry, error);
-        return seen == 0 ? lost(session, uri, error) : seen < 0 ? seen : 0;
+        return seen == 0 ? lost(session, uri, VV_COMM_ROOT, error) : seen < 0 ? seen : 0;
     }
     int rc = take_lease(session, above, entry->session_id, error);
     if (rc == 0 && vv_lease_generation(session->lease) != entry->generation)
@@ -199,6 +256,7 @@ void vv_session_close(struct vv_session *session) {
     vv_history_clear(&session->history);
     vv_regions_clear(&session->regions);
     vv_free(session->rejected);
+    vv_free(session->unsettled);
     vv_free(session);
 }
 

@@ -256,6 +256,23 @@ int vv_commit_prepare(struct vv_store *store, struct vv_lease *lease, const char
     return create_writers(store, name, attempt, writers, error);
 }
 
+int vv_commit_is_open(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                      struct varve_error *error) {
+    struct vv_record found;
+    int rc = vv_record_load(store, name, attempt->generation, attempt->version, &found, error);
+    if (rc == VARVE_NO_CHECKPOINT) {
+        vv_error_clear(error);
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    if (found.attempt != attempt->attempt)
+        rc = vv_error(error, -EEXIST, "generation %u, version %" PRIu64 " of %s was committed by attempt %u already",
+                      attempt->generation, attempt->version, name, found.attempt);
+    vv_record_clear(&found);
+    return rc;
+}
+
 int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct vv_record *record, struct varve_error *error) {
     return create_record(store, name, attempt, record, error);

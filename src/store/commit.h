@@ -59,10 +59,15 @@ int vv_commit_prepare(struct vv_store *store, struct vv_lease *lease, const char
 int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct vv_record *record, struct varve_error *error);
 
-/* The bytes of a commit, and taking it over from another node's store: the writers list and the record are created here, or mended when they are damaged. The caller
+/* May the record of this attempt be made? 0 also when it is there; -EEXIST when another attempt has it, VARVE_FORGOTTEN for a tombstone. */
+int vv_commit_is_open(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                      struct varve_error *error);
+
+/* The bytes of a commit (both objects are whole and belong together; what_out says which attempt with which writers list), and taking it over from another node's store: the writers list and the record are created here, or mended when they are damaged. The caller
  * holds the claim. VARVE_FORGOTTEN when a tombstone stands in the way. */
 int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
-                   struct vv_buf *writers_out, struct vv_buf *record_out, struct varve_error *error);
+                   struct vv_buf *writers_out, struct vv_buf *record_out, struct vv_lean *what_out,
+                   struct varve_error *error);
 int vv_commit_copy(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
                    const struct vv_buf *writers_bytes, const struct vv_buf *record_bytes, struct varve_error *error);
 

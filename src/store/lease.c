@@ -110,13 +110,21 @@ static int renew(struct vv_lease *lease, uint32_t state, const struct vv_attempt
     return 0;
 }
 
-int vv_claim_is_of(struct vv_store *store, const char *name, uint32_t generation, const uint8_t session_id[16],
-                   struct varve_error *error) {
+int vv_claim_session(struct vv_store *store, const char *name, uint32_t generation, uint8_t session_out[16],
+                     struct varve_error *error) {
     struct vv_claim claim;
     int rc = vv_claim_load(store, name, generation, &claim, error);
-    if (rc == 0)
-        return memcmp(claim.session_id, session_id, sizeof claim.session_id) == 0;
-    return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
+    if (rc < 0)
+        return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
+    memcpy(session_out, claim.session_id, sizeof claim.session_id);
+    return 1;
+}
+
+int vv_claim_is_of(struct vv_store *store, const char *name, uint32_t generation, const uint8_t session_id[16],
+                   struct varve_error *error) {
+    uint8_t found[16];
+    int rc = vv_claim_session(store, name, generation, found, error);
+    return rc == 1 ? memcmp(found, session_id, sizeof found) == 0 : rc;
 }
 
 /* Is the claim on this generation ours, and not that of another process of our session? 1, 0, or an error of the storage. */

@@ -32,6 +32,9 @@ const uint8_t *vv_lease_session(const struct vv_lease *lease);
  * processes of a job, to see whether they look at the same storage. */
 int vv_claim_is_of(struct vv_store *store, const char *name, uint32_t generation, const uint8_t session_id[16],
                    struct varve_error *error);
+/* The id of the session that has this claim; 1, 0 when there is none or it cannot be read, or an error of the storage. */
+int vv_claim_session(struct vv_store *store, const char *name, uint32_t generation, uint8_t session_out[16],
+                     struct varve_error *error);
 /* Claim one more generation for the same session (a restart after its first checkpoint); the old one ends. After an
  * error the new claim may stand: then it is finished, and the generation changes, as soon as the storage allows. */
 int vv_lease_advance(struct vv_lease *lease, struct varve_error *error);

@@ -271,10 +271,11 @@ int vv_count_add(struct vv_count *count, const struct vv_vote *vote, struct varv
 
 int vv_count_end(struct vv_count *count, struct vv_writers *writers_out, struct vv_record *record_out,
                  struct varve_error *error) {
+    struct varve_error kept = error ? *error : (struct varve_error){0};
     if (!count)
         return 0;
     struct votes *votes = &count->votes;
-    votes->error = error;
+    votes->error = writers_out ? error : &kept; /* when it only frees, the error is somebody else's */
     int is_full = writers_out && votes->writers.count > 0 && votes->writers.count == votes->record.writers;
     int rc = end_votes(votes, is_full, writers_out, record_out);
     vv_free(count);

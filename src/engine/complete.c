@@ -1,0 +1,244 @@
+/* Before a checkpoint is read from node-local stores: is it the same one on all nodes, is the part of every rank on the rank's node, and does every node have its
+ * record?
+ *
+ * A node may have missed a commit: the record is copied to it. One node may have forgotten the checkpoint: then so do the others. And nodes that
+ * were used by different jobs may have different checkpoints under the same generation and version: their parts must never come together. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine_private.h"
+
+/* What is to be read. */
+struct candidate {
+    struct vv_session *session;
+    uint32_t generation;
+    uint64_t version;
+    int found;            /* on this node; on ranks that are no keepers always */
+    struct vv_lean what;  /* if it was */
+    uint32_t donor;       /* the first keeper that has it */
+    int is_everywhere;    /* no keeper lacks it */
+    struct varve_error *error;
+};
+
+/* ---- the record ---- */
+
+/* Does this keeper have it? 1, 0 when it is missing or damaged here, or why nobody may have it. */
+static int look_here(struct candidate *candidate) {
+    struct vv_session *session = candidate->session;
+    struct vv_buf writers, record;
+    vv_buf_init(&writers);
+    vv_buf_init(&record);
+    int rc = vv_commit_read(session->store, session->name, candidate->generation, candidate->version, &writers, &record,
+                            &candidate->what, candidate->error);
+    vv_buf_clear(&writers);
+    vv_buf_clear(&record);
+    return rc == 0 ? 1 : rc == VARVE_CORRUPT || rc == -ENOENT ? 0 : rc;
+}
+
+/* Before the tombstone on the other node is pruned away, and what is left here looks like a checkpoint that it has missed. */
+static void forget_too(const struct candidate *candidate) {
+    struct vv_session *session = candidate->session;
+    struct varve_error why = {0};
+    int rc = vv_forget(session->store, session->name, candidate->generation, candidate->version, &why);
+    vv_log(&session->log, rc < 0 ? VV_LOG_WARN : VV_LOG_INFO,
+           "%s@%" PRIu64 " (generation %u) was forgotten on another node%s%s", session->name, candidate->version,
+           candidate->generation, rc < 0 ? ", but not on this one: " : "", rc < 0 ? why.text : "");
+}
+
+/* Keepers that lack it say nothing. */
+static int check_same(const struct candidate *candidate) {
+    uint64_t own[3] = {candidate->what.attempt.attempt, candidate->what.writers_digest.low,
+                       candidate->what.writers_digest.high};
+    uint64_t least[6];
+    int says = candidate->session->lease && candidate->found;
+    for (int i = 0; i < 3; i++) {
+        least[i] = says ? own[i] : UINT64_MAX;
+        least[3 + i] = says ? ~own[i] : UINT64_MAX;
+    }
+    int rc = candidate->session->comm->ops->least(candidate->session->comm, least, 6);
+    if (rc)
+        return vv_error(candidate->error, rc, "the ranks could not compare their records: %s", varve_error_text(rc));
+    for (int i = 0; i < 3; i++)
+        if (least[i] != ~least[3 + i])
+            return vv_all_say(candidate->error, VARVE_CORRUPT,
+                              "the nodes have different checkpoints of this generation and version: they were written by"
+                              " different jobs, or by attempts of which one failed");
+    return 0;
+}
+
+/* Who has it, and is it the same? */
+static int look_everywhere(struct candidate *candidate) {
+    struct vv_session *session = candidate->session;
+    candidate->found = session->lease ? look_here(candidate) : 1;
+    int rc = vv_comm_agree(session->comm, candidate->found < 0 ? candidate->found : 0, candidate->error);
+    if (rc == VARVE_FORGOTTEN && session->lease && candidate->found == 1)
+        forget_too(candidate);
+    if (rc)
+        return rc;
+    uint64_t least[2] = {session->lease && candidate->found ? session->comm->rank : UINT64_MAX,
+                         (uint64_t)candidate->found};
+    rc = session->comm->ops->least(session->comm, least, 2);
+    if (rc)
+        return vv_error(candidate->error, rc, "the ranks could not compare their records: %s", varve_error_text(rc));
+    if (least[0] == UINT64_MAX)
+        return vv_all_say(candidate->error, VARVE_CORRUPT, "its record cannot be read on any node");
+    candidate->donor = (uint32_t)least[0];
+    candidate->is_everywhere = least[1] == 1;
+    return check_same(candidate);
+}
+
+/* ---- the parts ---- */
+
+static int has_pack(struct vv_session *session, const struct vv_attempt *attempt, uint32_t writer,
+                    struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(session->name, attempt, VV_KIND_PACK, writer, 0);
+    char text[VV_KEY_ROOM];
+    uint64_t size;
+    vv_key_print(&key, text);
+    int rc = vv_backend_stat(session->store->backend, text, &size);
+    return rc == 0 ? 1 : rc == -ENOENT ? 0 : vv_error_sys(error, rc, "cannot look at %s", text);
+}
+
+/* Of all attempts that it is made of, the first of which this rank's pack is not here: 1; 0 when all are. */
+static int find_missing(struct candidate *candidate, const struct vv_record *record, struct vv_attempt *out) {
+    struct vv_session *session = candidate->session;
+    for (uint32_t i = 0; i <= record->lean_count; i++) {
+        struct vv_attempt own = {candidate->generation, record->attempt, candidate->version};
+        *out = i == 0 ? own : record->leans[i - 1].attempt;
+        int rc = has_pack(session, out, session->comm->rank, candidate->error);
+        if (rc != 1)
+            return rc < 0 ? rc : 1;
+    }
+    return 0;
+}
+
+static void read_host(char *out, size_t room) {
+    if (gethostname(out, room - 1) < 0)
+        snprintf(out, room, "?");
+    out[room - 1] = '\0';
+}
+
+static int say_missing(const struct candidate *candidate, const struct vv_attempt *missing, uint64_t finder,
+                       const char *finder_host) {
+    char host[64], where[160];
+    read_host(host, sizeof host);
+    if (finder == UINT64_MAX)
+        snprintf(where, sizeof where, "no node of this job has it: a node is not part of the job any more, or its disk was"
+                                      " lost or is not mounted");
+    else
+        snprintf(where, sizeof where, "it is on %s, where rank %" PRIu64 " is: start the ranks on the nodes they were on",
+                 finder_host, finder);
+    return vv_error(candidate->error, VARVE_CORRUPT,
+                    "rank %u on %s does not find its part of version %" PRIu64 " (generation %u) in its node's store; %s",
+                    candidate->session->comm->rank, host, missing->version, missing->generation, where);
+}
+
+/* Where is what this rank misses? */
+static int explain_missing(struct candidate *candidate, uint32_t rank, const struct vv_attempt *own_missing) {
+    struct varve_comm *comm = candidate->session->comm;
+    struct vv_attempt missing = *own_missing;
+    char host[64];
+    struct varve_error ignored = {0};
+    int rc = vv_comm_follow(comm, 0, &missing, sizeof missing, rank, candidate->error);
+    if (rc)
+        return rc;
+    uint64_t finder = has_pack(candidate->session, &missing, rank, &ignored) == 1 ? comm->rank : UINT64_MAX;
+    read_host(host, sizeof host);
+    rc = comm->ops->least(comm, &finder, 1);
+    if (rc == 0 && finder != UINT64_MAX)
+        rc = comm->ops->broadcast(comm, host, sizeof host, (uint32_t)finder);
+    if (rc == 0 && comm->rank == rank)
+        rc = say_missing(candidate, &missing, finder, host);
+    return vv_comm_agree(comm, rc, candidate->error);
+}
+
+static int check_parts(struct candidate *candidate, const struct vv_record *record) {
+    struct varve_comm *comm = candidate->session->comm;
+    struct vv_attempt missing = {0};
+    if (record->ranks != comm->ranks)
+        return 0; /* that will be the error */
+    int is_missing = find_missing(candidate, record, &missing);
+    int rc = vv_comm_agree(comm, is_missing < 0 ? is_missing : 0, candidate->error);
+    uint64_t rank = is_missing == 1 ? comm->rank : UINT64_MAX;
+    if (rc == 0)
+        rc = comm->ops->least(comm, &rank, 1);
+    if (rc || rank == UINT64_MAX)
+        return rc;
+    return explain_missing(candidate, (uint32_t)rank, &missing);
+}
+
+/* ---- copying ---- */
+
+static int share_commit(struct candidate *candidate, struct vv_buf *writers, struct vv_buf *record) {
+    struct vv_session *session = candidate->session;
+    struct vv_lean what;
+    int rc = 0;
+    if (session->comm->rank == candidate->donor)
+        rc = vv_commit_read(session->store, session->name, candidate->generation, candidate->version, writers, record,
+                            &what, candidate->error);
+    rc = vv_comm_follow(session->comm, rc, NULL, 0, candidate->donor, candidate->error);
+    if (rc == 0)
+        rc = vv_share_bytes(session->comm, writers, candidate->donor, candidate->error);
+    return rc ? rc : vv_share_bytes(session->comm, record, candidate->donor, candidate->error);
+}
+
+static int copy(struct candidate *candidate, const struct vv_buf *writers, const struct vv_buf *record) {
+    struct vv_session *session = candidate->session;
+    int rc = 0;
+    if (session->lease && !candidate->found) {
+        rc = vv_commit_copy(session->store, session->name, candidate->generation, candidate->version, writers, record,
+                            candidate->error);
+        if (rc == 0)
+            vv_log(&session->log, VV_LOG_WARN,
+                   "%s@%" PRIu64 " (generation %u) had no record on this node: copied from rank %u's", session->name,
+                   candidate->version, candidate->generation, candidate->donor);
+    }
+    return vv_comm_agree(session->comm, rc, candidate->error);
+}
+
+/* Every rank sees the record: its node's, or the one that will be copied there. */
+static int load_record(const struct candidate *candidate, const struct vv_buf *bytes, struct vv_record *out) {
+    struct vv_session *session = candidate->session;
+    struct vv_attempt attempt = {candidate->generation, 0, candidate->version};
+    struct vv_key key = vv_attempt_key(session->name, &attempt, VV_KIND_RECORD, 0, 0);
+    if (candidate->is_everywhere)
+        return vv_record_load(session->store, session->name, candidate->generation, candidate->version, out,
+                              candidate->error);
+    return vv_record_parse(bytes->data, bytes->size, &key, session->store->id, out, candidate->error);
+}
+
+/* Nothing is copied to a node that has not the parts: the record would promise what is not there. */
+static int complete(struct candidate *candidate, struct vv_buf *writers, struct vv_buf *bytes) {
+    struct varve_comm *comm = candidate->session->comm;
+    struct vv_record record = {0};
+    int rc = candidate->is_everywhere ? 0 : share_commit(candidate, writers, bytes);
+    if (rc)
+        return rc;
+    rc = vv_comm_agree(comm, load_record(candidate, bytes, &record), candidate->error);
+    if (rc == 0)
+        rc = check_parts(candidate, &record);
+    if (rc == 0 && !candidate->is_everywhere)
+        rc = copy(candidate, writers, bytes);
+    vv_record_clear(&record);
+    return rc;
+}
+
+int vv_keepers_complete(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
+    struct candidate candidate = {
+        .session = session, .generation = generation, .version = version, .error = error};
+    struct vv_buf writers, record;
+    if (!vv_is_local(session))
+        return 0;
+    int rc = look_everywhere(&candidate);
+    if (rc)
+        return rc;
+    vv_buf_init(&writers);
+    vv_buf_init(&record);
+    rc = complete(&candidate, &writers, &record);
+    vv_buf_clear(&writers);
+    vv_buf_clear(&record);
+    return rc;
+}
