@@ -128,12 +128,18 @@ static int collect(void *arg, const struct varve_checkpoint_info *info) {
     return 0;
 }
 
-/* Only one that opens counts as kept: otherwise damaged ones could push out the last whole one. They are left alone. */
+static int see_region(void *arg, const struct varve_stored_region *region) {
+    (void)arg, (void)region;
+    return 0;
+}
+
+/* Only one whose regions can be listed on every rank counts as kept: otherwise damaged ones could push out the last whole one. They are
+ * left alone. The data itself is not read: that is what verify does. */
 static int counts_as_kept(struct forgetting *forgetting, const struct candidate *candidate) {
     struct varve_error error = {.text = ""};
     struct varve_which which = {candidate->name, candidate->generation, candidate->version};
 
-    int rc = varve_store_show(forgetting->cli->store, &which, NULL, NULL, NULL, &error);
+    int rc = varve_store_show(forgetting->cli->store, &which, NULL, see_region, NULL, &error);
     if (rc < 0) {
         cli_note("%s@%" PRId64 " of generation %" PRIu32 " is kept but not counted: %s", candidate->name,
                  candidate->version, candidate->generation, error.text);

@@ -49,6 +49,15 @@ has out '^0 objects removed'
 run 0 ls ck
 has out '^wave'
 
+# One that has lost its data is left alone, and does not push out the last whole one.
+rm -rf ck
+make_store
+rm -r ck/n/heat/data/*/000000000000012c
+run 0 forget ck heat --keep-last 1
+has err 'heat@300 .* is kept but not counted'
+run 0 ls ck heat --json
+json '[c["version"] for c in of("checkpoint")] == [300, 200]'
+
 rm -rf ck
 make_store
 run 0 forget ck heat heat --keep-last 2 -n
