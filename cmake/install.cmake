@@ -1,0 +1,56 @@
+# What `cmake --install` puts where. Nothing in it names the prefix: the tree may be moved as a whole.
+include(CMakePackageConfigHelpers)
+
+set(libraries varve varve_static)
+set(mpi_folders "")
+if(TARGET varve_mpi)
+  list(APPEND libraries varve_mpi)
+  get_target_property(mpi_folders varve_mpi_headers INTERFACE_INCLUDE_DIRECTORIES)
+  if(NOT mpi_folders)
+    set(mpi_folders "")
+  endif()
+  set_target_properties(varve_mpi PROPERTIES INSTALL_RPATH "$ORIGIN")
+endif()
+file(RELATIVE_PATH to_libraries ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(varve_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
+
+install(TARGETS ${libraries} varve_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(PROGRAMS tools/varve-read.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME varve-read)
+
+file(GLOB headers CONFIGURE_DEPENDS include/varve/*.h)
+if(NOT TARGET varve_mpi)
+  list(FILTER headers EXCLUDE REGEX "/varve_mpi\\.h$")
+endif()
+install(FILES ${headers} ${PROJECT_BINARY_DIR}/include/varve/varve_version.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/varve)
+
+# pkg-config
+file(RELATIVE_PATH to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+set(pages varve)
+if(TARGET varve_mpi)
+  list(APPEND pages varve-mpi)
+endif()
+foreach(page ${pages})
+  configure_file(cmake/${page}.pc.in cmake/${page}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/cmake/${page}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
+
+# find_package(varve). Before 1.0 a minor version may break the API.
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/varve)
+configure_package_config_file(cmake/varve-config.cmake.in cmake/varve-config.cmake INSTALL_DESTINATION ${package_folder}
+                              PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+write_basic_package_version_file(cmake/varve-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/cmake/varve-config.cmake ${PROJECT_BINARY_DIR}/cmake/varve-config-version.cmake
+        DESTINATION ${package_folder})
+
+# Documents and examples
+file(GLOB documents CONFIGURE_DEPENDS docs/*.md)
+file(GLOB examples CONFIGURE_DEPENDS examples/*.c)
+install(FILES README.md CHANGES.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${documents} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+
+if(VARVE_FAULTS)
+  install(CODE "message(STATUS \"This build has fault points for tests; -DVARVE_FAULTS=OFF leaves them out.\")")
+endif()

@@ -1,0 +1,156 @@
+#!/bin/bash
+# Install a build, move it elsewhere, and be a user of it: with pkg-config, with find_package, with the static library, with MPI.
+#
+#     run.sh BUILD SOURCE WORK [MPICC]      MPICC: the compiler libvarve_mpi was built with; none: no MPI in this build
+#
+# Needs a build without sanitizers. Exit code 77: skipped.
+set -euo pipefail
+
+build=$1
+source=$2
+work=$3
+mpicc=${4:-}
+user=$source/tests/install/user
+generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
+failed=0
+count=0
+
+say() {
+    count=$((count + 1))
+    if [ "$1" = ok ]; then
+        echo "ok $count - $2"
+    else
+        echo "not ok $count - $2"
+        failed=$((failed + 1))
+    fi
+}
+
+# check NAME COMMAND...: shows what it printed if it fails
+check() {
+    local name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        say ok "$name"
+    else
+        say bad "$name"
+        sed 's/^/# /' "$work/log"
+    fi
+}
+
+# twice NAME EXPECTED PROGRAM...: the first run saves, the second gets it back
+twice() {
+    local name=$1 expected=$2
+    shift 2
+    rm -rf "$work/ck"
+    check "$name: save" "$@" "$work/ck"
+    check "$name: restart" "$@" "$work/ck"
+    mv "$work/log" "$work/told"
+    check "$name: it came back" grep "$expected" "$work/told"
+    check "$name: the store is whole" "$prefix/bin/varve" verify "$work/ck"
+}
+
+# Texts, and where programs look for libraries.
+is_relocatable() {
+    ! grep -rI -e "$work/first" -e "$build" "$prefix" &&
+        ! readelf -d "$prefix"/bin/varve "$libraries"/*.so | grep -e "PATH.*$work/first" -e "PATH.*$build"
+}
+
+# What scdoc itself prints makes empty paragraphs; everything else is ours.
+lint() {
+    local page faults
+    for page in "$prefix"/share/man/man*/*; do
+        faults=$(mandoc -T lint -W warning "$page" | grep -v 'skipping paragraph macro: PP' || true)
+        [ -z "$faults" ] || { echo "$faults"; return 1; }
+    done
+}
+
+each_source_is_a_page() {
+    local scd name
+    for scd in "$source"/docs/man/*.scd; do
+        name=$(basename "$scd" .scd)
+        [ -s "$prefix/share/man/man${name##*.}/$name" ] || { echo "no $name"; return 1; }
+    done
+}
+
+configure_user() {
+    cmake -G "$generator" -S "$user" -B "$1" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release "${@:2}" && cmake --build "$1"
+}
+
+# finds VERSION COMPONENT: does a project get it that asks for this?
+finds() {
+    mkdir -p "$work/asks"
+    printf 'cmake_minimum_required(VERSION 3.25)\nproject(x C)\nfind_package(varve %s REQUIRED COMPONENTS %s)\n' "$1" \
+        "$2" >"$work/asks/CMakeLists.txt"
+    cmake --fresh -G "$generator" -S "$work/asks" -B "$work/asks/build" -DCMAKE_PREFIX_PATH="$prefix"
+}
+
+refuses() {
+    ! finds "$@"
+}
+
+# The MPI that libvarve_mpi was built for, if its programs can be run.
+find_flavour() {
+    local runner
+    runner=$(dirname "$mpicc")/$(basename "$mpicc" | sed s/mpicc/mpirun/)
+    flavour=
+    case $("$runner" --version 2>&1) in
+    *"Open MPI"*) flavour=openmpi ;;
+    *HYDRA*) flavour=mpich ;;
+    *) echo "# $runner is missing: MPI programs are compiled and not run" ;;
+    esac
+}
+
+rm -rf "$work"
+mkdir -p "$work"
+check "cmake --install" cmake --install "$build" --prefix "$work/first"
+prefix=$work/second
+mv "$work/first" "$prefix"
+check "bin/varve runs" "$prefix/bin/varve" --version
+if [ -d "$build/docs/man" ] && command -v scdoc >/dev/null && command -v mandoc >/dev/null; then
+    check "every manual page is there" each_source_is_a_page
+    check "mandoc finds no fault" lint
+    check "pages and headers say the same" python3 "$source/tests/install/check-pages.py" "$source/include" \
+        "$source/docs/man" "$prefix/share/man/man3"
+fi
+
+PKG_CONFIG_PATH=$(find "$prefix" -name pkgconfig)
+export PKG_CONFIG_PATH
+libraries=$(pkg-config --variable=libdir varve)
+version=$(pkg-config --modversion varve)
+check "nothing in it names the old place or the build" is_relocatable
+warn="-Wall -Wextra -Wpedantic -Werror"
+
+# shellcheck disable=SC2046,SC2086 # flags are words
+check "compile with pkg-config" cc $warn -o "$work/one" "$user/one.c" $(pkg-config --cflags --libs varve) \
+    -Wl,-rpath,"$libraries"
+twice "pkg-config" "version 7 came back" "$work/one"
+# shellcheck disable=SC2046,SC2086
+check "compile statically" cc $warn -static -o "$work/one_static" "$user/one.c" \
+    $(pkg-config --static --cflags --libs varve)
+twice "static" "version 7 came back" "$work/one_static"
+check "varve-read reads it" "$prefix/bin/varve-read" verify "$work/ck"
+
+flavour=
+with_mpi=OFF
+if [ -n "$mpicc" ]; then
+    with_mpi=ON
+    # shellcheck source=../mpi/mpi.sh
+    . "$source/tests/mpi/mpi.sh"
+    find_flavour
+    # shellcheck disable=SC2046,SC2086
+    check "compile with mpicc and pkg-config" "$mpicc" $warn -o "$work/many" "$user/many.c" \
+        $(pkg-config --cflags --libs varve-mpi) -Wl,-rpath,"$libraries"
+    [ -z "$flavour" ] || twice "mpicc" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/many"
+fi
+
+check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$with_mpi
+twice "find_package" "version 7 came back" "$work/project/one"
+twice "find_package, static" "version 7 came back" "$work/project/one_static"
+[ -z "$flavour" ] || twice "find_package, MPI" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many"
+check "find_package finds this version" finds "$version" static
+check "find_package refuses a version of the future" refuses 9.0 static
+check "find_package refuses a component that is not there" refuses "$version" telepathy
+
+echo "1..$count"
+[ $failed -eq 0 ] && rm -rf "$work"
+[ $failed -eq 0 ]

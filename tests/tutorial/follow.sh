@@ -1,0 +1,157 @@
+#!/bin/bash
+# Follow docs/tutorial.md to the letter: its sh blocks, in order, in one shell, and look whether that which it promises happens.
+#
+#     follow.sh [--cache TAR] [--keep] WORK    in a fresh Debian 12 below WORK, as a user who may use sudo; prints the minutes
+#                                              it took. Needs root, mmdebstrap and the package archive that the host uses.
+#                                              TAR: keep the base system there, or take it from there if it exists.
+#     follow.sh --here BUILD WORK              what comes after the build, on this host, with this build
+#
+# Exit code 77: skipped, and it says why.
+set -euo pipefail
+
+source=$(cd "$(dirname "$0")/../.." && pwd)
+tutorial=$source/docs/tutorial.md
+suite=bookworm
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+fail() {
+    echo "FAILED: $1"
+    exit 1
+}
+
+# blocks FROM: the tutorial's sh blocks, from the first one that contains FROM on. Each says its number first.
+blocks() {
+    awk -v from="$1" '
+        /^```sh$/ { inside = 1; text = ""; next }
+        /^```$/ && inside {
+            inside = 0
+            number++
+            if (index(text, from)) begun = 1
+            if (begun) printf "echo \"--- block %d\"\n%s", number, text
+            next
+        }
+        inside { text = text $0 "\n" }' "$tutorial"
+}
+
+# promised PATTERN WHAT: must be in what the tutorial's commands have printed
+promised() {
+    grep -Eq -- "$1" "$work/told" || fail "$2 (nothing matches: $1)"
+}
+
+judge() {
+    promised '^waves: the same to the last bit' "waves was not the same after a kill"
+    promised '^restarted from step [1-9]00$' "waves did not restart"
+    promised '^verify ended with exit code 20$' "verify did not find the damage"
+    promised 'skipped checkpoint waves@1000' "the damaged checkpoint was not named"
+    promised '^restarted from step 900$' "the newest whole checkpoint was not taken"
+    promised '^damaged: the same to the last bit' "waves was not the same after damage"
+    promised '^the job is dead' "the MPI job was not killed"
+    [ "$(grep -c '^restarted from step' "$work/told")" -eq 3 ] || fail "there should be three restarts"
+    sed -n '/the job is dead/,$p' "$work/told" | grep -Eq '^restarted from step [1-9][0-9]*$' || fail "heat2d did not restart"
+    promised '^heat2d: the same to the last bit' "heat2d was not the same after a kill"
+    promised 'this job has 3: run it with 4' "another number of ranks was not refused with advice"
+    promised '^refused' "another number of ranks was not refused"
+    [ "$(grep -c 'no damage found' "$work/told")" -eq 3 ] || fail "verify should find three stores whole"
+}
+
+# ---- on this host ----
+
+follow_here() {
+    local program
+    for program in mpirun mpicc pkill; do
+        command -v $program >/dev/null || skip "$program is missing"
+    done
+    mpirun --version 2>&1 | grep -q 'Open MPI' || skip "mpirun is not that of Open MPI, which the tutorial installs"
+    mkdir -p "$work/home" "$work/tree"
+    ln -s "$(realpath "$build")" "$work/tree/build"
+    blocks "cmake --install build" >"$work/commands"
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    (cd "$work/tree" && HOME=$work/home bash -e "$work/commands") 2>&1 | tee "$work/told" || fail "a command failed"
+}
+
+# ---- in a fresh Debian ----
+
+list_sources() {
+    grep -lEs "(^|[[:space:]])$suite([[:space:]]|\$)" /etc/apt/sources.list /etc/apt/sources.list.d/*.sources \
+        /etc/apt/sources.list.d/*.list || true
+}
+
+make_base() {
+    local sources
+    mapfile -t sources < <(list_sources)
+    [ ${#sources[@]} -gt 0 ] || skip "this host has no package archive of Debian $suite"
+    apt-config dump | grep '^Acquire::' >"$work/apt.conf" || true # proxies and the like
+    mmdebstrap --variant=minbase --include=sudo --aptopt="$work/apt.conf" "$suite" "$base.new" "${sources[@]}" ||
+        fail "mmdebstrap could not make a base system"
+    mv "$base.new" "$base"
+}
+
+# Everything mounted below lives in a mount namespace of its own and goes away with it.
+run_in_root() {
+    # shellcheck disable=SC2016 # $1 is the inner shell's
+    unshare --mount --pid --fork --kill-child bash -e -c '
+        root=$1
+        mount -t proc proc "$root/proc"
+        mount --rbind /dev "$root/dev"
+        mount --rbind --make-rslave /sys "$root/sys"
+        exec chroot "$root" su - reader -c "cd varve && exec bash -e /tmp/commands"' - "$work/root"
+}
+
+follow_fresh() {
+    [ "$(id -u)" -eq 0 ] || skip "making a fresh Debian needs root"
+    command -v mmdebstrap >/dev/null || skip "mmdebstrap is missing"
+    unshare --mount true 2>/dev/null || skip "mount namespaces are not allowed here"
+    [ -e "$base" ] || make_base
+    mkdir "$work/root"
+    tar -xf "$base" -C "$work/root" --exclude='./dev/*'
+    cp /etc/resolv.conf "$work/root/etc/resolv.conf"
+    echo "127.0.0.1 localhost $(hostname)" >"$work/root/etc/hosts"
+    chroot "$work/root" useradd -m -s /bin/bash reader
+    echo 'reader ALL=(ALL) NOPASSWD: ALL' >"$work/root/etc/sudoers.d/reader"
+    mkdir "$work/root/home/reader/varve"
+    tar -C "$source" --exclude=.git --exclude='./build*' -cf - . | tar -xf - -C "$work/root/home/reader/varve"
+    chroot "$work/root" chown -R reader: /home/reader
+    blocks "" >"$work/root/tmp/commands"
+    local start=$SECONDS
+    run_in_root </dev/null 2>&1 | tee "$work/told" || fail "a command failed"
+    minutes=$(awk -v s=$((SECONDS - start)) 'BEGIN { printf "%.1f", s / 60 }')
+}
+
+# ---- what is wanted ----
+
+build=
+base=
+keep=
+while [ $# -gt 1 ]; do
+    case $1 in
+    --here) build=$2 && shift 2 ;;
+    --cache) base=$2 && shift 2 ;;
+    --keep) keep=1 && shift ;;
+    *) break ;;
+    esac
+done
+[ $# -eq 1 ] || { sed -n 's/^# \{0,1\}//; 4,8p' "$0"; exit 2; }
+mkdir -p "$1"
+work=$(mktemp -d "$(realpath "$1")/tutorial.XXXXXX")
+clean_up() {
+    if [ -n "$keep" ]; then
+        echo "kept: $work"
+    else
+        rm -rf --one-file-system "$work"
+    fi
+}
+trap clean_up EXIT
+base=${base:-$work/base.tar}
+
+minutes=
+if [ -n "$build" ]; then
+    follow_here
+else
+    follow_fresh
+fi
+judge
+echo "the tutorial does what it says${minutes:+; from a fresh Debian it took $minutes minutes}"
