@@ -43,7 +43,8 @@ struct varve_comm {
     uint32_t ranks;
 };
 
-/* varve_open for a group: collective. The comm belongs to the session from now on, and is closed when this fails, too. */
+/* varve_open for a group: collective. The comm belongs to the session from now on, and is closed when this fails, too; only one that is refused
+ * because it lacks operations is left alone. */
 VARVE_API int varve_open_comm(struct varve_comm *comm, const char *store, const char *name,
                               const struct varve_options *options, struct varve_session **out,
                               struct varve_error *error);

@@ -10,7 +10,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "store/catalogue.h"
-#include "store/verify.h"
 
 #define QUEUE_PER_THREAD 4
 
@@ -384,13 +383,10 @@ int vv_inspect_open_view(struct varve_store *store, struct varve_which *which, s
 /* ---- what is on other nodes ---- */
 
 int vv_inspect_is_elsewhere(struct varve_store *store, const struct varve_which *which, struct vv_view *view,
-                            uint32_t rank, struct varve_error *error) {
-    struct vv_residents *residents = NULL;
-    int rc = vv_residents_create(store->store, which->name, &residents);
-    rc = rc < 0 ? vv_error_sys(error, rc, "cannot look for rank %" PRIu32, rank)
-                : vv_owner_is_elsewhere(residents, view, rank, error);
-    vv_residents_destroy(residents);
-    return rc;
+                            uint32_t rank, struct vv_residents **residents, struct varve_error *error) {
+    int rc = *residents ? 0 : vv_residents_create(store->store, which->name, residents);
+    return rc < 0 ? vv_error_sys(error, rc, "cannot look for rank %" PRIu32, rank)
+                  : vv_owner_is_elsewhere(*residents, view, rank, error);
 }
 
 static void end_run(struct vv_left_out *ranks) {

@@ -353,11 +353,11 @@ static int compare_rank(struct vv_view *first_view, struct vv_view *second_view,
 
 /* One of the two is on another node: there is nothing to compare it with. */
 static int is_left_out(struct varve_store *store, const struct varve_which *which, struct vv_view **views, uint32_t rank,
-                       struct varve_error *error) {
+                       struct vv_residents **residents, struct varve_error *error) {
     int rc = 0;
     for (int i = 0; i < 2 && rc == 0; i++) {
         if (rank < vv_view_record(views[i])->ranks) {
-            rc = vv_inspect_is_elsewhere(store, &which[i], views[i], rank, error);
+            rc = vv_inspect_is_elsewhere(store, &which[i], views[i], rank, &residents[i], error);
         }
     }
     return rc;
@@ -368,6 +368,7 @@ int varve_store_diff(struct varve_store *store, const struct varve_which *first,
     struct report report = {.fn = fn, .arg = arg};
     struct varve_which which[2];
     struct vv_view *views[2] = {NULL, NULL};
+    struct vv_residents *residents[2] = {NULL, NULL};
     struct vv_left_out left_out = {0};
 
     vv_error_clear(error);
@@ -382,7 +383,7 @@ int varve_store_diff(struct varve_store *store, const struct varve_which *first,
         uint32_t a = vv_view_record(views[0])->ranks;
         uint32_t b = vv_view_record(views[1])->ranks;
         for (uint32_t rank = 0; rc == 0 && rank < (a > b ? a : b); rank++) {
-            rc = is_left_out(store, which, views, rank, error);
+            rc = is_left_out(store, which, views, rank, residents, error);
             if (rc > 0) {
                 vv_inspect_leave_out(&left_out, rank);
                 rc = 0;
@@ -392,6 +393,8 @@ int varve_store_diff(struct varve_store *store, const struct varve_which *first,
         }
         vv_inspect_tell_left_out(store, &which[1], &left_out);
     }
+    vv_residents_destroy(residents[0]);
+    vv_residents_destroy(residents[1]);
     vv_view_close(views[0]);
     vv_view_close(views[1]);
     return rc < 0 ? vv_error_default(error, rc, "cannot compare %s@%" PRId64 " with %s@%" PRId64 ": %s", which[0].name,

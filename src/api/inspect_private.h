@@ -5,7 +5,7 @@
 #include <varve/varve_inspect.h>
 
 #include "base/settings.h"
-#include "store/view.h"
+#include "store/verify.h"
 
 struct varve_store {
     struct vv_store *store;
@@ -21,9 +21,10 @@ struct varve_store {
 /* Fill in which's generation and version, and open the view of it. */
 int vv_inspect_open_view(struct varve_store *store, struct varve_which *which, struct vv_view **out,
                          struct varve_error *error);
-/* Of a node-local store: are the data of this rank not on this node? See vv_owner_is_elsewhere. */
+/* Of a node-local store: is the data of this rank not on this node? See vv_owner_is_elsewhere. residents begin as NULL, serve further calls
+ * about the same name, and are destroyed by the caller. */
 int vv_inspect_is_elsewhere(struct varve_store *store, const struct varve_which *which, struct vv_view *view,
-                            uint32_t rank, struct varve_error *error);
+                            uint32_t rank, struct vv_residents **residents, struct varve_error *error);
 /* Ranks that a command has to leave out; they come in ascending order. */
 struct vv_left_out {
     uint32_t first, last; /* of the run of ranks at hand */

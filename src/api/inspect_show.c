@@ -86,6 +86,7 @@ int varve_store_show(struct varve_store *store, const struct varve_which *which,
                      varve_stored_region_fn fn, void *arg, struct varve_error *error) {
     struct varve_which found = *which;
     struct vv_left_out left_out = {0};
+    struct vv_residents *residents = NULL;
     struct vv_view *view = NULL;
 
     int rc = vv_inspect_open_view(store, &found, &view, error);
@@ -97,7 +98,7 @@ int varve_store_show(struct varve_store *store, const struct varve_which *which,
         fill_detail(store, &found, record, detail);
     }
     for (uint32_t rank = 0; fn && rc == 0 && rank < record->ranks; rank++) {
-        rc = vv_inspect_is_elsewhere(store, &found, view, rank, error);
+        rc = vv_inspect_is_elsewhere(store, &found, view, rank, &residents, error);
         if (rc > 0) {
             vv_inspect_leave_out(&left_out, rank);
             rc = 0;
@@ -106,6 +107,7 @@ int varve_store_show(struct varve_store *store, const struct varve_which *which,
         }
     }
     vv_inspect_tell_left_out(store, &found, &left_out);
+    vv_residents_destroy(residents);
     vv_view_close(view);
     return rc < 0 ? vv_error_default(error, rc, "cannot show %s@%" PRId64 ": %s", found.name, found.version,
                                      varve_error_text(rc))
@@ -142,6 +144,7 @@ static int read_pass(struct varve_store *store, struct vv_view *view, uint32_t r
 int varve_store_read(struct varve_store *store, const struct varve_which *which, uint32_t rank, const char *region,
                      int is_checked_first, varve_bytes_fn fn, void *arg, struct varve_error *error) {
     struct varve_which found = *which;
+    struct vv_residents *residents = NULL;
     struct vv_view *view = NULL;
 
     vv_error_clear(error);
@@ -157,7 +160,7 @@ int varve_store_read(struct varve_store *store, const struct varve_which *which,
         rc = vv_error(error, VARVE_MISMATCH, "%s@%" PRId64 " has no rank %" PRIu32 ": its ranks are 0 to %" PRIu32,
                       found.name, found.version, rank, ranks - 1);
     }
-    if (rc == 0 && (rc = vv_inspect_is_elsewhere(store, &found, view, rank, error)) > 0) {
+    if (rc == 0 && (rc = vv_inspect_is_elsewhere(store, &found, view, rank, &residents, error)) > 0) {
         rc = vv_error(error, -ENOENT,
                       "rank %" PRIu32 " of %s@%" PRId64 " is not on this node: it is kept on another one, where the rank ran, or "
                       "missing; this cannot be told from here",
@@ -170,6 +173,7 @@ int varve_store_read(struct varve_store *store, const struct varve_which *which,
     if (rc == 0) {
         rc = read_pass(store, view, rank, region, fn, arg, error);
     }
+    vv_residents_destroy(residents);
     vv_view_close(view);
     return rc < 0 ? vv_error_default(error, rc, "cannot read region \"%s\" of %s@%" PRId64 ": %s", region, found.name,
                                      found.version, varve_error_text(rc))

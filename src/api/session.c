@@ -102,10 +102,10 @@ int varve_open_comm(struct varve_comm *comm, const char *store, const char *name
     struct varve_error why;
     vv_error_clear(&why);
     int rc = check_comm(comm, &why);
-    if (rc == 0)
-        rc = open_together(comm, store, name, options, out, &why);
-    if (rc < 0 && comm && comm->ops && comm->ops->close)
+    if (rc == 0 && (rc = open_together(comm, store, name, options, out, &why)) < 0)
         comm->ops->close(comm);
+    if (rc == 0)
+        vv_error_clear(&why); /* of looks that did not find something at once */
     if (error)
         *error = why;
     return rc;

@@ -18,12 +18,14 @@ static int broken(const struct varve_comm *comm, int rc, struct varve_error *err
     return rc;
 }
 
-/* Everybody gets the error of this rank. */
+/* Everybody gets the error of this rank. It may have come from another one, in an agreement before: then that is the rank where it happened. */
 static int share_error(struct varve_comm *comm, int code, uint32_t rank, struct varve_error *error) {
     if (comm->rank == rank) {
+        int is_agreed = error->code == code && error->rank >= 0 && error->text[0];
         vv_error_default(error, code, "%s", varve_error_text(code));
         error->code = code;
-        error->rank = (int)rank;
+        if (!is_agreed)
+            error->rank = (int)rank;
     }
     int rc = comm->ops->broadcast(comm, error, sizeof *error, rank);
     error->text[sizeof error->text - 1] = 0;

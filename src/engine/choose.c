@@ -74,8 +74,12 @@ static int next_candidate(struct candidates *candidates, struct vv_attempt *out,
 /* Damage makes us try an older one; what is merely gone is passed over; everything else is the caller's to know. */
 static int may_go_on(struct vv_session *session, const struct vv_attempt *candidate, int rc,
                      const struct varve_error *why) {
-    if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT)
+    if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT) {
+        if (vv_comm_is_root(session->comm))
+            vv_log(&session->log, VV_LOG_INFO, "passed over checkpoint %s@%" PRIu64 " (generation %u): %s", session->name,
+                   candidate->version, candidate->generation, why->text);
         return 1;
+    }
     if (rc != VARVE_CORRUPT)
         return 0;
     if (vv_comm_is_root(session->comm))
@@ -103,6 +107,21 @@ static int explain(const struct vv_session *session, int64_t version, int result
         return said_by_all(error, vv_error(error, result, "there is no checkpoint of %s in this store", session->name));
     *error = result == VARVE_CORRUPT ? *damage : *why;
     return result;
+}
+
+int vv_open_named(struct vv_session *session, uint32_t generation, uint64_t version, struct vv_view **out,
+                  struct varve_error *error) {
+    int rc = VARVE_NO_CHECKPOINT;
+    for (int look = 0; look < VV_LOOKS && rc == VARVE_NO_CHECKPOINT; look++) {
+        vv_wait_before(look);
+        vv_error_clear(error);
+        rc = vv_view_open(session->store, session->name, generation, version, out, error);
+    }
+    if (rc != VARVE_NO_CHECKPOINT)
+        return rc;
+    return vv_error(error, -ESTALE,
+                    "rank %u does not find the record of version %" PRIu64 " (generation %u) that rank 0 has read: try again",
+                    session->comm->rank, version, generation);
 }
 
 /* Tries one candidate on all ranks; the same answer on all of them. */
@@ -175,6 +194,15 @@ static int walk_regions(struct vv_session *session, struct vv_view *view, varve_
     return rc;
 }
 
+/* A keeper: is there a record? */
+static int can_read(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
+    struct vv_record record;
+    int rc = vv_record_load(session->store, session->name, generation, version, &record, error);
+    if (rc == 0)
+        vv_record_clear(&record);
+    return rc;
+}
+
 struct asking {
     varve_region_fn fn;
     void *arg;
@@ -188,14 +216,20 @@ static int try_stored(struct vv_session *session, const void *arg, uint32_t gene
     int rc = vv_keepers_complete(session, generation, version, error);
     if (rc)
         return rc;
-    rc = vv_view_open(session->store, session->name, generation, version, &view, error);
+    rc = session->lease ? can_read(session, generation, version, error) : 0;
+    rc = vv_comm_agree(session->comm, rc, error);
+    if (rc)
+        return rc;
+    rc = vv_open_named(session, generation, version, &view, error);
     if (rc == 0)
         rc = walk_regions(session, view, NULL, NULL, error);
     rc = vv_comm_agree(session->comm, rc, error);
-    if (rc == 0 && asking->fn)
-        rc = walk_regions(session, view, asking->fn, asking->arg, error);
+    if (rc == 0) {
+        rc = asking->fn ? walk_regions(session, view, asking->fn, asking->arg, error) : 0;
+        rc = vv_comm_agree(session->comm, rc, error);
+    }
     vv_view_close(view);
-    return vv_comm_agree(session->comm, rc, error);
+    return rc;
 }
 
 int vv_session_stored(struct vv_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out,

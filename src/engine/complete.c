@@ -48,6 +48,38 @@ static void forget_too(const struct candidate *candidate) {
            candidate->generation, rc < 0 ? ", but not on this one: " : "", rc < 0 ? why.text : "");
 }
 
+/* Have all nodes that know of this version the same session's claim on its generation? Jobs on different nodes may have used the same
+ * generation: then one's tombstone says nothing about the other's checkpoint. 1, 0, or an error of the group. */
+static int is_of_one_session(const struct candidate *candidate) {
+    struct vv_session *session = candidate->session;
+    struct varve_error ignored = {0};
+    uint64_t id[2] = {0, 0}, least[5] = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, 1};
+    if (session->lease && (candidate->found == 1 || candidate->found == VARVE_FORGOTTEN)) {
+        uint8_t bytes[16] = {0};
+        least[4] = vv_claim_session(session->store, session->name, candidate->generation, bytes, &ignored) == 1;
+        memcpy(id, bytes, sizeof id);
+        for (int i = 0; i < 2; i++) {
+            least[i] = id[i];
+            least[2 + i] = ~id[i];
+        }
+    }
+    int rc = session->comm->ops->least(session->comm, least, 5);
+    return rc ? rc : least[4] && least[0] == ~least[2] && least[1] == ~least[3];
+}
+
+/* One node has forgotten it. */
+static int spread_forgetting(const struct candidate *candidate) {
+    int rc = is_of_one_session(candidate);
+    if (rc < 0)
+        return vv_error(candidate->error, rc, "the ranks could not compare their claims: %s", varve_error_text(rc));
+    if (rc == 0)
+        return vv_all_say(candidate->error, VARVE_CORRUPT,
+                          "another job, which used the same generation on other nodes, has forgotten a checkpoint of this version");
+    if (candidate->session->lease && candidate->found == 1)
+        forget_too(candidate);
+    return VARVE_FORGOTTEN;
+}
+
 /* Keepers that lack it say nothing. */
 static int check_same(const struct candidate *candidate) {
     uint64_t own[3] = {candidate->what.attempt.attempt, candidate->what.writers_digest.low,
@@ -74,8 +106,8 @@ static int look_everywhere(struct candidate *candidate) {
     struct vv_session *session = candidate->session;
     candidate->found = session->lease ? look_here(candidate) : 1;
     int rc = vv_comm_agree(session->comm, candidate->found < 0 ? candidate->found : 0, candidate->error);
-    if (rc == VARVE_FORGOTTEN && session->lease && candidate->found == 1)
-        forget_too(candidate);
+    if (rc == VARVE_FORGOTTEN)
+        rc = spread_forgetting(candidate);
     if (rc)
         return rc;
     uint64_t least[2] = {session->lease && candidate->found ? session->comm->rank : UINT64_MAX,
@@ -102,17 +134,24 @@ static int has_pack(struct vv_session *session, const struct vv_attempt *attempt
     return rc == 0 ? 1 : rc == -ENOENT ? 0 : vv_error_sys(error, rc, "cannot look at %s", text);
 }
 
-/* Of all attempts that it is made of, the first of which this rank's pack is not here: 1; 0 when all are. */
+/* Of all attempts that this rank's part is made of, the first of which its pack is not here: 1; 0 when all are. A damaged pack counts as there: reading will tell. */
 static int find_missing(struct candidate *candidate, const struct vv_record *record, struct vv_attempt *out) {
     struct vv_session *session = candidate->session;
-    for (uint32_t i = 0; i <= record->lean_count; i++) {
-        struct vv_attempt own = {candidate->generation, record->attempt, candidate->version};
-        *out = i == 0 ? own : record->leans[i - 1].attempt;
-        int rc = has_pack(session, out, session->comm->rank, candidate->error);
-        if (rc != 1)
-            return rc < 0 ? rc : 1;
+    struct vv_vote vote;
+    *out = (struct vv_attempt){candidate->generation, record->attempt, candidate->version};
+    int rc = has_pack(session, out, session->comm->rank, candidate->error);
+    if (rc != 1)
+        return rc < 0 ? rc : 1;
+    if (vv_vote_read(session->store, session->name, out, session->comm->rank, &vote, candidate->error) != 1) {
+        vv_error_clear(candidate->error);
+        return 0;
     }
-    return 0;
+    for (uint32_t i = 0; rc == 1 && i < vote.lean_count; i++) {
+        *out = vote.leans[i].attempt;
+        rc = has_pack(session, out, session->comm->rank, candidate->error);
+    }
+    vv_vote_clear(&vote);
+    return rc < 0 ? rc : rc == 0;
 }
 
 static void read_host(char *out, size_t room) {
@@ -159,7 +198,8 @@ static int check_parts(struct candidate *candidate, const struct vv_record *reco
     struct varve_comm *comm = candidate->session->comm;
     struct vv_attempt missing = {0};
     if (record->ranks != comm->ranks)
-        return 0; /* that will be the error */
+        return vv_all_say(candidate->error, VARVE_MISMATCH,
+                          "a checkpoint that some nodes have missed is of another number of ranks: run it with that number first");
     int is_missing = find_missing(candidate, record, &missing);
     int rc = vv_comm_agree(comm, is_missing < 0 ? is_missing : 0, candidate->error);
     uint64_t rank = is_missing == 1 ? comm->rank : UINT64_MAX;
@@ -218,7 +258,7 @@ static int complete(struct candidate *candidate, struct vv_buf *writers, struct 
     if (rc)
         return rc;
     rc = vv_comm_agree(comm, load_record(candidate, bytes, &record), candidate->error);
-    if (rc == 0)
+    if (rc == 0 && (record.ranks == comm->ranks || !candidate->is_everywhere)) /* otherwise that will be the error */
         rc = check_parts(candidate, &record);
     if (rc == 0 && !candidate->is_everywhere)
         rc = copy(candidate, writers, bytes);

@@ -58,6 +58,16 @@ struct vv_origin vv_origin_of(const struct vv_run *run);
 struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data, uint64_t size,
                               struct vv_hash128 *ids);
 
+/* ---- session.c: looking for what another rank has made: some file systems show a new file to other hosts a little late ---- */
+#define VV_LOOKS 12
+/* Before look 0, 1, ...: not at all, then 10 ms, each time twice as long, up to a second. */
+void vv_wait_before(int look);
+
+/* ---- choose.c ---- */
+/* Open a checkpoint whose record a keeper has read. Not to find it here is an error, never "there is none". */
+int vv_open_named(struct vv_session *session, uint32_t generation, uint64_t version, struct vv_view **out,
+                  struct varve_error *error);
+
 /* ---- keepers.c: what the ranks that hold a lease do for all. Collective, the same answer on all ranks. ---- */
 /* One store per node? */
 int vv_is_local(const struct vv_session *session);

@@ -2,7 +2,7 @@
  *
  * On shared storage that is rank 0 alone, which finds all votes in the store. With node-local stores (layout local) one rank per node is a keeper, the
  * one that came first there. Packs lie where they were written, so the votes travel to rank 0 by message, and come back as the writers list and the record, which every keeper creates:
- * first all of them the list, then all of them the record. A checkpoint is reported when every keeper has it. When a job dies in between, the next one finds
+ * all of them check, then all of them create the list, then all of them the record. A checkpoint is reported when every keeper has it. When a job dies in between, the next one finds
  * a record on one node at least, or full votes; it copies what is missing, or adopts. */
 #include <errno.h>
 #include <inttypes.h>
@@ -147,9 +147,12 @@ static int create_everywhere(struct vv_session *session, const struct vv_attempt
                              const struct vv_writers *writers, struct vv_record *record, struct varve_error *error) {
     int rc = 0;
     if (session->lease)
-        rc = vv_commit_prepare(session->store, session->lease, session->name, attempt, writers, record, error);
-    if (rc == 0 && session->lease) /* on no node may another attempt at this version be a checkpoint */
-        rc = vv_commit_is_open(session->store, session->name, attempt, error);
+        rc = vv_commit_check(session->store, session->lease, session->name, attempt, record, error);
+    rc = vv_comm_agree(session->comm, rc, error);
+    if (rc)
+        return rc;
+    if (session->lease)
+        rc = vv_commit_list(session->store, session->name, attempt, writers, error);
     rc = vv_comm_agree(session->comm, rc, error);
     if (rc)
         return rc;
@@ -186,7 +189,12 @@ int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attem
                          : rc;
     }
     if (session->lease) {
-        rc = vv_commit(session->store, session->lease, session->name, attempt, &record, error);
+        rc = VARVE_DISAGREED; /* a pack may come into sight late */
+        for (int look = 0; look < VV_LOOKS && rc == VARVE_DISAGREED; look++) {
+            vv_wait_before(look);
+            vv_error_clear(error);
+            rc = vv_commit(session->store, session->lease, session->name, attempt, &record, error);
+        }
         *digest_out = record.writers_digest;
         vv_record_clear(&record);
     }

@@ -391,7 +391,7 @@ static int name_checkpoint(struct vv_session *session, uint32_t generation, uint
 /* Everything that can be compared before a byte is written. */
 static int compare(struct restart *restart, uint32_t generation, uint64_t version, struct varve_error *error) {
     struct vv_session *session = restart->session;
-    int rc = vv_view_open(session->store, session->name, generation, version, &restart->view, error);
+    int rc = vv_open_named(session, generation, version, &restart->view, error);
     if (rc == 0)
         rc = check_ranks(restart, error);
     if (rc == 0)

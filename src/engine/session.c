@@ -14,7 +14,6 @@
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 
-#define LOOKS 12 /* for what another rank has just made: some file systems show a new file to other hosts a little late */
 
 /* What rank 0 tells the others. */
 struct entry {
@@ -41,8 +40,7 @@ static int open_store_as(struct vv_session *session, const char *uri, const stru
     return rc ? rc : vv_store_open_as(backend, like, &session->log, &session->store, error);
 }
 
-/* Before the next look: not at all, then 10 ms, each time twice as long, up to a second. */
-static void wait_before(int look) {
+void vv_wait_before(int look) {
     long ms = look == 0 ? 0 : look > 7 ? 1000 : 5L << look;
     struct timespec time = {ms / 1000, ms % 1000 * 1000000};
     if (ms > 0)
@@ -114,8 +112,8 @@ static int join_store(struct vv_session *session, const char *uri, const struct 
     char host[64];
     int is_local = object->settings.layout == VV_LAYOUT_LOCAL;
     int rc = 0;
-    for (int i = 0; i < (is_local ? 1 : LOOKS) && rc == 0 && !session->store; i++) {
-        wait_before(i);
+    for (int i = 0; i < (is_local ? 1 : VV_LOOKS) && rc == 0 && !session->store; i++) {
+        vv_wait_before(i);
         rc = look_for_store(session, uri, error);
     }
     if (rc == 0 && is_local && !session->store)
@@ -165,8 +163,8 @@ static int take_lease(struct vv_session *session, uint64_t above, const uint8_t 
 
 static int see_claim(struct vv_session *session, const struct entry *entry, struct varve_error *error) {
     int rc = 0;
-    for (int i = 0; i < LOOKS && rc == 0; i++) {
-        wait_before(i);
+    for (int i = 0; i < VV_LOOKS && rc == 0; i++) {
+        vv_wait_before(i);
         rc = vv_claim_is_of(session->store, session->name, entry->generation, entry->session_id, error);
     }
     return rc;

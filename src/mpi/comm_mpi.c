@@ -20,11 +20,18 @@
 
 struct mpi_comm {
     struct varve_comm comm;
-    MPI_Comm mpi; /* a duplicate: our messages meet nobody else's */
+    MPI_Comm mpi;  /* a duplicate: our messages meet nobody else's */
+    int is_broken; /* a call has failed on this rank: the others wait for it, or will, so nothing is begun any more */
 };
 
-static int code_of(int mpi_rc) {
+static int code_of(struct varve_comm *comm, int mpi_rc) {
+    if (mpi_rc != MPI_SUCCESS)
+        ((struct mpi_comm *)comm)->is_broken = 1;
     return mpi_rc == MPI_SUCCESS ? 0 : -ECOMM;
+}
+
+static int is_broken(const struct varve_comm *comm) {
+    return ((const struct mpi_comm *)comm)->is_broken;
 }
 
 static MPI_Comm group_of(struct varve_comm *comm) {
@@ -39,7 +46,7 @@ static void pause_after(unsigned looks) {
         nanosleep(&time, NULL);
 }
 
-static int finish(int rc, MPI_Request *request) {
+static int finish(struct varve_comm *comm, int rc, MPI_Request *request) {
     int is_done = 0;
     if (rc == MPI_SUCCESS)
         rc = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
@@ -47,7 +54,7 @@ static int finish(int rc, MPI_Request *request) {
         pause_after(looks);
         rc = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
     }
-    return code_of(rc);
+    return code_of(comm, rc);
 }
 
 /* From unsigned to signed and back, in the same order. */
@@ -59,18 +66,23 @@ static void flip(uint64_t *values, size_t count) {
 /* MPICH 4.0 compares unsigned numbers of 64 bits as if they were signed: so they are. */
 static int mpi_least(struct varve_comm *comm, uint64_t *values, size_t count) {
     MPI_Request request;
+    if (is_broken(comm))
+        return -ECOMM;
     flip(values, count);
-    int rc = finish(MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_INT64_T, MPI_MIN, group_of(comm), &request),
+    int rc = finish(comm, MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_INT64_T, MPI_MIN,
+                                         group_of(comm), &request),
                     &request);
     flip(values, count);
     return rc;
 }
 
 static int mpi_broadcast(struct varve_comm *comm, void *data, size_t size, uint32_t root) {
+    if (is_broken(comm))
+        return -ECOMM;
     for (size_t at = 0; at < size; at += PIECE_MAX) {
         size_t piece = size - at < PIECE_MAX ? size - at : PIECE_MAX;
         MPI_Request request;
-        int rc = finish(MPI_Ibcast((char *)data + at, (int)piece, MPI_BYTE, (int)root, group_of(comm), &request),
+        int rc = finish(comm, MPI_Ibcast((char *)data + at, (int)piece, MPI_BYTE, (int)root, group_of(comm), &request),
                         &request);
         if (rc)
             return rc;
@@ -78,8 +90,7 @@ static int mpi_broadcast(struct varve_comm *comm, void *data, size_t size, uint3
     return 0;
 }
 
-/* What a rank has to give fits a message: footers, lists of a node. */
-static int receive(struct varve_comm *comm, int from, char **buffer, size_t *room, int *size_out) {
+static int receive(struct varve_comm *comm, int from, char *buffer, int *size_out) {
     MPI_Status status;
     MPI_Message message;
     int is_there = 0, rc = MPI_SUCCESS;
@@ -89,30 +100,38 @@ static int receive(struct varve_comm *comm, int from, char **buffer, size_t *roo
     }
     if (rc == MPI_SUCCESS)
         rc = MPI_Get_count(&status, MPI_BYTE, size_out);
-    if (rc != MPI_SUCCESS)
-        return code_of(rc);
-    if ((size_t)*size_out > *room) {
-        char *larger = realloc(*buffer, (size_t)*size_out);
-        if (!larger)
-            return -ENOMEM; /* the message stays unreceived: the group is of no use any more */
-        *buffer = larger;
-        *room = (size_t)*size_out;
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Mrecv(buffer, *size_out, MPI_BYTE, &message, &status);
+    return code_of(comm, rc);
+}
+
+/* Room for the largest message, before the first is sent: a rank 0 without memory must not leave messages behind that a later collect
+ * would take for its own. The same answer on all ranks. */
+static int make_room(struct varve_comm *comm, size_t size, char **buffer) {
+    uint64_t largest = ~(uint64_t)size, has_room = 1;
+    int rc = mpi_least(comm, &largest, 1);
+    largest = ~largest;
+    if (rc == 0 && comm->rank == 0) {
+        *buffer = largest <= PIECE_MAX ? malloc(largest ? largest : 1) : NULL;
+        has_room = *buffer != NULL;
     }
-    return code_of(MPI_Mrecv(*buffer, *size_out, MPI_BYTE, &message, &status));
+    if (rc == 0)
+        rc = mpi_least(comm, &has_room, 1);
+    return rc ? rc : has_room ? 0 : largest > PIECE_MAX ? -EMSGSIZE : -ENOMEM;
 }
 
 static int mpi_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
-    if (size > PIECE_MAX)
-        return -EMSGSIZE;
-    if (comm->rank != 0) {
-        MPI_Request request;
-        return finish(MPI_Isend(data, (int)size, MPI_BYTE, 0, TAG_COLLECT, group_of(comm), &request), &request);
-    }
     char *buffer = NULL;
-    size_t room = 0;
-    int result = fn(arg, 0, data, size), received = 0, rc = 0;
+    int rc = make_room(comm, size, &buffer);
+    if (rc || comm->rank != 0) {
+        MPI_Request request;
+        free(buffer);
+        return rc ? rc
+                  : finish(comm, MPI_Isend(data, (int)size, MPI_BYTE, 0, TAG_COLLECT, group_of(comm), &request), &request);
+    }
+    int result = fn(arg, 0, data, size), received = 0;
     for (uint32_t rank = 1; rank < comm->ranks && rc == 0; rank++) {
-        rc = receive(comm, (int)rank, &buffer, &room, &received);
+        rc = receive(comm, (int)rank, buffer, &received);
         if (rc == 0 && result == 0)
             result = fn(arg, rank, buffer, (size_t)received);
     }
@@ -124,7 +143,7 @@ static void mpi_close(struct varve_comm *comm) {
     struct mpi_comm *own = (struct mpi_comm *)comm;
     int is_over = 0;
     MPI_Finalized(&is_over);
-    if (!is_over)
+    if (!is_over && !own->is_broken) /* to free it is collective */
         MPI_Comm_free(&own->mpi);
     free(own);
 }
@@ -150,9 +169,8 @@ static int refuse(struct varve_error *error, int code, const char *text) {
 
 static int duplicate(MPI_Comm mpi, struct mpi_comm *own) {
     int rank, ranks;
-    int rc = MPI_Comm_dup(mpi, &own->mpi);
-    if (rc != MPI_SUCCESS)
-        return code_of(rc);
+    if (MPI_Comm_dup(mpi, &own->mpi) != MPI_SUCCESS)
+        return -ECOMM;
     MPI_Comm_set_errhandler(own->mpi, MPI_ERRORS_RETURN);
     MPI_Comm_set_name(own->mpi, "varve");
     MPI_Comm_rank(own->mpi, &rank);

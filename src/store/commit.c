@@ -241,9 +241,8 @@ int vv_votes_record(struct vv_store *store, const char *name, const struct vv_at
     return rc < 0 ? rc : create_record(store, name, attempt, record, error);
 }
 
-int vv_commit_prepare(struct vv_store *store, struct vv_lease *lease, const char *name,
-                      const struct vv_attempt *attempt, const struct vv_writers *writers, struct vv_record *record,
-                      struct varve_error *error) {
+static int check_to_commit(struct vv_store *store, struct vv_lease *lease, const char *name,
+                           const struct vv_record *record, struct varve_error *error) {
     int rc = VV_FAULT("store.commit.before_claims");
     if (rc < 0)
         return vv_error_sys(error, rc, "cannot commit");
@@ -251,13 +250,12 @@ int vv_commit_prepare(struct vv_store *store, struct vv_lease *lease, const char
         return rc;
     if ((rc = VV_FAULT("store.commit.before_parent")) < 0)
         return vv_error_sys(error, rc, "cannot commit");
-    if ((rc = vv_parent_check(store, name, record, error)) < 0)
-        return rc;
-    return create_writers(store, name, attempt, writers, error);
+    return vv_parent_check(store, name, record, error);
 }
 
-int vv_commit_is_open(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                      struct varve_error *error) {
+/* May the record of this attempt be made? 0 also when it is there; -EEXIST when another attempt has it, VARVE_FORGOTTEN for a tombstone. */
+static int is_open(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                   struct varve_error *error) {
     struct vv_record found;
     int rc = vv_record_load(store, name, attempt->generation, attempt->version, &found, error);
     if (rc == VARVE_NO_CHECKPOINT) {
@@ -273,6 +271,17 @@ int vv_commit_is_open(struct vv_store *store, const char *name, const struct vv_
     return rc;
 }
 
+int vv_commit_check(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
+                    const struct vv_record *record, struct varve_error *error) {
+    int rc = check_to_commit(store, lease, name, record, error);
+    return rc < 0 ? rc : is_open(store, name, attempt, error);
+}
+
+int vv_commit_list(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                   const struct vv_writers *writers, struct varve_error *error) {
+    return create_writers(store, name, attempt, writers, error);
+}
+
 int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct vv_record *record, struct varve_error *error) {
     return create_record(store, name, attempt, record, error);
@@ -280,8 +289,8 @@ int vv_commit_record(struct vv_store *store, const char *name, const struct vv_a
 
 int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
                     const struct vv_writers *writers, struct vv_record *record, struct varve_error *error) {
-    int rc = vv_commit_prepare(store, lease, name, attempt, writers, record, error);
-    return rc < 0 ? rc : create_record(store, name, attempt, record, error);
+    int rc = check_to_commit(store, lease, name, record, error);
+    return rc < 0 ? rc : vv_votes_record(store, name, attempt, writers, record, error);
 }
 
 int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,

@@ -15,6 +15,7 @@ int vv_record_load(struct vv_store *store, const char *name, uint32_t generation
 
 /* The yes of one writer: what its footer says that the writers list and the record need. */
 struct vv_vote {
+    struct vv_attempt attempt; /* for which it is */
     struct vv_writer entry;
     struct vv_settings_store settings;
     uint32_t ranks, writers;
@@ -51,17 +52,14 @@ int vv_votes_read(struct vv_store *store, const char *name, const struct vv_atte
 int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
               struct vv_record *record_out, struct varve_error *error);
 
-/* The two halves of a commit whose votes were counted elsewhere, for stores that each keep the writers list and the record: the first checks claim and
- * parent and creates the list, in every store; then the second creates the record. Codes as vv_commit. */
-int vv_commit_prepare(struct vv_store *store, struct vv_lease *lease, const char *name,
-                      const struct vv_attempt *attempt, const struct vv_writers *writers, struct vv_record *record,
-                      struct varve_error *error);
+/* The three steps of a commit whose votes were counted elsewhere, for stores that each keep the writers list and the record. Each is done in every store before the
+ * next is begun in any: check claim, parent, and that no other attempt has the record; create the list; create the record. Codes as vv_commit. */
+int vv_commit_check(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
+                    const struct vv_record *record, struct varve_error *error);
+int vv_commit_list(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                   const struct vv_writers *writers, struct varve_error *error);
 int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct vv_record *record, struct varve_error *error);
-
-/* May the record of this attempt be made? 0 also when it is there; -EEXIST when another attempt has it, VARVE_FORGOTTEN for a tombstone. */
-int vv_commit_is_open(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                      struct varve_error *error);
 
 /* The bytes of a commit (both objects are whole and belong together; what_out says which attempt with which writers list), and taking it over from another node's store: the writers list and the record are created here, or mended when they are damaged. The caller
  * holds the claim. VARVE_FORGOTTEN when a tombstone stands in the way. */
@@ -113,7 +111,13 @@ int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_opt
 
 /* keep=N after a commit: forget all but the newest `keep` (at least 2) readable records of the name, then prune.
  * Damaged records are not counted and not touched, but prune then refuses. Does nothing while there are no more than
- * `keep` keys below record/. VARVE_FENCED when a higher claim exists. Never waits. */
-int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, uint32_t keep, struct varve_error *error);
+ * `keep` keys below record/. VARVE_FENCED when a higher claim exists. Never waits. cut (may be NULL): nothing
+ * that is not older than this is forgotten. */
+int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, uint32_t keep,
+            const struct vv_attempt *cut, struct varve_error *error);
+/* The oldest that keep=N would keep here: 1, 0 when there are fewer, or an error. With several stores of one job the oldest of all their answers is the cut for
+ * all of them: what a node has of a commit that failed must not push out, there, what was reported. */
+int vv_keep_cut(struct vv_store *store, const char *name, uint32_t keep, struct vv_attempt *cut_out,
+                struct varve_error *error);
 
 #endif

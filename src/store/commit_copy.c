@@ -41,8 +41,8 @@ int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation
     return rc;
 }
 
-/* What is there already: 1 a good object of this kind, 0 nothing, -EBADMSG damage, or why it must stay (a tombstone, the storage). Of an attempt there is
- * one writers list only: another one is damage. */
+/* What is there already: 1 a good object of this kind, 0 nothing, -EBADMSG damage, -EEXIST another list, or why it must stay (a tombstone, the storage). Another writers list of the
+ * same attempt is that of another job: it must stay. */
 static int look_at(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
                    struct varve_error *error) {
     struct vv_tombstone tombstone;
@@ -62,7 +62,7 @@ static int look_at(struct vv_store *store, const struct vv_key *key, const struc
         if (rc == 0)
             vv_writers_clear(&writers);
         if (rc == 0 && (buf.size != bytes->size || memcmp(buf.data, bytes->data, buf.size) != 0))
-            rc = VARVE_CORRUPT;
+            rc = -EEXIST;
     }
     vv_buf_clear(&buf);
     return rc == 0 ? 1 : rc == -ENOENT ? 0 : rc == VARVE_CORRUPT ? -EBADMSG : rc;
@@ -76,6 +76,8 @@ static int place(struct vv_store *store, const struct vv_key *key, const struct 
     int rc = look_at(store, key, bytes, error);
     if (rc == 1) /* perhaps it was never made durable */
         rc = vv_backend_sync(store->backend, text);
+    else if (rc == -EEXIST)
+        return vv_error(error, VARVE_CORRUPT, "%s is that of another job, which has written the same version on this node", text);
     else if (rc == -EBADMSG)
         rc = vv_backend_replace(store->backend, text, bytes->data, bytes->size);
     else if (rc == 0)

@@ -113,8 +113,28 @@ static int is_readable(struct keeping *keeping, const struct vv_attempt *at, str
     return 1;
 }
 
+static uint32_t at_least_two(uint32_t keep) {
+    return keep < 2 ? 2 : keep;
+}
+
+int vv_keep_cut(struct vv_store *store, const char *name, uint32_t keep, struct vv_attempt *cut_out,
+                struct varve_error *error) {
+    struct keeping keeping = {.store = store, .name = name};
+    uint32_t kept = 0;
+    int rc = vv_records_list(store, name, take_key, &keeping, error);
+    for (size_t i = 0; rc == 0 && i < keeping.count && kept < at_least_two(keep); i++) {
+        int found = is_readable(&keeping, &keeping.list[i], error);
+        rc = found < 0 ? found : 0;
+        kept += found == 1;
+        *cut_out = keeping.list[i];
+    }
+    vv_free(keeping.list);
+    return rc ? rc : kept == at_least_two(keep);
+}
+
 /* Those that go are moved to the front of the list; how many, or an error. */
-static int64_t choose(struct keeping *keeping, struct vv_lease *lease, uint32_t keep, struct varve_error *error) {
+static int64_t choose(struct keeping *keeping, struct vv_lease *lease, uint32_t keep, const struct vv_attempt *cut,
+                      struct varve_error *error) {
     struct vv_attempt refers;
     size_t kept = 0, chosen = 0;
     vv_lease_refers(lease, &refers);
@@ -125,7 +145,8 @@ static int64_t choose(struct keeping *keeping, struct vv_lease *lease, uint32_t 
             return rc;
         if (rc == 0)
             continue;
-        if (kept++ < keep || is_needed(vv_lease_generation(lease), &refers, at.generation, at.version))
+        if (kept++ < keep || (cut && !vv_attempt_is_newer(cut, &at)) ||
+            is_needed(vv_lease_generation(lease), &refers, at.generation, at.version))
             continue;
         keeping->list[chosen++] = at;
     }
@@ -143,18 +164,18 @@ static int forget_chosen(struct keeping *keeping, size_t chosen, struct varve_er
 }
 
 int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, uint32_t keep,
-            struct varve_error *error) {
+            const struct vv_attempt *cut, struct varve_error *error) {
     struct keeping keeping = {.store = store, .name = name};
     struct vv_prune_options options = {0};
     struct vv_prune_result result;
     if (keep == 0)
         return 0;
-    keep = keep < 2 ? 2 : keep;
+    keep = at_least_two(keep);
     int rc = vv_lease_check(lease, error);
     if (rc == 0)
         rc = vv_records_list(store, name, take_key, &keeping, error);
     if (rc == 0 && keeping.count > keep) {
-        int64_t chosen = choose(&keeping, lease, keep, error);
+        int64_t chosen = choose(&keeping, lease, keep, cut, error);
         rc = chosen < 0 ? (int)chosen : forget_chosen(&keeping, (size_t)chosen, error);
         if (rc == 0)
             rc = vv_prune(store, name, &options, &result, error);

@@ -134,7 +134,8 @@ static int is_own_claim(const struct vv_lease *lease, uint32_t generation, struc
     int rc = vv_claim_load(lease->store, lease->name, generation, &claim, error);
     if (rc == 0)
         return memcmp(claim.session_id, own->session_id, sizeof claim.session_id) == 0 && claim.pid == own->pid &&
-               claim.pid_start == own->pid_start && strcmp(claim.host, own->host) == 0;
+               claim.pid_start == own->pid_start && claim.pid_namespace == own->pid_namespace &&
+               memcmp(claim.boot_id, own->boot_id, sizeof claim.boot_id) == 0 && strcmp(claim.host, own->host) == 0;
     return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
 }
 
@@ -448,9 +449,10 @@ int vv_lease_check(struct vv_lease *lease, struct varve_error *error) {
 }
 
 int vv_lease_advance(struct vv_lease *lease, struct varve_error *error) {
+    uint32_t before = atomic_load(&lease->generation);
     int rc = vv_lease_check(lease, error);
-    if (rc < 0)
-        return rc;
+    if (rc < 0 || atomic_load(&lease->generation) != before)
+        return rc; /* it has finished an advance that was made half-way: that is the one */
     pthread_mutex_lock(&lease->lock);
     rc = advance(lease, error);
     pthread_mutex_unlock(&lease->lock);

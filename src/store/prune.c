@@ -196,6 +196,13 @@ static int is_worth_keeping(struct prune *prune, const struct vv_attempt *attemp
     if (rc != 0)
         return rc < 0 ? rc : 0;
     rc = vv_votes_read(prune->store, prune->name, attempt, &writers, &record, &why);
+    if (rc == 0 && prune->store->settings.layout == VV_LAYOUT_LOCAL) {
+        vv_log(prune->store->log, VV_LOG_WARN,
+               "version %" PRIu64 " of %s (generation %u) has no record on this node, but other nodes may have the rest of it: kept until the next"
+               " session of that name has looked at all nodes",
+               attempt->version, prune->name, attempt->generation);
+        return 1;
+    }
     if (rc != 1) /* incomplete or damaged: there is nothing to rebuild; but an error of the storage says nothing */
         return rc == 0 || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT
                    ? 0

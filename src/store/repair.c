@@ -157,8 +157,11 @@ static int rebuild_writers(struct vv_repair *repair, const struct vv_lean *lean,
     vv_key_print(&key, text);
     int rc = vv_votes_read(repair->store, repair->name, &lean->attempt, &writers, &record, &why);
     if (rc < 1) {
-        vv_repair_report(repair, text, "%s, and cannot be rebuilt: %s", is_missing ? "missing" : "damaged",
-                         rc == 0 ? "a pack is missing" : why.text);
+        const char *reason = rc < 0 ? why.text
+                             : repair->store->settings.layout == VV_LAYOUT_LOCAL
+                                 ? "its packs are on several nodes; the job's next restart copies it from another one"
+                                 : "a pack is missing";
+        vv_repair_report(repair, text, "%s, and cannot be rebuilt: %s", is_missing ? "missing" : "damaged", reason);
         return rc == -ENOMEM ? vv_error_sys(repair->error, rc, "cannot repair %s", text) : 0;
     }
     vv_buf_init(&buf);

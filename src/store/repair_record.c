@@ -214,6 +214,25 @@ static int rebuild_tombstone(struct vv_repair *repair, const struct vv_attempt *
     return rc;
 }
 
+/* On one of several nodes not all votes are seen, and no record can be made from some of them. 1 if that is so, 0, or an error. */
+static int is_share(struct vv_repair *repair, struct vv_attempt attempt, int kind) {
+    struct varve_error why = {0};
+    struct vv_writers writers;
+    struct vv_record record;
+    if (repair->store->settings.layout != VV_LAYOUT_LOCAL)
+        return 0;
+    if (kind != VV_KIND_RECORD) {
+        int rc = find_committed(repair, &attempt);
+        return rc < 0 ? rc : !rc;
+    }
+    int rc = read_votes(repair, &attempt, &writers, &record, &why);
+    if (rc != 1)
+        return rc < 0 ? rc : 1;
+    vv_writers_clear(&writers);
+    vv_record_clear(&record);
+    return 0;
+}
+
 static int rebuild_record(struct vv_repair *repair, struct vv_attempt attempt, const char *damage) {
     struct varve_error why = {0};
     char text[VV_KEY_ROOM];
@@ -221,7 +240,13 @@ static int rebuild_record(struct vv_repair *repair, struct vv_attempt attempt, c
     int kind = read_damaged_head(repair, &attempt);
     if (kind == VV_KIND_TOMBSTONE)
         return rebuild_tombstone(repair, &attempt);
-    int rc = kind < 0 ? kind : claim_name(repair, text, "damaged");
+    int rc = kind < 0 ? kind : is_share(repair, attempt, kind);
+    if (rc == 1)
+        vv_repair_report(repair, text, "%s; not rebuilt from this node's packs alone: the job's next restart copies it from another node",
+                         damage);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = claim_name(repair, text, "damaged");
     if (rc < 1)
         return rc;
     if (kind != VV_KIND_RECORD)

@@ -124,12 +124,18 @@ static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, c
     }
 }
 
-static const char *rebuilt_how(int kind) {
+int vv_verify_is_local(const struct vv_verifier *verifier) {
+    return verifier->store->settings.layout == VV_LAYOUT_LOCAL;
+}
+
+static const char *rebuilt_how(const struct vv_verifier *verifier, int kind) {
     switch (kind) {
-    case VV_KIND_STORE:
-    case VV_KIND_CATALOGUE:
     case VV_KIND_WRITERS:
     case VV_KIND_RECORD:
+        return vv_verify_is_local(verifier) ? "; the job's next restart copies it from another node"
+                                            : "; repair can rebuild it";
+    case VV_KIND_STORE:
+    case VV_KIND_CATALOGUE:
         return "; repair can rebuild it";
     case VV_KIND_BEAT:
     case VV_KIND_CLAIM:
@@ -149,7 +155,7 @@ static int check_small(struct vv_verifier *verifier, const struct vv_key *key, c
     }
     vv_buf_clear(&bytes);
     if (rc == VARVE_CORRUPT) {
-        vv_verify_finding(verifier, VV_FINDING_DAMAGE, text, "%s%s", why.text, rebuilt_how(key->kind));
+        vv_verify_finding(verifier, VV_FINDING_DAMAGE, text, "%s%s", why.text, rebuilt_how(verifier, key->kind));
         return 0;
     }
     return vv_verify_judge(verifier, text, rc, &why);
@@ -258,6 +264,9 @@ static int add_size(struct vv_verifier *verifier, const char *key) {
 static void clear_name(struct vv_verifier *verifier) {
     vv_pack_cache_destroy(verifier->cache);
     verifier->cache = NULL;
+    vv_residents_destroy(verifier->residents);
+    verifier->residents = NULL;
+    verifier->elsewhere = 0;
     vv_buf_clear(&verifier->records);
     vv_buf_clear(&verifier->bad_packs);
     vv_attempts_clear(&verifier->attempts);
@@ -278,11 +287,23 @@ static int check_checkpoints(struct vv_verifier *verifier) {
     return rc;
 }
 
+static void tell_elsewhere(struct vv_verifier *verifier) {
+    if (verifier->elsewhere) {
+        vv_verify_finding(verifier, VV_FINDING_NOTE, "",
+                          "%s: %llu packs of its checkpoints are not on this node: they are kept on other nodes, or missing; "
+                          "this cannot be told from here",
+                          verifier->name, (unsigned long long)verifier->elsewhere);
+    }
+}
+
 static int verify_name(struct vv_verifier *verifier, const char *name, struct varve_error *error) {
     char prefix[VV_KEY_ROOM] = "n/";
     snprintf(verifier->name, sizeof verifier->name, "%s", name);
     vv_name_encode(name, prefix + 2);
     int rc = vv_pack_cache_create(VV_TABLES_BUDGET, &verifier->cache);
+    if (rc == 0) {
+        rc = vv_residents_create(verifier->store, name, &verifier->residents);
+    }
     if (rc == 0) {
         rc = walk(verifier, prefix, check_object, error);
     }
@@ -291,6 +312,9 @@ static int verify_name(struct vv_verifier *verifier, const char *name, struct va
     }
     if (rc == 0) {
         rc = vv_verify_unrecorded(verifier);
+    }
+    if (rc == 0) {
+        tell_elsewhere(verifier);
     }
     clear_name(verifier);
     return rc;

@@ -231,21 +231,58 @@ static int check_owner(struct region_check *check, uint32_t owner, struct varve_
     return rc;
 }
 
+/* What the packs that are here say there is; those that are not are taken off what the record says. */
+static int expect_here(struct region_check *check, uint64_t *regions, uint64_t *bytes, struct varve_error *error) {
+    struct vv_residents *residents = check->verifier->residents;
+    int rc = 0;
+    *regions = *bytes = 0;
+    for (uint32_t writer = 0; rc == 0 && writer < vv_view_record(check->view)->writers; writer++) {
+        struct vv_cached *cached = NULL;
+        rc = vv_pack_is_elsewhere(residents, vv_view_attempt(check->view), writer, error);
+        if (rc != 0) {
+            rc = rc < 0 ? rc : 0;
+            continue;
+        }
+        rc = vv_view_footer(check->view, 0, writer, &cached, error);
+        if (rc == 0) {
+            const struct vv_footer *footer = cached->object;
+            *regions += footer->regions;
+            *bytes += footer->protected_bytes;
+            vv_view_release(check->view, cached);
+        }
+    }
+    return rc;
+}
+
+static int check_sums(struct region_check *check, uint64_t regions, uint64_t bytes, const char *who,
+                      struct varve_error *error) {
+    if (check->regions == regions && check->bytes == bytes) {
+        return 0;
+    }
+    return vv_error(error, VARVE_CORRUPT, "there are %llu regions with %llu bytes, but %s %llu and %llu",
+                    (unsigned long long)check->regions, (unsigned long long)check->bytes, who,
+                    (unsigned long long)regions, (unsigned long long)bytes);
+}
+
 static int check_owners(struct region_check *check, struct varve_error *error) {
     const struct vv_record *record = vv_view_record(check->view);
+    uint64_t regions, bytes;
+    int is_partial = 0;
     for (uint32_t owner = 0; owner < record->ranks; owner++) {
-        int rc = check_owner(check, owner, error);
+        int rc = vv_owner_is_elsewhere(check->verifier->residents, check->view, owner, error);
+        is_partial |= rc > 0;
+        if (rc == 0) {
+            rc = check_owner(check, owner, error);
+        }
         if (rc < 0) {
             return rc;
         }
     }
-    if (check->regions != record->regions || check->bytes != record->protected_bytes) {
-        return vv_error(error, VARVE_CORRUPT,
-                        "there are %llu regions with %llu bytes, but the record says %llu and %llu",
-                        (unsigned long long)check->regions, (unsigned long long)check->bytes,
-                        (unsigned long long)record->regions, (unsigned long long)record->protected_bytes);
+    if (!is_partial) {
+        return check_sums(check, record->regions, record->protected_bytes, "the record says", error);
     }
-    return 0;
+    int rc = expect_here(check, &regions, &bytes, error);
+    return rc < 0 ? rc : check_sums(check, regions, bytes, "the footers here say", error);
 }
 
 static int check_recipes(struct vv_verifier *verifier, struct vv_view *view, struct varve_error *error) {
@@ -295,7 +332,12 @@ static int inspect_pack(struct vv_verifier *verifier, struct vv_view *view, uint
         return 0;
     }
     vv_pack_key(&id, VV_KIND_PACK, 0, key);
-    int rc = vv_view_footer(view, source, writer, &footer, &why);
+    int rc = vv_pack_is_elsewhere(verifier->residents, &id.attempt, writer, &why);
+    if (rc != 0) {
+        verifier->elsewhere += rc > 0;
+        return rc > 0 ? 0 : vv_verify_judge(verifier, key, rc, &why);
+    }
+    rc = vv_view_footer(view, source, writer, &footer, &why);
     if (rc == 0) {
         vv_view_release(view, footer);
     } else if (vv_backend_stat(verifier->store->backend, key, &size) == -ENOENT && rc != VARVE_FORGOTTEN) {
@@ -437,6 +479,21 @@ static int judge_voted(struct vv_verifier *verifier, const struct vv_attempt *at
     return rc;
 }
 
+/* This node's share of an attempt that has no record here; the votes of other nodes are not seen. */
+static void judge_share(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer, const char *key) {
+    char text[64];
+    vv_attempt_text(attempt, text);
+    if (vv_attempts_has(&verifier->committed, attempt)) {
+        vv_verify_finding(verifier, VV_FINDING_LOST_CHECKPOINT, key,
+                          "%s was committed, but has no record on this node; the job's next restart copies it from another",
+                          text);
+    } else {
+        vv_verify_finding(verifier, VV_FINDING_NOTE, key, "%s is not committed on this node; %s", text,
+                          is_newer ? "a newer one is, so prune removes it"
+                                   : "the job's next session completes it if all nodes have their share");
+    }
+}
+
 static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *attempt) {
     struct vv_key key = vv_attempt_key(verifier->name, attempt, VV_KIND_RECORD, 0, 0);
     struct vv_seen_record seen;
@@ -463,6 +520,10 @@ static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *
     }
     if (rc == -ENOMEM) {
         return rc;
+    }
+    if (rc == 0 && vv_verify_is_local(verifier)) {
+        judge_share(verifier, attempt, is_newer, text);
+        return 0;
     }
     vv_verify_finding(verifier, VV_FINDING_NOTE, text, "%s is incomplete: it was never committed%s%.300s", name,
                       rc < 0 ? "; " : "", rc < 0 ? why.text : "");

@@ -30,10 +30,14 @@ struct vv_verifier {
     struct vv_attempts attempts;  /* that have data */
     struct vv_attempts inspected; /* whose writers and packs were looked for */
     struct vv_attempts committed; /* that something else than their record shows to have been committed */
+    struct vv_residents *residents;
+    uint64_t elsewhere; /* packs on other nodes */
 };
 
 void vv_verify_finding(struct vv_verifier *verifier, int level, const char *key, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* One node's store? */
+int vv_verify_is_local(const struct vv_verifier *verifier);
 /* Something about an object failed with rc: damage, something newer, or gone meanwhile. 0 to go on, or the error
  * with which verify must end (no memory). */
 int vv_verify_judge(struct vv_verifier *verifier, const char *key, int rc, const struct varve_error *why);

@@ -42,6 +42,8 @@ static void take_common(struct votes *votes, const struct vv_vote *vote) {
 
 static int check_common(const struct votes *votes, uint32_t writer, const struct vv_vote *vote) {
     const struct vv_record *record = &votes->record;
+    if (vv_attempt_compare(&vote->attempt, votes->attempt) != 0)
+        return disagree(votes, writer, "the vote is for another attempt");
     if (!vv_settings_are_same(&votes->store->settings, &vote->settings))
         return disagree(votes, writer, "its settings are not those of the store");
     if (vote->writers != record->writers || vote->ranks != record->ranks)
@@ -191,6 +193,8 @@ int vv_vote_read(struct vv_store *store, const char *name, const struct vv_attem
     rc = check_parts(&id, &footer, error);
     if (rc == 0)
         vote_from(out, &footer, length);
+    if (rc == 0)
+        out->attempt = *attempt;
     vv_footer_clear(&footer);
     return rc < 0 ? rc : 1;
 }

@@ -1,8 +1,8 @@
 /* Watching another session's beat until it is certain that the session is dead, or the time given is over.
  *
  * Clocks of two hosts are never compared: what counts is that the observer itself saw the same bytes for the time the
- * claim states. A read that failed is no look at all, and the count begins anew after it. So it does when too much time
- * has passed since the look before: then the observer itself was stopped, and perhaps the other one with it. */
+ * claim states. A read that failed is no look at all, and the count begins anew after it. When much time has passed since the
+ * look before, the observer itself was stopped, and perhaps the other one with it: then only a part of that time counts. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -23,8 +23,8 @@ struct watch {
     uint32_t dead_seconds;
     struct vv_buf seen; /* the beat's bytes; empty when there is none */
     int has_seen;
-    uint64_t since_ns;  /* when they were first seen */
-    uint64_t looked_ns; /* when the last look ended */
+    uint64_t counted_ns; /* for how long they were seen unchanged */
+    uint64_t looked_ns;  /* when the last look ended */
     int is_renewed;     /* its beat has changed while we watched: it is alive, and waiting is of no use */
 };
 
@@ -32,13 +32,14 @@ static int is_transient(int rc) {
     return rc == -EAGAIN || rc == -EINTR || rc == -ETIMEDOUT || rc == -EBUSY || rc == -ECONNRESET;
 }
 
-/* There are at least 16 looks in dead_seconds, unless the storage is slow. */
-static int was_stopped(const struct watch *watch, uint64_t now_ns) {
-    return now_ns - watch->looked_ns > watch->dead_seconds * SECOND / 4;
+/* There are at least 16 looks in dead_seconds, unless the storage is slow or the processor busy. */
+static uint64_t count_since(const struct watch *watch, uint64_t now_ns) {
+    uint64_t gap = now_ns - watch->looked_ns, most = watch->dead_seconds * SECOND / 4;
+    return gap < most ? gap : most;
 }
 
-/* 1 if the beat has not changed for long enough, 0 if it may be alive. The two moments compared are the end of the
- * first look and the beginning of this one. */
+/* 1 if the beat has not changed for long enough, 0 if it may be alive. What counts is the time from the end of one look to the
+ * beginning of the next. */
 static int look(struct watch *watch, struct varve_error *error) {
     struct vv_key key = vv_generation_key(watch->name, watch->generation, VV_KIND_BEAT);
     uint64_t begun = vv_clock_ns();
@@ -50,18 +51,18 @@ static int look(struct watch *watch, struct varve_error *error) {
         watch->has_seen = 0;
         return is_transient(rc) ? 0 : rc;
     }
-    int is_same = watch->has_seen && !was_stopped(watch, begun) && buf.size == watch->seen.size &&
-                  (buf.size == 0 || memcmp(buf.data, watch->seen.data, buf.size) == 0);
+    int is_equal = watch->has_seen && buf.size == watch->seen.size &&
+                   (buf.size == 0 || memcmp(buf.data, watch->seen.data, buf.size) == 0);
+    watch->counted_ns = is_equal ? watch->counted_ns + count_since(watch, begun) : 0;
     watch->looked_ns = vv_clock_ns();
-    if (is_same) {
+    if (is_equal) {
         vv_buf_clear(&buf);
-        return begun >= watch->since_ns && begun - watch->since_ns >= watch->dead_seconds * SECOND;
+        return watch->counted_ns >= watch->dead_seconds * SECOND;
     }
     watch->is_renewed = watch->has_seen;
     vv_buf_clear(&watch->seen);
     watch->seen = buf;
     watch->has_seen = 1;
-    watch->since_ns = watch->looked_ns;
     return 0;
 }
 
