@@ -14,6 +14,9 @@ plainness over speed: reckon with roughly 0.1 s per MiB.
 STORE is a folder or a file:// URI; VERSION is a number or `latest`; REGION is a number or a region's name. `latest`
 in restore is the newest checkpoint that is whole, as section 10 of the document defines it, so all of it is checked.
 
+Of a node-local store (settings, layout 1) this sees one node: packs of ranks that ran elsewhere are not here. They are counted,
+and named when they are needed, but are no damage.
+
 Exit status: 0 all is well; 1 it cannot be done (not found, storage error); 2 wrong usage; 3 something unknown was
 met, probably written by a newer program; 20 damage. Section numbers in comments are those of docs/format.md.
 """
@@ -63,6 +66,13 @@ class Damage(Refuse):
 
 class Absent(Damage):
     """An object that should be there is not. Damage when a record asks for it."""
+
+
+class Elsewhere(Refuse):
+    """A pack that is not in this node's store, and need not be."""
+
+    def __init__(self, where):
+        super().__init__(where, "not on this node: kept on another one, or missing; this cannot be told from here")
 
 
 class Unknown(Refuse):
@@ -460,13 +470,13 @@ def read_leans(cur, count, own):
 
 def read_settings(cur, expected=None):
     raw = cur.take(24)
-    kind, log2, reserved, seed, _ = struct.unpack("<HHIQQ", raw)
+    kind, log2, layout, seed, _ = struct.unpack("<HHIQQ", raw)
     if kind not in (1, 2):
         raise cur.unknown(f"id kind {kind} is not known")
     if log2 != 12:
         raise cur.unknown(f"log2 of the granule is {log2}; only 12 is known")
-    if reserved:
-        raise cur.unknown(f"reserved field of the settings is {reserved}")
+    if layout not in (0, 1):
+        raise cur.unknown(f"layout {layout} is not known")
     if kind == 2 and seed:
         raise cur.bad("id kind 2 with a seed")
     if expected is not None and raw != expected:
@@ -555,7 +565,8 @@ class Store:
         except Damage as e:
             self.defect = e
             self.rebuild()
-        kind, _, _, seed, _ = struct.unpack("<HHIQQ", self.settings)
+        kind, _, layout, seed, _ = struct.unpack("<HHIQQ", self.settings)
+        self.is_local, self.writers_here = layout == 1, {}
         self.content_id = ((lambda g: struct.pack("<QQ", *xxh3_128(g, seed))) if kind == 1 else
                            (lambda g: hashlib.sha256(g).digest()[:16]))
 
@@ -585,6 +596,16 @@ class Store:
             return []
         except OSError as e:
             raise Refuse(key, f"cannot be listed: {e.strerror}") from None
+
+    def is_elsewhere(self, name, ref, w):
+        """Section 10, node-local stores: a writer that has no pack of this generation here ran on another node."""
+        key = name, ref.generation
+        if self.is_local and key not in self.writers_here:
+            base = "n/%s/data/%08x" % (encode_name(name), ref.generation)
+            self.writers_here[key] = {
+                pack for version in self.list(base) for attempt in self.list(f"{base}/{version}")
+                for pack in self.list(f"{base}/{version}/{attempt}") if re.fullmatch("[0-9a-f]{8}", pack)}
+        return self.is_local and "%08x" % w not in self.writers_here[key]
 
     def names(self, quiet=False, problems=None):
         names = []
@@ -728,6 +749,8 @@ class Attempt:
         if w not in self.packs:
             if not 0 <= w < len(self.homes):
                 raise Damage(self.key, f"there is no writer {w} among {len(self.homes)}")
+            if self.store.is_elsewhere(self.name, self.ref, w):
+                raise Elsewhere(f"{self.folder}/{w:08x}")
             self.packs[w] = Pack(self, w)
         return self.packs[w]
 
@@ -1390,9 +1413,9 @@ class Checkpoint:
             raise Damage(self.key, f"rank {rank}, region {region.number}: wrong digest of the region's bytes")
 
     def verify(self, problems):
-        """Read all regions of all ranks. Damage goes to problems; true if every region could be had."""
+        """Read all regions of all ranks (on this node). Damage goes to problems; true if every region could be had."""
         own, self.problems = self.top(), problems
-        sums, ok = [0, 0, 0, 0], True
+        sums, ok, is_partial = [0, 0, 0, 0], True, False
         for w in range(len(own.homes)):
             try:
                 pack = own.pack(w)
@@ -1410,10 +1433,12 @@ class Checkpoint:
                         self.read_region(rank, region)
                 if mine != [f.protected, f.regions]:
                     raise Damage(pack.key, "bytes protected or regions in footer are not those of the manifests")
+            except Elsewhere:
+                is_partial = True
             except Damage as e:
                 problems.append(e)
                 ok = False
-        if ok and sums != [self.protected, self.new_raw, self.new_stored, self.regions]:
+        if ok and not is_partial and sums != [self.protected, self.new_raw, self.new_stored, self.regions]:
             problems.append(Damage(self.key, "bytes or regions are not the sums over the footers"))
         self.problems = None
         return ok
@@ -1497,7 +1522,14 @@ def cmd_show(store, args):
     cp = next(choose(store, args))
     print(cp)
     for rank in range(cp.ranks) if args.rank is None else [args.rank]:
-        for number, r in sorted(cp.manifest(rank).regions.items()):
+        try:
+            regions = cp.manifest(rank).regions
+        except Elsewhere as e:
+            if args.rank is not None:
+                raise
+            note(f"rank {rank}: {e}")
+            continue
+        for number, r in sorted(regions.items()):
             dims = "".join(f" {first}+{local}/{size}" for size, first, local in r.dims)
             print(f"rank {rank}  region {number}  {printable(r.name)}  length {r.length}  type {r.type}"
                   + (f"  dims{dims}" if dims else "") + (f"  lossy {r.bound:g}" if r.bound is not None else ""))
@@ -1553,7 +1585,7 @@ def cmd_restore(store, args):
 
 def cmd_verify(store, args):
     problems = [store.defect] if store.defect else []
-    count = checked = 0
+    count = checked = elsewhere = 0
     for name in store.names(problems=problems):
         base = f"n/{encode_name(name)}"
         found = {}
@@ -1596,9 +1628,14 @@ def cmd_verify(store, args):
                     problems.append(pack.defect)
                 pack.check_blocks()
                 pack.check_objects()
+            except Elsewhere:
+                elsewhere += 1
             except Refuse as e:
                 problems.append(e)
     print(f"{checked} of {count} checkpoints can be restored; {len({str(p) for p in problems})} problems")
+    if store.is_local:
+        print(f"this is one node's store, and only it was looked at; {elsewhere} packs are not on this node: kept on other "
+              "nodes, or missing; this cannot be told from here")
     return problems
 
 

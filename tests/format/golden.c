@@ -19,6 +19,7 @@ static const struct {
     void (*make)(struct vv_buf *buf);
 } good[] = {
     {"good-store.bin", sample_store},
+    {"good-store-local.bin", sample_store_local},
     {"good-claim.bin", sample_claim},
     {"good-beat.bin", sample_beat},
     {"good-writers.bin", sample_writers},

@@ -39,6 +39,13 @@ void sample_store(struct vv_buf *buf) {
     vv_store_object_encode(buf, &store);
 }
 
+void sample_store_local(struct vv_buf *buf) {
+    struct vv_store_object store = {.settings = settings};
+    store.settings.layout = VV_LAYOUT_LOCAL;
+    memcpy(store.store_id, sample_store_id, 16);
+    vv_store_object_encode(buf, &store);
+}
+
 void sample_claim(struct vv_buf *buf) {
     struct vv_key key = sample_key(VV_KIND_CLAIM);
     struct vv_claim claim = {

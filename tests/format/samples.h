@@ -11,6 +11,7 @@ extern const uint8_t sample_store_id[16];
 struct vv_key sample_key(int kind);
 
 void sample_store(struct vv_buf *buf);
+void sample_store_local(struct vv_buf *buf);
 void sample_claim(struct vv_buf *buf);
 void sample_beat(struct vv_buf *buf);
 void sample_writers(struct vv_buf *buf);

@@ -195,10 +195,10 @@ NONE = (0, 0, 0)
 class Maker:
     """Writes a store. tamper(what, bytes) may change any piece before its checksum is taken."""
 
-    def __init__(self, root, name=b"heat", id_kind=1, tamper=None):
+    def __init__(self, root, name=b"heat", id_kind=1, tamper=None, layout=0):
         self.root, self.name, self.tamper = root, name, tamper or (lambda what, data: data)
         self.id, self.seed = pattern(16, 99), SEED if id_kind == 1 else 0
-        self.settings = struct.pack("<HHIQQ", id_kind, 12, 0, self.seed, 10**18)
+        self.settings = struct.pack("<HHIQQ", id_kind, 12, layout, self.seed, 10**18)
         self.id_kind, self.lists, self.manifests, self.expected = id_kind, {}, {}, {}
         self.small("varve", 1, self.settings, named=False)
         self.small(self.key("claim/00000001"), 2,
@@ -379,6 +379,19 @@ def base_store(root, tamper=None, codec=0, id_kind=1, name=b"heat"):
     return mk
 
 
+def local_store(root, layout=1):
+    """Two versions of four ranks, each rank its own writer; generation 2 was written by a job whose ranks sat otherwise."""
+    mk = Maker(root, layout=layout)
+    for ref in ((1, 5, 0), (1, 6, 0), (2, 7, 0)):
+        entries = []
+        for w in range(4):
+            a = pattern(6000, 100 * ref[1] + w)
+            man = mk.manifest(ref, w, [(0, a, [(HERE, len(a))], 0, b"a")], {0: a}, len(a))
+            entries.append(mk.pack(ref, w, 4, 4, w, [man], [(0, 0, True, [(w, 0, a)])]))
+        mk.commit(ref, 4, entries)
+    return mk
+
+
 def rich_store(root, tamper=None):
     """Four ranks, two writers; parts, partners, copies, moved extents; three overlays and a base made of pieces."""
     mk = Maker(root, tamper=tamper, name=b"heat/2d")
@@ -531,6 +544,56 @@ class Stores(unittest.TestCase):
         self.assertIn("version 15  forgotten: bye", run("ls", self.root, "--all")[1])
         self.assertEqual(self.restore("heat/2d", 15, 0, 0)[0], 1)
         self.assertEqual(self.restore("heat/2d", "latest", 0, "d"), (0, mk.expected[14, 0, 7]))
+
+    # --- node-local stores
+
+    def lose(self, generation, version, *writers):
+        for w in writers:
+            os.unlink(os.path.join(self.root, "n/heat/data/%08x/%016x/00000000/%08x" % (generation, version, w)))
+
+    def test_one_node(self):
+        mk = local_store(self.root)
+        self.check_all(mk)
+        for version in 5, 6:
+            self.lose(1, version, 0, 1)
+        self.lose(2, 7, 2, 3)
+        code, out, err = run("verify", self.root)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("3 of 3 checkpoints can be restored; 0 problems", out)
+        self.assertIn("6 packs are not on this node: kept on other nodes, or missing; this cannot be told from here", out)
+        for (version, rank, number), want in mk.expected.items():
+            code, got = self.restore("heat", version, rank, number)
+            if (rank < 2) == (version == 7):
+                self.assertEqual((code, got), (0, want))
+            else:
+                self.assertEqual(code, 1)
+                self.assertIn("not on this node: kept on another one, or missing", got)
+        code, out, err = run("show", self.root, "heat", "6")
+        self.assertEqual((code, out.count("\nrank "), err.count("not on this node")), (0, 2, 2))
+
+    def test_one_node_and_loss(self):
+        local_store(self.root)
+        for version in 5, 6:
+            self.lose(1, version, 0, 1)
+        self.lose(1, 6, 3)              # the other version shows that writer 3 ran here
+        code, out, err = run("verify", self.root)
+        self.assertEqual(code, 20)
+        self.assertIn("0000000000000006/00000000/00000003: object is missing", err)
+        self.assertEqual(self.restore("heat", 6, 3, 0)[0], 20)
+        self.assertEqual(self.restore("heat", 6, 2, 0)[0], 0)
+        self.assertEqual(self.restore("heat", 6, 0, 0)[0], 1)
+
+    def test_layouts(self):
+        local_store(self.root, layout=0)
+        self.lose(1, 5, 0, 1)
+        self.lose(1, 6, 0, 1)
+        self.assertEqual(run("verify", self.root)[0], 20)       # one store has everything
+        shutil.rmtree(self.root)
+        os.mkdir(self.root)
+        local_store(self.root, layout=2)
+        code, _, err = run("verify", self.root)
+        self.assertEqual(code, 3)
+        self.assertIn("layout 2 is not known", err)
 
     def test_highest_generation(self):
         mk = base_store(self.root)

@@ -1,0 +1,196 @@
+#include "nodes.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test.h"
+
+static int placement[RANKS] = {0, 0, 1, 1};
+
+void nodes_place(int a, int b, int c, int d) {
+    placement[0] = a;
+    placement[1] = b;
+    placement[2] = c;
+    placement[3] = d;
+}
+
+int node_of(int rank) {
+    return placement[rank];
+}
+
+/* ---- in the ranks ---- */
+
+int node_open(struct ranks_job *job, const char *settings) {
+    char folder[256], address[512], all[256];
+    const char *fault = job->is_victim ? job->plan->fault : NULL, *more = job->plan->settings;
+    node_folder(node_of(job->rank), folder, sizeof folder);
+    snprintf(address, sizeof address, "file://%s%s%s", folder, fault ? "?fault=" : "", fault ? fault : "");
+    snprintf(all, sizeof all, "storage=local%s%s%s%s", more && *more ? "," : "", more ? more : "",
+             settings && *settings ? "," : "", settings ? settings : "");
+    return rank_open_as(job, address, NULL, all);
+}
+
+void node_make_store(struct ranks_job *job) {
+    if (node_open(job, NULL) != 0)
+        return;
+    for (int64_t version = 1; version <= job->plan->value; version++)
+        rank_checkpoint(job, version);
+    rank_close(job);
+}
+
+void node_come_back(struct ranks_job *job) {
+    if (node_open(job, NULL) != 0)
+        return;
+    if (rank_restart(job, VARVE_LATEST) == 0 && job->plan->value > 0)
+        rank_checkpoint(job, job->plan->value);
+    rank_close(job);
+}
+
+/* ---- jobs ---- */
+
+static struct board *other; /* of jobs that ranks_run does not run */
+
+static void run_rank(struct varve_comm *comm, void *arg) {
+    const struct plan *plan = arg;
+    struct ranks_job *job = calloc(1, sizeof *job);
+    if (!job)
+        abort();
+    *job = (struct ranks_job){.comm = comm, .plan = plan, .board = other, .folder = ranks_folder()};
+    job->rank = (int)comm->rank;
+    job->is_victim = job->rank == plan->victim;
+    plan->fn(job);
+    free(job);
+}
+
+static void clear_board(void) {
+    if (!other)
+        other = group_memory(sizeof *other);
+    memset(other, 0, sizeof *other);
+}
+
+void nodes_run_dying(const struct plan *plan, int rank) {
+    struct plan copy = *plan;
+    struct group_options options = {.seconds = 30};
+    struct group_end end;
+    char text[256];
+    clear_board();
+    group_run(plan->ranks ? plan->ranks : RANKS, run_rank, &copy, &options, &end);
+    group_describe(&end, text, sizeof text);
+    if (end.first < 0 || (rank >= 0 && end.first != rank) || !WIFSIGNALED(end.status[end.first]) ||
+        WTERMSIG(end.status[end.first]) != SIGKILL)
+        fail_msg("not the rank that was to be killed: %s", text[0] ? text : "all ended well");
+}
+
+int nodes_start(const struct plan *plan) {
+    struct plan copy = *plan;
+    struct group_options options = {.seconds = 60};
+    clear_board();
+    fflush(stdout);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(group_run(plan->ranks ? plan->ranks : RANKS, run_rank, &copy, &options, NULL) == 0 ? 0 : 1);
+    return pid;
+}
+
+const struct board *nodes_end(int job) {
+    int status = 0;
+    assert_int_equal(waitpid(job, &status, 0), job);
+    assert_int_equal(status, 0);
+    for (int rank = 1; rank < RANKS; rank++) {
+        assert_int_equal(other->count[rank], other->count[0]);
+        for (size_t i = 0; i < other->count[0]; i++) {
+            assert_int_equal(other->answers[rank][i].code, other->answers[0][i].code);
+            assert_int_equal(other->answers[rank][i].version, other->answers[0][i].version);
+        }
+    }
+    return other;
+}
+
+/* ---- what lies on a node ---- */
+
+void node_folder(int node, char *out, size_t room) {
+    snprintf(out, room, "%s/node%d", ranks_folder(), node);
+}
+
+void node_record_path(int node, uint32_t generation, int64_t version, char *out, size_t room) {
+    snprintf(out, room, "%s/node%d/n/job/record/%08" PRIx32 "%016" PRIx64, ranks_folder(), node, ~generation,
+             ~(uint64_t)version);
+}
+
+void node_writers_path(int node, uint32_t generation, int64_t version, uint32_t attempt, char *out, size_t room) {
+    snprintf(out, room, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/writers", ranks_folder(), node,
+             generation, (uint64_t)version, attempt);
+}
+
+void node_pack_path(int node, uint32_t generation, int64_t version, uint32_t attempt, int writer, char *out,
+                    size_t room) {
+    snprintf(out, room, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/%08x", ranks_folder(), node,
+             generation, (uint64_t)version, attempt, (unsigned)writer);
+}
+
+int is_there(const char *path) {
+    return access(path, F_OK) == 0;
+}
+
+static size_t read_file(const char *path, uint8_t *out, size_t room) {
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        fail_msg("%s: %s", path, strerror(errno));
+    size_t size = fread(out, 1, room, file);
+    fclose(file);
+    return size;
+}
+
+int node_has_record(int node, uint32_t generation, int64_t version) {
+    char path[512];
+    uint8_t head[12];
+    node_record_path(node, generation, version, path, sizeof path);
+    return is_there(path) && read_file(path, head, sizeof head) == sizeof head && head[10] == 7;
+}
+
+void remove_file(const char *path) {
+    if (unlink(path) != 0)
+        fail_msg("%s: %s", path, strerror(errno));
+}
+
+void flip_bit(const char *path, long at) {
+    FILE *file = fopen(path, "r+be");
+    if (!file || fseek(file, at, SEEK_SET) != 0)
+        fail_msg("%s: %s", path, strerror(errno));
+    int byte = fgetc(file);
+    if (byte == EOF || fseek(file, at, SEEK_SET) != 0 || fputc(byte ^ 4, file) == EOF || fclose(file) != 0)
+        fail_msg("%s: no byte %ld", path, at);
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
+    (void)st, (void)kind, (void)ftw;
+    return remove(path);
+}
+
+void node_lose(int node) {
+    char folder[512];
+    node_folder(node, folder, sizeof folder);
+    assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+void node_move(int from, int to) {
+    char a[512], b[512];
+    node_folder(from, a, sizeof a);
+    node_folder(to, b, sizeof b);
+    if (rename(a, b) != 0)
+        fail_msg("%s: %s", a, strerror(errno));
+}
+
+int is_same_file(const char *a, const char *b) {
+    static uint8_t one[1 << 16], two[1 << 16];
+    size_t size = read_file(a, one, sizeof one);
+    return size == read_file(b, two, sizeof two) && memcmp(one, two, size) == 0;
+}
