@@ -9,7 +9,8 @@
  *     varve_close(s);                                        // before MPI_Finalize
  *
  * The session works on a duplicate of the communicator and calls MPI only inside its collective calls, in the calling
- * thread: any thread level will do. MPI errors are returned on the duplicate, not fatal. */
+ * thread: MPI_THREAD_FUNNELED will do, or MPI_THREAD_MULTIPLE where sessions are used in several threads at the same time. MPI errors are returned
+ * on the duplicate, not fatal; after one the session is of no use on this rank. MPI must be initialised by MPI_Init or MPI_Init_thread. */
 #ifndef VARVE_MPI_H
 #define VARVE_MPI_H
 
