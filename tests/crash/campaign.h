@@ -72,6 +72,8 @@ int child_wait(pid_t pid);
 void folder_remove(const char *path);
 /* Copy a folder with all that is in it; exits when that fails. */
 void folder_copy(const char *from, const char *to);
+/* Links of all files in a folder, in another one that may have some already: theirs stay. */
+void folder_link(const char *from, const char *to);
 
 /* How many threads and open files this process has. */
 int count_threads(void);

@@ -1,12 +1,12 @@
 /* Power cuts: what varve_wait promised must be there when the file system comes back.
  *
- *     power-cut --fs ext4|xfs [--moments N] [--seed S] [FOLDER]
+ *     power-cut --fs ext4|xfs [--moments N] [--seed S] [--ranks N] [FOLDER]
  *
- * A file system on a loop device. A child saves checkpoints as fast as it can and tells through a pipe which of them
- * varve_wait called durable. At some moment the file system is shut down in the hardest way it has (its log is not flushed: everything that
+ * A file system on a loop device. A child, or the ranks of a job (tests/group), save checkpoints as fast as they can and tell through a pipe
+ * which of them varve_wait called durable. At some moment the file system is shut down in the hardest way it has (its log is not flushed: everything that
  * was not synced is gone, and all further calls fail), the child is killed, and the file system is mounted again, which replays its log. Then:
  * the store opens, verify finds no damage, the newest reported checkpoint or a newer one is restored bit by bit, and where
- * nothing is forgotten (every other moment), every reported one.
+ * nothing is forgotten (every other moment), every reported one; with ranks, the same one on all of them.
  *
  * Mounts live in a mount namespace of our own and loop devices are detached with them: whatever happens to this process, nothing stays behind but the image
  * file, which the next run removes. Needs root; exit code 77 when something of this is not to be had. */
@@ -26,6 +26,8 @@
 #include <varve/varve.h>
 #include <varve/varve_inspect.h>
 
+#include "group.h"
+
 #define SHUTDOWN _IOR('X', 125, uint32_t) /* FS_IOC_SHUTDOWN */
 #define NO_LOG_FLUSH 2u
 #define PAGE 4096u
@@ -38,6 +40,8 @@ static char folder[1000] = ".";
 static char image[1100], mountpoint[1100], store[1200];
 static uint64_t seed = 1;
 static unsigned moments = 2;
+static uint32_t ranks = 1;
+static uint64_t salt; /* the rank: each has other data */
 
 static uint64_t mix(uint64_t x) {
     x += UINT64_C(0x9E3779B97F4A7C15);
@@ -65,7 +69,7 @@ static int is_written(size_t page, int64_t version) {
 static void write_page(struct state *state, size_t page, int64_t version) {
     uint64_t words[PAGE / 8];
     for (size_t i = 0; i < PAGE / 8; i++)
-        words[i] = mix((uint64_t)page << 40 ^ (uint64_t)version << 12 ^ i);
+        words[i] = mix(salt << 56 ^ (uint64_t)page << 40 ^ (uint64_t)version << 12 ^ i);
     memcpy(state->field + page * PAGE, words, PAGE);
 }
 
@@ -97,23 +101,46 @@ static void protect(struct varve_session *session, struct state *state) {
         die("protect", varve_session_error(session)->text);
 }
 
-static void run_child(int report, int keep) {
+/* comm is NULL in a program without ranks. */
+static int open_session(struct varve_comm *comm, const char *settings, struct varve_session **session,
+                        struct varve_error *error) {
     struct varve_options options = VARVE_OPTIONS_INIT;
+    options.settings = settings;
+    salt = comm ? comm->rank : 0;
+    return comm ? varve_open_comm(group_comm(comm), store, "power", &options, session, error)
+                : varve_open(store, "power", &options, session, error);
+}
+
+struct job {
+    int report; /* end of a pipe */
+    int keep;
+};
+
+static void run_rank(struct varve_comm *comm, void *arg) {
+    const struct job *job = arg;
     struct varve_session *session = NULL;
     struct varve_error error;
     struct state *state = calloc(1, sizeof *state);
-    options.settings = keep ? "keep=2,log=error" : "log=error";
-    if (!state || varve_open(store, "power", &options, &session, &error) != 0)
+    if (!state || open_session(comm, job->keep ? "keep=2,log=error" : "log=error", &session, &error) != 0)
         _exit(1);
     protect(session, state);
     for (int64_t version = 0;; version++) {
         advance(state, version);
         if (varve_checkpoint(session, version) != 0 || varve_wait(session) != 0)
             break;
-        if (write(report, &version, sizeof version) != sizeof version)
+        if (write(job->report, &version, sizeof version) != sizeof version)
             break;
     }
     _exit(0); /* the file system is gone: no orderly end */
+}
+
+/* When this process is killed, its ranks die, too. */
+static void run_child(int report, int keep) {
+    struct job job = {report, keep};
+    if (ranks == 1)
+        run_rank(NULL, &job);
+    group_run(ranks, run_rank, &job, NULL, NULL);
+    _exit(0);
 }
 
 /* ---- the file system ---- */
@@ -184,10 +211,12 @@ struct moment {
     size_t count;
 };
 
+/* Until all who may report are dead. Each version once, although each rank reports it. */
 static void take_reports(int pipe_end, struct moment *moment) {
     int64_t version;
     while (moment->count < REPORTS_MAX && read(pipe_end, &version, sizeof version) == sizeof version)
-        moment->reports[moment->count++] = version;
+        if (moment->count == 0 || version > moment->reports[moment->count - 1])
+            moment->reports[moment->count++] = version;
 }
 
 static void run_moment(struct moment *moment) {
@@ -259,12 +288,12 @@ static void check_verify(const struct moment *moment, int is_settled) {
     varve_store_close(opened);
 }
 
-static void check_version(struct varve_session *session, struct state *state, int64_t wanted, int64_t at_least) {
+static int64_t check_version(struct varve_session *session, struct state *state, int64_t wanted, int64_t at_least) {
     int64_t version = -1;
     memset(state, 0xEE, sizeof *state);
     int rc = varve_restart(session, wanted, &version);
     if (rc == VARVE_NO_CHECKPOINT && at_least < 0)
-        return;
+        return -1;
     if (rc != 0)
         die("restart", varve_session_error(session)->text);
     if (version < at_least)
@@ -273,24 +302,43 @@ static void check_version(struct varve_session *session, struct state *state, in
     if (memcmp(expected->field, state->field, sizeof state->field) != 0 || expected->step != state->step)
         die("restart", "the bytes are not those that were saved");
     free(expected);
+    return version;
 }
 
-static void check_session(const struct moment *moment) {
-    struct varve_options options = VARVE_OPTIONS_INIT;
+/* What came back, for each rank; shared with the ranks. */
+static int64_t *came_back;
+
+static void check_session(struct varve_comm *comm, void *arg) {
+    const struct moment *moment = arg;
     struct varve_session *session = NULL;
     struct varve_error error;
     struct state *state = calloc(1, sizeof *state);
-    options.settings = "log=error";
-    if (!state || varve_open(store, "power", &options, &session, &error) != 0)
+    if (!state || open_session(comm, "log=error", &session, &error) != 0)
         die("open", error.text);
     protect(session, state);
     int64_t newest = moment->count ? moment->reports[moment->count - 1] : -1;
     for (size_t i = 0; i < moment->count && !moment->keep; i++)
         check_version(session, state, moment->reports[i], moment->reports[i]);
-    check_version(session, state, VARVE_LATEST, newest);
+    came_back[salt] = check_version(session, state, VARVE_LATEST, newest);
     if (varve_checkpoint(session, 1000000) != 0 || varve_close(session) != 0)
         die("go on", "the next checkpoint fails");
     free(state);
+}
+
+static void check_sessions(struct moment *moment) {
+    char text[512];
+    struct group_end end;
+    if (ranks == 1) {
+        check_session(NULL, moment);
+        return;
+    }
+    if (group_run(ranks, check_session, moment, NULL, &end) != 0) {
+        group_describe(&end, text, sizeof text);
+        die("the next job", text);
+    }
+    for (uint32_t rank = 1; rank < ranks; rank++)
+        if (came_back[rank] != came_back[0])
+            die("restart", "the ranks got different versions");
 }
 
 static void empty_store(void) {
@@ -308,7 +356,7 @@ static size_t one_moment(unsigned number) {
     moment.delay_us = (random >> 8) % (moment.is_early ? 40000 : 250000);
     run_moment(&moment);
     check_verify(&moment, 0);
-    check_session(&moment);
+    check_sessions(&moment);
     check_verify(&moment, 1);
     empty_store();
     return moment.count;
@@ -323,18 +371,22 @@ static int parse(int argc, char **argv) {
             moments = (unsigned)strtoul(value, NULL, 10), i++;
         else if (strcmp(argv[i], "--seed") == 0)
             seed = strtoull(value, NULL, 10), i++;
+        else if (strcmp(argv[i], "--ranks") == 0)
+            ranks = (uint32_t)strtoul(value, NULL, 10), i++;
         else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder - 100)
             strcpy(folder, argv[i]);
         else
             return -1;
     }
+    if (ranks < 1 || ranks > GROUP_RANKS_MAX)
+        return -1;
     return strcmp(kind, "ext4") == 0 || strcmp(kind, "xfs") == 0 ? 0 : -1;
 }
 
 int main(int argc, char **argv) {
     size_t reported = 0;
     if (parse(argc, argv) != 0) {
-        fprintf(stderr, "usage: power-cut --fs ext4|xfs [--moments N] [--seed S] [FOLDER]\n");
+        fprintf(stderr, "usage: power-cut --fs ext4|xfs [--moments N] [--seed S] [--ranks N] [FOLDER]\n");
         return 2;
     }
     snprintf(image, sizeof image, "%s/%s.image", folder, kind);
@@ -345,12 +397,13 @@ int main(int argc, char **argv) {
         printf("skipped: %s\n", missing);
         return SKIP;
     }
+    came_back = group_memory(GROUP_RANKS_MAX * sizeof *came_back);
     for (unsigned i = 0; i < moments; i++)
         reported += one_moment(i);
     detach();
     unlink(image);
     rmdir(mountpoint);
-    printf("%s: %u power cuts, seed %llu, %zu checkpoints reported durable, all of them whole\n", kind, moments,
-           (unsigned long long)seed, reported);
+    printf("%s: %u power cuts, %u ranks, seed %llu, %zu checkpoints reported durable, all of them whole\n", kind,
+           moments, ranks, (unsigned long long)seed, reported);
     return 0;
 }

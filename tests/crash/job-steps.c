@@ -1,0 +1,334 @@
+/* A job of four ranks (job.h), in which one rank is killed at each operation of its storage and at each occurrence of each named fault point, or its storage
+ * fails there and the job goes on. A rank that dies takes the others with it, as under mpirun. Afterwards another job of four ranks
+ * looks at what there is: everything that varve_wait promised to any rank comes back, to all ranks the same version, byte for byte.
+ *
+ * Compiled with JOB_NODES=2 it is a job on two nodes, each with a store of its own (storage=local).
+ *
+ * The ranks are processes that talk through shared memory (tests/group); tests/mpi/job-kill does a sample of it under mpirun. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "campaign.h"
+#include "group.h"
+#include "job.h"
+#include "steps.h"
+
+#ifndef JOB_NODES
+#define JOB_NODES 0 /* all ranks have one store; else each node has one of its own */
+#endif
+#ifndef CAMPAIGN
+#define CAMPAIGN "job-steps"
+#endif
+
+/* `handle` of a struct point holds both the rank and the handle. */
+#define WHERE(victim, handle) ((victim)*10 + (handle))
+#define VICTIM(where) ((where) / 10)
+#define HANDLE(where) ((where) % 10)
+
+static struct campaign campaign;
+static struct job_board *board; /* of the job */
+static char store[FOLDER_ROOM + 32], prepared[FOLDER_ROOM + 32], board_path[FOLDER_ROOM + 32],
+    list_path[FOLDER_ROOM + 32];
+
+/* ---- running a job ---- */
+
+static int open_in_group(void *arg, const char *address, const char *name, const struct varve_options *options,
+                         struct varve_session **out, struct varve_error *error) {
+    return varve_open_comm(group_comm(arg), address, name, options, out, error);
+}
+
+static struct job_way way_of(struct varve_comm *comm) {
+    return (struct job_way){.open = open_in_group, .arm = vv_fault_set, .arg = comm, .rank = (int)comm->rank};
+}
+
+static void run_rank(struct varve_comm *comm, void *arg) {
+    struct job_way way = way_of(comm);
+    int files = count_files(), threads = count_threads();
+    job_run(&way, arg, board);
+    if (count_files() != files || count_threads() != threads)
+        child_fail("rank %u: %d files and %d threads are left open", comm->rank, count_files() - files,
+                   count_threads() - threads);
+}
+
+static void check_rank(struct varve_comm *comm, void *arg) {
+    struct job_way way = way_of(comm);
+    job_after_check(&way, arg, board);
+}
+
+/* Among the names of the fault points go lines with the number of the step that begins. */
+static char own_list[sizeof list_path + 16];
+
+static void list_step(int number) {
+    FILE *file = fopen(own_list, "ae");
+    if (!file || fprintf(file, "%d\n", number) < 0 || fclose(file) != 0)
+        child_fail("%s: %s", own_list, strerror(errno));
+}
+
+static void list_rank(struct varve_comm *comm, void *arg) {
+    struct job_way way = way_of(comm);
+    snprintf(own_list, sizeof own_list, "%s.%u", list_path, comm->rank);
+    setenv("VARVE_FAULT_LIST", own_list, 1);
+    way.step = list_step;
+    job_run(&way, arg, board);
+}
+
+static void clear_board(void) {
+    memset(board, 0, sizeof *board);
+}
+
+/* The store as the job finds it. */
+static void lay_out(struct job_plan *plan) {
+    snprintf(plan->folder, sizeof plan->folder, "%s", store);
+    plan->nodes = JOB_NODES;
+    plan->start = plan->handle == 2 ? JOB_ADOPTING : JOB_FRESH;
+    if (plan->start == JOB_ADOPTING)
+        folder_copy(prepared, store);
+    else if (plan->nodes > 0)
+        mkdir(store, 0777);
+    clear_board();
+}
+
+/* A job that died between its last pack and its record. */
+static void prepare(void) {
+    struct job_plan plan = {.start = JOB_DYING, .nodes = JOB_NODES, .victim = 0, .handle = -1};
+    struct group_end end;
+    if (plan.nodes > 0)
+        mkdir(prepared, 0777);
+    snprintf(plan.folder, sizeof plan.folder, "%s", prepared);
+    snprintf(plan.point, sizeof plan.point, "store.record.before_create=kill:3");
+    group_run(JOB_RANKS, run_rank, &plan, NULL, &end);
+    if (end.first != 0 || !WIFSIGNALED(end.status[0]) || WTERMSIG(end.status[0]) != SIGKILL)
+        campaign_fail(&campaign, "none", "the store with something to adopt could not be made");
+}
+
+/* Nothing goes wrong but a kill; 1 if it was met. */
+static int is_met(int victim, int handle, uint64_t k) {
+    struct job_plan plan = {.victim = victim, .handle = handle};
+    struct group_end end;
+    snprintf(plan.fault, sizeof plan.fault, "kill:%" PRIu64, k);
+    lay_out(&plan);
+    int rc = group_run(JOB_RANKS, run_rank, &plan, NULL, &end);
+    folder_remove(store);
+    if (rc < 0 && (end.first != victim || !WIFSIGNALED(end.status[victim])))
+        campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
+    return rc < 0;
+}
+
+/* How many operations its storage does; when only a sample is wanted, nearly. */
+static uint64_t count_operations_of(int victim, int handle) {
+    uint64_t low = 0, high = 32;
+    while (is_met(victim, handle, high)) {
+        low = high;
+        high *= 2;
+    }
+    while (high - low > 1 + (campaign.points ? 8 + low / 8 : 0)) {
+        uint64_t middle = low + (high - low) / 2;
+        *(is_met(victim, handle, middle) ? &low : &high) = middle;
+    }
+    return low;
+}
+
+/* ---- points ---- */
+
+static const char *const policies[] = {"fail", "warn", "retry:2"};
+
+static const struct {
+    const char *kind;
+    const char *what;
+} faults[] = {{"fail", "EIO"},         {"fail", "ENOSPC"}, {"fail-after", "EIO"},
+              {"fail-from", "ENOSPC"}, {"short", ""},      {"fail", "ENOMEM"}};
+#define FAULTS (sizeof faults / sizeof *faults)
+
+static void add(struct points *points, const char *kind, const char *what, int where, uint64_t k, const char *policy) {
+    struct point point = {.handle = where, .k = k, .threads = k % 5 == 4 ? 2 : 0};
+    snprintf(point.kind, sizeof point.kind, "%s", kind);
+    snprintf(point.what, sizeof point.what, "%s", what);
+    snprintf(point.on_error, sizeof point.on_error, "%s", policy);
+    points_add(points, &point);
+}
+
+/* Every operation: killed before and after it; and failing in two ways, others for the next operation. */
+static void add_operations(struct points *points, int victim, int handle, uint64_t count) {
+    int where = WHERE(victim, handle);
+    for (uint64_t k = 1; k <= count; k++) {
+        add(points, "kill", "", where, k, "fail");
+        add(points, "kill-after", "", where, k, "fail");
+        for (uint64_t i = 0; i < 2; i++) {
+            size_t fault = (k * 2 + i) % FAULTS;
+            add(points, faults[fault].kind, faults[fault].what, where, k, policies[(k / FAULTS + i) % 3]);
+        }
+    }
+}
+
+/* Ranks 2 and 3 do the same. */
+static void add_all_operations(struct points *points) {
+    for (int handle = 0; handle < JOB_HANDLES; handle++) {
+        for (int victim = 0; victim < 3; victim++) {
+            uint64_t count = count_operations_of(victim, handle);
+            printf(CAMPAIGN ": rank %d does %" PRIu64 " operations in session %d\n", victim, count, handle);
+            add_operations(points, victim, handle, count);
+            if (victim == 2)
+                add_operations(points, 3, handle, count);
+        }
+    }
+    fflush(stdout);
+}
+
+/* A name was met once more on this rank: killed at this occurrence, and, when it is the first in its step, failing there. */
+static void add_occurrence(struct points *points, size_t from, int where, const char *name, uint64_t step) {
+    uint64_t k = 1;
+    int is_first = step > 0;
+    for (size_t i = from; i < points->count; i++) {
+        const struct point *point = &points->list[i];
+        if (strcmp(point->what, name) != 0)
+            continue;
+        k += strcmp(point->kind, "point") == 0;
+        is_first &= strcmp(point->kind, "point") == 0 || point->k != step;
+    }
+    add(points, "point", name, where, k, "fail");
+    if (is_first)
+        add(points, "point-error", name, where, step, policies[(step + from) % 3]);
+}
+
+static void add_names_of(struct points *points, int victim, int handle) {
+    char path[sizeof list_path + 16], line[160];
+    size_t from = points->count;
+    uint64_t step = 0;
+    snprintf(path, sizeof path, "%s.%d", list_path, victim);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        campaign_fail(&campaign, "none", "no fault point was met on rank %d: %s", victim, strerror(errno));
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0] >= '0' && line[0] <= '9')
+            step = strtoull(line, NULL, 10);
+        else
+            add_occurrence(points, from, WHERE(victim, handle), line, step);
+    }
+    fclose(file);
+    unlink(path);
+}
+
+static void add_names(struct points *points, int handle) {
+    struct job_plan plan = {.victim = -1, .handle = handle};
+    lay_out(&plan);
+    if (group_run(JOB_RANKS, list_rank, &plan, NULL, NULL) != 0)
+        campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
+    folder_remove(store);
+    for (int victim = 0; victim < JOB_RANKS; victim++)
+        add_names_of(points, victim, handle);
+}
+
+/* ---- trying ---- */
+
+static int is_deadly(const struct point *point) {
+    return strncmp(point->kind, "kill", 4) == 0 || strcmp(point->kind, "point") == 0;
+}
+
+static void make_plan(const struct point *point, struct job_plan *out) {
+    *out = (struct job_plan){.victim = VICTIM(point->handle), .handle = HANDLE(point->handle)};
+    out->threads = point->threads;
+    out->is_tolerant = !is_deadly(point);
+    out->is_coming_again = out->is_tolerant && point->k % 2;
+    out->is_lasting = strcmp(point->kind, "fail-from") == 0;
+    out->may_lie = strcmp(point->kind, "short") == 0;
+    snprintf(out->on_error, sizeof out->on_error, "%s", point->on_error);
+    if (strcmp(point->kind, "point") == 0) {
+        snprintf(out->point, sizeof out->point, "%s=kill:%" PRIu64, point->what, point->k);
+    } else if (strcmp(point->kind, "point-error") == 0) {
+        snprintf(out->point, sizeof out->point, "%s=error:5", point->what);
+        out->step = (int)point->k;
+    } else {
+        snprintf(out->fault, sizeof out->fault, "%s:%" PRIu64 "%s%.16s", point->kind, point->k,
+                 point->what[0] ? ":" : "", point->what);
+    }
+}
+
+/* In every third point the others learn of the death, and have a moment to do something about it. */
+static void run_point(const struct point *point, struct job_plan *plan, const char *text) {
+    struct group_options options = {.seconds =
+                                        300}; /* a session whose end could not be written is watched for a while */
+    struct group_end end;
+    char why[512];
+    if (point->k % 3 == 0) {
+        options.is_noticed = 1;
+        options.grace_ms = 10;
+    }
+    lay_out(plan);
+    if (group_run(JOB_RANKS, run_rank, plan, &options, &end) != 0) {
+        int is_killed = is_deadly(point) && end.first == plan->victim && WIFSIGNALED(end.status[plan->victim]) &&
+                        WTERMSIG(end.status[plan->victim]) == SIGKILL;
+        group_describe(&end, why, sizeof why);
+        if (!is_killed)
+            campaign_fail(&campaign, text, "%s", why);
+    }
+    if (job_board_compare(board, why, sizeof why) != 0)
+        campaign_fail(&campaign, text, "THE RANKS DISAGREE: %s", why);
+}
+
+static void check_point(const struct job_plan *plan, const char *text) {
+    struct job_after after;
+    struct group_end end;
+    char why[512];
+    job_after_from(board, plan, &after);
+    clear_board();
+    if (group_run(JOB_RANKS, check_rank, &after, NULL, &end) != 0) {
+        group_describe(&end, why, sizeof why);
+        campaign_fail(&campaign, text, "afterwards not all was well: %s", why);
+    }
+    if (job_board_compare(board, why, sizeof why) != 0)
+        campaign_fail(&campaign, text, "afterwards THE RANKS DISAGREE: %s", why);
+}
+
+static void try_point(const struct point *point) {
+    struct job_plan plan;
+    char text[256];
+    point_print(point, text);
+    make_plan(point, &plan);
+    campaign.tried++;
+    run_point(point, &plan, text);
+    check_point(&plan, text);
+    folder_remove(store);
+}
+
+static void try_points(struct points *points) {
+    size_t count = campaign_share(&campaign, points->count);
+    printf(CAMPAIGN ": %zu of %zu points\n", count, points->count);
+    fflush(stdout);
+    campaign_shuffle(&campaign, points->list, points->count, sizeof *points->list);
+    for (size_t i = 0; i < count; i++)
+        try_point(&points->list[i]);
+}
+
+int main(int argc, char **argv) {
+    struct points points = {0};
+    struct point point;
+    campaign_begin(&campaign, CAMPAIGN, argc, argv);
+    snprintf(store, sizeof store, "%s/store", campaign.folder);
+    snprintf(prepared, sizeof prepared, "%s/prepared", campaign.folder);
+    snprintf(board_path, sizeof board_path, "%s/board", campaign.folder);
+    snprintf(list_path, sizeof list_path, "%s/points", campaign.folder);
+    board = job_board_create(board_path);
+    prepare();
+    if (campaign.replay) {
+        if (point_parse(campaign.replay, &point) < 0)
+            campaign_fail(&campaign, campaign.replay, "this is not a point");
+        try_point(&point);
+    } else {
+        add_all_operations(&points);
+        add_names(&points, 0);
+        add_names(&points, 2);
+        try_points(&points);
+    }
+    points_clear(&points);
+    job_board_close(board);
+    return campaign_end(&campaign);
+}
