@@ -65,6 +65,10 @@ struct varve_backend_ops {
     int (*sweep)(struct varve_backend *backend);
     /* Required; accepts NULL. */
     void (*close)(struct varve_backend *backend);
+    /* Is all of the storage there? Called before anything is concluded from what is not found, by one process that will write.
+     * 0, or an error, and then why (room bytes) says to a person what is missing. It may try what changes nothing. Optional: for
+     * storage that goes on when a server is down and then shows only a part of its objects. */
+    int (*probe)(struct varve_backend *backend, char *why, size_t room);
 };
 
 /* The first member of every backend and of every upload. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/error.h"
 
 /* Does this backend, perhaps compiled against an older header, have the member? */
 #define HAS(backend, member)                                                                                           \
@@ -117,6 +118,18 @@ int vv_backend_sweep(struct varve_backend *backend) {
     if (!HAS(backend, sweep))
         return VARVE_UNSUPPORTED;
     return backend->ops->sweep(backend);
+}
+
+int vv_backend_probe(struct varve_backend *backend, struct varve_error *error) {
+    char why[384] = "";
+    int result = HAS(backend, probe) ? backend->ops->probe(backend, why, sizeof(why)) : 0;
+    if (result >= 0)
+        return 0;
+    return vv_error(
+        error, result,
+        "the storage is not complete: %s; what lies there would look as if it did not exist, so nothing was "
+        "done: bring it back, then try again",
+        why[0] ? why : varve_error_text(result));
 }
 
 int vv_backend_put(struct varve_backend *backend, const char *key, const void *data, size_t size) {

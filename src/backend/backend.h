@@ -58,6 +58,9 @@ int vv_backend_space(struct varve_backend *backend, uint64_t *bytes_out);
 /* 0 also where visible means durable. */
 int vv_backend_sync(struct varve_backend *backend, const char *key);
 int vv_backend_sweep(struct varve_backend *backend); /* how many leftovers went, or an error */
+/* Is all of the storage there? Before anything is concluded from what is not found; 0 also where nothing can be missing by
+ * halves. One process per store is enough: those that only join need not ask. */
+int vv_backend_probe(struct varve_backend *backend, struct varve_error *error);
 
 /* A whole small object at once: create, write, commit. -EEXIST if the key is taken. */
 int vv_backend_put(struct varve_backend *backend, const char *key, const void *data, size_t size);
@@ -89,6 +92,7 @@ enum vv_verb {
     VV_VERB_SPACE,
     VV_VERB_SYNC,
     VV_VERB_SWEEP,
+    VV_VERB_PROBE,
     VV_VERB_COUNT
 };
 

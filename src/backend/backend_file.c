@@ -2,12 +2,10 @@
  *
  * The root is held open and everything is found relative to it. "There is no such file" becomes -ENOENT only after a
  * look at the root by its path: a root that was removed, or whose file system was unmounted, is an error, never an
- * empty store. */
+ * empty store. The same goes for a file system of which a server is missing (file_whole.c). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,24 +16,25 @@
 #include "backend/backend_file_private.h"
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/hash.h"
-#include "base/thread.h"
 
 #define BLOCK_BYTES ((2u << 20) - FILE_BLOCK_SLACK) /* with its slack one huge page */
 #define IN_FLIGHT 4
 #define DIRECT_READ_MIN (128u << 10)
-#define SWEEP_SECONDS (7 * 24 * 3600)
 #define REPLACE_TRIES 64
 
 static int file_stat(struct varve_backend *backend, const char *key, uint64_t *size_out) {
     struct file_backend *file = (struct file_backend *)backend;
+    struct file_try look;
     struct stat st;
-    if (fstatat(file->root_fd, key, &st, 0) < 0)
-        return vv_file_missing(file, -errno);
-    if (!S_ISREG(st.st_mode))
-        return vv_file_missing(file, -ENOENT);
-    *size_out = (uint64_t)st.st_size;
-    return 0;
+    int result;
+    vv_file_try_begin(file, &look);
+    do {
+        result = fstatat(file->root_fd, key, &st, 0) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOENT;
+        result = vv_file_missing(file, result, look.mark);
+    } while (vv_file_try_again(file, &look, result));
+    if (result == 0)
+        *size_out = (uint64_t)st.st_size;
+    return result;
 }
 
 /* What an entry is. Not to find out is an error, never "nothing": an entry left out would be an object taken for absent. */
@@ -54,13 +53,14 @@ static int kind_of(DIR *folder, const struct dirent *entry) {
     return S_ISDIR(st.st_mode) ? ENTRY_FOLDER : S_ISREG(st.st_mode) ? ENTRY_FILE : ENTRY_OTHER;
 }
 
-static int collect(DIR *folder, int is_root, const char *after, struct vv_name_list *names) {
+static int collect(DIR *folder, int is_root, const char *after, struct vv_name_list *names, int *has_temporaries) {
     for (;;) {
         errno = 0;
         const struct dirent *entry = readdir(folder);
         if (!entry)
             return -errno;
         const char *name = entry->d_name;
+        *has_temporaries |= vv_file_is_temporary(name);
         if (vv_backend_key_check(name) < 0 || (is_root && strcmp(name, "tmp") == 0))
             continue;
         int result = after && strcmp(name, after) <= 0 ? ENTRY_OTHER : kind_of(folder, entry);
@@ -71,13 +71,12 @@ static int collect(DIR *folder, int is_root, const char *after, struct vv_name_l
     }
 }
 
-static int file_list(struct varve_backend *backend, const char *prefix, const char *after, size_t limit,
-                     varve_list_fn fn, void *arg) {
-    struct file_backend *file = (struct file_backend *)backend;
-    struct vv_name_list names = {0};
+static int list_once(struct file_backend *file, const char *prefix, const char *after, uint64_t mark,
+                     struct vv_name_list *names) {
+    int has_temporaries = 0;
     int fd = openat(file->root_fd, *prefix ? prefix : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        int result = vv_file_missing(file, -errno);
+        int result = vv_file_missing(file, -errno, mark);
         return result == -ENOENT ? 0 : result;
     }
     DIR *folder = fdopendir(fd);
@@ -86,27 +85,47 @@ static int file_list(struct varve_backend *backend, const char *prefix, const ch
         close(fd);
         return result;
     }
-    int result = collect(folder, !*prefix, after, &names);
+    int result = collect(folder, !*prefix, after, names, &has_temporaries);
     closedir(folder);
+    if (has_temporaries)
+        vv_file_note(file, prefix);
     /* A folder that was removed while open reads as empty: so may a vanished root. */
-    if (result == 0 && names.count == 0)
+    if (result == 0 && names->count == 0)
         result = vv_file_root_check(file);
+    return result < 0 ? result : vv_file_whole(file, mark);
+}
+
+static int file_list(struct varve_backend *backend, const char *prefix, const char *after, size_t limit,
+                     varve_list_fn fn, void *arg) {
+    struct file_backend *file = (struct file_backend *)backend;
+    struct vv_name_list names = {0};
+    struct file_try look;
+    int result;
+    vv_file_try_begin(file, &look);
+    do {
+        vv_name_list_clear(&names);
+        result = list_once(file, prefix, after, look.mark, &names);
+    } while (vv_file_try_again(file, &look, result));
     if (result == 0)
         result = vv_name_list_emit(&names, limit, fn, arg);
     vv_name_list_clear(&names);
     return result;
 }
 
-static int rename_into(struct file_backend *file, const char *path, const char *key) {
+/* The file at path becomes the object key, durably. made: as the folders were found when the file was created. */
+static int rename_into(struct file_backend *file, const char *path, const char *key, size_t made) {
     const char *slash = strrchr(key, '/');
-    size_t made = SIZE_MAX;
+    uint64_t mark;
+    int result = vv_file_mark_now(file, &mark);
+    if (result < 0)
+        return result;
     for (int tries = 0; tries < REPLACE_TRIES; tries++) {
         int folder = vv_file_folder_open(file, key, &made);
         if (folder < 0)
             return folder == -ENOENT ? -ESTALE : folder;
-        int result = renameat(file->root_fd, path, folder, slash ? slash + 1 : key) < 0 ? -errno : 0;
+        result = renameat(file->root_fd, path, folder, slash ? slash + 1 : key) < 0 ? -errno : 0;
         if (result == 0)
-            result = vv_file_folder_sync(file, key, folder, made);
+            result = vv_file_folder_sync(file, key, folder, made, mark);
         close(folder);
         if (result != -ENOENT)
             return result;
@@ -116,11 +135,15 @@ static int rename_into(struct file_backend *file, const char *path, const char *
 
 static int file_replace(struct varve_backend *backend, const char *key, const void *data, size_t size) {
     struct file_backend *file = (struct file_backend *)backend;
-    char name[96], path[128];
-    int fd = vv_file_temporary(file, name);
+    const char *slash = strrchr(key, '/');
+    char *path = NULL, folder[VV_BACKEND_KEY_MAX + 1];
+    size_t made = SIZE_MAX;
+    int fd = vv_file_temporary(file, key, &made, &path);
     if (fd < 0)
         return fd;
-    snprintf(path, sizeof(path), "tmp/%s", name);
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - key) : 0, key);
+    if (!vv_file_has_nameless(file))
+        vv_file_note(file, folder); /* nobody may ever list it, and find what a former process left there */
     int result = vv_file_set_mode(file, fd);
     if (result == 0)
         result = vv_file_write_all(fd, data, size, 0);
@@ -128,15 +151,17 @@ static int file_replace(struct varve_backend *backend, const char *key, const vo
         result = vv_file_sync(fd);
     close(fd);
     if (result == 0)
-        result = rename_into(file, path, key);
+        result = rename_into(file, path, key, made);
     if (result < 0)
-        (void)unlinkat(file->root_fd, path, 0);
+        vv_file_temporary_drop(file, key, path);
     vv_file_cache_drop(file, key);
+    vv_free(path);
     return result;
 }
 
 static int file_remove(struct varve_backend *backend, const char *key) {
     struct file_backend *file = (struct file_backend *)backend;
+    uint64_t mark = vv_file_mark(file);
     int result = unlinkat(file->root_fd, key, 0) < 0 ? -errno : 0;
     if (result == -EISDIR || result == -EPERM) {
         struct stat st;
@@ -144,7 +169,7 @@ static int file_remove(struct varve_backend *backend, const char *key) {
             result = -ENOENT;
     }
     if (result < 0)
-        return vv_file_missing(file, result);
+        return vv_file_missing(file, result, mark);
     vv_file_cache_drop(file, key);
     vv_file_folder_prune(file, key);
     return 0;
@@ -160,57 +185,36 @@ static int file_space(struct varve_backend *backend, uint64_t *bytes_out) {
     return 0;
 }
 
-static int file_sync(struct varve_backend *backend, const char *key) {
-    struct file_backend *file = (struct file_backend *)backend;
+static int sync_once(struct file_backend *file, const char *key) {
     size_t made = SIZE_MAX;
+    uint64_t mark;
+    int result = vv_file_mark_now(file, &mark);
+    if (result < 0)
+        return result;
     int fd = openat(file->root_fd, key, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return vv_file_missing(file, -errno);
-    int result = vv_file_sync(fd);
+        return vv_file_missing(file, -errno, mark);
+    result = vv_file_sync(fd);
     close(fd);
     if (result < 0)
         return result;
     int folder = vv_file_folder_open(file, key, &made);
     if (folder < 0)
         return folder;
-    result = vv_file_folder_sync(file, key, folder, 0);
+    result = vv_file_folder_sync(file, key, folder, 0, mark);
     close(folder);
     return result;
 }
 
-/* Is the writer that chose this temporary name known to be gone, or is the file so old that it must be? */
-static int is_leftover(struct file_backend *file, const char *name, const struct stat *st) {
-    char host[17];
-    long pid = 0;
-    uint64_t now = vv_clock_wall_ns() / 1000000000u;
-    if (st->st_mtime >= 0 && (uint64_t)st->st_mtime + SWEEP_SECONDS < now)
-        return 1;
-    if (sscanf(name, "%16[0-9a-f]-%ld-", host, &pid) != 2 || pid <= 0 || pid > INT_MAX)
-        return 0;
-    return *file->host && strcmp(host, file->host) == 0 && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
-}
-
-static int file_sweep(struct varve_backend *backend) {
+static int file_sync(struct varve_backend *backend, const char *key) {
     struct file_backend *file = (struct file_backend *)backend;
-    int removed = 0;
-    int fd = openat(file->root_fd, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        int result = vv_file_missing(file, -errno);
-        return result == -ENOENT ? 0 : result;
-    }
-    DIR *folder = fdopendir(fd);
-    if (!folder) {
-        close(fd);
-        return -ENOMEM;
-    }
-    for (const struct dirent *entry; (entry = readdir(folder));) {
-        struct stat st;
-        if (fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-            is_leftover(file, entry->d_name, &st) && unlinkat(fd, entry->d_name, 0) == 0)
-            removed++;
-    }
-    closedir(folder);
-    return removed;
+    struct file_try look;
+    int result;
+    vv_file_try_begin(file, &look);
+    do
+        result = sync_once(file, key);
+    while (vv_file_try_again(file, &look, result));
+    return result;
 }
 
 static void file_close(struct varve_backend *backend) {
@@ -219,6 +223,9 @@ static void file_close(struct varve_backend *backend) {
         return;
     vv_file_writer_clear(&file->writer);
     vv_file_cache_drop(file, NULL);
+    vv_file_noted_clear(file);
+    vv_file_watch_clear(file);
+    pthread_mutex_destroy(&file->noted.lock);
     pthread_mutex_destroy(&file->cache.lock);
     pthread_mutex_destroy(&file->durable_lock);
     if (file->root_fd >= 0)
@@ -241,27 +248,10 @@ static const struct varve_backend_ops file_ops = {
     .remove = file_remove,
     .space = file_space,
     .sync = file_sync,
-    .sweep = file_sweep,
+    .sweep = vv_file_sweep,
     .close = file_close,
+    .probe = vv_file_probe,
 };
-
-/* Process numbers mean something only within one boot of one machine and one PID namespace. */
-static void host_token(char out[17]) {
-    char text[128] = "";
-    struct stat st;
-    ssize_t size = -1;
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        size = read(fd, text, 64);
-        close(fd);
-    }
-    if (size <= 0 || stat("/proc/self/ns/pid", &st) < 0) {
-        out[0] = '\0';
-        return;
-    }
-    int length = snprintf(text + size, sizeof(text) - (size_t)size, "/%llu", (unsigned long long)st.st_ino);
-    snprintf(out, 17, "%016llx", (unsigned long long)vv_sum64(text, (size_t)(size + length)));
-}
 
 /* Only the last folder of the path is made: a missing parent is more likely a file system that is not mounted. */
 static int make_root(const char *path, mode_t mode, struct varve_error *error) {
@@ -339,14 +329,16 @@ int vv_file_open(const char *path, const struct vv_backend_options *options, str
         return vv_error_sys(error, -ENOMEM, "cannot open %s", path);
     file->base.ops = &file_ops;
     file->root_fd = -1;
+    file->watch.graphs_fd = -1;
     file->min_free = options->min_free;
     file->log = options->log;
     set_modes(file, options->mode);
     set_tuning(file, options->tuning);
     atomic_init(&file->may_direct, options->direct != VV_DIRECT_OFF);
-    atomic_init(&file->may_tmpfile, !file->tuning.named_temporaries);
+    atomic_init(&file->nameless, file->tuning.named_temporaries ? NAMELESS_NO : NAMELESS_UNKNOWN);
     atomic_init(&file->counter, 0);
-    host_token(file->host);
+    vv_file_host_token(file->host);
+    pthread_mutex_init(&file->noted.lock, NULL);
     pthread_mutex_init(&file->cache.lock, NULL);
     pthread_mutex_init(&file->durable_lock, NULL);
     int result = vv_file_writer_init(&file->writer, file->tuning.block_bytes, file->tuning.in_flight);
@@ -354,6 +346,8 @@ int vv_file_open(const char *path, const struct vv_backend_options *options, str
         vv_error_sys(error, result, "cannot open %s", path);
     if (result == 0)
         result = open_root(file, path, options->may_create, error);
+    if (result == 0)
+        vv_file_watch_init(file);
     if (result == 0 && options->direct == VV_DIRECT_ON)
         result = probe_direct(file, error);
     if (result < 0) {

@@ -1,7 +1,9 @@
 /* Parts of the file backend: objects are files, keys are paths below a root folder.
  *
- *   backend_file.c   open, stat, list, replace, remove, space, sync, sweep, close
+ *   backend_file.c   open, stat, list, replace, remove, space, sync, close
  *   file_folder.c    folders below the root: made on demand, made durable, checked to be there
+ *   file_whole.c     is all of the file system there, or does a server of it miss? probe, and second looks
+ *   file_temporary.c names of files that are being written; sweep
  *   file_upload.c    one object being written, and how it gets its name
  *   file_writer.c    the helper threads that keep several direct writes in flight, and their blocks of memory
  *   file_read.c      get, with a small cache of open files
@@ -19,6 +21,7 @@
 #define FILE_SMALL (1u << 20)             /* smaller objects are never kept open: they may be of a mutable kind */
 #define FILE_BLOCK_SLACK (2 * FILE_ALIGN) /* room for an unaligned range of a whole block */
 #define FILE_DURABLE_KNOWN 32
+#define FILE_NOTED 64 /* folders that sweep will look into */
 
 /* What measurements may vary. Zero: the default. */
 struct vv_file_tuning {
@@ -62,6 +65,23 @@ struct file_cache {
     unsigned count;
 };
 
+/* What GlusterFS says about its servers; see file_whole.c. */
+struct file_watch {
+    int graphs_fd;                   /* its folder of state, or -1 where there is none */
+    atomic_uint_least64_t mark;      /* changes whenever a server goes or comes; as of the last look */
+    atomic_uint_least64_t looked_ns; /* when that was */
+    atomic_int is_told;              /* the log says that one is missing */
+};
+
+/* Folders where sweep will look for leftovers. */
+struct file_noted {
+    pthread_mutex_t lock;
+    char *folders[FILE_NOTED];
+    unsigned count;
+};
+
+enum file_nameless { NAMELESS_UNKNOWN, NAMELESS_YES, NAMELESS_NO };
+
 struct file_backend {
     struct varve_backend base;
     char *root; /* absolute */
@@ -71,12 +91,14 @@ struct file_backend {
     uint64_t min_free;
     struct vv_log *log;
     struct vv_file_tuning tuning;
-    atomic_int may_direct;  /* cleared when the file system refuses */
-    atomic_int may_tmpfile; /* likewise */
-    atomic_uint counter;    /* of temporary names */
-    char host[17];          /* this boot and PID namespace, or "" if unknown */
+    atomic_int may_direct; /* cleared when the file system refuses */
+    atomic_int nameless;   /* enum file_nameless: are there files without a name? */
+    atomic_uint counter;   /* of temporary names */
+    char host[17];         /* this boot and PID namespace, or "" if unknown */
     struct file_writer writer;
     struct file_cache cache;
+    struct file_watch watch;
+    struct file_noted noted;
     pthread_mutex_t durable_lock;
     uint64_t durable[FILE_DURABLE_KNOWN]; /* sums of folders whose way from the root is durable */
     unsigned durable_next;
@@ -86,7 +108,9 @@ struct file_upload {
     struct varve_upload base;
     char *key;
     int fd;
-    char temporary[96];       /* name in tmp, or "" */
+    char *temporary;          /* its name until commit, below the root; or NULL */
+    size_t made;              /* from which length of key on its folders are new */
+    int is_published;         /* it has its name */
     struct file_block *block; /* being filled, or NULL */
     size_t fill;
     uint64_t offset;  /* of the block in the file */
@@ -101,13 +125,13 @@ struct file_upload {
 
 /* 0, or the error that makes the root unusable: it went away, or something else is mounted over it. */
 int vv_file_root_check(struct file_backend *file);
-/* What a failed look at a key means: -ENOENT only if the root is certainly there. */
-int vv_file_missing(struct file_backend *file, int result);
+/* What a failed look at a key means: -ENOENT only if the root, and all of the file system, was certainly there since mark. */
+int vv_file_missing(struct file_backend *file, int result, uint64_t mark);
 /* Open the folder of key, making it if needed; *made says from which length of key on folders are new (SIZE_MAX: none).
  */
 int vv_file_folder_open(struct file_backend *file, const char *key, size_t *made);
-/* Make the folder (open as fd), and its way from the root, durable. */
-int vv_file_folder_sync(struct file_backend *file, const char *key, int fd, size_t made);
+/* Make the folder (open as fd), and its way from the root, durable. mark is from before the change that shall last. */
+int vv_file_folder_sync(struct file_backend *file, const char *key, int fd, size_t made, uint64_t mark);
 /* Remove the emptied folders of key, as far as they are empty. */
 void vv_file_folder_prune(struct file_backend *file, const char *key);
 /* The folder of temporary names, made if needed. */
@@ -115,13 +139,49 @@ int vv_file_tmp_open(struct file_backend *file);
 int vv_file_sync(int fd);
 int vv_file_set_mode(struct file_backend *file, int fd);
 
+/* file_whole.c */
+
+void vv_file_watch_init(struct file_backend *file); /* after the root was opened */
+void vv_file_watch_clear(struct file_backend *file);
+/* To be taken before a look at names, and given to vv_file_whole after it. */
+uint64_t vv_file_mark(struct file_backend *file);
+/* 0: all servers were there since the mark was taken. -ENOTCONN: one is missing. -EAGAIN: one has come back since, so look
+ * again. */
+int vv_file_whole(struct file_backend *file, uint64_t mark);
+/* A mark from a look made now, or an error. */
+int vv_file_mark_now(struct file_backend *file, uint64_t *mark_out);
+int vv_file_probe(struct varve_backend *backend, char *why, size_t room);
+
+/* A look at a name, repeated while that may help. */
+struct file_try {
+    uint64_t mark;
+    uint64_t since_ns;
+    unsigned count;
+};
+void vv_file_try_begin(struct file_backend *file, struct file_try *look);
+/* Is it worth looking again after this result? Waits a little if so. */
+int vv_file_try_again(struct file_backend *file, struct file_try *look, int64_t result);
+
+/* file_temporary.c */
+
+void vv_file_host_token(char out[17]);
+/* Are there files without a name? */
+int vv_file_has_nameless(struct file_backend *file);
+/* A new file that will become the object key, open for writing; *path_out is its name below the root, to be freed by the
+ * caller. made as for vv_file_folder_open. */
+int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, char **path_out);
+/* Remove it, and the folders that were made for it. */
+void vv_file_temporary_drop(struct file_backend *file, const char *key, const char *path);
+int vv_file_is_temporary(const char *name); /* one that lies beside objects */
+void vv_file_note(struct file_backend *file, const char *folder);
+void vv_file_noted_clear(struct file_backend *file);
+int vv_file_sweep(struct varve_backend *backend);
+
 /* file_upload.c */
 int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out);
 int vv_file_upload_write(struct varve_upload *base, const void *data, size_t size);
 int vv_file_upload_commit(struct varve_upload *base);
 void vv_file_upload_abort(struct varve_upload *base);
-/* A new file with a name in tmp (name has 96 bytes), open for writing. */
-int vv_file_temporary(struct file_backend *file, char *name);
 int vv_file_write_all(int fd, const void *data, size_t size, uint64_t offset);
 
 /* file_writer.c */

@@ -208,6 +208,20 @@ static int wrap_sweep(struct varve_backend *backend) {
     return (int)result;
 }
 
+static int wrap_probe(struct varve_backend *backend, char *why, size_t room) {
+    struct wrap *wrap = wrap_of(backend);
+    struct wrap_op op = {.verb = VV_VERB_PROBE};
+    const struct varve_backend_ops *ops = wrap->inner->ops;
+    int64_t result;
+    do {
+        result = enter(wrap, &op);
+        if (result == 0 && ops->size >= offsetof(struct varve_backend_ops, probe) + sizeof(ops->probe) && ops->probe)
+            result = ops->probe(wrap->inner, why, room);
+        result = leave(wrap, &op, result);
+    } while (result == WRAP_AGAIN);
+    return (int)result;
+}
+
 static void wrap_close(struct varve_backend *backend) {
     struct wrap *wrap = wrap_of(backend);
     if (!wrap)
@@ -235,6 +249,7 @@ static const struct varve_backend_ops wrap_ops = {
     .sync = wrap_sync,
     .sweep = wrap_sweep,
     .close = wrap_close,
+    .probe = wrap_probe,
 };
 
 void vv_wrap_init(struct wrap *wrap, const struct wrap_hooks *hooks, struct varve_backend *inner) {

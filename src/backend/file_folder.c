@@ -28,10 +28,12 @@ int vv_file_root_check(struct file_backend *file) {
     return faccessat(file->root_fd, ".", R_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
 }
 
-int vv_file_missing(struct file_backend *file, int result) {
+int vv_file_missing(struct file_backend *file, int result, uint64_t mark) {
     if (result != -ENOENT && result != -ENOTDIR)
         return result;
     result = vv_file_root_check(file);
+    if (result == 0)
+        result = vv_file_whole(file, mark);
     return result < 0 ? result : -ENOENT;
 }
 
@@ -96,6 +98,7 @@ static int make_way(struct file_backend *file, const char *key, size_t size, siz
 
 int vv_file_folder_open(struct file_backend *file, const char *key, size_t *made) {
     size_t size = folder_size(key);
+    uint64_t mark = vv_file_mark(file);
     int result = -ENOENT;
     for (int tries = 0; tries < TRIES && result == -ENOENT; tries++) {
         result = open_folder(file, key, size);
@@ -105,7 +108,7 @@ int vv_file_folder_open(struct file_backend *file, const char *key, size_t *made
         if (result == 0)
             result = open_folder(file, key, size);
     }
-    return vv_file_missing(file, result);
+    return vv_file_missing(file, result, mark);
 }
 
 static int is_known_durable(struct file_backend *file, uint64_t sum) {
@@ -125,7 +128,7 @@ static void remember_durable(struct file_backend *file, uint64_t sum) {
     pthread_mutex_unlock(&file->durable_lock);
 }
 
-int vv_file_folder_sync(struct file_backend *file, const char *key, int fd, size_t made) {
+static int sync_way(struct file_backend *file, const char *key, int fd, size_t made) {
     int result = sync_folder(fd);
     size_t size = folder_size(key);
     uint64_t whole = vv_sum64(key, size);
@@ -148,6 +151,14 @@ int vv_file_folder_sync(struct file_backend *file, const char *key, int fd, size
     return result;
 }
 
+/* Where servers are missing, those that are there answer for all: then it is not known whether this is durable. */
+int vv_file_folder_sync(struct file_backend *file, const char *key, int fd, size_t made, uint64_t mark) {
+    int result = sync_way(file, key, fd, made);
+    if (result == 0 && (result = vv_file_whole(file, mark)) == -EAGAIN)
+        result = -ENOTCONN;
+    return result;
+}
+
 void vv_file_folder_prune(struct file_backend *file, const char *key) {
     for (size_t size = folder_size(key); size > 0;) {
         char path[VV_BACKEND_KEY_MAX + 2];
@@ -159,6 +170,7 @@ void vv_file_folder_prune(struct file_backend *file, const char *key) {
 }
 
 int vv_file_tmp_open(struct file_backend *file) {
+    uint64_t mark = vv_file_mark(file);
     for (int tries = 0; tries < TRIES; tries++) {
         int fd = openat(file->root_fd, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd >= 0)
@@ -166,8 +178,10 @@ int vv_file_tmp_open(struct file_backend *file) {
         if (errno != ENOENT)
             return -errno;
         int result = make_folder(file, "tmp");
-        if (result < 0 && result != -EEXIST)
-            return vv_file_missing(file, result) == -ENOENT ? -ESTALE : vv_file_missing(file, result);
+        if (result < 0 && result != -EEXIST) {
+            result = vv_file_missing(file, result, mark);
+            return result == -ENOENT ? -ESTALE : result;
+        }
     }
     return -ESTALE;
 }

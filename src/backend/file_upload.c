@@ -1,7 +1,7 @@
 /* An object being written to a file, and how it gets its name.
  *
  * Until commit the file has no name (O_TMPFILE): if the process dies, the kernel removes it. Where that does not exist
- * the file has a name in the folder tmp, which sweep() cleans. Commit syncs the file, gives it its name by an operation
+ * the file has a name for the time being (file_temporary.c). Commit syncs the file, gives it its name by an operation
  * that fails if the name is taken, and syncs the folder.
  *
  * Objects smaller than a block (2 MiB) are gathered in it and written at once, through the page cache. With the first
@@ -9,7 +9,6 @@
  * off, write() from the caller's memory with early writeback, so that fsync finds little left to do. */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -41,30 +40,6 @@ int vv_file_write_all(int fd, const void *data, size_t size, uint64_t offset) {
     return 0;
 }
 
-int vv_file_temporary(struct file_backend *file, char *name) {
-    uint64_t random = 0;
-    int result = vv_random(&random, sizeof(random));
-    if (result < 0)
-        return result;
-    int folder = vv_file_tmp_open(file);
-    if (folder < 0)
-        return folder;
-    snprintf(name, 96, "%s-%ld-%u-%016" PRIx64, *file->host ? file->host : "unknown", (long)getpid(),
-             atomic_fetch_add(&file->counter, 1), random);
-    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file->file_mode);
-    result = fd < 0 ? -errno : fd;
-    close(folder);
-    return result;
-}
-
-static void remove_temporary(struct file_backend *file, struct file_upload *upload) {
-    char path[128];
-    if (!upload->temporary[0])
-        return;
-    snprintf(path, sizeof(path), "tmp/%s", upload->temporary);
-    (void)unlinkat(file->root_fd, path, 0);
-}
-
 /* Is fd reachable by name, so that it can be linked? */
 static int has_proc_name(int fd) {
     char path[64];
@@ -90,19 +65,20 @@ static int open_nameless(struct file_backend *file, const char *key) {
 }
 
 static int open_file(struct file_backend *file, struct file_upload *upload) {
-    if (atomic_load(&file->may_tmpfile)) {
+    uint64_t mark = vv_file_mark(file);
+    if (atomic_load(&file->nameless) != NAMELESS_NO) {
         int fd = open_nameless(file, upload->key);
         if (fd >= 0 && has_proc_name(fd))
             return fd;
         if (fd >= 0)
             close(fd);
         else if (fd == -ENOENT || fd == -ENOTDIR)
-            return (fd = vv_file_missing(file, fd)) == -ENOENT ? -ENOTDIR : fd;
+            return (fd = vv_file_missing(file, fd, mark)) == -ENOENT ? -ENOTDIR : fd;
         else if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL)
             return fd;
-        atomic_store(&file->may_tmpfile, 0);
+        atomic_store(&file->nameless, NAMELESS_NO);
     }
-    return vv_file_temporary(file, upload->temporary);
+    return vv_file_temporary(file, upload->key, &upload->made, &upload->temporary);
 }
 
 /* The reserve is for objects known to be small: with it a store can still be opened, thinned out and pruned when its disk is
@@ -133,7 +109,11 @@ static void upload_destroy(struct file_backend *file, struct file_upload *upload
     vv_file_block_release(&file->writer, upload->block);
     if (upload->fd >= 0)
         close(upload->fd);
-    remove_temporary(file, upload);
+    if (upload->temporary && upload->is_published)
+        (void)unlinkat(file->root_fd, upload->temporary, 0);
+    else if (upload->temporary)
+        vv_file_temporary_drop(file, upload->key, upload->temporary);
+    vv_free(upload->temporary);
     vv_free(upload->key);
     vv_free(upload);
 }
@@ -148,6 +128,7 @@ int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size
         return -ENOMEM;
     upload->base.backend = backend;
     upload->fd = -1;
+    upload->made = SIZE_MAX;
     upload->key = vv_strdup(key);
     result = upload->key ? open_file(file, upload) : -ENOMEM;
     if (result >= 0) {
@@ -291,17 +272,18 @@ static int trim(struct file_backend *file, struct file_upload *upload) {
 
 /* The name by a hard link; over a network a repeated request may find its own first success. */
 static int link_temporary(struct file_backend *file, struct file_upload *upload, int folder, const char *name) {
-    char path[128];
     struct stat st;
-    snprintf(path, sizeof(path), "tmp/%s", upload->temporary);
-    int result = file->tuning.rename_only ? -EOPNOTSUPP : linkat(file->root_fd, path, folder, name, 0) < 0 ? -errno : 0;
+    int result = -EOPNOTSUPP;
+    if (!file->tuning.rename_only)
+        result = linkat(file->root_fd, upload->temporary, folder, name, 0) < 0 ? -errno : 0;
     if (result == -EEXIST && fstat(upload->fd, &st) == 0 && st.st_nlink == 2)
         return 0;
     if (result != -EPERM && result != -EOPNOTSUPP && result != -ENOSYS && result != -EMLINK)
         return result;
-    if (renameat2(file->root_fd, path, folder, name, RENAME_NOREPLACE) < 0)
+    if (renameat2(file->root_fd, upload->temporary, folder, name, RENAME_NOREPLACE) < 0)
         return errno == EINVAL || errno == ENOSYS ? -EOPNOTSUPP : -errno;
-    upload->temporary[0] = '\0';
+    vv_free(upload->temporary);
+    upload->temporary = NULL;
     return 0;
 }
 
@@ -311,27 +293,37 @@ static int link_nameless(struct file_upload *upload, int folder, const char *nam
     return linkat(AT_FDCWD, path, folder, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
-/* Give the file its name and make that durable. A folder may be removed between finding and using it: then again. */
-static int publish(struct file_backend *file, struct file_upload *upload) {
+/* Give the file its name. A folder may be removed between finding and using it: then again. On success the folder, open. */
+static int give_name(struct file_backend *file, struct file_upload *upload) {
     const char *slash = strrchr(upload->key, '/');
     const char *name = slash ? slash + 1 : upload->key;
-    size_t made = SIZE_MAX;
-    int folder = -1, result = -ENOENT;
+    int result = -ENOENT;
     for (int tries = 0; tries < LINK_TRIES && result == -ENOENT; tries++) {
-        if (folder >= 0)
-            close(folder);
-        folder = vv_file_folder_open(file, upload->key, &made);
+        int folder = vv_file_folder_open(file, upload->key, &upload->made);
         if (folder < 0)
             return folder == -ENOENT ? -ESTALE : folder;
-        result =
-            upload->temporary[0] ? link_temporary(file, upload, folder, name) : link_nameless(upload, folder, name);
+        result = upload->temporary ? link_temporary(file, upload, folder, name) : link_nameless(upload, folder, name);
+        if (result == 0)
+            return folder;
+        close(folder);
     }
     if (result == -ENOENT)
-        result = vv_file_root_check(file) < 0 ? vv_file_root_check(file) : -ESTALE;
+        result = vv_file_root_check(file);
+    return result < 0 ? result : -ESTALE;
+}
+
+static int publish(struct file_backend *file, struct file_upload *upload) {
+    uint64_t mark;
+    int result = vv_file_mark_now(file, &mark);
+    if (result < 0)
+        return result;
+    int folder = give_name(file, upload);
+    if (folder < 0)
+        return folder;
+    upload->is_published = 1;
+    result = VV_FAULT("backend.file.after_link");
     if (result == 0)
-        result = VV_FAULT("backend.file.after_link");
-    if (result == 0)
-        result = vv_file_folder_sync(file, upload->key, folder, made);
+        result = vv_file_folder_sync(file, upload->key, folder, upload->made, mark);
     close(folder);
     return result;
 }

@@ -158,7 +158,9 @@ static int take_lease(struct vv_session *session, uint64_t above, const uint8_t 
         .above = (uint32_t)above,
         .session_id = session_id,
     };
-    return vv_lease_take(session->store, session->name, &options, &session->lease, error);
+    /* From here on conclusions are drawn from what is not found. */
+    int rc = vv_backend_probe(session->store->backend, error);
+    return rc < 0 ? rc : vv_lease_take(session->store, session->name, &options, &session->lease, error);
 }
 
 static int see_claim(struct vv_session *session, const struct entry *entry, struct varve_error *error) {

@@ -365,6 +365,8 @@ static void test_optional_verbs(void **state) {
     assert_true(result == VARVE_UNSUPPORTED || result >= 0);
     assert_int_equal(vv_backend_put(backend, "sync/object", "x", 1), 0);
     assert_int_equal(vv_backend_sync(backend, "sync/object"), 0);
+    assert_int_equal(vv_backend_probe(backend, NULL), 0);
+    assert_list(backend, "", NULL, 0, "sync/");
 }
 
 /* Threads. Asserts of cmocka belong to the main thread: workers count what went wrong. */

@@ -1,5 +1,6 @@
 /* What only the file backend promises: roots that vanish, full disks, leftovers, permissions, files changed by others.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -184,67 +185,198 @@ static void test_strangers_are_not_listed(void **state) {
     assert_int_equal(vv_backend_put(fixture->backend, "n/tmp", "", 0), 0);
     assert_int_equal(mkdir(path_in(fixture, "lost + found"), 0700), 0);
     assert_int_equal(mkfifo(path_in(fixture, "fifo"), 0600), 0);
-    assert_int_equal(vv_backend_replace(fixture->backend, "beat", "", 0), 0); /* makes tmp */
-    assert_int_equal(access(path_in(fixture, "tmp"), F_OK), 0);
+    assert_int_equal(vv_backend_replace(fixture->backend, "beat", "", 0), 0);
+    /* Perhaps replace has made it. */
+    assert_true(mkdir(path_in(fixture, "tmp"), 0700) == 0 || errno == EEXIST);
     assert_int_equal(count_names(fixture->backend, ""), 3);
     assert_int_equal(count_names(fixture->backend, "n"), 1);
     char byte;
     assert_int_equal(vv_backend_get(fixture->backend, "fifo", 0, &byte, 1), -ENOENT);
 }
 
-static void test_nothing_is_left_in_tmp(void **state) {
+/* Files in a folder that are no objects. */
+static int count_temporaries(const char *folder) {
+    DIR *dir = opendir(folder);
+    int count = 0;
+    assert_non_null(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));)
+        count += vv_file_is_temporary(entry->d_name);
+    closedir(dir);
+    return count;
+}
+
+static void test_nothing_is_left(void **state) {
     struct fixture *fixture = *state;
     struct vv_file_tuning tuning = {.named_temporaries = 1};
     struct varve_backend *named = open_with(fixture->root, (struct vv_backend_options){.tuning = &tuning});
     struct varve_upload *upload = NULL;
-    assert_int_equal(vv_backend_put(named, "a", "1", 1), 0);
-    assert_int_equal(vv_backend_put(named, "a", "2", 1), -EEXIST);
-    assert_int_equal(vv_backend_replace(named, "a", "3", 1), 0);
-    assert_int_equal(vv_backend_create(named, "b", 0, &upload), 0);
+    assert_int_equal(vv_backend_put(named, "f/a", "1", 1), 0);
+    assert_int_equal(vv_backend_put(named, "f/a", "2", 1), -EEXIST);
+    assert_int_equal(vv_backend_replace(named, "f/a", "3", 1), 0);
+    assert_int_equal(vv_backend_create(named, "f/b", 0, &upload), 0);
+    assert_int_equal(count_temporaries(path_in(fixture, "f")), 1);
+    assert_int_equal(count_names(named, "f"), 1);
     vv_backend_upload_abort(upload);
-    assert_int_equal(rmdir(path_in(fixture, "tmp")), 0);
+    assert_int_equal(count_temporaries(path_in(fixture, "f")), 0);
+    assert_int_equal(vv_backend_create(named, "g/h/b", 0, &upload), 0);
+    vv_backend_upload_abort(upload);
+    assert_int_equal(access(path_in(fixture, "g"), F_OK), -1);
+    assert_int_equal(access(path_in(fixture, "tmp"), F_OK), -1);
     vv_backend_close(named);
 }
 
 /* A child begins an object under a temporary name and dies. */
-static void leave_temporary(const char *root) {
+static void leave_temporary(const char *root, const char *key) {
     struct vv_file_tuning tuning = {.named_temporaries = 1};
     pid_t child = fork();
     if (child == 0) {
         struct vv_backend_options options = {.tuning = &tuning};
         struct varve_backend *backend = NULL;
         struct varve_upload *upload = NULL;
-        if (vv_backend_open(root, &options, &backend, NULL) == 0 && vv_backend_create(backend, "x", 0, &upload) == 0)
+        if (vv_backend_open(root, &options, &backend, NULL) == 0 && vv_backend_create(backend, key, 0, &upload) == 0)
             (void)vv_backend_upload_write(upload, "abc", 3);
         kill(getpid(), SIGKILL);
     }
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
+static void make_file(const char *path) {
+    int fd = open(path, O_CREAT | O_WRONLY, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void make_old(const char *path) {
+    struct utimbuf old = {.actime = 0, .modtime = time(NULL) - 8 * 24 * 3600};
+    assert_int_equal(utime(path, &old), 0);
+}
+
+/* A process that is gone leaves waste; one that lives, or may live on another host, does not. */
 static void test_leftovers_are_swept(void **state) {
     struct fixture *fixture = *state;
     struct vv_file_tuning tuning = {.named_temporaries = 1};
     struct varve_backend *named = open_with(fixture->root, (struct vv_backend_options){.tuning = &tuning});
     struct varve_upload *alive = NULL;
-    assert_int_equal(vv_backend_sweep(fixture->backend), 0);
-    assert_int_equal(vv_backend_create(named, "alive", 0, &alive), 0);
-    leave_temporary(fixture->root);
-    leave_temporary(fixture->root);
-    struct utimbuf old = {.actime = 0, .modtime = time(NULL) - 8 * 24 * 3600};
-    const char *names[] = {"tmp/0123456789abcdef-1-1-0", "tmp/stranger"};
-    for (int i = 0; i < 2; i++) {
-        int fd = open(path_in(fixture, names[i]), O_CREAT | O_WRONLY, 0600);
-        assert_true(fd >= 0);
-        close(fd);
-    }
-    assert_int_equal(vv_backend_sweep(fixture->backend), 2);
-    assert_int_equal(utime(path_in(fixture, names[0]), &old), 0);
-    assert_int_equal(utime(path_in(fixture, names[1]), &old), 0);
-    assert_int_equal(vv_backend_sweep(fixture->backend), 2);
-    assert_int_equal(vv_backend_sweep(fixture->backend), 0);
+    assert_int_equal(vv_backend_create(named, "f/alive", 0, &alive), 0);
+    leave_temporary(fixture->root, "f/x");
+    leave_temporary(fixture->root, "f/x");
+    leave_temporary(fixture->root, "g/y");
+    make_file(path_in(fixture, "f/.x.,0123456789abcdef-1-1-0")); /* of another host */
+    make_file(path_in(fixture, "f/.x.stranger"));
+    assert_int_equal(count_names(fixture->backend, "f"), 1); /* the stranger; and f is noted */
+    assert_int_equal(count_names(fixture->backend, "g"), 0);
+    assert_int_equal(vv_backend_sweep(fixture->backend), 3);
+    assert_int_equal(access(path_in(fixture, "g"), F_OK), -1);
+    assert_int_equal(count_temporaries(path_in(fixture, "f")), 2);
     assert_int_equal(vv_backend_upload_commit(alive), 0);
-    assert_int_equal(count_names(fixture->backend, ""), 1);
+    make_old(path_in(fixture, "f/.x.,0123456789abcdef-1-1-0"));
+    make_old(path_in(fixture, "f/.x.stranger"));
+    assert_int_equal(count_names(fixture->backend, "f"), 2);
+    assert_int_equal(vv_backend_sweep(fixture->backend), 1);
+    assert_int_equal(count_names(fixture->backend, "f"), 2);
+    assert_int_equal(vv_backend_sweep(fixture->backend), 0);
     vv_backend_close(named);
+}
+
+/* tmp is ours altogether. */
+static void test_leftovers_in_tmp(void **state) {
+    struct fixture *fixture = *state;
+    const char *names[] = {"tmp/0123456789abcdef-1-1-0", "tmp/stranger"};
+    assert_int_equal(vv_backend_sweep(fixture->backend), 0);
+    assert_int_equal(mkdir(path_in(fixture, "tmp"), 0700), 0);
+    for (int i = 0; i < 2; i++)
+        make_file(path_in(fixture, names[i]));
+    assert_int_equal(vv_backend_sweep(fixture->backend), 0);
+    for (int i = 0; i < 2; i++)
+        make_old(path_in(fixture, names[i]));
+    assert_int_equal(vv_backend_sweep(fixture->backend), 2);
+    assert_int_equal(vv_backend_sweep(fixture->backend), 0);
+}
+
+/* Folders that are only written to, as that of the heartbeats: the next process that writes there cleans up. */
+static void test_leftovers_of_replace(void **state) {
+    struct fixture *fixture = *state;
+    struct vv_file_tuning tuning = {.named_temporaries = 1};
+    leave_temporary(fixture->root, "beat/1");
+    struct varve_backend *named = open_with(fixture->root, (struct vv_backend_options){.tuning = &tuning});
+    assert_int_equal(vv_backend_sweep(named), 0);
+    assert_int_equal(vv_backend_replace(named, "beat/2", "", 0), 0);
+    assert_int_equal(vv_backend_sweep(named), 1);
+    assert_int_equal(count_temporaries(path_in(fixture, "beat")), 0);
+    vv_backend_close(named);
+}
+
+/* A name of 255 characters has no room for more beside it. */
+static void test_long_names(void **state) {
+    struct fixture *fixture = *state;
+    struct vv_file_tuning tuning = {.named_temporaries = 1};
+    struct varve_backend *named = open_with(fixture->root, (struct vv_backend_options){.tuning = &tuning});
+    char key[300] = "f/";
+    memset(key + 2, 'x', 255);
+    assert_int_equal(vv_backend_put(named, key, "1", 1), 0);
+    assert_int_equal(vv_backend_replace(named, key, "2", 1), 0);
+    assert_int_equal(count_names(named, "f"), 1);
+    vv_backend_close(named);
+}
+
+/* ---- the probe ---- */
+
+static void test_probe_leaves_nothing(void **state) {
+    struct fixture *fixture = *state;
+    struct varve_error error = {0};
+    assert_int_equal(vv_backend_probe(fixture->backend, &error), 0);
+    assert_int_equal(access(path_in(fixture, "tmp"), F_OK), -1);
+    assert_int_equal(mkdir(path_in(fixture, "tmp"), 0700), 0);
+    make_file(path_in(fixture, "tmp/in-use"));
+    assert_int_equal(vv_backend_probe(fixture->backend, &error), 0);
+    assert_int_equal(access(path_in(fixture, "tmp/in-use"), F_OK), 0);
+    assert_int_equal(count_names(fixture->backend, ""), 0);
+}
+
+static void test_probe_of_a_lost_root(void **state) {
+    struct fixture *fixture = *state;
+    struct varve_error error = {0};
+    assert_int_equal(rmdir(fixture->root), 0);
+    assert_true(vv_backend_probe(fixture->backend, &error) < 0);
+    assert_non_null(strstr(error.text, "not complete"));
+    assert_non_null(strstr(error.text, fixture->root + 2)); /* without "./" */
+}
+
+/* Who may not write learns that from what it does next. */
+static void test_probe_without_rights(void **state) {
+    struct fixture *fixture = *state;
+    uid_t before = geteuid();
+    assert_int_equal(chmod(fixture->folder, 0755), 0);
+    assert_int_equal(chmod(fixture->root, 0555), 0);
+    if (before == 0)
+        assert_int_equal(seteuid(65534), 0);
+    int result = vv_backend_probe(fixture->backend, NULL);
+    assert_int_equal(seteuid(before), 0);
+    assert_int_equal(chmod(fixture->root, 0700), 0);
+    assert_int_equal(result, 0);
+}
+
+/* Many may probe, and write, at the same time. */
+static void *probe_and_replace(void *arg) {
+    struct varve_backend *backend = arg;
+    intptr_t wrong = 0;
+    for (int i = 0; i < 40; i++) {
+        wrong += vv_backend_probe(backend, NULL) != 0;
+        wrong += vv_backend_replace(backend, "f/beat", "1", 1) != 0;
+    }
+    return (void *)wrong;
+}
+
+static void test_probes_at_once(void **state) {
+    struct fixture *fixture = *state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, probe_and_replace, fixture->backend), 0);
+    for (int i = 0; i < 4; i++) {
+        void *wrong = NULL;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
 }
 
 /* Another process (here: another backend) removes and makes again what this one keeps open. */
@@ -472,14 +604,29 @@ static void test_relative_root_survives_chdir(void **state) {
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(test_removed_root_is_an_error),     CASE(test_moved_root_is_no_empty_store),
-        CASE(test_unreadable_root_is_an_error),  CASE(test_open_says_what_is_wrong),
-        CASE(test_private_group_umask),          CASE(test_strangers_are_not_listed),
-        CASE(test_nothing_is_left_in_tmp),       CASE(test_leftovers_are_swept),
-        CASE(test_changed_by_another_process),   CASE(test_open_files_are_bounded),
-        CASE(test_room_is_checked_first),        CASE(test_full_disk),
-        CASE(test_unmounted_root_is_an_error),   CASE(test_death_at_the_link),
-        CASE(test_relative_root_survives_chdir), CASE(test_failing_allocations),
+        CASE(test_removed_root_is_an_error),
+        CASE(test_moved_root_is_no_empty_store),
+        CASE(test_unreadable_root_is_an_error),
+        CASE(test_open_says_what_is_wrong),
+        CASE(test_private_group_umask),
+        CASE(test_strangers_are_not_listed),
+        CASE(test_nothing_is_left),
+        CASE(test_leftovers_are_swept),
+        CASE(test_leftovers_in_tmp),
+        CASE(test_leftovers_of_replace),
+        CASE(test_long_names),
+        CASE(test_probe_leaves_nothing),
+        CASE(test_probe_of_a_lost_root),
+        CASE(test_probe_without_rights),
+        CASE(test_probes_at_once),
+        CASE(test_changed_by_another_process),
+        CASE(test_open_files_are_bounded),
+        CASE(test_room_is_checked_first),
+        CASE(test_full_disk),
+        CASE(test_unmounted_root_is_an_error),
+        CASE(test_death_at_the_link),
+        CASE(test_relative_root_survives_chdir),
+        CASE(test_failing_allocations),
     };
     return cmocka_run_group_tests_name("file", tests, NULL, NULL) != 0;
 }

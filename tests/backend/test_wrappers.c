@@ -308,6 +308,51 @@ static void test_count(void **state) {
     vv_backend_close(backend);
 }
 
+/* A storage that is incomplete for its first few probes. */
+static unsigned probes_to_fail;
+
+static int fail_probe(struct varve_backend *backend, char *why, size_t room) {
+    (void)backend;
+    snprintf(why, room, "server 3 is away");
+    return probes_to_fail > 0 ? (probes_to_fail--, -ETIMEDOUT) : 0;
+}
+
+static void test_probe_passes_wrappers(void **state) {
+    (void)state;
+    struct varve_error error = {0};
+    struct varve_backend *backend = open_uri("mem://"), *wrapped = NULL;
+    struct vv_backend_counts counts;
+    struct varve_backend_ops ops = *backend->ops;
+    const struct varve_backend_ops *before = backend->ops;
+    assert_int_equal(vv_backend_probe(backend, &error), 0);
+    ops.probe = fail_probe;
+    backend->ops = &ops;
+    probes_to_fail = 1;
+    assert_int_equal(vv_backend_probe(backend, &error), -ETIMEDOUT);
+    assert_int_equal(error.code, -ETIMEDOUT);
+    assert_non_null(strstr(error.text, "server 3 is away"));
+    assert_int_equal(vv_retry_backend_wrap(backend, 2, NULL, &wrapped), 0);
+    assert_int_equal(vv_count_backend_wrap(wrapped, &wrapped), 0);
+    probes_to_fail = 2;
+    assert_int_equal(vv_backend_probe(wrapped, &error), 0);
+    probes_to_fail = 4;
+    assert_int_equal(vv_backend_probe(wrapped, &error), -ETIMEDOUT);
+    assert_non_null(strstr(error.text, "server 3 is away"));
+    assert_int_equal(vv_count_get(wrapped, &counts), 0);
+    assert_int_equal(counts.calls[VV_VERB_PROBE], 2);
+    assert_int_equal(counts.errors[VV_VERB_PROBE], 1);
+    /* A backend that was compiled before there was a probe. */
+    ops.size = offsetof(struct varve_backend_ops, probe);
+    assert_int_equal(vv_backend_probe(wrapped, &error), 0);
+    assert_int_equal(vv_backend_probe(backend, &error), 0);
+    backend->ops = before;
+    vv_backend_close(wrapped);
+    backend = open_uri("mem://?fault=fail:1:EIO");
+    assert_int_equal(vv_backend_probe(backend, &error), -EIO);
+    assert_non_null(strstr(error.text, varve_error_text(-EIO)));
+    vv_backend_close(backend);
+}
+
 static void test_addresses(void **state) {
     (void)state;
     struct vv_uri uri;
@@ -416,6 +461,7 @@ int main(void) {
         cmocka_unit_test(test_kill),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_count),
+        cmocka_unit_test(test_probe_passes_wrappers),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_wrong_addresses),
     };

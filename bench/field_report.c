@@ -1,0 +1,149 @@
+/* Tables, JSON lines and bounds of bench-field. */
+#include "field_report.h"
+
+#include <stdio.h>
+
+#include "bench.h"
+
+#define BOUND_DURABLE 1.25   /* of bare, unique data */
+#define BOUND_RESTART 1.3    /* of a cold read */
+#define BOUND_LATER 1.05     /* of the changed chunks' bytes, codec none */
+#define BOUND_METADATA 0.005 /* of protected bytes: the first checkpoint's, and any manifest written as a whole again */
+#define BOUND_CHUNK 17.0     /* metadata bytes per new chunk of a later checkpoint */
+#define BOUND_RUN 64.0       /* and per changed run */
+
+void field_add(struct field_list *list, double value) {
+    if (list->count < FIELD_LIST_MAX)
+        list->values[list->count++] = value;
+}
+
+static double median(const struct field_list *list) {
+    return bench_median(list->values, list->count);
+}
+
+static double over(double a, double b) {
+    return b > 0 ? a / b : 0;
+}
+
+static double durable_over_bare(const struct field_result *r) {
+    return over(median(&r->durable), median(&r->bare));
+}
+
+static double restart_over_cold_read(const struct field_result *r) {
+    return over(median(&r->restart), median(&r->cold_read));
+}
+
+/* Metadata of later checkpoints against what it may be; 1 is the bound. */
+static double later_metadata_share(const struct field_result *r) {
+    return over(r->later_metadata, BOUND_CHUNK * r->later_chunks + BOUND_RUN * r->later_runs);
+}
+
+/* ---- JSON ---- */
+
+static void json_bytes(const struct field_result *r) {
+    printf(",\"later_bytes_over_floor\":%.4f,\"metadata_over_raw\":%.6f", over(r->later_growth, r->later_changed),
+           over(r->first_metadata, r->protected_bytes));
+    printf(",\"later_metadata_over_bound\":%.4f,\"later_metadata_bytes\":%.0f", later_metadata_share(r),
+           r->later_metadata);
+    printf(",\"later_chunks\":%.0f,\"later_runs\":%.0f,\"base_bytes\":%.0f", r->later_chunks, r->later_runs,
+           r->base_most);
+}
+
+static void json_seconds(const struct field_result *r) {
+    printf(",\"seconds_bare\":%.4f,\"seconds_blocked\":%.4f,\"seconds_durable\":%.4f", median(&r->bare),
+           median(&r->blocked), median(&r->durable));
+    printf(",\"seconds_first\":%.4f,\"seconds_cpu\":%.4f", r->first_durable, median(&r->cpu));
+    printf(",\"seconds_fastest_bare\":%.4f,\"fastest_bare\":\"%s\"", r->fast_write, r->fast_write_name);
+    printf(",\"seconds_restart\":%.4f,\"seconds_cold_read\":%.4f", median(&r->restart), median(&r->cold_read));
+    printf(",\"seconds_restart_cpu\":%.4f,\"seconds_cold_read_cpu\":%.4f", median(&r->restart_cpu),
+           median(&r->cold_cpu));
+    printf(",\"seconds_fastest_read\":%.4f,\"fastest_read\":\"%s\"", r->fast_read, r->fast_read_name);
+}
+
+void field_print_json(const struct field_result *r) {
+    double bare = median(&r->bare);
+    printf("{\"bench\":\"field\",\"mode\":\"%s\",\"ranks\":%u,\"pattern\":\"%s\",\"codec\":\"%s\",\"bytes\":%.0f",
+           r->mode->name, r->ranks, r->pattern, r->codec, r->protected_bytes);
+    printf(",\"blocking_over_bare\":%.4f,\"durable_over_bare\":%.4f", over(median(&r->blocked), bare),
+           durable_over_bare(r));
+    printf(",\"restart_over_cold_read\":%.4f,\"first_durable_over_bare\":%.4f", restart_over_cold_read(r),
+           over(r->first_durable, bare));
+    json_bytes(r);
+    json_seconds(r);
+    printf("}\n");
+    fflush(stdout);
+}
+
+/* ---- for people ---- */
+
+static void people_writes(const struct field_result *r) {
+    double bare = median(&r->bare);
+    int is_unique = r->mode->is_unique;
+    printf("  %-42s %8.3f s\n", "bare write and fsync", bare);
+    printf("  %-42s %8.3f s   %5.2f of bare (%s)\n", "fastest bare write", r->fast_write, over(r->fast_write, bare),
+           r->fast_write_name);
+    printf("  %-42s %8.3f s   %5.2f of bare\n", "first checkpoint, durable", r->first_durable,
+           over(r->first_durable, bare));
+    printf("  %-42s %8.3f s   %5.2f of bare\n", is_unique ? "checkpoints, blocking" : "later checkpoints, blocking",
+           median(&r->blocked), over(median(&r->blocked), bare));
+    printf("  %-42s %8.3f s   %5.2f of bare, %.3f s of processor\n",
+           is_unique ? "checkpoints, durable" : "later checkpoints, durable", median(&r->durable), durable_over_bare(r),
+           median(&r->cpu));
+}
+
+static void people_reads(const struct field_result *r) {
+    double cold = median(&r->cold_read);
+    printf("  %-42s %8.3f s                 %.3f s of processor\n", "cold read", cold, median(&r->cold_cpu));
+    printf("  %-42s %8.3f s   %5.2f of the cold read (%s)\n", "fastest bare cold read", r->fast_read,
+           over(r->fast_read, cold), r->fast_read_name);
+    printf("  %-42s %8.3f s   %5.2f of the cold read, %.3f s of processor\n", "restart, every byte checked",
+           median(&r->restart), restart_over_cold_read(r), median(&r->restart_cpu));
+}
+
+static void people_bytes(const struct field_result *r) {
+    printf("  %-42s %8.4f     of the bytes changed\n", "later checkpoints, all bytes in the store",
+           over(r->later_growth, r->later_changed));
+    printf("  %-42s %8.3f %%\n", "first checkpoint, metadata of protected",
+           100 * over(r->first_metadata, r->protected_bytes));
+    printf("  %-42s %8.3f     of the bound: %.0f bytes for %.0f chunks in %.0f runs\n", "later checkpoints, metadata",
+           later_metadata_share(r), r->later_metadata, r->later_chunks, r->later_runs);
+    printf("  %-42s %8.3f %%\n\n", "largest rewritten base, of protected",
+           100 * over(r->base_most, r->protected_bytes));
+}
+
+void field_print_people(const struct field_result *r) {
+    double each = r->protected_bytes / (double)BENCH_MIB / r->ranks;
+    const char *pattern = r->mode->is_unique ? "all" : r->pattern;
+    if (r->ranks == 1)
+        printf("%s, %.0f MiB, pattern %s, codec %s\n", r->mode->name, each, pattern, r->codec);
+    else
+        printf("%s, %u ranks of %.0f MiB, pattern %s, codec %s\n", r->mode->name, r->ranks, each, pattern, r->codec);
+    people_writes(r);
+    people_reads(r);
+    people_bytes(r);
+    fflush(stdout);
+}
+
+/* ---- bounds ---- */
+
+static int passes(const struct field_result *r, int is_quiet, const char *what, double value, double bound) {
+    if (value > bound && !is_quiet)
+        fprintf(stderr, "%s, %u ranks: %s is %.4f, which is over %.4f\n", r->mode->name, r->ranks, what, value, bound);
+    return value > bound;
+}
+
+int field_bytes_over(const struct field_result *r, int is_quiet) {
+    int is_over = passes(r, is_quiet, "metadata_over_raw", over(r->first_metadata, r->protected_bytes), BOUND_METADATA);
+    is_over |= passes(r, is_quiet, "base over protected bytes", over(r->base_most, r->protected_bytes), BOUND_METADATA);
+    is_over |= passes(r, is_quiet, "later_metadata_over_bound", later_metadata_share(r), 1);
+    if (r->mode->is_plain)
+        is_over |= passes(r, is_quiet, "later_bytes_over_floor", over(r->later_growth, r->later_changed), BOUND_LATER);
+    return is_over;
+}
+
+int field_times_over(const struct field_result *r, double slack, int is_quiet) {
+    int is_over = passes(r, is_quiet, "restart_over_cold_read", restart_over_cold_read(r), BOUND_RESTART * slack);
+    if (r->mode->is_unique)
+        is_over |= passes(r, is_quiet, "durable_over_bare", durable_over_bare(r), BOUND_DURABLE * slack);
+    return is_over;
+}

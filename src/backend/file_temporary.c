@@ -1,0 +1,250 @@
+/* Names of files that are being written, and what is left of them when their writer dies.
+ *
+ * Most local file systems have files without a name (O_TMPFILE); then only replace() needs a name, and takes one in the
+ * folder tmp. Elsewhere a file has a name from the beginning, beside the object it will become: ".NAME.,HOST-PID-N-RANDOM".
+ * The comma keeps it out of listings, as no key has one. Beside, and with this dot and this dot, because GlusterFS places such
+ * a file (as rsync makes them) where it will look for NAME. From any other place, giving it its name takes two servers and
+ * is not exclusive: measured with two mounts of a distributed volume, two clients that linked different files to one
+ * name both succeeded in 1 of 500 rounds, and sometimes the name could not be opened afterwards. With the same place it is one
+ * operation of one server. Other file systems gain too: links across folders are slow, or refused, on some.
+ *
+ * HOST stands for one boot of one machine and one PID namespace. sweep() removes a file if its process is known to be gone:
+ * the same host, and no such process. Files of other hosts may be alive however silent they are; they go when they have not
+ * changed for seven days by the clock that stamps them. Should the writer be alive after all, its commit finds no file and
+ * fails; nothing else can happen. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/backend_file_private.h"
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/thread.h"
+
+#define SWEEP_SECONDS (7 * 24 * 3600)
+#define TRIES 64
+#define WRITER_ROOM 80 /* "HOST-PID-N-RANDOM" */
+
+/* ---- making them ---- */
+
+/* Process numbers mean something only within one boot of one machine and one PID namespace. */
+void vv_file_host_token(char out[17]) {
+    char text[128] = "";
+    struct stat st;
+    ssize_t size = -1;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        size = read(fd, text, 64);
+        close(fd);
+    }
+    if (size <= 0 || stat("/proc/self/ns/pid", &st) < 0) {
+        out[0] = '\0';
+        return;
+    }
+    int length = snprintf(text + size, sizeof(text) - (size_t)size, "/%llu", (unsigned long long)st.st_ino);
+    snprintf(out, 17, "%016llx", (unsigned long long)vv_sum64(text, (size_t)(size + length)));
+}
+
+int vv_file_has_nameless(struct file_backend *file) {
+    if (atomic_load(&file->nameless) == NAMELESS_UNKNOWN) {
+        int fd = openat(file->root_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            close(fd);
+        if (fd >= 0 || errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)
+            atomic_store(&file->nameless, fd >= 0 ? NAMELESS_YES : NAMELESS_NO);
+    }
+    return atomic_load(&file->nameless) != NAMELESS_NO;
+}
+
+static int writer_text(struct file_backend *file, char out[WRITER_ROOM]) {
+    uint64_t random = 0;
+    int result = vv_random(&random, sizeof(random));
+    if (result < 0)
+        return result;
+    snprintf(out, WRITER_ROOM, "%s-%ld-%u-%016" PRIx64, *file->host ? file->host : "unknown", (long)getpid(),
+             atomic_fetch_add(&file->counter, 1), random);
+    return 0;
+}
+
+/* The path below the root, and where its last component begins. */
+static char *temporary_path(struct file_backend *file, const char *key, const char *writer, int *is_beside) {
+    const char *slash = strrchr(key, '/');
+    const char *name = slash ? slash + 1 : key;
+    size_t room = strlen(key) + WRITER_ROOM + 8;
+    char *path = vv_malloc(room);
+    *is_beside = !vv_file_has_nameless(file) && strlen(name) + strlen(writer) + 3 <= NAME_MAX;
+    if (path && *is_beside)
+        snprintf(path, room, "%.*s.%s.,%s", (int)(name - key), key, name, writer);
+    else if (path)
+        snprintf(path, room, "tmp/%s", writer);
+    return path;
+}
+
+static int open_in(struct file_backend *file, int folder, const char *path) {
+    const char *slash = strrchr(path, '/');
+    int fd = openat(folder, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file->file_mode);
+    return fd < 0 ? -errno : fd;
+}
+
+int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, char **path_out) {
+    char writer[WRITER_ROOM];
+    int is_beside, result = writer_text(file, writer);
+    if (result < 0)
+        return result;
+    char *path = temporary_path(file, key, writer, &is_beside);
+    if (!path)
+        return -ENOMEM;
+    result = -ENOENT;
+    for (int tries = 0; tries < TRIES && result == -ENOENT; tries++) {
+        int folder = is_beside ? vv_file_folder_open(file, key, made) : vv_file_tmp_open(file);
+        if (folder < 0) {
+            result = folder;
+            break;
+        }
+        result = open_in(file, folder, path); /* -ENOENT: somebody has removed the folder */
+        close(folder);
+    }
+    if (result < 0) {
+        vv_free(path);
+        return result == -ENOENT ? -ESTALE : result;
+    }
+    *path_out = path;
+    return result;
+}
+
+void vv_file_temporary_drop(struct file_backend *file, const char *key, const char *path) {
+    (void)unlinkat(file->root_fd, path, 0);
+    if (strncmp(path, "tmp/", 4) != 0)
+        vv_file_folder_prune(file, key);
+}
+
+/* ---- finding them ---- */
+
+/* The part of a name that tells the writer; NULL if it is not one of ours. In tmp it is all of it. */
+static const char *writer_of(const char *name, int is_tmp) {
+    const char *mark = name[0] == '.' ? strrchr(name, ',') : NULL;
+    if (is_tmp)
+        return name;
+    return mark && mark > name + 2 && mark[-1] == '.' ? mark + 1 : NULL;
+}
+
+int vv_file_is_temporary(const char *name) {
+    return writer_of(name, 0) != NULL;
+}
+
+/* More than there is room for are found by a later listing. */
+void vv_file_note(struct file_backend *file, const char *folder) {
+    struct file_noted *noted = &file->noted;
+    pthread_mutex_lock(&noted->lock);
+    int is_known = noted->count == FILE_NOTED;
+    for (unsigned i = 0; i < noted->count && !is_known; i++)
+        is_known = strcmp(noted->folders[i], folder) == 0;
+    if (!is_known && (noted->folders[noted->count] = vv_strdup(folder)))
+        noted->count++;
+    pthread_mutex_unlock(&noted->lock);
+}
+
+static char *take_noted(struct file_backend *file) {
+    struct file_noted *noted = &file->noted;
+    pthread_mutex_lock(&noted->lock);
+    char *folder = noted->count ? noted->folders[--noted->count] : NULL;
+    pthread_mutex_unlock(&noted->lock);
+    return folder;
+}
+
+void vv_file_noted_clear(struct file_backend *file) {
+    for (char *folder; (folder = take_noted(file));)
+        vv_free(folder);
+}
+
+/* ---- removing them ---- */
+
+/* One folder being swept. */
+struct sweep {
+    struct file_backend *file;
+    int fd;
+    int is_tmp;
+    time_t now; /* by the clock that stamps files here; 0: not asked yet */
+    int removed;
+};
+
+/* Our own clock may be wrong, or the server's: what counts is how old a file is in its own time. */
+static time_t storage_now(struct sweep *sweep) {
+    char writer[WRITER_ROOM], name[WRITER_ROOM + 16];
+    struct stat st;
+    if (sweep->now || writer_text(sweep->file, writer) < 0)
+        return sweep->now;
+    snprintf(name, sizeof(name), "%s%s", sweep->is_tmp ? "" : ".clock.,", writer);
+    int fd = openat(sweep->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, sweep->file->file_mode);
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &st) == 0)
+        sweep->now = st.st_mtime;
+    close(fd);
+    (void)unlinkat(sweep->fd, name, 0);
+    return sweep->now;
+}
+
+static int is_old(struct sweep *sweep, const struct stat *st) {
+    uint64_t now = vv_clock_wall_ns() / 1000000000u;
+    if (st->st_mtime < 0 || (uint64_t)st->st_mtime + SWEEP_SECONDS >= now)
+        return 0;
+    return st->st_mtime + SWEEP_SECONDS < storage_now(sweep);
+}
+
+/* Is the writer that chose this name known to be gone, or is the file so old that it must be? */
+static int is_leftover(struct sweep *sweep, const char *name) {
+    const char *writer = writer_of(name, sweep->is_tmp);
+    char host[17];
+    struct stat st;
+    long pid = 0;
+    if (!writer || fstatat(sweep->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    if (sscanf(writer, "%16[0-9a-f]-%ld-", host, &pid) == 2 && pid > 0 && pid <= INT_MAX && *sweep->file->host &&
+        strcmp(host, sweep->file->host) == 0)
+        return (kill((pid_t)pid, 0) < 0 && errno == ESRCH) || is_old(sweep, &st);
+    return is_old(sweep, &st);
+}
+
+/* How many went, or an error. */
+static int sweep_folder(struct file_backend *file, const char *path) {
+    struct sweep sweep = {.file = file, .is_tmp = strcmp(path, "tmp") == 0};
+    uint64_t mark = vv_file_mark(file);
+    sweep.fd = openat(file->root_fd, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (sweep.fd < 0) {
+        int result = vv_file_missing(file, -errno, mark);
+        return result == -ENOENT ? 0 : result;
+    }
+    DIR *folder = fdopendir(sweep.fd);
+    if (!folder) {
+        close(sweep.fd);
+        return -ENOMEM;
+    }
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (is_leftover(&sweep, entry->d_name) && unlinkat(sweep.fd, entry->d_name, 0) == 0)
+            sweep.removed++;
+    closedir(folder);
+    return sweep.removed;
+}
+
+int vv_file_sweep(struct varve_backend *backend) {
+    struct file_backend *file = (struct file_backend *)backend;
+    int removed = sweep_folder(file, "tmp");
+    for (char *path; removed >= 0 && (path = take_noted(file));) {
+        char key[VV_BACKEND_KEY_MAX + 3];
+        int result = sweep_folder(file, path);
+        snprintf(key, sizeof(key), "%s%sx", path, *path ? "/" : "");
+        if (result > 0)
+            vv_file_folder_prune(file, key);
+        removed = result < 0 ? result : removed + result;
+        vv_free(path);
+    }
+    return removed;
+}
