@@ -28,8 +28,8 @@ int main(int argc, char **argv) {
     struct varve_session *session;
     struct varve_error error;
     int64_t step = -1;
-    int64_t last = argc > 2 ? atoll(argv[2]) : 1000000;
-    if (argc < 2) {
+    int64_t last = argc > 2 ? atoll(argv[2]) : 20000;
+    if (argc < 2 || argv[1][0] == '-') {
         fprintf(stderr, "usage: counter STORE [STEPS]\n");
         return 1;
     }

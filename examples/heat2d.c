@@ -210,5 +210,5 @@ int main(int argc, char **argv) {
     if (rank == 0)
         printf("done: %" PRId64 " steps\n", steps);
     MPI_Finalize();
-    return 0;
+    return rc == 0 ? 0 : 1;
 }

@@ -110,7 +110,7 @@ VARVE_API int varve_unprotect(struct varve_session *session, const char *region)
  * logged and 0 is returned; varve_wait and varve_close still tell it. */
 VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
 
-/* Collective. Wait until the last checkpoint survives. 0, or why it does not exist. */
+/* Collective. Wait until the last checkpoint that was begun survives. 0, or why it does not exist. A call that was refused for its arguments has begun none. */
 VARVE_API int varve_wait(struct varve_session *session);
 
 /* Collective. 1 if varve_wait would return at once, 0 if not, or the error it would return. */

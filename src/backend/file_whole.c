@@ -13,8 +13,8 @@
  *
  * The probe, for a session that will write, on every file system: make the folder tmp and remove it again. To remove a
  * folder, a file system must know that it is empty, on every server: GlusterFS answers ENOTCONN if one is missing, also
- * through an export where .meta cannot be seen. If tmp is in use, the same question is answered by ENOTEMPTY. (Files with
- * random names, tried in a new folder, show nothing: the new folder has places on the servers that are there.) */
+ * where .meta is out of sight. If tmp is in use, the same question is answered by ENOTEMPTY. (Files with random names,
+ * tried in a new folder, show nothing: the new folder has places on the servers that are there.) */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

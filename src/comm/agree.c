@@ -41,21 +41,41 @@ int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error) 
     return code == 0 ? 0 : share_error(comm, code, (uint32_t)worst, error);
 }
 
-int vv_comm_agree_same(struct varve_comm *comm, int code, uint64_t value, const char *what, struct varve_error *error) {
-    uint64_t values[3] = {pack_code(comm, code < 0 ? code : 0), value, ~value};
-    int rc = comm->ops->least(comm, values, 3);
+static const char *const call_names[] = {"open", "checkpoint", "restart", "stored", "reject", "need"};
+
+/* What all ranks find out alike. */
+static int disagreed(struct varve_error *error) {
+    error->rank = VV_COMM_ROOT;
+    return VARVE_DISAGREED;
+}
+
+static int explain(enum vv_call call, uint64_t low, uint64_t high, struct varve_error *error) {
+    if (call == VV_CALL_OPEN)
+        vv_error(error, VARVE_DISAGREED, "the ranks gave different names; all must give the same");
+    else
+        vv_error(error, VARVE_DISAGREED,
+                 "the ranks gave different versions to varve_%s: from %" PRId64 " to %" PRId64 "; all must give the same",
+                 call_names[call], (int64_t)low, (int64_t)high);
+    return disagreed(error);
+}
+
+int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, struct varve_error *error) {
+    uint64_t values[5] = {pack_code(comm, code < 0 ? code : 0), value, ~value, call, ~(uint64_t)call};
+    int rc = comm->ops->least(comm, values, 5);
     if (rc)
         return broken(comm, rc, error);
+    uint64_t first = values[3], last = ~values[4], count = sizeof call_names / sizeof *call_names;
+    if (first != last && last < count) {
+        vv_error(error, VARVE_DISAGREED,
+                 "the ranks do not make the same call: one is in varve_%s, another in varve_%s; collective calls are made by all"
+                 " ranks in the same order",
+                 call_names[first], call_names[last]);
+        return disagreed(error);
+    }
     code = (int)((int64_t)(values[0] >> 32) - CODE_BIAS);
     if (code)
         return share_error(comm, code, (uint32_t)values[0], error);
-    if (values[1] == ~values[2])
-        return 0;
-    vv_error(error, VARVE_DISAGREED,
-             "the ranks gave different values for %s: from %" PRId64 " to %" PRId64 "; all must give the same", what,
-             (int64_t)values[1], (int64_t)~values[2]);
-    error->rank = VV_COMM_ROOT;
-    return VARVE_DISAGREED;
+    return values[1] == ~values[2] ? 0 : explain(call, values[1], ~values[2], error);
 }
 
 int vv_comm_most(struct varve_comm *comm, uint64_t *value) {

@@ -22,9 +22,10 @@ static inline int vv_comm_is_root(const struct varve_comm *comm) {
  * NULL) becomes that of the first rank that had the code, with its rank in it: all ranks tell the same story. */
 int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error);
 
-/* All ranks must have given the same value: 0, or VARVE_DISAGREED with `what` in the text; also when a rank has an error already, so that a call needs one round
- * for its arguments. */
-int vv_comm_agree_same(struct varve_comm *comm, int code, uint64_t value, const char *what, struct varve_error *error);
+/* The first round of a call: are all ranks in the same one, with the same value (the version; a hash of the name in open)? 0, or VARVE_DISAGREED; or the error that a rank has
+ * found in its arguments. Ranks that mix calls up are told so instead of waiting for each other. */
+enum vv_call { VV_CALL_OPEN, VV_CALL_CHECKPOINT, VV_CALL_RESTART, VV_CALL_STORED, VV_CALL_REJECT, VV_CALL_NEED };
+int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, struct varve_error *error);
 
 /* The largest of all ranks' values. */
 int vv_comm_most(struct varve_comm *comm, uint64_t *value);

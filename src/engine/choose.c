@@ -130,8 +130,8 @@ typedef int (*try_fn)(struct vv_session *session, const void *arg, uint32_t gene
 
 static int try_candidates(struct vv_session *session, int64_t version, try_fn try, const void *arg,
                           int64_t *version_out, struct varve_error *error) {
-    struct candidates candidates;
-    struct vv_attempt candidate;
+    struct candidates candidates = {0};
+    struct vv_attempt candidate = {0};
     struct varve_error why = {0}, damage = {0};
     int rc = find_candidates(session, version, &candidates, error);
     int result = VARVE_NO_CHECKPOINT;
@@ -164,7 +164,7 @@ static int check_options(const struct vv_restart_options *options, struct varve_
 int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
                        struct varve_error *error) {
     int rc = check_options(options, error);
-    rc = vv_comm_agree_same(session->comm, rc, (uint64_t)options->version, "the version", error);
+    rc = vv_comm_agree_call(session->comm, rc, VV_CALL_RESTART, (uint64_t)options->version, error);
     if (rc)
         return rc;
     vv_regions_pack(&session->regions);
@@ -237,7 +237,7 @@ int vv_session_stored(struct vv_session *session, int64_t version, varve_region_
     struct vv_restart_options options = {.version = version};
     struct asking asking = {fn, arg};
     int rc = check_options(&options, error);
-    rc = vv_comm_agree_same(session->comm, rc, (uint64_t)version, "the version", error);
+    rc = vv_comm_agree_call(session->comm, rc, VV_CALL_STORED, (uint64_t)version, error);
     if (rc)
         return rc;
     session->is_overwritten = 0; /* no restart is under way */
@@ -260,8 +260,8 @@ static int add_rejected(struct vv_session *session, uint32_t generation, uint64_
 /* The one that was offered: what we restarted from, or else the newest of this version not rejected yet. 0 when all are rejected. */
 static int find_offered(struct vv_session *session, int64_t version, uint32_t *generation_out,
                         struct varve_error *error) {
-    struct candidates candidates;
-    struct vv_attempt candidate;
+    struct candidates candidates = {0};
+    struct vv_attempt candidate = {0};
     const struct vv_attempt *parent = &session->parent;
     size_t count = 0;
     int rc = find_candidates(session, version, &candidates, error);
@@ -285,7 +285,7 @@ static int find_offered(struct vv_session *session, int64_t version, uint32_t *g
 int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error) {
     uint32_t generation = 0;
     int rc = version < 0 ? vv_error(error, -EINVAL, "version %" PRId64 " is below 0", version) : 0;
-    rc = vv_comm_agree_same(session->comm, rc, (uint64_t)version, "the version", error);
+    rc = vv_comm_agree_call(session->comm, rc, VV_CALL_REJECT, (uint64_t)version, error);
     if (rc == 0)
         rc = find_offered(session, version, &generation, error);
     if (rc || generation == 0)

@@ -444,17 +444,18 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
     struct varve_error why = {0};
     uint64_t begin = vv_clock_ns();
     int rc = check_version(session, version, &why);
-    rc = vv_comm_agree_same(session->comm, rc, (uint64_t)version, "the version", &why);
+    rc = vv_comm_agree_call(session->comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, &why);
     if (rc == 0) {
         begin_request(session, (uint64_t)version);
         run_request(session, request);
         note_time(session, request, begin);
         request->stats.result = request->result;
-    } else { /* it was not begun: the statistics are of the last one that was */
-        request->result = rc;
-        request->error = why;
+        request->is_done = 1;
+    } else { /* it was not begun: wait, close and the statistics speak of the last one that was */
+        if (error)
+            *error = why;
+        return rc;
     }
-    request->is_done = 1;
     if (request->result == 0)
         after_commit(session);
     else if (error)

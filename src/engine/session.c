@@ -236,7 +236,7 @@ int vv_session_open(const char *uri, const char *name, const struct vv_settings 
     int rc = vv_name_check(name) ? vv_error(error, -EINVAL, "a checkpoint's name has 1 to %d bytes; got %zu",
                                             VV_NAME_MAX, strlen(name))
                                  : create(name, settings, log, comm, &session, error);
-    rc = vv_comm_agree_same(comm, rc, vv_sum64(name, strlen(name)), "the name (its hash)", error);
+    rc = vv_comm_agree_call(comm, rc, VV_CALL_OPEN, vv_sum64(name, strlen(name)), error);
     if (rc == 0)
         rc = enter(session, uri, error);
     if (rc) {
@@ -278,6 +278,8 @@ static int is_due(const struct vv_session *session) {
 /* Clocks differ between the ranks: one of them says it. */
 int vv_session_is_due(struct vv_session *session, struct varve_error *error) {
     uint32_t due = (uint32_t)is_due(session);
-    int rc = vv_comm_follow(session->comm, 0, &due, sizeof due, VV_COMM_ROOT, error);
+    int rc = vv_comm_agree_call(session->comm, 0, VV_CALL_NEED, 0, error);
+    if (rc == 0)
+        rc = vv_comm_follow(session->comm, 0, &due, sizeof due, VV_COMM_ROOT, error);
     return rc ? rc : (int)due;
 }

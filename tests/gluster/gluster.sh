@@ -37,15 +37,18 @@ wait_for_bricks() {
     return 1
 }
 
-# kill_brick N [unseen]: and wait until the clients have noticed, unless they show nothing any more since all is lost. How it was
-# started is kept, as nobody else will start it again.
+# kill_brick N [unseen]: and wait until the clients have noticed, unless they show nothing any more since all is lost; and a
+# second more, for which they and the kernel remember its files. How it was started is kept, as nobody else will start it again.
 kill_brick() {
     local pid
     pid=$(pgrep -f -- "--brick-name $GLUSTER/b$1 ") || return 1
     cat "/proc/$pid/cmdline" >"$GLUSTER/brick$1.cmdline"
     bricks_wanted[$1]=0
     kill -9 "$pid"
-    if [ "${2:-}" = unseen ]; then sleep 1; else wait_for_bricks; fi
+    [ "${2:-}" = unseen ] || wait_for_bricks
+    local code=$?
+    sleep 1.2
+    return $code
 }
 
 start_brick() {

@@ -75,5 +75,6 @@ wait_for_bricks || die "the bricks do not come up"
 "$@"
 code=$?
 umount -l "$GLUSTER/mnt" "$GLUSTER/mnt2"
-# The servers die with this process, the first of its namespace.
+# The servers die with this process, the first of its namespace. What lies on the bricks is kept if something went wrong.
+[ $code = 0 ] && rm -rf "${GLUSTER:?}"/{log,b?,mnt,mnt2}
 exit $code
