@@ -11,9 +11,9 @@
  * listing is believed only if all parts are up afterwards and the number is what it was before: then nothing was missing
  * in between. This reads, and needs no rights.
  *
- * The probe, for a session that will write, on every file system: make the folder tmp and remove it again. To remove a
+ * The probe, for a session that will write, on every file system: make a folder and remove it again. To remove a
  * folder, a file system must know that it is empty, on every server: GlusterFS answers ENOTCONN if one is missing, also
- * where .meta is out of sight. If tmp is in use, the same question is answered by ENOTEMPTY. (Files with random names,
+ * where .meta is out of sight. (Files with random names,
  * tried in a new folder, show nothing: the new folder has places on the servers that are there.) */
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +36,6 @@
 #define LOOK_TRIES 200
 #define AGAIN_MAX 4
 #define STALE_NS (4 * 1000000000ull) /* clients remember names for a second or so, and not all layers the same one */
-#define PROBE_TRIES 16
 #define RECENT_NS 1000000000ull
 #define NO_MARK 0 /* of a look that failed: equal to no other */
 
@@ -312,19 +311,14 @@ static int says_nothing(int result) {
            result == -EMLINK || result == -EBUSY;
 }
 
-/* 0, or why a folder cannot be made and removed. Another process may do the same at the same time. */
+/* 0, or why a folder cannot be made and removed. Its name is nobody else's, and no key: also where there is no store yet, nothing of anybody is
+ * touched. */
 static int make_and_remove(struct file_backend *file) {
-    for (int tries = 0; tries < PROBE_TRIES; tries++) {
-        int fd = vv_file_tmp_open(file);
-        if (fd < 0)
-            return fd;
-        close(fd);
-        if (unlinkat(file->root_fd, "tmp", AT_REMOVEDIR) == 0 || errno == ENOTEMPTY || errno == EEXIST)
-            return 0;
-        if (errno != ENOENT)
-            return -errno;
-    }
-    return 0;
+    char name[96];
+    snprintf(name, sizeof(name), ".probe.,%s-%d-%llx", file->host, (int)getpid(), (unsigned long long)vv_clock_ns());
+    if (mkdirat(file->root_fd, name, 0700) < 0)
+        return -errno;
+    return unlinkat(file->root_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
 int vv_file_probe(struct varve_backend *backend, char *why, size_t room) {

@@ -30,7 +30,10 @@ static int open_backend(struct vv_session *session, const char *uri, int may_cre
         .min_free = session->settings.min_free,
         .log = &session->log,
     };
-    return vv_backend_open(uri, &options, out, error);
+    int rc = vv_backend_open(uri, &options, out, error);
+    if (rc == 0 && vv_comm_is_root(session->comm) && (rc = vv_backend_probe(*out, error)) < 0)
+        vv_backend_close(*out);
+    return rc;
 }
 
 static int open_store_as(struct vv_session *session, const char *uri, const struct vv_store_object *like,
@@ -158,9 +161,7 @@ static int take_lease(struct vv_session *session, uint64_t above, const uint8_t 
         .above = (uint32_t)above,
         .session_id = session_id,
     };
-    /* From here on conclusions are drawn from what is not found. */
-    int rc = vv_backend_probe(session->store->backend, error);
-    return rc < 0 ? rc : vv_lease_take(session->store, session->name, &options, &session->lease, error);
+    return vv_lease_take(session->store, session->name, &options, &session->lease, error);
 }
 
 static int see_claim(struct vv_session *session, const struct entry *entry, struct varve_error *error) {

@@ -415,6 +415,8 @@ int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_opt
         rc = one_round(&prune);
     if (rc == AGAIN)
         rc = vv_error(prune.error, -EAGAIN, "records of %s appear faster than prune can follow; try again later", name);
+    if (rc == 0 && !options->is_dry_run) /* a record that is not seen must not make its packs look like waste */
+        rc = vv_backend_probe(store->backend, prune.error);
     if (rc == 0)
         rc = remove_waste(&prune);
     if (rc == 0 && !options->is_dry_run)

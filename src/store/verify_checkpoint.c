@@ -511,6 +511,10 @@ static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *
         }
         return 0;
     }
+    if (vv_attempt_is_closed(verifier->store, verifier->name, attempt, &why) == 1) { /* however full its votes are */
+        vv_verify_finding(verifier, VV_FINDING_NOTE, text, "%s was given up; prune removes it", name);
+        return 0;
+    }
     int rc = vv_votes_read(verifier->store, verifier->name, attempt, &writers, &record, &why);
     if (rc > 0) {
         rc = judge_voted(verifier, attempt, &record, is_newer, text);
