@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #define READ_ALIGN 4096u
-#define JOB_BYTES (4u << 20) /* stored bytes read at once, unless one block has more */
+#define JOB_BYTES (1u << 20) /* stored bytes read at once, unless one block has more */
 
 struct want {
     uint64_t first_place; /* in fetch->places */

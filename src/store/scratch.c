@@ -1,6 +1,8 @@
 #include "store/scratch.h"
 #include "base/alloc.h"
 
+#define PAGE 4096u
+
 void vv_scratch_init(struct vv_scratch_pool *pool) {
     pool->free = NULL;
     pthread_mutex_init(&pool->lock, NULL);
@@ -32,7 +34,7 @@ struct vv_scratch *vv_scratch_acquire(struct vv_scratch_pool *pool, size_t size)
     }
     if (scratch && scratch->size < size) {
         vv_free(scratch->data);
-        scratch->data = vv_malloc(size);
+        scratch->data = vv_aligned(size, PAGE); /* a direct read into it needs no copy */
         scratch->size = size;
         if (!scratch->data) {
             destroy(scratch);
