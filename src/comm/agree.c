@@ -2,7 +2,8 @@
 #include "comm/comm.h"
 
 #include <inttypes.h>
-#include <string.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 #define CODE_BIAS (INT64_C(1) << 31)
 
@@ -43,20 +44,24 @@ int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error) 
 
 static const char *const call_names[] = {"open", "checkpoint", "restart", "stored", "reject", "need"};
 
-/* What all ranks find out alike. */
-static int disagreed(struct varve_error *error) {
+int vv_comm_all_say(struct varve_error *error, int code, const char *format, ...) {
+    char text[sizeof error->text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    vv_error(error, code, "%s", text);
     error->rank = VV_COMM_ROOT;
-    return VARVE_DISAGREED;
+    return code;
 }
 
 static int explain(enum vv_call call, uint64_t low, uint64_t high, struct varve_error *error) {
     if (call == VV_CALL_OPEN)
-        vv_error(error, VARVE_DISAGREED, "the ranks gave different names; all must give the same");
-    else
-        vv_error(error, VARVE_DISAGREED,
-                 "the ranks gave different versions to varve_%s: from %" PRId64 " to %" PRId64 "; all must give the same",
-                 call_names[call], (int64_t)low, (int64_t)high);
-    return disagreed(error);
+        return vv_comm_all_say(error, VARVE_DISAGREED, "the ranks gave different names; all must give the same");
+    return vv_comm_all_say(error, VARVE_DISAGREED,
+                           "the ranks gave different versions to varve_%s: from %" PRId64 " to %" PRId64
+                           "; all must give the same",
+                           call_names[call], (int64_t)low, (int64_t)high);
 }
 
 int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, struct varve_error *error) {
@@ -65,13 +70,11 @@ int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uin
     if (rc)
         return broken(comm, rc, error);
     uint64_t first = values[3], last = ~values[4], count = sizeof call_names / sizeof *call_names;
-    if (first != last && last < count) {
-        vv_error(error, VARVE_DISAGREED,
-                 "the ranks do not make the same call: one is in varve_%s, another in varve_%s; collective calls are made by all"
-                 " ranks in the same order",
-                 call_names[first], call_names[last]);
-        return disagreed(error);
-    }
+    if (first != last && last < count)
+        return vv_comm_all_say(error, VARVE_DISAGREED,
+                               "the ranks do not make the same call: one is in varve_%s, another in varve_%s; collective calls"
+                               " are made by all ranks in the same order",
+                               call_names[first], call_names[last]);
     code = (int)((int64_t)(values[0] >> 32) - CODE_BIAS);
     if (code)
         return share_error(comm, code, (uint32_t)values[0], error);

@@ -27,6 +27,9 @@ int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error);
 enum vv_call { VV_CALL_OPEN, VV_CALL_CHECKPOINT, VV_CALL_RESTART, VV_CALL_STORED, VV_CALL_REJECT, VV_CALL_NEED };
 int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, struct varve_error *error);
 
+/* An error that all ranks come to by themselves, alike: it is told as rank 0's. Returns code. Not collective. */
+int vv_comm_all_say(struct varve_error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* The largest of all ranks' values. */
 int vv_comm_most(struct varve_comm *comm, uint64_t *value);
 

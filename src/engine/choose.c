@@ -88,23 +88,17 @@ static int may_go_on(struct vv_session *session, const struct vv_attempt *candid
     return 1;
 }
 
-/* What all ranks have found out together. */
-static int said_by_all(struct varve_error *error, int code) {
-    error->rank = VV_COMM_ROOT;
-    return code;
-}
-
 /* The result of a walk that ended without success. */
 static int explain(const struct vv_session *session, int64_t version, int result, const struct varve_error *why,
                    const struct varve_error *damage, struct varve_error *error) {
     if (session->is_overwritten && damage->code && (result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT))
         result = VARVE_CORRUPT; /* these would promise that nothing was written */
     if (result == VARVE_NO_CHECKPOINT && version >= 0) /* asked for by number: not to be taken for a first run */
-        return said_by_all(error, vv_error(error, -ENOENT,
-                                           "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
-                                           session->name, version));
+        return vv_comm_all_say(error, -ENOENT,
+                               "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
+                               session->name, version);
     if (result == VARVE_NO_CHECKPOINT)
-        return said_by_all(error, vv_error(error, result, "there is no checkpoint of %s in this store", session->name));
+        return vv_comm_all_say(error, result, "there is no checkpoint of %s in this store", session->name);
     *error = result == VARVE_CORRUPT ? *damage : *why;
     return result;
 }
@@ -277,8 +271,8 @@ static int find_offered(struct vv_session *session, int64_t version, uint32_t *g
     }
     vv_free(candidates.list);
     if (rc == 0 && count == 0)
-        rc = said_by_all(error, vv_error(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject",
-                                         session->name, version));
+        rc = vv_comm_all_say(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject", session->name,
+                             version);
     return rc;
 }
 

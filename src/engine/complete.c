@@ -73,7 +73,7 @@ static int spread_forgetting(const struct candidate *candidate) {
     if (rc < 0)
         return vv_error(candidate->error, rc, "the ranks could not compare their claims: %s", varve_error_text(rc));
     if (rc == 0)
-        return vv_all_say(candidate->error, VARVE_CORRUPT,
+        return vv_comm_all_say(candidate->error, VARVE_CORRUPT,
                           "another job, which used the same generation on other nodes, has forgotten a checkpoint of this version");
     if (candidate->session->lease && candidate->found == 1)
         forget_too(candidate);
@@ -95,7 +95,7 @@ static int check_same(const struct candidate *candidate) {
         return vv_error(candidate->error, rc, "the ranks could not compare their records: %s", varve_error_text(rc));
     for (int i = 0; i < 3; i++)
         if (least[i] != ~least[3 + i])
-            return vv_all_say(candidate->error, VARVE_CORRUPT,
+            return vv_comm_all_say(candidate->error, VARVE_CORRUPT,
                               "the nodes have different checkpoints of this generation and version: they were written by"
                               " different jobs, or by attempts of which one failed");
     return 0;
@@ -116,7 +116,7 @@ static int look_everywhere(struct candidate *candidate) {
     if (rc)
         return vv_error(candidate->error, rc, "the ranks could not compare their records: %s", varve_error_text(rc));
     if (least[0] == UINT64_MAX)
-        return vv_all_say(candidate->error, VARVE_CORRUPT, "its record cannot be read on any node");
+        return vv_comm_all_say(candidate->error, VARVE_CORRUPT, "its record cannot be read on any node");
     candidate->donor = (uint32_t)least[0];
     candidate->is_everywhere = least[1] == 1;
     return check_same(candidate);
@@ -154,16 +154,10 @@ static int find_missing(struct candidate *candidate, const struct vv_record *rec
     return rc < 0 ? rc : rc == 0;
 }
 
-static void read_host(char *out, size_t room) {
-    if (gethostname(out, room - 1) < 0)
-        snprintf(out, room, "?");
-    out[room - 1] = '\0';
-}
-
 static int say_missing(const struct candidate *candidate, const struct vv_attempt *missing, uint64_t finder,
                        const char *finder_host) {
     char host[64], where[160];
-    read_host(host, sizeof host);
+    vv_read_host(host, sizeof host);
     if (finder == UINT64_MAX)
         snprintf(where, sizeof where, "no node of this job has it: a node is not part of the job any more, or its disk was"
                                       " lost or is not mounted");
@@ -185,7 +179,7 @@ static int explain_missing(struct candidate *candidate, uint32_t rank, const str
     if (rc)
         return rc;
     uint64_t finder = has_pack(candidate->session, &missing, rank, &ignored) == 1 ? comm->rank : UINT64_MAX;
-    read_host(host, sizeof host);
+    vv_read_host(host, sizeof host);
     rc = comm->ops->least(comm, &finder, 1);
     if (rc == 0 && finder != UINT64_MAX)
         rc = comm->ops->broadcast(comm, host, sizeof host, (uint32_t)finder);
@@ -198,7 +192,7 @@ static int check_parts(struct candidate *candidate, const struct vv_record *reco
     struct varve_comm *comm = candidate->session->comm;
     struct vv_attempt missing = {0};
     if (record->ranks != comm->ranks)
-        return vv_all_say(candidate->error, VARVE_MISMATCH,
+        return vv_comm_all_say(candidate->error, VARVE_MISMATCH,
                           "a checkpoint that some nodes have missed is of another number of ranks: run it with that number first");
     int is_missing = find_missing(candidate, record, &missing);
     int rc = vv_comm_agree(comm, is_missing < 0 ? is_missing : 0, candidate->error);

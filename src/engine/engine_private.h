@@ -62,6 +62,8 @@ struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data
 #define VV_LOOKS 12
 /* Before look 0, 1, ...: not at all, then 10 ms, each time twice as long, up to a second. */
 void vv_wait_before(int look);
+/* The name of this host, "?" if it has none. */
+void vv_read_host(char *out, size_t room);
 
 /* ---- choose.c ---- */
 /* Open a checkpoint whose record a keeper has read. Not to find it here is an error, never "there is none". */
@@ -78,8 +80,6 @@ int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attem
 int vv_keepers_adopt(struct vv_session *session, struct varve_error *error);
 /* Everybody's buf becomes root's. */
 int vv_share_bytes(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error);
-/* An error that all ranks come to by themselves. Returns code. */
-int vv_all_say(struct varve_error *error, int code, const char *text);
 
 /* ---- unsettled.c: commits that failed half-way on node-local stores. Each rank for itself; nothing here can fail. ---- */
 void vv_unsettled_add(struct vv_session *session, const struct vv_attempt *attempt);

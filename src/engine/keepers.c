@@ -15,12 +15,6 @@ int vv_is_local(const struct vv_session *session) {
     return session->store->settings.layout == VV_LAYOUT_LOCAL;
 }
 
-int vv_all_say(struct varve_error *error, int code, const char *text) {
-    vv_error(error, code, "%s", text);
-    error->rank = VV_COMM_ROOT;
-    return code;
-}
-
 /* ---- votes by message; all ranks run the same program, so structs travel as they are ---- */
 
 static int put_vote(struct vv_buf *buf, const struct vv_vote *vote) {
@@ -185,7 +179,7 @@ int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attem
     if (vv_is_local(session)) {
         rc = commit_local(session, attempt, digest_out, error);
         return rc == 1   ? 0
-               : rc == 0 ? vv_all_say(error, VARVE_DISAGREED, "not all ranks find what they have stored")
+               : rc == 0 ? vv_comm_all_say(error, VARVE_DISAGREED, "not all ranks find what they have stored")
                          : rc;
     }
     if (session->lease) {

@@ -1,9 +1,10 @@
 /* Opening and closing a session.
  *
- * Every rank looks for a store; only if nobody finds one, rank 0 makes it: a rank whose disk is empty or not mounted must not begin another one beside those of its
- * neighbours. Rank 0 claims the next generation. On shared storage the other ranks open the store that is there by then, and make sure that
- * it is the same one: they must see the claim. With node-local stores each rank opens its node's, which becomes like the first one found if it is new, and the first rank on each
- * node makes the same claim there (keepers.c). Then what a former life had finished is adopted. */
+ * Rank 0 looks for a store, and if it finds none, the others do; only if nobody has one, rank 0 makes it: a rank whose disk is
+ * empty or not mounted must not begin another one beside those of its neighbours. Rank 0 claims the next generation. On shared
+ * storage the other ranks open the store that is there by then, and make sure that it is the same one: they must see the claim. With
+ * node-local stores each rank opens its node's, which becomes like the first one found if it is new, and the first rank on each node
+ * makes the same claim there (keepers.c). Then what a former life had finished is adopted. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +14,6 @@
 
 #include "base/alloc.h"
 #include "engine/engine_private.h"
-
 
 /* What rank 0 tells the others. */
 struct entry {
@@ -50,7 +50,7 @@ void vv_wait_before(int look) {
         nanosleep(&time, NULL);
 }
 
-static void read_host(char *out, size_t room) {
+void vv_read_host(char *out, size_t room) {
     if (gethostname(out, room - 1) < 0)
         snprintf(out, room, "?");
     out[room - 1] = '\0';
@@ -58,7 +58,7 @@ static void read_host(char *out, size_t room) {
 
 static int lost(const struct vv_session *session, const char *uri, uint32_t finder, struct varve_error *error) {
     char host[64];
-    read_host(host, sizeof host);
+    vv_read_host(host, sizeof host);
     return vv_error(error, VARVE_NO_STORE,
                     "rank %u on %s does not find rank %u's store at %.200s: is it mounted there? If every node is to have a"
                     " store of its own, make it with storage=local",
@@ -127,7 +127,7 @@ static int join_store(struct vv_session *session, const char *uri, const struct 
         return 0;
     if (!is_local)
         return lost(session, uri, first, error);
-    read_host(host, sizeof host);
+    vv_read_host(host, sizeof host);
     return vv_error(error, VARVE_MISMATCH,
                     "rank %u on %s finds another store at %.200s than rank %u: give every job a folder of its own, or remove"
                     " the one that is not needed any more",

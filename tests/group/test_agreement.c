@@ -61,6 +61,30 @@ static void different_versions(void **state) {
     }
 }
 
+/* ---- calls ---- */
+
+static void mix_calls_up(struct ranks_job *job) {
+    rank_open(job);
+    rank_checkpoint(job, 1);
+    if (job->is_victim)
+        rank_note(job, "mixed", varve_restart(job->session, VARVE_LATEST, NULL), -2);
+    else
+        rank_note(job, "mixed", varve_checkpoint(job->session, 2), -2);
+    rank_note(job, "mixed", job->is_victim ? varve_need(job->session) : varve_reject(job->session, 1), -2);
+    go_on(job, 8);
+}
+
+static void mixed_calls(void **state) {
+    struct plan plan = {.fn = mix_calls_up};
+    (void)state;
+    EACH_VICTIM(plan) {
+        const struct board *board = ranks_run(&plan);
+        ranks_expect(board, "mixed", 1, VARVE_DISAGREED, -1, "in varve_checkpoint, another in varve_restart");
+        ranks_expect(board, "mixed", 2, VARVE_DISAGREED, -1, "in varve_reject, another in varve_need");
+        expect_end(board, 8);
+    }
+}
+
 static void give_bad_versions(struct ranks_job *job) {
     rank_open(job);
     rank_checkpoint(job, 3);
@@ -331,6 +355,7 @@ static void no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(different_versions, ranks_setup, ranks_teardown),
+        cmocka_unit_test_setup_teardown(mixed_calls, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(bad_versions, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(regions_that_do_not_fit, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(another_number_of_ranks, ranks_setup, ranks_teardown),
