@@ -13,8 +13,8 @@
  *     varve_close(s);
  *
  * Six words to learn: open, protect, checkpoint, wait, restart, close. varve_checkpoint promises that the program may
- * change its memory again; varve_wait promises that the checkpoint survives the process, the machine's power and a full
- * disk. A checkpoint exists entirely or not at all.
+ * change its memory again; varve_wait promises that the checkpoint survives the process, the machine's power and a
+ * full disk. A checkpoint exists entirely or not at all.
  *
  * What to know before trusting it:
  *  - Only protected regions are saved. Files, sockets, threads and pointers between regions are the program's business.
@@ -24,9 +24,10 @@
  *  - A store needs a file system with working fsync and link (or rename without replacing).
  *  - A session belongs to the process that opened it: after fork, the child must not use it.
  *
- * Many processes: a session opened with varve_open_mpi (varve_mpi.h) or varve_open_comm (varve_comm.h) belongs to all ranks of a job. The calls
- * marked collective are made by every rank in the same order, and return the same code on every rank; varve_session_error then tells what went wrong on
- * the rank that it names. Each rank protects its own memory, and restores it. A checkpoint exists on all ranks or on none.
+ * Many processes: a session opened with varve_open_mpi (varve_mpi.h) or varve_open_comm (varve_comm.h) belongs to all
+ * ranks of a job. The calls marked collective are made by every rank in the same order, and return the same code on
+ * every rank; varve_session_error then tells what went wrong on the rank that it names. Each rank protects its own
+ * memory, and restores it. A checkpoint exists on all ranks or on none.
  *
  * Threads: one session is used by one thread at a time; different sessions are independent. Errors: see varve_error.h;
  * the text of a session's last error is in varve_session_error. */
@@ -45,8 +46,8 @@ struct varve_session;
 
 #define VARVE_LATEST ((int64_t)-1) /* the newest checkpoint that is whole */
 
-/* Levels: 0 error, 1 warn, 2 info, 3 debug, 4 trace. line has no line end and lives during the call. Called from any thread of the
- * library. */
+/* Levels: 0 error, 1 warn, 2 info, 3 debug, 4 trace. line has no line end and lives during the call. Called from any
+ * thread of the library. */
 typedef void (*varve_log_fn)(void *arg, int level, const char *line);
 
 /* Zero always means the default. Initialise with VARVE_OPTIONS_INIT. */
@@ -58,15 +59,16 @@ struct varve_options {
 };
 #define VARVE_OPTIONS_INIT {sizeof(struct varve_options), NULL, NULL, NULL}
 
-/* Open a session that writes and restarts the checkpoints called `name` (1 to 80 bytes) in the store at this address: file:///path,
- * a path, or mem://name for tests. Makes the store if there is none. Fails with VARVE_BUSY while another session
- * writes the same name; a dead one's name is free by itself (if it cannot be told at once, open watches its heartbeat for up to takeover_seconds). The session is the caller's, to be closed with varve_close. options and
- * error may be NULL. */
+/* Open a session that writes and restarts the checkpoints called `name` (1 to 80 bytes) in the store at this address:
+ * file:///path, a path, or mem://name for tests. Makes the store if there is none. Fails with VARVE_BUSY while another
+ * session writes the same name; a dead one's name is free by itself (if it cannot be told at once, open watches its
+ * heartbeat for up to takeover_seconds). The session is the caller's, to be closed with varve_close. options and error
+ * may be NULL. */
 VARVE_API int varve_open(const char *store, const char *name, const struct varve_options *options,
                          struct varve_session **out, struct varve_error *error);
 
-/* Collective. Wait for what is in flight, end the session and free it. Returns what varve_wait would have. Accepts NULL. The memory of regions from
- * varve_alloc is freed. */
+/* Collective. Wait for what is in flight, end the session and free it. Returns what varve_wait would have. Accepts
+ * NULL. The memory of regions from varve_alloc is freed. */
 VARVE_API int varve_close(struct varve_session *session);
 
 /* Why the session's last call failed. Lives until the next call on the session. */
@@ -74,28 +76,29 @@ VARVE_API const struct varve_error *varve_session_error(const struct varve_sessi
 
 /* ---- what is protected ---- */
 
-/* Protect size bytes at ptr under a name (1 to 255 bytes). Protecting a name again gives it a new place and size: regions may grow, shrink
- * and move between checkpoints. */
+/* Protect size bytes at ptr under a name (1 to 255 bytes). Protecting a name again gives it a new place and size:
+ * regions may grow, shrink and move between checkpoints. */
 VARVE_API int varve_protect(struct varve_session *session, const char *region, void *ptr, size_t size);
 
-/* Protect data that does not lie in one piece of memory. All three are called by the thread that calls varve_checkpoint or varve_restart, and
- * must not call functions of this session. Nonzero means failure. A checkpoint that is tried again asks again from the start; so does a restart
- * that passes over a damaged checkpoint. */
+/* Protect data that does not lie in one piece of memory. All three are called by the thread that calls
+ * varve_checkpoint or varve_restart, and must not call functions of this session. Nonzero means failure. A checkpoint
+ * that is tried again asks again from the start; so does a restart that passes over a damaged checkpoint. */
 struct varve_callbacks {
     size_t size; /* sizeof(struct varve_callbacks) */
     /* How many bytes there are now; asked once per attempt. */
     int (*length)(void *arg, uint64_t *bytes_out);
     /* Copy `size` bytes from `offset` into buffer. Ranges come in ascending order, each once per attempt. */
     int (*save)(void *arg, uint64_t offset, void *buffer, size_t size);
-    /* Take back `size` bytes at `offset` of `total`, in ascending order; with size and total 0 when nothing was stored. If varve_restart fails
-     * afterwards, what was taken is not to be used. */
+    /* Take back `size` bytes at `offset` of `total`, in ascending order; with size and total 0 when nothing was
+     * stored. If varve_restart fails afterwards, what was taken is not to be used. */
     int (*load)(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total);
 };
 VARVE_API int varve_protect_callback(struct varve_session *session, const char *region,
                                      const struct varve_callbacks *callbacks, void *arg);
 
-/* Memory that is protected from the start: zeroed, page-aligned, and free of cost where it is never touched. NULL on failure. It lives until
- * varve_free or varve_close, also when its region is unprotected or protected elsewhere meanwhile. */
+/* Memory that is protected from the start: zeroed, page-aligned, and free of cost where it is never touched. NULL on
+ * failure. It lives until varve_free or varve_close, also when its region is unprotected or protected elsewhere
+ * meanwhile. */
 VARVE_API void *varve_alloc(struct varve_session *session, const char *region, size_t size);
 /* Unprotects what lies there, too. Pointers that are not from varve_alloc are left alone. */
 VARVE_API void varve_free(struct varve_session *session, void *ptr);
@@ -105,37 +108,43 @@ VARVE_API int varve_unprotect(struct varve_session *session, const char *region)
 
 /* ---- saving ---- */
 
-/* Collective. Save all protected regions as `version` (the same on all ranks; 0 or more; above the session's last, and not below one that failed). Returns when the memory may be changed again.
- * Failure on one rank is failure on all; it leaves all earlier checkpoints as they were, and nothing is missing from the next. With on_error=warn a failure is
+/* Collective. Save all protected regions as `version` (the same on all ranks; 0 or more; above the session's last, and
+ * not below one that failed). Returns when the memory may be changed again. Failure on one rank is failure on all; it
+ * leaves all earlier checkpoints as they were, and nothing is missing from the next. With on_error=warn a failure is
  * logged and 0 is returned; varve_wait and varve_close still tell it. */
 VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
 
-/* Collective. Wait until the last checkpoint that was begun survives. 0, or why it does not exist. A call that was refused for its arguments has begun none. */
+/* Collective. Wait until the last checkpoint that was begun survives. 0, or why it does not exist. A call that was
+ * refused for its arguments has begun none. */
 VARVE_API int varve_wait(struct varve_session *session);
 
 /* Collective. 1 if varve_wait would return at once, 0 if not, or the error it would return. */
 VARVE_API int varve_test(struct varve_session *session);
 
-/* Collective, and the same answer on all ranks. 1 if a checkpoint is due by the settings interval_seconds and interval_share, else 0. Share s means: the time spent in checkpoints stays
- * near s of the run time. With neither set it is always due. */
+/* Collective, and the same answer on all ranks. 1 if a checkpoint is due by the settings interval_seconds and
+ * interval_share, else 0. Share s means: the time spent in checkpoints stays near s of the run time. With neither set
+ * it is always due. */
 VARVE_API int varve_need(struct varve_session *session);
 
 /* ---- coming back ---- */
 
-/* Collective. Fill all protected regions from a version, or from VARVE_LATEST: the newest checkpoint that is whole on all ranks; newer ones that are not are named in the
- * log with the reason. VARVE_NO_CHECKPOINT when there is none at all (a first run); -ENOENT when the version asked for is not there; VARVE_MISMATCH when a protected region is not stored or has another
- * size, or the checkpoint is of another number of ranks (nothing is written on any rank then); VARVE_CORRUPT when there are checkpoints but none is whole. version_out may be NULL. */
+/* Collective. Fill all protected regions from a version, or from VARVE_LATEST: the newest checkpoint that is whole on
+ * all ranks; newer ones that are not are named in the log with the reason. VARVE_NO_CHECKPOINT when there is none at
+ * all (a first run); -ENOENT when the version asked for is not there; VARVE_MISMATCH when a protected region is not
+ * stored or has another size, or the checkpoint is of another number of ranks (nothing is written on any rank then);
+ * VARVE_CORRUPT when there are checkpoints but none is whole. version_out may be NULL. */
 VARVE_API int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out);
 
 #define VARVE_RESTART_RESIZE 1u  /* a region of another size: fill what both have, zero the rest */
 #define VARVE_RESTART_MISSING 2u /* leave regions alone that are not stored */
 
-/* Collective. The same for chosen regions (count names), with flags; both may differ between ranks. regions may be NULL for all protected ones. */
+/* Collective. The same for chosen regions (count names), with flags; both may differ between ranks. regions may be
+ * NULL for all protected ones. */
 VARVE_API int varve_restart_regions(struct varve_session *session, int64_t version, const char *const *regions,
                                     size_t count, unsigned flags, int64_t *version_out);
 
-/* Collective. This checkpoint is bad for the program, although it is whole: do not offer it as latest again in this session, and let the next
- * restart take an older one. Version numbers as given back by varve_restart. */
+/* Collective. This checkpoint is bad for the program, although it is whole: do not offer it as latest again in this
+ * session, and let the next restart take an older one. Version numbers as given back by varve_restart. */
 VARVE_API int varve_reject(struct varve_session *session, int64_t version);
 
 struct varve_region_info {
@@ -144,8 +153,8 @@ struct varve_region_info {
 };
 typedef int (*varve_region_fn)(void *arg, const struct varve_region_info *region);
 
-/* Collective. What a version (or VARVE_LATEST) holds of this rank, before anything is protected: calls fn per region until it returns nonzero. version_out may be NULL,
- * fn too. */
+/* Collective. What a version (or VARVE_LATEST) holds of this rank, before anything is protected: calls fn per region
+ * until it returns nonzero. version_out may be NULL, fn too. */
 VARVE_API int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg,
                            int64_t *version_out);
 

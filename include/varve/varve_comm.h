@@ -1,11 +1,11 @@
 /* The group of processes that checkpoint together, behind one ops struct.
  *
- * varve_open_mpi (varve_mpi.h) makes one from an MPI communicator; that is what most programs use. A job that has no MPI
- * brings its own implementation and opens its sessions with varve_open_comm.
+ * varve_open_mpi (varve_mpi.h) makes one from an MPI communicator; that is what most programs use. A job that has no
+ * MPI brings its own implementation and opens its sessions with varve_open_comm.
  *
- * All calls are collective: every rank makes the same ones in the same order, from one thread at a time. A session calls
- * them only inside calls of its own that are collective, in the thread that makes the call. They return 0, or a negative
- * code when the group can no longer talk: the session's call then fails with it, perhaps not on every rank. */
+ * All calls are collective: every rank makes the same ones in the same order, from one thread at a time. A session
+ * calls them only inside calls of its own that are collective, in the thread that makes the call. They return 0, or a
+ * negative code when the group can no longer talk: the session's call then fails with it, perhaps not on every rank. */
 #ifndef VARVE_COMM_H
 #define VARVE_COMM_H
 
@@ -28,9 +28,9 @@ struct varve_comm_ops {
     int (*least)(struct varve_comm *comm, uint64_t *values, size_t count);
     /* Everybody gets root's bytes. All give the same size and root. */
     int (*broadcast)(struct varve_comm *comm, void *data, size_t size, uint32_t root);
-    /* Rank 0's fn takes everybody's bytes, its own too, in the order of the ranks, one rank at a time: memory does not grow
-     * with the number of ranks. Sizes may differ. If fn fails, the bytes of the remaining ranks are still received, and not
-     * given to it. fn counts on rank 0 only. */
+    /* Rank 0's fn takes everybody's bytes, its own too, in the order of the ranks, one rank at a time: memory does not
+     * grow with the number of ranks. Sizes may differ. If fn fails, the bytes of the remaining ranks are still
+     * received, and not given to it. fn counts on rank 0 only. */
     int (*collect)(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg);
     /* Free it. Also called when the session could not be opened. */
     void (*close)(struct varve_comm *comm);
@@ -43,8 +43,8 @@ struct varve_comm {
     uint32_t ranks;
 };
 
-/* varve_open for a group: collective. The comm belongs to the session from now on, and is closed when this fails, too; only one that is refused
- * because it lacks operations is left alone. */
+/* varve_open for a group: collective. The comm belongs to the session from now on, and is closed when this fails, too;
+ * only one that is refused because it lacks operations is left alone. */
 VARVE_API int varve_open_comm(struct varve_comm *comm, const char *store, const char *name,
                               const struct varve_options *options, struct varve_session **out,
                               struct varve_error *error);

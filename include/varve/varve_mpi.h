@@ -9,8 +9,9 @@
  *     varve_close(s);                                        // before MPI_Finalize
  *
  * The session works on a duplicate of the communicator and calls MPI only inside its collective calls, in the calling
- * thread: MPI_THREAD_FUNNELED will do, or MPI_THREAD_MULTIPLE where sessions are used in several threads at the same time. MPI errors are returned
- * on the duplicate, not fatal; after one the session is of no use on this rank. MPI must be initialised by MPI_Init or MPI_Init_thread. */
+ * thread: MPI_THREAD_FUNNELED will do, or MPI_THREAD_MULTIPLE where sessions are used in several threads at the same
+ * time. MPI errors are returned on the duplicate, not fatal; after one the session is of no use on this rank. MPI must
+ * be initialised by MPI_Init or MPI_Init_thread. */
 #ifndef VARVE_MPI_H
 #define VARVE_MPI_H
 
@@ -21,8 +22,8 @@
 extern "C" {
 #endif
 
-/* varve_open for all ranks of a communicator: collective, and the same result on all of them. Rank 0's settings hold for
- * the job. */
+/* varve_open for all ranks of a communicator: collective, and the same result on all of them. Rank 0's settings hold
+ * for the job. */
 VARVE_API int varve_open_mpi(MPI_Comm mpi, const char *store, const char *name, const struct varve_options *options,
                              struct varve_session **out, struct varve_error *error);
 

@@ -19,7 +19,8 @@ static int broken(const struct varve_comm *comm, int rc, struct varve_error *err
     return rc;
 }
 
-/* Everybody gets the error of this rank. It may have come from another one, in an agreement before: then that is the rank where it happened. */
+/* Everybody gets the error of this rank. It may have come from another one, in an agreement before: then that is the
+ * rank where it happened. */
 static int share_error(struct varve_comm *comm, int code, uint32_t rank, struct varve_error *error) {
     if (comm->rank == rank) {
         int is_agreed = error->code == code && error->rank >= 0 && error->text[0];

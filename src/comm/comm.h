@@ -1,7 +1,8 @@
-/* The group of processes that checkpoint together (varve_comm.h), and how it comes to one answer. Everything here is collective.
+/* The group of processes that checkpoint together (varve_comm.h), and how it comes to one answer. Everything here is
+ * collective.
  *
- * The rule: a collective call of the session returns the same code on every rank. So whatever a rank finds out on its own, be it only that
- * an argument is wrong, goes through vv_comm_agree before anybody returns or acts on it. */
+ * The rule: a collective call of the session returns the same code on every rank. So whatever a rank finds out on its
+ * own, be it only that an argument is wrong, goes through vv_comm_agree before anybody returns or acts on it. */
 #ifndef VV_COMM_H
 #define VV_COMM_H
 
@@ -18,12 +19,14 @@ static inline int vv_comm_is_root(const struct varve_comm *comm) {
     return comm->rank == VV_COMM_ROOT;
 }
 
-/* The lowest code of all ranks: 0 only if it is 0 everywhere (errors are negative; do not give positive ones). When it is not 0, error (not
- * NULL) becomes that of the first rank that had the code, with its rank in it: all ranks tell the same story. */
+/* The lowest code of all ranks: 0 only if it is 0 everywhere (errors are negative; do not give positive ones). When it
+ * is not 0, error (not NULL) becomes that of the first rank that had the code, with its rank in it: all ranks tell the
+ * same story. */
 int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error);
 
-/* The first round of a call: are all ranks in the same one, with the same value (the version; a hash of the name in open)? 0, or VARVE_DISAGREED; or the error that a rank has
- * found in its arguments. Ranks that mix calls up are told so instead of waiting for each other. */
+/* The first round of a call: are all ranks in the same one, with the same value (the version; a hash of the name in
+ * open)? 0, or VARVE_DISAGREED; or the error that a rank has found in its arguments. Ranks that mix calls up are told
+ * so instead of waiting for each other. */
 enum vv_call { VV_CALL_OPEN, VV_CALL_CHECKPOINT, VV_CALL_RESTART, VV_CALL_STORED, VV_CALL_REJECT, VV_CALL_NEED };
 int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, struct varve_error *error);
 
@@ -33,7 +36,8 @@ int vv_comm_all_say(struct varve_error *error, int code, const char *format, ...
 /* The largest of all ranks' values. */
 int vv_comm_most(struct varve_comm *comm, uint64_t *value);
 
-/* Root has done something alone: everybody gets its code, its error, and `size` bytes of what it found (data may be NULL). */
+/* Root has done something alone: everybody gets its code, its error, and `size` bytes of what it found (data may be
+ * NULL). */
 int vv_comm_follow(struct varve_comm *comm, int code, void *data, size_t size, uint32_t root, struct varve_error *error);
 
 #endif

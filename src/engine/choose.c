@@ -53,7 +53,8 @@ static int find_candidates(struct vv_session *session, int64_t version, struct c
     return vv_comm_agree(session->comm, rc < 0 ? rc : 0, error);
 }
 
-/* 1 and the next candidate, 0 when there is none left, or an error of the group. Keepers may have different lists: a node may have missed a commit. */
+/* 1 and the next candidate, 0 when there is none left, or an error of the group. Keepers may have different lists: a
+ * node may have missed a commit. */
 static int next_candidate(struct candidates *candidates, struct vv_attempt *out, struct varve_error *error) {
     struct varve_comm *comm = candidates->session->comm;
     const struct vv_attempt none = {0};
@@ -251,7 +252,8 @@ static int add_rejected(struct vv_session *session, uint32_t generation, uint64_
     return 0;
 }
 
-/* The one that was offered: what we restarted from, or else the newest of this version not rejected yet. 0 when all are rejected. */
+/* The one that was offered: what we restarted from, or else the newest of this version not rejected yet. 0 when all
+ * are rejected. */
 static int find_offered(struct vv_session *session, int64_t version, uint32_t *generation_out,
                         struct varve_error *error) {
     struct candidates candidates = {0};

@@ -1,8 +1,9 @@
-/* Before a checkpoint is read from node-local stores: is it the same one on all nodes, is the part of every rank on the rank's node, and does every node have its
- * record?
+/* Before a checkpoint is read from node-local stores: is it the same one on all nodes, is the part of every rank on
+ * the rank's node, and does every node have its record?
  *
- * A node may have missed a commit: the record is copied to it. One node may have forgotten the checkpoint: then so do the others. And nodes that
- * were used by different jobs may have different checkpoints under the same generation and version: their parts must never come together. */
+ * A node may have missed a commit: the record is copied to it. One node may have forgotten the checkpoint: then so do
+ * the others. And nodes that were used by different jobs may have different checkpoints under the same generation and
+ * version: their parts must never come together. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,7 +39,8 @@ static int look_here(struct candidate *candidate) {
     return rc == 0 ? 1 : rc == VARVE_CORRUPT || rc == -ENOENT ? 0 : rc;
 }
 
-/* Before the tombstone on the other node is pruned away, and what is left here looks like a checkpoint that it has missed. */
+/* Before the tombstone on the other node is pruned away, and what is left here looks like a checkpoint that it has
+ * missed. */
 static void forget_too(const struct candidate *candidate) {
     struct vv_session *session = candidate->session;
     struct varve_error why = {0};
@@ -48,8 +50,9 @@ static void forget_too(const struct candidate *candidate) {
            candidate->generation, rc < 0 ? ", but not on this one: " : "", rc < 0 ? why.text : "");
 }
 
-/* Have all nodes that know of this version the same session's claim on its generation? Jobs on different nodes may have used the same
- * generation: then one's tombstone says nothing about the other's checkpoint. 1, 0, or an error of the group. */
+/* Have all nodes that know of this version the same session's claim on its generation? Jobs on different nodes may
+ * have used the same generation: then one's tombstone says nothing about the other's checkpoint. 1, 0, or an error of
+ * the group. */
 static int is_of_one_session(const struct candidate *candidate) {
     struct vv_session *session = candidate->session;
     struct varve_error ignored = {0};
@@ -134,7 +137,8 @@ static int has_pack(struct vv_session *session, const struct vv_attempt *attempt
     return rc == 0 ? 1 : rc == -ENOENT ? 0 : vv_error_sys(error, rc, "cannot look at %s", text);
 }
 
-/* Of all attempts that this rank's part is made of, the first of which its pack is not here: 1; 0 when all are. A damaged pack counts as there: reading will tell. */
+/* Of all attempts that this rank's part is made of, the first of which its pack is not here: 1; 0 when all are. A
+ * damaged pack counts as there: reading will tell. */
 static int find_missing(struct candidate *candidate, const struct vv_record *record, struct vv_attempt *out) {
     struct vv_session *session = candidate->session;
     struct vv_vote vote;

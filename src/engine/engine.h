@@ -1,7 +1,9 @@
-/* The engine runs the stages: the way of a checkpoint into the store, and the way back. No other folder knows their order.
+/* The engine runs the stages: the way of a checkpoint into the store, and the way back. No other folder knows their
+ * order.
  *
- * SAVING. vv_session_checkpoint makes a request and runs it to its end in the calling thread; what can move to the background
- * later is behind the request already. A request tries one or more attempts (on_error=retry:n); each attempt is:
+ * SAVING. vv_session_checkpoint makes a request and runs it to its end in the calling thread; what can move to the
+ * background later is behind the request already. A request tries one or more attempts (on_error=retry:n); each
+ * attempt is:
  *
  *   plan     every region gets its length and its address in the layout (save.c)
  *   scan     ranges the tracker reports -> chunks of 4 KiB -> zero? same id as last time at this place? id known
@@ -11,23 +13,27 @@
  *   manifest origins -> runs: an overlay, or a base when the overlays have grown (recipe_write.c)
  *   commit   the pack is sealed: our yes; then the record; then the beat names the new checkpoint; then keep=N
  *
- * Ordered: the scan is one thread in ascending region number and offset; blocks are appended in any order, since places do not depend
- * on it. Overlapping: encoding and writing of earlier blocks with scanning of later ones. Memory: threads + 2 block
- * buffers (raw and encoded), the ids and origins that changed, and the history; a scan that finds no free buffer waits. Failure: the
- * first error of any stage stops the scan, the attempt's objects are removed, and the history stays that of the last
- * committed checkpoint (dedup/history.h), so nothing is missing from the next one.
+ * Ordered: the scan is one thread in ascending region number and offset; blocks are appended in any order, since
+ * places do not depend on it. Overlapping: encoding and writing of earlier blocks with scanning of later ones. Memory:
+ * threads + 2 block buffers (raw and encoded), the ids and origins that changed, and the history; a scan that finds no
+ * free buffer waits. Failure: the first error of any stage stops the scan, the attempt's objects are removed, and the
+ * history stays that of the last committed checkpoint (dedup/history.h), so nothing is missing from the next one.
  *
- * RESTARTING. vv_session_restart walks the records from the newest, opens a view, compares what is stored with what is protected before
- * a byte is written, fetches the runs in windows, computes the id of every granule and compares each region's digest. The ids
- * become the new history. A checkpoint that fails anywhere is named in the log with the reason, and the next older one is tried.
+ * RESTARTING. vv_session_restart walks the records from the newest, opens a view, compares what is stored with what is
+ * protected before a byte is written, fetches the runs in windows, computes the id of every granule and compares each
+ * region's digest. The ids become the new history. A checkpoint that fails anywhere is named in the log with the
+ * reason, and the next older one is tried.
  *
- * MANY RANKS. Every function below is collective and returns the same code on every rank, with the error of the rank where it happened. A step
- * that a rank does alone ends in vv_comm_agree before any rank acts on it. Claims, records and deletions are the business of the keepers (keepers.c): rank 0, or one rank per node.
- * In a checkpoint: versions compared; each rank writes and seals its own pack; agree; the keeper counts the votes
- * and creates the record; agree. In a restart, per candidate: the keeper names it; each rank compares regions; agree (nothing was written so far); each rank reads and
- * checks; agree; the keeper goes on in the beat; agree. The record decides: a rank that dies anywhere leaves waste or a checkpoint that the next life finds.
+ * MANY RANKS. Every function below is collective and returns the same code on every rank, with the error of the rank
+ * where it happened. A step that a rank does alone ends in vv_comm_agree before any rank acts on it. Claims, records
+ * and deletions are the business of the keepers (keepers.c): rank 0, or one rank per node. In a checkpoint: versions
+ * compared; each rank writes and seals its own pack; agree; the keeper counts the votes and creates the record; agree.
+ * In a restart, per candidate: the keeper names it; each rank compares regions; agree (nothing was written so far);
+ * each rank reads and checks; agree; the keeper goes on in the beat; agree. The record decides: a rank that dies
+ * anywhere leaves waste or a checkpoint that the next life finds.
  *
- * Threads: one thread at a time per session; the pool's and the lease's threads are inside. Only the calling thread talks to the group. */
+ * Threads: one thread at a time per session; the pool's and the lease's threads are inside. Only the calling thread
+ * talks to the group. */
 #ifndef VV_ENGINE_H
 #define VV_ENGINE_H
 

@@ -48,7 +48,8 @@ int vv_scan_region(struct vv_save *save, struct vv_region *region, struct vv_pas
 /* recipe_write.c: leans and manifest. live: bytes each source holds after the commit. */
 int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_error *error);
 
-/* read.c: like vv_region_stream, and gives the ids of the granules (ids may be NULL) and the region's origins (may be NULL) as a history wants them. */
+/* read.c: like vv_region_stream, and gives the ids of the granules (ids may be NULL) and the region's origins (may be
+ * NULL) as a history wants them. */
 int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct vv_recipe_region *region,
                    uint64_t seed, size_t window, struct vv_pool *pool, vv_bytes_fn fn, void *arg,
                    struct vv_hash128 *ids, struct vv_origins *origins, struct varve_error *error);
@@ -58,7 +59,8 @@ struct vv_origin vv_origin_of(const struct vv_run *run);
 struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data, uint64_t size,
                               struct vv_hash128 *ids);
 
-/* ---- session.c: looking for what another rank has made: some file systems show a new file to other hosts a little late ---- */
+/* ---- session.c: looking for what another rank has made: some file systems show a new file to other hosts a little
+ * late ---- */
 #define VV_LOOKS 12
 /* Before look 0, 1, ...: not at all, then 10 ms, each time twice as long, up to a second. */
 void vv_wait_before(int look);
@@ -81,7 +83,8 @@ int vv_keepers_adopt(struct vv_session *session, struct varve_error *error);
 /* Everybody's buf becomes root's. */
 int vv_share_bytes(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error);
 
-/* ---- unsettled.c: commits that failed half-way on node-local stores. Each rank for itself; nothing here can fail. ---- */
+/* ---- unsettled.c: commits that failed half-way on node-local stores. Each rank for itself; nothing here can fail.
+ * ---- */
 void vv_unsettled_add(struct vv_session *session, const struct vv_attempt *attempt);
 /* The parent is a checkpoint on all nodes. */
 void vv_unsettled_drop(struct vv_session *session);
@@ -89,11 +92,13 @@ void vv_unsettled_drop(struct vv_session *session);
 void vv_unsettled_forget(struct vv_session *session);
 
 /* ---- complete.c: may this checkpoint be read from node-local stores? Collective, the same answer on all ranks. ---- */
-/* It must be the same one on all nodes, and every rank's part must be on its node: otherwise VARVE_CORRUPT. Then its record is copied to the nodes that have missed
- * it. VARVE_FORGOTTEN when one node has forgotten it; the others do so, too. Does nothing on shared storage. */
+/* It must be the same one on all nodes, and every rank's part must be on its node: otherwise VARVE_CORRUPT. Then its
+ * record is copied to the nodes that have missed it. VARVE_FORGOTTEN when one node has forgotten it; the others do so,
+ * too. Does nothing on shared storage. */
 int vv_keepers_complete(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error);
 
-/* ---- restart.c: from one candidate; arg is a struct vv_restart_options. Collective, the same answer on all ranks. ---- */
+/* ---- restart.c: from one candidate; arg is a struct vv_restart_options. Collective, the same answer on all ranks.
+ * ---- */
 int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                    struct varve_error *error);
 
@@ -103,7 +108,8 @@ struct vv_check {
     uint64_t seed;
     struct vv_buf strips, pasts; /* begin as zeros */
 };
-/* Plan to hash a region, whose past has its origins, length and digest; its ids are filled in. 0 or -ENOMEM. The past must stay where it is. */
+/* Plan to hash a region, whose past has its origins, length and digest; its ids are filled in. 0 or -ENOMEM. The past
+ * must stay where it is. */
 int vv_check_region(struct vv_check *check, struct vv_past *past, const void *memory);
 /* Hash all planned; VARVE_CORRUPT when a digest differs. */
 int vv_check_run(struct vv_check *check, struct varve_error *error);

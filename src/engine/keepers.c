@@ -1,9 +1,11 @@
 /* The keepers of a job are the ranks that hold a lease: each keeps the claims and records of one store.
  *
- * On shared storage that is rank 0 alone, which finds all votes in the store. With node-local stores (layout local) one rank per node is a keeper, the
- * one that came first there. Packs lie where they were written, so the votes travel to rank 0 by message, and come back as the writers list and the record, which every keeper creates:
- * all of them check, then all of them create the list, then all of them the record. A checkpoint is reported when every keeper has it. When a job dies in between, the next one finds
- * a record on one node at least, or full votes; it copies what is missing, or adopts. */
+ * On shared storage that is rank 0 alone, which finds all votes in the store. With node-local stores (layout local)
+ * one rank per node is a keeper, the one that came first there. Packs lie where they were written, so the votes travel
+ * to rank 0 by message, and come back as the writers list and the record, which every keeper creates: all of them
+ * check, then all of them create the list, then all of them the record. A checkpoint is reported when every keeper has
+ * it. When a job dies in between, the next one finds a record on one node at least, or full votes; it copies what is
+ * missing, or adopts. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -197,7 +199,8 @@ int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attem
 
 /* ---- adopting ---- */
 
-/* Jobs that ran on different nodes may have used the same generation: only the packs of one session belong together. 1, 0, or an error. */
+/* Jobs that ran on different nodes may have used the same generation: only the packs of one session belong together.
+ * 1, 0, or an error. */
 static int is_of_one_session(struct vv_session *session, uint32_t generation, struct varve_error *error) {
     uint8_t id[16] = {0};
     uint64_t is_same = 1;

@@ -1,10 +1,11 @@
 /* Opening and closing a session.
  *
- * Rank 0 looks for a store, and if it finds none, the others do; only if nobody has one, rank 0 makes it: a rank whose disk is
- * empty or not mounted must not begin another one beside those of its neighbours. Rank 0 claims the next generation. On shared
- * storage the other ranks open the store that is there by then, and make sure that it is the same one: they must see the claim. With
- * node-local stores each rank opens its node's, which becomes like the first one found if it is new, and the first rank on each node
- * makes the same claim there (keepers.c). Then what a former life had finished is adopted. */
+ * Rank 0 looks for a store, and if it finds none, the others do; only if nobody has one, rank 0 makes it: a rank whose
+ * disk is empty or not mounted must not begin another one beside those of its neighbours. Rank 0 claims the next
+ * generation. On shared storage the other ranks open the store that is there by then, and make sure that it is the
+ * same one: they must see the claim. With node-local stores each rank opens its node's, which becomes like the first
+ * one found if it is new, and the first rank on each node makes the same claim there (keepers.c). Then what a former
+ * life had finished is adopted. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,8 +83,9 @@ static int look_for_store(struct vv_session *session, const char *uri, struct va
     return 0;
 }
 
-/* The store of the first rank that has one; a new one if nobody has. A node that has lost its own must not begin another. Rank 0 looks first: mostly it is there, and
- * a rank that has looked too early may be told the same for a while. */
+/* The store of the first rank that has one; a new one if nobody has. A node that has lost its own must not begin
+ * another. Rank 0 looks first: mostly it is there, and a rank that has looked too early may be told the same for a
+ * while. */
 static int find_store(struct vv_session *session, const char *uri, struct vv_store_object *object, uint32_t *first,
                       struct varve_error *error) {
     struct varve_comm *comm = session->comm;

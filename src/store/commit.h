@@ -30,8 +30,8 @@ int vv_vote_read(struct vv_store *store, const char *name, const struct vv_attem
                  struct vv_vote *out, struct varve_error *error);
 void vv_vote_clear(struct vv_vote *vote);
 
-/* Count votes that came in another way than through this store, in the order of the writers. The end frees the count (NULL is allowed, and means 0)
- * and returns what vv_votes_read does; with writers_out NULL it only frees. */
+/* Count votes that came in another way than through this store, in the order of the writers. The end frees the count
+ * (NULL is allowed, and means 0) and returns what vv_votes_read does; with writers_out NULL it only frees. */
 struct vv_count;
 int vv_count_begin(struct vv_store *store, const char *name, const struct vv_attempt *attempt, struct vv_count **out);
 int vv_count_add(struct vv_count *count, const struct vv_vote *vote, struct varve_error *error);
@@ -52,8 +52,9 @@ int vv_votes_read(struct vv_store *store, const char *name, const struct vv_atte
 int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
               struct vv_record *record_out, struct varve_error *error);
 
-/* The three steps of a commit whose votes were counted elsewhere, for stores that each keep the writers list and the record. Each is done in every store before the
- * next is begun in any: check claim, parent, and that no other attempt has the record; create the list; create the record. Codes as vv_commit. */
+/* The three steps of a commit whose votes were counted elsewhere, for stores that each keep the writers list and the
+ * record. Each is done in every store before the next is begun in any: check claim, parent, and that no other attempt
+ * has the record; create the list; create the record. Codes as vv_commit. */
 int vv_commit_check(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
                     const struct vv_record *record, struct varve_error *error);
 int vv_commit_list(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
@@ -61,8 +62,9 @@ int vv_commit_list(struct vv_store *store, const char *name, const struct vv_att
 int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct vv_record *record, struct varve_error *error);
 
-/* The bytes of a commit (both objects are whole and belong together; what_out says which attempt with which writers list), and taking it over from another node's store: the writers list and the record are created here, or mended when they are damaged. The caller
- * holds the claim. VARVE_FORGOTTEN when a tombstone stands in the way. */
+/* The bytes of a commit (both objects are whole and belong together; what_out says which attempt with which writers
+ * list), and taking it over from another node's store: the writers list and the record are created here, or mended
+ * when they are damaged. The caller holds the claim. VARVE_FORGOTTEN when a tombstone stands in the way. */
 int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
                    struct vv_buf *writers_out, struct vv_buf *record_out, struct vv_lean *what_out,
                    struct varve_error *error);
@@ -80,7 +82,8 @@ int vv_attempt_drop(struct vv_store *store, const char *name, const struct vv_at
  * many (0 or 1). Must come before the lease's first vv_lease_refer: a beat that names a checkpoint tells others that
  * this session adopts no more. */
 int vv_adopt(struct vv_store *store, struct vv_lease *lease, const char *name, struct varve_error *error);
-/* The same with another way to finish an attempt, which returns 1 when it did, 0 when the attempt is not fully voted or not fit, or an error. */
+/* The same with another way to finish an attempt, which returns 1 when it did, 0 when the attempt is not fully voted
+ * or not fit, or an error. */
 typedef int (*vv_finish_fn)(void *arg, const struct vv_attempt *attempt, struct varve_error *error);
 int vv_adopt_with(struct vv_store *store, struct vv_lease *lease, const char *name, vv_finish_fn finish, void *arg,
                   struct varve_error *error);
@@ -115,8 +118,9 @@ int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_opt
  * that is not older than this is forgotten. */
 int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, uint32_t keep,
             const struct vv_attempt *cut, struct varve_error *error);
-/* The oldest that keep=N would keep here: 1, 0 when there are fewer, or an error. With several stores of one job the oldest of all their answers is the cut for
- * all of them: what a node has of a commit that failed must not push out, there, what was reported. */
+/* The oldest that keep=N would keep here: 1, 0 when there are fewer, or an error. With several stores of one job the
+ * oldest of all their answers is the cut for all of them: what a node has of a commit that failed must not push out,
+ * there, what was reported. */
 int vv_keep_cut(struct vv_store *store, const char *name, uint32_t keep, struct vv_attempt *cut_out,
                 struct varve_error *error);
 

@@ -41,8 +41,8 @@ int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation
     return rc;
 }
 
-/* What is there already: 1 a good object of this kind, 0 nothing, -EBADMSG damage, -EEXIST another list, or why it must stay (a tombstone, the storage). Another writers list of the
- * same attempt is that of another job: it must stay. */
+/* What is there already: 1 a good object of this kind, 0 nothing, -EBADMSG damage, -EEXIST another list, or why it
+ * must stay (a tombstone, the storage). Another writers list of the same attempt is that of another job: it must stay. */
 static int look_at(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
                    struct varve_error *error) {
     struct vv_tombstone tombstone;

@@ -1,7 +1,9 @@
-/* One node's share of node-local stores (docs/format.md 10). Records and writers lists are on every node, a pack only where its writer ran.
+/* One node's share of node-local stores (docs/format.md 10). Records and writers lists are on every node, a pack only
+ * where its writer ran.
  *
- * A writer stays on its node for a whole generation. So a pack that is not here is on another node, as far as can be told from here, unless another pack of the same writer
- * and generation is here: then it should be here, too, and is missing. */
+ * A writer stays on its node for a whole generation. So a pack that is not here is on another node, as far as can be
+ * told from here, unless another pack of the same writer and generation is here: then it should be here, too, and is
+ * missing. */
 #include <errno.h>
 #include <stdio.h>
 
