@@ -13,16 +13,23 @@
  *     varve_close(s);
  *
  * Six words to learn: open, protect, checkpoint, wait, restart, close. varve_checkpoint promises that the program may
- * change its memory again; varve_wait promises that the checkpoint survives the process, the machine's power and a
- * full disk. A checkpoint exists entirely or not at all.
+ * change its memory again; what it was at the call is stored while the program goes on. varve_wait promises that the
+ * checkpoint survives the process, the machine's power and a full disk: call it before deleting what you would restart
+ * from otherwise, and before ending without varve_close. A checkpoint exists entirely or not at all.
  *
  * What to know before trusting it:
  *  - Only protected regions are saved. Files, sockets, threads and pointers between regions are the program's business.
- *  - No other thread, device or process may write a protected region during varve_checkpoint or varve_restart.
+ *  - No other thread, device or process may write a protected region during varve_checkpoint or varve_restart: no
+ *    receive, RMA or input into it may be outstanding. When the call has returned they may, although the checkpoint is
+ *    still being stored. Memory that devices write (RDMA) is protected with VARVE_DEVICE_WRITES.
+ *  - Protected memory is freed, unmapped or moved only after varve_unprotect or varve_free, or when its name has been
+ *    protected elsewhere. These wait as long as a checkpoint in flight needs it where it is. Otherwise that checkpoint
+ *    fails with -EFAULT, and the text names the region.
  *  - After a failed varve_restart the contents of the protected regions are undefined, unless the error is
  *    VARVE_NO_CHECKPOINT or VARVE_MISMATCH: then nothing was written.
  *  - A store needs a file system with working fsync and link (or rename without replacing).
- *  - A session belongs to the process that opened it: after fork, the child must not use it.
+ *  - A session belongs to the process that opened it: after fork, the child must not use it. The child's memory is its
+ *    own, the protected part too.
  *
  * Many processes: a session opened with varve_open_mpi (varve_mpi.h) or varve_open_comm (varve_comm.h) belongs to all
  * ranks of a job. The calls marked collective are made by every rank in the same order, and return the same code on
@@ -77,11 +84,29 @@ VARVE_API const struct varve_error *varve_session_error(const struct varve_sessi
 /* ---- what is protected ---- */
 
 /* Protect size bytes at ptr under a name (1 to 255 bytes). Protecting a name again gives it a new place and size:
- * regions may grow, shrink and move between checkpoints. */
+ * regions may grow, shrink and move between checkpoints. All calls of this part may be made while a checkpoint is in
+ * flight, and do not change what it holds. When they return, the memory that a region has left is the program's to
+ * free, even if the checkpoint is not stored yet. */
 VARVE_API int varve_protect(struct varve_session *session, const char *region, void *ptr, size_t size);
 
-/* Protect data that does not lie in one piece of memory. All three are called by the thread that calls
- * varve_checkpoint or varve_restart, and must not call functions of this session. Nonzero means failure. A checkpoint
+/* The same with what has to be known about the memory. While a checkpoint is in flight, pages that are not copied or
+ * stored yet may be held: whoever writes one waits a moment, system calls too. Where the kernel allows that (`varve
+ * config` tells), and where nothing has to be held, nothing needs to be said here.
+ *
+ * VARVE_DEVICE_WRITES: written past the page table, by devices (RDMA) or through buffers that are registered with the
+ * kernel or a network card. Nobody can see or stop these writes: all of it is looked at, inside the call. Memory shared
+ * with other processes is treated like this without being asked.
+ * VARVE_NO_KERNEL_WRITES: a promise that no system call (read, recv, what MPI does for a receive) and no thread that
+ * blocks SIGSEGV writes it while a checkpoint is in flight; with tracker=trap-mprotect, as long as it is protected.
+ * Then it can be held by mprotect where nothing better is allowed. Whoever breaks the promise gets EFAULT, or the
+ * signal. */
+#define VARVE_DEVICE_WRITES 1u
+#define VARVE_NO_KERNEL_WRITES 2u
+VARVE_API int varve_protect_flags(struct varve_session *session, const char *region, void *ptr, size_t size,
+                                  unsigned flags);
+
+/* Protect data that does not lie in one piece of memory. All three are called by the thread that calls varve_checkpoint
+ * or varve_restart, inside that call, and must not call functions of this session. Nonzero means failure. A checkpoint
  * that is tried again asks again from the start; so does a restart that passes over a damaged checkpoint. */
 struct varve_callbacks {
     size_t size; /* sizeof(struct varve_callbacks) */
@@ -100,39 +125,53 @@ VARVE_API int varve_protect_callback(struct varve_session *session, const char *
  * failure. It lives until varve_free or varve_close, also when its region is unprotected or protected elsewhere
  * meanwhile. */
 VARVE_API void *varve_alloc(struct varve_session *session, const char *region, size_t size);
-/* Unprotects what lies there, too. Pointers that are not from varve_alloc are left alone. */
+/* Unprotects what lies there, too, as varve_unprotect does. Pointers that are not from varve_alloc are left alone. */
 VARVE_API void varve_free(struct varve_session *session, void *ptr);
 
-/* The region is not part of later checkpoints. -ENOENT if there is none of this name. */
+/* The region is not part of later checkpoints. One in flight still gets it: this waits until its memory is not needed
+ * for that. -ENOENT if there is none of this name. */
 VARVE_API int varve_unprotect(struct varve_session *session, const char *region);
 
 /* ---- saving ---- */
 
 /* Collective. Save all protected regions as `version` (the same on all ranks; 0 or more; above the session's last, and
- * not below one that failed). Returns when the memory may be changed again. Failure on one rank is failure on all; it
- * leaves all earlier checkpoints as they were, and nothing is missing from the next. With on_error=warn a failure is
- * logged and 0 is returned; varve_wait and varve_close still tell it. */
+ * not below one that failed). Returns when the memory may be changed again; the rest is done while the program goes on.
+ * One checkpoint is in flight at a time: this waits for the one before. Failure on one rank is failure on all; it
+ * leaves all earlier checkpoints as they were, and nothing is missing from the next.
+ *
+ * A checkpoint may fail after its call has returned. varve_wait, varve_test and varve_close tell it. If nobody has
+ * asked them, the next varve_checkpoint returns that error and begins nothing: the call after it may. With
+ * on_error=warn a failure is logged when it happens and the next checkpoint is begun all the same; varve_checkpoint
+ * returns 0, and varve_wait, varve_test and varve_close still tell what became of the last one. With on_error=retry:n,
+ * capture=sync or threads=0 everything is done inside the call. */
 VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
 
 /* Collective. Wait until the last checkpoint that was begun survives. 0, or why it does not exist. A call that was
- * refused for its arguments has begun none. */
+ * refused for its arguments, or told of an earlier failure, has begun none.
+ *
+ * Ranks talk to each other only inside collective calls, so a job takes the last step of a checkpoint in the next one:
+ * here, in varve_test (once all ranks have stored their parts), varve_checkpoint, varve_restart, varve_stored,
+ * varve_reject or varve_close. Until then it is not listed; if the job dies meanwhile and every part is stored, the
+ * next session of the name finishes it. */
 VARVE_API int varve_wait(struct varve_session *session);
 
-/* Collective. 1 if varve_wait would return at once, 0 if not, or the error it would return. */
+/* Collective: every rank asks, and gets the same answer. 1 if the last checkpoint that was begun survives, 0 if it is
+ * still being stored somewhere, or the error that varve_wait would return. Cheap enough for every step of a program. */
 VARVE_API int varve_test(struct varve_session *session);
 
 /* Collective, and the same answer on all ranks. 1 if a checkpoint is due by the settings interval_seconds and
- * interval_share, else 0. Share s means: the time spent in checkpoints stays near s of the run time. With neither set
- * it is always due. */
+ * interval_share, else 0. Share s means: the time spent inside varve_checkpoint stays near s of the run time. With
+ * neither set it is always due. */
 VARVE_API int varve_need(struct varve_session *session);
 
 /* ---- coming back ---- */
 
 /* Collective. Fill all protected regions from a version, or from VARVE_LATEST: the newest checkpoint that is whole on
- * all ranks; newer ones that are not are named in the log with the reason. VARVE_NO_CHECKPOINT when there is none at
- * all (a first run); -ENOENT when the version asked for is not there; VARVE_MISMATCH when a protected region is not
- * stored or has another size, or the checkpoint is of another number of ranks (nothing is written on any rank then);
- * VARVE_CORRUPT when there are checkpoints but none is whole. version_out may be NULL. */
+ * all ranks; newer ones that are not are named in the log with the reason. Waits for what is in flight.
+ * VARVE_NO_CHECKPOINT when there is none at all (a first run); -ENOENT when the version asked for is not there;
+ * VARVE_MISMATCH when a protected region is not stored or has another size, or the checkpoint is of another number of
+ * ranks (nothing is written on any rank then); VARVE_CORRUPT when there are checkpoints but none is whole. version_out
+ * may be NULL. */
 VARVE_API int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out);
 
 #define VARVE_RESTART_RESIZE 1u  /* a region of another size: fill what both have, zero the rest */
@@ -163,8 +202,8 @@ VARVE_API int varve_stored(struct varve_session *session, int64_t version, varve
 struct varve_stats {
     size_t size;            /* sizeof(struct varve_stats), set by the caller */
     int64_t version;        /* of the last checkpoint that was begun, -1 if none */
-    int result;             /* 0, or why it failed */
-    double seconds_blocked; /* inside varve_checkpoint */
+    int result;             /* 0, why it failed, or -EINPROGRESS: what follows is not complete yet */
+    double seconds_blocked; /* inside varve_checkpoint, seconds_waited included */
     double seconds_durable; /* from the call until it survives */
     uint64_t bytes_protected;
     uint64_t bytes_changed;  /* in chunks that differ from the last checkpoint */
@@ -177,11 +216,25 @@ struct varve_stats {
     uint64_t bytes_base;     /* of which manifests written as a whole again */
     uint64_t runs_changed;
     uint64_t chunks_new;
-    char tracker[16]; /* how changed pages were found; none: every touched page was looked at */
+    char tracker[16]; /* how changed pages are found; none: every touched page is looked at */
     char codec[16]; /* the one most bytes used */
     uint64_t attempts; /* tries it took */
+    double seconds_waited; /* inside varve_checkpoint, for the checkpoint before it */
+    uint64_t bytes_staged;  /* copied inside the call */
+    uint64_t bytes_drained; /* stored inside the call: they did not fit, and could not or should not be held */
+    uint64_t bytes_held;    /* left in the program's memory; who writes them is stopped until they are copied */
+    uint64_t pages_wait;    /* held pages whose writer had to wait until they were stored */
+    uint64_t pages_cow;     /* held pages that were copied because somebody wrote them */
+    uint64_t pages_avoided; /* written in flight, after they were stored; seen only by trackers that trap */
+    uint64_t pages_ahead;   /* held pages that were released before anybody wrote them */
+    uint64_t pages_trapped; /* writes that were stopped, in all, up to the next checkpoint */
+    uint64_t bytes_memory;  /* staging and page state, at the most */
+    char capture[16];         /* auto, sync or trap */
+    char capture_reason[128]; /* why it was staged, drained or held */
+    char tracker_reason[128]; /* why this tracker was chosen */
 };
-/* Statistics of this rank's part of the last checkpoint. */
+/* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result
+ * is -EINPROGRESS and the numbers are those known so far. */
 VARVE_API int varve_stats_get(struct varve_session *session, struct varve_stats *stats);
 
 #ifdef __cplusplus

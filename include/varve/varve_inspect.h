@@ -164,6 +164,16 @@ struct varve_setting_info {
 typedef int (*varve_setting_fn)(void *arg, const struct varve_setting_info *setting);
 VARVE_API int varve_settings_list(const char *settings, varve_setting_fn fn, void *arg, struct varve_error *error);
 
+/* ---- what a session with these settings would do on this machine, for this user ---- */
+struct varve_choice_info {
+    const char *what;   /* "capture", "tracker" (how changed pages are found), "guard" (how pages are held) */
+    const char *choice; /* as in struct varve_stats; guard: "uffd", "mprotect" or "none" */
+    const char *reason;
+};
+typedef int (*varve_choice_fn)(void *arg, const struct varve_choice_info *choice);
+/* Tries what works. If what the settings ask for does not, that is the error, as it would be of varve_open. */
+VARVE_API int varve_choices_list(const char *settings, varve_choice_fn fn, void *arg, struct varve_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -44,7 +44,7 @@ static int open_parts(struct varve_store *store, const char *uri, const char *se
         return rc;
     }
     unsigned threads = (unsigned)store->settings.threads;
-    rc = vv_pool_create(threads, threads * QUEUE_PER_THREAD, &store->pool);
+    rc = vv_pool_create(threads, threads * QUEUE_PER_THREAD, NULL, &store->pool);
     return rc < 0 ? vv_error_sys(error, rc, "cannot start %u threads; set VARVE_THREADS lower", threads) : 0;
 }
 

@@ -133,42 +133,37 @@ const struct varve_error *varve_session_error(const struct varve_session *sessio
 
 /* ---- regions ---- */
 
-static int add_region(struct varve_session *session, const char *name, struct vv_region **out) {
-    begin(session);
+static int protect(struct varve_session *session, const char *name, void *ptr, size_t size, unsigned flags) {
     int rc = check_region_name(session, name);
     if (rc)
         return rc;
-    *out = vv_regions_add(&session->inner->regions, name);
-    return *out ? 0 : vv_error(&session->error, -ENOMEM, "no memory to protect region %s", name);
+    if (!ptr && size > 0)
+        return vv_error(&session->error, -EINVAL, "region %s: no memory was given", name);
+    if (flags & ~(VARVE_DEVICE_WRITES | VARVE_NO_KERNEL_WRITES))
+        return vv_error(&session->error, -EINVAL, "region %s: unknown flags %#x", name, flags);
+    rc = vv_session_protect(session->inner, name, ptr, size, flags);
+    return rc ? vv_error(&session->error, rc, "no memory to protect region %s", name) : 0;
+}
+
+int varve_protect_flags(struct varve_session *session, const char *name, void *ptr, size_t size, unsigned flags) {
+    begin(session);
+    return end(session, protect(session, name, ptr, size, flags));
 }
 
 int varve_protect(struct varve_session *session, const char *name, void *ptr, size_t size) {
-    struct vv_region *region;
-    if (!ptr && size > 0)
-        return end(session, vv_error(&session->error, -EINVAL, "region %s: no memory was given", name ? name : "?"));
-    int rc = add_region(session, name, &region);
-    if (rc)
-        return end(session, rc);
-    region->is_callback = 0;
-    region->ptr = ptr;
-    region->size = size;
-    return 0;
+    return varve_protect_flags(session, name, ptr, size, 0);
 }
 
 int varve_protect_callback(struct varve_session *session, const char *name, const struct varve_callbacks *callbacks,
                            void *arg) {
-    struct vv_region *region;
-    if (!callbacks || callbacks->size < sizeof *callbacks || !callbacks->length || !callbacks->save || !callbacks->load)
-        return end(session, vv_error(&session->error, -EINVAL, "region %s: all three callbacks are needed",
-                                     name ? name : "?"));
-    int rc = add_region(session, name, &region);
-    if (rc)
-        return end(session, rc);
-    region->is_callback = 1;
-    region->ptr = NULL;
-    region->callbacks = *callbacks;
-    region->arg = arg;
-    return 0;
+    begin(session);
+    int rc = check_region_name(session, name);
+    if (rc == 0 && (!callbacks || callbacks->size < sizeof *callbacks || !callbacks->length || !callbacks->save ||
+                    !callbacks->load))
+        rc = vv_error(&session->error, -EINVAL, "region %s: all three callbacks are needed", name);
+    if (rc == 0 && (rc = vv_session_protect_callback(session->inner, name, callbacks, arg)) < 0)
+        vv_error(&session->error, rc, "no memory to protect region %s", name);
+    return end(session, rc);
 }
 
 void *varve_alloc(struct varve_session *session, const char *name, size_t size) {
@@ -186,7 +181,7 @@ void *varve_alloc(struct varve_session *session, const char *name, size_t size) 
 
 void varve_free(struct varve_session *session, void *ptr) {
     if (ptr)
-        vv_regions_unmap(&session->inner->regions, ptr);
+        vv_session_free(session->inner, ptr);
 }
 
 int varve_unprotect(struct varve_session *session, const char *name) {
@@ -194,11 +189,8 @@ int varve_unprotect(struct varve_session *session, const char *name) {
     int rc = check_region_name(session, name);
     if (rc)
         return end(session, rc);
-    struct vv_region *region = vv_regions_find(&session->inner->regions, name);
-    if (!region)
-        return end(session, vv_error(&session->error, -ENOENT, "no region %s is protected", name));
-    vv_regions_remove(&session->inner->regions, region);
-    return 0;
+    rc = vv_session_unprotect(session->inner, name);
+    return end(session, rc ? vv_error(&session->error, rc, "no region %s is protected", name) : 0);
 }
 
 /* ---- saving ---- */
@@ -217,18 +209,12 @@ int varve_checkpoint(struct varve_session *session, int64_t version) {
 
 int varve_wait(struct varve_session *session) {
     begin(session);
-    const struct vv_request *request = &session->inner->request;
-    if (request->result == 0)
-        return 0;
-    session->error = request->error;
-    return end(session, request->result);
+    return end(session, vv_session_wait(session->inner, &session->error));
 }
 
 int varve_test(struct varve_session *session) {
-    if (!session->inner->request.is_done)
-        return 0;
-    int rc = varve_wait(session);
-    return rc ? rc : 1;
+    begin(session);
+    return end(session, vv_session_test(session->inner, &session->error));
 }
 
 int varve_need(struct varve_session *session) {
@@ -264,7 +250,9 @@ int varve_stats_get(struct varve_session *session, struct varve_stats *stats) {
     if (!stats || stats->size < sizeof(size_t) || stats->size > sizeof *stats)
         return end(session, vv_error(&session->error, -EINVAL, "set stats->size to sizeof(struct varve_stats)"));
     size_t size = stats->size;
-    memcpy(stats, &session->inner->request.stats, size);
+    struct varve_stats all;
+    vv_session_stats(session->inner, &all);
+    memcpy(stats, &all, size);
     stats->size = size;
     return 0;
 }

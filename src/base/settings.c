@@ -1,6 +1,7 @@
 /* The table, and one setting at a time: parse, check, store, show. Where settings come from is settings_load.c. */
 #include "base/settings.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -191,11 +192,12 @@ static int set_double(const struct vv_setting *setting, const char *text, double
     return 0;
 }
 
-/* on_error is the only text there is. */
-static int set_text(const char *text, char *field) {
+static int set_text(const struct vv_setting *setting, const char *text, char *field) {
     enum vv_on_error on_error;
     unsigned retries;
-    if (strlen(text) >= VV_SETTING_TEXT_BYTES || parse_on_error(text, &on_error, &retries) < 0) {
+    int is_valid = setting->offset == offsetof(struct vv_settings, cpus) ? vv_cpus_are_valid(text)
+                                                                         : parse_on_error(text, &on_error, &retries) == 0;
+    if (strlen(text) >= VV_SETTING_TEXT_BYTES || !is_valid) {
         return -1;
     }
     strcpy(field, text);
@@ -214,7 +216,7 @@ static int set_field(struct vv_settings *settings, const struct vv_setting *sett
     case VV_TYPE_CHOICE:
         return parse_choice(setting->low, text, field);
     case VV_TYPE_TEXT:
-        return set_text(text, field);
+        return set_text(setting, text, field);
     }
     return -1;
 }

@@ -39,6 +39,23 @@
       "How long open waits to see whether another session that holds the name is dead.")                               \
     X(INT, threads, "0", "64", "2",                                                                                    \
       "Threads that hash, compress and write; with 0 the calling thread does it.")                                     \
+    X(CHOICE, capture, "auto|sync|trap", NULL, "auto",                                                                 \
+      "How the state is taken: auto copies what changed and holds what does not fit; sync stores everything inside the"\
+      " call; trap write-protects all memory and copies pages when they are first written.")                           \
+    X(CHOICE, order, "learned|address", NULL, "learned",                                                               \
+      "In which order held pages are stored: as the program is expected to write them, or by address.")                \
+    X(CHOICE, tracker, "auto|scan|trap-uffd|trap-mprotect|none", NULL, "auto",                                         \
+      "How changed pages are found. auto tries what works here.")                                                      \
+    X(DOUBLE, staging_share, "0", "1", "0.05",                                                                         \
+      "Share of the protected memory that copies of it may take while a checkpoint is in flight.")                     \
+    X(BYTES, staging, "0", NULL, "0",                                                                                  \
+      "The same in bytes; 0: by staging_share, but 16M at least.")                                                     \
+    X(INT, queue, "0", "1024", "0",                                                                                    \
+      "Blocks that may wait for the storage, each of block_size; part of staging. 0: threads + 2.")                    \
+    X(INT, nice, "0", "19", "5",                                                                                       \
+      "How much the threads of the library step back behind those of the program.")                                    \
+    X(TEXT, cpus, "auto|list such as 2+4-7", NULL, "auto",                                                             \
+      "Processors that the threads of the library may use; auto: those of the program.")                               \
     X(DOUBLE, interval_seconds, "0", NULL, "0",                                                                        \
       "varve_need says yes when this much time has passed since the last checkpoint. 0: not asked.")                   \
     X(DOUBLE, interval_share, "0", "1", "0",                                                                           \

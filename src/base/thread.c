@@ -4,9 +4,14 @@
 #include "base/alloc.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 struct job {
     vv_job_fn fn;
@@ -25,6 +30,7 @@ struct vv_pool {
     unsigned running;
     int error; /* first of this round */
     int is_closing;
+    const struct vv_placement *where;
     unsigned threads;
     pthread_t ids[];
 };
@@ -46,6 +52,7 @@ static void note_result(struct vv_pool *pool, int rc) {
 
 static void *work(void *arg) {
     struct vv_pool *pool = arg;
+    vv_thread_place(pool->where);
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         while (!pool->waiting && !pool->is_closing) {
@@ -71,6 +78,54 @@ static void *work(void *arg) {
     return NULL;
 }
 
+/* "2+4-7". */
+static int parse_cpus(const char *text, cpu_set_t *out) {
+    CPU_ZERO(out);
+    for (;;) {
+        char *end;
+        if (*text < '0' || *text > '9') {
+            return -1;
+        }
+        unsigned long first = strtoul(text, &end, 10), last = first;
+        if (*end == '-' && end[1] >= '0' && end[1] <= '9') {
+            last = strtoul(end + 1, &end, 10);
+        }
+        if (last < first || last >= CPU_SETSIZE) {
+            return -1;
+        }
+        for (; first <= last; first++) {
+            CPU_SET(first, out);
+        }
+        if (*end != '+') {
+            return *end ? -1 : 0;
+        }
+        text = end + 1;
+    }
+}
+
+int vv_cpus_are_valid(const char *text) {
+    cpu_set_t cpus;
+    return strcmp(text, "auto") == 0 || parse_cpus(text, &cpus) == 0;
+}
+
+void vv_thread_place(const struct vv_placement *where) {
+    cpu_set_t cpus;
+    if (!where) {
+        return;
+    }
+    if (where->nice > 0) {
+        id_t self = (id_t)gettid();
+        errno = 0;
+        int now = getpriority(PRIO_PROCESS, self);
+        if (now != -1 || errno == 0) {
+            setpriority(PRIO_PROCESS, self, now + where->nice);
+        }
+    }
+    if (parse_cpus(where->cpus, &cpus) == 0) {
+        pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus);
+    }
+}
+
 /* Signals belong to the threads of the application, except those that a thread brings upon itself. */
 static void block_signals(sigset_t *before) {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
@@ -82,26 +137,32 @@ static void block_signals(sigset_t *before) {
     pthread_sigmask(SIG_SETMASK, &blocked, before);
 }
 
-static int start_workers(struct vv_pool *pool, unsigned threads) {
+int vv_thread_start(pthread_t *out, void *(*fn)(void *), void *arg) {
     sigset_t before;
-    int rc = 0;
     block_signals(&before);
-    while (pool->threads < threads && rc == 0) {
-        rc = pthread_create(&pool->ids[pool->threads], NULL, work, pool);
-        if (rc == 0) {
-            pool->threads++;
-        }
-    }
+    int rc = pthread_create(out, NULL, fn, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return -rc;
 }
 
-int vv_pool_create(unsigned threads, unsigned queue, struct vv_pool **out) {
+static int start_workers(struct vv_pool *pool, unsigned threads) {
+    int rc = 0;
+    while (pool->threads < threads && rc == 0) {
+        rc = vv_thread_start(&pool->ids[pool->threads], work, pool);
+        if (rc == 0) {
+            pool->threads++;
+        }
+    }
+    return rc;
+}
+
+int vv_pool_create(unsigned threads, unsigned queue, const struct vv_placement *where, struct vv_pool **out) {
     struct vv_pool *pool = vv_calloc(1, sizeof *pool + threads * sizeof pool->ids[0]);
     if (!pool) {
         return -ENOMEM;
     }
     pool->room = queue ? queue : 1;
+    pool->where = where;
     pool->ring = vv_calloc(pool->room, sizeof pool->ring[0]);
     if (!pool->ring) {
         vv_free(pool);

@@ -1,4 +1,4 @@
-/* varve config: the settings, from the library's one table. */
+/* varve config: the settings, from the library's one table, and what they lead to on this machine. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -73,16 +73,58 @@ static int on_setting(void *arg, const struct varve_setting_info *setting) {
     return 0;
 }
 
-static int run(struct cli *cli) {
+static int on_choice(void *arg, const struct varve_choice_info *choice) {
+    struct configuration *configuration = arg;
+
+    if (configuration->cli->is_json) {
+        json_begin("choice");
+        json_text("what", choice->what);
+        json_text("choice", choice->choice);
+        json_text("reason", choice->reason);
+        json_end();
+    } else {
+        table_text(configuration->table, choice->what);
+        table_text(configuration->table, choice->choice);
+        table_text(configuration->table, choice->reason);
+    }
+    return 0;
+}
+
+static int tell_settings(struct cli *cli, struct varve_error *error) {
     static const char *const titles[] = {"<NAME", "<VALUE", "<ORIGIN"};
     struct configuration configuration = {.cli = cli, .table = table_create(titles, 3)};
-    struct varve_error error = {.text = ""};
 
-    int rc = configuration.table ? varve_settings_list(NULL, on_setting, &configuration, &error) : -ENOMEM;
+    int rc = configuration.table ? varve_settings_list(NULL, on_setting, &configuration, error) : -ENOMEM;
     if (rc == 0 && table_print(configuration.table) < 0) {
         rc = -ENOMEM;
     }
     table_destroy(configuration.table);
+    return rc;
+}
+
+/* What is known is told even if a session could not be opened. */
+static int tell_choices(struct cli *cli, struct varve_error *error) {
+    static const char *const titles[] = {"<HERE", "<CHOICE", "<REASON"};
+    struct configuration configuration = {.cli = cli, .table = table_create(titles, 3)};
+
+    int rc = configuration.table ? varve_choices_list(NULL, on_choice, &configuration, error) : -ENOMEM;
+    if (configuration.table && !cli->is_json) {
+        putchar('\n');
+        if (table_print(configuration.table) < 0) {
+            rc = -ENOMEM;
+        }
+    }
+    table_destroy(configuration.table);
+    return rc;
+}
+
+static int run(struct cli *cli) {
+    struct varve_error error = {.text = ""};
+
+    int rc = tell_settings(cli, &error);
+    if (rc == 0 && !has_option(cli, OPTION_LIST) && !has_option(cli, OPTION_MAN)) {
+        rc = tell_choices(cli, &error);
+    }
     return rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
 }
 
@@ -90,7 +132,8 @@ const struct command command_config = {
     .name = "config",
     .summary = "tell the settings and where they come from",
     .usage = "config [--list]",
-    .help = "Tell the settings in effect and where each value comes from. varve(5) describes files and environment.\n\n"
+    .help = "Tell the settings in effect and where each value comes from, and what they lead to on this machine: how\n"
+            "changed pages are found and held. varve(5) describes files and environment.\n\n"
             "  -l, --list   all settings with type, allowed values, default and what they do\n"
             "  --man        the same as the text of varve(5), for scdoc\n\n"
             "example: VARVE_KEEP=3 varve config\n",

@@ -130,6 +130,7 @@ int vv_history_merge(struct vv_history *history) {
         struct vv_past *past = &history->list[i];
         if (past->is_gone || (past->changed.count == 0 && past->pending_length == past->length))
             continue;
+        vv_origins_sort(&past->changed);
         int rc = vv_origins_merge(&past->origins, &past->changed, past->pending_length, &past->merged);
         if (rc)
             return rc;

@@ -73,7 +73,7 @@ int vv_past_room(struct vv_past *past, uint64_t granules);
 int vv_past_new_id(struct vv_past *past, uint64_t index, struct vv_hash128 id);
 /* The origins as they will be after the commit; after vv_history_merge. */
 const struct vv_origins *vv_past_after(const struct vv_past *past);
-/* Build `merged` for every past that differs; 0 or -ENOMEM. */
+/* Put `changed` in order and build `merged` for every past that differs; 0 or -ENOMEM. */
 int vv_history_merge(struct vv_history *history);
 /* What each source will hold after the commit: live_out has source_count entries. */
 void vv_history_live(const struct vv_history *history, uint64_t *live_out);

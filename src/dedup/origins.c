@@ -1,5 +1,6 @@
 /* Lists of origins: append with joining, search, overlay. */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "dedup/origins.h"
@@ -58,6 +59,24 @@ int vv_origins_add(struct vv_origins *origins, const struct vv_origin *origin) {
     }
     origins->list[origins->count++] = *origin;
     return 0;
+}
+
+static int compare_offsets(const void *a, const void *b) {
+    const struct vv_origin *x = a, *y = b;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+void vv_origins_sort(struct vv_origins *origins) {
+    size_t at = 1, kept = 0;
+    while (at < origins->count && origins->list[at - 1].offset < origins->list[at].offset)
+        at++;
+    if (at >= origins->count)
+        return;
+    qsort(origins->list, origins->count, sizeof *origins->list, compare_offsets);
+    for (at = 1; at < origins->count; at++)
+        if (!join(&origins->list[kept], &origins->list[at]))
+            origins->list[++kept] = origins->list[at];
+    origins->count = kept + 1;
 }
 
 size_t vv_origins_find(const struct vv_origins *origins, uint64_t offset) {

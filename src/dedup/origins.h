@@ -27,9 +27,11 @@ struct vv_origins {
 };
 
 void vv_origins_clear(struct vv_origins *origins);
-/* Append; offset is at or past the end of the last. Joined with the last one where the bytes continue, also into `repeated` when the same piece
+/* Append; offset is at or past the end of the last (or vv_origins_sort is called when all are there). Joined with the last one where the bytes continue, also into `repeated` when the same piece
  * comes again. 0 or -ENOMEM. */
 int vv_origins_add(struct vv_origins *origins, const struct vv_origin *origin);
+/* Chunks that were stored in another order were appended in another order: put them right, joined. Nothing to do when they ascend. */
+void vv_origins_sort(struct vv_origins *origins);
 /* The first one that ends after offset: its index, or count. */
 size_t vv_origins_find(const struct vv_origins *origins, uint64_t offset);
 /* What `top` says, else what `below` says, up to length; appended to the empty out. Together they must tile [0, length). 0 or -ENOMEM. */

@@ -30,6 +30,7 @@ struct vv_blocks {
     struct block_buffer *current;
     const struct vv_codec_ops *codec; /* of the region; NULL: to be chosen */
     uint64_t since_choice;
+    uint64_t region; /* whose data came last */
     pthread_mutex_t mutex; /* the free list, the pack and the sums */
     pthread_cond_t freed;
     struct block_buffer *free;
@@ -51,18 +52,20 @@ static int init_buffer(struct vv_blocks *blocks, struct block_buffer *buffer) {
     return 0;
 }
 
-int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, struct vv_blocks **out) {
+int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, const struct vv_room *room,
+                     struct vv_blocks **out) {
     struct vv_blocks *blocks = vv_calloc(1, sizeof *blocks);
     if (!blocks)
         return -ENOMEM;
     blocks->session = session;
     blocks->pack = pack;
-    blocks->room = (uint32_t)session->settings.block_size;
+    blocks->room = room->block_size;
+    blocks->count = room->blocks;
+    blocks->region = UINT64_MAX;
     /* Short chunks at region ends must not fill the tables before the bytes: allow for blocks of many small regions. */
     blocks->granules = blocks->room / 64;
     pthread_mutex_init(&blocks->mutex, NULL);
     pthread_cond_init(&blocks->freed, NULL);
-    blocks->count = (unsigned)session->settings.threads + 2;
     blocks->all = vv_calloc(blocks->count, sizeof *blocks->all);
     int rc = blocks->all ? 0 : -ENOMEM;
     for (unsigned i = 0; i < blocks->count && rc == 0; i++)
@@ -167,7 +170,10 @@ static void choose_codec(struct vv_blocks *blocks) {
                                     session->settings.zstd_level);
 }
 
-void vv_blocks_region(struct vv_blocks *blocks) {
+void vv_blocks_region(struct vv_blocks *blocks, uint64_t number) {
+    if (number == blocks->region)
+        return;
+    blocks->region = number;
     /* Small regions share a block, and the choice made for it. */
     if (blocks->current && blocks->current->size > blocks->room / 4) {
         if (!blocks->codec)

@@ -158,6 +158,7 @@ static int check_options(const struct vv_restart_options *options, struct varve_
 
 int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
                        struct varve_error *error) {
+    vv_flight_land(session);
     int rc = check_options(options, error);
     rc = vv_comm_agree_call(session->comm, rc, VV_CALL_RESTART, (uint64_t)options->version, error);
     if (rc)
@@ -231,6 +232,7 @@ int vv_session_stored(struct vv_session *session, int64_t version, varve_region_
                       struct varve_error *error) {
     struct vv_restart_options options = {.version = version};
     struct asking asking = {fn, arg};
+    vv_flight_land(session);
     int rc = check_options(&options, error);
     rc = vv_comm_agree_call(session->comm, rc, VV_CALL_STORED, (uint64_t)version, error);
     if (rc)
@@ -280,6 +282,7 @@ static int find_offered(struct vv_session *session, int64_t version, uint32_t *g
 
 int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error) {
     uint32_t generation = 0;
+    vv_flight_land(session);
     int rc = version < 0 ? vv_error(error, -EINVAL, "version %" PRId64 " is below 0", version) : 0;
     rc = vv_comm_agree_call(session->comm, rc, VV_CALL_REJECT, (uint64_t)version, error);
     if (rc == 0)

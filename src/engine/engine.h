@@ -1,39 +1,48 @@
 /* The engine runs the stages: the way of a checkpoint into the store, and the way back. No other folder knows their
  * order.
  *
- * SAVING. vv_session_checkpoint makes a request and runs it to its end in the calling thread; what can move to the
- * background later is behind the request already. A request tries one or more attempts (on_error=retry:n); each
- * attempt is:
+ * SAVING. vv_session_checkpoint makes a request (request.c) and runs this rank's part of an attempt (save.c):
  *
- *   plan     every region gets its length and its address in the layout (save.c)
- *   scan     ranges the tracker reports -> chunks of 4 KiB -> zero? same id as last time at this place? id known
+ *   plan     every region gets its length and its address in the layout
+ *   capture  the trackers tell which chunks may have changed; they are copied into staging, held in place, or taken at
+ *            once (memory/capture.h). Here the call returns
+ *   scan     piece by piece, in the order the capture gives: zero? same id as last time at this place? id known
  *            elsewhere? else new (scan.c)
  *   blocks   new chunks gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads encode them and
  *            append them to the pack (blocks.c)
  *   manifest origins -> runs: an overlay, or a base when the overlays have grown (recipe_write.c)
  *   commit   the pack is sealed: our yes; then the record; then the beat names the new checkpoint; then keep=N
+ *            (request.c, keepers.c, upkeep.c)
  *
- * Ordered: the scan is one thread in ascending region number and offset; blocks are appended in any order, since
- * places do not depend on it. Overlapping: encoding and writing of earlier blocks with scanning of later ones. Memory:
- * threads + 2 block buffers (raw and encoded), the ids and origins that changed, and the history; a scan that finds no
- * free buffer waits. Failure: the first error of any stage stops the scan, the attempt's objects are removed, and the
- * history stays that of the last committed checkpoint (dedup/history.h), so nothing is missing from the next one.
+ * Everything after the capture runs in the session's own thread (flight.c) while the program goes on; with
+ * capture=sync, on_error=retry or threads=0 it runs inside the call. One checkpoint is in flight at a time: the next
+ * one, and whatever else needs the store, waits for it to land. Ranks talk to each other only in the thread that makes
+ * a collective call, so with many ranks the commit waits for the next such call; until then every part lies sealed in
+ * the store, and a later life adopts it.
+ *
+ * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it);
+ * then the ids and origins that changed, and the history. A scan that finds no free block waits; a program that
+ * overtakes the capture is stopped at the page. Failure: the first error of any stage stops the scan and lets the
+ * program's pages go, the attempt's objects are removed, the history stays that of the last committed checkpoint
+ * (dedup/history.h) and the chunks count as changed for the next one, so nothing is missing from it. Whoever asks next
+ * is told: test, wait, close, or the next checkpoint, which then begins nothing.
  *
  * RESTARTING. vv_session_restart walks the records from the newest, opens a view, compares what is stored with what is
  * protected before a byte is written, fetches the runs in windows, computes the id of every granule and compares each
  * region's digest. The ids become the new history. A checkpoint that fails anywhere is named in the log with the
  * reason, and the next older one is tried.
  *
- * MANY RANKS. Every function below is collective and returns the same code on every rank, with the error of the rank
- * where it happened. A step that a rank does alone ends in vv_comm_agree before any rank acts on it. Claims, records
- * and deletions are the business of the keepers (keepers.c): rank 0, or one rank per node. In a checkpoint: versions
- * compared; each rank writes and seals its own pack; agree; the keeper counts the votes and creates the record; agree.
- * In a restart, per candidate: the keeper names it; each rank compares regions; agree (nothing was written so far);
- * each rank reads and checks; agree; the keeper goes on in the beat; agree. The record decides: a rank that dies
- * anywhere leaves waste or a checkpoint that the next life finds.
+ * MANY RANKS. Every function below that is not about regions is collective and returns the same code on every rank,
+ * with the error of the rank where it happened. A step that a rank does alone ends in vv_comm_agree before any rank
+ * acts on it. Claims, records and deletions are the business of the keepers (keepers.c): rank 0, or one rank per node.
+ * In a checkpoint: versions compared; each rank captures; agree; each rank writes and seals its own pack; agree; the
+ * keeper counts the votes and creates the record; agree. In a restart, per candidate: the keeper names it; each rank
+ * compares regions; agree (nothing was written so far); each rank reads and checks; agree; the keeper goes on in the
+ * beat; agree. The record decides: a rank that dies anywhere leaves waste or a checkpoint that the next life finds.
  *
- * Threads: one thread at a time per session; the pool's and the lease's threads are inside. Only the calling thread
- * talks to the group. */
+ * Threads: one thread at a time calls a session. Inside are its own thread, the pool's, the lease's and the guard's. What
+ * is in flight belongs to the session's thread (history, save, pack, capture); the caller's thread keeps off until it
+ * has landed. */
 #ifndef VV_ENGINE_H
 #define VV_ENGINE_H
 
@@ -41,16 +50,23 @@
 #include "base/thread.h"
 #include "comm/comm.h"
 #include "dedup/history.h"
-#include "memory/tracker.h"
+#include "memory/capture.h"
+#include "memory/regions.h"
 #include "store/view.h"
+
+struct vv_flight;
+struct vv_save;
 
 /* One checkpoint from its call to its end. */
 struct vv_request {
     uint64_t version;
     int is_done;
     int result;
+    int is_told; /* its failure */
     struct varve_error error;
     struct varve_stats stats;
+    uint64_t begun_ns; /* 0: none was begun yet */
+    uint64_t blocked_ns, waited_ns, durable_ns;
 };
 
 struct vv_session {
@@ -61,9 +77,15 @@ struct vv_session {
     struct vv_lease *lease; /* a keeper's (keepers.c): rank 0 is one; NULL on the others */
     struct varve_comm *comm;
     struct vv_pool *pool;
-    struct vv_tracker *tracker;
+    struct vv_placement where; /* our threads */
     struct vv_regions regions;
+    struct vv_capture *capture;
+    int capturing;         /* enum vv_capture_choice, as it is done */
+    struct vv_watch *left; /* watches over memory that the program took back while a checkpoint was in flight */
     struct vv_history history;
+    struct vv_flight *flight;
+    int is_flying;        /* a checkpoint was begun and has not landed; the caller's thread knows */
+    struct vv_save *save; /* the one under way */
 
     struct vv_attempt parent;        /* the checkpoint our history is of; generation 0: none */
     struct vv_hash128 parent_writers; /* digest of its writers list */
@@ -83,7 +105,11 @@ struct vv_session {
     uint64_t uncatalogued; /* checkpoints since the catalogue was written */
     uint64_t catalogued;   /* how many it has then */
 
-    double storage_speed; /* bytes per second seen by the commits; 0 before the first */
+    int must_begin_anew;   /* what the history refers to may be gone */
+    double storage_speed;  /* bytes per second seen by the commits; 0 before the first */
+    double changed_share;  /* of what was looked at in the last checkpoint, what was different; 1 before the first */
+    uint64_t last_fresh;   /* new bytes in the last checkpoint */
+    double last_blocked;   /* seconds of the last call */
     uint64_t opened_ns;
     uint64_t last_ns;     /* when the last checkpoint ended */
     double seconds_spent; /* in checkpoints */
@@ -95,7 +121,22 @@ int vv_session_open(const char *uri, const char *name, const struct vv_settings 
 /* Frees everything but the group; the outcome of the last request was the caller's to ask for. Accepts NULL. */
 void vv_session_close(struct vv_session *session);
 
+/* ---- regions: each rank for itself. 0, -ENOMEM or -ENOENT ---- */
+int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags);
+int vv_session_protect_callback(struct vv_session *session, const char *name, const struct varve_callbacks *callbacks,
+                                void *arg);
+int vv_session_unprotect(struct vv_session *session, const char *name);
+/* Memory from vv_regions_map. */
+void vv_session_free(struct vv_session *session, void *ptr);
+
+/* error: not NULL, and clear. */
 int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error);
+/* The outcome of the last checkpoint that was begun, when it has one. */
+int vv_session_wait(struct vv_session *session, struct varve_error *error);
+/* 1 when it is known and good, 0 when it is not known yet, or the error. */
+int vv_session_test(struct vv_session *session, struct varve_error *error);
+/* Of this rank; not collective. */
+void vv_session_stats(struct vv_session *session, struct varve_stats *out);
 
 struct vv_restart_options {
     int64_t version;            /* or VARVE_LATEST */

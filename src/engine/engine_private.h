@@ -13,39 +13,107 @@ struct vv_blocks;
 struct vv_blocks_sums {
     uint64_t codec_bytes[3]; /* raw bytes by codec number */
 };
-int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, struct vv_blocks **out);
-/* Append a chunk of our layout. Copies it. Chunks of one region come in ascending addresses. */
+/* How the bytes that may lie between the program and the storage are shared out. */
+struct vv_room {
+    uint32_t block_size;
+    unsigned blocks;
+    uint64_t staging; /* bytes for copies of chunks */
+};
+int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, const struct vv_room *room,
+                     struct vv_blocks **out);
+/* Append a chunk of our layout. Copies it. Chunks that continue each other cost the least to describe. */
 int vv_blocks_add(struct vv_blocks *blocks, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id);
-/* Data of another region follows: its codec is chosen anew. */
-void vv_blocks_region(struct vv_blocks *blocks);
+/* Data of this region follows: if it is another one, its codec is chosen anew. */
+void vv_blocks_region(struct vv_blocks *blocks, uint64_t number);
 /* Encode and write what is left and wait; the first error of any block. */
 int vv_blocks_finish(struct vv_blocks *blocks, struct vv_blocks_sums *sums_out, struct varve_error *error);
 void vv_blocks_destroy(struct vv_blocks *blocks); /* waits; accepts NULL */
 
-/* ---- one attempt (save.c), and its parts ---- */
+/* ---- scan.c: one region of a save ---- */
+struct vv_save;
+
+struct vv_scan {
+    struct vv_save *save;
+    struct vv_past *past;
+    uint64_t size;       /* of the region now */
+    uint64_t granules;   /* now */
+    uint64_t comparable; /* granules below this have the same bounds as in the past */
+};
+int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *past, uint64_t size);
+/* Chunks [first, last) were never touched. */
+int vv_scan_untouched(struct vv_scan *scan, uint64_t first, uint64_t last);
+/* Look at chunks [first, first + count) and hand new ones to the blocks. */
+int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data);
+/* The whole of a region that lies behind callbacks. */
+int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, struct varve_error *error);
+
+/* ---- save.c: this rank's part of one attempt, up to its yes ---- */
 struct vv_save {
     struct vv_session *session;
     struct vv_attempt attempt;
     uint32_t source; /* our slot in the history */
     uint8_t *is_victim; /* per source: few live bytes are left there, store them again when the budget allows */
+    struct vv_room room;
+    struct vv_scan *scans; /* one per region */
     struct vv_pack_writer *pack;
     struct vv_blocks *blocks;
     struct vv_stats_sums {
-        uint64_t protected_bytes, changed, zero, known, fresh, rewritten, chunks_new;
+        uint64_t protected_bytes, looked, changed, zero, known, fresh, rewritten, chunks_new;
     } sums;
     uint64_t layout_end; /* becomes the history's when committed */
     uint64_t regions;
     int is_base;
     uint64_t base_bytes;
     struct vv_recipe_layers layers; /* those of the manifest written */
+    uint64_t *live;                 /* bytes each source holds after the commit */
+    uint64_t begun_ns, sealed_ns;
+    struct varve_stats stats; /* what this part knows of them */
+    int result; /* of this rank, and why */
+    struct varve_error error;
 };
+/* In the call: what there is to save is captured when it returns 0; with capture=sync it is stored, too. */
+int vv_save_prepare(struct vv_save *save, struct varve_error *error);
+/* The rest, in the background: save->result and error tell how it went. */
+void vv_save_write(struct vv_save *save);
+/* The attempt was committed, or it was not; frees what the save holds. */
+void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest);
+void vv_save_drop(struct vv_save *save);
+/* What our history refers to may be gone: begin with a whole checkpoint. */
+void vv_begin_anew(struct vv_session *session);
 
 /* How many ids the table may remember. */
 size_t vv_table_entries(const struct vv_session *session, uint64_t protected_bytes);
 
-/* scan.c: find what changed in one region and hand new chunks to the blocks. */
-int vv_scan_region(struct vv_save *save, struct vv_region *region, struct vv_past *past, struct varve_error *error);
-/* recipe_write.c: leans and manifest. live: bytes each source holds after the commit. */
+/* ---- request.c ---- */
+/* Does varve_checkpoint return before everything is stored? */
+int vv_is_in_background(const struct vv_session *session);
+/* All ranks have written their parts: the record, or the end of the attempt. Collective. */
+void vv_request_finish(struct vv_session *session);
+
+/* ---- flight.c: the thread that writes while the program goes on ---- */
+int vv_flight_open(struct vv_session *session, struct varve_error *error);
+void vv_flight_close(struct vv_session *session); /* what is in flight has landed; accepts a session without */
+void vv_flight_start(struct vv_session *session); /* session->save is prepared */
+/* Nothing is in flight afterwards. Collective when something was. */
+void vv_flight_land(struct vv_session *session);
+/* 1 if nothing is in flight any more on any rank, or an error of the group. Collective. */
+int vv_flight_test(struct vv_session *session);
+/* The background thread keeps off the capture between these. */
+void vv_flight_lock(struct vv_session *session);
+void vv_flight_unlock(struct vv_session *session);
+/* With the lock: there is something to watch. */
+void vv_flight_sample(struct vv_session *session);
+
+/* ---- protect.c ---- */
+/* Regions have watches, and watches of regions that are gone are gone. Nothing is in flight. 0 or -ENOMEM. */
+int vv_watch_regions(struct vv_session *session);
+/* Forget all watches: the memory will be written by us, or the history does not fit them any more. Nothing is in flight. */
+void vv_unwatch_regions(struct vv_session *session);
+
+/* ---- upkeep.c: after a commit; nothing here can fail the checkpoint. Collective. ---- */
+void vv_upkeep(struct vv_session *session);
+
+/* recipe_write.c: leans and manifest. */
 int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_error *error);
 
 /* read.c: like vv_region_stream, and gives the ids of the granules (ids may be NULL) and the region's origins (may be

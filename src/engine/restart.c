@@ -126,11 +126,11 @@ static int match_regions(struct restart *restart, struct varve_error *error) {
 /* More threads than for saving: while some wait for the storage, others check and copy. */
 static int start_threads(struct restart *restart, struct varve_error *error) {
     unsigned threads = (unsigned)restart->session->settings.threads;
-    int rc = vv_pool_create(threads * 2, threads * 2 + 2, &restart->pool);
+    int rc = vv_pool_create(threads * 2, threads * 2 + 2, NULL, &restart->pool);
     if (rc)
         return vv_error(error, rc, "the threads of a restart could not be started: %s", varve_error_text(rc));
     if (threads > 0)
-        vv_pool_create(1, 1, &restart->backer); /* without it everything works, slower */
+        vv_pool_create(1, 1, NULL, &restart->backer); /* without it everything works, slower */
     return 0;
 }
 
@@ -440,6 +440,7 @@ static int try_together(struct restart *restart, uint32_t generation, uint64_t v
     if (rc)
         return rc;
     session->is_overwritten = 1;
+    vv_unwatch_regions(session); /* we write them now; the next checkpoint looks at everything */
     rc = vv_comm_agree(comm, read_checked(restart, error), error);
     if (rc)
         return rc;

@@ -1,4 +1,4 @@
-/* Saving: one request, its attempts, and what happens when one of them fails. */
+/* Saving: this rank's part of one attempt, from the plan to the sealed pack. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "engine/engine_private.h"
-#include "store/catalogue.h"
 
-#define CATALOGUE_EVERY 65   /* checkpoints; more than the catalogue itself thinks worth writing */
-#define CATALOGUE_SPARE 1000
+#define STAGING_LEAST (16u << 20)
+#define BLOCK_LEAST (64u << 10)
+#define SPEED_LEAST (8u << 20) /* bytes stored that tell how fast the storage is */
 #define SPARSE_SHARE 4 /* a source with less than 1/4 of its bytes alive is worth emptying */
 
 static uint64_t round_up(uint64_t size) {
@@ -98,6 +98,23 @@ static int mark_victims(struct vv_save *save) {
     return 0;
 }
 
+/* Unchanged chunks are not looked at; those that lie where few live bytes are left are, as far as the budget may allow. */
+static void look_at_victims(struct vv_save *save) {
+    const struct vv_session *session = save->session;
+    double budget = session->settings.rewrite_share * (double)session->last_fresh;
+    for (size_t i = 0; i < session->regions.count && save->is_victim && budget > 0; i++) {
+        const struct vv_past *past = save->scans[i].past;
+        struct vv_watch *watch = session->regions.list[i].watch;
+        for (size_t j = 0; watch && j < past->origins.count && budget > 0; j++) {
+            const struct vv_origin *origin = &past->origins.list[j];
+            if (origin->kind == VV_ORIGIN_ZERO || !save->is_victim[origin->source])
+                continue;
+            vv_watch_mark(watch, origin->offset, origin->length);
+            budget -= (double)origin->length;
+        }
+    }
+}
+
 /* ---- the pack ---- */
 
 static int begin_pack(struct vv_save *save, struct varve_error *error) {
@@ -114,20 +131,128 @@ static int begin_pack(struct vv_save *save, struct varve_error *error) {
     };
     int rc = vv_pack_begin(session->store, session->name, &save->attempt, &options, &save->pack, error);
     if (rc == 0)
-        rc = vv_blocks_create(session, save->pack, &save->blocks);
+        rc = vv_blocks_create(session, save->pack, &save->room, &save->blocks);
     return rc ? vv_error_default(error, rc, "the pack could not be begun: %s", varve_error_text(rc)) : 0;
 }
 
-static int scan_all(struct vv_save *save, struct varve_error *error) {
-    struct vv_session *session = save->session;
-    for (size_t i = 0; i < session->regions.count; i++) {
-        struct vv_region *region = &session->regions.list[i];
-        int rc = vv_scan_region(save, region, vv_history_find(&session->history, region->number), error);
-        if (rc)
-            return rc;
+/* The blocks on their way to storage are copies, too: they take up to a quarter of the staging. */
+static void share_out(struct vv_save *save) {
+    const struct vv_settings *settings = &save->session->settings;
+    struct vv_room *room = &save->room;
+    uint64_t all = settings->staging;
+    if (all == 0) {
+        all = (uint64_t)(settings->staging_share * (double)save->sums.protected_bytes);
+        all = all < STAGING_LEAST ? STAGING_LEAST : all;
     }
-    return 0;
+    room->blocks = settings->queue > 0 ? (unsigned)settings->queue : (unsigned)settings->threads + 2;
+    room->block_size = (uint32_t)settings->block_size;
+    while (vv_is_in_background(save->session) && room->block_size > BLOCK_LEAST &&
+           (uint64_t)room->block_size * room->blocks > all / 4)
+        room->block_size /= 2;
+    uint64_t taken = (uint64_t)room->block_size * room->blocks;
+    room->staging = all > taken ? all - taken : 0;
 }
+
+/* ---- looking ---- */
+
+static int look_at(struct vv_save *save, const struct vv_piece *piece, struct varve_error *error) {
+    const struct vv_scan *scan = piece->watch->user;
+    int rc = save->blocks ? 0 : begin_pack(save, error);
+    if (rc == 0)
+        rc = vv_scan_piece(piece->watch->user, piece->first, piece->count, piece->data);
+    return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", scan->past->name, varve_error_text(rc))
+              : 0;
+}
+
+/* Take pieces until nothing is left, or until the call may return. */
+static int take_pieces(struct vv_save *save, int is_in_call, struct varve_error *error) {
+    struct vv_capture *capture = save->session->capture;
+    struct vv_piece piece;
+    int rc = 0;
+    while (rc == 0 && (!is_in_call || vv_capture_must_drain(capture))) {
+        rc = vv_capture_next(capture, &piece, error);
+        if (rc <= 0)
+            return rc;
+        rc = look_at(save, &piece, error);
+        vv_capture_done(capture, &piece);
+    }
+    return rc;
+}
+
+static int note_untouched(void *arg, struct vv_watch *watch, uint64_t first, uint64_t last) {
+    (void)arg;
+    return vv_scan_untouched(watch->user, first, last);
+}
+
+static int begin_scans(struct vv_save *save, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    save->scans = vv_calloc(session->regions.count + 1, sizeof *save->scans);
+    int rc = save->scans ? 0 : -ENOMEM;
+    for (size_t i = 0; i < session->regions.count && rc == 0; i++) {
+        const struct vv_region *region = &session->regions.list[i];
+        struct vv_scan *scan = &save->scans[i];
+        rc = vv_scan_begin(scan, save, vv_history_find(&session->history, region->number), region->size);
+        if (region->watch)
+            region->watch->user = scan;
+    }
+    return rc ? vv_error(error, rc, "no memory to begin a checkpoint") : 0;
+}
+
+/* Callbacks answer in the calling thread only. */
+static int take_callbacks(struct vv_save *save, struct varve_error *error) {
+    const struct vv_regions *regions = &save->session->regions;
+    int rc = 0;
+    for (size_t i = 0; i < regions->count && rc == 0; i++) {
+        if (!regions->list[i].is_callback)
+            continue;
+        if (!save->blocks)
+            rc = begin_pack(save, error);
+        if (rc == 0)
+            rc = vv_scan_callback(&save->scans[i], &regions->list[i], error);
+        if (rc)
+            vv_error_default(error, rc, "region %s could not be scanned: %s", regions->list[i].name,
+                             varve_error_text(rc));
+    }
+    return rc;
+}
+
+static int begin_save(struct vv_save *save, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    struct vv_source source = {.generation = save->attempt.generation,
+                               .attempt = save->attempt.attempt,
+                               .version = save->attempt.version};
+    if (session->must_begin_anew)
+        vv_begin_anew(session);
+    int64_t slot = vv_history_source(&session->history, &source);
+    if (slot < 0)
+        return vv_error(error, (int)slot, "no memory to begin a checkpoint");
+    save->source = (uint32_t)slot;
+    int rc = plan(save, error);
+    if (rc == 0 && (mark_victims(save) != 0 || vv_watch_regions(session) != 0))
+        rc = vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
+    return rc ? rc : begin_scans(save, error);
+}
+
+int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    save->begun_ns = vv_clock_ns();
+    int rc = begin_save(save, error);
+    if (rc)
+        return rc;
+    share_out(save);
+    look_at_victims(save);
+    struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share};
+    rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);
+    if (rc == 0)
+        rc = take_callbacks(save, error);
+    if (rc == 0)
+        rc = take_pieces(save, 1, error);
+    if (rc == 0)
+        rc = vv_capture_go(session->capture, error);
+    return rc ? vv_error_default(error, rc, "the state could not be captured: %s", varve_error_text(rc)) : 0;
+}
+
+/* ---- writing ---- */
 
 static void note_codec(struct varve_stats *stats, const struct vv_blocks_sums *sums) {
     uint8_t best = 0;
@@ -153,312 +278,118 @@ static void note_sums(const struct vv_save *save, const struct vv_pack_sums *pac
         stats->runs_changed += save->session->history.list[i].changed.count;
 }
 
-/* Everything up to our yes. */
-static int write_pack(struct vv_save *save, uint64_t **live_out, struct varve_stats *stats, struct varve_error *error) {
+/* What is left, and then everything up to our yes. */
+static int write_pack(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
     struct vv_blocks_sums block_sums;
     struct vv_pack_sums pack_sums;
-    int rc = scan_all(save, error);
+    int rc = take_pieces(save, 0, error);
+    if (rc == 0 && !save->blocks)
+        rc = begin_pack(save, error);
     struct varve_error why = {0};
-    int finished = vv_blocks_finish(save->blocks, &block_sums, &why);
+    int finished = save->blocks ? vv_blocks_finish(save->blocks, &block_sums, &why) : 0;
     if (finished) { /* a scan that stops because a block failed knows only that */
         rc = finished;
-        if (error)
-            *error = why;
+        *error = why;
     }
     if (rc == 0)
         rc = VV_FAULT("engine.save.after_blocks");
     if (rc == 0)
         rc = vv_history_merge(&session->history);
-    uint64_t *live = rc ? NULL : vv_calloc(session->history.source_count, sizeof *live);
-    if (rc == 0 && !live)
+    save->live = rc ? NULL : vv_calloc(session->history.source_count, sizeof *save->live);
+    if (rc == 0 && !save->live)
         rc = -ENOMEM;
-    if (rc) {
-        vv_free(live);
-        return vv_error_default(error, rc, "the checkpoint could not be written: %s", varve_error_text(rc));
-    }
-    vv_history_live(&session->history, live);
-    *live_out = live;
-    rc = vv_recipe_write(save, live, error);
+    if (rc)
+        return rc;
+    vv_history_live(&session->history, save->live);
+    rc = vv_recipe_write(save, save->live, error);
     if (rc == 0)
         rc = VV_FAULT("engine.save.before_seal");
     if (rc)
-        return vv_error_default(error, rc, "the checkpoint could not be written: %s", varve_error_text(rc));
+        return rc;
     struct vv_pack_writer *pack = save->pack;
     save->pack = NULL; /* sealing frees it in every case */
     rc = vv_pack_seal(pack, save->sums.protected_bytes, save->regions, &pack_sums, error);
     if (rc == 0) {
-        note_codec(stats, &block_sums);
-        note_sums(save, &pack_sums, stats);
+        note_codec(&save->stats, &block_sums);
+        note_sums(save, &pack_sums, &save->stats);
     }
     return rc;
 }
 
+/* After it nothing of the program's memory is needed or held. */
+static void end_writing(struct vv_save *save) {
+    vv_capture_stop(save->session->capture);
+    vv_blocks_destroy(save->blocks);
+    vv_pack_abort(save->pack);
+    vv_free(save->scans);
+    save->blocks = NULL;
+    save->pack = NULL;
+    save->scans = NULL;
+}
+
+void vv_save_write(struct vv_save *save) {
+    int rc = write_pack(save, &save->error);
+    end_writing(save);
+    save->sealed_ns = vv_clock_ns();
+    if (rc == 0)
+        rc = VV_FAULT("engine.save.before_commit");
+    save->result = rc ? vv_error_default(&save->error, rc, "the checkpoint could not be written: %s", varve_error_text(rc))
+                      : 0;
+}
+
 /* ---- the outcome ---- */
 
-static void accept(struct vv_save *save, const uint64_t *live, struct vv_hash128 writers_digest) {
+static void clear(struct vv_save *save) {
+    vv_free(save->live);
+    vv_free(save->is_victim);
+    save->live = NULL;
+    save->is_victim = NULL;
+}
+
+static void learn(struct vv_save *save) {
+    struct vv_session *session = save->session;
+    double seconds = (double)(save->sealed_ns - save->begun_ns) * 1e-9;
+    session->last_fresh = save->sums.fresh;
+    session->changed_share = save->sums.looked ? (double)save->sums.changed / (double)save->sums.looked : 1;
+    if (save->stats.bytes_stored >= SPEED_LEAST) {
+        double speed = (double)save->stats.bytes_stored / seconds;
+        session->storage_speed = session->storage_speed > 0 ? (session->storage_speed + speed) / 2 : speed;
+    }
+}
+
+void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
     struct vv_session *session = save->session;
     struct vv_source *source = &session->history.sources[save->source];
     source->writers_digest = writers_digest;
     source->raw_bytes = save->sums.fresh + save->sums.rewritten;
-    vv_history_accept(&session->history, live);
+    vv_history_accept(&session->history, save->live);
     session->history.layout_end = save->layout_end;
     session->layers = save->layers;
     session->parent = save->attempt;
     session->parent_writers = writers_digest;
     session->next_version = save->attempt.version + 1;
     session->has_saved = 1;
-    if (session->tracker->ops->settle)
-        session->tracker->ops->settle(session->tracker, 1);
+    vv_capture_settle(session->capture, 1);
+    learn(save);
+    clear(save);
 }
 
-/* A keeper: 1 if it is certain that the attempt is none and never will be a checkpoint; then it may be tried again. */
-static uint64_t drop_attempt(struct vv_session *session, const struct vv_attempt *attempt) {
-    struct varve_error why = {0};
-    int rc = vv_attempt_drop(session->store, session->name, attempt, session->comm->ranks, &why);
-    if (rc < 0)
-        vv_log(&session->log, VV_LOG_INFO, "what the failed attempt at version %" PRIu64 " left could not be removed: %s",
-               attempt->version, why.text);
-    return rc == 0;
-}
-
-/* Everybody has sealed or given up its pack by now. 1 if the attempt may be tried again. */
-static int fail(struct vv_save *save) {
-    struct vv_session *session = save->session;
-    uint64_t is_dropped = 1;
-    vv_history_drop(&session->history, save->source);
-    if (session->tracker->ops->settle)
-        session->tracker->ops->settle(session->tracker, 0);
-    if (session->lease)
-        is_dropped = drop_attempt(session, &save->attempt);
-    return session->comm->ops->least(session->comm, &is_dropped, 1) == 0 && is_dropped;
+void vv_save_drop(struct vv_save *save) {
+    end_writing(save);
+    vv_history_drop(&save->session->history, save->source);
+    vv_capture_settle(save->session->capture, 0);
+    clear(save);
 }
 
 /* What our history refers to may be gone: begin with a whole checkpoint. */
-static void begin_anew(struct vv_session *session) {
+void vv_begin_anew(struct vv_session *session) {
+    session->must_begin_anew = 0;
+    vv_unwatch_regions(session);
     vv_history_clear(&session->history);
     memset(&session->layers, 0, sizeof session->layers);
     memset(&session->parent, 0, sizeof session->parent);
     for (size_t i = 0; i < session->regions.count; i++) /* numbers ascend in a new history */
         session->regions.list[i].number = i;
     session->regions.next_number = session->regions.count;
-}
-
-static int begin_save(struct vv_save *save, struct varve_error *error) {
-    struct vv_source source = {.generation = save->attempt.generation,
-                               .attempt = save->attempt.attempt,
-                               .version = save->attempt.version};
-    int64_t slot = vv_history_source(&save->session->history, &source);
-    if (slot < 0)
-        return vv_error(error, (int)slot, "no memory to begin a checkpoint");
-    save->source = (uint32_t)slot;
-    int rc = plan(save, error);
-    if (rc == 0 && mark_victims(save) != 0)
-        rc = vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
-    return rc ? rc : begin_pack(save, error);
-}
-
-/* What a person needs to know who meets this in the middle of the night. */
-static void explain_full(const struct vv_session *session, uint64_t version, struct varve_error *error) {
-    struct varve_error cause = *error;
-    vv_error(error, cause.code,
-             "version %" PRIu64 " of %s was not saved: the storage is full, or less than min_free (%" PRIu64
-             " bytes) would remain; earlier checkpoints are as they were, `varve forget` and `varve prune` free space (%.200s)",
-             version, session->name, session->settings.min_free, cause.text);
-    error->rank = cause.rank;
-}
-
-/* This rank's part, up to its yes. */
-static int write_part(struct vv_save *save, uint64_t **live_out, struct varve_stats *stats, struct varve_error *error) {
-    int rc = begin_save(save, error);
-    if (rc == 0)
-        rc = write_pack(save, live_out, stats, error);
-    vv_blocks_destroy(save->blocks);
-    vv_pack_abort(save->pack);
-    if (rc == 0)
-        rc = VV_FAULT("engine.save.before_commit");
-    return rc ? vv_error_default(error, rc, "the checkpoint could not be written: %s", varve_error_text(rc)) : 0;
-}
-
-/* One attempt. Afterwards either everything of it counts, or nothing. *may_retry is told when it fails. */
-static int run_attempt(struct vv_session *session, const struct vv_attempt *attempt, struct varve_stats *stats,
-                       int *may_retry, struct varve_error *error) {
-    struct vv_save save = {.session = session, .attempt = *attempt, .source = UINT32_MAX};
-    struct vv_hash128 writers_digest;
-    uint64_t *live = NULL;
-    int rc = write_part(&save, &live, stats, error);
-    rc = vv_comm_agree(session->comm, rc, error);
-    if (rc == 0) /* all ranks have said yes */
-        rc = vv_keepers_commit(session, attempt, &writers_digest, error);
-    if (rc == 0)
-        accept(&save, live, writers_digest);
-    else {
-        *may_retry = fail(&save) && rc != VARVE_FENCED && rc != -ENOMEM && rc != -EINVAL;
-        vv_unsettled_add(session, attempt);
-    }
-    if (rc == VARVE_FORGOTTEN)
-        begin_anew(session);
-    vv_free(live);
-    vv_free(save.is_victim);
-    if (rc == -ENOSPC || rc == -EDQUOT)
-        explain_full(session, attempt->version, error);
-    return rc ? vv_error_default(error, rc, "the checkpoint failed: %s", varve_error_text(rc)) : 0;
-}
-
-/* Keep listing fast: now and then what the records say goes into the catalogue. The more there is in it, the less often it
- * is written, but never so seldom that a listing has thousands of records to read. */
-static void catalogue(struct vv_session *session) {
-    struct vv_catalogue all = {0};
-    struct varve_error error = {0};
-    uint64_t spare = session->catalogued / 8 < CATALOGUE_SPARE ? session->catalogued / 8 : CATALOGUE_SPARE;
-    if (++session->uncatalogued <= CATALOGUE_EVERY + spare)
-        return;
-    session->uncatalogued = 0;
-    if (vv_catalogue_load(session->store, session->name, 1, NULL, NULL, &all, &error) == 0)
-        session->catalogued = all.count;
-    else
-        vv_log(&session->log, VV_LOG_INFO, "the catalogue could not be renewed: %s", error.text);
-    vv_catalogue_clear(&all);
-}
-
-/* Up to which checkpoint all keepers keep: 1, 0 when one of them has not enough, or cannot tell. Collective. */
-static int agree_on_cut(struct vv_session *session, struct vv_attempt *cut) {
-    uint32_t keep = (uint32_t)session->settings.keep;
-    struct varve_error error = {0};
-    uint64_t generation = UINT64_MAX, version = UINT64_MAX;
-    if (session->lease) {
-        int is_found = vv_keep_cut(session->store, session->name, keep, cut, &error) == 1;
-        generation = is_found ? cut->generation : 0;
-        version = is_found ? cut->version : 0;
-    }
-    uint64_t oldest = generation;
-    if (session->comm->ops->least(session->comm, &oldest, 1) != 0)
-        return 0;
-    version = generation == oldest ? version : UINT64_MAX;
-    if (session->comm->ops->least(session->comm, &version, 1) != 0)
-        return 0;
-    *cut = (struct vv_attempt){.generation = (uint32_t)oldest, .version = version};
-    return oldest > 0;
-}
-
-static void keep_newest(struct vv_session *session) {
-    struct varve_error error = {0};
-    struct vv_attempt cut = {0};
-    if (session->settings.keep == 0 || (vv_is_local(session) && !agree_on_cut(session, &cut)) || !session->lease)
-        return;
-    if (vv_keep(session->store, session->lease, session->name, (uint32_t)session->settings.keep,
-                vv_is_local(session) ? &cut : NULL, &error) < 0)
-        vv_log(&session->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error.text);
-}
-
-/* After the commit nothing can fail the checkpoint any more; what goes wrong is said and tried again next time. */
-static void after_commit(struct vv_session *session) {
-    struct varve_error error = {0};
-    if (session->lease && vv_lease_refer(session->lease, &session->parent, &error) != 0)
-        vv_log(&session->log, VV_LOG_WARN, "the heartbeat could not be renewed: %s", error.text);
-    vv_unsettled_forget(session);
-    keep_newest(session);
-    if (session->lease)
-        catalogue(session);
-}
-
-static void note_time(struct vv_session *session, struct vv_request *request, uint64_t begin) {
-    uint64_t end = vv_clock_ns();
-    double seconds = (double)(end - begin) * 1e-9;
-    request->stats.seconds_blocked = request->stats.seconds_durable = seconds;
-    session->seconds_spent += seconds;
-    session->last_ns = end;
-    if (request->result == 0 && request->stats.bytes_stored >= (8u << 20)) {
-        double speed = (double)request->stats.bytes_stored / seconds;
-        session->storage_speed = session->storage_speed > 0 ? (session->storage_speed + speed) / 2 : speed;
-    }
-}
-
-/* A version that was tried and failed may yet be adopted by a later session: going below it would put older memory first. */
-static int check_version(struct vv_session *session, int64_t given, struct varve_error *error) {
-    uint64_t least = session->has_saved ? session->next_version : 0, version = (uint64_t)given;
-    if (given < 0)
-        return vv_error(error, -EINVAL, "version %" PRId64 " is below 0", given);
-    if (session->tries > 0 && session->tried_version > least)
-        least = session->tried_version;
-    if (version < least)
-        return vv_error(error, -EINVAL,
-                        "version %" PRIu64 " is too low, %" PRIu64
-                        " is the next: versions rise; restart from an older one to go back",
-                        version, least);
-    return 0;
-}
-
-static void begin_request(struct vv_session *session, uint64_t version) {
-    struct vv_request *request = &session->request;
-    memset(request, 0, sizeof *request);
-    request->version = version;
-    request->stats.version = (int64_t)version;
-    strncpy(request->stats.tracker, session->tracker->ops->name, sizeof request->stats.tracker - 1);
-    if (session->tried_version != version)
-        session->tries = 0;
-    session->tried_version = version;
-}
-
-/* The generation may have changed since the last attempt; the keeper knows. */
-static int begin_attempt(struct vv_session *session, uint64_t version, struct vv_attempt *out,
-                         struct varve_error *error) {
-    *out = (struct vv_attempt){0, session->tries++, version};
-    if (session->lease)
-        out->generation = vv_lease_generation(session->lease);
-    int rc = vv_comm_follow(session->comm, 0, out, sizeof *out, VV_COMM_ROOT, error);
-    if (rc || !vv_is_local(session))
-        return rc;
-    if (session->lease && vv_lease_generation(session->lease) != out->generation)
-        rc = vv_error(error, VARVE_DISAGREED, "this node's store is in generation %u, rank 0's in %u: restart to go on",
-                      vv_lease_generation(session->lease), out->generation);
-    return vv_comm_agree(session->comm, rc, error);
-}
-
-static void run_request(struct vv_session *session, struct vv_request *request) {
-    unsigned retries = 0;
-    int is_anew = 0;
-    vv_settings_on_error(&session->settings, &retries);
-    for (unsigned i = 0; i <= retries; i++) {
-        struct vv_attempt attempt;
-        int may_retry = 0;
-        vv_error_clear(&request->error);
-        request->stats.attempts = i + 1;
-        request->result = begin_attempt(session, request->version, &attempt, &request->error);
-        if (request->result == 0)
-            request->result = run_attempt(session, &attempt, &request->stats, &may_retry, &request->error);
-        if (request->result == 0 || !may_retry)
-            return;
-        if (request->result == VARVE_FORGOTTEN && !is_anew) { /* a whole checkpoint needs nobody's record */
-            is_anew = 1;
-            retries++;
-        }
-        if (i < retries && vv_comm_is_root(session->comm))
-            vv_log(&session->log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s", request->version, i + 1,
-                   request->error.text);
-    }
-}
-
-int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error) {
-    struct vv_request *request = &session->request;
-    struct varve_error why = {0};
-    uint64_t begin = vv_clock_ns();
-    int rc = check_version(session, version, &why);
-    rc = vv_comm_agree_call(session->comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, &why);
-    if (rc == 0) {
-        begin_request(session, (uint64_t)version);
-        run_request(session, request);
-        note_time(session, request, begin);
-        request->stats.result = request->result;
-        request->is_done = 1;
-    } else { /* it was not begun: wait, close and the statistics speak of the last one that was */
-        if (error)
-            *error = why;
-        return rc;
-    }
-    if (request->result == 0)
-        after_commit(session);
-    else if (error)
-        *error = request->error;
-    return request->result;
 }

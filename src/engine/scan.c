@@ -1,5 +1,5 @@
-/* Find what changed in a region: chunk by chunk, by content id, against the last committed checkpoint and the table of
- * known ids. What was never touched is not read. */
+/* Find what changed: chunk by chunk, by content id, against the last committed checkpoint and the table of known ids.
+ * Chunks come from the capture in any order. What was never touched is not read. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,30 +9,18 @@
 
 #define WINDOW (1u << 20) /* of callback regions */
 
-struct scan {
-    struct vv_save *save;
-    struct vv_region *region;
-    struct vv_past *past;
-    uint64_t size;       /* of the region now */
-    uint64_t granules;   /* now */
-    uint64_t comparable; /* granules below this have the same bounds as in the past */
-    uint64_t next;       /* granules below this are done */
-    size_t origin;       /* where we are in past->origins */
-    struct varve_error *error;
-};
-
-static uint64_t granule_end(const struct scan *scan, uint64_t index) {
+static uint64_t granule_end(const struct vv_scan *scan, uint64_t index) {
     uint64_t end = (index + 1) * VV_CHUNK;
     return end < scan->size ? end : scan->size;
 }
 
-static struct vv_hash128 past_id(const struct scan *scan, uint64_t index) {
+static struct vv_hash128 past_id(const struct vv_scan *scan, uint64_t index) {
     struct vv_hash128 none = {0, 0};
     return index * VV_CHUNK < scan->past->length ? scan->past->ids[index] : none;
 }
 
 /* Granule `index` has a new id: keep it for the commit, and carry the digest along. */
-static int change_id(struct scan *scan, uint64_t index, struct vv_hash128 id) {
+static int change_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id) {
     struct vv_past *past = scan->past;
     struct vv_hash128 before = past_id(scan, index);
     if (vv_hash128_equal(before, id))
@@ -45,24 +33,22 @@ static int change_id(struct scan *scan, uint64_t index, struct vv_hash128 id) {
 }
 
 /* Is this unchanged granule held by a source that is nearly empty, and is there budget to store it again? */
-static int wants_rewrite(struct scan *scan, uint64_t index, uint32_t size) {
+static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
     struct vv_save *save = scan->save;
     const struct vv_origins *origins = &scan->past->origins;
     if (!save->is_victim)
         return 0;
-    while (scan->origin < origins->count &&
-           origins->list[scan->origin].offset + origins->list[scan->origin].length <= index * VV_CHUNK)
-        scan->origin++;
-    if (scan->origin == origins->count)
+    size_t at = vv_origins_find(origins, index * VV_CHUNK);
+    if (at == origins->count)
         return 0;
-    const struct vv_origin *origin = &origins->list[scan->origin];
+    const struct vv_origin *origin = &origins->list[at];
     double budget = save->session->settings.rewrite_share * (double)save->sums.fresh;
     return origin->kind != VV_ORIGIN_ZERO && save->is_victim[origin->source] &&
            (double)(save->sums.rewritten + size) <= budget;
 }
 
 /* Where the bytes of a changed, non-zero granule are found: somewhere we know, or here as new data. */
-static int place_chunk(struct scan *scan, uint64_t index, const uint8_t *data, uint32_t size, struct vv_hash128 id,
+static int place_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size, struct vv_hash128 id,
                        int is_rewrite, struct vv_origin *origin) {
     struct vv_save *save = scan->save;
     struct vv_history *history = &save->session->history;
@@ -86,7 +72,7 @@ static int place_chunk(struct scan *scan, uint64_t index, const uint8_t *data, u
     return vv_blocks_add(save->blocks, origin->address, data, size, id);
 }
 
-static int scan_chunk(struct scan *scan, uint64_t index, const uint8_t *data) {
+static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     struct vv_save *save = scan->save;
     uint32_t size = (uint32_t)(granule_end(scan, index) - index * VV_CHUNK);
     struct vv_hash128 id = {0, 0};
@@ -111,7 +97,7 @@ static int scan_chunk(struct scan *scan, uint64_t index, const uint8_t *data) {
     return rc ? rc : vv_origins_add(&scan->past->changed, &origin);
 }
 
-static int scan_chunks(struct scan *scan, uint64_t first, uint64_t last, const uint8_t *data) {
+static int scan_chunks(struct vv_scan *scan, uint64_t first, uint64_t last, const uint8_t *data) {
     for (uint64_t i = first; i < last; i++) {
         int rc = scan_chunk(scan, i, data + (i - first) * VV_CHUNK);
         if (rc)
@@ -120,7 +106,7 @@ static int scan_chunks(struct scan *scan, uint64_t first, uint64_t last, const u
     return 0;
 }
 
-static int add_zero(struct scan *scan, uint64_t first, uint64_t last) {
+static int add_zero(struct vv_scan *scan, uint64_t first, uint64_t last) {
     uint64_t from = first * VV_CHUNK, to = granule_end(scan, last - 1);
     struct vv_origin origin = {.offset = from, .length = to - from, .kind = VV_ORIGIN_ZERO};
     scan->save->sums.changed += to - from;
@@ -128,7 +114,7 @@ static int add_zero(struct scan *scan, uint64_t first, uint64_t last) {
     return vv_origins_add(&scan->past->changed, &origin);
 }
 
-static int clear_ids(struct scan *scan, uint64_t first, uint64_t last) {
+static int clear_ids(struct vv_scan *scan, uint64_t first, uint64_t last) {
     struct vv_hash128 zero = {0, 0};
     for (uint64_t i = first; i < last; i++) {
         int rc = change_id(scan, i, zero);
@@ -139,7 +125,7 @@ static int clear_ids(struct scan *scan, uint64_t first, uint64_t last) {
 }
 
 /* Granules [first, last) were never touched. Only where the past was not zero is there anything to do, and its origins tell where. */
-static int zero_chunks(struct scan *scan, uint64_t first, uint64_t last) {
+static int zero_chunks(struct vv_scan *scan, uint64_t first, uint64_t last) {
     const struct vv_origins *origins = &scan->past->origins;
     uint64_t known = last < scan->comparable ? last : scan->comparable;
     uint64_t done = first;
@@ -169,50 +155,36 @@ static int zero_chunks(struct scan *scan, uint64_t first, uint64_t last) {
     return rc ? rc : add_zero(scan, first, last);
 }
 
-/* A range from the tracker, widened to whole chunks. */
-static int scan_range(void *arg, uint64_t offset, uint64_t length, int is_untouched) {
-    struct scan *scan = arg;
-    const uint8_t *base = scan->region->ptr;
-    uint64_t end = offset + length;
-    uint64_t first = offset / VV_CHUNK;
-    uint64_t last = end == scan->size ? scan->granules : (is_untouched ? end / VV_CHUNK : vv_granules(end));
-    if (is_untouched && offset % VV_CHUNK != 0) { /* the chunk it begins in is not wholly untouched */
-        if (first >= scan->next) {
-            int rc = scan_chunk(scan, first, base + first * VV_CHUNK);
-            if (rc)
-                return rc;
-        }
-        first++;
-    }
-    first = first > scan->next ? first : scan->next;
-    if (first >= last) {
-        scan->next = scan->next > first ? scan->next : first;
-        return 0;
-    }
-    scan->next = last;
-    return is_untouched ? zero_chunks(scan, first, last) : scan_chunks(scan, first, last, base + first * VV_CHUNK);
+int vv_scan_untouched(struct vv_scan *scan, uint64_t first, uint64_t last) {
+    return first < last ? zero_chunks(scan, first, last) : 0;
 }
 
-static int scan_callback(struct scan *scan) {
-    struct vv_region *region = scan->region;
+int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data) {
+    uint64_t last = first + count < scan->granules ? first + count : scan->granules;
+    vv_blocks_region(scan->save->blocks, scan->past->number);
+    scan->save->sums.looked += granule_end(scan, last - 1) - first * VV_CHUNK;
+    return scan_chunks(scan, first, last, data);
+}
+
+int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, struct varve_error *error) {
     uint8_t *window = vv_malloc(WINDOW);
     int rc = window ? 0 : -ENOMEM;
     for (uint64_t at = 0; at < scan->size && rc == 0; at += WINDOW) {
         uint64_t size = scan->size - at < WINDOW ? scan->size - at : WINDOW;
         rc = region->callbacks.save(region->arg, at, window, size);
         if (rc) {
-            rc = vv_error(scan->error, rc < 0 ? rc : -EIO, "region %s: its save callback returned %d at offset %llu",
+            rc = vv_error(error, rc < 0 ? rc : -EIO, "region %s: its save callback returned %d at offset %llu",
                           region->name, rc, (unsigned long long)at);
             break;
         }
-        rc = scan_chunks(scan, at / VV_CHUNK, vv_granules(at + size), window);
+        rc = vv_scan_piece(scan, at / VV_CHUNK, (uint32_t)vv_granules(size), window);
     }
     vv_free(window);
     return rc;
 }
 
 /* The region is shorter than it was: the digest loses what lay behind the new end. */
-static void forget_tail(struct scan *scan) {
+static void forget_tail(struct vv_scan *scan) {
     struct vv_past *past = scan->past;
     uint64_t done = scan->granules; /* a granule may have several origins, but one id */
     for (size_t i = vv_origins_find(&past->origins, scan->granules * VV_CHUNK); i < past->origins.count; i++) {
@@ -228,25 +200,15 @@ static void forget_tail(struct scan *scan) {
     }
 }
 
-int vv_scan_region(struct vv_save *save, struct vv_region *region, struct vv_past *past, struct varve_error *error) {
-    if (!past)
-        return vv_error(error, -EINVAL, "region %s has no history: a mistake in this library", region->name);
-    struct scan scan = {.save = save, .region = region, .past = past, .size = region->size, .error = error};
-    scan.granules = vv_granules(scan.size);
-    uint64_t shorter = past->length < scan.size ? past->length : scan.size;
-    scan.comparable = past->length == scan.size ? scan.granules : shorter / VV_CHUNK;
+int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *past, uint64_t size) {
+    *scan = (struct vv_scan){.save = save, .past = past, .size = size, .granules = vv_granules(size)};
+    uint64_t shorter = past->length < size ? past->length : size;
+    scan->comparable = past->length == size ? scan->granules : shorter / VV_CHUNK;
     if (past->is_new)
-        scan.comparable = 0;
+        scan->comparable = 0;
     past->pending_digest = past->digest;
-    int rc = vv_past_room(past, scan.granules);
-    if (rc == 0 && past->length > scan.size)
-        forget_tail(&scan);
-    vv_blocks_region(save->blocks);
-    if (rc == 0)
-        rc = region->is_callback ? scan_callback(&scan)
-                                 : save->session->tracker->ops->changed(save->session->tracker, region, scan_range,
-                                                                        &scan);
-    if (rc)
-        return vv_error_default(error, rc, "region %s could not be scanned: %s", region->name, varve_error_text(rc));
-    return 0;
+    int rc = vv_past_room(past, scan->granules);
+    if (rc == 0 && past->length > size)
+        forget_tail(scan);
+    return rc;
 }

@@ -213,6 +213,13 @@ static int enter(struct vv_session *session, const char *uri, struct varve_error
     return rc ? rc : vv_keepers_adopt(session, error);
 }
 
+/* An attempt can be tried again only while its state is still there, and nothing goes on without threads. */
+static int how_to_capture(const struct vv_settings *settings) {
+    unsigned retries;
+    int is_retried = vv_settings_on_error(settings, &retries) == VV_ON_ERROR_RETRY;
+    return is_retried || settings->threads == 0 ? VV_CHOOSE_CAPTURE_SYNC : settings->capture;
+}
+
 static int create(const char *name, const struct vv_settings *settings, const struct vv_log *log,
                   struct varve_comm *comm, struct vv_session **out, struct varve_error *error) {
     struct vv_session *session = vv_calloc(1, sizeof *session);
@@ -223,14 +230,21 @@ static int create(const char *name, const struct vv_settings *settings, const st
     session->settings = *settings;
     session->log = *log;
     session->comm = comm;
-    session->tracker = &vv_tracker_none;
     session->opened_ns = session->last_ns = vv_clock_ns();
     session->request.is_done = 1;
-    session->request.stats.version = -1;
+    session->changed_share = 1;
     vv_regions_init(&session->regions);
+    session->where = (struct vv_placement){session->settings.nice, session->settings.cpus};
+    session->capturing = how_to_capture(settings);
+    struct vv_capture_options options = {session->capturing, settings->order, settings->tracker, &session->log};
+    int rc = vv_capture_create(&options, &session->capture, error);
+    if (rc)
+        return vv_error_default(error, rc, "%s", varve_error_text(rc));
     unsigned threads = (unsigned)settings->threads;
-    int rc = vv_pool_create(threads, threads + 2, &session->pool);
-    return rc ? vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc)) : 0;
+    rc = vv_pool_create(threads, threads + 2, &session->where, &session->pool);
+    if (rc)
+        return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
+    return vv_flight_open(session, error);
 }
 
 int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
@@ -253,7 +267,10 @@ int vv_session_open(const char *uri, const char *name, const struct vv_settings 
 void vv_session_close(struct vv_session *session) {
     if (!session)
         return;
+    vv_flight_close(session);
+    vv_capture_destroy(session->capture);
     vv_pool_destroy(session->pool);
+    vv_free(session->save);
     vv_lease_release(session->lease);
     vv_store_close(session->store);
     vv_history_clear(&session->history);
@@ -274,7 +291,7 @@ static int is_due(const struct vv_session *session) {
         return 0;
     /* Due when one more checkpoint like the last keeps the total within its share of the run so far. */
     double run = (double)(vv_clock_ns() - session->opened_ns) * 1e-9;
-    double next = session->request.stats.seconds_blocked;
+    double next = session->last_blocked;
     return session->seconds_spent + next <= share * run;
 }
 

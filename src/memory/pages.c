@@ -1,35 +1,20 @@
 /* Untouched pages, by PAGEMAP_SCAN (Linux 6.7), which jumps over holes in the page table, else by /proc/self/pagemap.
  *
- * A page that is neither present nor swapped in a private anonymous mapping has never been written (or was dropped since)
- * and reads as zeros. In a mapping of a file, or shared with other processes, absence says nothing: those are walked as touched. */
+ * A page that is neither present nor swapped in a private anonymous mapping has never been written (or was dropped
+ * since) and reads as zeros. In a mapping of a file, or shared with other processes, absence says nothing: those are
+ * walked as touched. */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
+#include "memory/pagemap.h"
 #include "memory/pages.h"
 
-#define PAGE 4096u /* other page sizes are not looked at: everything counts as touched there */
+#define PAGE 4096u         /* other page sizes are not looked at: everything counts as touched there */
 #define SMALL (256u << 10) /* below this, reading the bytes is cheaper than looking */
 #define BACK (4u << 20)    /* at a time, so that others get at the memory map in between */
 #define POPULATE_WRITE 23  /* MADV_POPULATE_WRITE, Linux 5.14 */
-
-/* From <linux/fs.h> of Linux 6.7; the build machine's headers may be older than the kernel the program meets. */
-struct page_region {
-    uint64_t start, end, categories;
-};
-struct scan_arg {
-    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
-    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
-};
-#define SCAN_REQUEST _IOWR('f', 16, struct scan_arg)
-#define SCAN_PRESENT (UINT64_C(1) << 3)
-#define SCAN_SWAPPED (UINT64_C(1) << 4)
 
 struct walk {
     uint64_t base; /* address of the memory */
@@ -59,27 +44,18 @@ static int touched(struct walk *walk, uint64_t start, uint64_t end) {
 
 /* Within one private anonymous mapping. Returns -ENOTTY when the kernel has no PAGEMAP_SCAN. */
 static int scan_range(struct walk *walk, int fd, uint64_t start, uint64_t end) {
-    struct page_region found[256];
+    static const struct vv_page_query query = {.any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED,
+                                               .wanted = VV_PAGE_PRESENT | VV_PAGE_SWAPPED};
+    struct vv_page_range found[256];
     while (start < end) {
-        struct scan_arg arg = {.size = sizeof arg,
-                               .start = start,
-                               .end = end,
-                               .vec = (uint64_t)(uintptr_t)found,
-                               .vec_len = sizeof found / sizeof found[0],
-                               .category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED,
-                               .return_mask = SCAN_PRESENT | SCAN_SWAPPED};
-        int count = ioctl(fd, SCAN_REQUEST, &arg);
+        int count = vv_pagemap_scan(fd, &query, start, end, found, sizeof found / sizeof found[0], &start);
         if (count < 0)
-            return errno == EINVAL || errno == ENOTTY ? -ENOTTY : -errno;
+            return count == -EINVAL ? -ENOTTY : count;
         for (int i = 0; i < count; i++) {
             int rc = touched(walk, found[i].start, found[i].end);
             if (rc)
                 return rc;
         }
-        /* walk_end is not reliable when the vector was filled: go on behind the last range seen. */
-        if ((size_t)count < sizeof found / sizeof found[0])
-            return 0;
-        start = found[count - 1].end;
     }
     return 0;
 }
@@ -105,20 +81,6 @@ static int pagemap_range(struct walk *walk, int fd, uint64_t start, uint64_t end
     return 0;
 }
 
-/* One line of /proc/self/maps: is it private anonymous memory? */
-static int parse_mapping(const char *line, uint64_t *start, uint64_t *end) {
-    char flags[5];
-    uint64_t offset, inode;
-    unsigned major, minor;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, start, end, flags, &offset, &major,
-               &minor, &inode) != 7)
-        return -1;
-    const char *path = strchr(line, '[');
-    int is_special = path && strncmp(path, "[heap]", 6) != 0 && strncmp(path, "[stack", 6) != 0 &&
-                     strncmp(path, "[anon:", 6) != 0;
-    return inode == 0 && flags[3] == 'p' && flags[0] == 'r' && !is_special;
-}
-
 static int walk_mapping(struct walk *walk, int fd, uint64_t start, uint64_t end) {
     uint64_t first = (walk->base + walk->done) & ~(uint64_t)(PAGE - 1);
     uint64_t last = (walk->base + walk->size + PAGE - 1) & ~(uint64_t)(PAGE - 1);
@@ -132,22 +94,16 @@ static int walk_mapping(struct walk *walk, int fd, uint64_t start, uint64_t end)
     return rc ? rc : report(walk, end - walk->base, 1);
 }
 
-static int walk_mappings(struct walk *walk, FILE *maps, int fd) {
-    char line[512];
-    while (walk->done < walk->size && fgets(line, sizeof line, maps)) {
-        uint64_t start, end;
-        int is_anonymous = parse_mapping(line, &start, &end);
-        while (!strchr(line, '\n') && fgets(line, sizeof line, maps))
-            ;
-        if (is_anonymous < 0 || end <= walk->base + walk->done)
-            continue;
-        if (start >= walk->base + walk->size)
+static int walk_mappings(struct walk *walk, struct vv_maps *maps, int fd) {
+    struct vv_map map;
+    while (walk->done < walk->size && vv_maps_next(maps, walk->base + walk->done, &map) == 1) {
+        if (map.start >= walk->base + walk->size)
             break;
         int rc = 0;
-        if (start > walk->base + walk->done) /* a hole: reading it would fault, as the program would */
-            rc = report(walk, start - walk->base, 0);
+        if (map.start > walk->base + walk->done) /* a hole: reading it would fault, as the program would */
+            rc = report(walk, map.start - walk->base, 0);
         if (rc == 0)
-            rc = is_anonymous ? walk_mapping(walk, fd, start, end) : report(walk, end - walk->base, 0);
+            rc = map.is_anonymous ? walk_mapping(walk, fd, map.start, map.end) : report(walk, map.end - walk->base, 0);
         if (rc)
             return rc;
     }
@@ -157,12 +113,12 @@ static int walk_mappings(struct walk *walk, FILE *maps, int fd) {
 int vv_pages_walk(const void *ptr, uint64_t size, vv_pages_fn fn, void *arg) {
     struct walk walk = {.base = (uint64_t)(uintptr_t)ptr, .size = size, .fn = fn, .arg = arg};
     if (size >= SMALL && sysconf(_SC_PAGESIZE) == PAGE) {
-        int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-        FILE *maps = fd >= 0 ? fopen("/proc/self/maps", "re") : NULL;
-        if (maps)
-            walk_mappings(&walk, maps, fd); /* after an error of the kernel's, the rest counts as touched */
-        if (maps)
-            fclose(maps);
+        struct vv_maps maps;
+        int fd = vv_pagemap_open();
+        if (fd >= 0 && vv_maps_open(&maps) == 0) {
+            walk_mappings(&walk, &maps, fd); /* after an error of the kernel's, the rest counts as touched */
+            vv_maps_close(&maps);
+        }
         if (fd >= 0)
             close(fd);
     }

@@ -6,11 +6,15 @@
 #include <stdint.h>
 #include <varve/varve.h>
 
+struct vv_watch;
+
 struct vv_region {
     uint64_t number;  /* unique in the session; what the manifest calls it. A restart may change it */
     char *name;       /* NULL: unprotected, the slot is empty */
     void *ptr;        /* memory, or NULL */
     uint64_t size;    /* of callback regions: as asked at the last checkpoint */
+    unsigned flags;   /* VARVE_DEVICE_WRITES, VARVE_NO_KERNEL_WRITES */
+    struct vv_watch *watch; /* the capture's, or NULL: will be made when a checkpoint begins */
     int is_callback;
     struct varve_callbacks callbacks;
     void *arg;

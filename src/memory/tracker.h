@@ -1,28 +1,37 @@
-/* Which parts of a region may have changed since the last committed checkpoint. A tracker may report too much, never too little. */
+/* Which pages of a watched region may have changed since the last time they were asked for. A tracker may report too
+ * much, never too little; what it cannot see must not be watched by it. */
 #ifndef VV_TRACKER_H
 #define VV_TRACKER_H
 
 #include "memory/pages.h"
-#include "memory/regions.h"
+#include "memory/watch.h"
 
 struct vv_tracker;
 
 struct vv_tracker_ops {
-    const char *name;
-    /* Begin to watch a region's memory; called when it is protected or moves. May be NULL. */
-    int (*attach)(struct vv_tracker *tracker, struct vv_region *region);
-    void (*detach)(struct vv_tracker *tracker, struct vv_region *region);
-    /* Report the ranges that may have changed, ascending; what is not reported is unchanged. Required. Called once per checkpoint. */
-    int (*changed)(struct vv_tracker *tracker, struct vv_region *region, vv_pages_fn fn, void *arg);
-    /* The checkpoint that `changed` was asked for was committed (or not: then its ranges belong to the next one too). May be NULL. */
-    void (*settle)(struct vv_tracker *tracker, int is_committed);
+    const char *name; /* "scan", "trap-uffd", "trap-mprotect", "none" */
+    /* Begin to watch the whole pages inside a region (vv_watch_inside). The first collect reports everything touched.
+     * An error: this memory cannot be watched in this way. */
+    int (*attach)(struct vv_tracker *tracker, struct vv_watch *watch);
+    /* Memory that is gone is no error. */
+    void (*detach)(struct vv_tracker *tracker, struct vv_watch *watch);
+    /* Report what may have changed since the last collect, and what was never touched, as offsets from the region's
+     * start, ascending; then watch anew. What is not reported is unchanged. Nobody writes the region meanwhile. The
+     * partial pages at its ends are always reported. */
+    int (*collect)(struct vv_tracker *tracker, struct vv_watch *watch, vv_pages_fn fn, void *arg);
+    /* What has changed by now, without beginning anew; for learning the order of writes. May be NULL. */
+    int (*peek)(struct vv_tracker *tracker, struct vv_watch *watch, vv_pages_fn fn, void *arg);
     void (*close)(struct vv_tracker *tracker);
 };
 struct vv_tracker {
     const struct vv_tracker_ops *ops;
 };
 
-/* The tracker that knows nothing: every touched page may have changed; ids decide. */
+/* Knows nothing: every touched page may have changed; ids decide. */
 extern struct vv_tracker vv_tracker_none;
+
+/* userfaultfd WP_ASYNC and PAGEMAP_SCAN (Linux 6.7), unprivileged: the kernel notes the first write to a page. Tries it on pages of its own: an
+ * error, and the reason in `why`, when a write there is not seen. */
+int vv_tracker_scan(struct vv_tracker **out, char *why, size_t room);
 
 #endif

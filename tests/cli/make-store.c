@@ -49,6 +49,7 @@ static void protect(struct varve_session *session, const char *region, void *dat
 static void save(struct varve_session *session, int64_t version) {
     check(varve_checkpoint(session, version), "checkpoint", varve_session_error(session)->text);
     check(varve_wait(session), "wait", varve_session_error(session)->text);
+    check(varve_wait(session), "wait", varve_session_error(session)->text);
 }
 
 static void write_file(const char *folder, int64_t version, const char *region, const void *data, size_t size) {

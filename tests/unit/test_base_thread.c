@@ -29,7 +29,7 @@ static void test_all_jobs_run(void **state) {
     static const unsigned queues[] = {0, 1, 100};
     for (size_t i = 0; i < 3; i++) {
         struct vv_pool *pool;
-        assert_int_equal(vv_pool_create(threads[i], queues[i], &pool), 0);
+        assert_int_equal(vv_pool_create(threads[i], queues[i], NULL, &pool), 0);
         for (int round = 1; round <= 3; round++) {
             atomic_store(&done, 0);
             for (int job = 0; job < 1000; job++) {
@@ -45,7 +45,7 @@ static void test_all_jobs_run(void **state) {
 static void test_no_threads_means_the_caller(void **state) {
     (void)state;
     struct vv_pool *pool;
-    assert_int_equal(vv_pool_create(0, 4, &pool), 0);
+    assert_int_equal(vv_pool_create(0, 4, NULL, &pool), 0);
     atomic_store(&done, 0);
     vv_pool_submit(pool, count_one, NULL);
     assert_int_equal(atomic_load(&done), 1);
@@ -57,7 +57,7 @@ static void test_first_error_ends_the_round(void **state) {
     int io = -EIO, space = -ENOSPC;
     for (unsigned threads = 0; threads <= 1; threads++) {
         struct vv_pool *pool;
-        assert_int_equal(vv_pool_create(threads, 1, &pool), 0);
+        assert_int_equal(vv_pool_create(threads, 1, NULL, &pool), 0);
         atomic_store(&done, 0);
         vv_pool_submit(pool, give, &io);
         vv_pool_submit(pool, give, &space);
@@ -80,7 +80,7 @@ static void test_first_error_ends_the_round(void **state) {
 static void test_a_full_queue_blocks(void **state) {
     (void)state;
     struct vv_pool *pool;
-    assert_int_equal(vv_pool_create(1, 1, &pool), 0);
+    assert_int_equal(vv_pool_create(1, 1, NULL, &pool), 0);
     atomic_store(&done, 0);
     for (int i = 0; i < 3; i++) {
         vv_pool_submit(pool, nap, NULL);
@@ -93,7 +93,7 @@ static void test_a_full_queue_blocks(void **state) {
 static void test_wait_is_for_running_jobs_too(void **state) {
     (void)state;
     struct vv_pool *pool;
-    assert_int_equal(vv_pool_create(2, 4, &pool), 0);
+    assert_int_equal(vv_pool_create(2, 4, NULL, &pool), 0);
     atomic_store(&done, 0);
     vv_pool_submit(pool, nap, NULL);
     vv_sleep_ms(5); /* so that it has been taken from the queue */
@@ -122,7 +122,7 @@ static void test_first_error_is_kept(void **state) {
     (void)state;
     int io = -EIO, space = -ENOSPC;
     struct vv_pool *pool;
-    assert_int_equal(vv_pool_create(2, 4, &pool), 0);
+    assert_int_equal(vv_pool_create(2, 4, NULL, &pool), 0);
     vv_pool_submit(pool, fail_first, &io);
     vv_pool_submit(pool, fail_later, &space);
     assert_int_equal(vv_pool_wait(pool), -EIO);
@@ -142,7 +142,7 @@ static void test_no_memory(void **state) {
     for (uint64_t k = 1; k <= 2; k++) {
         struct vv_pool *pool = NULL;
         vv_alloc_fail_at(k);
-        assert_int_equal(vv_pool_create(2, 2, &pool), -ENOMEM);
+        assert_int_equal(vv_pool_create(2, 2, NULL, &pool), -ENOMEM);
         assert_null(pool);
     }
     vv_alloc_fail_at(0);

@@ -152,6 +152,8 @@ static void save(struct model *model, struct varve_session *session, int64_t ver
     if (is_failing)
         vv_fault_set(points[draw(3)]);
     int rc = varve_checkpoint(session, version);
+    if (rc == 0)
+        rc = varve_wait(session);
     vv_fault_set(NULL);
     if (is_failing) {
         assert_true(rc < 0);

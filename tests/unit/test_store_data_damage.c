@@ -102,7 +102,7 @@ static void test_partner(void **state) {
     struct findings findings;
     struct vv_pool *pool;
     char home[VV_KEY_ROOM], partner[VV_KEY_ROOM];
-    assert_ok(vv_pool_create(2, 4, &pool));
+    assert_ok(vv_pool_create(2, 4, NULL, &pool));
     for (unsigned block = 0; block < 4; block++) {
         struct vv_store *store = new_store();
         write_checkpoint(store, attempt, 1, 1u << 30, NULL);

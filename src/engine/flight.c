@@ -1,0 +1,161 @@
+/* The session's own thread: it writes what was captured while the program goes on, and looks now and then at the order in which pages are
+ * written when it has nothing else to do.
+ *
+ * Only a group of one can commit here. Ranks may talk to each other only in the thread that makes a collective call: with many ranks,
+ * the commit waits for the next such call (test, wait, checkpoint, restart, close). If the job dies before, all parts are stored, and the next life
+ * adopts them. */
+#include <errno.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "engine/engine_private.h"
+
+enum state { IDLE, FLYING, WRITTEN };
+
+struct vv_flight {
+    struct vv_session *session;
+    pthread_t thread;
+    pthread_mutex_t lock; /* the state, the request's outcome, and the capture while nothing is in flight */
+    pthread_cond_t changed;
+    enum state state;
+    int is_closing;
+    unsigned sample_ms; /* when to look at the written pages again; 0: not in this epoch */
+};
+
+static void *open_lock(struct vv_flight *flight) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&flight->lock, NULL);
+    pthread_cond_init(&flight->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return flight;
+}
+
+/* With the lock: wait for something to do, and sample in between. */
+static void rest(struct vv_flight *flight) {
+    struct timespec until;
+    if (flight->sample_ms == 0) {
+        pthread_cond_wait(&flight->changed, &flight->lock);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += flight->sample_ms / 1000;
+    until.tv_nsec += (long)(flight->sample_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    int rc = pthread_cond_timedwait(&flight->changed, &flight->lock, &until);
+    if (rc == ETIMEDOUT && flight->state == IDLE)
+        flight->sample_ms = vv_capture_sample(flight->session->capture);
+}
+
+static void *fly(void *arg) {
+    struct vv_flight *flight = arg;
+    struct vv_session *session = flight->session;
+    vv_thread_place(&session->where);
+    pthread_mutex_lock(&flight->lock);
+    while (!flight->is_closing) {
+        if (flight->state != FLYING) {
+            rest(flight);
+            continue;
+        }
+        pthread_mutex_unlock(&flight->lock);
+        vv_save_write(session->save);
+        if (session->comm->ranks == 1)
+            vv_request_finish(session);
+        pthread_mutex_lock(&flight->lock);
+        flight->state = WRITTEN;
+        pthread_cond_broadcast(&flight->changed);
+    }
+    pthread_mutex_unlock(&flight->lock);
+    return NULL;
+}
+
+int vv_flight_open(struct vv_session *session, struct varve_error *error) {
+    struct vv_flight *flight = vv_calloc(1, sizeof *flight);
+    if (!flight)
+        return vv_error(error, -ENOMEM, "no memory for a session");
+    flight->session = session;
+    open_lock(flight);
+    if (vv_is_in_background(session)) {
+        int rc = vv_thread_start(&flight->thread, fly, flight);
+        if (rc) {
+            pthread_mutex_destroy(&flight->lock);
+            pthread_cond_destroy(&flight->changed);
+            vv_free(flight);
+            return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
+        }
+    }
+    session->flight = flight;
+    return 0;
+}
+
+void vv_flight_close(struct vv_session *session) {
+    struct vv_flight *flight = session->flight;
+    if (!flight)
+        return;
+    if (vv_is_in_background(session)) {
+        pthread_mutex_lock(&flight->lock);
+        while (flight->state == FLYING)
+            pthread_cond_wait(&flight->changed, &flight->lock);
+        flight->is_closing = 1;
+        pthread_cond_broadcast(&flight->changed);
+        pthread_mutex_unlock(&flight->lock);
+        pthread_join(flight->thread, NULL);
+    }
+    pthread_mutex_destroy(&flight->lock);
+    pthread_cond_destroy(&flight->changed);
+    vv_free(flight);
+    session->flight = NULL;
+}
+
+void vv_flight_start(struct vv_session *session) {
+    struct vv_flight *flight = session->flight;
+    session->is_flying = 1;
+    pthread_mutex_lock(&flight->lock);
+    flight->state = FLYING;
+    pthread_cond_broadcast(&flight->changed);
+    pthread_mutex_unlock(&flight->lock);
+}
+
+void vv_flight_land(struct vv_session *session) {
+    struct vv_flight *flight = session->flight;
+    if (!session->is_flying)
+        return;
+    pthread_mutex_lock(&flight->lock);
+    while (flight->state == FLYING)
+        pthread_cond_wait(&flight->changed, &flight->lock);
+    flight->state = IDLE;
+    flight->sample_ms = 1;
+    pthread_cond_broadcast(&flight->changed);
+    pthread_mutex_unlock(&flight->lock);
+    if (session->comm->ranks > 1)
+        vv_request_finish(session);
+    session->is_flying = 0;
+}
+
+int vv_flight_test(struct vv_session *session) {
+    struct vv_flight *flight = session->flight;
+    if (!session->is_flying)
+        return 1;
+    pthread_mutex_lock(&flight->lock);
+    uint64_t is_written = flight->state == WRITTEN;
+    pthread_mutex_unlock(&flight->lock);
+    int rc = session->comm->ops->least(session->comm, &is_written, 1);
+    return rc ? rc : (int)is_written;
+}
+
+void vv_flight_lock(struct vv_session *session) {
+    pthread_mutex_lock(&session->flight->lock);
+}
+
+void vv_flight_unlock(struct vv_session *session) {
+    pthread_mutex_unlock(&session->flight->lock);
+}
+
+void vv_flight_sample(struct vv_session *session) {
+    session->flight->sample_ms = 1;
+    pthread_cond_broadcast(&session->flight->changed);
+}

@@ -1,0 +1,339 @@
+/* One checkpoint from its call to its end: versions, attempts, what a failure means, and who is told. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/engine_private.h"
+
+int vv_is_in_background(const struct vv_session *session) {
+    return session->capturing != VV_CHOOSE_CAPTURE_SYNC;
+}
+
+/* A version that was tried and failed may yet be adopted by a later session: going below it would put older memory first. */
+static int check_version(struct vv_session *session, int64_t given, struct varve_error *error) {
+    uint64_t least = session->has_saved ? session->next_version : 0, version = (uint64_t)given;
+    if (given < 0)
+        return vv_error(error, -EINVAL, "version %" PRId64 " is below 0", given);
+    if (session->tries > 0 && session->tried_version > least)
+        least = session->tried_version;
+    if (version < least)
+        return vv_error(error, -EINVAL,
+                        "version %" PRIu64 " is too low, %" PRIu64
+                        " is the next: versions rise; restart from an older one to go back",
+                        version, least);
+    return 0;
+}
+
+static void begin_request(struct vv_session *session, uint64_t version) {
+    struct vv_request *request = &session->request;
+    memset(request, 0, sizeof *request);
+    request->version = version;
+    request->begun_ns = vv_clock_ns();
+    if (session->tried_version != version)
+        session->tries = 0;
+    session->tried_version = version;
+}
+
+/* Is what our history refers to still a checkpoint? The commit checks it again; to know it now saves the attempt. An
+ * error of the storage is no answer. */
+static uint32_t is_parent_lost(struct vv_session *session) {
+    const struct vv_attempt *parent = &session->parent;
+    struct vv_record record;
+    struct varve_error why = {0};
+    if (parent->generation == 0)
+        return 0;
+    int rc = vv_record_load(session->store, session->name, parent->generation, parent->version, &record, &why);
+    if (rc == 0)
+        vv_record_clear(&record);
+    return rc == -ENOENT || rc == VARVE_FORGOTTEN || rc == VARVE_CORRUPT;
+}
+
+/* The generation may have changed since the last attempt; the keeper knows. */
+static int begin_attempt(struct vv_session *session, uint64_t version, struct vv_attempt *out,
+                         struct varve_error *error) {
+    struct {
+        struct vv_attempt attempt;
+        uint32_t is_anew;
+    } told = {{0, session->tries++, version}, 0};
+    if (session->lease)
+        told.attempt.generation = vv_lease_generation(session->lease);
+    if (vv_comm_is_root(session->comm))
+        told.is_anew = is_parent_lost(session);
+    int rc = vv_comm_follow(session->comm, 0, &told, sizeof told, VV_COMM_ROOT, error);
+    if (rc)
+        return rc;
+    *out = told.attempt;
+    if (told.is_anew) /* a whole checkpoint needs nobody's record */
+        session->must_begin_anew = 1;
+    if (!vv_is_local(session))
+        return 0;
+    if (session->lease && vv_lease_generation(session->lease) != out->generation)
+        rc = vv_error(error, VARVE_DISAGREED, "this node's store is in generation %u, rank 0's in %u: restart to go on",
+                      vv_lease_generation(session->lease), out->generation);
+    return vv_comm_agree(session->comm, rc, error);
+}
+
+/* What a person needs to know who meets this in the middle of the night. */
+static void explain_full(const struct vv_session *session, uint64_t version, struct varve_error *error) {
+    struct varve_error cause = *error;
+    vv_error(error, cause.code,
+             "version %" PRIu64 " of %s was not saved: the storage is full, or less than min_free (%" PRIu64
+             " bytes) would remain; earlier checkpoints are as they were, `varve forget` and `varve prune` free space (%.200s)",
+             version, session->name, session->settings.min_free, cause.text);
+    error->rank = cause.rank;
+}
+
+/* ---- the end of an attempt ---- */
+
+/* A keeper: 1 if it is certain that the attempt is none and never will be a checkpoint; then it may be tried again. */
+static uint64_t drop_attempt(struct vv_session *session, const struct vv_attempt *attempt) {
+    struct varve_error why = {0};
+    int rc = vv_attempt_drop(session->store, session->name, attempt, session->comm->ranks, &why);
+    if (rc < 0)
+        vv_log(&session->log, VV_LOG_INFO, "what the failed attempt at version %" PRIu64 " left could not be removed: %s",
+               attempt->version, why.text);
+    return rc == 0;
+}
+
+/* Everybody has sealed or given up its pack by now. 1 if the attempt may be tried again. */
+static int drop_save(struct vv_session *session) {
+    uint64_t is_dropped = 1;
+    vv_save_drop(session->save);
+    if (session->lease)
+        is_dropped = drop_attempt(session, &session->save->attempt);
+    return session->comm->ops->least(session->comm, &is_dropped, 1) == 0 && is_dropped;
+}
+
+/* The attempt has failed on all ranks, with this code. 1 if it may be tried again. */
+static int give_up(struct vv_session *session, int code, struct varve_error *error) {
+    const struct vv_attempt attempt = session->save->attempt;
+    int may_retry = drop_save(session) && code != VARVE_FENCED && code != -ENOMEM && code != -EINVAL;
+    vv_unsettled_add(session, &attempt);
+    if (code == VARVE_FORGOTTEN)
+        session->must_begin_anew = 1;
+    if (code == -ENOSPC || code == -EDQUOT)
+        explain_full(session, attempt.version, error);
+    vv_error_default(error, code, "the checkpoint failed: %s", varve_error_text(code));
+    return may_retry;
+}
+
+static void end_save(struct vv_session *session) {
+    vv_free(session->save);
+    session->save = NULL;
+}
+
+/* All ranks have written, or failed to: the record, or the end of the attempt. */
+static int commit(struct vv_session *session, int *may_retry, struct varve_error *error) {
+    struct vv_save *save = session->save;
+    struct vv_hash128 writers_digest;
+    *error = save->error;
+    int rc = vv_comm_agree(session->comm, save->result, error);
+    if (rc == 0) /* all ranks have said yes */
+        rc = vv_keepers_commit(session, &save->attempt, &writers_digest, error);
+    if (rc == 0)
+        vv_save_accept(save, writers_digest);
+    else
+        *may_retry = give_up(session, rc, error);
+    return rc;
+}
+
+/* The request is over: whoever asks will be told from now on. */
+static void end_request(struct vv_session *session, int result, const struct varve_error *error) {
+    struct vv_request *request = &session->request;
+    vv_flight_lock(session);
+    if (session->save)
+        request->stats = session->save->stats;
+    request->result = result;
+    if (result)
+        request->error = *error;
+    request->durable_ns = vv_clock_ns();
+    request->is_done = 1;
+    vv_flight_unlock(session);
+    end_save(session);
+}
+
+void vv_request_finish(struct vv_session *session) {
+    struct varve_error error = {0};
+    int may_retry = 0; /* the program has gone on: what was to be saved is not there any more */
+    int rc = commit(session, &may_retry, &error);
+    end_request(session, rc, &error);
+    if (rc == 0)
+        vv_upkeep(session);
+    else if (vv_comm_is_root(session->comm))
+        vv_log(&session->log, VV_LOG_WARN, "checkpoint %" PRIu64 " failed after its call had returned, on rank %d: %s",
+               session->request.version, error.rank, error.text);
+}
+
+/* ---- its beginning ---- */
+
+static int begin_save(struct vv_session *session, struct varve_error *error) {
+    struct vv_attempt attempt;
+    int rc = begin_attempt(session, session->request.version, &attempt, error);
+    if (rc)
+        return rc;
+    session->save = vv_calloc(1, sizeof *session->save);
+    rc = session->save ? 0 : vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
+    rc = vv_comm_agree(session->comm, rc, error);
+    if (rc == 0)
+        *session->save = (struct vv_save){.session = session, .attempt = attempt, .source = UINT32_MAX};
+    else
+        end_save(session);
+    return rc;
+}
+
+/* Capture, and leave the rest to the background. */
+static int launch(struct vv_session *session, struct varve_error *error) {
+    int rc = begin_save(session, error);
+    if (rc)
+        return rc;
+    rc = vv_comm_agree(session->comm, vv_save_prepare(session->save, error), error);
+    if (rc)
+        give_up(session, rc, error);
+    else
+        vv_flight_start(session);
+    return rc;
+}
+
+/* Everything inside the call: one or more attempts. */
+static int run_attempts(struct vv_session *session, struct varve_error *error) {
+    unsigned retries = 0;
+    int is_anew = 0, rc = 0;
+    vv_settings_on_error(&session->settings, &retries);
+    for (unsigned i = 0; i <= retries; i++) {
+        int may_retry = 0;
+        vv_error_clear(error);
+        end_save(session);
+        rc = begin_save(session, error);
+        if (rc)
+            return rc;
+        session->save->result = vv_save_prepare(session->save, &session->save->error);
+        if (session->save->result == 0)
+            vv_save_write(session->save);
+        rc = commit(session, &may_retry, error);
+        session->save->stats.attempts = i + 1;
+        if (rc == 0 || !may_retry)
+            return rc;
+        if (rc == VARVE_FORGOTTEN && !is_anew) { /* a whole checkpoint needs nobody's record */
+            is_anew = 1;
+            retries++;
+        }
+        if (i < retries && vv_comm_is_root(session->comm))
+            vv_log(&session->log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s", session->request.version,
+                   i + 1, error->text);
+    }
+    return rc;
+}
+
+/* A failure that nobody was told of yet stops the next call, unless the user wants only warnings, which there was one of. */
+static int tell_last(struct vv_session *session, int64_t version, struct varve_error *error) {
+    struct vv_request *request = &session->request;
+    unsigned retries;
+    if (request->result == 0 || request->is_told ||
+        vv_settings_on_error(&session->settings, &retries) == VV_ON_ERROR_WARN)
+        return 0;
+    request->is_told = 1;
+    vv_error(error, request->result,
+             "version %" PRIu64 " failed after its call had returned, and version %" PRId64
+             " was not begun; nothing is missing from the next: %.300s",
+             request->version, version, request->error.text);
+    error->rank = request->error.rank;
+    return request->result;
+}
+
+static int run_request(struct vv_session *session, struct varve_error *error) {
+    if (vv_is_in_background(session)) {
+        int rc = launch(session, error);
+        if (rc)
+            end_request(session, rc, error);
+        return rc;
+    }
+    int rc = run_attempts(session, error);
+    end_request(session, rc, error);
+    if (rc == 0)
+        vv_upkeep(session);
+    return rc;
+}
+
+int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error) {
+    struct varve_error why = {0};
+    uint64_t begin = vv_clock_ns();
+    vv_flight_land(session);
+    uint64_t landed = vv_clock_ns();
+    int rc = check_version(session, version, &why);
+    rc = vv_comm_agree_call(session->comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, &why);
+    if (rc == 0)
+        rc = tell_last(session, version, &why);
+    if (rc) { /* it was not begun: wait, close and the statistics speak of the last one that was */
+        *error = why;
+        return rc;
+    }
+    begin_request(session, (uint64_t)version);
+    rc = run_request(session, &why);
+    vv_flight_lock(session);
+    session->request.is_told = rc != 0;
+    session->request.blocked_ns = vv_clock_ns() - begin;
+    session->request.waited_ns = landed - begin;
+    vv_flight_unlock(session);
+    session->last_blocked = (double)(vv_clock_ns() - begin) * 1e-9;
+    session->seconds_spent += session->last_blocked;
+    session->last_ns = vv_clock_ns();
+    if (rc)
+        *error = why;
+    return rc;
+}
+
+/* ---- asking ---- */
+
+int vv_session_wait(struct vv_session *session, struct varve_error *error) {
+    struct vv_request *request = &session->request;
+    vv_flight_land(session);
+    if (request->result) {
+        request->is_told = 1;
+        *error = request->error;
+    }
+    return request->result;
+}
+
+int vv_session_test(struct vv_session *session, struct varve_error *error) {
+    int rc = vv_flight_test(session);
+    if (rc < 0)
+        return vv_error(error, rc, "the processes of the job cannot talk to each other any more: %s", varve_error_text(rc));
+    if (rc == 0)
+        return 0;
+    rc = vv_session_wait(session, error);
+    return rc ? rc : 1;
+}
+
+static void note_capture(const struct vv_session *session, struct varve_stats *stats) {
+    static const char *const names[] = {"auto", "sync", "trap"};
+    struct vv_capture_sums sums;
+    vv_capture_sums(session->capture, &sums);
+    stats->bytes_staged = sums.bytes_staged;
+    stats->bytes_drained = sums.bytes_drained;
+    stats->bytes_held = sums.bytes_held;
+    stats->pages_wait = sums.wait_pages;
+    stats->pages_cow = sums.cow_pages;
+    stats->pages_avoided = sums.avoided_pages;
+    stats->pages_ahead = sums.ahead_pages;
+    stats->pages_trapped = sums.trapped_pages;
+    stats->bytes_memory = sums.memory;
+    strncpy(stats->capture, names[session->capturing], sizeof stats->capture - 1);
+    strncpy(stats->capture_reason, sums.reason ? sums.reason : "", sizeof stats->capture_reason - 1);
+    strncpy(stats->tracker, vv_capture_tracker(session->capture), sizeof stats->tracker - 1);
+    strncpy(stats->tracker_reason, vv_capture_reason(session->capture), sizeof stats->tracker_reason - 1);
+}
+
+void vv_session_stats(struct vv_session *session, struct varve_stats *out) {
+    vv_flight_lock(session);
+    const struct vv_request *request = &session->request;
+    *out = request->stats;
+    out->version = request->begun_ns ? (int64_t)request->version : -1;
+    out->result = request->is_done ? request->result : -EINPROGRESS;
+    out->seconds_blocked = (double)request->blocked_ns * 1e-9;
+    out->seconds_waited = (double)request->waited_ns * 1e-9;
+    if (request->is_done && request->begun_ns)
+        out->seconds_durable = (double)(request->durable_ns - request->begun_ns) * 1e-9;
+    vv_flight_unlock(session);
+    note_capture(session, out);
+}

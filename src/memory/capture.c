@@ -1,0 +1,339 @@
+/* The capture itself: what works here, the watches, and the steps of a checkpoint inside the call. See capture.h for the whole, and
+ * capture_private.h for what is where. */
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/thread.h"
+#include "memory/capture_private.h"
+
+/* ---- the lock ---- */
+
+static void futex(struct vv_lock *lock, int operation, unsigned value) {
+    syscall(SYS_futex, &lock->word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+void vv_lock_take(struct vv_lock *lock) {
+    unsigned seen = 0;
+    if (atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire, memory_order_relaxed))
+        return;
+    int kept = errno;
+    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
+        futex(lock, FUTEX_WAIT, 2);
+    errno = kept;
+}
+
+void vv_lock_give(struct vv_lock *lock) {
+    int kept = errno;
+    if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
+        futex(lock, FUTEX_WAKE, 1);
+    errno = kept;
+}
+
+/* ---- what works here ---- */
+
+static int take_guard(struct vv_capture *c, struct vv_guard *guard) {
+    c->guard = guard;
+    c->guard_tried = 1;
+    vv_trap_init(&c->trap, c, guard->ops->name);
+    return 0;
+}
+
+static int open_uffd(struct vv_capture *c) {
+    struct vv_guard *guard = NULL;
+    int rc = vv_guard_uffd(vv_capture_trapped, c, &guard, c->why_not, sizeof c->why_not);
+    return rc == 0 ? take_guard(c, guard) : rc;
+}
+
+static int open_mprotect(struct vv_capture *c) {
+    struct vv_guard *guard = NULL;
+    int rc = vv_guard_mprotect(vv_capture_trapped, c, &guard, c->why_not, sizeof c->why_not);
+    return rc == 0 ? take_guard(c, guard) : rc;
+}
+
+/* Only now: who never holds needs neither a thread nor a handler. */
+struct vv_guard *vv_capture_guard(struct vv_capture *c) {
+    if (c->guard_tried)
+        return c->guard;
+    c->guard_tried = 1;
+    unsigned flags = 0;
+    for (size_t i = 0; i < c->count; i++)
+        flags |= c->all[i]->base.flags;
+    if (open_uffd(c) != 0 && (flags & VARVE_NO_KERNEL_WRITES))
+        open_mprotect(c);
+    if (!c->guard)
+        vv_log(c->log, VV_LOG_INFO, "memory is not held: %s", c->why_not);
+    return c->guard;
+}
+
+int vv_guard_suits(const struct vv_guard *guard, const struct vv_watched *w) {
+    return guard && (guard->ops->is_transparent || (w->base.flags & VARVE_NO_KERNEL_WRITES));
+}
+
+static int prefer_trap(struct vv_capture *c, int choice, struct varve_error *error) {
+    int rc = c->guard ? 0 : -ENOTSUP;
+    if (rc != 0 && choice != VV_CHOOSE_TRACKER_TRAP_MPROTECT)
+        rc = open_uffd(c);
+    if (rc != 0 && choice != VV_CHOOSE_TRACKER_TRAP_UFFD)
+        rc = open_mprotect(c);
+    if (rc != 0)
+        return vv_error(error, -ENOTSUP, "writes cannot be trapped here: %s", c->why_not);
+    if (!vv_peek_works())
+        return vv_error(error, -ENOTSUP, "writes cannot be trapped here: memory cannot be read by a system call");
+    c->preferred = &c->trap.base;
+    snprintf(c->reason, sizeof c->reason, "%s: first writes are stopped%s", c->trap.name,
+             c->guard->ops->is_transparent ? "" : ", of regions with VARVE_NO_KERNEL_WRITES only");
+    return 0;
+}
+
+static int prefer_scan(struct vv_capture *c, int choice, struct varve_error *error) {
+    char why[128] = "";
+    if (vv_tracker_scan(&c->scan, why, sizeof why) == 0) {
+        c->preferred = c->scan;
+        snprintf(c->reason, sizeof c->reason, "scan: the kernel notes writes (WP_ASYNC works here)");
+        return 0;
+    }
+    if (choice == VV_CHOOSE_TRACKER_SCAN)
+        return vv_error(error, -ENOTSUP, "tracker scan does not work here: %s", why);
+    snprintf(c->reason, sizeof c->reason, "none: %.100s", why);
+    return 0;
+}
+
+static int choose_tracker(struct vv_capture *c, int choice, struct varve_error *error) {
+    int is_trap = choice == VV_CHOOSE_TRACKER_TRAP_UFFD || choice == VV_CHOOSE_TRACKER_TRAP_MPROTECT;
+    c->preferred = &vv_tracker_none;
+    if (sysconf(_SC_PAGESIZE) != VV_PAGE) {
+        c->guard_tried = 1;
+        snprintf(c->why_not, sizeof c->why_not, "pages are not of 4096 bytes");
+    }
+    if (c->mode == VV_CHOOSE_CAPTURE_TRAP && !is_trap && choice != VV_CHOOSE_TRACKER_AUTO)
+        return vv_error(error, -EINVAL, "capture=trap needs a tracker that traps");
+    if (c->mode == VV_CHOOSE_CAPTURE_TRAP || is_trap)
+        return prefer_trap(c, choice, error);
+    if (choice != VV_CHOOSE_TRACKER_NONE)
+        return prefer_scan(c, choice, error);
+    snprintf(c->reason, sizeof c->reason, "none: as it was asked for");
+    return 0;
+}
+
+int vv_capture_create_guarded(const struct vv_capture_options *options, struct vv_guard *guard, struct vv_capture **out,
+                              struct varve_error *error) {
+    struct vv_capture *c = vv_calloc(1, sizeof *c);
+    if (!c)
+        return vv_error(error, -ENOMEM, "no memory for a session");
+    c->mode = options->capture;
+    c->ordering = options->order;
+    c->log = options->log;
+    c->hold_traps = -1;
+    c->sums.reason = "nothing was captured yet";
+    c->slots.bulk = c->slots.cow = (struct vv_queue){VV_NONE, VV_NONE};
+    if (guard)
+        take_guard(c, guard);
+    int rc = choose_tracker(c, options->tracker, error);
+    if (rc != 0) {
+        vv_capture_destroy(c);
+        return rc;
+    }
+    vv_log(c->log, VV_LOG_INFO, "tracker %s", c->reason);
+    *out = c;
+    return 0;
+}
+
+int vv_capture_create(const struct vv_capture_options *options, struct vv_capture **out, struct varve_error *error) {
+    return vv_capture_create_guarded(options, NULL, out, error);
+}
+
+void vv_capture_destroy(struct vv_capture *c) {
+    if (!c)
+        return;
+    vv_capture_settle(c, 0);
+    while (c->count > 0)
+        vv_capture_unwatch(c, &c->all[c->count - 1]->base);
+    if (c->guard)
+        c->guard->ops->close(c->guard);
+    if (c->scan)
+        c->scan->ops->close(c->scan);
+    vv_trap_clear(&c->trap);
+    vv_slots_free(&c->slots);
+    vv_numbers_free(&c->order);
+    vv_numbers_free(&c->log_of_writes);
+    vv_free(c->all);
+    vv_free(c->sorted);
+    vv_free(c->by_number);
+    vv_free(c);
+}
+
+const char *vv_capture_tracker(const struct vv_capture *c) {
+    return c->preferred->ops->name;
+}
+
+const char *vv_capture_reason(const struct vv_capture *c) {
+    return c->reason;
+}
+
+/* ---- a checkpoint ---- */
+
+static void start_anew(struct vv_capture *c, const struct vv_capture_plan *plan) {
+    vv_cost_learn(c);
+    c->plan = *plan;
+    c->sums = (struct vv_capture_sums){.reason = "nothing was captured"};
+    c->order.count = 0;
+    c->drain = c->stage = c->unholdable = c->drained = 0;
+    c->ring_head = c->ring_tail = 0;
+    c->waiting_count = 0;
+    c->window.run_count = c->window.next = c->urgent.run_count = c->urgent.next = 0;
+    c->is_going = c->in_flight = c->was_held = 0;
+    c->lost = NULL;
+    for (size_t i = 0; i < c->sorted_count && c->samples > 0; i++)
+        c->sorted[i]->has_order |= c->sorted[i]->base.tracker == c->scan && c->sorted[i]->base.size > plan->staging;
+    c->samples = 0;
+    c->sample_ms = 1;
+}
+
+int vv_capture_begin(struct vv_capture *c, const struct vv_capture_plan *plan, vv_untouched_fn untouched, void *arg,
+                     struct varve_error *error) {
+    vv_lock_take(&c->lock); /* sees what traps have done until now; from here on nobody writes */
+    vv_lock_give(&c->lock);
+    start_anew(c, plan);
+    c->is_begun = 1;
+    int rc = vv_watches_take_in(c);
+    if (rc == -EFBIG)
+        vv_error(error, rc, "more than 16 TiB are protected in one process");
+    if (rc == 0)
+        rc = vv_slots_set(&c->slots, c->mode == VV_CHOOSE_CAPTURE_SYNC ? 0 : plan->staging);
+    if (rc == 0)
+        rc = vv_begin_collect(c, untouched, arg, error);
+    if (rc == 0)
+        rc = vv_plan_make(c);
+    vv_begin_clear(c);
+    if (rc != 0) {
+        vv_capture_settle(c, 0);
+        return vv_error_default(error, rc, "no memory to begin a checkpoint");
+    }
+    c->held_next = c->drain + c->stage;
+    for (size_t i = 0; i < c->sorted_count; i++)
+        c->sorted[i]->busy = c->sorted[i]->to_hold;
+    return 0;
+}
+
+int vv_capture_must_drain(const struct vv_capture *c) {
+    return c->drained < c->drain;
+}
+
+/* A run of chunks that are to be staged: copied into slots that follow each other where there are such. */
+static void stage_run(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t count) {
+    while (count > 0) {
+        vv_lock_take(&c->lock);
+        uint32_t slot = vv_slots_take(&c->slots, w->base.first + (uint32_t)first), got = 1;
+        vv_slots_push(&c->slots, &c->slots.bulk, slot);
+        for (; got < count; got++) {
+            uint32_t next = vv_slots_take(&c->slots, w->base.first + (uint32_t)(first + got));
+            vv_slots_push(&c->slots, &c->slots.bulk, next);
+            if (next != slot + got)
+                break;
+        }
+        vv_lock_give(&c->lock);
+        memcpy(c->slots.data + (size_t)slot * VV_PAGE, w->base.ptr + first * VV_PAGE, vv_chunks_size(w, first, got));
+        c->sums.bytes_staged += vv_chunks_size(w, first, got);
+        if (got < count) { /* the slot that did not follow */
+            uint32_t other = c->slots.bulk.tail;
+            memcpy(c->slots.data + (size_t)other * VV_PAGE, w->base.ptr + (first + got) * VV_PAGE,
+                   vv_chunk_size(w, first + got));
+            c->sums.bytes_staged += vv_chunk_size(w, first + got);
+            got++;
+        }
+        first += got;
+        count -= got;
+    }
+}
+
+/* By address, whatever the expected order: nobody waits for them, and long runs are copied and looked at faster. */
+static void stage_all(struct vv_capture *c) {
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks; chunk = vv_skip(w, chunk + 1)) {
+            uint64_t first = chunk;
+            while (chunk < w->base.chunks && vv_state(w, chunk) == VV_STAGED)
+                chunk++;
+            if (chunk > first)
+                stage_run(c, w, first, chunk - first);
+        }
+    }
+}
+
+/* The log of this epoch begins with what the program finds free already. With the lock. */
+static void begin_log(struct vv_capture *c, int is_held) {
+    int is_trapped = 0;
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        is_trapped |= c->sorted[i]->base.tracker == &c->trap.base;
+        c->sorted[i]->has_order |= c->sorted[i]->to_hold > 0;
+    }
+    if (!is_trapped)
+        return;
+    vv_order_forget(c);
+    c->surprises = 0;
+    c->held_chunks = c->order.count - c->drain - c->stage;
+    c->lead = is_held ? c->drain + c->stage + c->window.room : 0;
+    for (uint32_t i = 0; is_held && i < c->drain + c->stage && c->mode == VV_CHOOSE_CAPTURE_AUTO; i++) {
+        uint64_t chunk;
+        struct vv_watched *w = vv_watched_of(c, c->order.list[i], &chunk);
+        vv_order_note(c, w, chunk, VV_AHEAD);
+    }
+}
+
+int vv_capture_go(struct vv_capture *c, struct varve_error *error) {
+    (void)error;
+    uint32_t held = c->order.count - c->drain - c->stage;
+    vv_slots_back(&c->slots, held ? c->slots.count : c->stage);
+    if (c->stage)
+        stage_all(c);
+    vv_lock_take(&c->lock);
+    begin_log(c, held > 0);
+    for (uint32_t i = c->order.count - held; i < c->order.count; i++) {
+        uint64_t chunk;
+        struct vv_watched *w = vv_watched_of(c, c->order.list[i], &chunk);
+        c->sums.bytes_held += vv_chunk_size(w, chunk);
+    }
+    c->was_held = held > 0;
+    c->is_going = c->in_flight = 1;
+    vv_lock_give(&c->lock);
+    return 0;
+}
+
+void vv_capture_settle(struct vv_capture *c, int is_committed) {
+    if (!c->is_begun)
+        return;
+    vv_capture_stop(c);
+    vv_lock_take(&c->lock);
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        w->is_stale |= !is_committed && w->had_holes;
+        for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks; chunk = vv_skip(w, chunk + 1)) {
+            if (vv_state(w, chunk) == VV_IDLE)
+                continue;
+            vv_byte_set(w, chunk, VV_CHUNK_STATE | VV_CHUNK_CHANGED,
+                        is_committed ? w->base.bytes[chunk] & VV_CHUNK_CHANGED : VV_CHUNK_CHANGED);
+        }
+    }
+    c->is_begun = c->is_going = c->in_flight = 0;
+    vv_lock_give(&c->lock);
+}
+
+void vv_capture_sums(struct vv_capture *c, struct vv_capture_sums *out) {
+    vv_lock_take(&c->lock);
+    uint64_t state = ((uint64_t)c->order.count + c->log_of_writes.count) * sizeof(uint32_t);
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        const struct vv_watch *watch = &c->sorted[i]->base;
+        for (uint64_t mark = 0; mark <= watch->chunks / VV_MARK; mark++)
+            if (watch->marks[mark]) /* the last page of bytes may not be used to its end */
+                state += watch->chunks + 1 - mark * VV_MARK < VV_MARK ? watch->chunks + 1 - mark * VV_MARK : VV_MARK;
+    }
+    *out = c->sums;
+    out->memory = state + (uint64_t)c->slots.backed * VV_PAGE + c->slots.count * sizeof(struct vv_slot);
+    vv_lock_give(&c->lock);
+}

@@ -1,0 +1,387 @@
+/* Handing out what was captured, and releasing what is held.
+ *
+ * Held chunks are read in windows: as many as fit are marked IN_PROGRESS (whoever writes one waits), read with vv_peek, and then
+ *
+ *   auto   their pages are disarmed at once, in ranges, before anything slow is done with the bytes;
+ *   trap   they stay as they are until the piece is done, as in the paper; only pages that somebody waits for are disarmed then. That the memory is
+ *          still what was armed is looked up.
+ *
+ * Two windows, so that chunks that somebody waits for need not wait for those already read. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "memory/capture_private.h"
+
+/* Of pieces that are in no slot. */
+#define SLOT_MEMORY VV_NONE
+#define SLOT_WINDOW (VV_NONE - 1)
+
+/* ---- releasing ---- */
+
+void vv_pages_released(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t last) {
+    for (uint64_t page = first; page < last; page++) {
+        if (!vv_page_is_armed(w, page))
+            continue;
+        uint64_t chunk, end = vv_page_chunks(w, page, &chunk);
+        int is_waited = 0;
+        for (; chunk < end; chunk++)
+            is_waited |= vv_access(w, chunk) == VV_ACCESS_WAIT;
+        c->sums.ahead_pages += !is_waited;
+        vv_byte_set(w, page, VV_PAGE_ARMED, 0);
+    }
+}
+
+void vv_waiting_over(struct vv_capture *c, uintptr_t start, uintptr_t end) {
+    uint64_t now = vv_clock_ns();
+    for (uint32_t i = 0; i < c->waiting_count;) {
+        if (c->waiting[i].page < start || c->waiting[i].page >= end) {
+            i++;
+            continue;
+        }
+        c->sums.seconds_waited += (double)(now - c->waiting[i].since_ns) * 1e-9;
+        c->waiting[i] = c->waiting[--c->waiting_count];
+    }
+}
+
+int vv_release(struct vv_capture *c, const struct vv_release *release) {
+    if (release->first >= release->last)
+        return 0;
+    uintptr_t start = vv_page_address(release->watched, release->first);
+    uintptr_t end = vv_page_address(release->watched, release->last);
+    int rc = c->guard->ops->disarm(c->guard, start, end - start);
+    /* Too many mappings for now: the pages stay guarded, but nothing is held there, so new writers pass; who waits already is seen to again
+     * and again (wake_stuck). */
+    if (rc == -EAGAIN)
+        return 0;
+    vv_lock_take(&c->lock);
+    vv_waiting_over(c, start, end);
+    vv_lock_give(&c->lock);
+    return rc;
+}
+
+static void wake_stuck(struct vv_capture *c) {
+    for (uint32_t i = 0;; i++) {
+        vv_lock_take(&c->lock);
+        struct vv_watched *w = i < c->waiting_count ? vv_watched_at(c, c->waiting[i].page) : NULL;
+        uint64_t page = w ? (c->waiting[i].page - vv_page_address(w, 0)) / VV_PAGE : 0;
+        struct vv_release release = {w, page, w && !vv_page_is_busy(w, page) ? page + 1 : page};
+        int is_end = i >= c->waiting_count;
+        vv_lock_give(&c->lock);
+        if (is_end)
+            return;
+        vv_release(c, &release);
+    }
+}
+
+/* The pages of chunks [first, first + count) that nothing holds any more. With the lock. */
+static struct vv_release free_pages(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t count) {
+    struct vv_release release = {w, first, vv_chunk_last_page(w, first + count - 1) + 1};
+    if (vv_page_is_busy(w, release.first))
+        release.first++;
+    if (release.last > release.first && vv_page_is_busy(w, release.last - 1))
+        release.last--;
+    if (release.first < release.last)
+        vv_pages_released(c, w, release.first, release.last);
+    return release;
+}
+
+/* Nothing is left to hand out, yet somebody waits: everything around is disarmed, which needs fewer mappings, not more. */
+static void release_whole(struct vv_capture *c) {
+    vv_lock_take(&c->lock);
+    struct vv_watched *w = c->waiting_count ? vv_watched_at(c, c->waiting[0].page) : NULL;
+    struct vv_release release = {w, w ? w->page_first : 0, w ? w->page_end : 0};
+    if (w)
+        for (uint64_t page = vv_skip(w, 0); page < w->page_end; page = vv_skip(w, page + 1))
+            vv_byte_set(w, page, VV_PAGE_ARMED, 0);
+    vv_lock_give(&c->lock);
+    if (w)
+        vv_release(c, &release);
+}
+
+static int fail_lost(struct vv_capture *c, struct varve_error *error) {
+    struct vv_watched *w = c->lost;
+    w->base.was_lost = 1;
+    return vv_error(error, -EFAULT,
+                    "region %s: its memory was unmapped, moved or replaced while a checkpoint of it was in flight",
+                    w->name);
+}
+
+/* ---- windows ---- */
+
+static int compare_numbers(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void make_runs(struct vv_window *window) {
+    qsort(window->numbers, window->count, sizeof window->numbers[0], compare_numbers);
+    window->run_count = window->next = 0;
+    for (uint32_t i = 0; i < window->count; i++) {
+        struct vv_run *run = window->run_count ? &window->runs[window->run_count - 1] : NULL;
+        if (run && run->number + run->count == window->numbers[i])
+            run->count++;
+        else
+            window->runs[window->run_count++] = (struct vv_run){window->numbers[i], 1, i};
+    }
+}
+
+static int read_run(struct vv_capture *c, struct vv_window *window, const struct vv_run *run) {
+    uint64_t chunk;
+    struct vv_watched *w = vv_watched_of(c, run->number, &chunk);
+    int rc = vv_peek(window->data + (size_t)run->place * VV_PAGE, w->base.ptr + chunk * VV_PAGE,
+                     vv_chunks_size(w, chunk, run->count));
+    if (rc == 0 && c->mode == VV_CHOOSE_CAPTURE_TRAP)
+        rc = vv_trap_check(&c->trap, w, chunk, vv_chunk_last_page(w, chunk + run->count - 1) + 1);
+    if (rc != 0)
+        c->lost = w;
+    return rc;
+}
+
+static void not_busy(struct vv_capture *c, const struct vv_window *window) {
+    vv_lock_take(&c->lock);
+    for (uint32_t i = 0; i < window->run_count; i++) {
+        uint64_t chunk;
+        vv_watched_of(c, window->runs[i].number, &chunk)->busy -= window->runs[i].count;
+    }
+    vv_lock_give(&c->lock);
+}
+
+/* The bytes are in the window: nobody needs to wait for these chunks any more. */
+static int release_runs(struct vv_capture *c, const struct vv_window *window) {
+    struct vv_release releases[VV_MOST];
+    int rc = 0;
+    vv_lock_take(&c->lock);
+    for (uint32_t i = 0; i < window->count; i++) {
+        uint64_t chunk;
+        struct vv_watched *w = vv_watched_of(c, window->numbers[i], &chunk);
+        vv_state_set(w, chunk, VV_STAGED);
+    }
+    for (uint32_t i = 0; i < window->run_count; i++) {
+        uint64_t chunk;
+        struct vv_watched *w = vv_watched_of(c, window->runs[i].number, &chunk);
+        for (uint64_t k = chunk; k < chunk + window->runs[i].count; k++)
+            vv_order_note(c, w, k, VV_AHEAD);
+        releases[i] = free_pages(c, w, chunk, window->runs[i].count);
+    }
+    vv_lock_give(&c->lock);
+    for (uint32_t i = 0; i < window->run_count; i++) {
+        if (vv_release(c, &releases[i]) != 0) {
+            c->lost = releases[i].watched;
+            rc = -EFAULT;
+        }
+    }
+    not_busy(c, window); /* not before: then the program may take the memory away (vv_capture_leave) */
+    return rc;
+}
+
+static int read_window(struct vv_capture *c, struct vv_window *window) {
+    int rc = 0;
+    make_runs(window);
+    for (uint32_t i = 0; rc == 0 && i < window->run_count; i++)
+        rc = read_run(c, window, &window->runs[i]);
+    if (rc == 0 && c->mode != VV_CHOOSE_CAPTURE_TRAP)
+        rc = release_runs(c, window);
+    return rc;
+}
+
+/* With the lock. */
+static int take_chunk(struct vv_capture *c, struct vv_window *window, uint32_t number) {
+    uint64_t chunk;
+    struct vv_watched *w = vv_watched_of(c, number, &chunk);
+    if (!w || vv_state(w, chunk) != VV_SCHEDULED)
+        return 0;
+    vv_state_set(w, chunk, VV_IN_PROGRESS);
+    window->numbers[window->count++] = number;
+    return 1;
+}
+
+/* Chunks that somebody waits for. With the lock. */
+static void gather_waited(struct vv_capture *c, struct vv_window *window) {
+    window->count = window->run_count = window->next = 0;
+    uint32_t room = c->mode == VV_CHOOSE_CAPTURE_TRAP ? 2 : window->room; /* the paper serves one page at a time */
+    while (c->ring_tail != c->ring_head && window->count < room)
+        take_chunk(c, window, c->ring[c->ring_tail++ % VV_RING]);
+}
+
+/* The next expected ones. In the paper's mode only neighbours, since those that wait their turn in a window cannot be copied
+ * for somebody who writes them. With the lock. */
+static void gather_expected(struct vv_capture *c, struct vv_window *window) {
+    window->count = window->run_count = window->next = 0;
+    for (; c->held_next < c->order.count && window->count < window->room; c->held_next++) {
+        uint32_t number = c->order.list[c->held_next];
+        if (c->mode == VV_CHOOSE_CAPTURE_TRAP && window->count && number != window->numbers[window->count - 1] + 1)
+            break;
+        take_chunk(c, window, number);
+    }
+}
+
+/* ---- pieces ---- */
+
+static int give_run(struct vv_capture *c, struct vv_window *window, struct vv_piece *piece) {
+    const struct vv_run *run = &window->runs[window->next++];
+    struct vv_watched *w = vv_watched_of(c, run->number, &piece->first);
+    piece->watch = &w->base;
+    piece->count = run->count;
+    piece->data = window->data + (size_t)run->place * VV_PAGE;
+    piece->slot = SLOT_WINDOW;
+    return 1;
+}
+
+/* With the lock. */
+static int give_slots(struct vv_capture *c, struct vv_queue *queue, struct vv_piece *piece) {
+    piece->count = vv_slots_pop(&c->slots, queue, &piece->slot);
+    piece->watch = &vv_watched_of(c, c->slots.list[piece->slot].number, &piece->first)->base;
+    piece->data = c->slots.data + (size_t)piece->slot * VV_PAGE;
+    return 1;
+}
+
+static int give_memory(struct vv_capture *c, struct vv_piece *piece) {
+    if (c->drained >= c->drain)
+        return 0;
+    uint32_t number = c->order.list[c->drained];
+    struct vv_watched *w = vv_watched_of(c, number, &piece->first);
+    for (piece->count = 0; c->drained < c->drain && piece->count < VV_MOST; c->drained++, piece->count++)
+        if (c->order.list[c->drained] != number + piece->count)
+            break;
+    piece->watch = &w->base;
+    piece->data = w->base.ptr + piece->first * VV_PAGE;
+    piece->slot = SLOT_MEMORY;
+    c->sums.bytes_drained += vv_chunks_size(w, piece->first, piece->count);
+    return 1;
+}
+
+enum next { NOTHING, READ_URGENT, READ_WINDOW, GIVE_URGENT, GIVE_WINDOW, GIVEN };
+
+/* Copies made for somebody who wrote go first when slots run short, or always, as in the paper. With the lock. */
+static int cow_goes_first(const struct vv_capture *c) {
+    return c->slots.cow.head != VV_NONE &&
+           (c->mode == VV_CHOOSE_CAPTURE_TRAP || c->slots.free_count < (c->slots.count + 7) / 8);
+}
+
+/* With the lock. */
+static enum next choose_next(struct vv_capture *c, struct vv_piece *piece) {
+    if (c->urgent.next < c->urgent.run_count)
+        return GIVE_URGENT;
+    gather_waited(c, &c->urgent);
+    if (c->urgent.count)
+        return READ_URGENT;
+    if (cow_goes_first(c))
+        return give_slots(c, &c->slots.cow, piece) ? GIVEN : NOTHING;
+    if (c->window.next < c->window.run_count)
+        return GIVE_WINDOW;
+    gather_expected(c, &c->window);
+    if (c->window.count)
+        return READ_WINDOW;
+    if (c->slots.cow.head != VV_NONE)
+        return give_slots(c, &c->slots.cow, piece) ? GIVEN : NOTHING;
+    if (c->slots.bulk.head != VV_NONE)
+        return give_slots(c, &c->slots.bulk, piece) ? GIVEN : NOTHING;
+    c->in_flight = 0; /* from here on a write comes after */
+    return NOTHING;
+}
+
+int vv_capture_next(struct vv_capture *c, struct vv_piece *piece, struct varve_error *error) {
+    if (!c->is_going)
+        return give_memory(c, piece);
+    vv_lock_take(&c->lock);
+    int has_waiting = c->waiting_count > 0;
+    enum next next = c->lost ? NOTHING : choose_next(c, piece);
+    vv_lock_give(&c->lock);
+    struct vv_window *window = next == READ_URGENT || next == GIVE_URGENT ? &c->urgent : &c->window;
+    int rc = 0;
+    if (has_waiting)
+        wake_stuck(c);
+    if (has_waiting && next == NOTHING)
+        release_whole(c);
+    if (next == READ_URGENT || next == READ_WINDOW)
+        rc = read_window(c, window);
+    if (rc != 0 || c->lost)
+        return fail_lost(c, error);
+    if (next == NOTHING || next == GIVEN)
+        return next == GIVEN;
+    return give_run(c, window, piece);
+}
+
+/* As in the paper: processed. Only who waits there needs the pages. */
+static void finish_held(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t count) {
+    for (uint64_t page = first; page <= vv_chunk_last_page(w, first + count - 1); page++) {
+        vv_lock_take(&c->lock);
+        uint64_t chunk, end = vv_page_chunks(w, page, &chunk);
+        int is_waited = 0;
+        for (; chunk < end; chunk++)
+            is_waited |= vv_access(w, chunk) == VV_ACCESS_WAIT;
+        struct vv_release release = {w, page, page};
+        if (is_waited && vv_page_is_armed(w, page) && !vv_page_is_busy(w, page)) {
+            release.last++;
+            vv_byte_set(w, page, VV_PAGE_ARMED, 0);
+        }
+        vv_lock_give(&c->lock);
+        if (vv_release(c, &release) != 0)
+            c->lost = w;
+    }
+}
+
+void vv_capture_done(struct vv_capture *c, const struct vv_piece *piece) {
+    struct vv_watched *w = (struct vv_watched *)piece->watch;
+    vv_lock_take(&c->lock);
+    int was_held = vv_is_busy(vv_state(w, piece->first));
+    for (uint64_t chunk = piece->first; chunk < piece->first + piece->count; chunk++)
+        vv_state_set(w, chunk, VV_PROCESSED);
+    if (piece->slot < SLOT_WINDOW)
+        vv_slots_give(&c->slots, piece->slot, piece->count);
+    vv_lock_give(&c->lock);
+    if (!was_held)
+        return;
+    finish_held(c, w, piece->first, piece->count);
+    vv_lock_take(&c->lock);
+    w->busy -= piece->count;
+    vv_lock_give(&c->lock);
+}
+
+/* ---- stopping ---- */
+
+/* The next run of pages that chunks of this watch hold, from this page; the chunks are let go. With the lock. */
+static struct vv_release drop_next(struct vv_capture *c, struct vv_watched *w, uint64_t page) {
+    while (page < w->page_end && !vv_page_is_busy(w, page))
+        page = vv_skip(w, page + 1);
+    struct vv_release release = {w, page, page};
+    while (release.last < w->page_end && vv_page_is_busy(w, release.last))
+        release.last++;
+    for (uint64_t k = release.first; k < release.last; k++) {
+        uint64_t chunk, end = vv_page_chunks(w, k, &chunk);
+        for (; chunk < end; chunk++)
+            if (vv_is_busy(vv_state(w, chunk)))
+                vv_state_set(w, chunk, VV_PROCESSED);
+        vv_byte_set(w, k, VV_PAGE_ARMED, 0);
+    }
+    (void)c;
+    return release;
+}
+
+void vv_capture_stop(struct vv_capture *c) {
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        for (uint64_t page = w->page_first; page < w->page_end;) {
+            vv_lock_take(&c->lock);
+            struct vv_release release = w->busy ? drop_next(c, w, page) : (struct vv_release){w, w->page_end, w->page_end};
+            vv_lock_give(&c->lock);
+            vv_release(c, &release);
+            page = release.last > page ? release.last : w->page_end;
+        }
+        vv_lock_take(&c->lock);
+        w->busy = 0;
+        vv_lock_give(&c->lock);
+    }
+    vv_lock_take(&c->lock);
+    c->in_flight = 0;
+    c->window.run_count = c->window.next = c->urgent.run_count = c->urgent.next = 0;
+    c->ring_tail = c->ring_head;
+    c->held_next = c->order.count;
+    c->drained = c->drain;
+    c->slots.bulk = c->slots.cow = (struct vv_queue){VV_NONE, VV_NONE};
+    vv_lock_give(&c->lock);
+    wake_stuck(c);
+}

@@ -1,0 +1,172 @@
+/* What is drained, staged and held, and the way of watches into the guard and out of it.
+ *
+ * The order array has the chunks to drain first, then those to stage, then those to hold. Everything that can fail about holding happens
+ * here, inside vv_capture_begin, while it can still be drained instead: a watch that cannot be put into the guard or armed
+ * is struck off, and the plan is made again. */
+#include <errno.h>
+
+#include "base/thread.h"
+#include "memory/capture_private.h"
+#include "memory/pagemap.h"
+
+#define FEW_SLOTS 16u /* fewer give none away for windows */
+
+static uint64_t scheduled_in_all(const struct vv_capture *c) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < c->sorted_count; i++)
+        sum += c->sorted[i]->scheduled;
+    return sum;
+}
+
+static uint32_t between(uint32_t value, uint32_t low, uint32_t high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+/* Where held chunks are read to. It is part of what the plan allows, unless that is next to nothing. */
+static void give_windows(struct vv_capture *c) {
+    struct vv_slots *slots = &c->slots;
+    uint32_t most = c->mode == VV_CHOOSE_CAPTURE_TRAP ? VV_URGENT : VV_MOST, reserve = 0;
+    if (slots->count < FEW_SLOTS) {
+        c->window.room = c->urgent.room = slots->spare / 2;
+        c->window.data = slots->data + (size_t)slots->count * VV_PAGE;
+    } else {
+        c->window.room = between(slots->count / 8, 1, most);
+        c->urgent.room = between(slots->count / 64, 2, VV_URGENT);
+        reserve = c->window.room + c->urgent.room;
+        c->window.data = slots->data + (size_t)(slots->count - reserve) * VV_PAGE;
+    }
+    c->urgent.data = c->window.data + (size_t)c->window.room * VV_PAGE;
+    vv_slots_reset(slots, reserve);
+}
+
+/* ---- how much of what ---- */
+
+static int may_hold(struct vv_capture *c, struct vv_watched *w) {
+    if (!w->base.is_plain || w->base.was_lost || w->cannot_guard || w->hold_first >= w->hold_end)
+        return 0;
+    if (c->mode == VV_CHOOSE_CAPTURE_TRAP)
+        return w->is_attached && w->base.tracker == &c->trap.base;
+    size_t length;
+    uintptr_t start = vv_watch_inside(&w->base, &length);
+    return vv_guard_suits(c->guard, w) && vv_memory_is_plain((const void *)start, length);
+}
+
+static int can_hold_any(struct vv_capture *c) {
+    int can = 0, works = vv_peek_works();
+    if (works)
+        vv_capture_guard(c);
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        w->may_hold = works && c->guard && w->scheduled > 0 && may_hold(c, w);
+        can |= w->may_hold;
+    }
+    return can;
+}
+
+static void plan_drain(struct vv_capture *c, uint64_t chunks, uint64_t stage, const char *reason) {
+    vv_slots_reset(&c->slots, 0);
+    vv_order_by_address(c);
+    c->drain = (uint32_t)(chunks - stage);
+    c->stage = (uint32_t)stage;
+    c->sums.reason = reason;
+}
+
+static void plan_hold(struct vv_capture *c, uint64_t drain_first) {
+    give_windows(c);
+    vv_order_expected(c);
+    /* A quarter stays free for what is written before it is expected. */
+    uint32_t room = c->slots.free_count - c->slots.free_count / 4;
+    uint32_t drain = c->unholdable > room ? c->unholdable - room : 0;
+    if (drain < drain_first)
+        drain = drain_first < c->order.count ? (uint32_t)drain_first : c->order.count;
+    c->drain = drain;
+    c->stage = between(room, 0, c->order.count - drain);
+    c->sums.reason = "what did not fit was held";
+}
+
+static void plan_trap(struct vv_capture *c) {
+    can_hold_any(c);
+    give_windows(c);
+    vv_order_expected(c);
+    c->drain = c->unholdable;
+    c->stage = 0;
+    c->sums.reason = c->order.count > c->unholdable ? "trap: everything that can be was held"
+                                                    : "trap: nothing could be held, all was stored inside the call";
+}
+
+static void plan_once(struct vv_capture *c) {
+    uint64_t chunks = scheduled_in_all(c), slots = c->slots.count, drain_first = 0;
+    if (c->mode == VV_CHOOSE_CAPTURE_SYNC)
+        plan_drain(c, chunks, 0, "sync: everything was stored inside the call");
+    else if (c->mode == VV_CHOOSE_CAPTURE_TRAP)
+        plan_trap(c);
+    else if (chunks <= slots)
+        plan_drain(c, chunks, chunks, "everything fitted staging");
+    else if (!can_hold_any(c))
+        plan_drain(c, chunks, slots,
+                   "what did not fit was drained: holding needs a kernel-capable userfaultfd or VARVE_NO_KERNEL_WRITES");
+    else if (!vv_cost_holding_pays(c, chunks, &drain_first))
+        plan_drain(c, chunks, slots, "what did not fit was drained: cheaper than holding");
+    else
+        plan_hold(c, drain_first);
+}
+
+/* ---- states, and the guard ---- */
+
+static void set_states(struct vv_capture *c, int is_final) {
+    for (size_t i = 0; i < c->sorted_count; i++)
+        c->sorted[i]->to_hold = 0;
+    for (uint32_t i = 0; i < c->order.count; i++) {
+        uint64_t chunk;
+        struct vv_watched *w = vv_watched_of(c, c->order.list[i], &chunk);
+        int is_held = i >= c->drain + c->stage;
+        vv_state_set(w, chunk, is_held || !is_final ? VV_SCHEDULED : i < c->drain ? VV_PROCESSED : VV_STAGED);
+        w->to_hold += is_held;
+    }
+}
+
+static int put_into_guard(struct vv_capture *c, struct vv_watched *w, uint64_t *pages) {
+    int rc = 0;
+    if (!w->is_attached || w->base.tracker != &c->trap.base) {
+        if (w->is_attached)
+            vv_watched_detach(c, w);
+        rc = vv_watched_attach(c, w, &c->trap.base);
+    }
+    if (rc == 0)
+        rc = vv_trap_arm(&c->trap, w, c->preferred == &c->trap.base, pages);
+    if (rc == 0)
+        return 0;
+    vv_log(c->log, VV_LOG_DEBUG, "region %s cannot be held (%d): it is stored inside the call", w->name, rc);
+    w->cannot_guard = 1;
+    vv_watched_return(c, w);
+    return rc;
+}
+
+/* -EAGAIN: another plan is needed. */
+static int use_guard(struct vv_capture *c) {
+    uint64_t pages = 0, start = vv_clock_ns();
+    int is_held = c->order.count > c->drain + c->stage, has_failed = 0;
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        int is_guarded = w->is_attached && w->base.tracker == &c->trap.base;
+        if (w->to_hold > 0 || (is_guarded && c->preferred == &c->trap.base))
+            has_failed |= put_into_guard(c, w, &pages) != 0 && w->to_hold > 0;
+        else if (is_guarded)
+            vv_watched_return(c, w);
+    }
+    if (is_held && !has_failed)
+        vv_cost_armed(c, (double)(vv_clock_ns() - start) * 1e-9, pages);
+    return has_failed ? -EAGAIN : 0;
+}
+
+int vv_plan_make(struct vv_capture *c) {
+    int rc = -EAGAIN;
+    while (rc == -EAGAIN) {
+        plan_once(c);
+        set_states(c, 1);
+        rc = use_guard(c);
+        if (rc == -EAGAIN)
+            set_states(c, 0);
+    }
+    return rc;
+}

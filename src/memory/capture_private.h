@@ -1,0 +1,295 @@
+/* The inside of capture.h: what its files share.
+ *
+ *   capture.c        create, begin, go, settle
+ *   capture_watches.c  the watches, their trackers and numbers
+ *   capture_begin.c  what changed: asks the trackers, and remembers what was never touched
+ *   capture_plan.c   what is drained, staged and held; into and out of the guard
+ *   capture_cost.c   whether holding pays
+ *   capture_order.c  the expected order of writes
+ *   capture_slots.c  the staging buffer
+ *   capture_flow.c   next, done, stop
+ *   capture_trap.c   somebody writes a held page
+ *   tracker_trap.c   a tracker over the guard
+ *
+ * Chunks of all watches have one numbering of 32 bits: those of a watch follow each other, and there is a gap of one between watches, so that
+ * neighbours by number are neighbours in memory. */
+#ifndef VV_CAPTURE_PRIVATE_H
+#define VV_CAPTURE_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "memory/capture.h"
+
+#define VV_NONE UINT32_MAX
+enum {
+    VV_AHEAD = 5,    /* beside enum vv_access: released, or copied in the call, before anybody came */
+    VV_MARK = 4096,  /* bytes of a watch per mark */
+    VV_MOST = 64,    /* chunks of a piece */
+    VV_URGENT = 16,  /* chunks that somebody waits for, at a time */
+    VV_RING = 1024,  /* chunks that somebody waits for, in all; power of two */
+    VV_WAITING = 64, /* pages whose waiting is timed at a time */
+    VV_AROUND = 64   /* pages released by a trap on one that is merely watched; power of two */
+};
+
+/* A lock that a signal handler may take: 0 free, 1 taken, 2 taken and somebody sleeps. Never held while the program's memory is written, or
+ * across a call of the guard's. */
+struct vv_lock {
+    atomic_uint word;
+};
+void vv_lock_take(struct vv_lock *lock);
+void vv_lock_give(struct vv_lock *lock);
+
+/* Whole chunks [first, last) that were never touched. */
+struct vv_hole {
+    uint32_t first, last;
+};
+
+struct vv_watched {
+    struct vv_watch base; /* first */
+    char *name;
+    uint32_t skew;                  /* of the start within its page */
+    uint64_t page_first, page_end;  /* whole pages inside, by number */
+    uint64_t hold_first, hold_end;  /* chunks that lie in such pages only */
+    int is_new, is_left, is_attached; /* attached to base.tracker */
+    int is_fresh;                   /* the next collect reports everything, which says nothing about the program */
+    int is_suitable;                /* of the kind of memory that can be watched, as it looked when it was new */
+    int had_holes, is_stale;        /* told as untouched in this checkpoint; in one that failed */
+    int has_order;                  /* the log knows in which order it is written */
+    int may_hold, cannot_guard;
+    uint64_t scheduled, to_hold, busy; /* chunks: of this checkpoint; planned to be held; SCHEDULED or IN_PROGRESS */
+    struct vv_hole *holes;          /* while one begins */
+    size_t hole_count, hole_room;
+};
+
+struct vv_numbers { /* mapped: costs what is written */
+    uint32_t *list;
+    uint64_t room;
+    uint32_t count;
+};
+
+struct vv_queue {
+    uint32_t head, tail;
+};
+struct vv_slot {
+    uint32_t number, next;
+};
+struct vv_slots {
+    uint8_t *data; /* count chunks, and a few more for windows when there are too few to give any away */
+    uint32_t count, backed, spare;
+    uint64_t *is_free;
+    uint32_t free_count, cursor;
+    struct vv_slot *list;
+    struct vv_queue bulk, cow; /* copied in the call; copied because somebody wrote */
+};
+
+/* Held chunks that were read together; handed out run by run. */
+struct vv_run {
+    uint32_t number, count, place;
+};
+struct vv_window {
+    uint8_t *data;
+    uint32_t room; /* chunks */
+    uint32_t numbers[VV_MOST];
+    uint32_t count;
+    struct vv_run runs[VV_MOST];
+    uint32_t run_count, next;
+};
+
+struct vv_waiting {
+    uintptr_t page;
+    uint64_t since_ns;
+};
+
+struct vv_trap { /* tracker_trap.c */
+    struct vv_tracker base;
+    struct vv_tracker_ops ops;
+    char name[24];
+    struct vv_capture *capture;
+    int pagemap; /* -1: not looked at */
+    int is_uffd;
+};
+
+struct vv_capture {
+    int mode, ordering;
+    const struct vv_log *log;
+    struct vv_tracker *preferred, *scan;
+    struct vv_trap trap;
+    struct vv_guard *guard;
+    int guard_tried;
+    char why_not[128]; /* there is no guard */
+    char reason[128];
+
+    struct vv_lock lock;
+    struct vv_watched **all; /* in the order of coming; */
+    size_t count, room;
+    struct vv_watched **sorted; /* by address; of those that took part in the last begin */
+    struct vv_watched **by_number;
+    size_t sorted_count;
+    int has_changed; /* watches came or went since the last begin */
+    uint64_t next_number;
+
+    struct vv_numbers order; /* this checkpoint's chunks: those to drain, those to stage, those to hold */
+    struct vv_numbers log_of_writes; /* first accesses in this epoch, or of an earlier one that taught more */
+    uint32_t drain, stage, unholdable; /* counts */
+    uint32_t drained, held_next;       /* cursors into order */
+    struct vv_slots slots;
+    struct vv_window window, urgent;
+    uint32_t ring[VV_RING]; /* chunks waited for */
+    uint32_t ring_head, ring_tail;
+    struct vv_waiting waiting[VV_WAITING];
+    uint32_t waiting_count;
+    int is_begun, is_going, in_flight;
+    struct vv_watched *_Atomic lost; /* its memory was taken away */
+
+    struct vv_capture_plan plan;
+    struct vv_capture_sums sums;
+    uint64_t surprises, held_chunks, lead; /* of the epoch that the log is of */
+    double arm_seconds_per_page, hold_traps, hold_seconds_waited; /* as measured */
+    int was_held;
+    uint64_t samples, sample_ms;
+    uint64_t peak_memory;
+};
+
+/* ---- bytes ---- */
+
+static inline int vv_state(const struct vv_watched *w, uint64_t chunk) {
+    return w->base.bytes[chunk] & VV_CHUNK_STATE;
+}
+static inline int vv_access(const struct vv_watched *w, uint64_t chunk) {
+    return (w->base.bytes[chunk] & VV_CHUNK_ACCESS) >> 3;
+}
+static inline void vv_byte_set(struct vv_watched *w, uint64_t index, unsigned mask, unsigned bits) {
+    w->base.bytes[index] = (uint8_t)((w->base.bytes[index] & ~mask) | bits);
+    w->base.marks[index / VV_MARK] = 1;
+}
+static inline void vv_state_set(struct vv_watched *w, uint64_t chunk, int state) {
+    vv_byte_set(w, chunk, VV_CHUNK_STATE, (unsigned)state);
+}
+/* The first index from here whose byte may be anything but 0. */
+static inline uint64_t vv_skip(const struct vv_watched *w, uint64_t index) {
+    uint64_t mark = index / VV_MARK, end = w->base.chunks / VV_MARK + 1;
+    if (mark >= end || w->base.marks[mark])
+        return index;
+    while (mark < end && !w->base.marks[mark])
+        mark++;
+    return mark * VV_MARK;
+}
+static inline uint64_t vv_chunk_size(const struct vv_watched *w, uint64_t chunk) {
+    uint64_t left = w->base.size - chunk * VV_PAGE;
+    return left < VV_PAGE ? left : VV_PAGE;
+}
+static inline uint64_t vv_chunks_size(const struct vv_watched *w, uint64_t chunk, uint64_t count) {
+    return (count - 1) * VV_PAGE + vv_chunk_size(w, chunk + count - 1);
+}
+
+/* ---- pages and chunks of a watch ---- */
+
+static inline uintptr_t vv_page_address(const struct vv_watched *w, uint64_t page) {
+    return (uintptr_t)w->base.ptr - w->skew + page * VV_PAGE;
+}
+/* The chunks [*first, returned) that have a part in a page. */
+static inline uint64_t vv_page_chunks(const struct vv_watched *w, uint64_t page, uint64_t *first) {
+    *first = w->skew && page > 0 ? page - 1 : page;
+    return page + 1 < w->base.chunks ? page + 1 : w->base.chunks;
+}
+/* The last page in which a chunk has a part; the first has the chunk's number. */
+static inline uint64_t vv_chunk_last_page(const struct vv_watched *w, uint64_t chunk) {
+    return chunk + (w->skew ? 1 : 0);
+}
+static inline int vv_is_busy(int state) {
+    return state == VV_SCHEDULED || state == VV_IN_PROGRESS;
+}
+static inline int vv_page_is_busy(const struct vv_watched *w, uint64_t page) {
+    uint64_t chunk, end = vv_page_chunks(w, page, &chunk);
+    for (; chunk < end; chunk++)
+        if (vv_is_busy(vv_state(w, chunk)))
+            return 1;
+    return 0;
+}
+static inline int vv_page_is_armed(const struct vv_watched *w, uint64_t page) {
+    return (w->base.bytes[page] & VV_PAGE_ARMED) != 0;
+}
+static inline int vv_can_hold(const struct vv_watched *w, uint64_t chunk) {
+    return w->may_hold && chunk >= w->hold_first && chunk < w->hold_end;
+}
+
+/* Pages [first, last) of a watch are to be disarmed. */
+struct vv_release {
+    struct vv_watched *watched;
+    uint64_t first, last;
+};
+
+/* capture_watches.c; the watch of a number, and the chunk in it. NULL: it is gone. */
+struct vv_watched *vv_watched_of(const struct vv_capture *c, uint32_t number, uint64_t *chunk);
+struct vv_watched *vv_watched_at(const struct vv_capture *c, uintptr_t page);
+/* A tracker that the watch is taken out of, and put into; the first may be the guard's. */
+void vv_watched_detach(struct vv_capture *c, struct vv_watched *w);
+int vv_watched_attach(struct vv_capture *c, struct vv_watched *w, struct vv_tracker *tracker);
+/* Those that came and went since the last checkpoint. 0, -ENOMEM or -EFBIG. */
+int vv_watches_take_in(struct vv_capture *c);
+
+/* capture.c. With a guard of the caller's (tests), which the capture closes; NULL: what works here. */
+int vv_capture_create_guarded(const struct vv_capture_options *options, struct vv_guard *guard, struct vv_capture **out,
+                              struct varve_error *error);
+/* Makes the guard if that was not tried yet. */
+struct vv_guard *vv_capture_guard(struct vv_capture *c);
+int vv_guard_suits(const struct vv_guard *guard, const struct vv_watched *w);
+
+/* capture_begin.c */
+int vv_begin_collect(struct vv_capture *c, vv_untouched_fn untouched, void *arg, struct varve_error *error);
+void vv_begin_clear(struct vv_capture *c);
+/* Out of the guard, back into the tracker that suits it, which watches from now on. Nobody writes. */
+void vv_watched_return(struct vv_capture *c, struct vv_watched *w);
+/* capture_plan.c */
+int vv_plan_make(struct vv_capture *c);
+/* capture_cost.c: 1 if what exceeds the slots is better held, and how many chunks of it to drain first. */
+int vv_cost_holding_pays(struct vv_capture *c, uint64_t scheduled, uint64_t *drain_first);
+void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages);
+void vv_cost_learn(struct vv_capture *c);
+
+/* capture_order.c */
+int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room);
+void vv_numbers_free(struct vv_numbers *numbers);
+void vv_order_by_address(struct vv_capture *c);
+/* Those that cannot be held come first, c->unholdable of them. */
+void vv_order_expected(struct vv_capture *c);
+/* A first access in this epoch. With the lock. */
+void vv_order_note(struct vv_capture *c, struct vv_watched *w, uint64_t chunk, int access);
+/* Begin the log anew. With the lock. */
+void vv_order_forget(struct vv_capture *c);
+/* Watches came and went: what is gone leaves the log. */
+void vv_order_tidy(struct vv_capture *c);
+/* A chunk is written that was not among the next to be read. With the lock. */
+int vv_order_is_surprise(const struct vv_capture *c, uint32_t number);
+
+/* capture_slots.c */
+int vv_slots_set(struct vv_slots *slots, uint64_t bytes);
+void vv_slots_free(struct vv_slots *slots);
+/* All free. The last ones serve as windows if asked for. */
+void vv_slots_reset(struct vv_slots *slots, uint32_t reserve);
+void vv_slots_back(struct vv_slots *slots, uint32_t count);
+uint32_t vv_slots_take(struct vv_slots *slots, uint32_t number); /* VV_NONE: none is free */
+void vv_slots_give(struct vv_slots *slots, uint32_t first, uint32_t count);
+void vv_slots_push(struct vv_slots *slots, struct vv_queue *queue, uint32_t slot);
+/* The oldest, and those behind it that are its neighbours both as slots and as chunks. */
+uint32_t vv_slots_pop(struct vv_slots *slots, struct vv_queue *queue, uint32_t *slot);
+
+/* capture_flow.c. With the lock: these pages are not held any more; who waits there is told by the disarming that follows. */
+void vv_pages_released(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t last);
+int vv_release(struct vv_capture *c, const struct vv_release *release);
+/* With the lock: nobody waits in [start, end) any more. */
+void vv_waiting_over(struct vv_capture *c, uintptr_t start, uintptr_t end);
+
+/* capture_trap.c: the guard's callback; arg is the capture. */
+int vv_capture_trapped(void *arg, uintptr_t page);
+
+/* tracker_trap.c */
+void vv_trap_init(struct vv_trap *trap, struct vv_capture *c, const char *guard_name);
+void vv_trap_clear(struct vv_trap *trap);
+/* Arm the whole pages inside, except those never touched and, unless all are wanted, those whose chunks are all captured in the
+ * call. 0 or an error. */
+int vv_trap_arm(struct vv_trap *trap, struct vv_watched *w, int all, uint64_t *pages);
+/* Are pages [first, last), which are armed, still what was armed? 0 or an error. */
+int vv_trap_check(struct vv_trap *trap, const struct vv_watched *w, uint64_t first, uint64_t last);
+
+#endif

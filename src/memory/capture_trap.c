@@ -1,0 +1,166 @@
+/* Somebody writes a page that is armed (algorithm 2 of the paper).
+ *
+ * In the guard's thread, or inside a signal handler of the writing thread: nothing is allocated, errno is kept, the lock is one that may be taken
+ * there. Whatever is disarmed here is disarmed before the write that came here can go on: a disarming that came later could
+ * meet the next checkpoint's arming. */
+#include <errno.h>
+
+#include "base/thread.h"
+#include "memory/capture_private.h"
+
+/* With the lock. */
+static int copy_into_slot(struct vv_capture *c, struct vv_watched *w, uint64_t chunk) {
+    uint32_t number = w->base.first + (uint32_t)chunk;
+    uint32_t slot = c->is_going ? vv_slots_take(&c->slots, number) : VV_NONE;
+    if (slot == VV_NONE)
+        return 0;
+    if (vv_peek(c->slots.data + (size_t)slot * VV_PAGE, w->base.ptr + chunk * VV_PAGE, vv_chunk_size(w, chunk)) != 0)
+        c->lost = w; /* another thread took it away: the checkpoint fails, the writer does not wait for it */
+    vv_slots_push(&c->slots, &c->slots.cow, slot);
+    vv_state_set(w, chunk, VV_STAGED);
+    w->busy--;
+    return 1;
+}
+
+static void hurry(struct vv_capture *c, uint32_t number) {
+    if (c->ring_head - c->ring_tail < VV_RING)
+        c->ring[c->ring_head++ % VV_RING] = number;
+}
+
+struct trap {
+    struct vv_capture *capture;
+    struct vv_watched *watched;
+    uint64_t page;
+    int copied, blocked;
+    struct vv_release also[3]; /* disarmed beside the page itself */
+    int also_count;
+};
+
+/* With the lock. */
+static void meet_chunk(struct trap *trap, uint64_t chunk) {
+    struct vv_capture *c = trap->capture;
+    struct vv_watched *w = trap->watched;
+    uint32_t number = w->base.first + (uint32_t)chunk;
+    int state = vv_state(w, chunk);
+    if (!vv_is_busy(state))
+        return;
+    int is_first = vv_access(w, chunk) == VV_ACCESS_NOT;
+    if (state == VV_SCHEDULED && is_first && c->mode == VV_CHOOSE_CAPTURE_AUTO && vv_order_is_surprise(c, number))
+        c->surprises++;
+    if (state == VV_SCHEDULED && copy_into_slot(c, w, chunk)) {
+        vv_order_note(c, w, chunk, VV_ACCESS_COW);
+        trap->copied = 1;
+        return;
+    }
+    if (state == VV_SCHEDULED && is_first)
+        hurry(c, number);
+    vv_order_note(c, w, chunk, VV_ACCESS_WAIT);
+    trap->blocked = 1;
+}
+
+/* A chunk that was copied had a part in a neighbouring page, too, where somebody may wait for it. With the lock. */
+static void free_neighbour(struct trap *trap, uint64_t page) {
+    struct vv_capture *c = trap->capture;
+    struct vv_watched *w = trap->watched;
+    if (page < w->page_first || page >= w->page_end || !vv_page_is_armed(w, page) || vv_page_is_busy(w, page))
+        return;
+    uintptr_t address = vv_page_address(w, page);
+    for (uint32_t i = 0; i < c->waiting_count; i++) {
+        if (c->waiting[i].page == address) {
+            vv_byte_set(w, page, VV_PAGE_ARMED, 0);
+            trap->also[trap->also_count++] = (struct vv_release){w, page, page + 1};
+            return;
+        }
+    }
+}
+
+static int may_pass(const struct vv_watched *w, uint64_t page) {
+    return page >= w->page_first && page < w->page_end && vv_page_is_armed(w, page) && !vv_page_is_busy(w, page);
+}
+
+/* A trap costs ten to fifty times what it costs to look at a chunk: who writes one watched page will write its neighbours, and those count as
+ * changed then. With the lock. */
+static void release_around(struct trap *trap) {
+    struct vv_watched *w = trap->watched;
+    uint64_t page = trap->page, low = page & ~(uint64_t)(VV_AROUND - 1), high = low + VV_AROUND;
+    uint64_t first = page, last = page + 1;
+    while (first > low && may_pass(w, first - 1))
+        first--;
+    while (last < high && may_pass(w, last))
+        last++;
+    for (uint64_t k = first; k < last; k++)
+        if (k != page)
+            vv_byte_set(w, k, VV_PAGE_ARMED, 0);
+    if (first < page)
+        trap->also[trap->also_count++] = (struct vv_release){w, first, page};
+    if (last > page + 1)
+        trap->also[trap->also_count++] = (struct vv_release){w, page + 1, last};
+}
+
+static int waits_already(const struct vv_capture *c, uintptr_t page) {
+    for (uint32_t i = 0; i < c->waiting_count; i++)
+        if (c->waiting[i].page == page)
+            return 1;
+    return 0;
+}
+
+/* With the lock. */
+static void block(struct trap *trap, uintptr_t address) {
+    struct vv_capture *c = trap->capture;
+    if (waits_already(c, address))
+        return; /* the same write asks again, or another one */
+    c->sums.wait_pages++;
+    c->sums.trapped_pages++;
+    if (c->waiting_count < VV_WAITING)
+        c->waiting[c->waiting_count++] = (struct vv_waiting){address, vv_clock_ns()};
+}
+
+/* With the lock. */
+static void pass(struct trap *trap, uintptr_t address) {
+    struct vv_capture *c = trap->capture;
+    struct vv_watched *w = trap->watched;
+    uint64_t chunk, end = vv_page_chunks(w, trap->page, &chunk);
+    for (; chunk < end; chunk++)
+        vv_order_note(c, w, chunk, c->in_flight ? VV_ACCESS_AVOIDED : VV_ACCESS_AFTER);
+    vv_byte_set(w, trap->page, VV_PAGE_ARMED, 0);
+    if (waits_already(c, address)) {
+        vv_waiting_over(c, address, address + VV_PAGE); /* a slot became free meanwhile */
+    } else {
+        c->sums.trapped_pages++;
+        c->sums.cow_pages += trap->copied;
+        c->sums.avoided_pages += !trap->copied && c->in_flight;
+    }
+    if (!trap->copied && c->mode != VV_CHOOSE_CAPTURE_TRAP)
+        release_around(trap);
+}
+
+int vv_capture_trapped(void *arg, uintptr_t page) {
+    struct vv_capture *c = arg;
+    int kept = errno;
+    struct trap trap = {.capture = c};
+    vv_lock_take(&c->lock);
+    struct vv_watched *w = trap.watched = vv_watched_at(c, page);
+    int is_ours = w != NULL;
+    if (is_ours) {
+        trap.page = (page - vv_page_address(w, 0)) / VV_PAGE;
+        is_ours = vv_page_is_armed(w, trap.page) || vv_page_is_busy(w, trap.page);
+    }
+    if (is_ours) {
+        uint64_t chunk, end = vv_page_chunks(w, trap.page, &chunk);
+        for (; chunk < end; chunk++)
+            meet_chunk(&trap, chunk);
+        if (trap.blocked)
+            block(&trap, page);
+        else
+            pass(&trap, page);
+        if (trap.copied && trap.page > 0)
+            free_neighbour(&trap, trap.page - 1);
+        if (trap.copied)
+            free_neighbour(&trap, trap.page + 1);
+    }
+    vv_lock_give(&c->lock);
+    for (int i = 0; i < trap.also_count; i++)
+        vv_release(c, &trap.also[i]);
+    errno = kept;
+    return !trap.blocked;
+}

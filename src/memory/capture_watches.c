@@ -1,0 +1,278 @@
+/* The watches of a capture: adding and removing them, their trackers, their numbers, and finding them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/thread.h"
+#include "memory/capture_private.h"
+#include "memory/pagemap.h"
+
+/* ---- finding ---- */
+
+/* The last watch of a list that begins at or below; -1: none. */
+static long find_below(struct vv_watched *const *list, size_t count, int by_address, uint64_t key) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        uint64_t start = by_address ? (uint64_t)(uintptr_t)list[middle]->base.ptr : list[middle]->base.first;
+        if (start <= key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (long)low - 1;
+}
+
+struct vv_watched *vv_watched_of(const struct vv_capture *c, uint32_t number, uint64_t *chunk) {
+    long i = find_below(c->by_number, c->sorted_count, 0, number);
+    if (i < 0 || number - c->by_number[i]->base.first >= c->by_number[i]->base.chunks)
+        return NULL;
+    *chunk = number - c->by_number[i]->base.first;
+    return c->by_number[i];
+}
+
+/* Guarded watches do not overlap, but others may lie around them: those are passed over. */
+struct vv_watched *vv_watched_at(const struct vv_capture *c, uintptr_t page) {
+    for (long i = find_below(c->sorted, c->sorted_count, 1, page); i >= 0; i--) {
+        struct vv_watched *w = c->sorted[i];
+        if (w->base.tracker == &c->trap.base && page >= vv_page_address(w, w->page_first) &&
+            page < vv_page_address(w, w->page_end))
+            return w;
+        if (w->base.tracker == &c->trap.base)
+            return NULL;
+    }
+    return NULL;
+}
+
+/* ---- trackers ---- */
+
+void vv_watched_detach(struct vv_capture *c, struct vv_watched *w) {
+    struct vv_tracker *tracker = w->base.tracker;
+    vv_lock_take(&c->lock);
+    for (uint64_t page = vv_skip(w, 0); page <= w->base.chunks; page = vv_skip(w, page + 1))
+        vv_byte_set(w, page, VV_PAGE_ARMED, 0);
+    w->base.tracker = &vv_tracker_none;
+    w->is_attached = 0;
+    vv_lock_give(&c->lock);
+    if (tracker->ops->detach)
+        tracker->ops->detach(tracker, &w->base);
+}
+
+int vv_watched_attach(struct vv_capture *c, struct vv_watched *w, struct vv_tracker *tracker) {
+    if (tracker == &vv_tracker_none)
+        return 0;
+    int rc = tracker->ops->attach(tracker, &w->base);
+    if (rc != 0)
+        return rc;
+    vv_lock_take(&c->lock);
+    w->base.tracker = tracker;
+    w->is_attached = 1;
+    w->is_fresh = 1;
+    vv_lock_give(&c->lock);
+    return 0;
+}
+
+/* ---- coming and going ---- */
+
+static void free_watched(struct vv_watched *w) {
+    vv_pages_unmap(w->base.bytes, w->base.chunks + 1);
+    vv_pages_unmap(w->base.marks, w->base.chunks / VV_MARK + 1);
+    vv_free(w->holes);
+    vv_free(w->name);
+    vv_free(w);
+}
+
+static void measure(struct vv_watched *w) {
+    size_t length;
+    uintptr_t start = vv_watch_inside(&w->base, &length);
+    w->skew = (uint32_t)((uintptr_t)w->base.ptr % VV_PAGE);
+    w->page_first = length ? (start - vv_page_address(w, 0)) / VV_PAGE : 0;
+    w->page_end = w->page_first + length / VV_PAGE;
+    w->hold_first = w->page_first;
+    w->hold_end = w->skew && w->page_end > w->page_first ? w->page_end - 1 : w->page_end;
+}
+
+static int append(struct vv_capture *c, struct vv_watched *w) {
+    if (c->count == c->room) {
+        size_t room = c->room ? c->room * 2 : 16;
+        struct vv_watched **all = vv_realloc(c->all, room * sizeof *all);
+        if (!all)
+            return -ENOMEM;
+        c->all = all;
+        c->room = room;
+    }
+    c->all[c->count++] = w;
+    c->has_changed = 1;
+    return 0;
+}
+
+struct vv_watch *vv_capture_watch(struct vv_capture *c, const char *name, void *ptr, uint64_t size, unsigned flags) {
+    struct vv_watched *w = vv_calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    w->base = (struct vv_watch){.ptr = ptr, .size = size, .flags = flags, .tracker = &vv_tracker_none};
+    w->base.chunks = (size + VV_PAGE - 1) / VV_PAGE;
+    w->is_new = 1;
+    w->name = vv_strdup(name);
+    w->base.bytes = vv_pages_map(w->base.chunks + 1);
+    w->base.marks = vv_pages_map(w->base.chunks / VV_MARK + 1);
+    measure(w);
+    if (!w->name || !w->base.bytes || !w->base.marks || append(c, w) != 0) {
+        free_watched(w);
+        return NULL;
+    }
+    return &w->base;
+}
+
+/* Returns how many are left. */
+static size_t drop_from(struct vv_watched **list, size_t count, const struct vv_watched *w) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (list[i] != w)
+            list[kept++] = list[i];
+    return kept;
+}
+
+void vv_capture_unwatch(struct vv_capture *c, struct vv_watch *watch) {
+    struct vv_watched *w = (struct vv_watched *)watch;
+    if (w->is_attached)
+        vv_watched_detach(c, w);
+    c->count = drop_from(c->all, c->count, w);
+    c->has_changed = 1;
+    vv_lock_take(&c->lock);
+    drop_from(c->by_number, c->sorted_count, w);
+    c->sorted_count = drop_from(c->sorted, c->sorted_count, w);
+    vv_lock_give(&c->lock);
+    free_watched(w);
+}
+
+void vv_capture_leave(struct vv_capture *c, struct vv_watch *watch) {
+    struct vv_watched *w = (struct vv_watched *)watch;
+    for (;;) {
+        vv_lock_take(&c->lock);
+        uint64_t busy = w->busy;
+        if (busy == 0)
+            w->is_left = 1;
+        vv_lock_give(&c->lock);
+        if (busy == 0)
+            break;
+        vv_sleep_ms(1);
+    }
+    if (w->is_attached)
+        vv_watched_detach(c, w);
+    w->base.is_plain = 0;
+    c->has_changed = 1;
+}
+
+void vv_watch_mark(struct vv_watch *watch, uint64_t offset, uint64_t length) {
+    uint64_t last = (offset + length + VV_PAGE - 1) / VV_PAGE;
+    for (uint64_t chunk = offset / VV_PAGE; chunk < last && chunk < watch->chunks; chunk++)
+        vv_byte_set((struct vv_watched *)watch, chunk, VV_CHUNK_CHANGED, VV_CHUNK_CHANGED);
+}
+
+/* ---- lists and numbers ---- */
+
+static int by_address(const void *a, const void *b) {
+    const struct vv_watched *x = *(struct vv_watched *const *)a, *y = *(struct vv_watched *const *)b;
+    return x->base.ptr < y->base.ptr ? -1 : x->base.ptr > y->base.ptr;
+}
+
+static int by_first(const void *a, const void *b) {
+    const struct vv_watched *x = *(struct vv_watched *const *)a, *y = *(struct vv_watched *const *)b;
+    return x->base.first < y->base.first ? -1 : x->base.first > y->base.first;
+}
+
+/* Numbers are given once, so that the log stays good when watches come and go; when they run out everybody gets a new one, and what the
+ * log knew is forgotten. */
+static int number_watches(struct vv_capture *c) {
+    uint64_t next = c->next_number;
+    for (size_t i = 0; i < c->count; i++)
+        next += c->all[i]->is_new ? c->all[i]->base.chunks + 1 : 0;
+    int is_anew = next >= UINT32_MAX;
+    if (is_anew) {
+        vv_order_forget(c);
+        c->next_number = 0;
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        struct vv_watched *w = c->all[i];
+        if (!w->is_new && !is_anew)
+            continue;
+        if (c->next_number + w->base.chunks + 1 >= UINT32_MAX)
+            return -EFBIG;
+        w->base.first = (uint32_t)c->next_number;
+        w->has_order = w->has_order && !is_anew;
+        c->next_number += w->base.chunks + 1;
+    }
+    return 0;
+}
+
+static void find_plain(struct vv_capture *c) {
+    uintptr_t reached = 0;
+    struct vv_watched *furthest = NULL;
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        uintptr_t start = (uintptr_t)w->base.ptr, end = start + w->base.size;
+        size_t length;
+        uintptr_t inside = vv_watch_inside(&w->base, &length);
+        if (w->is_new)
+            w->is_suitable = length > 0 && !(w->base.flags & VARVE_DEVICE_WRITES) &&
+                             vv_memory_is_plain((const void *)inside, length);
+        w->base.is_plain = w->is_suitable;
+        if (furthest && start < reached)
+            w->base.is_plain = furthest->base.is_plain = 0;
+        if (!furthest || end > reached) {
+            furthest = w;
+            reached = end;
+        }
+    }
+}
+
+static int sort_watches(struct vv_capture *c) {
+    struct vv_watched **sorted = vv_calloc(c->count + 1, sizeof *sorted);
+    struct vv_watched **numbered = vv_calloc(c->count + 1, sizeof *numbered);
+    size_t count = 0;
+    if (!sorted || !numbered) {
+        vv_free(sorted);
+        vv_free(numbered);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < c->count; i++)
+        if (!c->all[i]->is_left)
+            sorted[count++] = c->all[i];
+    memcpy(numbered, sorted, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, by_address);
+    qsort(numbered, count, sizeof *numbered, by_first);
+    vv_lock_take(&c->lock);
+    struct vv_watched **old_sorted = c->sorted, **old_numbered = c->by_number;
+    c->sorted = sorted;
+    c->by_number = numbered;
+    c->sorted_count = count;
+    vv_lock_give(&c->lock);
+    vv_free(old_sorted);
+    vv_free(old_numbered);
+    return 0;
+}
+
+int vv_watches_take_in(struct vv_capture *c) {
+    if (!c->has_changed)
+        return 0;
+    int rc = number_watches(c);
+    if (rc == 0)
+        rc = sort_watches(c);
+    uint64_t chunks = 0;
+    for (size_t i = 0; i < c->count; i++)
+        chunks += c->all[i]->base.chunks;
+    if (rc == 0)
+        rc = vv_numbers_reserve(&c->order, chunks);
+    if (rc == 0)
+        rc = vv_numbers_reserve(&c->log_of_writes, chunks);
+    if (rc != 0)
+        return rc;
+    find_plain(c);
+    vv_order_tidy(c);
+    for (size_t i = 0; i < c->count; i++)
+        c->all[i]->is_new = 0;
+    c->has_changed = 0;
+    return 0;
+}

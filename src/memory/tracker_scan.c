@@ -1,0 +1,431 @@
+/* The tracker that lets the kernel note first writes: userfaultfd with WP_ASYNC, read by PAGEMAP_SCAN.
+ *
+ * Pages are write-protected ("armed") with a bit in the page table; whoever writes one first, also a system call, has
+ * the bit taken away by the kernel and goes on. Who lacks the bit was written. To collect is two walks over the page
+ * table, batch by batch:
+ *
+ *   look   what is there: pages present or swapped, pages that are neither, mappings that are ours, mappings that are
+ *          not (the program put others there, and the bits are gone with the old ones), and, by their absence, holes.
+ *   take   over what is there and ours: pages without the bit are reported and get it, in one go.
+ *
+ * A page that is neither present nor swapped has no bit, and the kernel may or may not call it written; but it may
+ * well have been changed: MADV_DONTNEED makes zeros of it. So all of these are reported every time, as untouched,
+ * which costs their readers nothing. They are never armed, as that would fill the page tables of a sparse region: when
+ * such a page becomes present it lacks the bit.
+ *
+ * Nothing is remembered about a watch: all its state is in those bits. Where a collect does not come to its end, all
+ * bits are taken away, so that the next one reports everything. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <varve/varve.h>
+
+#include "base/alloc.h"
+#include "memory/pagemap.h"
+#include "memory/tracker.h"
+#include "memory/uffd.h"
+
+#define ROOM 512
+#define SMALLEST (256u << 10) /* below this, looking at the bytes is cheaper */
+#define MOST_RANGES 4096u     /* each may cut a mapping in three, and a process may have 65,530 */
+
+struct scan {
+    struct vv_tracker base;
+    int uffd;
+    int pagemap;
+    pid_t pid; /* the descriptors speak of the memory of this process */
+};
+
+static atomic_uint range_count; /* of all trackers */
+
+/* One collect. */
+struct pass {
+    struct scan *scan;
+    const uint8_t *ptr; /* where offsets are counted from */
+    vv_pages_fn fn;
+    void *arg;
+    int is_second_try; /* what is not ours now stays so */
+};
+
+static int report(struct pass *pass, uint64_t start, uint64_t end, int is_untouched) {
+    return pass->fn(pass->arg, start - (uint64_t)(uintptr_t)pass->ptr, end - start, is_untouched);
+}
+
+/* ---- take ---- */
+
+/* The ranges that look found, and how far they were reported. */
+struct tiles {
+    const struct vv_page_range *next, *end;
+    uint64_t done;
+};
+
+/* Report the absent pages between `done` and `until`. */
+static int report_absent(struct pass *pass, struct tiles *tiles, uint64_t until) {
+    int rc = 0;
+    for (; rc == 0 && tiles->next < tiles->end && tiles->next->start < until; tiles->next++) {
+        const struct vv_page_range *tile = tiles->next;
+        uint64_t start = tile->start > tiles->done ? tile->start : tiles->done;
+        uint64_t end = tile->end < until ? tile->end : until;
+        if (!(tile->categories & (VV_PAGE_PRESENT | VV_PAGE_SWAPPED)) && start < end)
+            rc = report(pass, start, end, 1);
+        if (tile->end > until)
+            break;
+    }
+    if (tiles->done < until)
+        tiles->done = until;
+    return rc;
+}
+
+/* Tiles that follow each other without a hole, in mappings that are ours. */
+static int take(struct pass *pass, const struct vv_page_range *first, size_t count) {
+    /* To some kernels, an absent page in a page table that exists is written, too, and would be armed. */
+    static const struct vv_page_query query = {.flags = VV_SCAN_PROTECT | VV_SCAN_CHECK,
+                                               .all = VV_PAGE_WRITTEN,
+                                               .any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED,
+                                               .wanted = VV_PAGE_WRITTEN | VV_PAGE_ZERO};
+    struct vv_page_range found[ROOM];
+    struct tiles tiles = {first, first + count, first->start};
+    uint64_t start = first->start, end = first[count - 1].end;
+    while (start < end) {
+        int taken = vv_pagemap_scan(pass->scan->pagemap, &query, start, end, found, ROOM, &start);
+        if (taken < 0)
+            return taken;
+        for (int i = 0; i < taken; i++) {
+            int rc = report_absent(pass, &tiles, found[i].start);
+            if (rc == 0)
+                rc = report(pass, found[i].start, found[i].end, (found[i].categories & VV_PAGE_ZERO) != 0);
+            if (rc != 0)
+                return rc;
+            tiles.done = found[i].end;
+        }
+    }
+    return report_absent(pass, &tiles, end);
+}
+
+/* ---- look ---- */
+
+static int look(struct pass *pass, uint64_t start, uint64_t end);
+
+/* Kernels before 6.13 keep the bits when memory is moved, without noting writes any more. Taking bits away costs ten
+ * times as much as looking for them. */
+static int clear_old_bits(struct scan *scan, uint64_t start, uint64_t end) {
+    static const struct vv_page_query query = {
+        .any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED, .inverted = VV_PAGE_WRITTEN, .wanted = VV_PAGE_WP_ALLOWED};
+    struct vv_page_range found[64];
+    while (start < end) {
+        int count = vv_pagemap_scan(scan->pagemap, &query, start, end, found, 64, &start);
+        if (count < 0)
+            return count;
+        for (int i = 0; i < count; i++) {
+            int rc = vv_uffd_unprotect(scan->uffd, found[i].start, found[i].end - found[i].start);
+            if (rc != 0)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+static int register_range(struct scan *scan, uint64_t start, uint64_t end) {
+    int rc = vv_uffd_register(scan->uffd, start, end - start);
+    int is_ours = rc == 0 || rc == -ENOMEM; /* a part may be; every other error comes before anything is done */
+    if (rc == 0)
+        rc = clear_old_bits(scan, start, end);
+    if (rc != 0 && is_ours)
+        vv_uffd_unregister(scan->uffd, start, end - start);
+    return rc;
+}
+
+static int unregister_range(struct scan *scan, uint64_t start, uint64_t end) {
+    return vv_uffd_unregister(scan->uffd, start, end - start);
+}
+
+/* Mapping by mapping, as the kernel refuses a range of which a part is of a kind it cannot register. */
+static void for_plain_parts(struct scan *scan, uint64_t start, uint64_t end,
+                            int (*what)(struct scan *scan, uint64_t start, uint64_t end)) {
+    struct vv_maps maps;
+    struct vv_map map;
+    if (vv_maps_open(&maps) != 0)
+        return;
+    while (start < end && vv_maps_next(&maps, start, &map) == 1 && map.start < end) {
+        uint64_t from = map.start > start ? map.start : start;
+        start = map.end < end ? map.end : end;
+        if (map.is_anonymous && map.is_writable)
+            what(scan, from, start); /* a failure leaves that part as it was */
+    }
+    vv_maps_close(&maps);
+}
+
+struct shifted {
+    struct pass *pass;
+    uint64_t start;
+};
+
+static int report_shifted(void *arg, uint64_t offset, uint64_t length, int is_untouched) {
+    struct shifted *shifted = arg;
+    uint64_t start = shifted->start + offset;
+    return report(shifted->pass, start, start + length, is_untouched);
+}
+
+/* Mappings that are not ours: the program changed them. Everything there may have changed. */
+static int take_foreign(struct pass *pass, uint64_t start, uint64_t end) {
+    if (pass->is_second_try) {
+        struct shifted shifted = {pass, start};
+        return vv_pages_walk((const void *)(uintptr_t)start, end - start, report_shifted, &shifted);
+    }
+    for_plain_parts(pass->scan, start, end, register_range);
+    pass->is_second_try = 1;
+    int rc = look(pass, start, end);
+    pass->is_second_try = 0;
+    return rc;
+}
+
+/* Within one batch of tiles: all that lies below `limit`. */
+static int take_batch(struct pass *pass, const struct vv_page_range *tiles, size_t count, uint64_t start,
+                      uint64_t limit) {
+    size_t i = 0;
+    while (start < limit) {
+        uint64_t next = i < count ? tiles[i].start : limit;
+        int rc = 0;
+        if (next > start) { /* nothing is mapped there: whoever reads it will find out */
+            rc = report(pass, start, next, 0);
+        } else {
+            size_t first = i;
+            uint64_t ours = tiles[i].categories & VV_PAGE_WP_ALLOWED;
+            for (; i < count && tiles[i].start == next && (tiles[i].categories & VV_PAGE_WP_ALLOWED) == ours; i++)
+                next = tiles[i].end;
+            rc = ours ? take(pass, tiles + first, i - first) : take_foreign(pass, start, next);
+        }
+        if (rc != 0)
+            return rc;
+        start = next;
+    }
+    return 0;
+}
+
+static int look(struct pass *pass, uint64_t start, uint64_t end) {
+    static const struct vv_page_query query = {.wanted = VV_PAGE_WP_ALLOWED | VV_PAGE_PRESENT | VV_PAGE_SWAPPED};
+    struct vv_page_range tiles[ROOM];
+    while (start < end) {
+        uint64_t from = start;
+        int count = vv_pagemap_scan(pass->scan->pagemap, &query, from, end, tiles, ROOM, &start);
+        int rc = count < 0 ? count : take_batch(pass, tiles, (size_t)count, from, start);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- the tracker ---- */
+
+static int is_other_process(const struct scan *scan) {
+    return scan->pid != getpid();
+}
+
+/* All pages lose their bit: the next collect reports everything. */
+static void disarm(struct scan *scan, uint64_t start, uint64_t end) {
+    if (vv_uffd_unprotect(scan->uffd, start, end - start) != 0)
+        for_plain_parts(scan, start, end, unregister_range);
+}
+
+/* Whole pages [start, end) of the memory at ptr. */
+static int collect_inside(struct scan *scan, const uint8_t *ptr, uint64_t start, uint64_t end, vv_pages_fn fn,
+                          void *arg) {
+    struct pass pass = {.scan = scan, .ptr = ptr, .fn = fn, .arg = arg};
+    return look(&pass, start, end);
+}
+
+static int scan_collect(struct vv_tracker *tracker, struct vv_watch *watch, vv_pages_fn fn, void *arg) {
+    struct scan *scan = (struct scan *)tracker;
+    size_t length;
+    uintptr_t start = vv_watch_inside(watch, &length);
+    if (length == 0 || is_other_process(scan))
+        return vv_pages_walk(watch->ptr, watch->size, fn, arg);
+    uint64_t head = start - (uintptr_t)watch->ptr, tail = watch->size - head - length;
+    int rc = head ? fn(arg, 0, head, 0) : 0;
+    if (rc == 0)
+        rc = collect_inside(scan, watch->ptr, start, start + length, fn, arg);
+    if (rc == 0 && tail)
+        rc = fn(arg, head + length, tail, 0);
+    if (rc != 0)
+        disarm(scan, start, start + length);
+    return rc;
+}
+
+static int scan_peek(struct vv_tracker *tracker, struct vv_watch *watch, vv_pages_fn fn, void *arg) {
+    static const struct vv_page_query query = {
+        .all = VV_PAGE_WRITTEN | VV_PAGE_PRESENT, .inverted = VV_PAGE_ZERO, .wanted = VV_PAGE_WRITTEN};
+    struct scan *scan = (struct scan *)tracker;
+    struct vv_page_range found[ROOM];
+    size_t length;
+    uint64_t start = vv_watch_inside(watch, &length), end = start + length;
+    if (is_other_process(scan))
+        return -ENOTSUP;
+    while (start < end) {
+        int count = vv_pagemap_scan(scan->pagemap, &query, start, end, found, ROOM, &start);
+        if (count < 0)
+            return count;
+        for (int i = 0; i < count; i++) {
+            uint64_t offset = found[i].start - (uint64_t)(uintptr_t)watch->ptr;
+            int rc = fn(arg, offset, found[i].end - found[i].start, 0);
+            if (rc != 0)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+static int scan_attach(struct vv_tracker *tracker, struct vv_watch *watch) {
+    struct scan *scan = (struct scan *)tracker;
+    size_t length;
+    uintptr_t start = vv_watch_inside(watch, &length);
+    if (length < SMALLEST)
+        return -ERANGE;
+    if ((watch->flags & VARVE_DEVICE_WRITES) || is_other_process(scan))
+        return -ENOTSUP;
+    if (!vv_memory_is_plain((const void *)start, length))
+        return -ENOTSUP;
+    if (atomic_fetch_add(&range_count, 1) >= MOST_RANGES) {
+        atomic_fetch_sub(&range_count, 1);
+        return -ENOSPC;
+    }
+    int rc = register_range(scan, start, start + length);
+    if (rc != 0)
+        atomic_fetch_sub(&range_count, 1);
+    return rc;
+}
+
+static void scan_detach(struct vv_tracker *tracker, struct vv_watch *watch) {
+    struct scan *scan = (struct scan *)tracker;
+    size_t length;
+    uintptr_t start = vv_watch_inside(watch, &length);
+    if (is_other_process(scan))
+        return;
+    if (vv_uffd_unregister(scan->uffd, start, length) != 0)
+        for_plain_parts(scan, start, start + length, unregister_range);
+    atomic_fetch_sub(&range_count, 1);
+}
+
+static void scan_close(struct vv_tracker *tracker) {
+    struct scan *scan = (struct scan *)tracker;
+    close(scan->uffd);
+    close(scan->pagemap);
+    vv_free(scan);
+}
+
+static const struct vv_tracker_ops scan_ops = {
+    .name = "scan",
+    .attach = scan_attach,
+    .detach = scan_detach,
+    .collect = scan_collect,
+    .peek = scan_peek,
+    .close = scan_close,
+};
+
+/* ---- does it work here? ---- */
+
+#define TRIAL_PAGES 16u
+
+/* Two bits per page of the trial memory: reported, and as what. */
+static int note_pages(void *arg, uint64_t offset, uint64_t length, int is_untouched) {
+    uint32_t *seen = arg;
+    for (uint64_t page = offset / VV_PAGE; page < (offset + length) / VV_PAGE; page++)
+        *seen |= (is_untouched ? UINT32_C(0x10000) : UINT32_C(1)) << page;
+    return 0;
+}
+
+static uint32_t collect_trial(struct scan *scan, uint8_t *pages) {
+    uint64_t start = (uint64_t)(uintptr_t)pages;
+    uint32_t seen = 0;
+    return collect_inside(scan, pages, start, start + TRIAL_PAGES * VV_PAGE, note_pages, &seen) == 0 ? seen : ~0u;
+}
+
+static int read_into(uint8_t *page) {
+    int ends[2];
+    if (pipe(ends) != 0)
+        return 0;
+    int did = write(ends[1], "x", 1) == 1 && read(ends[0], page, 1) == 1;
+    close(ends[0]);
+    close(ends[1]);
+    return did;
+}
+
+/* Returns what goes wrong, or NULL. Page 15 stays untouched. */
+static const char *try_pages(struct scan *scan, volatile uint8_t *pages) {
+    uint8_t *plain = (uint8_t *)(uintptr_t)pages;
+    for (unsigned i = 0; i < TRIAL_PAGES - 1; i++)
+        pages[i * VV_PAGE] = 1;
+    if (register_range(scan, (uintptr_t)pages, (uintptr_t)pages + TRIAL_PAGES * VV_PAGE) != 0)
+        return "memory cannot be registered for write tracking";
+    if (collect_trial(scan, plain) != (UINT32_C(0x80000000) | 0x7fff))
+        return "pages written before are not reported";
+    if (collect_trial(scan, plain) != UINT32_C(0x80000000))
+        return "pages that nobody wrote are reported";
+    pages[3 * VV_PAGE] = 2;
+    if (collect_trial(scan, plain) != (UINT32_C(0x80000000) | 1 << 3))
+        return "a write is not seen";
+    if (!read_into(plain + 5 * VV_PAGE + 7))
+        return "read(2) into a watched page fails";
+    if (collect_trial(scan, plain) != (UINT32_C(0x80000000) | 1 << 5))
+        return "a write by read(2) is not seen";
+    if (madvise(plain + 7 * VV_PAGE, VV_PAGE, MADV_DONTNEED) != 0 ||
+        collect_trial(scan, plain) != (UINT32_C(0x80000000) | 1 << 23))
+        return "a dropped page is not seen";
+    return NULL;
+}
+
+static const char *try_it(struct scan *scan) {
+    const size_t size = TRIAL_PAGES * VV_PAGE;
+    uint8_t *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return "no memory";
+    madvise(pages, size, MADV_NOHUGEPAGE);
+    const char *problem = try_pages(scan, pages);
+    munmap(pages, size);
+    return problem;
+}
+
+static const char *open_descriptors(struct scan *scan) {
+    scan->pagemap = vv_pagemap_open();
+    if (scan->pagemap < 0)
+        return "/proc/self/pagemap cannot be opened";
+    struct vv_page_range range;
+    uint64_t next;
+    static const struct vv_page_query query = {.wanted = VV_PAGE_PRESENT};
+    uint64_t page = (uint64_t)(uintptr_t)scan & ~(uint64_t)(VV_PAGE - 1);
+    if (vv_pagemap_scan(scan->pagemap, &query, page, page + VV_PAGE, &range, 1, &next) < 0)
+        return "the kernel has no PAGEMAP_SCAN (Linux 6.7)";
+    scan->uffd = vv_uffd_open(VV_UFFD_USER_ONLY, VV_UFFD_WP_ASYNC);
+    if (scan->uffd == -EINVAL)
+        return "the kernel has no userfaultfd with WP_ASYNC (Linux 6.7)";
+    return scan->uffd < 0 ? "userfaultfd is not allowed here" : NULL;
+}
+
+int vv_tracker_scan(struct vv_tracker **out, char *why, size_t room) {
+    if (sysconf(_SC_PAGESIZE) != VV_PAGE) {
+        snprintf(why, room, "pages are not of 4096 bytes");
+        return -ENOTSUP;
+    }
+    struct scan *scan = vv_calloc(1, sizeof *scan);
+    if (!scan) {
+        snprintf(why, room, "no memory");
+        return -ENOMEM;
+    }
+    *scan = (struct scan){.base = {&scan_ops}, .uffd = -1, .pagemap = -1, .pid = getpid()};
+    const char *problem = open_descriptors(scan);
+    if (!problem)
+        problem = try_it(scan);
+    if (problem) {
+        snprintf(why, room, "%s", problem);
+        if (scan->uffd >= 0)
+            close(scan->uffd);
+        if (scan->pagemap >= 0)
+            close(scan->pagemap);
+        vv_free(scan);
+        return -ENOTSUP;
+    }
+    *out = &scan->base;
+    return 0;
+}

@@ -1,0 +1,219 @@
+/* A tracker over the guard: a page that is still armed was not written.
+ *
+ * VV_PAGE_ARMED of a page: it has memory behind it, was armed, and nobody was let through since. Everything else that is there may have
+ * changed. The page table has the last word. MADV_DONTNEED drops a page, with a userfaultfd together with its protection, so that whoever
+ * writes it then meets no guard; with mprotect whoever reads it gets the page of zeros in its place. Kernels without
+ * PAGEMAP_SCAN do not tell; there a page that is dropped and used again before the next checkpoint stays unnoticed. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memory/capture_private.h"
+#include "memory/pagemap.h"
+
+#define POPULATE_READ 22 /* MADV_POPULATE_READ, Linux 5.14 */
+#define FOUND 256
+
+static struct vv_guard *guard_of(struct vv_tracker *tracker) {
+    return ((struct vv_trap *)tracker)->capture->guard;
+}
+
+static int trap_attach(struct vv_tracker *tracker, struct vv_watch *watch) {
+    struct vv_guard *guard = guard_of(tracker);
+    size_t length;
+    uintptr_t start = vv_watch_inside(watch, &length);
+    return length ? guard->ops->attach(guard, start, length) : -ERANGE;
+}
+
+static void trap_detach(struct vv_tracker *tracker, struct vv_watch *watch) {
+    struct vv_guard *guard = guard_of(tracker);
+    size_t length;
+    uintptr_t start = vv_watch_inside(watch, &length);
+    guard->ops->detach(guard, start, length);
+}
+
+static void disarmed(struct vv_watched *w, uint64_t first, uint64_t last) {
+    for (uint64_t page = vv_skip(w, first); page < last; page = vv_skip(w, page + 1))
+        vv_byte_set(w, page, VV_PAGE_ARMED, 0);
+}
+
+/* Pages that became others without a trap. */
+static int look_at_pages(struct vv_trap *trap, struct vv_watched *w) {
+    const uint64_t sign = trap->is_uffd ? VV_PAGE_WRITTEN : VV_PAGE_ZERO;
+    const struct vv_page_query query = {.all = sign, .wanted = sign};
+    struct vv_page_range found[FOUND];
+    uint64_t base = vv_page_address(w, 0);
+    uint64_t start = vv_page_address(w, w->page_first), end = vv_page_address(w, w->page_end);
+    while (start < end) {
+        int count = vv_pagemap_scan(trap->pagemap, &query, start, end, found, FOUND, &start);
+        if (count < 0)
+            return count;
+        for (int i = 0; i < count; i++)
+            disarmed(w, (found[i].start - base) / VV_PAGE, (found[i].end - base) / VV_PAGE);
+    }
+    return 0;
+}
+
+struct trap_walk {
+    struct vv_watched *watched;
+    vv_pages_fn fn;
+    void *arg;
+};
+
+/* Of a range that is there: the pages that are not armed, run by run. */
+static int report_unarmed(void *arg, uint64_t offset, uint64_t length, int is_untouched) {
+    struct trap_walk *walk = arg;
+    struct vv_watched *w = walk->watched;
+    uint64_t end = offset + length;
+    if (is_untouched)
+        return walk->fn(walk->arg, offset, length, 1);
+    while (offset < end) {
+        uint64_t from = offset;
+        while (offset < end && !vv_page_is_armed(w, (w->skew + offset) / VV_PAGE))
+            offset = ((w->skew + offset) / VV_PAGE + 1) * VV_PAGE - w->skew;
+        if (offset > end)
+            offset = end;
+        int rc = offset > from ? walk->fn(walk->arg, from, offset - from, 0) : 0;
+        if (rc != 0)
+            return rc;
+        while (offset < end && vv_page_is_armed(w, (w->skew + offset) / VV_PAGE))
+            offset = ((w->skew + offset) / VV_PAGE + 1) * VV_PAGE - w->skew;
+    }
+    return 0;
+}
+
+static int trap_collect(struct vv_tracker *tracker, struct vv_watch *watch, vv_pages_fn fn, void *arg) {
+    struct vv_trap *trap = (struct vv_trap *)tracker;
+    struct vv_watched *w = (struct vv_watched *)watch;
+    struct trap_walk walk = {w, fn, arg};
+    if (trap->pagemap >= 0 && look_at_pages(trap, w) != 0)
+        disarmed(w, 0, watch->chunks + 1); /* nobody knows: all may have changed */
+    return vv_pages_walk(watch->ptr, watch->size, report_unarmed, &walk);
+}
+
+void vv_trap_init(struct vv_trap *trap, struct vv_capture *c, const char *guard_name) {
+    snprintf(trap->name, sizeof trap->name, "trap-%s", guard_name);
+    trap->ops = (struct vv_tracker_ops){.name = trap->name,
+                                        .attach = trap_attach,
+                                        .detach = trap_detach,
+                                        .collect = trap_collect};
+    trap->base.ops = &trap->ops;
+    trap->capture = c;
+    trap->pagemap = -1;
+    trap->is_uffd = strcmp(guard_name, "uffd") == 0;
+    static const struct vv_page_query query = {.wanted = VV_PAGE_PRESENT};
+    struct vv_page_range range;
+    uint64_t page = (uint64_t)(uintptr_t)c & ~(uint64_t)(VV_PAGE - 1), next;
+    trap->pagemap = vv_pagemap_open();
+    if (trap->pagemap >= 0 && vv_pagemap_scan(trap->pagemap, &query, page, page + VV_PAGE, &range, 1, &next) < 0)
+        vv_trap_clear(trap);
+}
+
+void vv_trap_clear(struct vv_trap *trap) {
+    if (trap->base.ops && trap->pagemap >= 0)
+        close(trap->pagemap);
+    trap->pagemap = -1;
+}
+
+/* ---- arming ---- */
+
+/* A page without memory behind it cannot be armed: let it have the page of zeros. Those that were never touched are left out where that is
+ * known; small regions do not know. */
+static void back_for_reading(uintptr_t start, size_t length) {
+    if (madvise((void *)start, length, POPULATE_READ) == 0)
+        return;
+    for (const volatile uint8_t *p = (const volatile uint8_t *)start; length > 0; p += VV_PAGE, length -= VV_PAGE)
+        (void)*p;
+}
+
+static int is_captured(const struct vv_watched *w, uint64_t page) {
+    uint64_t chunk, end = vv_page_chunks(w, page, &chunk);
+    for (; chunk < end; chunk++)
+        if (vv_state(w, chunk) != VV_STAGED && vv_state(w, chunk) != VV_PROCESSED)
+            return 0;
+    return 1;
+}
+
+static int arm_run(struct vv_trap *trap, struct vv_watched *w, uint64_t first, uint64_t last) {
+    struct vv_guard *guard = trap->capture->guard;
+    uintptr_t start = vv_page_address(w, first);
+    back_for_reading(start, (last - first) * VV_PAGE);
+    vv_lock_take(&trap->capture->lock);
+    for (uint64_t page = first; page < last; page++)
+        vv_byte_set(w, page, VV_PAGE_ARMED, VV_PAGE_ARMED);
+    vv_lock_give(&trap->capture->lock);
+    return guard->ops->arm(guard, start, (last - first) * VV_PAGE);
+}
+
+/* Captured in the call: whatever is written there belongs to the next checkpoint already. */
+static void disarm_run(struct vv_trap *trap, struct vv_watched *w, uint64_t first, uint64_t last) {
+    struct vv_guard *guard = trap->capture->guard;
+    int was_armed = 0;
+    vv_lock_take(&trap->capture->lock);
+    for (uint64_t page = first; page < last; page++)
+        was_armed |= vv_page_is_armed(w, page);
+    disarmed(w, first, last);
+    vv_lock_give(&trap->capture->lock);
+    if (was_armed) /* that a page was dropped meanwhile does not matter: its chunks were looked at */
+        guard->ops->disarm(guard, vv_page_address(w, first), (last - first) * VV_PAGE);
+}
+
+/* Between two holes. */
+static int arm_range(struct vv_trap *trap, struct vv_watched *w, int all, uint64_t first, uint64_t last,
+                     uint64_t *pages) {
+    while (first < last) {
+        uint64_t end = first;
+        while (end < last && (all || !is_captured(w, end)))
+            end++;
+        int rc = end > first ? arm_run(trap, w, first, end) : 0;
+        if (rc != 0)
+            return rc;
+        *pages += end - first;
+        for (first = end; end < last && !all && is_captured(w, end);)
+            end++;
+        if (end > first)
+            disarm_run(trap, w, first, end);
+        first = end;
+    }
+    return 0;
+}
+
+int vv_trap_arm(struct vv_trap *trap, struct vv_watched *w, int all, uint64_t *pages) {
+    uint64_t done = w->page_first;
+    for (size_t i = 0; i <= w->hole_count; i++) {
+        /* A page on the border of a hole holds a part of a chunk that is none. */
+        uint64_t end = i < w->hole_count ? w->holes[i].first + (w->skew ? 1 : 0) : w->page_end;
+        int rc = done < end ? arm_range(trap, w, all, done, end < w->page_end ? end : w->page_end, pages) : 0;
+        if (rc != 0)
+            return rc;
+        if (i == w->hole_count)
+            break;
+        done = w->holes[i].last > done ? w->holes[i].last : done;
+        vv_lock_take(&trap->capture->lock);
+        disarmed(w, end, w->holes[i].last);
+        vv_lock_give(&trap->capture->lock);
+    }
+    return 0;
+}
+
+int vv_trap_check(struct vv_trap *trap, const struct vv_watched *w, uint64_t first, uint64_t last) {
+    static const struct vv_page_query query = {.all = VV_PAGE_WRITTEN,
+                                               .inverted = VV_PAGE_WRITTEN,
+                                               .any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED,
+                                               .wanted = VV_PAGE_WRITTEN};
+    struct vv_guard *guard = trap->capture->guard;
+    struct vv_page_range found[VV_MOST];
+    uint64_t start = vv_page_address(w, first), end = vv_page_address(w, last), protected = 0, left = end - start;
+    if (trap->pagemap < 0 || !trap->is_uffd) /* who cannot be asked says no when told to arm what is not there */
+        return guard->ops->arm(guard, start, end - start);
+    while (start < end) {
+        int count = vv_pagemap_scan(trap->pagemap, &query, start, end, found, VV_MOST, &start);
+        if (count < 0)
+            return count;
+        for (int i = 0; i < count; i++)
+            protected += found[i].end - found[i].start;
+    }
+    return protected == left ? 0 : -EFAULT;
+}
