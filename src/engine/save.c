@@ -146,6 +146,10 @@ static void share_out(struct vv_save *save) {
     }
     room->blocks = settings->queue > 0 ? (unsigned)settings->queue : (unsigned)settings->threads + 2;
     room->block_size = (uint32_t)settings->block_size;
+    if (save->session->capturing == VV_CHOOSE_CAPTURE_TRAP) { /* a page is processed when it is on its way to storage */
+        room->block_size = BLOCK_LEAST;
+        room->blocks = 2;
+    }
     while (vv_is_in_background(save->session) && room->block_size > BLOCK_LEAST &&
            (uint64_t)room->block_size * room->blocks > all / 4)
         room->block_size /= 2;

@@ -274,6 +274,15 @@ struct vv_attached *vv_attached_remove(struct vv_guard *guard, uintptr_t start, 
     return item;
 }
 
+void vv_attached_settle(void) {
+    sigset_t old;
+    vv_signals_block(&old);
+    vv_futex_lock(&process->lock);
+    wait_for_readers();
+    vv_futex_unlock(&process->lock);
+    vv_signals_restore(&old);
+}
+
 struct vv_attached *vv_attached_any(struct vv_guard *guard) {
     struct vv_attached *found = NULL;
     unsigned ticket = vv_attached_enter();

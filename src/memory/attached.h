@@ -33,6 +33,9 @@ void vv_attached_free(struct vv_attached *attached);
 /* Any one of this guard's; NULL: none. */
 struct vv_attached *vv_attached_any(struct vv_guard *guard);
 
+/* Returns when every handler that is looking at something now has done with it. The same care as with remove. */
+void vv_attached_settle(void);
+
 /* In handlers, and by a guard for its own memory. What was found stays valid until leave. */
 unsigned vv_attached_enter(void);
 void vv_attached_leave(unsigned ticket);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "memory/capture_private.h"
+#include "memory/signals.h"
 
 /* ---- the lock ---- */
 
@@ -130,6 +131,7 @@ int vv_capture_create_guarded(const struct vv_capture_options *options, struct v
     c->ordering = options->order;
     c->log = options->log;
     c->hold_traps = -1;
+    c->sample_ms = 1;
     c->sums.reason = "nothing was captured yet";
     c->slots.bulk = c->slots.cow = (struct vv_queue){VV_NONE, VV_NONE};
     if (guard)
@@ -325,6 +327,8 @@ void vv_capture_settle(struct vv_capture *c, int is_committed) {
 }
 
 void vv_capture_sums(struct vv_capture *c, struct vv_capture_sums *out) {
+    sigset_t before;
+    vv_signals_block(&before); /* as in vv_capture_leave */
     vv_lock_take(&c->lock);
     uint64_t state = ((uint64_t)c->order.count + c->log_of_writes.count) * sizeof(uint32_t);
     for (size_t i = 0; i < c->sorted_count; i++) {
@@ -336,4 +340,5 @@ void vv_capture_sums(struct vv_capture *c, struct vv_capture_sums *out) {
     *out = c->sums;
     out->memory = state + (uint64_t)c->slots.backed * VV_PAGE + c->slots.count * sizeof(struct vv_slot);
     vv_lock_give(&c->lock);
+    vv_signals_restore(&before);
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "memory/capture_private.h"
 
+#define EARLY_LEAST (16u << 20) /* bytes: what is smaller will fit staging */
 #define REST_EPOCHS 7u /* for which a watch is left alone that changes as a whole */
 
 struct collecting {
@@ -123,6 +124,16 @@ void vv_watched_return(struct vv_capture *c, struct vv_watched *w) {
         w->is_fresh = 0;
 }
 
+void vv_begin_early(struct vv_capture *c) {
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        if (w->is_attached || !w->is_unseen || w->base.size < EARLY_LEAST || tracker_for(c, w) != c->scan || !c->scan)
+            continue;
+        vv_watched_return(c, w);
+        w->is_early = w->is_fresh = w->is_attached;
+    }
+}
+
 /* A watch that changes as a whole costs a note per page, and the notes say what one knows. */
 static void rest_if_useless(struct vv_capture *c, struct vv_watched *w) {
     uint64_t untouched = 0;
@@ -139,8 +150,14 @@ static void rest_if_useless(struct vv_capture *c, struct vv_watched *w) {
 static int collect_watch(struct vv_capture *c, struct vv_watched *w) {
     struct collecting collecting = {c, w, 0};
     struct vv_tracker *tracker = w->base.tracker;
+    int is_early = w->is_early;
+    w->is_early = 0;
+    collecting.is_ignored = is_early;
     int rc = tracker->ops->collect(tracker, &w->base, collected, &collecting);
-    if (rc != 0 && tracker != &vv_tracker_none) {
+    collecting.is_ignored = 0;
+    if (rc == 0 && is_early)
+        rc = vv_pages_walk(w->base.ptr, w->base.size, collected, &collecting);
+    else if (rc != 0 && tracker != &vv_tracker_none) {
         vv_log(c->log, VV_LOG_DEBUG, "region %s: %s could not tell what changed (%d): everything is looked at", w->name,
                tracker->ops->name, rc);
         unschedule(w);
@@ -165,6 +182,7 @@ int vv_begin_collect(struct vv_capture *c, vv_untouched_fn untouched, void *arg,
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct vv_watched *w = c->sorted[i];
         w->scheduled = w->to_hold = w->busy = 0;
+        w->is_unseen = 0;
         w->hole_count = 0;
         prepare(c, w);
         int rc = collect_watch(c, w);

@@ -179,6 +179,9 @@ unsigned vv_capture_sample(struct vv_capture *c) {
         c->samples >= SAMPLES)
         return 0;
     uint64_t start = vv_clock_ns(), wanted = 0;
+    if (c->has_changed && vv_watches_take_in(c) != 0)
+        return 0;
+    vv_begin_early(c);
     uint32_t before = c->log_of_writes.count;
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct sampling sampling = {c, c->sorted[i]};

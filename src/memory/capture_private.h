@@ -50,8 +50,9 @@ struct vv_watched {
     uint32_t skew;                  /* of the start within its page */
     uint64_t page_first, page_end;  /* whole pages inside, by number */
     uint64_t hold_first, hold_end;  /* chunks that lie in such pages only */
-    int is_new, is_left, is_attached; /* attached to base.tracker */
+    int is_new, is_unseen, is_left, is_attached; /* not numbered yet; in no checkpoint yet; given up; attached to base.tracker */
     int is_fresh;                   /* the next collect reports everything, which says nothing about the program */
+    int is_early;                   /* watched for its order before the first checkpoint, which takes all of it */
     int is_suitable;                /* of the kind of memory that can be watched, as it looked when it was new */
     int had_holes, is_stale;        /* told as untouched in this checkpoint; in one that failed */
     int has_order;                  /* the log knows in which order it is written */
@@ -238,6 +239,8 @@ int vv_guard_suits(const struct vv_guard *guard, const struct vv_watched *w);
 /* capture_begin.c */
 int vv_begin_collect(struct vv_capture *c, vv_untouched_fn untouched, void *arg, struct varve_error *error);
 void vv_begin_clear(struct vv_capture *c);
+/* Watches that had no checkpoint yet are watched from now on, for the order. */
+void vv_begin_early(struct vv_capture *c);
 /* Out of the guard, back into the tracker that suits it, which watches from now on. Nobody writes. */
 void vv_watched_return(struct vv_capture *c, struct vv_watched *w);
 /* capture_plan.c */

@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "memory/capture_private.h"
 #include "memory/pagemap.h"
+#include "memory/signals.h"
 
 /* ---- finding ---- */
 
@@ -49,12 +50,15 @@ struct vv_watched *vv_watched_at(const struct vv_capture *c, uintptr_t page) {
 
 void vv_watched_detach(struct vv_capture *c, struct vv_watched *w) {
     struct vv_tracker *tracker = w->base.tracker;
+    sigset_t before;
+    vv_signals_block(&before); /* as in vv_capture_leave */
     vv_lock_take(&c->lock);
     for (uint64_t page = vv_skip(w, 0); page <= w->base.chunks; page = vv_skip(w, page + 1))
         vv_byte_set(w, page, VV_PAGE_ARMED, 0);
     w->base.tracker = &vv_tracker_none;
     w->is_attached = 0;
     vv_lock_give(&c->lock);
+    vv_signals_restore(&before);
     if (tracker->ops->detach)
         tracker->ops->detach(tracker, &w->base);
 }
@@ -113,7 +117,7 @@ struct vv_watch *vv_capture_watch(struct vv_capture *c, const char *name, void *
         return NULL;
     w->base = (struct vv_watch){.ptr = ptr, .size = size, .flags = flags, .tracker = &vv_tracker_none};
     w->base.chunks = (size + VV_PAGE - 1) / VV_PAGE;
-    w->is_new = 1;
+    w->is_new = w->is_unseen = 1;
     w->name = vv_strdup(name);
     w->base.bytes = vv_pages_map(w->base.chunks + 1);
     w->base.marks = vv_pages_map(w->base.chunks / VV_MARK + 1);
@@ -147,18 +151,23 @@ void vv_capture_unwatch(struct vv_capture *c, struct vv_watch *watch) {
     free_watched(w);
 }
 
+/* Is nothing of it held any more? A handler of the program's that interrupts us and writes a held page would wait for
+ * ever for the lock that we have: no signals meanwhile. */
+static int try_to_leave(struct vv_capture *c, struct vv_watched *w) {
+    sigset_t before;
+    vv_signals_block(&before);
+    vv_lock_take(&c->lock);
+    int is_free = w->busy == 0;
+    w->is_left |= is_free;
+    vv_lock_give(&c->lock);
+    vv_signals_restore(&before);
+    return is_free;
+}
+
 void vv_capture_leave(struct vv_capture *c, struct vv_watch *watch) {
     struct vv_watched *w = (struct vv_watched *)watch;
-    for (;;) {
-        vv_lock_take(&c->lock);
-        uint64_t busy = w->busy;
-        if (busy == 0)
-            w->is_left = 1;
-        vv_lock_give(&c->lock);
-        if (busy == 0)
-            break;
+    while (!try_to_leave(c, w))
         vv_sleep_ms(1);
-    }
     if (w->is_attached)
         vv_watched_detach(c, w);
     w->base.is_plain = 0;

@@ -15,8 +15,7 @@ struct vv_guard;
  * somebody will disarm it. Called in the guard's thread, or in the writing thread inside a signal handler: it must not
  * allocate, and takes no lock that is ever held while the program's memory is written - nor by a thread that can be
  * interrupted by a signal handler of the program's, which may write it: whoever holds such a lock blocks signals
- * meanwhile. May be called several times for one write, and once more for a page that was disarmed and armed anew
- * since. */
+ * meanwhile. It may call disarm. May be called several times for one write. */
 typedef int (*vv_guard_fn)(void *arg, uintptr_t page);
 
 struct vv_guard_ops {
@@ -31,9 +30,11 @@ struct vv_guard_ops {
      * any more: so not under a lock that the callback takes. Memory that is gone is no error. */
     void (*detach)(struct vv_guard *guard, uintptr_t start, size_t length);
     /* Afterwards no write passes, unless the callback lets it: so the callback must know before this call that these
-     * pages are held now. Pages that have no memory behind them yet may stay unguarded: they read as zeros, and
-     * become present when they are written. After an error nothing of the range is armed, not even what was before:
-     * -ENOMEM too many mappings (mprotect), -EFAULT the memory is not what was attached. */
+     * pages are held now. Callbacks that began before have returned, and what they let go or disarmed is over, before
+     * anything is armed: so not under a lock that the callback takes, and not from it. Pages that have no memory behind
+     * them yet may stay unguarded: they read as zeros, and become present when they are written. After an error
+     * nothing of the range is armed, not even what was before: -ENOMEM too many mappings (mprotect), -EFAULT the memory
+     * is not what was attached. */
     int (*arm)(struct vv_guard *guard, uintptr_t start, size_t length);
     /* Wakes who waits there. -EAGAIN (mprotect only): refused, everything stays armed. To open this hole would leave
      * too few mappings to the program. The caller keeps the range as one that is done but armed, and tries again after

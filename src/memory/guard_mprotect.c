@@ -279,6 +279,7 @@ static int guard_arm(struct vv_guard *base, uintptr_t start, size_t length) {
     if (!in)
         return -EINVAL;
     struct pages pages = pages_of(in, start, start + length);
+    vv_attached_settle();
     lock(guard, &old);
     rc = arm_pages(&pages, start, start + length);
     ADD(arm_count, 1); /* at the end: whoever decided before has to decide anew */

@@ -51,11 +51,10 @@ struct uffd_guard {
     int fd, pagemap, stop;
     pthread_t thread;
     int is_running;
-    pthread_mutex_t calls; /* held by the thread while it answers */
+    pthread_mutex_t calls; /* held by the thread while it answers; taken before the other lock */
     /* Of what follows. Held with signals blocked: a handler of the program's that interrupts the holder may write an
      * armed page, and then our thread needs the lock. */
     pthread_mutex_t lock;
-    uint32_t arms; /* how many times something was armed */
     struct area *areas;
 };
 
@@ -163,7 +162,9 @@ static int guard_arm(struct vv_guard *base, uintptr_t start, size_t length) {
     sigset_t old;
     if (guard->owner != getpid())
         return -ECHILD;
-    lock(guard, &old);
+    vv_signals_block(&old);
+    pthread_mutex_lock(&guard->calls);
+    pthread_mutex_lock(&guard->lock);
     struct area *area = find_area(guard, start, start + length);
     int rc = area ? vv_uffd_protect(guard->fd, start, length) : -EINVAL;
     if (rc == 0 && !vv_attached_is_mapped(start, start + length))
@@ -176,28 +177,29 @@ static int guard_arm(struct vv_guard *base, uintptr_t start, size_t length) {
         free_what_is_left(guard, start, start + length, vv_uffd_unprotect);
         forget(area, start, start + length);
     }
-    guard->arms++; /* who decided before has to decide anew */
-    unlock(guard, &old);
+    pthread_mutex_unlock(&guard->lock);
+    pthread_mutex_unlock(&guard->calls);
+    vv_signals_restore(&old);
     return rc;
 }
 
 /* ---- the thread ---- */
 
-/* What was decided before something was armed may mean the page as it was then: decide anew. */
+/* Armed or not, as we know. A message may be out of date: another thread has disarmed the page since. */
+static int is_armed(struct uffd_guard *guard, uintptr_t page) {
+    pthread_mutex_lock(&guard->lock);
+    const struct area *area = find_area(guard, page, page + VV_PAGE);
+    int result = area && vv_pagebits_test(area->armed, (page - area->start) / VV_PAGE);
+    pthread_mutex_unlock(&guard->lock);
+    return result;
+}
+
+/* Nothing is armed meanwhile, so what the callback decides is about the page as it is. */
 static void answer(struct uffd_guard *guard, uintptr_t page) {
-    int is_done = 0;
     pthread_mutex_lock(&guard->calls);
-    while (!is_done) {
+    if (!is_armed(guard, page) || guard->fn(guard->arg, page)) {
         pthread_mutex_lock(&guard->lock);
-        uint32_t arms = guard->arms;
-        int is_attached = find_area(guard, page, page + VV_PAGE) != NULL; /* else who detached it has woken them */
-        pthread_mutex_unlock(&guard->lock);
-        if (!is_attached || !guard->fn(guard->arg, page))
-            break;
-        pthread_mutex_lock(&guard->lock);
-        is_done = guard->arms == arms;
-        if (is_done)
-            release_page(guard, page);
+        release_page(guard, page);
         pthread_mutex_unlock(&guard->lock);
     }
     pthread_mutex_unlock(&guard->calls);
