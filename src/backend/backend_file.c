@@ -18,7 +18,7 @@
 #include "base/error.h"
 
 #define BLOCK_BYTES ((2u << 20) - FILE_BLOCK_SLACK) /* with its slack one huge page */
-#define IN_FLIGHT 4
+#define IN_FLIGHT 2
 #define DIRECT_READ_MIN (128u << 10)
 #define REPLACE_TRIES 64
 

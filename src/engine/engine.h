@@ -67,6 +67,7 @@ struct vv_request {
     struct varve_stats stats;
     uint64_t begun_ns; /* 0: none was begun yet */
     uint64_t blocked_ns, waited_ns, durable_ns;
+    uint64_t block_bytes; /* buffers on the way to storage */
 };
 
 struct vv_session {

@@ -291,7 +291,7 @@ static void begin_log(struct vv_capture *c, int is_held) {
 int vv_capture_go(struct vv_capture *c, struct varve_error *error) {
     (void)error;
     uint32_t held = c->order.count - c->drain - c->stage;
-    vv_slots_back(&c->slots, held ? c->slots.count : c->stage);
+    vv_slots_back(&c->slots, c->stage);
     if (c->stage)
         stage_all(c);
     vv_lock_take(&c->lock);

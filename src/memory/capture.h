@@ -4,12 +4,13 @@
  *
  *   vv_capture_begin     in the call. Asks every watch's tracker what changed: those chunks are SCHEDULED. Makes the expected order of
  *                        writes from what the last epoch taught. Decides, by measured costs, how much of what is scheduled is copied into
- *                        staging, drained inside the call, and held.
+ *                        staging, drained inside the call, and held, and arms the guard over the last; where that fails, it is
+ *                        drained instead.
  *   vv_capture_next/done in the call, while vv_capture_must_drain says so: the calling thread consumes what neither fits staging nor is held.
- *   vv_capture_go        in the call. Copies into staging, arms the guard over the rest. After it has returned the program may write.
+ *   vv_capture_go        in the call. Copies into staging. After it has returned the program may write.
  *   vv_capture_next/done in the background, by one thread, until nothing is left. Whoever writes a held page too early gets it copied
  *                        into a free slot (COW), or waits until it is processed (WAIT).
- *   vv_capture_end       nothing is held any more. Says whether the checkpoint was committed; if not, its chunks are carried over into
+ *   vv_capture_settle    nothing is held any more. Says whether the checkpoint was committed; if not, its chunks are carried over into
  *                        the next one.
  *
  * A chunk: IDLE, SCHEDULED (the bytes are in the program's memory, unwritten), then STAGED (a copy is in a slot; the memory is free) or
@@ -76,7 +77,7 @@ struct vv_piece {
     const uint8_t *data;
     uint32_t slot; /* inside */
 };
-/* 1 and a piece, 0 when nothing is left, or an error. */
+/* 1 and a piece, 0 when nothing is left, or an error. One piece at a time: it is done before the next is asked for. */
 int vv_capture_next(struct vv_capture *capture, struct vv_piece *piece, struct varve_error *error);
 void vv_capture_done(struct vv_capture *capture, const struct vv_piece *piece);
 /* Release whatever is still held, without having consumed it (after an error). The staging keeps its memory. */

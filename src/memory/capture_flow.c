@@ -62,6 +62,8 @@ int vv_release(struct vv_capture *c, const struct vv_release *release) {
     return rc;
 }
 
+/* Who waits in a page that nothing holds any more: it could not be disarmed when it should have been, or the last chunk in the way was copied
+ * because of a write to the page beside it. */
 static void wake_stuck(struct vv_capture *c) {
     for (uint32_t i = 0;; i++) {
         vv_lock_take(&c->lock);

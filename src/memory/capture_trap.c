@@ -32,7 +32,7 @@ struct trap {
     struct vv_watched *watched;
     uint64_t page;
     int copied, blocked;
-    struct vv_release also[3]; /* disarmed beside the page itself */
+    struct vv_release also[2]; /* disarmed beside the page itself */
     int also_count;
 };
 
@@ -56,22 +56,6 @@ static void meet_chunk(struct trap *trap, uint64_t chunk) {
         hurry(c, number);
     vv_order_note(c, w, chunk, VV_ACCESS_WAIT);
     trap->blocked = 1;
-}
-
-/* A chunk that was copied had a part in a neighbouring page, too, where somebody may wait for it. With the lock. */
-static void free_neighbour(struct trap *trap, uint64_t page) {
-    struct vv_capture *c = trap->capture;
-    struct vv_watched *w = trap->watched;
-    if (page < w->page_first || page >= w->page_end || !vv_page_is_armed(w, page) || vv_page_is_busy(w, page))
-        return;
-    uintptr_t address = vv_page_address(w, page);
-    for (uint32_t i = 0; i < c->waiting_count; i++) {
-        if (c->waiting[i].page == address) {
-            vv_byte_set(w, page, VV_PAGE_ARMED, 0);
-            trap->also[trap->also_count++] = (struct vv_release){w, page, page + 1};
-            return;
-        }
-    }
 }
 
 static int may_pass(const struct vv_watched *w, uint64_t page) {
@@ -153,10 +137,6 @@ int vv_capture_trapped(void *arg, uintptr_t page) {
             block(&trap, page);
         else
             pass(&trap, page);
-        if (trap.copied && trap.page > 0)
-            free_neighbour(&trap, trap.page - 1);
-        if (trap.copied)
-            free_neighbour(&trap, trap.page + 1);
     }
     vv_lock_give(&c->lock);
     for (int i = 0; i < trap.also_count; i++)

@@ -17,7 +17,7 @@ struct vv_tracker;
 enum {
     VV_CHUNK_STATE = 7,     /* one of enum vv_chunk_state */
     VV_CHUNK_ACCESS = 7 << 3, /* how it was first written in this epoch: one of enum vv_access, shifted by 3 */
-    VV_CHUNK_CHANGED = 1 << 6, /* belongs to the next checkpoint: written since, or carried over from one that failed */
+    VV_CHUNK_CHANGED = 1 << 6, /* belongs to the next checkpoint whatever its tracker says: carried over from one that failed */
     VV_PAGE_ARMED = 1 << 7  /* of the page with this number: its first write is noticed by the guard */
 };
 enum vv_chunk_state { VV_IDLE, VV_SCHEDULED, VV_IN_PROGRESS, VV_STAGED, VV_PROCESSED };

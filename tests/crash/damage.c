@@ -71,6 +71,7 @@ static void must_work(int rc, const char *what, const struct varve_error *error)
 static void save(struct job *job, int64_t version) {
     must_work(world_set(&job->world, version), "protect", varve_session_error(job->session));
     must_work(varve_checkpoint(job->session, version), "checkpoint", varve_session_error(job->session));
+    must_work(varve_wait(job->session), "wait", varve_session_error(job->session));
 }
 
 /* Two lives; a checkpoint that was forgotten; an attempt that was given up. */
@@ -93,7 +94,7 @@ static void build_series(struct job *job) {
         save(job, version);
     must_work(world_set(&job->world, version), "protect", NULL);
     vv_fault_set("engine.save.before_seal=error:5");
-    if (varve_checkpoint(job->session, version) == 0)
+    if (varve_checkpoint(job->session, version) == 0 && varve_wait(job->session) == 0)
         child_fail("a checkpoint was expected to fail");
     vv_fault_set(NULL);
     job_close(job);
@@ -158,6 +159,8 @@ static void check_going_on(struct job *job) {
     int64_t got = -1, next = series[job->series].newest + 3;
     must_work(world_set(&job->world, next), "protect", varve_session_error(job->session));
     int rc = varve_checkpoint(job->session, next);
+    if (rc == 0)
+        rc = varve_wait(job->session);
     if (rc < 0 && strlen(varve_session_error(job->session)->text) < 12)
         child_fail("a checkpoint after the damage fails without saying why");
     job_close(job);

@@ -97,7 +97,10 @@ static void must_work(const struct rank *rank, int rc, const char *what, const s
 
 static int save(struct rank *rank, int64_t version) {
     must_work(rank, world_set(&rank->world, version), "protect", varve_session_error(rank->session));
-    return told(rank, JOB_CHECKPOINT, varve_checkpoint(rank->session, version), -2, varve_session_error(rank->session));
+    int rc = varve_checkpoint(rank->session, version);
+    if (rc == 0)
+        rc = varve_wait(rank->session);
+    return told(rank, JOB_CHECKPOINT, rc, -2, varve_session_error(rank->session));
 }
 
 static int restart(struct rank *rank, int64_t *got) {

@@ -157,6 +157,8 @@ static void check_fenced(struct world *world, int64_t version, int rc) {
     if (rc != VARVE_FENCED && rc != VARVE_FORGOTTEN)
         child_fail("a session that was declared dead got %s: %s", varve_error_name(rc), error->text);
     rc = varve_checkpoint(world->session, version + 1);
+    if (rc == 0)
+        rc = varve_wait(world->session);
     error = varve_session_error(world->session);
     if (rc != VARVE_FENCED || strlen(error->text) < 20)
         child_fail("a session that was declared dead goes on with %s: %s", varve_error_name(rc), error->text);
@@ -182,9 +184,9 @@ static void save(struct writer *writer, struct world *world, int generation, int
         atomic_store(&board->is_at_window, 1);
     }
     rc = varve_checkpoint(world->session, version);
-    vv_fault_set(NULL);
     if (rc == 0)
         rc = varve_wait(world->session);
+    vv_fault_set(NULL);
     if (rc < 0 && writer->may_lose)
         check_fenced(world, version, rc);
     if (rc < 0)
