@@ -66,9 +66,9 @@ static int is_rewritten(const struct field *field, size_t page, unsigned checkpo
     return field->is_unique || bench_random(&state) % 10 == 0;
 }
 
-uint64_t field_advance(struct field *field, unsigned checkpoint) {
+uint64_t field_advance_part(struct field *field, unsigned checkpoint, unsigned part, unsigned parts) {
     uint64_t changed = 0;
-    for (size_t i = 0; i < field->pages; i++) {
+    for (size_t i = field->pages * part / parts; i < field->pages * (part + 1) / parts; i++) {
         if (!is_rewritten(field, i, checkpoint))
             continue;
         field->age[i] = checkpoint;
@@ -77,6 +77,10 @@ uint64_t field_advance(struct field *field, unsigned checkpoint) {
         changed += FIELD_PAGE;
     }
     return changed;
+}
+
+uint64_t field_advance(struct field *field, unsigned checkpoint) {
+    return field_advance_part(field, checkpoint, 0, 1);
 }
 
 int field_compare(const struct field *like, unsigned checkpoints, const uint8_t *memory) {

@@ -27,6 +27,8 @@ void field_init(struct field *field, int has_memory);
 void field_clear(struct field *field);
 /* What the program writes before a checkpoint that is not the first: bytes written. */
 uint64_t field_advance(struct field *field, unsigned checkpoint);
+/* The same in `parts` pieces, from the first pages to the last. A part may be written again. */
+uint64_t field_advance_part(struct field *field, unsigned checkpoint, unsigned part, unsigned parts);
 /* Is it what field has after its `checkpoints` checkpoints? Names the first page that is not. */
 int field_compare(const struct field *like, unsigned checkpoints, const uint8_t *memory);
 /* The computing between checkpoints, on memory of its own. */

@@ -12,6 +12,13 @@
 #define BOUND_CHUNK 17.0     /* metadata bytes per new chunk of a later checkpoint */
 #define BOUND_RUN 64.0       /* and per changed run */
 
+/* Of bare, when the program runs on beside its checkpoints: with a processor for every rank, and with half of one. */
+#define BOUND_BLOCKING 0.10
+#define BOUND_BLOCKING_MANY 0.15
+#define BOUND_RUNTIME 0.35
+#define BOUND_RUNTIME_MANY 0.5
+#define MANY_RANKS 3
+
 void field_add(struct field_list *list, double value) {
     if (list->count < FIELD_LIST_MAX)
         list->values[list->count++] = value;
@@ -21,12 +28,35 @@ static double median(const struct field_list *list) {
     return bench_median(list->values, list->count);
 }
 
+/* How much a list varies: on a machine that others use, too, this is what its median can be wrong by. */
+static double spread(const struct field_list *list) {
+    double least = list->count ? list->values[0] : 0, most = least;
+    for (size_t i = 1; i < list->count; i++) {
+        least = list->values[i] < least ? list->values[i] : least;
+        most = list->values[i] > most ? list->values[i] : most;
+    }
+    return most - least;
+}
+
 static double over(double a, double b) {
     return b > 0 ? a / b : 0;
 }
 
 static double durable_over_bare(const struct field_result *r) {
     return over(median(&r->durable), median(&r->bare));
+}
+
+static double blocking_over_bare(const struct field_result *r) {
+    return over(median(&r->blocked), median(&r->bare));
+}
+
+/* Of a time from the call until the work is done and the checkpoint survives. */
+static double lost(const struct field_result *r, double flight) {
+    return flight - median(&r->async.undisturbed);
+}
+
+static double runtime_over_bare(const struct field_result *r) {
+    return over(lost(r, median(&r->async.flight)), median(&r->bare));
 }
 
 static double restart_over_cold_read(const struct field_result *r) {
@@ -60,16 +90,42 @@ static void json_seconds(const struct field_result *r) {
     printf(",\"seconds_fastest_read\":%.4f,\"fastest_read\":\"%s\"", r->fast_read, r->fast_read_name);
 }
 
+static void json_capture(const struct field_result *r) {
+    const struct field_async *a = &r->async;
+    printf(",\"later_bytes_staged\":%.0f,\"later_bytes_drained\":%.0f,\"later_bytes_held\":%.0f", a->staged, a->drained,
+           a->held);
+    printf(",\"later_pages_wait\":%.0f,\"later_pages_cow\":%.0f,\"later_pages_avoided\":%.0f", a->wait, a->cow,
+           a->avoided);
+    printf(",\"later_pages_ahead\":%.0f,\"later_pages_trapped\":%.0f", a->ahead, a->trapped);
+    printf(",\"extra_memory_over_protected\":%.4f,\"tracker\":\"%s\",\"capture_reason\":\"%s\"",
+           over(a->memory_most, r->protected_bytes), a->tracker, a->reason);
+}
+
+static void json_async(const struct field_result *r) {
+    const struct field_async *a = &r->async;
+    double bare = median(&r->bare);
+    printf(",\"runtime_over_bare\":%.4f,\"first_blocking_over_bare\":%.4f,\"first_runtime_over_bare\":%.4f",
+           runtime_over_bare(r), over(a->first_blocked, bare), over(lost(r, a->first_flight), bare));
+    printf(",\"seconds_lost\":%.4f,\"seconds_undisturbed\":%.4f,\"seconds_asking\":%.4f", lost(r, median(&a->flight)),
+           median(&a->undisturbed), median(&a->asking));
+    printf(",\"seconds_undisturbed_cpu\":%.4f,\"seconds_program_cpu\":%.4f,\"seconds_helper_cpu\":%.4f",
+           median(&a->undisturbed_cpu), median(&a->program_cpu), median(&a->helper_cpu));
+    printf(",\"seconds_undisturbed_spread\":%.4f,\"seconds_lost_spread\":%.4f", spread(&a->undisturbed),
+           spread(&a->flight));
+    json_capture(r);
+}
+
 void field_print_json(const struct field_result *r) {
     double bare = median(&r->bare);
     printf("{\"bench\":\"field\",\"mode\":\"%s\",\"ranks\":%u,\"pattern\":\"%s\",\"codec\":\"%s\",\"bytes\":%.0f",
            r->mode->name, r->ranks, r->pattern, r->codec, r->protected_bytes);
-    printf(",\"blocking_over_bare\":%.4f,\"durable_over_bare\":%.4f", over(median(&r->blocked), bare),
-           durable_over_bare(r));
+    printf(",\"blocking_over_bare\":%.4f,\"durable_over_bare\":%.4f", blocking_over_bare(r), durable_over_bare(r));
     printf(",\"restart_over_cold_read\":%.4f,\"first_durable_over_bare\":%.4f", restart_over_cold_read(r),
            over(r->first_durable, bare));
     json_bytes(r);
     json_seconds(r);
+    if (r->mode->is_async)
+        json_async(r);
     printf("}\n");
     fflush(stdout);
 }
@@ -78,17 +134,40 @@ void field_print_json(const struct field_result *r) {
 
 static void people_writes(const struct field_result *r) {
     double bare = median(&r->bare);
-    int is_unique = r->mode->is_unique;
+    int is_unique = r->mode->is_unique && !r->mode->is_async; /* does the first one count, too? */
     printf("  %-42s %8.3f s\n", "bare write and fsync", bare);
     printf("  %-42s %8.3f s   %5.2f of bare (%s)\n", "fastest bare write", r->fast_write, over(r->fast_write, bare),
            r->fast_write_name);
     printf("  %-42s %8.3f s   %5.2f of bare\n", "first checkpoint, durable", r->first_durable,
            over(r->first_durable, bare));
     printf("  %-42s %8.3f s   %5.2f of bare\n", is_unique ? "checkpoints, blocking" : "later checkpoints, blocking",
-           median(&r->blocked), over(median(&r->blocked), bare));
+           median(&r->blocked), blocking_over_bare(r));
     printf("  %-42s %8.3f s   %5.2f of bare, %.3f s of processor\n",
            is_unique ? "checkpoints, durable" : "later checkpoints, durable", median(&r->durable), durable_over_bare(r),
            median(&r->cpu));
+}
+
+static void people_async(const struct field_result *r) {
+    const struct field_async *a = &r->async;
+    double bare = median(&r->bare), work = median(&a->undisturbed), flight = median(&a->flight), count = r->ranks;
+    double per = count * (double)a->flight.count * (double)BENCH_MIB;
+    printf("  %-42s %8.3f s   %5.2f of bare\n", "first checkpoint, blocking", a->first_blocked,
+           over(a->first_blocked, bare));
+    printf("  %-42s %8.3f s   %5.2f of bare\n", "first checkpoint, run time lost", lost(r, a->first_flight),
+           over(lost(r, a->first_flight), bare));
+    printf("  %-42s %8.3f s   %5.2f of bare\n", "later checkpoints, run time lost", lost(r, flight),
+           runtime_over_bare(r));
+    printf("  %-42s %8.3f s   varies by %.3f s; asking whether it survives %.3f s\n",
+           "  the call, and the work beside it", flight, spread(&a->flight), median(&a->asking));
+    printf("  %-42s %8.3f s   varies by %.3f s\n", "  the same work undisturbed", work, spread(&a->undisturbed));
+    printf("  %-42s %8.3f s   undisturbed %.3f s; helper threads %.3f s\n", "  processor, per rank: the program",
+           median(&a->program_cpu) / count, median(&a->undisturbed_cpu) / count, median(&a->helper_cpu) / count);
+    printf("  %-42s %8.1f MiB copied, %.1f stored in the call, %.1f held\n", "  per rank", over(a->staged, per),
+           over(a->drained, per), over(a->held, per));
+    printf("  %-42s %8.0f stopped: %.0f copied, %.0f waited; %.0f released in time\n", "  pages of all of them",
+           a->trapped, a->cow, a->wait, a->ahead);
+    printf("  %-42s %8.3f %%  tracker %s; %s\n", "  most memory beside it, of protected",
+           100 * over(a->memory_most, r->protected_bytes), a->tracker, a->reason);
 }
 
 static void people_reads(const struct field_result *r) {
@@ -119,6 +198,8 @@ void field_print_people(const struct field_result *r) {
     else
         printf("%s, %u ranks of %.0f MiB, pattern %s, codec %s\n", r->mode->name, r->ranks, each, pattern, r->codec);
     people_writes(r);
+    if (r->mode->is_async)
+        people_async(r);
     people_reads(r);
     people_bytes(r);
     fflush(stdout);
@@ -141,9 +222,21 @@ int field_bytes_over(const struct field_result *r, int is_quiet) {
     return is_over;
 }
 
+static int async_over(const struct field_result *r, double slack, int is_quiet) {
+    int is_many = r->ranks >= MANY_RANKS;
+    int is_over = passes(r, is_quiet, "blocking_over_bare", blocking_over_bare(r),
+                         (is_many ? BOUND_BLOCKING_MANY : BOUND_BLOCKING) * slack);
+    is_over |= passes(r, is_quiet, "runtime_over_bare", runtime_over_bare(r),
+                      (is_many ? BOUND_RUNTIME_MANY : BOUND_RUNTIME) * slack);
+    return is_over;
+}
+
 int field_times_over(const struct field_result *r, double slack, int is_quiet) {
+    const struct field_mode *mode = r->mode;
     int is_over = passes(r, is_quiet, "restart_over_cold_read", restart_over_cold_read(r), BOUND_RESTART * slack);
-    if (r->mode->is_unique)
+    if (mode->is_async && !mode->is_unique)
+        is_over |= async_over(r, slack, is_quiet);
+    if (mode->is_unique && !mode->is_async)
         is_over |= passes(r, is_quiet, "durable_over_bare", durable_over_bare(r), BOUND_DURABLE * slack);
     return is_over;
 }

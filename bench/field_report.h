@@ -5,18 +5,37 @@
 
 #include <stddef.h>
 
-#define FIELD_LIST_MAX 64
+#define FIELD_ROUNDS_MAX 64 /* checkpoints, and restarts */
+#define FIELD_LIST_MAX 128
 
 struct field_mode {
     const char *name;
     const char *settings;
     int is_unique;
     int is_plain; /* stored as it is: bytes can be compared with the floor */
+    int is_async; /* the program runs on beside the checkpoint */
 };
 
 struct field_list {
     double values[FIELD_LIST_MAX];
     size_t count;
+};
+
+/* What only checkpoints have beside which the program runs on. Lists are of later checkpoints; seconds of work are from
+ * when all ranks begin until all have done it. */
+struct field_async {
+    struct field_list undisturbed;     /* the work alone, on memory that is not protected; of the whole run */
+    struct field_list undisturbed_cpu; /* sum over the ranks, like the two below */
+    struct field_list flight;          /* from the call until the same work is done and the checkpoint survives */
+    struct field_list asking;          /* of that, inside varve_test and varve_wait; the slowest rank's */
+    struct field_list program_cpu;     /* of the threads that work, the call included */
+    struct field_list helper_cpu;      /* of all other threads */
+    double first_blocked, first_flight;
+    double staged, drained, held;              /* bytes of all later checkpoints and ranks */
+    double wait, cow, avoided, ahead, trapped; /* pages, likewise */
+    double memory_most;                        /* bytes of all ranks */
+    char tracker[16];
+    char reason[128]; /* rank 0's, of the last checkpoint */
 };
 
 struct field_result {
@@ -34,6 +53,7 @@ struct field_result {
     double later_changed, later_growth;              /* sums over later checkpoints; growth is of the whole store */
     double later_metadata, later_chunks, later_runs; /* rewritten bases apart */
     double base_most;
+    struct field_async async;
 };
 
 void field_add(struct field_list *list, double value);

@@ -1,0 +1,45 @@
+#!/bin/sh
+# mpi-deliver.sh FLAVOUR PROGRAM: messages delivered into protected memory while a checkpoint is in flight, through
+# shared memory and by copies from process to process, and through TCP.
+set -u
+here=$(dirname "$0")
+. "$here/../mpi/mpi.sh"
+
+flavour=$1 program=$2
+base=${TMPDIR:-/dev/shm}
+[ -w "$base" ] || base=/tmp
+folder=$(mktemp -d "$base/mpi-deliver-XXXXXX") || exit 2
+trap 'rm -rf "$folder"' EXIT
+must=
+[ "$(id -u)" = 0 ] && must=must-hold
+number=0
+
+deliver() { # SETTINGS [must-hold]
+    number=$((number + 1))
+    run_mpi "$flavour" 2 "$program" "file://$folder/store$number" "$@"
+    result=$?
+    if [ $result -ne 0 ]; then
+        echo "mpi-deliver: $flavour, $way, $*: ended with $result"
+        exit $result
+    fi
+    rm -rf "$folder/store$number"
+}
+
+deliver_all() {
+    way=$1
+    echo "mpi-deliver: $flavour, $way"
+    deliver capture=auto,staging=64M
+    deliver capture=auto,staging=512K $must
+    deliver capture=trap,staging=512K $must
+    deliver capture=sync
+}
+
+deliver_all "one node"
+case $flavour in
+openmpi) mpi_options_openmpi="$mpi_options_openmpi --mca pml ob1 --mca btl self,tcp" ;;
+mpich)
+    MPIR_CVAR_NOLOCAL=1 # as if the ranks were on different nodes
+    export MPIR_CVAR_NOLOCAL
+    ;;
+esac
+deliver_all "TCP"
