@@ -189,6 +189,7 @@ static void start_anew(struct vv_capture *c, const struct vv_capture_plan *plan)
     c->ring_head = c->ring_tail = 0;
     c->waiting_count = 0;
     c->window.run_count = c->window.next = c->urgent.run_count = c->urgent.next = 0;
+    c->was_held_before = c->was_held;
     c->is_going = c->in_flight = c->was_held = 0;
     c->lost = NULL;
     for (size_t i = 0; i < c->sorted_count && c->samples > 0; i++)

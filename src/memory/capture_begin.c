@@ -3,11 +3,13 @@
  * What was never touched is kept apart ("holes") until the tracker has answered to the end: if it breaks off, everything that is there counts as
  * changed, and nobody must have been told the contrary. Holes also tell which pages there is nothing to arm in. */
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "memory/capture_private.h"
 
+#define ASKED_LEAST (256u << 10)
 #define EARLY_LEAST (16u << 20) /* bytes: what is smaller will fit staging */
 #define REST_EPOCHS 7u /* for which a watch is left alone that changes as a whole */
 
@@ -169,26 +171,42 @@ static int collect_watch(struct vv_capture *c, struct vv_watched *w) {
     return rc;
 }
 
-/* The program took this memory away once and nobody told us where it went: do not read it with plain loads before knowing that it is there. */
-static int look_at_lost(const struct vv_watched *w, struct varve_error *error) {
-    uint8_t byte;
-    for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks; chunk = vv_skip(w, chunk + 1))
-        if (vv_state(w, chunk) == VV_SCHEDULED && vv_peek(&byte, w->base.ptr + chunk * VV_PAGE, 1) != 0)
-            return vv_error(error, -EFAULT, "region %s: its memory is not mapped", w->name);
-    return 0;
+/* Is it there at all? Small regions are too many to ask for. */
+static int look_if_mapped(const struct vv_watched *w, struct varve_error *error) {
+    uintptr_t start = (uintptr_t)w->base.ptr & ~(uintptr_t)(VV_PAGE - 1), end = (uintptr_t)w->base.ptr + w->base.size;
+    if (w->base.size < ASKED_LEAST || msync((void *)start, end - start, MS_ASYNC) == 0 || errno != ENOMEM)
+        return 0;
+    return vv_error(error, -EFAULT, "region %s: its memory is not mapped; unprotect a region before its memory goes",
+                    w->name);
+}
+
+/* Is this the first checkpoint of most of what there is? */
+static void note_first(struct vv_capture *c) {
+    uint64_t all = 0, unseen = 0;
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        all += c->sorted[i]->base.chunks;
+        unseen += c->sorted[i]->is_unseen ? c->sorted[i]->base.chunks : 0;
+    }
+    c->is_first = unseen * 2 > all;
+    if (c->is_first)
+        c->sampled_share = all ? (double)c->log_of_writes.count / (double)all : 0;
 }
 
 int vv_begin_collect(struct vv_capture *c, vv_untouched_fn untouched, void *arg, struct varve_error *error) {
+    c->was_first = c->is_first;
+    note_first(c);
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct vv_watched *w = c->sorted[i];
         w->scheduled = w->to_hold = w->busy = 0;
         w->is_unseen = 0;
         w->hole_count = 0;
+        int rc = look_if_mapped(w, error);
+        if (rc != 0)
+            return rc;
         prepare(c, w);
-        int rc = collect_watch(c, w);
+        rc = collect_watch(c, w);
         if (rc != 0)
             return vv_error_default(error, rc, "region %s: no memory to note what changed", w->name);
-        rc = w->base.was_lost ? look_at_lost(w, error) : 0;
         w->had_holes = w->hole_count > 0;
         for (size_t k = 0; rc == 0 && k < w->hole_count; k++)
             rc = untouched(arg, &w->base, w->holes[k].first, w->holes[k].last);

@@ -5,15 +5,34 @@
 #define UNKNOWN_SPEED 500e6      /* bytes per second of a storage not measured yet */
 #define LOOK_SECONDS 0.25e-9     /* to look at a byte that did not change */
 #define ARM_SECONDS 0.4e-6       /* to arm a page, before it was measured */
+#define RELEASE_SECONDS 5.5e-6   /* to read, release and store a page of its own */
+#define SCATTERED_SECONDS 3.5e-6 /* that a running program loses by the release of a page of its own: its processor is interrupted */
+#define SCATTERED 4u            /* one jump in so many pages */
 #define TRAP_SECONDS 20e-6       /* lost by a writer that is stopped, beside what it waits for */
 #define PAGES_PER_TRAP 64.0      /* held pages per trap, before it was measured */
 #define FORGET 0.5               /* of what holding cost, for every checkpoint that did without: it may be better by now */
 
-/* Of the chunks that could be held, how many are better drained before the call returns. */
-static uint64_t drained_first(const struct vv_capture *c, uint64_t excess) {
-    (void)c;
-    (void)excess;
-    return 0;
+/* Do expected writes jump about? Then pages are released one by one, which costs many times what a range costs. */
+int vv_cost_is_scattered(const struct vv_capture *c) {
+    uint32_t jumps = 0;
+    for (uint32_t i = 1; i < c->order.count; i++) {
+        int64_t step = (int64_t)c->order.list[i] - c->order.list[i - 1];
+        jumps += step != 1 && step != -1;
+    }
+    return jumps > c->order.count / SCATTERED;
+}
+
+/* How many chunks are better drained before the call returns? A program that writes faster than pages can be released runs into a
+ * trap at every page from where it has caught up. What it would lose there it can as well wait for beforehand, without the
+ * traps: so many that the rest is released in the time the program needs for all. */
+uint64_t vv_cost_drained_first(const struct vv_capture *c) {
+    if (c->pace <= 0)
+        return 0;
+    double stored = c->plan.storage_speed > 0 ? VV_PAGE * c->plan.changed_share / c->plan.storage_speed : 0;
+    double released = stored > RELEASE_SECONDS ? stored : RELEASE_SECONDS;
+    double share = c->pace / released, all = c->order.count;
+    double first = all - (double)c->slots.free_count - share * all;
+    return first > 0 ? (uint64_t)first : 0;
 }
 
 static uint64_t pages_to_arm(const struct vv_capture *c) {
@@ -24,14 +43,22 @@ static uint64_t pages_to_arm(const struct vv_capture *c) {
     return pages;
 }
 
-int vv_cost_holding_pays(struct vv_capture *c, uint64_t scheduled, uint64_t *drain_first) {
+int vv_cost_holding_pays(struct vv_capture *c, uint64_t scheduled) {
     double excess = (double)(scheduled - c->slots.count);
     double speed = c->plan.storage_speed > 0 ? c->plan.storage_speed : UNKNOWN_SPEED;
     double arm = c->arm_seconds_per_page > 0 ? c->arm_seconds_per_page : ARM_SECONDS;
     double traps = c->hold_traps >= 0 ? c->hold_traps : excess / PAGES_PER_TRAP;
     double drain = excess * VV_PAGE * (LOOK_SECONDS + c->plan.changed_share / speed);
-    double hold = arm * (double)pages_to_arm(c) + traps * TRAP_SECONDS + c->hold_seconds_waited;
-    *drain_first = drained_first(c, scheduled - c->slots.count);
+    double pages = (double)pages_to_arm(c);
+    /* What is held is not tracked meanwhile: next time all of it has to be looked at. */
+    double hold = pages * (arm + VV_PAGE * LOOK_SECONDS) + traps * TRAP_SECONDS + c->hold_seconds_waited;
+    if (c->was_scattered)
+        hold += excess * SCATTERED_SECONDS;
+    /* What was held last time counts as changed. If so little really changes that it will fit staging as soon as it is tracked again, that
+     * is worth looking at everything once. */
+    double share = c->was_first ? c->sampled_share : c->plan.changed_share;
+    if (c->was_held_before && c->scan && c->preferred == c->scan && share * (double)scheduled < (double)c->slots.count)
+        return 0;
     return hold < drain;
 }
 

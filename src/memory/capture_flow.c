@@ -90,6 +90,53 @@ static struct vv_release free_pages(struct vv_capture *c, struct vv_watched *w, 
     return release;
 }
 
+/* Of chunks that may go: those in slots for which there is room, read in one go. With the lock. */
+static int copy_chunks(struct vv_capture *c, const uint32_t *numbers, uint32_t count) {
+    struct iovec to[VV_MOST], from[VV_MOST];
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t chunk;
+        struct vv_watched *w = vv_watched_of(c, numbers[i], &chunk);
+        uint32_t slot = vv_slots_take(&c->slots, numbers[i]);
+        to[i] = (struct iovec){c->slots.data + (size_t)slot * VV_PAGE, VV_PAGE};
+        from[i] = (struct iovec){w->base.ptr + chunk * VV_PAGE, VV_PAGE};
+        vv_slots_push(&c->slots, &c->slots.cow, slot);
+        vv_state_set(w, chunk, VV_STAGED);
+        vv_order_note(c, w, chunk, VV_AHEAD);
+        w->busy--;
+    }
+    return vv_peek_many(to, from, count);
+}
+
+static void insert_sorted(uint32_t *numbers, uint32_t count, uint32_t number) {
+    while (count > 0 && numbers[count - 1] > number) {
+        numbers[count] = numbers[count - 1];
+        count--;
+    }
+    numbers[count] = number;
+}
+
+uint32_t vv_copy_following(struct vv_capture *c, uint32_t at, struct vv_release *releases) {
+    uint32_t numbers[VV_MOST], count = 0, runs = 0, spare = c->slots.count / VV_SPARE;
+    uint64_t chunk;
+    for (uint32_t i = at; i < c->order.count && i < at + 2 * VV_MOST && count < VV_MOST; i++) {
+        struct vv_watched *w = vv_watched_of(c, c->order.list[i], &chunk);
+        if (c->slots.free_count <= spare + count)
+            break;
+        if (w && vv_state(w, chunk) == VV_SCHEDULED && vv_chunk_size(w, chunk) == VV_PAGE)
+            insert_sorted(numbers, count++, c->order.list[i]);
+    }
+    int rc = copy_chunks(c, numbers, count);
+    for (uint32_t i = 0, n; i < count; i += n) {
+        struct vv_watched *w = vv_watched_of(c, numbers[i], &chunk);
+        if (rc != 0)
+            c->lost = w;
+        for (n = 1; i + n < count && numbers[i + n] == numbers[i] + n;)
+            n++;
+        releases[runs++] = free_pages(c, w, chunk, n);
+    }
+    return runs;
+}
+
 /* Nothing is left to hand out, yet somebody waits: everything around is disarmed, which needs fewer mappings, not more. */
 static void release_whole(struct vv_capture *c) {
     vv_lock_take(&c->lock);
@@ -130,15 +177,61 @@ static void make_runs(struct vv_window *window) {
     }
 }
 
-static int read_run(struct vv_capture *c, struct vv_window *window, const struct vv_run *run) {
-    uint64_t chunk;
-    struct vv_watched *w = vv_watched_of(c, run->number, &chunk);
-    int rc = vv_peek(window->data + (size_t)run->place * VV_PAGE, w->base.ptr + chunk * VV_PAGE,
-                     vv_chunks_size(w, chunk, run->count));
-    if (rc == 0 && c->mode == VV_CHOOSE_CAPTURE_TRAP)
-        rc = vv_trap_check(&c->trap, w, chunk, vv_chunk_last_page(w, chunk + run->count - 1) + 1);
+/* Which of them is it that is gone? */
+static void note_lost(struct vv_capture *c, const struct vv_window *window) {
+    for (uint32_t i = 0; i < window->run_count; i++) {
+        uint64_t chunk;
+        struct vv_watched *w = vv_watched_of(c, window->runs[i].number, &chunk);
+        uint8_t byte;
+        if (!c->lost || vv_peek(&byte, w->base.ptr + chunk * VV_PAGE, 1) != 0)
+            c->lost = w;
+    }
+}
+
+struct reading {
+    struct vv_watched *watched;
+    uint64_t first, last; /* pages */
+    int64_t solid;
+};
+
+static struct reading begin_reading(struct vv_capture *c, const struct vv_run *run, uint64_t *chunk) {
+    struct vv_watched *w = vv_watched_of(c, run->number, chunk);
+    struct reading reading = {w, *chunk, vv_chunk_last_page(w, *chunk + run->count - 1) + 1, 0};
+    reading.solid = vv_trap_solid(&c->trap, w, reading.first, reading.last);
+    return reading;
+}
+
+/* Was it, until it was read, what was armed? Where disarming tells, that is enough. */
+static int end_reading(struct vv_capture *c, const struct reading *reading) {
+    struct vv_trap *trap = &c->trap;
+    int rc = 0;
+    if (c->mode == VV_CHOOSE_CAPTURE_TRAP || !trap->is_uffd)
+        rc = vv_trap_check(trap, reading->watched, reading->first, reading->last);
+    if (rc == 0 && (reading->solid < 0 ||
+                    reading->solid != vv_trap_solid(trap, reading->watched, reading->first, reading->last)))
+        rc = -EFAULT;
     if (rc != 0)
-        c->lost = w;
+        c->lost = reading->watched;
+    return rc;
+}
+
+static int read_runs(struct vv_capture *c, struct vv_window *window) {
+    struct iovec to[VV_MOST], from[VV_MOST];
+    struct reading readings[VV_MOST];
+    int rc = 0;
+    for (uint32_t i = 0; i < window->run_count; i++) {
+        uint64_t chunk;
+        readings[i] = begin_reading(c, &window->runs[i], &chunk);
+        from[i] = (struct iovec){readings[i].watched->base.ptr + chunk * VV_PAGE,
+                                 (size_t)window->runs[i].count * VV_PAGE};
+        to[i] = (struct iovec){window->data + (size_t)window->runs[i].place * VV_PAGE, from[i].iov_len};
+    }
+    if (vv_peek_many(to, from, window->run_count) != 0) {
+        note_lost(c, window);
+        return -EFAULT;
+    }
+    for (uint32_t i = 0; i < window->run_count && rc == 0; i++)
+        rc = end_reading(c, &readings[i]);
     return rc;
 }
 
@@ -180,10 +273,8 @@ static int release_runs(struct vv_capture *c, const struct vv_window *window) {
 }
 
 static int read_window(struct vv_capture *c, struct vv_window *window) {
-    int rc = 0;
     make_runs(window);
-    for (uint32_t i = 0; rc == 0 && i < window->run_count; i++)
-        rc = read_run(c, window, &window->runs[i]);
+    int rc = read_runs(c, window);
     if (rc == 0 && c->mode != VV_CHOOSE_CAPTURE_TRAP)
         rc = release_runs(c, window);
     return rc;
@@ -206,6 +297,10 @@ static void gather_waited(struct vv_capture *c, struct vv_window *window) {
     uint32_t room = c->mode == VV_CHOOSE_CAPTURE_TRAP ? 2 : window->room; /* the paper serves one page at a time */
     while (c->ring_tail != c->ring_head && window->count < room)
         take_chunk(c, window, c->ring[c->ring_tail++ % VV_RING]);
+    /* Whoever waits for one will come to the next, which costs another trap. */
+    uint32_t at = c->mode == VV_CHOOSE_CAPTURE_AUTO && window->count ? vv_order_index(c, window->numbers[0]) : VV_NONE;
+    for (uint32_t i = 1; at != VV_NONE && i < VV_MOST && at + i < c->order.count && window->count < room; i++)
+        take_chunk(c, window, c->order.list[at + i]);
 }
 
 /* The next expected ones. In the paper's mode only neighbours, since those that wait their turn in a window cannot be copied

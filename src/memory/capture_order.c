@@ -16,7 +16,7 @@
 #define LOOK_AHEAD 4096u  /* expected chunks looked at to tell a surprise */
 #define SAMPLES 2000u     /* in an epoch */
 #define SAMPLES_PER_STEP 64u /* then half as often */
-#define SAMPLE_SHARE 50u  /* one in so many of the time */
+#define SAMPLE_SHARE 20u  /* one in so many of the time */
 
 int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room) {
     if (room <= numbers->room)
@@ -95,11 +95,22 @@ void vv_order_by_address(struct vv_capture *c) {
     place_by_address(c, ALL);
 }
 
-void vv_order_expected(struct vv_capture *c) {
+/* The lowest that can be held, until there are so many in all. */
+static void place_lowest(struct vv_capture *c, uint64_t count) {
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks && c->order.count < count; chunk = vv_skip(w, chunk + 1))
+            if (vv_state(w, chunk) == VV_SCHEDULED)
+                place(c, w, chunk);
+    }
+}
+
+void vv_order_expected(struct vv_capture *c, uint64_t lowest) {
     const unsigned seen = 1u << VV_ACCESS_WAIT | 1u << VV_ACCESS_COW;
     c->order.count = 0;
     place_by_address(c, UNHOLDABLE);
     c->unholdable = c->order.count;
+    place_lowest(c, lowest);
     if (c->ordering == VV_CHOOSE_ORDER_LEARNED && c->mode == VV_CHOOSE_CAPTURE_TRAP) {
         place_logged(c, 1u << VV_ACCESS_WAIT);
         place_logged(c, 1u << VV_ACCESS_COW);
@@ -141,13 +152,13 @@ void vv_order_tidy(struct vv_capture *c) {
     log->count = kept;
 }
 
-int vv_order_is_surprise(const struct vv_capture *c, uint32_t number) {
+uint32_t vv_order_index(const struct vv_capture *c, uint32_t number) {
     uint32_t ahead = c->slots.count < LOOK_AHEAD ? c->slots.count : LOOK_AHEAD;
     uint32_t end = c->order.count - c->held_next > ahead ? c->held_next + ahead : c->order.count;
     for (uint32_t i = c->held_next; i < end; i++)
         if (c->order.list[i] == number)
-            return 0;
-    return 1;
+            return i;
+    return VV_NONE;
 }
 
 /* ---- sampling ---- */
@@ -174,6 +185,32 @@ static int wants_samples(const struct vv_capture *c, const struct vv_watched *w)
     return !w->has_order && !w->is_left && w->is_attached && w->base.tracker->ops->peek && w->base.size > c->plan.staging;
 }
 
+/* What one sample sees comes in ascending order. A program on its way down wrote it in descending order. */
+static void turn_if_descending(struct vv_capture *c, uint32_t before) {
+    struct vv_numbers *log = &c->log_of_writes;
+    if (before < log->count && before > 0 && log->list[log->count - 1] < c->sampled_lowest)
+        for (uint32_t i = before, j = log->count - 1; i < j; i++, j--) {
+            uint32_t number = log->list[i];
+            log->list[i] = log->list[j];
+            log->list[j] = number;
+        }
+    if (before < log->count) {
+        uint32_t first = log->list[before], last = log->list[log->count - 1];
+        c->sampled_lowest = first < last ? first : last;
+    }
+}
+
+/* How fast the program comes to new pages, from the first sample that saw some to the last. */
+static void note_pace(struct vv_capture *c, uint32_t before) {
+    uint64_t now = vv_clock_ns();
+    if (c->log_of_writes.count == before)
+        return;
+    if (before == 0)
+        c->sampled_ns = now;
+    else if (c->sampled_ns)
+        c->pace = (double)(now - c->sampled_ns) * 1e-9 / (double)c->log_of_writes.count;
+}
+
 unsigned vv_capture_sample(struct vv_capture *c) {
     if (c->mode != VV_CHOOSE_CAPTURE_AUTO || c->ordering != VV_CHOOSE_ORDER_LEARNED || c->is_begun ||
         c->samples >= SAMPLES)
@@ -192,6 +229,8 @@ unsigned vv_capture_sample(struct vv_capture *c) {
                                                   &sampling);
     }
     c->samples++;
+    note_pace(c, before);
+    turn_if_descending(c, before);
     if (wanted == 0 || (c->log_of_writes.count >= wanted && c->log_of_writes.count == before))
         return 0;
     if (c->samples % SAMPLES_PER_STEP == 0)

@@ -4,6 +4,7 @@
  * here, inside vv_capture_begin, while it can still be drained instead: a watch that cannot be put into the guard or armed
  * is struck off, and the plan is made again. */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "base/thread.h"
 #include "memory/capture_private.h"
@@ -25,13 +26,13 @@ static uint32_t between(uint32_t value, uint32_t low, uint32_t high) {
 /* Where held chunks are read to. It is part of what the plan allows, unless that is next to nothing. */
 static void give_windows(struct vv_capture *c) {
     struct vv_slots *slots = &c->slots;
-    uint32_t most = c->mode == VV_CHOOSE_CAPTURE_TRAP ? VV_URGENT : VV_MOST, reserve = 0;
+    uint32_t most = c->mode == VV_CHOOSE_CAPTURE_TRAP ? VV_FINE : VV_MOST, reserve = 0;
     if (slots->count < FEW_SLOTS) {
         c->window.room = c->urgent.room = slots->spare / 2;
         c->window.data = slots->data + (size_t)slots->count * VV_PAGE;
     } else {
         c->window.room = between(slots->count / 8, 1, most);
-        c->urgent.room = between(slots->count / 64, 2, VV_URGENT);
+        c->urgent.room = between(slots->count / 64, 2, c->mode == VV_CHOOSE_CAPTURE_TRAP ? VV_FINE : VV_URGENT);
         reserve = c->window.room + c->urgent.room;
         c->window.data = slots->data + (size_t)(slots->count - reserve) * VV_PAGE;
     }
@@ -71,48 +72,6 @@ static void plan_drain(struct vv_capture *c, uint64_t chunks, uint64_t stage, co
     c->sums.reason = reason;
 }
 
-static void plan_hold(struct vv_capture *c, uint64_t drain_first) {
-    give_windows(c);
-    vv_order_expected(c);
-    /* A quarter stays free for what is written before it is expected. */
-    uint32_t room = c->slots.free_count - c->slots.free_count / 4;
-    uint32_t drain = c->unholdable > room ? c->unholdable - room : 0;
-    if (drain < drain_first)
-        drain = drain_first < c->order.count ? (uint32_t)drain_first : c->order.count;
-    c->drain = drain;
-    c->stage = between(room, 0, c->order.count - drain);
-    c->sums.reason = "what did not fit was held";
-}
-
-static void plan_trap(struct vv_capture *c) {
-    can_hold_any(c);
-    give_windows(c);
-    vv_order_expected(c);
-    c->drain = c->unholdable;
-    c->stage = 0;
-    c->sums.reason = c->order.count > c->unholdable ? "trap: everything that can be was held"
-                                                    : "trap: nothing could be held, all was stored inside the call";
-}
-
-static void plan_once(struct vv_capture *c) {
-    uint64_t chunks = scheduled_in_all(c), slots = c->slots.count, drain_first = 0;
-    if (c->mode == VV_CHOOSE_CAPTURE_SYNC)
-        plan_drain(c, chunks, 0, "sync: everything was stored inside the call");
-    else if (c->mode == VV_CHOOSE_CAPTURE_TRAP)
-        plan_trap(c);
-    else if (chunks <= slots)
-        plan_drain(c, chunks, chunks, "everything fitted staging");
-    else if (!can_hold_any(c))
-        plan_drain(c, chunks, slots,
-                   "what did not fit was drained: holding needs a kernel-capable userfaultfd or VARVE_NO_KERNEL_WRITES");
-    else if (!vv_cost_holding_pays(c, chunks, &drain_first))
-        plan_drain(c, chunks, slots, "what did not fit was drained: cheaper than holding");
-    else
-        plan_hold(c, drain_first);
-}
-
-/* ---- states, and the guard ---- */
-
 static void set_states(struct vv_capture *c, int is_final) {
     for (size_t i = 0; i < c->sorted_count; i++)
         c->sorted[i]->to_hold = 0;
@@ -124,6 +83,63 @@ static void set_states(struct vv_capture *c, int is_final) {
         w->to_hold += is_held;
     }
 }
+
+/* Chunks that could be held, back to where the order can be made again. */
+static void undo_order(struct vv_capture *c) {
+    c->drain = c->order.count;
+    c->stage = 0;
+    set_states(c, 0);
+}
+
+static void plan_hold(struct vv_capture *c) {
+    give_windows(c);
+    vv_order_expected(c, 0);
+    /* A quarter stays free for what is written before it is expected. */
+    uint32_t room = c->slots.free_count - c->slots.free_count / 4;
+    uint32_t drain = c->unholdable > room ? c->unholdable - room : 0;
+    c->was_scattered = vv_cost_is_scattered(c);
+    if (c->was_scattered) { /* what is captured in the call, then, lies together: one range is left to arm */
+        uint64_t first = vv_cost_drained_first(c);
+        drain = between((uint32_t)first, drain, c->order.count);
+        undo_order(c);
+        vv_order_expected(c, (uint64_t)drain + room);
+    }
+    c->drain = drain;
+    c->stage = between(room, 0, c->order.count - drain);
+    c->sums.reason = "what did not fit was held";
+    vv_log(c->log, VV_LOG_DEBUG, "%u chunks: %u drained, %u staged, the rest held; of the last %" PRIu64 " held %" PRIu64
+           " came as a surprise; one more is written every %.2f us", c->order.count, c->drain, c->stage, c->held_chunks,
+           c->surprises, c->pace * 1e6);
+}
+
+static void plan_trap(struct vv_capture *c) {
+    can_hold_any(c);
+    give_windows(c);
+    vv_order_expected(c, 0);
+    c->drain = c->unholdable;
+    c->stage = 0;
+    c->sums.reason = c->order.count > c->unholdable ? "trap: everything that can be was held"
+                                                    : "trap: nothing could be held, all was stored inside the call";
+}
+
+static void plan_once(struct vv_capture *c) {
+    uint64_t chunks = scheduled_in_all(c), slots = c->slots.count;
+    if (c->mode == VV_CHOOSE_CAPTURE_SYNC)
+        plan_drain(c, chunks, 0, "sync: everything was stored inside the call");
+    else if (c->mode == VV_CHOOSE_CAPTURE_TRAP)
+        plan_trap(c);
+    else if (chunks <= slots)
+        plan_drain(c, chunks, chunks, "everything fitted staging");
+    else if (!can_hold_any(c))
+        plan_drain(c, chunks, slots,
+                   "what did not fit was drained: holding needs a kernel-capable userfaultfd or VARVE_NO_KERNEL_WRITES");
+    else if (!vv_cost_holding_pays(c, chunks))
+        plan_drain(c, chunks, slots, "what did not fit was drained: cheaper than holding");
+    else
+        plan_hold(c);
+}
+
+/* ---- states, and the guard ---- */
 
 static int put_into_guard(struct vv_capture *c, struct vv_watched *w, uint64_t *pages) {
     int rc = 0;

@@ -25,7 +25,9 @@ enum {
     VV_AHEAD = 5,    /* beside enum vv_access: released, or copied in the call, before anybody came */
     VV_MARK = 4096,  /* bytes of a watch per mark */
     VV_MOST = 64,    /* chunks of a piece */
-    VV_URGENT = 16,  /* chunks that somebody waits for, at a time */
+    VV_URGENT = 64,  /* chunks that somebody waits for, and those that follow, at a time */
+    VV_FINE = 16,    /* chunks of a piece, in the paper's mode */
+    VV_SPARE = 16,   /* one in so many slots is left for surprises */
     VV_RING = 1024,  /* chunks that somebody waits for, in all; power of two */
     VV_WAITING = 64, /* pages whose waiting is timed at a time */
     VV_AROUND = 64   /* pages released by a trap on one that is merely watched; power of two */
@@ -146,8 +148,13 @@ struct vv_capture {
     struct vv_capture_sums sums;
     uint64_t surprises, held_chunks, lead; /* of the epoch that the log is of */
     double arm_seconds_per_page, hold_traps, hold_seconds_waited; /* as measured */
-    int was_held;
+    int was_held, was_held_before, was_scattered; /* in this checkpoint, in the one before; its expected order */
+    int is_first, was_first; /* the last checkpoint was the first of most of it: all was new, which tells nothing */
+    double sampled_share; /* of what there was before the first checkpoint, what was seen written */
     uint64_t samples, sample_ms;
+    uint64_t sampled_ns; /* when the first sample was taken that saw something */
+    uint32_t sampled_lowest; /* chunk of the last sample */
+    double pace;         /* seconds in which the program writes one more chunk, by the samples; 0: unknown */
     uint64_t peak_memory;
 };
 
@@ -245,8 +252,12 @@ void vv_begin_early(struct vv_capture *c);
 void vv_watched_return(struct vv_capture *c, struct vv_watched *w);
 /* capture_plan.c */
 int vv_plan_make(struct vv_capture *c);
-/* capture_cost.c: 1 if what exceeds the slots is better held, and how many chunks of it to drain first. */
-int vv_cost_holding_pays(struct vv_capture *c, uint64_t scheduled, uint64_t *drain_first);
+/* capture_cost.c: 1 if what exceeds the slots is better held. */
+int vv_cost_holding_pays(struct vv_capture *c, uint64_t scheduled);
+/* Does the order jump about? */
+int vv_cost_is_scattered(const struct vv_capture *c);
+/* Then: how many chunks to drain first. */
+uint64_t vv_cost_drained_first(const struct vv_capture *c);
 void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages);
 void vv_cost_learn(struct vv_capture *c);
 
@@ -254,16 +265,16 @@ void vv_cost_learn(struct vv_capture *c);
 int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room);
 void vv_numbers_free(struct vv_numbers *numbers);
 void vv_order_by_address(struct vv_capture *c);
-/* Those that cannot be held come first, c->unholdable of them. */
-void vv_order_expected(struct vv_capture *c);
+/* Those that cannot be held come first, c->unholdable of them; then, until there are `lowest` in all, by address. */
+void vv_order_expected(struct vv_capture *c, uint64_t lowest);
 /* A first access in this epoch. With the lock. */
 void vv_order_note(struct vv_capture *c, struct vv_watched *w, uint64_t chunk, int access);
 /* Begin the log anew. With the lock. */
 void vv_order_forget(struct vv_capture *c);
 /* Watches came and went: what is gone leaves the log. */
 void vv_order_tidy(struct vv_capture *c);
-/* A chunk is written that was not among the next to be read. With the lock. */
-int vv_order_is_surprise(const struct vv_capture *c, uint32_t number);
+/* Where in the order it comes, if it is among the next to be read; VV_NONE: it is a surprise. With the lock. */
+uint32_t vv_order_index(const struct vv_capture *c, uint32_t number);
 
 /* capture_slots.c */
 int vv_slots_set(struct vv_slots *slots, uint64_t bytes);
@@ -283,6 +294,10 @@ int vv_release(struct vv_capture *c, const struct vv_release *release);
 /* With the lock: nobody waits in [start, end) any more. */
 void vv_waiting_over(struct vv_capture *c, uintptr_t start, uintptr_t end);
 
+/* The program has caught up: copy the chunks of the order from `at` on into slots, as many as there is room for, and tell the (at most
+ * VV_MOST) runs of pages to disarm. With the lock. */
+uint32_t vv_copy_following(struct vv_capture *c, uint32_t at, struct vv_release *releases);
+
 /* capture_trap.c: the guard's callback; arg is the capture. */
 int vv_capture_trapped(void *arg, uintptr_t page);
 
@@ -294,5 +309,8 @@ void vv_trap_clear(struct vv_trap *trap);
 int vv_trap_arm(struct vv_trap *trap, struct vv_watched *w, int all, uint64_t *pages);
 /* Are pages [first, last), which are armed, still what was armed? 0 or an error. */
 int vv_trap_check(struct vv_trap *trap, const struct vv_watched *w, uint64_t first, uint64_t last);
+/* Bytes of these pages that are not the page of zeros that all share, or -EFAULT if some are not there: a page that was dropped becomes
+ * one as soon as it is read. Always 0 where disarming finds that out. */
+int64_t vv_trap_solid(struct vv_trap *trap, const struct vv_watched *w, uint64_t first, uint64_t last);
 
 #endif

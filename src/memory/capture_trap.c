@@ -32,8 +32,9 @@ struct trap {
     struct vv_watched *watched;
     uint64_t page;
     int copied, blocked;
-    struct vv_release also[2]; /* disarmed beside the page itself */
-    int also_count;
+    uint32_t index;                  /* of its chunk in the order; VV_NONE: it was not expected yet, or is not held */
+    struct vv_release also[VV_MOST]; /* disarmed beside the page itself */
+    uint32_t also_count;
 };
 
 /* With the lock. */
@@ -44,17 +45,24 @@ static void meet_chunk(struct trap *trap, uint64_t chunk) {
     int state = vv_state(w, chunk);
     if (!vv_is_busy(state))
         return;
-    int is_first = vv_access(w, chunk) == VV_ACCESS_NOT;
-    if (state == VV_SCHEDULED && is_first && c->mode == VV_CHOOSE_CAPTURE_AUTO && vv_order_is_surprise(c, number))
-        c->surprises++;
-    if (state == VV_SCHEDULED && copy_into_slot(c, w, chunk)) {
-        vv_order_note(c, w, chunk, VV_ACCESS_COW);
+    int is_first = vv_access(w, chunk) == VV_ACCESS_NOT, is_expected = 0;
+    if (state == VV_SCHEDULED && c->mode == VV_CHOOSE_CAPTURE_AUTO) {
+        trap->index = vv_order_index(c, number);
+        is_expected = trap->index != VV_NONE;
+        c->surprises += is_first && !is_expected;
+    }
+    /* Who comes when expected, only before us, teaches nothing about the order; and with few slots left, which are for surprises, it is
+     * better to wait a moment for many pages than to be stopped at each. */
+    int may_copy = state == VV_SCHEDULED && (!is_expected || c->slots.free_count > c->slots.count / VV_SPARE);
+    if (may_copy && copy_into_slot(c, w, chunk)) {
+        vv_order_note(c, w, chunk, is_expected ? VV_AHEAD : VV_ACCESS_COW);
         trap->copied = 1;
         return;
     }
     if (state == VV_SCHEDULED && is_first)
         hurry(c, number);
-    vv_order_note(c, w, chunk, VV_ACCESS_WAIT);
+    is_expected |= state == VV_IN_PROGRESS && c->mode == VV_CHOOSE_CAPTURE_AUTO;
+    vv_order_note(c, w, chunk, is_expected ? VV_AHEAD : VV_ACCESS_WAIT);
     trap->blocked = 1;
 }
 
@@ -121,7 +129,7 @@ static void pass(struct trap *trap, uintptr_t address) {
 int vv_capture_trapped(void *arg, uintptr_t page) {
     struct vv_capture *c = arg;
     int kept = errno;
-    struct trap trap = {.capture = c};
+    struct trap trap = {.capture = c, .index = VV_NONE};
     vv_lock_take(&c->lock);
     struct vv_watched *w = trap.watched = vv_watched_at(c, page);
     int is_ours = w != NULL;
@@ -138,8 +146,10 @@ int vv_capture_trapped(void *arg, uintptr_t page) {
         else
             pass(&trap, page);
     }
+    if (is_ours && trap.copied && !trap.blocked && trap.index != VV_NONE)
+        trap.also_count += vv_copy_following(c, trap.index, trap.also + trap.also_count);
     vv_lock_give(&c->lock);
-    for (int i = 0; i < trap.also_count; i++)
+    for (uint32_t i = 0; i < trap.also_count; i++)
         vv_release(c, &trap.also[i]);
     errno = kept;
     return !trap.blocked;

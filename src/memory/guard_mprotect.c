@@ -20,6 +20,7 @@
 #include "memory/signals.h"
 #include "memory/watch.h"
 
+#define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE, Linux 5.14 */
 #define MAPPINGS_LEFT 5530     /* to the program; with the usual 65,530 that makes 30,000 runs */
 #define WAIT_NS (1000L * 1000) /* at a time, so that other signals get through to who waits */
 
@@ -300,6 +301,13 @@ static int guard_disarm(struct vv_guard *base, uintptr_t start, size_t length) {
     int rc = disarm_pages(&pages, start, start + length);
     unlock(guard, &old);
     return rc;
+}
+
+int vv_guard_mprotect_holds(uintptr_t start, size_t length) {
+    for (uintptr_t page = start; page < start + length; page += VV_PAGE)
+        if (madvise((void *)page, VV_PAGE, POPULATE_WRITE) == 0) /* what can be written is not protected */
+            return 0;
+    return 1;
 }
 
 static void guard_close(struct vv_guard *base) {

@@ -1,6 +1,7 @@
 /* Copying memory that may be gone: the kernel copies it, and says EFAULT where a load would be a signal. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -96,4 +97,19 @@ int vv_peek_works(void) {
 int vv_peek(void *to, const void *from, size_t size) {
     enum way way = find_way();
     return way == WAY_NONE ? -EFAULT : copy(way, to, from, size);
+}
+
+int vv_peek_many(const struct iovec *to, const struct iovec *from, size_t count) {
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++)
+        size += from[i].iov_len;
+    if (find_way() == WAY_CALL && count <= IOV_MAX &&
+        process_vm_readv(getpid(), to, count, from, count, 0) == (ssize_t)size)
+        return 0;
+    for (size_t i = 0; i < count; i++) { /* one by one: some of it is gone, or there is no such call */
+        int rc = vv_peek(to[i].iov_base, from[i].iov_base, from[i].iov_len);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
 }

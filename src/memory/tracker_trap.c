@@ -198,22 +198,46 @@ int vv_trap_arm(struct vv_trap *trap, struct vv_watched *w, int all, uint64_t *p
     return 0;
 }
 
-int vv_trap_check(struct vv_trap *trap, const struct vv_watched *w, uint64_t first, uint64_t last) {
-    static const struct vv_page_query query = {.all = VV_PAGE_WRITTEN,
-                                               .inverted = VV_PAGE_WRITTEN,
-                                               .any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED,
-                                               .wanted = VV_PAGE_WRITTEN};
-    struct vv_guard *guard = trap->capture->guard;
+/* How many bytes of [start, end) are pages of this kind. */
+static int64_t count_pages(struct vv_trap *trap, const struct vv_page_query *query, uint64_t start, uint64_t end) {
     struct vv_page_range found[VV_MOST];
-    uint64_t start = vv_page_address(w, first), end = vv_page_address(w, last), protected = 0, left = end - start;
-    if (trap->pagemap < 0 || !trap->is_uffd) /* who cannot be asked says no when told to arm what is not there */
-        return guard->ops->arm(guard, start, end - start);
+    int64_t bytes = 0;
     while (start < end) {
-        int count = vv_pagemap_scan(trap->pagemap, &query, start, end, found, VV_MOST, &start);
+        int count = vv_pagemap_scan(trap->pagemap, query, start, end, found, VV_MOST, &start);
         if (count < 0)
             return count;
         for (int i = 0; i < count; i++)
-            protected += found[i].end - found[i].start;
+            bytes += (int64_t)(found[i].end - found[i].start);
     }
-    return protected == left ? 0 : -EFAULT;
+    return bytes;
+}
+
+int vv_trap_check(struct vv_trap *trap, const struct vv_watched *w, uint64_t first, uint64_t last) {
+    static const struct vv_page_query armed = {.all = VV_PAGE_WRITTEN,
+                                               .inverted = VV_PAGE_WRITTEN,
+                                               .any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED,
+                                               .wanted = VV_PAGE_WRITTEN};
+    uint64_t start = vv_page_address(w, first), end = vv_page_address(w, last);
+    const struct vv_guard_ops *ops = trap->capture->guard->ops;
+    if (!trap->is_uffd && strcmp(ops->name, "mprotect") == 0 && !vv_guard_mprotect_holds(start, end - start))
+        return -EFAULT;
+    if (trap->pagemap < 0)
+        return ops->arm(trap->capture->guard, start, end - start); /* says no where nothing is mapped */
+    if (!trap->is_uffd)
+        return 0;
+    return count_pages(trap, &armed, start, end) == (int64_t)(end - start) ? 0 : -EFAULT;
+}
+
+int64_t vv_trap_solid(struct vv_trap *trap, const struct vv_watched *w, uint64_t first, uint64_t last) {
+    static const struct vv_page_query there = {.any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED, .wanted = VV_PAGE_PRESENT};
+    static const struct vv_page_query solid = {.all = VV_PAGE_ZERO,
+                                               .inverted = VV_PAGE_ZERO,
+                                               .any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED,
+                                               .wanted = VV_PAGE_PRESENT};
+    uint64_t start = vv_page_address(w, first), end = vv_page_address(w, last);
+    if (trap->is_uffd || trap->pagemap < 0)
+        return 0;
+    if (count_pages(trap, &there, start, end) != (int64_t)(end - start))
+        return -EFAULT;
+    return count_pages(trap, &solid, start, end);
 }
