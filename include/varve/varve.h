@@ -19,6 +19,7 @@
  *
  * What to know before trusting it:
  *  - Only protected regions are saved. Files, sockets, threads and pointers between regions are the program's business.
+ *  - A signal handler or a log function that runs inside a call of the session must not write protected memory.
  *  - No other thread, device or process may write a protected region during varve_checkpoint or varve_restart: no
  *    receive, RMA or input into it may be outstanding. When the call has returned they may, although the checkpoint is
  *    still being stored. Memory that devices write (RDMA) is protected with VARVE_DEVICE_WRITES.

@@ -94,6 +94,9 @@ void vv_request_finish(struct vv_session *session);
 int vv_flight_open(struct vv_session *session, struct varve_error *error);
 void vv_flight_close(struct vv_session *session); /* what is in flight has landed; accepts a session without */
 void vv_flight_start(struct vv_session *session); /* session->save is prepared */
+/* The capture belongs to the caller's thread alone, until it starts a flight or gives it back. */
+void vv_flight_occupy(struct vv_session *session);
+void vv_flight_rest(struct vv_session *session);
 /* Nothing is in flight afterwards. Collective when something was. */
 void vv_flight_land(struct vv_session *session);
 /* 1 if nothing is in flight any more on any rank, or an error of the group. Collective. */

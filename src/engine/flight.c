@@ -10,7 +10,12 @@
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 
-enum state { IDLE, FLYING, WRITTEN };
+enum state {
+    IDLE,
+    BUSY, /* the caller's thread has the capture to itself */
+    FLYING,
+    WRITTEN
+};
 
 struct vv_flight {
     struct vv_session *session;
@@ -127,13 +132,25 @@ void vv_flight_land(struct vv_session *session) {
     pthread_mutex_lock(&flight->lock);
     while (flight->state == FLYING)
         pthread_cond_wait(&flight->changed, &flight->lock);
-    flight->state = IDLE;
-    flight->sample_ms = 1;
-    pthread_cond_broadcast(&flight->changed);
     pthread_mutex_unlock(&flight->lock);
     if (session->comm->ranks > 1)
         vv_request_finish(session);
     session->is_flying = 0;
+    vv_flight_rest(session);
+}
+
+void vv_flight_occupy(struct vv_session *session) {
+    pthread_mutex_lock(&session->flight->lock);
+    session->flight->state = BUSY;
+    pthread_mutex_unlock(&session->flight->lock);
+}
+
+void vv_flight_rest(struct vv_session *session) {
+    pthread_mutex_lock(&session->flight->lock);
+    session->flight->state = IDLE;
+    session->flight->sample_ms = 1;
+    pthread_cond_broadcast(&session->flight->changed);
+    pthread_mutex_unlock(&session->flight->lock);
 }
 
 int vv_flight_test(struct vv_session *session) {

@@ -73,10 +73,10 @@ int vv_session_protect(struct vv_session *session, const char *name, void *ptr, 
     if (session->is_flying)
         return 0;
     vv_flight_lock(session);
-    int rc = watch_region(session, region);
+    watch_region(session, region); /* if there is no memory for it now, the next checkpoint tries again */
     vv_flight_sample(session);
     vv_flight_unlock(session);
-    return rc;
+    return 0;
 }
 
 int vv_session_protect_callback(struct vv_session *session, const char *name, const struct varve_callbacks *callbacks,

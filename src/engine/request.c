@@ -270,7 +270,10 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
         return rc;
     }
     begin_request(session, (uint64_t)version);
+    vv_flight_occupy(session);
     rc = run_request(session, &why);
+    if (!session->is_flying)
+        vv_flight_rest(session);
     vv_flight_lock(session);
     session->request.is_told = rc != 0;
     session->request.blocked_ns = vv_clock_ns() - begin;

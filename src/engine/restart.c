@@ -362,6 +362,7 @@ static void go_on(struct restart *restart) {
     session->parent_writers = vv_view_record(restart->view)->writers_digest;
     session->has_saved = 0;
     session->tries = 0;
+    session->request.is_told = 1; /* whatever failed before is behind us */
     vv_unsettled_drop(session);
 }
 

@@ -246,11 +246,9 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     share_out(save);
     look_at_victims(save);
     struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share};
-    vv_flight_lock(session); /* nobody samples meanwhile */
-    rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);
-    vv_flight_unlock(session);
+    rc = take_callbacks(save, error); /* first: they may write protected memory, too */
     if (rc == 0)
-        rc = take_callbacks(save, error);
+        rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);
     if (rc == 0)
         rc = take_pieces(save, 1, error);
     if (rc == 0)

@@ -188,6 +188,7 @@ static void start_anew(struct vv_capture *c, const struct vv_capture_plan *plan)
     c->drain = c->stage = c->unholdable = c->drained = 0;
     c->ring_head = c->ring_tail = 0;
     c->waiting_count = 0;
+    c->has_more_waiting = 0;
     c->window.run_count = c->window.next = c->urgent.run_count = c->urgent.next = 0;
     c->was_held_before = c->was_held;
     c->is_going = c->in_flight = c->was_held = 0;
@@ -309,8 +310,10 @@ int vv_capture_go(struct vv_capture *c, struct varve_error *error) {
 }
 
 void vv_capture_settle(struct vv_capture *c, int is_committed) {
+    sigset_t before;
     if (!c->is_begun)
         return;
+    vv_signals_block(&before); /* as in vv_capture_leave */
     vv_capture_stop(c);
     vv_lock_take(&c->lock);
     for (size_t i = 0; i < c->sorted_count; i++) {
@@ -325,6 +328,7 @@ void vv_capture_settle(struct vv_capture *c, int is_committed) {
     }
     c->is_begun = c->is_going = c->in_flight = 0;
     vv_lock_give(&c->lock);
+    vv_signals_restore(&before);
 }
 
 void vv_capture_sums(struct vv_capture *c, struct vv_capture_sums *out) {

@@ -69,18 +69,22 @@ static void wake_stuck(struct vv_capture *c) {
         vv_lock_take(&c->lock);
         struct vv_watched *w = i < c->waiting_count ? vv_watched_at(c, c->waiting[i].page) : NULL;
         uint64_t page = w ? (c->waiting[i].page - vv_page_address(w, 0)) / VV_PAGE : 0;
-        struct vv_release release = {w, page, w && !vv_page_is_busy(w, page) ? page + 1 : page};
+        struct vv_release release = {w, page, w && !vv_page_is_busy(w, page) ? page + 1 : page, 0};
         int is_end = i >= c->waiting_count;
         vv_lock_give(&c->lock);
         if (is_end)
             return;
         vv_release(c, &release);
+        vv_lock_take(&c->lock);
+        if (w && (i >= c->waiting_count || c->waiting[i].page != vv_page_address(w, page)))
+            i--; /* gone, and another one may have its place */
+        vv_lock_give(&c->lock);
     }
 }
 
 /* The pages of chunks [first, first + count) that nothing holds any more. With the lock. */
 static struct vv_release free_pages(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t count) {
-    struct vv_release release = {w, first, vv_chunk_last_page(w, first + count - 1) + 1};
+    struct vv_release release = {w, first, vv_chunk_last_page(w, first + count - 1) + 1, 0};
     if (vv_page_is_busy(w, release.first))
         release.first++;
     if (release.last > release.first && vv_page_is_busy(w, release.last - 1))
@@ -102,7 +106,6 @@ static int copy_chunks(struct vv_capture *c, const uint32_t *numbers, uint32_t c
         vv_slots_push(&c->slots, &c->slots.cow, slot);
         vv_state_set(w, chunk, VV_STAGED);
         vv_order_note(c, w, chunk, VV_AHEAD);
-        w->busy--;
     }
     return vv_peek_many(to, from, count);
 }
@@ -132,22 +135,38 @@ uint32_t vv_copy_following(struct vv_capture *c, uint32_t at, struct vv_release 
             c->lost = w;
         for (n = 1; i + n < count && numbers[i + n] == numbers[i] + n;)
             n++;
-        releases[runs++] = free_pages(c, w, chunk, n);
+        releases[runs] = free_pages(c, w, chunk, n);
+        releases[runs++].chunks = n;
     }
     return runs;
 }
 
+static void release_watch(struct vv_capture *c, struct vv_watched *w) {
+    struct vv_release release = {.watched = w, .first = w->page_first, .last = w->page_end};
+    vv_lock_take(&c->lock);
+    for (uint64_t page = vv_skip(w, 0); page < w->page_end; page = vv_skip(w, page + 1))
+        vv_byte_set(w, page, VV_PAGE_ARMED, 0);
+    vv_lock_give(&c->lock);
+    vv_release(c, &release);
+}
+
+/* More wait than are noted, and nothing is held any more. */
+static void release_all(struct vv_capture *c) {
+    c->has_more_waiting = 0;
+    for (size_t i = 0; i < c->sorted_count; i++)
+        if (c->sorted[i]->base.tracker == &c->trap.base)
+            release_watch(c, c->sorted[i]);
+}
+
 /* Nothing is left to hand out, yet somebody waits: everything around is disarmed, which needs fewer mappings, not more. */
 static void release_whole(struct vv_capture *c) {
+    if (c->has_more_waiting)
+        release_all(c);
     vv_lock_take(&c->lock);
     struct vv_watched *w = c->waiting_count ? vv_watched_at(c, c->waiting[0].page) : NULL;
-    struct vv_release release = {w, w ? w->page_first : 0, w ? w->page_end : 0};
-    if (w)
-        for (uint64_t page = vv_skip(w, 0); page < w->page_end; page = vv_skip(w, page + 1))
-            vv_byte_set(w, page, VV_PAGE_ARMED, 0);
     vv_lock_give(&c->lock);
     if (w)
-        vv_release(c, &release);
+        release_watch(c, w);
 }
 
 static int fail_lost(struct vv_capture *c, struct varve_error *error) {
@@ -384,7 +403,7 @@ int vv_capture_next(struct vv_capture *c, struct vv_piece *piece, struct varve_e
     if (!c->is_going)
         return give_memory(c, piece);
     vv_lock_take(&c->lock);
-    int has_waiting = c->waiting_count > 0;
+    int has_waiting = c->waiting_count > 0 || c->has_more_waiting;
     enum next next = c->lost ? NOTHING : choose_next(c, piece);
     vv_lock_give(&c->lock);
     struct vv_window *window = next == READ_URGENT || next == GIVE_URGENT ? &c->urgent : &c->window;
@@ -410,7 +429,7 @@ static void finish_held(struct vv_capture *c, struct vv_watched *w, uint64_t fir
         int is_waited = 0;
         for (; chunk < end; chunk++)
             is_waited |= vv_access(w, chunk) == VV_ACCESS_WAIT;
-        struct vv_release release = {w, page, page};
+        struct vv_release release = {w, page, page, 0};
         if (is_waited && vv_page_is_armed(w, page) && !vv_page_is_busy(w, page)) {
             release.last++;
             vv_byte_set(w, page, VV_PAGE_ARMED, 0);
@@ -444,7 +463,7 @@ void vv_capture_done(struct vv_capture *c, const struct vv_piece *piece) {
 static struct vv_release drop_next(struct vv_capture *c, struct vv_watched *w, uint64_t page) {
     while (page < w->page_end && !vv_page_is_busy(w, page))
         page = vv_skip(w, page + 1);
-    struct vv_release release = {w, page, page};
+    struct vv_release release = {w, page, page, 0};
     while (release.last < w->page_end && vv_page_is_busy(w, release.last))
         release.last++;
     for (uint64_t k = release.first; k < release.last; k++) {
@@ -463,7 +482,7 @@ void vv_capture_stop(struct vv_capture *c) {
         struct vv_watched *w = c->sorted[i];
         for (uint64_t page = w->page_first; page < w->page_end;) {
             vv_lock_take(&c->lock);
-            struct vv_release release = w->busy ? drop_next(c, w, page) : (struct vv_release){w, w->page_end, w->page_end};
+            struct vv_release release = w->busy ? drop_next(c, w, page) : (struct vv_release){w, w->page_end, w->page_end, 0};
             vv_lock_give(&c->lock);
             vv_release(c, &release);
             page = release.last > page ? release.last : w->page_end;
@@ -481,4 +500,6 @@ void vv_capture_stop(struct vv_capture *c) {
     c->slots.bulk = c->slots.cow = (struct vv_queue){VV_NONE, VV_NONE};
     vv_lock_give(&c->lock);
     wake_stuck(c);
+    if (c->has_more_waiting)
+        release_all(c);
 }

@@ -229,8 +229,10 @@ unsigned vv_capture_sample(struct vv_capture *c) {
                                                   &sampling);
     }
     c->samples++;
+    vv_lock_take(&c->lock);
     note_pace(c, before);
     turn_if_descending(c, before);
+    vv_lock_give(&c->lock);
     if (wanted == 0 || (c->log_of_writes.count >= wanted && c->log_of_writes.count == before))
         return 0;
     if (c->samples % SAMPLES_PER_STEP == 0)

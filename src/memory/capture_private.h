@@ -109,7 +109,8 @@ struct vv_trap { /* tracker_trap.c */
     char name[24];
     struct vv_capture *capture;
     int pagemap; /* -1: not looked at */
-    int is_uffd;
+    int is_uffd, is_mprotect;
+    uint64_t pages; /* attached */
 };
 
 struct vv_capture {
@@ -141,6 +142,7 @@ struct vv_capture {
     uint32_t ring_head, ring_tail;
     struct vv_waiting waiting[VV_WAITING];
     uint32_t waiting_count;
+    int has_more_waiting; /* than are noted */
     int is_begun, is_going, in_flight;
     struct vv_watched *_Atomic lost; /* its memory was taken away */
 
@@ -225,6 +227,7 @@ static inline int vv_can_hold(const struct vv_watched *w, uint64_t chunk) {
 struct vv_release {
     struct vv_watched *watched;
     uint64_t first, last;
+    uint64_t chunks; /* copied by a trap, that are busy until it is done */
 };
 
 /* capture_watches.c; the watch of a number, and the chunk in it. NULL: it is gone. */

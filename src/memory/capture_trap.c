@@ -84,9 +84,9 @@ static void release_around(struct trap *trap) {
         if (k != page)
             vv_byte_set(w, k, VV_PAGE_ARMED, 0);
     if (first < page)
-        trap->also[trap->also_count++] = (struct vv_release){w, first, page};
+        trap->also[trap->also_count++] = (struct vv_release){w, first, page, 0};
     if (last > page + 1)
-        trap->also[trap->also_count++] = (struct vv_release){w, page + 1, last};
+        trap->also[trap->also_count++] = (struct vv_release){w, page + 1, last, 0};
 }
 
 static int waits_already(const struct vv_capture *c, uintptr_t page) {
@@ -105,6 +105,8 @@ static void block(struct trap *trap, uintptr_t address) {
     c->sums.trapped_pages++;
     if (c->waiting_count < VV_WAITING)
         c->waiting[c->waiting_count++] = (struct vv_waiting){address, vv_clock_ns()};
+    else
+        c->has_more_waiting = 1;
 }
 
 /* With the lock. */
@@ -124,6 +126,18 @@ static void pass(struct trap *trap, uintptr_t address) {
     }
     if (!trap->copied && c->mode != VV_CHOOSE_CAPTURE_TRAP)
         release_around(trap);
+}
+
+/* Copies are good only if the pages were still what was armed; until that is known the chunks are busy, so that nobody takes the watch away. */
+static void release_also(struct vv_capture *c, const struct vv_release *release) {
+    int rc = vv_release(c, release);
+    if (release->chunks == 0)
+        return;
+    if (rc != 0)
+        c->lost = release->watched;
+    vv_lock_take(&c->lock);
+    release->watched->busy -= release->chunks;
+    vv_lock_give(&c->lock);
 }
 
 int vv_capture_trapped(void *arg, uintptr_t page) {
@@ -146,11 +160,11 @@ int vv_capture_trapped(void *arg, uintptr_t page) {
         else
             pass(&trap, page);
     }
-    if (is_ours && trap.copied && !trap.blocked && trap.index != VV_NONE)
+    if (is_ours && trap.copied && !trap.blocked && trap.index != VV_NONE && !c->trap.is_mprotect)
         trap.also_count += vv_copy_following(c, trap.index, trap.also + trap.also_count);
     vv_lock_give(&c->lock);
     for (uint32_t i = 0; i < trap.also_count; i++)
-        vv_release(c, &trap.also[i]);
+        release_also(c, &trap.also[i]);
     errno = kept;
     return !trap.blocked;
 }

@@ -140,14 +140,17 @@ static size_t drop_from(struct vv_watched **list, size_t count, const struct vv_
 
 void vv_capture_unwatch(struct vv_capture *c, struct vv_watch *watch) {
     struct vv_watched *w = (struct vv_watched *)watch;
+    sigset_t before;
     if (w->is_attached)
         vv_watched_detach(c, w);
     c->count = drop_from(c->all, c->count, w);
     c->has_changed = 1;
+    vv_signals_block(&before); /* as in vv_capture_leave */
     vv_lock_take(&c->lock);
     drop_from(c->by_number, c->sorted_count, w);
     c->sorted_count = drop_from(c->sorted, c->sorted_count, w);
     vv_lock_give(&c->lock);
+    vv_signals_restore(&before);
     free_watched(w);
 }
 
@@ -266,7 +269,9 @@ static int sort_watches(struct vv_capture *c) {
 int vv_watches_take_in(struct vv_capture *c) {
     if (!c->has_changed)
         return 0;
+    vv_lock_take(&c->lock); /* a page may be trapped at any time, which uses the numbers and writes the log */
     int rc = number_watches(c);
+    vv_lock_give(&c->lock);
     if (rc == 0)
         rc = sort_watches(c);
     uint64_t chunks = 0;
@@ -274,12 +279,15 @@ int vv_watches_take_in(struct vv_capture *c) {
         chunks += c->all[i]->base.chunks;
     if (rc == 0)
         rc = vv_numbers_reserve(&c->order, chunks);
+    vv_lock_take(&c->lock);
     if (rc == 0)
         rc = vv_numbers_reserve(&c->log_of_writes, chunks);
+    if (rc == 0)
+        vv_order_tidy(c);
+    vv_lock_give(&c->lock);
     if (rc != 0)
         return rc;
     find_plain(c);
-    vv_order_tidy(c);
     for (size_t i = 0; i < c->count; i++)
         c->all[i]->is_new = 0;
     c->has_changed = 0;

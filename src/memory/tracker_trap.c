@@ -15,6 +15,7 @@
 
 #define POPULATE_READ 22 /* MADV_POPULATE_READ, Linux 5.14 */
 #define FOUND 256
+#define MPROTECT_PAGES 50000u /* in all; every second of them may become a mapping of its own */
 
 static struct vv_guard *guard_of(struct vv_tracker *tracker) {
     return ((struct vv_trap *)tracker)->capture->guard;
@@ -22,9 +23,17 @@ static struct vv_guard *guard_of(struct vv_tracker *tracker) {
 
 static int trap_attach(struct vv_tracker *tracker, struct vv_watch *watch) {
     struct vv_guard *guard = guard_of(tracker);
+    struct vv_trap *trap = (struct vv_trap *)tracker;
     size_t length;
     uintptr_t start = vv_watch_inside(watch, &length);
-    return length ? guard->ops->attach(guard, start, length) : -ERANGE;
+    if (length == 0)
+        return -ERANGE;
+    /* Who writes a page in the middle of armed ones needs another mapping; there must always be one. */
+    if (trap->is_mprotect && trap->pages + length / VV_PAGE > MPROTECT_PAGES)
+        return -ENOSPC;
+    int rc = guard->ops->attach(guard, start, length);
+    trap->pages += rc == 0 ? length / VV_PAGE : 0;
+    return rc;
 }
 
 static void trap_detach(struct vv_tracker *tracker, struct vv_watch *watch) {
@@ -32,6 +41,7 @@ static void trap_detach(struct vv_tracker *tracker, struct vv_watch *watch) {
     size_t length;
     uintptr_t start = vv_watch_inside(watch, &length);
     guard->ops->detach(guard, start, length);
+    ((struct vv_trap *)tracker)->pages -= length / VV_PAGE;
 }
 
 static void disarmed(struct vv_watched *w, uint64_t first, uint64_t last) {
@@ -54,6 +64,23 @@ static int look_at_pages(struct vv_trap *trap, struct vv_watched *w) {
             disarmed(w, (found[i].start - base) / VV_PAGE, (found[i].end - base) / VV_PAGE);
     }
     return 0;
+}
+
+/* What was armed with mprotect cannot be written: what can be is something else by now. */
+static void look_at_mappings(struct vv_watched *w) {
+    uint64_t base = vv_page_address(w, 0), start = vv_page_address(w, w->page_first), end = vv_page_address(w, w->page_end);
+    struct vv_maps maps;
+    struct vv_map map;
+    int rc = vv_maps_open(&maps);
+    for (uint64_t at = start; rc >= 0 && at < end && (rc = vv_maps_next(&maps, at, &map)) == 1 && map.start < end; at = map.end) {
+        uint64_t from = map.start > start ? map.start : start, to = map.end < end ? map.end : end;
+        if (map.is_writable)
+            disarmed(w, (from - base) / VV_PAGE, (to - base) / VV_PAGE);
+    }
+    if (rc < 0)
+        disarmed(w, 0, w->base.chunks + 1); /* nobody knows */
+    else
+        vv_maps_close(&maps);
 }
 
 struct trap_walk {
@@ -88,6 +115,8 @@ static int trap_collect(struct vv_tracker *tracker, struct vv_watch *watch, vv_p
     struct vv_trap *trap = (struct vv_trap *)tracker;
     struct vv_watched *w = (struct vv_watched *)watch;
     struct trap_walk walk = {w, fn, arg};
+    if (trap->is_mprotect)
+        look_at_mappings(w);
     if (trap->pagemap >= 0 && look_at_pages(trap, w) != 0)
         disarmed(w, 0, watch->chunks + 1); /* nobody knows: all may have changed */
     return vv_pages_walk(watch->ptr, watch->size, report_unarmed, &walk);
@@ -103,6 +132,7 @@ void vv_trap_init(struct vv_trap *trap, struct vv_capture *c, const char *guard_
     trap->capture = c;
     trap->pagemap = -1;
     trap->is_uffd = strcmp(guard_name, "uffd") == 0;
+    trap->is_mprotect = strcmp(guard_name, "mprotect") == 0;
     static const struct vv_page_query query = {.wanted = VV_PAGE_PRESENT};
     struct vv_page_range range;
     uint64_t page = (uint64_t)(uintptr_t)c & ~(uint64_t)(VV_PAGE - 1), next;
@@ -219,7 +249,7 @@ int vv_trap_check(struct vv_trap *trap, const struct vv_watched *w, uint64_t fir
                                                .wanted = VV_PAGE_WRITTEN};
     uint64_t start = vv_page_address(w, first), end = vv_page_address(w, last);
     const struct vv_guard_ops *ops = trap->capture->guard->ops;
-    if (!trap->is_uffd && strcmp(ops->name, "mprotect") == 0 && !vv_guard_mprotect_holds(start, end - start))
+    if (trap->is_mprotect && !vv_guard_mprotect_holds(start, end - start))
         return -EFAULT;
     if (trap->pagemap < 0)
         return ops->arm(trap->capture->guard, start, end - start); /* says no where nothing is mapped */
