@@ -22,23 +22,16 @@ static int tell(const struct choices *choices, const char *what, const char *cho
     return choices->fn(choices->arg, &info);
 }
 
-/* As the engine does it when a session is opened. */
 static int choose_capture(const struct vv_settings *settings, char *reason) {
-    unsigned retries;
-
-    if (settings->capture != VV_CHOOSE_CAPTURE_SYNC) {
-        if (vv_settings_on_error(settings, &retries) == VV_ON_ERROR_RETRY) {
-            snprintf(reason, REASON_ROOM, "on_error=retry: a checkpoint can be tried again only inside its call");
-            return VV_CHOOSE_CAPTURE_SYNC;
-        }
-        if (settings->threads == 0) {
-            snprintf(reason, REASON_ROOM, "threads=0: the calling thread does everything");
-            return VV_CHOOSE_CAPTURE_SYNC;
-        }
+    const char *why;
+    int mode = vv_settings_capture(settings, &why);
+    if (why) {
+        snprintf(reason, REASON_ROOM, "%s", why);
+    } else {
+        snprintf(reason, REASON_ROOM, "the setting capture (%.200s)",
+                 vv_setting_origin(settings, vv_setting_find("capture")));
     }
-    snprintf(reason, REASON_ROOM, "the setting capture (%.200s)",
-             vv_setting_origin(settings, vv_setting_find("capture")));
-    return settings->capture;
+    return mode;
 }
 
 static int let_pass(void *arg, uintptr_t page) {

@@ -274,6 +274,20 @@ enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsign
     return on_error;
 }
 
+enum vv_capture_choice vv_settings_capture(const struct vv_settings *settings, const char **why) {
+    unsigned retries;
+    *why = NULL;
+    if (settings->capture == VV_CHOOSE_CAPTURE_SYNC) {
+        return VV_CHOOSE_CAPTURE_SYNC;
+    }
+    if (vv_settings_on_error(settings, &retries) == VV_ON_ERROR_RETRY) {
+        *why = "on_error=retry: a checkpoint can be tried again only inside its call";
+    } else if (settings->threads == 0) {
+        *why = "threads=0: the calling thread does everything";
+    }
+    return *why ? VV_CHOOSE_CAPTURE_SYNC : (enum vv_capture_choice)settings->capture;
+}
+
 const char *vv_setting_type_text(const struct vv_setting *setting) {
     static const char *const names[] = {"integer", "bytes", "number", "choice", "text"};
     return names[setting->type];

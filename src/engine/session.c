@@ -213,13 +213,6 @@ static int enter(struct vv_session *session, const char *uri, struct varve_error
     return rc ? rc : vv_keepers_adopt(session, error);
 }
 
-/* An attempt can be tried again only while its state is still there, and nothing goes on without threads. */
-static int how_to_capture(const struct vv_settings *settings) {
-    unsigned retries;
-    int is_retried = vv_settings_on_error(settings, &retries) == VV_ON_ERROR_RETRY;
-    return is_retried || settings->threads == 0 ? VV_CHOOSE_CAPTURE_SYNC : settings->capture;
-}
-
 static int create(const char *name, const struct vv_settings *settings, const struct vv_log *log,
                   struct varve_comm *comm, struct vv_session **out, struct varve_error *error) {
     struct vv_session *session = vv_calloc(1, sizeof *session);
@@ -235,7 +228,8 @@ static int create(const char *name, const struct vv_settings *settings, const st
     session->changed_share = 1;
     vv_regions_init(&session->regions);
     session->where = (struct vv_placement){session->settings.nice, session->settings.cpus};
-    session->capturing = how_to_capture(settings);
+    const char *why;
+    session->capturing = (int)vv_settings_capture(settings, &why);
     struct vv_capture_options options = {session->capturing, settings->order, settings->tracker, &session->log};
     int rc = vv_capture_create(&options, &session->capture, error);
     if (rc)

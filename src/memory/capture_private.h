@@ -120,7 +120,7 @@ struct vv_capture {
     struct vv_trap trap;
     struct vv_guard *guard;
     int guard_tried;
-    char why_not[128]; /* there is no guard */
+    char why_not[192]; /* there is no guard */
     char reason[128];
 
     struct vv_lock lock;
