@@ -26,7 +26,7 @@ enum {
     VV_MARK = 4096,  /* bytes of a watch per mark */
     VV_MOST = 64,    /* chunks of a piece */
     VV_URGENT = 64,  /* chunks that somebody waits for, and those that follow, at a time */
-    VV_FINE = 16,    /* chunks of a piece, in the paper's mode */
+    VV_FINE = 1,     /* chunks of a piece in the paper's mode: it stores page by page */
     VV_SPARE = 16,   /* one in so many slots is left for surprises */
     VV_RING = 1024,  /* chunks that somebody waits for, in all; power of two */
     VV_WAITING = 64, /* pages whose waiting is timed at a time */
@@ -78,7 +78,7 @@ struct vv_slot {
 };
 struct vv_slots {
     uint8_t *data; /* count chunks, and a few more for windows when there are too few to give any away */
-    uint32_t count, backed, spare;
+    uint32_t count, backed, spare, used; /* used: at the most, since they were made */
     uint64_t *is_free;
     uint32_t free_count, cursor;
     struct vv_slot *list;

@@ -70,6 +70,8 @@ uint32_t vv_slots_take(struct vv_slots *slots, uint32_t number) {
     uint32_t slot = (uint32_t)(word * 64) + (uint32_t)__builtin_ctzll(bits);
     slots->is_free[word] &= ~(UINT64_C(1) << (slot % 64));
     slots->free_count--;
+    if (slots->count - slots->free_count > slots->used)
+        slots->used = slots->count - slots->free_count;
     slots->cursor = slot + 1 < slots->count ? slot + 1 : 0;
     slots->list[slot] = (struct vv_slot){number, VV_NONE};
     return slot;

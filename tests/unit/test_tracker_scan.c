@@ -528,6 +528,12 @@ static uint64_t page_table_kib(void) {
 static void a_sparse_tebibyte(void **unused) {
     (void)unused;
     const uint64_t size = UINT64_C(1) << 40;
+    void *probe = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (probe == MAP_FAILED) {
+        print_message("skipped: there is no tebibyte of address space (ThreadSanitizer leaves less)\n");
+        skip();
+    }
+    munmap(probe, size);
     uint8_t *p = map(size);
     struct vv_watch watch = {.ptr = p, .size = size, .tracker = tracker};
     struct timespec start, stop;
