@@ -7,6 +7,11 @@
 #include "engine/read.h"
 #include "store/pack_writer.h"
 
+/* Does varve_checkpoint return before everything is stored? */
+static inline int vv_is_in_background(const struct vv_session *session) {
+    return session->capturing != VV_CHOOSE_CAPTURE_SYNC;
+}
+
 /* ---- blocks.c: gather new chunks, encode them on the pool, append them to the pack ---- */
 struct vv_blocks;
 
@@ -85,8 +90,6 @@ void vv_begin_anew(struct vv_session *session);
 size_t vv_table_entries(const struct vv_session *session, uint64_t protected_bytes);
 
 /* ---- request.c ---- */
-/* Does varve_checkpoint return before everything is stored? */
-int vv_is_in_background(const struct vv_session *session);
 /* All ranks have written their parts: the record, or the end of the attempt. Collective. */
 void vv_request_finish(struct vv_session *session);
 

@@ -6,10 +6,6 @@
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 
-int vv_is_in_background(const struct vv_session *session) {
-    return session->capturing != VV_CHOOSE_CAPTURE_SYNC;
-}
-
 /* A version that was tried and failed may yet be adopted by a later session: going below it would put older memory first. */
 static int check_version(struct vv_session *session, int64_t given, struct varve_error *error) {
     uint64_t least = session->has_saved ? session->next_version : 0, version = (uint64_t)given;
