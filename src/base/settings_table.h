@@ -54,8 +54,9 @@
       "Blocks that may wait for the storage, each of block_size; part of staging. 0: threads + 2.")                    \
     X(INT, nice, "0", "19", "5",                                                                                       \
       "How much the threads of the library step back behind those of the program.")                                    \
-    X(TEXT, cpus, "auto|list such as 2+4-7", NULL, "auto",                                                             \
-      "Processors that the threads of the library may use; auto: those of the program.")                               \
+    X(TEXT, cpus, "auto|0+2-3", NULL, "auto",                                                                          \
+      "Processors that the threads of the library may use, such as 0+2-3 for the first, third and fourth; auto: those" \
+      " of the program.")                                                                                              \
     X(DOUBLE, interval_seconds, "0", NULL, "0",                                                                        \
       "varve_need says yes when this much time has passed since the last checkpoint. 0: not asked.")                   \
     X(DOUBLE, interval_share, "0", "1", "0",                                                                           \

@@ -154,8 +154,8 @@ void vv_capture_destroy(struct vv_capture *c) {
     if (!c)
         return;
     vv_capture_settle(c, 0);
-    while (c->count > 0)
-        vv_capture_unwatch(c, &c->all[c->count - 1]->base);
+    for (size_t i = 0; i < c->count; i++)
+        vv_capture_unwatch(c, &c->all[i]->base);
     if (c->guard)
         c->guard->ops->close(c->guard);
     if (c->scan)
@@ -164,6 +164,8 @@ void vv_capture_destroy(struct vv_capture *c) {
     vv_slots_free(&c->slots);
     vv_numbers_free(&c->order);
     vv_numbers_free(&c->log_of_writes);
+    for (size_t i = 0; i < c->count; i++)
+        vv_watched_free(c->all[i]);
     vv_free(c->all);
     vv_free(c->sorted);
     vv_free(c->by_number);

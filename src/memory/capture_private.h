@@ -52,7 +52,7 @@ struct vv_watched {
     uint32_t skew;                  /* of the start within its page */
     uint64_t page_first, page_end;  /* whole pages inside, by number */
     uint64_t hold_first, hold_end;  /* chunks that lie in such pages only */
-    int is_new, is_unseen, is_left, is_attached; /* not numbered yet; in no checkpoint yet; given up; attached to base.tracker */
+    int is_new, is_unseen, is_left, is_dead, is_attached; /* not numbered yet; in no checkpoint yet; given up; to be freed; attached */
     int is_fresh;                   /* the next collect reports everything, which says nothing about the program */
     int is_early;                   /* watched for its order before the first checkpoint, which takes all of it */
     int is_suitable;                /* of the kind of memory that can be watched, as it looked when it was new */
@@ -236,6 +236,7 @@ struct vv_watched *vv_watched_at(const struct vv_capture *c, uintptr_t page);
 /* A tracker that the watch is taken out of, and put into; the first may be the guard's. */
 void vv_watched_detach(struct vv_capture *c, struct vv_watched *w);
 int vv_watched_attach(struct vv_capture *c, struct vv_watched *w, struct vv_tracker *tracker);
+void vv_watched_free(struct vv_watched *w);
 /* Those that came and went since the last checkpoint. 0, -ENOMEM or -EFBIG. */
 int vv_watches_take_in(struct vv_capture *c);
 

@@ -79,9 +79,23 @@ int vv_watched_attach(struct vv_capture *c, struct vv_watched *w, struct vv_trac
 
 /* ---- coming and going ---- */
 
-static void free_watched(struct vv_watched *w) {
-    vv_pages_unmap(w->base.bytes, w->base.chunks + 1);
-    vv_pages_unmap(w->base.marks, w->base.chunks / VV_MARK + 1);
+/* Large arrays are mapped, so that what is never touched costs nothing; a million small ones must not be. */
+#define MAPPED (32u << 10)
+
+static void *alloc_bytes(uint64_t size) {
+    return size < MAPPED ? vv_calloc(size, 1) : vv_pages_map(size);
+}
+
+static void free_bytes(void *bytes, uint64_t size) {
+    if (size < MAPPED)
+        vv_free(bytes);
+    else
+        vv_pages_unmap(bytes, size);
+}
+
+void vv_watched_free(struct vv_watched *w) {
+    free_bytes(w->base.bytes, w->base.chunks + 1);
+    free_bytes(w->base.marks, w->base.chunks / VV_MARK + 1);
     vv_free(w->holes);
     vv_free(w->name);
     vv_free(w);
@@ -119,39 +133,24 @@ struct vv_watch *vv_capture_watch(struct vv_capture *c, const char *name, void *
     w->base.chunks = (size + VV_PAGE - 1) / VV_PAGE;
     w->is_new = w->is_unseen = 1;
     w->name = vv_strdup(name);
-    w->base.bytes = vv_pages_map(w->base.chunks + 1);
-    w->base.marks = vv_pages_map(w->base.chunks / VV_MARK + 1);
+    w->base.bytes = alloc_bytes(w->base.chunks + 1);
+    w->base.marks = alloc_bytes(w->base.chunks / VV_MARK + 1);
     measure(w);
     if (!w->name || !w->base.bytes || !w->base.marks || append(c, w) != 0) {
-        free_watched(w);
+        vv_watched_free(w);
         return NULL;
     }
     return &w->base;
 }
 
-/* Returns how many are left. */
-static size_t drop_from(struct vv_watched **list, size_t count, const struct vv_watched *w) {
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++)
-        if (list[i] != w)
-            list[kept++] = list[i];
-    return kept;
-}
-
+/* It is in the lists until they are made anew: to take a million out one by one would take for ever. */
 void vv_capture_unwatch(struct vv_capture *c, struct vv_watch *watch) {
     struct vv_watched *w = (struct vv_watched *)watch;
-    sigset_t before;
     if (w->is_attached)
         vv_watched_detach(c, w);
-    c->count = drop_from(c->all, c->count, w);
+    w->is_left = w->is_dead = 1;
+    w->base.is_plain = 0;
     c->has_changed = 1;
-    vv_signals_block(&before); /* as in vv_capture_leave */
-    vv_lock_take(&c->lock);
-    drop_from(c->by_number, c->sorted_count, w);
-    c->sorted_count = drop_from(c->sorted, c->sorted_count, w);
-    vv_lock_give(&c->lock);
-    vv_signals_restore(&before);
-    free_watched(w);
 }
 
 /* Is nothing of it held any more? A handler of the program's that interrupts us and writes a held page would wait for
@@ -266,6 +265,18 @@ static int sort_watches(struct vv_capture *c) {
     return 0;
 }
 
+/* Nobody finds them any more. */
+static void free_dead(struct vv_capture *c) {
+    size_t kept = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->all[i]->is_dead)
+            vv_watched_free(c->all[i]);
+        else
+            c->all[kept++] = c->all[i];
+    }
+    c->count = kept;
+}
+
 int vv_watches_take_in(struct vv_capture *c) {
     if (!c->has_changed)
         return 0;
@@ -274,6 +285,8 @@ int vv_watches_take_in(struct vv_capture *c) {
     vv_lock_give(&c->lock);
     if (rc == 0)
         rc = sort_watches(c);
+    if (rc == 0)
+        free_dead(c);
     uint64_t chunks = 0;
     for (size_t i = 0; i < c->count; i++)
         chunks += c->all[i]->base.chunks;

@@ -99,6 +99,7 @@ static void save(const char *store, int64_t *metadata) {
     for (int i = 0; i < checkpoints; i++) {
         fill(i);
         need_session(session, varve_checkpoint(session, i), "checkpoint");
+        need_session(session, varve_wait(session), "wait");
         if (i == 0)
             tell_peak("first");
         need_session(session, varve_stats_get(session, &stats), "stats");

@@ -104,6 +104,7 @@ static void fill_store(void) {
     struct varve_session *session = open_session(store, "many");
     need_session(session, varve_protect(session, "field", memory, REGION));
     need_session(session, varve_checkpoint(session, 0));
+    need_session(session, varve_wait(session));
     assert_int_equal(varve_close(session), 0);
     double begin = seconds();
     read_pattern(&pattern);
@@ -154,6 +155,7 @@ static double go_on(void) {
         memory[i]++;
         double begin = seconds();
         need_session(session, varve_checkpoint(session, (int64_t)(count + i)));
+        need_session(session, varve_wait(session));
         double took = seconds() - begin;
         most = took > most ? took : most;
     }

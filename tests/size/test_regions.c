@@ -77,6 +77,7 @@ static void restart(void **state) {
     /* And it goes on from there. */
     fill(memory, 0, 3);
     need_session(session, varve_checkpoint(session, 3));
+    need_session(session, varve_wait(session));
     struct varve_stats stats = {.size = sizeof stats};
     need_session(session, varve_stats_get(session, &stats));
     assert_int_equal(stats.bytes_changed, BYTES);

@@ -63,6 +63,7 @@ static void test_save(void **state) {
     for (source.round = 0; source.round < 2; source.round++) {
         double start = seconds();
         need_session(session, varve_checkpoint(session, (int64_t)source.round));
+        need_session(session, varve_wait(session));
         took[source.round] = seconds() - start;
         need_session(session, varve_stats_get(session, &stats));
         if (source.round == 0)
