@@ -8,6 +8,7 @@
  *
  * Two windows, so that chunks that somebody waits for need not wait for those already read. */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -399,6 +400,19 @@ static enum next choose_next(struct vv_capture *c, struct vv_piece *piece) {
     return NOTHING;
 }
 
+/* Whoever copies for a writer finds out last whether the memory was still ours: wait for it before saying that all is well. */
+static void wait_for_copies(struct vv_capture *c) {
+    for (size_t i = 0; i < c->sorted_count && !c->lost;) {
+        vv_lock_take(&c->lock);
+        int is_busy = c->sorted[i]->busy > 0;
+        vv_lock_give(&c->lock);
+        if (is_busy)
+            sched_yield();
+        else
+            i++;
+    }
+}
+
 int vv_capture_next(struct vv_capture *c, struct vv_piece *piece, struct varve_error *error) {
     if (!c->is_going)
         return give_memory(c, piece);
@@ -414,6 +428,8 @@ int vv_capture_next(struct vv_capture *c, struct vv_piece *piece, struct varve_e
         release_whole(c);
     if (next == READ_URGENT || next == READ_WINDOW)
         rc = read_window(c, window);
+    if (next == NOTHING)
+        wait_for_copies(c);
     if (rc != 0 || c->lost)
         return fail_lost(c, error);
     if (next == NOTHING || next == GIVEN)

@@ -14,8 +14,11 @@ static int copy_into_slot(struct vv_capture *c, struct vv_watched *w, uint64_t c
     uint32_t slot = c->is_going ? vv_slots_take(&c->slots, number) : VV_NONE;
     if (slot == VV_NONE)
         return 0;
-    if (vv_peek(c->slots.data + (size_t)slot * VV_PAGE, w->base.ptr + chunk * VV_PAGE, vv_chunk_size(w, chunk)) != 0)
-        c->lost = w; /* another thread took it away: the checkpoint fails, the writer does not wait for it */
+    /* Another thread may have taken it away, or put other memory there: the checkpoint fails, the writer does not wait for it. */
+    if (vv_peek(c->slots.data + (size_t)slot * VV_PAGE, w->base.ptr + chunk * VV_PAGE, vv_chunk_size(w, chunk)) != 0 ||
+        (c->trap.is_uffd && c->trap.pagemap >= 0 &&
+         vv_trap_check(&c->trap, w, chunk, vv_chunk_last_page(w, chunk) + 1) != 0))
+        c->lost = w;
     vv_slots_push(&c->slots, &c->slots.cow, slot);
     vv_state_set(w, chunk, VV_STAGED);
     w->busy--;

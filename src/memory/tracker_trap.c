@@ -174,7 +174,9 @@ static int arm_run(struct vv_trap *trap, struct vv_watched *w, uint64_t first, u
     for (uint64_t page = first; page < last; page++)
         vv_byte_set(w, page, VV_PAGE_ARMED, VV_PAGE_ARMED);
     vv_lock_give(&trap->capture->lock);
-    return guard->ops->arm(guard, start, (last - first) * VV_PAGE);
+    int rc = guard->ops->arm(guard, start, (last - first) * VV_PAGE);
+    /* A page that the kernel took back in between (MADV_FREE) is not armed, and nobody would notice a write to it. */
+    return rc != 0 || !trap->is_uffd || trap->pagemap < 0 ? rc : vv_trap_check(trap, w, first, last);
 }
 
 /* Captured in the call: whatever is written there belongs to the next checkpoint already. */
