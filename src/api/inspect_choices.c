@@ -7,7 +7,8 @@
 #include "inspect_private.h"
 
 #include "base/error.h"
-#include "memory/capture.h"
+#include "capture/capture.h"
+#include "memory/peek.h"
 
 #define REASON_ROOM 256
 

@@ -5,7 +5,7 @@
  *
  *   plan     every region gets its length and its address in the layout
  *   capture  the trackers tell which chunks may have changed; they are copied into staging, held in place, or taken at
- *            once (memory/capture.h). Here the call returns
+ *            once (capture/capture.h). Here the call returns
  *   scan     piece by piece, in the order the capture gives: zero? same id as last time at this place? id known
  *            elsewhere? else new (scan.c)
  *   blocks   new chunks gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads encode them and
@@ -50,7 +50,7 @@
 #include "base/thread.h"
 #include "comm/comm.h"
 #include "dedup/history.h"
-#include "memory/capture.h"
+#include "capture/capture.h"
 #include "memory/regions.h"
 #include "store/view.h"
 

@@ -3,10 +3,11 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "memory/capture.h"
+#include "memory/peek.h"
 
 #define PIECE (1u << 30) /* below what the kernel copies in one call */
 

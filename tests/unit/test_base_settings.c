@@ -161,6 +161,9 @@ static void test_values_that_are_taken(void **state) {
         {"log", "trace"},
         {"dead_seconds", "2"},
         {"min_free", "18446744073709551615"},
+        {"cpus", "auto"},
+        {"cpus", "0"},
+        {"cpus", "0+2-3"},
     };
     vv_settings_init(&settings);
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -175,6 +178,11 @@ static void test_values_that_are_taken(void **state) {
 static void test_values_that_are_refused(void **state) {
     (void)state;
     static const struct pair bad[] = {
+        {"cpus", ""},
+        {"cpus", "2,4"},
+        {"cpus", "3-1"},
+        {"cpus", "1+"},
+        {"cpus", "99999"},
         {"keep", ""},
         {"keep", "-1"},
         {"keep", "1000001"},
@@ -427,6 +435,10 @@ static void test_dead_is_later_than_beat(void **state) {
     assert_string_equal(error.text,
                         "dead_seconds (60, from default) must be more than beat_seconds (60, from program)");
     assert_int_equal(load("beat_seconds=60,dead_seconds=61"), 0);
+    assert_int_equal(load("capture=trap,tracker=scan"), VARVE_SETTING);
+    assert_non_null(strstr(error.text, "capture=trap (from program)"));
+    assert_int_equal(load("capture=trap,tracker=none"), VARVE_SETTING);
+    assert_int_equal(load("capture=trap,tracker=trap-uffd"), 0);
 }
 
 /* A program in a language with decimal commas reads and shows the same numbers. */

@@ -5,7 +5,8 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-#include "memory/capture.h"
+#include "capture/capture.h"
+#include "memory/peek.h"
 #include "memory/pagemap.h"
 #include "memory/pages.h"
 #include "refuse.h"

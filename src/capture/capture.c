@@ -1,5 +1,5 @@
 /* The capture itself: what works here, the watches, and the steps of a checkpoint inside the call. See capture.h for the whole, and
- * capture_private.h for what is where. */
+ * private.h for what is where. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "memory/capture_private.h"
+#include "capture/private.h"
 #include "memory/signals.h"
 
 /* ---- the lock ---- */
@@ -112,8 +112,6 @@ static int choose_tracker(struct vv_capture *c, int choice, struct varve_error *
         c->guard_tried = 1;
         snprintf(c->why_not, sizeof c->why_not, "pages are not of 4096 bytes");
     }
-    if (c->mode == VV_CHOOSE_CAPTURE_TRAP && !is_trap && choice != VV_CHOOSE_TRACKER_AUTO)
-        return vv_error(error, -EINVAL, "capture=trap needs a tracker that traps");
     if (c->mode == VV_CHOOSE_CAPTURE_TRAP || is_trap)
         return prefer_trap(c, choice, error);
     if (choice != VV_CHOOSE_TRACKER_NONE)

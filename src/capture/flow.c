@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/thread.h"
-#include "memory/capture_private.h"
+#include "capture/private.h"
 
 /* Of pieces that are in no slot. */
 #define SLOT_MEMORY VV_NONE

@@ -1,15 +1,15 @@
 /* The inside of capture.h: what its files share.
  *
- *   capture.c        create, begin, go, settle
- *   capture_watches.c  the watches, their trackers and numbers
- *   capture_begin.c  what changed: asks the trackers, and remembers what was never touched
- *   capture_plan.c   what is drained, staged and held; into and out of the guard
- *   capture_cost.c   whether holding pays
- *   capture_order.c  the expected order of writes
- *   capture_slots.c  the staging buffer
- *   capture_flow.c   next, done, stop
- *   capture_trap.c   somebody writes a held page
- *   tracker_trap.c   a tracker over the guard
+ *   capture.c       create, begin, go, settle
+ *   watches.c       the watches, their trackers and numbers
+ *   begin.c         what changed: asks the trackers, and remembers what was never touched
+ *   plan.c          what is drained, staged and held; into and out of the guard
+ *   cost.c          whether holding pays
+ *   order.c         the expected order of writes
+ *   slots.c         the staging buffer
+ *   flow.c          next, done, stop
+ *   trap.c          somebody writes a held page
+ *   tracker_trap.c  a tracker over the guard
  *
  * Chunks of all watches have one numbering of 32 bits: those of a watch follow each other, and there is a gap of one between watches, so that
  * neighbours by number are neighbours in memory. */
@@ -18,7 +18,8 @@
 
 #include <stdatomic.h>
 
-#include "memory/capture.h"
+#include "capture/capture.h"
+#include "memory/peek.h"
 
 #define VV_NONE UINT32_MAX
 enum {
@@ -230,7 +231,7 @@ struct vv_release {
     uint64_t chunks; /* copied by a trap, that are busy until it is done */
 };
 
-/* capture_watches.c; the watch of a number, and the chunk in it. NULL: it is gone. */
+/* watches.c; the watch of a number, and the chunk in it. NULL: it is gone. */
 struct vv_watched *vv_watched_of(const struct vv_capture *c, uint32_t number, uint64_t *chunk);
 struct vv_watched *vv_watched_at(const struct vv_capture *c, uintptr_t page);
 /* A tracker that the watch is taken out of, and put into; the first may be the guard's. */
@@ -247,16 +248,16 @@ int vv_capture_create_guarded(const struct vv_capture_options *options, struct v
 struct vv_guard *vv_capture_guard(struct vv_capture *c);
 int vv_guard_suits(const struct vv_guard *guard, const struct vv_watched *w);
 
-/* capture_begin.c */
+/* begin.c */
 int vv_begin_collect(struct vv_capture *c, vv_untouched_fn untouched, void *arg, struct varve_error *error);
 void vv_begin_clear(struct vv_capture *c);
 /* Watches that had no checkpoint yet are watched from now on, for the order. */
 void vv_begin_early(struct vv_capture *c);
 /* Out of the guard, back into the tracker that suits it, which watches from now on. Nobody writes. */
 void vv_watched_return(struct vv_capture *c, struct vv_watched *w);
-/* capture_plan.c */
+/* plan.c */
 int vv_plan_make(struct vv_capture *c);
-/* capture_cost.c: 1 if what exceeds the slots is better held. */
+/* cost.c: 1 if what exceeds the slots is better held. */
 int vv_cost_holding_pays(struct vv_capture *c, uint64_t scheduled);
 /* Does the order jump about? */
 int vv_cost_is_scattered(const struct vv_capture *c);
@@ -265,7 +266,7 @@ uint64_t vv_cost_drained_first(const struct vv_capture *c);
 void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages);
 void vv_cost_learn(struct vv_capture *c);
 
-/* capture_order.c */
+/* order.c */
 int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room);
 void vv_numbers_free(struct vv_numbers *numbers);
 void vv_order_by_address(struct vv_capture *c);
@@ -280,7 +281,7 @@ void vv_order_tidy(struct vv_capture *c);
 /* Where in the order it comes, if it is among the next to be read; VV_NONE: it is a surprise. With the lock. */
 uint32_t vv_order_index(const struct vv_capture *c, uint32_t number);
 
-/* capture_slots.c */
+/* slots.c */
 int vv_slots_set(struct vv_slots *slots, uint64_t bytes);
 void vv_slots_free(struct vv_slots *slots);
 /* All free. The last ones serve as windows if asked for. */
@@ -292,7 +293,7 @@ void vv_slots_push(struct vv_slots *slots, struct vv_queue *queue, uint32_t slot
 /* The oldest, and those behind it that are its neighbours both as slots and as chunks. */
 uint32_t vv_slots_pop(struct vv_slots *slots, struct vv_queue *queue, uint32_t *slot);
 
-/* capture_flow.c. With the lock: these pages are not held any more; who waits there is told by the disarming that follows. */
+/* flow.c. With the lock: these pages are not held any more; who waits there is told by the disarming that follows. */
 void vv_pages_released(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t last);
 int vv_release(struct vv_capture *c, const struct vv_release *release);
 /* With the lock: nobody waits in [start, end) any more. */
@@ -302,7 +303,7 @@ void vv_waiting_over(struct vv_capture *c, uintptr_t start, uintptr_t end);
  * VV_MOST) runs of pages to disarm. With the lock. */
 uint32_t vv_copy_following(struct vv_capture *c, uint32_t at, struct vv_release *releases);
 
-/* capture_trap.c: the guard's callback; arg is the capture. */
+/* trap.c: the guard's callback; arg is the capture. */
 int vv_capture_trapped(void *arg, uintptr_t page);
 
 /* tracker_trap.c */

@@ -1,6 +1,6 @@
 /* Is it cheaper to hold what does not fit staging, or to drain it inside the call? Both are estimated in seconds that the program loses,
  * holding by what it cost last time. */
-#include "memory/capture_private.h"
+#include "capture/private.h"
 
 #define UNKNOWN_SPEED 500e6      /* bytes per second of a storage not measured yet */
 #define LOOK_SECONDS 0.25e-9     /* to look at a byte that did not change */

@@ -24,7 +24,6 @@
 #ifndef VV_CAPTURE_H
 #define VV_CAPTURE_H
 
-#include <sys/uio.h>
 #include <varve/varve.h>
 
 #include "base/log.h"
@@ -103,12 +102,5 @@ struct vv_capture_sums {
 };
 /* Of the checkpoint begun last; traps are counted until the next begins. */
 void vv_capture_sums(struct vv_capture *capture, struct vv_capture_sums *out);
-
-/* peek.c: copy memory that may be gone: 0 or -EFAULT. Never a signal. */
-int vv_peek(void *to, const void *from, size_t size);
-/* Several pieces, each as long there as here: much cheaper than one by one. */
-int vv_peek_many(const struct iovec *to, const struct iovec *from, size_t count);
-/* 1 if it works here. */
-int vv_peek_works(void);
 
 #endif

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 #include "base/thread.h"
-#include "memory/capture_private.h"
+#include "capture/private.h"
 #include "memory/pagemap.h"
 
 #define FEW_SLOTS 16u /* fewer give none away for windows */

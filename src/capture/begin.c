@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "memory/capture_private.h"
+#include "capture/private.h"
 
 #define ASKED_LEAST (256u << 10)
 #define EARLY_LEAST (16u << 20) /* bytes: what is smaller will fit staging */
