@@ -20,7 +20,6 @@
 #define BLOCK_BYTES ((2u << 20) - FILE_BLOCK_SLACK) /* with its slack one huge page */
 #define IN_FLIGHT 2
 #define DIRECT_READ_MIN (128u << 10)
-#define REPLACE_TRIES 64
 
 static int file_stat(struct varve_backend *backend, const char *key, uint64_t *size_out) {
     struct file_backend *file = (struct file_backend *)backend;
@@ -115,11 +114,13 @@ static int file_list(struct varve_backend *backend, const char *prefix, const ch
 /* The file at path becomes the object key, durably. made: as the folders were found when the file was created. */
 static int rename_into(struct file_backend *file, const char *path, const char *key, size_t made) {
     const char *slash = strrchr(key, '/');
+    struct file_try look;
     uint64_t mark;
     int result = vv_file_mark_now(file, &mark);
     if (result < 0)
         return result;
-    for (int tries = 0; tries < REPLACE_TRIES; tries++) {
+    vv_file_try_begin(file, &look);
+    do {
         int folder = vv_file_folder_open(file, key, &made);
         if (folder < 0)
             return folder == -ENOENT ? -ESTALE : folder;
@@ -127,10 +128,10 @@ static int rename_into(struct file_backend *file, const char *path, const char *
         if (result == 0)
             result = vv_file_folder_sync(file, key, folder, made, mark);
         close(folder);
-        if (result != -ENOENT)
-            return result;
-    }
-    return -ESTALE;
+        if (result == -ENOENT && vv_file_temporary_is_gone(file, path))
+            break;
+    } while (result == -ENOENT && (result = vv_file_try_anew(file, &look)) == 0);
+    return result == -ENOENT ? -ESTALE : result;
 }
 
 static int file_replace(struct varve_backend *backend, const char *key, const void *data, size_t size) {

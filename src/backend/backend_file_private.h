@@ -161,6 +161,9 @@ struct file_try {
 void vv_file_try_begin(struct file_backend *file, struct file_try *look);
 /* Is it worth looking again after this result? Waits a little if so. */
 int vv_file_try_again(struct file_backend *file, struct file_try *look, int64_t result);
+/* A folder was removed by somebody else after it was found and before it was used. 0: find or make it again. An error:
+ * the root is gone, or not all of the file system is there; -ENOENT: this has gone on for too long to be chance. */
+int vv_file_try_anew(struct file_backend *file, struct file_try *look);
 
 /* file_temporary.c */
 
@@ -170,6 +173,8 @@ int vv_file_has_nameless(struct file_backend *file);
 /* A new file that will become the object key, open for writing; *path_out is its name below the root, to be freed by the
  * caller. made as for vv_file_folder_open. */
 int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, char **path_out);
+/* Has somebody removed it? */
+int vv_file_temporary_is_gone(struct file_backend *file, const char *path);
 /* Remove it, and the folders that were made for it. */
 void vv_file_temporary_drop(struct file_backend *file, const char *key, const char *path);
 int vv_file_is_temporary(const char *name); /* one that lies beside objects */

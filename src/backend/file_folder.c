@@ -15,8 +15,6 @@
 #include "backend/backend_file_private.h"
 #include "base/hash.h"
 
-#define TRIES 64
-
 int vv_file_root_check(struct file_backend *file) {
     struct stat by_path, by_fd;
     if (fstat(file->root_fd, &by_fd) < 0)
@@ -98,17 +96,18 @@ static int make_way(struct file_backend *file, const char *key, size_t size, siz
 
 int vv_file_folder_open(struct file_backend *file, const char *key, size_t *made) {
     size_t size = folder_size(key);
-    uint64_t mark = vv_file_mark(file);
-    int result = -ENOENT;
-    for (int tries = 0; tries < TRIES && result == -ENOENT; tries++) {
+    struct file_try look;
+    int result;
+    vv_file_try_begin(file, &look);
+    do {
         result = open_folder(file, key, size);
         if (result != -ENOENT)
             return result;
         result = make_way(file, key, size, made);
         if (result == 0)
             result = open_folder(file, key, size);
-    }
-    return vv_file_missing(file, result, mark);
+    } while (result == -ENOENT && (result = vv_file_try_anew(file, &look)) == 0);
+    return result == -ENOTDIR ? vv_file_missing(file, result, look.mark) : result;
 }
 
 static int is_known_durable(struct file_backend *file, uint64_t sum) {
@@ -170,20 +169,22 @@ void vv_file_folder_prune(struct file_backend *file, const char *key) {
 }
 
 int vv_file_tmp_open(struct file_backend *file) {
-    uint64_t mark = vv_file_mark(file);
-    for (int tries = 0; tries < TRIES; tries++) {
+    struct file_try look;
+    int result;
+    vv_file_try_begin(file, &look);
+    do {
         int fd = openat(file->root_fd, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd >= 0)
             return fd;
         if (errno != ENOENT)
             return -errno;
-        int result = make_folder(file, "tmp");
-        if (result < 0 && result != -EEXIST) {
-            result = vv_file_missing(file, result, mark);
-            return result == -ENOENT ? -ESTALE : result;
-        }
-    }
-    return -ESTALE;
+        result = make_folder(file, "tmp");
+        if (result < 0 && result != -EEXIST)
+            result = vv_file_missing(file, result, look.mark);
+        else
+            result = vv_file_try_anew(file, &look);
+    } while (result == 0);
+    return result == -ENOENT ? -ESTALE : result;
 }
 
 int vv_file_set_mode(struct file_backend *file, int fd) {

@@ -29,7 +29,6 @@
 #include "base/thread.h"
 
 #define SWEEP_SECONDS (7 * 24 * 3600)
-#define TRIES 64
 #define WRITER_ROOM 80 /* "HOST-PID-N-RANDOM" */
 
 /* ---- making them ---- */
@@ -101,8 +100,9 @@ int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, 
     char *path = temporary_path(file, key, writer, &is_beside);
     if (!path)
         return -ENOMEM;
-    result = -ENOENT;
-    for (int tries = 0; tries < TRIES && result == -ENOENT; tries++) {
+    struct file_try look;
+    vv_file_try_begin(file, &look);
+    do {
         int folder = is_beside ? vv_file_folder_open(file, key, made) : vv_file_tmp_open(file);
         if (folder < 0) {
             result = folder;
@@ -110,13 +110,17 @@ int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, 
         }
         result = open_in(file, folder, path); /* -ENOENT: somebody has removed the folder */
         close(folder);
-    }
+    } while (result == -ENOENT && (result = vv_file_try_anew(file, &look)) == 0);
     if (result < 0) {
         vv_free(path);
         return result == -ENOENT ? -ESTALE : result;
     }
     *path_out = path;
     return result;
+}
+
+int vv_file_temporary_is_gone(struct file_backend *file, const char *path) {
+    return faccessat(file->root_fd, path, F_OK, 0) < 0 && errno == ENOENT;
 }
 
 void vv_file_temporary_drop(struct file_backend *file, const char *key, const char *path) {

@@ -21,8 +21,6 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-#define LINK_TRIES 64
-
 int vv_file_write_all(int fd, const void *data, size_t size, uint64_t offset) {
     const uint8_t *at = data;
     while (size > 0) {
@@ -48,7 +46,10 @@ static int has_proc_name(int fd) {
     return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
-/* A file without a name in the nearest folder of key that exists, so that it is on the right file system. */
+/* A file without a name in the nearest folder of key that exists, so that it is on the right file system. If one is
+ * removed after it was found and before it is used, ext4 says EPERM (for files with a name the kernel itself looks out
+ * for this, and says ENOENT). Where EPERM means that the folder may not be changed, giving the name will say so again.
+ */
 static int open_nameless(struct file_backend *file, const char *key) {
     char path[VV_BACKEND_KEY_MAX + 2];
     strcpy(path, key);
@@ -59,7 +60,7 @@ static int open_nameless(struct file_backend *file, const char *key) {
         else
             strcpy(path, ".");
         int fd = openat(file->root_fd, path, O_TMPFILE | O_WRONLY | O_CLOEXEC, file->file_mode);
-        if (fd >= 0 || errno != ENOENT || !slash)
+        if (fd >= 0 || (errno != ENOENT && errno != EPERM) || !slash)
             return fd < 0 ? -errno : fd;
     }
 }
@@ -297,8 +298,10 @@ static int link_nameless(struct file_upload *upload, int folder, const char *nam
 static int give_name(struct file_backend *file, struct file_upload *upload) {
     const char *slash = strrchr(upload->key, '/');
     const char *name = slash ? slash + 1 : upload->key;
-    int result = -ENOENT;
-    for (int tries = 0; tries < LINK_TRIES && result == -ENOENT; tries++) {
+    struct file_try look;
+    int result;
+    vv_file_try_begin(file, &look);
+    do {
         int folder = vv_file_folder_open(file, upload->key, &upload->made);
         if (folder < 0)
             return folder == -ENOENT ? -ESTALE : folder;
@@ -306,10 +309,10 @@ static int give_name(struct file_backend *file, struct file_upload *upload) {
         if (result == 0)
             return folder;
         close(folder);
-    }
-    if (result == -ENOENT)
-        result = vv_file_root_check(file);
-    return result < 0 ? result : -ESTALE;
+        if (result == -ENOENT && upload->temporary && vv_file_temporary_is_gone(file, upload->temporary))
+            break;
+    } while (result == -ENOENT && (result = vv_file_try_anew(file, &look)) == 0);
+    return result == -ENOENT ? -ESTALE : result;
 }
 
 static int publish(struct file_backend *file, struct file_upload *upload) {

@@ -37,6 +37,9 @@
 #define AGAIN_MAX 4
 #define STALE_NS (4 * 1000000000ull) /* clients remember names for a second or so, and not all layers the same one */
 #define RECENT_NS 1000000000ull
+#define ANEW_AT_ONCE 8
+#define ANEW_TRIES 64 /* and for at least */
+#define ANEW_NS (5 * 1000000000ull)
 #define NO_MARK 0 /* of a look that failed: equal to no other */
 
 /* What one look has found. */
@@ -301,6 +304,25 @@ int vv_file_try_again(struct file_backend *file, struct file_try *look, int64_t 
     look->count++;
     look->mark = vv_file_mark(file);
     return 1;
+}
+
+/* Each time somebody else has got on, so it cannot go on like this for all; but the same one may lose again and again,
+ * the more so the longer the way to the storage is. Whoever has lost a few times therefore waits, longer each time, but
+ * not as long as the others. */
+int vv_file_try_anew(struct file_backend *file, struct file_try *look) {
+    if (++look->count <= ANEW_AT_ONCE)
+        return 0;
+    int result = vv_file_missing(file, -ENOENT, look->mark);
+    if (result == -EAGAIN) {
+        look->mark = vv_file_mark(file);
+        result = -ENOENT;
+    }
+    uint64_t now = vv_clock_ns();
+    if (result != -ENOENT || (look->count > ANEW_TRIES && now - look->since_ns > ANEW_NS))
+        return result;
+    unsigned step = look->count - ANEW_AT_ONCE;
+    vv_sleep_ms(1 + (unsigned)(vv_sum64(&now, sizeof(now)) % (1u << (step < 6 ? step : 6))));
+    return 0;
 }
 
 /* ---- the probe ---- */

@@ -369,14 +369,32 @@ static void test_optional_verbs(void **state) {
     assert_list(backend, "", NULL, 0, "sync/");
 }
 
-/* Threads. Asserts of cmocka belong to the main thread: workers count what went wrong. */
+/* Threads. Asserts of cmocka belong to the main thread: workers count what went wrong, and keep what did so first. */
 struct worker {
     struct varve_backend *backend;
     pthread_barrier_t *barrier;
     int number;
     int won;
     int wrong;
+    const char *verb; /* that failed first, in which round, and what it gave */
+    int round;
+    int64_t result;
 };
+
+static void expect(struct worker *worker, const char *verb, int round, int is_right, int64_t result) {
+    if (!is_right && worker->wrong++ == 0) {
+        worker->verb = verb;
+        worker->round = round;
+        worker->result = result;
+    }
+}
+
+static void tell_wrong(const struct worker *worker) {
+    if (worker->wrong)
+        print_error("thread %d: %d results were wrong, first that of %s in round %d: %lld%s%s\n", worker->number,
+                    worker->wrong, worker->verb, worker->round, (long long)worker->result,
+                    worker->result < 0 ? ", " : "", worker->result < 0 ? varve_error_text((int)worker->result) : "");
+}
 
 static void run_threads(struct varve_backend *backend, void *(*main)(void *), struct worker *workers) {
     pthread_t threads[THREADS];
@@ -390,6 +408,8 @@ static void run_threads(struct varve_backend *backend, void *(*main)(void *), st
         pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&barrier);
     for (int i = 0; i < THREADS; i++)
+        tell_wrong(&workers[i]);
+    for (int i = 0; i < THREADS; i++)
         assert_int_equal(workers[i].wrong, 0);
 }
 
@@ -402,7 +422,7 @@ static void *race_to_create(void *arg) {
         pthread_barrier_wait(worker->barrier);
         int result = vv_backend_put(worker->backend, key, text, strlen(text));
         worker->won |= (result == 0) << round;
-        worker->wrong += result != 0 && result != -EEXIST;
+        expect(worker, "put", round, result == 0 || result == -EEXIST, result);
     }
     return NULL;
 }
@@ -432,10 +452,14 @@ static void *come_and_go(void *arg) {
     char key[64], out[8];
     snprintf(key, sizeof(key), "come/and/go/%d", worker->number);
     for (int round = 0; round < 30; round++) {
-        worker->wrong += vv_backend_put(worker->backend, key, key, 4) != 0;
-        worker->wrong += vv_backend_get(worker->backend, key, 0, out, 8) != 4;
-        worker->wrong += vv_backend_replace(worker->backend, key, key, 5) != 0;
-        worker->wrong += vv_backend_remove(worker->backend, key) != 0;
+        int64_t result = vv_backend_put(worker->backend, key, key, 4);
+        expect(worker, "put", round, result == 0, result);
+        result = vv_backend_get(worker->backend, key, 0, out, 8);
+        expect(worker, "get", round, result == 4, result);
+        result = vv_backend_replace(worker->backend, key, key, 5);
+        expect(worker, "replace", round, result == 0, result);
+        result = vv_backend_remove(worker->backend, key);
+        expect(worker, "remove", round, result == 0, result);
     }
     return NULL;
 }
@@ -454,18 +478,20 @@ static void *write_big(void *arg) {
     snprintf(key, sizeof(key), "many/%d", worker->number);
     if (data && back) {
         memset(data, worker->number + 1, size);
-        worker->wrong += vv_backend_put(worker->backend, key, data, size) != 0;
+        int64_t result = vv_backend_put(worker->backend, key, data, size);
+        expect(worker, "put", 0, result == 0, result);
         pthread_barrier_wait(worker->barrier);
         for (int other = 0; other < THREADS; other++) {
             size_t expected = (1u << 20) + 100000u * (unsigned)other;
             snprintf(key, sizeof(key), "many/%d", other);
             size_t want = expected < size ? expected : size;
-            worker->wrong += vv_backend_get(worker->backend, key, 0, back, want) != (int64_t)want;
+            result = vv_backend_get(worker->backend, key, 0, back, want);
+            expect(worker, "get", other, result == (int64_t)want, result);
             memset(data, other + 1, size);
-            worker->wrong += memcmp(back, data, want) != 0;
+            expect(worker, "the comparison", other, memcmp(back, data, want) == 0, 0);
         }
     } else {
-        worker->wrong++;
+        expect(worker, "malloc", 0, 0, -ENOMEM);
         pthread_barrier_wait(worker->barrier);
     }
     free(data);
@@ -485,17 +511,18 @@ static void *replace_and_read(void *arg) {
     for (int round = 0; round < 40; round++) {
         if (worker->number < 2) {
             memset(data, 'a' + round % 26, sizeof(data));
-            worker->wrong += vv_backend_replace(worker->backend, "beat", data, 1000 + 70 * (size_t)(round % 26)) != 0;
+            int replaced = vv_backend_replace(worker->backend, "beat", data, 1000 + 70 * (size_t)(round % 26));
+            expect(worker, "replace", round, replaced == 0, replaced);
             continue;
         }
         struct vv_buf buf;
         vv_buf_init(&buf);
         int result = vv_backend_get_all(worker->backend, "beat", 5000, &buf);
-        worker->wrong += result != 0;
+        expect(worker, "get", round, result == 0, result);
         for (size_t i = 0; result == 0 && i < buf.size; i++)
-            worker->wrong += buf.data[i] != buf.data[0];
+            expect(worker, "the comparison", round, buf.data[i] == buf.data[0], (int64_t)i);
         if (result == 0)
-            worker->wrong += buf.size != 1000 + 70 * (size_t)(buf.data[0] - 'a');
+            expect(worker, "the size", round, buf.size == 1000 + 70 * (size_t)(buf.data[0] - 'a'), (int64_t)buf.size);
         vv_buf_clear(&buf);
     }
     return NULL;

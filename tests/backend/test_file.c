@@ -3,10 +3,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,6 +17,7 @@
 #include "backend/backend_file_private.h"
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "base/thread.h"
 #include "folder.h"
 #include "test.h"
 
@@ -379,6 +382,90 @@ static void test_probes_at_once(void **state) {
     }
 }
 
+/* Somebody else removes a folder just as a file without a name is made in it: ext4 then says EPERM. */
+struct folder_flicker {
+    char path[640];
+    atomic_int is_over;
+    atomic_int pause_us;
+};
+
+static void *flicker(void *arg) {
+    struct folder_flicker *folder = arg;
+    while (!atomic_load(&folder->is_over)) {
+        (void)mkdir(folder->path, 0777);
+        (void)rmdir(folder->path);
+        if (atomic_load(&folder->pause_us))
+            usleep((useconds_t)atomic_load(&folder->pause_us));
+    }
+    return NULL;
+}
+
+static void test_upload_while_its_folder_goes(void **state) {
+    struct fixture *fixture = *state;
+    struct folder_flicker folder = {0};
+    pthread_t thread;
+    int result = 0, round = 0;
+    if (!vv_file_has_nameless((struct file_backend *)fixture->backend))
+        skip();
+    snprintf(folder.path, sizeof(folder.path), "%s/here", fixture->root);
+    assert_int_equal(pthread_create(&thread, NULL, flicker, &folder), 0);
+    for (; round < 2000 && result == 0; round++) {
+        struct varve_upload *upload = NULL;
+        result = vv_backend_create(fixture->backend, "here/object", 0, &upload);
+        if (result == 0)
+            vv_backend_upload_abort(upload);
+    }
+    atomic_store(&folder.pause_us, 100); /* who does nothing else lets nobody in */
+    for (; round < 2020 && result == 0; round++) {
+        result = vv_backend_put(fixture->backend, "here/object", "x", 1);
+        if (result == 0)
+            result = vv_backend_remove(fixture->backend, "here/object");
+    }
+    atomic_store(&folder.is_over, 1);
+    pthread_join(thread, NULL);
+    if (result < 0)
+        print_error("round %d: %s\n", round, varve_error_text(result));
+    assert_int_equal(result, 0);
+}
+
+/* The same error is not passed over where it means what it says. */
+static void test_folder_that_may_not_change(void **state) {
+    struct fixture *fixture = *state;
+    struct varve_upload *upload = NULL;
+    int flags = 0, changed;
+    assert_int_equal(vv_backend_put(fixture->backend, "fixed/old", "x", 1), 0);
+    int fd = open(path_in(fixture, "fixed"), O_RDONLY | O_DIRECTORY);
+    assert_true(fd >= 0);
+    if (ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 ||
+        (changed = flags | FS_IMMUTABLE_FL, ioctl(fd, FS_IOC_SETFLAGS, &changed) < 0)) {
+        close(fd);
+        skip();
+    }
+    int result = vv_backend_create(fixture->backend, "fixed/new", 0, &upload);
+    if (result == 0)
+        result = vv_backend_upload_commit(upload);
+    changed = ioctl(fd, FS_IOC_SETFLAGS, &flags);
+    close(fd);
+    assert_int_equal(changed, 0);
+    assert_int_equal(result, -EPERM);
+    assert_int_equal(count_names(fixture->backend, "fixed"), 1);
+}
+
+/* Nobody waits for a folder when it is the file that is gone. */
+static void test_removed_before_its_commit(void **state) {
+    struct fixture *fixture = *state;
+    const struct vv_file_tuning tuning = {.named_temporaries = 1};
+    struct varve_backend *backend = open_with(fixture->root, (struct vv_backend_options){.tuning = &tuning});
+    struct varve_upload *upload = NULL;
+    assert_int_equal(vv_backend_create(backend, "lost", 0, &upload), 0);
+    assert_int_equal(unlink(path_in(fixture, ((struct file_upload *)upload)->temporary)), 0);
+    uint64_t begin = vv_clock_ns();
+    assert_int_equal(vv_backend_upload_commit(upload), -ESTALE);
+    assert_true(vv_clock_ns() - begin < 4000000000ull);
+    assert_int_equal(count_names(backend, ""), 0);
+    vv_backend_close(backend);
+}
+
 /* Another process (here: another backend) removes and makes again what this one keeps open. */
 static void test_changed_by_another_process(void **state) {
     struct fixture *fixture = *state;
@@ -619,6 +706,9 @@ int main(void) {
         CASE(test_probe_of_a_lost_root),
         CASE(test_probe_without_rights),
         CASE(test_probes_at_once),
+        CASE(test_upload_while_its_folder_goes),
+        CASE(test_folder_that_may_not_change),
+        CASE(test_removed_before_its_commit),
         CASE(test_changed_by_another_process),
         CASE(test_open_files_are_bounded),
         CASE(test_room_is_checked_first),

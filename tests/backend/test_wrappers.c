@@ -30,14 +30,24 @@ static double seconds_now(void) {
     return (double)vv_clock_ns() * 1e-9;
 }
 
-/* Never faster than asked for; as slow as asked for, at least once in a few tries: others may use the machine. */
+/* How many times longer than asked for sleep takes at present. */
+static double lateness(void) {
+    double start = seconds_now();
+    for (int i = 0; i < 20; i++)
+        vv_sleep_ms(10);
+    double times = (seconds_now() - start) / 0.2;
+    return times > 1 ? times : 1;
+}
+
+/* Never faster than asked for; as slow as asked for, at least once in a few tries: others may use the machine. Where that
+ * is busy all the time, everything that waits comes late: then not much later than sleep itself does. */
 static void assert_takes(double (*run)(void), double expected) {
     double best = 0;
     for (int tries = 0; tries < 8; tries++) {
         double measured = run();
         if (measured < 0.9 * expected)
             fail_msg("took %.3f s instead of %.3f s", measured, expected);
-        if (measured <= 1.1 * expected)
+        if (measured <= 1.1 * expected || measured <= 1.1 * expected * lateness())
             return;
         best = tries == 0 || measured < best ? measured : best;
     }
