@@ -2,7 +2,8 @@
  * seconds until durable, bytes, restart.
  *
  *   bench-field [--json] [--check] [--slack FACTOR] [--keep] [--mode NAME] [--pattern p0|p1] [--size MIB]
- *               [--checkpoints N] [--rounds N] [--iterations N] [FOLDER]
+ *               [--checkpoints N] [--rounds N] [--iterations N]
+ *               [--mpi-threads single|funneled|serialized|multiple] [FOLDER]
  *   mpirun -n RANKS bench-field ...
  *
  * The workload (field.h): 256 MiB of float64 on every rank. Five checkpoints; between two of them a stencil computes
@@ -13,6 +14,9 @@
  * In the modes called async, with the library's defaults, the program runs on beside its checkpoints and writes its
  * memory meanwhile: field_async.c says what is timed. In the others it waits for each of them, and they are stored
  * inside the call.
+ *
+ * Half of the memory is the same on all ranks. The floor is what has to be stored when nothing is stored by two ranks:
+ * what is the same once, the rest of every rank; the mode async-exact is held to it.
  *
  * Bare is one new file per rank by 1 MiB write() calls and fsync of all the memory, in the same folder, all ranks at
  * the same time, taken by turns with ours; and, for restart, a cold read() of it into fresh memory. Whatever ranks do
@@ -38,12 +42,13 @@
 #include "ranks.h"
 
 static const struct field_mode modes[] = {
-    {"sync", "codec=auto,capture=sync", 0, 0, 0},
-    {"sync-none", "codec=none,capture=sync", 0, 1, 0},
-    {"unique", "codec=auto,capture=sync", 1, 1, 0},
-    {"unique-none", "codec=none,capture=sync", 1, 1, 0},
-    {"async", "", 0, 0, 1},
-    {"async-unique", "", 1, 1, 1},
+    {"sync", "codec=auto,capture=sync", 0, 0, 0, 0},
+    {"sync-none", "codec=none,capture=sync", 0, 1, 0, 0},
+    {"unique", "codec=auto,capture=sync", 1, 1, 0, 0},
+    {"unique-none", "codec=none,capture=sync", 1, 1, 0, 0},
+    {"async", "", 0, 0, 1, 0},
+    {"async-unique", "", 1, 1, 1, 0},
+    {"async-exact", "codec=none,dedup=exact", 0, 1, 1, 1},
 };
 
 static struct field_setup setup = {
@@ -113,7 +118,8 @@ static void lock_folder(void) {
 
 static int usage(void) {
     fputs("usage: bench-field [--json] [--check] [--slack FACTOR] [--keep]\n"
-          "                   [--mode sync|sync-none|unique|unique-none|async|async-unique] [--pattern p0|p1]\n"
+          "                   [--mode sync|sync-none|unique|unique-none|async|async-unique|async-exact]\n"
+          "                   [--pattern p0|p1] [--mpi-threads single|funneled|serialized|multiple]\n"
           "                   [--size MIB] [--checkpoints 2..64] [--rounds 1..64] [--iterations N] [FOLDER]\n",
           stderr);
     return 2;
@@ -143,6 +149,8 @@ static int parse(int argc, char **argv, const char **child) {
             setup.iterations = (unsigned)strtoul(value, NULL, 10);
         else if (strcmp(argv[i], "--slack") == 0)
             slack = strtod(value, NULL);
+        else if (strcmp(argv[i], "--mpi-threads") == 0 && ranks_ask_threads(value) == 0)
+            is_pair = 1;
         else if (strcmp(argv[i], "--child") == 0)
             *child = value;
         else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof setup.folder)

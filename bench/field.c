@@ -83,6 +83,14 @@ uint64_t field_advance(struct field *field, unsigned checkpoint) {
     return field_advance_part(field, checkpoint, 0, 1);
 }
 
+uint64_t field_floor(const struct field *field, unsigned checkpoint) {
+    uint64_t floor = 0;
+    for (size_t i = 0; i < field->size / FIELD_PAGE; i++)
+        if ((checkpoint == 0 || is_rewritten(field, i, checkpoint)) && (field->is_unique || i % 2 || field->rank == 0))
+            floor += FIELD_PAGE;
+    return floor;
+}
+
 int field_compare(const struct field *like, unsigned checkpoints, const uint8_t *memory) {
     struct field field = *like;
     uint8_t page[FIELD_PAGE];

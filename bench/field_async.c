@@ -131,7 +131,7 @@ static uint64_t one_checkpoint(const struct field_setup *setup, struct varve_ses
     field_check(session, varve_stats_get(session, &stats), "stats");
     note_times(r, &flight, checkpoint);
     note_capture(&r->async, &stats, checkpoint);
-    field_note_bytes(r, &stats, checkpoint, changed, field_store_bytes(setup) - before);
+    field_note_bytes(setup, r, &stats, checkpoint, changed, field_store_bytes(setup) - before);
     return flight.changed;
 }
 

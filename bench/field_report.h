@@ -14,6 +14,7 @@ struct field_mode {
     int is_unique;
     int is_plain; /* stored as it is: bytes can be compared with the floor */
     int is_async; /* the program runs on beside the checkpoint */
+    int is_exact; /* what several ranks hold is stored once, whatever that costs */
 };
 
 struct field_list {
@@ -47,10 +48,12 @@ struct field_result {
     double fast_write, fast_read;
     const char *fast_write_name, *fast_read_name;
     struct field_list restart, cold_read, restart_cpu, cold_cpu;
-    char codec[16];
+    char codec[16], dedup[16];
+    char dedup_reason[128]; /* rank 0's, of the last checkpoint, as dedup is */
     double protected_bytes;
-    double first_metadata;
-    double later_changed, later_growth;              /* sums over later checkpoints; growth is of the whole store */
+    double first_metadata, first_growth, first_floor;
+    double later_changed, later_growth; /* sums over later checkpoints; growth is of the whole store */
+    double later_floor;                 /* of later_changed, what is left when no rank stores what another does */
     double later_metadata, later_chunks, later_runs; /* rewritten bases apart */
     double base_most;
     struct field_async async;

@@ -68,15 +68,21 @@ double field_store_bytes(const struct field_setup *setup) {
     return ranks_sum(bytes);
 }
 
-void field_note_bytes(struct field_result *r, const struct varve_stats *stats, unsigned checkpoint, uint64_t changed,
-                      double growth) {
+void field_note_bytes(const struct field_setup *setup, struct field_result *r, const struct varve_stats *stats,
+                      unsigned checkpoint, uint64_t changed, double growth) {
+    struct field field = field_new(setup, r->mode);
+    double floor = ranks_sum((double)field_floor(&field, checkpoint));
     double base = ranks_sum((double)stats->bytes_base), metadata = ranks_sum((double)stats->bytes_metadata);
     r->protected_bytes = ranks_sum((double)stats->bytes_protected);
+    memcpy(r->dedup, stats->dedup, sizeof r->dedup);
+    memcpy(r->dedup_reason, stats->dedup_reason, sizeof r->dedup_reason);
     if (base > r->base_most)
         r->base_most = base;
     if (checkpoint == 0) {
         memcpy(r->codec, stats->codec, sizeof r->codec);
         r->first_metadata = metadata;
+        r->first_growth = growth;
+        r->first_floor = floor;
         return;
     }
     if (stats->bytes_changed != changed) {
@@ -86,6 +92,7 @@ void field_note_bytes(struct field_result *r, const struct varve_stats *stats, u
     }
     r->later_changed += ranks_sum((double)changed);
     r->later_growth += growth;
+    r->later_floor += floor;
     r->later_metadata += metadata - base;
     r->later_chunks += ranks_sum((double)stats->chunks_new);
     r->later_runs += ranks_sum((double)stats->runs_changed);
@@ -103,7 +110,7 @@ static void one_checkpoint(const struct field_setup *setup, struct varve_session
     cpu = ranks_sum(bench_cpu() - cpu);
     blocked = ranks_most(blocked);
     field_check(session, varve_stats_get(session, &stats), "stats");
-    field_note_bytes(r, &stats, checkpoint, changed, field_store_bytes(setup) - before);
+    field_note_bytes(setup, r, &stats, checkpoint, changed, field_store_bytes(setup) - before);
     if (checkpoint == 0)
         r->first_durable = durable;
     if (checkpoint > 0 || r->mode->is_unique) {

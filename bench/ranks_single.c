@@ -1,6 +1,17 @@
 /* A benchmark without MPI: one process. */
 #include "ranks.h"
 
+#include <string.h>
+
+int ranks_ask_threads(const char *level) {
+    (void)level;
+    return 0;
+}
+
+const char *ranks_threads(void) {
+    return "none";
+}
+
 void ranks_begin(int *argc, char ***argv) {
     (void)argc, (void)argv;
 }
@@ -25,6 +36,15 @@ double ranks_most(double value) {
 
 double ranks_sum(double value) {
     return value;
+}
+
+void ranks_collect(const void *data, size_t size, ranks_take_fn fn, void *arg) {
+    fn(arg, 0, data, size);
+}
+
+void ranks_swap(unsigned to, const void *out, unsigned from, void *in, size_t size) {
+    (void)to, (void)from;
+    memcpy(in, out, size);
 }
 
 int ranks_open(const char *store, const char *name, const struct varve_options *options, struct varve_session **out,

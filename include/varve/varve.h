@@ -233,6 +233,13 @@ struct varve_stats {
     char capture[16];         /* auto, sync or trap */
     char capture_reason[128]; /* why it was staged, drained or held */
     char tracker_reason[128]; /* why this tracker was chosen */
+    uint64_t bytes_elsewhere; /* of bytes_changed, new here but stored by another rank, now or in an earlier checkpoint */
+    uint64_t bytes_copied;    /* of other ranks, stored here as their copies */
+    uint64_t exchange_messages, exchange_bytes; /* sent to find duplicates between ranks */
+    double seconds_named;     /* computing the ids that were offered to the other ranks */
+    double seconds_exchange;  /* asking them */
+    char dedup[16];           /* how duplicates were looked for: none, local, top-k, exact */
+    char dedup_reason[128];   /* why */
 };
 /* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result
  * is -EINPROGRESS and the numbers are those known so far. */

@@ -4,8 +4,9 @@
  * MPI brings its own implementation and opens its sessions with varve_open_comm.
  *
  * All calls are collective: every rank makes the same ones in the same order, from one thread at a time. A session
- * calls them only inside calls of its own that are collective, in the thread that makes the call. They return 0, or a
- * negative code when the group can no longer talk: the session's call then fails with it, perhaps not on every rank. */
+ * calls them inside calls of its own that are collective, in the thread that makes the call; and, if `aside` is given,
+ * also in a thread of its own while the program goes on. They return 0, or a negative code when the group can no longer
+ * talk: the session's call then fails with it, perhaps not on every rank. */
 #ifndef VARVE_COMM_H
 #define VARVE_COMM_H
 
@@ -21,6 +22,13 @@ struct varve_comm;
 /* Takes the bytes that a rank has sent; they live during the call. Nonzero is an error, which collect returns. */
 typedef int (*varve_collect_fn)(void *arg, uint32_t rank, const void *data, size_t size);
 
+/* A message to a rank. */
+struct varve_parcel {
+    uint32_t rank;
+    const void *data;
+    size_t size;
+};
+
 struct varve_comm_ops {
     size_t size; /* sizeof(struct varve_comm_ops) */
     const char *name;
@@ -32,8 +40,23 @@ struct varve_comm_ops {
      * grow with the number of ranks. Sizes may differ. If fn fails, the bytes of the remaining ranks are still
      * received, and not given to it. fn counts on rank 0 only. */
     int (*collect)(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg);
-    /* Free it. Also called when the session could not be opened. */
+    /* Free it, and the one aside. Also called when the session could not be opened. */
     void (*close)(struct varve_comm *comm);
+
+    /* The rest may be NULL; then there is no deduplication between ranks, and no copies on other nodes.
+     *
+     * Send one message to each rank in out, and take one from each rank in from, in any order: fn gets the bytes, which
+     * live during the call. Not collective, but every message that is sent is taken in the receiver's own call of
+     * trade, and between two ranks the messages of one call never meet those of another. A rank may trade with itself,
+     * and with nobody. Memory: one message at a time. If fn fails, the remaining messages are still received, and not
+     * given to it. */
+    int (*trade)(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
+                 size_t from_count, varve_collect_fn fn, void *arg);
+    /* How many ranks a node has, and which rank is number `local` (from 0) there. Not collective. */
+    uint32_t (*node_size)(struct varve_comm *comm, uint32_t node);
+    uint32_t (*rank_of)(struct varve_comm *comm, uint32_t node, uint32_t local);
+    /* The reverse of rank_of. Without it, questions between ranks take no notice of nodes. Not collective. */
+    void (*place_of)(struct varve_comm *comm, uint32_t rank, uint32_t *node, uint32_t *local);
 };
 
 /* An implementation begins its own struct with this one. */
@@ -41,6 +64,15 @@ struct varve_comm {
     const struct varve_comm_ops *ops;
     uint32_t rank;
     uint32_t ranks;
+    /* Where the ranks run. A node is what fails together: a host, unless somebody knows better. All 0 where nothing is
+     * known: then every rank counts as a node of its own. */
+    uint32_t nodes;
+    uint32_t node;  /* of this rank */
+    uint32_t local; /* its number there */
+    uint32_t least_local; /* ranks of the smallest node */
+    /* The same group once more, for the caller's thread while another thread of the session uses this one; NULL where
+     * two threads may not communicate at the same time. With it, many ranks deduplicate and commit in the background. */
+    struct varve_comm *aside;
 };
 
 /* varve_open for a group: collective. The comm belongs to the session from now on, and is closed when this fails, too;

@@ -14,8 +14,8 @@
 #define PREFIX "VARVE_"
 
 /* Variables of ours that are not settings. */
-static const char *const other_variables[] = {"VARVE_CONFIG", "VARVE_STORE", "VARVE_FAULT", "VARVE_FAULT_LIST",
-                                              "VARVE_FAIL_ALLOC"};
+static const char *const other_variables[] = {"VARVE_CONFIG", "VARVE_STORE",      "VARVE_DOMAIN",
+                                              "VARVE_FAULT",  "VARVE_FAULT_LIST", "VARVE_FAIL_ALLOC"};
 
 static char *trim(char *text) {
     while (isspace((unsigned char)*text)) {

@@ -29,6 +29,14 @@
       "A pack that passes this size is continued in another object.")                                                  \
     X(DOUBLE, table_share, "0", "0.5", "0.01",                                                                         \
       "Share of the protected memory that the table of older chunk ids may take.")                                     \
+    X(CHOICE, dedup, "auto|none|local|top-k|exact", NULL, "auto",                                                       \
+      "Where duplicates are looked for: nowhere but at the same place in the last checkpoint (none), in the process and"\
+      " its history (local), and between ranks: all of them (exact), or the most frequent (top-k). auto is exact while"\
+      " that saves more time than it takes.")                                                                          \
+    X(INT, dedup_top, "1", "16777216", "131072",                                                                       \
+      "How many ids top-k keeps.")                                                                                     \
+    X(INT, copies, "0", "4", "0",                                                                                      \
+      "On how many nodes all data is kept. 0: 1 on shared storage, 2 on node-local storage.")                          \
     X(DOUBLE, rewrite_share, "0", "1", "0.04",                                                                         \
       "Old data with few live bytes that is rewritten with each checkpoint, as a share of the new bytes.")             \
     X(INT, beat_seconds, "1", "3600", "15",                                                                            \

@@ -148,6 +148,10 @@ int vv_capture_create(const struct vv_capture_options *options, struct vv_captur
     return vv_capture_create_guarded(options, NULL, out, error);
 }
 
+void vv_capture_inside(struct vv_capture *c) {
+    c->mode = VV_CHOOSE_CAPTURE_SYNC;
+}
+
 void vv_capture_destroy(struct vv_capture *c) {
     if (!c)
         return;
@@ -212,8 +216,15 @@ int vv_capture_begin(struct vv_capture *c, const struct vv_capture_plan *plan, v
         rc = vv_slots_set(&c->slots, c->mode == VV_CHOOSE_CAPTURE_SYNC ? 0 : plan->staging);
     if (rc == 0)
         rc = vv_begin_collect(c, untouched, arg, error);
-    if (rc == 0)
-        rc = vv_plan_make(c);
+    if (rc != 0) {
+        vv_capture_settle(c, 0);
+        return vv_error_default(error, rc, "no memory to begin a checkpoint");
+    }
+    return 0;
+}
+
+int vv_capture_decide(struct vv_capture *c, struct varve_error *error) {
+    int rc = vv_plan_make(c);
     vv_begin_clear(c);
     if (rc != 0) {
         vv_capture_settle(c, 0);
@@ -313,6 +324,7 @@ void vv_capture_settle(struct vv_capture *c, int is_committed) {
     sigset_t before;
     if (!c->is_begun)
         return;
+    vv_begin_clear(c);
     vv_signals_block(&before); /* as in vv_capture_leave */
     vv_capture_stop(c);
     vv_lock_take(&c->lock);

@@ -2,10 +2,12 @@
  *
  * One object per session, which owns the watches, the trackers, the guard and the staging buffer. A checkpoint goes:
  *
- *   vv_capture_begin     in the call. Asks every watch's tracker what changed: those chunks are SCHEDULED. Makes the expected order of
- *                        writes from what the last epoch taught. Decides, by measured costs, how much of what is scheduled is copied into
- *                        staging, drained inside the call, and held, and arms the guard over the last; where that fails, it is
- *                        drained instead.
+ *   vv_capture_begin     in the call. Asks every watch's tracker what changed: those chunks are SCHEDULED.
+ *   vv_capture_look      in the call, or in the background once all is staged: shows everything, so that it can be named. What turns out
+ *                        not to be needed is dropped before anything is copied.
+ *   vv_capture_decide    in the call. Makes the expected order of writes from what the last epoch taught. Decides, by measured costs, how much
+ *                        of what is scheduled is copied into staging, drained inside the call, and held, and arms the guard over
+ *                        the last; where that fails, it is drained instead.
  *   vv_capture_next/done in the call, while vv_capture_must_drain says so: the calling thread consumes what neither fits staging nor is held.
  *   vv_capture_go        in the call. Copies into staging. After it has returned the program may write.
  *   vv_capture_next/done in the background, by one thread, until nothing is left. Whoever writes a held page too early gets it copied
@@ -41,6 +43,8 @@ struct vv_capture_options {
 /* Probes what works here; a tracker that was asked for and does not work is an error (-ENOTSUP, with the reason). With capture=trap the tracker is a trap
  * (uffd where it is transparent; else mprotect, for regions with VARVE_NO_KERNEL_WRITES only). */
 int vv_capture_create(const struct vv_capture_options *options, struct vv_capture **out, struct varve_error *error);
+/* From now on as with capture=sync. Before the first checkpoint. */
+void vv_capture_inside(struct vv_capture *capture);
 void vv_capture_destroy(struct vv_capture *capture); /* accepts NULL */
 /* Which tracker was chosen and why, for people: "scan: the kernel notes writes (WP_ASYNC works here)". */
 const char *vv_capture_tracker(const struct vv_capture *capture); /* its name */
@@ -66,6 +70,16 @@ struct vv_capture_plan {
 typedef int (*vv_untouched_fn)(void *arg, struct vv_watch *watch, uint64_t first, uint64_t last);
 int vv_capture_begin(struct vv_capture *capture, const struct vv_capture_plan *plan, vv_untouched_fn untouched,
                      void *arg, struct varve_error *error);
+/* Does everything that is scheduled fit staging, so that it can be looked at there as well? */
+int vv_capture_fits(const struct vv_capture *capture);
+/* Show all chunks that are scheduled (before vv_capture_decide: in the program's memory) or staged, those of a watch by ascending number. fn returns 0 or
+ * an error, which ends it. */
+typedef int (*vv_look_fn)(void *arg, struct vv_watch *watch, uint64_t first, uint32_t count, const uint8_t *data);
+int vv_capture_look(struct vv_capture *capture, vv_look_fn fn, void *arg);
+/* This scheduled chunk need not be captured: somebody else stores it, or it is where it was. If the checkpoint fails, it counts as
+ * changed nevertheless. Before vv_capture_decide. */
+void vv_capture_drop(struct vv_watch *watch, uint64_t chunk);
+int vv_capture_decide(struct vv_capture *capture, struct varve_error *error);
 int vv_capture_must_drain(const struct vv_capture *capture);
 int vv_capture_go(struct vv_capture *capture, struct varve_error *error);
 

@@ -1,7 +1,7 @@
 /* What is drained, staged and held, and the way of watches into the guard and out of it.
  *
  * The order array has the chunks to drain first, then those to stage, then those to hold. Everything that can fail about holding happens
- * here, inside vv_capture_begin, while it can still be drained instead: a watch that cannot be put into the guard or armed
+ * here, inside vv_capture_decide, while it can still be drained instead: a watch that cannot be put into the guard or armed
  * is struck off, and the plan is made again. */
 #include <errno.h>
 #include <inttypes.h>
@@ -41,6 +41,10 @@ static void give_windows(struct vv_capture *c) {
 }
 
 /* ---- how much of what ---- */
+
+int vv_capture_fits(const struct vv_capture *c) {
+    return c->mode == VV_CHOOSE_CAPTURE_AUTO && scheduled_in_all(c) <= c->slots.count;
+}
 
 static int may_hold(struct vv_capture *c, struct vv_watched *w) {
     if (!w->base.is_plain || w->base.was_lost || w->cannot_guard || w->hold_first >= w->hold_end)

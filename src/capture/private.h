@@ -7,6 +7,7 @@
  *   cost.c          whether holding pays
  *   order.c         the expected order of writes
  *   slots.c         the staging buffer
+ *   look.c          everything shown before it is consumed
  *   flow.c          next, done, stop
  *   trap.c          somebody writes a held page
  *   tracker_trap.c  a tracker over the guard

@@ -5,10 +5,11 @@
 #include "base/alloc.h"
 #include "dedup/table.h"
 
-#define WAYS 4
+#define WAYS VV_TABLE_WAYS
 
+/* By the first bits: who looks up ids in ascending order walks through the table. */
 static struct vv_known *bucket(const struct vv_table *table, struct vv_hash128 id) {
-    return &table->list[(id.low & (table->buckets - 1)) * WAYS];
+    return &table->list[(size_t)((id.low >> 32) * table->buckets >> 32) * WAYS];
 }
 
 void vv_table_clear(struct vv_table *table) {

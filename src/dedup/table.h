@@ -12,14 +12,22 @@ struct vv_known {
     uint64_t address;
 };
 
+#define VV_TABLE_WAYS 4
+
 struct vv_table {
-    struct vv_known *list; /* buckets of four; an all-zero id is an empty entry */
+    struct vv_known *list; /* buckets of VV_TABLE_WAYS; an all-zero id is an empty entry */
     size_t buckets;        /* a power of two, or 0: remembers nothing */
 };
 
 /* Room for about `entries` ids; keeps what it knows when it grows. 0 or -ENOMEM (the old table stays). */
 int vv_table_resize(struct vv_table *table, size_t entries);
 void vv_table_clear(struct vv_table *table);
+static inline size_t vv_table_entries(const struct vv_table *table) {
+    return table->buckets * VV_TABLE_WAYS;
+}
+static inline size_t vv_table_bytes(const struct vv_table *table) {
+    return vv_table_entries(table) * sizeof *table->list;
+}
 const struct vv_known *vv_table_find(const struct vv_table *table, struct vv_hash128 id);
 /* Remember; is_alive tells which sources may be overwritten first (0: dead). When the bucket is full of live ones, the oldest
  * position by turn is given up. */

@@ -116,7 +116,7 @@ static const void *encode(struct block_buffer *buffer, struct vv_block *block) {
 static int write_block(void *arg) {
     struct block_buffer *buffer = arg;
     struct vv_blocks *blocks = buffer->owner;
-    struct vv_block block = {.flags = VV_BLOCK_IDS, .owner = blocks->session->comm->rank};
+    struct vv_block block = {.flags = VV_BLOCK_IDS, .owner = buffer->extents[0].owner};
     struct varve_error error = {0};
     const void *stored = encode(buffer, &block);
     pthread_mutex_lock(&blocks->mutex);
@@ -186,13 +186,14 @@ void vv_blocks_region(struct vv_blocks *blocks, uint64_t number) {
 
 static void note_extent(struct block_buffer *buffer, uint32_t owner, uint64_t address, uint32_t size) {
     struct vv_extent *last = buffer->extent_count ? &buffer->extents[buffer->extent_count - 1] : NULL;
-    if (last && last->address + last->length == address && last->length % VV_GRANULE == 0)
+    if (last && last->owner == owner && last->address + last->length == address && last->length % VV_GRANULE == 0)
         last->length += size;
     else
         buffer->extents[buffer->extent_count++] = (struct vv_extent){owner, address, size};
 }
 
-int vv_blocks_add(struct vv_blocks *blocks, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id) {
+int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, const void *data, uint32_t size,
+                  struct vv_hash128 id) {
     struct block_buffer *buffer = blocks->current;
     if (buffer && (buffer->size + size > blocks->room || buffer->id_count == blocks->granules)) {
         if (!blocks->codec || blocks->since_choice > SAMPLE_AGAIN)
@@ -209,7 +210,7 @@ int vv_blocks_add(struct vv_blocks *blocks, uint64_t address, const void *data, 
         buffer = blocks->current;
     }
     memcpy(buffer->raw + buffer->size, data, size);
-    note_extent(buffer, blocks->session->comm->rank, address, size);
+    note_extent(buffer, owner, address, size);
     buffer->ids[buffer->id_count++] = id;
     buffer->size += size;
     blocks->since_choice += size;

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "engine/engine_private.h"
+#include "engine/peers.h"
 
 struct candidates {
     struct vv_session *session;
@@ -104,13 +105,13 @@ static int explain(const struct vv_session *session, int64_t version, int result
     return result;
 }
 
-int vv_open_named(struct vv_session *session, uint32_t generation, uint64_t version, struct vv_view **out,
-                  struct varve_error *error) {
+int vv_open_named(struct vv_session *session, struct vv_store *store, uint32_t generation, uint64_t version,
+                  struct vv_view **out, struct varve_error *error) {
     int rc = VARVE_NO_CHECKPOINT;
     for (int look = 0; look < VV_LOOKS && rc == VARVE_NO_CHECKPOINT; look++) {
         vv_wait_before(look);
         vv_error_clear(error);
-        rc = vv_view_open(session->store, session->name, generation, version, out, error);
+        rc = vv_view_open(store, session->name, generation, version, out, error);
     }
     if (rc != VARVE_NO_CHECKPOINT)
         return rc;
@@ -170,24 +171,56 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
 
 /* ---- asking ---- */
 
-/* All regions of this rank; fn may be NULL. */
-static int walk_regions(struct vv_session *session, struct vv_view *view, varve_region_fn fn, void *arg,
-                        struct varve_error *error) {
+struct asking {
+    varve_region_fn fn;
+    void *arg;
+};
+
+/* Asking for one candidate. */
+struct asked {
+    struct vv_session *session;
+    const struct asking *asking;
+    struct vv_peers *peers;
+    struct vv_view *view;
+    uint32_t generation;
+    uint64_t version;
+    struct varve_region_info info; /* of the region that the program is told of */
+};
+
+static int tell_region(void *arg) {
+    struct asked *asked = arg;
+    return asked->asking->fn(asked->asking->arg, &asked->info);
+}
+
+/* All regions of this rank. */
+static int walk_regions(struct asked *asked, int is_told, struct varve_error *error) {
+    const struct varve_comm *comm = asked->session->comm;
     struct vv_recipe *recipe = NULL;
     struct vv_recipe_region stored;
-    uint32_t ranks = vv_view_record(view)->ranks;
-    if (session->comm->rank >= ranks)
-        return vv_error(error, VARVE_MISMATCH, "the checkpoint is of %u ranks, this job has %u", ranks,
-                        session->comm->ranks);
-    int rc = vv_recipe_open(view, session->comm->rank, &recipe, error);
+    uint32_t ranks = vv_view_record(asked->view)->ranks;
+    if (comm->rank >= ranks)
+        return vv_error(error, VARVE_MISMATCH, "the checkpoint is of %u ranks, this job has %u", ranks, comm->ranks);
+    int rc = vv_recipe_open(asked->view, comm->rank, &recipe, error);
     while (rc == 0 && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
-        struct varve_region_info info = {stored.name, stored.length};
+        asked->info = (struct varve_region_info){stored.name, stored.length};
         rc = 0;
-        if (fn && fn(arg, &info) != 0)
+        if (is_told && vv_peers_call(asked->peers, tell_region, asked) != 0)
             break;
     }
     vv_recipe_close(recipe);
     return rc;
+}
+
+static int look_at_regions(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct asked *asked = arg;
+    int rc = vv_open_named(asked->session, store, asked->generation, asked->version, &asked->view, error);
+    return rc ? rc : walk_regions(asked, 0, error);
+}
+
+static int tell_regions(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct asked *asked = arg;
+    (void)store;
+    return asked->asking->fn ? walk_regions(asked, 1, error) : 0;
 }
 
 /* A keeper: is there a record? */
@@ -199,32 +232,25 @@ static int can_read(struct vv_session *session, uint32_t generation, uint64_t ve
     return rc;
 }
 
-struct asking {
-    varve_region_fn fn;
-    void *arg;
-};
-
 /* Nobody's fn is called before all ranks can read theirs. */
 static int try_stored(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                       struct varve_error *error) {
-    const struct asking *asking = arg;
-    struct vv_view *view = NULL;
-    int rc = vv_keepers_complete(session, generation, version, error);
+    struct asked asked = {.session = session, .asking = arg, .generation = generation, .version = version};
+    int is_thin;
+    int rc = vv_peers_open(session, &asked.peers, error);
     if (rc)
         return rc;
-    rc = session->lease ? can_read(session, generation, version, error) : 0;
-    rc = vv_comm_agree(session->comm, rc, error);
-    if (rc)
-        return rc;
-    rc = vv_open_named(session, generation, version, &view, error);
-    if (rc == 0)
-        rc = walk_regions(session, view, NULL, NULL, error);
-    rc = vv_comm_agree(session->comm, rc, error);
+    rc = vv_keepers_complete(session, asked.peers, generation, version, &is_thin, error);
     if (rc == 0) {
-        rc = asking->fn ? walk_regions(session, view, asking->fn, asking->arg, error) : 0;
+        rc = session->lease ? can_read(session, generation, version, error) : 0;
         rc = vv_comm_agree(session->comm, rc, error);
     }
-    vv_view_close(view);
+    if (rc == 0)
+        rc = vv_peers_run(asked.peers, look_at_regions, &asked, error);
+    if (rc == 0)
+        rc = vv_peers_run(asked.peers, tell_regions, &asked, error);
+    vv_view_close(asked.view);
+    vv_peers_close(asked.peers);
     return rc;
 }
 

@@ -1,5 +1,5 @@
-/* Before a checkpoint is read from node-local stores: is it the same one on all nodes, is the part of every rank on
- * the rank's node, and does every node have its record?
+/* Before a checkpoint is read from node-local stores: is it the same one on all nodes, is the part of every rank, or a
+ * copy of it, on some node, and does every node have its record?
  *
  * A node may have missed a commit: the record is copied to it. One node may have forgotten the checkpoint: then so do
  * the others. And nodes that were used by different jobs may have different checkpoints under the same generation and
@@ -10,17 +10,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "engine/engine_private.h"
+#include "engine/peers.h"
 
 /* What is to be read. */
 struct candidate {
     struct vv_session *session;
+    struct vv_peers *peers;
     uint32_t generation;
     uint64_t version;
     int found;            /* on this node; on ranks that are no keepers always */
     struct vv_lean what;  /* if it was */
     uint32_t donor;       /* the first keeper that has it */
     int is_everywhere;    /* no keeper lacks it */
+    const struct vv_record *record;
+    int is_thin; /* of something only copies are left */
+    int lacks;   /* this node lacks the writers list of an attempt it leans on */
     struct varve_error *error;
 };
 
@@ -125,7 +131,144 @@ static int look_everywhere(struct candidate *candidate) {
     return check_same(candidate);
 }
 
-/* ---- the parts ---- */
+/* ---- the parts, where ranks can ask each other ---- */
+
+static struct vv_attempt attempt_of(const struct candidate *candidate) {
+    return (struct vv_attempt){candidate->generation, candidate->record->attempt, candidate->version};
+}
+
+static int exists(struct candidate *candidate, const struct vv_attempt *attempt, int kind, uint32_t writer,
+                  struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(candidate->session->name, attempt, kind, writer, 0);
+    return vv_peers_have(candidate->peers, &key, error);
+}
+
+static int load_list(struct candidate *candidate, struct vv_store *store, const struct vv_lean *lean,
+                     struct vv_buf *bytes, struct vv_writers *out, struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(candidate->session->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
+    int rc = vv_object_read(store, &key, bytes, error);
+    if (rc == 0)
+        rc = vv_writers_parse(bytes->data, bytes->size, &key, store->id, out, error);
+    if (rc == 0 && !vv_hash128_equal(out->digest, lean->writers_digest)) {
+        vv_writers_clear(out);
+        rc = vv_error(error, VARVE_CORRUPT, "a writers list is not the one that the record names");
+    }
+    return rc;
+}
+
+/* Our pack is nowhere: its tables and the pack of a partner can stand in for it. 1, 0, or an error. */
+static int has_copy(struct candidate *candidate, struct vv_store *store, struct varve_error *error) {
+    uint32_t rank = candidate->session->comm->rank;
+    struct vv_lean lean = {attempt_of(candidate), candidate->record->writers_digest};
+    struct vv_writers writers;
+    struct vv_buf bytes;
+    int rc = exists(candidate, &lean.attempt, VV_KIND_COPY, rank, error);
+    if (rc != 1)
+        return rc;
+    vv_buf_init(&bytes);
+    rc = load_list(candidate, store, &lean, &bytes, &writers, error);
+    vv_buf_clear(&bytes);
+    if (rc)
+        return rc;
+    int64_t home = vv_writers_home(&writers, rank);
+    const struct vv_writer *entry = home < 0 ? NULL : &writers.list[home];
+    int found = 0;
+    for (uint32_t i = 0; entry && i < entry->partner_count && found == 0; i++)
+        found = exists(candidate, &lean.attempt, VV_KIND_PACK, entry->partners[i], error);
+    vv_writers_clear(&writers);
+    return found;
+}
+
+/* Is what this rank stored anywhere? Of older attempts not all may be needed: that shows when they are read. */
+static int check_own(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct candidate *candidate = arg;
+    struct vv_session *session = candidate->session;
+    const struct vv_record *record = candidate->record;
+    struct vv_attempt attempt = attempt_of(candidate);
+    struct vv_lost lost = {0};
+    int rc = exists(candidate, &attempt, VV_KIND_PACK, session->comm->rank, error);
+    if (rc == 0) {
+        candidate->is_thin = 1;
+        rc = has_copy(candidate, store, error);
+        if (rc == 0) {
+            vv_lost_add_all(&lost, session);
+            rc = vv_lost_say(session, &lost, candidate->version, error);
+        }
+    }
+    for (uint32_t i = 0; i < record->lean_count && rc > 0; i++) {
+        rc = exists(candidate, &record->leans[i].attempt, VV_KIND_PACK, session->comm->rank, error);
+        candidate->is_thin |= rc == 0;
+        rc = rc < 0 ? rc : 1;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* A keeper: the lists of the attempts it leans on, which another node has told us of. */
+static int copy_lists(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct candidate *candidate = arg;
+    struct vv_session *session = candidate->session;
+    int rc = 0;
+    for (uint32_t i = 0; i < candidate->record->lean_count && rc == 0 && session->lease; i++) {
+        const struct vv_lean *lean = &candidate->record->leans[i];
+        struct vv_key key = vv_attempt_key(session->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
+        struct vv_writers writers;
+        struct vv_buf bytes;
+        char text[VV_KEY_ROOM];
+        uint64_t size;
+        vv_key_print(&key, text);
+        if (vv_backend_stat(session->store->backend, text, &size) != -ENOENT)
+            continue;
+        vv_buf_init(&bytes);
+        rc = load_list(candidate, store, lean, &bytes, &writers, error);
+        if (rc == 0) {
+            vv_writers_clear(&writers);
+            rc = vv_object_create(session->store, &key, &bytes, error);
+        }
+        vv_buf_clear(&bytes);
+    }
+    return rc == -ENOENT ? vv_error(error, VARVE_CORRUPT, "no node has a writers list that it needs") : rc;
+}
+
+static int lacks_list(const struct candidate *candidate) {
+    struct vv_session *session = candidate->session;
+    for (uint32_t i = 0; i < candidate->record->lean_count && session->lease; i++) {
+        struct vv_key key =
+            vv_attempt_key(session->name, &candidate->record->leans[i].attempt, VV_KIND_WRITERS, 0, 0);
+        char text[VV_KEY_ROOM];
+        uint64_t size;
+        vv_key_print(&key, text);
+        if (vv_backend_stat(session->store->backend, text, &size) == -ENOENT)
+            return 1;
+    }
+    return 0;
+}
+
+static int find_parts(struct candidate *candidate) {
+    const struct vv_record *record = candidate->record;
+    struct varve_comm *comm = candidate->session->comm;
+    struct vv_attempt *attempts = vv_calloc((size_t)record->lean_count + 1, sizeof *attempts);
+    int rc = attempts ? 0 : vv_error(candidate->error, -ENOMEM, "no memory to restart");
+    rc = vv_comm_agree(comm, rc, candidate->error);
+    if (rc == 0) {
+        attempts[0] = attempt_of(candidate);
+        for (uint32_t i = 0; i < record->lean_count; i++)
+            attempts[i + 1] = record->leans[i].attempt;
+        rc = vv_peers_look(candidate->peers, attempts, (size_t)record->lean_count + 1, candidate->error);
+    }
+    vv_free(attempts);
+    if (rc == 0)
+        rc = vv_peers_run(candidate->peers, check_own, candidate, candidate->error);
+    if (rc)
+        return rc;
+    uint64_t least[2] = {!candidate->is_thin, !lacks_list(candidate)};
+    rc = comm->ops->least(comm, least, 2);
+    if (rc)
+        return vv_error(candidate->error, rc, "the ranks could not compare their packs: %s", varve_error_text(rc));
+    candidate->is_thin = !least[0];
+    return least[1] ? 0 : vv_peers_run(candidate->peers, copy_lists, candidate, candidate->error);
+}
+
+/* ---- the parts, where they cannot: each must be on its rank's node ---- */
 
 static int has_pack(struct vv_session *session, const struct vv_attempt *attempt, uint32_t writer,
                     struct varve_error *error) {
@@ -139,10 +282,10 @@ static int has_pack(struct vv_session *session, const struct vv_attempt *attempt
 
 /* Of all attempts that this rank's part is made of, the first of which its pack is not here: 1; 0 when all are. A
  * damaged pack counts as there: reading will tell. */
-static int find_missing(struct candidate *candidate, const struct vv_record *record, struct vv_attempt *out) {
+static int find_missing(struct candidate *candidate, struct vv_attempt *out) {
     struct vv_session *session = candidate->session;
     struct vv_vote vote;
-    *out = (struct vv_attempt){candidate->generation, record->attempt, candidate->version};
+    *out = attempt_of(candidate);
     int rc = has_pack(session, out, session->comm->rank, candidate->error);
     if (rc != 1)
         return rc < 0 ? rc : 1;
@@ -192,13 +335,15 @@ static int explain_missing(struct candidate *candidate, uint32_t rank, const str
     return vv_comm_agree(comm, rc, candidate->error);
 }
 
-static int check_parts(struct candidate *candidate, const struct vv_record *record) {
+static int check_parts(struct candidate *candidate) {
     struct varve_comm *comm = candidate->session->comm;
     struct vv_attempt missing = {0};
-    if (record->ranks != comm->ranks)
+    if (candidate->record->ranks != comm->ranks)
         return vv_comm_all_say(candidate->error, VARVE_MISMATCH,
                           "a checkpoint that some nodes have missed is of another number of ranks: run it with that number first");
-    int is_missing = find_missing(candidate, record, &missing);
+    if (vv_peers_can_ask(candidate->peers))
+        return find_parts(candidate);
+    int is_missing = find_missing(candidate, &missing);
     int rc = vv_comm_agree(comm, is_missing < 0 ? is_missing : 0, candidate->error);
     uint64_t rank = is_missing == 1 ? comm->rank : UINT64_MAX;
     if (rc == 0)
@@ -248,7 +393,7 @@ static int load_record(const struct candidate *candidate, const struct vv_buf *b
     return vv_record_parse(bytes->data, bytes->size, &key, session->store->id, out, candidate->error);
 }
 
-/* Nothing is copied to a node that has not the parts: the record would promise what is not there. */
+/* Nothing is copied when parts are missing: the record would promise what is not there. */
 static int complete(struct candidate *candidate, struct vv_buf *writers, struct vv_buf *bytes) {
     struct varve_comm *comm = candidate->session->comm;
     struct vv_record record = {0};
@@ -256,18 +401,21 @@ static int complete(struct candidate *candidate, struct vv_buf *writers, struct 
     if (rc)
         return rc;
     rc = vv_comm_agree(comm, load_record(candidate, bytes, &record), candidate->error);
+    candidate->record = &record;
     if (rc == 0 && (record.ranks == comm->ranks || !candidate->is_everywhere)) /* otherwise that will be the error */
-        rc = check_parts(candidate, &record);
+        rc = check_parts(candidate);
     if (rc == 0 && !candidate->is_everywhere)
         rc = copy(candidate, writers, bytes);
     vv_record_clear(&record);
     return rc;
 }
 
-int vv_keepers_complete(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
+int vv_keepers_complete(struct vv_session *session, struct vv_peers *peers, uint32_t generation, uint64_t version,
+                        int *is_thin_out, struct varve_error *error) {
     struct candidate candidate = {
-        .session = session, .generation = generation, .version = version, .error = error};
+        .session = session, .peers = peers, .generation = generation, .version = version, .error = error};
     struct vv_buf writers, record;
+    *is_thin_out = 0;
     if (!vv_is_local(session))
         return 0;
     int rc = look_everywhere(&candidate);
@@ -278,5 +426,6 @@ int vv_keepers_complete(struct vv_session *session, uint32_t generation, uint64_
     rc = complete(&candidate, &writers, &record);
     vv_buf_clear(&writers);
     vv_buf_clear(&record);
+    *is_thin_out = candidate.is_thin;
     return rc;
 }

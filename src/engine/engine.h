@@ -54,8 +54,18 @@
 #include "memory/regions.h"
 #include "store/view.h"
 
+struct vv_exchange;
 struct vv_flight;
 struct vv_save;
+
+/* Deduplication between ranks (sharing.c). */
+struct vv_sharing {
+    struct vv_exchange *exchange; /* NULL: there is none */
+    int is_exact;
+    unsigned rest;   /* checkpoints for which it is left out, since it did not pay */
+    unsigned resting; /* so long the last time */
+    const char *name, *reason;
+};
 
 /* One checkpoint from its call to its end. */
 struct vv_request {
@@ -70,13 +80,26 @@ struct vv_request {
     uint64_t block_bytes; /* buffers on the way to storage */
 };
 
+/* Who keeps copies for whom (copies.c). */
+struct vv_copies {
+    uint32_t count;                     /* of partners: they keep copies of what we store */
+    uint32_t partners[VV_PARTNERS_MAX];
+    uint32_t *kept;                     /* ranks whose partner we are */
+    uint32_t kept_count;
+    uint32_t *from; /* of them, those who have more to send */
+    uint8_t *is_over; /* per rank kept */
+};
+
 struct vv_session {
     char name[VV_NAME_MAX + 1];
     struct vv_settings settings;
     struct vv_log log;
     struct vv_store *store;
     struct vv_lease *lease; /* a keeper's (keepers.c): rank 0 is one; NULL on the others */
-    struct varve_comm *comm;
+    struct varve_comm *comm;  /* for one thread at a time: the caller's, or our own while a checkpoint is in flight */
+    struct varve_comm *aside; /* for the caller's, meanwhile; NULL: our own thread must not talk */
+    struct vv_sharing sharing;
+    struct vv_copies copies;
     struct vv_pool *pool;
     struct vv_placement where; /* our threads */
     struct vv_regions regions;

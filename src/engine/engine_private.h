@@ -2,6 +2,7 @@
 #ifndef VV_ENGINE_PRIVATE_H
 #define VV_ENGINE_PRIVATE_H
 
+#include "dedup/exchange.h"
 #include "encode/codec.h"
 #include "engine/engine.h"
 #include "engine/read.h"
@@ -26,8 +27,9 @@ struct vv_room {
 };
 int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, const struct vv_room *room,
                      struct vv_blocks **out);
-/* Append a chunk of our layout. Copies it. Chunks that continue each other cost the least to describe. */
-int vv_blocks_add(struct vv_blocks *blocks, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id);
+/* Append a chunk of an owner's layout. Copies it. Chunks that continue each other cost the least to describe. */
+int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, const void *data, uint32_t size,
+                  struct vv_hash128 id);
 /* Data of this region follows: if it is another one, its codec is chosen anew. */
 void vv_blocks_region(struct vv_blocks *blocks, uint64_t number);
 /* Encode and write what is left and wait; the first error of any block. */
@@ -43,14 +45,82 @@ struct vv_scan {
     uint64_t size;       /* of the region now */
     uint64_t granules;   /* now */
     uint64_t comparable; /* granules below this have the same bounds as in the past */
+    size_t named_first, named_count; /* its part of the naming, if there is one */
 };
 int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *past, uint64_t size);
 /* Chunks [first, last) were never touched. */
 int vv_scan_untouched(struct vv_scan *scan, uint64_t first, uint64_t last);
 /* Look at chunks [first, first + count) and hand new ones to the blocks. */
 int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data);
-/* The whole of a region that lies behind callbacks. */
-int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, struct varve_error *error);
+/* A window of a region that lies behind callbacks, from *at on, which moves behind it. */
+int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint64_t *at, struct varve_error *error);
+/* The same in two steps, with other ranks asked in between: give a chunk its id, and a place in the naming if it may be new (1; 0 if there is nothing
+ * to store) ... */
+int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data);
+/* ... and hand those of these chunks to the blocks that are ours to store. */
+int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data, struct varve_error *error);
+
+/* ---- naming.c: the chunks that this rank would have to store, named before anybody stores one ---- */
+struct vv_named {
+    uint64_t index; /* granule of its region */
+    uint32_t scan;  /* its region, by its slot in the save's scans */
+    uint32_t offer;
+};
+/* A chunk of another rank that is stored here as its copy, from our own memory. */
+struct vv_stand_in {
+    uint32_t offer;
+    uint32_t owner;
+    uint64_t address;
+};
+struct vv_naming {
+    struct vv_named *list; /* those of a region together, ascending */
+    size_t count, room;
+    struct vv_offer *offers; /* each id once, with the address of the first chunk that has it */
+    uint8_t *fates;          /* per offer, once it is known: enum vv_fate bits */
+    size_t offer_count, offer_room;
+    uint32_t *map; /* from ids to offers, + 1; open addressing */
+    size_t map_size;
+    struct vv_stand_in *stand_ins; /* by offer */
+    size_t stand_in_count;
+    int is_stable; /* named from copies that nobody can write any more */
+};
+enum vv_fate { VV_FATE_STORE = 1, VV_FATE_STAND_IN = 2, VV_FATE_HELD_BY = 4 /* << j: partner j has it itself */ };
+int vv_naming_add(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id, uint32_t size);
+/* The offer with this id, or UINT32_MAX. */
+uint32_t vv_naming_find(const struct vv_naming *naming, struct vv_hash128 id);
+/* The verdicts are there: origins for all named chunks. What is not to be stored here leaves the list. */
+int vv_naming_settle(struct vv_save *save, const struct vv_verdict *verdicts);
+/* The first named chunk of a region from this granule on; NULL: none. */
+const struct vv_named *vv_naming_at(const struct vv_naming *naming, const struct vv_scan *scan, uint64_t index);
+void vv_naming_clear(struct vv_naming *naming);
+
+/* ---- sharing.c: what several ranks hold is stored once. Collective. ---- */
+int vv_sharing_open(struct vv_session *session, struct varve_error *error);
+void vv_sharing_close(struct vv_session *session); /* not collective */
+/* Will the checkpoint that begins now be compared with other ranks? The same answer everywhere. */
+int vv_sharing_is_due(struct vv_session *session);
+/* Name everything that was captured, ask the other ranks, and settle who stores what. rc: how this rank has fared so far; nobody is left waiting
+ * for one that has failed. */
+int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error);
+/* Sources have got other numbers: nothing from before counts. Not collective. */
+void vv_sharing_forget(struct vv_session *session);
+
+/* ---- copies.c: everything is kept on several nodes. Collective where it says so. ---- */
+/* Who keeps copies for whom. 0 or an error. Each rank for itself. */
+int vv_copies_open(struct vv_session *session, struct varve_error *error);
+void vv_copies_close(struct vv_session *session);
+/* One step of consuming: 1 and there may be more, 0 when there is no more, or an error. */
+typedef int (*vv_step_fn)(struct vv_save *save, struct varve_error *error);
+/* Take steps until there are none left, and exchange copies meanwhile. rc: how this rank has fared so far. Collective if there are copies. */
+int vv_copies_consume(struct vv_save *save, int rc, vv_step_fn step, struct varve_error *error);
+/* Store a chunk of ours, and let the partners have it. */
+int vv_copies_store(struct vv_save *save, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id);
+/* Store a named chunk, as ours or as another rank's copy. */
+int vv_copies_write(struct vv_save *save, uint32_t offer, const void *data);
+/* The partners say which of our chunks they hold themselves. Collective; the same code everywhere. */
+int vv_copies_agree(struct vv_save *save, int rc, struct varve_error *error);
+/* Our pack is sealed: the partners keep its tables, too. Collective if there are copies. */
+int vv_copies_tables(struct vv_save *save, int rc, struct varve_error *error);
 
 /* ---- save.c: this rank's part of one attempt, up to its yes ---- */
 struct vv_save {
@@ -60,10 +130,17 @@ struct vv_save {
     uint8_t *is_victim; /* per source: few live bytes are left there, store them again when the budget allows */
     struct vv_room room;
     struct vv_scan *scans; /* one per region */
+    size_t asked;            /* regions whose callbacks have been asked, */
+    uint64_t asked_at;       /* and up to where in the next */
+    int is_shared;           /* it is compared with other ranks */
+    int is_shared_behind;    /* in the background */
+    struct vv_naming naming; /* if it is */
+    uint64_t fixed_bytes;    /* stored whatever the others say */
+    struct vv_buf sending[VV_PARTNERS_MAX]; /* to our partners, as copies */
     struct vv_pack_writer *pack;
     struct vv_blocks *blocks;
     struct vv_stats_sums {
-        uint64_t protected_bytes, looked, changed, zero, known, fresh, rewritten, chunks_new;
+        uint64_t protected_bytes, looked, changed, zero, known, fresh, rewritten, chunks_new, elsewhere, copied;
     } sums;
     uint64_t layout_end; /* becomes the history's when committed */
     uint64_t regions;
@@ -76,6 +153,8 @@ struct vv_save {
     int result; /* of this rank, and why */
     struct varve_error error;
 };
+/* The pack is begun, if it was not yet. */
+int vv_save_pack(struct vv_save *save, struct varve_error *error);
 /* In the call: what there is to save is captured when it returns 0; with capture=sync it is stored, too. */
 int vv_save_prepare(struct vv_save *save, struct varve_error *error);
 /* The rest, in the background: save->result and error tell how it went. */
@@ -87,7 +166,7 @@ void vv_save_drop(struct vv_save *save);
 void vv_begin_anew(struct vv_session *session);
 
 /* How many ids the table may remember. */
-size_t vv_table_entries(const struct vv_session *session, uint64_t protected_bytes);
+size_t vv_ids_room(const struct vv_session *session, uint64_t protected_bytes);
 
 /* ---- request.c ---- */
 /* All ranks have written their parts: the record, or the end of the attempt. Collective. */
@@ -102,6 +181,8 @@ void vv_flight_occupy(struct vv_session *session);
 void vv_flight_rest(struct vv_session *session);
 /* Nothing is in flight afterwards. Collective when something was. */
 void vv_flight_land(struct vv_session *session);
+/* For what the caller's thread says to the others, also while something is in flight. */
+struct varve_comm *vv_comm_of_caller(const struct vv_session *session);
 /* 1 if nothing is in flight any more on any rank, or an error of the group. Collective. */
 int vv_flight_test(struct vv_session *session);
 /* The background thread keeps off the capture between these. */
@@ -143,8 +224,8 @@ void vv_read_host(char *out, size_t room);
 
 /* ---- choose.c ---- */
 /* Open a checkpoint whose record a keeper has read. Not to find it here is an error, never "there is none". */
-int vv_open_named(struct vv_session *session, uint32_t generation, uint64_t version, struct vv_view **out,
-                  struct varve_error *error);
+int vv_open_named(struct vv_session *session, struct vv_store *store, uint32_t generation, uint64_t version,
+                  struct vv_view **out, struct varve_error *error);
 
 /* ---- keepers.c: what the ranks that hold a lease do for all. Collective, the same answer on all ranks. ---- */
 /* One store per node? */
@@ -166,10 +247,25 @@ void vv_unsettled_drop(struct vv_session *session);
 void vv_unsettled_forget(struct vv_session *session);
 
 /* ---- complete.c: may this checkpoint be read from node-local stores? Collective, the same answer on all ranks. ---- */
-/* It must be the same one on all nodes, and every rank's part must be on its node: otherwise VARVE_CORRUPT. Then its
- * record is copied to the nodes that have missed it. VARVE_FORGOTTEN when one node has forgotten it; the others do so,
- * too. Does nothing on shared storage. */
-int vv_keepers_complete(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error);
+struct vv_peers;
+/* It must be the same one on all nodes, and every rank's part must be on some node, or copies of it: otherwise
+ * VARVE_CORRUPT. Then its record is copied to the nodes that have missed it. VARVE_FORGOTTEN when one node has
+ * forgotten it; the others do so, too. Does nothing on shared storage. is_thin_out: of something that belongs to it at
+ * most copies are left. */
+int vv_keepers_complete(struct vv_session *session, struct vv_peers *peers, uint32_t generation, uint64_t version,
+                        int *is_thin_out, struct varve_error *error);
+
+/* ---- lost.c: what is told when regions are lost ---- */
+struct vv_lost {
+    size_t count;
+    char names[256]; /* the first of them */
+};
+void vv_lost_add(struct vv_lost *lost, const char *region);
+/* All regions that are protected. */
+void vv_lost_add_all(struct vv_lost *lost, const struct vv_session *session);
+/* VARVE_CORRUPT; also into this rank's log. */
+int vv_lost_say(const struct vv_session *session, const struct vv_lost *lost, uint64_t version,
+                struct varve_error *error);
 
 /* ---- restart.c: from one candidate; arg is a struct vv_restart_options. Collective, the same answer on all ranks.
  * ---- */

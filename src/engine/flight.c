@@ -1,7 +1,7 @@
 /* The session's own thread: it writes what was captured while the program goes on, and looks now and then at the order in which pages are
  * written when it has nothing else to do.
  *
- * Only a group of one can commit here. Ranks may talk to each other only in the thread that makes a collective call: with many ranks,
+ * A group of one commits here, and one whose threads may all communicate. Elsewhere ranks may talk to each other only in the thread that makes a collective call: then
  * the commit waits for the next such call (test, wait, checkpoint, restart, close). If the job dies before, all parts are stored, and the next life
  * adopts them. */
 #include <errno.h>
@@ -23,7 +23,7 @@ struct vv_flight {
     pthread_mutex_t lock; /* the state, the request's outcome, and the capture while nothing is in flight */
     pthread_cond_t changed;
     enum state state;
-    int is_closing;
+    int is_closing, has_thread;
     unsigned sample_ms; /* when to look at the written pages again; 0: not in this epoch */
 };
 
@@ -56,6 +56,11 @@ static void rest(struct vv_flight *flight) {
         flight->sample_ms = vv_capture_sample(flight->session->capture);
 }
 
+/* Does our own thread commit, too? */
+static int is_committed_behind(const struct vv_session *session) {
+    return session->comm->ranks == 1 || session->aside;
+}
+
 static void *fly(void *arg) {
     struct vv_flight *flight = arg;
     struct vv_session *session = flight->session;
@@ -68,7 +73,7 @@ static void *fly(void *arg) {
         }
         pthread_mutex_unlock(&flight->lock);
         vv_save_write(session->save);
-        if (session->comm->ranks == 1)
+        if (is_committed_behind(session))
             vv_request_finish(session);
         pthread_mutex_lock(&flight->lock);
         flight->state = WRITTEN;
@@ -78,6 +83,10 @@ static void *fly(void *arg) {
     return NULL;
 }
 
+struct varve_comm *vv_comm_of_caller(const struct vv_session *session) {
+    return session->is_flying && session->aside ? session->aside : session->comm;
+}
+
 int vv_flight_open(struct vv_session *session, struct varve_error *error) {
     struct vv_flight *flight = vv_calloc(1, sizeof *flight);
     if (!flight)
@@ -85,6 +94,7 @@ int vv_flight_open(struct vv_session *session, struct varve_error *error) {
     flight->session = session;
     open_lock(flight);
     if (vv_is_in_background(session)) {
+        flight->has_thread = 1;
         int rc = vv_thread_start(&flight->thread, fly, flight);
         if (rc) {
             pthread_mutex_destroy(&flight->lock);
@@ -101,7 +111,7 @@ void vv_flight_close(struct vv_session *session) {
     struct vv_flight *flight = session->flight;
     if (!flight)
         return;
-    if (vv_is_in_background(session)) {
+    if (flight->has_thread) {
         pthread_mutex_lock(&flight->lock);
         while (flight->state == FLYING)
             pthread_cond_wait(&flight->changed, &flight->lock);
@@ -133,7 +143,7 @@ void vv_flight_land(struct vv_session *session) {
     while (flight->state == FLYING)
         pthread_cond_wait(&flight->changed, &flight->lock);
     pthread_mutex_unlock(&flight->lock);
-    if (session->comm->ranks > 1)
+    if (!is_committed_behind(session))
         vv_request_finish(session);
     session->is_flying = 0;
     vv_flight_rest(session);
@@ -160,7 +170,8 @@ int vv_flight_test(struct vv_session *session) {
     pthread_mutex_lock(&flight->lock);
     uint64_t is_written = flight->state == WRITTEN;
     pthread_mutex_unlock(&flight->lock);
-    int rc = session->comm->ops->least(session->comm, &is_written, 1);
+    struct varve_comm *comm = vv_comm_of_caller(session);
+    int rc = comm->ops->least(comm, &is_written, 1);
     return rc ? rc : (int)is_written;
 }
 

@@ -140,6 +140,8 @@ static void end_request(struct vv_session *session, int result, const struct var
     vv_flight_lock(session);
     if (session->save)
         request->stats = session->save->stats;
+    strncpy(request->stats.dedup, session->sharing.name, sizeof request->stats.dedup - 1);
+    strncpy(request->stats.dedup_reason, session->sharing.reason, sizeof request->stats.dedup_reason - 1);
     request->result = result;
     if (result)
         request->error = *error;
@@ -204,9 +206,10 @@ static int run_attempts(struct vv_session *session, struct varve_error *error) {
         rc = begin_save(session, error);
         if (rc)
             return rc;
-        session->save->result = vv_save_prepare(session->save, &session->save->error);
-        if (session->save->result == 0)
-            vv_save_write(session->save);
+        struct vv_save *save = session->save;
+        save->result = vv_comm_agree(session->comm, vv_save_prepare(save, &save->error), &save->error);
+        if (save->result == 0)
+            vv_save_write(save);
         rc = commit(session, &may_retry, error);
         session->save->stats.attempts = i + 1;
         if (rc == 0 || !may_retry)

@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "chunk/id.h"
 #include "engine/engine_private.h"
+#include "engine/peers.h"
 
 #define BACK_MIN (64u << 10)      /* smaller pieces of memory get their pages one by one */
 #define CALLBACK_WINDOW (16u << 20)
@@ -31,6 +32,11 @@ struct piece {
 struct restart {
     struct vv_session *session;
     const struct vv_restart_options *options;
+    struct vv_peers *peers;
+    uint32_t generation; /* the candidate */
+    uint64_t version;
+    int is_thin;       /* of something only copies are left */
+    int needs_others;  /* this rank's part is not only in its own packs */
     struct vv_view *view;
     struct vv_fetch *fetch;
     struct vv_pool *pool;   /* reads and hashes */
@@ -121,6 +127,80 @@ static int match_regions(struct restart *restart, struct varve_error *error) {
     return rc ? rc : check_missing(restart, error);
 }
 
+/* ---- who has it ---- */
+
+/* Can the bytes of the region be looked up, at their own place or as a copy? VARVE_CORRUPT if not. Nothing is read. */
+static int find_bytes(struct restart *restart, struct vv_recipe *recipe, struct varve_error *error) {
+    static uint8_t nowhere;
+    struct vv_fetch *fetch = NULL;
+    struct vv_run run;
+    int rc = 0, more = 0;
+    while (rc == 0 && (more = vv_recipe_next_run(recipe, &run, error)) > 0) {
+        if (run.kind == VV_RUN_ZERO)
+            continue;
+        if (fetch && vv_fetch_pending(fetch) > restart->session->settings.restart_window) {
+            vv_fetch_destroy(fetch);
+            fetch = NULL;
+        }
+        if (!fetch && vv_fetch_create(restart->view, NULL, &fetch) != 0)
+            rc = vv_error(error, -ENOMEM, "no memory to restart");
+        else
+            rc = vv_fetch_add(fetch, &run, 0, run.length, &nowhere, 0, error);
+    }
+    vv_fetch_destroy(fetch);
+    return rc ? rc : more;
+}
+
+static int has_others_bytes(const struct restart *restart, struct vv_recipe *recipe, struct varve_error *error) {
+    struct vv_run run;
+    int rc;
+    while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0)
+        for (uint32_t i = 0; i < run.place_count; i++)
+            if (run.places[i].owner != restart->session->comm->rank)
+                return 1;
+    return rc;
+}
+
+/* Regions whose bytes are nowhere. */
+static int look_for_lost(struct restart *restart, const struct vv_recipe_region *stored, struct vv_recipe *recipe,
+                         struct vv_lost *lost, struct varve_error *error) {
+    int rc = find_bytes(restart, recipe, error);
+    if (rc == VARVE_CORRUPT) {
+        vv_lost_add(lost, stored->name);
+        rc = 0;
+    }
+    return rc;
+}
+
+/* Before a byte is written: if something is known to be missing, what is lost? And on shared storage, is anything of
+ * this rank in packs of others? Node-local stores may need each other at any moment: a block may turn out damaged. */
+static int survey(struct restart *restart, struct varve_error *error) {
+    struct vv_session *session = restart->session;
+    struct vv_recipe *recipe;
+    struct vv_recipe_region stored;
+    struct vv_lost lost = {0};
+    size_t next = 0;
+    if (!vv_peers_can_ask(restart->peers) || (vv_is_local(session) && !restart->is_thin))
+        return 0;
+    int rc = vv_recipe_open(restart->view, session->comm->rank, &recipe, error);
+    if (rc)
+        return rc;
+    while (!restart->needs_others && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+        if (next == restart->target_count || restart->targets[next].number != stored.number)
+            continue;
+        next++;
+        rc = restart->is_thin ? look_for_lost(restart, &stored, recipe, &lost, error)
+                              : has_others_bytes(restart, recipe, error);
+        restart->needs_others = rc > 0;
+        if (rc < 0)
+            break;
+    }
+    vv_recipe_close(recipe);
+    if (rc >= 0 && lost.count)
+        return vv_lost_say(session, &lost, restart->version, error);
+    return rc < 0 ? rc : 0;
+}
+
 /* ---- reading ---- */
 
 /* More threads than for saving: while some wait for the storage, others check and copy. */
@@ -204,9 +284,28 @@ static int read_memory(struct restart *restart, struct vv_recipe *recipe, const 
     return rc;
 }
 
+/* Bytes for a callback of the program, which is called by the program's own thread. */
+struct delivery {
+    struct vv_peers *peers;
+    struct vv_region *region;
+    uint64_t offset, total;
+    const void *data;
+    size_t size;
+};
+
+static int deliver(void *arg) {
+    const struct delivery *delivery = arg;
+    const struct vv_region *region = delivery->region;
+    return region->callbacks.load(region->arg, delivery->offset, delivery->data, delivery->size, delivery->total);
+}
+
 static int load_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
-    struct vv_region *region = arg;
-    return region->callbacks.load(region->arg, offset, data, size, total);
+    struct delivery *delivery = arg;
+    delivery->offset = offset;
+    delivery->data = data;
+    delivery->size = size;
+    delivery->total = total;
+    return vv_peers_call(delivery->peers, deliver, delivery);
 }
 
 static int read_region(struct restart *restart, struct vv_recipe *recipe, const struct vv_recipe_region *stored,
@@ -229,13 +328,14 @@ static int read_region(struct restart *restart, struct vv_recipe *recipe, const 
     vv_fetch_tell(restart->fetch, name_granules, target);
     if (!region->is_callback)
         return read_memory(restart, recipe, stored, region, past, error);
+    struct delivery delivery = {.peers = restart->peers, .region = region};
     region->size = stored->length;
     if (stored->length == 0)
-        return load_bytes(region, 0, "", 0, 0) == 0
+        return load_bytes(&delivery, 0, "", 0, 0) == 0
                    ? 0
                    : vv_error(error, -EIO, "region %s: its load callback failed", stored->name);
     return vv_region_take(restart->view, recipe, stored, session->store->settings.seed, CALLBACK_WINDOW, restart->pool,
-                          load_bytes, region, past->ids, &past->origins, error);
+                          load_bytes, &delivery, past->ids, &past->origins, error);
 }
 
 static int read_regions(struct restart *restart, struct varve_error *error) {
@@ -336,7 +436,7 @@ static int prepare_history(struct restart *restart, struct varve_error *error) {
     struct vv_history *history = &restart->history;
     const struct vv_record *record = vv_view_record(restart->view);
     uint64_t share = record->protected_bytes / record->ranks;
-    vv_table_resize(&history->table, vv_table_entries(restart->session, share)); /* may fail: then it finds less */
+    vv_table_resize(&history->table, vv_ids_room(restart->session, share)); /* may fail: then it finds less */
     for (size_t i = 0; i < history->count; i++)
         fill_table(history, &history->list[i]);
     uint64_t *live = vv_calloc(history->source_count, sizeof *live);
@@ -355,6 +455,7 @@ static void go_on(struct restart *restart) {
     struct vv_session *session = restart->session;
     renumber_regions(restart);
     vv_history_clear(&session->history);
+    vv_sharing_forget(session); /* sources have other numbers now */
     session->history = restart->history;
     memset(&restart->history, 0, sizeof restart->history);
     session->layers = restart->layers;
@@ -390,13 +491,16 @@ static int name_checkpoint(struct vv_session *session, uint32_t generation, uint
 }
 
 /* Everything that can be compared before a byte is written. */
-static int compare(struct restart *restart, uint32_t generation, uint64_t version, struct varve_error *error) {
+static int compare(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct restart *restart = arg;
     struct vv_session *session = restart->session;
-    int rc = vv_open_named(session, generation, version, &restart->view, error);
+    int rc = vv_open_named(session, store, restart->generation, restart->version, &restart->view, error);
     if (rc == 0)
         rc = check_ranks(restart, error);
     if (rc == 0)
         rc = match_regions(restart, error);
+    if (rc == 0)
+        rc = survey(restart, error);
     if (rc == 0)
         rc = add_sources(restart, error);
     if (rc == 0)
@@ -406,13 +510,31 @@ static int compare(struct restart *restart, uint32_t generation, uint64_t versio
     return rc;
 }
 
-static int read_checked(struct restart *restart, struct varve_error *error) {
+static int read_checked(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct restart *restart = arg;
+    (void)store;
     int rc = read_regions(restart, error);
     if (rc == 0)
         rc = check_regions(restart, error);
     if (rc == 0)
         rc = prepare_history(restart, error);
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
+}
+
+/* Some of it is kept fewer times than it should be: the next checkpoint shall stand on its own, with all copies. */
+static int judge_copies(struct restart *restart, struct varve_error *error) {
+    struct vv_session *session = restart->session;
+    uint64_t used = (uint64_t)vv_view_used_copies(restart->view);
+    int rc = vv_comm_most(session->comm, &used);
+    if (rc)
+        return vv_error(error, rc, "the ranks could not compare what they have read: %s", varve_error_text(rc));
+    session->must_begin_anew |= used != 0;
+    if (used && vv_comm_is_root(session->comm))
+        vv_log(&session->log, VV_LOG_WARN,
+               "parts of %s@%" PRIu64 " were read from copies, since the originals are missing or damaged: the next checkpoint"
+               " stores everything again",
+               session->name, restart->version);
+    return 0;
 }
 
 /* Versions above this one may exist in our generation: then we go on in a new one, the same on all nodes. */
@@ -427,25 +549,28 @@ static int begin_generation(struct restart *restart, struct varve_error *error) 
     return vv_comm_agree(session->comm, rc, error);
 }
 
-static int try_together(struct restart *restart, uint32_t generation, uint64_t version, struct varve_error *error) {
+static int try_together(struct restart *restart, struct varve_error *error) {
     struct vv_session *session = restart->session;
     struct varve_comm *comm = session->comm;
-    int rc = vv_keepers_complete(session, generation, version, error);
+    uint32_t generation = restart->generation;
+    int rc = vv_keepers_complete(session, restart->peers, generation, restart->version, &restart->is_thin, error);
     if (rc)
         return rc;
-    rc = session->lease ? name_checkpoint(session, generation, version, error) : 0;
+    rc = session->lease ? name_checkpoint(session, generation, restart->version, error) : 0;
     rc = vv_comm_agree(comm, rc, error);
-    if (rc)
-        return rc;
-    rc = vv_comm_agree(comm, compare(restart, generation, version, error), error);
+    if (rc == 0)
+        rc = vv_peers_run(restart->peers, compare, restart, error);
+    if (rc == 0)
+        rc = vv_peers_need(restart->peers, restart->needs_others, error);
     if (rc)
         return rc;
     session->is_overwritten = 1;
     vv_unwatch_regions(session); /* we write them now; the next checkpoint looks at everything */
-    rc = vv_comm_agree(comm, read_checked(restart, error), error);
-    if (rc)
-        return rc;
-    rc = begin_generation(restart, error);
+    rc = vv_peers_run(restart->peers, read_checked, restart, error);
+    if (rc == 0)
+        rc = judge_copies(restart, error);
+    if (rc == 0)
+        rc = begin_generation(restart, error);
     if (rc == 0)
         go_on(restart);
     return rc;
@@ -453,14 +578,17 @@ static int try_together(struct restart *restart, uint32_t generation, uint64_t v
 
 int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                    struct varve_error *error) {
-    struct restart restart = {.session = session, .options = arg};
-    int rc = try_together(&restart, generation, version, error);
+    struct restart restart = {.session = session, .options = arg, .generation = generation, .version = version};
+    int rc = vv_peers_open(session, &restart.peers, error);
+    if (rc == 0)
+        rc = try_together(&restart, error);
     vv_fetch_destroy(restart.fetch);
     vv_pool_destroy(restart.pool);
     vv_pool_destroy(restart.backer);
     vv_buf_clear(&restart.backing);
     vv_history_clear(&restart.history);
     vv_view_close(restart.view);
+    vv_peers_close(restart.peers);
     vv_free(restart.targets);
     if (rc && session->lease) { /* our history is still of the former parent */
         struct varve_error ignored = {0};

@@ -59,7 +59,7 @@ static int plan_region(struct vv_save *save, struct vv_region *region, struct va
 }
 
 /* A share of the protected memory, but never of more memory than the machine has: reserved space is not data. */
-size_t vv_table_entries(const struct vv_session *session, uint64_t protected_bytes) {
+size_t vv_ids_room(const struct vv_session *session, uint64_t protected_bytes) {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     double bytes = (double)(protected_bytes < memory ? protected_bytes : memory);
     return (size_t)(session->settings.table_share * bytes / sizeof(struct vv_known));
@@ -78,7 +78,7 @@ static int plan(struct vv_save *save, struct varve_error *error) {
             return rc;
     }
     /* A table that cannot grow only finds fewer duplicates. */
-    if (vv_table_resize(&history->table, vv_table_entries(session, save->sums.protected_bytes)) != 0)
+    if (vv_table_resize(&history->table, vv_ids_room(session, save->sums.protected_bytes)) != 0)
         vv_log(&session->log, VV_LOG_INFO, "no memory for a larger table of ids: some duplicates will be stored again");
     return 0;
 }
@@ -117,8 +117,10 @@ static void look_at_victims(struct vv_save *save) {
 
 /* ---- the pack ---- */
 
-static int begin_pack(struct vv_save *save, struct varve_error *error) {
+int vv_save_pack(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
+    if (save->blocks)
+        return 0;
     struct vv_pack_options options = {
         .writer = session->comm->rank,
         .writers = session->comm->ranks,
@@ -128,7 +130,9 @@ static int begin_pack(struct vv_save *save, struct varve_error *error) {
         .parent = session->parent,
         .part_size = session->settings.part_size,
         .program = program_invocation_short_name,
+        .partner_count = session->copies.count,
     };
+    memcpy(options.partners, session->copies.partners, session->copies.count * sizeof *options.partners);
     int rc = vv_pack_begin(session->store, session->name, &save->attempt, &options, &save->pack, error);
     if (rc == 0)
         rc = vv_blocks_create(session, save->pack, &save->room, &save->blocks);
@@ -160,27 +164,30 @@ static void share_out(struct vv_save *save) {
 /* ---- looking ---- */
 
 static int look_at(struct vv_save *save, const struct vv_piece *piece, struct varve_error *error) {
-    const struct vv_scan *scan = piece->watch->user;
-    int rc = save->blocks ? 0 : begin_pack(save, error);
+    struct vv_scan *scan = piece->watch->user;
+    int rc = vv_save_pack(save, error);
     if (rc == 0)
-        rc = vv_scan_piece(piece->watch->user, piece->first, piece->count, piece->data);
+        rc = save->is_shared ? vv_scan_write(scan, piece->first, piece->count, piece->data, error)
+                             : vv_scan_piece(scan, piece->first, piece->count, piece->data);
     return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", scan->past->name, varve_error_text(rc))
               : 0;
 }
 
-/* Take pieces until nothing is left, or until the call may return. */
-static int take_pieces(struct vv_save *save, int is_in_call, struct varve_error *error) {
+/* One piece of what was captured. */
+static int take_piece(struct vv_save *save, struct varve_error *error) {
     struct vv_capture *capture = save->session->capture;
     struct vv_piece piece;
-    int rc = 0;
-    while (rc == 0 && (!is_in_call || vv_capture_must_drain(capture))) {
-        rc = vv_capture_next(capture, &piece, error);
-        if (rc <= 0)
-            return rc;
-        rc = look_at(save, &piece, error);
-        vv_capture_done(capture, &piece);
-    }
-    return rc;
+    int rc = vv_capture_next(capture, &piece, error);
+    if (rc <= 0)
+        return rc;
+    rc = look_at(save, &piece, error);
+    vv_capture_done(capture, &piece);
+    return rc ? rc : 1;
+}
+
+/* The same, while the call may not return. */
+static int drain_piece(struct vv_save *save, struct varve_error *error) {
+    return vv_capture_must_drain(save->session->capture) ? take_piece(save, error) : 0;
 }
 
 static int note_untouched(void *arg, struct vv_watch *watch, uint64_t first, uint64_t last) {
@@ -202,22 +209,25 @@ static int begin_scans(struct vv_save *save, struct varve_error *error) {
     return rc ? vv_error(error, rc, "no memory to begin a checkpoint") : 0;
 }
 
-/* Callbacks answer in the calling thread only. */
-static int take_callbacks(struct vv_save *save, struct varve_error *error) {
+/* A window of a region behind callbacks, which answer in the calling thread only. Their chunks are not offered to other ranks: they cannot be asked for
+ * twice. */
+static int ask_callback(struct vv_save *save, struct varve_error *error) {
     const struct vv_regions *regions = &save->session->regions;
-    int rc = 0;
-    for (size_t i = 0; i < regions->count && rc == 0; i++) {
-        if (!regions->list[i].is_callback)
-            continue;
-        if (!save->blocks)
-            rc = begin_pack(save, error);
-        if (rc == 0)
-            rc = vv_scan_callback(&save->scans[i], &regions->list[i], error);
-        if (rc)
-            vv_error_default(error, rc, "region %s could not be scanned: %s", regions->list[i].name,
-                             varve_error_text(rc));
+    const struct vv_region *region = NULL;
+    while (!region && save->asked < regions->count) {
+        region = &regions->list[save->asked];
+        if (region->is_callback && save->asked_at < save->scans[save->asked].size)
+            break;
+        region = NULL;
+        save->asked++;
+        save->asked_at = 0;
     }
-    return rc;
+    if (!region)
+        return 0;
+    int rc = vv_save_pack(save, error);
+    if (rc == 0)
+        rc = vv_scan_callback(&save->scans[save->asked], region, &save->asked_at, error);
+    return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", region->name, varve_error_text(rc)) : 1;
 }
 
 static int begin_save(struct vv_save *save, struct varve_error *error) {
@@ -237,20 +247,35 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
     return rc ? rc : begin_scans(save, error);
 }
 
+/* What changed, and who of the ranks stores it: now, or later in the background, if it will be where nobody can write it by then. */
+static int name_changes(struct vv_save *save, int rc, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    uint64_t fits = rc == 0 && session->aside && vv_is_in_background(session) && vv_capture_fits(session->capture);
+    int broken = session->comm->ops->least(session->comm, &fits, 1);
+    if (broken)
+        return vv_error(error, broken, "the ranks could not agree: %s", varve_error_text(broken));
+    save->is_shared_behind = (int)fits;
+    return fits ? 0 : vv_sharing_run(save, rc, error);
+}
+
 int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
     save->begun_ns = vv_clock_ns();
+    save->is_shared = vv_sharing_is_due(session);
     int rc = begin_save(save, error);
-    if (rc)
-        return rc;
-    share_out(save);
-    look_at_victims(save);
+    if (rc == 0) {
+        share_out(save);
+        look_at_victims(save);
+    }
     struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share};
-    rc = take_callbacks(save, error); /* first: they may write protected memory, too */
+    rc = vv_copies_consume(save, rc, ask_callback, error); /* first: they may write protected memory, too */
     if (rc == 0)
         rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);
+    if (save->is_shared)
+        rc = name_changes(save, rc, error);
     if (rc == 0)
-        rc = take_pieces(save, 1, error);
+        rc = vv_capture_decide(session->capture, error);
+    rc = vv_copies_consume(save, rc, drain_piece, error);
     if (rc == 0)
         rc = vv_capture_go(session->capture, error);
     return rc ? vv_error_default(error, rc, "the state could not be captured: %s", varve_error_text(rc)) : 0;
@@ -273,6 +298,8 @@ static void note_sums(const struct vv_save *save, const struct vv_pack_sums *pac
     stats->bytes_known = save->sums.known;
     stats->bytes_new = save->sums.fresh;
     stats->bytes_rewritten = save->sums.rewritten;
+    stats->bytes_elsewhere = save->sums.elsewhere;
+    stats->bytes_copied = save->sums.copied;
     stats->chunks_new = save->sums.chunks_new;
     stats->bytes_stored = pack->stored_bytes;
     stats->bytes_metadata = pack->metadata_bytes;
@@ -287,9 +314,11 @@ static int write_pack(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
     struct vv_blocks_sums block_sums;
     struct vv_pack_sums pack_sums;
-    int rc = take_pieces(save, 0, error);
-    if (rc == 0 && !save->blocks)
-        rc = begin_pack(save, error);
+    int rc = save->is_shared && save->is_shared_behind ? vv_sharing_run(save, 0, error) : 0;
+    rc = vv_copies_consume(save, rc, take_piece, error);
+    vv_capture_stop(session->capture); /* nobody is stopped while ranks wait for each other */
+    if (rc == 0)
+        rc = vv_save_pack(save, error);
     struct varve_error why = {0};
     int finished = save->blocks ? vv_blocks_finish(save->blocks, &block_sums, &why) : 0;
     if (finished) { /* a scan that stops because a block failed knows only that */
@@ -333,7 +362,7 @@ static void end_writing(struct vv_save *save) {
 }
 
 void vv_save_write(struct vv_save *save) {
-    int rc = write_pack(save, &save->error);
+    int rc = vv_copies_tables(save, write_pack(save, &save->error), &save->error);
     end_writing(save);
     save->sealed_ns = vv_clock_ns();
     if (rc == 0)
@@ -347,6 +376,7 @@ void vv_save_write(struct vv_save *save) {
 static void clear(struct vv_save *save) {
     vv_free(save->live);
     vv_free(save->is_victim);
+    vv_naming_clear(&save->naming);
     save->live = NULL;
     save->is_victim = NULL;
 }
@@ -390,6 +420,7 @@ void vv_save_drop(struct vv_save *save) {
 void vv_begin_anew(struct vv_session *session) {
     session->must_begin_anew = 0;
     vv_unwatch_regions(session);
+    vv_sharing_forget(session);
     vv_history_clear(&session->history);
     memset(&session->layers, 0, sizeof session->layers);
     memset(&session->parent, 0, sizeof session->parent);

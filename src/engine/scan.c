@@ -47,17 +47,26 @@ static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
            (double)(save->sums.rewritten + size) <= budget;
 }
 
+/* Is this content stored somewhere we know and may refer to? */
+static int is_known(struct vv_save *save, struct vv_hash128 id, struct vv_origin *origin) {
+    const struct vv_history *history = &save->session->history;
+    const struct vv_known *known =
+        save->session->settings.dedup == VV_CHOOSE_DEDUP_NONE ? NULL : vv_table_find(&history->table, id);
+    if (!known || !history->is_alive[known->source] || (save->is_victim && save->is_victim[known->source]))
+        return 0;
+    origin->source = known->source;
+    origin->owner = known->owner;
+    origin->address = known->address;
+    return 1;
+}
+
 /* Where the bytes of a changed, non-zero granule are found: somewhere we know, or here as new data. */
 static int place_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size, struct vv_hash128 id,
                        int is_rewrite, struct vv_origin *origin) {
     struct vv_save *save = scan->save;
     struct vv_history *history = &save->session->history;
-    const struct vv_known *known = vv_table_find(&history->table, id);
     origin->kind = VV_ORIGIN_FROM;
-    if (known && history->is_alive[known->source] && !(save->is_victim && save->is_victim[known->source])) {
-        origin->source = known->source;
-        origin->owner = known->owner;
-        origin->address = known->address;
+    if (is_known(save, id, origin)) {
         if (!is_rewrite)
             save->sums.known += size;
         return 0;
@@ -69,32 +78,95 @@ static int place_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data
     save->sums.chunks_new++;
     struct vv_known fresh = {id, origin->source, origin->owner, origin->address};
     vv_table_put(&history->table, &fresh, history->is_alive);
-    return vv_blocks_add(save->blocks, origin->address, data, size, id);
+    return vv_copies_store(save, origin->address, data, size, id);
+}
+
+/* A granule that was looked at. */
+struct looked {
+    uint32_t size;
+    struct vv_hash128 id; /* zero for zeros */
+    int is_same;          /* as in the last checkpoint, and it may stay where it is */
+    int is_rewrite;
+};
+
+static struct looked look_at(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
+    struct vv_save *save = scan->save;
+    struct looked looked = {.size = (uint32_t)(granule_end(scan, index) - index * VV_CHUNK)};
+    if (!vv_is_zero(data, looked.size))
+        looked.id = vv_id(save->session->store->settings.seed, data, looked.size);
+    if (index < scan->comparable && vv_hash128_equal(looked.id, scan->past->ids[index])) {
+        looked.is_rewrite = !vv_hash128_is_zero(looked.id) && wants_rewrite(scan, index, looked.size);
+        looked.is_same = !looked.is_rewrite;
+        return looked;
+    }
+    save->sums.changed += looked.size;
+    if (vv_hash128_is_zero(looked.id))
+        save->sums.zero += looked.size;
+    return looked;
 }
 
 static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
-    struct vv_save *save = scan->save;
-    uint32_t size = (uint32_t)(granule_end(scan, index) - index * VV_CHUNK);
-    struct vv_hash128 id = {0, 0};
-    if (!vv_is_zero(data, size))
-        id = vv_id(save->session->store->settings.seed, data, size);
-    int is_rewrite = 0;
-    if (index < scan->comparable && vv_hash128_equal(id, scan->past->ids[index])) {
-        is_rewrite = !vv_hash128_is_zero(id) && wants_rewrite(scan, index, size);
-        if (!is_rewrite)
-            return 0;
-    } else {
-        save->sums.changed += size;
-    }
-    struct vv_origin origin = {.offset = index * VV_CHUNK, .length = size, .kind = VV_ORIGIN_ZERO};
+    struct looked looked = look_at(scan, index, data);
+    struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
     int rc = 0;
-    if (vv_hash128_is_zero(id))
-        save->sums.zero += size;
-    else
-        rc = place_chunk(scan, index, data, size, id, is_rewrite, &origin);
+    if (looked.is_same)
+        return 0;
+    if (!vv_hash128_is_zero(looked.id))
+        rc = place_chunk(scan, index, data, looked.size, looked.id, looked.is_rewrite, &origin);
     if (rc == 0)
-        rc = change_id(scan, index, id);
+        rc = change_id(scan, index, looked.id);
     return rc ? rc : vv_origins_add(&scan->past->changed, &origin);
+}
+
+int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
+    struct vv_save *save = scan->save;
+    struct looked looked = look_at(scan, index, data);
+    struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
+    save->sums.looked += looked.size;
+    if (looked.is_same)
+        return 0;
+    int rc = change_id(scan, index, looked.id);
+    if (rc)
+        return rc;
+    if (vv_hash128_is_zero(looked.id))
+        return vv_origins_add(&scan->past->changed, &origin);
+    origin.kind = VV_ORIGIN_FROM;
+    if (is_known(save, looked.id, &origin)) {
+        save->sums.known += looked.is_rewrite ? 0 : looked.size;
+        return vv_origins_add(&scan->past->changed, &origin);
+    }
+    *(looked.is_rewrite ? &save->sums.rewritten : &save->sums.fresh) += looked.size;
+    rc = vv_naming_add(&save->naming, scan, index, looked.id, looked.size);
+    return rc ? rc : 1;
+}
+
+/* The id was computed from the program's memory: nobody may have written since. If somebody did, others may refer to what is not there any more. */
+static int is_as_named(const struct vv_scan *scan, const struct vv_offer *offer, const uint8_t *data) {
+    const struct vv_save *save = scan->save;
+    return save->naming.is_stable ||
+           vv_hash128_equal(vv_id(save->session->store->settings.seed, data, offer->size), offer->id);
+}
+
+static int write_chunk(struct vv_scan *scan, uint32_t number, const uint8_t *data, struct varve_error *error) {
+    struct vv_save *save = scan->save;
+    const struct vv_offer *offer = &save->naming.offers[number];
+    if (!is_as_named(scan, offer, data))
+        return vv_error(error, -EFAULT,
+                        "region %s was written while varve_checkpoint looked at it: no thread may write protected memory"
+                        " during the call",
+                        scan->past->name);
+    return vv_copies_write(save, number, data);
+}
+
+int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data, struct varve_error *error) {
+    struct vv_save *save = scan->save;
+    const struct vv_named *named = vv_naming_at(&save->naming, scan, first);
+    const struct vv_named *end = save->naming.list + scan->named_first + scan->named_count;
+    int rc = 0;
+    vv_blocks_region(save->blocks, scan->past->number);
+    for (; named && named < end && named->index < first + count && rc == 0; named++)
+        rc = write_chunk(scan, named->offer, data + (named->index - first) * VV_CHUNK, error);
+    return rc;
 }
 
 static int scan_chunks(struct vv_scan *scan, uint64_t first, uint64_t last, const uint8_t *data) {
@@ -166,20 +238,17 @@ int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const ui
     return scan_chunks(scan, first, last, data);
 }
 
-int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, struct varve_error *error) {
+int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint64_t *at, struct varve_error *error) {
+    uint64_t size = scan->size - *at < WINDOW ? scan->size - *at : WINDOW;
     uint8_t *window = vv_malloc(WINDOW);
-    int rc = window ? 0 : -ENOMEM;
-    for (uint64_t at = 0; at < scan->size && rc == 0; at += WINDOW) {
-        uint64_t size = scan->size - at < WINDOW ? scan->size - at : WINDOW;
-        rc = region->callbacks.save(region->arg, at, window, size);
-        if (rc) {
-            rc = vv_error(error, rc < 0 ? rc : -EIO, "region %s: its save callback returned %d at offset %llu",
-                          region->name, rc, (unsigned long long)at);
-            break;
-        }
-        rc = vv_scan_piece(scan, at / VV_CHUNK, (uint32_t)vv_granules(size), window);
-    }
+    int rc = window ? region->callbacks.save(region->arg, *at, window, size) : -ENOMEM;
+    if (window && rc)
+        rc = vv_error(error, rc < 0 ? rc : -EIO, "region %s: its save callback returned %d at offset %llu", region->name,
+                      rc, (unsigned long long)*at);
+    if (rc == 0)
+        rc = vv_scan_piece(scan, *at / VV_CHUNK, (uint32_t)vv_granules(size), window);
     vv_free(window);
+    *at += size;
     return rc;
 }
 

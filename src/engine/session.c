@@ -204,12 +204,28 @@ static int claim(struct vv_session *session, const char *uri, uint64_t above, st
     return vv_comm_agree(comm, rc, error);
 }
 
+/* With whom duplicates and copies are exchanged. Copies travel while chunks are stored: where our own thread must not talk, that is inside the call. */
+static int set_up_sharing(struct vv_session *session, struct varve_error *error) {
+    session->aside = session->comm->aside;
+    int rc = vv_comm_agree(session->comm, vv_copies_open(session, error), error);
+    if (rc == 0)
+        rc = vv_sharing_open(session, error);
+    if (rc == 0 && session->copies.count > 0 && !session->aside && vv_is_in_background(session)) {
+        session->capturing = VV_CHOOSE_CAPTURE_SYNC;
+        vv_capture_inside(session->capture);
+        vv_log(&session->log, VV_LOG_INFO, "copies on other nodes are made inside the call: MPI_THREAD_MULTIPLE was not provided");
+    }
+    return rc;
+}
+
 /* All ranks come in, or none. */
 static int enter(struct vv_session *session, const char *uri, struct varve_error *error) {
     uint64_t above = 0;
     int rc = open_stores(session, uri, &above, error);
     if (rc == 0)
         rc = claim(session, uri, above, error);
+    if (rc == 0)
+        rc = set_up_sharing(session, error);
     return rc ? rc : vv_keepers_adopt(session, error);
 }
 
@@ -264,6 +280,8 @@ void vv_session_close(struct vv_session *session) {
     vv_flight_close(session);
     vv_capture_destroy(session->capture);
     vv_pool_destroy(session->pool);
+    vv_sharing_close(session);
+    vv_copies_close(session);
     vv_free(session->save);
     vv_lease_release(session->lease);
     vv_store_close(session->store);
@@ -292,8 +310,9 @@ static int is_due(const struct vv_session *session) {
 /* Clocks differ between the ranks: one of them says it. */
 int vv_session_is_due(struct vv_session *session, struct varve_error *error) {
     uint32_t due = (uint32_t)is_due(session);
-    int rc = vv_comm_agree_call(session->comm, 0, VV_CALL_NEED, 0, error);
+    struct varve_comm *comm = vv_comm_of_caller(session);
+    int rc = vv_comm_agree_call(comm, 0, VV_CALL_NEED, 0, error);
     if (rc == 0)
-        rc = vv_comm_follow(session->comm, 0, &due, sizeof due, VV_COMM_ROOT, error);
+        rc = vv_comm_follow(comm, 0, &due, sizeof due, VV_COMM_ROOT, error);
     return rc ? rc : (int)due;
 }

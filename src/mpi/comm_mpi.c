@@ -1,60 +1,20 @@
-/* The group of processes as MPI has it: all calls of MPI that Varve makes are in this file.
+/* The group of processes as MPI has it: all calls of MPI that Varve makes are in this folder.
  *
- * It is a library of its own (libvarve_mpi) on the public headers, so that programs without MPI need none, and so that it can be built
- * for more than one MPI.
- *
- * MPI libraries wait by looking again and again. Here a rank often waits for others that still write, on the same processors, so it sleeps between two
- * looks once the answer does not come at once. */
+ * They are a library of their own (libvarve_mpi) on the public headers, so that programs without MPI need none, and so that it
+ * can be built for more than one MPI. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <varve/varve_comm.h>
 #include <varve/varve_mpi.h>
 
-#define PIECE_MAX ((size_t)1 << 30) /* MPI counts with int */
-#define TAG_COLLECT 1
-#define LOOKS 200            /* before the first sleep */
-#define SLEEP_MAX_NS 500000L
+#include "comm_mpi.h"
 
-struct mpi_comm {
-    struct varve_comm comm;
-    MPI_Comm mpi;  /* a duplicate: our messages meet nobody else's */
-    int is_broken; /* a call has failed on this rank: the others wait for it, or will, so nothing is begun any more */
-};
-
-static int code_of(struct varve_comm *comm, int mpi_rc) {
+int vv_mpi_code_of(struct varve_comm *comm, int mpi_rc) {
     if (mpi_rc != MPI_SUCCESS)
         ((struct mpi_comm *)comm)->is_broken = 1;
     return mpi_rc == MPI_SUCCESS ? 0 : -ECOMM;
-}
-
-static int is_broken(const struct varve_comm *comm) {
-    return ((const struct mpi_comm *)comm)->is_broken;
-}
-
-static MPI_Comm group_of(struct varve_comm *comm) {
-    return ((struct mpi_comm *)comm)->mpi;
-}
-
-/* After so many looks without an answer. */
-static void pause_after(unsigned looks) {
-    long ns = looks < LOOKS ? 0 : (long)(looks - LOOKS + 1) * 10000;
-    struct timespec time = {0, ns < SLEEP_MAX_NS ? ns : SLEEP_MAX_NS};
-    if (ns > 0)
-        nanosleep(&time, NULL);
-}
-
-static int finish(struct varve_comm *comm, int rc, MPI_Request *request) {
-    int is_done = 0;
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
-    for (unsigned looks = 0; rc == MPI_SUCCESS && !is_done; looks++) {
-        pause_after(looks);
-        rc = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
-    }
-    return code_of(comm, rc);
 }
 
 /* From unsigned to signed and back, in the same order. */
@@ -65,44 +25,35 @@ static void flip(uint64_t *values, size_t count) {
 
 /* MPICH 4.0 compares unsigned numbers of 64 bits as if they were signed: so they are. */
 static int mpi_least(struct varve_comm *comm, uint64_t *values, size_t count) {
-    MPI_Request request;
-    if (is_broken(comm))
+    if (vv_mpi_is_broken(comm))
         return -ECOMM;
     flip(values, count);
-    int rc = finish(comm, MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_INT64_T, MPI_MIN,
-                                         group_of(comm), &request),
-                    &request);
+    int rc = vv_mpi_least(vv_mpi_group_of(comm), (int64_t *)values, (int)count);
     flip(values, count);
-    return rc;
+    return vv_mpi_code_of(comm, rc);
 }
 
 static int mpi_broadcast(struct varve_comm *comm, void *data, size_t size, uint32_t root) {
-    if (is_broken(comm))
-        return -ECOMM;
-    for (size_t at = 0; at < size; at += PIECE_MAX) {
+    int rc = vv_mpi_is_broken(comm) ? -ECOMM : 0;
+    for (size_t at = 0; at < size && rc == 0; at += PIECE_MAX) {
         size_t piece = size - at < PIECE_MAX ? size - at : PIECE_MAX;
-        MPI_Request request;
-        int rc = finish(comm, MPI_Ibcast((char *)data + at, (int)piece, MPI_BYTE, (int)root, group_of(comm), &request),
-                        &request);
-        if (rc)
-            return rc;
+        rc = vv_mpi_code_of(comm, vv_mpi_broadcast(vv_mpi_group_of(comm), (char *)data + at, (int)piece, (int)root));
     }
-    return 0;
+    return rc;
 }
 
-static int receive(struct varve_comm *comm, int from, char *buffer, int *size_out) {
-    MPI_Status status;
-    MPI_Message message;
-    int is_there = 0, rc = MPI_SUCCESS;
-    for (unsigned looks = 0; rc == MPI_SUCCESS && !is_there; looks++) {
-        pause_after(looks);
-        rc = MPI_Improbe(from, TAG_COLLECT, group_of(comm), &is_there, &message, &status);
-    }
+static int receive(struct varve_comm *comm, uint32_t from, char *buffer, int *size_out) {
+    size_t which = 0;
+    int rc = vv_mpi_next(vv_mpi_group_of(comm), TAG_COLLECT, &from, 1, &which, size_out);
     if (rc == MPI_SUCCESS)
-        rc = MPI_Get_count(&status, MPI_BYTE, size_out);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Mrecv(buffer, *size_out, MPI_BYTE, &message, &status);
-    return code_of(comm, rc);
+        rc = vv_mpi_receive(vv_mpi_group_of(comm), TAG_COLLECT, from, buffer, *size_out);
+    return vv_mpi_code_of(comm, rc);
+}
+
+static int send(struct varve_comm *comm, const void *data, size_t size) {
+    MPI_Request request;
+    int rc = MPI_Isend(data, (int)size, MPI_BYTE, 0, TAG_COLLECT, vv_mpi_group_of(comm), &request);
+    return vv_mpi_code_of(comm, rc == MPI_SUCCESS ? vv_mpi_wait(&request, FOR_EVER) : rc);
 }
 
 /* Room for the largest message, before the first is sent: a rank 0 without memory must not leave messages behind that a later collect
@@ -124,14 +75,12 @@ static int mpi_collect(struct varve_comm *comm, const void *data, size_t size, v
     char *buffer = NULL;
     int rc = make_room(comm, size, &buffer);
     if (rc || comm->rank != 0) {
-        MPI_Request request;
         free(buffer);
-        return rc ? rc
-                  : finish(comm, MPI_Isend(data, (int)size, MPI_BYTE, 0, TAG_COLLECT, group_of(comm), &request), &request);
+        return rc ? rc : send(comm, data, size);
     }
     int result = fn(arg, 0, data, size), received = 0;
     for (uint32_t rank = 1; rank < comm->ranks && rc == 0; rank++) {
-        rc = receive(comm, (int)rank, buffer, &received);
+        rc = receive(comm, rank, buffer, &received);
         if (rc == 0 && result == 0)
             result = fn(arg, rank, buffer, (size_t)received);
     }
@@ -139,12 +88,18 @@ static int mpi_collect(struct varve_comm *comm, const void *data, size_t size, v
     return rc ? rc : result;
 }
 
+/* ---- made and closed ---- */
+
 static void mpi_close(struct varve_comm *comm) {
-    struct mpi_comm *own = (struct mpi_comm *)comm;
+    struct mpi_comm *own = (struct mpi_comm *)comm, *aside = (struct mpi_comm *)comm->aside;
     int is_over = 0;
     MPI_Finalized(&is_over);
-    if (!is_over && !own->is_broken) /* to free it is collective */
+    if (!is_over && aside && !aside->is_broken) /* to free it is collective */
+        MPI_Comm_free(&aside->mpi);
+    if (!is_over && !own->is_broken)
         MPI_Comm_free(&own->mpi);
+    free(aside);
+    vv_mpi_forget_nodes(own);
     free(own);
 }
 
@@ -155,6 +110,10 @@ static const struct varve_comm_ops mpi_ops = {
     .broadcast = mpi_broadcast,
     .collect = mpi_collect,
     .close = mpi_close,
+    .trade = vv_mpi_trade,
+    .node_size = vv_mpi_node_size,
+    .rank_of = vv_mpi_rank_of,
+    .place_of = vv_mpi_place_of,
 };
 
 static int refuse(struct varve_error *error, int code, const char *text) {
@@ -167,18 +126,56 @@ static int refuse(struct varve_error *error, int code, const char *text) {
     return code;
 }
 
-static int duplicate(MPI_Comm mpi, struct mpi_comm *own) {
-    int rank, ranks;
-    if (MPI_Comm_dup(mpi, &own->mpi) != MPI_SUCCESS)
+static int duplicate(MPI_Comm mpi, MPI_Comm *out) {
+    if (MPI_Comm_dup(mpi, out) != MPI_SUCCESS)
         return -ECOMM;
-    MPI_Comm_set_errhandler(own->mpi, MPI_ERRORS_RETURN);
-    MPI_Comm_set_name(own->mpi, "varve");
+    MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN);
+    MPI_Comm_set_name(*out, "varve");
+    return 0;
+}
+
+/* The levels of the ranks may differ. */
+static int may_use_threads(struct mpi_comm *own, int *may_out) {
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    *may_out = level == MPI_THREAD_MULTIPLE;
+    return MPI_Allreduce(MPI_IN_PLACE, may_out, 1, MPI_INT, MPI_MIN, own->mpi) == MPI_SUCCESS ? 0 : -ECOMM;
+}
+
+static int make_aside(struct mpi_comm *own) {
+    int may = 0, rc = may_use_threads(own, &may);
+    if (rc || !may)
+        return rc;
+    struct mpi_comm *aside = calloc(1, sizeof *aside);
+    int has_room = aside != NULL;
+    if (MPI_Allreduce(MPI_IN_PLACE, &has_room, 1, MPI_INT, MPI_MIN, own->mpi) != MPI_SUCCESS)
+        rc = -ECOMM;
+    if (rc == 0 && has_room) {
+        *aside = *own;
+        rc = duplicate(own->mpi, &aside->mpi);
+    }
+    if (rc || !has_room) /* without memory for it, one thread at a time will do */
+        free(aside);
+    else
+        own->comm.aside = &aside->comm;
+    return rc;
+}
+
+static int set_up(MPI_Comm mpi, struct mpi_comm *own) {
+    int rank, ranks, rc = duplicate(mpi, &own->mpi);
+    if (rc)
+        return rc;
     MPI_Comm_rank(own->mpi, &rank);
     MPI_Comm_size(own->mpi, &ranks);
     own->comm.ops = &mpi_ops;
     own->comm.rank = (uint32_t)rank;
     own->comm.ranks = (uint32_t)ranks;
-    return 0;
+    rc = vv_mpi_find_nodes(own);
+    if (rc == 0 && (rc = make_aside(own)) != 0)
+        vv_mpi_forget_nodes(own);
+    if (rc == -ENOMEM) /* on all ranks; after other errors nothing that is collective works any more */
+        MPI_Comm_free(&own->mpi);
+    return rc;
 }
 
 int varve_open_mpi(MPI_Comm mpi, const char *store, const char *name, const struct varve_options *options,
@@ -197,10 +194,12 @@ int varve_open_mpi(MPI_Comm mpi, const char *store, const char *name, const stru
     struct mpi_comm *own = calloc(1, sizeof *own);
     if (!own) /* a rank without so little memory cannot even tell the others */
         return refuse(error, -ENOMEM, "no memory for a session");
-    int rc = duplicate(mpi, own);
+    int rc = set_up(mpi, own);
     if (rc) {
         free(own);
-        return refuse(error, rc, "MPI could not duplicate the communicator");
+        return refuse(error, rc,
+                      rc == -ENOMEM ? "no memory for the table of nodes"
+                                    : "MPI could not make a communicator for the session");
     }
     return varve_open_comm(&own->comm, store, name, options, out, error);
 }

@@ -121,14 +121,32 @@ static int pick_place(struct vv_fetch *fetch, const struct want *want, uint32_t 
     return rc < 0 ? rc : copy <= partners;
 }
 
+/* A pack that is not there has no blocks to offer; where it has copies, one of them is taken without trying it. Parts
+ * may be there without it. */
+static int has_block(const struct vv_fetch *fetch, const struct vv_place *place, const struct vv_spot *spot,
+                     struct varve_error *error) {
+    if (!spot->tables->is_lost || spot->tables->blocks[spot->block].part != spot->tables->parts) {
+        return 0;
+    }
+    struct vv_pack_id id = vv_view_pack(fetch->view, place->lean, spot->writer);
+    char key[VV_KEY_ROOM];
+    vv_pack_key(&id, VV_KIND_PACK, 0, key);
+    return vv_error(error, -ENOENT, "%s is missing", key);
+}
+
+/* Pieces from the start of the want on, as far as this place has them. covered_out counts on failure, too. */
 static int add_pieces(struct vv_fetch *fetch, const struct want *want, uint32_t want_index, struct vv_place place,
-                      struct varve_error *error) {
+                      uint64_t *covered_out, struct varve_error *error) {
     uint64_t done = 0;
+    int rc = 0;
     while (done < want->size) {
         struct vv_spot spot;
-        int rc = vv_seek(&fetch->seeker, &place, &spot, error);
+        rc = vv_seek(&fetch->seeker, &place, &spot, error);
+        if (rc == 0) {
+            rc = has_block(fetch, &place, &spot, error);
+        }
         if (rc < 0) {
-            return rc;
+            break;
         }
         uint64_t left = want->size - done;
         struct piece piece = {.out = want->out + done,
@@ -140,54 +158,72 @@ static int add_pieces(struct vv_fetch *fetch, const struct want *want, uint32_t 
                               .want = want_index};
         vv_buf_append(&fetch->pieces, &piece, sizeof piece);
         if (fetch->pieces.failed) {
-            return vv_error_sys(error, -ENOMEM, "pieces to fetch");
+            rc = vv_error_sys(error, -ENOMEM, "pieces to fetch");
+            break;
         }
         done += piece.length;
         place.address += piece.length;
     }
-    return 0;
+    *covered_out = done;
+    return rc;
 }
 
-/* Turn the want into pieces, from its first candidate on that can be looked up. */
+/* Turn the want into pieces, from its first candidate on that has its first bytes. If that has only some of them, the
+ * want is cut there. */
 static int resolve(struct vv_fetch *fetch, struct want *want, uint32_t want_index, struct varve_error *error) {
     struct varve_error first = {0}, why;
-    size_t before = fetch->pieces.size;
     for (; want->candidate < want->place_count * (1 + VV_PARTNERS_MAX); want->candidate++) {
         struct vv_place place;
+        uint64_t covered = 0;
         vv_error_clear(&why);
         int rc = pick_place(fetch, want, want->candidate, &place, &why);
         if (rc == 0) {
             continue;
         }
         if (rc > 0) {
-            rc = add_pieces(fetch, want, want_index, place, &why);
+            rc = add_pieces(fetch, want, want_index, place, &covered, &why);
         }
-        if (rc == 0) {
+        int is_over = rc == -ENOMEM || rc == VARVE_FORGOTTEN;
+        if (rc == 0 || (covered && !is_over)) {
+            want->size = covered;
+            if (want->candidate) {
+                fetch->view->used_copies = 1;
+            }
             return 0;
         }
-        fetch->pieces.size = before;
         if (!first.code) {
             first = why;
         }
-        if (rc == -ENOMEM || rc == VARVE_FORGOTTEN) {
+        if (is_over) {
+            first = why;
             break;
         }
     }
     if (!first.code) { /* every candidate was tried before */
         first = fetch->error;
     }
-    return vv_error(error, first.code ? first.code : VARVE_CORRUPT, "%s", first.text);
+    int rc = vv_error(error, first.code ? first.code : VARVE_CORRUPT, "%s", first.text);
+    return vv_view_missing(fetch->view, rc, error);
 }
 
 static int add_want(struct vv_fetch *fetch, struct want want, struct varve_error *error) {
-    size_t index = fetch->wants.size / sizeof want;
-    int rc = index < UINT32_MAX ? resolve(fetch, &want, (uint32_t)index, error)
-                                : vv_error(error, -EOVERFLOW, "too many runs in one batch");
-    if (rc < 0) {
-        return rc;
+    while (want.size) {
+        size_t index = fetch->wants.size / sizeof want;
+        struct want part = want;
+        int rc = index < UINT32_MAX ? resolve(fetch, &part, (uint32_t)index, error)
+                                    : vv_error(error, -EOVERFLOW, "too many runs in one batch");
+        if (rc < 0) {
+            return rc;
+        }
+        vv_buf_append(&fetch->wants, &part, sizeof part);
+        if (fetch->wants.failed) {
+            return vv_error_sys(error, -ENOMEM, "bytes to fetch");
+        }
+        want.delta += part.size;
+        want.out += part.size;
+        want.size -= part.size;
     }
-    vv_buf_append(&fetch->wants, &want, sizeof want);
-    return fetch->wants.failed ? vv_error_sys(error, -ENOMEM, "bytes to fetch") : 0;
+    return 0;
 }
 
 static int add_range(struct vv_fetch *fetch, const struct vv_run *run, uint64_t delta, uint64_t size, uint8_t *out,
@@ -270,11 +306,12 @@ static void fail_pieces(struct vv_fetch *fetch, struct piece *pieces, size_t cou
         pieces[i].has_failed = 1;
     }
     pthread_mutex_lock(&fetch->lock);
-    if (!fetch->error.code) {
+    int is_first = !fetch->error.code; /* of many that may follow when an object is gone */
+    if (is_first) {
         fetch->error = *why;
     }
     pthread_mutex_unlock(&fetch->lock);
-    vv_log(fetch->view->store->log, VV_LOG_WARN, "%s", why->text);
+    vv_log(fetch->view->store->log, is_first ? VV_LOG_WARN : VV_LOG_DEBUG, "%s", why->text);
 }
 
 static size_t pieces_of_block(const struct piece *pieces, size_t count) {

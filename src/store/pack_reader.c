@@ -143,15 +143,20 @@ static int parse_footer(struct vv_store *store, const struct tail *tail, const s
     return read_footer(store, tail, offset - tail->missing, length, digest, out, error);
 }
 
-/* Sections where they are in the object: a copy holds all of them, and nothing else. */
-static int shift_sections(const struct tail *tail, struct vv_footer *footer, struct varve_error *error) {
+/* A copy holds all sections, and nothing else. */
+static int check_copy(const struct tail *tail, const struct vv_footer *footer, struct varve_error *error) {
     if (footer->section_count == 0 || footer->sections[0].offset != tail->missing + VV_HEAD_SIZE) {
         return vv_error(error, VARVE_CORRUPT, "%s does not hold exactly the sections of its pack", tail->key);
     }
-    for (uint32_t i = 0; i < footer->section_count; i++) {
-        footer->sections[i].offset -= tail->missing;
-    }
     return 0;
+}
+
+struct vv_section vv_pack_section(const struct vv_footer *footer, const struct vv_section *section, int kind) {
+    struct vv_section at = *section;
+    if (kind == VV_KIND_COPY) {
+        at.offset -= footer->sections[0].offset - VV_HEAD_SIZE;
+    }
+    return at;
 }
 
 /* What the footer says must be what the key and the store say. */
@@ -203,34 +208,24 @@ static int check_listed(const struct vv_pack_id *id, const struct vv_footer *foo
     return what ? vv_error(error, VARVE_CORRUPT, "%s: footer and writers list differ about %s", key, what) : 0;
 }
 
-static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct tail *tail,
+/* The end is in memory: the footer, and whether all of it belongs together. */
+static int take_footer(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct tail *tail,
                        struct vv_footer *out, struct varve_error *error) {
     const struct vv_writer *expect = writers ? &writers->list[id->writer] : NULL;
-    struct vv_head head;
-    int rc = vv_pack_head_check(id, kind, 0, &head, error);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = expect ? 0 : vv_backend_stat(id->store->backend, tail->key, &tail->length);
-    if (rc < 0) {
-        return get_failed(tail->key, rc, error);
-    }
-    if (expect) {
-        tail->length = expect->pack_length;
-    }
-    rc = read_tail(id->store, tail, error);
-    if (rc == 0 && kind == VV_KIND_COPY) {
+    if (kind == VV_KIND_COPY) {
         find_missing(tail);
     }
-    if (rc == 0) {
-        rc = parse_footer(id->store, tail, expect, out, error);
+    if (expect && tail->length + tail->missing != expect->pack_length) {
+        return vv_error(error, VARVE_CORRUPT, "%s is not the copy of a pack of %llu bytes", tail->key,
+                        (unsigned long long)expect->pack_length);
     }
+    int rc = parse_footer(id->store, tail, expect, out, error);
     if (rc < 0) {
         return rc;
     }
     rc = check_identity(id, out, tail->key, error);
     if (rc == 0 && kind == VV_KIND_COPY) {
-        rc = shift_sections(tail, out, error);
+        rc = check_copy(tail, out, error);
     }
     if (rc == 0 && writers) {
         rc = check_listed(id, out, writers, tail->key, error);
@@ -239,6 +234,25 @@ static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_wr
         vv_footer_clear(out);
     }
     return rc;
+}
+
+static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct tail *tail,
+                       struct vv_footer *out, struct varve_error *error) {
+    struct vv_head head;
+    int rc = vv_pack_head_check(id, kind, 0, &head, error);
+    if (rc < 0) {
+        return rc;
+    }
+    if (writers && kind == VV_KIND_PACK) {
+        tail->length = writers->list[id->writer].pack_length;
+    } else {
+        rc = vv_backend_stat(id->store->backend, tail->key, &tail->length);
+    }
+    if (rc < 0) {
+        return get_failed(tail->key, rc, error);
+    }
+    rc = read_tail(id->store, tail, error);
+    return rc < 0 ? rc : take_footer(id, kind, writers, tail, out, error);
 }
 
 int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct vv_footer *out,
@@ -257,6 +271,23 @@ int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_w
     }
     vv_free(tail.data);
     return rc;
+}
+
+int vv_pack_copy_parse(const struct vv_pack_id *id, const void *data, size_t size, struct vv_footer *out,
+                       struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(id->name, &id->attempt, VV_KIND_COPY, id->writer, 0);
+    struct vv_head head;
+    char text[VV_KEY_ROOM];
+    vv_key_print(&key, text);
+    struct tail tail = {.key = text, .length = size, .data = (uint8_t *)data, .size = size};
+    if (size < VV_HEAD_SIZE + VV_END_SIZE) {
+        return vv_error(error, VARVE_CORRUPT, "%s: %zu bytes are no copy of a pack", text, size);
+    }
+    int rc = vv_head_parse(data, VV_HEAD_SIZE, &key, id->store->id, &head, error);
+    if (rc == 0) {
+        rc = take_footer(id, VV_KIND_COPY, NULL, &tail, out, error);
+    }
+    return rc < 0 ? vv_pack_error(text, rc, error) : 0;
 }
 
 /* ---- sections ---- */

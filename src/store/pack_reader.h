@@ -20,11 +20,16 @@ struct vv_pack_id {
 };
 void vv_pack_key(const struct vv_pack_id *id, int kind, uint32_t part, char *text); /* VV_KEY_ROOM bytes */
 
-/* Head, end and footer of the pack, or of its copy if kind is VV_KIND_COPY (sections then have their offsets in the
- * copy). With writers the object must be the pack that list names; without, it must be sound in itself. length_out
- * (may be NULL): of the object. Clear with vv_footer_clear. */
+/* Head, end and footer of the pack, or of its copy if kind is VV_KIND_COPY; sections have the offsets of the pack in
+ * both cases (see vv_pack_section). With writers the object must be the pack that list names, or its copy; without, it
+ * must be sound in itself. length_out (may be NULL): of the object. Clear with vv_footer_clear. */
 int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct vv_footer *out,
                         uint64_t *length_out, struct varve_error *error);
+/* The same of a copy in memory, whose bytes nobody has checked. */
+int vv_pack_copy_parse(const struct vv_pack_id *id, const void *data, size_t size, struct vv_footer *out,
+                       struct varve_error *error);
+/* Where a section that the footer names is in the object of this kind: the pack, or its copy, which has no blocks. */
+struct vv_section vv_pack_section(const struct vv_footer *footer, const struct vv_section *section, int kind);
 /* The head of any object: present, and of this key. */
 int vv_pack_head_check(const struct vv_pack_id *id, int kind, uint32_t part, struct vv_head *out,
                        struct varve_error *error);
@@ -40,6 +45,7 @@ struct vv_pack_extent {
 };
 struct vv_pack_tables {
     uint32_t parts; /* blocks with this part number are in the pack object */
+    int is_lost;    /* the pack object is certainly absent: these tables are from its copy */
     uint64_t block_count;
     struct vv_block *blocks;
     uint64_t extent_count;
@@ -47,10 +53,10 @@ struct vv_pack_tables {
     uint64_t moved_count;
     struct vv_moved *moved; /* the same */
 };
-/* Blocks, extents and moved extents, each section's digest checked and all checked against each other. bytes_out may
- * be NULL. */
-int vv_pack_tables_load(const struct vv_pack_id *id, const struct vv_footer *footer, struct vv_pack_tables *out,
-                        size_t *bytes_out, struct varve_error *error);
+/* Blocks, extents and moved extents, from the pack or its copy, each section's digest checked and all checked against
+ * each other. bytes_out may be NULL. */
+int vv_pack_tables_load(const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
+                        struct vv_pack_tables *out, size_t *bytes_out, struct varve_error *error);
 void vv_pack_tables_clear(struct vv_pack_tables *tables);
 /* The extent that covers this address, or NULL. */
 const struct vv_pack_extent *vv_pack_find(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address);

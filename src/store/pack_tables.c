@@ -17,17 +17,18 @@ struct raw_tables {
     uint64_t moved_size;
 };
 
-static int load_section(const struct vv_pack_id *id, const struct vv_footer *footer, int kind, uint8_t **out,
-                        uint64_t *size_out, struct varve_error *error) {
+static int load_section(const struct vv_pack_id *id, int object, const struct vv_footer *footer, int kind,
+                        uint8_t **out, uint64_t *size_out, struct varve_error *error) {
     const struct vv_section *section = vv_footer_section(footer, kind, 0);
     char key[VV_KEY_ROOM];
-    vv_pack_key(id, VV_KIND_PACK, 0, key);
+    vv_pack_key(id, object, 0, key);
     if (!section) {
         *size_out = 0;
         return kind == VV_SECTION_MOVED ? 0 : vv_error(error, VARVE_CORRUPT, "%s has no section of kind %d", key, kind);
     }
-    *size_out = section->length;
-    return vv_section_load(id->store, key, section, out, error);
+    struct vv_section at = vv_pack_section(footer, section, object);
+    *size_out = at.length;
+    return vv_section_load(id->store, key, &at, out, error);
 }
 
 static int parse_blocks(const struct raw_tables *raw, struct vv_pack_tables *tables, struct varve_error *error) {
@@ -159,22 +160,22 @@ static int build(const struct raw_tables *raw, const struct vv_footer *footer, s
     return rc < 0 ? rc : decode_moved(raw, footer, out, error);
 }
 
-int vv_pack_tables_load(const struct vv_pack_id *id, const struct vv_footer *footer, struct vv_pack_tables *out,
-                        size_t *bytes_out, struct varve_error *error) {
+int vv_pack_tables_load(const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
+                        struct vv_pack_tables *out, size_t *bytes_out, struct varve_error *error) {
     struct raw_tables raw = {0};
     struct vv_pack_tables tables = {.parts = footer->parts};
-    int rc = load_section(id, footer, VV_SECTION_BLOCKS, &raw.blocks, &raw.blocks_size, error);
+    int rc = load_section(id, kind, footer, VV_SECTION_BLOCKS, &raw.blocks, &raw.blocks_size, error);
     if (rc == 0) {
-        rc = load_section(id, footer, VV_SECTION_EXTENTS, &raw.extents, &raw.extents_size, error);
+        rc = load_section(id, kind, footer, VV_SECTION_EXTENTS, &raw.extents, &raw.extents_size, error);
     }
     if (rc == 0) {
-        rc = load_section(id, footer, VV_SECTION_MOVED, &raw.moved, &raw.moved_size, error);
+        rc = load_section(id, kind, footer, VV_SECTION_MOVED, &raw.moved, &raw.moved_size, error);
     }
     if (rc == 0) {
         rc = build(&raw, footer, &tables, error);
         if (rc < 0) {
             char key[VV_KEY_ROOM];
-            vv_pack_key(id, VV_KIND_PACK, 0, key);
+            vv_pack_key(id, kind, 0, key);
             vv_pack_error(key, rc, error);
         }
     }

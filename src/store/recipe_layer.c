@@ -2,6 +2,7 @@
 #include "store/recipe_private.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #define KEEP_IN_MEMORY (8u << 20)
 
@@ -58,39 +59,28 @@ const struct vv_lean *vv_layer_lean(const struct vv_layer *layer, uint32_t lean)
     return &layer->leans[lean];
 }
 
-static int find_section(struct vv_layer *layer, const struct vv_footer *footer, uint32_t owner,
-                        struct varve_error *error) {
-    const struct vv_section *section = vv_footer_section(footer, VV_SECTION_MANIFEST, owner);
-    if (!section) {
-        return vv_error(error, VARVE_CORRUPT, "%s has no manifest of owner %u", layer->key, owner);
-    }
-    layer->section = *section;
-    return map_leans(layer, footer, error);
-}
-
 /* Digest first: nothing is parsed that was not written. */
-static int check_section(struct vv_layer *layer, struct varve_error *error) {
+static int check_section(void *arg, const char *key, const struct vv_section *section, struct varve_error *error) {
+    struct vv_layer *layer = arg;
     struct vv_store *store = layer->view->store;
-    int rc = layer->section.length <= KEEP_IN_MEMORY
-                 ? vv_section_load(store, layer->key, &layer->section, &layer->data, error)
-                 : vv_section_check(store, layer->key, &layer->section, error);
-    return vv_view_missing(layer->view, rc, error);
+    snprintf(layer->key, sizeof layer->key, "%s", key);
+    layer->section = *section;
+    return section->length <= KEEP_IN_MEMORY ? vv_section_load(store, key, section, &layer->data, error)
+                                             : vv_section_check(store, key, section, error);
 }
 
 int vv_layer_open(struct vv_layer *layer, struct vv_view *view, uint32_t source, uint32_t writer, uint32_t owner,
                   struct varve_error *error) {
-    struct vv_pack_id id = vv_view_pack(view, source, writer);
     struct vv_cached *footer;
     *layer = (struct vv_layer){.view = view, .source = source, .writer = writer};
-    vv_pack_key(&id, VV_KIND_PACK, 0, layer->key);
     int rc = vv_view_footer(view, source, writer, &footer, error);
     if (rc < 0) {
         return rc;
     }
-    rc = find_section(layer, footer->object, owner, error);
+    rc = map_leans(layer, footer->object, error);
     vv_view_release(view, footer);
     if (rc == 0) {
-        rc = check_section(layer, error);
+        rc = vv_view_section(view, source, writer, VV_SECTION_MANIFEST, owner, check_section, layer, error);
     }
     return rc < 0 ? rc : vv_layer_rewind(layer, owner, error);
 }

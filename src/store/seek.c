@@ -3,6 +3,7 @@
 #include "store/view_private.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 void vv_seeker_init(struct vv_seeker *seeker, struct vv_view *view) {
     *seeker = (struct vv_seeker){.view = view};
@@ -65,6 +66,11 @@ static int use_home(struct vv_seeker *seeker, const struct vv_place *place, cons
     *out = &writers->list[home];
     *number_out = (uint32_t)home;
     return 0;
+}
+
+int vv_seek_home(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error) {
+    const struct vv_writer *home = NULL;
+    return use_home(seeker, place, &home, out, error);
 }
 
 int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error) {
@@ -181,53 +187,47 @@ struct ids_load {
     uint64_t page;
 };
 
+/* A section of several pages: all of it is checked before the first page is believed, and pages are read where the
+ * check was. */
+struct checked_ids {
+    char key[VV_KEY_ROOM];
+    struct vv_section section;
+};
+
+struct ids_check {
+    struct vv_store *store;
+    struct checked_ids *ids;
+};
+
+static int check_ids(void *arg, const char *key, const struct vv_section *section, struct varve_error *error) {
+    struct ids_check *check = arg;
+    snprintf(check->ids->key, sizeof check->ids->key, "%s", key);
+    check->ids->section = *section;
+    return vv_section_check(check->store, key, section, error);
+}
+
 static int load_ids_check(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error) {
     struct ids_load *load = arg;
-    struct vv_pack_id id = vv_view_pack(load->view, load->source, load->writer);
-    struct vv_cached *footer;
-    char key[VV_KEY_ROOM];
-    int rc = vv_view_footer(load->view, load->source, load->writer, &footer, error);
+    struct ids_check check = {.store = load->view->store, .ids = vv_calloc(1, sizeof *check.ids)};
+    int rc = check.ids ? vv_view_section(load->view, load->source, load->writer, VV_SECTION_IDS, 0, check_ids, &check,
+                                         error)
+                       : vv_error_sys(error, -ENOMEM, "ids");
     if (rc < 0) {
+        vv_free(check.ids);
         return rc;
     }
-    vv_pack_key(&id, VV_KIND_PACK, 0, key);
-    rc = vv_section_check(load->view->store, key, vv_footer_section(footer->object, VV_SECTION_IDS, 0), error);
-    vv_view_release(load->view, footer);
-    *object_out = NULL;
-    *bytes_out = 0;
-    return rc;
+    *object_out = check.ids;
+    *bytes_out = sizeof *check.ids;
+    return 0;
 }
 
-static void destroy_nothing(void *object) {
-    (void)object;
-}
-
-/* A section that is one page is checked as it is loaded; of a larger one all is checked before its first page is
- * believed. */
-static int read_ids_page(struct ids_load *load, const struct vv_section *section, uint8_t **out, size_t *bytes_out,
-                         struct varve_error *error) {
-    struct vv_view *view = load->view;
-    struct vv_pack_id id = vv_view_pack(view, load->source, load->writer);
-    uint64_t offset = load->page * VV_IDS_PAGE * 16;
-    char key[VV_KEY_ROOM];
-    vv_pack_key(&id, VV_KIND_PACK, 0, key);
-    if (offset >= section->length) {
-        return vv_error(error, VARVE_CORRUPT, "%s: its ids section ends before an id that is needed", key);
-    }
-    *bytes_out = section->length - offset < VV_IDS_PAGE * 16 ? (size_t)(section->length - offset) : VV_IDS_PAGE * 16;
-    if (section->length <= VV_IDS_PAGE * 16) {
-        return vv_section_load(view->store, key, section, out, error);
-    }
-    struct vv_cache_key check = {.attempt = id.attempt, .writer = id.writer, .kind = VV_CACHED_IDS_CHECK};
-    struct vv_cached *checked;
-    int rc = vv_pack_cache_acquire(view->cache, &check, load_ids_check, load, destroy_nothing, &checked, error);
-    if (rc < 0) {
-        return rc;
-    }
-    vv_view_release(view, checked);
+static int read_page(const struct ids_load *load, const struct checked_ids *ids, uint8_t **out, size_t *bytes_out,
+                     struct varve_error *error) {
+    uint64_t offset = load->page * VV_IDS_PAGE * 16, left = ids->section.length - offset;
+    *bytes_out = left < VV_IDS_PAGE * 16 ? (size_t)left : VV_IDS_PAGE * 16;
     uint8_t *data = vv_malloc(*bytes_out);
-    rc = data ? vv_pack_get(view->store, key, section->offset + offset, data, *bytes_out, error)
-              : vv_error_sys(error, -ENOMEM, "ids");
+    int rc = data ? vv_pack_get(load->view->store, ids->key, ids->section.offset + offset, data, *bytes_out, error)
+                  : vv_error_sys(error, -ENOMEM, "ids");
     if (rc < 0) {
         vv_free(data);
         return rc;
@@ -236,17 +236,50 @@ static int read_ids_page(struct ids_load *load, const struct vv_section *section
     return 0;
 }
 
+static int load_large(struct ids_load *load, uint8_t **out, size_t *bytes_out, struct varve_error *error) {
+    struct vv_view *view = load->view;
+    struct vv_cache_key key = {
+        .attempt = *vv_view_source(view, load->source), .writer = load->writer, .kind = VV_CACHED_IDS_CHECK};
+    struct vv_cached *checked;
+    int rc = vv_pack_cache_acquire(view->cache, &key, load_ids_check, load, vv_free, &checked, error);
+    if (rc == 0) {
+        rc = read_page(load, checked->object, out, bytes_out, error);
+        vv_view_release(view, checked);
+    }
+    return rc;
+}
+
+struct small_ids {
+    struct vv_store *store;
+    uint8_t *data;
+};
+
+/* One page: checked as it is loaded. */
+static int load_small(void *arg, const char *key, const struct vv_section *section, struct varve_error *error) {
+    struct small_ids *ids = arg;
+    return vv_section_load(ids->store, key, section, &ids->data, error);
+}
+
 static int load_ids(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error) {
     struct ids_load *load = arg;
+    struct small_ids small = {.store = load->view->store};
     struct vv_cached *footer;
     int rc = vv_view_footer(load->view, load->source, load->writer, &footer, error);
     if (rc < 0) {
         return rc;
     }
-    uint8_t *data = NULL;
-    rc = read_ids_page(load, vv_footer_section(footer->object, VV_SECTION_IDS, 0), &data, bytes_out, error);
+    uint64_t length = vv_footer_section(footer->object, VV_SECTION_IDS, 0)->length;
     vv_view_release(load->view, footer);
-    *object_out = data;
+    if (load->page * VV_IDS_PAGE * 16 >= length) {
+        return vv_error(error, VARVE_CORRUPT, "the ids of writer %u end before an id that is needed", load->writer);
+    }
+    if (length > VV_IDS_PAGE * 16) {
+        rc = load_large(load, &small.data, bytes_out, error);
+    } else {
+        rc = vv_view_section(load->view, load->source, load->writer, VV_SECTION_IDS, 0, load_small, &small, error);
+        *bytes_out = (size_t)length;
+    }
+    *object_out = small.data;
     return rc;
 }
 
@@ -286,6 +319,9 @@ static uint32_t same_granules(const struct vv_spot *spot, uint64_t length, uint6
 
 static int has_ids(const struct vv_seeker *seeker, const struct vv_place *place, const struct vv_spot *spot) {
     const struct vv_view *view = seeker->view;
+    if (spot->tables->is_lost && view->is_trusted) { /* the ids are there, but are the bytes? */
+        return 0;
+    }
     if (!(spot->tables->blocks[spot->block].flags & VV_BLOCK_IDS) || spot->extent_delta % VV_GRANULE) {
         return 0;
     }

@@ -25,7 +25,9 @@ struct region_check {
     unsigned slot_count;
     const struct vv_recipe_region *region;
     struct vv_hash128 digest;
-    int is_incomplete; /* quick, and bytes would have been needed */
+    int is_incomplete; /* quick, and bytes would have been needed; or they are on other nodes */
+    int is_lost;       /* the run's pack is: where its bytes are must be found out, be it quick or not */
+    int is_partial;    /* owners were left out, since what they need is on other nodes */
     uint64_t regions;
     uint64_t bytes;
 };
@@ -72,7 +74,7 @@ static int find_slot(struct region_check *check, uint64_t offset, uint8_t **out,
 /* Bytes [skip, skip + size) of the run into the window. */
 static int take_bytes(struct region_check *check, const struct vv_run *run, uint64_t skip, uint64_t size,
                       struct varve_error *error) {
-    if (check->verifier->options->is_quick) {
+    if (check->verifier->options->is_quick && !check->is_lost) {
         check->is_incomplete = 1;
         return 0;
     }
@@ -105,7 +107,7 @@ static int take_granules(struct region_check *check, const struct vv_run *run, u
         uint64_t covered;
         place.address += skip;
         int rc = vv_seek_ids(&check->seeker, &place, size, ids, IDS_AT_ONCE, &count, &covered, error);
-        if (rc < 0 && run->place_count == 1) {
+        if (rc < 0 && run->place_count == 1 && !check->is_lost) {
             return rc;
         }
         for (uint32_t i = 0; i < count && rc == 0; i++) {
@@ -166,11 +168,52 @@ static int check_other_places(struct region_check *check, const struct vv_run *r
     return 0;
 }
 
+/* Of a node-local store: is a pack that this run comes from on another node? 1, 0, or an error. */
+static int is_out_of_sight(struct region_check *check, const struct vv_run *run, struct varve_error *error) {
+    int rc = 0;
+    for (uint32_t i = 0; i < run->place_count && rc == 0 && vv_verify_is_local(check->verifier); i++) {
+        uint32_t home = 0;
+        rc = vv_seek_home(&check->seeker, &run->places[i], &home, error);
+        if (rc == 0) {
+            const struct vv_attempt *attempt = vv_view_source(check->view, run->places[i].lean);
+            rc = vv_pack_is_elsewhere(check->verifier->residents, attempt, home, error);
+        }
+    }
+    return rc;
+}
+
+/* Is the pack gone that the run's first place is in? 1, 0, or an error. */
+static int is_lost(struct region_check *check, const struct vv_run *run, struct varve_error *error) {
+    uint32_t home = 0;
+    struct vv_cached *footer = NULL;
+    int rc = run->place_count ? vv_seek_home(&check->seeker, &run->places[0], &home, error) : 0;
+    if (rc < 0 || !run->place_count) {
+        return rc;
+    }
+    rc = vv_view_footer(check->view, run->places[0].lean, home, &footer, error);
+    if (rc < 0) {
+        return rc == VARVE_CORRUPT ? 1 : rc; /* perhaps a partner has the bytes */
+    }
+    rc = ((const struct vv_view_footer *)footer->object)->kind == VV_KIND_COPY;
+    vv_view_release(check->view, footer);
+    return rc;
+}
+
 static int check_run(struct region_check *check, const struct vv_run *run, struct varve_error *error) {
     uint64_t end = run->offset + run->length;
     uint64_t head = (VV_GRANULE - run->offset % VV_GRANULE) % VV_GRANULE;
     uint64_t tail = end == check->region->length ? 0 : end % VV_GRANULE;
-    int rc = check_other_places(check, run, error);
+    int rc = is_out_of_sight(check, run, error);
+    if (rc != 0) {
+        check->is_incomplete |= rc > 0;
+        return rc < 0 ? rc : 0;
+    }
+    rc = is_lost(check, run, error);
+    if (rc < 0) {
+        return rc;
+    }
+    check->is_lost = rc;
+    rc = check_other_places(check, run, error);
     if (rc < 0) {
         return rc;
     }
@@ -214,11 +257,34 @@ static int check_region(struct region_check *check, struct vv_recipe *recipe, ui
     return rc;
 }
 
+/* A rank that has moved to this node may have layers of its manifest on another. 1, 0, or an error. */
+static int is_layered_elsewhere(struct region_check *check, uint32_t owner, struct varve_error *error) {
+    int rc = 0;
+    if (!vv_verify_is_local(check->verifier)) {
+        return 0;
+    }
+    for (uint32_t source = 0; source <= check->view->record.lean_count && rc == 0; source++) {
+        struct vv_place place = {.lean = source, .owner = owner};
+        uint32_t home = 0;
+        rc = vv_seek_home(&check->seeker, &place, &home, error);
+        if (rc == 0) {
+            rc = vv_pack_is_elsewhere(check->verifier->residents, vv_view_source(check->view, source), home, error);
+        }
+    }
+    return rc;
+}
+
 static int check_owner(struct region_check *check, uint32_t owner, struct varve_error *error) {
     struct vv_recipe *recipe = NULL;
     struct vv_recipe_region region;
     int rc = vv_recipe_open(check->view, owner, &recipe, error);
-    if (rc < 0) {
+    if (rc == VARVE_CORRUPT) {
+        struct varve_error why = {0};
+        int is_elsewhere = is_layered_elsewhere(check, owner, &why);
+        check->is_partial |= is_elsewhere == 1;
+        rc = is_elsewhere == 1 ? 0 : rc;
+    }
+    if (!recipe) {
         return rc;
     }
     while ((rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
@@ -277,6 +343,9 @@ static int check_owners(struct region_check *check, struct varve_error *error) {
         if (rc < 0) {
             return rc;
         }
+    }
+    if (check->is_partial) {
+        return 0;
     }
     if (!is_partial) {
         return check_sums(check, record->regions, record->protected_bytes, "the record says", error);
@@ -339,7 +408,12 @@ static int inspect_pack(struct vv_verifier *verifier, struct vv_view *view, uint
     }
     rc = vv_view_footer(view, source, writer, &footer, &why);
     if (rc == 0) {
+        int is_lost = ((const struct vv_view_footer *)footer->object)->is_lost;
         vv_view_release(view, footer);
+        if (is_lost) {
+            vv_verify_finding(verifier, VV_FINDING_DAMAGE, key,
+                              "%s is missing, but checkpoints need it; its tables are in its copy", key);
+        }
     } else if (vv_backend_stat(verifier->store->backend, key, &size) == -ENOENT && rc != VARVE_FORGOTTEN) {
         vv_verify_finding(verifier, VV_FINDING_DAMAGE, key, "%s is missing, but checkpoints need it", key);
         return 0;

@@ -249,7 +249,7 @@ static int check_sections(struct pack_check *check, struct varve_error *error) {
 }
 
 static int check_pack(struct pack_check *check, struct varve_error *error) {
-    int rc = vv_pack_tables_load(&check->id, &check->footer, &check->tables, NULL, error);
+    int rc = vv_pack_tables_load(&check->id, VV_KIND_PACK, &check->footer, &check->tables, NULL, error);
     if (rc == 0) {
         rc = check_sections(check, error);
     }
@@ -302,7 +302,8 @@ int vv_verify_copy(struct vv_verifier *verifier, const struct vv_key *key) {
     int rc = vv_pack_footer_load(&id, VV_KIND_COPY, NULL, &footer, NULL, &why);
     if (rc == 0) {
         for (uint32_t i = 0; i < footer.section_count && rc == 0; i++) {
-            rc = vv_section_check(verifier->store, text, &footer.sections[i], &why);
+            struct vv_section section = vv_pack_section(&footer, &footer.sections[i], VV_KIND_COPY);
+            rc = vv_section_check(verifier->store, text, &section, &why);
         }
         vv_footer_clear(&footer);
     }

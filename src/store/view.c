@@ -96,6 +96,10 @@ const struct vv_attempt *vv_view_attempt(const struct vv_view *view) {
     return &view->attempt;
 }
 
+int vv_view_used_copies(const struct vv_view *view) {
+    return view->used_copies;
+}
+
 const struct vv_attempt *vv_view_source(const struct vv_view *view, uint32_t source) {
     if (source == 0) {
         return &view->attempt;
@@ -240,23 +244,46 @@ static void footer_destroy(void *object) {
     vv_free(object);
 }
 
+/* What failed with the pack may work with its copy; what is newer than this program or for want of memory may not. */
+static int may_use_copy(int rc) {
+    return rc < 0 && rc != -ENOMEM && rc != VARVE_UNKNOWN_FORMAT;
+}
+
+/* The pack, or its copy. If neither works, the pack's failure is told. */
+static int read_footer(const struct load *load, const struct vv_writers *writers, struct vv_view_footer *out,
+                       struct varve_error *error) {
+    struct vv_pack_id id = vv_view_pack(load->view, load->source, load->writer);
+    struct varve_error why = {0};
+    out->kind = VV_KIND_PACK;
+    int rc = vv_pack_footer_load(&id, VV_KIND_PACK, writers, &out->footer, NULL, error);
+    if (!may_use_copy(rc) || vv_pack_footer_load(&id, VV_KIND_COPY, writers, &out->footer, NULL, &why) < 0) {
+        return rc;
+    }
+    out->kind = VV_KIND_COPY;
+    load->view->used_copies = 1;
+    out->is_lost = rc == -ENOENT || rc == VARVE_FORGOTTEN;
+    vv_log(load->view->store->log, VV_LOG_WARN, "%s; its tables are read from its copy", error ? error->text : "");
+    vv_error_clear(error);
+    return 0;
+}
+
 static int load_footer(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error) {
     struct load *load = arg;
-    struct vv_pack_id id = vv_view_pack(load->view, load->source, load->writer);
-    struct vv_footer *footer = vv_calloc(1, sizeof *footer);
+    struct vv_view_footer *found = vv_calloc(1, sizeof *found);
     struct vv_cached *writers = NULL;
     int rc =
-        footer ? vv_view_writers(load->view, load->source, &writers, error) : vv_error_sys(error, -ENOMEM, "a footer");
+        found ? vv_view_writers(load->view, load->source, &writers, error) : vv_error_sys(error, -ENOMEM, "a footer");
     if (rc == 0) {
-        rc = vv_pack_footer_load(&id, VV_KIND_PACK, writers->object, footer, NULL, error);
+        rc = read_footer(load, writers->object, found, error);
     }
     vv_view_release(load->view, writers);
     if (rc < 0) {
-        vv_free(footer);
+        vv_free(found);
         return rc;
     }
-    *object_out = footer;
-    *bytes_out = sizeof *footer + footer->section_count * sizeof footer->sections[0] +
+    const struct vv_footer *footer = &found->footer;
+    *object_out = found;
+    *bytes_out = sizeof *found + footer->section_count * sizeof footer->sections[0] +
                  footer->lean_count * sizeof footer->leans[0] + footer->parts * sizeof footer->part_lengths[0];
     return 0;
 }
@@ -269,20 +296,91 @@ int vv_view_footer(struct vv_view *view, uint32_t source, uint32_t writer, struc
     return vv_view_missing(view, rc, error);
 }
 
+/* ---- from the pack or its copy ---- */
+
+/* Do it with the object the footer came from, and with the copy if that fails. */
+typedef int (*object_fn)(void *arg, const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
+                         struct varve_error *error);
+
+static int with_object(struct vv_view *view, uint32_t source, uint32_t writer, object_fn fn, void *arg,
+                       struct varve_error *error) {
+    struct vv_pack_id id = vv_view_pack(view, source, writer);
+    struct vv_cached *cached;
+    struct vv_footer copy;
+    struct varve_error why = {0};
+    int rc = vv_view_footer(view, source, writer, &cached, error);
+    if (rc < 0) {
+        return rc;
+    }
+    const struct vv_view_footer *found = cached->object;
+    rc = fn(arg, &id, found->kind, &found->footer, error);
+    if (may_use_copy(rc) && found->kind == VV_KIND_PACK &&
+        vv_pack_footer_load(&id, VV_KIND_COPY, NULL, &copy, NULL, &why) == 0) {
+        if (vv_hash128_equal(copy.digest, found->footer.digest) &&
+            fn(arg, &id, VV_KIND_COPY, &found->footer, &why) == 0) {
+            vv_log(view->store->log, VV_LOG_WARN, "%s; read from its copy", error ? error->text : "");
+            vv_error_clear(error);
+            view->used_copies = 1;
+            rc = 0;
+        }
+        vv_footer_clear(&copy);
+    }
+    vv_view_release(view, cached);
+    return vv_view_missing(view, rc, error);
+}
+
+struct section_load {
+    int kind;
+    uint32_t owner;
+    vv_section_fn fn;
+    void *arg;
+};
+
+static int load_section(void *arg, const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
+                        struct varve_error *error) {
+    const struct section_load *load = arg;
+    const struct vv_section *section = vv_footer_section(footer, load->kind, load->owner);
+    char key[VV_KEY_ROOM];
+    vv_pack_key(id, kind, 0, key);
+    if (!section) {
+        return vv_error(error, VARVE_CORRUPT, "%s has no section of kind %d of owner %u", key, load->kind, load->owner);
+    }
+    struct vv_section at = vv_pack_section(footer, section, kind);
+    return load->fn(load->arg, key, &at, error);
+}
+
+int vv_view_section(struct vv_view *view, uint32_t source, uint32_t writer, int kind, uint32_t owner, vv_section_fn fn,
+                    void *arg, struct varve_error *error) {
+    struct section_load load = {.kind = kind, .owner = owner, .fn = fn, .arg = arg};
+    return with_object(view, source, writer, load_section, &load, error);
+}
+
 static void tables_destroy(void *object) {
     vv_pack_tables_clear(object);
     vv_free(object);
 }
 
+struct tables_load {
+    struct vv_pack_tables *tables;
+    size_t *bytes_out;
+};
+
+static int read_tables(void *arg, const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
+                       struct varve_error *error) {
+    struct tables_load *load = arg;
+    return vv_pack_tables_load(id, kind, footer, load->tables, load->bytes_out, error);
+}
+
 static int load_tables(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error) {
     struct load *load = arg;
-    struct vv_pack_id id = vv_view_pack(load->view, load->source, load->writer);
     struct vv_pack_tables *tables = vv_calloc(1, sizeof *tables);
+    struct tables_load read = {.tables = tables, .bytes_out = bytes_out};
     struct vv_cached *footer = NULL;
     int rc = tables ? vv_view_footer(load->view, load->source, load->writer, &footer, error)
                     : vv_error_sys(error, -ENOMEM, "tables");
     if (rc == 0) {
-        rc = vv_pack_tables_load(&id, footer->object, tables, bytes_out, error);
+        rc = with_object(load->view, load->source, load->writer, read_tables, &read, error);
+        tables->is_lost = ((const struct vv_view_footer *)footer->object)->is_lost;
     }
     vv_view_release(load->view, footer);
     if (rc < 0) {

@@ -17,6 +17,8 @@ int vv_view_open(struct vv_store *store, const char *name, uint32_t generation, 
 void vv_view_close(struct vv_view *view); /* accepts NULL */
 const struct vv_record *vv_view_record(const struct vv_view *view);
 const struct vv_attempt *vv_view_attempt(const struct vv_view *view); /* its own */
+/* Has anything been read from a copy so far, since it was missing or damaged in its own place? */
+int vv_view_used_copies(const struct vv_view *view);
 /* Sources are the attempts it may read from: 0 is its own, i is the record's lean entry i - 1. */
 const struct vv_attempt *vv_view_source(const struct vv_view *view, uint32_t source);
 

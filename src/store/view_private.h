@@ -3,6 +3,8 @@
 #ifndef VV_VIEW_PRIVATE_H
 #define VV_VIEW_PRIVATE_H
 
+#include <stdatomic.h>
+
 #include "store/pack_cache.h"
 #include "store/pack_reader.h"
 #include "store/view.h"
@@ -17,6 +19,7 @@ struct vv_view {
     struct vv_record record;
     struct vv_pack_cache *cache;
     int owns_cache;
+    atomic_int used_copies;
     /* Verify knows packs whose ids are not to be believed; NULL: all are. */
     int (*is_trusted)(void *arg, const struct vv_attempt *attempt, uint32_t writer);
     void *is_trusted_arg;
@@ -26,12 +29,25 @@ struct vv_view {
 int vv_view_open_with(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
                       struct vv_pack_cache *cache, struct vv_view **out, struct varve_error *error);
 
-/* Borrowed objects: struct vv_writers, struct vv_footer, struct vv_pack_tables. Give them back with vv_view_release. */
+/* The footer of a pack, and the object it was read from: the pack, or its copy where the pack is missing or damaged. */
+struct vv_view_footer {
+    struct vv_footer footer; /* first: a borrowed footer is a struct vv_footer, too */
+    int kind;                /* VV_KIND_PACK or VV_KIND_COPY */
+    int is_lost;             /* there is certainly no pack */
+};
+
+/* Borrowed objects: struct vv_writers, struct vv_view_footer, struct vv_pack_tables. Give them back with
+ * vv_view_release. */
 int vv_view_writers(struct vv_view *view, uint32_t source, struct vv_cached **out, struct varve_error *error);
 int vv_view_footer(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_cached **out,
                    struct varve_error *error);
 int vv_view_tables(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_cached **out,
                    struct varve_error *error);
+/* Call fn with a section of the pack (the one of this kind, and owner, for manifests), which it reads and checks; if it
+ * fails, with the same section in the pack's copy. The first failure is the result when neither works. */
+typedef int (*vv_section_fn)(void *arg, const char *key, const struct vv_section *section, struct varve_error *error);
+int vv_view_section(struct vv_view *view, uint32_t source, uint32_t writer, int kind, uint32_t owner, vv_section_fn fn,
+                    void *arg, struct varve_error *error);
 /* The key of the object that holds blocks of this part; a part's head is checked the first time. key: VV_KEY_ROOM
  * bytes. */
 int vv_view_block_key(struct vv_view *view, uint32_t source, uint32_t writer, uint32_t part, uint32_t parts, char *key,
@@ -75,6 +91,8 @@ void vv_seeker_init(struct vv_seeker *seeker, struct vv_view *view);
 void vv_seeker_clear(struct vv_seeker *seeker);
 /* The bytes at place.address, as many as one extent holds. place->lean is a source. */
 int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_spot *out, struct varve_error *error);
+/* The home writer of the place's owner. */
+int vv_seek_home(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error);
 /* How many copies of a place its home writer's partners may hold. */
 int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error);
 /* The stored ids of the granules from this place on, at most max and only those whose bytes are wholly in the length

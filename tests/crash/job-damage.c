@@ -15,7 +15,7 @@
 #include "job.h"
 #include "world.h"
 
-#define SETTINGS "block_size=64K,part_size=1M,threads=0,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
+#define SETTINGS "dedup=exact,block_size=64K,part_size=1M,threads=0,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
 #define FORGOTTEN 2 /* this version of every series */
 #define BULKY 1     /* the rank that has enough for several parts */
 
@@ -77,6 +77,7 @@ static int rank_open(struct rank *rank, struct varve_error *error) {
     options.log = note_line;
     options.log_arg = rank;
     rank->world = (struct world){.salt = (uint64_t)(of - series) * 100 + rank->comm->rank + 1,
+                                 .common = (uint64_t)(of - series) + 1000,
                                  .is_fixed = 1,
                                  .is_small = rank->comm->rank != BULKY};
     int rc = varve_open_comm(group_comm(rank->comm), rank->trial->folder, of->name, &options, &rank->session, error);

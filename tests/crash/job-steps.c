@@ -80,6 +80,12 @@ static void list_rank(struct varve_comm *comm, void *arg) {
     job_run(&way, arg, board);
 }
 
+/* Where the ranks run; with JOB_ASIDE their sessions may talk in the background, too. */
+static struct group_options usual(void) {
+    return (struct group_options){.ranks_per_node = JOB_NODES ? JOB_RANKS / (JOB_NODES + !JOB_NODES) : 0,
+                                  .has_aside = getenv("JOB_ASIDE") != NULL};
+}
+
 static void clear_board(void) {
     memset(board, 0, sizeof *board);
 }
@@ -104,7 +110,8 @@ static void prepare(void) {
         mkdir(prepared, 0777);
     snprintf(plan.folder, sizeof plan.folder, "%s", prepared);
     snprintf(plan.point, sizeof plan.point, "store.record.before_create=kill:3");
-    group_run(JOB_RANKS, run_rank, &plan, NULL, &end);
+    struct group_options options = usual();
+    group_run(JOB_RANKS, run_rank, &plan, &options, &end);
     if (end.first != 0 || !WIFSIGNALED(end.status[0]) || WTERMSIG(end.status[0]) != SIGKILL)
         campaign_fail(&campaign, "none", "the store with something to adopt could not be made");
 }
@@ -114,8 +121,9 @@ static int is_met(int victim, int handle, uint64_t k) {
     struct job_plan plan = {.victim = victim, .handle = handle};
     struct group_end end;
     snprintf(plan.fault, sizeof plan.fault, "kill:%" PRIu64, k);
+    struct group_options options = usual();
     lay_out(&plan);
-    int rc = group_run(JOB_RANKS, run_rank, &plan, NULL, &end);
+    int rc = group_run(JOB_RANKS, run_rank, &plan, &options, &end);
     folder_remove(store);
     if (rc < 0 && (end.first != victim || !WIFSIGNALED(end.status[victim])))
         campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
@@ -220,7 +228,8 @@ static void add_names_of(struct points *points, int victim, int handle) {
 static void add_names(struct points *points, int handle) {
     struct job_plan plan = {.victim = -1, .handle = handle};
     lay_out(&plan);
-    if (group_run(JOB_RANKS, list_rank, &plan, NULL, NULL) != 0)
+    struct group_options options = usual();
+    if (group_run(JOB_RANKS, list_rank, &plan, &options, NULL) != 0)
         campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
     folder_remove(store);
     for (int victim = 0; victim < JOB_RANKS; victim++)
@@ -254,8 +263,8 @@ static void make_plan(const struct point *point, struct job_plan *out) {
 
 /* In every third point the others learn of the death, and have a moment to do something about it. */
 static void run_point(const struct point *point, struct job_plan *plan, const char *text) {
-    struct group_options options = {.seconds =
-                                        300}; /* a session whose end could not be written is watched for a while */
+    struct group_options options = usual();
+    options.seconds = 300; /* a session whose end could not be written is watched for a while */
     struct group_end end;
     char why[512];
     if (point->k % 3 == 0) {
@@ -280,7 +289,8 @@ static void check_point(const struct job_plan *plan, const char *text) {
     char why[512];
     job_after_from(board, plan, &after);
     clear_board();
-    if (group_run(JOB_RANKS, check_rank, &after, NULL, &end) != 0) {
+    struct group_options options = usual();
+    if (group_run(JOB_RANKS, check_rank, &after, &options, &end) != 0) {
         group_describe(&end, why, sizeof why);
         campaign_fail(&campaign, text, "afterwards not all was well: %s", why);
     }

@@ -14,7 +14,7 @@
 #include "world.h"
 
 #define NAME "job"
-#define SETTINGS "block_size=64K,part_size=1M,beat_seconds=1,dead_seconds=2,takeover_seconds=60"
+#define SETTINGS "dedup=exact,block_size=64K,part_size=1M,beat_seconds=1,dead_seconds=2,takeover_seconds=60"
 #define KIND_RECORD 7
 #define KIND_TOMBSTONE 8
 #define BULKY 1 /* the rank that has enough for several parts */
@@ -170,7 +170,7 @@ static void open_session(struct run *run, int handle, int is_clean) {
         note(run, JOB_OPEN, rc, -2, &error);
         if (rc == 0) {
             run->world = (struct world){
-                .session = run->session, .salt = (uint64_t)run->rank + 1, .is_small = run->rank != BULKY};
+                .session = run->session, .salt = (uint64_t)run->rank + 1, .common = 77, .is_small = run->rank != BULKY};
             return;
         }
         tolerate(run, "open", rc, &error);

@@ -52,10 +52,11 @@ static void fill_page(uint64_t key, uint8_t *out, size_t size) {
 
 /* What decides the bytes of page `page`; 0 for zeros. */
 static uint64_t page_key(const struct world *world, int region, uint64_t page, int64_t version) {
-    uint64_t v = (uint64_t)version, base = world->salt * 7919 + (uint64_t)region * 100000007;
+    uint64_t salt = world->common && (region == WORLD_MOVE || page % 2 == 0) ? world->common : world->salt;
+    uint64_t v = (uint64_t)version, base = salt * 7919 + (uint64_t)region * 100000007;
     switch (region) {
     case WORLD_MOVE: /* the same pages in other places */
-        return mix(world->salt + (page + v) % 23) | 1;
+        return mix(salt + (page + v + world->salt) % 23) | 1;
     case WORLD_SPARSE:
         return page % 32 == v % 5 ? mix(base + page * 64 + v) | 1 : 0;
     case WORLD_BULK:

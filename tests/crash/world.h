@@ -22,6 +22,7 @@ struct world {
     struct varve_session *session;
     struct world_bytes regions[WORLD_REGIONS];
     uint64_t salt; /* another world of the same shape */
+    uint64_t common; /* salt of what several worlds have in common; 0: nothing */
     int is_fixed;  /* all regions always there, always of one size */
     int is_small;  /* without the bulk of data that fills parts */
 };

@@ -1,6 +1,7 @@
 #include "comm-checks.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static uint64_t value_of(uint64_t check, uint32_t rank, uint32_t ranks, size_t i
 }
 
 static const char *check_least(struct varve_comm *comm, uint64_t check, size_t count) {
-    static uint64_t values[VALUES];
+    uint64_t values[VALUES];
     for (size_t i = 0; i < count; i++)
         values[i] = value_of(check, comm->rank, comm->ranks, i);
     if (comm->ops->least(comm, values, count) != 0)
@@ -138,7 +139,210 @@ static size_t small_size(const struct varve_comm *comm, uint64_t check, uint32_t
     return mix(check + rank) % 300;
 }
 
-/* ---- all of it ---- */
+/* ---- trade ---- */
+
+enum pattern { NOBODY, ITSELF, RING, BACK, ALL, OTHERS, SPARSE, FROM_ONE, TO_ONE, PATTERNS };
+
+static int does_send(enum pattern pattern, uint64_t check, uint32_t from, uint32_t to, uint32_t ranks) {
+    switch (pattern) {
+    case ITSELF:
+        return from == to;
+    case RING:
+        return to == (from + 1) % ranks;
+    case BACK:
+        return from == (to + 1) % ranks;
+    case ALL:
+        return 1;
+    case OTHERS:
+        return from != to;
+    case SPARSE:
+        return mix(check << 20 ^ (uint64_t)from << 10 ^ to) % 3 == 0;
+    case FROM_ONE:
+        return from == check % ranks;
+    case TO_ONE:
+        return to == check % ranks;
+    default:
+        return 0;
+    }
+}
+
+struct trade {
+    struct varve_comm *comm;
+    uint64_t check;
+    size_t largest; /* sizes are up to this, and are this where it is large */
+    size_t left;    /* how many messages are to be given to fn before it fails; SIZE_MAX: it does not */
+    uint8_t *has_come, *is_due;
+    const char *wrong;
+};
+
+static size_t trade_size(const struct trade *trade, uint32_t from, uint32_t to) {
+    uint64_t word = mix(trade->check * 77 + from * 1000 + to);
+    return trade->largest > 100000 ? trade->largest - word % 3 : word % (trade->largest + 1);
+}
+
+/* As the number of a rank in `fill`: both ends. */
+static uint32_t both(const struct trade *trade, uint32_t from, uint32_t to) {
+    return from * trade->comm->ranks + to;
+}
+
+static int take_traded(void *arg, uint32_t rank, const void *data, size_t size) {
+    struct trade *trade = arg;
+    uint32_t own = trade->comm->rank;
+    if (rank >= trade->comm->ranks || !trade->is_due[rank])
+        trade->wrong = "trade gives a message of a rank that sends none";
+    else if (trade->has_come[rank]++)
+        trade->wrong = "trade gives two messages of a rank";
+    else if (size != trade_size(trade, rank, own))
+        trade->wrong = "trade gives another size";
+    else if (!is_filled(data, size, trade->check, both(trade, rank, own)))
+        trade->wrong = "trade gives other bytes";
+    if (trade->left == 0)
+        trade->wrong = "trade goes on calling fn after it has failed";
+    if (trade->left == SIZE_MAX)
+        return 0;
+    return --trade->left == 0 ? -EILSEQ : 0;
+}
+
+static const char *make_trade(struct trade *trade, enum pattern pattern, struct varve_parcel *out, uint32_t *from,
+                              uint8_t *data) {
+    struct varve_comm *comm = trade->comm;
+    size_t out_count = 0, from_count = 0, fails_after = trade->left;
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        uint32_t rank = (uint32_t)(i + trade->check) % comm->ranks;
+        if (does_send(pattern, trade->check, comm->rank, rank, comm->ranks)) {
+            size_t size = trade_size(trade, comm->rank, rank);
+            fill(data, size, trade->check, both(trade, comm->rank, rank));
+            out[out_count++] = (struct varve_parcel){rank, size ? data : NULL, size};
+            data += size;
+        }
+        if (does_send(pattern, trade->check, rank, comm->rank, comm->ranks)) {
+            from[from_count++] = rank;
+            trade->is_due[rank] = 1;
+        }
+    }
+    int rc = comm->ops->trade(comm, out, out_count, from, from_count, take_traded, trade);
+    if (trade->wrong)
+        return trade->wrong;
+    if (rc != (fails_after <= from_count ? -EILSEQ : 0))
+        return rc == 0 || rc == -EILSEQ ? "trade does not return what fn does" : "trade fails";
+    for (uint32_t rank = 0; rank < comm->ranks && rc == 0; rank++)
+        if (trade->is_due[rank] != trade->has_come[rank])
+            return "trade leaves a rank out";
+    return NULL;
+}
+
+static const char *check_trade(struct varve_comm *comm, uint64_t check, enum pattern pattern, size_t largest,
+                               size_t fails_after) {
+    struct trade trade = {.comm = comm, .check = check, .largest = largest, .left = fails_after};
+    struct varve_parcel *out = calloc(comm->ranks, sizeof *out);
+    uint32_t *from = calloc(comm->ranks, sizeof *from);
+    uint8_t *data = malloc(comm->ranks * largest + 1);
+    trade.is_due = calloc(2, comm->ranks);
+    if (!out || !from || !data || !trade.is_due)
+        abort();
+    trade.has_come = trade.is_due + comm->ranks;
+    const char *wrong = make_trade(&trade, pattern, out, from, data);
+    free(out);
+    free(from);
+    free(data);
+    free(trade.is_due);
+    return wrong;
+}
+
+static const char *check_trades(struct varve_comm *comm) {
+    static const enum pattern large[] = {RING, ALL, SPARSE, TO_ONE};
+    static const size_t at_most[] = {0, 1, 300, 70000};
+    const char *wrong = NULL;
+    uint64_t check = 5000;
+    for (int pattern = 0; pattern < PATTERNS && !wrong; pattern++)
+        for (size_t i = 0; i < sizeof at_most / sizeof *at_most && !wrong; i++)
+            wrong = check_trade(comm, check++, (enum pattern)pattern, at_most[i], SIZE_MAX);
+    for (size_t i = 0; i < sizeof large / sizeof *large && !wrong; i++) /* all send before anybody has received */
+        wrong = check_trade(comm, check++, large[i], ((size_t)1 << 20) + 2, SIZE_MAX);
+    for (size_t i = 1; i < 4 && !wrong; i++) {
+        wrong = check_trade(comm, check++, OTHERS, i == 2 ? 200000 : 50, i);
+        if (!wrong) /* what was not given to fn must not turn up here */
+            wrong = check_trade(comm, check++, ALL, 50, SIZE_MAX);
+    }
+    return wrong;
+}
+
+/* Round after round, where some ranks have nobody to wait for and run ahead. */
+static const char *check_trade_rounds(struct varve_comm *comm, unsigned rounds) {
+    static const enum pattern kinds[] = {SPARSE, RING, BACK, FROM_ONE, SPARSE, TO_ONE, OTHERS};
+    const char *wrong = NULL;
+    for (uint64_t i = 0; i < rounds && !wrong; i++)
+        wrong = check_trade(comm, 9000 + i, kinds[i % 7], i % 16 == 9 ? 3000 : 40, SIZE_MAX);
+    return wrong;
+}
+
+/* ---- places ---- */
+
+struct visit {
+    struct varve_comm *comm;
+    const char *wrong;
+};
+
+/* Everybody says where it is. */
+static int check_place_of(void *arg, uint32_t rank, const void *data, size_t size) {
+    struct visit *visit = arg;
+    struct varve_comm *comm = visit->comm;
+    uint32_t theirs[4];
+    if (size != sizeof theirs)
+        return -EPROTO;
+    memcpy(theirs, data, sizeof theirs);
+    if (theirs[2] != comm->nodes || theirs[3] != comm->least_local)
+        visit->wrong = "ranks do not agree about the nodes";
+    else if (theirs[0] >= comm->nodes || theirs[1] >= comm->ops->node_size(comm, theirs[0]))
+        visit->wrong = "a rank is on no node";
+    else if (comm->ops->rank_of(comm, theirs[0], theirs[1]) != rank)
+        visit->wrong = "rank_of names another rank than the one that is there";
+    uint32_t node = UINT32_MAX, local = UINT32_MAX;
+    comm->ops->place_of(comm, rank, &node, &local);
+    if (node != theirs[0] || local != theirs[1])
+        visit->wrong = "place_of names another place than where the rank is";
+    return 0;
+}
+
+static const char *check_nodes(struct varve_comm *comm) {
+    uint32_t ranks = 0, least = UINT32_MAX, first = 0;
+    for (uint32_t node = 0; node < comm->nodes; node++) {
+        uint32_t size = comm->ops->node_size(comm, node), last = comm->ops->rank_of(comm, node, 0);
+        if (node ? last <= first : last != 0)
+            return "nodes are not in the order of their lowest ranks";
+        first = last;
+        for (uint32_t local = 1; local < size; local++, last = comm->ops->rank_of(comm, node, local - 1))
+            if (comm->ops->rank_of(comm, node, local) <= last)
+                return "the ranks of a node are not in their order";
+        ranks += size;
+        least = size < least ? size : least;
+    }
+    if (ranks != comm->ranks || least != comm->least_local)
+        return "the nodes have another number of ranks";
+    return NULL;
+}
+
+static const char *check_places(struct varve_comm *comm) {
+    uint32_t own[4] = {comm->node, comm->local, comm->nodes, comm->least_local};
+    struct visit visit = {comm, NULL};
+    struct varve_parcel *out = calloc(comm->ranks, sizeof *out);
+    uint32_t *from = calloc(comm->ranks, sizeof *from);
+    if (!out || !from)
+        abort();
+    if (comm->nodes == 0)
+        visit.wrong = "no nodes are known";
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        out[rank] = (struct varve_parcel){rank, own, sizeof own};
+        from[rank] = rank;
+    }
+    if (!visit.wrong && comm->ops->trade(comm, out, comm->ranks, from, comm->ranks, check_place_of, &visit) != 0)
+        visit.wrong = "trade fails";
+    free(out);
+    free(from);
+    return visit.wrong ? visit.wrong : check_nodes(comm);
+}
+
+/* ---- one after another ---- */
 
 static const char *check_each(struct varve_comm *comm, uint8_t *data) {
     static const size_t counts[] = {0, 1, 3, VALUES};
@@ -159,20 +363,30 @@ static const char *check_each(struct varve_comm *comm, uint8_t *data) {
         if (!wrong) /* what the ranks behind it sent must not turn up here */
             wrong = check_collect(comm, check++, data, UINT32_MAX, small_size);
     }
-    return wrong;
+    if (!wrong)
+        wrong = check_trades(comm);
+    if (!wrong)
+        wrong = check_trade_rounds(comm, 150);
+    return wrong ? wrong : check_places(comm);
 }
 
 /* Calls of all kinds one after another, with nothing between them that would keep the ranks together. */
-static const char *check_series(struct varve_comm *comm, uint8_t *data, unsigned count) {
+static const char *check_series(struct varve_comm *comm, uint8_t *data, uint64_t begin, unsigned count) {
     const char *wrong = NULL;
-    for (uint64_t i = 0; i < count && !wrong; i++) {
+    for (uint64_t i = begin; i < begin + count && !wrong; i++) {
         uint64_t what = mix(i * 31);
-        switch (what % 3) {
+        switch (what % 5) {
         case 0:
             wrong = check_least(comm, i, 1 + (what >> 8) % 5);
             break;
         case 1:
             wrong = check_broadcast(comm, i, data, (what >> 8) % 600, (uint32_t)(what >> 32) % comm->ranks);
+            break;
+        case 2:
+            wrong = check_trade(comm, i, (enum pattern)((what >> 8) % PATTERNS), 400, SIZE_MAX);
+            break;
+        case 3:
+            wrong = check_trade(comm, i, SPARSE, (what >> 8) % 8 ? 2000 : 100000, SIZE_MAX);
             break;
         default:
             wrong = check_collect(comm, i, data, (what >> 8) % 4 ? UINT32_MAX : (uint32_t)(what >> 32) % comm->ranks,
@@ -182,14 +396,53 @@ static const char *check_series(struct varve_comm *comm, uint8_t *data, unsigned
     return wrong;
 }
 
+/* ---- two threads ---- */
+
+struct series {
+    struct varve_comm *comm;
+    uint64_t begin;
+    unsigned count;
+    const char *wrong;
+};
+
+static void *run_series(void *arg) {
+    struct series *series = arg;
+    uint8_t *data = malloc(LARGEST + 16);
+    if (!data)
+        abort();
+    series->wrong = check_series(series->comm, data, series->begin, series->count);
+    free(data);
+    return NULL;
+}
+
+/* The two are used at the same time, with other messages. */
+static const char *check_aside(struct varve_comm *comm, unsigned count) {
+    struct varve_comm *aside = comm->aside;
+    struct series theirs = {comm, 20000, count, NULL}, ours = {aside, 30000, count + 7, NULL};
+    pthread_t thread;
+    if (aside == comm || aside->aside || aside->rank != comm->rank || aside->ranks != comm->ranks ||
+        aside->nodes != comm->nodes || aside->node != comm->node || aside->local != comm->local ||
+        aside->least_local != comm->least_local)
+        return "the comm aside is another group";
+    if (pthread_create(&thread, NULL, run_series, &theirs) != 0)
+        abort();
+    run_series(&ours);
+    pthread_join(thread, NULL);
+    return theirs.wrong ? theirs.wrong : ours.wrong ? ours.wrong : check_places(aside);
+}
+
+/* ---- all of it ---- */
+
 static const char *check_any(struct varve_comm *comm, int is_all, unsigned count) {
     uint8_t *data = malloc(LARGEST + 16);
     if (!data)
         return "no memory";
     const char *wrong = is_all ? check_each(comm, data) : NULL;
     if (!wrong)
-        wrong = check_series(comm, data, count);
+        wrong = check_series(comm, data, 0, count);
     free(data);
+    if (!wrong && comm->aside)
+        wrong = check_aside(comm, count);
     return wrong;
 }
 

@@ -123,7 +123,7 @@ static void kill_others(struct launch *launch, const pid_t *pids, const int *is_
 
 int group_run(uint32_t ranks, group_fn fn, void *arg, const struct group_options *options, struct group_end *end) {
     struct group_end unused;
-    struct launch launch = {mailboxes_create(ranks), fn, arg, ranks, SECONDS, getpid()};
+    struct launch launch = {mailboxes_create(ranks, options), fn, arg, ranks, SECONDS, getpid()};
     pid_t pids[GROUP_RANKS_MAX];
     int is_over[GROUP_RANKS_MAX] = {0};
     if (!end)

@@ -14,15 +14,18 @@
 #include <stdint.h>
 #include <varve/varve_comm.h>
 
-#define GROUP_RANKS_MAX 16
+#define GROUP_RANKS_MAX 64
 
 /* What a rank does. comm lives until it returns, which ends the process with 0; sessions take one from group_comm. */
 typedef void (*group_fn)(struct varve_comm *comm, void *arg);
 
 struct group_options {
-    unsigned grace_ms; /* how long the others live on after a rank has died */
-    int is_noticed;    /* meanwhile their calls fail with -ECOMM; otherwise they wait for the dead one */
-    unsigned seconds;  /* a rank that takes longer is killed by SIGALRM; 0: 120 */
+    unsigned grace_ms;       /* how long the others live on after a rank has died */
+    int is_noticed;          /* meanwhile their calls fail with -ECOMM; otherwise they wait for the dead one */
+    unsigned seconds;        /* a rank that takes longer is killed by SIGALRM; 0: 120 */
+    uint32_t ranks_per_node; /* the first so many ranks are on node 0, and so on; 0: all on one node */
+    const uint32_t *node_of; /* instead, per rank: those with the same number share a node; it need not be the node's */
+    int has_aside;           /* comms have another one aside, as MPI_THREAD_MULTIPLE gives it */
 };
 
 struct group_end {

@@ -5,8 +5,9 @@
 #include <varve/varve_comm.h>
 
 struct mailboxes;
+struct group_options;
 
-struct mailboxes *mailboxes_create(uint32_t ranks);
+struct mailboxes *mailboxes_create(uint32_t ranks, const struct group_options *options); /* options may be NULL */
 void mailboxes_destroy(struct mailboxes *boxes);
 
 /* A comm of this rank; frees itself when closed. */

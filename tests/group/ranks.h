@@ -63,6 +63,9 @@ const char *ranks_folder(void);
 /* Tests of many moments try one in so many: 1 unless TEST_SCALE asks for less. */
 int ranks_stride(void);
 
+/* Which node each rank of the jobs started from now on is said to be on; must stay. NULL: all on the same. */
+void ranks_place(const uint32_t *node_of);
+
 /* Run it and check that all ranks ended well and were told the same: codes, versions, errors, texts. The board is that of this
  * run, until the next. */
 const struct board *ranks_run(const struct plan *plan);

@@ -34,11 +34,50 @@ static void keeps_the_promises_of_a_comm(void **state) {
     static const uint32_t ranks[] = {1, 2, 3, 5};
     (void)state;
     for (size_t i = 0; i < 4; i++) {
+        struct group_options options = {.has_aside = i % 2 == 1};
         struct group_end end;
-        assert_int_equal(group_run(ranks[i], run_checks, NULL, NULL, &end), 0);
+        assert_int_equal(group_run(ranks[i], run_checks, NULL, &options, &end), 0);
         assert_int_equal(end.ranks, ranks[i]);
         assert_int_equal(end.first, -1);
     }
+}
+
+/* Where rank r of the options' group must be. */
+struct place_wanted {
+    uint32_t nodes, least_local;
+    uint32_t node[8], local[8];
+};
+
+static void check_place(struct varve_comm *comm, void *arg) {
+    const struct place_wanted *wanted = arg;
+    if (comm->nodes != wanted->nodes || comm->least_local != wanted->least_local ||
+        comm->node != wanted->node[comm->rank] || comm->local != wanted->local[comm->rank])
+        group_fail(comm, "is number %u of node %u of %u", comm->local, comm->node, comm->nodes);
+    run_checks(comm, NULL);
+}
+
+static void places_ranks_as_told(void **state) {
+    static const uint32_t words[] = {7, 7, 1, 7, 0, 1, 7};
+    struct place_wanted one = {1, 3, {0, 0, 0}, {0, 1, 2}}, rows = {3, 1, {0, 0, 1, 1, 2}, {0, 1, 0, 1, 0}},
+                        uneven = {3, 1, {0, 0, 1, 0, 2, 1, 0}, {0, 1, 0, 2, 0, 1, 3}};
+    struct group_options in_rows = {.ranks_per_node = 2}, by_words = {.node_of = words, .has_aside = 1};
+    (void)state;
+    assert_int_equal(group_run(3, check_place, &one, NULL, NULL), 0);
+    assert_int_equal(group_run(5, check_place, &rows, &in_rows, NULL), 0);
+    assert_int_equal(group_run(7, check_place, &uneven, &by_words, NULL), 0);
+}
+
+static void trade_in_rounds(struct varve_comm *comm, void *arg) {
+    (void)arg;
+    const char *wrong = comm_checks_again(comm);
+    if (wrong)
+        group_fail(comm, "%s", wrong);
+}
+
+static void has_many_ranks(void **state) {
+    struct group_options options = {.ranks_per_node = 8, .has_aside = 1};
+    (void)state;
+    assert_int_equal(group_run(GROUP_RANKS_MAX, trade_in_rounds, NULL, &options, NULL), 0);
 }
 
 static int wait_for_all(struct varve_comm *comm) {
@@ -112,6 +151,39 @@ static void mix_two_comms(struct varve_comm *comm, void *arg) {
     wait_for_all(comm->rank == 1 ? other : comm);
 }
 
+static int ignore(void *arg, uint32_t rank, const void *data, size_t size) {
+    (void)arg, (void)rank, (void)data, (void)size;
+    return 0;
+}
+
+/* Rank 1 waits for a message of rank 0, which goes on to another call. */
+static void trade_one_way(struct varve_comm *comm, void *arg) {
+    uint32_t from = 0;
+    uint64_t value = 1;
+    (void)arg;
+    if (comm->rank == 1)
+        comm->ops->trade(comm, NULL, 0, &from, 1, ignore, NULL);
+    else
+        comm->ops->broadcast(comm, &value, sizeof value, 0);
+    wait_for_all(comm);
+}
+
+/* Rank 0 sends what nobody waits for. */
+static void trade_for_nobody(struct varve_comm *comm, void *arg) {
+    struct varve_parcel parcel = {1, "x", 1};
+    (void)arg;
+    if (comm->rank == 0)
+        comm->ops->trade(comm, &parcel, 1, NULL, 0, ignore, NULL);
+    wait_for_all(comm);
+}
+
+static void trade_twice(struct varve_comm *comm, void *arg) {
+    struct varve_parcel parcels[2] = {{1, "x", 1}, {1, "y", 1}};
+    uint32_t from = 0;
+    (void)arg;
+    comm->ops->trade(comm, parcels, comm->rank == 0 ? 2 : 0, &from, comm->rank == 1, ignore, NULL);
+}
+
 /* What they say about it goes to /dev/null. */
 static int run_quietly(group_fn fn, struct group_end *end) {
     int saved = dup(STDERR_FILENO);
@@ -124,7 +196,8 @@ static int run_quietly(group_fn fn, struct group_end *end) {
 }
 
 static void finds_ranks_that_differ(void **state) {
-    static const group_fn wrong[] = {call_another, give_another_size, leave_early, mix_two_comms};
+    static const group_fn wrong[] = {call_another,  give_another_size, leave_early, mix_two_comms,
+                                     trade_one_way, trade_for_nobody,  trade_twice};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct group_end end;
@@ -176,6 +249,8 @@ static void is_fast(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_the_promises_of_a_comm),
+        cmocka_unit_test(places_ranks_as_told),
+        cmocka_unit_test(has_many_ranks),
         cmocka_unit_test(kills_all_when_one_dies),
         cmocka_unit_test(tells_the_others_before_it_kills_them),
         cmocka_unit_test(finds_ranks_that_differ),

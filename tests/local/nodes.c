@@ -12,17 +12,18 @@
 
 #include "test.h"
 
-static int placement[RANKS] = {0, 0, 1, 1};
+static uint32_t placement[RANKS] = {0, 0, 1, 1};
 
 void nodes_place(int a, int b, int c, int d) {
-    placement[0] = a;
-    placement[1] = b;
-    placement[2] = c;
-    placement[3] = d;
+    placement[0] = (uint32_t)a;
+    placement[1] = (uint32_t)b;
+    placement[2] = (uint32_t)c;
+    placement[3] = (uint32_t)d;
+    ranks_place(placement);
 }
 
 int node_of(int rank) {
-    return placement[rank];
+    return (int)placement[rank];
 }
 
 /* ---- in the ranks ---- */
@@ -77,7 +78,7 @@ static void clear_board(void) {
 
 void nodes_run_dying(const struct plan *plan, int rank) {
     struct plan copy = *plan;
-    struct group_options options = {.seconds = 30};
+    struct group_options options = {.seconds = 30, .node_of = placement};
     struct group_end end;
     char text[256];
     clear_board();
@@ -90,7 +91,7 @@ void nodes_run_dying(const struct plan *plan, int rank) {
 
 int nodes_start(const struct plan *plan) {
     struct plan copy = *plan;
-    struct group_options options = {.seconds = 60};
+    struct group_options options = {.seconds = 60, .node_of = placement};
     clear_board();
     fflush(stdout);
     pid_t pid = fork();

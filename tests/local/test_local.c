@@ -165,8 +165,8 @@ static void keeps_two(void **state) {
 
 /* The newest is damaged on one node: all go back to the one before. */
 static void falls_back(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 4, .settings = "keep=2", .victim = -1},
-                back = {.fn = node_come_back, .value = 9, .victim = -1};
+    struct plan make = {.fn = node_make_store, .value = 4, .settings = "keep=2,copies=1", .victim = -1},
+                back = {.fn = node_come_back, .value = 9, .settings = "copies=1", .victim = -1};
     char path[512];
     (void)state;
     nodes_place(0, 0, 1, 1);

@@ -64,20 +64,35 @@ static void save_content(struct ranks_job *job) {
     rank_close(job);
 }
 
-static void two_jobs(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 1, .victim = -1},
-                one = {.fn = save_content, .value = 50, .victim = -1},
-                other = {.fn = save_content, .value = 60, .victim = -1}, then = {.fn = come_back_as_one, .victim = -1};
-    (void)state;
+static const struct board *run_two_jobs(const char *settings) {
+    struct plan make = {.fn = node_make_store, .value = 1, .victim = -1, .settings = settings},
+                one = {.fn = save_content, .value = 50, .victim = -1, .settings = settings},
+                other = {.fn = save_content, .value = 60, .victim = -1, .settings = settings},
+                then = {.fn = come_back_as_one, .victim = -1, .settings = settings};
     nodes_place(0, 0, 1, 1);
     ranks_run(&make); /* generation 1 on nodes 0 and 1 */
     nodes_place(1, 1, 2, 2);
-    ranks_run(&one); /* generation 2 on nodes 1 and 2; its restart fails, it begins anew */
+    ranks_run(&one); /* generation 2 on nodes 1 and 2 */
     nodes_place(0, 0, 3, 3);
     ranks_run(&other);       /* generation 2 on nodes 0 and 3 */
     nodes_place(1, 1, 3, 3); /* ranks 0 and 1 of the one, ranks 2 and 3 of the other */
-    const struct board *board = ranks_run(&then);
+    return ranks_run(&then);
+}
+
+/* Without copies their restarts fail, and they begin anew. */
+static void two_jobs(void **state) {
+    (void)state;
+    const struct board *board = run_two_jobs("copies=1");
     ranks_expect(board, "content", 1, VARVE_CORRUPT, -1, "");
+}
+
+/* With copies each of them goes on from version 1, and so does the last. */
+static void two_jobs_with_copies(void **state) {
+    (void)state;
+    const struct board *board = run_two_jobs("copies=2");
+    ranks_expect(board, "content", 1, 0, -1, "");
+    assert_int_equal(ranks_answer(board, "content", 1)->version, 1);
+    assert_non_null(strstr(board->log[0], "the nodes have different checkpoints"));
 }
 
 /* ---- votes of two jobs ---- */
@@ -93,9 +108,10 @@ static void die_voted(struct ranks_job *job) {
 }
 
 static void votes_of_two_jobs(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 1, .victim = -1},
-                one = {.fn = die_voted, .value = 50, .victim = -1},
-                other = {.fn = die_voted, .value = 60, .victim = -1}, then = {.fn = come_back_as_one, .victim = -1};
+    struct plan make = {.fn = node_make_store, .value = 1, .victim = -1, .settings = "copies=1"},
+                one = {.fn = die_voted, .value = 50, .victim = -1, .settings = "copies=1"},
+                other = {.fn = die_voted, .value = 60, .victim = -1, .settings = "copies=1"},
+                then = {.fn = come_back_as_one, .victim = -1, .settings = "copies=1"};
     (void)state;
     nodes_place(0, 0, 1, 1);
     ranks_run(&make);
@@ -105,7 +121,7 @@ static void votes_of_two_jobs(void **state) {
     nodes_run_dying(&other, -1);
     nodes_place(1, 1, 3, 3);
     const struct board *board = ranks_run(&then);
-    ranks_expect(board, "content", 1, VARVE_CORRUPT, -1, "version 1 ");
+    ranks_expect(board, "content", 1, VARVE_CORRUPT, -1, "version 1: regions field, step");
     nodes_place(0, 0, 3, 3); /* and what belongs together is still adopted */
     board = ranks_run(&then);
     ranks_expect(board, "content", 1, 0, -1, "");
@@ -116,6 +132,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(two_attempts, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(two_jobs, ranks_setup, ranks_teardown),
+        cmocka_unit_test_setup_teardown(two_jobs_with_copies, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(votes_of_two_jobs, ranks_setup, ranks_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,8 +11,9 @@
 #include "nodes.h"
 #include "test.h"
 
-static struct plan make = {.fn = node_make_store, .value = 3, .victim = -1};
-static struct plan back = {.fn = node_come_back, .victim = -1};
+/* Everything is kept once: what happens when there are copies is in test_local_copies.c. */
+static struct plan make = {.fn = node_make_store, .value = 3, .victim = -1, .settings = "copies=1"};
+static struct plan back = {.fn = node_come_back, .victim = -1, .settings = "copies=1"};
 
 static void make_store(void) {
     nodes_place(0, 0, 1, 1);
@@ -150,15 +151,18 @@ static void damaged_everywhere(void **state) {
 /* ---- a node that is lost ---- */
 
 static void lost_node(void **state) {
-    struct plan ranks_back = {.fn = node_come_back, .value = 9, .victim = -1};
+    struct plan ranks_back = {.fn = node_come_back, .value = 9, .victim = -1, .settings = "copies=1"};
     (void)state;
     for (int node = 0; node < 2; node++) {
         make_store();
         node_lose(node);
         const struct board *board = ranks_run(&ranks_back);
         ranks_expect(board, "open", 1, 0, -1, "");
-        ranks_expect(board, "restart", 1, VARVE_CORRUPT, -1, "version 3");
-        expect_rank_named(ranks_answer(board, "restart", 1), node * 2);
+        char lost[64];
+        snprintf(lost, sizeof lost, "version 3: regions field, step of rank %d are lost", node * 2);
+        ranks_expect(board, "restart", 1, VARVE_CORRUPT, node * 2, lost);
+        for (int rank = 2 * node; rank < 2 * node + 2; rank++) /* each says so of its own, for each version */
+            assert_non_null(strstr(board->log[rank], "version 1: regions field, step of rank "));
         for (int64_t version = 1; version <= 3; version++) /* what is not there is not promised there */
             assert_false(node_has_record(node, 1, version));
         assert_int_equal(ranks_teardown(NULL), 0);
@@ -193,21 +197,37 @@ static void lost_pack(void **state) {
 /* ---- ranks on other nodes than before ---- */
 
 static void moved_ranks(void **state) {
+    static const int places[][4] = {{1, 1, 0, 0}, {0, 0, 0, 1}, {1, 0, 1, 0}, {2, 1, 0, 0}, {0, 1, 2, 3}, {3, 2, 1, 0}};
+    struct plan plan = {.fn = node_come_back, .victim = -1, .settings = "copies=1,threads=2"};
     (void)state;
     make_store();
-    nodes_place(1, 1, 0, 0);
-    const struct board *board = ranks_run(&back);
-    ranks_expect(board, "restart", 1, VARVE_CORRUPT, 0, "start the ranks on the nodes they were on");
-    expect_rank_named(ranks_answer(board, "restart", 1), 0);
-    nodes_place(0, 0, 0, 1);
-    board = ranks_run(&back);
-    ranks_expect(board, "restart", 1, VARVE_CORRUPT, 2, "where rank 3 is");
-    nodes_place(0, 0, 1, 1);
-    expect_restart(3);
+    for (unsigned i = 0; i < sizeof places / sizeof *places; i++) { /* each goes on from the one before */
+        nodes_place(places[i][0], places[i][1], places[i][2], places[i][3]);
+        plan.value = 4 + i;
+        if (i == 3)
+            plan.settings = "copies=1"; /* threads=0 */
+        const struct board *board = ranks_run(&plan);
+        ranks_expect(board, "restart", 1, 0, -1, "");
+        assert_int_equal(ranks_answer(board, "restart", 1)->version, 3 + i);
+        ranks_expect(board, "checkpoint", 1, 0, -1, "");
+        for (int rank = 0; rank < RANKS; rank++)
+            assert_null(strstr(board->log[rank], "from copies")); /* everything is in its own place */
+    }
+}
+
+/* On a node where it never was, a rank asks what there is. */
+static void moved_and_asked(void **state) {
+    struct plan plan = {.fn = ask, .victim = -1, .settings = "copies=1"};
+    (void)state;
+    make_store();
+    nodes_place(2, 1, 0, 0);
+    const struct board *board = ranks_run(&plan);
+    ranks_expect(board, "stored", 1, 0, -1, "");
+    assert_int_equal(ranks_answer(board, "stored", 1)->version, 3);
 }
 
 static void fewer_ranks(void **state) {
-    struct plan few = {.fn = node_come_back, .ranks = 2, .victim = -1};
+    struct plan few = {.fn = node_come_back, .ranks = 2, .victim = -1, .settings = "copies=1"};
     (void)state;
     make_store();
     nodes_place(0, 1, 0, 0);
@@ -216,7 +236,7 @@ static void fewer_ranks(void **state) {
 }
 
 static void another_store(void **state) {
-    struct plan one = {.fn = node_make_store, .value = 1, .victim = -1};
+    struct plan one = {.fn = node_make_store, .value = 1, .victim = -1, .settings = "copies=1"};
     (void)state;
     nodes_place(0, 0, 0, 0);
     ranks_run(&one);
@@ -291,7 +311,7 @@ static void fail_once(struct ranks_job *job) {
 static void keeps_what_was_reported(void **state) {
     (void)state;
     for (int node = 0; node < 2; node++) {
-        struct plan plan = {.fn = fail_once, .settings = "keep=2", .value = node, .victim = -1};
+        struct plan plan = {.fn = fail_once, .settings = "keep=2,copies=1", .value = node, .victim = -1};
         char path[512];
         nodes_place(0, 0, 1, 1);
         const struct board *board = ranks_run(&plan);
@@ -316,7 +336,7 @@ int main(void) {
         TEST(damaged_writers), TEST(damaged_everywhere),
         TEST(lost_node),       TEST(found_node),
         TEST(lost_pack),       TEST(moved_ranks),
-        TEST(fewer_ranks),     TEST(another_store),
+        TEST(moved_and_asked), TEST(fewer_ranks),     TEST(another_store),
         TEST(forgotten),       TEST(keeps_what_was_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

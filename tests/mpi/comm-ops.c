@@ -1,6 +1,8 @@
 /* The group as MPI has it: the promises of varve_comm.h, and that its messages and the program's do not meet.
  *
- * src/mpi/comm_mpi.c is compiled into this program; the comm it makes ends up here, where the library would take it. */
+ *     comm-ops [LAYOUT]      LAYOUT: how VARVE_DOMAIN is set, see set_domain
+ *
+ * src/mpi is compiled into this program; the comm it makes ends up here, where the library would take it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +38,45 @@ static struct varve_comm *make_comm(MPI_Comm mpi) {
     if (varve_open_mpi(mpi, "none", "none", NULL, &session, &error) != 0 || !made)
         fail("varve_open_mpi made no comm");
     return made;
+}
+
+/* One machine stands for several nodes. */
+static void set_domain(const char *layout, int rank) {
+    static const int uneven[] = {0, 2, 0, 1, 2, 0, 0};
+    char word[32] = "";
+    if (strcmp(layout, "rows") == 0)
+        snprintf(word, sizeof word, "rack-%d", rank / 2);
+    else if (strcmp(layout, "robin") == 0)
+        snprintf(word, sizeof word, "rack-%d", rank % 3);
+    else if (strcmp(layout, "uneven") == 0)
+        snprintf(word, sizeof word, "rack-%d", uneven[rank % 7]);
+    else if (strcmp(layout, "some") == 0 && rank > 0) /* not all: does not count */
+        snprintf(word, sizeof word, "rack-%d", rank);
+    if (word[0])
+        setenv("VARVE_DOMAIN", word, 1);
+    else
+        unsetenv("VARVE_DOMAIN");
+}
+
+/* Ranks with the same word, and only they, share a node; comm_checks sees to the rest. */
+static void check_domains(const char *layout, struct varve_comm *comm, MPI_Comm mpi) {
+    char word[32] = "", words[64][32];
+    uint32_t nodes[64];
+    int is_named = strcmp(layout, "rows") == 0 || strcmp(layout, "robin") == 0 || strcmp(layout, "uneven") == 0;
+    if (!is_named) {
+        if (comm->nodes != 1)
+            fail("one machine is several nodes");
+        return;
+    }
+    if (comm->ranks > 64)
+        fail("too many ranks for this test");
+    snprintf(word, sizeof word, "%s", getenv("VARVE_DOMAIN"));
+    MPI_Allgather(word, sizeof word, MPI_CHAR, words, sizeof word, MPI_CHAR, mpi);
+    MPI_Allgather(&comm->node, 1, MPI_UINT32_T, nodes, 1, MPI_UINT32_T, mpi);
+    for (uint32_t a = 0; a < comm->ranks; a++)
+        for (uint32_t b = 0; b < a; b++)
+            if ((strcmp(words[a], words[b]) == 0) != (nodes[a] == nodes[b]))
+                fail("nodes do not follow VARVE_DOMAIN");
 }
 
 static void check(struct varve_comm *comm) {
@@ -116,15 +157,33 @@ static void refuse(MPI_Comm mpi, const char *word) {
         fail("refused differently when nobody wants to read why");
 }
 
+static void start(const char *layout, int *argc, char ***argv) {
+    int level = MPI_THREAD_MULTIPLE, rank;
+    if (strcmp(layout, "funneled") == 0)
+        MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level);
+    else
+        MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    set_domain(layout, rank);
+    struct varve_comm *comm = make_comm(MPI_COMM_WORLD);
+    if ((level == MPI_THREAD_MULTIPLE) != (comm->aside != NULL))
+        fail("there is no comm aside where there could be one, or there is one");
+    if (rank == 0 && !comm->aside)
+        printf("comm-ops: no comm aside\n");
+    comm->ops->close(comm);
+}
+
 int main(int argc, char **argv) {
     struct varve_session *session;
     struct varve_error error = {0};
+    const char *layout = argc > 1 ? argv[1] : "";
     if (varve_open_mpi(MPI_COMM_WORLD, "none", "none", NULL, &session, &error) != -EINVAL)
         return 1;
-    MPI_Init(&argc, &argv);
+    start(layout, &argc, &argv);
     refuse(MPI_COMM_NULL, "MPI_COMM_NULL");
     struct varve_comm *comm = make_comm(MPI_COMM_WORLD);
     check_order(comm, MPI_COMM_WORLD);
+    check_domains(layout, comm, MPI_COMM_WORLD);
     check_beside_messages(comm, MPI_COMM_WORLD);
     check_other_communicators();
     comm->ops->close(comm);

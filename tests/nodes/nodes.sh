@@ -1,18 +1,19 @@
 # Several nodes on one machine, for tests with a real MPI between them: `. nodes.sh`, then
 #
 #     nodes_up COUNT                      nodes 0 to COUNT - 1; ends the script with 77 where that cannot be done
-#     nodes_mpi SLOTS PROGRAM ARGUMENT... mpirun over $NODES_ORDER ("0 1 2" unless told), SLOTS ranks on each node
+#     nodes_mpi SLOTS PROGRAM ARGUMENT... mpirun over $NODES_ORDER ("0 1 2" unless told), SLOTS ranks on each node, or fewer on the last
+#                                         ones if $NODES_RANKS is less in all
 #     nodes_kill N                        kill all processes of a node
 #
 # A node is a network namespace with an address of its own; all hang on one bridge, in a namespace of its own, and see nothing of this machine's
 # network. What runs on a node has a host name of its own (node0, node1, ...) and a view of the file system of its own: there, $NODES_DIR/local is the node's own disk,
 # which is $NODES_DIR/disk0 and so on for everybody else. Everything else is shared, processes included.
 #
-# All of it goes when the script ends; what a script left that was killed outright goes when the next one starts.
+# A script of another folder says in NODES_HERE where this one is. All of it goes when the script ends; what a script left that was killed outright goes when the next one starts.
 
 NODES_ORDER="0 1 2"
 nodes_tag=varve-$$
-nodes_here=$(dirname "$(readlink -f "$0")")
+nodes_here=${NODES_HERE:-$(dirname "$(readlink -f "$0")")}
 nodes_count=0
 
 nodes_skip() {
@@ -100,5 +101,5 @@ nodes_mpi() {
         --mca plm_rsh_agent "$nodes_here/agent.sh" --mca plm_rsh_no_tree_spawn 1 \
         --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include 10.88.0.0/24 --mca oob_tcp_if_include 10.88.0.0/24 \
         --mca mpi_yield_when_idle 1 --bind-to none --host "$nodes_hosts" \
-        -n $(($(echo "$NODES_ORDER" | wc -w) * nodes_slots)) "$@" </dev/null
+        -n "${NODES_RANKS:-$(($(echo "$NODES_ORDER" | wc -w) * nodes_slots))}" "$@" </dev/null
 }

@@ -222,6 +222,7 @@ static void begin(struct program *program, uint64_t staging, double speed) {
         memcpy(region->stored, region->committed, region->size);
     }
     assert_int_equal(vv_capture_begin(program->capture, &plan, note_untouched, program, &error), 0);
+    assert_int_equal(vv_capture_decide(program->capture, &error), 0);
     while (vv_capture_must_drain(program->capture)) {
         struct vv_piece piece;
         assert_int_equal(vv_capture_next(program->capture, &piece, &error), 1);
@@ -395,6 +396,7 @@ static void start(struct steps *steps, uint64_t slots, double speed) {
     steps->is_over = steps->left = steps->result = 0;
     steps->seen = 0;
     assert_int_equal(vv_capture_begin(steps->capture, &plan, ignore_untouched, NULL, NULL), 0);
+    assert_int_equal(vv_capture_decide(steps->capture, NULL), 0);
     while (vv_capture_must_drain(steps->capture))
         step(steps);
     assert_int_equal(vv_capture_go(steps->capture, NULL), 0);
@@ -771,6 +773,7 @@ static void sparse_regions_cost_nothing(void **state) {
         for (uint64_t k = 0; k < 40; k++)
             ptr[k * (size / 40)] = (uint8_t)(i + 1);
         assert_int_equal(vv_capture_begin(steps.capture, &plan, count_untouched, &untouched, NULL), 0);
+        assert_int_equal(vv_capture_decide(steps.capture, NULL), 0);
         assert_int_equal(untouched, size / CHUNK - 40);
         steps.is_over = steps.left = 0;
         while (vv_capture_must_drain(steps.capture))
@@ -805,6 +808,8 @@ static void memory_runs_out(void **state) {
         struct varve_error error = {0};
         vv_alloc_fail_at(k);
         int rc = vv_capture_begin(steps.capture, &plan, ignore_untouched, NULL, &error);
+        if (rc == 0)
+            rc = vv_capture_decide(steps.capture, &error);
         if (k == 1)
             limit = vv_alloc_count() + 8; /* fewer than it takes: this one stopped early */
         vv_alloc_fail_at(0);

@@ -1,0 +1,254 @@
+/* Checkpoints of a storm (storm.h) on many ranks: how little has to be stored, and how much is.
+ *
+ *   mpirun -n RANKS bench-storm [--json] [--check] [--mode full,incremental,local,exact,top-k,auto] [--steps N]
+ *          [--checkpoints N] [--settings TEXT] [--mpi-threads single|funneled|serialized|multiple] [FOLDER]
+ *
+ * 16 MiB per rank, three checkpoints, 10 steps before each of them. The modes: full (every checkpoint a first one, under a name
+ * of its own, nothing deduplicated), incremental (what is the same as at the same place in the last checkpoint is not
+ * stored again), local (nor what the rank has stored before or elsewhere), exact (nor what any rank has). Nothing is
+ * compressed.
+ *
+ * The oracle is the least that can be stored: the different chunks of 4 KiB that any rank has in any checkpoint, zeros
+ * apart, counted by a hash of our own (together.c). Data is what the library says it stored of them; metadata is all else
+ * that the store's folder holds in the end. Afterwards the last checkpoint is restored into new memory and compared, by
+ * the same hashes.
+ *
+ * --check fails when a bound is passed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bench.h"
+#include "ranks.h"
+#include "storm.h"
+#include "together.h"
+
+#define BOUND_DATA 1.01      /* of the oracle */
+#define BOUND_METADATA 0.005 /* of protected bytes */
+#define CHUNKS (STORM_FIELDS * STORM_FIELD_BYTES / CHUNK)
+
+static const struct mode {
+    const char *name, *dedup;
+    int is_fresh; /* a new name for every checkpoint */
+} modes[] = {{"full", "none", 1},   {"incremental", "none", 0}, {"local", "local", 0},
+             {"exact", "exact", 0}, {"top-k", "top-k", 0},      {"auto", "auto", 0}};
+
+static char folder[3000] = ".";
+static char store[3100];
+static const char *only_modes = "full,incremental,local,exact";
+static const char *more_settings = "";
+static unsigned steps = 10, checkpoints = 3;
+static int is_json, is_check;
+
+struct result {
+    const struct mode *mode;
+    double memory;                             /* bytes of all ranks and checkpoints */
+    double oracle;                             /* bytes */
+    double data, growth;                       /* bytes */
+    double own, most;                          /* written by this rank, in all; by the busiest */
+    double first_growth;                       /* of the first checkpoint */
+    double disturbed;                          /* share of the columns, at the last checkpoint */
+    double durable, named, exchange, messages; /* seconds of all checkpoints; the most */
+    double restarted;
+    char dedup[16], reason[128];
+};
+
+/* ---- a mode ---- */
+
+static struct varve_session *open_session(const struct mode *mode, unsigned checkpoint, double *const *fields) {
+    char name[32], settings[512];
+    snprintf(name, sizeof name, mode->is_fresh ? "storm-%u" : "storm", checkpoint);
+    snprintf(settings, sizeof settings, "codec=none,dedup=%s%s%s", mode->dedup, *more_settings ? "," : "",
+             more_settings);
+    struct varve_session *session = together_open(store, name, settings);
+    for (size_t i = 0; i < STORM_FIELDS; i++)
+        together_check(session, varve_protect(session, storm_names[i], fields[i], STORM_FIELD_BYTES), "protect");
+    return session;
+}
+
+static void name_all(double *const *fields, struct chunk_name *out) {
+    for (size_t i = 0; i < STORM_FIELDS; i++)
+        chunks_name(fields[i], STORM_FIELD_BYTES, out + i * (CHUNKS / STORM_FIELDS));
+}
+
+static void note(struct result *r, const struct saved *saved, unsigned checkpoint) {
+    r->data += saved->data;
+    r->growth += saved->growth;
+    r->own += saved->own;
+    r->memory += (double)(STORM_FIELDS * STORM_FIELD_BYTES) * ranks_all();
+    r->durable += saved->durable;
+    r->named += saved->named;
+    r->exchange += saved->exchange;
+    r->messages = saved->messages > r->messages ? saved->messages : r->messages;
+    memcpy(r->dedup, saved->stats.dedup, sizeof r->dedup);
+    memcpy(r->reason, saved->stats.dedup_reason, sizeof r->reason);
+    if (checkpoint == 0)
+        r->first_growth = saved->growth;
+}
+
+/* last: the names of all chunks of the last checkpoint. */
+static void save_all(struct result *r, struct chunk_name *last) {
+    struct chunks seen = {0};
+    struct storm *storm = storm_create();
+    struct varve_session *session = NULL;
+    double *fields[STORM_FIELDS];
+    for (size_t i = 0; i < STORM_FIELDS; i++)
+        fields[i] = storm_field(storm, i);
+    for (unsigned i = 0; i < checkpoints; i++) {
+        for (unsigned step = 0; step < steps; step++)
+            storm_step(storm);
+        if (!session || r->mode->is_fresh) {
+            together_check(session, varve_close(session), "close");
+            session = open_session(r->mode, i, fields);
+        }
+        name_all(fields, last);
+        chunks_add(&seen, last, CHUNKS);
+        struct saved saved = together_save(session, store, i);
+        note(r, &saved, i);
+    }
+    together_check(session, varve_close(session), "close");
+    r->most = ranks_most(r->own);
+    r->own = ranks_sum(r->own) / ranks_all();
+    r->disturbed = ranks_sum((double)storm_disturbed(storm)) / ((double)STORM_X * STORM_Y * ranks_all());
+    r->oracle = chunks_sum(&seen).unique * CHUNK;
+    chunks_clear(&seen);
+    storm_destroy(storm);
+}
+
+static void restart(struct result *r, const struct chunk_name *last) {
+    struct chunk_name *now = malloc(CHUNKS * sizeof *now);
+    double *fields[STORM_FIELDS];
+    int64_t version = -1;
+    bench_check(now != NULL, "memory");
+    for (size_t i = 0; i < STORM_FIELDS; i++)
+        fields[i] = bench_pages(STORM_FIELD_BYTES);
+    together_cool(store);
+    double begin = ranks_start();
+    struct varve_session *session = open_session(r->mode, checkpoints - 1, fields);
+    together_check(session, varve_restart(session, VARVE_LATEST, &version), "restart");
+    r->restarted = ranks_stop(begin);
+    bench_check(version == (int64_t)checkpoints - 1, "restart gave another version");
+    name_all(fields, now);
+    for (size_t i = 0; i < CHUNKS; i++)
+        if (memcmp(&now[i], &last[i], sizeof now[i]) != 0) {
+            fprintf(stderr, "rank %u: chunk %zu is not what was saved\n", ranks_own(), i);
+            exit(1);
+        }
+    together_check(session, varve_close(session), "close");
+    for (size_t i = 0; i < STORM_FIELDS; i++)
+        munmap(fields[i], STORM_FIELD_BYTES);
+    free(now);
+}
+
+/* ---- how it is said ---- */
+
+static void report_json(const struct result *r) {
+    double count = (double)checkpoints * ranks_all();
+    printf("{\"bench\":\"storm\",\"mode\":\"%s\",\"ranks\":%u,\"bytes\":%.0f,\"checkpoints\":%u,\"steps\":%u",
+           r->mode->name, ranks_all(), r->memory / checkpoints, checkpoints, steps);
+    printf(",\"threads\":\"%s\",\"dedup\":\"%s\",\"dedup_reason\":\"%s\"", ranks_threads(), r->dedup, r->reason);
+    printf(",\"stored_over_memory\":%.6f,\"stored_over_oracle\":%.6f,\"metadata_over_raw\":%.6f", r->growth / r->memory,
+           r->data / r->oracle, (r->growth - r->data) / r->memory);
+    printf(",\"oracle_over_memory\":%.6f,\"disturbed\":%.4f,\"first_over_memory\":%.6f", r->oracle / r->memory,
+           r->disturbed, r->first_growth / (r->memory / checkpoints));
+    printf(",\"mean_bytes\":%.0f,\"max_bytes\":%.0f,\"max_over_mean\":%.4f", r->own / checkpoints,
+           r->most / checkpoints, r->most / r->own);
+    printf(",\"bytes_per_rank_and_checkpoint\":%.0f,\"messages_most\":%.0f", r->growth / count, r->messages);
+    printf(",\"seconds_durable\":%.4f,\"seconds_named\":%.4f,\"seconds_exchange\":%.4f,\"seconds_restart\":%.4f}\n",
+           r->durable, r->named, r->exchange, r->restarted);
+    fflush(stdout);
+}
+
+static void report_people(const struct result *r) {
+    printf("%-12s %5u ranks  stored %9.5f of memory  data %8.4f of the oracle (%.5f of memory)  metadata %7.4f %% of "
+           "memory  busiest rank %.3f of the mean  storm over %.1f %%  %.2f s, restart %.2f s\n",
+           r->mode->name, ranks_all(), r->growth / r->memory, r->data / r->oracle, r->oracle / r->memory,
+           100 * (r->growth - r->data) / r->memory, r->most / r->own, 100 * r->disturbed, r->durable, r->restarted);
+    fflush(stdout);
+}
+
+static int passes(const struct result *r, const char *what, double value, double bound) {
+    if (value > bound && ranks_own() == 0)
+        fprintf(stderr, "storm, %s, %u ranks: %s is %.5f, which is over %.5f\n", r->mode->name, ranks_all(), what,
+                value, bound);
+    return value > bound;
+}
+
+static int is_over(const struct result *r) {
+    int over = 0;
+    if (r->data < r->oracle) {
+        fprintf(stderr, "less was stored than there are different chunks\n");
+        return 1;
+    }
+    if (strcmp(r->mode->name, "exact") == 0) {
+        over |= passes(r, "stored_over_oracle", r->data / r->oracle, BOUND_DATA);
+        over |= passes(r, "metadata_over_raw", (r->growth - r->data) / r->memory, BOUND_METADATA);
+    }
+    return over;
+}
+
+static int run_mode(const struct mode *mode) {
+    struct result result = {.mode = mode};
+    struct chunk_name *last = malloc(CHUNKS * sizeof *last);
+    bench_check(last != NULL, "memory");
+    together_make_folder(store);
+    save_all(&result, last);
+    restart(&result, last);
+    together_remove_folder(store);
+    free(last);
+    if (ranks_own() == 0)
+        (is_json ? report_json : report_people)(&result);
+    return is_check && is_over(&result);
+}
+
+/* ---- the command line ---- */
+
+static int usage(void) {
+    fputs("usage: bench-storm [--json] [--check] [--mode full,incremental,local,exact,top-k,auto] [--steps N]\n"
+          "                   [--checkpoints N] [--settings TEXT]\n"
+          "                   [--mpi-threads single|funneled|serialized|multiple] [FOLDER]\n",
+          stderr);
+    return 2;
+}
+
+static int parse(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        int is_pair = 1;
+        if (strcmp(argv[i], "--json") == 0)
+            is_json = 1, is_pair = 0;
+        else if (strcmp(argv[i], "--check") == 0)
+            is_check = 1, is_pair = 0;
+        else if (strcmp(argv[i], "--mode") == 0)
+            only_modes = value;
+        else if (strcmp(argv[i], "--steps") == 0)
+            steps = (unsigned)strtoul(value, NULL, 10);
+        else if (strcmp(argv[i], "--checkpoints") == 0)
+            checkpoints = (unsigned)strtoul(value, NULL, 10);
+        else if (strcmp(argv[i], "--settings") == 0)
+            more_settings = value;
+        else if (strcmp(argv[i], "--mpi-threads") == 0 && ranks_ask_threads(value) == 0)
+            is_pair = 1;
+        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder)
+            strcpy(folder, argv[i]), is_pair = 0;
+        else
+            return -1;
+        i += is_pair;
+    }
+    return steps < 1 || checkpoints < 1 ? -1 : 0;
+}
+
+int main(int argc, char **argv) {
+    int failed = 0;
+    if (parse(argc, argv) != 0)
+        return usage();
+    ranks_begin(&argc, &argv);
+    together_lock(folder);
+    snprintf(store, sizeof store, "%s/bench-storm.store", folder);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+        if (bench_is_in(only_modes, modes[i].name))
+            failed |= run_mode(&modes[i]);
+    ranks_end();
+    return failed;
+}

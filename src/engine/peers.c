@@ -1,0 +1,325 @@
+/* The rounds: the calling thread moves questions and answers while the work of the rank runs in another. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "engine/peers_private.h"
+
+#define SLICES_BYTES (64u << 20)
+#define WINDOW_BYTES (16u << 20)
+/* How long a rank that has nothing to ask lets the others wait: not at all while there is traffic, then longer and
+ * longer, so that ranks that need nothing of each other are left alone. */
+#define PAUSE_FIRST_NS 50000u
+#define PAUSE_MOST_NS 10000000u
+
+/* ---- for threads of the work ---- */
+
+static int has_answers(const struct vv_asking *list, size_t count) {
+    while (count > 0 && list[count - 1].is_answered)
+        count--;
+    return count == 0;
+}
+
+int vv_peers_ask(struct vv_peers *peers, struct vv_asking *list, size_t count) {
+    int rc = 0;
+    pthread_mutex_lock(&peers->lock);
+    size_t before = peers->waiting.size;
+    for (size_t i = 0; i < count; i++) {
+        struct vv_asking *asking = &list[i];
+        vv_buf_append(&peers->waiting, &asking, sizeof asking);
+    }
+    if (peers->broken || peers->waiting.failed) {
+        rc = peers->broken ? peers->broken : peers->waiting.failed;
+        peers->waiting.size = before;
+        peers->waiting.failed = 0;
+    } else
+        pthread_cond_signal(&peers->is_asked);
+    while (rc == 0 && !has_answers(list, count))
+        pthread_cond_wait(&peers->is_answered, &peers->lock);
+    pthread_mutex_unlock(&peers->lock);
+    return rc;
+}
+
+int vv_peers_call(struct vv_peers *peers, int (*fn)(void *arg), void *arg) {
+    if (!peers || !peers->is_running)
+        return fn(arg);
+    pthread_mutex_lock(&peers->lock);
+    peers->call = fn;
+    peers->call_arg = arg;
+    pthread_cond_signal(&peers->is_asked);
+    while (peers->call)
+        pthread_cond_wait(&peers->is_answered, &peers->lock);
+    int rc = peers->call_result;
+    pthread_mutex_unlock(&peers->lock);
+    return rc;
+}
+
+static void *run_work(void *arg) {
+    struct vv_peers *peers = arg;
+    pthread_mutex_lock(&peers->lock);
+    while (peers->is_free == 0)
+        pthread_cond_wait(&peers->is_answered, &peers->lock);
+    int may_run = peers->is_free > 0;
+    pthread_mutex_unlock(&peers->lock);
+    if (may_run)
+        peers->work_result = peers->work(peers->work_arg, &peers->store, &peers->work_error);
+    pthread_mutex_lock(&peers->lock);
+    peers->is_done = 1;
+    pthread_cond_signal(&peers->is_asked);
+    pthread_mutex_unlock(&peers->lock);
+    return NULL;
+}
+
+/* ---- the calling thread ---- */
+
+/* With the lock: until there is something to do, or the pause is over. */
+static void wait_for_news(struct vv_peers *peers, uint64_t pause_ns) {
+    uint64_t until = vv_clock_ns() + pause_ns;
+    struct timespec deadline = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    int rc = 0;
+    int was_done = peers->is_done;
+    while (rc == 0 && pause_ns && peers->waiting.size == 0 && !peers->call && peers->is_done == was_done)
+        rc = pthread_cond_timedwait(&peers->is_asked, &peers->lock, &deadline);
+}
+
+/* With the lock, which it gives away meanwhile. */
+static void make_call(struct vv_peers *peers) {
+    while (peers->call) {
+        pthread_mutex_unlock(&peers->lock);
+        int rc = peers->call(peers->call_arg);
+        pthread_mutex_lock(&peers->lock);
+        peers->call_result = rc;
+        peers->call = NULL;
+        pthread_cond_broadcast(&peers->is_answered);
+    }
+}
+
+/* With the lock: the questions of this round, the oldest first. */
+static int choose(struct vv_peers *peers, struct vv_peers_round *round) {
+    struct vv_asking **waiting = (struct vv_asking **)peers->waiting.data;
+    size_t count = peers->waiting.size / sizeof *waiting, bytes = 0;
+    round->count = 0;
+    if (count > round->room) {
+        struct vv_asking **asked = vv_realloc(round->asked, count * sizeof *asked);
+        round->asked = asked ? asked : round->asked;
+        struct vv_question *questions = vv_realloc(round->questions, count * sizeof *questions);
+        round->questions = questions ? questions : round->questions;
+        if (!asked || !questions)
+            return -ENOMEM;
+        round->room = count;
+    }
+    for (size_t i = 0; i < count && (i == 0 || bytes + waiting[i]->room <= peers->window); i++) {
+        struct vv_asking *asking = waiting[i];
+        round->asked[round->count] = asking;
+        round->questions[round->count++] =
+            (struct vv_question){.id = asking->id, .home = asking->home, .size = asking->size, .data = asking->data};
+        bytes += asking->room;
+        asking->result = -EPROTO; /* if no answer comes */
+    }
+    return 0;
+}
+
+/* Those that were answered go on; what nobody had room for is asked again. */
+static void hand_out(struct vv_peers *peers, const struct vv_peers_round *round) {
+    pthread_mutex_lock(&peers->lock);
+    struct vv_asking **waiting = (struct vv_asking **)peers->waiting.data;
+    size_t count = peers->waiting.size / sizeof *waiting, kept = 0;
+    for (size_t i = 0; i < count; i++) { /* those of the round are the first, in order */
+        if (i < round->count && waiting[i]->result != -EAGAIN)
+            waiting[i]->is_answered = 1;
+        else
+            waiting[kept++] = waiting[i];
+    }
+    peers->waiting.size = kept * sizeof *waiting;
+    pthread_cond_broadcast(&peers->is_answered);
+    pthread_mutex_unlock(&peers->lock);
+}
+
+/* Nobody will be answered any more. */
+static void give_up(struct vv_peers *peers, int rc) {
+    pthread_mutex_lock(&peers->lock);
+    struct vv_asking **waiting = (struct vv_asking **)peers->waiting.data;
+    for (size_t i = 0; i < peers->waiting.size / sizeof *waiting; i++) {
+        waiting[i]->result = rc;
+        waiting[i]->is_answered = 1;
+    }
+    peers->waiting.size = 0;
+    peers->broken = rc;
+    pthread_cond_broadcast(&peers->is_answered);
+    while (!peers->is_done) { /* calls into the program are still ours to make */
+        make_call(peers);
+        if (!peers->is_done)
+            pthread_cond_wait(&peers->is_asked, &peers->lock);
+    }
+    pthread_mutex_unlock(&peers->lock);
+}
+
+/* 1 if there was traffic, 0 if not, 2 when the work of all is done, or an error, the same on all ranks. */
+static int one_round(struct vv_peers *peers, struct vv_peers_round *round, uint64_t pause_ns,
+                     struct varve_error *error) {
+    struct varve_comm *comm = peers->session->comm;
+    pthread_mutex_lock(&peers->lock);
+    wait_for_news(peers, pause_ns);
+    make_call(peers);
+    int rc = choose(peers, round);
+    uint64_t least[3] = {(uint64_t)peers->is_done, peers->waiting.size == 0, rc == 0};
+    pthread_mutex_unlock(&peers->lock);
+    rc = comm->ops->least(comm, least, 3);
+    if (rc)
+        return vv_error(error, rc, "the ranks can talk no more: %s", varve_error_text(rc));
+    if (!least[2])
+        return vv_error(error, -ENOMEM, "no memory to ask other ranks");
+    if (least[0] || least[1])
+        return least[0] ? 2 : 0;
+    rc = vv_hops_ask(peers->hops, round->questions, round->count, &vv_peers_ask_ops, round, NULL, error);
+    if (rc)
+        return rc;
+    hand_out(peers, round);
+    return 1;
+}
+
+static int run_rounds(struct vv_peers *peers, struct varve_error *error) {
+    struct vv_peers_round round = {.peers = peers};
+    uint64_t pause_ns = PAUSE_FIRST_NS;
+    int rc;
+    while ((rc = one_round(peers, &round, pause_ns, error)) == 0 || rc == 1) {
+        if (rc == 1)
+            pause_ns = 0;
+        else
+            pause_ns = pause_ns == 0               ? PAUSE_FIRST_NS
+                       : pause_ns < PAUSE_MOST_NS ? pause_ns * 2
+                                                   : pause_ns;
+    }
+    if (rc < 0)
+        give_up(peers, rc);
+    vv_free(round.asked);
+    vv_free(round.questions);
+    return rc < 0 ? rc : 0;
+}
+
+/* All ranks have a thread that waits, or none lets it work. */
+static int run_beside(struct vv_peers *peers, struct varve_error *error) {
+    struct vv_session *session = peers->session;
+    pthread_t thread;
+    peers->is_done = peers->is_free = peers->broken = peers->work_result = 0;
+    vv_error_clear(&peers->work_error);
+    int started = vv_thread_start(&thread, run_work, peers);
+    if (started)
+        vv_error(error, started, "the thread of a restart could not be started: %s", varve_error_text(started));
+    int rc = vv_comm_agree(session->comm, started, error);
+    pthread_mutex_lock(&peers->lock);
+    peers->is_free = rc ? -1 : 1;
+    pthread_cond_broadcast(&peers->is_answered);
+    pthread_mutex_unlock(&peers->lock);
+    if (rc == 0)
+        rc = run_rounds(peers, error);
+    if (started == 0)
+        pthread_join(thread, NULL);
+    if (rc == 0 && (rc = peers->work_result) != 0)
+        *error = peers->work_error;
+    return rc;
+}
+
+int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varve_error *error) {
+    int rc;
+    if (peers->mode == VV_PEERS_DIRECT || !peers->hops || peers->is_alone)
+        rc = work(arg, &peers->store, error);
+    else {
+        peers->work = work;
+        peers->work_arg = arg;
+        peers->is_running = 1;
+        rc = run_beside(peers, error);
+        peers->is_running = 0;
+    }
+    return vv_comm_agree(peers->session->comm, rc, error);
+}
+
+/* ---- beginning and end ---- */
+
+static void init_threads(struct vv_peers *peers) {
+    pthread_condattr_t attributes;
+    pthread_mutex_init(&peers->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&peers->is_asked, &attributes);
+    pthread_cond_init(&peers->is_answered, NULL);
+    pthread_condattr_destroy(&attributes);
+}
+
+static int open_parts(struct vv_peers *peers) {
+    struct vv_session *session = peers->session;
+    uint64_t share = session->settings.restart_window / 4;
+    size_t most = share > VV_QUESTION ? (size_t)share : VV_QUESTION;
+    unsigned threads = (unsigned)session->settings.threads;
+    peers->window = most < WINDOW_BYTES ? most : WINDOW_BYTES;
+    int rc = vv_slices_create(session->store->backend, most < SLICES_BYTES ? most : SLICES_BYTES, &peers->slices);
+    return rc ? rc : vv_pool_create(threads, 2 * threads + 2, NULL, &peers->readers);
+}
+
+int vv_peers_open(struct vv_session *session, struct vv_peers **out, struct varve_error *error) {
+    struct vv_peers *peers = vv_calloc(1, sizeof *peers);
+    int is_many = session->comm->ranks > 1, rc = peers ? 0 : -ENOMEM;
+    if (peers) {
+        init_threads(peers);
+        peers->session = session;
+        peers->backend.ops = &vv_peers_backend_ops;
+        peers->store = *session->store;
+        peers->store.backend = &peers->backend;
+        rc = is_many ? open_parts(peers) : 0;
+    }
+    if (rc)
+        vv_error(error, rc, "no means to restart together: %s", varve_error_text(rc));
+    rc = vv_comm_agree(session->comm, rc, error);
+    if (rc == 0 && is_many) {
+        int made = vv_hops_create(session->comm, VV_HOPS_AUTO, &peers->hops);
+        if (made != -ENOTSUP && made != 0)
+            rc = vv_error(error, made, "the ranks cannot ask each other: %s", varve_error_text(made));
+        rc = vv_comm_agree(session->comm, rc, error);
+    }
+    if (rc) {
+        vv_peers_close(peers);
+        return rc;
+    }
+    if (peers->hops)
+        peers->mode = vv_is_local(session) ? VV_PEERS_LOCAL : VV_PEERS_SHARED;
+    peers->is_alone = peers->mode == VV_PEERS_SHARED; /* until somebody needs the others */
+    *out = peers;
+    return 0;
+}
+
+void vv_peers_close(struct vv_peers *peers) {
+    if (!peers)
+        return;
+    vv_hops_destroy(peers->hops);
+    vv_pool_destroy(peers->readers);
+    vv_slices_destroy(peers->slices);
+    vv_buf_clear(&peers->waiting);
+    vv_buf_clear(&peers->directory);
+    vv_buf_clear(&peers->known);
+    pthread_cond_destroy(&peers->is_asked);
+    pthread_cond_destroy(&peers->is_answered);
+    pthread_mutex_destroy(&peers->lock);
+    vv_free(peers);
+}
+
+struct vv_store *vv_peers_store(struct vv_peers *peers) {
+    return &peers->store;
+}
+
+int vv_peers_can_ask(const struct vv_peers *peers) {
+    return peers->hops != NULL;
+}
+
+int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *error) {
+    uint64_t least = !is_needed;
+    if (peers->mode != VV_PEERS_SHARED)
+        return 0;
+    int rc = peers->session->comm->ops->least(peers->session->comm, &least, 1);
+    if (rc)
+        return vv_error(error, rc, "the ranks can talk no more: %s", varve_error_text(rc));
+    if (least)
+        peers->mode = VV_PEERS_DIRECT;
+    peers->is_alone = 0;
+    return 0;
+}

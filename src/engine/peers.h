@@ -1,0 +1,51 @@
+/* The storage as the job sees it, while a checkpoint is read by many ranks.
+ *
+ * The work of a rank runs in a thread of its own, with a store that looks like the session's. What it reads there may
+ * come from another rank:
+ *
+ *   shared storage     packs of other writers come from rank (writer % ranks), which reads each slice of them once,
+ *                      keeps it for a while, and passes it on to all that ask
+ *   node-local stores  what this node does not have comes from a rank on a node that has it
+ *
+ * Meanwhile the calling thread asks and answers for it, in rounds that all ranks take part in (comm/hops.h), until the
+ * work of all is done. Each round moves a bounded number of bytes per rank. So whoever reads through a view need not
+ * know where things are, and no two threads talk to the group.
+ *
+ * Where the group cannot trade, or nobody needs anything of others, the work runs in the calling thread, on the
+ * session's own store. */
+#ifndef VV_PEERS_H
+#define VV_PEERS_H
+
+#include "engine/engine.h"
+
+struct vv_peers;
+
+/* Collective, the same answer on all ranks. Nothing is in flight. */
+int vv_peers_open(struct vv_session *session, struct vv_peers **out, struct varve_error *error);
+void vv_peers_close(struct vv_peers *peers); /* not collective; accepts NULL */
+
+/* The store to open views on. It lives as long as the peers, and may also be read while no work runs: then only what
+ * this rank finds by itself is there. */
+struct vv_store *vv_peers_store(struct vv_peers *peers);
+
+/* Run the work of all ranks, which must not talk to the group. Collective: returns when all are done, with the worst of
+ * their codes. */
+typedef int (*vv_work_fn)(void *arg, struct vv_store *store, struct varve_error *error);
+int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varve_error *error);
+
+/* Inside the work: let the thread that called vv_peers_run call fn, since the program expects its callbacks there. */
+int vv_peers_call(struct vv_peers *peers, int (*fn)(void *arg), void *arg);
+
+/* Shared storage: does any rank need packs of others? Until this is called, each reads by itself; if nobody does, what
+ * follows goes straight to the storage. Collective. */
+int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *error);
+
+/* Node-local stores: find out which nodes have which packs, copies and writers lists of these attempts. Collective. A
+ * group that cannot trade finds nothing. */
+int vv_peers_look(struct vv_peers *peers, const struct vv_attempt *attempts, size_t count, struct varve_error *error);
+/* Is it on any node? 1, 0, or an error. Inside the work. */
+int vv_peers_have(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error);
+/* Can ranks read what is on other nodes? The same on all. */
+int vv_peers_can_ask(const struct vv_peers *peers);
+
+#endif

@@ -1,0 +1,284 @@
+/* The backend of the store that work reads from: gets and sizes of packs are answered by whoever shall, everything else
+ * by the session's own. Nothing is written through it. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/peers_private.h"
+
+static struct varve_backend *inner(struct varve_backend *backend) {
+    return ((struct vv_peers *)backend)->session->store->backend;
+}
+
+/* ---- asking ---- */
+
+struct vv_hash128 vv_peers_key_id(const char *key) {
+    return vv_digest(key, strlen(key));
+}
+
+/* The same question to the same rank has the same id, whoever asks. */
+static void make_question(struct vv_asking *asking, int kind, uint32_t home, const char *key, uint64_t offset,
+                          uint32_t length) {
+    size_t size = strnlen(key, VV_KEY_ROOM - 1);
+    asking->home = home;
+    asking->data[0] = (uint8_t)kind;
+    memset(asking->data + 1, 0, 3);
+    vv_put32(asking->data + 4, length);
+    vv_put64(asking->data + 8, offset);
+    memcpy(asking->data + 16, key, size);
+    asking->size = (uint32_t)(16 + size);
+    if (kind == VV_ASKED_HOLDERS) {
+        asking->id = vv_peers_key_id(key); /* that of the publication */
+        return;
+    }
+    struct vv_hash128 id = vv_digest(asking->data, asking->size);
+    uint64_t words[3] = {id.low, id.high, home};
+    asking->id = vv_digest(words, sizeof words);
+}
+
+static int64_t ask_bytes(struct vv_peers *peers, uint32_t home, const char *key, uint64_t offset, uint8_t *data,
+                         size_t size) {
+    size_t count = size ? (size_t)((offset + size - 1) / VV_QUESTION - offset / VV_QUESTION + 1) : 0;
+    struct vv_asking *list = vv_calloc(count + 1, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    size_t done = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t at = offset + done, left = VV_QUESTION - at % VV_QUESTION;
+        list[i].out = data + done;
+        list[i].room = (uint32_t)(left < size - done ? left : size - done);
+        make_question(&list[i], VV_ASKED_BYTES, home, key, at, list[i].room);
+        done += list[i].room;
+    }
+    int64_t got = vv_peers_ask(peers, list, count);
+    for (size_t i = 0; i < count && got >= 0; i++) {
+        got = list[i].result < 0 ? list[i].result : got + list[i].result;
+        if (list[i].result >= 0 && list[i].result < list[i].room)
+            break; /* the object ends here */
+    }
+    vv_free(list);
+    return got;
+}
+
+static int ask_size(struct vv_peers *peers, uint32_t home, const char *key, uint64_t *out) {
+    struct vv_asking *asking = vv_calloc(1, sizeof *asking);
+    uint8_t bytes[8] = {0};
+    if (!asking)
+        return -ENOMEM;
+    asking->out = bytes;
+    asking->room = sizeof bytes;
+    make_question(asking, VV_ASKED_SIZE, home, key, 0, 0);
+    int rc = vv_peers_ask(peers, asking, 1);
+    if (rc == 0)
+        rc = asking->result < 0 ? (int)asking->result : asking->result == sizeof bytes ? 0 : -EPROTO;
+    if (rc == 0)
+        *out = vv_get64(bytes);
+    vv_free(asking);
+    return rc;
+}
+
+/* ---- who has it: node-local stores ---- */
+
+static void remember(struct vv_peers *peers, const struct vv_holders *found) {
+    pthread_mutex_lock(&peers->lock);
+    if (!vv_holders_find(&peers->known, found->id)) { /* another thread may have asked, too */
+        vv_buf_append(&peers->known, found, sizeof *found);
+        struct vv_holders *list = (struct vv_holders *)peers->known.data;
+        size_t i = peers->known.failed ? 0 : peers->known.size / sizeof *list - 1;
+        for (; i > 0 && (list[i - 1].id.low > found->id.low ||
+                         (list[i - 1].id.low == found->id.low && list[i - 1].id.high > found->id.high));
+             i--)
+            list[i] = list[i - 1];
+        if (!peers->known.failed)
+            list[i] = *found;
+        peers->known.failed = 0; /* then it will be asked again */
+    }
+    pthread_mutex_unlock(&peers->lock);
+}
+
+static int ask_holders(struct vv_peers *peers, const char *key, struct vv_holders *out) {
+    struct vv_asking *asking = vv_calloc(1, sizeof *asking);
+    uint8_t bytes[4 * VV_HOLDERS_MAX];
+    if (!asking)
+        return -ENOMEM;
+    asking->out = bytes;
+    asking->room = sizeof bytes;
+    make_question(asking, VV_ASKED_HOLDERS, VV_HOME_BY_ID, key, 0, 0);
+    int rc = vv_peers_ask(peers, asking, 1);
+    int64_t got = asking->result;
+    *out = (struct vv_holders){.id = asking->id};
+    vv_free(asking);
+    if (rc || got < 0 || got % 4 != 0)
+        return rc ? rc : got < 0 ? (int)got : -EPROTO;
+    for (; out->count < got / 4; out->count++) {
+        out->ranks[out->count] = vv_get32(bytes + 4 * out->count);
+        if (out->ranks[out->count] >= peers->session->comm->ranks)
+            return -EPROTO;
+    }
+    remember(peers, out);
+    return 0;
+}
+
+/* Parts are where their pack is. */
+static int find_holders(struct vv_peers *peers, const struct vv_key *key, struct vv_holders *out) {
+    struct vv_key asked = *key;
+    char text[VV_KEY_ROOM];
+    if (asked.kind == VV_KIND_PART) {
+        asked.kind = VV_KIND_PACK;
+        asked.part = 0;
+    }
+    vv_key_print(&asked, text);
+    struct vv_hash128 id = vv_peers_key_id(text);
+    pthread_mutex_lock(&peers->lock);
+    const struct vv_holders *known = vv_holders_find(&peers->known, id);
+    if (known)
+        *out = *known;
+    pthread_mutex_unlock(&peers->lock);
+    if (known)
+        return 0;
+    *out = (struct vv_holders){.id = id};
+    return peers->is_running ? ask_holders(peers, text, out) : 0;
+}
+
+int vv_peers_have(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error) {
+    char text[VV_KEY_ROOM];
+    struct vv_holders holders;
+    uint64_t size;
+    vv_key_print(key, text);
+    int rc = vv_backend_stat(peers->session->store->backend, text, &size);
+    if (rc != -ENOENT)
+        return rc == 0 ? 1 : vv_error_sys(error, rc, "cannot look at %s", text);
+    if (peers->mode != VV_PEERS_LOCAL)
+        return 0;
+    rc = find_holders(peers, key, &holders);
+    return rc ? vv_error_sys(error, rc, "cannot ask for %s", text) : holders.count > 0;
+}
+
+/* ---- which way ---- */
+
+enum way { WAY_HERE, WAY_SLICES, WAY_RANK, WAY_SEARCH };
+
+static enum way find_way(const struct vv_peers *peers, const char *text, struct vv_key *key, uint32_t *rank_out) {
+    if (peers->mode == VV_PEERS_DIRECT || vv_key_parse(text, key) < 0)
+        return WAY_HERE;
+    int is_pack = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY;
+    if (peers->mode == VV_PEERS_LOCAL)
+        return is_pack || key->kind == VV_KIND_WRITERS ? WAY_SEARCH : WAY_HERE;
+    *rank_out = key->writer % peers->session->comm->ranks;
+    if (!is_pack)
+        return WAY_HERE;
+    return *rank_out == peers->session->comm->rank ? WAY_SLICES : peers->is_running ? WAY_RANK : WAY_HERE;
+}
+
+/* The n-th of the holders to ask: those who miss the same do not all begin with the same one. */
+static uint32_t nth_holder(const struct vv_peers *peers, const struct vv_holders *holders, uint32_t n) {
+    return holders->ranks[(peers->session->comm->rank + n) % holders->count];
+}
+
+static int64_t search_bytes(struct vv_peers *peers, const struct vv_key *key, const char *text, uint64_t offset,
+                            void *data, size_t size) {
+    struct vv_holders holders;
+    int64_t got = find_holders(peers, key, &holders);
+    if (got < 0)
+        return got;
+    got = -ENOENT;
+    for (uint32_t i = 0; i < holders.count && got < 0; i++)
+        got = ask_bytes(peers, nth_holder(peers, &holders, i), text, offset, data, size);
+    return got;
+}
+
+static int64_t peers_get(struct varve_backend *backend, const char *text, uint64_t offset, void *data, size_t size) {
+    struct vv_peers *peers = (struct vv_peers *)backend;
+    struct vv_key key;
+    uint32_t rank = 0;
+    int64_t got = -EIO;
+    switch (find_way(peers, text, &key, &rank)) {
+    case WAY_SLICES:
+        return vv_slices_get(peers->slices, text, offset, data, size);
+    case WAY_RANK:
+        got = ask_bytes(peers, rank, text, offset, data, size);
+        if (got >= 0 || got == -ENOENT)
+            return got;
+        break; /* its trouble need not be ours */
+    case WAY_SEARCH:
+        got = vv_backend_get(inner(backend), text, offset, data, size);
+        return got == -ENOENT ? search_bytes(peers, &key, text, offset, data, size) : got;
+    case WAY_HERE:
+        break;
+    }
+    return vv_backend_get(inner(backend), text, offset, data, size);
+}
+
+static int search_size(struct vv_peers *peers, const struct vv_key *key, const char *text, uint64_t *out) {
+    struct vv_holders holders;
+    int rc = find_holders(peers, key, &holders);
+    if (rc < 0)
+        return rc;
+    rc = -ENOENT;
+    for (uint32_t i = 0; i < holders.count && rc < 0; i++)
+        rc = ask_size(peers, nth_holder(peers, &holders, i), text, out);
+    return rc;
+}
+
+static int peers_stat(struct varve_backend *backend, const char *text, uint64_t *size_out) {
+    struct vv_peers *peers = (struct vv_peers *)backend;
+    struct vv_key key;
+    uint32_t rank = 0;
+    int rc = vv_backend_stat(inner(backend), text, size_out);
+    if (rc != -ENOENT || find_way(peers, text, &key, &rank) != WAY_SEARCH)
+        return rc;
+    return search_size(peers, &key, text, size_out);
+}
+
+/* ---- the rest ---- */
+
+static int peers_list(struct varve_backend *backend, const char *prefix, const char *after, size_t limit,
+                      varve_list_fn fn, void *arg) {
+    return vv_backend_list(inner(backend), prefix, after, limit, fn, arg);
+}
+
+static int peers_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out) {
+    (void)backend, (void)key, (void)size_hint, (void)out;
+    return -EROFS;
+}
+
+static int peers_upload_write(struct varve_upload *upload, const void *data, size_t size) {
+    (void)upload, (void)data, (void)size;
+    return -EROFS;
+}
+
+static int peers_upload_commit(struct varve_upload *upload) {
+    (void)upload;
+    return -EROFS;
+}
+
+static void peers_upload_abort(struct varve_upload *upload) {
+    (void)upload;
+}
+
+static int peers_replace(struct varve_backend *backend, const char *key, const void *data, size_t size) {
+    (void)backend, (void)key, (void)data, (void)size;
+    return -EROFS;
+}
+
+static int peers_remove(struct varve_backend *backend, const char *key) {
+    (void)backend, (void)key;
+    return -EROFS;
+}
+
+static void peers_close(struct varve_backend *backend) {
+    (void)backend;
+}
+
+const struct varve_backend_ops vv_peers_backend_ops = {.size = sizeof(struct varve_backend_ops),
+                                                       .name = "peers",
+                                                       .create = peers_create,
+                                                       .upload_write = peers_upload_write,
+                                                       .upload_commit = peers_upload_commit,
+                                                       .upload_abort = peers_upload_abort,
+                                                       .replace = peers_replace,
+                                                       .get = peers_get,
+                                                       .stat = peers_stat,
+                                                       .list = peers_list,
+                                                       .remove = peers_remove,
+                                                       .close = peers_close};

@@ -1,0 +1,215 @@
+/* What several ranks hold is stored once: naming, the exchange, and whether it pays.
+ *
+ * An exchange costs time on every rank, and saves what would have been written twice. With dedup=auto both are measured; when it does not pay, the next
+ * checkpoints go without, at first three, then twice as many each time, and then it is tried again. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/engine_private.h"
+
+#define REST_FIRST 3u
+#define REST_MOST 63u
+#define RECENT 128u      /* sources that homes may answer with */
+#define FIRST_GUESS 1e9  /* storage speed before anything was measured, bytes per second */
+#define ROOM_LEAST 4096u
+#define NS 1e9
+
+/* ---- who takes part ---- */
+
+static int say(struct vv_session *session, const char *name, const char *reason) {
+    session->sharing.name = name;
+    session->sharing.reason = reason;
+    return 0;
+}
+
+static int open_exchange(struct vv_session *session) {
+    struct vv_sharing *sharing = &session->sharing;
+    sharing->is_exact = session->settings.dedup != VV_CHOOSE_DEDUP_TOP_K;
+    return sharing->is_exact ? vv_exchange_exact(session->comm, VV_HOPS_AUTO, &sharing->exchange)
+                             : vv_exchange_topk(session->comm, (size_t)session->settings.dedup_top, &sharing->exchange);
+}
+
+int vv_sharing_open(struct vv_session *session, struct varve_error *error) {
+    int choice = session->settings.dedup;
+    if (choice == VV_CHOOSE_DEDUP_NONE)
+        return say(session, "none", "as it was asked for");
+    if (choice == VV_CHOOSE_DEDUP_LOCAL)
+        return say(session, "local", "as it was asked for");
+    if (session->comm->ranks == 1)
+        return say(session, "local", "there is one process");
+    int rc = session->comm->ops->trade ? open_exchange(session) : -ENOTSUP;
+    if (rc == -ENOTSUP)
+        return say(session, "local", "the group of processes cannot trade");
+    if (rc)
+        return vv_error_default(error, rc, "deduplication between ranks could not be set up: %s", varve_error_text(rc));
+    return say(session, session->sharing.exchange->ops->name,
+               choice == VV_CHOOSE_DEDUP_AUTO ? "nothing was measured yet" : "as it was asked for");
+}
+
+void vv_sharing_close(struct vv_session *session) {
+    vv_exchange_close(session->sharing.exchange);
+    session->sharing.exchange = NULL;
+}
+
+void vv_sharing_forget(struct vv_session *session) {
+    if (session->sharing.exchange && session->sharing.is_exact)
+        vv_exchange_exact_forget(session->sharing.exchange);
+}
+
+int vv_sharing_is_due(struct vv_session *session) {
+    struct vv_sharing *sharing = &session->sharing;
+    if (!sharing->exchange)
+        return 0;
+    if (sharing->rest == 0)
+        return 1;
+    sharing->rest--;
+    say(session, "local", "asking the other ranks did not pay; tried again later");
+    return 0;
+}
+
+/* ---- whether it pays ---- */
+
+/* The slowest rank counts, on both sides. The same numbers, so the same decision, on all ranks. */
+static int learn(struct vv_save *save, double seconds, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    struct vv_sharing *sharing = &session->sharing;
+    double speed = session->storage_speed > 0 ? session->storage_speed : FIRST_GUESS;
+    uint64_t cost = (uint64_t)(seconds * NS), gain = (uint64_t)((double)save->sums.elsewhere / speed * NS);
+    int rc = vv_comm_most(session->comm, &cost);
+    if (rc == 0)
+        rc = vv_comm_most(session->comm, &gain);
+    if (rc)
+        return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
+    if (session->settings.dedup != VV_CHOOSE_DEDUP_AUTO)
+        return 0;
+    if (gain >= cost) {
+        sharing->resting = 0;
+        return say(session, sharing->exchange->ops->name, "it saved more time than it took");
+    }
+    sharing->resting = sharing->resting ? sharing->resting * 2 + 1 : REST_FIRST;
+    sharing->resting = sharing->resting < REST_MOST ? sharing->resting : REST_MOST;
+    sharing->rest = sharing->resting;
+    return say(session, sharing->exchange->ops->name, "it took more time than it saved: the next checkpoints go without");
+}
+
+/* ---- naming ---- */
+
+static int name_chunks(void *arg, struct vv_watch *watch, uint64_t first, uint32_t count, const uint8_t *data) {
+    struct vv_save *save = arg;
+    struct vv_scan *scan = watch->user;
+    for (uint64_t i = first; i < first + count && i < scan->granules; i++) {
+        int rc = vv_scan_name(scan, i, data + (i - first) * VV_CHUNK);
+        if (rc < 0)
+            return rc;
+        if (rc == 0 && !save->is_shared_behind)
+            vv_capture_drop(watch, i);
+    }
+    return 0;
+}
+
+static int name_all(struct vv_save *save, struct varve_error *error) {
+    uint64_t begin = vv_clock_ns();
+    save->fixed_bytes = save->sums.fresh;
+    save->naming.is_stable = save->is_shared_behind;
+    int rc = vv_capture_look(save->session->capture, name_chunks, save);
+    save->stats.seconds_named = (double)(vv_clock_ns() - begin) / NS;
+    if (rc == 0) {
+        save->naming.fates = vv_calloc(save->naming.offer_count + 1, 1);
+        rc = save->naming.fates ? 0 : -ENOMEM;
+    }
+    return rc ? vv_error_default(error, rc, "what changed could not be named: %s", varve_error_text(rc)) : 0;
+}
+
+/* ---- the exchange ---- */
+
+/* Which of the latest sources may be referred to: those that any rank's data lies in, since then the last record leans on them. A rank that counts
+ * them differently makes all go without. NULL: none. */
+static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
+    struct vv_session *session = save->session;
+    const struct vv_history *history = &session->history;
+    uint32_t count = history->source_count, first = count > RECENT ? count - RECENT : 0;
+    uint64_t values[RECENT + 2];
+    uint64_t sum = vv_sum64(&count, sizeof count);
+    uint8_t *is_alive = vv_calloc(count, 1);
+    memset(values, 0xff, sizeof values);
+    for (uint32_t i = first; i < count; i++) {
+        const struct vv_source *source = &history->sources[i];
+        sum = sum * 31 + vv_sum64(source, offsetof(struct vv_source, writers_digest));
+        values[i - first] = !(history->is_alive[i] && i != save->source);
+    }
+    if (!is_alive)
+        sum = 0; /* differs from everybody's */
+    values[RECENT] = sum;
+    values[RECENT + 1] = ~sum;
+    *rc = session->comm->ops->least(session->comm, values, RECENT + 2);
+    if (*rc || values[RECENT] != ~values[RECENT + 1]) {
+        vv_free(is_alive);
+        return NULL;
+    }
+    for (uint32_t i = first; i < count; i++)
+        is_alive[i] = values[i - first] == 0 || i == save->source; /* homes keep what is offered now */
+    return is_alive;
+}
+
+/* The memory of a home is half of what the table of ids may take, but not so little that small ranks forget at once. */
+static void make_room(struct vv_session *session, uint64_t protected_bytes) {
+    size_t room = vv_ids_room(session, protected_bytes) / 2;
+    if (session->sharing.is_exact) /* may fail: then it remembers less */
+        vv_exchange_exact_room(session->sharing.exchange, room < ROOM_LEAST ? ROOM_LEAST : room);
+}
+
+static int ask(struct vv_save *save, struct vv_verdict *verdicts, struct varve_error *error) {
+    struct vv_session *session = save->session;
+    struct vv_exchange_sums sums = {0};
+    uint64_t begin = vv_clock_ns();
+    int rc = 0;
+    uint8_t *is_alive = agree_on_sources(save, &rc);
+    if (rc)
+        return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
+    if (!is_alive)
+        vv_sharing_forget(session);
+    make_room(session, save->sums.protected_bytes);
+    struct vv_exchange_in in = {.offers = save->naming.offers,
+                                .count = save->naming.offer_count,
+                                .fixed_bytes = save->fixed_bytes,
+                                .source = save->source,
+                                .is_alive = is_alive,
+                                .source_count = session->history.source_count};
+    rc = session->sharing.exchange->ops->run(session->sharing.exchange, &in, verdicts, &sums, error);
+    vv_free(is_alive);
+    save->stats.seconds_exchange = (double)(vv_clock_ns() - begin) / NS;
+    save->stats.exchange_messages = sums.hops.messages;
+    save->stats.exchange_bytes = sums.hops.bytes;
+    return rc;
+}
+
+static int check_verdicts(const struct vv_save *save, const struct vv_verdict *verdicts, struct varve_error *error) {
+    for (size_t i = 0; i < save->naming.offer_count; i++)
+        if ((verdicts[i].kind == VV_KNOWN && verdicts[i].source >= save->session->history.source_count) ||
+            verdicts[i].kind > VV_KNOWN || (verdicts[i].kind != VV_MINE && verdicts[i].owner >= save->session->comm->ranks))
+            return vv_error(error, -EPROTO, "another rank gave an answer that makes no sense");
+    for (size_t i = 0; i < save->naming.offer_count; i++)
+        save->naming.fates[i] = verdicts[i].kind == VV_MINE ? VV_FATE_STORE : 0;
+    return 0;
+}
+
+int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error) {
+    struct varve_comm *comm = save->session->comm;
+    struct vv_verdict *verdicts = NULL;
+    if (rc == 0)
+        rc = name_all(save, error);
+    if (rc == 0 && !(verdicts = vv_calloc(save->naming.offer_count + 1, sizeof *verdicts)))
+        rc = vv_error(error, -ENOMEM, "no memory to ask the other ranks");
+    rc = vv_comm_agree(comm, rc, error);
+    if (rc == 0)
+        rc = ask(save, verdicts, error);
+    if (rc == 0)
+        rc = vv_copies_agree(save, check_verdicts(save, verdicts, error), error);
+    if (rc == 0)
+        rc = vv_comm_agree(comm, vv_naming_settle(save, verdicts), error);
+    if (rc == 0)
+        rc = learn(save, save->stats.seconds_exchange, error);
+    vv_free(verdicts);
+    return rc;
+}

@@ -1,0 +1,116 @@
+/* Messages between a rank and some others at the same time (trade). */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "comm_mpi.h"
+
+#define LOOKS_WHEN_LOST 2000 /* about a second, for each */
+
+/* Messages from the same rank come in the order in which they were sent, so the first one that is there is of this call. */
+struct trading {
+    struct varve_comm *comm;
+    varve_collect_fn fn;
+    void *arg;
+    int result; /* of fn; or no memory */
+    char *buffer;
+    size_t room;
+};
+
+static void give(struct trading *trading, uint32_t rank, const void *data, size_t size) {
+    if (trading->result == 0)
+        trading->result = trading->fn(trading->arg, rank, data, size);
+}
+
+static int take(struct trading *trading, uint32_t rank, int size) {
+    if ((size_t)size > trading->room || !trading->buffer) {
+        free(trading->buffer);
+        trading->buffer = malloc((size_t)size + 1);
+        trading->room = trading->buffer ? (size_t)size : 0;
+    }
+    if (!trading->buffer) { /* cutting it off is not safe: some MPI libraries end the process then */
+        trading->result = -ENOMEM;
+        ((struct mpi_comm *)trading->comm)->is_broken = 1;
+        return MPI_SUCCESS;
+    }
+    int rc = vv_mpi_receive(vv_mpi_group_of(trading->comm), TAG_TRADE, rank, trading->buffer, size);
+    if (rc == MPI_SUCCESS)
+        give(trading, rank, trading->buffer, (size_t)size);
+    return rc;
+}
+
+/* As they arrive. Each rank is asked for by itself: of any rank, one might get a message of its next trade. */
+static int take_all(struct trading *trading, uint32_t *pending, size_t count) {
+    size_t which = count;
+    int size = 0, rc = MPI_SUCCESS;
+    while (count > 0 && rc == MPI_SUCCESS) {
+        rc = vv_mpi_next(vv_mpi_group_of(trading->comm), TAG_TRADE, pending, count, &which, &size);
+        if (rc != MPI_SUCCESS)
+            return rc;
+        rc = take(trading, pending[which], size);
+        pending[which] = pending[--count];
+    }
+    return rc;
+}
+
+/* A rank without memory does not wait for ever: the job is lost, and others may be without memory, too. But what it has
+ * sent is to be read by the others, if they can, before the caller frees it. */
+static int finish_sends(struct trading *trading, int rc, MPI_Request *requests, size_t count) {
+    unsigned looks_max = vv_mpi_is_broken(trading->comm) ? LOOKS_WHEN_LOST : FOR_EVER;
+    for (size_t i = 0; i < count && rc == MPI_SUCCESS; i++)
+        rc = vv_mpi_wait(&requests[i], looks_max);
+    return vv_mpi_code_of(trading->comm, rc);
+}
+
+/* What a rank sends to itself is given by the sender's side; requests and pending have room for all. */
+static int trade_with_others(struct trading *trading, const struct varve_parcel *out, size_t out_count,
+                             const uint32_t *from, size_t from_count, MPI_Request *requests, uint32_t *pending) {
+    struct varve_comm *comm = trading->comm;
+    size_t sent = 0, waiting = 0;
+    int rc = MPI_SUCCESS;
+    for (size_t i = 0; i < out_count && rc == MPI_SUCCESS; i++)
+        if (out[i].rank != comm->rank)
+            rc = MPI_Isend(out[i].data, (int)out[i].size, MPI_BYTE, (int)out[i].rank, TAG_TRADE, vv_mpi_group_of(comm),
+                           &requests[sent++]);
+    for (size_t i = 0; i < out_count && rc == MPI_SUCCESS; i++)
+        if (out[i].rank == comm->rank)
+            give(trading, comm->rank, out[i].data, out[i].size);
+    for (size_t i = 0; i < from_count; i++)
+        if (from[i] != comm->rank)
+            pending[waiting++] = from[i];
+    if (rc == MPI_SUCCESS)
+        rc = take_all(trading, pending, waiting);
+    return finish_sends(trading, rc, requests, sent);
+}
+
+static int check_parcels(const struct varve_comm *comm, const struct varve_parcel *out, size_t out_count,
+                         const uint32_t *from, size_t from_count) {
+    if (out_count > comm->ranks || from_count > comm->ranks)
+        return -EINVAL;
+    for (size_t i = 0; i < from_count; i++)
+        if (from[i] >= comm->ranks)
+            return -EINVAL;
+    for (size_t i = 0; i < out_count; i++)
+        if (out[i].rank >= comm->ranks || out[i].size > PIECE_MAX)
+            return out[i].rank >= comm->ranks ? -EINVAL : -EMSGSIZE;
+    return 0;
+}
+
+int vv_mpi_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
+                 size_t from_count, varve_collect_fn fn, void *arg) {
+    struct trading trading = {.comm = comm, .fn = fn, .arg = arg};
+    if (vv_mpi_is_broken(comm))
+        return -ECOMM;
+    int rc = check_parcels(comm, out, out_count, from, from_count);
+    MPI_Request *requests = rc ? NULL : malloc((out_count + 1) * sizeof *requests);
+    uint32_t *pending = rc ? NULL : malloc((from_count + 1) * sizeof *pending);
+    if (rc == 0)
+        rc = requests && pending ? 0 : -ENOMEM;
+    if (rc) /* nothing was sent, and the others wait for it */
+        ((struct mpi_comm *)comm)->is_broken = 1;
+    else
+        rc = trade_with_others(&trading, out, out_count, from, from_count, requests, pending);
+    free(trading.buffer);
+    free(requests);
+    free(pending);
+    return rc ? rc : trading.result;
+}

@@ -1,0 +1,453 @@
+/* What several ranks hold is stored once: in one checkpoint, from one checkpoint to a later one of another rank, in the call and in the background; and
+ * what a failed checkpoint has offered is not found by anybody. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <varve/varve.h>
+
+#include "group.h"
+#include "test.h"
+
+#define RANKS 4
+#define CHUNK 4096
+#define CHUNKS 256
+#define SIZE (CHUNKS * CHUNK)
+
+struct board {
+    struct varve_stats stats[8][RANKS]; /* of step, of rank */
+    int codes[8][RANKS];
+};
+
+struct job {
+    struct varve_comm *comm;
+    struct varve_session *session;
+    uint8_t *field;
+    int step;
+};
+
+struct plan {
+    void (*fn)(struct job *job);
+    const char *settings;
+    const char *fault; /* of rank 2's storage */
+    struct group_options options;
+    int is_meddling; /* the comm writes protected memory */
+};
+
+static char folder[64];
+static struct board *board;
+static const struct plan *plan;
+static uint8_t *meddled;
+
+static int setup(void **state) {
+    (void)state;
+    strcpy(folder, "/dev/shm/test-sharing-XXXXXX");
+    if (access("/dev/shm", W_OK) != 0)
+        strcpy(folder, "/tmp/test-sharing-XXXXXX");
+    board = group_memory(sizeof *board);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    char command[128];
+    (void)state;
+    group_memory_free(board, sizeof *board);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+/* ---- in a rank ---- */
+
+static int meddling_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
+                          size_t from_count, varve_collect_fn fn, void *arg);
+static struct varve_comm_ops meddling_ops;
+static const struct varve_comm_ops *real_ops;
+
+static int meddling_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
+                          size_t from_count, varve_collect_fn fn, void *arg) {
+    if (meddled)
+        meddled[100]++;
+    return real_ops->trade(comm, out, out_count, from, from_count, fn, arg);
+}
+
+static struct varve_comm *own_comm(struct job *job) {
+    struct varve_comm *comm = group_comm(job->comm);
+    if (plan->is_meddling) {
+        real_ops = comm->ops;
+        meddling_ops = *comm->ops;
+        meddling_ops.trade = meddling_trade;
+        comm->ops = &meddling_ops;
+    }
+    return comm;
+}
+
+/* Chunks [first, last) get the content that `key` stands for. */
+static void fill(struct job *job, int first, int last, uint64_t key) {
+    for (int i = first; i < last; i++)
+        for (size_t j = 0; j < CHUNK; j += 8) {
+            uint64_t value = (key * 1000 + (uint64_t)i) * 0x9e3779b97f4a7c15u + j * 0xbf58476d1ce4e5b9u;
+            memcpy(job->field + (size_t)i * CHUNK + j, &value, 8);
+        }
+}
+
+static void open_session(struct job *job) {
+    char address[128];
+    struct varve_options options = {.size = sizeof options, .settings = plan->settings};
+    snprintf(address, sizeof address, "file://%s%s%s", folder, plan->fault && job->comm->rank == 2 ? "?fault=" : "",
+             plan->fault && job->comm->rank == 2 ? plan->fault : "");
+    struct varve_error error;
+    if (varve_open_comm(own_comm(job), address, "sharing", &options, &job->session, &error) != 0) {
+        if (plan->fault) /* it met the fault: all ranks are told, and that was all */
+            exit(0);
+        group_fail(job->comm, "open: %s", error.text);
+    }
+    if (varve_protect(job->session, "field", job->field, SIZE) != 0)
+        group_fail(job->comm, "protect");
+}
+
+/* A checkpoint; its code and statistics go to the board. */
+static int save(struct job *job, int64_t version) {
+    uint32_t rank = job->comm->rank;
+    int rc = varve_checkpoint(job->session, version);
+    if (rc == 0)
+        rc = varve_wait(job->session);
+    struct varve_stats *stats = &board->stats[job->step][rank];
+    stats->size = sizeof *stats;
+    varve_stats_get(job->session, stats);
+    board->codes[job->step++][rank] = rc;
+    return rc;
+}
+
+/* Everything as it is now comes back from this version, in this session and in a new one. */
+static void expect_back(struct job *job, int64_t version) {
+    uint8_t *kept = malloc(SIZE);
+    int64_t got = -1;
+    memcpy(kept, job->field, SIZE);
+    memset(job->field, 0xee, SIZE);
+    int rc = varve_restart(job->session, version, &got);
+    if (plan->fault && rc == -EIO)
+        exit(0); /* it met the fault now */
+    if (rc != 0 || got != version)
+        group_fail(job->comm, "restart: %s", varve_session_error(job->session)->text);
+    if (memcmp(kept, job->field, SIZE) != 0)
+        group_fail(job->comm, "version %d came back with other bytes", (int)version);
+    free(kept);
+}
+
+static void reopen(struct job *job) {
+    varve_close(job->session);
+    open_session(job);
+}
+
+static void in_rank(struct varve_comm *comm, void *arg) {
+    struct job job = {.comm = comm, .field = aligned_alloc(CHUNK, SIZE)};
+    (void)arg;
+    memset(job.field, 0, SIZE);
+    open_session(&job);
+    plan->fn(&job);
+    varve_close(job.session);
+    free(job.field);
+}
+
+/* ---- in the test ---- */
+
+static void run(const struct plan *given) {
+    struct group_end end;
+    char text[2000] = "";
+    plan = given;
+    int rc = group_run(RANKS, in_rank, NULL, &given->options, &end);
+    if (rc)
+        group_describe(&end, text, sizeof text);
+    if (rc)
+        fail_msg("%s", text);
+}
+
+static uint64_t stored(int step) {
+    uint64_t sum = 0;
+    for (int rank = 0; rank < RANKS; rank++)
+        sum += board->stats[step][rank].bytes_stored;
+    return sum;
+}
+
+#define EXACT "dedup=exact,codec=none"
+
+static void save_same(struct job *job) {
+    fill(job, 0, CHUNKS, 1);
+    save(job, 1);
+    expect_back(job, 1);
+    reopen(job);
+    expect_back(job, 1);
+    fill(job, 10, 20, 2); /* after a restart: what was stored is still there to be referred to */
+    save(job, 2);
+    reopen(job);
+    expect_back(job, 2);
+}
+
+static void check_same(const struct plan *given) {
+    run(given);
+    assert_int_equal(stored(0), SIZE);
+    assert_int_equal(stored(1), 10 * CHUNK);
+    for (int rank = 0; rank < RANKS; rank++) {
+        assert_in_range(board->stats[0][rank].bytes_new, SIZE / RANKS * 9 / 10, SIZE / RANKS * 11 / 10);
+        assert_int_equal(board->stats[0][rank].bytes_new + board->stats[0][rank].bytes_elsewhere, SIZE);
+        assert_int_equal(board->codes[0][rank], 0);
+    }
+}
+
+static void same_on_all_ranks(void **state) {
+    (void)state;
+    check_same(&(struct plan){.fn = save_same, .settings = EXACT});
+    assert_string_equal(board->stats[0][1].dedup, "exact");
+}
+
+static void same_in_the_background(void **state) {
+    (void)state;
+    check_same(&(struct plan){.fn = save_same, .settings = EXACT, .options = {.has_aside = 1}});
+}
+
+static void same_with_trap(void **state) {
+    (void)state;
+    check_same(&(struct plan){.fn = save_same, .settings = EXACT ",capture=trap,staging=1M"});
+}
+
+static void same_inside_the_call(void **state) {
+    (void)state;
+    check_same(&(struct plan){.fn = save_same, .settings = EXACT ",capture=sync"});
+}
+
+static void same_with_top_k(void **state) {
+    (void)state;
+    check_same(&(struct plan){.fn = save_same, .settings = "dedup=top-k,codec=none"});
+    assert_string_equal(board->stats[0][1].dedup, "top-k");
+}
+
+/* Fewer than there are: what falls off every rank stores itself. */
+static void save_once(struct job *job) {
+    fill(job, 0, CHUNKS, 1);
+    save(job, 1);
+    reopen(job);
+    expect_back(job, 1);
+}
+
+static void few_with_top_k(void **state) {
+    (void)state;
+    run(&(struct plan){.fn = save_once, .settings = "dedup=top-k,dedup_top=100,codec=none"});
+    assert_int_equal(stored(0), (100 + RANKS * (CHUNKS - 100)) * CHUNK);
+}
+
+static void not_asked(void **state) {
+    (void)state;
+    run(&(struct plan){.fn = save_once, .settings = "dedup=local,codec=none"});
+    assert_int_equal(stored(0), RANKS * SIZE);
+    assert_string_equal(board->stats[0][0].dedup, "local");
+}
+
+/* ---- from one checkpoint to a later one of another rank ---- */
+
+static void save_apart(struct job *job) {
+    if (job->comm->rank == 0)
+        fill(job, 0, 100, 5);
+    save(job, 1);
+    if (job->comm->rank == 3)
+        fill(job, 0, 100, 5);
+    save(job, 2);
+    if (job->comm->rank == 0) /* nobody but rank 3 has it any more */
+        memset(job->field, 0, SIZE);
+    save(job, 3);
+    if (job->comm->rank == 1)
+        fill(job, 0, 100, 5);
+    save(job, 4);
+    reopen(job);
+    expect_back(job, 4);
+}
+
+static void found_where_another_rank_stored_it(void **state) {
+    (void)state;
+    for (int aside = 0; aside < 2; aside++) {
+        run(&(struct plan){.fn = save_apart, .settings = EXACT, .options = {.has_aside = aside}});
+        assert_int_equal(stored(0), 100 * CHUNK);
+        for (int step = 1; step < 4; step++)
+            assert_int_equal(stored(step), 0);
+        assert_int_equal(board->stats[1][3].bytes_elsewhere, 100 * CHUNK);
+        assert_int_equal(board->stats[3][1].bytes_elsewhere, 100 * CHUNK);
+        teardown(NULL);
+        setup(NULL);
+    }
+}
+
+/* What nobody's last checkpoint needs may be gone: it is not referred to. */
+static void save_and_leave(struct job *job) {
+    if (job->comm->rank == 0)
+        fill(job, 0, 100, 5);
+    save(job, 1);
+    memset(job->field, 0, SIZE);
+    save(job, 2);
+    if (job->comm->rank == 3)
+        fill(job, 0, 100, 5);
+    save(job, 3);
+    reopen(job);
+    expect_back(job, 3);
+}
+
+static void left_behind_is_stored_again(void **state) {
+    (void)state;
+    run(&(struct plan){.fn = save_and_leave, .settings = EXACT});
+    assert_int_equal(stored(2), 100 * CHUNK);
+}
+
+/* ---- failures ---- */
+
+static void save_with_fault(struct job *job) {
+    fill(job, 0, CHUNKS, 1);
+    int rc = save(job, 1);
+    fill(job, 0, CHUNKS, 2);
+    for (int64_t version = 2; version < 8; version++)
+        if ((rc = save(job, version)) == 0) {
+            expect_back(job, version);
+            reopen(job);
+            expect_back(job, version);
+            return;
+        }
+    group_fail(job->comm, "every checkpoint failed, the last with %d", rc);
+}
+
+/* Whichever operation fails on one rank: the same code everywhere, and the next checkpoint is whole. */
+static void failed_checkpoint_leaves_no_id(void **state) {
+    (void)state;
+    int failed = 0;
+    for (int at = 4; at < 60; at += 3) {
+        char fault[32];
+        snprintf(fault, sizeof fault, "fail:%d:EIO", at);
+        memset(board, 0, sizeof *board);
+        run(&(struct plan){.fn = save_with_fault, .settings = EXACT, .fault = fault, .options = {.has_aside = at % 2}});
+        for (int step = 0; step < 8; step++) {
+            for (int rank = 1; rank < RANKS; rank++)
+                assert_int_equal(board->codes[step][rank], board->codes[step][0]);
+            failed += board->codes[step][0] != 0;
+        }
+        teardown(NULL);
+        setup(NULL);
+    }
+    assert_true(failed > 3);
+}
+
+/* A thread that writes during the call would make the ids lie: the checkpoint fails and says so. */
+static void save_meddled(struct job *job) {
+    fill(job, 0, CHUNKS, 10 + job->comm->rank);
+    meddled = job->comm->rank == 1 ? job->field : NULL;
+    save(job, 1);
+    meddled = NULL;
+    save(job, 2);
+    expect_back(job, 2);
+}
+
+static void written_during_the_call(void **state) {
+    (void)state;
+    run(&(struct plan){.fn = save_meddled, .settings = EXACT, .is_meddling = 1});
+    for (int rank = 0; rank < RANKS; rank++) {
+        assert_int_equal(board->codes[0][rank], -EFAULT);
+        assert_int_equal(board->codes[1][rank], 0);
+    }
+}
+
+/* ---- auto ---- */
+
+static void save_unique(struct job *job) {
+    for (int64_t version = 1; version <= 6; version++) {
+        fill(job, 0, CHUNKS, 100 * (uint64_t)version + job->comm->rank);
+        save(job, version);
+    }
+    expect_back(job, 6);
+}
+
+static void steps_aside_when_it_does_not_pay(void **state) {
+    (void)state;
+    run(&(struct plan){.fn = save_unique, .settings = "dedup=auto,codec=none"});
+    assert_string_equal(board->stats[0][2].dedup, "exact");
+    assert_non_null(strstr(board->stats[0][2].dedup_reason, "took more time than it saved"));
+    for (int step = 1; step < 4; step++)
+        assert_string_equal(board->stats[step][2].dedup, "local");
+    assert_string_equal(board->stats[4][2].dedup, "exact"); /* tried again */
+}
+
+/* ---- the background ---- */
+
+static int count_records(void) {
+    char path[128];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/n/sharing/record", folder);
+    DIR *entries = opendir(path);
+    for (struct dirent *entry; entries && (entry = readdir(entries));)
+        count += entry->d_name[0] != '.';
+    if (entries)
+        closedir(entries);
+    return count;
+}
+
+static void save_and_go_on(struct job *job) {
+    fill(job, 0, CHUNKS, 1);
+    if (varve_checkpoint(job->session, 1) != 0)
+        group_fail(job->comm, "checkpoint: %s", varve_session_error(job->session)->text);
+    for (int i = 0; i < 1000 && count_records() == 0; i++)
+        usleep(10000);
+    if (count_records() != 1)
+        group_fail(job->comm, "no record without another call");
+    while (varve_test(job->session) == 0)
+        usleep(1000);
+    expect_back(job, 1);
+}
+
+static void committed_while_the_program_goes_on(void **state) {
+    (void)state;
+    run(&(struct plan){.fn = save_and_go_on, .settings = EXACT, .options = {.has_aside = 1}});
+}
+
+/* ---- copies ---- */
+
+static void save_copies(struct job *job) {
+    fill(job, 0, CHUNKS / 2, 1);
+    fill(job, CHUNKS / 2, CHUNKS, 10 + job->comm->rank);
+    save(job, 1);
+    reopen(job);
+    expect_back(job, 1);
+}
+
+static void check_copies(const char *settings, int has_aside) {
+    const struct plan given = {.fn = save_copies, .settings = settings, .options = {.has_aside = has_aside, .ranks_per_node = 1}};
+    run(&given);
+    assert_int_equal(stored(0), 2 * (SIZE / 2 + RANKS * SIZE / 2));
+    for (int rank = 0; rank < RANKS; rank++) /* what all hold is shared out, what one holds has a copy next door */
+        assert_in_range(board->stats[0][rank].bytes_copied, SIZE / 2 + SIZE / 16, SIZE / 2 + SIZE / 4);
+    teardown(NULL);
+    setup(NULL);
+}
+
+static void copies_on_other_nodes(void **state) {
+    (void)state;
+    check_copies(EXACT ",copies=2", 0);
+    check_copies(EXACT ",copies=2", 1);
+    check_copies(EXACT ",copies=2,capture=sync", 0);
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(same_on_all_ranks),
+        CASE(same_in_the_background),
+        CASE(same_with_trap),
+        CASE(same_inside_the_call),
+        CASE(same_with_top_k),
+        CASE(few_with_top_k),
+        CASE(not_asked),
+        CASE(found_where_another_rank_stored_it),
+        CASE(left_behind_is_stored_again),
+        CASE(failed_checkpoint_leaves_no_id),
+        CASE(written_during_the_call),
+        CASE(steps_aside_when_it_does_not_pay),
+        CASE(committed_while_the_program_goes_on),
+        CASE(copies_on_other_nodes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
