@@ -83,6 +83,7 @@ struct vv_naming {
     struct vv_stand_in *stand_ins; /* by offer */
     size_t stand_in_count;
     int is_stable; /* named from copies that nobody can write any more */
+    size_t written; /* of the list, once it is settled */
 };
 enum vv_fate { VV_FATE_STORE = 1, VV_FATE_STAND_IN = 2, VV_FATE_HELD_BY = 4 /* << j: partner j has it itself */ };
 int vv_naming_add(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id, uint32_t size);

@@ -309,6 +309,14 @@ static void note_sums(const struct vv_save *save, const struct vv_pack_sums *pac
         stats->runs_changed += save->session->history.list[i].changed.count;
 }
 
+/* Other ranks refer to what was settled as ours: nothing of it may be missing. */
+static int check_written(const struct vv_save *save, struct varve_error *error) {
+    const struct vv_naming *naming = &save->naming;
+    if (!save->is_shared || naming->written == naming->count)
+        return 0;
+    return vv_error(error, -EIO, "%zu chunks are ours to store, but %zu were captured", naming->count, naming->written);
+}
+
 /* What is left, and then everything up to our yes. */
 static int write_pack(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
@@ -317,6 +325,8 @@ static int write_pack(struct vv_save *save, struct varve_error *error) {
     int rc = save->is_shared && save->is_shared_behind ? vv_sharing_run(save, 0, error) : 0;
     rc = vv_copies_consume(save, rc, take_piece, error);
     vv_capture_stop(session->capture); /* nobody is stopped while ranks wait for each other */
+    if (rc == 0)
+        rc = check_written(save, error);
     if (rc == 0)
         rc = vv_save_pack(save, error);
     struct varve_error why = {0};

@@ -155,6 +155,7 @@ static int write_chunk(struct vv_scan *scan, uint32_t number, const uint8_t *dat
                         "region %s was written while varve_checkpoint looked at it: no thread may write protected memory"
                         " during the call",
                         scan->past->name);
+    save->naming.written++;
     return vv_copies_write(save, number, data);
 }
 
