@@ -4,10 +4,13 @@
  * SAVING. vv_session_checkpoint makes a request (request.c) and runs this rank's part of an attempt (save.c):
  *
  *   plan     every region gets its length and its address in the layout
- *   capture  the trackers tell which chunks may have changed; they are copied into staging, held in place, or taken at
- *            once (capture/capture.h). Here the call returns
+ *   capture  the trackers tell which chunks may have changed
+ *   share    with many ranks: they are named, and the ranks agree who stores what several of them hold (naming.c,
+ *            sharing.c). What another rank stores is let go of
+ *   capture  the rest is copied into staging, held in place, or taken at once (capture/capture.h). Here the call returns
  *   scan     piece by piece, in the order the capture gives: zero? same id as last time at this place? id known
- *            elsewhere? else new (scan.c)
+ *            elsewhere? else new (scan.c); or, if the ranks have agreed, is it ours to store?
+ *   copies   what is stored also goes to partners on other nodes (copies.c)
  *   blocks   new chunks gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads encode them and
  *            append them to the pack (blocks.c)
  *   manifest origins -> runs: an overlay, or a base when the overlays have grown (recipe_write.c)
@@ -16,9 +19,10 @@
  *
  * Everything after the capture runs in the session's own thread (flight.c) while the program goes on; with
  * capture=sync, on_error=retry or threads=0 it runs inside the call. One checkpoint is in flight at a time: the next
- * one, and whatever else needs the store, waits for it to land. Ranks talk to each other only in the thread that makes
- * a collective call, so with many ranks the commit waits for the next such call; until then every part lies sealed in
- * the store, and a later life adopts it.
+ * one, and whatever else needs the store, waits for it to land. Ranks talk to each other in the thread that makes a
+ * collective call, so with many ranks the commit waits for the next such call; until then every part lies sealed in the
+ * store, and a later life adopts it. Where the group has another one aside (MPI_THREAD_MULTIPLE), the session's thread
+ * talks, too: it commits, sends copies and, if everything fits staging, shares.
  *
  * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it);
  * then the ids and origins that changed, and the history. A scan that finds no free block waits; a program that
@@ -30,19 +34,20 @@
  * RESTARTING. vv_session_restart walks the records from the newest, opens a view, compares what is stored with what is
  * protected before a byte is written, fetches the runs in windows, computes the id of every granule and compares each
  * region's digest. The ids become the new history. A checkpoint that fails anywhere is named in the log with the
- * reason, and the next older one is tried.
+ * reason, and the next older one is tried. With many ranks the reading runs on the storage as the job sees it (peers.h):
+ * what several ranks need is read once, and what this node does not have comes from another.
  *
  * MANY RANKS. Every function below that is not about regions is collective and returns the same code on every rank,
  * with the error of the rank where it happened. A step that a rank does alone ends in vv_comm_agree before any rank
  * acts on it. Claims, records and deletions are the business of the keepers (keepers.c): rank 0, or one rank per node.
- * In a checkpoint: versions compared; each rank captures; agree; each rank writes and seals its own pack; agree; the
- * keeper counts the votes and creates the record; agree. In a restart, per candidate: the keeper names it; each rank
+ * In a checkpoint: versions compared; each rank names what changed; the ranks share it out; each rank captures; agree;
+ * each rank writes and seals its own pack; agree; the keeper counts the votes and creates the record; agree. In a restart, per candidate: the keeper names it; each rank
  * compares regions; agree (nothing was written so far); each rank reads and checks; agree; the keeper goes on in the
  * beat; agree. The record decides: a rank that dies anywhere leaves waste or a checkpoint that the next life finds.
  *
  * Threads: one thread at a time calls a session. Inside are its own thread, the pool's, the lease's and the guard's. What
- * is in flight belongs to the session's thread (history, save, pack, capture); the caller's thread keeps off until it
- * has landed. */
+ * is in flight belongs to the session's thread (history, save, pack, capture, and the group, if it may talk); the
+ * caller's thread keeps off until it has landed, and talks aside meanwhile. */
 #ifndef VV_ENGINE_H
 #define VV_ENGINE_H
 
