@@ -134,6 +134,7 @@ static void note(struct collective_result *r, const struct saved *saved, struct 
     double mean = ranks_sum(saved->own) / r->ranks;
     r->durable[r->rounds] = saved->durable;
     r->blocked[r->rounds] = saved->blocked;
+    r->cpu[r->rounds] = saved->cpu;
     r->named[r->rounds] = saved->named;
     r->exchange[r->rounds] = saved->exchange;
     r->rounds++;

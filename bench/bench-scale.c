@@ -6,13 +6,14 @@
  * real MPI, and, built with smpicc from the same sources, under SimGrid's simulation of MPI on thousands of ranks; see scale.sh and
  * docs/scale.md. Rank 0 prints one line of JSON:
  *
- *   seconds       the median round after the first, from the common start to the last rank's end
+ *   seconds       from the common start to the last rank's end: the median round after the first; simulated, the last
  *   messages      sent by the busiest rank in a round, answers included; bytes likewise
  *   reductions    and those that it sent in reductions and broadcasts, where that is known (simulated)
  *   found         share of the duplicates that nobody stores
  *   owned         the most that a rank has to store, as a multiple of the mean
  *
  * Ends with 1 when an id is stored by nobody, or twice where the scheme is exact, or a bound is not kept. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,12 +33,11 @@ struct options {
     double least_found;
 };
 
-/* What a round came to, on all ranks. */
+/* What a round came to: on this rank, and then, on all ranks, of the rank that has most, or of all together. */
+enum { NANOSECONDS, MESSAGES, BYTES, REDUCTIONS, STORED_MOST, MOSTS };
+enum { STORED, SUM, SUMS }; /* chunks; and the sum of their names */
 struct outcome {
-    double seconds;
-    uint64_t messages, bytes, reductions; /* of the busiest rank */
-    uint64_t stored, stored_most;         /* chunks */
-    uint64_t sum;                         /* of what is stored, by name */
+    uint64_t most[MOSTS], sum[SUMS];
 };
 
 static uint64_t mix(uint64_t x) {
@@ -93,47 +93,39 @@ static void fail(const char *what, int code) {
     abort();
 }
 
-static uint64_t most(uint64_t value) {
-    uint64_t result;
-    MPI_Allreduce(&value, &result, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
-    return result;
-}
-
-static uint64_t sum_of(uint64_t value) {
-    uint64_t result;
-    MPI_Allreduce(&value, &result, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    return result;
-}
-
 static struct outcome run_round(struct vv_exchange *exchange, const struct vv_exchange_in *in,
-                                struct vv_verdict *verdicts) {
+                                struct vv_verdict *verdicts, int is_last) {
     struct vv_exchange_sums sums = {0};
     struct varve_error error = {0};
+    struct outcome outcome = {0};
     struct scale_sent before = scale_sent();
-    double begin = scale_start(MPI_COMM_WORLD);
+    double begin = scale_start(MPI_COMM_WORLD, is_last);
     int rc = exchange->ops->run(exchange, in, verdicts, &sums, &error);
-    double seconds = MPI_Wtime() - begin, slowest;
+    scale_stop();
+    double seconds = MPI_Wtime() - begin;
     struct scale_sent after = scale_sent();
     if (rc)
         fail(error.text, rc);
-    MPI_Allreduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    uint64_t stored = 0, sum = 0;
     for (size_t i = 0; i < in->count; i++)
         if (verdicts[i].kind == VV_MINE) {
-            stored++;
-            sum += in->offers[i].id.low;
+            outcome.sum[STORED]++;
+            outcome.sum[SUM] += in->offers[i].id.low;
         }
-    return (struct outcome){.seconds = slowest,
-                            .messages = most(sums.hops.messages + after.messages - before.messages),
-                            .bytes = most(sums.hops.bytes + after.bytes - before.bytes),
-                            .reductions = most(after.messages - before.messages),
-                            .stored = sum_of(stored),
-                            .stored_most = most(stored),
-                            .sum = sum_of(sum)};
+    outcome.most[NANOSECONDS] = (uint64_t)(seconds * 1e9);
+    outcome.most[MESSAGES] = sums.hops.messages + after.messages - before.messages;
+    outcome.most[BYTES] = sums.hops.bytes + after.bytes - before.bytes;
+    outcome.most[REDUCTIONS] = after.messages - before.messages;
+    outcome.most[STORED_MOST] = outcome.sum[STORED];
+    return outcome;
+}
+
+static void combine(struct outcome *outcome) {
+    MPI_Allreduce(MPI_IN_PLACE, outcome->most, MOSTS, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, outcome->sum, SUMS, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
 }
 
 static int compare_seconds(const void *a, const void *b) {
-    double x = ((const struct outcome *)a)->seconds, y = ((const struct outcome *)b)->seconds;
+    uint64_t x = ((const struct outcome *)a)->most[NANOSECONDS], y = ((const struct outcome *)b)->most[NANOSECONDS];
     return (x > y) - (x < y);
 }
 
@@ -146,11 +138,13 @@ static struct outcome run_rounds(struct vv_exchange *exchange, uint32_t rank, co
     if (!verdicts)
         abort();
     for (int i = 0; i < options->rounds; i++)
-        outcomes[i] = run_round(exchange, &in, verdicts);
+        outcomes[i] = run_round(exchange, &in, verdicts, i + 1 == options->rounds);
+    for (int i = 0; i < options->rounds; i++)
+        combine(&outcomes[i]);
     free(offers);
     free(verdicts);
-    if (options->rounds == 1)
-        return outcomes[0];
+    if (options->rounds == 1 || scale_is_simulated)
+        return outcomes[options->rounds - 1];
     qsort(outcomes + 1, (size_t)options->rounds - 1, sizeof *outcomes, compare_seconds);
     return outcomes[options->rounds / 2];
 }
@@ -158,29 +152,29 @@ static struct outcome run_rounds(struct vv_exchange *exchange, uint32_t rank, co
 /* ---- what it says ---- */
 
 static int judge(const struct outcome *outcome, const struct options *options, const struct varve_comm *comm) {
-    uint64_t count, sum = sum_of(own_share(comm->rank, options->ids, &count)), distinct = sum_of(count);
-    uint64_t offered = (uint64_t)comm->ranks * options->ids;
-    double found = offered == distinct ? 1 : (double)(offered - outcome->stored) / (double)(offered - distinct);
-    double owned = outcome->stored ? (double)outcome->stored_most * comm->ranks / (double)outcome->stored : 0;
-    int is_exact = strcmp(options->scheme, "top-k") != 0, is_well = 1;
-    if (comm->rank == 0)
-        printf("{\"scheme\": \"%s\", \"ranks\": %u, \"nodes\": %u, \"ids\": %zu, \"top\": %zu, \"simulated\": %s, "
-               "\"seconds\": %.9f, \"messages\": %llu, \"reductions\": %llu, \"bytes\": %llu, \"found\": %.6f, "
-               "\"owned\": %.4f}\n",
-               options->scheme, comm->ranks, comm->nodes, options->ids, is_exact ? 0 : options->top,
-               scale_is_simulated ? "true" : "false", outcome->seconds, (unsigned long long)outcome->messages,
-               (unsigned long long)outcome->reductions, (unsigned long long)outcome->bytes, found, owned);
-    if (outcome->stored < distinct || (is_exact && (outcome->stored != distinct || outcome->sum != sum)))
-        is_well = 0;
-    if (!is_well && comm->rank == 0)
+    uint64_t wanted[SUMS], stored = outcome->sum[STORED], offered = (uint64_t)comm->ranks * options->ids;
+    wanted[SUM] = own_share(comm->rank, options->ids, &wanted[STORED]);
+    MPI_Allreduce(MPI_IN_PLACE, wanted, SUMS, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    uint64_t duplicates = offered - wanted[STORED];
+    double found = duplicates ? (double)(offered - stored) / (double)duplicates : 1;
+    double owned = stored ? (double)outcome->most[STORED_MOST] * comm->ranks / (double)stored : 0;
+    int is_exact = strcmp(options->scheme, "top-k") != 0;
+    int is_right = is_exact ? memcmp(outcome->sum, wanted, sizeof wanted) == 0 : stored >= wanted[STORED];
+    int is_within = outcome->most[MESSAGES] <= options->most_messages && found >= options->least_found;
+    if (comm->rank != 0)
+        return is_right && is_within ? 0 : 1;
+    printf("{\"scheme\": \"%s\", \"ranks\": %u, \"nodes\": %u, \"ids\": %zu, \"top\": %zu, \"simulated\": %s, "
+           "\"seconds\": %.9f, \"messages\": %" PRIu64 ", \"reductions\": %" PRIu64 ", \"bytes\": %" PRIu64 ", "
+           "\"found\": %.6f, \"owned\": %.4f}\n",
+           options->scheme, comm->ranks, comm->nodes, options->ids, is_exact ? 0 : options->top,
+           scale_is_simulated ? "true" : "false", (double)outcome->most[NANOSECONDS] * 1e-9, outcome->most[MESSAGES],
+           outcome->most[REDUCTIONS], outcome->most[BYTES], found, owned);
+    if (!is_right)
         fprintf(stderr, "bench-scale: an id is stored by nobody, or twice\n");
-    if (outcome->messages > options->most_messages || found < options->least_found) {
-        is_well = 0;
-        if (comm->rank == 0)
-            fprintf(stderr, "bench-scale: more messages than %llu, or less found than %.3f\n",
-                    (unsigned long long)options->most_messages, options->least_found);
-    }
-    return is_well ? 0 : 1;
+    if (!is_within)
+        fprintf(stderr, "bench-scale: more messages than %" PRIu64 ", or less found than %.3f\n",
+                options->most_messages, options->least_found);
+    return is_right && is_within ? 0 : 1;
 }
 
 static struct options read_options(int argc, char **argv) {

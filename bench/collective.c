@@ -44,17 +44,18 @@ void collective_print_head(const struct collective_result *r) {
     printf("%s, %u ranks of %.1f MiB, storage %s%s, %u rounds, threads of MPI: %s\n", collective_cases[r->kind],
            r->ranks, (double)r->size / (double)BENCH_MIB, r->limit ? r->limit : "as fast as it is",
            r->limit ? " a second and rank" : "", r->rounds, ranks_threads());
-    printf("  %-8s %9s %9s %8s %8s %9s %9s %9s %10s %9s %9s\n", "mode", "stored/", "max/mean", "found", "durable",
-           "of local", "blocked", "named", "exchange", "messages", "restart");
-    printf("  %-8s %9s %9s %8s %8s %9s %9s %9s %10s %9s %9s\n", "", "memory", "", "", "s", "", "s", "s", "s", "",
-           "/ unique");
+    printf("  %-8s %9s %9s %8s %8s %9s %9s %9s %9s %10s %9s %9s\n", "mode", "stored/", "max/mean", "found", "durable",
+           "of local", "blocked", "cpu", "named", "exchange", "messages", "restart");
+    printf("  %-8s %9s %9s %8s %8s %9s %9s %9s %9s %10s %9s %9s\n", "", "memory", "", "", "s", "", "s", "s", "s", "s",
+           "", "/ unique");
 }
 
 void collective_print_people(const struct collective_result *r, const struct collective_result *local) {
-    printf("  %-8s %9.4f %9.4f %8.4f %8.3f %9.3f %9.3f %9.4f %10.4f %9.0f %9.3f\n", r->mode, over(r->growth, r->memory),
-           r->over_mean, found(r), bench_median(r->durable, r->rounds), durable_over_local(r, local),
-           bench_median(r->blocked, r->rounds), bench_median(r->named, r->rounds), bench_median(r->exchange, r->rounds),
-           r->messages, restart_read_over_unique(r));
+    printf("  %-8s %9.4f %9.4f %8.4f %8.3f %9.3f %9.3f %9.3f %9.4f %10.4f %9.0f %9.3f\n", r->mode,
+           over(r->growth, r->memory), r->over_mean, found(r), bench_median(r->durable, r->rounds),
+           durable_over_local(r, local), bench_median(r->blocked, r->rounds), bench_median(r->cpu, r->rounds),
+           bench_median(r->named, r->rounds), bench_median(r->exchange, r->rounds), r->messages,
+           restart_read_over_unique(r));
     fflush(stdout);
 }
 
@@ -74,7 +75,8 @@ void collective_print_json(const struct collective_result *r, const struct colle
     printf(",\"seconds_durable\":%.4f,\"seconds_blocked\":%.4f,\"seconds_named\":%.4f,\"seconds_exchange\":%.4f",
            bench_median(r->durable, r->rounds), bench_median(r->blocked, r->rounds), bench_median(r->named, r->rounds),
            bench_median(r->exchange, r->rounds));
-    printf(",\"messages_most\":%.0f,\"bytes_sent_most\":%.0f", r->messages, r->sent);
+    printf(",\"seconds_cpu\":%.4f,\"messages_most\":%.0f,\"bytes_sent_most\":%.0f", bench_median(r->cpu, r->rounds),
+           r->messages, r->sent);
     if (r->restart_read > 0)
         printf(",\"restart_read_over_unique\":%.4f,\"seconds_restart\":%.4f", restart_read_over_unique(r),
                r->restart_seconds);

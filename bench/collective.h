@@ -23,7 +23,7 @@ struct collective_result {
     size_t size;       /* of a rank */
     size_t top;        /* what top-k keeps */
     const char *limit; /* of the storage, per rank; NULL: none */
-    double durable[COLLECTIVE_ROUNDS_MAX], blocked[COLLECTIVE_ROUNDS_MAX];
+    double durable[COLLECTIVE_ROUNDS_MAX], blocked[COLLECTIVE_ROUNDS_MAX], cpu[COLLECTIVE_ROUNDS_MAX];
     double named[COLLECTIVE_ROUNDS_MAX], exchange[COLLECTIVE_ROUNDS_MAX]; /* seconds, the slowest rank's */
     double growth, data, metadata;                                        /* bytes, sums over the rounds */
     double memory;                                                        /* of all ranks and rounds */

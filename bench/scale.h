@@ -8,8 +8,10 @@
 
 extern const int scale_is_simulated;
 
-/* All ranks return at the same time, and that is what it returns; as nearly as this MPI can. Collective. */
-double scale_start(MPI_Comm mpi);
+/* All ranks return at the same time, and that is what it returns; as nearly as this MPI can. Collective. A round begins, the last one or
+ * another; scale_stop ends it. */
+double scale_start(MPI_Comm mpi, int is_last);
+void scale_stop(void);
 
 /* Messages that this rank has sent in reductions and broadcasts so far; 0 where MPI does not tell. */
 struct scale_sent {

@@ -1,23 +1,35 @@
 /* bench-scale under SimGrid's SMPI: the waiting part of src/mpi (comm_mpi_wait.c) for a simulated MPI.
  *
  * There, looking whether a message has come takes simulated time, a tenth of a millisecond unless told otherwise, and a rank
- * that looks and sleeps would measure its own sleep. So here a rank blocks until the message is there: in the order of the
- * list, not as they arrive, which is no faster than the library itself. Sizes are not known before a message
- * is received, so it goes through a buffer of the rank's.
+ * that looks and sleeps would measure its own sleep. So here a rank blocks: the receives of a trade are posted
+ * together, and it waits for them in the order of the list, which is no faster than the library, which takes messages as they come.
  *
- * SMPI's non-blocking reduction sends from every rank to every rank. Here it is recursive doubling, and a broadcast is a binomial
- * tree, as in real MPI libraries; their messages are counted.
+ * Prices: what receiving costs is slept here, since SMPI has a price only for what it buffers; what sending costs and how
+ * long a message is under way scale.sh tells SMPI. SMPI's non-blocking reduction sends from every rank to every
+ * rank; here it is recursive doubling, and a broadcast is a binomial tree, as in real MPI libraries. Their messages are counted.
  *
- * All ranks live in one process and take turns inside MPI calls (no privatisation of globals): what is a rank's own is in an array. */
+ * Computing: with SCALE_COMPUTE=yes, what a rank computes between two calls of MPI is measured in each round, and in the last
+ * round takes as much simulated time as the least that it took before. All rounds are alike, so the least is what it takes when nothing
+ * else disturbs; but thousands of ranks take turns, so what a rank needs is never in the processor's caches. It is measured on the one
+ * processor that simulates them all.
+ *
+ * All ranks live in one process and take turns inside MPI calls (no privatisation of globals): what is a rank's own is in an
+ * array. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "mpi/comm_mpi.h"
 #include "scale.h"
 
+#undef clock_gettime /* elsewhere it tells simulated time */
+
+#define RECEIVE_NS 1000          /* a message */
+#define RECEIVE_NS_PER_BYTE 0.08 /* 12.5 GB/s */
 #define RANKS_MAX 65536
-#define BUFFER ((size_t)4 << 20) /* the largest message; of which only what is used takes memory */
+#define ALL_SLOTS ((size_t)64 << 20) /* for the messages of a trade; what is not used takes no memory */
+#define SLOT_MAX ((size_t)4 << 20)
 #define TAG_LEAST 11
 #define TAG_BROADCAST 12
 
@@ -25,7 +37,14 @@ const int scale_is_simulated = 1;
 
 struct waiting {
     struct scale_sent sent;
-    char *buffer;
+    unsigned rounds;
+    int is_measured, is_priced; /* this round */
+    double resumed;             /* when this rank went on computing, in real seconds */
+    float *parts;               /* what each part of a round has taken at least, in ns */
+    size_t part, part_room;
+    char *slots;                     /* of the trade that this rank is in */
+    size_t slots_bytes, slot, taken; /* the number of the slot that is taken next */
+    MPI_Request *requests;
 };
 
 static struct waiting all[RANKS_MAX];
@@ -42,91 +61,202 @@ struct scale_sent scale_sent(void) {
     return own()->sent;
 }
 
-/* A barrier lets the ranks go one after another; the simulated clock is the same for all. */
-double scale_start(MPI_Comm mpi) {
-    double latest, now = MPI_Wtime();
-    MPI_Allreduce(&now, &latest, 1, MPI_DOUBLE, MPI_MAX, mpi);
-    double start = latest + 0.1, rest = start - MPI_Wtime();
+static void spend(double ns) {
+    struct timespec time = {(time_t)(ns * 1e-9), (long)(ns - (double)(time_t)(ns * 1e-9) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+static void pay_receive(size_t size) {
+    spend(RECEIVE_NS + (double)size * RECEIVE_NS_PER_BYTE);
+}
+
+/* ---- computing ---- */
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static void note_part(struct waiting *waiting, float ns) {
+    if (waiting->part == waiting->part_room) {
+        size_t room = waiting->part_room ? waiting->part_room * 2 : 256;
+        waiting->parts = realloc(waiting->parts, room * sizeof *waiting->parts);
+        if (!waiting->parts)
+            abort();
+        for (size_t i = waiting->part_room; i < room; i++)
+            waiting->parts[i] = -1;
+        waiting->part_room = room;
+    }
+    float *part = &waiting->parts[waiting->part++];
+    *part = *part < 0 || ns < *part ? ns : *part;
+    if (waiting->is_priced)
+        spend(*part);
+}
+
+/* Around everything that is MPI's: no time of ours. */
+static struct waiting *enter(void) {
+    double time = now();
+    struct waiting *waiting = own();
+    if (waiting->is_measured)
+        note_part(waiting, (float)((time - waiting->resumed) * 1e9));
+    return waiting;
+}
+
+static int leave(struct waiting *waiting, int rc) {
+    waiting->resumed = now();
+    return rc;
+}
+
+/* MPI_Isend of the library, by a definition on the command line. */
+int scale_isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm mpi, MPI_Request *request) {
+    struct waiting *waiting = enter();
+    return leave(waiting, PMPI_Isend(data, count, type, to, tag, mpi, request));
+}
+
+void scale_stop(void) {
+    enter()->is_measured = 0;
+}
+
+/* The simulated clock is the same for all ranks, and simulated time costs nothing: round n begins in second 1000 n. A
+ * barrier would let the ranks go one after another. */
+double scale_start(MPI_Comm mpi, int is_last) {
+    struct waiting *waiting = own();
+    const char *compute = getenv("SCALE_COMPUTE");
+    double start = ++waiting->rounds * 1000.0, rest = start - MPI_Wtime();
+    (void)mpi;
     if (rest <= 0)
         abort();
-    struct timespec time = {(time_t)rest, (long)((rest - (double)(time_t)rest) * 1e9)};
-    nanosleep(&time, NULL);
+    spend(rest * 1e9);
+    waiting->is_measured = compute && strcmp(compute, "yes") == 0 && waiting->rounds > 1;
+    waiting->is_priced = waiting->is_measured && is_last;
+    waiting->part = 0;
+    leave(waiting, 0);
     return start;
 }
 
 int vv_mpi_wait(MPI_Request *request, unsigned looks_max) {
+    struct waiting *waiting = enter();
     (void)looks_max;
-    return MPI_Wait(request, MPI_STATUS_IGNORE);
+    return leave(waiting, MPI_Wait(request, MPI_STATUS_IGNORE));
 }
 
-static int send(MPI_Comm mpi, int tag, const void *data, int size, int to) {
+/* ---- reductions and broadcasts ---- */
+
+static int send(MPI_Comm mpi, int tag, const void *data, int size, int to, MPI_Request *request) {
     struct waiting *waiting = own();
     waiting->sent.messages++;
     waiting->sent.bytes += (uint64_t)size;
-    return MPI_Send(data, size, MPI_BYTE, to, tag, mpi);
+    return PMPI_Isend(data, size, MPI_BYTE, to, tag, mpi, request);
 }
 
-static int take_least(MPI_Comm mpi, int64_t *values, int count, int from) {
-    int64_t theirs[16];
-    if (count > 16)
-        abort();
-    int size = count * (int)sizeof *values;
-    int rc = MPI_Recv(theirs, size, MPI_BYTE, from, TAG_LEAST, mpi, MPI_STATUS_IGNORE);
-    for (int i = 0; i < count && rc == MPI_SUCCESS; i++)
-        values[i] = theirs[i] < values[i] ? theirs[i] : values[i];
+static int receive(MPI_Comm mpi, int tag, void *data, int size, int from) {
+    int rc = MPI_Recv(data, size, MPI_BYTE, from, tag, mpi, MPI_STATUS_IGNORE);
+    pay_receive((size_t)size);
     return rc;
 }
 
+/* Send ours and take theirs; either may be left out. */
+static int swap_least(MPI_Comm mpi, int64_t *values, int count, int to, int from) {
+    int64_t ours[16], theirs[16];
+    int size = count * (int)sizeof *values, rc = MPI_SUCCESS;
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (count > 16)
+        abort();
+    memcpy(ours, values, (size_t)size);
+    if (to >= 0)
+        rc = send(mpi, TAG_LEAST, ours, size, to, &request);
+    if (from >= 0 && rc == MPI_SUCCESS)
+        rc = receive(mpi, TAG_LEAST, theirs, size, from);
+    for (int i = 0; i < count && from >= 0; i++)
+        values[i] = theirs[i] < values[i] ? theirs[i] : values[i];
+    return rc == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+}
+
 /* The ranks beyond the largest power of two give theirs to a partner first, and are told the result. */
-int vv_mpi_least(MPI_Comm mpi, int64_t *values, int count) {
-    int rank, ranks, half = 1, rc = MPI_SUCCESS, size = count * (int)sizeof *values;
+static int find_least(MPI_Comm mpi, int64_t *values, int count) {
+    int rank, ranks, half = 1, rc = MPI_SUCCESS;
     MPI_Comm_rank(mpi, &rank);
     MPI_Comm_size(mpi, &ranks);
     while (half * 2 <= ranks)
         half *= 2;
-    if (rank >= half) {
-        rc = send(mpi, TAG_LEAST, values, size, rank - half);
-        return rc ? rc : MPI_Recv(values, size, MPI_BYTE, rank - half, TAG_LEAST, mpi, MPI_STATUS_IGNORE);
-    }
-    if (rank + half < ranks)
-        rc = take_least(mpi, values, count, rank + half);
-    for (int step = 1; step < half && rc == MPI_SUCCESS; step *= 2) {
-        rc = send(mpi, TAG_LEAST, values, size, rank ^ step);
-        if (rc == MPI_SUCCESS)
-            rc = take_least(mpi, values, count, rank ^ step);
-    }
-    if (rank + half < ranks && rc == MPI_SUCCESS)
-        rc = send(mpi, TAG_LEAST, values, size, rank + half);
+    int guest = rank + half < ranks ? rank + half : -1;
+    if (rank >= half)
+        return swap_least(mpi, values, count, rank - half, rank - half);
+    if (guest >= 0)
+        rc = swap_least(mpi, values, count, -1, guest);
+    for (int step = 1; step < half && rc == MPI_SUCCESS; step *= 2)
+        rc = swap_least(mpi, values, count, rank ^ step, rank ^ step);
+    return guest >= 0 && rc == MPI_SUCCESS ? swap_least(mpi, values, count, guest, -1) : rc;
+}
+
+int vv_mpi_least(MPI_Comm mpi, int64_t *values, int count) {
+    struct waiting *waiting = enter();
+    return leave(waiting, find_least(mpi, values, count));
+}
+
+static int broadcast(MPI_Comm mpi, void *data, int size, int root) {
+    MPI_Request requests[32];
+    int rank, ranks, rc = MPI_SUCCESS, step = 1, count = 0;
+    MPI_Comm_rank(mpi, &rank);
+    MPI_Comm_size(mpi, &ranks);
+    int number = (rank - root + ranks) % ranks;
+    while (step < ranks && !(number & step))
+        step *= 2;
+    if (number)
+        rc = receive(mpi, TAG_BROADCAST, data, size, (number - step + root) % ranks);
+    for (step /= 2; step > 0 && rc == MPI_SUCCESS; step /= 2)
+        if (number + step < ranks)
+            rc = send(mpi, TAG_BROADCAST, data, size, (number + step + root) % ranks, &requests[count++]);
+    for (int i = 0; i < count && rc == MPI_SUCCESS; i++)
+        rc = MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
     return rc;
 }
 
 int vv_mpi_broadcast(MPI_Comm mpi, void *data, int size, int root) {
-    int rank, ranks, rc = MPI_SUCCESS, step = 1;
-    MPI_Comm_rank(mpi, &rank);
-    MPI_Comm_size(mpi, &ranks);
-    int number = (rank - root + ranks) % ranks;
-    for (; step < ranks && !(number & step); step *= 2)
-        ;
-    if (number)
-        rc = MPI_Recv(data, size, MPI_BYTE, (number - step + root) % ranks, TAG_BROADCAST, mpi, MPI_STATUS_IGNORE);
-    for (step /= 2; step > 0 && rc == MPI_SUCCESS; step /= 2)
-        if (number + step < ranks)
-            rc = send(mpi, TAG_BROADCAST, data, size, (number + step + root) % ranks);
-    return rc;
+    struct waiting *waiting = enter();
+    return leave(waiting, broadcast(mpi, data, size, root));
 }
 
-int vv_mpi_next(MPI_Comm mpi, int tag, const uint32_t *pending, size_t count, size_t *which, int *size) {
-    struct waiting *waiting = own();
-    MPI_Status status;
-    if (!waiting->buffer && !(waiting->buffer = malloc(BUFFER)))
+/* ---- trade ---- */
+
+/* With many partners the messages are small. One that is larger than its slot ends the program. */
+static void post_receives(struct waiting *waiting, MPI_Comm mpi, int tag, const uint32_t *pending, size_t count) {
+    waiting->slot = ALL_SLOTS / count & ~(size_t)63;
+    waiting->slot = waiting->slot < SLOT_MAX ? waiting->slot : SLOT_MAX;
+    if (count > 512)
+        waiting->slot = 2048; /* so that the pages that are touched are few */
+    waiting->slots_bytes = waiting->slot * count;
+    waiting->slots =
+        mmap(NULL, waiting->slots_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    waiting->requests = malloc(count * sizeof *waiting->requests);
+    if (waiting->slots == MAP_FAILED || !waiting->requests)
         abort();
-    *which = count - 1; /* the list shrinks at its end, so this keeps its order */
-    int rc = MPI_Recv(waiting->buffer, (int)BUFFER, MPI_BYTE, (int)pending[*which], tag, mpi, &status);
-    return rc == MPI_SUCCESS ? MPI_Get_count(&status, MPI_BYTE, size) : rc;
+    for (size_t i = 0; i < count; i++)
+        MPI_Irecv(waiting->slots + i * waiting->slot, (int)waiting->slot, MPI_BYTE, (int)pending[i], tag, mpi,
+                  &waiting->requests[i]);
+}
+
+/* The list shrinks at its end, if that is where it is taken from. */
+int vv_mpi_next(MPI_Comm mpi, int tag, const uint32_t *pending, size_t count, size_t *which, int *size) {
+    struct waiting *waiting = enter();
+    MPI_Status status;
+    if (!waiting->slots)
+        post_receives(waiting, mpi, tag, pending, count);
+    *which = waiting->taken = count - 1;
+    int rc = MPI_Wait(&waiting->requests[*which], &status);
+    return leave(waiting, rc == MPI_SUCCESS ? MPI_Get_count(&status, MPI_BYTE, size) : rc);
 }
 
 int vv_mpi_receive(MPI_Comm mpi, int tag, uint32_t rank, void *buffer, int size) {
+    struct waiting *waiting = enter();
     (void)mpi, (void)tag, (void)rank;
-    memcpy(buffer, own()->buffer, (size_t)size);
-    return MPI_SUCCESS;
+    memcpy(buffer, waiting->slots + waiting->taken * waiting->slot, (size_t)size);
+    if (waiting->taken == 0) {
+        munmap(waiting->slots, waiting->slots_bytes);
+        free(waiting->requests);
+        waiting->slots = NULL;
+    }
+    pay_receive((size_t)size);
+    return leave(waiting, MPI_SUCCESS);
 }

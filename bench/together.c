@@ -86,11 +86,12 @@ static void sum_up(struct saved *saved) {
 
 struct saved together_save(struct varve_session *session, const char *folder, int64_t version) {
     struct saved saved = {.stats.size = sizeof saved.stats};
-    double before = together_folder_bytes(folder), begin = ranks_start();
+    double before = together_folder_bytes(folder), begin = ranks_start(), cpu = bench_cpu();
     together_check(session, varve_checkpoint(session, version), "checkpoint");
     saved.blocked = bench_now() - begin;
     together_check(session, varve_wait(session), "wait");
     saved.durable = ranks_stop(begin);
+    saved.cpu = ranks_sum(bench_cpu() - cpu);
     saved.blocked = ranks_most(saved.blocked);
     together_check(session, varve_stats_get(session, &saved.stats), "stats");
     saved.growth = together_folder_bytes(folder) - before;

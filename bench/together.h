@@ -27,6 +27,7 @@ struct varve_session *together_open(const char *store, const char *name, const c
 /* What one checkpoint took and stored, the same on every rank. */
 struct saved {
     double blocked, durable;     /* seconds; the slowest rank's */
+    double cpu;                  /* seconds of processor time, of all threads and ranks */
     double growth;               /* of the folder */
     double changed, fresh, data; /* bytes: changed, new, and as they were stored; sums over the ranks */
     double metadata, elsewhere;

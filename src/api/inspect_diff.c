@@ -351,13 +351,14 @@ static int compare_rank(struct vv_view *first_view, struct vv_view *second_view,
     return rc;
 }
 
-/* One of the two is on another node: there is nothing to compare it with. */
+/* One of the two is on another node, or a part of it: there is nothing to compare it with. */
 static int is_left_out(struct varve_store *store, const struct varve_which *which, struct vv_view **views, uint32_t rank,
                        struct vv_residents **residents, struct varve_error *error) {
     int rc = 0;
     for (int i = 0; i < 2 && rc == 0; i++) {
         if (rank < vv_view_record(views[i])->ranks) {
             rc = vv_inspect_is_elsewhere(store, &which[i], views[i], rank, &residents[i], error);
+            rc = rc != 0 ? rc : vv_owner_needs_others(residents[i], views[i], rank, error);
         }
     }
     return rc;

@@ -173,6 +173,13 @@ int varve_store_read(struct varve_store *store, const struct varve_which *which,
     if (rc == 0) {
         rc = read_pass(store, view, rank, region, fn, arg, error);
     }
+    struct varve_error ignored = {0};
+    if (rc == VARVE_CORRUPT && residents && vv_owner_needs_others(residents, view, rank, &ignored) == 1) {
+        rc = vv_error(error, -ENOENT,
+                      "rank %" PRIu32 " of %s@%" PRId64 " is not all on this node: the rest is kept on others, or missing; this "
+                      "cannot be told from here",
+                      rank, found.name, found.version);
+    }
     vv_residents_destroy(residents);
     vv_view_close(view);
     return rc < 0 ? vv_error_default(error, rc, "cannot read region \"%s\" of %s@%" PRId64 ": %s", region, found.name,

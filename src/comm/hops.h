@@ -5,10 +5,11 @@
  * passes at most three hops: to a rank on the same node, from there to a node in the same row, and from there to a node
  * in the same column. At every hop, questions about the same id are merged, so that what all ranks ask reaches its home
  * a few times, not once per rank. Answers go the same way back, multiplied where questions were merged. With few ranks
- * there is one hop: everybody talks to everybody (flat).
+ * there is one hop: everybody talks to everybody (flat). Where nodes differ in size, the ranks that a node has beyond
+ * the smallest node's number are homes of no ids; when they are asked by name, it is one hop more.
  *
  * Partners per rank: the ranks of a node, plus twice the square root of the nodes. Memory: the questions and answers on
- * their way; a few bytes per partner; nothing else grows with the number of ranks.
+ * their way; about a hundred bytes per partner; nothing else grows with the number of ranks.
  *
  * Everything here is collective and needs the trade operation of the group (varve_comm.h). */
 #ifndef VV_HOPS_H
@@ -50,7 +51,8 @@ struct vv_hops_ops {
      * out the answers in the order of the questions, and put into sizes how long each is. Also called when nothing has
      * come. */
     int (*answer)(void *arg, const struct vv_question *questions, size_t count, struct vv_buf *out, uint32_t *sizes);
-    /* Back at the rank that asked: the answer to its question number `index`, in any order. */
+    /* Back at the rank that asked: the answer to its question number `index`, in any order. It counts only if
+     * vv_hops_ask returns 0. */
     int (*take)(void *arg, size_t index, const void *data, uint32_t size);
 };
 

@@ -13,8 +13,9 @@
 /* Other ranks' nodes must be known, or a question cannot be sent to a rank by name. */
 static int knows_nodes(const struct varve_comm *comm) {
     const struct varve_comm_ops *ops = comm->ops;
-    return comm->nodes > 0 && comm->least_local > 0 && ops->size >= sizeof *ops && ops->node_size && ops->rank_of &&
-           ops->place_of;
+    return comm->nodes > 0 && comm->least_local > 0 &&
+           ops->size >= offsetof(struct varve_comm_ops, place_of) + sizeof ops->place_of && ops->node_size &&
+           ops->rank_of && ops->place_of;
 }
 
 void vv_grid_init(struct vv_grid *grid, struct varve_comm *comm) {

@@ -25,7 +25,7 @@ struct candidate {
     uint32_t donor;       /* the first keeper that has it */
     int is_everywhere;    /* no keeper lacks it */
     const struct vv_record *record;
-    int is_thin; /* of something only copies are left */
+    int is_thin; /* something is there fewer times than it should be */
     int lacks;   /* this node lacks the writers list of an attempt it leans on */
     struct varve_error *error;
 };
@@ -179,6 +179,13 @@ static int has_copy(struct candidate *candidate, struct vv_store *store, struct 
     return found;
 }
 
+/* A job that died after its last pack and before its copies has left an attempt that is adopted, but of whose tables there may be no copy. */
+static int check_tables(struct candidate *candidate, const struct vv_attempt *attempt, struct varve_error *error) {
+    int rc = exists(candidate, attempt, VV_KIND_COPY, candidate->session->comm->rank, error);
+    candidate->is_thin |= rc == 0;
+    return rc < 0 ? rc : 1;
+}
+
 /* Is what this rank stored anywhere? Of older attempts not all may be needed: that shows when they are read. */
 static int check_own(void *arg, struct vv_store *store, struct varve_error *error) {
     struct candidate *candidate = arg;
@@ -200,6 +207,8 @@ static int check_own(void *arg, struct vv_store *store, struct varve_error *erro
         candidate->is_thin |= rc == 0;
         rc = rc < 0 ? rc : 1;
     }
+    for (uint32_t i = 0; i <= record->lean_count && rc > 0 && session->copies.count > 0; i++)
+        rc = check_tables(candidate, i ? &record->leans[i - 1].attempt : &attempt, error);
     return rc < 0 ? rc : 0;
 }
 

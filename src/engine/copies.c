@@ -296,6 +296,7 @@ static void tell_stored(struct vv_save *save) {
 struct agreeing {
     struct taking taking; /* first */
     struct vv_buf *answers; /* per rank that we keep copies of */
+    struct varve_parcel *out; /* the same, on their way */
     size_t room;            /* of stand-ins */
 };
 
@@ -363,18 +364,14 @@ static int compare_stand_ins(const void *a, const void *b) {
 }
 
 /* The answers go the other way: to those whose partner we are, from our partners. */
-static int answer(struct vv_save *save, const struct vv_buf *answers, struct varve_error *error) {
+static int answer(struct vv_save *save, const struct agreeing *agreeing, struct varve_error *error) {
     const struct vv_copies *copies = &save->session->copies;
     struct hearing hearing = {save, error};
-    struct varve_parcel *out = vv_malloc((copies->kept_count + 1) * sizeof *out);
-    if (!out)
-        return -ENOMEM;
     for (uint32_t i = 0; i < copies->kept_count; i++)
-        out[i] = (struct varve_parcel){copies->kept[i], answers[i].data, answers[i].size};
-    int rc = save->session->comm->ops->trade(save->session->comm, out, copies->kept_count, copies->partners,
-                                             copies->count, hear_answer, &hearing);
-    vv_free(out);
-    return rc;
+        agreeing->out[i] =
+            (struct varve_parcel){copies->kept[i], agreeing->answers[i].data, agreeing->answers[i].size};
+    return save->session->comm->ops->trade(save->session->comm, agreeing->out, copies->kept_count, copies->partners,
+                                           copies->count, hear_answer, &hearing);
 }
 
 static int ask_partners(struct vv_save *save, struct varve_error *error) {
@@ -382,17 +379,22 @@ static int ask_partners(struct vv_save *save, struct varve_error *error) {
     struct agreeing agreeing = {.taking = {save, 0, error, take_list}};
     uint32_t kept = save->session->copies.kept_count;
     agreeing.answers = vv_calloc(kept + 1, sizeof *agreeing.answers);
-    int rc = vv_comm_agree(comm, agreeing.answers ? 0 : -ENOMEM, error);
+    agreeing.out = vv_calloc(kept + 1, sizeof *agreeing.out);
+    /* from here on everybody answers everybody, or nobody does */
+    int rc = vv_comm_agree(comm, agreeing.answers && agreeing.out ? 0 : -ENOMEM, error);
     if (rc == 0) {
         tell_stored(save);
         check_messages(&agreeing.taking);
         begin_rounds(&save->session->copies);
         rc = trade(&agreeing.taking, 1, 1);
-        qsort(save->naming.stand_ins, save->naming.stand_in_count, sizeof *save->naming.stand_ins, compare_stand_ins);
+        if (save->naming.stand_in_count > 0)
+            qsort(save->naming.stand_ins, save->naming.stand_in_count, sizeof *save->naming.stand_ins,
+                  compare_stand_ins);
         rc = vv_comm_agree(comm, rc ? rc : agreeing.taking.rc, error);
     }
     if (rc == 0)
-        rc = vv_comm_agree(comm, answer(save, agreeing.answers, error), error);
+        rc = vv_comm_agree(comm, answer(save, &agreeing, error), error);
+    vv_free(agreeing.out);
     for (uint32_t i = 0; agreeing.answers && i < kept; i++)
         vv_buf_clear(&agreeing.answers[i]);
     vv_free(agreeing.answers);

@@ -251,8 +251,8 @@ void vv_unsettled_forget(struct vv_session *session);
 struct vv_peers;
 /* It must be the same one on all nodes, and every rank's part must be on some node, or copies of it: otherwise
  * VARVE_CORRUPT. Then its record is copied to the nodes that have missed it. VARVE_FORGOTTEN when one node has
- * forgotten it; the others do so, too. Does nothing on shared storage. is_thin_out: of something that belongs to it at
- * most copies are left. */
+ * forgotten it; the others do so, too. Does nothing on shared storage. is_thin_out: something that
+ * belongs to it is there fewer times than it should be. */
 int vv_keepers_complete(struct vv_session *session, struct vv_peers *peers, uint32_t generation, uint64_t version,
                         int *is_thin_out, struct varve_error *error);
 

@@ -35,7 +35,7 @@ struct restart {
     struct vv_peers *peers;
     uint32_t generation; /* the candidate */
     uint64_t version;
-    int is_thin;       /* of something only copies are left */
+    int is_thin;       /* something is there fewer times than it should be */
     int needs_others;  /* this rank's part is not only in its own packs */
     struct vv_view *view;
     struct vv_fetch *fetch;
@@ -521,19 +521,36 @@ static int read_checked(void *arg, struct vv_store *store, struct varve_error *e
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
 }
 
-/* Some of it is kept fewer times than it should be: the next checkpoint shall stand on its own, with all copies. */
+/* Of what was stored for it, is anything kept on fewer nodes than this session would? */
+static int is_kept_less(struct restart *restart, struct varve_error *error) {
+    const struct vv_session *session = restart->session;
+    uint32_t least = session->copies.count, partners = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i <= vv_view_record(restart->view)->lean_count && rc == 0 && least > 0; i++) {
+        rc = vv_view_partners(restart->view, i, session->comm->rank, &partners, error);
+        if (rc == 0 && partners < least)
+            return 1;
+    }
+    return rc;
+}
+
+/* Where something is kept fewer times than it should be, the next checkpoint shall stand on its own, with all copies. */
 static int judge_copies(struct restart *restart, struct varve_error *error) {
     struct vv_session *session = restart->session;
-    uint64_t used = (uint64_t)vv_view_used_copies(restart->view);
-    int rc = vv_comm_most(session->comm, &used);
+    int is_less = is_kept_less(restart, error);
+    int rc = vv_comm_agree(session->comm, is_less < 0 ? is_less : 0, error);
+    uint64_t why = vv_view_used_copies(restart->view) ? 2 : is_less > 0 || restart->is_thin;
+    if (rc)
+        return rc;
+    rc = vv_comm_most(session->comm, &why);
     if (rc)
         return vv_error(error, rc, "the ranks could not compare what they have read: %s", varve_error_text(rc));
-    session->must_begin_anew |= used != 0;
-    if (used && vv_comm_is_root(session->comm))
-        vv_log(&session->log, VV_LOG_WARN,
-               "parts of %s@%" PRIu64 " were read from copies, since the originals are missing or damaged: the next checkpoint"
-               " stores everything again",
-               session->name, restart->version);
+    session->must_begin_anew |= why != 0;
+    if (why && vv_comm_is_root(session->comm))
+        vv_log(&session->log, why == 2 ? VV_LOG_WARN : VV_LOG_INFO,
+               "parts of %s@%" PRIu64 " %s: the next checkpoint stores everything again", session->name, restart->version,
+               why == 2 ? "were read from copies, since the originals are missing or damaged"
+                        : "are kept on fewer nodes than wanted");
     return 0;
 }
 

@@ -40,23 +40,25 @@ static int split(struct mpi_comm *own, MPI_Comm *out) {
     return rc == MPI_SUCCESS ? 0 : -ECOMM;
 }
 
-/* The lowest rank of each node has its number, and tells the others there. */
+/* The lowest ranks of the nodes make a group of their own, in which their numbers are those of the nodes; they tell the others
+ * on their node. */
 static int number_nodes(struct mpi_comm *own, MPI_Comm here) {
-    int local, size, is_first, before = 0, nodes = 0, least;
+    int local, least, told[2] = {0, 0};
+    MPI_Comm firsts;
     MPI_Comm_rank(here, &local);
-    MPI_Comm_size(here, &size);
-    is_first = local == 0;
-    least = size;
-    if (MPI_Exscan(&is_first, &before, 1, MPI_INT, MPI_SUM, own->mpi) != MPI_SUCCESS ||
-        MPI_Allreduce(&is_first, &nodes, 1, MPI_INT, MPI_SUM, own->mpi) != MPI_SUCCESS ||
+    MPI_Comm_size(here, &least);
+    if (MPI_Comm_split(own->mpi, local == 0 ? 0 : MPI_UNDEFINED, (int)own->comm.rank, &firsts) != MPI_SUCCESS)
+        return -ECOMM;
+    if (local == 0) {
+        MPI_Comm_rank(firsts, &told[0]);
+        MPI_Comm_size(firsts, &told[1]);
+        MPI_Comm_free(&firsts);
+    }
+    if (MPI_Bcast(told, 2, MPI_INT, 0, here) != MPI_SUCCESS ||
         MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN, own->mpi) != MPI_SUCCESS)
         return -ECOMM;
-    if (own->comm.rank == 0)
-        before = 0; /* MPI leaves it undefined */
-    if (MPI_Bcast(&before, 1, MPI_INT, 0, here) != MPI_SUCCESS)
-        return -ECOMM;
-    own->comm.nodes = (uint32_t)nodes;
-    own->comm.node = (uint32_t)before;
+    own->comm.node = (uint32_t)told[0];
+    own->comm.nodes = (uint32_t)told[1];
     own->comm.local = (uint32_t)local;
     own->comm.least_local = (uint32_t)least;
     return 0;

@@ -83,6 +83,15 @@ int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uin
     return rc;
 }
 
+int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint32_t *out, struct varve_error *error) {
+    struct vv_place place = {.lean = source, .owner = owner};
+    struct vv_seeker seeker;
+    vv_seeker_init(&seeker, view);
+    int rc = vv_seek_partners(&seeker, &place, out, error);
+    vv_seeker_clear(&seeker);
+    return rc;
+}
+
 static int is_at(const struct vv_pack_tables *tables, uint64_t index, uint32_t owner, uint64_t address) {
     if (index >= tables->extent_count) {
         return 0;

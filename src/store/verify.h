@@ -43,6 +43,10 @@ int vv_pack_is_elsewhere(struct vv_residents *residents, const struct vv_attempt
 int vv_owner_is_elsewhere(struct vv_residents *residents, struct vv_view *view, uint32_t owner,
                           struct varve_error *error);
 
+/* Is any of what this rank needs to be read on another node? 1, 0 (always on shared storage), or an error. */
+int vv_owner_needs_others(struct vv_residents *residents, struct vv_view *view, uint32_t owner,
+                          struct varve_error *error);
+
 struct vv_repair_options {
     int is_dry_run;
     void (*report)(void *arg, const char *key, const char *text);

@@ -257,30 +257,13 @@ static int check_region(struct region_check *check, struct vv_recipe *recipe, ui
     return rc;
 }
 
-/* A rank that has moved to this node may have layers of its manifest on another. 1, 0, or an error. */
-static int is_layered_elsewhere(struct region_check *check, uint32_t owner, struct varve_error *error) {
-    int rc = 0;
-    if (!vv_verify_is_local(check->verifier)) {
-        return 0;
-    }
-    for (uint32_t source = 0; source <= check->view->record.lean_count && rc == 0; source++) {
-        struct vv_place place = {.lean = source, .owner = owner};
-        uint32_t home = 0;
-        rc = vv_seek_home(&check->seeker, &place, &home, error);
-        if (rc == 0) {
-            rc = vv_pack_is_elsewhere(check->verifier->residents, vv_view_source(check->view, source), home, error);
-        }
-    }
-    return rc;
-}
-
 static int check_owner(struct region_check *check, uint32_t owner, struct varve_error *error) {
     struct vv_recipe *recipe = NULL;
     struct vv_recipe_region region;
     int rc = vv_recipe_open(check->view, owner, &recipe, error);
-    if (rc == VARVE_CORRUPT) {
+    if (rc == VARVE_CORRUPT) { /* a rank that has moved to this node may have layers of its manifest on another */
         struct varve_error why = {0};
-        int is_elsewhere = is_layered_elsewhere(check, owner, &why);
+        int is_elsewhere = vv_owner_needs_others(check->verifier->residents, check->view, owner, &why);
         check->is_partial |= is_elsewhere == 1;
         rc = is_elsewhere == 1 ? 0 : rc;
     }

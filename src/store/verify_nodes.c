@@ -126,3 +126,52 @@ int vv_owner_is_elsewhere(struct vv_residents *residents, struct vv_view *view, 
     vv_view_release(view, writers);
     return home < 0 ? 0 : vv_pack_is_elsewhere(residents, vv_view_attempt(view), (uint32_t)home, error);
 }
+
+/* Are bytes of the region the recipe stands before in packs on other nodes? 1, 0, or an error. */
+static int region_needs_others(struct vv_residents *residents, struct vv_seeker *seeker, struct vv_recipe *recipe,
+                               struct varve_error *error) {
+    struct vv_run run;
+    int rc;
+    while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
+        for (uint32_t i = 0; i < run.place_count; i++) {
+            uint32_t home = 0;
+            rc = vv_seek_home(seeker, &run.places[i], &home, error);
+            if (rc == 0) {
+                rc = vv_pack_is_elsewhere(residents, vv_view_source(seeker->view, run.places[i].lean), home, error);
+            }
+            if (rc != 0) {
+                return rc;
+            }
+        }
+    }
+    return rc;
+}
+
+int vv_owner_needs_others(struct vv_residents *residents, struct vv_view *view, uint32_t owner,
+                          struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region region;
+    struct vv_seeker seeker;
+    if (residents->store->settings.layout != VV_LAYOUT_LOCAL) {
+        return 0;
+    }
+    vv_seeker_init(&seeker, view);
+    int rc = 0;
+    for (uint32_t source = 0; source <= view->record.lean_count && rc == 0; source++) { /* layers of its manifest */
+        struct vv_place place = {.lean = source, .owner = owner};
+        uint32_t home = 0;
+        rc = vv_seek_home(&seeker, &place, &home, error);
+        if (rc == 0) {
+            rc = vv_pack_is_elsewhere(residents, vv_view_source(view, source), home, error);
+        }
+    }
+    if (rc == 0) {
+        rc = vv_recipe_open(view, owner, &recipe, error);
+    }
+    while (recipe && rc == 0 && (rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
+        rc = region_needs_others(residents, &seeker, recipe, error);
+    }
+    vv_recipe_close(recipe);
+    vv_seeker_clear(&seeker);
+    return rc;
+}

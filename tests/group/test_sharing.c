@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <varve/varve.h>
 
+#include "base/alloc.h"
 #include "group.h"
 #include "test.h"
 
@@ -333,6 +334,42 @@ static void failed_checkpoint_leaves_no_id(void **state) {
     assert_true(failed > 3);
 }
 
+/* Whichever allocation of one rank fails, in the call or in the background: nobody waits for ever, all are told the same, and the next checkpoint is whole. */
+static int fail_at;
+
+static void save_without_memory(struct job *job) {
+    fill(job, 0, CHUNKS / 2, 1);
+    fill(job, CHUNKS / 2, CHUNKS, 10 + job->comm->rank);
+    if (job->comm->rank == 1)
+        vv_alloc_fail_at((uint64_t)fail_at);
+    save(job, 1);
+    vv_alloc_fail_at(0);
+    for (int64_t version = 2; version < 5; version++)
+        if (save(job, version) == 0) {
+            expect_back(job, version);
+            return;
+        }
+    group_fail(job->comm, "every checkpoint failed");
+}
+
+static void memory_runs_out_on_one_rank(void **state) {
+    (void)state;
+    int failed = 0;
+    for (fail_at = 1; fail_at < 120; fail_at += 3) {
+        memset(board, 0, sizeof *board);
+        run(&(struct plan){.fn = save_without_memory,
+                           .settings = EXACT ",copies=2,on_error=fail",
+                           .options = {.has_aside = fail_at % 2, .ranks_per_node = 1, .seconds = 30}});
+        for (int rank = 1; rank < RANKS; rank++)
+            for (int step = 0; step < 3; step++)
+                assert_int_equal(board->codes[step][rank], board->codes[step][0]);
+        failed += board->codes[0][0] != 0;
+        teardown(NULL);
+        setup(NULL);
+    }
+    assert_true(failed > 10);
+}
+
 /* A thread that writes during the call would make the ids lie: the checkpoint fails and says so. */
 static void save_meddled(struct job *job) {
     fill(job, 0, CHUNKS, 10 + job->comm->rank);
@@ -444,6 +481,7 @@ int main(void) {
         CASE(found_where_another_rank_stored_it),
         CASE(left_behind_is_stored_again),
         CASE(failed_checkpoint_leaves_no_id),
+        CASE(memory_runs_out_on_one_rank),
         CASE(written_during_the_call),
         CASE(steps_aside_when_it_does_not_pay),
         CASE(committed_while_the_program_goes_on),

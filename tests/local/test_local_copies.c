@@ -135,6 +135,22 @@ static void older_is_whole(void **state) {
     come_back(5, 0);
 }
 
+/* What was stored once is not leaned on when everything shall be kept twice. */
+static void more_copies(void **state) {
+    (void)state;
+    for (int node = 0; node < 2; node++) {
+        nodes_place(0, 0, 1, 1);
+        set_copies("copies=1");
+        ranks_run(&make);
+        set_copies("copies=2");
+        come_back(3, 4);
+        come_back(4, 5);
+        node_lose(node);
+        come_back(5, 0);
+        begin_again();
+    }
+}
+
 /* A single object is damaged or gone. */
 static void damaged_objects(void **state) {
     char path[512];
@@ -193,7 +209,7 @@ static void one_node_alone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(replaced_node),     TEST(fewer_nodes),    TEST(any_nodes),
-                                       TEST(two_apart),         TEST(older_is_whole), TEST(one_after_another),
+                                       TEST(two_apart),         TEST(more_copies),    TEST(older_is_whole), TEST(one_after_another),
                                        TEST(damaged_objects),   TEST(one_node_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

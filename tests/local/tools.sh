@@ -68,6 +68,7 @@ has err 'left out ranks 2 to 3'
 run 0 diff node1 job@1 job@3
 has out 'field'
 has err 'left out ranks 0 to 1'
+has_not err 'ranks 0 to [23]'
 for version in 1 2 3 4; do
 	for rank in 0 1 2 3; do
 		here=node$((rank / 2))

@@ -155,17 +155,16 @@ static void try_cell(const struct cell *cell) {
     fflush(stdout);
     lives_clean();
     with_an_older_one(cell);
+    if (!has_all && !without_copies(cell))
+        return;
     lives_clean();
     without_an_older_one(cell);
 }
 
 static void try_sets(int nodes, int copies) {
-    static const unsigned sample[] = {2, 3, 5};
     for (unsigned lost = 1; lost < 1u << nodes; lost++) {
         struct cell cell = {.nodes = nodes, .copies = copies, .lost = lost};
-        int is_sample = 0;
-        for (size_t i = 0; i < sizeof sample / sizeof *sample; i++)
-            is_sample |= lost == sample[i];
+        int is_sample = nodes == 3 ? lost == 2 || lost == 3 : lost == 5 || (lost == 3 && copies > 1);
         if (__builtin_popcount(lost) > 2 || (!has_all && !is_sample))
             continue;
         cell.is_replaced = has_all ? 0 : (nodes + copies + (int)lost) % 2;

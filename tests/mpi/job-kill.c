@@ -55,8 +55,8 @@ static void look(const struct job_way *way, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    int rank, ranks;
-    MPI_Init(&argc, &argv);
+    int rank, ranks, level;
+    MPI_Init_thread(&argc, &argv, getenv("JOB_ASIDE") ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     struct job_way way = {.open = open_in_mpi, .rank = rank};

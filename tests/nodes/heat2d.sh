@@ -71,6 +71,12 @@ check_last() { # nothing that was reported is lost
     [ "$(restarted_from)" -ge "$last" ] || fail "step $last was saved, and it goes on from step $(restarted_from)"
 }
 
+comes_back() { # WHAT: the last step is there, with all its bits
+    run local --out "$NODES_DIR/field" "$store" || fail "$1, and it does not come back"
+    [ "$(restarted_from)" = 300 ] || fail "$1, and it goes on from step $(restarted_from)"
+    cmp "$NODES_DIR/expected" "$NODES_DIR/field" || fail "$1, and the field is another one"
+}
+
 seconds() {
     echo "  ($(($(date +%s) - begun)) s)"
 }
@@ -109,20 +115,29 @@ done
 echo "ranks on other nodes than before"
 store=$NODES_DIR/local/ck
 NODES_ORDER="0 2 1"
-run local "$store" && fail "ranks were moved, and nobody says so"
+comes_back "ranks were moved"
 NODES_ORDER="0 1 2"
-has 'rank 2 on node2 does not find its part'
-has 'it is on node1, where rank 4 is: start the ranks on the nodes they were on'
 seconds
 
 echo "a disk that is lost"
 mv "$NODES_DIR/disk1/ck" "$NODES_DIR/disk1/lost"
-run local "$store" && fail "a disk is lost, and nobody says so"
-has 'rank 2 on node1 does not find its part'
-has 'no node of this job has it'
+comes_back "a disk is lost"
+has 'were read from copies, since the originals are missing'
 rm -rf "$NODES_DIR/disk1/ck" && mv "$NODES_DIR/disk1/lost" "$NODES_DIR/disk1/ck"
-run local "$store" || fail "the disk is there again"
-[ "$(restarted_from)" = 300 ] || fail "it is back, and goes on from step $(restarted_from)"
+comes_back "the disk is there again"
+seconds
+
+echo "a disk that is lost, without copies"
+export VARVE_COPIES=1
+store=$NODES_DIR/local/single
+run local "$store" || fail "the job without copies"
+mv "$NODES_DIR/disk1/single" "$NODES_DIR/disk1/lost"
+run local "$store" && fail "a disk is lost, and nobody says so"
+has 'of rank 2 are lost'
+has 'of rank 3 are lost'
+rm -rf "$NODES_DIR/disk1/single" && mv "$NODES_DIR/disk1/lost" "$NODES_DIR/disk1/single"
+comes_back "the disk is there again"
+unset VARVE_COPIES
 seconds
 
 echo "storage that should be shared and is not"

@@ -323,6 +323,16 @@ static void what_a_rank_stores_anyway_counts(void **state) {
     drop_offers(&scene);
 }
 
+/* Homes that see few ids each must not all think the same of a rank. */
+static void a_little_more_does_not_starve_a_rank(void **state) {
+    struct scene scene = {.ranks = 32, .spread = SAME, .ids = 640, .shape = VV_HOPS_FLAT, .fixed = {[7] = 2 * 4096}};
+    (void)state;
+    play(&scene, NULL);
+    struct report report = check(&scene);
+    assert_true(report.loads[7] > 12 * 4096 && report.loads[7] < 32 * 4096); /* 20 each */
+    drop_offers(&scene);
+}
+
 /* ---- what homes remember ---- */
 
 struct memory_scene {
@@ -587,6 +597,7 @@ int main(void) {
         cmocka_unit_test(exact_levels_the_ranks),
         cmocka_unit_test(same_everywhere_is_shared_out_evenly),
         cmocka_unit_test(what_a_rank_stores_anyway_counts),
+        cmocka_unit_test(a_little_more_does_not_starve_a_rank),
         cmocka_unit_test(homes_remember),
         cmocka_unit_test(a_second_time_all_is_known),
         cmocka_unit_test(a_full_home_forgets_but_does_not_lie),

@@ -16,14 +16,15 @@ static const struct vv_attempt attempt = {.generation = 1, .version = 5};
 struct plan {
     uint32_t partners; /* writer w has w + 1, w + 2, ... */
     int is_split;      /* each of two partners holds every other block only */
+    int has_all_ids;   /* not only of every other block */
     uint64_t part_size;
 };
 
-static void put_blocks(struct vv_store *store, struct vv_pack_writer *pack, uint32_t owner, uint32_t first,
-                       uint32_t step) {
+static void put_blocks(struct vv_store *store, struct vv_pack_writer *pack, const struct plan *plan, uint32_t owner,
+                       uint32_t first, uint32_t step) {
     for (uint32_t i = first; i < BLOCKS; i += step)
         put_extent(store, pack, owner, i * BLOCK, content[owner] + i * BLOCK, BLOCK,
-                   i == 3 ? VV_CODEC_ZSTD : VV_CODEC_NONE, i % 2);
+                   i == 3 ? VV_CODEC_ZSTD : VV_CODEC_NONE, plan->has_all_ids || i % 2);
 }
 
 /* One region: its own bytes, and in the middle a block of the next owner. */
@@ -56,9 +57,9 @@ static void write_checkpoint(struct vv_store *store, const struct plan *plan) {
         for (uint32_t j = 0; j < plan->partners; j++)
             options.partners[j] = (writer + 1 + j) % WRITERS;
         struct vv_pack_writer *pack = begin_pack(store, attempt, &options);
-        put_blocks(store, pack, writer, 0, 1);
+        put_blocks(store, pack, plan, writer, 0, 1);
         for (uint32_t j = 0; j < plan->partners; j++)
-            put_blocks(store, pack, (writer + WRITERS - 1 - j) % WRITERS, plan->is_split ? j : 0,
+            put_blocks(store, pack, plan, (writer + WRITERS - 1 - j) % WRITERS, plan->is_split ? j : 0,
                        plan->is_split ? 2 : 1);
         assert_ok(vv_pack_leans(pack, NULL, 0, &failure));
         put_manifest(store, pack, writer);
@@ -154,7 +155,9 @@ static void test_lost(void **state) {
     struct vv_pool *pool;
     assert_ok(vv_pool_create(2, 4, NULL, &pool));
     for (unsigned round = 0; round < 12; round++) {
-        struct plan plan = {.partners = 1 + round % 2, .part_size = round % 4 < 2 ? 1u << 30 : 2 * BLOCK};
+        struct plan plan = {.partners = 1 + round % 2,
+                            .has_all_ids = round >= 6, /* then bytes are lost, but no ids */
+                            .part_size = round % 4 < 2 ? 1u << 30 : 2 * BLOCK};
         struct vv_store *store = new_store();
         uint32_t first = round % WRITERS;
         write_checkpoint(store, &plan);
@@ -171,7 +174,7 @@ static void test_lost(void **state) {
         lose_writer(store, (first + 1) % WRITERS); /* its partner */
         if (plan.partners == 2) {
             assert_readable(store, pool);
-            remove_object(store, VV_KIND_COPY, first, 0);
+            lose_writer(store, (first + 2) % WRITERS);
         }
         assert_int_equal(read_owner(store, first, pool), VARVE_CORRUPT);
         assert_non_null(strstr(failure.text, "is missing"));
