@@ -31,7 +31,7 @@ awk -v ranks="$ranks" 'BEGIN { for (i = 0; i < ranks; i++) print "n" int(i / 32)
 # benchmark's own, outside what is measured, by recursive doubling: SMPI's usual ones send P x P messages.
 timeout -k 5 "${SCALE_SECONDS:-3600}" smpirun -np "$ranks" -no-privatize \
     -platform "$folder/platform.xml" -hostfile "$folder/hosts" --log=root.thres:critical \
-    --cfg=network/model:Constant --cfg=network/latency-factor:1e-6 \
+    --cfg=network/model:Constant --cfg=network/latency-factor:0 --cfg=smpi/wtime:0 \
     --cfg=smpi/os:0:1e-6:8e-11 --cfg=smpi/ois:0:1e-6:8e-11 --cfg=smpi/send-is-detached-thresh:0 \
     --cfg=smpi/simulate-computation:no --cfg=smpi/allreduce:rdb --cfg=contexts/stack-size:256 \
     "$program" "$@"

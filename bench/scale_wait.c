@@ -4,8 +4,9 @@
  * that looks and sleeps would measure its own sleep. So here a rank blocks: the receives of a trade are posted
  * together, and it waits for them in the order of the list, which is no faster than the library, which takes messages as they come.
  *
- * Prices: what receiving costs is slept here, since SMPI has a price only for what it buffers; what sending costs and how
- * long a message is under way scale.sh tells SMPI. SMPI's non-blocking reduction sends from every rank to every
+ * Prices: what sending costs scale.sh tells SMPI; what receiving costs is slept here, since SMPI has a price only for what it
+ * buffers. That a message is under way for a while is slept here, too, by a receiver that was there before the message was sent: SimGrid's
+ * constant-time network looks at all messages under way whenever one arrives. SMPI's non-blocking reduction sends from every rank to every
  * rank; here it is recursive doubling, and a broadcast is a binomial tree, as in real MPI libraries. Their messages are counted.
  *
  * Computing: with SCALE_COMPUTE=yes, what a rank computes between two calls of MPI is measured in each round, and in the last
@@ -27,6 +28,7 @@
 
 #define RECEIVE_NS 1000          /* a message */
 #define RECEIVE_NS_PER_BYTE 0.08 /* 12.5 GB/s */
+#define FLIGHT_NS 1000
 #define RANKS_MAX 65536
 #define ALL_SLOTS ((size_t)64 << 20) /* for the messages of a trade; what is not used takes no memory */
 #define SLOT_MAX ((size_t)4 << 20)
@@ -44,6 +46,7 @@ struct waiting {
     size_t part, part_room;
     char *slots;                     /* of the trade that this rank is in */
     size_t slots_bytes, slot, taken; /* the number of the slot that is taken next */
+    double flight;                   /* what is to be slept for the message that is taken next */
     MPI_Request *requests;
 };
 
@@ -66,8 +69,13 @@ static void spend(double ns) {
     nanosleep(&time, NULL);
 }
 
-static void pay_receive(size_t size) {
-    spend(RECEIVE_NS + (double)size * RECEIVE_NS_PER_BYTE);
+static double price_of_receiving(size_t size) {
+    return RECEIVE_NS + (double)size * RECEIVE_NS_PER_BYTE;
+}
+
+/* Of one who has waited since. */
+static double price_of_flight(double since) {
+    return MPI_Wtime() > since ? FLIGHT_NS : 0;
 }
 
 /* ---- computing ---- */
@@ -108,10 +116,15 @@ static int leave(struct waiting *waiting, int rc) {
     return rc;
 }
 
-/* MPI_Isend of the library, by a definition on the command line. */
-int scale_isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm mpi, MPI_Request *request) {
+/* MPI_Isend wherever it is called, by the linker's --wrap. */
+int __real_MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm mpi,
+                     MPI_Request *request);
+int __wrap_MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm mpi,
+                     MPI_Request *request);
+int __wrap_MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm mpi,
+                     MPI_Request *request) {
     struct waiting *waiting = enter();
-    return leave(waiting, PMPI_Isend(data, count, type, to, tag, mpi, request));
+    return leave(waiting, __real_MPI_Isend(data, count, type, to, tag, mpi, request));
 }
 
 void scale_stop(void) {
@@ -147,12 +160,13 @@ static int send(MPI_Comm mpi, int tag, const void *data, int size, int to, MPI_R
     struct waiting *waiting = own();
     waiting->sent.messages++;
     waiting->sent.bytes += (uint64_t)size;
-    return PMPI_Isend(data, size, MPI_BYTE, to, tag, mpi, request);
+    return __real_MPI_Isend(data, size, MPI_BYTE, to, tag, mpi, request);
 }
 
 static int receive(MPI_Comm mpi, int tag, void *data, int size, int from) {
+    double since = MPI_Wtime();
     int rc = MPI_Recv(data, size, MPI_BYTE, from, tag, mpi, MPI_STATUS_IGNORE);
-    pay_receive((size_t)size);
+    spend(price_of_flight(since) + price_of_receiving((size_t)size));
     return rc;
 }
 
@@ -244,7 +258,9 @@ int vv_mpi_next(MPI_Comm mpi, int tag, const uint32_t *pending, size_t count, si
     if (!waiting->slots)
         post_receives(waiting, mpi, tag, pending, count);
     *which = waiting->taken = count - 1;
+    double since = MPI_Wtime();
     int rc = MPI_Wait(&waiting->requests[*which], &status);
+    waiting->flight = price_of_flight(since);
     return leave(waiting, rc == MPI_SUCCESS ? MPI_Get_count(&status, MPI_BYTE, size) : rc);
 }
 
@@ -257,6 +273,6 @@ int vv_mpi_receive(MPI_Comm mpi, int tag, uint32_t rank, void *buffer, int size)
         free(waiting->requests);
         waiting->slots = NULL;
     }
-    pay_receive((size_t)size);
+    spend(waiting->flight + price_of_receiving((size_t)size));
     return leave(waiting, MPI_SUCCESS);
 }

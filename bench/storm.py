@@ -16,7 +16,8 @@ MODES = [
 ]
 WIDTH, HEIGHT = 960, 470
 TOP, BOTTOM = 84, 330
-PANELS = ((80, 450), (560, 930))
+PANELS = ((80, 420), (540, 880))
+LABEL_STEP = 14  # between two values at the ends of the lines
 MB = 1e6
 
 STYLE = """
@@ -82,8 +83,15 @@ class Panel:
         out = [f'<polyline class="line" stroke="{colour}" points="{path}"/>']
         for ranks, value in points:
             out.append(f'<circle cx="{self.x(ranks):.1f}" cy="{self.y(value):.1f}" r="3.5" fill="{colour}"/>')
-        ranks, value = points[-1]
-        out.append(f'<text class="end" x="{self.right - 4}" y="{self.y(value) - 8:.1f}">{value:.3g}</text>')
+        return out
+
+    def labels(self, values):
+        """Beside the ends of the lines, from the largest down, none on another."""
+        out, free = [], 0
+        for value in sorted(values, reverse=True):
+            at = max(self.y(value) + 4, free)
+            free = at + LABEL_STEP
+            out.append(f'<text x="{self.right + 6}" y="{at:.1f}">{value:.3g}</text>')
         return out
 
 
@@ -113,6 +121,8 @@ def draw(rows):
         for name, _, colour in modes:
             points = [(count, rows[name][count][key] / MB) for count in ranks if count in rows[name]]
             out += ["  " + text for text in panel.line(points, colour)]
+        last = [rows[name][ranks[-1]][key] / MB for name, _, _ in modes if ranks[-1] in rows[name]]
+        out += ["  " + text for text in panel.labels(last)]
     for i, (_, label, colour) in enumerate(modes):
         x, y = PANELS[0][0] + i * 190, HEIGHT - 38
         out.append(f'  <line x1="{x}" y1="{y}" x2="{x + 26}" y2="{y}" stroke="{colour}" stroke-width="2.2"/>')

@@ -415,6 +415,7 @@ static int complete(struct candidate *candidate, struct vv_buf *writers, struct 
         rc = check_parts(candidate);
     if (rc == 0 && !candidate->is_everywhere)
         rc = copy(candidate, writers, bytes);
+    candidate->record = NULL;
     vv_record_clear(&record);
     return rc;
 }

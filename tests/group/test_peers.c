@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "engine/engine.h"
 #include "group.h"
 #include "test.h"
@@ -29,6 +30,7 @@ struct plan {
     const char *settings;
     int versions; /* to make; 0: restart */
     int64_t from;
+    uint64_t fail_at; /* the allocation of rank 1 that fails in its restart; 0: none */
     int has_callback; /* the same bytes are also protected behind callbacks, which the calling thread must call */
 };
 
@@ -38,6 +40,7 @@ struct board {
     int64_t version[RANKS_MOST];
     uint64_t read[RANKS_MOST];
     char text[RANKS_MOST][256];
+    uint64_t allocations; /* of rank 1 in its restart */
 };
 
 static struct board *board;
@@ -147,7 +150,11 @@ static void restart(struct rank *rank) {
     uint32_t r = rank->comm->rank;
     uint64_t before = bytes_read(rank);
     memset(rank->field, 0xa5, UNEVEN);
+    vv_alloc_fail_at(r == 1 ? rank->plan->fail_at : 0);
     board->code[r] = vv_session_restart(rank->session, &options, &board->version[r], &error);
+    if (r == 1)
+        board->allocations = vv_alloc_count();
+    vv_alloc_fail_at(0);
     board->read[r] = bytes_read(rank) - before;
     snprintf(board->text[r], sizeof board->text[r], "%.255s", error.text);
     if (board->code[r] == 0)
@@ -295,10 +302,29 @@ static void damaged_pack(void **state) {
     come_back(&plan, 0, VARVE_LATEST, 1);
 }
 
+/* One rank has no memory at some point: all are told the same, and nobody waits for ever. */
+static void no_memory(void **state) {
+    (void)state;
+    struct plan plan = {.shape = MIXED, .ranks = 3, .settings = "dedup=exact,threads=2"};
+    come_back(&plan, 2, VARVE_LATEST, 2);
+    uint64_t count = board->allocations, failed = 0;
+    if (count == 0)
+        skip(); /* a build without fault points */
+    for (uint64_t k = 1; k <= count; k += count / 15 + 1) {
+        plan.fail_at = k;
+        run(&plan);
+        assert_true(board->code[0] == 0 || board->code[0] == -ENOMEM);
+        assert_int_equal(board->code[1], board->code[0]);
+        assert_int_equal(board->code[2], board->code[0]);
+        failed += board->code[0] != 0;
+    }
+    assert_true(failed > 3);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(same_everywhere), TEST(several_versions), TEST(nothing_shared), TEST(mixed),
-                                       TEST(behind_callbacks), TEST(damaged_pack)};
+                                       TEST(behind_callbacks), TEST(damaged_pack), TEST(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,11 @@ int lives_teardown(void **state) {
     return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+int lives_scale(void) {
+    const char *percent = getenv("TEST_SCALE");
+    return percent && atoi(percent) > 0 && atoi(percent) < 100 ? atoi(percent) : 100;
+}
+
 void lives_clean(void) {
     assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
     assert_int_equal(mkdir(folder, 0700), 0);

@@ -1,6 +1,6 @@
 /* Lives of a job on several nodes, in a group of processes (tests/group): a node is a folder, which is its disk. A node
- * that is lost is one whose ranks were killed and whose folder is gone. Which nodes there are, and which ranks run where,
- * is said for every life. */
+ * that is lost is one whose ranks were killed and whose folder is gone. Which nodes there are, and which ranks run
+ * where, is said for every life. */
 #ifndef VARVE_LOST_LIVES_H
 #define VARVE_LOST_LIVES_H
 
@@ -35,6 +35,8 @@ struct lived {
 /* A folder for the nodes of one test. */
 int lives_setup(void **state);
 int lives_teardown(void **state);
+/* TEST_SCALE, in percent; 1 to 100. */
+int lives_scale(void);
 /* All nodes away. */
 void lives_clean(void);
 

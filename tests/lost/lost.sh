@@ -1,7 +1,7 @@
 #!/bin/sh
-# lost.sh LOST-MPI: nodes that are lost with their disks, with a real MPI between them (tests/nodes/nodes.sh). The matrix
-# of test_lost.c, one set of lost nodes of each kind: 3 and 4 nodes, 1 and 2 of them lost, 1 to 3 copies; on the nodes
-# that are left, and on empty ones in their place.
+# lost.sh LOST-MPI: nodes that are lost with their disks, with a real MPI between them (tests/nodes/nodes.sh). The
+# matrix of test_lost.c, one set of lost nodes of each kind: 3 and 4 nodes, 1 and 2 of them lost, 1 to 3 copies; on the
+# nodes that are left, and on empty ones in their place.
 set -u
 NODES_HERE=$(dirname "$(readlink -f "$0")")/../nodes
 # shellcheck source=tests/nodes/nodes.sh
@@ -28,7 +28,8 @@ run() {
         "$NODES_DIR/local/ck" "$@" >"$NODES_DIR/log" 2>&1
 }
 
-# run_losing NODES COPIES ACTION...: when all is done, these nodes are killed, and their disks are lost.
+# run_losing NODES COPIES ACTION...: when $until was said, these nodes are killed, and their disks are lost.
+until='^staying'
 run_losing() {
     victims=$1
     shift
@@ -36,7 +37,7 @@ run_losing() {
     run "$@" stay &
     job=$!
     tries=0
-    until grep -q '^staying' "$NODES_DIR/log"; do
+    until grep -q "$until" "$NODES_DIR/log"; do
         tries=$((tries + 1))
         [ $tries -lt 1200 ] || fail "nothing was saved in a minute"
         kill -0 $job 2>/dev/null || fail "the job ended too early"
@@ -165,5 +166,20 @@ for how in left replaced; do
     run 2 restart 7-7 || fail "the life after both"
     has '^restarted from 6$'
     has '^saved 7$'
+done
+for copies in 2 3; do
+    echo "in the middle, copies $copies"
+    clean
+    ranks=6
+    NODES_ORDER="0 1 2"
+    until='^saved 7'
+    run_losing 1 $copies 1-1000
+    last=$(sed -n 's/^saved \([0-9]*\)$/\1/p' "$NODES_DIR/log" | tail -n 1)
+    until='^staying'
+    NODES_ORDER="2 0"
+    run $copies restart 2000-2001 || fail "the life after it"
+    back=$(sed -n 's/^restarted from \([0-9]*\)$/\1/p' "$NODES_DIR/log")
+    [ "${back:-0}" -ge "$last" ] || fail "version $last was saved, and it goes on from version ${back:-?}"
+    has '^saved 2001$'
 done
 echo "all well ($(($(date +%s) - begun)) s)"

@@ -5,7 +5,8 @@
  * nodes that are left or on empty ones. Otherwise the restart says what is lost and takes an older checkpoint that is
  * whole, or fails; it never looks as if there had been none.
  *
- * Without an argument a sample is tried; with "all", every set of one or two lost nodes out of three and four. */
+ * Without an argument a sample is tried; with "all", every set of one or two lost nodes out of three and four, both on
+ * the nodes that are left and on empty ones, or, if TEST_SCALE asks for less, on these and those by turns. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,10 +168,10 @@ static void try_sets(int nodes, int copies) {
         int is_sample = nodes == 3 ? lost == 2 || lost == 3 : lost == 5 || (lost == 3 && copies > 1);
         if (__builtin_popcount(lost) > 2 || (!has_all && !is_sample))
             continue;
-        cell.is_replaced = has_all ? 0 : (nodes + copies + (int)lost) % 2;
+        cell.is_replaced = (nodes + copies + (int)lost) % 2;
         try_cell(&cell);
-        cell.is_replaced = 1;
-        if (has_all)
+        cell.is_replaced ^= 1;
+        if (has_all && lives_scale() == 100)
             try_cell(&cell);
     }
 }

@@ -1,10 +1,11 @@
 /* Stories of jobs that lose nodes, made by chance: test_lost_chance [SEED [COUNT]].
  *
- * In every life of a story the ranks are on some of five nodes, unevenly; nodes are lost with their disks, replaced by empty
- * ones, left out, and come back with what they had; the number of copies changes; jobs are killed, also in the middle of a
- * checkpoint. What must come back is known: a version is safe if of every life that it is built on fewer nodes are missing
- * than there are copies. A life that finds something missing begins anew, and is built on nothing before it. The restart may
- * give a newer one than the last safe version, but never an older one, and never other bytes. */
+ * In every life of a story the ranks are on some of five nodes, unevenly; nodes are lost with their disks, replaced by
+ * empty ones, left out, and come back with what they had; the number of copies changes; jobs are killed, also in the
+ * middle of a checkpoint. What must come back is known: a version is safe if of every life that it is built on fewer
+ * nodes are missing than there are copies. A life that finds something missing begins anew, and is built on nothing
+ * before it. The restart may give a newer one than the last safe version, never an older one, and never wrong bytes.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static int stories = 4;
 
 static unsigned chance(unsigned below) {
     seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (unsigned)(seed >> 33) % below;
+    return below ? (unsigned)(seed >> 33) % below : 0;
 }
 
 /* A life that has passed. */
@@ -226,6 +227,6 @@ static void by_chance(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(by_chance, lives_setup, lives_teardown)};
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-    stories = argc > 2 ? atoi(argv[2]) : stories;
+    stories = argc > 2 ? atoi(argv[2]) * lives_scale() / 100 : stories;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
