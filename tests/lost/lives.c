@@ -1,6 +1,7 @@
 #include "lives.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -150,6 +151,28 @@ int lives_scale(void) {
 void lives_clean(void) {
     assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
     assert_int_equal(mkdir(folder, 0700), 0);
+}
+
+static const char *removed; /* pattern of whole paths */
+
+static int remove_fitting(const char *path, const struct stat *status, int kind, struct FTW *where) {
+    (void)status, (void)where;
+    return kind == FTW_F && fnmatch(removed, path, 0) == 0 ? remove(path) : 0;
+}
+
+static void remove_all(const char *pattern) {
+    removed = pattern;
+    assert_int_equal(nftw(folder, remove_fitting, 16, FTW_PHYS), 0);
+}
+
+void lives_remove(const char *pattern) {
+    char path[64];
+    snprintf(path, sizeof path, "*/%s", pattern);
+    remove_all(path);
+}
+
+void lives_remove_records(void) {
+    remove_all("*/record/*");
 }
 
 void lose(unsigned nodes, int is_replaced) {

@@ -244,6 +244,51 @@ static void ranks_move(void **state) {
     }
 }
 
+/* ---- fewer copies before than now ---- */
+
+/* Saves up to version 4 from what is there, loses a node, and must come back with it: nothing may lean on what had no copies. */
+static void save_lose_return(unsigned nodes, uint32_t ranks, int64_t first, unsigned lost) {
+    struct life life = {.copies = 2, .is_back = 1, .first = first, .last = 4};
+    place_evenly(&life, ranks, nodes);
+    expect_saved(live(&life), 4);
+    lose(lost, 1);
+    life.first = 5;
+    life.last = 0;
+    expect_back(live(&life), 4);
+}
+
+static void copies_were_fewer(void **state) {
+    (void)state;
+    struct life life = {.copies = 1, .first = 1, .last = 1};
+    lives_clean();
+    place_evenly(&life, 6, 7);
+    expect_saved(live(&life), 1);
+    save_lose_return(7, 6, 2, 2);
+}
+
+static void nodes_were_fewer(void **state) {
+    (void)state;
+    struct life life = {.copies = 2, .first = 1, .last = 2};
+    lives_clean();
+    place_evenly(&life, 4, 1);
+    expect_saved(live(&life), 2);
+    save_lose_return(3, 4, 3, 1);
+}
+
+/* The job had died when all packs were sealed, and no copy of their tables was made: adopted, but not to be leaned on. */
+static void adopted_without_tables(void **state) {
+    (void)state;
+    struct life life = {.copies = 2, .first = 1, .last = 1};
+    lives_clean();
+    place_evenly(&life, 6, 7);
+    expect_saved(live(&life), 1);
+    lives_remove("*.copy");
+    lives_remove("writers");
+    lives_remove("catalogue");
+    lives_remove_records();
+    save_lose_return(7, 6, 2, 2);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, lives_setup, lives_teardown)
 
 int main(int argc, char **argv) {
@@ -252,6 +297,9 @@ int main(int argc, char **argv) {
         TEST(four_nodes),
         TEST(one_and_then_another),
         TEST(ranks_move),
+        TEST(copies_were_fewer),
+        TEST(nodes_were_fewer),
+        TEST(adopted_without_tables),
     };
     has_all = argc > 1 && strcmp(argv[1], "all") == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
