@@ -41,7 +41,7 @@ struct waiting {
     struct scale_sent sent;
     unsigned rounds;
     int is_measured, is_priced; /* this round */
-    double resumed;             /* when this rank went on computing, in real seconds */
+    double resumed;             /* when this rank went on computing, in seconds of the processor */
     float *parts;               /* what each part of a round has taken at least, in ns */
     size_t part, part_room;
     char *slots;                     /* of the trade that this rank is in */
@@ -80,10 +80,21 @@ static double price_of_flight(double since) {
 
 /* ---- computing ---- */
 
+/* Of this thread: what others do with the processor meanwhile does not count. */
 static double now(void) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* What it takes to ask, at least. */
+static double price_of_now(void) {
+    static double least = 1;
+    for (static int i = 0; i < 1000; i++) {
+        double begin = now(), taken = now() - begin;
+        least = taken < least ? taken : least;
+    }
+    return least;
 }
 
 static void note_part(struct waiting *waiting, float ns) {
@@ -106,8 +117,9 @@ static void note_part(struct waiting *waiting, float ns) {
 static struct waiting *enter(void) {
     double time = now();
     struct waiting *waiting = own();
+    double taken = time - waiting->resumed - price_of_now();
     if (waiting->is_measured)
-        note_part(waiting, (float)((time - waiting->resumed) * 1e9));
+        note_part(waiting, taken > 0 ? (float)(taken * 1e9) : 0);
     return waiting;
 }
 

@@ -7,7 +7,20 @@
 
 #include "base/alloc.h"
 #include "engine/engine_private.h"
-#include "engine/peers.h"
+#include "peers/peers.h"
+
+int vv_open_peers(struct vv_session *session, struct vv_peers **out, struct varve_error *error) {
+    const struct vv_peers_options options = {
+        .comm = session->comm,
+        .store = session->store,
+        .name = session->name,
+        .is_local = vv_is_local(session),
+        .is_keeper = session->lease != NULL,
+        .threads = (unsigned)session->settings.threads,
+        .window = session->settings.restart_window,
+    };
+    return vv_peers_open(&options, out, error);
+}
 
 struct candidates {
     struct vv_session *session;
@@ -237,7 +250,7 @@ static int try_stored(struct vv_session *session, const void *arg, uint32_t gene
                       struct varve_error *error) {
     struct asked asked = {.session = session, .asking = arg, .generation = generation, .version = version};
     int is_thin;
-    int rc = vv_peers_open(session, &asked.peers, error);
+    int rc = vv_open_peers(session, &asked.peers, error);
     if (rc)
         return rc;
     rc = vv_keepers_complete(session, asked.peers, generation, version, &is_thin, error);

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "engine/engine_private.h"
-#include "engine/peers.h"
+#include "peers/peers.h"
 
 /* What is to be read. */
 struct candidate {

@@ -228,6 +228,10 @@ void vv_read_host(char *out, size_t room);
 int vv_open_named(struct vv_session *session, struct vv_store *store, uint32_t generation, uint64_t version,
                   struct vv_view **out, struct varve_error *error);
 
+struct vv_peers;
+/* The storage as the job sees it. Collective; nothing is in flight. */
+int vv_open_peers(struct vv_session *session, struct vv_peers **out, struct varve_error *error);
+
 /* ---- keepers.c: what the ranks that hold a lease do for all. Collective, the same answer on all ranks. ---- */
 /* One store per node? */
 int vv_is_local(const struct vv_session *session);
@@ -248,7 +252,6 @@ void vv_unsettled_drop(struct vv_session *session);
 void vv_unsettled_forget(struct vv_session *session);
 
 /* ---- complete.c: may this checkpoint be read from node-local stores? Collective, the same answer on all ranks. ---- */
-struct vv_peers;
 /* It must be the same one on all nodes, and every rank's part must be on some node, or copies of it: otherwise
  * VARVE_CORRUPT. Then its record is copied to the nodes that have missed it. VARVE_FORGOTTEN when one node has
  * forgotten it; the others do so, too. Does nothing on shared storage. is_thin_out: something that

@@ -8,7 +8,7 @@
 #include "base/fault.h"
 #include "chunk/id.h"
 #include "engine/engine_private.h"
-#include "engine/peers.h"
+#include "peers/peers.h"
 
 #define BACK_MIN (64u << 10)      /* smaller pieces of memory get their pages one by one */
 #define CALLBACK_WINDOW (16u << 20)
@@ -596,7 +596,7 @@ static int try_together(struct restart *restart, struct varve_error *error) {
 int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                    struct varve_error *error) {
     struct restart restart = {.session = session, .options = arg, .generation = generation, .version = version};
-    int rc = vv_peers_open(session, &restart.peers, error);
+    int rc = vv_open_peers(session, &restart.peers, error);
     if (rc == 0)
         rc = try_together(&restart, error);
     vv_fetch_destroy(restart.fetch);

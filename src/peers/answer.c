@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "engine/peers_private.h"
+#include "peers/peers_private.h"
 
 /* A question as it is answered. */
 struct reply {
@@ -41,7 +41,7 @@ const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_ha
 /* Only data of the checkpoints of this session's name is given away. */
 static int is_allowed(const struct vv_peers *peers, const char *text) {
     struct vv_key key;
-    return vv_key_parse(text, &key) == 0 && strcmp(key.name, peers->session->name) == 0 &&
+    return vv_key_parse(text, &key) == 0 && strcmp(key.name, peers->name) == 0 &&
            (key.kind == VV_KIND_PACK || key.kind == VV_KIND_PART || key.kind == VV_KIND_COPY ||
             key.kind == VV_KIND_WRITERS);
 }
@@ -81,7 +81,7 @@ static int look_up(void *arg) {
     struct reply *reply = arg;
     struct vv_peers *peers = reply->peers;
     reply->status = reply->kind == VV_ASKED_SIZE
-                        ? vv_backend_stat(peers->session->store->backend, reply->key, &reply->size)
+                        ? vv_backend_stat(peers->own->backend, reply->key, &reply->size)
                         : vv_slices_acquire(peers->slices, reply->key, reply->offset / VV_SLICE, reply->slice_count,
                                             reply->slices);
     if (reply->status == -EAGAIN)

@@ -1,6 +1,6 @@
 /* The storage as the job sees it, while a checkpoint is read by many ranks.
  *
- * The work of a rank runs in a thread of its own, with a store that looks like the session's. What it reads there may
+ * The work of a rank runs in a thread of its own, with a store that looks like its own. What it reads there may
  * come from another rank:
  *
  *   shared storage     packs of other writers come from rank (writer % ranks), which reads each slice of them once,
@@ -12,16 +12,26 @@
  * know where things are, and no two threads talk to the group.
  *
  * Where the group cannot trade, or nobody needs anything of others, the work runs in the calling thread, on the
- * session's own store. */
+ * rank's own store. */
 #ifndef VV_PEERS_H
 #define VV_PEERS_H
 
-#include "engine/engine.h"
+#include "comm/comm.h"
+#include "store/view.h"
 
 struct vv_peers;
 
-/* Collective, the same answer on all ranks. Nothing is in flight. */
-int vv_peers_open(struct vv_session *session, struct vv_peers **out, struct varve_error *error);
+struct vv_peers_options {
+    struct varve_comm *comm;
+    struct vv_store *store; /* of this rank */
+    const char *name;       /* of the checkpoints; lives as long as the peers */
+    int is_local;           /* one store per node */
+    int is_keeper;          /* this rank answers for its node's store */
+    unsigned threads;       /* that read for others */
+    uint64_t window;        /* memory that may be used, bytes */
+};
+/* Collective, the same answer on all ranks. */
+int vv_peers_open(const struct vv_peers_options *options, struct vv_peers **out, struct varve_error *error);
 void vv_peers_close(struct vv_peers *peers); /* not collective; accepts NULL */
 
 /* The store to open views on. It lives as long as the peers, and may also be read while no work runs: then only what

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "engine/peers_private.h"
+#include "peers/peers_private.h"
 
 #define BUCKETS 1024
 #define ALIGN 4096

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "engine/peers_private.h"
+#include "peers/peers_private.h"
 
 static struct varve_backend *inner(struct varve_backend *backend) {
-    return ((struct vv_peers *)backend)->session->store->backend;
+    return ((struct vv_peers *)backend)->own->backend;
 }
 
 /* ---- asking ---- */
@@ -112,7 +112,7 @@ static int ask_holders(struct vv_peers *peers, const char *key, struct vv_holder
         return rc ? rc : got < 0 ? (int)got : -EPROTO;
     for (; out->count < got / 4; out->count++) {
         out->ranks[out->count] = vv_get32(bytes + 4 * out->count);
-        if (out->ranks[out->count] >= peers->session->comm->ranks)
+        if (out->ranks[out->count] >= peers->comm->ranks)
             return -EPROTO;
     }
     remember(peers, out);
@@ -145,7 +145,7 @@ int vv_peers_have(struct vv_peers *peers, const struct vv_key *key, struct varve
     struct vv_holders holders;
     uint64_t size;
     vv_key_print(key, text);
-    int rc = vv_backend_stat(peers->session->store->backend, text, &size);
+    int rc = vv_backend_stat(peers->own->backend, text, &size);
     if (rc != -ENOENT)
         return rc == 0 ? 1 : vv_error_sys(error, rc, "cannot look at %s", text);
     if (peers->mode != VV_PEERS_LOCAL)
@@ -164,15 +164,15 @@ static enum way find_way(const struct vv_peers *peers, const char *text, struct 
     int is_pack = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY;
     if (peers->mode == VV_PEERS_LOCAL)
         return is_pack || key->kind == VV_KIND_WRITERS ? WAY_SEARCH : WAY_HERE;
-    *rank_out = key->writer % peers->session->comm->ranks;
+    *rank_out = key->writer % peers->comm->ranks;
     if (!is_pack)
         return WAY_HERE;
-    return *rank_out == peers->session->comm->rank ? WAY_SLICES : peers->is_running ? WAY_RANK : WAY_HERE;
+    return *rank_out == peers->comm->rank ? WAY_SLICES : peers->is_running ? WAY_RANK : WAY_HERE;
 }
 
 /* The n-th of the holders to ask: those who miss the same do not all begin with the same one. */
 static uint32_t nth_holder(const struct vv_peers *peers, const struct vv_holders *holders, uint32_t n) {
-    return holders->ranks[(peers->session->comm->rank + n) % holders->count];
+    return holders->ranks[(peers->comm->rank + n) % holders->count];
 }
 
 static int64_t search_bytes(struct vv_peers *peers, const struct vv_key *key, const char *text, uint64_t offset,

@@ -5,15 +5,14 @@
 #include <pthread.h>
 
 #include "comm/hops.h"
-#include "engine/engine_private.h"
-#include "engine/peers.h"
+#include "peers/peers.h"
 
 #define VV_SLICE (64u << 10)    /* what is kept at a time */
 #define VV_QUESTION (256u << 10) /* nothing that is asked for crosses such a boundary */
 #define VV_QUESTION_SLICES (VV_QUESTION / VV_SLICE)
 #define VV_HOLDERS_MAX 4
 
-/* ---- peers_slices.c: slices of objects that were read, each once, until room is needed for others. Any thread. ---- */
+/* ---- slices.c: slices of objects that were read, each once, until room is needed for others. Any thread. ---- */
 struct vv_slices;
 struct vv_slice {
     struct vv_hash128 id;
@@ -66,7 +65,10 @@ enum vv_peers_mode {
 
 struct vv_peers {
     struct varve_backend backend; /* first: of store */
-    struct vv_session *session;
+    struct varve_comm *comm;
+    struct vv_store *own; /* the one of this rank */
+    const char *name;     /* of the checkpoints */
+    int is_keeper;        /* answers for its node */
     struct vv_store store;
     struct vv_hops *hops; /* NULL: the group cannot trade */
     struct vv_slices *slices;
@@ -97,14 +99,14 @@ struct vv_peers {
     struct vv_buf known;     /* the same, of those that this rank has asked for; with the lock */
 };
 
-/* ---- peers_backend.c ---- */
+/* ---- backend.c ---- */
 extern const struct varve_backend_ops vv_peers_backend_ops;
 struct vv_hash128 vv_peers_key_id(const char *key);
 
 /* ---- peers.c: put the questions, and wait for the answers ---- */
 int vv_peers_ask(struct vv_peers *peers, struct vv_asking *list, size_t count);
 
-/* ---- peers_answer.c ---- */
+/* ---- answer.c ---- */
 extern const struct vv_hops_ops vv_peers_ask_ops; /* arg is a struct vv_peers_round */
 struct vv_peers_round {
     struct vv_peers *peers;

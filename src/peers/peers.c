@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
-#include "engine/peers_private.h"
+#include "peers/peers_private.h"
 
 #define SLICES_BYTES (64u << 20)
 #define WINDOW_BYTES (16u << 20)
@@ -158,7 +158,7 @@ static void give_up(struct vv_peers *peers, int rc) {
 /* 1 if there was traffic, 0 if not, 2 when the work of all is done, or an error, the same on all ranks. */
 static int one_round(struct vv_peers *peers, struct vv_peers_round *round, uint64_t pause_ns,
                      struct varve_error *error) {
-    struct varve_comm *comm = peers->session->comm;
+    struct varve_comm *comm = peers->comm;
     pthread_mutex_lock(&peers->lock);
     wait_for_news(peers, pause_ns);
     make_call(peers);
@@ -200,14 +200,13 @@ static int run_rounds(struct vv_peers *peers, struct varve_error *error) {
 
 /* All ranks have a thread that waits, or none lets it work. */
 static int run_beside(struct vv_peers *peers, struct varve_error *error) {
-    struct vv_session *session = peers->session;
     pthread_t thread;
     peers->is_done = peers->is_free = peers->broken = peers->work_result = 0;
     vv_error_clear(&peers->work_error);
     int started = vv_thread_start(&thread, run_work, peers);
     if (started)
         vv_error(error, started, "the thread of a restart could not be started: %s", varve_error_text(started));
-    int rc = vv_comm_agree(session->comm, started, error);
+    int rc = vv_comm_agree(peers->comm, started, error);
     pthread_mutex_lock(&peers->lock);
     peers->is_free = rc ? -1 : 1;
     pthread_cond_broadcast(&peers->is_answered);
@@ -232,7 +231,7 @@ int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varv
         rc = run_beside(peers, error);
         peers->is_running = 0;
     }
-    return vv_comm_agree(peers->session->comm, rc, error);
+    return vv_comm_agree(peers->comm, rc, error);
 }
 
 /* ---- beginning and end ---- */
@@ -247,42 +246,49 @@ static void init_threads(struct vv_peers *peers) {
     pthread_condattr_destroy(&attributes);
 }
 
-static int open_parts(struct vv_peers *peers) {
-    struct vv_session *session = peers->session;
-    uint64_t share = session->settings.restart_window / 4;
+static int open_parts(struct vv_peers *peers, const struct vv_peers_options *options) {
+    uint64_t share = options->window / 4;
     size_t most = share > VV_QUESTION ? (size_t)share : VV_QUESTION;
-    unsigned threads = (unsigned)session->settings.threads;
+    unsigned threads = options->threads;
     peers->window = most < WINDOW_BYTES ? most : WINDOW_BYTES;
-    int rc = vv_slices_create(session->store->backend, most < SLICES_BYTES ? most : SLICES_BYTES, &peers->slices);
+    int rc = vv_slices_create(peers->own->backend, most < SLICES_BYTES ? most : SLICES_BYTES, &peers->slices);
     return rc ? rc : vv_pool_create(threads, 2 * threads + 2, NULL, &peers->readers);
 }
 
-int vv_peers_open(struct vv_session *session, struct vv_peers **out, struct varve_error *error) {
+static void take_options(struct vv_peers *peers, const struct vv_peers_options *options) {
+    peers->comm = options->comm;
+    peers->own = options->store;
+    peers->name = options->name;
+    peers->is_keeper = options->is_keeper;
+    peers->backend.ops = &vv_peers_backend_ops;
+    peers->store = *options->store;
+    peers->store.backend = &peers->backend;
+}
+
+int vv_peers_open(const struct vv_peers_options *options, struct vv_peers **out, struct varve_error *error) {
+    struct varve_comm *comm = options->comm;
     struct vv_peers *peers = vv_calloc(1, sizeof *peers);
-    int is_many = session->comm->ranks > 1, rc = peers ? 0 : -ENOMEM;
+    int is_many = comm->ranks > 1, rc = peers ? 0 : -ENOMEM;
     if (peers) {
         init_threads(peers);
-        peers->session = session;
-        peers->backend.ops = &vv_peers_backend_ops;
-        peers->store = *session->store;
-        peers->store.backend = &peers->backend;
-        rc = is_many ? open_parts(peers) : 0;
+        take_options(peers, options);
+        rc = is_many ? open_parts(peers, options) : 0;
     }
     if (rc)
         vv_error(error, rc, "no means to restart together: %s", varve_error_text(rc));
-    rc = vv_comm_agree(session->comm, rc, error);
+    rc = vv_comm_agree(comm, rc, error);
     if (rc == 0 && is_many) {
-        int made = vv_hops_create(session->comm, VV_HOPS_AUTO, &peers->hops);
+        int made = vv_hops_create(comm, VV_HOPS_AUTO, &peers->hops);
         if (made != -ENOTSUP && made != 0)
             rc = vv_error(error, made, "the ranks cannot ask each other: %s", varve_error_text(made));
-        rc = vv_comm_agree(session->comm, rc, error);
+        rc = vv_comm_agree(comm, rc, error);
     }
     if (rc) {
         vv_peers_close(peers);
         return rc;
     }
     if (peers->hops)
-        peers->mode = vv_is_local(session) ? VV_PEERS_LOCAL : VV_PEERS_SHARED;
+        peers->mode = options->is_local ? VV_PEERS_LOCAL : VV_PEERS_SHARED;
     peers->is_alone = peers->mode == VV_PEERS_SHARED; /* until somebody needs the others */
     *out = peers;
     return 0;
@@ -315,7 +321,7 @@ int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *err
     uint64_t least = !is_needed;
     if (peers->mode != VV_PEERS_SHARED)
         return 0;
-    int rc = peers->session->comm->ops->least(peers->session->comm, &least, 1);
+    int rc = peers->comm->ops->least(peers->comm, &least, 1);
     if (rc)
         return vv_error(error, rc, "the ranks can talk no more: %s", varve_error_text(rc));
     if (least)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "engine/peers_private.h"
+#include "peers/peers_private.h"
 
 struct publication {
     struct vv_peers *peers;
@@ -38,10 +38,10 @@ static int add_object(void *arg, const char *name, int is_prefix) {
 }
 
 static int list_attempt(struct publication *publication, const struct vv_attempt *attempt, struct varve_error *error) {
-    struct vv_session *session = publication->peers->session;
-    publication->at = vv_attempt_key(session->name, attempt, VV_KIND_WRITERS, 0, 0);
+    const struct vv_peers *peers = publication->peers;
+    publication->at = vv_attempt_key(peers->name, attempt, VV_KIND_WRITERS, 0, 0);
     vv_prefix_data(&publication->at, 3, publication->prefix);
-    int rc = vv_backend_list(session->store->backend, publication->prefix, NULL, 0, add_object, publication);
+    int rc = vv_backend_list(peers->own->backend, publication->prefix, NULL, 0, add_object, publication);
     return rc < 0 ? vv_error_sys(error, rc, "cannot list %s", publication->prefix) : 0;
 }
 
@@ -64,7 +64,7 @@ static int keep(void *arg, const struct vv_question *questions, size_t count, st
         struct vv_holders holders = {.id = questions[i].id};
         for (uint32_t at = 0; at + 4 <= questions[i].size && holders.count < VV_HOLDERS_MAX; at += 4) {
             uint32_t rank = vv_get32((const uint8_t *)questions[i].data + at);
-            if (rank < peers->session->comm->ranks)
+            if (rank < peers->comm->ranks)
                 holders.ranks[holders.count++] = rank;
         }
         vv_buf_append(&peers->directory, &holders, sizeof holders);
@@ -80,18 +80,17 @@ static int take_nothing(void *arg, size_t index, const void *data, uint32_t size
 
 int vv_peers_look(struct vv_peers *peers, const struct vv_attempt *attempts, size_t count, struct varve_error *error) {
     static const struct vv_hops_ops ops = {.merge = merge, .answer = keep, .take = take_nothing};
-    struct vv_session *session = peers->session;
     struct publication publication = {.peers = peers};
     int rc = 0;
     if (peers->mode != VV_PEERS_LOCAL)
         return 0;
     peers->directory.size = peers->known.size = 0;
     peers->directory.failed = 0;
-    vv_put32(publication.rank, session->comm->rank);
+    vv_put32(publication.rank, peers->comm->rank);
     vv_buf_init(&publication.questions);
-    for (size_t i = 0; i < count && rc == 0 && session->lease; i++)
+    for (size_t i = 0; i < count && rc == 0 && peers->is_keeper; i++)
         rc = list_attempt(&publication, &attempts[i], error);
-    rc = vv_comm_agree(session->comm, rc, error);
+    rc = vv_comm_agree(peers->comm, rc, error);
     if (rc == 0)
         rc = vv_hops_ask(peers->hops, (const struct vv_question *)publication.questions.data,
                          publication.questions.size / sizeof(struct vv_question), &ops, &publication, NULL, error);
