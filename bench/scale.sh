@@ -1,5 +1,6 @@
 #!/bin/sh
-# scale.sh PROGRAM RANKS [ARGUMENT...]: run bench-scale-simulated on so many simulated ranks, 32 to a node. 77 without SimGrid.
+# scale.sh PROGRAM RANKS [ARGUMENT...]: run bench-scale-simulated on so many simulated ranks, 32 (SCALE_NODE) to a node. 77 without
+# SimGrid.
 #
 # The prices: a message keeps its sender busy for 1 us and its bytes at 12.5 GB/s, is under way for 1 us, and keeps its receiver
 # busy as long as its sender (scale_wait.c); within a node, too. Links have no limits of their own: SimGrid's model of a network in
@@ -17,15 +18,15 @@ shift 2
 folder=$(mktemp -d "${TMPDIR:-/tmp}/scale-XXXXXX") || exit 2
 trap 'rm -rf "$folder"' EXIT
 
-awk -v ranks="$ranks" 'BEGIN {
+awk -v ranks="$ranks" -v each="${SCALE_NODE:-32}" 'BEGIN {
     print "<?xml version=\"1.0\"?>"
     print "<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">"
     print "<platform version=\"4.1\"><zone id=\"all\" routing=\"None\">"
-    for (node = 0; node * 32 < ranks; node++)
+    for (node = 0; node * each < ranks; node++)
         print "<host id=\"n" node "\" speed=\"1Gf\" core=\"32\"/>"
     print "</zone></platform>"
 }' >"$folder/platform.xml"
-awk -v ranks="$ranks" 'BEGIN { for (i = 0; i < ranks; i++) print "n" int(i / 32) }' >"$folder/hosts"
+awk -v ranks="$ranks" -v each="${SCALE_NODE:-32}" 'BEGIN { for (i = 0; i < ranks; i++) print "n" int(i / each) }' >"$folder/hosts"
 
 # No privatisation: all ranks are one image of the program, which keeps nothing of a rank in global variables. Reductions of the
 # benchmark's own, outside what is measured, by recursive doubling: SMPI's usual ones send P x P messages.

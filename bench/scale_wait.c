@@ -90,7 +90,8 @@ static double now(void) {
 /* What it takes to ask, at least. */
 static double price_of_now(void) {
     static double least = 1;
-    for (static int i = 0; i < 1000; i++) {
+    static int asked;
+    for (; asked < 1000; asked++) {
         double begin = now(), taken = now() - begin;
         least = taken < least ? taken : least;
     }

@@ -65,6 +65,7 @@ struct vv_capture_plan {
     uint64_t staging;      /* bytes of slots there may be; the memory is kept from checkpoint to checkpoint */
     double storage_speed;  /* bytes per second that the way to storage takes, as measured; 0: unknown */
     double changed_share;  /* of the chunks consumed last time, how many were really different; 1: unknown */
+    int must_not_hold;     /* who consumes waits for other ranks: nobody may be stopped meanwhile */
 };
 /* Ranges that were never touched are told to `untouched` at once (with the watch and whole chunks [first, last)). */
 typedef int (*vv_untouched_fn)(void *arg, struct vv_watch *watch, uint64_t first, uint64_t last);

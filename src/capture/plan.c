@@ -130,10 +130,12 @@ static void plan_once(struct vv_capture *c) {
     uint64_t chunks = scheduled_in_all(c), slots = c->slots.count;
     if (c->mode == VV_CHOOSE_CAPTURE_SYNC)
         plan_drain(c, chunks, 0, "sync: everything was stored inside the call");
-    else if (c->mode == VV_CHOOSE_CAPTURE_TRAP)
+    else if (c->mode == VV_CHOOSE_CAPTURE_TRAP && !c->plan.must_not_hold)
         plan_trap(c);
     else if (chunks <= slots)
         plan_drain(c, chunks, chunks, "everything fitted staging");
+    else if (c->plan.must_not_hold)
+        plan_drain(c, chunks, slots, "what did not fit was drained: copies go to other nodes meanwhile");
     else if (!can_hold_any(c))
         plan_drain(c, chunks, slots,
                    "what did not fit was drained: holding needs a kernel-capable userfaultfd or VARVE_NO_KERNEL_WRITES");

@@ -26,7 +26,6 @@ struct candidate {
     int is_everywhere;    /* no keeper lacks it */
     const struct vv_record *record;
     int is_thin; /* something is there fewer times than it should be */
-    int lacks;   /* this node lacks the writers list of an attempt it leans on */
     struct varve_error *error;
 };
 
@@ -143,7 +142,7 @@ static int exists(struct candidate *candidate, const struct vv_attempt *attempt,
     return vv_peers_have(candidate->peers, &key, error);
 }
 
-static int load_list(struct candidate *candidate, struct vv_store *store, const struct vv_lean *lean,
+static int load_list(const struct candidate *candidate, struct vv_store *store, const struct vv_lean *lean,
                      struct vv_buf *bytes, struct vv_writers *out, struct varve_error *error) {
     struct vv_key key = vv_attempt_key(candidate->session->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
     int rc = vv_object_read(store, &key, bytes, error);
@@ -179,11 +178,13 @@ static int has_copy(struct candidate *candidate, struct vv_store *store, struct 
     return found;
 }
 
-/* A job that died after its last pack and before its copies has left an attempt that is adopted, but of whose tables there may be no copy. */
+/* A job that died after its last pack and before its copies has left an attempt that is adopted, but of whose tables there may be too few copies. */
 static int check_tables(struct candidate *candidate, const struct vv_attempt *attempt, struct varve_error *error) {
-    int rc = exists(candidate, attempt, VV_KIND_COPY, candidate->session->comm->rank, error);
-    candidate->is_thin |= rc == 0;
-    return rc < 0 ? rc : 1;
+    const struct vv_session *session = candidate->session;
+    struct vv_key key = vv_attempt_key(session->name, attempt, VV_KIND_COPY, session->comm->rank, 0);
+    int count = vv_peers_count(candidate->peers, &key, error);
+    candidate->is_thin |= count >= 0 && (uint32_t)count < session->copies.count;
+    return count < 0 ? count : 1;
 }
 
 /* Is what this rank stored anywhere? Of older attempts not all may be needed: that shows when they are read. */
@@ -212,44 +213,61 @@ static int check_own(void *arg, struct vv_store *store, struct varve_error *erro
     return rc < 0 ? rc : 0;
 }
 
-/* A keeper: the lists of the attempts it leans on, which another node has told us of. */
-static int copy_lists(void *arg, struct vv_store *store, struct varve_error *error) {
-    struct candidate *candidate = arg;
+/* ---- the writers lists of the attempts it leans on: every node has them, so a lost or damaged one is not the end ---- */
+
+/* Does a keeper have the list that the record names? 1, 0 if it is missing or damaged, or an error. */
+static int has_list(const struct candidate *candidate, const struct vv_lean *lean, struct vv_buf *bytes) {
     struct vv_session *session = candidate->session;
-    int rc = 0;
-    for (uint32_t i = 0; i < candidate->record->lean_count && rc == 0 && session->lease; i++) {
-        const struct vv_lean *lean = &candidate->record->leans[i];
-        struct vv_key key = vv_attempt_key(session->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
-        struct vv_writers writers;
-        struct vv_buf bytes;
-        char text[VV_KEY_ROOM];
-        uint64_t size;
-        vv_key_print(&key, text);
-        if (vv_backend_stat(session->store->backend, text, &size) != -ENOENT)
-            continue;
-        vv_buf_init(&bytes);
-        rc = load_list(candidate, store, lean, &bytes, &writers, error);
-        if (rc == 0) {
-            vv_writers_clear(&writers);
-            rc = vv_object_create(session->store, &key, &bytes, error);
-        }
-        vv_buf_clear(&bytes);
-    }
-    return rc == -ENOENT ? vv_error(error, VARVE_CORRUPT, "no node has a writers list that it needs") : rc;
+    struct vv_writers writers;
+    struct varve_error why = {0};
+    vv_buf_clear(bytes);
+    int rc = load_list(candidate, session->store, lean, bytes, &writers, &why);
+    if (rc == 0)
+        vv_writers_clear(&writers);
+    else if (rc != -ENOENT && rc != VARVE_CORRUPT && rc != VARVE_FORGOTTEN)
+        *candidate->error = why;
+    return rc == 0 ? 1 : rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_FORGOTTEN ? 0 : rc;
 }
 
-static int lacks_list(const struct candidate *candidate) {
+static int put_list(const struct candidate *candidate, const struct vv_lean *lean, const struct vv_buf *bytes) {
     struct vv_session *session = candidate->session;
-    for (uint32_t i = 0; i < candidate->record->lean_count && session->lease; i++) {
-        struct vv_key key =
-            vv_attempt_key(session->name, &candidate->record->leans[i].attempt, VV_KIND_WRITERS, 0, 0);
-        char text[VV_KEY_ROOM];
-        uint64_t size;
-        vv_key_print(&key, text);
-        if (vv_backend_stat(session->store->backend, text, &size) == -ENOENT)
-            return 1;
-    }
-    return 0;
+    struct vv_key key = vv_attempt_key(session->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
+    char text[VV_KEY_ROOM];
+    vv_key_print(&key, text);
+    vv_log(&session->log, VV_LOG_WARN, "%s was missing or damaged on this node: copied from another", text);
+    int rc = vv_backend_replace(session->store->backend, text, bytes->data, bytes->size);
+    return rc ? vv_error_sys(candidate->error, rc, "cannot write %s", text) : 0;
+}
+
+/* Collective, for one attempt that it leans on. */
+static int spread_list(struct candidate *candidate, const struct vv_lean *lean, struct vv_buf *bytes) {
+    struct vv_session *session = candidate->session;
+    struct varve_comm *comm = session->comm;
+    int found = session->lease ? has_list(candidate, lean, bytes) : 1;
+    int rc = vv_comm_agree(comm, found < 0 ? found : 0, candidate->error);
+    uint64_t least[2] = {session->lease && found == 1 ? comm->rank : UINT64_MAX, found == 1};
+    if (rc == 0 && (rc = comm->ops->least(comm, least, 2)) != 0)
+        return vv_error(candidate->error, rc, "the ranks could not compare their lists: %s", varve_error_text(rc));
+    if (rc || least[1])
+        return rc;
+    if (least[0] == UINT64_MAX)
+        return vv_comm_all_say(candidate->error, VARVE_CORRUPT, "no node has a writers list that it needs");
+    if (comm->rank != least[0])
+        vv_buf_clear(bytes);
+    rc = vv_share_bytes(comm, bytes, (uint32_t)least[0], candidate->error);
+    if (rc == 0 && session->lease && !found)
+        rc = put_list(candidate, lean, bytes);
+    return vv_comm_agree(comm, rc, candidate->error);
+}
+
+static int spread_lists(struct candidate *candidate) {
+    struct vv_buf bytes;
+    int rc = 0;
+    vv_buf_init(&bytes);
+    for (uint32_t i = 0; i < candidate->record->lean_count && rc == 0; i++)
+        rc = spread_list(candidate, &candidate->record->leans[i], &bytes);
+    vv_buf_clear(&bytes);
+    return rc;
 }
 
 static int find_parts(struct candidate *candidate) {
@@ -266,15 +284,17 @@ static int find_parts(struct candidate *candidate) {
     }
     vv_free(attempts);
     if (rc == 0)
+        rc = spread_lists(candidate);
+    if (rc == 0)
         rc = vv_peers_run(candidate->peers, check_own, candidate, candidate->error);
     if (rc)
         return rc;
-    uint64_t least[2] = {!candidate->is_thin, !lacks_list(candidate)};
-    rc = comm->ops->least(comm, least, 2);
+    uint64_t is_full = !candidate->is_thin;
+    rc = comm->ops->least(comm, &is_full, 1);
     if (rc)
         return vv_error(candidate->error, rc, "the ranks could not compare their packs: %s", varve_error_text(rc));
-    candidate->is_thin = !least[0];
-    return least[1] ? 0 : vv_peers_run(candidate->peers, copy_lists, candidate, candidate->error);
+    candidate->is_thin = !is_full;
+    return 0;
 }
 
 /* ---- the parts, where they cannot: each must be on its rank's node ---- */

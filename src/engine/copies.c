@@ -27,12 +27,39 @@ static uint32_t wanted(const struct vv_session *session) {
     return vv_is_local(session) ? 2 : 1;
 }
 
+/* Does the group know where its ranks run? Otherwise every rank counts as a node. */
+static int knows_nodes(const struct varve_comm *comm) {
+    return comm->nodes > 0 && comm->ops->node_size && comm->ops->rank_of;
+}
+
 static uint32_t size_of(struct varve_comm *comm, uint32_t node) {
-    return comm->nodes ? comm->ops->node_size(comm, node) : 1;
+    return knows_nodes(comm) ? comm->ops->node_size(comm, node) : 1;
 }
 
 static uint32_t rank_of(struct varve_comm *comm, uint32_t node, uint32_t local) {
-    return comm->nodes ? comm->ops->rank_of(comm, node, local) : node;
+    return knows_nodes(comm) ? comm->ops->rank_of(comm, node, local) : node;
+}
+
+/* Ranks that share a disk are no help to each other: where the group does not know the nodes, their stores tell. Collective. */
+static int is_each_alone(struct vv_session *session) {
+    uint64_t is_keeper = session->lease != NULL;
+    return session->comm->ops->least(session->comm, &is_keeper, 1) == 0 && is_keeper;
+}
+
+/* How many partners each rank has. Collective, the same everywhere. */
+static uint32_t partners_of(struct vv_session *session, uint32_t nodes) {
+    const struct varve_comm *comm = session->comm;
+    uint32_t more = wanted(session) - 1;
+    const char *why = !comm->ops->trade ? "the group of processes cannot trade" : "there are not so many nodes";
+    if (more > 0 && vv_is_local(session) && !knows_nodes(comm) && !is_each_alone(session)) {
+        nodes = 1;
+        why = "the group of processes does not say which ranks share a node";
+    }
+    uint32_t most = comm->ops->trade ? nodes - 1 : 0, given = more < most ? more : most;
+    if (given < more && vv_comm_is_root(comm)) /* who asked for it is warned */
+        vv_log(&session->log, session->settings.copies > 0 ? VV_LOG_WARN : VV_LOG_INFO,
+               "data is kept on %u nodes, not on %u: %s", given + 1, more + 1, why);
+    return given;
 }
 
 /* The ranks on the node `back` behind ours whose partner we are. */
@@ -52,15 +79,9 @@ static int add_kept(struct vv_session *session, uint32_t nodes, uint32_t node, u
 int vv_copies_open(struct vv_session *session, struct varve_error *error) {
     struct varve_comm *comm = session->comm;
     struct vv_copies *copies = &session->copies;
-    uint32_t nodes = comm->nodes ? comm->nodes : comm->ranks, node = comm->nodes ? comm->node : comm->rank;
-    uint32_t local = comm->nodes ? comm->local : 0, more = wanted(session) - 1;
-    if (more > 0 && (nodes < 2 || !comm->ops->trade))
-        more = 0;
-    if (more > nodes - 1)
-        more = nodes - 1;
-    if (more + 1 < wanted(session) && vv_comm_is_root(comm))
-        vv_log(&session->log, VV_LOG_WARN, "copies=%u, but there are only %u nodes%s: data is kept on %u", wanted(session), nodes,
-               comm->ops->trade ? "" : ", which cannot trade", more + 1);
+    int is_known = knows_nodes(comm);
+    uint32_t nodes = is_known ? comm->nodes : comm->ranks, node = is_known ? comm->node : comm->rank;
+    uint32_t local = is_known ? comm->local : 0, more = partners_of(session, nodes);
     int rc = 0;
     for (uint32_t j = 1; j <= more && rc == 0; j++) {
         uint32_t to = (node + j) % nodes;

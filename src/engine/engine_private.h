@@ -107,7 +107,7 @@ int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error);
 void vv_sharing_forget(struct vv_session *session);
 
 /* ---- copies.c: everything is kept on several nodes. Collective where it says so. ---- */
-/* Who keeps copies for whom. 0 or an error. Each rank for itself. */
+/* Who keeps copies for whom. 0 or -ENOMEM, which the ranks must yet agree upon; collective all the same. */
 int vv_copies_open(struct vv_session *session, struct varve_error *error);
 void vv_copies_close(struct vv_session *session);
 /* One step of consuming: 1 and there may be more, 0 when there is no more, or an error. */

@@ -267,7 +267,8 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
         share_out(save);
         look_at_victims(save);
     }
-    struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share};
+    struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share,
+                                   session->copies.count > 0};
     rc = vv_copies_consume(save, rc, ask_callback, error); /* first: they may write protected memory, too */
     if (rc == 0)
         rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);

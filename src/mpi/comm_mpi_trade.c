@@ -5,8 +5,12 @@
 #include "comm_mpi.h"
 
 #define LOOKS_WHEN_LOST 2000 /* about a second, for each */
+#ifndef TRADE_PIECE /* tests have smaller ones */
+#define TRADE_PIECE PIECE_MAX
+#endif
 
-/* Messages from the same rank come in the order in which they were sent, so the first one that is there is of this call. */
+/* Messages from the same rank come in the order in which they were sent, so the first one that is there is of this call. One that is too long for MPI's counts
+ * goes in pieces: a full one says that another follows, an empty one if need be. */
 struct trading {
     struct varve_comm *comm;
     varve_collect_fn fn;
@@ -21,20 +25,37 @@ static void give(struct trading *trading, uint32_t rank, const void *data, size_
         trading->result = trading->fn(trading->arg, rank, data, size);
 }
 
-static int take(struct trading *trading, uint32_t rank, int size) {
-    if ((size_t)size > trading->room || !trading->buffer) {
-        free(trading->buffer);
-        trading->buffer = malloc((size_t)size + 1);
-        trading->room = trading->buffer ? (size_t)size : 0;
-    }
-    if (!trading->buffer) { /* cutting it off is not safe: some MPI libraries end the process then */
+/* Room behind what has come of this message. */
+static int make_room(struct trading *trading, size_t size) {
+    char *bigger = size <= trading->room && trading->buffer ? trading->buffer : realloc(trading->buffer, size + 1);
+    if (!bigger) { /* cutting it off is not safe: some MPI libraries end the process then */
         trading->result = -ENOMEM;
         ((struct mpi_comm *)trading->comm)->is_broken = 1;
-        return MPI_SUCCESS;
+        return -ENOMEM;
     }
-    int rc = vv_mpi_receive(vv_mpi_group_of(trading->comm), TAG_TRADE, rank, trading->buffer, size);
+    trading->buffer = bigger;
+    trading->room = size > trading->room ? size : trading->room;
+    return 0;
+}
+
+/* A message whose first piece, of this size, is there. */
+static int take(struct trading *trading, uint32_t rank, int size) {
+    MPI_Comm group = vv_mpi_group_of(trading->comm);
+    size_t had = 0, which = 0;
+    int rc = MPI_SUCCESS;
+    for (;;) {
+        if (make_room(trading, had + (size_t)size) != 0)
+            return MPI_SUCCESS;
+        rc = vv_mpi_receive(group, TAG_TRADE, rank, trading->buffer + had, size);
+        had += (size_t)size;
+        if (rc != MPI_SUCCESS || (size_t)size < TRADE_PIECE)
+            break;
+        rc = vv_mpi_next(group, TAG_TRADE, &rank, 1, &which, &size);
+        if (rc != MPI_SUCCESS)
+            return rc;
+    }
     if (rc == MPI_SUCCESS)
-        give(trading, rank, trading->buffer, (size_t)size);
+        give(trading, rank, trading->buffer, had);
     return rc;
 }
 
@@ -61,6 +82,21 @@ static int finish_sends(struct trading *trading, int rc, MPI_Request *requests, 
     return vv_mpi_code_of(trading->comm, rc);
 }
 
+static size_t pieces_of(const struct varve_parcel *parcel) {
+    return parcel->size / TRADE_PIECE + 1;
+}
+
+static int send_pieces(struct varve_comm *comm, const struct varve_parcel *parcel, MPI_Request *requests, size_t *sent) {
+    int rc = MPI_SUCCESS;
+    for (size_t i = 0; i < pieces_of(parcel) && rc == MPI_SUCCESS; i++) {
+        size_t at = i * TRADE_PIECE, left = parcel->size - at;
+        rc = MPI_Isend(left ? (const char *)parcel->data + at : NULL, (int)(left < TRADE_PIECE ? left : TRADE_PIECE),
+                       MPI_BYTE, (int)parcel->rank, TAG_TRADE, vv_mpi_group_of(comm), &requests[*sent]);
+        *sent += rc == MPI_SUCCESS;
+    }
+    return rc;
+}
+
 /* What a rank sends to itself is given by the sender's side; requests and pending have room for all. */
 static int trade_with_others(struct trading *trading, const struct varve_parcel *out, size_t out_count,
                              const uint32_t *from, size_t from_count, MPI_Request *requests, uint32_t *pending) {
@@ -69,8 +105,7 @@ static int trade_with_others(struct trading *trading, const struct varve_parcel 
     int rc = MPI_SUCCESS;
     for (size_t i = 0; i < out_count && rc == MPI_SUCCESS; i++)
         if (out[i].rank != comm->rank)
-            rc = MPI_Isend(out[i].data, (int)out[i].size, MPI_BYTE, (int)out[i].rank, TAG_TRADE, vv_mpi_group_of(comm),
-                           &requests[sent++]);
+            rc = send_pieces(comm, &out[i], requests, &sent);
     for (size_t i = 0; i < out_count && rc == MPI_SUCCESS; i++)
         if (out[i].rank == comm->rank)
             give(trading, comm->rank, out[i].data, out[i].size);
@@ -90,8 +125,8 @@ static int check_parcels(const struct varve_comm *comm, const struct varve_parce
         if (from[i] >= comm->ranks)
             return -EINVAL;
     for (size_t i = 0; i < out_count; i++)
-        if (out[i].rank >= comm->ranks || out[i].size > PIECE_MAX)
-            return out[i].rank >= comm->ranks ? -EINVAL : -EMSGSIZE;
+        if (out[i].rank >= comm->ranks)
+            return -EINVAL;
     return 0;
 }
 
@@ -101,7 +136,10 @@ int vv_mpi_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t
     if (vv_mpi_is_broken(comm))
         return -ECOMM;
     int rc = check_parcels(comm, out, out_count, from, from_count);
-    MPI_Request *requests = rc ? NULL : malloc((out_count + 1) * sizeof *requests);
+    size_t pieces = 0;
+    for (size_t i = 0; i < out_count; i++)
+        pieces += pieces_of(&out[i]);
+    MPI_Request *requests = rc ? NULL : malloc((pieces + 1) * sizeof *requests);
     uint32_t *pending = rc ? NULL : malloc((from_count + 1) * sizeof *pending);
     if (rc == 0)
         rc = requests && pending ? 0 : -ENOMEM;

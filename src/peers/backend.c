@@ -1,5 +1,5 @@
 /* The backend of the store that work reads from: gets and sizes of packs are answered by whoever shall, everything else
- * by the session's own. Nothing is written through it. */
+ * by the rank's own. Nothing is written through it. */
 #include <errno.h>
 #include <string.h>
 
@@ -152,6 +152,12 @@ int vv_peers_have(struct vv_peers *peers, const struct vv_key *key, struct varve
         return 0;
     rc = find_holders(peers, key, &holders);
     return rc ? vv_error_sys(error, rc, "cannot ask for %s", text) : holders.count > 0;
+}
+
+int vv_peers_count(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error) {
+    struct vv_holders holders;
+    int rc = find_holders(peers, key, &holders);
+    return rc ? vv_error_sys(error, rc, "the other nodes cannot be asked") : (int)holders.count;
 }
 
 /* ---- which way ---- */

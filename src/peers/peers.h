@@ -55,6 +55,8 @@ int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *err
 int vv_peers_look(struct vv_peers *peers, const struct vv_attempt *attempts, size_t count, struct varve_error *error);
 /* Is it on any node? 1, 0, or an error. Inside the work. */
 int vv_peers_have(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error);
+/* On how many nodes it is, at most 4 (not yet known of: 0), or an error. Inside the work. */
+int vv_peers_count(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error);
 /* Can ranks read what is on other nodes? The same on all. */
 int vv_peers_can_ask(const struct vv_peers *peers);
 

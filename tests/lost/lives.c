@@ -153,26 +153,31 @@ void lives_clean(void) {
     assert_int_equal(mkdir(folder, 0700), 0);
 }
 
-static const char *removed; /* pattern of whole paths */
+static const char *wanted; /* pattern of whole paths */
 
-static int remove_fitting(const char *path, const struct stat *status, int kind, struct FTW *where) {
+static int remove_wanted(const char *path, const struct stat *status, int kind, struct FTW *where) {
     (void)status, (void)where;
-    return kind == FTW_F && fnmatch(removed, path, 0) == 0 ? remove(path) : 0;
+    return kind == FTW_F && fnmatch(wanted, path, 0) == 0 ? remove(path) : 0;
 }
 
-static void remove_all(const char *pattern) {
-    removed = pattern;
-    assert_int_equal(nftw(folder, remove_fitting, 16, FTW_PHYS), 0);
+static int damage_wanted(const char *path, const struct stat *status, int kind, struct FTW *where) {
+    (void)where;
+    if (kind != FTW_F || fnmatch(wanted, path, 0) != 0)
+        return 0;
+    FILE *file = fopen(path, "r+e");
+    int byte = file && fseek(file, status->st_size / 2, SEEK_SET) == 0 ? fgetc(file) : EOF;
+    int rc = byte == EOF || fseek(file, -1, SEEK_CUR) != 0 || fputc(byte ^ 1, file) == EOF;
+    return (file && fclose(file) != 0) || rc;
 }
 
 void lives_remove(const char *pattern) {
-    char path[64];
-    snprintf(path, sizeof path, "*/%s", pattern);
-    remove_all(path);
+    wanted = pattern;
+    assert_int_equal(nftw(folder, remove_wanted, 16, FTW_PHYS), 0);
 }
 
-void lives_remove_records(void) {
-    remove_all("*/record/*");
+void lives_damage(const char *pattern) {
+    wanted = pattern;
+    assert_int_equal(nftw(folder, damage_wanted, 16, FTW_PHYS), 0);
 }
 
 void lose(unsigned nodes, int is_replaced) {

@@ -50,8 +50,8 @@ unsigned ranks_on(const struct life *life, unsigned nodes);
 
 /* The disks of these nodes are lost; those that take their place are empty, or there are none. */
 void lose(unsigned nodes, int is_replaced);
-/* Objects whose last name fits the pattern go from all disks; or all records. */
+/* Objects whose path fits the pattern are gone, or have one bit turned. */
 void lives_remove(const char *pattern);
-void lives_remove_records(void);
+void lives_damage(const char *pattern);
 
 #endif

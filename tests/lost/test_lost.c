@@ -247,8 +247,8 @@ static void ranks_move(void **state) {
 /* ---- fewer copies before than now ---- */
 
 /* Saves up to version 4 from what is there, loses a node, and must come back with it: nothing may lean on what had no copies. */
-static void save_lose_return(unsigned nodes, uint32_t ranks, int64_t first, unsigned lost) {
-    struct life life = {.copies = 2, .is_back = 1, .first = first, .last = 4};
+static void save_lose_return(int copies, unsigned nodes, uint32_t ranks, int64_t first, unsigned lost) {
+    struct life life = {.copies = copies, .is_back = 1, .first = first, .last = 4};
     place_evenly(&life, ranks, nodes);
     expect_saved(live(&life), 4);
     lose(lost, 1);
@@ -263,7 +263,7 @@ static void copies_were_fewer(void **state) {
     lives_clean();
     place_evenly(&life, 6, 7);
     expect_saved(live(&life), 1);
-    save_lose_return(7, 6, 2, 2);
+    save_lose_return(2, 7, 6, 2, 2);
 }
 
 static void nodes_were_fewer(void **state) {
@@ -272,21 +272,40 @@ static void nodes_were_fewer(void **state) {
     lives_clean();
     place_evenly(&life, 4, 1);
     expect_saved(live(&life), 2);
-    save_lose_return(3, 4, 3, 1);
+    save_lose_return(2, 3, 4, 3, 1);
 }
 
-/* The job had died when all packs were sealed, and no copy of their tables was made: adopted, but not to be leaned on. */
+/* The job had died when all packs were sealed, and some copies of their tables were not made: adopted, but not to be leaned on. */
 static void adopted_without_tables(void **state) {
+    static const char *const unmade[] = {"*.copy", "*/node2/*.copy"};
+    static const unsigned lost[] = {2, 3};
     (void)state;
-    struct life life = {.copies = 2, .first = 1, .last = 1};
+    for (int copies = 2; copies <= 3; copies++) {
+        struct life life = {.copies = copies, .first = 1, .last = 1};
+        lives_clean();
+        place_evenly(&life, 6, 7);
+        expect_saved(live(&life), 1);
+        lives_remove(unmade[copies - 2]);
+        lives_remove("*/writers");
+        lives_remove("*/catalogue");
+        lives_remove("*/record/*");
+        save_lose_return(copies, 7, 6, 2, lost[copies - 2]);
+    }
+}
+
+/* The writers list of an older attempt is on every node: one of them is enough. */
+static void damaged_list_on_one_node(void **state) {
+    (void)state;
+    struct life life = {.copies = 2, .first = 1, .last = 3};
     lives_clean();
     place_evenly(&life, 6, 7);
-    expect_saved(live(&life), 1);
-    lives_remove("*.copy");
-    lives_remove("writers");
-    lives_remove("catalogue");
-    lives_remove_records();
-    save_lose_return(7, 6, 2, 2);
+    expect_saved(live(&life), 3);
+    lives_damage("*/node1/*/0000000000000001/*/writers");
+    life.is_back = 1;
+    life.first = 4;
+    life.last = 0;
+    expect_back(live(&life), 3);
+    expect_back(live(&life), 3); /* and it was mended */
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, lives_setup, lives_teardown)
@@ -300,6 +319,7 @@ int main(int argc, char **argv) {
         TEST(copies_were_fewer),
         TEST(nodes_were_fewer),
         TEST(adopted_without_tables),
+        TEST(damaged_list_on_one_node),
     };
     has_all = argc > 1 && strcmp(argv[1], "all") == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
