@@ -3,8 +3,8 @@
 
     scale.py scale.json docs/scale.svg      also prints the tables of docs/scale.md
 
-The model: messages of the grid are counted, not fitted (see messages_of_grid); its seconds are a + b x messages, those of top-k a + b x log2(ranks),
-those of flat a + b x ranks, each by least squares over all simulated sizes.
+The model: messages of the grid are counted, not fitted (see messages_of_grid). Time on the network is a + b x messages in the grid, a + b x ranks flat
+and a + b x log2(ranks) for top-k; time of computing is a + b x log2(ranks). All by least squares over the simulated sizes.
 """
 import json
 import math
@@ -79,9 +79,15 @@ def fit(points):
     return y_mean - b * x_mean, b
 
 
-def model(rows, name, key):
-    a, b = fit([(variable(name, ranks), row[key]) for ranks, row in rows[name].items()])
-    return {ranks: a + b * variable(name, ranks) for ranks in RANKS}, a, b
+def model(rows, name):
+    """{ranks: (seconds, network seconds)}, and the four numbers it is made of."""
+    network = fit([(variable(name, ranks), row["network_seconds"]) for ranks, row in rows[name].items()])
+    computing = fit([(math.log2(ranks), row["seconds"] - row["network_seconds"]) for ranks, row in rows[name].items()])
+    values = {}
+    for ranks in RANKS:
+        wire = network[0] + network[1] * variable(name, ranks)
+        values[ranks] = (wire + computing[0] + computing[1] * math.log2(ranks), wire)
+    return values, network + computing
 
 
 class Panel:
@@ -106,8 +112,8 @@ class Panel:
             at = self.y(10.0**power)
             out.append(f'<line class="grid" x1="{self.left}" y1="{at:.1f}" x2="{self.right}" y2="{at:.1f}"/>')
             out.append(f'<text class="note end" x="{self.left - 8}" y="{at + 4:.1f}">{10.0**power:,g}</text>')
-        for ranks in RANKS[::2] + [RANKS[-1]]:
-            label = f"{ranks:,}" if ranks < 1 << 20 else "1,048,576"
+        for ranks in (64, 1024, 16384, 1048576):
+            label = f"{ranks:,}"
             out.append(f'<text class="note mid" x="{self.x(ranks):.1f}" y="{BOTTOM + 20}">{label}</text>')
         out.append(f'<line class="axis" x1="{self.left}" y1="{BOTTOM}" x2="{self.right}" y2="{BOTTOM}"/>')
         middle = (self.left + self.right) / 2
@@ -131,8 +137,8 @@ def draw_milliseconds(rows):
         if name not in rows:
             continue
         simulated = [(ranks, row["seconds"] * 1e3) for ranks, row in sorted(rows[name].items())]
-        modelled, _, _ = model(rows, name, "seconds")
-        more = [(ranks, value * 1e3) for ranks, value in modelled.items() if ranks > simulated[-1][0]]
+        modelled, _ = model(rows, name)
+        more = [(ranks, value * 1e3) for ranks, (value, _) in modelled.items() if ranks > simulated[-1][0]]
         more = [point for point in more if point[1] <= 100]
         out.append(panel.path(simulated[-1:] + more, colour, "model"))
         out.append(panel.path(simulated, colour, ""))
@@ -183,8 +189,8 @@ def draw(rows):
         "of the number of nodes, flat in proportion to the ranks.</desc>",
         f"  <style>{STYLE}  </style>",
         f'  <rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
-        f'  <text class="note" x="{PANELS[0][0]}" y="28">One exchange of {ids:,} ids per rank, simulated: 1 us per message '
-        "to send, under way and to receive, 12.5 GB/s, computing measured (bench-scale)</text>",
+        f'  <text class="note" x="{PANELS[0][0]}" y="28">One exchange of {ids:,} ids per rank, simulated: a message takes 1 us '
+        "to send, 1 us on its way, 1 us to receive; 12.5 GB/s</text>",
     ]
     out += ["  " + text for text in draw_milliseconds(rows) + draw_messages(rows) + legend()]
     out.append("</svg>\n")
@@ -197,12 +203,13 @@ def tell(rows):
         for ranks, row in sorted(by_ranks.items()):
             print(f'| {name} | {ranks:,} | {row["seconds"] * 1e3:.2f} | {row["network_seconds"] * 1e3:.2f} | '
                   f'{row["messages"]:,} | {row["bytes"]:,} | {row["found"]:.3f} | {row["owned"]:.2f} |')
+    print("\nModel, ms (of it network):\n")
+    print("| scheme | " + " | ".join(f"{ranks:,}" for ranks in RANKS) + " |\n|" + "---|" * (len(RANKS) + 1))
     for name, _, _ in SERIES:
-        for key in ("seconds", "network_seconds"):
-            if name in rows and len(rows[name]) > 1:
-                values, a, b = model(rows, name, key)
-                text = ", ".join(f"{ranks:,}: {value * 1e3:.2f}" for ranks, value in values.items())
-                print(f"model of {name}, {key}: {a * 1e3:.4f} + {b * 1e3:.6f} x; ms: {text}")
+        if name in rows and len(rows[name]) > 1:
+            values, parts = model(rows, name)
+            print(f"| {name} | " + " | ".join(f"{all_ * 1e3:.2f} ({wire * 1e3:.2f})" for all_, wire in values.values())
+                  + " | " + ", ".join(f"{part * 1e6:.3f} us" for part in parts))
     print("messages of the grid:", {ranks: messages_of_grid(ranks) for ranks in RANKS})
 
 

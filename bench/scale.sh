@@ -6,8 +6,8 @@
 # busy as long as its sender (scale_wait.c); within a node, too. Links have no limits of their own: SimGrid's model of a network in
 # which they do takes milliseconds for each message of a thousand ranks.
 #
-# SCALE_COMPUTE=yes adds what the program computes, measured on this processor (scale_wait.c; give it --rounds 5 or more). Otherwise
-# computing takes no time, and the result is the same whenever it is run.
+# SCALE_COMPUTE adds what the program computes: ns per byte, or "measured" (scale_wait.c; give it --rounds 10 and few ranks). Otherwise
+# computing takes no time. But for what is measured, the result is the same whenever it is run.
 set -u
 if ! command -v smpirun >/dev/null || [ ! -x "$1" ]; then
     echo "skipped: there is no smpirun, or there was no smpicc (SimGrid)"

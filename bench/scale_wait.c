@@ -9,10 +9,10 @@
  * constant-time network looks at all messages under way whenever one arrives. SMPI's non-blocking reduction sends from every rank to every
  * rank; here it is recursive doubling, and a broadcast is a binomial tree, as in real MPI libraries. Their messages are counted.
  *
- * Computing: with SCALE_COMPUTE=yes, what a rank computes between two calls of MPI is measured in each round, and in the last
- * round takes as much simulated time as the least that it took before. All rounds are alike, so the least is what it takes when nothing
- * else disturbs; but thousands of ranks take turns, so what a rank needs is never in the processor's caches. It is measured on the one
- * processor that simulates them all.
+ * Computing takes no simulated time, unless SCALE_COMPUTE says how much. A number is ns per byte that a rank sends or receives in a trade, which
+ * is what the exchange writes, reads and merges. "measured": what a rank computes between two calls of MPI is measured in
+ * each round, and the least of all rounds is what it takes in the last; that gives the number for few ranks, while
+ * thousands of them take turns on the processor and none finds its data in the caches.
  *
  * All ranks live in one process and take turns inside MPI calls (no privatisation of globals): what is a rank's own is in an
  * array. */
@@ -41,6 +41,7 @@ struct waiting {
     struct scale_sent sent;
     unsigned rounds;
     int is_measured, is_priced; /* this round */
+    double per_byte;            /* what computing costs in this round, in ns */
     double resumed;             /* when this rank went on computing, in seconds of the processor */
     float *parts;               /* what each part of a round has taken at least, in ns */
     size_t part, part_room;
@@ -137,11 +138,15 @@ int __wrap_MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int
 int __wrap_MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm mpi,
                      MPI_Request *request) {
     struct waiting *waiting = enter();
+    if (waiting->per_byte > 0)
+        spend(waiting->per_byte * count);
     return leave(waiting, __real_MPI_Isend(data, count, type, to, tag, mpi, request));
 }
 
 void scale_stop(void) {
-    enter()->is_measured = 0;
+    struct waiting *waiting = enter();
+    waiting->is_measured = 0;
+    waiting->per_byte = 0;
 }
 
 /* The simulated clock is the same for all ranks, and simulated time costs nothing: round n begins in second 1000 n. A
@@ -154,7 +159,8 @@ double scale_start(MPI_Comm mpi, int is_last) {
     if (rest <= 0)
         abort();
     spend(rest * 1e9);
-    waiting->is_measured = compute && strcmp(compute, "yes") == 0 && waiting->rounds > 1;
+    waiting->is_measured = compute && strcmp(compute, "measured") == 0 && waiting->rounds > 1;
+    waiting->per_byte = compute && is_last ? strtod(compute, NULL) : 0;
     waiting->is_priced = waiting->is_measured && is_last;
     waiting->part = 0;
     leave(waiting, 0);
@@ -286,6 +292,6 @@ int vv_mpi_receive(MPI_Comm mpi, int tag, uint32_t rank, void *buffer, int size)
         free(waiting->requests);
         waiting->slots = NULL;
     }
-    spend(waiting->flight + price_of_receiving((size_t)size));
+    spend(waiting->flight + price_of_receiving((size_t)size) + waiting->per_byte * size);
     return leave(waiting, MPI_SUCCESS);
 }

@@ -276,6 +276,9 @@ int vv_lost_say(const struct vv_session *session, const struct vv_lost *lost, ui
 int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                    struct varve_error *error);
 
+/* ---- ahead.c: load the tables that a rank's regions need, many at a time; nothing here can fail ---- */
+void vv_load_ahead(struct vv_view *view, uint32_t rank, struct vv_pool *pool);
+
 /* ---- check.c: what a restart has read must have the digests that were stored ---- */
 struct vv_check {
     struct vv_pool *pool;

@@ -12,6 +12,7 @@
 
 #define BACK_MIN (64u << 10)      /* smaller pieces of memory get their pages one by one */
 #define CALLBACK_WINDOW (16u << 20)
+#define ASKERS 8u /* threads that wait for other ranks */
 
 /* A region that is both stored and wanted. */
 struct target {
@@ -36,7 +37,8 @@ struct restart {
     uint32_t generation; /* the candidate */
     uint64_t version;
     int is_thin;       /* something is there fewer times than it should be */
-    int needs_others;  /* this rank's part is not only in its own packs */
+    uint64_t own_bytes, others_bytes; /* of this rank's part, in its own packs and in those of others */
+    int needs_others;  /* blocks shall be read once and passed on */
     struct vv_view *view;
     struct vv_fetch *fetch;
     struct vv_pool *pool;   /* reads and hashes */
@@ -151,13 +153,14 @@ static int find_bytes(struct restart *restart, struct vv_recipe *recipe, struct 
     return rc ? rc : more;
 }
 
-static int has_others_bytes(const struct restart *restart, struct vv_recipe *recipe, struct varve_error *error) {
+/* How much of a region is in our own packs, and how much in those of others. */
+static int count_bytes(struct restart *restart, struct vv_recipe *recipe, struct varve_error *error) {
     struct vv_run run;
     int rc;
     while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0)
-        for (uint32_t i = 0; i < run.place_count; i++)
-            if (run.places[i].owner != restart->session->comm->rank)
-                return 1;
+        if (run.place_count > 0)
+            *(run.places[0].owner == restart->session->comm->rank ? &restart->own_bytes : &restart->others_bytes) +=
+                run.kind == VV_RUN_REPEATED ? run.piece : run.length;
     return rc;
 }
 
@@ -185,17 +188,18 @@ static int survey(struct restart *restart, struct varve_error *error) {
     int rc = vv_recipe_open(restart->view, session->comm->rank, &recipe, error);
     if (rc)
         return rc;
-    while (!restart->needs_others && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+    while ((rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
         if (next == restart->target_count || restart->targets[next].number != stored.number)
             continue;
         next++;
         rc = restart->is_thin ? look_for_lost(restart, &stored, recipe, &lost, error)
-                              : has_others_bytes(restart, recipe, error);
-        restart->needs_others = rc > 0;
+                              : count_bytes(restart, recipe, error);
         if (rc < 0)
             break;
     }
     vv_recipe_close(recipe);
+    /* Passing on costs time, too: it pays when less than half would be read without it. */
+    restart->needs_others = restart->others_bytes > 0 && restart->others_bytes >= restart->own_bytes;
     if (rc >= 0 && lost.count)
         return vv_lost_say(session, &lost, restart->version, error);
     return rc < 0 ? rc : 0;
@@ -203,10 +207,13 @@ static int survey(struct restart *restart, struct varve_error *error) {
 
 /* ---- reading ---- */
 
-/* More threads than for saving: while some wait for the storage, others check and copy. */
+/* More threads than for saving: while some wait for the storage, others check and copy. Answers of other ranks come in rounds: the more is asked at once,
+ * the fewer there are. */
 static int start_threads(struct restart *restart, struct varve_error *error) {
-    unsigned threads = (unsigned)restart->session->settings.threads;
-    int rc = vv_pool_create(threads * 2, threads * 2 + 2, NULL, &restart->pool);
+    unsigned threads = (unsigned)restart->session->settings.threads, readers = threads * 2;
+    if (threads > 0 && restart->needs_others && readers < ASKERS)
+        readers = ASKERS;
+    int rc = vv_pool_create(readers, readers + 2, NULL, &restart->pool);
     if (rc)
         return vv_error(error, rc, "the threads of a restart could not be started: %s", varve_error_text(rc));
     if (threads > 0)
@@ -513,6 +520,8 @@ static int compare(void *arg, struct vv_store *store, struct varve_error *error)
 static int read_checked(void *arg, struct vv_store *store, struct varve_error *error) {
     struct restart *restart = arg;
     (void)store;
+    if (restart->needs_others)
+        vv_load_ahead(restart->view, restart->session->comm->rank, restart->pool);
     int rc = read_regions(restart, error);
     if (rc == 0)
         rc = check_regions(restart, error);

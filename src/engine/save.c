@@ -83,8 +83,11 @@ static int plan(struct vv_save *save, struct varve_error *error) {
     return 0;
 }
 
+/* Not while ranks share what they store: what is sparse for one of them may be full for others. */
 static int mark_victims(struct vv_save *save) {
     const struct vv_history *history = &save->session->history;
+    if (save->is_shared)
+        return 0;
     for (uint32_t i = 0; i < history->source_count; i++) {
         const struct vv_source *source = &history->sources[i];
         if (!history->is_alive[i] || i == save->source || source->live_bytes * SPARSE_SHARE >= source->raw_bytes)
@@ -407,7 +410,8 @@ void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
     struct vv_session *session = save->session;
     struct vv_source *source = &session->history.sources[save->source];
     source->writers_digest = writers_digest;
-    source->raw_bytes = save->sums.fresh + save->sums.rewritten;
+    /* What others refer to here does not make it sparse, nor does what we refer to elsewhere make it full. */
+    source->raw_bytes = save->is_shared ? save->live[save->source] : save->sums.fresh + save->sums.rewritten;
     vv_history_accept(&session->history, save->live);
     session->history.layout_end = save->layout_end;
     session->layers = save->layers;

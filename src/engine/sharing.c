@@ -123,13 +123,13 @@ static int name_all(struct vv_save *save, struct varve_error *error) {
 
 /* ---- the exchange ---- */
 
-/* Which of the latest sources may be referred to: those that any rank's data lies in, since then the last record leans on them, but for those that a rank empties. A rank that counts
+/* Which of the latest sources may be referred to: those that any rank's data lies in, since then the last record leans on them. A rank that counts
  * them differently makes all go without. NULL: none. */
 static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
     struct vv_session *session = save->session;
     const struct vv_history *history = &session->history;
     uint32_t count = history->source_count, first = count > RECENT ? count - RECENT : 0;
-    uint64_t values[2 * RECENT + 2]; /* alive anywhere? to be emptied nowhere? the lists */
+    uint64_t values[RECENT + 2];
     uint64_t sum = vv_sum64(&count, sizeof count);
     uint8_t *is_alive = vv_calloc(count, 1);
     memset(values, 0xff, sizeof values);
@@ -137,20 +137,18 @@ static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
         const struct vv_source *source = &history->sources[i];
         sum = sum * 31 + vv_sum64(source, offsetof(struct vv_source, writers_digest));
         values[i - first] = !(history->is_alive[i] && i != save->source);
-        values[RECENT + i - first] = !(save->is_victim && save->is_victim[i]);
     }
     if (!is_alive)
         sum = 0; /* differs from everybody's */
-    values[2 * RECENT] = sum;
-    values[2 * RECENT + 1] = ~sum;
-    *rc = session->comm->ops->least(session->comm, values, 2 * RECENT + 2);
-    if (*rc || values[2 * RECENT] != ~values[2 * RECENT + 1]) {
+    values[RECENT] = sum;
+    values[RECENT + 1] = ~sum;
+    *rc = session->comm->ops->least(session->comm, values, RECENT + 2);
+    if (*rc || values[RECENT] != ~values[RECENT + 1]) {
         vv_free(is_alive);
         return NULL;
     }
     for (uint32_t i = first; i < count; i++)
-        is_alive[i] = (values[i - first] == 0 && values[RECENT + i - first]) ||
-                      i == save->source; /* homes keep what is offered now */
+        is_alive[i] = values[i - first] == 0 || i == save->source; /* homes keep what is offered now */
     return is_alive;
 }
 

@@ -8,6 +8,7 @@
 
 #define SLICES_BYTES (64u << 20)
 #define WINDOW_BYTES (16u << 20)
+#define READERS 8u /* threads that read for other ranks: mostly they wait for the storage */
 /* How long a rank that has nothing to ask lets the others wait: not at all while there is traffic, then longer and
  * longer, so that ranks that need nothing of each other are left alone. */
 #define PAUSE_FIRST_NS 50000u
@@ -249,7 +250,7 @@ static void init_threads(struct vv_peers *peers) {
 static int open_parts(struct vv_peers *peers, const struct vv_peers_options *options) {
     uint64_t share = options->window / 4;
     size_t most = share > VV_QUESTION ? (size_t)share : VV_QUESTION;
-    unsigned threads = options->threads;
+    unsigned threads = options->threads > 0 && options->threads < READERS ? READERS : options->threads;
     peers->window = most < WINDOW_BYTES ? most : WINDOW_BYTES;
     int rc = vv_slices_create(peers->own->backend, most < SLICES_BYTES ? most : SLICES_BYTES, &peers->slices);
     return rc ? rc : vv_pool_create(threads, 2 * threads + 2, NULL, &peers->readers);

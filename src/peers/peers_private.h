@@ -8,7 +8,7 @@
 #include "peers/peers.h"
 
 #define VV_SLICE (64u << 10)    /* what is kept at a time */
-#define VV_QUESTION (256u << 10) /* nothing that is asked for crosses such a boundary */
+#define VV_QUESTION (1u << 20) /* nothing that is asked for crosses such a boundary */
 #define VV_QUESTION_SLICES (VV_QUESTION / VV_SLICE)
 #define VV_HOLDERS_MAX 4
 

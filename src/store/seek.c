@@ -92,6 +92,18 @@ int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint
     return rc;
 }
 
+void vv_view_ahead(struct vv_view *view, uint32_t source, uint32_t owner) {
+    struct vv_place place = {.lean = source, .owner = owner};
+    struct varve_error ignored = {0};
+    const struct vv_pack_tables *tables;
+    struct vv_seeker seeker;
+    uint32_t home = 0;
+    vv_seeker_init(&seeker, view);
+    if (vv_seek_home(&seeker, &place, &home, &ignored) == 0)
+        (void)use_tables(&seeker, source, home, &tables, &ignored);
+    vv_seeker_clear(&seeker);
+}
+
 static int is_at(const struct vv_pack_tables *tables, uint64_t index, uint32_t owner, uint64_t address) {
     if (index >= tables->extent_count) {
         return 0;

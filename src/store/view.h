@@ -21,6 +21,8 @@ const struct vv_attempt *vv_view_attempt(const struct vv_view *view); /* its own
 int vv_view_used_copies(const struct vv_view *view);
 /* On how many other nodes what this owner stored there is kept, too. */
 int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint32_t *out, struct varve_error *error);
+/* Load what tells where the bytes of this owner are, before it is needed; what goes wrong shows again then. Any thread. */
+void vv_view_ahead(struct vv_view *view, uint32_t source, uint32_t owner);
 /* Sources are the attempts it may read from: 0 is its own, i is the record's lean entry i - 1. */
 const struct vv_attempt *vv_view_source(const struct vv_view *view, uint32_t source);
 
