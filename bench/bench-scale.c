@@ -8,6 +8,7 @@
  *
  *   seconds       from the common start to the last rank's end: the median round after the first; simulated, the last
  *   network_seconds  simulated: the same if computing took no time
+ *   computed      simulated: seconds that a rank computes on the average
  *   messages      sent by the busiest rank in a round, answers included; bytes likewise
  *   reductions    and those that it sent in reductions and broadcasts, where that is known (simulated)
  *   found         share of the duplicates that nobody stores
@@ -36,7 +37,7 @@ struct options {
 
 /* What a round came to: on this rank, and then, on all ranks, of the rank that has most, or of all together. */
 enum { NANOSECONDS, MESSAGES, BYTES, REDUCTIONS, STORED_MOST, MOSTS };
-enum { STORED, SUM, SUMS }; /* chunks; and the sum of their names */
+enum { STORED, SUM, COMPUTED, SUMS }; /* chunks; the sum of their names; ns */
 struct outcome {
     uint64_t most[MOSTS], sum[SUMS];
     double network_seconds; /* simulated: without computing */
@@ -103,7 +104,7 @@ static struct outcome run_round(struct vv_exchange *exchange, const struct vv_ex
     struct scale_sent before = scale_sent();
     double begin = scale_start(MPI_COMM_WORLD, is_last);
     int rc = exchange->ops->run(exchange, in, verdicts, &sums, &error);
-    scale_stop();
+    outcome.sum[COMPUTED] = (uint64_t)(scale_stop() * 1e9);
     double seconds = MPI_Wtime() - begin;
     struct scale_sent after = scale_sent();
     if (rc)
@@ -156,24 +157,30 @@ static struct outcome run_rounds(struct vv_exchange *exchange, uint32_t rank, co
 /* ---- what it says ---- */
 
 static int judge(const struct outcome *outcome, const struct options *options, const struct varve_comm *comm) {
-    uint64_t wanted[SUMS], stored = outcome->sum[STORED], offered = (uint64_t)comm->ranks * options->ids;
+    uint64_t wanted[COMPUTED], stored = outcome->sum[STORED], offered = (uint64_t)comm->ranks * options->ids;
     wanted[SUM] = own_share(comm->rank, options->ids, &wanted[STORED]);
-    MPI_Allreduce(MPI_IN_PLACE, wanted, SUMS, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, wanted, COMPUTED, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     uint64_t duplicates = offered - wanted[STORED];
     double found = duplicates ? (double)(offered - stored) / (double)duplicates : 1;
     double owned = stored ? (double)outcome->most[STORED_MOST] * comm->ranks / (double)stored : 0;
+    const char *computing = scale_is_simulated ? getenv("SCALE_COMPUTE") : NULL; /* see scale_wait.c */
     int is_exact = strcmp(options->scheme, "top-k") != 0;
     int is_right = is_exact ? memcmp(outcome->sum, wanted, sizeof wanted) == 0 : stored >= wanted[STORED];
     int is_within = outcome->most[MESSAGES] <= options->most_messages && found >= options->least_found;
     if (comm->rank != 0)
         return is_right && is_within ? 0 : 1;
     printf("{\"scheme\": \"%s\", \"ranks\": %u, \"nodes\": %u, \"ids\": %zu, \"top\": %zu, \"simulated\": %s, "
-           "\"seconds\": %.9f, \"network_seconds\": %.9f, \"messages\": %" PRIu64 ", \"reductions\": %" PRIu64
-           ", \"bytes\": %" PRIu64 ", "
+           "\"computing\": \"%s\", "
+           "\"seconds\": %.9f, \"network_seconds\": %.9f, \"computed\": %.9f, \"messages\": %" PRIu64
+           ", \"reductions\": %" PRIu64 ", \"bytes\": %" PRIu64 ", "
            "\"found\": %.6f, \"owned\": %.4f}\n",
            options->scheme, comm->ranks, comm->nodes, options->ids, is_exact ? 0 : options->top,
-           scale_is_simulated ? "true" : "false", (double)outcome->most[NANOSECONDS] * 1e-9,
-           scale_is_simulated ? outcome->network_seconds : 0.0, outcome->most[MESSAGES], outcome->most[REDUCTIONS],
+           scale_is_simulated ? "true" : "false",
+           computing            ? computing
+           : scale_is_simulated ? "none"
+                                : "real",
+           (double)outcome->most[NANOSECONDS] * 1e-9, scale_is_simulated ? outcome->network_seconds : 0.0,
+           (double)outcome->sum[COMPUTED] * 1e-9 / comm->ranks, outcome->most[MESSAGES], outcome->most[REDUCTIONS],
            outcome->most[BYTES], found, owned);
     if (!is_right)
         fprintf(stderr, "bench-scale: an id is stored by nobody, or twice\n");

@@ -42,6 +42,7 @@ struct waiting {
     unsigned rounds;
     int is_measured, is_priced; /* this round */
     double per_byte;            /* what computing costs in this round, in ns */
+    double computed;            /* in this round so far, in ns */
     double resumed;             /* when this rank went on computing, in seconds of the processor */
     float *parts;               /* what each part of a round has taken at least, in ns */
     size_t part, part_room;
@@ -111,6 +112,7 @@ static void note_part(struct waiting *waiting, float ns) {
     }
     float *part = &waiting->parts[waiting->part++];
     *part = *part < 0 || ns < *part ? ns : *part;
+    waiting->computed += *part;
     if (waiting->is_priced)
         spend(*part);
 }
@@ -140,13 +142,15 @@ int __wrap_MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int
     struct waiting *waiting = enter();
     if (waiting->per_byte > 0)
         spend(waiting->per_byte * count);
+    waiting->computed += waiting->per_byte * count;
     return leave(waiting, __real_MPI_Isend(data, count, type, to, tag, mpi, request));
 }
 
-void scale_stop(void) {
+double scale_stop(void) {
     struct waiting *waiting = enter();
     waiting->is_measured = 0;
     waiting->per_byte = 0;
+    return waiting->computed * 1e-9;
 }
 
 /* The simulated clock is the same for all ranks, and simulated time costs nothing: round n begins in second 1000 n. A
@@ -163,6 +167,7 @@ double scale_start(MPI_Comm mpi, int is_last) {
     waiting->per_byte = compute && is_last ? strtod(compute, NULL) : 0;
     waiting->is_priced = waiting->is_measured && is_last;
     waiting->part = 0;
+    waiting->computed = 0;
     leave(waiting, 0);
     return start;
 }
@@ -293,5 +298,6 @@ int vv_mpi_receive(MPI_Comm mpi, int tag, uint32_t rank, void *buffer, int size)
         waiting->slots = NULL;
     }
     spend(waiting->flight + price_of_receiving((size_t)size) + waiting->per_byte * size);
+    waiting->computed += waiting->per_byte * size;
     return leave(waiting, MPI_SUCCESS);
 }

@@ -209,7 +209,7 @@ struct varve_stats {
     uint64_t bytes_protected;
     uint64_t bytes_changed;  /* in chunks that differ from the last checkpoint */
     uint64_t bytes_zero;     /* of these, zeros: never stored */
-    uint64_t bytes_known;    /* of these, found elsewhere: stored once only */
+    uint64_t bytes_known;    /* of these, the same as another chunk of this rank, now or earlier */
     uint64_t bytes_new;      /* of these, new: encoded and stored */
     uint64_t bytes_rewritten; /* old data stored again to keep reads few and long */
     uint64_t bytes_stored;   /* data as it went to storage */
@@ -233,7 +233,7 @@ struct varve_stats {
     char capture[16];         /* auto, sync or trap */
     char capture_reason[128]; /* why it was staged, drained or held */
     char tracker_reason[128]; /* why this tracker was chosen */
-    uint64_t bytes_elsewhere; /* of bytes_changed, new here but stored by another rank, now or in an earlier checkpoint */
+    uint64_t bytes_elsewhere; /* of bytes_changed, stored by another rank, now or earlier */
     uint64_t bytes_copied;    /* of other ranks, stored here as their copies */
     uint64_t exchange_messages, exchange_bytes; /* sent to find duplicates between ranks */
     double seconds_named;     /* computing the ids that were offered to the other ranks */

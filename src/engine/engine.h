@@ -69,6 +69,7 @@ struct vv_sharing {
     int is_exact;
     unsigned rest;   /* checkpoints for which it is left out, since it did not pay */
     unsigned resting; /* so long the last time */
+    unsigned losses;  /* how often in a row it did not pay */
     const char *name, *reason;
 };
 

@@ -1,13 +1,15 @@
 /* What several ranks hold is stored once: naming, the exchange, and whether it pays.
  *
- * An exchange costs time on every rank, and saves what would have been written twice. With dedup=auto both are measured; when it does not pay, the next
- * checkpoints go without, at first three, then twice as many each time, and then it is tried again. */
+ * An exchange costs time on every rank, and saves what would have been written twice. With dedup=auto both are measured; when it twice in a row neither
+ * saved time nor a good part of the bytes, the next checkpoints go without, at first three, then twice as many each time, and then it is tried again. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 
+#define WORTH_PERCENT 10u /* of the bytes: then it is worth some time */
+#define LOSSES 2u         /* in a row: once may be bad luck */
 #define REST_FIRST 3u
 #define REST_MOST 63u
 #define RECENT 128u      /* sources that homes may answer with */
@@ -70,27 +72,48 @@ int vv_sharing_is_due(struct vv_session *session) {
 
 /* ---- whether it pays ---- */
 
-/* The slowest rank counts, on both sides. The same numbers, so the same decision, on all ranks. */
+static int rest(struct vv_session *session) {
+    struct vv_sharing *sharing = &session->sharing;
+    sharing->resting = sharing->resting ? sharing->resting * 2 + 1 : REST_FIRST;
+    sharing->resting = sharing->resting < REST_MOST ? sharing->resting : REST_MOST;
+    sharing->rest = sharing->resting;
+    sharing->losses = 0;
+    if (vv_comm_is_root(session->comm))
+        vv_log(&session->log, VV_LOG_INFO, "asking the other ranks for duplicates did not pay: %u checkpoints go without",
+               sharing->rest);
+    return say(session, sharing->exchange->ops->name, "it took more time than it saved: the next checkpoints go without");
+}
+
+/* Of the bytes that this rank would store without it, the share that it need not, in percent. */
+static uint64_t percent_saved(const struct vv_save *save) {
+    uint64_t all = save->sums.elsewhere + save->sums.fresh;
+    return all ? save->sums.elsewhere * 100 / all : 0;
+}
+
+/* The rank for which it is most counts, on all sides. The same numbers, so the same decision, on all ranks. */
 static int learn(struct vv_save *save, double seconds, struct varve_error *error) {
     struct vv_session *session = save->session;
     struct vv_sharing *sharing = &session->sharing;
+    double bytes = (double)save->sums.elsewhere * (1 + session->copies.count);
     double speed = session->storage_speed > 0 ? session->storage_speed : FIRST_GUESS;
-    uint64_t cost = (uint64_t)(seconds * NS), gain = (uint64_t)((double)save->sums.elsewhere / speed * NS);
+    uint64_t cost = (uint64_t)(seconds * NS), gain = (uint64_t)(bytes / speed * NS), percent = percent_saved(save);
     int rc = vv_comm_most(session->comm, &cost);
     if (rc == 0)
         rc = vv_comm_most(session->comm, &gain);
+    if (rc == 0)
+        rc = vv_comm_most(session->comm, &percent);
     if (rc)
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     if (session->settings.dedup != VV_CHOOSE_DEDUP_AUTO)
         return 0;
-    if (gain >= cost) {
-        sharing->resting = 0;
-        return say(session, sharing->exchange->ops->name, "it saved more time than it took");
+    if (gain < cost && percent < WORTH_PERCENT) {
+        if (++sharing->losses < LOSSES)
+            return say(session, sharing->exchange->ops->name, "it took more time than it saved this time");
+        return rest(session);
     }
-    sharing->resting = sharing->resting ? sharing->resting * 2 + 1 : REST_FIRST;
-    sharing->resting = sharing->resting < REST_MOST ? sharing->resting : REST_MOST;
-    sharing->rest = sharing->resting;
-    return say(session, sharing->exchange->ops->name, "it took more time than it saved: the next checkpoints go without");
+    sharing->resting = sharing->losses = 0;
+    return say(session, sharing->exchange->ops->name,
+               gain >= cost ? "it saved more time than it took" : "it saved a good part of the bytes");
 }
 
 /* ---- naming ---- */

@@ -392,21 +392,22 @@ static void written_during_the_call(void **state) {
 /* ---- auto ---- */
 
 static void save_unique(struct job *job) {
-    for (int64_t version = 1; version <= 6; version++) {
+    for (int64_t version = 1; version <= 7; version++) {
         fill(job, 0, CHUNKS, 100 * (uint64_t)version + job->comm->rank);
         save(job, version);
     }
-    expect_back(job, 6);
+    expect_back(job, 7);
 }
 
 static void steps_aside_when_it_does_not_pay(void **state) {
     (void)state;
     run(&(struct plan){.fn = save_unique, .settings = "dedup=auto,codec=none"});
-    assert_string_equal(board->stats[0][2].dedup, "exact");
-    assert_non_null(strstr(board->stats[0][2].dedup_reason, "took more time than it saved"));
-    for (int step = 1; step < 4; step++)
+    assert_string_equal(board->stats[0][2].dedup, "exact"); /* once may be bad luck */
+    assert_string_equal(board->stats[1][2].dedup, "exact");
+    assert_non_null(strstr(board->stats[1][2].dedup_reason, "took more time than it saved"));
+    for (int step = 2; step < 5; step++)
         assert_string_equal(board->stats[step][2].dedup, "local");
-    assert_string_equal(board->stats[4][2].dedup, "exact"); /* tried again */
+    assert_string_equal(board->stats[5][2].dedup, "exact"); /* tried again */
 }
 
 /* ---- the background ---- */
