@@ -10,13 +10,8 @@ import json
 import math
 import sys
 
-# What an earlier prototype came to, in ms, simulated with the same prices; from 16,384 ranks on counted or modelled.
-PROTOTYPE = {
-    "grid": {1024: 0.64, 4096: 0.71, 16384: 0.83, 65536: 1.05, 1048576: 2.5},
-    "flat": {64: 0.49, 256: 1.39, 1024: 4.69, 4096: 13.4, 16384: 42.5, 65536: 159, 1048576: 2700},
-    "top-k": {64: 0.93, 256: 1.35, 1024: 1.78, 4096: 2.20, 16384: 2.62, 65536: 3.04, 1048576: 3.9},
-    "top-k 4": {64: 2.87, 256: 4.54, 1024: 6.21, 4096: 7.87, 16384: 9.5, 65536: 11.2, 1048576: 14.5},
-}
+# What an earlier prototype of the grid came to, in ms: counted messages with a price, the last one modelled (docs/scale.md).
+PROTOTYPE = {1024: 0.64, 4096: 0.71, 16384: 0.83, 65536: 1.05, 1048576: 2.5}
 SERIES = [
     ("flat", "exact, flat", "#7b8794"),
     ("top-k 4", "top-k, k = 4 ids", "#c77d1e"),
@@ -134,7 +129,7 @@ class Panel:
 def draw_milliseconds(rows):
     panel = Panel(*PANELS[0], 0.1, 100)
     out = panel.frame("(a) milliseconds, computing injected")
-    out.append(panel.path(sorted(PROTOTYPE["grid"].items()), "#1f2933", "before"))
+    out.append(panel.path(sorted(PROTOTYPE.items()), "#1f2933", "before"))
     for name, _, colour in SERIES:
         if name not in rows:
             continue

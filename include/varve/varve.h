@@ -150,7 +150,8 @@ VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
 /* Collective. Wait until the last checkpoint that was begun survives. 0, or why it does not exist. A call that was
  * refused for its arguments, or told of an earlier failure, has begun none.
  *
- * Ranks talk to each other only inside collective calls, so a job takes the last step of a checkpoint in the next one:
+ * Unless MPI_THREAD_MULTIPLE was provided on all of them, ranks talk to each other only inside collective calls, so a job
+ * takes the last step of a checkpoint in the next one:
  * here, in varve_test (once all ranks have stored their parts), varve_checkpoint, varve_restart, varve_stored,
  * varve_reject or varve_close. Until then it is not listed; if the job dies meanwhile and every part is stored, the
  * next session of the name finishes it. */

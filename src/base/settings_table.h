@@ -32,11 +32,12 @@
     X(CHOICE, dedup, "auto|none|local|top-k|exact", NULL, "auto",                                                       \
       "Where duplicates are looked for: nowhere but at the same place in the last checkpoint (none), in the process and"\
       " its history (local), and between ranks: all of them (exact), or the most frequent (top-k). auto is exact while"\
-      " that saves more time than it takes.")                                                                          \
+      " that saves time or a tenth of the bytes.")                                                                          \
     X(INT, dedup_top, "1", "16777216", "131072",                                                                       \
-      "How many ids top-k keeps.")                                                                                     \
+      "How many ids top-k keeps, for the whole job; what falls off is stored by every rank that has it.")              \
     X(INT, copies, "0", "4", "0",                                                                                      \
-      "On how many nodes all data is kept. 0: 1 on shared storage, 2 on node-local storage.")                          \
+      "On how many nodes all data is kept, as far as there are so many; may change from run to run. 0: 1 on shared"    \
+      " storage, 2 on node-local storage. Nodes are hosts, or what VARVE_DOMAIN says.")                                \
     X(DOUBLE, rewrite_share, "0", "1", "0.04",                                                                         \
       "Old data with few live bytes that is rewritten with each checkpoint, as a share of the new bytes.")             \
     X(INT, beat_seconds, "1", "3600", "15",                                                                            \

@@ -58,7 +58,7 @@ static uint32_t partners_of(struct vv_session *session, uint32_t nodes) {
     uint32_t most = comm->ops->trade ? nodes - 1 : 0, given = more < most ? more : most;
     if (given < more && vv_comm_is_root(comm)) /* who asked for it is warned, and who may believe to have it */
         vv_log(&session->log, session->settings.copies > 0 || comm->ranks > 1 ? VV_LOG_WARN : VV_LOG_INFO,
-               "data is kept on %u nodes, not on %u: %s", given + 1, more + 1, why);
+               "data is kept on %u node%s, not on %u: %s", given + 1, given ? "s" : "", more + 1, why);
     return given;
 }
 

@@ -62,7 +62,7 @@ static int lost(const struct vv_session *session, const char *uri, uint32_t find
     vv_read_host(host, sizeof host);
     return vv_error(error, VARVE_NO_STORE,
                     "rank %u on %s does not find rank %u's store at %.200s: is it mounted there? If every node is to have a"
-                    " store of its own, make it with storage=local",
+                    " store of its own, remove the one that was made (it keeps what it was made for) and use storage=local",
                     session->comm->rank, host, finder, uri);
 }
 

@@ -536,11 +536,28 @@ static int judge_voted(struct vv_verifier *verifier, const struct vv_attempt *at
     return rc;
 }
 
+static int note_pack(void *arg, const char *component, int is_prefix) {
+    uint64_t writer;
+    *(int *)arg |= !is_prefix && vv_hex_parse(component, 8, &writer) == 0;
+    return *(int *)arg; /* one is enough */
+}
+
+/* Has this node a part in the attempt, or only the writers list, which a later restart has copied here? When it cannot be told, it has. */
+static int has_pack_here(struct vv_verifier *verifier, const struct vv_attempt *attempt) {
+    struct vv_key key = vv_attempt_key(verifier->name, attempt, VV_KIND_WRITERS, 0, 0);
+    char prefix[VV_KEY_ROOM];
+    int has_pack = 0;
+    vv_prefix_data(&key, 3, prefix);
+    return vv_backend_list(verifier->store->backend, prefix, NULL, 0, note_pack, &has_pack) < 0 || has_pack;
+}
+
 /* This node's share of an attempt that has no record here; the votes of other nodes are not seen. */
 static void judge_share(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer, const char *key) {
     char text[64];
     vv_attempt_text(attempt, text);
-    if (vv_attempts_has(&verifier->committed, attempt)) {
+    if (vv_attempts_has(&verifier->committed, attempt) && !has_pack_here(verifier, attempt)) {
+        vv_verify_finding(verifier, VV_FINDING_NOTE, key, "%s was committed before this node was part of the job", text);
+    } else if (vv_attempts_has(&verifier->committed, attempt)) {
         vv_verify_finding(verifier, VV_FINDING_LOST_CHECKPOINT, key,
                           "%s was committed, but has no record on this node; the job's next restart copies it from another",
                           text);
