@@ -110,8 +110,8 @@ def draw(rows):
         "</desc>",
         f"  <style>{STYLE}  </style>",
         f'  <rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
-        f'  <text class="note" x="{PANELS[0][0]}" y="28">MB stored per rank and checkpoint, metadata included: '
-        f'{some["checkpoints"]} checkpoints, {each:.1f} MB of memory per rank, nothing compressed (bench-storm)</text>',
+        f'  <text class="note" x="{PANELS[0][0]}" y="28">MB stored per rank and checkpoint with metadata: '
+        f'{some["checkpoints"]} checkpoints, {each:.1f} MB of memory per rank, not compressed</text>',
     ]
     for (left, right), key, title in zip(
         PANELS, ("mean_bytes", "max_bytes"), ("(a) on the average", "(b) by the busiest rank")
