@@ -5,13 +5,15 @@ Fits a line through the sizes of each thing (least squares) and prints its slope
   object.writers   64: the entry of a writer
   count.pack       one pack per rank and checkpoint
   heap, small      a rank may hold writers lists while it reads or makes them: entries of one or two, and the bytes of one, in a buffer that is
-                   doubled when it is full
+                   doubled when it is full; and about 125 bytes per partner while ranks ask each other for duplicates: here all ranks are on one node,
+                   so all are partners (with many nodes there are a node's ranks and two square roots of the nodes)
   everything else  nothing; a byte or so in all, where a number is written with as many bytes as it needs
 """
 import sys
 
 ENTRY = 64
-HEAP = 4 * ENTRY
+PARTNER = 128
+HEAP = 4 * ENTRY + PARTNER
 NOTHING = 0.05
 
 MUST_BE_THERE = [kind + "." + what for kind in ("count", "object")
