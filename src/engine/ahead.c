@@ -7,6 +7,8 @@
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 
+#define TIDY_EVERY 4096u
+
 struct wish {
     struct vv_view *view;
     uint32_t source, owner;
@@ -38,24 +40,28 @@ static size_t tidy(struct vv_buf *wishes) {
     return kept;
 }
 
+static void add_wishes(struct vv_view *view, const struct vv_run *run, struct vv_buf *wishes, size_t *next_tidy) {
+    for (uint32_t i = 0; i < run->place_count; i++) {
+        struct wish wish = {view, run->places[i].lean, run->places[i].owner};
+        vv_buf_append(wishes, &wish, sizeof wish);
+    }
+    if (wishes->size / sizeof(struct wish) >= *next_tidy)
+        *next_tidy = tidy(wishes) * 2 + TIDY_EVERY;
+}
+
 static int collect(struct vv_view *view, uint32_t rank, struct vv_buf *wishes, struct varve_error *error) {
     struct vv_recipe *recipe;
     struct vv_recipe_region region;
     struct vv_run run;
-    size_t next_tidy = 4096;
+    size_t next_tidy = TIDY_EVERY;
     int rc = vv_recipe_open(view, rank, &recipe, error);
     if (rc)
         return rc;
-    while ((rc = vv_recipe_next_region(recipe, &region, error)) > 0)
+    while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, error)) > 0)
         while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0)
-            for (uint32_t i = 0; i < run.place_count; i++) {
-                struct wish wish = {view, run.places[i].lean, run.places[i].owner};
-                vv_buf_append(wishes, &wish, sizeof wish);
-                if (wishes->size / sizeof wish >= next_tidy)
-                    next_tidy = tidy(wishes) * 2 + 4096;
-            }
+            add_wishes(view, &run, wishes, &next_tidy);
     vv_recipe_close(recipe);
-    return wishes->failed;
+    return rc < 0 ? rc : wishes->failed;
 }
 
 void vv_load_ahead(struct vv_view *view, uint32_t rank, struct vv_pool *pool) {

@@ -116,8 +116,8 @@ typedef int (*vv_step_fn)(struct vv_save *save, struct varve_error *error);
 int vv_copies_consume(struct vv_save *save, int rc, vv_step_fn step, struct varve_error *error);
 /* Store a chunk of ours, and let the partners have it. */
 int vv_copies_store(struct vv_save *save, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id);
-/* Store a named chunk, as ours or as another rank's copy. */
-int vv_copies_write(struct vv_save *save, uint32_t offer, const void *data);
+/* Store the chunk of offer `number`, as ours or as another rank's copy. */
+int vv_copies_write(struct vv_save *save, uint32_t number, const void *data);
 /* The partners say which of our chunks they hold themselves. Collective; the same code everywhere. */
 int vv_copies_agree(struct vv_save *save, int rc, struct varve_error *error);
 /* Our pack is sealed: the partners keep its tables, too. Collective if there are copies. */
