@@ -329,7 +329,7 @@ static int point_at_answers(struct tour *tour, const struct vv_buf *buf, const u
     for (size_t i = 0; i < tour->answer_count; i++) {
         if (sizes[i] > buf->size - at || sizes[i] == UINT32_MAX)
             return -EINVAL;
-        tour->answers[i] = (struct vv_answer){buf->data + at, sizes[i]};
+        tour->answers[i] = (struct vv_answer){sizes[i] ? buf->data + at : NULL, sizes[i]};
         at += sizes[i];
     }
     return at == buf->size ? 0 : -EINVAL;

@@ -162,10 +162,12 @@ static int write_chunk(struct vv_scan *scan, uint32_t number, const uint8_t *dat
 int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data, struct varve_error *error) {
     struct vv_save *save = scan->save;
     const struct vv_named *named = vv_naming_at(&save->naming, scan, first);
-    const struct vv_named *end = save->naming.list + scan->named_first + scan->named_count;
     int rc = 0;
+    if (!named)
+        return 0;
+    const struct vv_named *end = save->naming.list + scan->named_first + scan->named_count;
     vv_blocks_region(save->blocks, scan->past->number);
-    for (; named && named < end && named->index < first + count && rc == 0; named++)
+    for (; named < end && named->index < first + count && rc == 0; named++)
         rc = write_chunk(scan, named->offer, data + (named->index - first) * VV_CHUNK, error);
     return rc;
 }
