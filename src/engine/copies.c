@@ -350,7 +350,7 @@ static int take_list(struct taking *taking, uint32_t rank, const uint8_t *data, 
         uint32_t offer = vv_naming_find(naming, head.id);
         uint8_t has = offer != UINT32_MAX && naming->offers[offer].size == head.size && !naming->fates[offer];
         if (has && add_stand_in(agreeing, offer, rank, head.address) != 0)
-            return -ENOMEM;
+            return vv_error(taking->error, -ENOMEM, "no memory to keep copies of rank %u", rank);
         vv_buf_append(answer, &has, 1);
     }
     return answer->failed;
@@ -402,7 +402,8 @@ static int ask_partners(struct vv_save *save, struct varve_error *error) {
     agreeing.answers = vv_calloc(kept + 1, sizeof *agreeing.answers);
     agreeing.out = vv_calloc(kept + 1, sizeof *agreeing.out);
     /* from here on everybody answers everybody, or nobody does */
-    int rc = vv_comm_agree(comm, agreeing.answers && agreeing.out ? 0 : -ENOMEM, error);
+    int has_room = agreeing.answers && agreeing.out;
+    int rc = vv_comm_agree(comm, has_room ? 0 : vv_error(error, -ENOMEM, "no memory to agree on copies"), error);
     if (rc == 0) {
         tell_stored(save);
         check_messages(&agreeing.taking);

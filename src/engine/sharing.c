@@ -229,8 +229,12 @@ int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error) {
         rc = ask(save, verdicts, error);
     if (rc == 0)
         rc = vv_copies_agree(save, check_verdicts(save, verdicts, error), error);
-    if (rc == 0)
-        rc = vv_comm_agree(comm, vv_naming_settle(save, verdicts), error);
+    if (rc == 0) {
+        rc = vv_naming_settle(save, verdicts);
+        if (rc)
+            vv_error_default(error, rc, "who stores what could not be noted: %s", varve_error_text(rc));
+        rc = vv_comm_agree(comm, rc, error);
+    }
     if (rc == 0)
         rc = learn(save, save->stats.seconds_exchange, error);
     vv_free(verdicts);

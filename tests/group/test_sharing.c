@@ -35,6 +35,7 @@ struct plan {
     const char *fault; /* of rank 2's storage */
     struct group_options options;
     int is_meddling; /* the comm writes protected memory */
+    int is_blind;    /* the comm does not know where its ranks run */
 };
 
 static char folder[64];
@@ -75,6 +76,8 @@ static int meddling_trade(struct varve_comm *comm, const struct varve_parcel *ou
 
 static struct varve_comm *own_comm(struct job *job) {
     struct varve_comm *comm = group_comm(job->comm);
+    if (plan->is_blind)
+        comm->nodes = 0;
     if (plan->is_meddling) {
         real_ops = comm->ops;
         meddling_ops = *comm->ops;
@@ -455,12 +458,15 @@ static void save_copies(struct job *job) {
     expect_back(job, 1);
 }
 
+static struct varve_stats kept_stats[RANKS]; /* of the run before */
+
 static void check_copies(const char *settings, int has_aside) {
     const struct plan given = {.fn = save_copies, .settings = settings, .options = {.has_aside = has_aside, .ranks_per_node = 1}};
     run(&given);
     assert_int_equal(stored(0), 2 * (SIZE / 2 + RANKS * SIZE / 2));
     for (int rank = 0; rank < RANKS; rank++) /* what all hold is shared out, what one holds has a copy next door */
         assert_in_range(board->stats[0][rank].bytes_copied, SIZE / 2 + SIZE / 16, SIZE / 2 + SIZE / 4);
+    memcpy(kept_stats, board->stats[0], sizeof kept_stats);
     teardown(NULL);
     setup(NULL);
 }
@@ -470,6 +476,21 @@ static void copies_on_other_nodes(void **state) {
     check_copies(EXACT ",copies=2", 0);
     check_copies(EXACT ",copies=2", 1);
     check_copies(EXACT ",copies=2,capture=sync", 0);
+    check_copies(EXACT ",copies=2,staging=256K", 1); /* does not fit: drained in the call, never held while others are waited for */
+    for (int rank = 0; rank < RANKS; rank++)
+        assert_int_equal(kept_stats[rank].bytes_held, 0);
+    assert_true(kept_stats[0].bytes_drained > 0);
+    check_copies(EXACT ",copies=2,capture=trap,staging=1M", 1);
+    assert_int_equal(kept_stats[0].bytes_held, 0);
+}
+
+/* Ranks that have one store are on one disk, whatever the group says: no copies are promised. */
+static void no_copies_on_the_same_disk(void **state) {
+    (void)state;
+    run(&(struct plan){.fn = save_copies, .settings = EXACT ",copies=2,storage=local", .is_blind = 1});
+    assert_int_equal(stored(0), SIZE / 2 + RANKS * SIZE / 2);
+    for (int rank = 0; rank < RANKS; rank++)
+        assert_int_equal(board->stats[0][rank].bytes_copied, 0);
 }
 
 int main(void) {
@@ -490,6 +511,7 @@ int main(void) {
         CASE(steps_aside_when_it_does_not_pay),
         CASE(committed_while_the_program_goes_on),
         CASE(copies_on_other_nodes),
+        CASE(no_copies_on_the_same_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
