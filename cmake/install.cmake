@@ -25,6 +25,16 @@ endif()
 install(FILES ${headers} ${PROJECT_BINARY_DIR}/include/varve/varve_version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/varve)
 
+# What a program needs beside libvarve.a, as far as it was built in.
+set(static_packages "")
+set(static_libraries "")
+foreach(codec fpzip zfp)
+  if(TARGET ${codec}::${codec})
+    list(APPEND static_packages ${codec})
+    string(APPEND static_libraries " -l${codec}")
+  endif()
+endforeach()
+
 # pkg-config
 file(RELATIVE_PATH to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 set(pages varve)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """varve-read - an independent reader of Varve stores (format version 1).
 
-This program was written from docs/format.md alone, shares no code with the library, and needs nothing but the
-Python 3.11 standard library (and the program `zstd` for blocks that were packed with it). It exists to prove that
-the document is enough to get data back, and to give a second opinion when the library refuses a store. It favours
-plainness over speed: reckon with roughly 0.1 s per MiB.
+This program was written from docs/format.md, shares no code with the library, and needs nothing but the
+Python 3.11 standard library (and, for blocks that were packed with them, the program `zstd`, libfpzip or libzfp). It
+exists to prove that the document is enough to get data back, and to give a second opinion when the library refuses a
+store. It favours plainness over speed: reckon with roughly 0.1 s per MiB, or twice that where filters are undone.
 
     varve-read.py ls      STORE [--all]                            all checkpoints of all names, newest first
     varve-read.py show    STORE NAME [VERSION]                     the regions of a checkpoint
@@ -22,12 +22,16 @@ met, probably written by a newer program; 20 damage. Section numbers in comments
 """
 
 import argparse
+import array
 import bisect
 import collections
+import ctypes
 import datetime
 import errno
 import functools
 import hashlib
+import itertools
+import math
 import operator
 import os
 import re
@@ -49,7 +53,7 @@ STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY = ra
 KINDS = ["", "store", "claim", "beat", "pack", "part", "writers", "record", "tombstone", "catalogue", "copy"]
 REASONS = {1: "a writer failed", 2: "pruned", 3: "forgotten", 4: "given up"}
 TYPES = ["bytes", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "f16", "bf16", "c64", "c128"]
-S_BLOCKS, S_EXTENTS, S_IDS, S_MOVED, S_MANIFEST, S_OPTIONAL = 1, 2, 3, 4, 5, 0x8000
+S_BLOCKS, S_EXTENTS, S_IDS, S_MOVED, S_MANIFEST, S_OPTIONAL, S_RANGES = 1, 2, 3, 4, 5, 0x8000, 0x8001
 
 
 class Refuse(Exception):
@@ -364,6 +368,212 @@ def zstd_frame(src, raw):
     if run.returncode != 0 or len(out) != raw:
         raise ValueError(f"zstd frame does not decode to {raw} bytes")
     return out
+
+
+def lz4_zstd(src, raw):
+    if len(src) < 4 or not 1 <= _r32(src, 0) <= raw + raw // 255 + 16:
+        raise ValueError("impossible length of an LZ4 block within a zstd frame")
+    return lz4_block(zstd_frame(src[4:], _r32(src, 0)), raw)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Filters (section 6, coding): undone, whole blocks at a time
+
+def numbers(data, letter):
+    """Little-endian numbers; letters as in the module array."""
+    out = array.array(letter, data)
+    if sys.byteorder == "big":
+        out.byteswap()
+    return out
+
+
+def undo_shuffle(data, e):
+    n = len(data) // e
+    out = bytearray(data)
+    for k in range(e):
+        out[k:n * e:e] = data[k * n:(k + 1) * n]
+    return bytes(out)
+
+
+SPREAD = [bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256)]
+
+
+def undo_bitshuffle(data, e):
+    m = len(data) // e // 8 * 8
+    out = bytearray(data)
+    for k in range(e):
+        total = 0
+        for b in range(8):
+            at = (8 * k + b) * (m // 8)
+            bits = b"".join(map(SPREAD.__getitem__, data[at:at + m // 8]))      # a byte for every element
+            total |= int.from_bytes(bits, "little") << b
+        out[k:m * e:e] = total.to_bytes(m, "little")
+    return bytes(out)
+
+
+def undo_running(data, e, combine):
+    """Delta and xor: every element is combined with the result before it; 16 bytes are two halves."""
+    whole = len(data) // e * e
+    lanes, letter = (2, "Q") if e == 16 else (1, {1: "B", 2: "H", 4: "I", 8: "Q"}[e])
+    mask, out = (1 << 8 * (e // lanes)) - 1, numbers(data[:whole], letter)
+    for lane in range(lanes):
+        out[lane::lanes] = array.array(letter, [x & mask for x in itertools.accumulate(out[lane::lanes], combine)])
+    return numbers(out.tobytes(), letter).tobytes() + data[whole:]
+
+
+def undo_filter(number, data, e):
+    if number in (1, 2):
+        return (undo_shuffle if number == 1 else undo_bitshuffle)(data, e)
+    return undo_running(data, e, operator.add if number == 3 else operator.xor)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Codecs for floating-point numbers: by the libraries, if they are there. These believe what they read; it has been
+# checked against its sum before.
+
+@functools.lru_cache(maxsize=None)
+def library(name):
+    try:
+        return ctypes.CDLL(f"lib{name}.so.1")
+    except OSError as e:
+        raise Refuse(f"lib{name}.so.1", f"cannot load the library needed for this block: {e}") from None
+
+
+def call(lib, name, result, *args):
+    """A function of a C library. Arguments are pointers (c_void_p), sizes or numbers, made by the caller."""
+    function = getattr(lib, name)
+    function.restype = result
+    return function(*args)
+
+
+def fpzip_stream(stream, element, nx, ny):
+    class Fpz(ctypes.Structure):
+        _fields_ = [(field, ctypes.c_int) for field in ("type", "prec", "nx", "ny", "nz", "nf")]
+    lib = library("fpzip")
+    source = ctypes.create_string_buffer(bytes(stream) + bytes(64))
+    out = ctypes.create_string_buffer(nx * ny * element)
+    fpz = call(lib, "fpzip_read_from_buffer", ctypes.POINTER(Fpz), source)
+    if not fpz:
+        raise ValueError("libfpzip cannot read")
+    fpz.contents.type, fpz.contents.prec, fpz.contents.nx, fpz.contents.ny = element // 8, 0, nx, ny
+    fpz.contents.nz = fpz.contents.nf = 1
+    got = call(lib, "fpzip_read", ctypes.c_size_t, fpz, out)
+    call(lib, "fpzip_read_close", None, fpz)
+    if not got or got > len(stream):
+        raise ValueError("the fpzip stream is no such field")
+    return out.raw
+
+
+def zfp_stream(stream, element, nx, ny, tolerance):
+    """tolerance: None for reversible mode."""
+    lib, pointer, size = library("zfp"), ctypes.c_void_p, ctypes.c_size_t
+    out = ctypes.create_string_buffer(nx * ny * element)
+    kind = ctypes.c_int(3 if element == 4 else 4)
+    field = (call(lib, "zfp_field_2d", pointer, out, kind, size(nx), size(ny)) if ny > 1 else
+             call(lib, "zfp_field_1d", pointer, out, kind, size(nx)))
+    zfp = call(lib, "zfp_stream_open", pointer, None)
+    if tolerance is None:
+        call(lib, "zfp_stream_set_reversible", None, pointer(zfp))
+    else:
+        call(lib, "zfp_stream_set_accuracy", ctypes.c_double, pointer(zfp), ctypes.c_double(tolerance))
+    room = call(lib, "zfp_stream_maximum_size", size, pointer(zfp), pointer(field))
+    source = ctypes.create_string_buffer(bytes(stream).ljust(room, b"\0") + bytes(64))
+    bits = call(lib, "stream_open", pointer, source, size(len(source)))
+    call(lib, "zfp_stream_set_bit_stream", None, pointer(zfp), pointer(bits))
+    got = call(lib, "zfp_decompress", size, pointer(zfp), pointer(field))
+    call(lib, "zfp_field_free", None, pointer(field))
+    call(lib, "zfp_stream_close", None, pointer(zfp))
+    call(lib, "stream_close", None, pointer(bits))
+    if not got or got > len(stream) + 7:
+        raise ValueError("the zfp stream is no such field")
+    return out.raw
+
+
+def on_grid(x, exponent, limit):
+    """The nearest multiple of 2 to the power of the exponent."""
+    try:
+        steps = math.ldexp(x, -exponent)
+        near = math.ldexp(round(steps), exponent) if abs(steps) < 1 << 52 else x
+    except (OverflowError, ValueError):         # larger than any multiple that counts, or not finite
+        return x
+    return near if abs(near) <= limit else x
+
+
+def floats(codec, data, raw, element):
+    """Codecs 3, 4 and 5: u32 row, exponents, the rest of the bytes, the stream."""
+    head, rest, count = 8 if codec == 5 else 4, raw % element, raw // element
+    if len(data) < head + rest:
+        raise ValueError("payload of a codec for floating-point numbers is cut off")
+    row = _r32(data, 0)
+    if row and not 4 <= row <= count // 4 or not count:
+        raise ValueError(f"rows of {row} numbers, with {count} in the block")
+    nx, ny = (row, -(-count // row)) if row else (count, 1)
+    stream, letter = data[head + rest:], "f" if element == 4 else "d"
+    if codec == 3:
+        out = fpzip_stream(stream, element, nx, ny)
+    elif codec == 4:
+        out = zfp_stream(stream, element, nx, ny, None)
+    else:
+        grid, tolerance = struct.unpack("<hh", data[4:8])
+        if not -1021 <= grid <= 1023 or not -1074 <= tolerance <= 1023:
+            raise ValueError(f"exponents of grid and tolerance are {grid} and {tolerance}")
+        limit = sys.float_info.max if element == 8 else (2 - 2.0**-23) * 2.0**127
+        out = array.array(letter, zfp_stream(stream, element, nx, ny, math.ldexp(1, tolerance)))
+        out = array.array(letter, [on_grid(x, grid, limit) + 0.0 for x in out]).tobytes()
+    return numbers(out[:count * element], letter).tobytes() + data[head:head + rest]
+
+
+CODECS = {1: lz4_block, 2: zstd_frame, 6: lz4_zstd}
+
+
+def decode(block, data):
+    """The raw bytes of a block, or ValueError."""
+    if block.codec in (3, 4, 5):
+        data = floats(block.codec, data, block.raw, block.element)
+    elif block.codec:
+        data = CODECS[block.codec](data, block.raw)
+    for number in reversed(block.filters):
+        data = undo_filter(number, data, block.element)
+    return data
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Values (section 6, ranges)
+
+Range = collections.namedtuple("Range", "type has_nan low high")        # low and high: None if there is nothing but NaN
+VALUES = {"i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I", "i64": "q", "u64": "Q", "f32": "f",
+          "f64": "d", "c64": "f", "c128": "d"}
+WIDTH = {"c64": 8, "c128": 16, "f16": 2, "bf16": 2}
+
+
+def values_of(kind, data):
+    width = WIDTH.get(kind) or struct.calcsize("<" + VALUES[kind])
+    data = data[:len(data) // width * width]
+    if kind == "f16":
+        return struct.unpack("<%de" % (len(data) // 2), data)
+    if kind == "bf16":          # the upper half of a float32
+        wide = bytearray(2 * len(data))
+        wide[2::4], wide[3::4] = data[0::2], data[1::2]
+        return numbers(bytes(wide), "f")
+    return numbers(data, VALUES[kind])
+
+
+def range_of(kind, data):
+    """The range of all values, or None if there is no whole one."""
+    values = values_of(kind, data)
+    if not len(values):
+        return None
+    if kind[0] in "iu":
+        return Range(kind, False, min(values), max(values))
+    real = [x for x in values if x == x]
+    return Range(kind, len(real) < len(values), *((min(real) + 0.0, max(real) + 0.0) if real else (None, None)))
+
+
+def join_ranges(a, b):
+    if a is None or b is None:
+        return a or b
+    ends = [x for x in (a.low, a.high, b.low, b.high) if x is not None]
+    return Range(a.type, a.has_nan or b.has_nan, min(ends, default=None), max(ends, default=None))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -772,9 +982,13 @@ class Attempt:
             raise
 
     def read_copy(self, owner, address, length, copy):
+        return b"".join(pack.block(block)[offset:offset + n]
+                        for pack, block, offset, n in self.locate(owner, address, length, copy))
+
+    def locate(self, owner, address, length, copy):
+        """Where the bytes of a place are: (pack, block, offset in it, bytes)."""
         w = self.home(owner)
         pack = self.pack(w if copy == 0 else self.homes[w].partners[copy - 1])
-        out = []
         while length:
             source, hit = pack, pack.find(owner, address)
             if hit is None and copy == 0:
@@ -787,10 +1001,9 @@ class Attempt:
                 raise Damage(pack.key, f"no extent covers address {address} of owner {owner}")
             block, offset, n = hit
             n = min(n, length)
-            out.append(source.block(block)[offset:offset + n])
+            yield source, block, offset, n
             address += n
             length -= n
-        return b"".join(out)
 
 
 class Footer:
@@ -837,13 +1050,29 @@ def read_tables(store, obj, kinds, numbers, shift=0):
     return raw
 
 
+Block = collections.namedtuple("Block", "part codec filters element offset stored raw sum has_ids ids_before")
+
+
+def check_coding(cur, who, codec, filters, element):
+    """Section 6, coding: what is not known, and what cannot be."""
+    if codec > 6:
+        raise cur.unknown(f"codec {codec} of {who} is not known")
+    for number in filters:
+        if number > 4:
+            raise cur.unknown(f"filter {number} of {who} is not known")
+    need = (4, 8) if 3 <= codec <= 5 else (1, 2, 4, 8, 16) if filters[0] else (0,)
+    if (filters[1] and not filters[0]) or (filters[0] and codec in (0, 3, 4, 5)) or element not in need:
+        raise cur.bad(f"{who} has codec {codec}, filters {filters[0]} and {filters[1]}, element size {element}, "
+                      "which do not fit together")
+
+
 class Pack:
     """What one writer stored. Tables come from the pack or, if that is damaged, from its copy object."""
 
     def __init__(self, attempt, w):
         self.attempt, self.store, self.writer, self.home = attempt, attempt.store, w, attempt.homes[w]
         self.key = f"{attempt.folder}/{w:08x}"
-        self.objects, self.tables, self.ids = {}, None, None
+        self.objects, self.tables, self.value_ranges = {}, None, None
         self.obj = self.copy = self.defect = None
         try:
             obj = Object(self.store, self.key)
@@ -890,6 +1119,10 @@ class Pack:
             if offset != at:
                 raise Damage(where, f"section of kind {kind} begins at {offset}, not at {at}")
             at += length
+            if kind == S_RANGES:
+                if owner or (kind, 0) in self.sections:
+                    raise Damage(where, f"a second ranges section, or one of owner {owner}")
+                self.sections[kind, 0] = (offset, length, sum16)
             if kind >= S_OPTIONAL:
                 continue
             if not 1 <= kind <= S_MANIFEST:
@@ -935,14 +1168,11 @@ class Pack:
         ends = [*self.footer.parts, self.blocks_end]
         blocks, found, part, at, ids = [], {}, 0, 96, 0
         while cur.at < len(table):
-            (p, codec, filter1, filter2, _, offset, stored, raw, sum8, first, count, flags, before,
+            (p, codec, filter1, filter2, element, offset, stored, raw, sum8, first, count, flags, before,
              owner) = cur.fields("IBBBBQIIQQIIQI")
             cur.reserved(4)
             who = f"block {len(blocks)}"
-            if codec > 2:
-                raise cur.unknown(f"codec {codec} of {who} is not known")
-            if filter1 or filter2:
-                raise cur.unknown(f"filter {filter1 or filter2} of {who} is not known")
+            check_coding(cur, who, codec, (filter1, filter2), element)
             if flags & ~1:
                 raise cur.unknown(f"flags {flags:#x} of {who} are not known")
             while part < p < len(ends) and at == ends[part]:
@@ -968,7 +1198,8 @@ class Pack:
                 address += length
             if pos != raw:
                 raise ext.bad(f"extents of {who} cover {pos} of its {raw} bytes")
-            blocks.append((p, codec, offset, stored, raw, sum8, flags & 1, before))
+            blocks.append(Block(p, codec, [f for f in (filter1, filter2) if f], element, offset, stored, raw, sum8,
+                                flags & 1, before))
         while part < len(ends) - 1 and at == ends[part]:
             part, at = part + 1, 96
         if (part, at) != (len(ends) - 1, ends[-1]):
@@ -998,6 +1229,39 @@ class Pack:
                     raise ext.bad(f"two extents overlap at address {b} of owner {owner}")
         self.tables = blocks, found, moved
         return self.tables
+
+    def ranges(self):
+        """{block: Range}, for blocks that have one."""
+        if self.value_ranges is None:
+            found, last, count = {}, -1, len(self.load()[0])
+            cur = Cursor(self.section(S_RANGES) if (S_RANGES, 0) in self.sections else b"", self.key + " ranges")
+            while cur.at < len(cur.buf):
+                block, kind, flags = cur.fields("IBB")
+                cur.reserved(2)
+                if not last < block < count:
+                    raise cur.bad(f"range of block {block} after that of block {last}, of {count} blocks")
+                if kind == 0:
+                    raise cur.bad(f"range of block {block} is one of bytes")
+                if kind >= len(TYPES):
+                    raise cur.unknown(f"element type {kind} of the range of block {block} is not known")
+                if flags & ~3:
+                    raise cur.unknown(f"flags {flags:#x} of the range of block {block} are not known")
+                found[block] = self.one_range(cur, block, TYPES[kind], flags)
+                last = block
+            self.value_ranges = found
+        return self.value_ranges
+
+    @staticmethod
+    def one_range(cur, block, kind, flags):
+        is_integer = kind[0] in "iu"
+        low, high = cur.fields({"i": "qq", "u": "QQ"}.get(kind[0], "dd"))
+        if flags == 2 or (flags and is_integer) or (flags & 2 and any(cur.buf[cur.at - 16:cur.at])) or not low <= high:
+            raise cur.bad(f"range of block {block} is impossible: flags {flags:#x}, {low} to {high}")
+        if is_integer:
+            half = 1 << int(kind[1:]) - 1
+            if low < (-half if kind[0] == "i" else 0) or high >= (half if kind[0] == "i" else 2 * half):
+                raise cur.bad(f"range of block {block}, {low} to {high}, is not within {kind}")
+        return Range(kind, bool(flags & 1), *((None, None) if flags & 2 else (low, high)))
 
     def extent(self, cur, owner, address):
         value = cur.varint()
@@ -1045,32 +1309,33 @@ class Pack:
         if key in store.blocks:
             store.blocks.move_to_end(key)
             return store.blocks[key]
-        part, codec, offset, stored, raw, sum8, _, _ = self.load()[0][i]
-        obj = self.object(part)
-        data = obj.read(offset, stored, f"block {i}")
-        if xxh3_64(data) != sum8:
+        block = self.load()[0][i]
+        obj = self.object(block.part)
+        data = obj.read(block.offset, block.stored, f"block {i}")
+        if xxh3_64(data) != block.sum:
             raise Damage(obj.key, f"wrong sum of block {i}")
         try:
-            if codec:
-                data = (lz4_block if codec == 1 else zstd_frame)(data, raw)
+            data = decode(block, data)
         except ValueError as e:
             raise Damage(obj.key, f"block {i}: {e}") from None
         store.blocks[key] = data
-        store.cached += raw
+        store.cached += block.raw
         while store.cached > BLOCK_CACHE and len(store.blocks) > 1:
             store.cached -= len(store.blocks.popitem(last=False)[1])
         return data
 
     def check_blocks(self):
-        """Decode every block and compare the stored ids."""
+        """Decode every block and compare the stored ids and ranges."""
         blocks, found, _ = self.load()
-        ids, by_block = self.section(S_IDS), {}
+        ids, by_block, ranges = self.section(S_IDS), {}, self.ranges()
         for extents in found.values():
             for _, length, block, pos in extents:
                 by_block.setdefault(block, []).append((pos, length))
-        for i, (*_, has_ids, before) in enumerate(blocks):
-            data, at = self.block(i), 16 * before
-            for pos, length in sorted(by_block[i]) if has_ids else ():
+        for i, block in enumerate(blocks):
+            data, at = self.block(i), 16 * block.ids_before
+            if i in ranges and range_of(ranges[i].type, data) != ranges[i]:
+                raise Damage(self.key, f"range of block {i} is not that of its values")
+            for pos, length in sorted(by_block[i]) if block.has_ids else ():
                 for p in range(pos, pos + length, GRANULE):
                     granule = data[p:min(p + GRANULE, pos + length)]
                     have, at = ids[at:at + 16], at + 16
@@ -1400,6 +1665,31 @@ class Checkpoint:
                     yield self.read_any(run.places, phase, n)
                     at, phase = at + n, (phase + n) % run.piece
 
+    def region_range(self, region):
+        """(Range, whether the region has these values, not only values within them) from the ranges of its blocks; None
+        where one has no range, or one of another type."""
+        total, used, zeros = None, {}, False
+        for run in region.runs:
+            zeros = zeros or run.kind == ZERO
+            for place in run.places[:1]:
+                attempt = self.attempt(place.ref, place.sum16, self.key)
+                for pack, block, offset, n in attempt.locate(place.owner, place.address, run.piece or run.length,
+                                                             place.copy):
+                    used.setdefault((pack, block), set()).add((offset, n))
+        exact = True
+        for (pack, block), pieces in used.items():
+            found, at = pack.ranges().get(block), 0
+            if found is None or found.type != region.type:
+                return None
+            total = join_ranges(total, found)
+            for offset, n in sorted(pieces):
+                at = max(at, offset + n) if offset <= at else at
+            exact = exact and at == pack.load()[0][block].raw
+        if zeros:
+            zero = 0 if region.type[0] in "iu" else 0.0
+            total = join_ranges(total, Range(region.type, False, zero, zero))
+        return total and (total, exact)
+
     def read_region(self, rank, region, write=None):
         total = RegionDigest(self.store.content_id)
         for piece in self.stream(region):
@@ -1532,8 +1822,23 @@ def cmd_show(store, args):
         for number, r in sorted(regions.items()):
             dims = "".join(f" {first}+{local}/{size}" for size, first, local in r.dims)
             print(f"rank {rank}  region {number}  {printable(r.name)}  length {r.length}  type {r.type}"
-                  + (f"  dims{dims}" if dims else "") + (f"  lossy {r.bound:g}" if r.bound is not None else ""))
+                  + (f"  dims{dims}" if dims else "") + (f"  lossy {r.bound:g}" if r.bound is not None else "")
+                  + (show_range(cp, r) if r.type != "bytes" else ""))
     return []
+
+
+def show_range(cp, region):
+    """Blocks may hold more than the region: then the values are only known to lie within."""
+    try:
+        found = cp.region_range(region)
+    except Refuse as e:         # the region may be readable all the same
+        note(f"range of region {region.number}: {e}")
+        found = None
+    if found is None:
+        return ""
+    (_, has_nan, low, high), exact = found
+    text = "" if low is None else f"  min {low!r}  max {high!r}" if exact else f"  within {low!r} to {high!r}"
+    return text + ("" if not has_nan else "  nan" if exact else "  perhaps nan")
 
 
 def cmd_restore(store, args):

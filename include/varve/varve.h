@@ -106,6 +106,55 @@ VARVE_API int varve_protect(struct varve_session *session, const char *region, v
 VARVE_API int varve_protect_flags(struct varve_session *session, const char *region, void *ptr, size_t size,
                                   unsigned flags);
 
+/* What a region holds: an array, or this rank's block of a larger one. Nothing depends on it but how well the data is
+ * compressed, and what `varve show`, `varve restore` and varve_stored can say. */
+enum varve_type {
+    VARVE_BYTES, /* anything */
+    VARVE_I8,
+    VARVE_U8,
+    VARVE_I16,
+    VARVE_U16,
+    VARVE_I32,
+    VARVE_U32,
+    VARVE_I64,
+    VARVE_U64,
+    VARVE_F32,
+    VARVE_F64,
+    VARVE_F16,
+    VARVE_BF16,
+    VARVE_C64,  /* two f32 */
+    VARVE_C128, /* two f64 */
+};
+#define VARVE_DIMS_MAX 16
+struct varve_dim {
+    uint64_t local;  /* elements here */
+    uint64_t first;  /* index of the first one in the global array */
+    uint64_t global; /* elements in all; 0: as many as here */
+};
+struct varve_array {
+    size_t size;   /* sizeof(struct varve_array) */
+    int type;      /* enum varve_type */
+    unsigned dims; /* 1 to 16 */
+    struct varve_dim dim[VARVE_DIMS_MAX]; /* the slowest first, as in C: t[y][x] has {{ny}, {nx}} */
+    unsigned flags; /* as varve_protect_flags */
+    /* NULL: every bit comes back. "zfp", for f32 and f64: values may come back changed by as much as bound, which is
+     * stored with them and shown. What is not finite comes back as it was; -0 as 0. */
+    const char *lossy;
+    double bound;
+};
+/* Protect an array; its size follows from type and dimensions.
+ *
+ *     struct varve_array a = {sizeof a, VARVE_F64, 2, {{ny, y0, NY}, {nx}}};
+ *     varve_protect_array(s, "temperature", t, &a);
+ */
+VARVE_API int varve_protect_array(struct varve_session *session, const char *region, void *ptr,
+                                  const struct varve_array *array);
+
+/* Say what a protected region holds, of a callback region for example. Its dimensions must give its length at every
+ * checkpoint, or it is stored as bytes. flags of the array do not count. NULL: bytes again. -ENOENT if there is no
+ * such region. */
+VARVE_API int varve_describe(struct varve_session *session, const char *region, const struct varve_array *array);
+
 /* Protect data that does not lie in one piece of memory. All three are called by the thread that calls varve_checkpoint
  * or varve_restart, inside that call, and must not call functions of this session. Nonzero means failure. A checkpoint
  * that is tried again asks again from the start; so does a restart that passes over a damaged checkpoint. */
@@ -118,7 +167,11 @@ struct varve_callbacks {
     /* Take back `size` bytes at `offset` of `total`, in ascending order; with size and total 0 when nothing was
      * stored. If varve_restart fails afterwards, what was taken is not to be used. */
     int (*load)(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total);
+    unsigned flags; /* VARVE_LARGE */
 };
+/* The data may be larger than memory: nothing is kept in memory for each chunk of it. What is stored already is found as
+ * far as the table of ids reaches (table_share). */
+#define VARVE_LARGE 4u
 VARVE_API int varve_protect_callback(struct varve_session *session, const char *region,
                                      const struct varve_callbacks *callbacks, void *arg);
 
@@ -184,6 +237,12 @@ VARVE_API int varve_restart(struct varve_session *session, int64_t version, int6
 VARVE_API int varve_restart_regions(struct varve_session *session, int64_t version, const char *const *regions,
                                     size_t count, unsigned flags, int64_t *version_out);
 
+/* Collective. Go on from a version (or VARVE_LATEST) without reading it back: what the protected regions still have in
+ * common with it will not be stored again. For programs that have their data already, and only want to add a
+ * checkpoint; all of it is compared by content at the next varve_checkpoint. Before the first one. Errors as of
+ * varve_restart; VARVE_NO_CHECKPOINT changes nothing. version_out may be NULL. */
+VARVE_API int varve_continue(struct varve_session *session, int64_t version, int64_t *version_out);
+
 /* Collective. This checkpoint is bad for the program, although it is whole: do not offer it as latest again in this
  * session, and let the next restart take an older one. Version numbers as given back by varve_restart. */
 VARVE_API int varve_reject(struct varve_session *session, int64_t version);
@@ -191,6 +250,7 @@ VARVE_API int varve_reject(struct varve_session *session, int64_t version);
 struct varve_region_info {
     const char *name; /* lives during the call */
     uint64_t bytes;
+    const struct varve_array *array; /* what it holds; type VARVE_BYTES and no dimensions if nobody said. Lives during the call */
 };
 typedef int (*varve_region_fn)(void *arg, const struct varve_region_info *region);
 
@@ -241,6 +301,10 @@ struct varve_stats {
     double seconds_exchange;  /* asking them */
     char dedup[16];           /* how duplicates were looked for: none, local, top-k, exact */
     char dedup_reason[128];   /* why */
+    char codec_reason[128];   /* what was chosen how often, and by what */
+    double seconds_encode;    /* compressing, all threads together, looking for the best way included */
+    double seconds_sampled;   /* of these, looking for the best way */
+    double storage_speed;     /* bytes per second that the storage takes, as measured; 0: not known yet */
 };
 /* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result
  * is -EINPROGRESS and the numbers are those known so far. */

@@ -5,7 +5,7 @@
 #define VARVE_INSPECT_H
 
 #include <stdint.h>
-#include <varve/varve_error.h>
+#include <varve/varve.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,6 +55,9 @@ struct varve_stored_region {
     uint64_t bytes_zero; /* never stored */
     uint64_t runs;
     char digest[33];
+    const struct varve_array *array; /* what it holds (varve.h); lossy is "zfp" or NULL */
+    const char *codec;     /* what most of its bytes were stored with; "" if nothing is stored, "?" if its blocks cannot be looked up */
+    uint64_t bytes_blocks; /* its share of the blocks it lies in, as stored: what it takes on storage */
 };
 typedef int (*varve_stored_region_fn)(void *arg, const struct varve_stored_region *region);
 
@@ -71,6 +74,29 @@ struct varve_checkpoint_detail {
 VARVE_API int varve_store_show(struct varve_store *store, const struct varve_which *which,
                                struct varve_checkpoint_detail *detail, varve_stored_region_fn fn, void *arg,
                                struct varve_error *error);
+
+/* The values of a region, from the ranges that were stored with its blocks. Where a block has none, since it is shared by
+ * small regions or was stored as bytes, it is read, but not more than 64 MiB in all. */
+struct varve_range {
+    int is_known;   /* 0: no numbers, or nothing was stored about them */
+    int has_nan;
+    int is_exact;   /* 0: blocks may hold more than this region now does: all values are within */
+    double low, high; /* complex numbers: of their parts. i64 and u64 beyond 2^53 are rounded outwards. NaN: there is no
+                       * other value, or it is not known */
+};
+VARVE_API int varve_store_range(struct varve_store *store, const struct varve_which *which, uint32_t rank,
+                                const char *region, struct varve_range *out, struct varve_error *error);
+/* The same for each block that holds part of it, in the order of the region: offset and size are the part's. Zeros are
+ * in no block: their codec is "zero". fn returns 0 to go on, a positive value to stop, a negative one to stop with that
+ * error. */
+struct varve_block_range {
+    uint64_t offset, size;
+    const char *codec;
+    struct varve_range range;
+};
+typedef int (*varve_block_range_fn)(void *arg, const struct varve_block_range *block);
+VARVE_API int varve_store_ranges(struct varve_store *store, const struct varve_which *which, uint32_t rank,
+                                 const char *region, varve_block_range_fn fn, void *arg, struct varve_error *error);
 
 /* Bytes of a region in ascending order. Return nonzero to stop with that error. */
 typedef int (*varve_bytes_fn)(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total);

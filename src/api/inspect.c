@@ -68,6 +68,7 @@ int varve_store_open(const char *uri, const char *settings, struct varve_store *
 
 void varve_store_close(struct varve_store *store) {
     if (store) {
+        vv_inspect_ranged_clear(store);
         vv_pool_destroy(store->pool);
         vv_store_close(store->store);
         vv_free(store->address);
@@ -432,7 +433,7 @@ int varve_settings_list(const char *settings, varve_setting_fn fn, void *arg, st
     }
     int rc = vv_settings_load(&values, settings, NULL, error);
     for (size_t i = 0; rc == 0 && (setting = vv_setting_at(i)) != NULL; i++) {
-        char bounds[128];
+        char bounds[256];
         char value[128];
         vv_setting_allowed_text(setting, bounds, sizeof bounds);
         vv_setting_value_text(&values, setting, value, sizeof value);

@@ -7,6 +7,16 @@
 #include "base/settings.h"
 #include "store/verify.h"
 
+/* Where varve_store_range looked last: who asks for one region after the other finds the next one at once. */
+struct vv_ranged {
+    struct vv_view *view; /* NULL: nowhere */
+    struct vv_recipe *recipe;
+    uint32_t rank;
+    uint32_t generation;
+    int64_t version;
+    char name[VV_NAME_MAX + 1];
+};
+
 struct varve_store {
     struct vv_store *store;
     struct vv_pool *pool;
@@ -16,6 +26,7 @@ struct varve_store {
     /* What varve_store_show gave out last: */
     char shown_name[VV_NAME_MAX + 1];
     char shown_program[VV_TEXT_ROOM];
+    struct vv_ranged ranged;
 };
 
 /* Fill in which's generation and version, and open the view of it. */
@@ -25,6 +36,13 @@ int vv_inspect_open_view(struct varve_store *store, struct varve_which *which, s
  * about the same name, and are destroyed by the caller. */
 int vv_inspect_is_elsewhere(struct varve_store *store, const struct varve_which *which, struct vv_view *view,
                             uint32_t rank, struct vv_residents **residents, struct varve_error *error);
+/* The same, and the rank must be there, on this node. */
+int vv_inspect_open_rank(struct varve_store *store, struct varve_which *which, uint32_t rank, struct vv_view **out,
+                         struct vv_residents **residents, struct varve_error *error);
+/* How a block is compressed, as the setting `codec` names it. */
+const char *vv_inspect_codec(const struct vv_block *block);
+/* Forget where varve_store_range looked last. */
+void vv_inspect_ranged_clear(struct varve_store *store);
 /* Ranks that a command has to leave out; they come in ascending order. */
 struct vv_left_out {
     uint32_t first, last; /* of the run of ranks at hand */

@@ -1,9 +1,11 @@
 /* The public session functions: check arguments, own the session, carry errors to the caller. */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <varve/varve_comm.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "engine/engine.h"
 
@@ -154,14 +156,50 @@ int varve_protect(struct varve_session *session, const char *name, void *ptr, si
     return varve_protect_flags(session, name, ptr, size, 0);
 }
 
-int varve_protect_callback(struct varve_session *session, const char *name, const struct varve_callbacks *callbacks,
-                           void *arg) {
+int varve_protect_array(struct varve_session *session, const char *name, void *ptr, const struct varve_array *array) {
     begin(session);
     int rc = check_region_name(session, name);
-    if (rc == 0 && (!callbacks || callbacks->size < sizeof *callbacks || !callbacks->length || !callbacks->save ||
-                    !callbacks->load))
-        rc = vv_error(&session->error, -EINVAL, "region %s: all three callbacks are needed", name);
-    if (rc == 0 && (rc = vv_session_protect_callback(session->inner, name, callbacks, arg)) < 0)
+    if (rc == 0)
+        rc = vv_array_check(array, name, &session->error);
+    if (rc == 0)
+        rc = protect(session, name, ptr, vv_array_bytes(array), array->flags);
+    if (rc == 0 && (rc = vv_session_describe(session->inner, name, array)) < 0)
+        vv_error(&session->error, rc, "no memory to protect region %s", name);
+    return end(session, rc);
+}
+
+int varve_describe(struct varve_session *session, const char *name, const struct varve_array *array) {
+    begin(session);
+    int rc = check_region_name(session, name);
+    if (rc == 0 && array)
+        rc = vv_array_check(array, name, &session->error);
+    if (rc == 0 && (rc = vv_session_describe(session->inner, name, array)) < 0)
+        vv_error(&session->error, rc, rc == -ENOENT ? "no region %s is protected" : "no memory to describe region %s",
+                 name);
+    return end(session, rc);
+}
+
+/* A program built before there were flags gives a struct without them. */
+static int take_callbacks(struct varve_session *session, const char *name, const struct varve_callbacks *given,
+                          struct varve_callbacks *out) {
+    memset(out, 0, sizeof *out);
+    if (given && given->size >= offsetof(struct varve_callbacks, flags))
+        memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+    if (!out->length || !out->save || !out->load)
+        return vv_error(&session->error, -EINVAL, "region %s: all three callbacks are needed", name);
+    if (out->flags & ~VARVE_LARGE)
+        return vv_error(&session->error, -EINVAL, "region %s: unknown flags %#x", name, out->flags);
+    return 0;
+}
+
+int varve_protect_callback(struct varve_session *session, const char *name, const struct varve_callbacks *callbacks,
+                           void *arg) {
+    struct varve_callbacks taken;
+    begin(session);
+    int rc = check_region_name(session, name);
+    if (rc == 0)
+        rc = take_callbacks(session, name, callbacks, &taken);
+    if (rc == 0 && (rc = vv_session_protect_callback(session->inner, name, &taken, arg)) < 0)
         vv_error(&session->error, rc, "no memory to protect region %s", name);
     return end(session, rc);
 }
@@ -233,6 +271,11 @@ int varve_restart_regions(struct varve_session *session, int64_t version, const 
 
 int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out) {
     return varve_restart_regions(session, version, NULL, 0, 0, version_out);
+}
+
+int varve_continue(struct varve_session *session, int64_t version, int64_t *version_out) {
+    begin(session);
+    return end(session, vv_session_continue(session->inner, version, version_out, &session->error));
 }
 
 int varve_reject(struct varve_session *session, int64_t version) {

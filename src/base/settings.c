@@ -226,7 +226,7 @@ static void remember_origin(struct vv_settings *settings, const struct vv_settin
 }
 
 static int refuse(const struct vv_setting *setting, const char *value, const char *origin, struct varve_error *error) {
-    char allowed[128];
+    char allowed[256];
     vv_setting_allowed_text(setting, allowed, sizeof allowed);
     return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\"; allowed is %s", origin, setting->name, value,
                     allowed);

@@ -15,7 +15,8 @@
 #include <stdint.h>
 
 /* The words of each CHOICE, in the order of the table. */
-enum vv_codec_choice { VV_CHOOSE_CODEC_AUTO, VV_CHOOSE_CODEC_NONE, VV_CHOOSE_CODEC_LZ4, VV_CHOOSE_CODEC_ZSTD };
+/* From the third on as enum vv_coding_name (encode/coding.h). */
+enum vv_codec_choice { VV_CHOOSE_CODEC_AUTO, VV_CHOOSE_CODEC_SIZE, VV_CHOOSE_CODEC_NAMED };
 enum vv_dedup_choice {
     VV_CHOOSE_DEDUP_AUTO,
     VV_CHOOSE_DEDUP_NONE,

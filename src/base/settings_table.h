@@ -19,8 +19,11 @@
     X(TEXT, on_error, "fail|warn|retry:n", NULL, "fail",                                                               \
       "What a checkpoint that cannot be written does: make the call fail, only warn, or try n more times and then"     \
       " fail.")                                                                                                        \
-    X(CHOICE, codec, "auto|none|lz4|zstd", NULL, "auto",                                                               \
-      "How new data is compressed; auto decides by a sample and by the speed of the storage.")                         \
+    X(CHOICE, codec, "auto|size|none|lz4|zstd|lz4-zstd|shuffle-lz4|shuffle-zstd|bitshuffle-lz4|bitshuffle-zstd|"         \
+      "delta-lz4|delta-zstd|xor-zstd|fpzip|zfp", NULL, "auto",                                                         \
+      "How new data is compressed. auto: per variable and block what is stored soonest, by a sample and by the speed of"\
+      " the storage; size: what becomes smallest. fpzip and zfp are for f32 and f64, and change no bit; other data and" \
+      " other types of data get zstd then.")                                                                           \
     X(INT, zstd_level, "1", "19", "1",                                                                                 \
       "Level of zstd where zstd is used.")                                                                             \
     X(BYTES, block_size, "64K", "16M", "1M",                                                                           \

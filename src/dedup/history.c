@@ -12,7 +12,9 @@ static void drop_pending(struct vv_past *past) {
     past->new_count = past->new_room = 0;
     vv_origins_clear(&past->changed);
     vv_origins_clear(&past->merged);
-    past->is_gone = past->is_moved = 0;
+    vv_array_drop(past->pending_array);
+    past->pending_array = NULL;
+    past->is_gone = past->is_moved = past->is_retold = 0;
 }
 
 /* Large arrays are mapped, so that ids of memory never touched cost nothing; a million small ones must not be. */
@@ -28,11 +30,14 @@ static void free_ids(struct vv_past *past) {
         vv_free(past->ids);
     else
         vv_pages_unmap(past->ids, past->ids_room * sizeof *past->ids);
+    past->ids = NULL;
+    past->ids_room = 0;
 }
 
 static void clear_past(struct vv_past *past) {
     drop_pending(past);
     vv_free(past->name);
+    vv_array_drop(past->array);
     free_ids(past);
     vv_origins_clear(&past->origins);
 }
@@ -172,10 +177,18 @@ static void clear_tail(struct vv_past *past) {
     }
 }
 
-static void accept_past(struct vv_past *past) {
+static void accept_ids(struct vv_past *past) {
+    if (past->pending_nameless)
+        free_ids(past);
     for (size_t i = 0; i < past->new_count; i++)
         past->ids[past->new_ids[i].index] = past->new_ids[i].id;
-    clear_tail(past);
+    if (!past->is_nameless && !past->pending_nameless)
+        clear_tail(past);
+    past->is_nameless = past->pending_nameless;
+}
+
+static void accept_past(struct vv_past *past) {
+    accept_ids(past);
     if (past->merged.count || past->pending_length == 0) {
         vv_origins_clear(&past->origins);
         past->origins = past->merged;
@@ -185,6 +198,9 @@ static void accept_past(struct vv_past *past) {
     past->address = past->pending_address;
     past->slot = past->pending_slot;
     past->digest = past->pending_digest;
+    vv_array_drop(past->array);
+    past->array = past->pending_array;
+    past->pending_array = NULL;
     past->is_new = 0;
     drop_pending(past);
 }

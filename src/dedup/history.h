@@ -5,6 +5,7 @@
 #ifndef VV_HISTORY_H
 #define VV_HISTORY_H
 
+#include "base/array.h"
 #include "dedup/origins.h"
 #include "dedup/table.h"
 
@@ -35,12 +36,17 @@ struct vv_past {
     struct vv_hash128 digest;
     struct vv_hash128 *ids; /* one per granule, zero for zeros; pages cost nothing until touched */
     uint64_t ids_room;      /* granules */
+    int is_nameless;        /* too large for ids to be kept */
     struct vv_origins origins;
+    struct vv_array *array; /* what it holds, as stored; NULL: bytes */
 
     /* the save that is under way: */
     int is_new;   /* no committed checkpoint holds it */
     int is_gone;  /* not protected any more */
     int is_moved; /* has another address than before */
+    struct vv_array *pending_array;
+    int is_retold; /* what it holds is said in other words than before */
+    int pending_nameless;
     uint64_t pending_length;
     uint64_t pending_address;
     uint64_t pending_slot;

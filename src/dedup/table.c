@@ -1,4 +1,5 @@
-/* Buckets of four entries, 128 bytes: one or two cache lines per look-up. */
+/* Buckets of four entries, 128 bytes: one or two cache lines per look-up. An id whose bucket is full lies in another,
+ * which the other half of the id tells; so nearly all places are used before anything is forgotten. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,6 +11,16 @@
 /* By the first bits: who looks up ids in ascending order walks through the table. */
 static struct vv_known *bucket(const struct vv_table *table, struct vv_hash128 id) {
     return &table->list[(size_t)((id.low >> 32) * table->buckets >> 32) * WAYS];
+}
+
+static struct vv_known *other_bucket(const struct vv_table *table, struct vv_hash128 id) {
+    return &table->list[(size_t)((id.high >> 32) * table->buckets >> 32) * WAYS];
+}
+
+/* Places are taken from the front and are never empty again: an id is in its other bucket only if this is true of the
+ * first. */
+static int is_full(const struct vv_known *entry) {
+    return !vv_hash128_is_zero(entry[WAYS - 1].id);
 }
 
 void vv_table_clear(struct vv_table *table) {
@@ -35,13 +46,56 @@ int vv_table_resize(struct vv_table *table, size_t entries) {
     return 0;
 }
 
-const struct vv_known *vv_table_find(const struct vv_table *table, struct vv_hash128 id) {
-    if (table->buckets == 0)
-        return NULL;
-    const struct vv_known *entry = bucket(table, id);
+/* The newest is in front: what lay before this place moves up by one. */
+static void put_first(struct vv_known *entry, struct vv_known *place, const struct vv_known *known) {
+    struct vv_known first = *known; /* it may lie among them */
+    memmove(entry + 1, entry, (size_t)(place - entry) * sizeof *entry);
+    *entry = first;
+}
+
+static struct vv_known *bucket_of(const struct vv_table *table, const struct vv_known *place) {
+    return &table->list[(size_t)(place - table->list) / WAYS * WAYS];
+}
+
+static struct vv_known *find_in(struct vv_known *entry, struct vv_hash128 id) {
     for (int i = 0; i < WAYS; i++)
         if (vv_hash128_equal(entry[i].id, id))
             return &entry[i];
+    return NULL;
+}
+
+static struct vv_known *find(const struct vv_table *table, struct vv_hash128 id) {
+    struct vv_known *first = bucket(table, id), *found = find_in(first, id);
+    return found || !is_full(first) ? found : find_in(other_bucket(table, id), id);
+}
+
+const struct vv_known *vv_table_find(const struct vv_table *table, struct vv_hash128 id) {
+    return table->buckets == 0 ? NULL : find(table, id);
+}
+
+void vv_table_touch(struct vv_table *table, struct vv_hash128 id) {
+    struct vv_known *place = table->buckets == 0 ? NULL : find(table, id);
+    if (place)
+        put_first(bucket_of(table, place), place, place);
+}
+
+static struct vv_known *find_place(struct vv_known *entry, const uint8_t *is_alive) {
+    for (int i = 0; i < WAYS; i++)
+        if (vv_hash128_is_zero(entry[i].id) || (is_alive && !is_alive[entry[i].source]))
+            return &entry[i];
+    return NULL;
+}
+
+/* The bucket is full: one of its entries may have a place elsewhere. */
+static struct vv_known *make_place(const struct vv_table *table, struct vv_known *entry, const uint8_t *is_alive) {
+    for (int i = WAYS - 1; i >= 0; i--) {
+        struct vv_known *first = bucket(table, entry[i].id);
+        struct vv_known *place = find_place(first == entry ? other_bucket(table, entry[i].id) : first, is_alive);
+        if (place) {
+            *place = entry[i];
+            return &entry[i];
+        }
+    }
     return NULL;
 }
 
@@ -49,16 +103,16 @@ void vv_table_put(struct vv_table *table, const struct vv_known *known, const ui
     if (table->buckets == 0)
         return;
     struct vv_known *entry = bucket(table, known->id);
-    int at = -1;
-    for (int i = 0; i < WAYS && at < 0; i++)
-        if (vv_hash128_equal(entry[i].id, known->id))
-            at = i;
-    for (int i = 0; i < WAYS && at < 0; i++)
-        if (vv_hash128_is_zero(entry[i].id) || (is_alive && !is_alive[entry[i].source]))
-            at = i;
-    if (at < 0) { /* full: the entry at the end is the oldest, the newest goes to the front */
-        memmove(entry + 1, entry, (WAYS - 1) * sizeof *entry);
-        at = 0;
-    }
-    entry[at] = *known;
+    struct vv_known *place = find(table, known->id);
+    if (!place)
+        place = find_place(entry, is_alive);
+    if (!place)
+        place = find_place(other_bucket(table, known->id), is_alive);
+    if (!place)
+        place = make_place(table, entry, is_alive);
+    if (!place)
+        place = make_place(table, other_bucket(table, known->id), is_alive);
+    if (!place)
+        place = &entry[WAYS - 1]; /* the oldest */
+    put_first(bucket_of(table, place), place, known);
 }

@@ -29,8 +29,10 @@ static inline size_t vv_table_bytes(const struct vv_table *table) {
     return vv_table_entries(table) * sizeof *table->list;
 }
 const struct vv_known *vv_table_find(const struct vv_table *table, struct vv_hash128 id);
-/* Remember; is_alive tells which sources may be overwritten first (0: dead). When the bucket is full of live ones, the oldest
- * position by turn is given up. */
+/* It was met again, and counts as new: others are forgotten before. */
+void vv_table_touch(struct vv_table *table, struct vv_hash128 id);
+/* Remember; is_alive tells which sources may be overwritten first (0: dead). When there is no place left, the oldest entry of the id's
+ * bucket is given up. */
 void vv_table_put(struct vv_table *table, const struct vv_known *known, const uint8_t *is_alive);
 
 #endif

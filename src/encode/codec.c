@@ -1,4 +1,10 @@
-/* The codecs none, lz4 and zstd, and the choice among them. */
+/* The codecs none, lz4, zstd and both after one another, and what all codecs share.
+ *
+ * Payloads: lz4 is one block of the LZ4 block format; zstd is one or more zstd frames. lz4-zstd (6): u32 length of an
+ * LZ4 block, then zstd frames that decode to just that block. lz4 finds the long repetitions of long runs of zeros and
+ * counters quickly, zstd codes what is left. */
+#include "encode/codec.h"
+
 #include <errno.h>
 #include <lz4.h>
 #include <string.h>
@@ -6,23 +12,48 @@
 #include <zstd_errors.h>
 
 #include "base/alloc.h"
-#include "base/thread.h"
-#include "encode/codec.h"
+#include "base/bytes.h"
 
-static int64_t none_encode(const void *data, size_t size, void *out, int level) {
-    (void)data, (void)size, (void)out, (void)level;
+uint8_t *vv_coder_room(struct vv_coder *coder, enum vv_coder_buffer which, size_t size) {
+    if (coder->buffer[which].data && coder->buffer[which].room >= size)
+        return coder->buffer[which].data;
+    vv_free(coder->buffer[which].data);
+    coder->buffer[which].room = 0;
+    coder->buffer[which].data = vv_aligned(size, 64);
+    if (coder->buffer[which].data)
+        coder->buffer[which].room = size;
+    return coder->buffer[which].data;
+}
+
+int vv_shape_of(uint32_t row, uint8_t element, size_t size, struct vv_shape *out) {
+    size_t count = size / element;
+    *out = (struct vv_shape){.row = count, .rows = 1};
+    if (row == 0)
+        return count > 0;
+    if (row < 4 || count / 4 < row)
+        return 0;
+    *out = (struct vv_shape){.row = row, .rows = (count + row - 1) / row};
+    return 1;
+}
+
+static int64_t none_encode(struct vv_coder *coder, uint8_t element, const struct vv_content *content, const void *data,
+                           size_t size, void *out, int level) {
+    (void)coder, (void)element, (void)content, (void)data, (void)size, (void)out, (void)level;
     return 0; /* never smaller */
 }
 
-static int none_decode(const void *stored, size_t stored_size, void *out, size_t size) {
+static int none_decode(struct vv_coder *coder, uint8_t element, const void *stored, size_t stored_size, void *out,
+                       size_t size) {
+    (void)coder, (void)element;
     if (stored_size != size)
         return VARVE_CORRUPT;
     memcpy(out, stored, size);
     return 0;
 }
 
-static int64_t lz4_encode(const void *data, size_t size, void *out, int level) {
-    (void)level;
+static int64_t lz4_encode(struct vv_coder *coder, uint8_t element, const struct vv_content *content, const void *data,
+                          size_t size, void *out, int level) {
+    (void)coder, (void)element, (void)content, (void)level;
     if (size > LZ4_MAX_INPUT_SIZE)
         return 0;
     /* One byte less than the input: what does not get smaller is not worth decoding. */
@@ -30,67 +61,95 @@ static int64_t lz4_encode(const void *data, size_t size, void *out, int level) {
     return got > 0 ? got : 0;
 }
 
-static int lz4_decode(const void *stored, size_t stored_size, void *out, size_t size) {
+static int lz4_decode(struct vv_coder *coder, uint8_t element, const void *stored, size_t stored_size, void *out,
+                      size_t size) {
+    (void)coder, (void)element;
+    if (stored_size > INT32_MAX || size > LZ4_MAX_INPUT_SIZE)
+        return VARVE_CORRUPT;
     int got = LZ4_decompress_safe(stored, out, (int)stored_size, (int)size);
     return got >= 0 && (size_t)got == size ? 0 : VARVE_CORRUPT;
 }
 
-static int64_t zstd_encode(const void *data, size_t size, void *out, int level) {
-    size_t got = ZSTD_compress(out, size - 1, data, size, level);
-    return ZSTD_isError(got) ? 0 : (int64_t)got;
+int64_t vv_zstd_encode(struct vv_coder *coder, const void *data, size_t size, void *out, size_t room, int level) {
+    if (!coder->zstd_encoder)
+        coder->zstd_encoder = ZSTD_createCCtx();
+    if (!coder->zstd_encoder)
+        return -ENOMEM;
+    size_t got = ZSTD_compressCCtx(coder->zstd_encoder, out, room, data, size, level);
+    if (ZSTD_isError(got))
+        return ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ? -ENOMEM : 0;
+    return (int64_t)got;
 }
 
-static int zstd_decode(const void *stored, size_t stored_size, void *out, size_t size) {
-    size_t got = ZSTD_decompress(out, size, stored, stored_size);
+int vv_zstd_decode(struct vv_coder *coder, const void *stored, size_t stored_size, void *out, size_t size) {
+    if (!coder->zstd_decoder)
+        coder->zstd_decoder = ZSTD_createDCtx();
+    if (!coder->zstd_decoder)
+        return -ENOMEM;
+    size_t got = ZSTD_decompressDCtx(coder->zstd_decoder, out, size, stored, stored_size);
     if (ZSTD_isError(got))
         return ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ? -ENOMEM : VARVE_CORRUPT;
     return got == size ? 0 : VARVE_CORRUPT;
 }
 
-static const struct vv_codec_ops codecs[] = {
-    {.name = "none", .number = 0, .encode = none_encode, .decode = none_decode},
-    {.name = "lz4", .number = 1, .encode = lz4_encode, .decode = lz4_decode},
-    {.name = "zstd", .number = 2, .encode = zstd_encode, .decode = zstd_decode},
-};
+static int64_t zstd_encode(struct vv_coder *coder, uint8_t element, const struct vv_content *content, const void *data,
+                           size_t size, void *out, int level) {
+    (void)element, (void)content;
+    return vv_zstd_encode(coder, data, size, out, size - 1, level);
+}
+
+static int zstd_decode(struct vv_coder *coder, uint8_t element, const void *stored, size_t stored_size, void *out,
+                       size_t size) {
+    (void)element;
+    return vv_zstd_decode(coder, stored, stored_size, out, size);
+}
+
+static int64_t both_encode(struct vv_coder *coder, uint8_t element, const struct vv_content *content, const void *data,
+                           size_t size, void *out, int level) {
+    (void)element, (void)content;
+    if (size > LZ4_MAX_INPUT_SIZE || size < 8)
+        return 0;
+    int bound = LZ4_compressBound((int)size);
+    uint8_t *between = vv_coder_room(coder, VV_CODER_STREAM, (size_t)bound);
+    if (!between)
+        return -ENOMEM;
+    int length = LZ4_compress_default(data, (char *)between, (int)size, bound);
+    if (length <= 0)
+        return 0;
+    vv_put32(out, (uint32_t)length);
+    int64_t got = vv_zstd_encode(coder, between, (size_t)length, (uint8_t *)out + 4, size - 5, level);
+    return got > 0 ? got + 4 : got;
+}
+
+static int both_decode(struct vv_coder *coder, uint8_t element, const void *stored, size_t stored_size, void *out,
+                       size_t size) {
+    if (stored_size < 4 || size > LZ4_MAX_INPUT_SIZE)
+        return VARVE_CORRUPT;
+    uint32_t length = vv_get32(stored);
+    if (length == 0 || length > (uint32_t)LZ4_compressBound((int)size))
+        return VARVE_CORRUPT;
+    uint8_t *between = vv_coder_room(coder, VV_CODER_STREAM, length);
+    if (!between)
+        return -ENOMEM;
+    int rc = vv_zstd_decode(coder, (const uint8_t *)stored + 4, stored_size - 4, between, length);
+    return rc ? rc : lz4_decode(coder, element, between, length, out, size);
+}
+
+const struct vv_codec_ops vv_codec_none = {
+    .name = "none", .number = VV_CODEC_NONE, .encode = none_encode, .decode = none_decode};
+const struct vv_codec_ops vv_codec_lz4 = {
+    .name = "lz4", .number = VV_CODEC_LZ4, .encode = lz4_encode, .decode = lz4_decode};
+const struct vv_codec_ops vv_codec_zstd = {
+    .name = "zstd", .number = VV_CODEC_ZSTD, .encode = zstd_encode, .decode = zstd_decode};
+const struct vv_codec_ops vv_codec_lz4_zstd = {
+    .name = "lz4-zstd", .number = VV_CODEC_LZ4_ZSTD, .encode = both_encode, .decode = both_decode};
 
 const struct vv_codec_ops *vv_codec_by_number(uint8_t number) {
-    return number < sizeof codecs / sizeof codecs[0] ? &codecs[number] : NULL;
-}
-
-const struct vv_codec_ops *vv_codec_by_name(const char *name) {
-    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++)
-        if (strcmp(codecs[i].name, name) == 0)
-            return &codecs[i];
-    return NULL;
-}
-
-/* Seconds until `size` bytes are on storage when this codec is used, as the sample suggests. */
-static double cost(const struct vv_codec_ops *codec, const void *sample, size_t size, void *scratch,
-                   double storage_bytes_per_second, int level) {
-    uint64_t begin = vv_clock_ns();
-    int64_t stored = codec->encode(sample, size, scratch, level);
-    double seconds = (double)(vv_clock_ns() - begin) * 1e-9;
-    if (stored <= 0)
-        stored = (int64_t)size;
-    return seconds + (double)stored / storage_bytes_per_second;
-}
-
-const struct vv_codec_ops *vv_codec_choose(const void *sample, size_t size, double storage_bytes_per_second,
-                                           int level) {
-    const struct vv_codec_ops *best = &codecs[0];
-    double best_cost = (double)size / storage_bytes_per_second;
-    void *scratch = vv_malloc(size);
-    if (!scratch || size < 64) {
-        vv_free(scratch);
-        return best;
-    }
-    for (size_t i = 1; i < sizeof codecs / sizeof codecs[0]; i++) {
-        double c = cost(&codecs[i], sample, size, scratch, storage_bytes_per_second, level);
-        if (c < best_cost) {
-            best = &codecs[i];
-            best_cost = c;
-        }
-    }
-    vv_free(scratch);
-    return best;
+    static const struct vv_codec_ops *const codecs[VV_CODECS] = {
+        [VV_CODEC_NONE] = &vv_codec_none,         [VV_CODEC_LZ4] = &vv_codec_lz4,
+        [VV_CODEC_ZSTD] = &vv_codec_zstd,         [VV_CODEC_FPZIP] = &vv_codec_fpzip,
+        [VV_CODEC_ZFP] = &vv_codec_zfp,           [VV_CODEC_ZFP_GRID] = &vv_codec_zfp_grid,
+        [VV_CODEC_LZ4_ZSTD] = &vv_codec_lz4_zstd,
+    };
+    return number < VV_CODECS ? codecs[number] : NULL;
 }

@@ -1,21 +1,32 @@
-/* New chunks become blocks: gathered by the scanning thread, encoded and appended to the pack by the pool. */
+/* New chunks become blocks: gathered by the scanning thread, encoded and appended to the pack by the pool.
+ *
+ * Regions with much data fill blocks of their own; small ones share blocks with others that hold the same type, so that
+ * what lies together is alike. A few blocks are open at a time, one per kind of data: its lane. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "encode/coders.h"
+#include "encode/grid.h"
 #include "engine/engine_private.h"
+#include "format/values.h"
 
-#define SAMPLE (64u << 10)      /* bytes that decide a codec */
-#define SAMPLE_AGAIN (64u << 20) /* of one region, after which it is decided anew */
-#define FIRST_GUESS 1e9         /* storage speed before anything was measured, bytes per second */
+#define LANES 4
+#define SHARED_BLOCKS (UINT64_C(1) << 63) /* the chooser's number for blocks that regions share: this and their type */
+
+/* Whose data follows, or is in a block. */
+struct source {
+    uint64_t region; /* its number; UINT64_MAX: of several, or nobody knows */
+    struct vv_content content;
+};
 
 struct block_buffer {
     struct vv_blocks *owner;
     struct block_buffer *next; /* in the list of free ones */
-    uint8_t *raw;
-    uint8_t *encoded; /* made when a codec first needs it */
+    uint8_t *raw;              /* made when it is first used, */
+    uint8_t *encoded;          /* and when something first gets smaller */
     uint32_t size;
-    const struct vv_codec_ops *codec;
+    struct source from;
     struct vv_extent *extents;
     uint32_t extent_count;
     struct vv_hash128 *ids;
@@ -25,32 +36,20 @@ struct block_buffer {
 struct vv_blocks {
     struct vv_session *session;
     struct vv_pack_writer *pack;
-    uint32_t room;    /* bytes of a block */
+    uint32_t room;     /* bytes of a block */
     uint32_t granules; /* the most chunks, and so extents and ids, in one */
-    struct block_buffer *current;
-    const struct vv_codec_ops *codec; /* of the region; NULL: to be chosen */
-    uint64_t since_choice;
-    uint64_t region; /* whose data came last */
-    pthread_mutex_t mutex; /* the free list, the pack and the sums */
+    struct block_buffer *lanes[LANES]; /* open blocks, those in use first */
+    unsigned lane_count;
+    struct source from;    /* of the data that comes now */
+    pthread_mutex_t mutex; /* the lists, the pack and the sums */
     pthread_cond_t freed;
     struct block_buffer *free;
     struct block_buffer *all;
     unsigned count;
-    struct vv_blocks_sums sums;
+    struct vv_coders coders;
+    uint64_t storing_ns; /* in calls of the pack */
     struct varve_error error; /* of the first block that failed */
 };
-
-static int init_buffer(struct vv_blocks *blocks, struct block_buffer *buffer) {
-    buffer->owner = blocks;
-    buffer->raw = vv_aligned(blocks->room, 4096);
-    buffer->extents = vv_malloc(blocks->granules * sizeof *buffer->extents);
-    buffer->ids = vv_malloc(blocks->granules * sizeof *buffer->ids);
-    if (!buffer->raw || !buffer->extents || !buffer->ids)
-        return -ENOMEM;
-    buffer->next = blocks->free;
-    blocks->free = buffer;
-    return 0;
-}
 
 int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, const struct vv_room *room,
                      struct vv_blocks **out) {
@@ -60,20 +59,23 @@ int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, co
     blocks->session = session;
     blocks->pack = pack;
     blocks->room = room->block_size;
-    blocks->count = room->blocks;
-    blocks->region = UINT64_MAX;
+    blocks->count = room->blocks + LANES - 1; /* open ones never keep the pool waiting */
     /* Short chunks at region ends must not fill the tables before the bytes: allow for blocks of many small regions. */
     blocks->granules = blocks->room / 64;
     pthread_mutex_init(&blocks->mutex, NULL);
     pthread_cond_init(&blocks->freed, NULL);
+    vv_coders_init(&blocks->coders);
     blocks->all = vv_calloc(blocks->count, sizeof *blocks->all);
-    int rc = blocks->all ? 0 : -ENOMEM;
-    for (unsigned i = 0; i < blocks->count && rc == 0; i++)
-        rc = init_buffer(blocks, &blocks->all[i]);
-    if (rc) {
+    if (!blocks->all) {
         vv_blocks_destroy(blocks);
-        return rc;
+        return -ENOMEM;
     }
+    for (unsigned i = 0; i < blocks->count; i++) {
+        blocks->all[i].owner = blocks;
+        blocks->all[i].next = blocks->free;
+        blocks->free = &blocks->all[i];
+    }
+    vv_blocks_region(blocks, NULL);
     *out = blocks;
     return 0;
 }
@@ -88,29 +90,58 @@ void vv_blocks_destroy(struct vv_blocks *blocks) {
         vv_free(blocks->all[i].extents);
         vv_free(blocks->all[i].ids);
     }
+    vv_coders_clear(&blocks->coders);
     vv_free(blocks->all);
     pthread_mutex_destroy(&blocks->mutex);
     pthread_cond_destroy(&blocks->freed);
     vv_free(blocks);
 }
 
-/* Encode if that makes it smaller; what is stored and its size. */
-static const void *encode(struct block_buffer *buffer, struct vv_block *block) {
-    block->codec = 0;
-    block->raw = block->stored = buffer->size;
-    if (buffer->codec->number == 0)
-        return buffer->raw;
-    if (!buffer->encoded)
+/* ---- encoding and writing, on the pool ---- */
+
+static double seconds_since(uint64_t ns) {
+    return (double)(vv_clock_ns() - ns) * 1e-9;
+}
+
+/* Encode if that makes it smaller; what is stored and its size. Without memory to make it smaller it is stored as it is. */
+static const void *encode(struct block_buffer *buffer, struct vv_coder *coder, struct vv_block *block) {
+    struct vv_session *session = buffer->owner->session;
+    const struct source *from = &buffer->from;
+    uint64_t variable = from->region != UINT64_MAX ? from->region : SHARED_BLOCKS | from->content.type;
+    struct vv_coding coding = {0};
+    int64_t got = 0;
+    vv_chooser_pick(session->chooser, coder, variable, &from->content, buffer->raw, buffer->size, &coding);
+    uint64_t begun = vv_clock_ns();
+    if (coding.codec != VV_CODEC_NONE && !buffer->encoded)
         buffer->encoded = vv_malloc(buffer->owner->room);
-    if (!buffer->encoded)
-        return buffer->raw; /* no memory to make it smaller: store it as it is */
-    int64_t got = buffer->codec->encode(buffer->raw, buffer->size, buffer->encoded,
-                                        buffer->owner->session->settings.zstd_level);
-    if (got <= 0 || got >= buffer->size)
+    if (coding.codec != VV_CODEC_NONE && buffer->encoded)
+        got = vv_coder_encode(coder, &coding, &from->content, buffer->raw, buffer->size, buffer->encoded,
+                              session->settings.zstd_level);
+    int is_smaller = got > 0 && got < buffer->size;
+    size_t stored = is_smaller ? (size_t)got : buffer->size;
+    vv_chooser_encoded(session->chooser, variable, &coding, buffer->size, stored, seconds_since(begun));
+    if (!is_smaller)
         return buffer->raw;
-    block->codec = buffer->codec->number;
-    block->stored = (uint32_t)got;
+    block->codec = coding.codec;
+    memcpy(block->filter, coding.filter, sizeof block->filter);
+    block->element = coding.element;
+    block->stored = (uint32_t)stored;
     return buffer->encoded;
+}
+
+static const void *encode_with(struct block_buffer *buffer, const struct vv_lent_coder *lent, struct vv_block *block) {
+    block->raw = block->stored = buffer->size;
+    if (buffer->from.region != UINT64_MAX && buffer->from.content.type != VARVE_BYTES)
+        vv_values_range(buffer->from.content.type, buffer->raw, buffer->size, &block->range);
+    return lent ? encode(buffer, lent->coder, block) : buffer->raw;
+}
+
+static void give_back(struct block_buffer *buffer) {
+    struct vv_blocks *blocks = buffer->owner;
+    buffer->size = buffer->extent_count = buffer->id_count = 0;
+    buffer->next = blocks->free;
+    blocks->free = buffer;
+    pthread_cond_signal(&blocks->freed);
 }
 
 static int write_block(void *arg) {
@@ -118,70 +149,100 @@ static int write_block(void *arg) {
     struct vv_blocks *blocks = buffer->owner;
     struct vv_block block = {.flags = VV_BLOCK_IDS, .owner = buffer->extents[0].owner};
     struct varve_error error = {0};
-    const void *stored = encode(buffer, &block);
+    struct vv_lent_coder *lent = vv_coders_borrow(&blocks->coders);
+    const void *stored = encode_with(buffer, lent, &block);
+    vv_coders_return(&blocks->coders, lent);
     pthread_mutex_lock(&blocks->mutex);
+    uint64_t begun = vv_clock_ns();
     int rc = vv_pack_block(blocks->pack, &block, stored, buffer->extents, buffer->extent_count, buffer->ids,
                            buffer->id_count, &error);
-    blocks->sums.codec_bytes[block.codec] += block.raw;
+    uint64_t took = vv_clock_ns() - begun;
+    blocks->storing_ns += took;
     if (rc && blocks->error.code == 0)
         blocks->error = error.code ? error : (struct varve_error){.code = rc, .rank = -1};
-    buffer->size = buffer->extent_count = buffer->id_count = 0;
-    buffer->next = blocks->free;
-    blocks->free = buffer;
-    pthread_cond_signal(&blocks->freed);
+    give_back(buffer);
     pthread_mutex_unlock(&blocks->mutex);
+    vv_chooser_wrote(blocks->session->chooser, block.stored, (double)took * 1e-9);
     return rc;
 }
 
-static int submit(struct vv_blocks *blocks) {
-    struct block_buffer *buffer = blocks->current;
-    blocks->current = NULL;
-    if (!buffer || buffer->size == 0)
-        return 0;
-    buffer->codec = blocks->codec ? blocks->codec : vv_codec_by_number(0);
+/* ---- gathering ---- */
+
+static int submit(struct vv_blocks *blocks, unsigned lane) {
+    struct block_buffer *buffer = blocks->lanes[lane];
+    blocks->lanes[lane] = blocks->lanes[--blocks->lane_count];
     return vv_pool_submit(blocks->session->pool, write_block, buffer);
 }
 
-static int take_buffer(struct vv_blocks *blocks) {
+static int is_alike(const struct vv_content *a, const struct vv_content *b) {
+    return a->type == b->type && a->grid == b->grid;
+}
+
+/* The open block for what comes now; LANES if there is none. */
+static unsigned find_lane(const struct vv_blocks *blocks) {
+    for (unsigned i = 0; i < blocks->lane_count; i++)
+        if (is_alike(&blocks->lanes[i]->from.content, &blocks->from.content))
+            return i;
+    return LANES;
+}
+
+void vv_blocks_region(struct vv_blocks *blocks, const struct vv_past *past) {
+    const struct vv_array *array = past ? past->pending_array : NULL;
+    uint64_t number = past ? past->number : UINT64_MAX;
+    if (number == blocks->from.region && number != UINT64_MAX)
+        return;
+    blocks->from = (struct source){.region = number, .content = {.type = VARVE_BYTES}};
+    if (array) {
+        uint64_t row = array->dims > 1 ? array->dim[array->dims - 1].local : 0;
+        blocks->from.content.type = array->type;
+        blocks->from.content.row = row < UINT32_MAX ? (uint32_t)row : 0;
+        blocks->from.content.grid = array->bound > 0 ? vv_grid_of(array->bound) : 0;
+    }
+    unsigned lane = find_lane(blocks);
+    /* Small regions share a block; one that has got its share is not held up for more. */
+    if (lane < LANES && blocks->lanes[lane]->size > blocks->room / 4)
+        submit(blocks, lane); /* an error is met again at the next add */
+}
+
+static int make_buffer(struct block_buffer *buffer) {
+    const struct vv_blocks *blocks = buffer->owner;
+    if (!buffer->raw)
+        buffer->raw = vv_aligned(blocks->room, 4096);
+    if (!buffer->extents)
+        buffer->extents = vv_malloc(blocks->granules * sizeof *buffer->extents);
+    if (!buffer->ids)
+        buffer->ids = vv_malloc(blocks->granules * sizeof *buffer->ids);
+    return buffer->raw && buffer->extents && buffer->ids ? 0 : -ENOMEM;
+}
+
+static unsigned fullest_lane(const struct vv_blocks *blocks) {
+    unsigned fullest = 0;
+    for (unsigned i = 1; i < blocks->lane_count; i++)
+        if (blocks->lanes[i]->size > blocks->lanes[fullest]->size)
+            fullest = i;
+    return fullest;
+}
+
+/* Open a block for what comes now. */
+static int open_lane(struct vv_blocks *blocks, unsigned *lane_out) {
+    int rc = blocks->lane_count == LANES ? submit(blocks, fullest_lane(blocks)) : 0;
+    if (rc)
+        return rc;
     pthread_mutex_lock(&blocks->mutex);
     /* After an error the pool drops jobs unrun and their buffers do not come back: do not wait for them. */
     while (!blocks->free && blocks->error.code == 0)
         pthread_cond_wait(&blocks->freed, &blocks->mutex);
-    int rc = blocks->error.code;
-    if (rc == 0) {
-        blocks->current = blocks->free;
-        blocks->free = blocks->current->next;
-    }
+    struct block_buffer *buffer = blocks->free;
+    rc = blocks->error.code ? blocks->error.code : make_buffer(buffer);
+    if (rc == 0)
+        blocks->free = buffer->next;
     pthread_mutex_unlock(&blocks->mutex);
-    return rc;
-}
-
-static void choose_codec(struct vv_blocks *blocks) {
-    struct vv_session *session = blocks->session;
-    static const char *const names[] = {NULL, "none", "lz4", "zstd"};
-    blocks->since_choice = 0;
-    if (session->settings.codec != VV_CHOOSE_CODEC_AUTO) {
-        blocks->codec = vv_codec_by_name(names[session->settings.codec]);
-        return;
-    }
-    uint32_t size = blocks->current->size < SAMPLE ? blocks->current->size : SAMPLE;
-    double speed = session->storage_speed > 0 ? session->storage_speed : FIRST_GUESS;
-    blocks->codec = vv_codec_choose(blocks->current->raw + (blocks->current->size - size) / 2, size, speed,
-                                    session->settings.zstd_level);
-}
-
-void vv_blocks_region(struct vv_blocks *blocks, uint64_t number) {
-    if (number == blocks->region)
-        return;
-    blocks->region = number;
-    /* Small regions share a block, and the choice made for it. */
-    if (blocks->current && blocks->current->size > blocks->room / 4) {
-        if (!blocks->codec)
-            choose_codec(blocks);
-        submit(blocks); /* an error is met again at the next add */
-    }
-    if (!blocks->current || blocks->current->size == 0)
-        blocks->codec = NULL;
+    if (rc)
+        return rc;
+    buffer->from = blocks->from;
+    *lane_out = blocks->lane_count;
+    blocks->lanes[blocks->lane_count++] = buffer;
+    return 0;
 }
 
 static void note_extent(struct block_buffer *buffer, uint32_t owner, uint64_t address, uint32_t size) {
@@ -194,38 +255,38 @@ static void note_extent(struct block_buffer *buffer, uint32_t owner, uint64_t ad
 
 int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, const void *data, uint32_t size,
                   struct vv_hash128 id) {
-    struct block_buffer *buffer = blocks->current;
-    if (buffer && (buffer->size + size > blocks->room || buffer->id_count == blocks->granules)) {
-        if (!blocks->codec || blocks->since_choice > SAMPLE_AGAIN)
-            choose_codec(blocks);
-        int rc = submit(blocks);
-        if (rc)
-            return rc;
-        buffer = NULL;
+    unsigned lane = find_lane(blocks);
+    int rc = 0;
+    if (lane < LANES &&
+        (blocks->lanes[lane]->size + size > blocks->room || blocks->lanes[lane]->id_count == blocks->granules)) {
+        rc = submit(blocks, lane);
+        lane = LANES;
     }
-    if (!buffer) {
-        int rc = take_buffer(blocks);
-        if (rc)
-            return rc;
-        buffer = blocks->current;
+    if (rc == 0 && lane == LANES)
+        rc = open_lane(blocks, &lane);
+    if (rc)
+        return rc;
+    struct block_buffer *buffer = blocks->lanes[lane];
+    if (buffer->from.region != blocks->from.region) {
+        buffer->from.region = UINT64_MAX;
+        buffer->from.content.row = 0;
     }
     memcpy(buffer->raw + buffer->size, data, size);
     note_extent(buffer, owner, address, size);
     buffer->ids[buffer->id_count++] = id;
     buffer->size += size;
-    blocks->since_choice += size;
     return 0;
 }
 
-int vv_blocks_finish(struct vv_blocks *blocks, struct vv_blocks_sums *sums_out, struct varve_error *error) {
-    if (blocks->current && blocks->current->size > 0 && !blocks->codec)
-        choose_codec(blocks);
-    int rc = submit(blocks);
+int vv_blocks_finish(struct vv_blocks *blocks, uint64_t *storing_ns_out, struct varve_error *error) {
+    int rc = 0;
+    while (blocks->lane_count > 0 && rc == 0)
+        rc = submit(blocks, blocks->lane_count - 1);
     int waited = vv_pool_wait(blocks->session->pool);
     if (rc == 0)
         rc = waited;
     if (rc && error)
         *error = blocks->error.code ? blocks->error : (struct varve_error){.code = rc, .rank = -1};
-    *sums_out = blocks->sums;
+    *storing_ns_out = blocks->storing_ns;
     return rc;
 }

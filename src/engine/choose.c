@@ -182,6 +182,27 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
     return try_candidates(session, options->version, vv_try_restart, options, version_out, error);
 }
 
+/* The history of a session that has one would be lost. */
+static int check_continue(const struct vv_session *session, int64_t version, struct varve_error *error) {
+    struct vv_restart_options options = {.version = version};
+    if (session->request.begun_ns != 0)
+        return vv_error(error, -EINVAL, "varve_continue comes before the first checkpoint of a session");
+    if (session->parent.generation != 0)
+        return vv_error(error, -EINVAL, "this session goes on from version %" PRIu64 " already: varve_continue comes first",
+                        session->parent.version);
+    return check_options(&options, error);
+}
+
+int vv_session_continue(struct vv_session *session, int64_t version, int64_t *version_out, struct varve_error *error) {
+    vv_flight_land(session);
+    int rc = check_continue(session, version, error);
+    rc = vv_comm_agree_call(session->comm, rc, VV_CALL_CONTINUE, (uint64_t)version, error);
+    if (rc)
+        return rc;
+    session->is_overwritten = 0;
+    return try_candidates(session, version, vv_try_continue, NULL, version_out, error);
+}
+
 /* ---- asking ---- */
 
 struct asking {
@@ -198,6 +219,7 @@ struct asked {
     uint32_t generation;
     uint64_t version;
     struct varve_region_info info; /* of the region that the program is told of */
+    struct varve_array array;
 };
 
 static int tell_region(void *arg) {
@@ -215,7 +237,8 @@ static int walk_regions(struct asked *asked, int is_told, struct varve_error *er
         return vv_error(error, VARVE_MISMATCH, "the checkpoint is of %u ranks, this job has %u", ranks, comm->ranks);
     int rc = vv_recipe_open(asked->view, comm->rank, &recipe, error);
     while (rc == 0 && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
-        asked->info = (struct varve_region_info){stored.name, stored.length};
+        vv_array_of(&stored.shape, &asked->array);
+        asked->info = (struct varve_region_info){stored.name, stored.length, &asked->array};
         rc = 0;
         if (is_told && vv_peers_call(asked->peers, tell_region, asked) != 0)
             break;

@@ -195,6 +195,8 @@ static int trade(struct taking *taking, int is_sending, int is_last) {
 static int take_chunks(struct taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
     struct vv_save *save = taking->save;
     int rc = vv_save_pack(save, taking->error);
+    if (rc == 0)
+        vv_blocks_region(save->blocks, NULL);
     while (size > 0 && rc == 0) {
         struct chunk_head head;
         if (size < sizeof head)

@@ -37,6 +37,10 @@
  * reason, and the next older one is tried. With many ranks the reading runs on the storage as the job sees it (peers.h):
  * what several ranks need is read once, and what this node does not have comes from another.
  *
+ * CONTINUING. vv_session_continue goes on from a checkpoint of which no byte is read: the ids that are stored with its
+ * bytes become the table of ids, its record the sources, and the checkpoint the parent (continue.c). Nothing is known
+ * about regions, so all of them are new in the next checkpoint, which stores what the table does not know.
+ *
  * MANY RANKS. Every function below that is not about regions is collective and returns the same code on every rank,
  * with the error of the rank where it happened. A step that a rank does alone ends in vv_comm_agree before any rank
  * acts on it. Claims, records and deletions are the business of the keepers (keepers.c): rank 0, or one rank per node.
@@ -60,6 +64,7 @@
 #include "store/view.h"
 
 struct vv_exchange;
+struct vv_chooser;
 struct vv_flight;
 struct vv_save;
 
@@ -135,8 +140,11 @@ struct vv_session {
     uint64_t uncatalogued; /* checkpoints since the catalogue was written */
     uint64_t catalogued;   /* how many it has then */
 
+    int is_continued;      /* no checkpoint since: only the table tells what is stored */
     int must_begin_anew;   /* what the history refers to may be gone */
     double storage_speed;  /* bytes per second seen by the commits; 0 before the first */
+    struct vv_chooser *chooser; /* how blocks are encoded */
+    double spare;          /* processors that were free for us during the last checkpoint; 0 before the first */
     double changed_share;  /* of what was looked at in the last checkpoint, what was different; 1 before the first */
     uint64_t last_fresh;   /* new bytes in the last checkpoint */
     double last_blocked;   /* seconds of the last call */
@@ -155,6 +163,8 @@ void vv_session_close(struct vv_session *session);
 int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags);
 int vv_session_protect_callback(struct vv_session *session, const char *name, const struct varve_callbacks *callbacks,
                                 void *arg);
+/* What it holds; NULL: bytes. array has been checked. */
+int vv_session_describe(struct vv_session *session, const char *name, const struct varve_array *array);
 int vv_session_unprotect(struct vv_session *session, const char *name);
 /* Memory from vv_regions_map. */
 void vv_session_free(struct vv_session *session, void *ptr);
@@ -176,6 +186,8 @@ struct vv_restart_options {
 };
 int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
                        struct varve_error *error);
+/* Only before the first checkpoint, and not after a restart. */
+int vv_session_continue(struct vv_session *session, int64_t version, int64_t *version_out, struct varve_error *error);
 int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error);
 /* Walk the regions of our rank in a checkpoint. */
 int vv_session_stored(struct vv_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out,

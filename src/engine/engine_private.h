@@ -3,7 +3,8 @@
 #define VV_ENGINE_PRIVATE_H
 
 #include "dedup/exchange.h"
-#include "encode/codec.h"
+#include "base/processors.h"
+#include "encode/choice.h"
 #include "engine/engine.h"
 #include "engine/read.h"
 #include "store/pack_writer.h"
@@ -13,12 +14,14 @@ static inline int vv_is_in_background(const struct vv_session *session) {
     return session->capturing != VV_CHOOSE_CAPTURE_SYNC;
 }
 
+/* May it be larger than memory? Then nothing is kept for each of its granules. */
+static inline int vv_region_is_large(const struct vv_region *region) {
+    return region->is_callback && (region->callbacks.flags & VARVE_LARGE);
+}
+
 /* ---- blocks.c: gather new chunks, encode them on the pool, append them to the pack ---- */
 struct vv_blocks;
 
-struct vv_blocks_sums {
-    uint64_t codec_bytes[3]; /* raw bytes by codec number */
-};
 /* How the bytes that may lie between the program and the storage are shared out. */
 struct vv_room {
     uint32_t block_size;
@@ -30,11 +33,17 @@ int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, co
 /* Append a chunk of an owner's layout. Copies it. Chunks that continue each other cost the least to describe. */
 int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, const void *data, uint32_t size,
                   struct vv_hash128 id);
-/* Data of this region follows: if it is another one, its codec is chosen anew. */
-void vv_blocks_region(struct vv_blocks *blocks, uint64_t number);
-/* Encode and write what is left and wait; the first error of any block. */
-int vv_blocks_finish(struct vv_blocks *blocks, struct vv_blocks_sums *sums_out, struct varve_error *error);
+/* Data of this region follows; NULL: of another rank, and nobody knows what it holds. */
+void vv_blocks_region(struct vv_blocks *blocks, const struct vv_past *past);
+/* Encode and write what is left and wait; the first error of any block. storing_ns_out: how long the storage was waited for. */
+int vv_blocks_finish(struct vv_blocks *blocks, uint64_t *storing_ns_out, struct varve_error *error);
 void vv_blocks_destroy(struct vv_blocks *blocks); /* waits; accepts NULL */
+
+/* ---- encoding.c: how blocks are encoded: what the settings and this machine say about it ---- */
+/* A pack is begun. */
+void vv_encoding_begin(struct vv_save *save);
+/* It is sealed: what was chosen, and what that tells for the next. */
+void vv_encoding_end(struct vv_save *save);
 
 /* ---- scan.c: one region of a save ---- */
 struct vv_save;
@@ -45,7 +54,9 @@ struct vv_scan {
     uint64_t size;       /* of the region now */
     uint64_t granules;   /* now */
     uint64_t comparable; /* granules below this have the same bounds as in the past */
+    int is_blank;        /* no ids of the past are there, or none shall be: every granule is looked at */
     size_t named_first, named_count; /* its part of the naming, if there is one */
+    double grid; /* its values are stored as multiples of this; 0: as they are */
 };
 int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *past, uint64_t size);
 /* Chunks [first, last) were never touched. */
@@ -137,6 +148,7 @@ struct vv_save {
     int is_shared_behind;    /* in the background */
     struct vv_naming naming; /* if it is */
     uint64_t fixed_bytes;    /* stored whatever the others say */
+    uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored */
     struct vv_buf sending[VV_PARTNERS_MAX]; /* to our partners, as copies */
     struct vv_pack_writer *pack;
     struct vv_blocks *blocks;
@@ -150,6 +162,8 @@ struct vv_save {
     struct vv_recipe_layers layers; /* those of the manifest written */
     uint64_t *live;                 /* bytes each source holds after the commit */
     uint64_t begun_ns, sealed_ns;
+    uint64_t storing_ns; /* in calls that hand bytes to the storage */
+    struct vv_processors processors; /* as they were when the pack was begun */
     struct varve_stats stats; /* what this part knows of them */
     int result; /* of this rank, and why */
     struct varve_error error;
@@ -275,6 +289,32 @@ int vv_lost_say(const struct vv_session *session, const struct vv_lost *lost, ui
  * ---- */
 int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                    struct varve_error *error);
+
+/* ---- continue.c: the same without reading; arg is not used ---- */
+int vv_try_continue(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
+                    struct varve_error *error);
+
+/* ---- candidate.c: what restarting and continuing have in common ---- */
+/* A keeper names the checkpoint in its beat before anybody reads it: from now on nobody forgets it. Whoever was
+ * faster shows when the view is opened. Collective. */
+int vv_candidate_name(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error);
+/* Open it, if it is of as many ranks as this job has. */
+int vv_candidate_open(struct vv_session *session, struct vv_store *store, uint32_t generation, uint64_t version,
+                      struct vv_view **out, struct varve_error *error);
+/* What it may lean on becomes the sources of an empty history; slots are the view's numbers of sources. */
+int vv_candidate_sources(struct vv_view *view, struct vv_history *history, struct varve_error *error);
+/* Put the ids that are stored for this rank's regions into the table; has room for as many as these bytes may take. */
+int vv_candidate_learn(const struct vv_session *session, struct vv_view *view, struct vv_history *history,
+                       struct varve_error *error);
+/* Where something is kept fewer times than it should be, the next checkpoint shall stand on its own, with all copies.
+ * Collective. */
+int vv_candidate_judge(struct vv_session *session, struct vv_view *view, int is_thin, struct varve_error *error);
+/* The beats name it, in a generation where nothing was tried yet. Collective. */
+int vv_candidate_begin(struct vv_session *session, struct vv_view *view, struct varve_error *error);
+/* All ranks agree: the session goes on from it. The history is taken, and empty afterwards. */
+void vv_candidate_take(struct vv_session *session, struct vv_view *view, struct vv_history *history);
+/* It did not work out: the beats name the former parent again. */
+void vv_candidate_leave(struct vv_session *session);
 
 /* ---- ahead.c: load the tables that a rank's regions need, many at a time; nothing here can fail ---- */
 void vv_load_ahead(struct vv_view *view, uint32_t rank, struct vv_pool *pool);

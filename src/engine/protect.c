@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "engine/engine_private.h"
 
 /* With the lock; nothing is in flight. */
@@ -59,10 +60,17 @@ static void let_go(struct vv_session *session, struct vv_region *region) {
     vv_flight_unlock(session);
 }
 
+/* What a checkpoint in flight says about the region does not change: its history holds the old description. */
+static void describe(struct vv_region *region, struct vv_array *array) {
+    vv_array_drop(region->array);
+    region->array = array;
+}
+
 int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags) {
     struct vv_region *region = vv_regions_add(&session->regions, name);
     if (!region)
         return -ENOMEM;
+    describe(region, NULL);
     if (region->watch && !region->is_callback && region->ptr == ptr && region->size == size && region->flags == flags)
         return 0;
     let_go(session, region);
@@ -85,11 +93,23 @@ int vv_session_protect_callback(struct vv_session *session, const char *name, co
     if (!region)
         return -ENOMEM;
     let_go(session, region);
+    describe(region, NULL);
     region->is_callback = 1;
     region->ptr = NULL;
     region->flags = 0;
     region->callbacks = *callbacks;
     region->arg = arg;
+    return 0;
+}
+
+int vv_session_describe(struct vv_session *session, const char *name, const struct varve_array *array) {
+    struct vv_region *region = vv_regions_find(&session->regions, name);
+    if (!region)
+        return -ENOENT;
+    struct vv_array *made = array ? vv_array_make(array) : NULL;
+    if (array && !made)
+        return -ENOMEM;
+    describe(region, made);
     return 0;
 }
 

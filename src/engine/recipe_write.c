@@ -94,6 +94,9 @@ static void put_entry(struct recipe *recipe, const struct vv_past *past, int is_
         entry.flags = VV_REGION_DESCRIBED;
         strncpy(entry.name, past->name, sizeof entry.name - 1);
         entry.address = past->pending_address;
+        struct varve_array array;
+        vv_array_tell(past->pending_array, &array);
+        vv_shape_of_array(&array, &entry.shape);
     }
     vv_manifest_region(&recipe->writer, &entry, past->pending_address);
 }
@@ -108,7 +111,7 @@ static void put_whole(struct recipe *recipe, const struct vv_past *past) {
 
 static void put_changes(struct recipe *recipe, const struct vv_past *past) {
     uint64_t done = 0;
-    put_entry(recipe, past, past->is_moved);
+    put_entry(recipe, past, past->is_moved || past->is_retold);
     for (size_t i = 0; i < past->changed.count; i++) {
         put_keep(recipe, done, past->changed.list[i].offset);
         put_origin(recipe, past, &past->changed.list[i]);
@@ -128,7 +131,8 @@ static void put_overlay(struct recipe *recipe) {
         } else if (past->is_gone) {
             struct vv_region_entry entry = {.number = past->number, .flags = VV_REGION_REMOVED};
             vv_manifest_region(&recipe->writer, &entry, 0);
-        } else if (past->changed.count > 0 || past->pending_length != past->length || past->is_moved) {
+        } else if (past->changed.count > 0 || past->pending_length != past->length || past->is_moved ||
+                   past->is_retold) {
             put_changes(recipe, past);
         }
     }

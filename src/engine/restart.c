@@ -320,13 +320,22 @@ static int read_region(struct restart *restart, struct vv_recipe *recipe, const 
     struct vv_session *session = restart->session;
     struct vv_region *region = target ? &session->regions.list[target->slot] : NULL;
     struct vv_past *past = vv_history_add(&restart->history, stored->number, stored->name);
-    if (!past || vv_past_room(past, vv_granules(stored->length)) != 0)
+    int is_nameless = region && vv_region_is_large(region);
+    if (!past || (!is_nameless && vv_past_room(past, vv_granules(stored->length)) != 0))
         return vv_error(error, -ENOMEM, "no memory for the history of region %s", stored->name);
     past->is_new = 0;
+    past->is_nameless = is_nameless;
     past->length = past->pending_length = stored->length;
     past->address = past->pending_address = stored->address;
     past->slot = past->pending_slot = vv_granules(stored->length) * VV_CHUNK;
     past->digest = past->pending_digest = stored->digest;
+    struct varve_array array;
+    vv_array_of(&stored->shape, &array);
+    if (array.type != VARVE_BYTES || array.dims > 0) {
+        past->array = vv_array_make(&array);
+        if (!past->array)
+            return vv_error(error, -ENOMEM, "no memory for the history of region %s", stored->name);
+    }
     if (!region)
         return 0;
     target->seed = session->store->settings.seed;
@@ -389,21 +398,6 @@ static int check_regions(struct restart *restart, struct varve_error *error) {
 
 /* ---- going on from here ---- */
 
-static int add_sources(struct restart *restart, struct varve_error *error) {
-    const struct vv_record *record = vv_view_record(restart->view);
-    for (uint32_t i = 0; i <= record->lean_count; i++) {
-        const struct vv_attempt *attempt = vv_view_source(restart->view, i);
-        struct vv_source source = {.generation = attempt->generation,
-                                   .attempt = attempt->attempt,
-                                   .version = attempt->version,
-                                   .writers_digest = i == 0 ? record->writers_digest
-                                                            : record->leans[i - 1].writers_digest};
-        if (vv_history_source(&restart->history, &source) < 0)
-            return vv_error(error, -ENOMEM, "no memory to restart");
-    }
-    return 0;
-}
-
 /* Remember where the granules are, so that data that moves is found again. */
 static void fill_table(struct vv_history *history, const struct vv_past *past) {
     for (size_t i = 0; i < past->origins.count; i++) {
@@ -444,8 +438,16 @@ static int prepare_history(struct restart *restart, struct varve_error *error) {
     const struct vv_record *record = vv_view_record(restart->view);
     uint64_t share = record->protected_bytes / record->ranks;
     vv_table_resize(&history->table, vv_ids_room(restart->session, share)); /* may fail: then it finds less */
-    for (size_t i = 0; i < history->count; i++)
-        fill_table(history, &history->list[i]);
+    int has_nameless = 0;
+    for (size_t i = 0; i < history->count; i++) {
+        has_nameless |= history->list[i].is_nameless;
+        if (!history->list[i].is_nameless)
+            fill_table(history, &history->list[i]);
+    }
+    struct varve_error ignored = {0};
+    if (has_nameless && vv_candidate_learn(restart->session, restart->view, history, &ignored) != 0)
+        vv_log(&restart->session->log, VV_LOG_INFO, "some ids could not be read, what has them may be stored again: %s",
+               ignored.text);
     uint64_t *live = vv_calloc(history->source_count, sizeof *live);
     if (!live)
         return vv_error(error, -ENOMEM, "no memory to restart");
@@ -459,57 +461,24 @@ static int prepare_history(struct restart *restart, struct varve_error *error) {
 
 /* All ranks have it in memory: from now on it is what we go on from. */
 static void go_on(struct restart *restart) {
-    struct vv_session *session = restart->session;
     renumber_regions(restart);
-    vv_history_clear(&session->history);
-    vv_sharing_forget(session); /* sources have other numbers now */
-    session->history = restart->history;
-    memset(&restart->history, 0, sizeof restart->history);
-    session->layers = restart->layers;
-    session->parent = *vv_view_attempt(restart->view);
-    session->parent_writers = vv_view_record(restart->view)->writers_digest;
-    session->has_saved = 0;
-    session->tries = 0;
-    session->request.is_told = 1; /* whatever failed before is behind us */
-    vv_unsettled_drop(session);
+    vv_candidate_take(restart->session, restart->view, &restart->history);
+    restart->session->layers = restart->layers;
 }
 
 /* ---- one candidate ---- */
-
-static int check_ranks(const struct restart *restart, struct varve_error *error) {
-    uint32_t stored = vv_view_record(restart->view)->ranks, ours = restart->session->comm->ranks;
-    if (stored == ours)
-        return 0;
-    return vv_error(error, VARVE_MISMATCH, "the checkpoint is of %u ranks, this job has %u: run it with %u", stored, ours,
-                    stored);
-}
-
-/* A keeper names the checkpoint in its beat before anybody reads it: from now on nobody forgets it. Whoever was
- * faster shows when the view is opened. */
-static int name_checkpoint(struct vv_session *session, uint32_t generation, uint64_t version,
-                           struct varve_error *error) {
-    struct vv_record record;
-    int rc = vv_record_load(session->store, session->name, generation, version, &record, error);
-    if (rc)
-        return rc;
-    struct vv_attempt attempt = {generation, record.attempt, version};
-    vv_record_clear(&record);
-    return vv_lease_refer(session->lease, &attempt, error);
-}
 
 /* Everything that can be compared before a byte is written. */
 static int compare(void *arg, struct vv_store *store, struct varve_error *error) {
     struct restart *restart = arg;
     struct vv_session *session = restart->session;
-    int rc = vv_open_named(session, store, restart->generation, restart->version, &restart->view, error);
-    if (rc == 0)
-        rc = check_ranks(restart, error);
+    int rc = vv_candidate_open(session, store, restart->generation, restart->version, &restart->view, error);
     if (rc == 0)
         rc = match_regions(restart, error);
     if (rc == 0)
         rc = survey(restart, error);
     if (rc == 0)
-        rc = add_sources(restart, error);
+        rc = vv_candidate_sources(restart->view, &restart->history, error);
     if (rc == 0)
         rc = start_threads(restart, error);
     if (rc == 0 && vv_fetch_create(restart->view, restart->pool, &restart->fetch) != 0)
@@ -530,60 +499,12 @@ static int read_checked(void *arg, struct vv_store *store, struct varve_error *e
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
 }
 
-/* Of what was stored for it, is anything kept on fewer nodes than this session would? */
-static int is_kept_less(struct restart *restart, struct varve_error *error) {
-    const struct vv_session *session = restart->session;
-    uint32_t least = session->copies.count, partners = 0;
-    int rc = 0;
-    for (uint32_t i = 0; i <= vv_view_record(restart->view)->lean_count && rc == 0 && least > 0; i++) {
-        rc = vv_view_partners(restart->view, i, session->comm->rank, &partners, error);
-        if (rc == 0 && partners < least)
-            return 1;
-    }
-    return rc;
-}
-
-/* Where something is kept fewer times than it should be, the next checkpoint shall stand on its own, with all copies. */
-static int judge_copies(struct restart *restart, struct varve_error *error) {
-    struct vv_session *session = restart->session;
-    int is_less = is_kept_less(restart, error);
-    int rc = vv_comm_agree(session->comm, is_less < 0 ? is_less : 0, error);
-    uint64_t why = vv_view_used_copies(restart->view) ? 2 : is_less > 0 || restart->is_thin;
-    if (rc)
-        return rc;
-    rc = vv_comm_most(session->comm, &why);
-    if (rc)
-        return vv_error(error, rc, "the ranks could not compare what they have read: %s", varve_error_text(rc));
-    session->must_begin_anew |= why != 0;
-    if (why && vv_comm_is_root(session->comm))
-        vv_log(&session->log, why == 2 ? VV_LOG_WARN : VV_LOG_INFO,
-               "parts of %s@%" PRIu64 " %s: the next checkpoint stores everything again", session->name, restart->version,
-               why == 2 ? "were read from copies, since the originals are missing or damaged"
-                        : "are kept on fewer nodes than wanted");
-    return 0;
-}
-
-/* Versions above this one may exist in our generation: then we go on in a new one, the same on all nodes. */
-static int begin_generation(struct restart *restart, struct varve_error *error) {
-    struct vv_session *session = restart->session;
-    uint64_t next = session->lease ? vv_lease_generation(session->lease) + (session->tries > 0) : 0;
-    int rc = vv_comm_most(session->comm, &next);
-    while (rc == 0 && session->lease && vv_lease_generation(session->lease) < next)
-        rc = vv_lease_advance(session->lease, error);
-    if (rc == 0 && session->lease)
-        rc = vv_lease_refer(session->lease, vv_view_attempt(restart->view), error);
-    return vv_comm_agree(session->comm, rc, error);
-}
-
 static int try_together(struct restart *restart, struct varve_error *error) {
     struct vv_session *session = restart->session;
-    struct varve_comm *comm = session->comm;
     uint32_t generation = restart->generation;
     int rc = vv_keepers_complete(session, restart->peers, generation, restart->version, &restart->is_thin, error);
-    if (rc)
-        return rc;
-    rc = session->lease ? name_checkpoint(session, generation, restart->version, error) : 0;
-    rc = vv_comm_agree(comm, rc, error);
+    if (rc == 0)
+        rc = vv_candidate_name(session, generation, restart->version, error);
     if (rc == 0)
         rc = vv_peers_run(restart->peers, compare, restart, error);
     if (rc == 0)
@@ -594,9 +515,9 @@ static int try_together(struct restart *restart, struct varve_error *error) {
     vv_unwatch_regions(session); /* we write them now; the next checkpoint looks at everything */
     rc = vv_peers_run(restart->peers, read_checked, restart, error);
     if (rc == 0)
-        rc = judge_copies(restart, error);
+        rc = vv_candidate_judge(session, restart->view, restart->is_thin, error);
     if (rc == 0)
-        rc = begin_generation(restart, error);
+        rc = vv_candidate_begin(session, restart->view, error);
     if (rc == 0)
         go_on(restart);
     return rc;
@@ -616,9 +537,7 @@ int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generat
     vv_view_close(restart.view);
     vv_peers_close(restart.peers);
     vv_free(restart.targets);
-    if (rc && session->lease) { /* our history is still of the former parent */
-        struct varve_error ignored = {0};
-        vv_lease_refer(session->lease, &session->parent, &ignored);
-    }
+    if (rc)
+        vv_candidate_leave(session);
     return rc;
 }

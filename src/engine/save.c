@@ -11,7 +11,6 @@
 
 #define STAGING_LEAST (16u << 20)
 #define BLOCK_LEAST (64u << 10)
-#define SPEED_LEAST (8u << 20) /* bytes stored that tell how fast the storage is */
 #define SPARSE_SHARE 4 /* a source with less than 1/4 of its bytes alive is worth emptying */
 
 static uint64_t round_up(uint64_t size) {
@@ -47,12 +46,17 @@ static int plan_region(struct vv_save *save, struct vv_region *region, struct va
     past->pending_address = past->address;
     past->pending_slot = past->slot;
     past->pending_digest = past->digest;
+    past->pending_nameless = vv_region_is_large(region);
     if (past->is_new || past->slot < round_up(region->size)) {
         past->is_moved = !past->is_new;
         past->pending_address = save->layout_end;
         past->pending_slot = round_up(region->size);
         save->layout_end += past->pending_slot;
     }
+    vv_array_drop(past->pending_array);
+    int fits = region->array && vv_array_is_of(region->array, region->size);
+    past->pending_array = vv_array_hold(fits ? region->array : NULL);
+    past->is_retold = !past->is_new && !vv_array_equal(past->array, past->pending_array);
     save->regions++;
     save->sums.protected_bytes += region->size;
     return 0;
@@ -101,6 +105,21 @@ static int mark_victims(struct vv_save *save) {
     return 0;
 }
 
+static double bound_of(const struct vv_array *array) {
+    return array ? array->bound : 0;
+}
+
+/* Chunks that were rounded to another bound, or shall be now, differ from what is stored although nobody wrote them. */
+static void look_at_rounded(struct vv_save *save) {
+    const struct vv_session *session = save->session;
+    for (size_t i = 0; i < session->regions.count; i++) {
+        const struct vv_past *past = save->scans[i].past;
+        const struct vv_region *region = &session->regions.list[i];
+        if (region->watch && past->is_retold && bound_of(past->array) != bound_of(past->pending_array))
+            vv_watch_mark(region->watch, 0, region->size);
+    }
+}
+
 /* Unchanged chunks are not looked at; those that lie where few live bytes are left are, as far as the budget may allow. */
 static void look_at_victims(struct vv_save *save) {
     const struct vv_session *session = save->session;
@@ -139,6 +158,8 @@ int vv_save_pack(struct vv_save *save, struct varve_error *error) {
     int rc = vv_pack_begin(session->store, session->name, &save->attempt, &options, &save->pack, error);
     if (rc == 0)
         rc = vv_blocks_create(session, save->pack, &save->room, &save->blocks);
+    if (rc == 0)
+        vv_encoding_begin(save);
     return rc ? vv_error_default(error, rc, "the pack could not be begun: %s", varve_error_text(rc)) : 0;
 }
 
@@ -269,6 +290,7 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     if (rc == 0) {
         share_out(save);
         look_at_victims(save);
+        look_at_rounded(save);
     }
     struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share,
                                    session->copies.count > 0};
@@ -286,14 +308,6 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
 }
 
 /* ---- writing ---- */
-
-static void note_codec(struct varve_stats *stats, const struct vv_blocks_sums *sums) {
-    uint8_t best = 0;
-    for (uint8_t i = 1; i < 3; i++)
-        if (sums->codec_bytes[i] > sums->codec_bytes[best])
-            best = i;
-    strncpy(stats->codec, vv_codec_by_number(best)->name, sizeof stats->codec - 1);
-}
 
 static void note_sums(const struct vv_save *save, const struct vv_pack_sums *pack, struct varve_stats *stats) {
     stats->bytes_protected = save->sums.protected_bytes;
@@ -324,7 +338,6 @@ static int check_written(const struct vv_save *save, struct varve_error *error) 
 /* What is left, and then everything up to our yes. */
 static int write_pack(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
-    struct vv_blocks_sums block_sums;
     struct vv_pack_sums pack_sums;
     int rc = save->is_shared && save->is_shared_behind ? vv_sharing_run(save, 0, error) : 0;
     rc = vv_copies_consume(save, rc, take_piece, error);
@@ -334,7 +347,7 @@ static int write_pack(struct vv_save *save, struct varve_error *error) {
     if (rc == 0)
         rc = vv_save_pack(save, error);
     struct varve_error why = {0};
-    int finished = save->blocks ? vv_blocks_finish(save->blocks, &block_sums, &why) : 0;
+    int finished = save->blocks ? vv_blocks_finish(save->blocks, &save->storing_ns, &why) : 0;
     if (finished) { /* a scan that stops because a block failed knows only that */
         rc = finished;
         *error = why;
@@ -356,10 +369,12 @@ static int write_pack(struct vv_save *save, struct varve_error *error) {
         return rc;
     struct vv_pack_writer *pack = save->pack;
     save->pack = NULL; /* sealing frees it in every case */
+    uint64_t begun = vv_clock_ns();
     rc = vv_pack_seal(pack, save->sums.protected_bytes, save->regions, &pack_sums, error);
+    save->storing_ns += vv_clock_ns() - begun;
     if (rc == 0) {
-        note_codec(&save->stats, &block_sums);
         note_sums(save, &pack_sums, &save->stats);
+        vv_encoding_end(save);
     }
     return rc;
 }
@@ -397,13 +412,8 @@ static void clear(struct vv_save *save) {
 
 static void learn(struct vv_save *save) {
     struct vv_session *session = save->session;
-    double seconds = (double)(save->sealed_ns - save->begun_ns) * 1e-9;
     session->last_fresh = save->sums.fresh;
     session->changed_share = save->sums.looked ? (double)save->sums.changed / (double)save->sums.looked : 1;
-    if (save->stats.bytes_stored >= SPEED_LEAST) {
-        double speed = (double)save->stats.bytes_stored / seconds;
-        session->storage_speed = session->storage_speed > 0 ? (session->storage_speed + speed) / 2 : speed;
-    }
 }
 
 void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
@@ -419,6 +429,7 @@ void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
     session->parent_writers = writers_digest;
     session->next_version = save->attempt.version + 1;
     session->has_saved = 1;
+    session->is_continued = 0;
     vv_capture_settle(session->capture, 1);
     learn(save);
     clear(save);
@@ -433,7 +444,7 @@ void vv_save_drop(struct vv_save *save) {
 
 /* What our history refers to may be gone: begin with a whole checkpoint. */
 void vv_begin_anew(struct vv_session *session) {
-    session->must_begin_anew = 0;
+    session->must_begin_anew = session->is_continued = 0;
     vv_unwatch_regions(session);
     vv_sharing_forget(session);
     vv_history_clear(&session->history);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "chunk/id.h"
+#include "encode/grid.h"
 #include "engine/engine_private.h"
 
 #define WINDOW (1u << 20) /* of callback regions */
@@ -16,7 +17,7 @@ static uint64_t granule_end(const struct vv_scan *scan, uint64_t index) {
 
 static struct vv_hash128 past_id(const struct vv_scan *scan, uint64_t index) {
     struct vv_hash128 none = {0, 0};
-    return index * VV_CHUNK < scan->past->length ? scan->past->ids[index] : none;
+    return !scan->is_blank && index * VV_CHUNK < scan->past->length ? scan->past->ids[index] : none;
 }
 
 /* Granule `index` has a new id: keep it for the commit, and carry the digest along. */
@@ -29,7 +30,12 @@ static int change_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id)
         past->pending_digest = vv_hash128_subtract(past->pending_digest, vv_digest_term(index, before));
     if (!vv_hash128_is_zero(id))
         past->pending_digest = vv_hash128_add(past->pending_digest, vv_digest_term(index, id));
-    return vv_past_new_id(past, index, id);
+    return past->pending_nameless ? 0 : vv_past_new_id(past, index, id);
+}
+
+static int has_budget(const struct vv_save *save, uint32_t size) {
+    double budget = save->session->settings.rewrite_share * (double)save->sums.fresh;
+    return (double)(save->sums.rewritten + size) <= budget;
 }
 
 /* Is this unchanged granule held by a source that is nearly empty, and is there budget to store it again? */
@@ -42,22 +48,22 @@ static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
     if (at == origins->count)
         return 0;
     const struct vv_origin *origin = &origins->list[at];
-    double budget = save->session->settings.rewrite_share * (double)save->sums.fresh;
-    return origin->kind != VV_ORIGIN_ZERO && save->is_victim[origin->source] &&
-           (double)(save->sums.rewritten + size) <= budget;
+    return origin->kind != VV_ORIGIN_ZERO && save->is_victim[origin->source] && has_budget(save, size);
 }
 
-/* Is this content stored somewhere we know and may refer to? */
-static int is_known(struct vv_save *save, struct vv_hash128 id, struct vv_origin *origin) {
-    const struct vv_history *history = &save->session->history;
-    const struct vv_known *known =
-        save->session->settings.dedup == VV_CHOOSE_DEDUP_NONE ? NULL : vv_table_find(&history->table, id);
-    if (!known || !history->is_alive[known->source] || (save->is_victim && save->is_victim[known->source]))
+/* Is this content stored somewhere we know and may refer to? Without ids of the past the table alone can tell. */
+enum { KNOWN = 1, KNOWN_SPARSE /* where few live bytes are left */ };
+static int is_known(const struct vv_scan *scan, struct vv_hash128 id, struct vv_origin *origin) {
+    const struct vv_save *save = scan->save;
+    const struct vv_session *session = save->session;
+    int is_asked = session->settings.dedup != VV_CHOOSE_DEDUP_NONE || scan->is_blank || session->is_continued;
+    const struct vv_known *known = is_asked ? vv_table_find(&session->history.table, id) : NULL;
+    if (!known || !session->history.is_alive[known->source])
         return 0;
     origin->source = known->source;
     origin->owner = known->owner;
     origin->address = known->address;
-    return 1;
+    return save->is_victim && save->is_victim[known->source] ? KNOWN_SPARSE : KNOWN;
 }
 
 /* Where the bytes of a changed, non-zero granule are found: somewhere we know, or here as new data. */
@@ -66,11 +72,16 @@ static int place_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data
     struct vv_save *save = scan->save;
     struct vv_history *history = &save->session->history;
     origin->kind = VV_ORIGIN_FROM;
-    if (is_known(save, id, origin)) {
+    int known = is_known(scan, id, origin);
+    int is_sparse = known == KNOWN_SPARSE && scan->is_blank; /* it may have been there all the time */
+    if (known == KNOWN || (is_sparse && !has_budget(save, size))) {
+        if (scan->is_blank) /* nothing else will remember it */
+            vv_table_touch(&history->table, id);
         if (!is_rewrite)
             save->sums.known += size;
         return 0;
     }
+    is_rewrite |= is_sparse;
     origin->source = save->source;
     origin->owner = save->session->comm->rank;
     origin->address = scan->past->pending_address + index * VV_CHUNK;
@@ -79,6 +90,14 @@ static int place_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data
     struct vv_known fresh = {id, origin->source, origin->owner, origin->address};
     vv_table_put(&history->table, &fresh, history->is_alive);
     return vv_copies_store(save, origin->address, data, size, id);
+}
+
+/* A region may be stored with a bound: then everything from here on, ids too, is of the rounded values. */
+static const uint8_t *as_stored(const struct vv_scan *scan, const uint8_t *data, uint64_t size) {
+    if (scan->grid == 0)
+        return data;
+    vv_grid_round(scan->past->pending_array->type, scan->grid, data, scan->save->rounded, size);
+    return scan->save->rounded;
 }
 
 /* A granule that was looked at. */
@@ -105,7 +124,27 @@ static struct looked look_at(struct vv_scan *scan, uint64_t index, const uint8_t
     return looked;
 }
 
+/* No id says what a granule was, but its origin may say that it is the same. */
+static int is_where_it_was(const struct vv_scan *scan, const struct vv_origin *origin) {
+    const struct vv_origins *origins = &scan->past->origins;
+    size_t at = scan->is_blank ? vv_origins_find(origins, origin->offset) : origins->count;
+    if (at == origins->count)
+        return 0;
+    const struct vv_origin *before = &origins->list[at];
+    if (before->offset > origin->offset || before->offset + before->length < origin->offset + origin->length)
+        return 0;
+    if (origin->kind == VV_ORIGIN_ZERO || before->kind == VV_ORIGIN_ZERO)
+        return origin->kind == before->kind;
+    uint64_t delta = origin->offset - before->offset;
+    if (before->kind == VV_ORIGIN_REPEATED)
+        delta %= before->piece;
+    return before->source == origin->source && before->owner == origin->owner &&
+           before->address + delta == origin->address;
+}
+
 static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
+    struct vv_stats_sums *sums = &scan->save->sums;
+    data = as_stored(scan, data, granule_end(scan, index) - index * VV_CHUNK);
     struct looked looked = look_at(scan, index, data);
     struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
     int rc = 0;
@@ -115,11 +154,17 @@ static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data)
         rc = place_chunk(scan, index, data, looked.size, looked.id, looked.is_rewrite, &origin);
     if (rc == 0)
         rc = change_id(scan, index, looked.id);
+    if (rc == 0 && is_where_it_was(scan, &origin)) { /* it was counted as changed, and as zero or known */
+        sums->changed -= looked.size;
+        *(origin.kind == VV_ORIGIN_ZERO ? &sums->zero : &sums->known) -= looked.size;
+        return 0;
+    }
     return rc ? rc : vv_origins_add(&scan->past->changed, &origin);
 }
 
 int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     struct vv_save *save = scan->save;
+    data = as_stored(scan, data, granule_end(scan, index) - index * VV_CHUNK);
     struct looked looked = look_at(scan, index, data);
     struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
     save->sums.looked += looked.size;
@@ -131,7 +176,7 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     if (vv_hash128_is_zero(looked.id))
         return vv_origins_add(&scan->past->changed, &origin);
     origin.kind = VV_ORIGIN_FROM;
-    if (is_known(save, looked.id, &origin)) {
+    if (is_known(scan, looked.id, &origin) == KNOWN) {
         save->sums.known += looked.is_rewrite ? 0 : looked.size;
         return vv_origins_add(&scan->past->changed, &origin);
     }
@@ -150,6 +195,7 @@ static int is_as_named(const struct vv_scan *scan, const struct vv_offer *offer,
 static int write_chunk(struct vv_scan *scan, uint32_t number, const uint8_t *data, struct varve_error *error) {
     struct vv_save *save = scan->save;
     const struct vv_offer *offer = &save->naming.offers[number];
+    data = as_stored(scan, data, offer->size);
     if (!is_as_named(scan, offer, data))
         return vv_error(error, -EFAULT,
                         "region %s was written while varve_checkpoint looked at it: no thread may write protected memory"
@@ -166,7 +212,7 @@ int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const ui
     if (!named)
         return 0;
     const struct vv_named *end = save->naming.list + scan->named_first + scan->named_count;
-    vv_blocks_region(save->blocks, scan->past->number);
+    vv_blocks_region(save->blocks, scan->past);
     for (; named < end && named->index < first + count && rc == 0; named++)
         rc = write_chunk(scan, named->offer, data + (named->index - first) * VV_CHUNK, error);
     return rc;
@@ -236,7 +282,7 @@ int vv_scan_untouched(struct vv_scan *scan, uint64_t first, uint64_t last) {
 
 int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data) {
     uint64_t last = first + count < scan->granules ? first + count : scan->granules;
-    vv_blocks_region(scan->save->blocks, scan->past->number);
+    vv_blocks_region(scan->save->blocks, scan->past);
     scan->save->sums.looked += granule_end(scan, last - 1) - first * VV_CHUNK;
     return scan_chunks(scan, first, last, data);
 }
@@ -276,11 +322,14 @@ int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *pa
     *scan = (struct vv_scan){.save = save, .past = past, .size = size, .granules = vv_granules(size)};
     uint64_t shorter = past->length < size ? past->length : size;
     scan->comparable = past->length == size ? scan->granules : shorter / VV_CHUNK;
-    if (past->is_new)
+    scan->is_blank = past->is_nameless || past->pending_nameless;
+    if (past->is_new || scan->is_blank)
         scan->comparable = 0;
-    past->pending_digest = past->digest;
-    int rc = vv_past_room(past, scan->granules);
-    if (rc == 0 && past->length > size)
+    if (past->pending_array && past->pending_array->bound > 0)
+        scan->grid = vv_grid_of(past->pending_array->bound);
+    past->pending_digest = scan->is_blank ? (struct vv_hash128){0, 0} : past->digest;
+    int rc = past->pending_nameless ? 0 : vv_past_room(past, scan->granules);
+    if (rc == 0 && past->length > size && !scan->is_blank)
         forget_tail(scan);
     return rc;
 }

@@ -252,6 +252,8 @@ static int create(const char *name, const struct vv_settings *settings, const st
         return vv_error_default(error, rc, "%s", varve_error_text(rc));
     unsigned threads = (unsigned)settings->threads;
     rc = vv_pool_create(threads, threads + 2, &session->where, &session->pool);
+    if (rc == 0)
+        rc = vv_chooser_create(&session->chooser);
     if (rc)
         return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
     return vv_flight_open(session, error);
@@ -280,6 +282,7 @@ void vv_session_close(struct vv_session *session) {
     vv_flight_close(session);
     vv_capture_destroy(session->capture);
     vv_pool_destroy(session->pool);
+    vv_chooser_destroy(session->chooser);
     vv_sharing_close(session);
     vv_copies_close(session);
     vv_free(session->save);

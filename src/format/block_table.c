@@ -6,12 +6,41 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* What encode/ knows by name; here only what an entry may say counts. */
+enum {
+    CODEC_NONE = 0,
+    CODEC_FLOATS_FIRST = 3, /* fpzip, zfp and zfp on a grid take floating-point numbers, and no filters */
+    CODEC_FLOATS_LAST = 5,
+    CODEC_LAST = 6,
+    FILTER_LAST = 4
+};
+
+/* NULL, or how codec, filters and element, each known, contradict one another. */
+static const char *coding_contradiction(const struct vv_block *block) {
+    uint8_t element = block->element;
+    int has_filter = block->filter[0] || block->filter[1];
+    int takes_floats = block->codec >= CODEC_FLOATS_FIRST && block->codec <= CODEC_FLOATS_LAST;
+    if (block->filter[1] && !block->filter[0])
+        return "there is a second filter without a first";
+    if (has_filter && block->codec == CODEC_NONE)
+        return "there are filters without a codec";
+    if (has_filter && takes_floats)
+        return "there are filters before a codec for floating-point numbers";
+    if (has_filter && element != 1 && element != 2 && element != 4 && element != 8 && element != 16)
+        return "filters need elements of 1, 2, 4, 8 or 16 bytes";
+    if (takes_floats && element != 4 && element != 8)
+        return "the codec needs elements of 4 or 8 bytes";
+    if (!has_filter && !takes_floats && element)
+        return "nothing needs elements";
+    return NULL;
+}
+
 void vv_block_encode(struct vv_buf *buf, const struct vv_block *block) {
     assert(block->raw >= 1 && block->raw <= VV_BLOCK_RAW_MAX && block->stored >= 1 && block->stored <= block->raw);
-    assert(block->codec <= VV_CODEC_ZSTD && (block->codec != VV_CODEC_NONE || block->stored == block->raw));
+    assert(block->codec <= CODEC_LAST && (block->codec != CODEC_NONE || block->stored == block->raw));
     assert(block->offset >= VV_HEAD_SIZE && block->extent_count >= 1 && block->owner < VV_COUNT_MAX);
     assert((block->flags & ~(uint32_t)VV_BLOCK_IDS) == 0);
-    assert(block->filter[0] == 0 && block->filter[1] == 0 && block->element == 0);
+    assert(block->filter[0] <= FILTER_LAST && block->filter[1] <= FILTER_LAST && !coding_contradiction(block));
     uint8_t *at = vv_buf_extend(buf, VV_BLOCK_ENTRY_SIZE);
     if (!at)
         return;
@@ -33,13 +62,17 @@ void vv_block_encode(struct vv_buf *buf, const struct vv_block *block) {
 }
 
 static int check_block_codec(const struct vv_parse *parse, const struct vv_block *block) {
-    if (block->codec > VV_CODEC_ZSTD)
+    if (block->codec > CODEC_LAST)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "codec is %u, which is not known", block->codec);
-    if (block->filter[0] || block->filter[1])
-        return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "filters are %u and %u, which are not known",
-                             block->filter[0], block->filter[1]);
-    if (block->element)
-        return vv_parse_fail(parse, VARVE_CORRUPT, "element size is %u without filters", block->element);
+    for (int i = 0; i < 2; i++) {
+        if (block->filter[i] > FILTER_LAST)
+            return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "%s filter is %u, which is not known",
+                                 i ? "second" : "first", block->filter[i]);
+    }
+    const char *contradiction = coding_contradiction(block);
+    if (contradiction)
+        return vv_parse_fail(parse, VARVE_CORRUPT, "%s: codec is %u, filters are %u and %u, element size is %u",
+                             contradiction, block->codec, block->filter[0], block->filter[1], block->element);
     if (block->flags & ~(uint32_t)VV_BLOCK_IDS)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "flags are %#x, this program knows %#x", block->flags,
                              VV_BLOCK_IDS);
@@ -52,7 +85,7 @@ static int check_block_sizes(const struct vv_parse *parse, const struct vv_block
     if (block->stored < 1 || block->stored > block->raw)
         return vv_parse_fail(parse, VARVE_CORRUPT, "stored length is %u, must be 1 to the raw length, %u",
                              block->stored, block->raw);
-    if (block->codec == VV_CODEC_NONE && block->stored != block->raw)
+    if (block->codec == CODEC_NONE && block->stored != block->raw)
         return vv_parse_fail(parse, VARVE_CORRUPT, "stored length is %u without a codec, raw length is %u",
                              block->stored, block->raw);
     if (block->offset < VV_HEAD_SIZE || block->offset >= VV_LENGTH_END - block->stored)

@@ -8,6 +8,8 @@
 #ifndef VV_MANIFEST_H
 #define VV_MANIFEST_H
 
+#include <varve/varve.h>
+
 #include "format/pack.h"
 
 #define VV_MANIFEST_HEAD_SIZE 120
@@ -45,6 +47,10 @@ struct vv_region_shape {
         uint64_t global, first, local;
     } dim[VV_DIMS_MAX];
 };
+/* As a program says it; the array given out owns nothing. */
+void vv_shape_of_array(const struct varve_array *array, struct vv_region_shape *out);
+void vv_array_of(const struct vv_region_shape *shape, struct varve_array *out);
+
 struct vv_region_entry {
     uint64_t number;
     uint8_t flags;

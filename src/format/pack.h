@@ -12,8 +12,15 @@
 #define VV_ADDRESS_END (UINT64_C(1) << 62)
 #define VV_GRANULE 4096u
 
-enum vv_codec { VV_CODEC_NONE = 0, VV_CODEC_LZ4 = 1, VV_CODEC_ZSTD = 2 };
 enum vv_block_flags { VV_BLOCK_IDS = 1 };
+
+/* The least and the greatest value in a block, in the bits of its type's widest kind: f64, i64 or u64. */
+struct vv_range {
+    uint8_t type;  /* element type; 0: there is no range */
+    uint8_t flags; /* enum vv_range_flags */
+    uint64_t low, high;
+};
+enum vv_range_flags { VV_RANGE_NAN = 1, VV_RANGE_EMPTY = 2 /* nothing but NaN: low and high are 0 */ };
 
 struct vv_block {
     uint32_t part;
@@ -29,10 +36,20 @@ struct vv_block {
     uint32_t flags;
     uint64_t first_id;
     uint32_t owner;
+    struct vv_range range; /* not in the entry: in the ranges section, if there is one */
 };
 void vv_block_encode(struct vv_buf *buf, const struct vv_block *block);
 /* One entry of 64 bytes. Checks the entry alone; vv_tables_check checks them together. */
 int vv_block_parse(const uint8_t *data, struct vv_block *out, struct varve_error *error);
+
+#define VV_RANGE_ENTRY_SIZE 24
+/* Can a block have this range? NULL, or what is wrong; *code_out is then VARVE_UNKNOWN_FORMAT or VARVE_CORRUPT. */
+const char *vv_range_check(const struct vv_range *range, int *code_out);
+/* The ranges section: an entry for the block of this position in the blocks section; ascending. */
+void vv_range_encode(struct vv_buf *buf, uint32_t block, const struct vv_range *range);
+/* A whole section. ranges: one for each block of the pack; those of blocks without an entry get type 0. */
+int vv_ranges_parse(const void *data, uint64_t size, uint64_t block_count, struct vv_range *ranges,
+                    struct varve_error *error);
 
 struct vv_extent {
     uint32_t owner;
@@ -65,7 +82,8 @@ enum vv_section_kind {
     VV_SECTION_IDS = 3,
     VV_SECTION_MOVED = 4,
     VV_SECTION_MANIFEST = 5,
-    VV_SECTION_OPTIONAL = 0x8000
+    VV_SECTION_OPTIONAL = 0x8000,
+    VV_SECTION_RANGES = 0x8001
 };
 struct vv_section {
     uint32_t kind;

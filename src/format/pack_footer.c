@@ -151,6 +151,7 @@ static int parse_part_lengths(struct vv_parse *parse, struct vv_footer *out) {
 struct section_state {
     uint32_t last_kind; /* VV_SECTION_OPTIONAL for all of these */
     uint32_t manifests;
+    int has_ranges;
     uint64_t end;
 };
 
@@ -166,12 +167,22 @@ static int check_section_order(const struct vv_parse *parse, uint32_t kind, uint
     return 0;
 }
 
+/* Any number of optional sections in any order, but of each known kind only one. */
+static int check_optional(const struct vv_parse *parse, const struct vv_section *section, uint32_t i,
+                          struct section_state *state) {
+    if (section->kind == VV_SECTION_RANGES && (state->has_ranges || section->owner != 0))
+        return vv_parse_fail(parse, VARVE_CORRUPT, "section %u holds ranges of owner %u%s", i, section->owner,
+                             state->has_ranges ? ", and so did one before" : "");
+    state->has_ranges |= section->kind == VV_SECTION_RANGES;
+    return check_section_order(parse, VV_SECTION_OPTIONAL, i, state);
+}
+
 static int check_section_kind(const struct vv_parse *parse, const struct vv_footer *footer,
                               const struct vv_section *section, uint32_t i, struct section_state *state) {
     uint32_t kind = section->kind;
     int rc;
     if (kind >= VV_SECTION_OPTIONAL)
-        return check_section_order(parse, VV_SECTION_OPTIONAL, i, state);
+        return check_optional(parse, section, i, state);
     if (kind < VV_SECTION_BLOCKS || kind > VV_SECTION_MANIFEST)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "kind of section %u is %u, which is not known", i, kind);
     if ((rc = check_section_order(parse, kind, i, state)) < 0)

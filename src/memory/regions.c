@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/hash.h"
 #include "memory/regions.h"
 
@@ -13,8 +14,10 @@ void vv_regions_init(struct vv_regions *regions) {
 void vv_regions_clear(struct vv_regions *regions) {
     for (size_t i = 0; i < regions->mapping_count; i++)
         vv_pages_unmap(regions->mappings[i].ptr, regions->mappings[i].size);
-    for (size_t i = 0; i < regions->count; i++)
+    for (size_t i = 0; i < regions->count; i++) {
         vv_free(regions->list[i].name);
+        vv_array_drop(regions->list[i].array);
+    }
     vv_free(regions->mappings);
     vv_free(regions->list);
     vv_free(regions->buckets);
@@ -93,7 +96,9 @@ struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name) {
 
 void vv_regions_remove(struct vv_regions *regions, struct vv_region *region) {
     vv_free(region->name);
+    vv_array_drop(region->array);
     region->name = NULL;
+    region->array = NULL;
     regions->live--;
 }
 

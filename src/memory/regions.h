@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <varve/varve.h>
 
+struct vv_array;
 struct vv_watch;
 
 struct vv_region {
@@ -15,6 +16,7 @@ struct vv_region {
     uint64_t size;    /* of callback regions: as asked at the last checkpoint */
     unsigned flags;   /* VARVE_DEVICE_WRITES, VARVE_NO_KERNEL_WRITES */
     struct vv_watch *watch; /* the capture's, or NULL: will be made when a checkpoint begins */
+    struct vv_array *array; /* what it holds; NULL: bytes */
     int is_callback;
     struct varve_callbacks callbacks;
     void *arg;

@@ -9,7 +9,7 @@
  * of a block that could not be read become wants again, for the run's next place or a partner's copy, until nothing
  * is left to try. */
 #include "base/alloc.h"
-#include "encode/codec.h"
+#include "store/block_decode.h"
 #include "store/scratch.h"
 #include "store/view_private.h"
 
@@ -65,6 +65,7 @@ struct vv_fetch {
     struct vv_buf repeats;
     uint64_t bytes;
     struct vv_scratch_pool scratch;
+    struct vv_coders coders;
     pthread_mutex_t lock;     /* of error */
     struct varve_error error; /* the first of the jobs */
 };
@@ -78,6 +79,7 @@ int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch 
     fetch->pool = pool;
     vv_seeker_init(&fetch->seeker, view);
     vv_scratch_init(&fetch->scratch);
+    vv_coders_init(&fetch->coders);
     pthread_mutex_init(&fetch->lock, NULL);
     *out = fetch;
     return 0;
@@ -88,6 +90,7 @@ void vv_fetch_destroy(struct vv_fetch *fetch) {
         return;
     }
     vv_scratch_clear(&fetch->scratch);
+    vv_coders_clear(&fetch->coders);
     vv_buf_clear(&fetch->places);
     vv_buf_clear(&fetch->wants);
     vv_buf_clear(&fetch->pieces);
@@ -352,17 +355,6 @@ static void copy_pieces(const struct piece *pieces, size_t count, const uint8_t 
     }
 }
 
-static int decode(const char *key, const struct vv_block *block, uint32_t number, const uint8_t *stored, uint8_t *raw,
-                  struct varve_error *error) {
-    const struct vv_codec_ops *codec = vv_codec_by_number(block->codec);
-    if (!codec) {
-        return vv_error(error, VARVE_UNKNOWN_FORMAT, "%s: block %u: codec is %u, which is not known", key, number,
-                        block->codec);
-    }
-    int rc = codec->decode(stored, block->stored, raw, block->raw);
-    return rc < 0 ? vv_error(error, rc, "%s: block %u cannot be decoded with %s", key, number, codec->name) : 0;
-}
-
 /* One block whose stored bytes are in memory. */
 static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_block *block,
                        const struct piece *pieces, size_t count, const uint8_t *stored, struct varve_error *error) {
@@ -375,13 +367,13 @@ static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_
         return 0;
     }
     if (count == 1 && pieces[0].length == block->raw) {
-        return decode(key, block, pieces[0].block, stored, pieces[0].out, error);
+        return vv_block_decode(&fetch->coders, key, block, stored, pieces[0].out, error);
     }
     struct vv_scratch *raw = vv_scratch_acquire(&fetch->scratch, block->raw);
     if (!raw) {
         return vv_error_sys(error, -ENOMEM, "decode a block");
     }
-    rc = decode(key, block, pieces[0].block, stored, raw->data, error);
+    rc = vv_block_decode(&fetch->coders, key, block, stored, raw->data, error);
     if (rc == 0) {
         copy_pieces(pieces, count, raw->data);
     }

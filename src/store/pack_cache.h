@@ -17,7 +17,8 @@ enum vv_cached_kind {
     VV_CACHED_TABLES,
     VV_CACHED_PART, /* its head is checked */
     VV_CACHED_IDS_CHECK,
-    VV_CACHED_IDS
+    VV_CACHED_IDS,
+    VV_CACHED_CONTENTS /* what blocks hold: view_blocks.c */
 };
 
 struct vv_cache_key {

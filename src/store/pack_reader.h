@@ -58,6 +58,10 @@ struct vv_pack_tables {
 int vv_pack_tables_load(const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
                         struct vv_pack_tables *out, size_t *bytes_out, struct varve_error *error);
 void vv_pack_tables_clear(struct vv_pack_tables *tables);
+/* The ranges section at this place in the object under key, checked and parsed: one for each of the pack's blocks. Free
+ * with vv_free. */
+int vv_pack_ranges_load(struct vv_store *store, const char *key, const struct vv_section *section, uint64_t block_count,
+                        struct vv_range **out, struct varve_error *error);
 /* The extent that covers this address, or NULL. */
 const struct vv_pack_extent *vv_pack_find(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address);
 const struct vv_moved *vv_pack_find_moved(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address);

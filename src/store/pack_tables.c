@@ -201,6 +201,25 @@ void vv_pack_tables_clear(struct vv_pack_tables *tables) {
     *tables = (struct vv_pack_tables){0};
 }
 
+int vv_pack_ranges_load(struct vv_store *store, const char *key, const struct vv_section *section, uint64_t block_count,
+                        struct vv_range **out, struct varve_error *error) {
+    uint8_t *data = NULL;
+    int rc = vv_section_load(store, key, section, &data, error);
+    struct vv_range *ranges = rc == 0 ? vv_calloc(block_count ? block_count : 1, sizeof *ranges) : NULL;
+    if (rc == 0) {
+        rc = ranges ? vv_ranges_parse(data, section->length, block_count, ranges, error)
+                    : vv_error_sys(error, -ENOMEM, "ranges of %llu blocks", (unsigned long long)block_count);
+        rc = rc < 0 ? vv_pack_error(key, rc, error) : 0;
+    }
+    vv_free(data);
+    if (rc < 0) {
+        vv_free(ranges);
+        return rc;
+    }
+    *out = ranges;
+    return 0;
+}
+
 const struct vv_pack_extent *vv_pack_find(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address) {
     uint64_t low = 0, high = tables->extent_count; /* the answer, if any, is the last one not above (owner, address) */
     while (low < high) {

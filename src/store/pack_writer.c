@@ -241,9 +241,10 @@ int vv_pack_block(struct vv_pack_writer *pack, struct vv_block *block, const voi
     if (pack->failed) {
         return fail(pack, pack->failed, "an earlier block failed", error);
     }
+    int code, is_range_right = !block->range.type || !vv_range_check(&block->range, &code);
     int is_valid = !pack->are_tables_written && extent_count > 0 && block->stored > 0 && block->stored <= block->raw &&
                    block->raw <= VV_BLOCK_RAW_MAX && block->owner == extents[0].owner &&
-                   !(block->flags & VV_BLOCK_IDS && !ids);
+                   !(block->flags & VV_BLOCK_IDS && !ids) && is_range_right;
     int rc = is_valid ? put_block(pack, block, stored, extents, extent_count, ids, id_count) : -EINVAL;
     return rc < 0 ? fail(pack, rc, "write a block", error) : 0;
 }
@@ -326,6 +327,35 @@ static int write_joined(struct vv_pack_writer *pack, uint32_t kind, const struct
         rc = sink_add(&sink, second->data, second->size);
     }
     return sink_end(&sink, rc);
+}
+
+static void add_ranges(struct vv_buf *buf, const struct block_table *table, uint32_t first) {
+    const struct vv_block *blocks = (const struct vv_block *)table->blocks.data;
+    size_t count = table->blocks.size / sizeof *blocks;
+    for (size_t i = 0; i < count; i++) {
+        if (blocks[i].range.type) {
+            vv_range_encode(buf, first + (uint32_t)i, &blocks[i].range);
+        }
+    }
+}
+
+/* Optional, thus behind the manifests. A block is known by its position in the joined table. */
+static int write_ranges(struct vv_pack_writer *pack) {
+    struct section_sink sink;
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    add_ranges(&buf, &pack->in_parts, 0);
+    add_ranges(&buf, &pack->in_pack, (uint32_t)(pack->in_parts.blocks.size / sizeof(struct vv_block)));
+    int rc = buf.failed;
+    if (rc == 0 && buf.size) {
+        rc = sink_begin(&sink, pack, VV_SECTION_RANGES);
+        if (rc == 0) {
+            rc = sink_add(&sink, buf.data, buf.size);
+        }
+        rc = sink_end(&sink, rc);
+    }
+    vv_buf_clear(&buf);
+    return rc;
 }
 
 /* Close the last part and write the tables; the number of parts is known from here on. */
@@ -493,6 +523,9 @@ static int seal(struct vv_pack_writer *pack, uint64_t protected_bytes, uint64_t 
         return -EINVAL;
     }
     int rc = write_tables(pack);
+    if (rc == 0) {
+        rc = write_ranges(pack);
+    }
     if (rc == 0) {
         rc = VV_FAULT("store.pack.before_footer");
     }

@@ -25,8 +25,8 @@ struct vv_pack_options {
 int vv_pack_begin(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                   const struct vv_pack_options *options, struct vv_pack_writer **out, struct varve_error *error);
 
-/* Append a block. `block` has codec, filters, raw, stored, flags, owner set by the caller; sum and positions are filled here. extents are the
- * raw layout of the block in order; ids (may be NULL without VV_BLOCK_IDS) one per granule. One thread at a time. */
+/* Append a block. `block` has codec, filters, element, raw, stored, flags, owner and, with a type, range set by the caller;
+ * sum and positions are filled here. extents are the raw layout of the block in order; ids (may be NULL without VV_BLOCK_IDS) one per granule. One thread at a time. */
 int vv_pack_block(struct vv_pack_writer *pack, struct vv_block *block, const void *stored,
                   const struct vv_extent *extents, uint32_t extent_count, const struct vv_hash128 *ids,
                   uint64_t id_count, struct varve_error *error);

@@ -1,8 +1,9 @@
-/* A pack on its own: head, end, footer, every section, parts, and every block: sum, decoding, and ids against the
- * decoded bytes. */
+/* A pack on its own: head, end, footer, every section, parts, and every block: sum, decoding, ids and range
+ * against the decoded bytes. */
 #include "base/alloc.h"
 #include "chunk/id.h"
-#include "encode/codec.h"
+#include "format/values.h"
+#include "store/block_decode.h"
 #include "store/verify_private.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@ struct pack_check {
     uint8_t *extents; /* the section: extents in the order of blocks */
     uint64_t extents_size;
     const struct vv_section *ids;
+    struct vv_range *ranges; /* one for each block, or NULL */
     uint64_t bad_blocks;
     struct varve_error first; /* of the bad blocks */
 };
@@ -33,6 +35,13 @@ struct block_job {
 };
 
 /* ---- blocks, in the pool ---- */
+
+struct block_bytes {
+    uint8_t *stored;
+    uint8_t *scratch;
+    uint8_t *ids;
+    struct vv_coders *coders;
+};
 
 static int check_ids(const struct pack_check *check, const struct vv_block *block, const uint8_t *raw,
                      const uint8_t *ids, struct varve_error *error) {
@@ -65,34 +74,44 @@ static int check_ids(const struct pack_check *check, const struct vv_block *bloc
     return 0;
 }
 
+/* What is said about the values must be true of them. */
+static int check_range(const struct pack_check *check, const struct vv_block *block, const uint8_t *raw,
+                       struct varve_error *error) {
+    const struct vv_range *said = check->ranges ? &check->ranges[block - check->tables.blocks] : NULL;
+    struct vv_range range;
+    if (!said || !said->type) {
+        return 0;
+    }
+    vv_values_range(said->type, raw, block->raw, &range);
+    if (range.type == said->type && range.flags == said->flags && range.low == said->low && range.high == said->high) {
+        return 0;
+    }
+    return vv_error(error, VARVE_CORRUPT,
+                    "%s: block at byte %llu of part %u: its stored range is not that of its values", check->key,
+                    (unsigned long long)block->offset, block->part);
+}
+
 static int check_block(const struct pack_check *check, const struct vv_block *block, const uint8_t *stored,
-                       uint8_t *scratch, const uint8_t *ids, struct varve_error *error) {
-    const struct vv_codec_ops *codec = vv_codec_by_number(block->codec);
+                       const struct block_bytes *bytes, const uint8_t *ids, struct varve_error *error) {
     const uint8_t *raw = stored;
     if (vv_sum64(stored, block->stored) != block->sum) {
         return vv_error(error, VARVE_CORRUPT, "%s: block at byte %llu of part %u is damaged: its sum does not match",
                         check->key, (unsigned long long)block->offset, block->part);
     }
     if (block->codec != VV_CODEC_NONE) {
-        int rc = codec ? codec->decode(stored, block->stored, scratch, block->raw) : VARVE_UNKNOWN_FORMAT;
+        int rc = vv_block_decode(bytes->coders, check->key, block, stored, bytes->scratch, error);
         if (rc < 0) {
-            return vv_error(error, rc, "%s: block at byte %llu of part %u cannot be decoded with codec %u", check->key,
-                            (unsigned long long)block->offset, block->part, block->codec);
+            return rc;
         }
-        raw = scratch;
+        raw = bytes->scratch;
     }
-    return block->flags & VV_BLOCK_IDS ? check_ids(check, block, raw, ids, error) : 0;
+    int rc = block->flags & VV_BLOCK_IDS ? check_ids(check, block, raw, ids, error) : 0;
+    return rc < 0 ? rc : check_range(check, block, raw, error);
 }
 
 static uint64_t ids_end(const struct pack_check *check, uint64_t block) {
     return block < check->tables.block_count ? check->tables.blocks[block].first_id : check->ids->length / 16;
 }
-
-struct block_bytes {
-    uint8_t *stored;
-    uint8_t *scratch;
-    uint8_t *ids;
-};
 
 static int read_blocks(struct block_job *job, struct block_bytes *bytes, struct varve_error *error) {
     const struct pack_check *check = job->check;
@@ -123,7 +142,9 @@ static int read_blocks(struct block_job *job, struct block_bytes *bytes, struct 
 static int run_block_job(void *arg) {
     struct block_job *job = arg;
     const struct vv_block *first = &job->check->tables.blocks[job->first];
-    struct block_bytes bytes = {0};
+    struct vv_coders coders;
+    struct block_bytes bytes = {.coders = &coders};
+    vv_coders_init(&coders);
     int rc = read_blocks(job, &bytes, &job->why);
     if (rc < 0) {
         job->bad = job->count;
@@ -131,14 +152,15 @@ static int run_block_job(void *arg) {
     for (uint64_t i = 0; i < job->count && rc == 0; i++) {
         struct varve_error why = {0};
         const uint8_t *ids = bytes.ids + (first[i].first_id - first->first_id) * 16;
-        if (check_block(job->check, &first[i], bytes.stored + (first[i].offset - first->offset), bytes.scratch, ids,
-                        &why) < 0) {
+        if (check_block(job->check, &first[i], bytes.stored + (first[i].offset - first->offset), &bytes, ids, &why) <
+            0) {
             job->why = job->bad++ ? job->why : why;
         }
     }
     vv_free(bytes.stored);
     vv_free(bytes.scratch);
     vv_free(bytes.ids);
+    vv_coders_clear(&coders);
     return rc == -ENOMEM ? rc : 0;
 }
 
@@ -238,6 +260,9 @@ static int check_sections(struct pack_check *check, struct varve_error *error) {
         if (section->kind == VV_SECTION_EXTENTS) {
             rc = vv_section_load(check->id.store, check->key, section, &check->extents, error);
             check->extents_size = section->length;
+        } else if (section->kind == VV_SECTION_RANGES) {
+            rc = vv_pack_ranges_load(check->id.store, check->key, section, check->tables.block_count, &check->ranges,
+                                     error);
         } else if (!is_table) { /* those were checked when the tables were loaded */
             rc = vv_section_check(check->id.store, check->key, section, error);
         }
@@ -288,6 +313,7 @@ int vv_verify_pack(struct vv_verifier *verifier, const struct vv_key *key) {
     }
     vv_pack_tables_clear(&check.tables);
     vv_free(check.extents);
+    vv_free(check.ranges);
     return vv_verify_judge(verifier, check.key, rc, &why);
 }
 

@@ -78,5 +78,35 @@ void vv_fetch_destroy(struct vv_fetch *fetch); /* accepts NULL */
 /* The stored id of the granule at this place, if its pack has one: 1 and the id, 0 if not, or an error. */
 int vv_view_id(struct vv_view *view, const struct vv_place *place, uint64_t length, struct vv_hash128 *out,
                struct varve_error *error);
+/* All ids that are stored for what an owner's regions hold, without reading a byte of it: count granules that follow
+ * each other from place on. In the order of the regions; what is repeated or shared is told once or more often. Bytes
+ * without stored ids are passed over. A few thousand at a time. */
+typedef void (*vv_ids_fn)(void *arg, const struct vv_place *place, const struct vv_hash128 *ids, uint32_t count);
+int vv_view_ids(struct vv_view *view, uint32_t owner, vv_ids_fn fn, void *arg, struct varve_error *error);
+
+/* ---- the blocks that the bytes of a run lie in, without reading them ---- */
+struct vv_block_piece {
+    uint64_t offset, length;      /* in the run */
+    const struct vv_block *block; /* its coding, lengths, and range if one is stored; lives during the call */
+    /* Which block: the same three mean the same one. */
+    uint32_t source;
+    uint32_t writer;
+    uint32_t number;
+    uint32_t raw; /* where the piece begins in the decoded block */
+    /* The place it was found at, and all that the block holds: addresses first to end of one owner's layout in that
+     * attempt. With several owners it has is_mixed. A region that began at address - (offset of the piece in the
+     * region) had the block for itself if all of first to end was its. */
+    uint32_t owner;
+    uint64_t address;
+    uint64_t first, end;
+    int is_mixed;
+};
+/* Return nonzero to stop with that. */
+typedef int (*vv_block_piece_fn)(void *arg, const struct vv_block_piece *piece);
+/* Pieces in ascending order tile the run; of a repeated run only the part that is repeated is told, of zeros nothing.
+ * A place that cannot be looked up is looked for at the run's other places and in copies. Ranges are loaded at the
+ * first call that needs them. */
+int vv_view_blocks(struct vv_view *view, const struct vv_run *run, vv_block_piece_fn fn, void *arg,
+                   struct varve_error *error);
 
 #endif

@@ -44,7 +44,7 @@ static int calls_load(void *arg, uint64_t offset, const void *buffer, size_t siz
 /* ---- memory ---- */
 
 static int protect(struct scene *scene, struct region *region) {
-    static const struct varve_callbacks callbacks = {sizeof callbacks, calls_length, calls_save, calls_load};
+    static const struct varve_callbacks callbacks = {sizeof callbacks, calls_length, calls_save, calls_load, 0};
     if (region->kind == CALLBACK)
         return varve_protect_callback(scene->session, region->name, &callbacks, region);
     unsigned flags = region->flags ? region->flags : scene->flags;

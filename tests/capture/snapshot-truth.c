@@ -244,7 +244,7 @@ static int copy_load(void *arg, uint64_t offset, const void *buffer, size_t size
 
 /* Another session, other buffers. */
 static void restart_elsewhere(struct run *run) {
-    static const struct varve_callbacks callbacks = {sizeof callbacks, copy_length, copy_save, copy_load};
+    static const struct varve_callbacks callbacks = {sizeof callbacks, copy_length, copy_save, copy_load, 0};
     struct varve_session *session = kit_open(run->store, run->settings);
     struct copy copies[SCENE_REGIONS];
     int64_t version = -1;

@@ -25,7 +25,7 @@ static const struct series {
     const char *codec;
     int is_small;
     int64_t newest;
-} series[] = {{"alpha", "lz4", 0, 7}, {"b%eta /x", "zstd", 0, 7}, {"gamma", "none", 0, 7}, {"many", "zstd", 1, 70}};
+} series[] = {{"alpha", "auto", 0, 7}, {"b%eta /x", "size", 0, 7}, {"gamma", "none", 0, 7}, {"many", "zstd", 1, 70}};
 #define SERIES (sizeof series / sizeof *series)
 
 struct job {

@@ -24,7 +24,7 @@ static const struct series {
     const char *codec;
     uint32_t ranks;
     int64_t newest;
-} series[] = {{"four", "lz4", 4, 6}, {"two", "none", 2, 5}};
+} series[] = {{"four", "size", 4, 6}, {"two", "auto", 2, 5}};
 #define SERIES (sizeof series / sizeof *series)
 
 static struct campaign campaign;

@@ -41,11 +41,14 @@ int64_t world_size(const struct world *world, int region, int64_t version) {
     }
 }
 
-/* Half of the pages cannot be compressed, the others can. */
+/* A third of the pages cannot be compressed, a third is numbers that vary slowly, the others repeat themselves. */
 static void fill_page(uint64_t key, uint8_t *out, size_t size) {
-    int is_random = mix(key) & 1;
+    uint64_t kind = mix(key) % 3;
     for (size_t i = 0; i < size; i += 8) {
-        uint64_t value = mix(key * 1000003 + (is_random ? i : i % 256));
+        uint64_t value = mix(key * 1000003 + (kind == 0 ? i : i % 256));
+        double number = 1000 + (double)(key % 100) + (double)i * 0.125 + (double)(value % 64) * 1e-9;
+        if (kind == 1)
+            memcpy(&value, &number, sizeof value);
         memcpy(out + i, &value, size - i < 8 ? size - i : 8);
     }
 }
@@ -103,7 +106,24 @@ static int take_bytes(void *arg, uint64_t offset, const void *buffer, size_t siz
     return 0;
 }
 
-static const struct varve_callbacks callbacks = {sizeof callbacks, give_length, give_bytes, take_bytes};
+static const struct varve_callbacks callbacks = {sizeof callbacks, give_length, give_bytes, take_bytes, 0};
+
+/* What a region says it holds; VARVE_BYTES: nothing. */
+static int type_of(int region) {
+    return region == WORLD_BULK ? VARVE_F64 : region == WORLD_MOVE ? VARVE_F32 : region == WORLD_GROW ? VARVE_I16 : VARVE_BYTES;
+}
+
+static int protect(struct world *world, int region, struct world_bytes *bytes) {
+    static const uint64_t element[] = {[VARVE_F64] = 8, [VARVE_F32] = 4, [VARVE_I16] = 2};
+    int type = type_of(region);
+    if (region == WORLD_CALLS)
+        return varve_protect_callback(world->session, names[region], &callbacks, bytes);
+    if (type == VARVE_BYTES)
+        return varve_protect(world->session, names[region], bytes->data, bytes->size);
+    struct varve_array array = {
+        .size = sizeof array, .type = type, .dims = 2, .dim = {{bytes->size / element[type] / 2}, {2}}};
+    return varve_protect_array(world->session, names[region], bytes->data, &array);
+}
 
 /* New memory of this size, under the region's name. The old memory is freed when the library no longer knows it. */
 static int place(struct world *world, int region, size_t size) {
@@ -124,8 +144,7 @@ static int place(struct world *world, int region, size_t size) {
         abort();
     struct world_bytes before = *bytes;
     *bytes = (struct world_bytes){data, size};
-    rc = region == WORLD_CALLS ? varve_protect_callback(world->session, names[region], &callbacks, bytes)
-                               : varve_protect(world->session, names[region], data, size);
+    rc = protect(world, region, bytes);
     if (rc < 0) {
         *bytes = before;
         free(data);

@@ -266,6 +266,8 @@ static int describe_blocks(FILE *out, const struct pack_view *pack, struct varve
                 ", flags %u, first id %" PRIu64 ", owner %u\n",
                 b->part, b->offset, b->codec, b->stored, b->raw, b->sum, b->extent_count, b->extents_offset, b->flags,
                 b->first_id, b->owner);
+        if (b->element)
+            fprintf(out, "  filters %u and %u, elements of %u\n", b->filter[0], b->filter[1], b->element);
     }
     rc = vv_tables_check(footer, blocks, count, section_bytes(pack, extents), extents->length, error);
     if (rc < 0)
@@ -301,6 +303,22 @@ static int describe_moved(FILE *out, const struct pack_view *pack, struct varve_
     return 0;
 }
 
+static int describe_ranges(FILE *out, const struct pack_view *pack, struct varve_error *error) {
+    const struct vv_section *section = vv_footer_section(pack->footer, VV_SECTION_RANGES, 0);
+    const struct vv_section *blocks = vv_footer_section(pack->footer, VV_SECTION_BLOCKS, 0);
+    uint64_t count = blocks->length / VV_BLOCK_ENTRY_SIZE;
+    struct vv_range ranges[BLOCKS_MAX];
+    if (!section || count > BLOCKS_MAX)
+        return 0;
+    int rc = vv_ranges_parse(section_bytes(pack, section), section->length, count, ranges, error);
+    for (uint64_t i = 0; i < count && rc == 0; i++) {
+        if (ranges[i].type)
+            fprintf(out, "range of block %" PRIu64 ": type %u, flags %u, %016" PRIx64 " to %016" PRIx64 "\n", i,
+                    ranges[i].type, ranges[i].flags, ranges[i].low, ranges[i].high);
+    }
+    return rc;
+}
+
 static void print_footer(FILE *out, const struct vv_footer *f) {
     print_settings(out, &f->settings);
     fprintf(out, "%u writers, %u ranks, %u owners from %u, %u partners %u %u %u\n", f->writers, f->ranks, f->owners,
@@ -325,7 +343,8 @@ static int describe_inside(FILE *out, const struct pack_view *pack, struct varve
         if (!vv_hash128_equal(s->digest, vv_digest(section_bytes(pack, s), s->length)))
             return vv_error(error, VARVE_CORRUPT, "digest of section %u does not match", i);
     }
-    if ((rc = describe_blocks(out, pack, error)) < 0 || (rc = describe_moved(out, pack, error)) < 0)
+    if ((rc = describe_blocks(out, pack, error)) < 0 || (rc = describe_moved(out, pack, error)) < 0 ||
+        (rc = describe_ranges(out, pack, error)) < 0)
         return rc;
     for (uint32_t i = 0; i < footer->owners; i++) {
         const struct vv_section *s = vv_footer_section(footer, VV_SECTION_MANIFEST, footer->first_owner + i);

@@ -29,6 +29,7 @@ static const struct {
     {"good-catalogue.bin", sample_catalogue},
     {"good-part.bin", sample_part},
     {"good-pack.bin", sample_pack},
+    {"good-pack-typed.bin", sample_pack_typed},
     {"good-copy.bin", sample_copy},
     {"good-manifest.bin", sample_manifest_base},
     {"good-overlay.bin", sample_manifest_overlay},
@@ -174,17 +175,21 @@ static void make_defect(const struct defect *defect, golden_fn fn, void *arg) {
 }
 
 /* Packs: a change in a section, the footer or the section list. */
-enum where { IN_BLOCKS, IN_EXTENTS, IN_MOVED, IN_FOOTER, IN_SECTIONS, IN_END };
+enum where { IN_BLOCKS, IN_EXTENTS, IN_MOVED, IN_FOOTER, IN_SECTIONS, IN_END, IN_RANGES };
 
-static const struct {
+struct pack_defect {
     const char *name;
     enum where where;
     int offset;
     int size;
     uint64_t value;
-} pack_defects[] = {
-    {"bad-pack-unknown-codec.bin", IN_BLOCKS, 4, 1, 3},
-    {"bad-pack-unknown-filter.bin", IN_BLOCKS, 5, 1, 1},
+};
+
+static const struct pack_defect pack_defects[] = {
+    {"bad-pack-unknown-codec.bin", IN_BLOCKS, 4, 1, 3}, /* made when 3 was not known; an element is missing */
+    {"bad-pack-unknown-codec-7.bin", IN_BLOCKS, 4, 1, 7},
+    {"bad-pack-unknown-filter.bin", IN_BLOCKS, 5, 1, 1}, /* made when 1 was not known; there is no codec */
+    {"bad-pack-fpzip-element-2.bin", IN_BLOCKS, 4, 4, 0x02000003},
     {"bad-pack-element-without-filter.bin", IN_BLOCKS, 7, 1, 8},
     {"bad-pack-unknown-block-flag.bin", IN_BLOCKS, 44, 4, 2},
     {"bad-pack-block-reserved.bin", IN_BLOCKS, 60, 4, 1},
@@ -239,9 +244,32 @@ static const struct {
     {"bad-pack-footer-digest.bin", IN_END, 31, 1, 0},
 };
 
-static uint8_t *place(struct vv_buf *buf, enum where where) {
+/* The typed pack: block 1 has zstd, filters 3 and 1, elements of 8; blocks 0 and 1 have ranges. */
+static const struct pack_defect typed_defects[] = {
+    {"bad-pack-unknown-filter-5.bin", IN_BLOCKS, 64 + 5, 1, 5},
+    {"bad-pack-unknown-second-filter.bin", IN_BLOCKS, 64 + 6, 1, 255},
+    {"bad-pack-second-filter-alone.bin", IN_BLOCKS, 64 + 5, 1, 0},
+    {"bad-pack-filters-without-codec.bin", IN_BLOCKS, 64 + 4, 1, 0},
+    {"bad-pack-filters-before-fpzip.bin", IN_BLOCKS, 64 + 4, 1, 3},
+    {"bad-pack-element-3.bin", IN_BLOCKS, 64 + 7, 1, 3},
+    {"bad-pack-element-missing.bin", IN_BLOCKS, 64 + 7, 1, 0},
+    {"bad-pack-ranges-owner.bin", IN_SECTIONS, 6 * 40 + 4, 4, 4},
+    {"bad-pack-ranges-block-beyond.bin", IN_RANGES, 24, 4, 2},
+    {"bad-pack-ranges-block-again.bin", IN_RANGES, 24, 4, 0},
+    {"bad-pack-ranges-unknown-type.bin", IN_RANGES, 4, 1, 15},
+    {"bad-pack-ranges-no-type.bin", IN_RANGES, 4, 1, 0},
+    {"bad-pack-ranges-unknown-flag.bin", IN_RANGES, 24 + 5, 1, 4},
+    {"bad-pack-ranges-integer-nan.bin", IN_RANGES, 5, 1, 1},
+    {"bad-pack-ranges-empty-with-values.bin", IN_RANGES, 24 + 5, 1, 3},
+    {"bad-pack-ranges-reserved.bin", IN_RANGES, 6, 2, 256},
+    {"bad-pack-ranges-order.bin", IN_RANGES, 8, 8, 32768},
+    {"bad-pack-ranges-beyond-type.bin", IN_RANGES, 16, 8, 32768},
+    {"bad-pack-ranges-nan.bin", IN_RANGES, 24 + 8, 8, UINT64_C(0x7ff8000000000000)},
+};
+
+static uint8_t *place(struct vv_buf *buf, enum where where, uint32_t count) {
     uint8_t *end = buf->data + buf->size - VV_END_SIZE;
-    uint8_t *sections = end - SAMPLE_PACK_SECTIONS * 40;
+    uint8_t *sections = end - count * 40;
     switch (where) {
     case IN_BLOCKS:
         return buf->data + vv_get64(sections + 8);
@@ -249,6 +277,8 @@ static uint8_t *place(struct vv_buf *buf, enum where where) {
         return buf->data + vv_get64(sections + 40 + 8);
     case IN_MOVED:
         return buf->data + vv_get64(sections + 3 * 40 + 8);
+    case IN_RANGES:
+        return buf->data + vv_get64(sections + (SAMPLE_TYPED_SECTIONS - 1) * 40 + 8);
     case IN_FOOTER:
         return buf->data + vv_get64(end);
     case IN_SECTIONS:
@@ -256,6 +286,18 @@ static uint8_t *place(struct vv_buf *buf, enum where where) {
     default:
         return end;
     }
+}
+
+static void make_pack_defect(const struct pack_defect *defect, void (*make)(struct vv_buf *buf), uint32_t sections,
+                             golden_fn fn, void *arg) {
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    make(&buf);
+    put_value(place(&buf, defect->where, sections) + defect->offset, defect->size, defect->value);
+    if (defect->where != IN_END)
+        reseal_pack(buf.data, buf.size, sections);
+    fn(arg, defect->name, buf.data, buf.size);
+    vv_buf_clear(&buf);
 }
 
 void golden_make(golden_fn fn, void *arg) {
@@ -268,13 +310,8 @@ void golden_make(golden_fn fn, void *arg) {
     }
     for (size_t i = 0; i < sizeof defects / sizeof defects[0]; i++)
         make_defect(&defects[i], fn, arg);
-    for (size_t i = 0; i < sizeof pack_defects / sizeof pack_defects[0]; i++) {
-        sample_pack(&buf);
-        put_value(place(&buf, pack_defects[i].where) + pack_defects[i].offset, pack_defects[i].size,
-                  pack_defects[i].value);
-        if (pack_defects[i].where != IN_END)
-            reseal_pack(buf.data, buf.size, SAMPLE_PACK_SECTIONS);
-        fn(arg, pack_defects[i].name, buf.data, buf.size);
-        vv_buf_clear(&buf);
-    }
+    for (size_t i = 0; i < sizeof pack_defects / sizeof pack_defects[0]; i++)
+        make_pack_defect(&pack_defects[i], sample_pack, SAMPLE_PACK_SECTIONS, fn, arg);
+    for (size_t i = 0; i < sizeof typed_defects / sizeof typed_defects[0]; i++)
+        make_pack_defect(&typed_defects[i], sample_pack_typed, SAMPLE_TYPED_SECTIONS, fn, arg);
 }

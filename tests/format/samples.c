@@ -5,6 +5,7 @@
 
 #define PART_RAW 64u
 #define PACK_RAW 4104u
+#define TYPED_STORED 1000u /* of the pack's block in the typed pack */
 #define TIME_NS UINT64_C(1700000000000000000)
 
 const uint8_t sample_store_id[16] = {0xA0, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0xA7,
@@ -232,7 +233,7 @@ static void put_extents(struct vv_buf *buf, uint64_t *second_out) {
     vv_extent_encode(buf, &coder, &(struct vv_extent){.owner = 5, .address = UINT64_C(1) << 45, .length = 8});
 }
 
-static void put_blocks(struct vv_buf *buf, uint64_t second_extents) {
+static void put_blocks(struct vv_buf *buf, uint64_t second_extents, int is_typed) {
     struct vv_buf bytes;
     vv_buf_init(&bytes);
     put_bytes(&bytes, PACK_RAW);
@@ -249,6 +250,14 @@ static void put_blocks(struct vv_buf *buf, uint64_t second_extents) {
     block.extents_offset = second_extents;
     block.extent_count = 2;
     block.flags = VV_BLOCK_IDS;
+    if (is_typed) { /* zstd over a byte shuffle over a delta; the golden pack holds no real frame */
+        block.codec = 2;
+        block.filter[0] = 3;
+        block.filter[1] = 1;
+        block.element = 8;
+        block.stored = TYPED_STORED;
+        block.sum = vv_sum64(bytes.data, TYPED_STORED);
+    }
     vv_block_encode(buf, &block);
     vv_buf_clear(&bytes);
 }
@@ -267,13 +276,23 @@ static void add_section(struct vv_buf *buf, struct vv_footer *footer, uint32_t k
     vv_buf_clear(section);
 }
 
-static void add_tables(struct vv_buf *buf, struct vv_footer *footer) {
+static void put_ranges(struct vv_buf *buf) {
+    double low = -1.5, high = 1e300;
+    struct vv_range integers = {.type = 3, .low = (uint64_t)-5, .high = 32767};
+    struct vv_range floats = {.type = 10, .flags = VV_RANGE_NAN};
+    memcpy(&floats.low, &low, sizeof low);
+    memcpy(&floats.high, &high, sizeof high);
+    vv_range_encode(buf, 0, &integers);
+    vv_range_encode(buf, 1, &floats);
+}
+
+static void add_tables(struct vv_buf *buf, struct vv_footer *footer, int is_typed) {
     struct vv_buf blocks, section;
     uint64_t second_extents;
     vv_buf_init(&blocks);
     vv_buf_init(&section);
     put_extents(&section, &second_extents);
-    put_blocks(&blocks, second_extents);
+    put_blocks(&blocks, second_extents, is_typed);
     add_section(buf, footer, VV_SECTION_BLOCKS, 0, &blocks);
     add_section(buf, footer, VV_SECTION_EXTENTS, 0, &section);
     put_bytes(&section, 32);
@@ -286,11 +305,16 @@ static void add_tables(struct vv_buf *buf, struct vv_footer *footer) {
     add_section(buf, footer, VV_SECTION_MANIFEST, 4, &section);
     sample_manifest_overlay(&section);
     add_section(buf, footer, VV_SECTION_MANIFEST, 5, &section);
+    if (is_typed) {
+        put_ranges(&section);
+        add_section(buf, footer, VV_SECTION_RANGES, 0, &section);
+    }
 }
 
-void sample_pack(struct vv_buf *buf) {
+static void put_pack(struct vv_buf *buf, int is_typed) {
     struct vv_key key = sample_key(VV_KIND_PACK);
-    struct vv_section sections[SAMPLE_PACK_SECTIONS];
+    struct vv_section sections[SAMPLE_TYPED_SECTIONS];
+    uint32_t stored = is_typed ? TYPED_STORED : PACK_RAW;
     uint64_t part_length = VV_HEAD_SIZE + PART_RAW;
     struct vv_footer footer = {
         .settings = settings,
@@ -304,7 +328,7 @@ void sample_pack(struct vv_buf *buf) {
         .time_ns = TIME_NS + 5,
         .protected_bytes = 70000 + (1 << 20),
         .raw_bytes = PART_RAW + PACK_RAW,
-        .stored_bytes = PART_RAW + PACK_RAW,
+        .stored_bytes = PART_RAW + stored,
         .regions = 7,
         .parts = 1,
         .lean_count = SAMPLE_LEANS,
@@ -315,9 +339,17 @@ void sample_pack(struct vv_buf *buf) {
         .sections = sections,
     };
     vv_head_encode(buf, &key, sample_store_id, 0);
-    put_bytes(buf, PACK_RAW);
-    add_tables(buf, &footer);
+    put_bytes(buf, stored);
+    add_tables(buf, &footer, is_typed);
     vv_footer_encode(buf, buf->size, &footer, NULL);
+}
+
+void sample_pack(struct vv_buf *buf) {
+    put_pack(buf, 0);
+}
+
+void sample_pack_typed(struct vv_buf *buf) {
+    put_pack(buf, 1);
 }
 
 /* Everything behind the blocks of the pack, byte for byte. */

@@ -5,6 +5,7 @@
 #include "format/manifest.h"
 
 #define SAMPLE_PACK_SECTIONS 6
+#define SAMPLE_TYPED_SECTIONS 7
 #define SAMPLE_LEANS 2
 
 extern const uint8_t sample_store_id[16];
@@ -21,6 +22,7 @@ void sample_catalogue(struct vv_buf *buf);
 void sample_part(struct vv_buf *buf);
 void sample_pack(struct vv_buf *buf);
 void sample_copy(struct vv_buf *buf);
+void sample_pack_typed(struct vv_buf *buf); /* the same with a filtered block and ranges */
 /* Sections: of owner 4, a base; of owner 5, an overlay over a base and an overlay. */
 void sample_manifest_base(struct vv_buf *buf);
 void sample_manifest_overlay(struct vv_buf *buf);

@@ -1,9 +1,11 @@
 /* make-seeds FOLDER: write the first inputs of every format target below FOLDER (the corpus), from the encoders. */
 #include "../format/samples.h"
+#include "encode/coding.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <varve/varve.h>
 
 static int failed;
 
@@ -72,6 +74,44 @@ static void write_pack(const char *root) {
     vv_buf_clear(&buf);
 }
 
+/* The tables and the ranges of the typed pack. */
+static void write_typed(const char *root) {
+    struct vv_buf buf, seed;
+    vv_buf_init(&buf);
+    vv_buf_init(&seed);
+    sample_pack_typed(&buf);
+    uint8_t *end = buf.data + buf.size - VV_END_SIZE;
+    uint8_t *list = end - SAMPLE_TYPED_SECTIONS * 40;
+    uint8_t *ranges = end - 40;
+    uint64_t blocks_size = vv_get64(list + 16), footer = vv_get64(end);
+    write_seed(root, "footer", "typed", buf.data + footer, buf.size - footer);
+    vv_buf_u8(&seed, (uint8_t)(blocks_size / VV_BLOCK_ENTRY_SIZE));
+    vv_buf_append(&seed, buf.data + vv_get64(list + 8), blocks_size + vv_get64(list + 40 + 16));
+    write_seed(root, "tables", "typed", seed.data, seed.size);
+    vv_buf_clear(&seed);
+    vv_buf_u8(&seed, 2);
+    vv_buf_append(&seed, buf.data + vv_get64(ranges + 8), vv_get64(ranges + 16));
+    write_seed(root, "ranges", "typed", seed.data, seed.size);
+    vv_buf_clear(&seed);
+    vv_buf_clear(&buf);
+}
+
+/* A range of every type, in blocks that are not all next to each other. */
+static void write_ranges(const char *root) {
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    vv_buf_u8(&buf, 40);
+    for (uint8_t type = 1; type <= 14; type++) {
+        struct vv_range range = {.type = type, .low = 0, .high = 100};
+        range.flags = type > 8 ? type % 2 : 0;
+        if (type == 12)
+            range = (struct vv_range){.type = type, .flags = VV_RANGE_NAN | VV_RANGE_EMPTY};
+        vv_range_encode(&buf, 2u * type, &range);
+    }
+    write_seed(root, "ranges", "types", buf.data, buf.size);
+    vv_buf_clear(&buf);
+}
+
 static void write_moved(const char *root) {
     struct vv_extent_coder coder = {.owner = 3};
     struct vv_buf buf;
@@ -83,6 +123,46 @@ static void write_moved(const char *root) {
     }
     write_seed(root, "tables", "moved", buf.data, buf.size);
     vv_buf_clear(&buf);
+}
+
+/* A block in every coding, to be decoded, and the same to be encoded: see fuzz_codec.c. */
+static void write_blocks(const char *root) {
+    enum { COUNT = 300, ROW = 20, SIZE = COUNT * 8 };
+    uint8_t raw[SIZE], stored[SIZE];
+    for (int i = 0; i < COUNT; i++) { /* multiples of 1/8, so that they lie on a grid, too */
+        double x = 100 + (i % ROW) * 0.125 + (i / ROW) * 0.25 + (i * i % 7) * 0.125;
+        memcpy(raw + (size_t)i * 8, &x, 8);
+    }
+    struct vv_coder *coder;
+    if (vv_coder_create(&coder)) {
+        failed = 1;
+        return;
+    }
+    for (int name = 0; name <= VV_CODING_NAMES; name++) {
+        int is_grid = name == VV_CODING_NAMES;
+        struct vv_content content = {.type = VARVE_F64, .row = ROW, .grid = is_grid ? 0.125 : 0};
+        struct vv_coding coding;
+        if (!vv_coding_fit(is_grid ? VV_CODING_ZFP : name, &content, 0, &coding))
+            continue;
+        int64_t got = vv_coder_encode(coder, &coding, &content, raw, SIZE, stored, 1);
+        uint8_t head[11] = {coding.codec, coding.filter[0], coding.filter[1], coding.element};
+        vv_put32(head + 4, SIZE - 1);
+        vv_put16(head + 7, ROW);
+        vv_put16(head + 9, (uint16_t)-3);
+        for (int is_encoding = 0; is_encoding < 2; is_encoding++) {
+            struct vv_buf seed;
+            char text[64];
+            vv_buf_init(&seed);
+            head[0] = is_encoding ? coding.codec | 128 : coding.codec;
+            vv_buf_append(&seed, head, sizeof head);
+            vv_buf_append(&seed, is_encoding || got <= 0 ? raw : stored, is_encoding || got <= 0 ? SIZE : (size_t)got);
+            snprintf(text, sizeof text, "%s-%s", is_encoding ? "encode" : "decode",
+                     is_grid ? "grid" : vv_coding_text(name));
+            write_seed(root, "codec", text, seed.data, seed.size);
+            vv_buf_clear(&seed);
+        }
+    }
+    vv_coder_destroy(coder);
 }
 
 static void write_keys(const char *root) {
@@ -104,6 +184,9 @@ int main(int argc, char **argv) {
     write_small(argv[1]);
     write_pack(argv[1]);
     write_moved(argv[1]);
+    write_typed(argv[1]);
+    write_ranges(argv[1]);
     write_keys(argv[1]);
+    write_blocks(argv[1]);
     return failed;
 }

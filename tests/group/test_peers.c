@@ -111,7 +111,7 @@ static int load_field(void *arg, uint64_t offset, const void *buffer, size_t siz
 }
 
 static void open_rank(struct rank *rank) {
-    static const struct varve_callbacks callbacks = {sizeof callbacks, get_length, save_field, load_field};
+    static const struct varve_callbacks callbacks = {sizeof callbacks, get_length, save_field, load_field, 0};
     struct vv_settings settings;
     static struct vv_log log = {.level = VV_LOG_ERROR, .rank = -1};
     struct varve_error error = {0};

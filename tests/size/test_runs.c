@@ -46,7 +46,7 @@ static int load(void *arg, uint64_t offset, const void *buffer, size_t size, uin
 }
 
 static struct varve_session *begin(void) {
-    static const struct varve_callbacks callbacks = {sizeof callbacks, length, save, load};
+    static const struct varve_callbacks callbacks = {sizeof callbacks, length, save, load, 0};
     struct varve_session *session = open_session(store, "runs");
     for (size_t i = 0; i < KINDS; i++)
         for (size_t k = 0; k < PAGE; k++)

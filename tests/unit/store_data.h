@@ -6,7 +6,7 @@
 #include "../format/random.h"
 #include "base/alloc.h"
 #include "chunk/id.h"
-#include "encode/codec.h"
+#include "encode/coding.h"
 #include "store/pack_reader.h"
 #include "store/pack_writer.h"
 #include "store/verify.h"
@@ -80,7 +80,11 @@ static UNUSED void put_block(struct vv_store *store, struct vv_pack_writer *pack
         block.raw += extents[i].length;
     }
     uint8_t *stored = malloc(block.raw);
-    int64_t size = codec ? vv_codec_by_number((uint8_t)codec)->encode(raw, block.raw, stored, 1) : 0;
+    struct vv_coder *coder;
+    assert_ok(vv_coder_create(&coder));
+    int64_t size = vv_coder_encode(coder, &(struct vv_coding){.codec = (uint8_t)codec}, &(struct vv_content){0}, raw,
+                                   block.raw, stored, 1);
+    vv_coder_destroy(coder);
     if (size <= 0)
         block.codec = VV_CODEC_NONE;
     block.stored = size > 0 ? (uint32_t)size : block.raw;

@@ -154,7 +154,7 @@ static int list_load(void *arg, uint64_t offset, const void *buffer, size_t size
 static void callbacks_save_and_load(void **unused) {
     (void)unused;
     static struct list list, copy;
-    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, list_load};
+    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, list_load, 0};
     struct varve_session *s = open_session(NULL);
     for (size_t i = 0; i < sizeof list.text; i++)
         list.text[i] = (char)(i * i / 7);
@@ -251,7 +251,7 @@ static void due_by_time_and_by_share(void **unused) {
 static void warnings_instead_of_failures(void **unused) {
     (void)unused;
     static struct list list = {.is_failing = 1, .length = 10};
-    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, list_load};
+    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, list_load, 0};
     struct varve_session *s = open_session("on_error=warn,log=error");
     varve_protect_callback(s, "list", &callbacks, &list);
     assert_int_equal(varve_checkpoint(s, 1), 0);
@@ -264,7 +264,7 @@ static void warnings_instead_of_failures(void **unused) {
 static void versions_do_not_fall_below_a_failed_one(void **unused) {
     (void)unused;
     static struct list list = {.is_failing = 1, .length = 10};
-    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, list_load};
+    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, list_load, 0};
     struct varve_session *s = open_session(NULL);
     varve_protect_callback(s, "list", &callbacks, &list);
     assert_int_equal(varve_checkpoint(s, 10), -7);
@@ -291,7 +291,7 @@ static void a_failing_load_is_a_failure(void **unused) {
     (void)unused;
     static struct list list = {.length = 10};
     int loads = 0;
-    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, refuse_bytes};
+    struct varve_callbacks callbacks = {sizeof callbacks, list_length, list_save, refuse_bytes, 0};
     struct varve_session *s = open_session(NULL);
     varve_protect_callback(s, "list", &callbacks, &list);
     assert_int_equal(varve_checkpoint(s, 1), 0);

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/settings.h"
+#include "encode/coding.h"
 #include "test.h"
 
 #include <errno.h>
@@ -255,14 +256,14 @@ static void check_words(const char *name, int last) {
 static void test_choices_match_their_enums(void **state) {
     (void)state;
     vv_settings_init(&settings);
-    check_words("codec", VV_CHOOSE_CODEC_ZSTD);
+    check_words("codec", VV_CHOOSE_CODEC_NAMED + VV_CODING_NAMES - 1);
     check_words("direct", VV_CHOOSE_DIRECT_OFF);
     check_words("mode", VV_CHOOSE_MODE_UMASK);
     check_words("log", VV_LOG_TRACE);
     set("codec", "none");
-    assert_int_equal(settings.codec, VV_CHOOSE_CODEC_NONE);
+    assert_int_equal(settings.codec, VV_CHOOSE_CODEC_NAMED + VV_CODING_NONE);
     set("codec", "lz4");
-    assert_int_equal(settings.codec, VV_CHOOSE_CODEC_LZ4);
+    assert_int_equal(settings.codec, VV_CHOOSE_CODEC_NAMED + VV_CODING_LZ4);
     set("direct", "on");
     assert_int_equal(settings.direct, VV_CHOOSE_DIRECT_ON);
     set("mode", "group");
@@ -312,7 +313,7 @@ static void test_text_of_the_program(void **state) {
                      0);
     assert_int_equal(settings.keep, 3);
     assert_int_equal(settings.threads, 4);
-    assert_int_equal(settings.codec, VV_CHOOSE_CODEC_LZ4);
+    assert_int_equal(settings.codec, VV_CHOOSE_CODEC_NAMED + VV_CODING_LZ4);
     assert_int_equal(settings.log, VV_LOG_INFO);
     assert_string_equal(origin_of("keep"), "program");
     assert_string_equal(origin_of("mode"), "default");

@@ -70,6 +70,23 @@ static void resize(struct bytes *b, size_t size) {
     b->size = size;
 }
 
+/* Sometimes it is said what a region holds, right or wrong: all bytes must come back whatever was said. */
+static void describe(struct varve_session *session, int region, size_t size) {
+    static const struct {
+        int type;
+        uint32_t element;
+    } types[] = {{VARVE_U8, 1}, {VARVE_I16, 2}, {VARVE_F32, 4}, {VARVE_F64, 8}, {VARVE_U64, 8}, {VARVE_C128, 16}};
+    uint32_t which = draw(12);
+    if (which >= sizeof types / sizeof types[0])
+        return;
+    uint64_t row = draw(3) != 0 ? 1 : 1 + draw(200);
+    struct varve_array array = {.size = sizeof array,
+                                .type = types[which].type,
+                                .dims = 2,
+                                .dim = {{size / types[which].element / row}, {row}}};
+    assert_int_equal(varve_describe(session, name_of(region), &array), 0);
+}
+
 static void change(struct model *model, struct varve_session *session) {
     for (uint32_t n = draw(5); n > 0; n--) {
         int r = (int)draw(REGIONS);
@@ -92,6 +109,7 @@ static void change(struct model *model, struct varve_session *session) {
         } else
             scribble(b);
         assert_int_equal(varve_protect(session, name_of(r), b->data, b->size), 0);
+        describe(session, r, b->size);
     }
 }
 
@@ -228,7 +246,9 @@ static void run(const char *uri, const char *settings) {
 
 static void model_holds(void **unused) {
     static const char *const settings[] = {"", "codec=none,threads=0", "codec=zstd,block_size=64K", "codec=lz4,part_size=1M",
-                                           "table_share=0,rewrite_share=1", "rewrite_share=1,block_size=64K"};
+                                           "table_share=0,rewrite_share=1", "rewrite_share=1,block_size=64K",
+                                           "codec=size,block_size=64K", "codec=fpzip", "codec=zfp,block_size=64K",
+                                           "codec=bitshuffle-zstd,threads=0", "codec=delta-lz4", "codec=xor-zstd"};
     (void)unused;
     unsigned rounds = 24;
     const char *scale = getenv("TEST_SCALE");

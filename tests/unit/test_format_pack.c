@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,19 @@ struct tables {
     struct vv_buf extents;
     uint64_t ids;
 };
+
+/* A coding that a writer may use. */
+static void choose_coding(struct vv_block *block) {
+    static const uint8_t elements[] = {1, 2, 4, 8, 16};
+    block->codec = (uint8_t)random_below(7);
+    if (block->codec >= 3 && block->codec <= 5) {
+        block->element = random_below(2) ? 4 : 8;
+    } else if (block->codec && random_below(2)) {
+        block->filter[0] = (uint8_t)(1 + random_below(4));
+        block->filter[1] = (uint8_t)random_below(5);
+        block->element = elements[random_below(5)];
+    }
+}
 
 static void add_block(struct tables *t, uint32_t part, uint64_t *offset) {
     struct vv_block *block = &t->blocks[t->block_count++];
@@ -40,7 +54,7 @@ static void add_block(struct tables *t, uint32_t part, uint64_t *offset) {
         block->raw += e.length;
         vv_extent_encode(&t->extents, &coder, &e);
     }
-    block->codec = (uint8_t)random_below(3);
+    choose_coding(block);
     block->stored = block->codec ? (uint32_t)(1 + random_below(block->raw)) : block->raw;
     block->sum = random_u64();
     t->footer.raw_bytes += block->raw;
@@ -100,7 +114,9 @@ static uint64_t make_tables(struct tables *t) {
     for (uint32_t i = 0; i < t->footer.owners; i++)
         add_section(t, VV_SECTION_MANIFEST, t->footer.first_owner + i, 120 + random_bits(40), &offset);
     for (uint64_t i = random_below(3); i > 0; i--)
-        add_section(t, VV_SECTION_OPTIONAL + (uint32_t)random_bits(8), 7, random_bits(20), &offset);
+        add_section(t, VV_SECTION_OPTIONAL + 2 + (uint32_t)random_bits(8), 7, random_bits(20), &offset);
+    if (random_below(2))
+        add_section(t, VV_SECTION_RANGES, 0, random_bits(20), &offset);
     return offset;
 }
 
@@ -158,6 +174,10 @@ static void test_round_trips(void **state) {
             assert_int_equal(vv_block_parse(entries.data + i * VV_BLOCK_ENTRY_SIZE, &block, &error), 0);
             assert_int_equal(block.offset, t.blocks[i].offset);
             assert_int_equal(block.sum, t.blocks[i].sum);
+            assert_int_equal(block.codec, t.blocks[i].codec);
+            assert_memory_equal(block.filter, t.blocks[i].filter, 2);
+            assert_int_equal(block.element, t.blocks[i].element);
+            assert_int_equal(block.range.type, 0);
             t.blocks[i] = block;
         }
         rc = vv_tables_check(&parsed, t.blocks, t.block_count, t.extents.data, t.extents.size, &error);
@@ -309,6 +329,213 @@ static void test_moved_must_ascend(void **state) {
     }
 }
 
+static void test_codings(void **state) {
+    static const struct {
+        uint8_t codec, first, second, element;
+        int expected;
+        const char *word; /* in the message */
+    } cases[] = {
+        {0, 0, 0, 0, 0, NULL},
+        {6, 0, 0, 0, 0, NULL},
+        {1, 1, 0, 1, 0, NULL},
+        {2, 3, 1, 16, 0, NULL},
+        {6, 4, 2, 2, 0, NULL},
+        {3, 0, 0, 4, 0, NULL},
+        {5, 0, 0, 8, 0, NULL},
+        {7, 0, 0, 0, VARVE_UNKNOWN_FORMAT, "codec is 7"},
+        {255, 9, 9, 9, VARVE_UNKNOWN_FORMAT, "codec is 255"},
+        {2, 5, 0, 4, VARVE_UNKNOWN_FORMAT, "first filter is 5"},
+        {2, 1, 5, 4, VARVE_UNKNOWN_FORMAT, "second filter is 5"},
+        {0, 1, 0, 4, VARVE_CORRUPT, "without a codec"},
+        {0, 0, 0, 4, VARVE_CORRUPT, "nothing needs elements"},
+        {2, 0, 0, 8, VARVE_CORRUPT, "nothing needs elements"},
+        {6, 0, 0, 1, VARVE_CORRUPT, "nothing needs elements"},
+        {2, 1, 0, 0, VARVE_CORRUPT, "filters need elements"},
+        {2, 1, 0, 3, VARVE_CORRUPT, "filters need elements"},
+        {2, 1, 0, 32, VARVE_CORRUPT, "filters need elements"},
+        {2, 0, 1, 4, VARVE_CORRUPT, "without a first"},
+        {3, 0, 0, 0, VARVE_CORRUPT, "4 or 8"},
+        {4, 0, 0, 2, VARVE_CORRUPT, "4 or 8"},
+        {5, 0, 0, 16, VARVE_CORRUPT, "4 or 8"},
+        {3, 1, 0, 4, VARVE_CORRUPT, "floating-point"},
+    };
+    struct vv_block block = {.offset = VV_HEAD_SIZE, .stored = 8, .raw = 8, .extent_count = 1}, parsed;
+    struct vv_buf buf;
+    (void)state;
+    vv_buf_init(&buf);
+    vv_block_encode(&buf, &block);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct varve_error error = {0};
+        memcpy(buf.data + 4, &cases[i].codec, 4);
+        int rc = vv_block_parse(buf.data, &parsed, &error);
+        if (rc != cases[i].expected)
+            print_message("case %zu: %d, %s\n", i, rc, error.text);
+        assert_int_equal(rc, cases[i].expected);
+        if (cases[i].word)
+            assert_non_null(strstr(error.text, cases[i].word));
+        else
+            assert_memory_equal(&parsed.codec, &cases[i].codec, 4);
+    }
+    vv_buf_clear(&buf);
+}
+
+static uint64_t bits(double value) {
+    uint64_t out;
+    memcpy(&out, &value, sizeof out);
+    return out;
+}
+
+static void random_range(struct vv_range *range) {
+    static const uint8_t width[] = {0, 8, 8, 16, 16, 32, 32, 64, 64};
+    *range = (struct vv_range){.type = (uint8_t)(1 + random_below(14))};
+    if (range->type > 8) {
+        double low = (double)(int64_t)random_u64() * 1e-9, high = low + (double)random_bits(60);
+        range->flags = (uint8_t)random_below(2);
+        range->low = bits(random_below(9) ? low : -INFINITY);
+        range->high = bits(random_below(9) ? high : INFINITY);
+        if (random_below(5) == 0)
+            *range = (struct vv_range){.type = range->type, .flags = VV_RANGE_NAN | VV_RANGE_EMPTY};
+        return;
+    }
+    uint64_t a = random_u64() >> (64 - width[range->type]), b = random_u64() >> (64 - width[range->type]);
+    if (range->type % 2) {
+        int64_t half = (int64_t)(UINT64_C(1) << (width[range->type] - 1));
+        int64_t x = (int64_t)(a - (uint64_t)half), y = (int64_t)(b - (uint64_t)half);
+        range->low = (uint64_t)(x < y ? x : y);
+        range->high = (uint64_t)(x < y ? y : x);
+    } else {
+        range->low = a < b ? a : b;
+        range->high = a < b ? b : a;
+    }
+}
+
+static void compare_ranges(const struct vv_range *a, const struct vv_range *b) {
+    assert_int_equal(a->type, b->type);
+    assert_int_equal(a->flags, b->flags);
+    assert_true(a->low == b->low && a->high == b->high);
+}
+
+static void test_ranges(void **state) {
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        struct vv_range made[MOST] = {0}, found[MOST];
+        struct varve_error error;
+        struct vv_buf buf;
+        uint64_t count = random_below(MOST + 1);
+        vv_buf_init(&buf);
+        for (uint32_t i = 0; i < count; i++) {
+            if (random_below(3)) {
+                random_range(&made[i]);
+                vv_range_encode(&buf, i, &made[i]);
+            }
+        }
+        memset(found, 0xff, sizeof found);
+        int rc = vv_ranges_parse(buf.data, buf.size, count, found, &error);
+        if (rc < 0)
+            print_message("%s\n", error.text);
+        assert_int_equal(rc, 0);
+        for (uint64_t i = 0; i < count; i++)
+            compare_ranges(&made[i], &found[i]);
+        for (size_t size = 0; size < buf.size; size++) {
+            if (size % VV_RANGE_ENTRY_SIZE)
+                assert_int_equal(vv_ranges_parse(buf.data, size, count, found, &error), VARVE_CORRUPT);
+        }
+        vv_buf_clear(&buf);
+    }
+}
+
+static void test_ranges_refused(void **state) {
+    struct {
+        uint32_t block;
+        struct vv_range range;
+        uint8_t reserved;
+        int expected;
+    } cases[] = {
+        {2, {.type = 10, .low = bits(-1), .high = bits(1)}, 0, 0},
+        {2, {.type = 10, .low = bits(-0.0), .high = bits(0.0)}, 0, 0},
+        {2, {.type = 9, .flags = 3}, 0, 0},
+        {2, {.type = 1, .low = (uint64_t)-128, .high = 127}, 0, 0},
+        {2, {.type = 7, .low = (uint64_t)INT64_MIN, .high = INT64_MAX}, 0, 0},
+        {2, {.type = 8, .low = 0, .high = UINT64_MAX}, 0, 0},
+        {1, {.type = 10, .low = bits(-1), .high = bits(1)}, 0, VARVE_CORRUPT}, /* the block before again */
+        {0, {.type = 10, .low = bits(-1), .high = bits(1)}, 0, VARVE_CORRUPT},
+        {3, {.type = 10, .low = bits(-1), .high = bits(1)}, 0, VARVE_CORRUPT}, /* there are three blocks */
+        {UINT32_MAX, {.type = 10}, 0, VARVE_CORRUPT},
+        {2, {.type = 0}, 0, VARVE_CORRUPT},
+        {2, {.type = 15}, 0, VARVE_UNKNOWN_FORMAT},
+        {2, {.type = 10, .flags = 4}, 0, VARVE_UNKNOWN_FORMAT},
+        {2, {.type = 10}, 1, VARVE_UNKNOWN_FORMAT},
+        {2, {.type = 10, .low = bits(1), .high = bits(-1)}, 0, VARVE_CORRUPT},
+        {2, {.type = 10, .low = bits(NAN), .high = bits(1)}, 0, VARVE_CORRUPT},
+        {2, {.type = 10, .low = bits(1), .high = bits(NAN)}, 0, VARVE_CORRUPT},
+        {2, {.type = 10, .flags = 2}, 0, VARVE_CORRUPT},
+        {2, {.type = 10, .flags = 3, .high = 1}, 0, VARVE_CORRUPT},
+        {2, {.type = 5, .flags = 1}, 0, VARVE_CORRUPT},
+        {2, {.type = 1, .low = 0, .high = 128}, 0, VARVE_CORRUPT},
+        {2, {.type = 1, .low = (uint64_t)-129, .high = 0}, 0, VARVE_CORRUPT},
+        {2, {.type = 7, .low = 1, .high = (uint64_t)-1}, 0, VARVE_CORRUPT},
+        {2, {.type = 2, .low = 0, .high = 256}, 0, VARVE_CORRUPT},
+        {2, {.type = 8, .low = UINT64_MAX, .high = 1}, 0, VARVE_CORRUPT},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct vv_range first = {.type = 4, .low = 7, .high = 65535};
+        struct vv_range found[3];
+        struct varve_error error = {0};
+        struct vv_buf buf;
+        vv_buf_init(&buf);
+        vv_range_encode(&buf, 1, &first);
+        vv_buf_u32(&buf, cases[i].block);
+        vv_buf_u8(&buf, cases[i].range.type);
+        vv_buf_u8(&buf, cases[i].range.flags);
+        vv_buf_u8(&buf, 0);
+        vv_buf_u8(&buf, cases[i].reserved);
+        vv_buf_u64(&buf, cases[i].range.low);
+        vv_buf_u64(&buf, cases[i].range.high);
+        int rc = vv_ranges_parse(buf.data, buf.size, 3, found, &error);
+        if (rc != cases[i].expected)
+            print_message("case %zu: %d, %s\n", i, rc, error.text);
+        assert_int_equal(rc, cases[i].expected);
+        if (rc == 0) {
+            compare_ranges(&found[1], &first);
+            compare_ranges(&found[2], &cases[i].range);
+        }
+        assert_int_equal(vv_ranges_parse(buf.data, buf.size, 1, found, &error), VARVE_CORRUPT);
+        vv_buf_clear(&buf);
+    }
+}
+
+/* One ranges section, of no owner; other optional sections may be repeated. */
+static void test_ranges_sections(void **state) {
+    static const struct {
+        uint32_t kind, owner;
+        int expected;
+    } cases[] = {{VV_SECTION_RANGES + 1, 3, 0}, {VV_SECTION_RANGES, 0, VARVE_CORRUPT}};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct tables t;
+        struct vv_footer parsed;
+        struct varve_error error;
+        struct vv_buf buf;
+        do {
+            make_tables(&t);
+            vv_buf_clear(&t.extents);
+        } while (vv_footer_section(&t.footer, VV_SECTION_RANGES, 0));
+        struct vv_section *last = &t.sections[t.footer.section_count - 1];
+        uint64_t offset = last->offset + last->length;
+        add_section(&t, VV_SECTION_RANGES, i == 2 ? 1 : 0, 24, &offset);
+        if (i < 2)
+            add_section(&t, cases[i].kind, cases[i].owner, 24, &offset);
+        vv_buf_init(&buf);
+        vv_footer_encode(&buf, offset, &t.footer, NULL);
+        int rc = read_footer(&buf, offset, &parsed, &error);
+        assert_int_equal(rc, i == 2 ? VARVE_CORRUPT : cases[i].expected);
+        if (rc == 0)
+            vv_footer_clear(&parsed);
+        vv_buf_clear(&buf);
+    }
+}
+
 static void test_no_memory(void **state) {
     (void)state;
 #ifdef VARVE_FAULTS
@@ -343,6 +570,10 @@ int main(void) {
         cmocka_unit_test(test_every_extents_truncation),
         cmocka_unit_test(test_moved),
         cmocka_unit_test(test_moved_must_ascend),
+        cmocka_unit_test(test_codings),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_ranges_refused),
+        cmocka_unit_test(test_ranges_sections),
         cmocka_unit_test(test_no_memory),
     };
     random_begin();

@@ -76,6 +76,7 @@ BLOCK_CUT(raw_is_2_gib, vv_put32(b + 64 + 20, 1u << 31))
 BLOCK_CUT(raw_is_larger, vv_put32(b + 20, 8192))
 BLOCK_CUT(stored_is_larger, vv_put32(b + 64 + 16, 5000))
 BLOCK_CUT(codec_is_9, b[64 + 4] = 9)
+BLOCK_CUT(filter_is_9, b[64 + 5] = 9)
 BLOCK_CUT(filter_is_1, b[64 + 5] = 1)
 BLOCK_CUT(offset_is_far, vv_put64(b + 64 + 8, UINT64_C(1) << 60))
 BLOCK_CUT(blocks_overlap, vv_put64(b + 128 + 8, vv_get64(b + 64 + 8)))
@@ -285,7 +286,8 @@ static const struct hostile cases[] = {
     CASE(1, raw_is_larger, VARVE_CORRUPT, "blocks have 16384 bytes"),
     CASE(1, stored_is_larger, VARVE_CORRUPT, "stored length is 5000"),
     CASE(1, codec_is_9, VARVE_UNKNOWN_FORMAT, "codec is 9"),
-    CASE(1, filter_is_1, VARVE_UNKNOWN_FORMAT, "filters are 1 and 0"),
+    CASE(1, filter_is_9, VARVE_UNKNOWN_FORMAT, "first filter is 9"),
+    CASE(1, filter_is_1, VARVE_CORRUPT, "filters without a codec"),
     CASE(1, offset_is_far, VARVE_CORRUPT, "offset of block 1"),
     CASE(1, blocks_overlap, VARVE_CORRUPT, "offset of block 2"),
     CASE(1, part_is_7, VARVE_CORRUPT, "part of block 2 is 7"),
@@ -347,10 +349,10 @@ static const struct hostile cases[] = {
     CASE(1, name_is_empty, VARVE_CORRUPT, "region name has 0 bytes"),
     CASE(1, name_has_nul, VARVE_CORRUPT, "NUL"),
     CASE(1, region_length_lies, VARVE_CORRUPT, "region has 12289 bytes"),
-    CASE(1, bomb_of_16_mib, VARVE_CORRUPT, "block 0 cannot be decoded with zstd"),
-    CASE(1, bomb_of_1_tib, VARVE_CORRUPT, "block 0 cannot be decoded with zstd"),
-    CASE(1, block_too_short, VARVE_CORRUPT, "block 0 cannot be decoded with zstd"),
-    CASE(1, block_is_noise, VARVE_CORRUPT, "block 0 cannot be decoded with zstd"),
+    CASE(1, bomb_of_16_mib, VARVE_CORRUPT, "part 0 cannot be decoded with zstd"),
+    CASE(1, bomb_of_1_tib, VARVE_CORRUPT, "part 0 cannot be decoded with zstd"),
+    CASE(1, block_too_short, VARVE_CORRUPT, "part 0 cannot be decoded with zstd"),
+    CASE(1, block_is_noise, VARVE_CORRUPT, "part 0 cannot be decoded with zstd"),
     CASE(1, moved_is_last, VARVE_CORRUPT, "sections end with kind 0x4"),
     CASE(1, feature_unknown, VARVE_UNKNOWN_FORMAT, "4"),
     CASE(1, feature_of_drafts, VARVE_UNKNOWN_FORMAT, "required features are 0x1"),

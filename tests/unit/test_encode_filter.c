@@ -1,0 +1,153 @@
+/* Filters against the words of docs/format.md 6, written down once more in the plainest way; vectors against no
+ * vectors. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "encode/coding.h"
+#include "encode/filter.h"
+#include "encode/filter_private.h"
+#include "encode_data.h"
+#include "test.h"
+
+enum { LARGEST = 70000, EDGE = 32 };
+static uint8_t data[LARGEST + 1], got[LARGEST + EDGE], expected[LARGEST], between[LARGEST], back[LARGEST + EDGE];
+
+static void plain_shuffle(size_t e, const uint8_t *in, uint8_t *out, size_t size) {
+    size_t n = size / e, at = 0;
+    for (size_t k = 0; k < e; k++)
+        for (size_t i = 0; i < n; i++)
+            out[at++] = in[i * e + k];
+    while (at < size) {
+        out[at] = in[at];
+        at++;
+    }
+}
+
+static void plain_bitshuffle(size_t e, const uint8_t *in, uint8_t *out, size_t size) {
+    size_t n = size / e / 8 * 8, at = 0;
+    for (size_t k = 0; k < e; k++)
+        for (int b = 0; b < 8; b++)
+            for (size_t i = 0; i < n; i += 8) {
+                uint8_t byte = 0;
+                for (size_t j = 0; j < 8; j++)
+                    byte |= (uint8_t)((in[(i + j) * e + k] >> b & 1) << j);
+                out[at++] = byte;
+            }
+    while (at < size) {
+        out[at] = in[at];
+        at++;
+    }
+}
+
+/* With a borrow from byte to byte. */
+static void plain_delta(size_t e, const uint8_t *in, uint8_t *out, size_t size) {
+    size_t width = e > 8 ? 8 : e, whole = size - size % e;
+    memcpy(out, in, size);
+    for (size_t i = e; i < whole; i += width)
+        for (size_t k = 0, borrow = 0; k < width; k++) {
+            int d = (int)in[i + k] - (int)in[i + k - e] - (int)borrow;
+            borrow = d < 0;
+            out[i + k] = (uint8_t)d;
+        }
+}
+
+static void plain_xor(size_t e, const uint8_t *in, uint8_t *out, size_t size) {
+    memcpy(out, in, size);
+    for (size_t i = e; i < size - size % e; i++)
+        out[i] = in[i] ^ in[i - e];
+}
+
+static void plain(int filter, size_t e, const uint8_t *in, uint8_t *out, size_t size) {
+    switch (filter) {
+    case VV_FILTER_SHUFFLE:
+        plain_shuffle(e, in, out, size);
+        break;
+    case VV_FILTER_BITSHUFFLE:
+        plain_bitshuffle(e, in, out, size);
+        break;
+    case VV_FILTER_DELTA:
+        plain_delta(e, in, out, size);
+        break;
+    case VV_FILTER_XOR:
+        plain_xor(e, in, out, size);
+        break;
+    default:
+        memcpy(out, in, size);
+    }
+}
+
+static void compare(const uint8_t filter[2], uint8_t element, size_t size) {
+    plain(filter[0], element, data + 1, between, size);
+    plain(filter[1], element, between, expected, size);
+    memset(got + size, 0x5a, EDGE);
+    memset(back + size, 0x5a, EDGE);
+    vv_filter_apply(filter, element, data + 1, got, size);
+    assert_memory_equal(got, expected, size);
+    vv_filter_undo(filter, element, got, back, size);
+    assert_memory_equal(back, data + 1, size);
+    for (int i = 0; i < EDGE; i++)
+        assert_true(got[size + (size_t)i] == 0x5a && back[size + (size_t)i] == 0x5a);
+}
+
+static void filters_do_what_the_format_says(void **unused) {
+    (void)unused;
+    static const size_t sizes[] = {1,    2,     3,     7,     8,           15,    16,    17,    31,     33,
+                                   63,   127,   128,   129,   255,         257,   1000,  4095,  4096,   4097,
+                                   8191, 16383, 16384, 16385, 16384 + 128, 32768, 40001, 65536, LARGEST};
+    static const uint8_t filters[][2] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {3, 1}, {3, 2}, {4, 1}, {4, 2}};
+    fill_data(data, LARGEST + 1, NOISE, VARVE_BYTES, 1);
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (size_t f = 0; f < sizeof filters / sizeof filters[0]; f++)
+            for (uint8_t element = 1; element <= 16; element *= 2) {
+                assert_true(vv_filter_is_valid(filters[f], element) && vv_filter_is_one_pass(filters[f]));
+                compare(filters[f], element, sizes[s]);
+            }
+}
+
+static void vectors_give_what_plain_code_gives(void **unused) {
+    (void)unused;
+    fill_data(data, LARGEST + 1, NOISE, VARVE_BYTES, 1);
+    for (unsigned element = 1; element <= 16; element *= 2)
+        for (size_t count = 0; count < 70; count++) {
+            memset(got, 0x5a, sizeof got);
+            memset(expected, 0x5a, sizeof expected);
+            vv_planes_split(element, data + 1, count, got, count + 3);
+            vv_planes_split_plain(element, data + 1, count, expected, count + 3);
+            assert_memory_equal(got, expected, 16 * 80);
+            vv_planes_join(element, data + 1, count + 5, count, got);
+            vv_planes_join_plain(element, data + 1, count + 5, count, expected);
+            assert_memory_equal(got, expected, 16 * 80);
+        }
+    for (size_t words = 0; words < 20; words++) {
+        memcpy(got, data + 1, 400);
+        memcpy(expected, data + 1, 400);
+        vv_bits_turn(got, words);
+        vv_bits_turn_plain(expected, words);
+        assert_memory_equal(got, expected, 400);
+        for (size_t bit = 0; bit < words * 64; bit++) { /* row r, column c of each matrix */
+            size_t at = bit / 64 * 8, r = bit / 8 % 8, c = bit % 8;
+            assert_int_equal(got[at + r] >> c & 1, data[1 + at + c] >> r & 1);
+        }
+    }
+}
+
+static void what_is_valid(void **unused) {
+    (void)unused;
+    assert_true(vv_filter_is_valid((const uint8_t[]){0, 0}, 0));
+    assert_false(vv_filter_is_valid((const uint8_t[]){0, 1}, 8));
+    assert_false(vv_filter_is_valid((const uint8_t[]){5, 0}, 8));
+    assert_false(vv_filter_is_valid((const uint8_t[]){1, 5}, 8));
+    assert_false(vv_filter_is_valid((const uint8_t[]){1, 0}, 0));
+    assert_false(vv_filter_is_valid((const uint8_t[]){1, 0}, 12));
+    assert_false(vv_filter_is_one_pass((const uint8_t[]){1, 3}));
+    assert_false(vv_filter_is_one_pass((const uint8_t[]){3, 4}));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(filters_do_what_the_format_says),
+        cmocka_unit_test(vectors_give_what_plain_code_gives),
+        cmocka_unit_test(what_is_valid),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
