@@ -17,8 +17,8 @@
 #include "text.h"
 
 static const struct command *const commands[] = {
-    &command_ls,      &command_show,   &command_diff,  &command_stats,  &command_verify,
-    &command_restore, &command_forget, &command_prune, &command_repair, &command_config,
+    &command_ls,     &command_show,   &command_diff,   &command_stats, &command_verify, &command_restore,
+    &command_import, &command_export, &command_forget, &command_prune, &command_repair, &command_config,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
@@ -135,6 +135,22 @@ int cli_which(struct cli *cli, char *text, struct varve_which *out) {
     return 0;
 }
 
+int cli_choose_rank(struct cli *cli, struct varve_which *which) {
+    struct varve_checkpoint_detail detail;
+    struct varve_error error = {.text = ""};
+
+    int rc = varve_store_resolve(cli->store, which, &error);
+    if (rc == 0 && cli->rank < 0) {
+        rc = varve_store_show(cli->store, which, &detail, NULL, NULL, &error);
+        if (rc == 0 && detail.info.ranks > 1) {
+            return cli_usage(cli, "%s@%" PRId64 " has %" PRIu32 " ranks: say which with --rank", which->name,
+                             which->version, detail.info.ranks);
+        }
+        cli->rank = 0;
+    }
+    return rc < 0 ? cli_fail(cli, rc, &error) : 0;
+}
+
 static const struct option long_options[] = {
     {"store", required_argument, NULL, 's'},
     {"json", no_argument, NULL, 'j'},
@@ -147,6 +163,10 @@ static const struct option long_options[] = {
     {"keep-last", required_argument, NULL, 'k'},
     {"list", no_argument, NULL, 'l'},
     {"man", no_argument, NULL, 'm'},
+    {"directory", required_argument, NULL, 'C'},
+    {"long", no_argument, NULL, 'L'},
+    {"ranges", no_argument, NULL, 'R'},
+    {"format", required_argument, NULL, 'F'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -166,6 +186,10 @@ static const struct {
     {'k', OPTION_KEEP_LAST, "--keep-last"},
     {'l', OPTION_LIST, "--list"},
     {'m', OPTION_MAN, "--man"},
+    {'C', OPTION_FOLDER, "--directory"},
+    {'L', OPTION_LONG, "--long"},
+    {'R', OPTION_RANGES, "--ranges"},
+    {'F', OPTION_FORMAT, "--format"},
 };
 #define COMMAND_OPTION_COUNT (sizeof command_options / sizeof command_options[0])
 
@@ -211,6 +235,12 @@ static int take_option(struct cli *cli, int letter) {
     case 'o':
         cli->output = optarg;
         break;
+    case 'C':
+        cli->folder = optarg;
+        break;
+    case 'F':
+        cli->format = optarg;
+        break;
     default:
         break;
     }
@@ -225,7 +255,7 @@ static int take_options(struct cli *cli, int argc, char **argv) {
     for (int i = 1; i < argc; i++) { /* also a mistake before it is told in JSON */
         cli->is_json |= strcmp(argv[i], "--json") == 0;
     }
-    while (rc == 0 && (letter = getopt_long(argc, argv, ":s:nfqr:g:o:lhV", long_options, NULL)) != -1) {
+    while (rc == 0 && (letter = getopt_long(argc, argv, ":s:nfqr:g:o:C:lhV", long_options, NULL)) != -1) {
         if (letter == '?') {
             rc = cli_usage(cli, "there is no option %s", argv[optind - 1]);
         } else if (letter == ':') {
@@ -323,7 +353,7 @@ static int run_command(struct cli *cli) {
     if (rc) {
         return rc;
     }
-    if (!cli->command->is_storeless) {
+    if (!cli->command->is_storeless && !cli->command->makes_store) {
         rc = varve_store_open(cli->address, NULL, &cli->store, &error);
         if (rc < 0) {
             return cli_fail(cli, rc, &error);

@@ -28,6 +28,10 @@ enum option_bit {
     OPTION_KEEP_LAST = 1 << 6,
     OPTION_LIST = 1 << 7,
     OPTION_MAN = 1 << 8,
+    OPTION_FOLDER = 1 << 9,
+    OPTION_LONG = 1 << 10,
+    OPTION_RANGES = 1 << 11,
+    OPTION_FORMAT = 1 << 12,
 };
 
 /* One command line. */
@@ -42,6 +46,8 @@ struct cli {
     uint32_t generation;
     uint64_t keep_last;
     const char *output;
+    const char *format;
+    const char *folder; /* of -C */
     char **args; /* what is left for the command */
     int arg_count;
     int failures; /* errors told so far */
@@ -55,13 +61,14 @@ struct command {
     const char *help;    /* what it does, its options, an example */
     unsigned options;    /* option bits it takes */
     int is_storeless;
+    int makes_store; /* it opens the store itself, which need not be there yet */
     int least_args;
     int most_args; /* -1: any number */
     int (*run)(struct cli *cli);
 };
 
 extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
-    command_forget, command_prune, command_repair, command_config;
+    command_import, command_export, command_forget, command_prune, command_repair, command_config;
 
 static inline int has_option(const struct cli *cli, unsigned bit) {
     return (cli->given & bit) != 0;
@@ -78,6 +85,9 @@ int exit_code_of(int code);
 /* NAME, NAME@VERSION, NAME@latest, each with :GENERATION behind the version if wanted. Cuts text in place. 0, or the
  * exit code after the mistake was told. */
 int cli_which(struct cli *cli, char *text, struct varve_which *out);
+/* Fill in the version and generation of `which`, and cli->rank: a checkpoint of one rank leaves no choice, for others it
+ * must have been said. 0, or the exit code after it was told. */
+int cli_choose_rank(struct cli *cli, struct varve_which *which);
 /* A number without sign; -1 if it is none or above most. */
 int cli_number(const char *text, uint64_t most, uint64_t *out);
 

@@ -11,6 +11,7 @@
 
 #include "cli.h"
 #include "json.h"
+#include "npy.h"
 #include "progress.h"
 #include "text.h"
 
@@ -20,6 +21,8 @@ struct restoration {
     int fd;
     int failed_write; /* -errno of a write to the output */
     uint64_t bytes;
+    int is_npy;
+    struct npy_head head; /* what comes before the bytes; size 0: nothing, or it is written */
 };
 
 static int write_all(int fd, const void *data, size_t size) {
@@ -38,10 +41,19 @@ static int write_all(int fd, const void *data, size_t size) {
     return 0;
 }
 
+static int write_head(struct restoration *restoration) {
+    restoration->failed_write = write_all(restoration->fd, restoration->head.data, restoration->head.size);
+    restoration->head.size = 0;
+    return restoration->failed_write;
+}
+
 static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
     struct restoration *restoration = arg;
 
     if (data) {
+        if (write_head(restoration) < 0) {
+            return restoration->failed_write;
+        }
         restoration->failed_write = write_all(restoration->fd, data, size);
         if (restoration->failed_write) {
             return restoration->failed_write;
@@ -58,6 +70,9 @@ static int read_region(struct restoration *restoration, const struct varve_which
     progress_begin(&restoration->progress, "restoring", cli->is_json);
     int rc = varve_store_read(cli->store, which, (uint32_t)cli->rank, cli->args[1], is_checked_first, on_bytes,
                               restoration, error);
+    if (rc == 0) { /* of a region without any byte nothing was told */
+        rc = write_head(restoration);
+    }
     progress_end(&restoration->progress);
     if (restoration->failed_write) {
         snprintf(error->text, sizeof error->text, "cannot write to %s: %s", cli->output,
@@ -83,8 +98,8 @@ static int publish(const char *partial, const char *path, int is_forced, struct 
     struct stat stat;
     if (is_forced) {
         if (lstat(path, &stat) == 0 && !S_ISREG(stat.st_mode)) {
-            snprintf(error->text, sizeof error->text, "%s is no plain file and is not replaced; -o - writes to standard output",
-                     path);
+            snprintf(error->text, sizeof error->text,
+                     "%s is no plain file and is not replaced; -o - writes to standard output", path);
             return -EEXIST;
         }
         return rename(partial, path) < 0 ? system_error(error, "rename the result to", path) : 0;
@@ -158,21 +173,48 @@ static int restore_stdout(struct restoration *restoration, const struct varve_wh
     return read_region(restoration, which, 1, error);
 }
 
-/* A checkpoint of one rank leaves no choice; for others the rank must be said. */
-static int choose_rank(struct cli *cli, struct varve_which *which) {
-    struct varve_checkpoint_detail detail;
-    struct varve_error error = {.text = ""};
+/* ---- NumPy files ---- */
 
-    int rc = varve_store_resolve(cli->store, which, &error);
-    if (rc == 0 && cli->rank < 0) {
-        rc = varve_store_show(cli->store, which, &detail, NULL, NULL, &error);
-        if (rc == 0 && detail.info.ranks > 1) {
-            return cli_usage(cli, "%s@%" PRId64 " has %" PRIu32 " ranks: say which with --rank", which->name,
-                             which->version, detail.info.ranks);
-        }
-        cli->rank = 0;
+static int is_npy_wanted(struct cli *cli, int *out) {
+    size_t length = strlen(cli->output);
+
+    *out = length > 4 && !strcmp(cli->output + length - 4, ".npy");
+    if (!cli->format) {
+        return 0;
     }
-    return rc < 0 ? cli_fail(cli, rc, &error) : 0;
+    if (strcmp(cli->format, "npy") != 0 && strcmp(cli->format, "raw") != 0) {
+        return cli_usage(cli, "there is no format \"%s\"; there are raw and npy", cli->format);
+    }
+    *out = !strcmp(cli->format, "npy");
+    return 0;
+}
+
+struct search {
+    struct restoration *restoration;
+    struct varve_error *error;
+};
+
+static int on_region(void *arg, const struct varve_stored_region *region) {
+    const struct search *search = arg;
+    struct restoration *restoration = search->restoration;
+
+    if (region->rank != restoration->cli->rank || strcmp(region->name, restoration->cli->args[1]) != 0) {
+        return 0;
+    }
+    int rc = npy_make(region, &restoration->head, search->error);
+    return rc < 0 ? rc : 1;
+}
+
+/* A region that is not found is told of when it is read. */
+static int make_head(struct restoration *restoration, const struct varve_which *which, struct varve_error *error) {
+    struct varve_error refused = {.text = ""}; /* varve_store_show uses the other one */
+    struct search search = {.restoration = restoration, .error = &refused};
+
+    int rc = varve_store_show(restoration->cli->store, which, NULL, on_region, &search, error);
+    if (rc < 0 && refused.text[0]) {
+        *error = refused;
+    }
+    return rc;
 }
 
 static void tell_summary(const struct restoration *restoration, const struct varve_which *which) {
@@ -187,6 +229,7 @@ static void tell_summary(const struct restoration *restoration, const struct var
         json_u64("rank", (uint64_t)cli->rank);
         json_text("region", cli->args[1]);
         json_text("output", cli->output);
+        json_text("format", restoration->is_npy ? "npy" : "raw");
         json_u64("bytes", restoration->bytes);
         json_number("seconds", progress_seconds(&restoration->progress));
         json_end();
@@ -212,12 +255,16 @@ static int run(struct cli *cli) {
     if (is_stdout && isatty(STDOUT_FILENO) && !has_option(cli, OPTION_FORCE)) {
         return cli_usage(cli, "stdout is a terminal; give a file, or --force if you want it there");
     }
-    int rc = cli_which(cli, cli->args[0], &which);
-    rc = rc ? rc : choose_rank(cli, &which);
+    int rc = is_npy_wanted(cli, &restoration.is_npy);
+    rc = rc ? rc : cli_which(cli, cli->args[0], &which);
+    rc = rc ? rc : cli_choose_rank(cli, &which);
     if (rc) {
         return rc;
     }
-    rc = is_stdout ? restore_stdout(&restoration, &which, &error) : restore_file(&restoration, &which, &error);
+    rc = restoration.is_npy ? make_head(&restoration, &which, &error) : 0;
+    if (rc == 0) {
+        rc = is_stdout ? restore_stdout(&restoration, &which, &error) : restore_file(&restoration, &which, &error);
+    }
     if (rc < 0) {
         return cli_fail(cli, rc, &error);
     }
@@ -230,7 +277,7 @@ static int run(struct cli *cli) {
 const struct command command_restore = {
     .name = "restore",
     .summary = "write one region of a checkpoint to a file",
-    .usage = "restore STORE NAME[@VERSION] REGION [--rank R] -o FILE",
+    .usage = "restore STORE NAME[@VERSION] REGION [--rank R] [--format raw|npy] -o FILE",
     .help =
         "Write the bytes of a region to a file, every byte checked. The file appears only when all of it is right.\n"
         "Without a version, or with @latest, from the newest checkpoint whose tables are whole; should its data\n"
@@ -238,9 +285,10 @@ const struct command command_restore = {
         "  -o, --output FILE   where to; - for stdout (then the region is read twice, to check it first)\n"
         "  -r, --rank R        of this rank; may be left out when there is one rank only\n"
         "  -g, --generation G  of this generation, when several have the version\n"
-        "  -f, --force         replace FILE if it is there\n\n"
-        "example: varve restore /scratch/ck heat2d@latest temperature -o temperature.bin\n",
-    .options = OPTION_OUTPUT | OPTION_RANK | OPTION_GENERATION | OPTION_FORCE,
+        "  -f, --force         replace FILE if it is there\n"
+        "  --format raw|npy    the bytes alone, or a NumPy file with type and shape; npy if FILE ends in .npy\n\n"
+        "example: varve restore /scratch/ck heat2d@latest temperature -o temperature.npy\n",
+    .options = OPTION_OUTPUT | OPTION_RANK | OPTION_GENERATION | OPTION_FORCE | OPTION_FORMAT,
     .least_args = 2,
     .most_args = 2,
     .run = run,

@@ -67,6 +67,24 @@ void json_number(const char *key, double value) {
     }
 }
 
+void json_value(const char *key, double value) {
+    put_key(key);
+    if (isfinite(value)) {
+        printf("%.17g", value);
+    } else {
+        fputs(isnan(value) ? "null" : value < 0 ? "\"-inf\"" : "\"inf\"", stdout);
+    }
+}
+
+void json_array(const char *key, const uint64_t *values, size_t count) {
+    put_key(key);
+    putchar('[');
+    for (size_t i = 0; i < count; i++) {
+        printf("%s%" PRIu64, i ? "," : "", values[i]);
+    }
+    putchar(']');
+}
+
 void json_time(const char *key, uint64_t ns) {
     char text[TIME_ROOM];
 

@@ -169,14 +169,39 @@ static int width_of(const char *text) {
     return width;
 }
 
-static void print_cell(const char *text, int is_left, int width, int is_last) {
-    int padding = width - width_of(text);
-    if (is_left) {
-        printf("%s%*s", text, is_last ? 0 : padding, "");
-    } else {
-        printf("%*s%s", padding, "", text);
+/* The widest text of each column, titles included; 0 for columns in which nobody has a text. */
+static void measure(const struct table *table, int *widths) {
+    for (size_t i = 0; i < table->count; i++) {
+        int *width = &widths[i % (size_t)table->columns];
+        int own = width_of(table->cells[i]);
+        *width = own > *width ? own : *width;
     }
-    fputs(is_last ? "\n" : "  ", stdout);
+    for (int c = 0; c < table->columns; c++) {
+        int title = width_of(table->titles[c] + (table->titles[c][0] == '<'));
+        widths[c] = widths[c] && title > widths[c] ? title : widths[c];
+    }
+}
+
+/* Blanks come only before a text, never at the end of a line. */
+static void print_row(const struct table *table, const int *widths, const char *const *cells, int is_title) {
+    int blanks = 0;
+
+    for (int c = 0; c < table->columns; c++) {
+        int is_left = table->titles[c][0] == '<';
+        const char *text = cells[c] + (is_title && is_left);
+        int padding = widths[c] - width_of(text);
+        if (!widths[c]) {
+            continue;
+        }
+        if (*text) {
+            printf("%*s%s", blanks + (is_left ? 0 : padding), "", text);
+            blanks = is_left ? padding : 0;
+        } else {
+            blanks += widths[c];
+        }
+        blanks += 2;
+    }
+    putchar('\n');
 }
 
 int table_print(const struct table *table) {
@@ -190,21 +215,10 @@ int table_print(const struct table *table) {
     if (!widths) {
         return -1;
     }
-    for (int c = 0; c < table->columns; c++) {
-        widths[c] = width_of(table->titles[c] + (table->titles[c][0] == '<'));
-    }
-    for (size_t i = 0; i < table->count; i++) {
-        int *width = &widths[i % (size_t)table->columns];
-        int own = width_of(table->cells[i]);
-        *width = own > *width ? own : *width;
-    }
-    for (int c = 0; c < table->columns; c++) {
-        int is_left = table->titles[c][0] == '<';
-        print_cell(table->titles[c] + is_left, is_left, widths[c], c + 1 == table->columns);
-    }
-    for (size_t i = 0; i < table->count; i++) {
-        int c = (int)(i % (size_t)table->columns);
-        print_cell(table->cells[i], table->titles[c][0] == '<', widths[c], c + 1 == table->columns);
+    measure(table, widths);
+    print_row(table, widths, table->titles, 1);
+    for (size_t i = 0; i + (size_t)table->columns <= table->count; i += (size_t)table->columns) {
+        print_row(table, widths, (const char *const *)&table->cells[i], 0);
     }
     free(widths);
     return 0;

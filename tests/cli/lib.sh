@@ -68,8 +68,9 @@ json() {
 	check "json: $*" "$PYTHON" "$SOURCE/json-check.py" out "$@"
 }
 
+# make_store [--arrays]: make the store ck
 make_store() {
-	"$MAKE_STORE" "$WORK/ck" "$WORK" >make.out 2>&1 || {
+	"$MAKE_STORE" "$@" "$WORK/ck" "$WORK" >make.out 2>&1 || {
 		sed 's/^/# /' make.out
 		echo "Bail out! no store could be made"
 		exit 1

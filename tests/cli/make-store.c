@@ -2,7 +2,9 @@
  *
  *     make-store STORE FOLDER        heat: 100, 200, 300; wave: 1; FOLDER gets VERSION.REGION files of heat
  *     make-store --hold STORE NAME   open a session, save version 900, print "ready", hold on until stdin ends
- *     make-store --again STORE NAME  a second life of the job: restart, save version 300 once more */
+ *     make-store --again STORE NAME  a second life of the job: restart, save version 300 once more
+ *     make-store --arrays STORE FOLDER  field: 1, 2, with arrays of many types; FOLDER gets VERSION.REGION files */
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,16 +128,115 @@ static void again(const char *store, const char *name) {
     check(varve_close(session), "close", "");
 }
 
+/* ---- arrays ---- */
+
+#define ROWS 256
+#define COLUMNS 512
+
+static double plate[ROWS][COLUMNS]; /* from -1.25 to 3.5 */
+static double rounded[100][100];
+static float holes[1000];                            /* from 0 to 999, and one NaN */
+static float waves[2][64];                           /* 64 complex numbers; parts from -2 to 1 */
+static uint16_t halves[] = {0x3c00, 0xc000, 0x7bff}; /* 1, -2, 65504 */
+static uint16_t brains[] = {0x3f80, 0xc000, 0x4040}; /* 1, -2, 3 */
+static unsigned char counts[3][5][7];                /* from 1 to 105 */
+static unsigned char marks[] = {7, 3, 9, 4};         /* shares a block with counts */
+static int64_t ground[32768];                        /* zeros */
+static uint64_t big[] = {1, 9007199254740993u, 0};   /* 2^53 + 1 */
+static int32_t step = 400;
+
+static void fill_arrays(void) {
+    for (int y = 0; y < ROWS; y++) {
+        for (int x = 0; x < COLUMNS; x++) {
+            plate[y][x] = (x * 37 + y * 11) % 1000 * 0.003;
+        }
+    }
+    plate[3][5] = -1.25;
+    plate[ROWS - 1][7] = 3.5;
+    for (int i = 0; i < 1000; i++) {
+        holes[i] = i == 17 ? NAN : (float)i;
+    }
+    for (int i = 0; i < 128; i++) {
+        (&waves[0][0])[i] = i == 100 ? -2 : i % 2 ? 1 : 0.5f;
+    }
+    for (size_t i = 0; i < sizeof counts; i++) {
+        (&counts[0][0][0])[i] = (unsigned char)(i + 1);
+    }
+    for (int i = 0; i < 10000; i++) {
+        (&rounded[0][0])[i] = i / 3.0;
+    }
+}
+
+#define ARRAY(NAME, TYPE, DIMS, ...)                                                                                   \
+    {                                                                                                                  \
+#NAME, &NAME, sizeof NAME, {                                                                                   \
+            .size = sizeof(struct varve_array), .type = TYPE, .dims = DIMS, .dim = { __VA_ARGS__ }                     \
+        }                                                                                                              \
+    }
+static struct {
+    const char *name;
+    void *data;
+    size_t size;
+    struct varve_array array;
+} arrays[] = {
+    ARRAY(plate, VARVE_F64, 2, {ROWS, ROWS, 1024}, {COLUMNS, 0, 0}),
+    ARRAY(rounded, VARVE_F64, 2, {100, 0, 0}, {100, 0, 0}),
+    ARRAY(holes, VARVE_F32, 1, {1000, 0, 0}),
+    ARRAY(waves, VARVE_C64, 1, {64, 0, 0}),
+    ARRAY(halves, VARVE_F16, 1, {3, 0, 0}),
+    ARRAY(brains, VARVE_BF16, 1, {3, 0, 0}),
+    ARRAY(counts, VARVE_U8, 3, {3, 0, 0}, {5, 0, 0}, {7, 0, 0}),
+    ARRAY(marks, VARVE_U8, 1, {4, 0, 0}),
+    ARRAY(ground, VARVE_I64, 1, {32768, 0, 0}),
+    ARRAY(big, VARVE_U64, 1, {3, 0, 0}),
+    ARRAY(step, VARVE_I32, 1, {1, 0, 0}),
+    {"empty",
+     ground,
+     0,
+     {.size = sizeof(struct varve_array), .type = VARVE_F32, .dims = 2, .dim = {{0, 0, 0}, {4, 0, 0}}}},
+};
+
+static void save_arrays(struct varve_session *session, const char *folder, int64_t version) {
+    save(session, version);
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        write_file(folder, version, arrays[i].name, arrays[i].data, arrays[i].size);
+    }
+    write_file(folder, version, "steps", steps, sizeof steps);
+}
+
+/* In version 2 the greatest value of the plate is gone, but not all of the block that held it. */
+static void make_arrays(const char *store, const char *folder) {
+    struct varve_session *session = open_session(store, "field");
+
+    fill_arrays();
+    fill(steps, sizeof steps, 2);
+    arrays[1].array.lossy = "zfp";
+    arrays[1].array.bound = 1e-6;
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        check(varve_protect_array(session, arrays[i].name, arrays[i].data, &arrays[i].array), arrays[i].name,
+              varve_session_error(session)->text);
+    }
+    protect(session, "steps", steps, sizeof steps);
+    save_arrays(session, folder, 1);
+    plate[ROWS - 1][7] = 1;
+    step++;
+    save_arrays(session, folder, 2);
+    check(varve_close(session), "close", "");
+}
+
 int main(int argc, char **argv) {
     if (argc == 4 && !strcmp(argv[1], "--hold")) {
         hold(argv[2], argv[3]);
     } else if (argc == 4 && !strcmp(argv[1], "--again")) {
         again(argv[2], argv[3]);
+    } else if (argc == 4 && !strcmp(argv[1], "--arrays")) {
+        make_arrays(argv[2], argv[3]);
     } else if (argc == 3) {
         make_heat(argv[1], argv[2]);
         make_wave(argv[1]);
     } else {
-        fprintf(stderr, "usage: make-store STORE FOLDER | --hold STORE NAME | --again STORE NAME\n");
+        fprintf(stderr,
+                "usage: make-store STORE FOLDER | --hold STORE NAME | --again STORE NAME | --arrays STORE FOLDER\n");
         return 2;
     }
     return 0;

@@ -28,7 +28,7 @@ json 'of("error")[0]["code"] == "NO_CHECKPOINT"'
 run 0 show ck heat
 has out '^version     300$'
 has out '^parent      version 200 of generation 1$'
-check "region table" grep -q '^ *0  zeros  *bytes  *256 KiB  *256 KiB  *1  [0-9a-f]\{32\}$' out
+check "region table" grep -q '^ *0  zeros  *bytes  *256 KiB  *0 B  *256 KiB$' out
 cp out latest
 run 0 show ck heat@latest
 same out latest

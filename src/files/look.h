@@ -1,0 +1,17 @@
+/* Looks into a file, in a child process that may crash, hang or talk nonsense. */
+#ifndef FILES_LOOK_H
+#define FILES_LOOK_H
+
+#include "files/found.h"
+
+#define FILES_NOTE_ROOM 160
+
+enum files_kind { FILES_PLAIN, FILES_HDF5, FILES_NETCDF };
+
+enum files_kind files_kind_of(int fd, uint64_t size);
+
+/* Fill found with what the file holds, checked. What cannot be known is not there, and note says why ("" otherwise).
+ * Call it before there are threads. 0 or -errno when no child can be started. */
+int files_look(int fd, uint64_t size, enum files_kind kind, struct files_found *found, char note[FILES_NOTE_ROOM]);
+
+#endif

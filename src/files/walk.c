@@ -1,0 +1,186 @@
+#include "files/walk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEPTH_MOST 128
+
+static int tell(struct varve_error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int tell(struct varve_error *error, int code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    return code;
+}
+
+int files_is_path(const char *path) {
+    size_t length = strlen(path);
+    if (length == 0 || length > FILES_PATH_MOST)
+        return 0;
+    while (*path) {
+        size_t part = strcspn(path, "/");
+        if (part == 0 || part > 255 || (part == 1 && path[0] == '.') || (part == 2 && path[0] == '.' && path[1] == '.'))
+            return 0;
+        path += part;
+        if (*path == '/' && !*++path)
+            return 0;
+    }
+    return 1;
+}
+
+/* As it will be stored: without "./" and doubled or trailing slashes. "" is the folder itself. */
+static char *tidy(const char *argument) {
+    char *out = malloc(strlen(argument) + 1);
+    size_t size = 0;
+    while (out && *argument) {
+        size_t part = strcspn(argument, "/");
+        if (part > 0 && !(part == 1 && argument[0] == '.')) {
+            if (size)
+                out[size++] = '/';
+            memcpy(out + size, argument, part);
+            size += part;
+        }
+        argument += part + (argument[part] == '/');
+    }
+    if (out)
+        out[size] = '\0';
+    return out;
+}
+
+static int add_file(struct files_list *files, const char *path, const struct stat *stat, struct varve_error *error) {
+    if (files->count >= FILES_MOST)
+        return tell(error, -E2BIG, "more than %u files; import them in several parts, under different names",
+                    FILES_MOST);
+    if (!files_is_path(path))
+        return tell(error, -EINVAL, "%s: this path cannot be stored: it is longer than %u bytes", path,
+                    FILES_PATH_MOST);
+    if (files->count == files->room) {
+        size_t room = files->room ? files->room * 2 : 64;
+        struct files_file *grown = realloc(files->list, room * sizeof *grown);
+        if (!grown)
+            return tell(error, -ENOMEM, "no memory for a list of files");
+        files->list = grown;
+        files->room = room;
+    }
+    struct files_file *file = &files->list[files->count];
+    *file = (struct files_file){.path = strdup(path),
+                                .size = (uint64_t)stat->st_size,
+                                .mode = stat->st_mode & 07777,
+                                .mtime = stat->st_mtim.tv_sec,
+                                .mtime_ns = (uint32_t)stat->st_mtim.tv_nsec,
+                                .device = stat->st_dev,
+                                .inode = stat->st_ino};
+    if (!file->path)
+        return tell(error, -ENOMEM, "no memory for a list of files");
+    files->count++;
+    files->bytes += file->size;
+    return 0;
+}
+
+static const char *kind_of(mode_t mode) {
+    return S_ISLNK(mode)    ? "a symbolic link"
+           : S_ISFIFO(mode) ? "a named pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+static int walk_entry(struct files_list *files, int folder, const char *name, const char *path, int depth,
+                      struct varve_error *error);
+
+static int walk_folder(struct files_list *files, int fd, const char *path, int depth, struct varve_error *error) {
+    struct dirent **names = NULL;
+    int rc = 0;
+    if (depth > DEPTH_MOST)
+        return tell(error, -ELOOP, "%s: folders are nested too deeply", path);
+    int count = scandirat(fd, ".", &names, NULL, alphasort);
+    if (count < 0)
+        return tell(error, -errno, "cannot list %s: %s", *path ? path : "the folder", strerror(errno));
+    for (int i = 0; i < count; i++) {
+        const char *name = names[i]->d_name;
+        char *below = NULL;
+        if (rc == 0 && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
+            if (asprintf(&below, "%s%s%s", path, *path ? "/" : "", name) < 0)
+                rc = tell(error, -ENOMEM, "no memory for a list of files");
+            else
+                rc = walk_entry(files, fd, name, below, depth, error);
+            free(below);
+        }
+        free(names[i]);
+    }
+    free(names);
+    return rc;
+}
+
+static int walk_entry(struct files_list *files, int folder, const char *name, const char *path, int depth,
+                      struct varve_error *error) {
+    struct stat stat;
+    if (fstatat(folder, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
+        return tell(error, -errno, "cannot look at %s: %s", path, strerror(errno));
+    if (S_ISREG(stat.st_mode))
+        return add_file(files, path, &stat, error);
+    if (!S_ISDIR(stat.st_mode))
+        return tell(error, -EINVAL, "%s is %s; only plain files and folders can be imported", path,
+                    kind_of(stat.st_mode));
+    int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return tell(error, -errno, "cannot open %s: %s", path, strerror(errno));
+    int rc = walk_folder(files, fd, path, depth + 1, error);
+    close(fd);
+    return rc;
+}
+
+int files_walk(struct files_list *files, int folder, const char *argument, struct varve_error *error) {
+    char *path = tidy(argument);
+    int rc = 0;
+    if (!path)
+        rc = tell(error, -ENOMEM, "no memory for a list of files");
+    else if (argument[0] == '/' || (*path && !files_is_path(path)))
+        rc = tell(error, -EINVAL,
+                  "%s: paths are stored as they are given, so they cannot begin with / or contain ..; "
+                  "give the folder with -C and paths relative to it",
+                  argument);
+    else
+        rc = walk_entry(files, folder, *path ? path : ".", path, 0, error);
+    free(path);
+    return rc;
+}
+
+static int compare_paths(const void *a, const void *b) {
+    return strcmp(((const struct files_file *)a)->path, ((const struct files_file *)b)->path);
+}
+
+void files_settle(struct files_list *files) {
+    size_t kept = 0;
+    if (files->count)
+        qsort(files->list, files->count, sizeof *files->list, compare_paths);
+    files->bytes = 0;
+    for (size_t i = 0; i < files->count; i++) {
+        if (kept && !strcmp(files->list[kept - 1].path, files->list[i].path)) {
+            free(files->list[i].path);
+            continue;
+        }
+        files->list[kept++] = files->list[i];
+        files->bytes += files->list[kept - 1].size;
+    }
+    files->count = kept;
+}
+
+void files_list_clear(struct files_list *files) {
+    for (size_t i = 0; i < files->count; i++)
+        free(files->list[i].path);
+    free(files->list);
+    memset(files, 0, sizeof *files);
+}
+
+int files_is_same(const struct files_file *file, const struct stat *now) {
+    return S_ISREG(now->st_mode) && file->device == now->st_dev && file->inode == now->st_ino &&
+           file->size == (uint64_t)now->st_size && file->mtime == now->st_mtim.tv_sec &&
+           file->mtime_ns == (uint32_t)now->st_mtim.tv_nsec;
+}

@@ -1,0 +1,39 @@
+/* The files that are asked for, found below a folder: plain files only, each once, their paths relative to the folder
+ * and without "..", so that they can be given back anywhere. */
+#ifndef FILES_WALK_H
+#define FILES_WALK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <varve/varve_error.h>
+
+#define FILES_MOST 500000u /* of one import */
+#define FILES_PATH_MOST 4095u
+
+struct files_file {
+    char *path;
+    uint64_t size;
+    uint32_t mode; /* permission bits */
+    int64_t mtime;
+    uint32_t mtime_ns;
+    uint64_t device, inode; /* to see whether it is still the same file */
+};
+
+struct files_list {
+    struct files_file *list;
+    size_t count, room;
+    uint64_t bytes;
+};
+
+/* Is this a path that may be stored and made again? Relative, no empty, "." or ".." component, no NUL, not too long. */
+int files_is_path(const char *path);
+/* Add a file, or all files below a directory; folder is an open directory. 0 or a negative code, told in error. */
+int files_walk(struct files_list *files, int folder, const char *argument, struct varve_error *error);
+/* Sort by path and drop what was given twice. */
+void files_settle(struct files_list *files);
+void files_list_clear(struct files_list *files);
+/* Is the file still as it was found? */
+int files_is_same(const struct files_file *file, const struct stat *now);
+
+#endif
