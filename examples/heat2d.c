@@ -96,9 +96,14 @@ static void step_once(void) {
         usleep((useconds_t)delay_us);
 }
 
-/* The two fields change places in every step, so tell where the present one lies. */
+/* The two fields change places in every step, so tell where the present one lies: these rows of the whole plate. */
 static void protect(struct varve_session *s) {
-    if (varve_protect(s, "temperature", row_of(field, 0), (size_t)(mine * columns) * sizeof *field) != 0 ||
+    struct varve_array band = {.size = sizeof band,
+                               .type = VARVE_F64,
+                               .dims = 2,
+                               .dim = {{(uint64_t)mine, (uint64_t)first_row_of(rank), (uint64_t)rows},
+                                       {(uint64_t)columns, 0, (uint64_t)columns}}};
+    if (varve_protect_array(s, "temperature", row_of(field, 0), &band) != 0 ||
         varve_protect(s, "shape", shape, sizeof shape) != 0)
         die("protect", reason(varve_session_error(s)));
 }

@@ -54,6 +54,7 @@ judge() {
     sed -n '/the job is dead/,$p' "$work/told" | grep -Eq '^restarted from step [1-9][0-9]*$' || fail "heat2d did not restart"
     promised '^heat2d: the same to the last bit' "heat2d was not the same after a kill"
     promised 'this job has 3: run it with 4' "another number of ranks was not refused with advice"
+    promised 'f64 +256x1024 of 1024x1024 at 768,0 ' "the array of rank 3 was not shown with its shape"
     promised '^refused' "another number of ranks was not refused"
     [ "$(grep -c 'no damage found' "$work/told")" -eq 3 ] || fail "verify should find three stores whole"
 }
