@@ -60,7 +60,7 @@ def speed_text(speed):
 
 def table(states, rows):
     print(f"{'state':13} {'MiB':>5} {'gzip':>5}  {'storage':9} {'best':15} {'ratio':>6} {'seconds':>8}   {'auto':>6} "
-          f"{'seconds':>8} {'sampled':>8} {'none':>8} {'best/auto':>9} {'auto/none':>9}  auto took")
+          f"{'seconds':>8} {'sampled':>8} {'none':>8} {'best/auto':>9} {'(least)':>7} {'auto/none':>9}  auto took")
     for (data, speed), codecs in rows.items():
         state, auto = states[data], codecs.get("auto")
         if not auto or "best" not in auto:
@@ -70,7 +70,7 @@ def table(states, rows):
         print(f"{data:13} {auto['bytes'] / 2**20:5.0f} {state['gzip6_ratio'] or 0:5.2f}  {speed_text(speed):9} "
               f"{best['codec']:15} {best['ratio'] or 0:6.2f} {best['durable']:8.4f}   {auto['ratio'] or 0:6.2f} "
               f"{auto['durable']:8.4f} {auto['seconds_sampled']:8.4f} {none['durable'] if none else 0:8.4f} "
-              f"{auto['auto_over_best']:9.3f} {over_none}  {auto['codec_reason'] or auto['codec_used']}")
+              f"{auto['auto_over_best']:9.3f} {auto['auto_over_best_least']:7.3f} {over_none}  {auto['codec_reason'] or auto['codec_used']}")
 
 
 # ---- the picture ----

@@ -72,7 +72,7 @@ static void note_hold(struct stream *stream, double bytes, double seconds, doubl
     stream->mean_busy += weight * y;
     stream->variance += weight * (x * x - stream->variance);
     stream->covariance += weight * (x * y - stream->covariance);
-    double full = stream->mean_pause + stream->mean_busy, doubt = full * full / 400;
+    double full = stream->mean_pause + stream->mean_busy, doubt = full * full / 30;
     double slope = within(-stream->covariance, 0, stream->variance);
     stream->held = 1 - (slope + (1 - HELD) * doubt) / (stream->variance + doubt);
 }
@@ -89,7 +89,7 @@ static void measure(struct stream *stream) {
     double time = stream->busy + (1 - stream->held) * stream->pause, speed = stream->bytes / time;
     if (speed > stream->ceiling)
         speed = stream->ceiling;
-    stream->speed = speed + (stream->speed - speed) * faded(1.5 * stream->bytes / MEBI);
+    stream->speed = speed + (stream->speed - speed) * faded(0.6 * stream->bytes / MEBI);
     stream->calm = REST;
 }
 
