@@ -61,6 +61,18 @@ void arrays_alike(const struct arrays *arrays, struct arrays *out) {
     }
 }
 
+void arrays_turn(struct arrays *arrays) {
+    uint8_t kept[1009 * 16];
+    for (size_t i = 0; i < arrays->count; i++) {
+        const struct array *array = &arrays->list[i];
+        size_t element = array_element(array->type), count = array->bytes / element;
+        size_t moved = (count > 3 * 1009 ? 1009 : count / 3) * element; /* prime: no whole number of chunks or rows */
+        memcpy(kept, array->data, moved);
+        memmove(array->data, (uint8_t *)array->data + moved, array->bytes - moved);
+        memcpy((uint8_t *)array->data + array->bytes - moved, kept, moved);
+    }
+}
+
 void arrays_clear(struct arrays *arrays) {
     for (size_t i = 0; i < arrays->count; i++) {
         if (arrays->list[i].bytes >= LARGE)

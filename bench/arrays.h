@@ -31,6 +31,8 @@ void *arrays_add(struct arrays *arrays, int type, const uint64_t dim[ARRAY_DIMS]
     __attribute__((format(printf, 4, 5)));
 /* The same names and shapes in other memory, all zeros. */
 void arrays_alike(const struct arrays *arrays, struct arrays *out);
+/* Every array moves round by some elements: other chunks, the same kind of values. */
+void arrays_turn(struct arrays *arrays);
 void arrays_clear(struct arrays *arrays); /* and the memory */
 
 #endif

@@ -70,7 +70,8 @@ def table(states, rows):
         print(f"{data:13} {auto['bytes'] / 2**20:5.0f} {state['gzip6_ratio'] or 0:5.2f}  {speed_text(speed):9} "
               f"{best['codec']:15} {best['ratio'] or 0:6.2f} {best['durable']:8.4f}   {auto['ratio'] or 0:6.2f} "
               f"{auto['durable']:8.4f} {auto['seconds_sampled']:8.4f} {none['durable'] if none else 0:8.4f} "
-              f"{auto['auto_over_best']:9.3f} {auto['auto_over_best_least']:7.3f} {over_none}  {auto['codec_reason'] or auto['codec_used']}")
+              f"{auto['auto_over_best']:9.3f} {auto['auto_over_best_least']:7.3f} {over_none}  "
+              f"{auto['codec_reason'] or auto['codec_used']}")
 
 
 # ---- the picture ----

@@ -22,6 +22,6 @@ files=$(sh "$here/codec-data.sh" "$folder/codec-data") || echo "no states of rea
 # shellcheck disable=SC2086
 "$program" --check --held "$held" --speed 20,100 --size 32 $files "$@" "$folder" >"$folder/codec.json" || failed=1
 # shellcheck disable=SC2086
-"$program" --check --held "$held" --speed 1000,0 --size 128 $files "$@" "$folder" >>"$folder/codec.json" || failed=1
+"$program" --check --held "$held" --speed 1000,0 --size 64 $files "$@" "$folder" >>"$folder/codec.json" || failed=1
 python3 "$here/codec.py" "$folder/codec.json"
 exit $failed

@@ -135,7 +135,7 @@ struct varve_array {
     size_t size;   /* sizeof(struct varve_array) */
     int type;      /* enum varve_type */
     unsigned dims; /* 1 to 16 */
-    struct varve_dim dim[VARVE_DIMS_MAX]; /* the slowest first, as in C: t[y][x] has {{ny}, {nx}} */
+    struct varve_dim dim[VARVE_DIMS_MAX]; /* the slowest first, as in C: of t[y][x], y */
     unsigned flags; /* as varve_protect_flags */
     /* NULL: every bit comes back. "zfp", for f32 and f64: values may come back changed by as much as bound, which is
      * stored with them and shown. What is not finite comes back as it was; -0 as 0. */
@@ -144,7 +144,7 @@ struct varve_array {
 };
 /* Protect an array; its size follows from type and dimensions.
  *
- *     struct varve_array a = {sizeof a, VARVE_F64, 2, {{ny, y0, NY}, {nx}}};
+ *     struct varve_array a = {.size = sizeof a, .type = VARVE_F64, .dims = 2, .dim = {{ny, y0, NY}, {nx, 0, nx}}};
  *     varve_protect_array(s, "temperature", t, &a);
  */
 VARVE_API int varve_protect_array(struct varve_session *session, const char *region, void *ptr,

@@ -321,7 +321,7 @@ static int export(struct exporting *exporting, struct varve_error *error) {
         give_up(exporting, i);
     }
     files_place_close(&exporting->place);
-    return rc;
+    return rc ? rc : files_place_sync(&exporting->place, error);
 }
 
 /* ---- the command ---- */

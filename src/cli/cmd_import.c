@@ -365,6 +365,9 @@ static int run(struct cli *cli) {
     if (rc) {
         return rc;
     }
+    if (importing.which.generation) {
+        return cli_usage(cli, "a new checkpoint gets its generation by itself; give a version only");
+    }
     rc = import(&importing, &error);
     if (rc == 0) {
         tell_summary(&importing);

@@ -90,7 +90,10 @@ void vv_choice_candidate_sample(struct vv_chooser *chooser, struct vv_coder *cod
     candidate->knowledge = KNOW_SAMPLE;
     const struct bias *bias = &chooser->bias[candidate->name];
     int is_smaller = got > 0 && (size_t)got < piece;
-    candidate->fraction = is_smaller ? (float)got / (float)piece * bias->fraction : 1;
+    float fraction = is_smaller ? (float)got / (float)piece : 1;
+    /* What hardly gets smaller will not do so in larger blocks either. */
+    float share = fraction < 0.75F ? 1 : 4 * (1 - fraction);
+    candidate->fraction = fraction * (1 - share * (1 - bias->fraction));
     if (got >= 0) {
         candidate->pace = (float)(seconds / (double)piece) * bias->pace;
         vv_choice_lesson_add(chooser, candidate, candidate->fraction, candidate->pace, 0.3);

@@ -52,7 +52,8 @@ static int note_slow(struct stream *stream, double bytes, double seconds) {
         return 0;
     }
     double proof = bytes / (0.4 * MEBI) > seconds / 8e-3 ? bytes / (0.4 * MEBI) : seconds / 8e-3;
-    double lower = speed / (1 + 7 * (proof < 1 ? proof : 1));
+    double most = stream->calm > 0 ? 0.5 : 7; /* against a measured speed one call does not count for much */
+    double lower = speed / (1 + most * (proof < 1 ? proof : 1));
     stream->speed = stream->slow_proof >= 1 || lower < one ? one : lower;
     stream->slow_proof += proof;
     return 1;
@@ -72,7 +73,7 @@ static void note_hold(struct stream *stream, double bytes, double seconds, doubl
     stream->mean_busy += weight * y;
     stream->variance += weight * (x * x - stream->variance);
     stream->covariance += weight * (x * y - stream->covariance);
-    double full = stream->mean_pause + stream->mean_busy, doubt = full * full / 30;
+    double full = stream->mean_pause + stream->mean_busy, doubt = full * full / 400;
     double slope = within(-stream->covariance, 0, stream->variance);
     stream->held = 1 - (slope + (1 - HELD) * doubt) / (stream->variance + doubt);
 }
@@ -89,7 +90,7 @@ static void measure(struct stream *stream) {
     double time = stream->busy + (1 - stream->held) * stream->pause, speed = stream->bytes / time;
     if (speed > stream->ceiling)
         speed = stream->ceiling;
-    stream->speed = speed + (stream->speed - speed) * faded(0.6 * stream->bytes / MEBI);
+    stream->speed = speed + (stream->speed - speed) * faded(1.5 * stream->bytes / MEBI);
     stream->calm = REST;
 }
 

@@ -3,11 +3,11 @@
 #ifndef VV_CODEC_H
 #define VV_CODEC_H
 
-#include <fenv.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/arithmetic.h"
 #include "encode/coding.h"
 
 struct vv_codec_ops {
@@ -44,16 +44,6 @@ struct vv_coder {
 uint8_t *vv_coder_room(struct vv_coder *coder, enum vv_coder_buffer which, size_t size);
 int64_t vv_zstd_encode(struct vv_coder *coder, const void *data, size_t size, void *out, size_t room, int level);
 int vv_zstd_decode(struct vv_coder *coder, const void *stored, size_t stored_size, void *out, size_t size);
-
-/* Arithmetic as the standard has it, whatever the program has set (rounding, tiny numbers flushed to 0): predictions
- * must come out the same in the program that writes and in the one that reads. */
-static inline void vv_arithmetic_begin(fenv_t *saved) {
-    fegetenv(saved);
-    fesetenv(FE_DFL_ENV);
-}
-static inline void vv_arithmetic_end(const fenv_t *saved) {
-    fesetenv(saved);
-}
 
 /* ---- what fpzip and zfp share ---- */
 

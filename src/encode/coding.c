@@ -159,6 +159,19 @@ static const uint8_t *filter_data(struct vv_coder *coder, const struct vv_coding
     return again;
 }
 
+/* fpzip and zfp are libraries that may be replaced under us, and compute: what they wrote is read back before it is
+ * believed. They are far slower than that matters where they pay. Floats have no filters, so that buffer is free. */
+static int64_t check_floats(struct vv_coder *coder, const struct vv_codec_ops *codec, uint8_t element, const void *data,
+                            size_t size, const void *out, int64_t got) {
+    uint8_t *back = vv_coder_room(coder, VV_CODER_FILTERED, size);
+    if (!back)
+        return -ENOMEM;
+    int rc = codec->decode(coder, element, out, (size_t)got, back, size);
+    if (rc == -ENOMEM)
+        return rc;
+    return rc == 0 && memcmp(back, data, size) == 0 ? got : 0;
+}
+
 int64_t vv_coder_encode(struct vv_coder *coder, const struct vv_coding *coding, const struct vv_content *content,
                         const void *data, size_t size, void *out, int level) {
     int rc = vv_coding_check(coding, NULL);
@@ -171,7 +184,9 @@ int64_t vv_coder_encode(struct vv_coder *coder, const struct vv_coding *coding, 
         data = filter_data(coder, coding, data, size);
     if (!data)
         return -ENOMEM;
-    return codec->encode(coder, coding->element, content, data, size, out, level);
+    int64_t got = codec->encode(coder, coding->element, content, data, size, out, level);
+    int is_checked = codec->is_of_floats && codec->number != VV_CODEC_ZFP_GRID; /* which does it by itself */
+    return is_checked && got > 0 ? check_floats(coder, codec, coding->element, data, size, out, got) : got;
 }
 
 static int decode_and_undo(struct vv_coder *coder, const struct vv_coding *coding, const void *stored,

@@ -158,11 +158,11 @@ static int write_block(void *arg) {
                            buffer->id_count, &error);
     uint64_t took = vv_clock_ns() - begun;
     blocks->storing_ns += took;
+    vv_chooser_wrote(blocks->session->chooser, block.stored, (double)took * 1e-9);
     if (rc && blocks->error.code == 0)
         blocks->error = error.code ? error : (struct varve_error){.code = rc, .rank = -1};
     give_back(buffer);
     pthread_mutex_unlock(&blocks->mutex);
-    vv_chooser_wrote(blocks->session->chooser, block.stored, (double)took * 1e-9);
     return rc;
 }
 

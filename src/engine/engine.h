@@ -24,8 +24,9 @@
  * store, and a later life adopts it. Where the group has another one aside (MPI_THREAD_MULTIPLE), the session's thread
  * talks, too: it commits, sends copies and, if everything fits staging, shares.
  *
- * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it);
- * then the ids and origins that changed, and the history. A scan that finds no free block waits; a program that
+ * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it).
+ * Beside it: three more block buffers, as far as they are filled, for small regions of different types; as much again
+ * as a block for each that is being encoded, and what its codec needs (a few blocks' worth per thread at the most); then the ids and origins that changed, and the history. A scan that finds no free block waits; a program that
  * overtakes the capture is stopped at the page. Failure: the first error of any stage stops the scan and lets the
  * program's pages go, the attempt's objects are removed, the history stays that of the last committed checkpoint
  * (dedup/history.h) and the chunks count as changed for the next one, so nothing is missing from it. Whoever asks next

@@ -109,13 +109,17 @@ static double bound_of(const struct vv_array *array) {
     return array ? array->bound : 0;
 }
 
-/* Chunks that were rounded to another bound, or shall be now, differ from what is stored although nobody wrote them. */
+/* Chunks that were rounded in another way, or shall be now, differ from what is stored although nobody wrote them. */
+static int is_rounded_anew(const struct vv_past *past) {
+    double before = bound_of(past->array), now = bound_of(past->pending_array);
+    return past->is_retold && (before != now || (now > 0 && past->array->type != past->pending_array->type));
+}
+
 static void look_at_rounded(struct vv_save *save) {
     const struct vv_session *session = save->session;
     for (size_t i = 0; i < session->regions.count; i++) {
-        const struct vv_past *past = save->scans[i].past;
         const struct vv_region *region = &session->regions.list[i];
-        if (region->watch && past->is_retold && bound_of(past->array) != bound_of(past->pending_array))
+        if (region->watch && is_rounded_anew(save->scans[i].past))
             vv_watch_mark(region->watch, 0, region->size);
     }
 }

@@ -34,14 +34,15 @@ int files_hdf5(int fd, struct files_found *found) {
 
 #include "files/hdf5_index.h"
 
-/* The library counts through the chunks to tell where one lies: with this many it takes seconds. */
-#define CHUNKS_TOLD_MOST 10000u
+/* The library counts through the chunks to tell where one lies. So many may be counted for a file: it takes seconds. */
+#define CHUNKS_COUNTED_MOST 200000000u
 
 struct looking {
     struct files_found *found;
     int fd;
     uint64_t user_block;
     size_t offset_size, length_size;
+    uint64_t counted; /* chunks, by the library */
     int rc;
 };
 
@@ -225,8 +226,10 @@ static int ask_chunks(struct looking *looking, hid_t dataset, struct chunks *chu
 
 static int list_chunks(struct looking *looking, hid_t dataset, struct chunks *chunks) {
     int rc = read_chunks(looking, dataset, chunks);
-    if (rc < 0 && rc != -ENOMEM)
-        rc = chunks->most > CHUNKS_TOLD_MOST ? -E2BIG : ask_chunks(looking, dataset, chunks);
+    if (rc < 0 && rc != -ENOMEM) {
+        looking->counted += chunks->most * chunks->most; /* below 2^40: the list was allocated */
+        rc = looking->counted > CHUNKS_COUNTED_MOST ? -E2BIG : ask_chunks(looking, dataset, chunks);
+    }
     if (rc == 0)
         qsort(chunks->list, chunks->count, sizeof *chunks->list, compare_chunks);
     return rc;

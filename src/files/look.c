@@ -17,8 +17,8 @@
 #include "files/netcdf.h"
 
 #define MEMORY_MOST (UINT64_C(384) << 20) /* address space of the child */
-#define CPU_SECONDS 60
-#define WALL_SECONDS 120
+#define CPU_SECONDS 30
+#define WALL_SECONDS 90
 #define ANSWER_MOST (UINT64_C(64) << 20)
 
 /* Memory checkers reserve more address space than any limit allows. */
@@ -168,7 +168,7 @@ static void believe(struct answer *answer, uint64_t size, struct files_found *fo
     }
     size_t dropped = files_found_check(found, size);
     if (dropped && !note[0])
-        snprintf(note, FILES_NOTE_ROOM, "%zu variable%s cannot be where they are said to be", dropped,
+        snprintf(note, FILES_NOTE_ROOM, "the places of %zu variable%s make no sense", dropped,
                  dropped == 1 ? "" : "s");
 }
 

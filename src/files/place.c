@@ -182,7 +182,7 @@ int files_place_finish(struct files_place *place, const struct files_file *file,
     if (rc < 0)
         return rc;
     /* Set-id bits are not given back: they would make somebody else's program ours. */
-    if (fchmod(place->fd, file->mode & 0777) < 0 || futimens(place->fd, times) < 0 || fsync(place->fd) < 0)
+    if (fchmod(place->fd, file->mode & 0777) < 0 || futimens(place->fd, times) < 0)
         rc = failed(error, "write", file->path);
     files_place_close(place);
     int parent = rc == 0 ? open_parent(place, file->path, 0, &name) : -1;
@@ -192,6 +192,10 @@ int files_place_finish(struct files_place *place, const struct files_file *file,
     if (parent >= 0)
         close(parent);
     return rc;
+}
+
+int files_place_sync(struct files_place *place, struct varve_error *error) {
+    return syncfs(place->folder) < 0 ? failed(error, "write", "the files") : 0;
 }
 
 void files_place_drop(struct files_place *place, const struct files_file *file) {

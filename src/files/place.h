@@ -20,6 +20,8 @@ int files_place_write(struct files_place *place, const struct files_file *file, 
 /* All was written: permissions, time, and the name. */
 int files_place_finish(struct files_place *place, const struct files_file *file, uint32_t number,
                        struct varve_error *error);
+/* All files that were finished are on storage: one wait for all of them, as there may be very many. */
+int files_place_sync(struct files_place *place, struct varve_error *error);
 /* Take PATH.partial away again. */
 void files_place_drop(struct files_place *place, const struct files_file *file);
 void files_place_close(struct files_place *place);

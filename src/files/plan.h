@@ -9,7 +9,7 @@
 
 #define FILES_PIECES_MOST 2000000u
 #define FILES_REGIONS_MOST 131072u
-#define FILES_OWN_RESTS_MOST 32768u /* with more files what is left of them shares a region */
+#define FILES_OWN_RESTS_MOST 4096u /* with more files what is left of them shares a region */
 #define FILES_REGION_NAME_MOST 255u
 #define FILES_GRANULE 4096u
 #define FILES_MAP_REGION ":files"  /* the map of map.h */

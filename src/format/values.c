@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
 #include "base/array.h"
 
 #define GROUP 128
@@ -240,7 +241,10 @@ void vv_values_range(uint8_t type, const void *data, size_t size, struct vv_rang
     size -= size % element;
     out->type = type;
     if (kind_of(type) == KIND_FLOAT) {
+        fenv_t saved;
+        vv_arithmetic_begin(&saved);
         float_range(type, data, size, out);
+        vv_arithmetic_end(&saved);
     } else {
         whole_range(type, data, size, out);
     }

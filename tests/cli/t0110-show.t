@@ -73,7 +73,9 @@ pack=$(find ck -path '*0000000000000001/00000000/00000000')
 "$PYTHON" - "$pack" <<'END'
 import sys
 data = bytearray(open(sys.argv[1], "rb").read())
-data[data.index(bytes(range(1, 106))) + 50] ^= 1
+values, at = bytes(range(1, 106)), -1
+while (at := data.find(values, at + 1)) >= 0:
+    data[at + 50] ^= 1
 open(sys.argv[1], "wb").write(data)
 END
 run 0 show ck field@1

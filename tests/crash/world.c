@@ -121,7 +121,7 @@ static int protect(struct world *world, int region, struct world_bytes *bytes) {
     if (type == VARVE_BYTES)
         return varve_protect(world->session, names[region], bytes->data, bytes->size);
     struct varve_array array = {
-        .size = sizeof array, .type = type, .dims = 2, .dim = {{bytes->size / element[type] / 2}, {2}}};
+        .size = sizeof array, .type = type, .dims = 2, .dim = {{bytes->size / element[type] / 2, 0, 0}, {2, 0, 0}}};
     return varve_protect_array(world->session, names[region], bytes->data, &array);
 }
 

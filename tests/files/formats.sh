@@ -45,6 +45,10 @@ for file in "old.h5", "latest.h5", "user.h5", "sub/user-latest.h5":
     assert (f"{file}:/contiguous" in regions) != (f"{file}:/again" in regions)
     assert not any(name.endswith(("unwritten", "soft", "empty", "none")) for name in regions)
     assert regions[file]["bytes"] < 50000, regions[file]
+for file in "strange.h5", "strange-old.h5":
+    assert {name.split("/")[-1] for name in regions if name.startswith(file + ":")} == {"scaled", "sums", "two", "one"}
+    assert regions[f"{file}:/two"]["type"] == regions[f"{file}:/one"]["type"] == "f64"
+    assert regions[f"{file}:/sums"]["type"] == "bytes"
 if "v4.nc" in regions:
     assert regions["v4.nc:/moving"]["type"] == "f32"
     for file in "classic.nc", "offset64.nc", "data64.nc":

@@ -50,7 +50,28 @@ def fill(file, version):
     file["soft"] = h5py.SoftLink("/a/b/integers")
 
 
+def fill_strangely(file, version):
+    """Data that is elsewhere, or in the header: nothing of it is a region."""
+    space = h5py.h5s.create_simple((1000,))
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_layout(h5py.h5d.COMPACT)
+    compact = h5py.h5d.create(file.id, b"compact", h5py.h5t.IEEE_F64LE, space, plist)
+    compact.write(h5py.h5s.ALL, h5py.h5s.ALL, field(version, (1000,)))
+    raw = os.path.join(os.path.dirname(file.filename), "strange.raw")
+    file.create_dataset("external", (2000,), "f8", external=[(raw, 0, 16000)])[:] = field(version, (2000,))
+    layout = h5py.VirtualLayout((3000,), "f4")
+    layout[:] = h5py.VirtualSource("old.h5", "single", (3000,))
+    file.create_virtual_dataset("virtual", layout)
+    file.create_dataset("scaled", data=field(version, (9000,)), chunks=(3000,), scaleoffset=5)
+    file.create_dataset("sums", data=field(version, (9000,)), chunks=(3000,), fletcher32=True)
+    file.create_dataset("two", data=field(version, (50, 600)), chunks=(25, 300), maxshape=(None, None))
+    file.create_dataset("one", data=field(version, (5000,)), chunks=(5000,))
+
+
 def write_hdf5(folder, version):
+    for name, libver in [("strange.h5", "latest"), ("strange-old.h5", "earliest")]:
+        with h5py.File(os.path.join(folder, name), "w", libver=libver) as file:
+            fill_strangely(file, version)
     for name, options in [("old.h5", {}), ("latest.h5", {"libver": "latest"}),
                           ("user.h5", {"userblock_size": 1024}), ("sub/user-latest.h5", {"libver": "latest", "userblock_size": 512})]:
         with h5py.File(os.path.join(folder, name), "w", **options) as file:

@@ -100,6 +100,7 @@ has err 'there are no files'
 run 1 import ck bad -C missing .
 run 1 import ck
 run 1 import ck bad@x in
+run 1 import ck bad@1:1 in
 run 0 ls ck
 has_not out bad
 

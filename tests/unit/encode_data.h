@@ -64,7 +64,7 @@ static inline void fill_data(uint8_t *data, size_t size, int kind, uint8_t type,
         else if (kind == COUNTERS)
             bits = sum;
         else if (kind == TEXT)
-            memcpy(&bits, "to be or not to be, that is the question" + n * 8 % 33, 8);
+            memcpy(&bits, &"to be or not to be, that is the question"[n * 8 % 33], 8);
         for (size_t b = 0; b < width && i + b < size; b++)
             data[i + b] = (uint8_t)(bits >> b * 8);
     }

@@ -374,15 +374,15 @@ static void a_doubtful_gain_is_left_alone(void **unused) {
     struct vv_chooser_plan plan = {.name = -1, .level = 1, .workers = 2, .storage_speed = 1e9};
     struct made_of little = {"little", VARVE_F64, {{1, 0}}};
     for (int i = 1; i < VV_CODING_NAMES; i++) {
-        little.by[i].ratio = 1.06; /* samples are a little worse than this in the model */
+        little.by[i].ratio = 1.03;
         little.by[i].speed = 1100;
     }
     started(&model, &seam, &plan);
     struct vv_choice_sums sums;
     char reason[128];
-    feed(&model, &little, 1, 50);
+    feed(&model, &little, 1, 100);
     vv_chooser_sums(model.chooser, &sums, reason, sizeof reason);
-    assert_true(sums.raw[VV_CODING_NONE] > 40 * BLOCK);
+    assert_true(sums.raw[VV_CODING_NONE] > 75 * BLOCK); /* the others are trials */
     vv_chooser_destroy(model.chooser);
 }
 

@@ -83,7 +83,7 @@ static void describe(struct varve_session *session, int region, size_t size) {
     struct varve_array array = {.size = sizeof array,
                                 .type = types[which].type,
                                 .dims = 2,
-                                .dim = {{size / types[which].element / row}, {row}}};
+                                .dim = {{size / types[which].element / row, 0, 0}, {row, 0, 0}}};
     assert_int_equal(varve_describe(session, name_of(region), &array), 0);
 }
 
