@@ -151,6 +151,7 @@ int varve_store_forget(struct varve_store *store, const struct varve_which *whic
     if (rc < 0) {
         return rc;
     }
+    vv_inspect_ranged_clear(store);
     rc = vv_forget(store->store, found.name, found.generation, (uint64_t)found.version, error);
     return rc < 0 ? vv_error_default(error, rc, "cannot forget %s@%" PRId64 " of generation %" PRIu32 ": %s",
                                      found.name, found.version, found.generation, varve_error_text(rc))
@@ -201,6 +202,7 @@ int varve_store_prune(struct varve_store *store, const char *name, int is_dry_ru
     if (rc < 0) {
         return rc;
     }
+    vv_inspect_ranged_clear(store);
     for (size_t i = 0; i < names.count; i++) {
         vv_error_clear(&own);
         rc = prune_name(store, names.list[i], is_dry_run, &reporter, &totals, &own);
@@ -231,6 +233,7 @@ int varve_store_repair(struct varve_store *store, int is_dry_run, varve_action_f
     if (!store) {
         return vv_error(error, -EINVAL, "no store given");
     }
+    vv_inspect_ranged_clear(store);
     int rc = vv_repair(store->store, &options, error);
     return rc < 0 ? vv_error_default(error, rc, "cannot repair %s: %s", store->address, varve_error_text(rc)) : rc;
 }

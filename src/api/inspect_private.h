@@ -7,7 +7,8 @@
 #include "base/settings.h"
 #include "store/verify.h"
 
-/* Where varve_store_range looked last: who asks for one region after the other finds the next one at once. */
+/* Where varve_store_range or varve_store_read looked last: who asks for one region after the other finds the next one at
+ * once. */
 struct vv_ranged {
     struct vv_view *view; /* NULL: nowhere */
     struct vv_recipe *recipe;
@@ -41,7 +42,14 @@ int vv_inspect_open_rank(struct varve_store *store, struct varve_which *which, u
                          struct vv_residents **residents, struct varve_error *error);
 /* How a block is compressed, as the setting `codec` names it. */
 const char *vv_inspect_codec(const struct vv_block *block);
-/* Forget where varve_store_range looked last. */
+/* Open what this rank has of a checkpoint, unless it is open already, and find a region in it: those behind the one that
+ * was found last are found on the way. Out of the store while in use: a function that is told may ask for others. */
+int vv_inspect_ranged_take(struct varve_store *store, const struct varve_which *which, uint32_t rank,
+                           const char *region, struct vv_ranged *ranged, struct vv_recipe_region *found,
+                           struct varve_error *error);
+/* Back, when all of the region was looked at; after a failure (rc) it is closed. */
+void vv_inspect_ranged_give(struct varve_store *store, struct vv_ranged *ranged, int rc);
+/* Forget what they looked at last: the store is to be changed, or closed. */
 void vv_inspect_ranged_clear(struct varve_store *store);
 /* Ranks that a command has to leave out; they come in ascending order. */
 struct vv_left_out {

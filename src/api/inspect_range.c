@@ -313,6 +313,7 @@ static int open_rank(struct varve_store *store, const struct varve_which *which,
     if (rc < 0) {
         return rc;
     }
+    vv_view_expect_parts(ranged->view);
     ranged->rank = rank;
     ranged->generation = found.generation;
     ranged->version = found.version;
@@ -334,18 +335,33 @@ static int find_region(struct vv_ranged *ranged, const char *region, struct vv_r
     return rc ? rc : vv_region_find(ranged->view, ranged->rank, region, &ranged->recipe, out, error);
 }
 
+int vv_inspect_ranged_take(struct varve_store *store, const struct varve_which *which, uint32_t rank,
+                           const char *region, struct vv_ranged *ranged, struct vv_recipe_region *found,
+                           struct varve_error *error) {
+    *ranged = store->ranged;
+    store->ranged = (struct vv_ranged){0};
+    int rc = open_rank(store, which, rank, ranged, error);
+    return rc < 0 ? rc : find_region(ranged, region, found, error);
+}
+
+void vv_inspect_ranged_give(struct varve_store *store, struct vv_ranged *ranged, int rc) {
+    if (rc < 0) {
+        close_ranged(ranged);
+        return;
+    }
+    vv_inspect_ranged_clear(store);
+    store->ranged = *ranged;
+}
+
 /* ---- both functions ---- */
 
-static int look(struct vv_ranged *ranged, const char *region, struct looking *looking) {
-    struct vv_recipe_region found;
+static int look(const struct vv_ranged *ranged, const struct vv_recipe_region *found, const char *region,
+                struct looking *looking) {
+    int rc;
 
-    int rc = find_region(ranged, region, &found, looking->error);
-    if (rc < 0) {
-        return rc;
-    }
     looking->view = ranged->view;
-    looking->type = found.shape.type;
-    looking->length = found.length;
+    looking->type = found->shape.type;
+    looking->length = found->length;
     looking->is_known = looking->is_exact = 1;
     if (!looking->fn && !vv_values_have_range(looking->type)) {
         return 0;
@@ -369,20 +385,15 @@ static int look_for(struct varve_store *store, const struct varve_which *which, 
     if (!store || !which || !which->name || !region || !*region) {
         return vv_error(error, -EINVAL, "a store, the name of a checkpoint and that of a region are needed");
     }
-    /* Out of the store while in use: the function that is told may ask for ranges, too. */
-    struct vv_ranged ranged = store->ranged;
-    store->ranged = (struct vv_ranged){0};
+    struct vv_ranged ranged;
+    struct vv_recipe_region found;
     looking->store = store;
-    int rc = open_rank(store, which, rank, &ranged, error);
-    rc = rc < 0 ? rc : look(&ranged, region, looking);
-    if (rc < 0) {
-        close_ranged(&ranged);
-        return vv_error_default(error, rc, "cannot look at region \"%s\" of %s@%" PRId64 ": %s", region, which->name,
-                                which->version, varve_error_text(rc));
-    }
-    vv_inspect_ranged_clear(store);
-    store->ranged = ranged;
-    return 0;
+    int rc = vv_inspect_ranged_take(store, which, rank, region, &ranged, &found, error);
+    rc = rc < 0 ? rc : look(&ranged, &found, region, looking);
+    vv_inspect_ranged_give(store, &ranged, rc);
+    return rc < 0 ? vv_error_default(error, rc, "cannot look at region \"%s\" of %s@%" PRId64 ": %s", region,
+                                     which->name, which->version, varve_error_text(rc))
+                  : 0;
 }
 
 int varve_store_range(struct varve_store *store, const struct varve_which *which, uint32_t rank, const char *region,

@@ -236,6 +236,21 @@ int vv_inspect_open_rank(struct varve_store *store, struct varve_which *which, u
     return rc;
 }
 
+/* Once through: what is open stays so for the next region. */
+static int read_once(struct varve_store *store, const struct varve_which *which, uint32_t rank, const char *region,
+                     varve_bytes_fn fn, void *arg, struct varve_error *error) {
+    struct vv_ranged ranged;
+    struct vv_recipe_region found;
+
+    int rc = vv_inspect_ranged_take(store, which, rank, region, &ranged, &found, error);
+    if (rc == 0) {
+        rc = vv_region_stream(ranged.view, ranged.recipe, &found, store->store->settings.seed, WINDOW_BYTES,
+                              store->pool, fn, arg, error);
+    }
+    vv_inspect_ranged_give(store, &ranged, rc);
+    return rc;
+}
+
 int varve_store_read(struct varve_store *store, const struct varve_which *which, uint32_t rank, const char *region,
                      int is_checked_first, varve_bytes_fn fn, void *arg, struct varve_error *error) {
     struct varve_which found = *which;
@@ -245,6 +260,12 @@ int varve_store_read(struct varve_store *store, const struct varve_which *which,
     vv_error_clear(error);
     if (!region || !*region || !fn) {
         return vv_error(error, -EINVAL, "the name of a region and a function for its bytes are needed");
+    }
+    if (!is_checked_first && store->store->settings.layout != VV_LAYOUT_LOCAL) {
+        int once = read_once(store, which, rank, region, fn, arg, error);
+        return once < 0 ? vv_error_default(error, once, "cannot read region \"%s\" of %s@%" PRId64 ": %s", region,
+                                           which->name, which->version, varve_error_text(once))
+                        : 0;
     }
     int rc = vv_inspect_open_rank(store, &found, rank, &view, &residents, error);
     if (rc == 0 && is_checked_first) {

@@ -250,6 +250,10 @@ uint64_t vv_clock_wall_ns(void) {
     return read_clock(CLOCK_REALTIME);
 }
 
+uint64_t vv_clock_thread_ns(void) {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void vv_sleep_ms(unsigned ms) {
     struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) {

@@ -35,6 +35,7 @@ int vv_pool_wait(struct vv_pool *pool);
 
 uint64_t vv_clock_ns(void);      /* monotonic */
 uint64_t vv_clock_wall_ns(void); /* since 1970 */
+uint64_t vv_clock_thread_ns(void); /* processor time of the calling thread */
 void vv_sleep_ms(unsigned ms);
 /* Random bytes from the kernel. 0 or -errno. */
 int vv_random(void *out, size_t size);

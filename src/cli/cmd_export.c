@@ -1,6 +1,6 @@
 /* varve export: the files of an import come back, byte for byte. The regions are read one after another, every byte
- * checked, and written where the map says; a file appears under its name when all its regions were right. Nothing the
- * store says about paths is trusted. */
+ * checked, and written where the map says; a file appears under its name when all its regions were right and it is on
+ * storage. Nothing the store says about paths is trusted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "progress.h"
 #include "text.h"
 
-enum file_state { NOT_WANTED, BEGUN, DONE, FAILED };
+enum file_state { NOT_WANTED, BEGUN, WRITTEN, DONE, FAILED };
 
 struct exporting {
     struct cli *cli;
@@ -150,8 +150,8 @@ static void count_needs(struct exporting *exporting) {
 /* ---- giving back ---- */
 
 static void give_up(struct exporting *exporting, uint32_t number) {
-    if (exporting->states[number] == BEGUN) {
-        files_place_drop(&exporting->place, &exporting->plan.files.list[number]);
+    if (exporting->states[number] == BEGUN || exporting->states[number] == WRITTEN) {
+        files_place_drop(&exporting->place, number);
         exporting->states[number] = FAILED;
         exporting->failed++;
     }
@@ -166,18 +166,19 @@ static void tell_file(const struct exporting *exporting, const struct files_file
     }
 }
 
-static int finish_file(struct exporting *exporting, uint32_t number, struct varve_error *error) {
+static void on_named(void *arg, uint32_t number) {
+    struct exporting *exporting = arg;
     const struct files_file *file = &exporting->plan.files.list[number];
-    int rc = files_place_finish(&exporting->place, file, number, error);
 
-    if (rc < 0) {
-        return rc;
-    }
     exporting->states[number] = DONE;
     exporting->files++;
     exporting->bytes += file->size;
     tell_file(exporting, file);
-    return 0;
+}
+
+static int finish_file(struct exporting *exporting, uint32_t number, struct varve_error *error) {
+    exporting->states[number] = WRITTEN;
+    return files_place_finish(&exporting->place, number, error);
 }
 
 static int begin_files(struct exporting *exporting, struct varve_error *error) {
@@ -188,7 +189,7 @@ static int begin_files(struct exporting *exporting, struct varve_error *error) {
         if (exporting->states[i] != BEGUN) {
             continue;
         }
-        rc = files_place_begin(&exporting->place, &files->list[i], error);
+        rc = files_place_begin(&exporting->place, i, error);
         if (rc < 0) { /* those behind it were not begun either */
             for (uint32_t j = i; j < files->count; j++) {
                 exporting->states[j] = NOT_WANTED;
@@ -213,9 +214,8 @@ static int write_piece(struct exporting *exporting, const struct files_piece *pi
     if (exporting->states[piece->file] != BEGUN) {
         return 0;
     }
-    return files_place_write(&exporting->place, &exporting->plan.files.list[piece->file], piece->file,
-                             piece->file_offset + (from - piece->region_offset), data + (from - offset),
-                             (size_t)(to - from), &exporting->error);
+    return files_place_write(&exporting->place, piece->file, piece->file_offset + (from - piece->region_offset),
+                             data + (from - offset), (size_t)(to - from), &exporting->error);
 }
 
 static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
@@ -305,6 +305,19 @@ static int export_region(struct exporting *exporting, size_t number, struct varv
     return rc;
 }
 
+static int give_back(struct exporting *exporting, struct varve_error *error) {
+    int rc = begin_files(exporting, error);
+
+    for (size_t i = 0; i < exporting->plan.region_count && rc == 0; i++) {
+        rc = export_region(exporting, i, error);
+    }
+    rc = rc ? rc : files_place_settle(&exporting->place, error);
+    for (uint32_t i = 0; i < exporting->plan.files.count; i++) {
+        give_up(exporting, i);
+    }
+    return rc;
+}
+
 static int export(struct exporting *exporting, struct varve_error *error) {
     int rc = read_map(exporting, error);
 
@@ -313,15 +326,10 @@ static int export(struct exporting *exporting, struct varve_error *error) {
         return rc;
     }
     count_needs(exporting);
-    rc = begin_files(exporting, error);
-    for (size_t i = 0; i < exporting->plan.region_count && rc == 0; i++) {
-        rc = export_region(exporting, i, error);
-    }
-    for (uint32_t i = 0; i < exporting->plan.files.count; i++) {
-        give_up(exporting, i);
-    }
+    rc = files_place_open(&exporting->place, &exporting->plan.files, error);
+    rc = rc ? rc : give_back(exporting, error);
     files_place_close(&exporting->place);
-    return rc ? rc : files_place_sync(&exporting->place, error);
+    return rc;
 }
 
 /* ---- the command ---- */
@@ -347,7 +355,7 @@ static void tell_summary(const struct exporting *exporting) {
 }
 
 static int run(struct cli *cli) {
-    struct exporting exporting = {.cli = cli, .place = {.fd = -1}};
+    struct exporting exporting = {.cli = cli};
     struct varve_error error = {.text = ""};
 
     int rc = cli_which(cli, cli->args[0], &exporting.which);
@@ -355,6 +363,8 @@ static int run(struct cli *cli) {
         return rc;
     }
     exporting.place.is_forced = has_option(cli, OPTION_FORCE);
+    exporting.place.named = on_named;
+    exporting.place.arg = &exporting;
     exporting.place.folder = open(cli->folder ? cli->folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (exporting.place.folder < 0) {
         rc = -errno;

@@ -17,6 +17,7 @@
 #include "json.h"
 #include "progress.h"
 #include "text.h"
+#include "whole.h"
 
 #define TABLE_BYTES 120e6 /* for the ids of known chunks, at the most */
 #define TABLE_SHARE 0.04  /* otherwise of all bytes: room for the ids of several versions */
@@ -35,6 +36,7 @@ struct feed {
 struct importing {
     struct cli *cli;
     struct varve_which which;
+    int64_t parent; /* the version to go on from, -1: none */
     struct files_plan plan;
     struct files_source source;
     struct feed *feeds;
@@ -217,16 +219,49 @@ static int on_checkpoint(void *arg, const struct varve_checkpoint_info *info) {
     return 0;
 }
 
-static int choose_version(struct importing *importing, struct varve_error *error) {
-    struct versions versions = {.highest = -1, .wanted = importing->which.version};
-    struct varve_store *store;
-
-    int rc = varve_store_open(importing->cli->address, NULL, &store, error);
-    if (rc == 0) {
-        rc = varve_store_list(store, importing->which.name, on_checkpoint, &versions, error);
-        varve_store_close(store);
+/* An earlier version that is damaged is no reason to refuse a new one. */
+static void tell_distrust(struct importing *importing, const char *why) {
+    importing->notes++;
+    progress_clear(&importing->progress);
+    if (importing->cli->is_json) {
+        json_begin("note");
+        json_text("name", importing->which.name);
+        json_text("message", why);
+        json_end();
+    } else {
+        cli_note("what %s has already cannot be built upon, so everything is stored anew: %s", importing->which.name,
+                 why);
     }
-    if (rc < 0 && rc != VARVE_NO_STORE) {
+}
+
+/* The newest version, if all of it is whole: what is damaged there would be damaged in the new one, too. */
+static int choose_parent(struct importing *importing, struct varve_store *store, struct varve_error *error) {
+    struct varve_which newest = {.name = importing->which.name, .version = -1};
+
+    progress_begin(&importing->progress, "checking what is there,", importing->cli->is_json);
+    int rc = varve_store_resolve(store, &newest, error);
+    struct varve_which same = {.name = newest.name, .version = newest.version};
+    rc = rc ? rc : varve_store_resolve(store, &same, error);
+    if (rc == 0 && same.generation != newest.generation) { /* it is the one that would be gone on from */
+        snprintf(error->text, sizeof error->text, "%s@%" PRId64 " of generation %" PRIu32 " is damaged", same.name,
+                 same.version, same.generation);
+        rc = VARVE_CORRUPT;
+    }
+    rc = rc ? rc : whole_check(store, &newest, &importing->progress, error);
+    importing->parent = rc == 0 ? newest.version : -1;
+    if (rc < 0 && rc != -EINTR && rc != -ENOMEM && rc != VARVE_NO_CHECKPOINT) {
+        tell_distrust(importing, error->text[0] ? error->text : varve_error_text(rc));
+        rc = 0;
+    }
+    progress_end(&importing->progress);
+    return rc == VARVE_NO_CHECKPOINT ? 0 : rc;
+}
+
+static int choose_version(struct importing *importing, struct varve_store *store, struct varve_error *error) {
+    struct versions versions = {.highest = -1, .wanted = importing->which.version};
+
+    int rc = store ? varve_store_list(store, importing->which.name, on_checkpoint, &versions, error) : 0;
+    if (rc < 0) {
         return rc;
     }
     if (versions.is_taken && !has_option(importing->cli, OPTION_FORCE)) {
@@ -239,22 +274,31 @@ static int choose_version(struct importing *importing, struct varve_error *error
     if (importing->which.version < 0) {
         importing->which.version = versions.highest + 1;
     }
-    error->text[0] = '\0';
-    return 0;
+    return versions.highest < 0 ? 0 : choose_parent(importing, store, error);
 }
 
-/* Go on from the newest import, so that what is there already is not stored again. One that is damaged is no reason
- * to refuse a new one. */
-static int go_on(struct importing *importing, struct varve_session *session) {
-    int rc = varve_continue(session, VARVE_LATEST, NULL);
+static int look_at_store(struct importing *importing, struct varve_error *error) {
+    struct varve_store *store = NULL;
 
-    if (rc == 0 || rc == VARVE_NO_CHECKPOINT) {
-        return 0;
+    importing->parent = -1;
+    int rc = varve_store_open(importing->cli->address, NULL, &store, error);
+    if (rc == 0 || rc == VARVE_NO_STORE) {
+        error->text[0] = '\0';
+        rc = choose_version(importing, rc == 0 ? store : NULL, error);
     }
-    if (rc == VARVE_CORRUPT || rc == VARVE_MISMATCH) {
-        progress_clear(&importing->progress);
-        cli_note("earlier versions of %s cannot be built upon: %s", importing->which.name,
-                 varve_session_error(session)->text);
+    varve_store_close(store);
+    if (rc == 0) {
+        error->text[0] = '\0';
+    }
+    return rc;
+}
+
+/* Go on from an earlier version, so that what is there already is not stored again. */
+static int go_on(struct importing *importing, struct varve_session *session) {
+    int rc = importing->parent < 0 ? 0 : varve_continue(session, importing->parent, NULL);
+
+    if (rc == VARVE_CORRUPT || rc == VARVE_MISMATCH || rc == -ENOENT) { /* -ENOENT: forgotten meanwhile */
+        tell_distrust(importing, varve_session_error(session)->text);
         return 0;
     }
     return rc;
@@ -281,17 +325,13 @@ static int store_checkpoint(struct importing *importing, struct varve_error *err
     struct varve_session *session;
     char settings[256];
 
-    int rc = choose_version(importing, error);
-    if (rc < 0) {
-        return rc;
-    }
     importing->feeds = calloc(importing->plan.region_count + 1, sizeof *importing->feeds);
     if (!importing->feeds) {
         return -ENOMEM;
     }
     choose_settings(settings, sizeof settings, importing->total);
     options.settings = settings;
-    rc = varve_open(importing->cli->address, importing->which.name, &options, &session, error);
+    int rc = varve_open(importing->cli->address, importing->which.name, &options, &session, error);
     if (rc < 0) {
         return rc;
     }
@@ -348,6 +388,7 @@ static int import(struct importing *importing, struct varve_error *error) {
     progress_begin(&importing->progress, "looking into files,", cli->is_json);
     int rc = make_plan(importing, error);
     progress_end(&importing->progress);
+    rc = rc ? rc : look_at_store(importing, error);
     if (rc == 0) {
         progress_begin(&importing->progress, "importing", cli->is_json);
         rc = store_checkpoint(importing, error);
@@ -386,9 +427,12 @@ const struct command command_import = {
         "Store files, and all files below directories, as one checkpoint; `varve export` gives them back byte for "
         "byte.\n"
         "In HDF5, netCDF-4 and classic netCDF files the variables are found and stored with their types; everything\n"
-        "else is stored as plain bytes. What an earlier version of NAME has already is not stored again.\n"
-        "Paths are stored as they are given, and must be relative, without \"..\". Only plain files can be stored. If\n"
-        "one changes meanwhile, nothing is stored. Without a version it is the newest one plus 1, or 0.\n\n"
+        "else is stored as plain bytes. What the newest version of NAME has already is not stored again; all of that\n"
+        "is read and checked before. Without a version it is the newest one plus 1, or 0.\n"
+        "Paths are stored as they are given, and must be relative, without \"..\". Only plain files can be stored. If "
+        "size,\n"
+        "times or identity of one change meanwhile, nothing is stored. Changes through memory mappings may stay "
+        "unnoticed.\n\n"
         "  -C, --directory DIR  paths are relative to DIR\n"
         "  -f, --force          store a version that is there already once more, as a new generation\n\n"
         "example: varve import /scratch/ck run7@400 -C /scratch/run7/step400 .\n",

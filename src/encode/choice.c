@@ -20,15 +20,19 @@
 #include "base/thread.h"
 #include "encode/choice_private.h"
 
-#define LOOK_AGAIN (64u << 20)      /* bytes of a variable after which candidates are compared again */
+#define LOOK_AGAIN (128u << 20)     /* bytes of a variable after which candidates are compared again */
+#define AHEAD_MOST 64e6             /* bytes that a better coding may still be good for */
 #define LOOK_AGAIN_SIZE (16u << 20) /* the same if only size counts */
 #define SAMPLE_LEAST (2u << 10)     /* shorter blocks are not sampled */
 #define BUDGET_FIRST 1.0e-3         /* seconds for samples at the beginning of a checkpoint */
 #define BUDGET_SHARE 0.01           /* and this share of its time */
 #define BUDGET_IDLE 0.15            /* and this share of the time in which threads would only wait for the storage */
 #define EACH_SIDE 0.2               /* part of the cost that counts storage and processors each for itself */
+#define SLOW 150e6                  /* storage that leaves the threads waiting */
+#define BASE_PACE 1e-9              /* seconds of a processor per byte, whatever the coding: to look at it, copy, sum and write it */
 #define LEAD_BLOCKS 2.0             /* blocks that one side can be behind before the other has to wait */
-#define TRIALS 6                    /* blocks spent on candidates that are nearly as good as the best */
+#define TRIALS 2                    /* blocks spent on candidates that are nearly as good as the best */
+#define NEARLY 1.04
 
 static const double any_speed[3] = {25e6, 200e6, 1.5e9}; /* while the storage's is not known */
 
@@ -38,7 +42,7 @@ int vv_chooser_create(struct vv_chooser **out) {
         return -ENOMEM;
     pthread_mutex_init(&chooser->mutex, NULL);
     pthread_cond_init(&chooser->sampled, NULL);
-    chooser->plan = (struct vv_chooser_plan){.name = -1, .level = 1, .workers = 1};
+    chooser->plan = (struct vv_chooser_plan){.name = -1, .level = 1, .workers = 1, .threads = 1};
     vv_choice_stream_init(&chooser->stream);
     vv_choice_lessons_init(chooser);
     *out = chooser;
@@ -68,6 +72,8 @@ void vv_chooser_begin(struct vv_chooser *chooser, const struct vv_chooser_plan *
     chooser->plan = *plan;
     if (!(plan->workers >= 1))
         chooser->plan.workers = 1;
+    if (!(plan->threads >= chooser->plan.workers))
+        chooser->plan.threads = chooser->plan.workers;
     chooser->begin_ns = now_ns(chooser);
     vv_choice_stream_begin(&chooser->stream, plan->storage_speed, chooser->begin_ns);
     chooser->lead = chooser->flight_lead = chooser->idle = 0;
@@ -83,9 +89,17 @@ struct cost {
     double storage, threads;
 };
 
+/* A thread encodes, and then waits for the storage; a processor does other things for each byte, too. Whichever of the
+ * two takes longer. */
+static double thread_pace(const struct vv_chooser *chooser, double pace, double storage) {
+    double threads = (pace + chooser->stream.held * storage) / chooser->plan.threads;
+    double processors = (pace + BASE_PACE) / chooser->plan.workers;
+    return threads > processors ? threads : processors;
+}
+
 static struct cost cost_of(const struct vv_chooser *chooser, double fraction, double pace, double speed) {
     double storage = fraction / speed;
-    return (struct cost){storage, (pace + chooser->stream.held * storage) / chooser->plan.workers};
+    return (struct cost){storage, thread_pace(chooser, pace, storage)};
 }
 
 static double larger(struct cost cost) {
@@ -164,8 +178,8 @@ static struct candidate *next_to_sample(const struct vv_chooser *chooser, struct
     struct view view = view_of(chooser, variable, size);
     double most = 0, ahead = (double)variable->bytes + 4e6;
     struct candidate *best = NULL;
-    if (ahead > LOOK_AGAIN)
-        ahead = LOOK_AGAIN;
+    if (ahead > AHEAD_MOST)
+        ahead = AHEAD_MOST;
     for (uint32_t i = 1; i < variable->count; i++) {
         struct candidate *candidate = &variable->candidates[i];
         if (candidate->knowledge > KNOW_ALIKE || candidate->is_busy)
@@ -183,7 +197,10 @@ static struct candidate *next_to_sample(const struct vv_chooser *chooser, struct
 }
 
 static size_t piece_of(const struct vv_chooser *chooser, size_t size) {
-    size_t piece = chooser->plan.is_for_size ? 256u << 10 : chooser->stream.speed > 0 ? 64u << 10 : 32u << 10;
+    double speed = chooser->stream.speed;
+    size_t piece = 128u << 10;
+    if (chooser->plan.is_for_size || (speed > 0 && speed < SLOW)) /* there is time to look well */
+        piece = 256u << 10;
     return (size < piece ? size : piece) / 16 * 16;
 }
 
@@ -282,7 +299,7 @@ static const struct candidate *on_trial(const struct vv_chooser *chooser, struct
     if (best->knowledge != KNOW_BLOCKS || variable->trials >= TRIALS || variable->since_look < wait)
         return best;
     double side = is_for_size ? 0 : side_behind(chooser, size);
-    double least = 1.12 * (is_for_size ? best->fraction : candidate_price(chooser, best, side));
+    double least = NEARLY * (is_for_size ? best->fraction : candidate_price(chooser, best, side));
     const struct candidate *tried = NULL;
     for (uint32_t i = 1; i < variable->count; i++) {
         const struct candidate *candidate = &variable->candidates[i];
@@ -346,7 +363,7 @@ static void land(struct vv_chooser *chooser, size_t size, size_t stored, double 
         return;
     double storage = (double)stored / chooser->stream.speed;
     double most = (double)size / chooser->stream.speed * LEAD_BLOCKS;
-    double more = storage - (seconds + chooser->stream.held * storage) / chooser->plan.workers;
+    double more = storage - thread_pace(chooser, seconds / (double)size, storage / (double)size) * (double)size;
     chooser->lead += more;
     chooser->idle += more > 0 ? more : 0;
     if (chooser->lead > most)
@@ -422,6 +439,7 @@ void vv_chooser_sums(struct vv_chooser *chooser, struct vv_choice_sums *out, cha
     struct text text = {reason, room, 0};
     pthread_mutex_lock(&chooser->mutex);
     *out = chooser->sums;
+    out->storage_speed = chooser->stream.speed;
     tell_shares(&chooser->sums, &text);
     if (chooser->plan.name >= 0)
         add_text(&text, "; as set");

@@ -1,11 +1,12 @@
 /* Samples: a piece of a block is encoded to see what a coding makes of it. */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 #include "encode/choice_private.h"
 
+#define WARM_UP (16u << 10)
 #define LOOK (8u << 10) /* bytes that tell whether there are elements */
 
 static unsigned matches(const uint8_t *data, size_t size, size_t distance) {
@@ -34,13 +35,6 @@ unsigned vv_choice_elements(const void *data, size_t size) {
     return looks;
 }
 
-/* Of the processor: a sample is so short that a thread that is put aside would seem to be slow beyond measure. */
-static double thread_seconds(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 static int64_t encode_piece(struct vv_chooser *chooser, struct vv_coder *coder, const struct vv_coding *coding,
                             const struct vv_content *content, const void *data, size_t size, double *seconds_out) {
     const struct vv_choice_seam *seam = chooser->seam;
@@ -50,9 +44,9 @@ static int64_t encode_piece(struct vv_chooser *chooser, struct vv_coder *coder, 
     void *out = vv_malloc(size);
     if (!out)
         return -ENOMEM;
-    double begin = thread_seconds();
+    uint64_t begin = vv_clock_thread_ns();
     int64_t got = vv_coder_encode(coder, coding, content, data, size, out, level);
-    *seconds_out = thread_seconds() - begin;
+    *seconds_out = (double)(vv_clock_thread_ns() - begin) * 1e-9;
     vv_free(out);
     return got;
 }
@@ -61,7 +55,7 @@ void vv_choice_candidate_sample(struct vv_chooser *chooser, struct vv_coder *cod
                                 struct variable *variable, struct candidate *candidate,
                                 const struct vv_content *content, const void *data, size_t size, size_t piece) {
     struct vv_coding coding = candidate->coding;
-    double expected = candidate->pace * (double)piece, seconds = 0, again;
+    double seconds = 0;
     int is_shared = variable == &chooser->shared;
     int is_first = chooser->general[candidate->name].weight < 1;
     candidate->is_busy = 1;
@@ -69,15 +63,13 @@ void vv_choice_candidate_sample(struct vv_chooser *chooser, struct vv_coder *cod
     pthread_mutex_unlock(&chooser->mutex);
 
     const uint8_t *at = (const uint8_t *)data + (size - piece) / 2 / 16 * 16;
-    int64_t got = encode_piece(chooser, coder, &coding, content, at, piece, &seconds);
-    double spent = seconds;
-    /* The first time includes work space that is touched for the first time. */
-    if (got >= 0 && seconds < 0.2e-3 && (is_first || seconds > 2 * expected)) {
-        again = seconds;
-        got = encode_piece(chooser, coder, &coding, content, at, piece, &again);
-        spent += again;
-        seconds = again < seconds ? again : seconds;
+    double spent = 0;
+    if (is_first) { /* work space that is touched for the first time would be counted */
+        encode_piece(chooser, coder, &coding, content, at, piece < WARM_UP ? piece : WARM_UP, &seconds);
+        spent = seconds;
     }
+    int64_t got = encode_piece(chooser, coder, &coding, content, at, piece, &seconds);
+    spent += seconds;
 
     pthread_mutex_lock(&chooser->mutex);
     chooser->sums.seconds_sampled += spent;

@@ -1,7 +1,7 @@
 /* New chunks become blocks: gathered by the scanning thread, encoded and appended to the pack by the pool.
  *
- * Regions with much data fill blocks of their own; small ones share blocks with others that hold the same type, so that
- * what lies together is alike. A few blocks are open at a time, one per kind of data: its lane. */
+ * Large regions fill blocks of their own; small ones share blocks with others that hold the same type, so that what lies
+ * together is alike. A few blocks are open at a time, each for one large region or one type: its lane. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,11 +12,14 @@
 #include "format/values.h"
 
 #define LANES 4
+#define LARGE_IDS (4u << 20) /* of regions that may be larger than memory: no more are kept for the tables, 64 MiB */
 #define SHARED_BLOCKS (UINT64_C(1) << 63) /* the chooser's number for blocks that regions share: this and their type */
 
 /* Whose data follows, or is in a block. */
 struct source {
     uint64_t region; /* its number; UINT64_MAX: of several, or nobody knows */
+    int is_big;      /* it can fill blocks of its own */
+    int is_large;    /* nothing may be kept in memory for each of its chunks */
     struct vv_content content;
 };
 
@@ -47,7 +50,7 @@ struct vv_blocks {
     struct block_buffer *all;
     unsigned count;
     struct vv_coders coders;
-    uint64_t storing_ns; /* in calls of the pack */
+    uint64_t large_ids;  /* of large regions, in the tables */
     struct varve_error error; /* of the first block that failed */
 };
 
@@ -99,10 +102,6 @@ void vv_blocks_destroy(struct vv_blocks *blocks) {
 
 /* ---- encoding and writing, on the pool ---- */
 
-static double seconds_since(uint64_t ns) {
-    return (double)(vv_clock_ns() - ns) * 1e-9;
-}
-
 /* Encode if that makes it smaller; what is stored and its size. Without memory to make it smaller it is stored as it is. */
 static const void *encode(struct block_buffer *buffer, struct vv_coder *coder, struct vv_block *block) {
     struct vv_session *session = buffer->owner->session;
@@ -111,7 +110,7 @@ static const void *encode(struct block_buffer *buffer, struct vv_coder *coder, s
     struct vv_coding coding = {0};
     int64_t got = 0;
     vv_chooser_pick(session->chooser, coder, variable, &from->content, buffer->raw, buffer->size, &coding);
-    uint64_t begun = vv_clock_ns();
+    uint64_t begun = vv_clock_thread_ns(); /* that others were given the processor says nothing about a coding */
     if (coding.codec != VV_CODEC_NONE && !buffer->encoded)
         buffer->encoded = vv_malloc(buffer->owner->room);
     if (coding.codec != VV_CODEC_NONE && buffer->encoded)
@@ -119,7 +118,8 @@ static const void *encode(struct block_buffer *buffer, struct vv_coder *coder, s
                               session->settings.zstd_level);
     int is_smaller = got > 0 && got < buffer->size;
     size_t stored = is_smaller ? (size_t)got : buffer->size;
-    vv_chooser_encoded(session->chooser, variable, &coding, buffer->size, stored, seconds_since(begun));
+    vv_chooser_encoded(session->chooser, variable, &coding, buffer->size, stored,
+                       (double)(vv_clock_thread_ns() - begun) * 1e-9);
     if (!is_smaller)
         return buffer->raw;
     block->codec = coding.codec;
@@ -153,11 +153,12 @@ static int write_block(void *arg) {
     const void *stored = encode_with(buffer, lent, &block);
     vv_coders_return(&blocks->coders, lent);
     pthread_mutex_lock(&blocks->mutex);
+    if (buffer->from.is_large && (blocks->large_ids += buffer->id_count) > LARGE_IDS)
+        block.flags = 0; /* a later session finds less of it again */
     uint64_t begun = vv_clock_ns();
     int rc = vv_pack_block(blocks->pack, &block, stored, buffer->extents, buffer->extent_count, buffer->ids,
                            buffer->id_count, &error);
     uint64_t took = vv_clock_ns() - begun;
-    blocks->storing_ns += took;
     vv_chooser_wrote(blocks->session->chooser, block.stored, (double)took * 1e-9);
     if (rc && blocks->error.code == 0)
         blocks->error = error.code ? error : (struct varve_error){.code = rc, .rank = -1};
@@ -178,10 +179,18 @@ static int is_alike(const struct vv_content *a, const struct vv_content *b) {
     return a->type == b->type && a->grid == b->grid;
 }
 
+/* Regions that fill blocks of their own have their own lane; small ones share that of their type. */
+static int is_lane_of(const struct block_buffer *buffer, const struct source *from) {
+    const struct source *in = &buffer->from;
+    if (in->is_big != from->is_big || !is_alike(&in->content, &from->content))
+        return 0;
+    return !from->is_big || in->region == from->region;
+}
+
 /* The open block for what comes now; LANES if there is none. */
 static unsigned find_lane(const struct vv_blocks *blocks) {
     for (unsigned i = 0; i < blocks->lane_count; i++)
-        if (is_alike(&blocks->lanes[i]->from.content, &blocks->from.content))
+        if (is_lane_of(blocks->lanes[i], &blocks->from))
             return i;
     return LANES;
 }
@@ -192,16 +201,16 @@ void vv_blocks_region(struct vv_blocks *blocks, const struct vv_past *past) {
     if (number == blocks->from.region && number != UINT64_MAX)
         return;
     blocks->from = (struct source){.region = number, .content = {.type = VARVE_BYTES}};
+    if (past) {
+        blocks->from.is_large = past->pending_nameless;
+        blocks->from.is_big = past->pending_length >= blocks->room;
+    }
     if (array) {
         uint64_t row = array->dims > 1 ? array->dim[array->dims - 1].local : 0;
         blocks->from.content.type = array->type;
         blocks->from.content.row = row < UINT32_MAX ? (uint32_t)row : 0;
         blocks->from.content.grid = array->bound > 0 ? vv_grid_of(array->bound) : 0;
     }
-    unsigned lane = find_lane(blocks);
-    /* Small regions share a block; one that has got its share is not held up for more. */
-    if (lane < LANES && blocks->lanes[lane]->size > blocks->room / 4)
-        submit(blocks, lane); /* an error is met again at the next add */
 }
 
 static int make_buffer(struct block_buffer *buffer) {
@@ -223,10 +232,24 @@ static unsigned fullest_lane(const struct vv_blocks *blocks) {
     return fullest;
 }
 
-/* Open a block for what comes now. */
+/* All lanes are taken. One that is well filled goes; chunks that come from many regions in turn share a block instead, or
+ * there would be many small ones. The lane to share, or LANES. */
+static int make_way(struct vv_blocks *blocks, unsigned *lane_out) {
+    unsigned fullest = fullest_lane(blocks);
+    for (unsigned i = 0; i < LANES && blocks->lanes[fullest]->size < blocks->room / 4; i++)
+        if (is_alike(&blocks->lanes[i]->from.content, &blocks->from.content) &&
+            blocks->lanes[i]->id_count < blocks->granules) {
+            *lane_out = i;
+            return 0;
+        }
+    return submit(blocks, fullest);
+}
+
+/* Open a block for what comes now, or one to share. */
 static int open_lane(struct vv_blocks *blocks, unsigned *lane_out) {
-    int rc = blocks->lane_count == LANES ? submit(blocks, fullest_lane(blocks)) : 0;
-    if (rc)
+    *lane_out = LANES;
+    int rc = blocks->lane_count == LANES ? make_way(blocks, lane_out) : 0;
+    if (rc || *lane_out < LANES)
         return rc;
     pthread_mutex_lock(&blocks->mutex);
     /* After an error the pool drops jobs unrun and their buffers do not come back: do not wait for them. */
@@ -269,6 +292,7 @@ int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, co
     struct block_buffer *buffer = blocks->lanes[lane];
     if (buffer->from.region != blocks->from.region) {
         buffer->from.region = UINT64_MAX;
+        buffer->from.is_large &= blocks->from.is_large;
         buffer->from.content.row = 0;
     }
     memcpy(buffer->raw + buffer->size, data, size);
@@ -278,7 +302,7 @@ int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, co
     return 0;
 }
 
-int vv_blocks_finish(struct vv_blocks *blocks, uint64_t *storing_ns_out, struct varve_error *error) {
+int vv_blocks_finish(struct vv_blocks *blocks, struct varve_error *error) {
     int rc = 0;
     while (blocks->lane_count > 0 && rc == 0)
         rc = submit(blocks, blocks->lane_count - 1);
@@ -287,6 +311,5 @@ int vv_blocks_finish(struct vv_blocks *blocks, uint64_t *storing_ns_out, struct 
         rc = waited;
     if (rc && error)
         *error = blocks->error.code ? blocks->error : (struct varve_error){.code = rc, .rank = -1};
-    *storing_ns_out = blocks->storing_ns;
     return rc;
 }

@@ -35,8 +35,8 @@ int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, co
                   struct vv_hash128 id);
 /* Data of this region follows; NULL: of another rank, and nobody knows what it holds. */
 void vv_blocks_region(struct vv_blocks *blocks, const struct vv_past *past);
-/* Encode and write what is left and wait; the first error of any block. storing_ns_out: how long the storage was waited for. */
-int vv_blocks_finish(struct vv_blocks *blocks, uint64_t *storing_ns_out, struct varve_error *error);
+/* Encode and write what is left and wait; the first error of any block. */
+int vv_blocks_finish(struct vv_blocks *blocks, struct varve_error *error);
 void vv_blocks_destroy(struct vv_blocks *blocks); /* waits; accepts NULL */
 
 /* ---- encoding.c: how blocks are encoded: what the settings and this machine say about it ---- */
@@ -162,7 +162,6 @@ struct vv_save {
     struct vv_recipe_layers layers; /* those of the manifest written */
     uint64_t *live;                 /* bytes each source holds after the commit */
     uint64_t begun_ns, sealed_ns;
-    uint64_t storing_ns; /* in calls that hand bytes to the storage */
     struct vv_processors processors; /* as they were when the pack was begun */
     struct varve_stats stats; /* what this part knows of them */
     int result; /* of this rank, and why */

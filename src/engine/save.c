@@ -351,7 +351,7 @@ static int write_pack(struct vv_save *save, struct varve_error *error) {
     if (rc == 0)
         rc = vv_save_pack(save, error);
     struct varve_error why = {0};
-    int finished = save->blocks ? vv_blocks_finish(save->blocks, &save->storing_ns, &why) : 0;
+    int finished = save->blocks ? vv_blocks_finish(save->blocks, &why) : 0;
     if (finished) { /* a scan that stops because a block failed knows only that */
         rc = finished;
         *error = why;
@@ -373,9 +373,7 @@ static int write_pack(struct vv_save *save, struct varve_error *error) {
         return rc;
     struct vv_pack_writer *pack = save->pack;
     save->pack = NULL; /* sealing frees it in every case */
-    uint64_t begun = vv_clock_ns();
     rc = vv_pack_seal(pack, save->sums.protected_bytes, save->regions, &pack_sums, error);
-    save->storing_ns += vv_clock_ns() - begun;
     if (rc == 0) {
         note_sums(save, &pack_sums, &save->stats);
         vv_encoding_end(save);

@@ -87,12 +87,18 @@ static enum ending ending_of(int rc) {
     }
 }
 
-static void look_inside(int fd, uint64_t size, enum files_kind kind, int answer) {
+struct looking {
+    int fd;
+    uint64_t size;
+    enum files_kind kind;
+};
+
+static int look_inside(void *arg, int answer) {
+    struct looking *looking = arg;
     struct files_found found = {.count = 0};
-    be_careful();
-    int rc = kind == FILES_HDF5 ? files_hdf5(fd, &found) : files_netcdf(read_at, &fd, size, &found);
-    int failed = files_found_write(&found, answer);
-    _exit(failed ? ENDED_OTHERWISE : ending_of(rc));
+    int rc = looking->kind == FILES_HDF5 ? files_hdf5(looking->fd, &found)
+                                         : files_netcdf(read_at, &looking->fd, looking->size, &found);
+    return files_found_write(&found, answer) ? -EIO : rc;
 }
 
 /* ---- the parent ---- */
@@ -121,8 +127,8 @@ static int make_room(struct answer *answer) {
 }
 
 /* Until the child closes its end; -ETIMEDOUT when that takes too long. */
-static int listen_to(int fd, struct answer *answer) {
-    int64_t deadline = now_ms() + WALL_SECONDS * 1000;
+static int listen_to(int fd, int seconds, struct answer *answer) {
+    int64_t deadline = now_ms() + (int64_t)seconds * 1000;
     for (;;) {
         struct pollfd poller = {.fd = fd, .events = POLLIN};
         int64_t left = deadline - now_ms();
@@ -150,13 +156,15 @@ static void note_ending(int listened, int status, enum files_kind kind, char not
         [ENDED_OTHERWISE] = "could not be looked into",
     };
     int code = WIFEXITED(status) && WEXITSTATUS(status) <= ENDED_OTHERWISE ? WEXITSTATUS(status) : ENDED_OTHERWISE;
+    if (listened < 0) /* then it was us who ended it */
+        code = listened == -E2BIG ? ENDED_TOO_MUCH : ENDED_OTHERWISE;
     note[0] = '\0';
     if (listened == -ETIMEDOUT || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU))
         snprintf(note, FILES_NOTE_ROOM, "takes too long to look into as %s", kind_name(kind));
-    else if (WIFSIGNALED(status))
+    else if (listened == 0 && WIFSIGNALED(status))
         snprintf(note, FILES_NOTE_ROOM, "looking into it as %s crashed (signal %d)", kind_name(kind), WTERMSIG(status));
-    else if (listened < 0 || code != ENDED_WELL)
-        snprintf(note, FILES_NOTE_ROOM, "as %s file %s", kind_name(kind), reasons[code ? code : ENDED_OTHERWISE]);
+    else if (code != ENDED_WELL)
+        snprintf(note, FILES_NOTE_ROOM, "as %s file %s", kind_name(kind), reasons[code]);
 }
 
 /* What it told before it failed is as good as the rest: everything is checked. */
@@ -172,27 +180,23 @@ static void believe(struct answer *answer, uint64_t size, struct files_found *fo
                  dropped == 1 ? "" : "s");
 }
 
-int files_look(int fd, uint64_t size, enum files_kind kind, struct files_found *found, char note[FILES_NOTE_ROOM]) {
+int files_look_by(files_look_fn fn, void *arg, uint64_t size, enum files_kind kind, int seconds,
+                  struct files_found *found, char note[FILES_NOTE_ROOM]) {
     struct answer answer = {.data = NULL};
     int ends[2], status = 0;
     note[0] = '\0';
-    if (kind == FILES_PLAIN)
-        return 0;
-    if (kind == FILES_HDF5 && !files_has_hdf5()) {
-        snprintf(note, FILES_NOTE_ROOM, "this program was built without HDF5");
-        return 0;
-    }
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
     pid_t child = fork();
     if (child == 0) {
         close(ends[0]);
-        look_inside(fd, size, kind, ends[1]);
+        be_careful();
+        _exit(ending_of(fn(arg, ends[1])));
     }
     int rc = child < 0 ? -errno : 0;
     close(ends[1]);
     if (child > 0) {
-        int listened = listen_to(ends[0], &answer);
+        int listened = listen_to(ends[0], seconds, &answer);
         if (listened < 0)
             kill(child, SIGKILL);
         while (waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -203,4 +207,16 @@ int files_look(int fd, uint64_t size, enum files_kind kind, struct files_found *
     close(ends[0]);
     free(answer.data);
     return rc;
+}
+
+int files_look(int fd, uint64_t size, enum files_kind kind, struct files_found *found, char note[FILES_NOTE_ROOM]) {
+    struct looking looking = {.fd = fd, .size = size, .kind = kind};
+    note[0] = '\0';
+    if (kind == FILES_PLAIN)
+        return 0;
+    if (kind == FILES_HDF5 && !files_has_hdf5()) {
+        snprintf(note, FILES_NOTE_ROOM, "this program was built without HDF5");
+        return 0;
+    }
+    return files_look_by(look_inside, &looking, size, kind, WALL_SECONDS, found, note);
 }

@@ -14,4 +14,10 @@ enum files_kind files_kind_of(int fd, uint64_t size);
  * Call it before there are threads. 0 or -errno when no child can be started. */
 int files_look(int fd, uint64_t size, enum files_kind kind, struct files_found *found, char note[FILES_NOTE_ROOM]);
 
+/* The same with any function in the place of what looks: it runs in the child and writes what it finds
+ * (files_found_write). It ends by returning what it came to: 0, or a negative code. */
+typedef int (*files_look_fn)(void *arg, int answer);
+int files_look_by(files_look_fn fn, void *arg, uint64_t size, enum files_kind kind, int seconds,
+                  struct files_found *found, char note[FILES_NOTE_ROOM]);
+
 #endif

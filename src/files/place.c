@@ -2,15 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SUFFIX ".partial"
-#define PARTIAL_ROOM (NAME_MAX + 1)
+#define PARTIAL_ROOM 64
 
 static int failed(struct varve_error *error, const char *what, const char *path) {
     int code = -errno;
@@ -50,73 +49,111 @@ static int open_parent(const struct files_place *place, const char *path, int ma
     return fd;
 }
 
-/* A name that leaves no room for the suffix is cut, and told apart from others by a number made from all of it. */
-static void partial_name(char out[PARTIAL_ROOM], const char *name) {
-    uint64_t sum = 0;
-    for (const char *at = name; *at; at++)
-        sum = sum * 1099511628211u + (uint8_t)*at;
-    if (strlen(name) <= NAME_MAX - strlen(SUFFIX))
-        snprintf(out, PARTIAL_ROOM, "%s" SUFFIX, name);
-    else
-        snprintf(out, PARTIAL_ROOM, "%.200s~%016llx" SUFFIX, name, (unsigned long long)sum);
+/* Nobody can guess the tag: neither the files of the set nor those of the user are called so. */
+static void partial_name(const struct files_place *place, uint32_t number, char out[PARTIAL_ROOM]) {
+    snprintf(out, PARTIAL_ROOM, ".varve-%016llx-%u.partial", (unsigned long long)place->tag, (unsigned)number);
 }
 
-void files_place_close(struct files_place *place) {
+static int is_ours(const struct files_made *made, const struct stat *there) {
+    return made->is_there && made->device == there->st_dev && made->inode == there->st_ino;
+}
+
+static int replaced(struct varve_error *error, const char *path) {
+    snprintf(error->text, sizeof error->text, "cannot write %s: somebody has put another file in the place of ours",
+             path);
+    return -ESTALE;
+}
+
+static void close_file(struct files_place *place) {
     if (place->fd >= 0)
         close(place->fd);
     place->fd = -1;
 }
 
-static int make_partial(const struct files_place *place, int parent, const struct files_file *file, const char *name,
-                        struct varve_error *error) {
+int files_place_open(struct files_place *place, const struct files_list *files, struct varve_error *error) {
+    struct stat folder;
+    place->fd = -1;
+    place->files = files;
+    place->made = calloc(files->count + 1, sizeof *place->made);
+    if (!place->made) {
+        errno = ENOMEM;
+        return failed(error, "write", "files");
+    }
+    if (fstat(place->folder, &folder) < 0)
+        return failed(error, "look at", "the folder");
+    place->device = folder.st_dev;
+    if (getrandom(&place->tag, sizeof place->tag, 0) != sizeof place->tag)
+        return failed(error, "write", "files");
+    return 0;
+}
+
+void files_place_close(struct files_place *place) {
+    close_file(place);
+    free(place->made);
+    place->made = NULL;
+}
+
+/* What is there already is found out before anything is written. */
+static int check_free(const struct files_place *place, int parent, const char *name, const char *path,
+                      struct varve_error *error) {
+    struct stat there;
+    if (fstatat(parent, name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    if (!place->is_forced)
+        return taken(error, path);
+    errno = EISDIR;
+    return S_ISDIR(there.st_mode) ? failed(error, "replace", path) : 0;
+}
+
+static int make_partial(struct files_place *place, int parent, uint32_t number, struct varve_error *error) {
+    const struct files_file *file = &place->files->list[number];
+    struct files_made *made = &place->made[number];
     char partial[PARTIAL_ROOM];
     struct stat there;
-    partial_name(partial, name);
-    if (!place->is_forced && fstatat(parent, name, &there, AT_SYMLINK_NOFOLLOW) == 0)
-        return taken(error, file->path);
-    if (place->is_forced)
-        unlinkat(parent, partial, 0);
+    partial_name(place, number, partial);
     int fd = openat(parent, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == EEXIST) {
-        snprintf(error->text, sizeof error->text,
-                 "%s" SUFFIX " is there already, from an export that runs or was stopped; remove it, or --force",
-                 file->path);
-        return -EEXIST;
-    }
     if (fd < 0)
         return failed(error, "make", file->path);
-    int rc = ftruncate(fd, (off_t)file->size) < 0 ? failed(error, "make", file->path) : 0;
+    int rc = fstat(fd, &there) < 0 || ftruncate(fd, (off_t)file->size) < 0 ? failed(error, "make", file->path) : 0;
     if (rc < 0)
         unlinkat(parent, partial, 0);
+    else
+        *made = (struct files_made){.device = there.st_dev, .inode = there.st_ino, .is_there = 1};
     close(fd);
     return rc;
 }
 
-int files_place_begin(struct files_place *place, const struct files_file *file, struct varve_error *error) {
-    const char *name;
-    int parent = open_parent(place, file->path, 1, &name);
+int files_place_begin(struct files_place *place, uint32_t number, struct varve_error *error) {
+    const char *path = place->files->list[number].path, *name;
+    int parent = open_parent(place, path, 1, &name);
     if (parent < 0)
-        return failed(error, "make", file->path);
-    int rc = make_partial(place, parent, file, name, error);
+        return failed(error, "make", path);
+    int rc = check_free(place, parent, name, path, error);
+    rc = rc ? rc : make_partial(place, parent, number, error);
     close(parent);
     return rc;
 }
 
-static int open_partial(struct files_place *place, const struct files_file *file, uint32_t number,
-                        struct varve_error *error) {
+static int open_partial(struct files_place *place, uint32_t number, struct varve_error *error) {
+    const char *path = place->files->list[number].path, *name;
     char partial[PARTIAL_ROOM];
-    const char *name;
+    struct stat there;
     if (place->fd >= 0 && place->file == number)
         return 0;
-    files_place_close(place);
-    int parent = open_parent(place, file->path, 0, &name);
+    close_file(place);
+    int parent = open_parent(place, path, 0, &name);
     if (parent < 0)
-        return failed(error, "open", file->path);
-    partial_name(partial, name);
-    place->fd = openat(parent, partial, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    place->file = number;
-    int rc = place->fd < 0 ? failed(error, "open", file->path) : 0;
+        return failed(error, "open", path);
+    partial_name(place, number, partial);
+    int fd = openat(parent, partial, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int rc = fd < 0 || fstat(fd, &there) < 0 ? failed(error, "open", path) : 0;
     close(parent);
+    if (rc == 0 && !is_ours(&place->made[number], &there))
+        rc = replaced(error, path);
+    if (rc < 0 && fd >= 0)
+        close(fd);
+    place->fd = rc < 0 ? -1 : fd;
+    place->file = number;
     return rc;
 }
 
@@ -124,10 +161,10 @@ static int is_zero(const char *data, size_t size) {
     return size > 0 && data[0] == 0 && memcmp(data, data + 1, size - 1) == 0;
 }
 
-int files_place_write(struct files_place *place, const struct files_file *file, uint32_t number, uint64_t offset,
-                      const void *data, size_t size, struct varve_error *error) {
+int files_place_write(struct files_place *place, uint32_t number, uint64_t offset, const void *data, size_t size,
+                      struct varve_error *error) {
     const char *at = data;
-    int rc = open_partial(place, file, number, error);
+    int rc = open_partial(place, number, error);
     while (rc == 0 && size) {
         size_t part = size < FILES_GRANULE ? size : FILES_GRANULE;
         size_t length = 0;
@@ -141,7 +178,7 @@ int files_place_write(struct files_place *place, const struct files_file *file, 
             length += size - length < FILES_GRANULE ? size - length : FILES_GRANULE;
         ssize_t written = pwrite(place->fd, at, length, (off_t)offset);
         if (written < 0 && errno != EINTR)
-            return failed(error, "write", file->path);
+            return failed(error, "write", place->files->list[number].path);
         written = written < 0 ? 0 : written;
         at += written;
         offset += (uint64_t)written;
@@ -150,62 +187,96 @@ int files_place_write(struct files_place *place, const struct files_file *file, 
     return rc;
 }
 
-/* Without force the last step must not replace a file that has appeared meanwhile. */
-static int publish(const struct files_place *place, int parent, const struct files_file *file, const char *name,
-                   struct varve_error *error) {
-    char partial[PARTIAL_ROOM];
-    struct stat there;
-    partial_name(partial, name);
-    if (place->is_forced) {
-        if (fstatat(parent, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(there.st_mode)) {
-            errno = EISDIR;
-            return failed(error, "replace", file->path);
-        }
-        return renameat(parent, partial, parent, name) < 0 ? failed(error, "make", file->path) : 0;
-    }
-    if (renameat2(parent, partial, parent, name, RENAME_NOREPLACE) == 0)
-        return 0;
-    if (errno == EINVAL || errno == ENOSYS) { /* a file system that cannot do it: a link never replaces either */
-        if (linkat(parent, partial, parent, name, 0) == 0) {
+/* Without force this must not replace a file that has appeared meanwhile. */
+static int give_name(const struct files_place *place, int parent, const char *partial, const char *name) {
+    if (place->is_forced)
+        return renameat(parent, partial, parent, name);
+    int rc = renameat2(parent, partial, parent, name, RENAME_NOREPLACE);
+    /* On a file system that cannot do it: a link never replaces either. */
+    if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) {
+        rc = linkat(parent, partial, parent, name, 0);
+        if (rc == 0)
             unlinkat(parent, partial, 0);
-            return 0;
-        }
     }
-    return errno == EEXIST ? taken(error, file->path) : failed(error, "make", file->path);
-}
-
-int files_place_finish(struct files_place *place, const struct files_file *file, uint32_t number,
-                       struct varve_error *error) {
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = file->mtime, .tv_nsec = file->mtime_ns}};
-    const char *name;
-    int rc = open_partial(place, file, number, error);
-    if (rc < 0)
-        return rc;
-    /* Set-id bits are not given back: they would make somebody else's program ours. */
-    if (fchmod(place->fd, file->mode & 0777) < 0 || futimens(place->fd, times) < 0)
-        rc = failed(error, "write", file->path);
-    files_place_close(place);
-    int parent = rc == 0 ? open_parent(place, file->path, 0, &name) : -1;
-    if (rc == 0 && parent < 0)
-        rc = failed(error, "open", file->path);
-    rc = rc ? rc : publish(place, parent, file, name, error);
-    if (parent >= 0)
-        close(parent);
     return rc;
 }
 
-int files_place_sync(struct files_place *place, struct varve_error *error) {
+static int publish(struct files_place *place, int parent, uint32_t number, const char *name,
+                   struct varve_error *error) {
+    const char *path = place->files->list[number].path;
+    char partial[PARTIAL_ROOM];
+    struct stat there;
+    partial_name(place, number, partial);
+    if (fstatat(parent, partial, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        return failed(error, "make", path);
+    if (!is_ours(&place->made[number], &there))
+        return replaced(error, path);
+    if (give_name(place, parent, partial, name) < 0)
+        return errno == EEXIST && !place->is_forced ? taken(error, path) : failed(error, "make", path);
+    place->made[number].is_there = 0;
+    if (place->named)
+        place->named(place->arg, number);
+    /* What is mounted below the folder is not part of the wait for all. */
+    return there.st_dev != place->device && fsync(parent) < 0 ? failed(error, "write", path) : 0;
+}
+
+static int wait_for_storage(struct files_place *place, struct varve_error *error) {
     return syncfs(place->folder) < 0 ? failed(error, "write", "the files") : 0;
 }
 
-void files_place_drop(struct files_place *place, const struct files_file *file) {
+/* First the data, then the names: whatever has its name is whole, also after a crash. */
+static int name_waiting(struct files_place *place, struct varve_error *error) {
+    int rc = place->waiting_count ? wait_for_storage(place, error) : 0;
+    for (uint32_t i = 0; i < place->waiting_count && rc == 0; i++) {
+        const char *path = place->files->list[place->waiting[i]].path, *name;
+        int parent = open_parent(place, path, 0, &name);
+        if (parent < 0)
+            return failed(error, "open", path);
+        rc = publish(place, parent, place->waiting[i], name, error);
+        close(parent);
+    }
+    place->waiting_count = 0;
+    place->waiting_bytes = 0;
+    return rc;
+}
+
+int files_place_finish(struct files_place *place, uint32_t number, struct varve_error *error) {
+    const struct files_file *file = &place->files->list[number];
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = file->mtime, .tv_nsec = file->mtime_ns}};
+    int rc = open_partial(place, number, error);
+    if (rc < 0)
+        return rc;
+    /* Set-id bits are not given back: they would make somebody else's program ours. */
+    if (fchmod(place->fd, file->mode & 0777) < 0 || futimens(place->fd, times) < 0 ||
+        (place->made[number].device != place->device && fsync(place->fd) < 0))
+        rc = failed(error, "write", file->path);
+    close_file(place);
+    if (rc < 0)
+        return rc;
+    place->waiting[place->waiting_count++] = number;
+    place->waiting_bytes += file->size;
+    return place->waiting_count == FILES_WAITING_MOST || place->waiting_bytes >= FILES_WAITING_BYTES
+               ? name_waiting(place, error)
+               : 0;
+}
+
+int files_place_settle(struct files_place *place, struct varve_error *error) {
+    int rc = name_waiting(place, error);
+    return rc ? rc : wait_for_storage(place, error);
+}
+
+void files_place_drop(struct files_place *place, uint32_t number) {
+    struct files_made *made = &place->made[number];
     char partial[PARTIAL_ROOM];
     const char *name;
-    files_place_close(place);
-    int parent = open_parent(place, file->path, 0, &name);
+    struct stat there;
+    close_file(place);
+    int parent = made->is_there ? open_parent(place, place->files->list[number].path, 0, &name) : -1;
     if (parent < 0)
         return;
-    partial_name(partial, name);
-    unlinkat(parent, partial, 0);
+    partial_name(place, number, partial);
+    if (fstatat(parent, partial, &there, AT_SYMLINK_NOFOLLOW) == 0 && is_ours(made, &there))
+        unlinkat(parent, partial, 0);
+    made->is_there = 0;
     close(parent);
 }

@@ -1,29 +1,49 @@
 /* Puts files below a folder, and never outside of it: no component of a path is followed if it is a symbolic link. A
- * file is written as PATH.partial and becomes PATH when it is complete. */
+ * file is written beside its place, under a name that nobody else has, and gets its own name when its data is on
+ * storage. Nothing is taken away, or written into, that was not made here. */
 #ifndef FILES_PLACE_H
 #define FILES_PLACE_H
 
 #include "files/plan.h"
 
+/* So many complete files, or bytes of them, wait for their names at the most. */
+#define FILES_WAITING_MOST 1000u
+#define FILES_WAITING_BYTES (UINT64_C(1) << 30)
+
+struct files_made {
+    uint64_t device, inode; /* to know it again */
+    int is_there;
+};
+
 struct files_place {
     int folder;
     int is_forced; /* replace files that are there */
-    int fd;        /* of the file that was written last, -1 */
+    void (*named)(void *arg, uint32_t number); /* told of each file that has got its name; may be NULL */
+    void *arg;
+    const struct files_list *files;
+    uint64_t tag;    /* of the temporary names */
+    uint64_t device; /* of the folder */
+    struct files_made *made; /* of each file */
+    uint32_t waiting[FILES_WAITING_MOST]; /* complete, but without their names */
+    uint32_t waiting_count;
+    uint64_t waiting_bytes;
+    int fd; /* of the file that was written last, -1 */
     uint32_t file;
 };
 
-/* Make PATH.partial with its size, all zeros. Makes the folders on the way. */
-int files_place_begin(struct files_place *place, const struct files_file *file, struct varve_error *error);
-/* Write into PATH.partial of this number. Zeros may be left out where nothing was written yet. */
-int files_place_write(struct files_place *place, const struct files_file *file, uint32_t number, uint64_t offset,
-                      const void *data, size_t size, struct varve_error *error);
-/* All was written: permissions, time, and the name. */
-int files_place_finish(struct files_place *place, const struct files_file *file, uint32_t number,
-                       struct varve_error *error);
-/* All files that were finished are on storage: one wait for all of them, as there may be very many. */
-int files_place_sync(struct files_place *place, struct varve_error *error);
-/* Take PATH.partial away again. */
-void files_place_drop(struct files_place *place, const struct files_file *file);
+/* folder, is_forced, named and arg are set already; folder and files are the caller's. */
+int files_place_open(struct files_place *place, const struct files_list *files, struct varve_error *error);
+/* Make room for the file of this number: its size, all zeros. Makes the folders on the way. */
+int files_place_begin(struct files_place *place, uint32_t number, struct varve_error *error);
+/* Zeros may be left out where nothing was written yet. */
+int files_place_write(struct files_place *place, uint32_t number, uint64_t offset, const void *data, size_t size,
+                      struct varve_error *error);
+/* All was written: permissions and time, and the name as soon as enough others wait, too. */
+int files_place_finish(struct files_place *place, uint32_t number, struct varve_error *error);
+/* Names for all that wait; data and names are on storage: one wait for all of them, as there may be very many. */
+int files_place_settle(struct files_place *place, struct varve_error *error);
+/* Take a file that was begun and has no name yet away again. */
+void files_place_drop(struct files_place *place, uint32_t number);
 void files_place_close(struct files_place *place);
 
 #endif

@@ -76,7 +76,9 @@ static int add_file(struct files_list *files, const char *path, const struct sta
                                 .mtime = stat->st_mtim.tv_sec,
                                 .mtime_ns = (uint32_t)stat->st_mtim.tv_nsec,
                                 .device = stat->st_dev,
-                                .inode = stat->st_ino};
+                                .inode = stat->st_ino,
+                                .ctime = stat->st_ctim.tv_sec,
+                                .ctime_ns = (uint32_t)stat->st_ctim.tv_nsec};
     if (!file->path)
         return tell(error, -ENOMEM, "no memory for a list of files");
     files->count++;
@@ -182,5 +184,6 @@ void files_list_clear(struct files_list *files) {
 int files_is_same(const struct files_file *file, const struct stat *now) {
     return S_ISREG(now->st_mode) && file->device == now->st_dev && file->inode == now->st_ino &&
            file->size == (uint64_t)now->st_size && file->mtime == now->st_mtim.tv_sec &&
-           file->mtime_ns == (uint32_t)now->st_mtim.tv_nsec;
+           file->mtime_ns == (uint32_t)now->st_mtim.tv_nsec && file->ctime == now->st_ctim.tv_sec &&
+           file->ctime_ns == (uint32_t)now->st_ctim.tv_nsec;
 }

@@ -17,7 +17,9 @@ struct files_file {
     uint32_t mode; /* permission bits */
     int64_t mtime;
     uint32_t mtime_ns;
-    uint64_t device, inode; /* to see whether it is still the same file */
+    uint64_t device, inode; /* to see whether it is still the same file, */
+    int64_t ctime;          /* and nobody has written it and set the time back */
+    uint32_t ctime_ns;
 };
 
 struct files_list {

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define READ_ALIGN 4096u
 #define JOB_BYTES (1u << 20) /* stored bytes read at once, unless one block has more */
@@ -355,6 +356,47 @@ static void copy_pieces(const struct piece *pieces, size_t count, const uint8_t 
     }
 }
 
+static int is_decoded(const struct vv_decoded *decoded, const char *key, const struct vv_block *block) {
+    return decoded->block.raw == block->raw && decoded->block.offset == block->offset &&
+           decoded->block.sum == block->sum && strcmp(decoded->key, key) == 0;
+}
+
+/* 1 if the block was the last one to be decoded. */
+static int copy_decoded(struct vv_decoded *decoded, const char *key, const struct vv_block *block,
+                        const struct piece *pieces, size_t count) {
+    if (!decoded->is_wanted) {
+        return 0;
+    }
+    pthread_mutex_lock(&decoded->lock);
+    int found = is_decoded(decoded, key, block);
+    if (found) {
+        copy_pieces(pieces, count, decoded->data);
+    }
+    pthread_mutex_unlock(&decoded->lock);
+    return found;
+}
+
+/* Without memory it is not kept. */
+static void keep_decoded(struct vv_decoded *decoded, const char *key, const struct vv_block *block,
+                         const uint8_t *raw) {
+    if (!decoded->is_wanted) {
+        return;
+    }
+    pthread_mutex_lock(&decoded->lock);
+    if (decoded->room < block->raw) {
+        vv_free(decoded->data);
+        decoded->data = vv_malloc(block->raw);
+        decoded->room = decoded->data ? block->raw : 0;
+    }
+    decoded->block = (struct vv_block){.raw = 0};
+    if (decoded->data) {
+        memcpy(decoded->data, raw, block->raw);
+        decoded->block = *block;
+        memcpy(decoded->key, key, strlen(key) + 1); /* both are VV_KEY_ROOM */
+    }
+    pthread_mutex_unlock(&decoded->lock);
+}
+
 /* One block whose stored bytes are in memory. */
 static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_block *block,
                        const struct piece *pieces, size_t count, const uint8_t *stored, struct varve_error *error) {
@@ -369,6 +411,9 @@ static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_
     if (count == 1 && pieces[0].length == block->raw) {
         return vv_block_decode(&fetch->coders, key, block, stored, pieces[0].out, error);
     }
+    if (copy_decoded(&fetch->view->decoded, key, block, pieces, count)) {
+        return 0;
+    }
     struct vv_scratch *raw = vv_scratch_acquire(&fetch->scratch, block->raw);
     if (!raw) {
         return vv_error_sys(error, -ENOMEM, "decode a block");
@@ -376,6 +421,7 @@ static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_
     rc = vv_block_decode(&fetch->coders, key, block, stored, raw->data, error);
     if (rc == 0) {
         copy_pieces(pieces, count, raw->data);
+        keep_decoded(&fetch->view->decoded, key, block, raw->data);
     }
     vv_scratch_release(&fetch->scratch, raw);
     return rc;

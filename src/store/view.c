@@ -58,6 +58,7 @@ int vv_view_open_with(struct vv_store *store, const char *name, uint32_t generat
     if (!view) {
         return vv_error_sys(error, -ENOMEM, "open a checkpoint");
     }
+    pthread_mutex_init(&view->decoded.lock, NULL);
     view->store = store;
     view->cache = cache;
     view->owns_cache = !cache;
@@ -70,6 +71,10 @@ int vv_view_open_with(struct vv_store *store, const char *name, uint32_t generat
     }
     *out = view;
     return 0;
+}
+
+void vv_view_expect_parts(struct vv_view *view) {
+    view->decoded.is_wanted = 1;
 }
 
 int vv_view_open(struct vv_store *store, const char *name, uint32_t generation, uint64_t version, struct vv_view **out,
@@ -85,6 +90,8 @@ void vv_view_close(struct vv_view *view) {
         vv_pack_cache_destroy(view->cache);
     }
     vv_record_clear(&view->record);
+    vv_free(view->decoded.data);
+    pthread_mutex_destroy(&view->decoded.lock);
     vv_free(view);
 }
 

@@ -15,6 +15,9 @@ struct vv_view;
 int vv_view_open(struct vv_store *store, const char *name, uint32_t generation, uint64_t version, struct vv_view **out,
                  struct varve_error *error);
 void vv_view_close(struct vv_view *view); /* accepts NULL */
+/* Small parts of blocks will be asked for, one after another: keep the last block that was decoded. Before anything is
+ * read. */
+void vv_view_expect_parts(struct vv_view *view);
 const struct vv_record *vv_view_record(const struct vv_view *view);
 const struct vv_attempt *vv_view_attempt(const struct vv_view *view); /* its own */
 /* Has anything been read from a copy so far, since it was missing or damaged in its own place? */

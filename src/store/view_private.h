@@ -3,6 +3,7 @@
 #ifndef VV_VIEW_PRIVATE_H
 #define VV_VIEW_PRIVATE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "store/pack_cache.h"
@@ -12,8 +13,20 @@
 #define VV_TABLES_BUDGET (256u << 20)
 #define VV_NO_SOURCE UINT32_MAX
 
+/* A block that was decoded for a part of it: whoever reads small regions one after another wants the next part soon.
+ * Its stored bytes are read and checked each time; only the decoding is spared. */
+struct vv_decoded {
+    int is_wanted; /* 0: who reads everything at once has many threads and no use for it */
+    pthread_mutex_t lock;
+    struct vv_block block; /* what it is of; raw 0: nothing */
+    char key[VV_KEY_ROOM];
+    uint8_t *data;
+    size_t room;
+};
+
 struct vv_view {
     struct vv_store *store;
+    struct vv_decoded decoded;
     char name[VV_NAME_MAX + 1];
     struct vv_attempt attempt;
     struct vv_record record;

@@ -22,7 +22,7 @@ check "permissions" test "$(stat -c %a back/hello back/sub/deep/random)" = "600
 755"
 check "times" test "$(stat -c %y back/hello)" = "$(stat -c %y in/hello)"
 check "holes stay holes" test "$(stat -c %b back/sparse)" -lt 1000
-check "nothing is left over" test -z "$(find back -name '*.partial')"
+check "nothing is left over" test -z "$(find back -name '*partial*')"
 run 0 verify ck
 
 # Versions: the next one, one that is named, never one that is there.
@@ -59,9 +59,30 @@ check "nothing was written" test "$(find back -type f | wc -l)" -eq 1
 check "mine is untouched" grep -q mine back/hello
 run 0 export ck run@1 -C back --force
 check "replaced" diff -r in back
-: >other/hello.partial
-run 1 export ck run@1 -C other hello
-has err 'hello.partial is there already'
+
+# Whatever others are called: nothing is mistaken for what is half-way.
+mkdir names third
+for name in a a.partial a.partial.partial b b.partial .varve-1.partial; do echo "this is $name" >"names/$name"; done
+run 0 import ck names -C names .
+for round in 1 2; do
+	run 0 export ck names -C third --force
+	check "all of them are the same" diff -r names third
+done
+run 0 export ck names -C third --force a b
+check "the others are still there" diff -r names third
+rm -r third
+mkdir third
+echo mine >third/hello.partial
+run 0 export ck run@1 -C third hello
+check "a file of the user's stays" grep -q mine third/hello.partial
+rm third/hello
+ln -s nowhere third/sub
+run 1 export ck run@1 -C third
+check "also when it fails" grep -q mine third/hello.partial
+check "nothing else is left over" test "$(find third -type f)" = third/hello.partial
+mkdir other/hello
+run 1 export ck run@1 -C other --force
+has err 'cannot replace hello'
 run 1 export ck run@1 -C no/such/folder
 has err 'cannot open the folder'
 
@@ -133,20 +154,39 @@ run 0 ls ck
 has_not out stopped
 run 0 import ck stopped in/hello
 
-# Damage: exit code 3 while other files are well, and no file that is not right.
-rm -rf back
-mkdir back
-pack=$(find ck/n/run -path '*/00000001/0000000000000000/00000000/00000000')
-"$PYTHON" - "$pack" <<'END'
+# What is there is not leant on when it is damaged.
+flip() {
+	"$PYTHON" - "$1" "$2" <<'END'
 import sys
 with open(sys.argv[1], "r+b") as file:
-    file.seek(1500000)
+    file.seek(int(sys.argv[2]))
     byte = file.read(1)
     file.seek(-1, 1)
     file.write(bytes([byte[0] ^ 1]))
 END
+}
+run 0 import ck leaning -C in/sub . --json
+run 0 import ck leaning -C in/sub . --json
+json 'lines[-1]["bytes_stored"] < 20000' 'lines[-1]["notes"] == 0'
+flip "$(find ck/n/leaning -path '*/00000001/0000000000000000/00000000/00000000')" 1500000
+run 0 import ck leaning -C in/sub . --json
+json 'lines[-1]["bytes_stored"] > 3000000' 'lines[-1]["notes"] == 1' \
+	'[l for l in lines if l["message_type"] == "note"][0]["name"] == "leaning"'
+rm -rf back
+mkdir back
+run 0 export ck leaning -C back
+check "the damage is not inherited" diff -r in/sub back
+run 20 export ck leaning@1 -C back deep/random --force
+run 0 import ck leaning -C in/sub . --json
+json 'lines[-1]["bytes_stored"] < 20000' 'lines[-1]["notes"] == 0'
+
+# Damage: exit code 3 while other files are well, and no file that is not right.
+rm -rf back
+mkdir back
+pack=$(find ck/n/run -path '*/00000001/0000000000000000/00000000/00000000')
+flip "$pack" 1500000
 run 3 export ck run@0 -C back
 has err 'sub/deep/random cannot be given back'
 check "no damaged file" test ! -e back/sub/deep/random -a -e back/sub/empty
-check "nothing is left over" test -z "$(find back -name '*.partial')"
+check "nothing is left over" test -z "$(find back -name '*partial*')"
 finish

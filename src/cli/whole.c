@@ -1,0 +1,64 @@
+#include "whole.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct part {
+    uint32_t rank;
+    char *name;
+};
+
+struct checking {
+    struct progress *progress;
+    struct part *parts;
+    size_t count, room;
+    uint64_t done, total;
+};
+
+static int on_region(void *arg, const struct varve_stored_region *region) {
+    struct checking *checking = arg;
+
+    if (checking->count == checking->room) {
+        size_t room = checking->room ? checking->room * 2 : 64;
+        struct part *grown = realloc(checking->parts, room * sizeof *grown);
+        if (!grown) {
+            return -ENOMEM;
+        }
+        checking->parts = grown;
+        checking->room = room;
+    }
+    struct part *part = &checking->parts[checking->count];
+    *part = (struct part){.rank = region->rank, .name = strdup(region->name)};
+    if (!part->name) {
+        return -ENOMEM;
+    }
+    checking->count++;
+    checking->total += region->bytes;
+    return progress_update(checking->progress, 0, checking->total);
+}
+
+static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
+    struct checking *checking = arg;
+
+    (void)offset, (void)data, (void)total;
+    checking->done += size;
+    return progress_update(checking->progress, checking->done, checking->total);
+}
+
+int whole_check(struct varve_store *store, const struct varve_which *which, struct progress *progress,
+                struct varve_error *error) {
+    struct checking checking = {.progress = progress};
+    struct varve_checkpoint_detail detail;
+
+    int rc = varve_store_show(store, which, &detail, on_region, &checking, error);
+    for (size_t i = 0; i < checking.count && rc == 0; i++) {
+        rc = varve_store_read(store, which, checking.parts[i].rank, checking.parts[i].name, 0, on_bytes, &checking,
+                              error);
+    }
+    for (size_t i = 0; i < checking.count; i++) {
+        free(checking.parts[i].name);
+    }
+    free(checking.parts);
+    return rc;
+}
