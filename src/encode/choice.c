@@ -28,11 +28,12 @@
 #define BUDGET_SHARE 0.01           /* and this share of its time */
 #define BUDGET_IDLE 0.15            /* and this share of the time in which threads would only wait for the storage */
 #define EACH_SIDE 0.2               /* part of the cost that counts storage and processors each for itself */
-#define SLOW 150e6                  /* storage that leaves the threads waiting */
+#define ALIKE_MOST (2u << 20)       /* bytes of a variable for which others of its kind are believed */
+#define SLOW 40e6                   /* storage that leaves the threads waiting */
 #define BASE_PACE 1e-9              /* seconds of a processor per byte, whatever the coding: to look at it, copy, sum and write it */
 #define LEAD_BLOCKS 2.0             /* blocks that one side can be behind before the other has to wait */
-#define TRIALS 2                    /* blocks spent on candidates that are nearly as good as the best */
-#define NEARLY 1.04
+#define TRIALS 3                    /* blocks spent on candidates that are nearly as good as the best */
+#define NEARLY 1.08
 
 static const double any_speed[3] = {25e6, 200e6, 1.5e9}; /* while the storage's is not known */
 
@@ -134,7 +135,7 @@ static double candidate_price(const struct vv_chooser *chooser, const struct can
 static double none_limit(const struct vv_chooser *chooser, const struct variable *variable,
                          const struct candidate *candidate, double side) {
     double storage = candidate->fraction / chooser->stream.speed, doubt = candidate->pace / storage;
-    return candidate_price(chooser, &variable->candidates[0], side) * (0.998 - 0.04 * (doubt < 1 ? doubt : 1));
+    return candidate_price(chooser, &variable->candidates[0], side) * (0.99 - 0.08 * (doubt < 1 ? doubt : 1));
 }
 
 static struct view view_of(const struct vv_chooser *chooser, const struct variable *variable, size_t size) {
@@ -163,8 +164,11 @@ static int is_affordable(const struct vv_chooser *chooser, double seconds) {
 }
 
 /* How much better than the best known a candidate might be, seconds per byte; 0 or less if it cannot. */
-static double hope(const struct vv_chooser *chooser, const struct view *view, const struct candidate *candidate) {
-    double fraction = candidate->knowledge == KNOW_NOTHING ? 0.5 * view->fraction : 0.85 * candidate->fraction;
+static double hope(const struct vv_chooser *chooser, const struct variable *variable, const struct view *view,
+                   const struct candidate *candidate) {
+    /* What other variables made of it says little about one that is large enough to be looked at itself. */
+    int is_unknown = candidate->knowledge == KNOW_NOTHING || variable->bytes >= ALIKE_MOST;
+    double fraction = is_unknown ? 0.5 * view->fraction : 0.85 * candidate->fraction;
     if (view->is_blind) /* the quick ones first, the slow ones when the storage turns out to be slow */
         return candidate->knowledge == KNOW_NOTHING && candidate->pace < 1 / 250e6 ? 1 - candidate->pace : 0;
     /* What is highly compressible is quickly done. */
@@ -186,7 +190,7 @@ static struct candidate *next_to_sample(const struct vv_chooser *chooser, struct
             continue;
         if (chooser->plan.is_for_size)
             return candidate;
-        double seconds = candidate->pace * (double)piece, hoped = hope(chooser, &view, candidate);
+        double seconds = candidate->pace * (double)piece, hoped = hope(chooser, variable, &view, candidate);
         if (hoped > most && is_affordable(chooser, seconds) &&
             (view.is_blind || 0.3 * hoped * ahead > (1 - view.side) * seconds / chooser->plan.workers)) {
             most = hoped;
@@ -198,7 +202,7 @@ static struct candidate *next_to_sample(const struct vv_chooser *chooser, struct
 
 static size_t piece_of(const struct vv_chooser *chooser, size_t size) {
     double speed = chooser->stream.speed;
-    size_t piece = 128u << 10;
+    size_t piece = 64u << 10;
     if (chooser->plan.is_for_size || (speed > 0 && speed < SLOW)) /* there is time to look well */
         piece = 256u << 10;
     return (size < piece ? size : piece) / 16 * 16;

@@ -7,6 +7,7 @@
 #include "encode/choice_private.h"
 
 #define WARM_UP (16u << 10)
+#define SLICES 4u
 #define LOOK (8u << 10) /* bytes that tell whether there are elements */
 
 static unsigned matches(const uint8_t *data, size_t size, size_t distance) {
@@ -51,6 +52,17 @@ static int64_t encode_piece(struct vv_chooser *chooser, struct vv_coder *coder, 
     return got;
 }
 
+/* Slices from all over the block: its parts may differ. Whole elements, in whatever type. */
+static const uint8_t *gather(const void *data, size_t size, size_t piece, uint8_t *out) {
+    size_t slice = piece / SLICES / 16 * 16, step = (size - slice) / (SLICES - 1) / 16 * 16;
+    if (slice == 0 || step < slice)
+        return memcpy(out, data, piece);
+    for (size_t i = 0; i < SLICES; i++)
+        memcpy(out + i * slice, (const uint8_t *)data + i * step, slice);
+    memcpy(out + SLICES * slice, data, piece - SLICES * slice);
+    return out;
+}
+
 void vv_choice_candidate_sample(struct vv_chooser *chooser, struct vv_coder *coder, uint64_t number,
                                 struct variable *variable, struct candidate *candidate,
                                 const struct vv_content *content, const void *data, size_t size, size_t piece) {
@@ -62,7 +74,8 @@ void vv_choice_candidate_sample(struct vv_chooser *chooser, struct vv_coder *cod
     variable->busy++;
     pthread_mutex_unlock(&chooser->mutex);
 
-    const uint8_t *at = (const uint8_t *)data + (size - piece) / 2 / 16 * 16;
+    uint8_t *sample = vv_malloc(piece);
+    const uint8_t *at = sample ? gather(data, size, piece, sample) : (const uint8_t *)data;
     double spent = 0;
     if (is_first) { /* work space that is touched for the first time would be counted */
         encode_piece(chooser, coder, &coding, content, at, piece < WARM_UP ? piece : WARM_UP, &seconds);
@@ -70,6 +83,7 @@ void vv_choice_candidate_sample(struct vv_chooser *chooser, struct vv_coder *cod
     }
     int64_t got = encode_piece(chooser, coder, &coding, content, at, piece, &seconds);
     spent += seconds;
+    vv_free(sample);
 
     pthread_mutex_lock(&chooser->mutex);
     chooser->sums.seconds_sampled += spent;
