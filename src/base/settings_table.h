@@ -21,9 +21,11 @@
       " fail.")                                                                                                        \
     X(CHOICE, codec, "auto|size|none|lz4|zstd|lz4-zstd|shuffle-lz4|shuffle-zstd|bitshuffle-lz4|bitshuffle-zstd|"         \
       "delta-lz4|delta-zstd|xor-zstd|fpzip|zfp", NULL, "auto",                                                         \
-      "How new data is compressed. auto: per variable and block what is stored soonest, by a sample and by the speed of"\
-      " the storage; size: what becomes smallest. fpzip and zfp are for f32 and f64, and change no bit; other data and" \
-      " other types of data get zstd then.")                                                                           \
+      "How new data is compressed. auto: per variable and block what is stored soonest, by samples and by the speed of"\
+      " the storage, which on a fast disk is mostly none; size: what becomes smallest, by samples. The others are for"  \
+      " measuring: shuffle and bitshuffle put bytes or bits of equal place together, delta and xor take the difference" \
+      " from the neighbour first. fpzip and zfp are for f32 and f64 and change no bit; what they cannot take gets zstd. They"\
+      " are there if the library was built with them.")                                                                \
     X(INT, zstd_level, "1", "19", "1",                                                                                 \
       "Level of zstd where zstd is used.")                                                                             \
     X(BYTES, block_size, "64K", "16M", "1M",                                                                           \

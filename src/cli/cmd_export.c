@@ -92,8 +92,13 @@ static int read_map(struct exporting *exporting, struct varve_error *error) {
 
 /* The path itself, or a folder above it. */
 static int is_below(const char *path, const char *wanted) {
+    while (wanted[0] == '.' && wanted[1] == '/') {
+        wanted += 2 + strspn(wanted + 2, "/");
+    }
     size_t length = strlen(wanted);
-
+    if (length == 0 || !strcmp(wanted, ".")) {
+        return 1;
+    }
     while (length > 1 && wanted[length - 1] == '/') {
         length--;
     }

@@ -249,7 +249,7 @@ static int choose_parent(struct importing *importing, struct varve_store *store,
     }
     rc = rc ? rc : whole_check(store, &newest, &importing->progress, error);
     importing->parent = rc == 0 ? newest.version : -1;
-    if (rc < 0 && rc != -EINTR && rc != -ENOMEM && rc != VARVE_NO_CHECKPOINT) {
+    if (rc < 0 && rc != -EINTR && rc != -ENOMEM && rc != -EEXIST && rc != VARVE_NO_CHECKPOINT) {
         tell_distrust(importing, error->text[0] ? error->text : varve_error_text(rc));
         rc = 0;
     }
@@ -426,8 +426,8 @@ const struct command command_import = {
     .help =
         "Store files, and all files below directories, as one checkpoint; `varve export` gives them back byte for "
         "byte.\n"
-        "In HDF5, netCDF-4 and classic netCDF files the variables are found and stored with their types; everything\n"
-        "else is stored as plain bytes. What the newest version of NAME has already is not stored again; all of that\n"
+        "In HDF5 and netCDF files the variables are found and stored apart, with their types if they are little-endian\n"
+        "numbers; everything else is stored as plain bytes. What the newest version of NAME has already is not stored again; all of that\n"
         "is read and checked before. Without a version it is the newest one plus 1, or 0.\n"
         "Paths are stored as they are given, and must be relative, without \"..\". Only plain files can be stored. If "
         "size,\n"

@@ -84,7 +84,7 @@ static void text_range(char out[WORDS_ROOM], const struct varve_range *range,
                        const struct varve_stored_region *region) {
     int type = region->array->type;
     char low[400], high[400];
-    const char *nan = range->has_nan ? " NaN!" : "";
+    const char *nan = !range->has_nan ? "" : range->is_exact ? " NaN!" : " NaN?";
 
     if (!range->is_known) {
         snprintf(out, WORDS_ROOM, "%s", type == VARVE_BYTES || region->bytes == 0 ? "" : "?");

@@ -1,8 +1,11 @@
 #include "whole.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "files/plan.h"
 
 struct part {
     uint32_t rank;
@@ -14,6 +17,7 @@ struct checking {
     struct part *parts;
     size_t count, room;
     uint64_t done, total;
+    int has_map;
 };
 
 static int on_region(void *arg, const struct varve_stored_region *region) {
@@ -34,6 +38,7 @@ static int on_region(void *arg, const struct varve_stored_region *region) {
         return -ENOMEM;
     }
     checking->count++;
+    checking->has_map |= !strcmp(region->name, FILES_MAP_REGION);
     checking->total += region->bytes;
     return progress_update(checking->progress, 0, checking->total);
 }
@@ -52,6 +57,13 @@ int whole_check(struct varve_store *store, const struct varve_which *which, stru
     struct varve_checkpoint_detail detail;
 
     int rc = varve_store_show(store, which, &detail, on_region, &checking, error);
+    if (rc == 0 && !checking.has_map) {
+        snprintf(error->text, sizeof error->text,
+                 "%s holds checkpoints of a program, which would find an import where it looks for its own; choose"
+                 " another name",
+                 which->name);
+        rc = -EEXIST;
+    }
     for (size_t i = 0; i < checking.count && rc == 0; i++) {
         rc = varve_store_read(store, which, checking.parts[i].rank, checking.parts[i].name, 0, on_bytes, &checking,
                               error);

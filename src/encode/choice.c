@@ -24,7 +24,8 @@
 #define AHEAD_MOST 64e6             /* bytes that a better coding may still be good for */
 #define LOOK_AGAIN_SIZE (16u << 20) /* the same if only size counts */
 #define SAMPLE_LEAST (2u << 10)     /* shorter blocks are not sampled */
-#define BUDGET_FIRST 1.0e-3         /* seconds for samples at the beginning of a checkpoint */
+#define BUDGET_FIRST 1.0e-3         /* seconds for samples at the beginning of the first checkpoint, */
+#define BUDGET_LATER 1.0e-4         /* and of the others */
 #define BUDGET_SHARE 0.01           /* and this share of its time */
 #define BUDGET_IDLE 0.15            /* and this share of the time in which threads would only wait for the storage */
 #define EACH_SIDE 0.2               /* part of the cost that counts storage and processors each for itself */
@@ -76,6 +77,7 @@ void vv_chooser_begin(struct vv_chooser *chooser, const struct vv_chooser_plan *
     if (!(plan->threads >= chooser->plan.workers))
         chooser->plan.threads = chooser->plan.workers;
     chooser->begin_ns = now_ns(chooser);
+    chooser->checkpoints++;
     vv_choice_stream_begin(&chooser->stream, plan->storage_speed, chooser->begin_ns);
     chooser->lead = chooser->flight_lead = chooser->idle = 0;
     chooser->in_flight = 0;
@@ -130,12 +132,13 @@ static double candidate_price(const struct vv_chooser *chooser, const struct can
     return price(cost_of(chooser, candidate->fraction, candidate->pace, chooser->stream.speed), side);
 }
 
-/* Where the processors are the scarce thing an estimate that is a little too good makes it slower than none: the price
- * of none that a candidate must get below. */
+/* Where encoding takes as long as the storage saves, an estimate that is a little too good makes it slower than none, and
+ * what encoding costs the other threads is not in it: the price of none that a candidate must get below. */
 static double none_limit(const struct vv_chooser *chooser, const struct variable *variable,
                          const struct candidate *candidate, double side) {
     double storage = candidate->fraction / chooser->stream.speed, doubt = candidate->pace / storage;
-    return candidate_price(chooser, &variable->candidates[0], side) * (0.99 - 0.08 * (doubt < 1 ? doubt : 1));
+    doubt = doubt < 1 ? doubt : 1;
+    return candidate_price(chooser, &variable->candidates[0], side) * (0.99 - 0.3 * doubt * doubt);
 }
 
 static struct view view_of(const struct vv_chooser *chooser, const struct variable *variable, size_t size) {
@@ -159,7 +162,8 @@ static struct view view_of(const struct vv_chooser *chooser, const struct variab
 
 static int is_affordable(const struct vv_chooser *chooser, double seconds) {
     double elapsed = (double)(now_ns(chooser) - chooser->begin_ns) * 1e-9;
-    double budget = BUDGET_FIRST + BUDGET_SHARE * elapsed + BUDGET_IDLE * chooser->idle;
+    double budget = BUDGET_SHARE * elapsed + BUDGET_IDLE * chooser->idle;
+    budget += chooser->checkpoints == 1 ? BUDGET_FIRST : BUDGET_LATER;
     return (chooser->sums.seconds_sampled + seconds) / chooser->plan.workers < budget;
 }
 
@@ -203,8 +207,10 @@ static struct candidate *next_to_sample(const struct vv_chooser *chooser, struct
 static size_t piece_of(const struct vv_chooser *chooser, size_t size) {
     double speed = chooser->stream.speed;
     size_t piece = 64u << 10;
-    if (chooser->plan.is_for_size || (speed > 0 && speed < SLOW)) /* there is time to look well */
+    if (speed > 0 && speed < SLOW) /* there is time to look well */
         piece = 256u << 10;
+    if (chooser->plan.is_for_size)
+        piece = size;
     return (size < piece ? size : piece) / 16 * 16;
 }
 
@@ -448,9 +454,9 @@ void vv_chooser_sums(struct vv_chooser *chooser, struct vv_choice_sums *out, cha
     if (chooser->plan.name >= 0)
         add_text(&text, "; as set");
     else if (chooser->plan.is_for_size)
-        add_text(&text, "; the smallest");
+        add_text(&text, "; the smallest of what was tried");
     else if (chooser->stream.speed > 0)
-        add_text(&text, "; storage %.3g MB/s, %.3g processor%s", chooser->stream.speed / 1e6, chooser->plan.workers,
+        add_text(&text, "; storage %.0f MB/s, %.3g processor%s", chooser->stream.speed / 1e6, chooser->plan.workers,
                  chooser->plan.workers > 1 ? "s" : "");
     else
         add_text(&text, "; storage not measured yet, %.3g processor%s", chooser->plan.workers,

@@ -83,6 +83,7 @@ struct vv_chooser {
     struct lesson general[VV_CODING_NAMES];
     struct bias bias[VV_CODING_NAMES];
 
+    uint64_t checkpoints; /* begun */
     uint64_t begin_ns;
     double lead;        /* seconds by which the storage is behind the processors (less than 0: they are) */
     double flight_lead; /* the same for blocks that are still being encoded, as expected */

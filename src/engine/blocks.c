@@ -116,6 +116,12 @@ static const void *encode(struct block_buffer *buffer, struct vv_coder *coder, s
     if (coding.codec != VV_CODEC_NONE && buffer->encoded)
         got = vv_coder_encode(coder, &coding, &from->content, buffer->raw, buffer->size, buffer->encoded,
                               session->settings.zstd_level);
+    if (got == 0 && coding.codec >= VV_CODEC_FPZIP && coding.codec <= VV_CODEC_ZFP_GRID && buffer->encoded) {
+        /* One value that is no number is enough for that. */
+        vv_coding_fit(VV_CODING_SHUFFLE_ZSTD, &from->content, 0, &coding);
+        got = vv_coder_encode(coder, &coding, &from->content, buffer->raw, buffer->size, buffer->encoded,
+                              session->settings.zstd_level);
+    }
     int is_smaller = got > 0 && got < buffer->size;
     size_t stored = is_smaller ? (size_t)got : buffer->size;
     vv_chooser_encoded(session->chooser, variable, &coding, buffer->size, stored,

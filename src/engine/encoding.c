@@ -4,8 +4,6 @@
 
 #include "engine/engine_private.h"
 
-#define SPEED_LEAST (8u << 20) /* bytes stored that tell how fast the storage is */
-
 static unsigned ranks_here(const struct vv_session *session) {
     const struct varve_comm *comm = session->comm;
     uint32_t ranks = comm->nodes > 0 ? comm->ops->node_size(session->comm, comm->node) : comm->ranks;
@@ -64,8 +62,7 @@ void vv_encoding_end(struct vv_save *save) {
     snprintf(stats->codec, sizeof stats->codec, "%s", vv_coding_text(most));
     stats->seconds_encode = sums.seconds_encode;
     stats->seconds_sampled = sums.seconds_sampled;
-    if (stats->bytes_stored >= SPEED_LEAST)
-        learn_speed(save->session, sums.storage_speed);
+    learn_speed(save->session, sums.storage_speed);
     learn_spare(save, sums.seconds_encode);
     stats->storage_speed = save->session->storage_speed;
 }

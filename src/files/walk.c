@@ -96,6 +96,17 @@ static const char *kind_of(mode_t mode) {
 static int walk_entry(struct files_list *files, int folder, const char *name, const char *path, int depth,
                       struct varve_error *error);
 
+/* A store that lies among the files would be imported into itself. */
+static int is_store(int folder) {
+    static const char magic[8] = "\x89Varve\r\n";
+    char head[sizeof magic];
+    int fd = openat(folder, "varve", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, head, sizeof head);
+    if (fd >= 0)
+        close(fd);
+    return got == (ssize_t)sizeof head && memcmp(head, magic, sizeof head) == 0;
+}
+
 static int walk_folder(struct files_list *files, int fd, const char *path, int depth, struct varve_error *error) {
     struct dirent **names = NULL;
     int rc = 0;
@@ -133,7 +144,11 @@ static int walk_entry(struct files_list *files, int folder, const char *name, co
     int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return tell(error, -errno, "cannot open %s: %s", path, strerror(errno));
-    int rc = walk_folder(files, fd, path, depth + 1, error);
+    int rc = is_store(fd) ? tell(error, -EINVAL,
+                                 "%s is a Varve store, which is not imported; name the files beside it instead, or"
+                                 " move the store",
+                                 *path ? path : "the folder")
+                          : walk_folder(files, fd, path, depth + 1, error);
     close(fd);
     return rc;
 }

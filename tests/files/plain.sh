@@ -180,6 +180,24 @@ run 20 export ck leaning@1 -C back deep/random --force
 run 0 import ck leaning -C in/sub . --json
 json 'lines[-1]["bytes_stored"] < 20000' 'lines[-1]["notes"] == 0'
 
+# A store among the files is not imported into itself, and an import does not get between a program's checkpoints.
+cp -r ck in/inside
+run 1 import ck self -C in .
+has err 'inside is a Varve store'
+rm -rf in/inside
+mkdir folder
+"$MAKE_STORE" "$PWD/program" "$PWD/folder" >/dev/null
+name=$("$VARVE" ls program --json | "$PYTHON" -c 'import json, sys; print([json.loads(l) for l in sys.stdin][0]["name"])')
+run 1 import program "$name" -C in .
+has err 'holds checkpoints of a program'
+
+# Paths as people write them.
+rm -rf back
+mkdir back
+run 0 export ck run@0 -C back ./sub/empty
+check "only that" test "$(find back -type f | wc -l)" = 1
+run 0 export ck run@0 -C back . --force
+
 # Damage: exit code 3 while other files are well, and no file that is not right.
 rm -rf back
 mkdir back
