@@ -125,7 +125,7 @@ static int list(struct reader *reader, uint64_t tag, uint64_t most, uint64_t *co
 
 static int attributes(struct reader *reader) {
     char text[FILES_NAME_MOST + 1];
-    uint64_t count, type, values;
+    uint64_t count = 0, type, values;
     int rc = list(reader, TAG_ATTRIBUTE, ATTRIBUTES_MOST, &count);
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         rc = name(reader, text);
@@ -140,7 +140,7 @@ static int attributes(struct reader *reader) {
 
 static int dimensions(struct reader *reader, struct shape *shape) {
     char text[FILES_NAME_MOST + 1];
-    uint64_t count;
+    uint64_t count = 0;
     int rc = list(reader, TAG_DIMENSION, DIMS_MOST, &count);
     if (rc == 0)
         shape->lengths = calloc((size_t)count + 1, sizeof *shape->lengths);
@@ -195,7 +195,7 @@ static int variable(struct reader *reader, const struct shape *shape, struct ent
 }
 
 static int variables(struct reader *reader, struct header *header) {
-    uint64_t count;
+    uint64_t count = 0;
     int rc = list(reader, TAG_VARIABLE, FILES_VARIABLES_MOST, &count);
     if (rc == 0 && !(header->entries = calloc((size_t)count + 1, sizeof *header->entries)))
         rc = -ENOMEM;
