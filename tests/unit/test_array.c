@@ -236,6 +236,8 @@ static void lossy_keeps_its_bound(void **unused) {
         assert_true(told.array.bound == bounds[i]);
         struct varve_stats stats = {.size = sizeof stats};
         varve_stats_get(s, &stats);
+        print_message("bound %g: %.2f times smaller, %s\n", bounds[i], (double)stats.bytes_new / (double)stats.bytes_stored,
+                      stats.codec);
         assert_true(stats.bytes_stored > before); /* the tighter, the larger */
         before = stats.bytes_stored;
         assert_int_equal(varve_close(s), 0);
