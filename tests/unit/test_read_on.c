@@ -27,8 +27,8 @@ struct reading {
     int stop_at; /* return this */
 };
 
-static void name_of(char out[16], int number) {
-    snprintf(out, 16, "region-%02d", number);
+static void name_of(char out[24], int number) {
+    snprintf(out, 24, "region-%02d", number);
 }
 
 static int read_region(int number, struct reading *reading, struct varve_error *error);
@@ -47,7 +47,7 @@ static int take(void *arg, uint64_t offset, const void *bytes, size_t size, uint
 }
 
 static int read_region(int number, struct reading *reading, struct varve_error *error) {
-    char name[16];
+    char name[24];
     name_of(name, number);
     memset(reading->bytes, 0x5a, SIZE);
     return varve_store_read(store, &which, 0, name, 0, take, reading, error);
@@ -70,7 +70,7 @@ static int setup(void **state) {
     if (varve_open(URI, "r", &options, &session, &error) != 0)
         fail_msg("open: %s", error.text);
     for (int i = 0; i < COUNT; i++) {
-        char name[16];
+        char name[24];
         name_of(name, i);
         for (unsigned j = 0; j < SIZE; j++)
             data[i][j] = (uint8_t)(j % (unsigned)(7 + i) + (unsigned)i);
