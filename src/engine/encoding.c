@@ -27,7 +27,7 @@ void vv_encoding_begin(struct vv_save *save) {
         .level = session->settings.zstd_level,
         .workers = workers(session, &save->processors),
         .threads = session->settings.threads,
-        .storage_speed = session->storage_speed,
+        .storage_speed = session->stream_speed,
         .is_for_size = session->settings.codec == VV_CHOOSE_CODEC_SIZE,
     };
     if (plan.name < 0)
@@ -37,7 +37,7 @@ void vv_encoding_begin(struct vv_save *save) {
 
 static void learn_speed(struct vv_session *session, double speed) {
     if (speed > 0)
-        session->storage_speed = session->storage_speed > 0 ? (session->storage_speed + speed) / 2 : speed;
+        session->stream_speed = session->stream_speed > 0 ? (session->stream_speed + speed) / 2 : speed;
 }
 
 /* What nobody used, and what we used ourselves: encoding, and about a nanosecond for each byte that was looked at. */
@@ -64,5 +64,5 @@ void vv_encoding_end(struct vv_save *save) {
     stats->seconds_sampled = sums.seconds_sampled;
     learn_speed(save->session, sums.storage_speed);
     learn_spare(save, sums.seconds_encode);
-    stats->storage_speed = save->session->storage_speed;
+    stats->storage_speed = save->session->stream_speed;
 }

@@ -143,7 +143,8 @@ struct vv_session {
 
     int is_continued;      /* no checkpoint since: only the table tells what is stored */
     int must_begin_anew;   /* what the history refers to may be gone */
-    double storage_speed;  /* bytes per second seen by the commits; 0 before the first */
+    double storage_speed;  /* bytes per second from the call until all is stored, hashing and compressing included; 0 before the first */
+    double stream_speed;   /* that the storage takes by itself, as the blocks' stream has shown; 0: it has not yet */
     struct vv_chooser *chooser; /* how blocks are encoded */
     double spare;          /* processors that were free for us during the last checkpoint; 0 before the first */
     double changed_share;  /* of what was looked at in the last checkpoint, what was different; 1 before the first */

@@ -11,6 +11,7 @@
 
 #define STAGING_LEAST (16u << 20)
 #define BLOCK_LEAST (64u << 10)
+#define SPEED_LEAST (8u << 20) /* bytes stored that tell how fast checkpoints are stored */
 #define SPARSE_SHARE 4 /* a source with less than 1/4 of its bytes alive is worth emptying */
 
 static uint64_t round_up(uint64_t size) {
@@ -414,8 +415,13 @@ static void clear(struct vv_save *save) {
 
 static void learn(struct vv_save *save) {
     struct vv_session *session = save->session;
+    double seconds = (double)(save->sealed_ns - save->begun_ns) * 1e-9;
     session->last_fresh = save->sums.fresh;
     session->changed_share = save->sums.looked ? (double)save->sums.changed / (double)save->sums.looked : 1;
+    if (save->stats.bytes_stored >= SPEED_LEAST) {
+        double speed = (double)save->stats.bytes_stored / seconds;
+        session->storage_speed = session->storage_speed > 0 ? (session->storage_speed + speed) / 2 : speed;
+    }
 }
 
 void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
