@@ -107,7 +107,7 @@ VARVE_API int varve_protect_flags(struct varve_session *session, const char *reg
                                   unsigned flags);
 
 /* What a region holds: an array, or this rank's block of a larger one. Nothing depends on it but how well the data is
- * compressed, and what `varve show`, `varve restore` and varve_stored can say. */
+ * compressed, how it is rounded if there is a bound, and what `varve show`, `varve restore` and varve_stored can say. */
 enum varve_type {
     VARVE_BYTES, /* anything */
     VARVE_I8,

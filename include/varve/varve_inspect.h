@@ -57,7 +57,7 @@ struct varve_stored_region {
     char digest[33];
     const struct varve_array *array; /* what it holds (varve.h); lossy is "zfp" or NULL */
     const char *codec;     /* what most of its bytes were stored with; "" if nothing is stored, "?" if its blocks cannot be looked up */
-    uint64_t bytes_blocks; /* its share of the blocks it lies in, as stored: what it takes on storage */
+    uint64_t bytes_blocks; /* its share of the blocks it lies in, as stored; what several regions hold counts in each */
 };
 typedef int (*varve_stored_region_fn)(void *arg, const struct varve_stored_region *region);
 

@@ -21,8 +21,8 @@
 #include "encode/choice_private.h"
 
 #define LOOK_AGAIN (128u << 20)     /* bytes of a variable after which candidates are compared again */
-#define AHEAD_MOST 64e6             /* bytes that a better coding may still be good for */
 #define LOOK_AGAIN_SIZE (16u << 20) /* the same if only size counts */
+#define AHEAD_MOST 64e6             /* bytes that a better coding may still be good for */
 #define SAMPLE_LEAST (2u << 10)     /* shorter blocks are not sampled */
 #define BUDGET_FIRST 1.0e-3         /* seconds for samples at the beginning of the first checkpoint, */
 #define BUDGET_LATER 1.0e-4         /* and of the others */
@@ -34,7 +34,7 @@
 #define BASE_PACE 1e-9              /* seconds of a processor per byte, whatever the coding: to look at it, copy, sum and write it */
 #define LEAD_BLOCKS 2.0             /* blocks that one side can be behind before the other has to wait */
 #define TRIALS 3                    /* blocks spent on candidates that are nearly as good as the best */
-#define NEARLY 1.08
+#define NEARLY 1.08                 /* times the price of the best */
 
 static const double any_speed[3] = {25e6, 200e6, 1.5e9}; /* while the storage's is not known */
 
