@@ -61,6 +61,9 @@ int vv_array_check(const struct varve_array *array, const char *region, struct v
                         vv_type_name(array->type));
     if (array->lossy && !(isnormal(array->bound) && array->bound > 0))
         return vv_error(error, -EINVAL, "region %s: the bound must be a number above 0, not %g", region, array->bound);
+    if (!array->lossy && array->bound != 0)
+        return vv_error(error, -EINVAL, "region %s: a bound of %g without lossy; say \"zfp\" there, or leave the bound at 0",
+                        region, array->bound);
     return check_dims(array, region, error);
 }
 

@@ -175,7 +175,10 @@ static void nonsense_is_refused(void **unused) {
     assert_int_equal(varve_protect_array(s, "x", x, &bad), -EINVAL);
     bad.bound = NAN;
     assert_int_equal(varve_protect_array(s, "x", x, &bad), -EINVAL);
-    bad.bound = 0.1, bad.type = VARVE_I64;
+    bad.bound = 0.1, bad.lossy = NULL;
+    assert_int_equal(varve_protect_array(s, "x", x, &bad), -EINVAL);
+    assert_non_null(strstr(varve_session_error(s)->text, "lossy"));
+    bad.lossy = "zfp", bad.type = VARVE_I64;
     assert_int_equal(varve_protect_array(s, "x", x, &bad), -EINVAL);
     assert_int_equal(varve_protect_array(s, "x", x, NULL), -EINVAL);
     assert_int_equal(varve_close(s), 0);
@@ -220,6 +223,25 @@ static void every_codec_gives_every_bit(void **unused) {
         free(field);
         forget_store(unused);
     }
+}
+
+/* fpzip takes no NaN: such a block is still compressed. */
+static void one_nan_does_not_spoil_a_block(void **unused) {
+    (void)unused;
+    double *field = waves(0);
+    struct varve_array array = block_of(NULL, 0);
+    struct varve_stats stats = {.size = sizeof stats};
+    field[COUNT / 2] = NAN;
+    struct varve_session *s = open_session("codec=fpzip");
+    varve_protect_array(s, "field", field, &array);
+    save(s, 1);
+    varve_stats_get(s, &stats);
+    assert_true(stats.bytes_stored < stats.bytes_new * 95 / 100);
+    memset(field, 0, COUNT * sizeof *field);
+    assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
+    assert_true(isnan(field[COUNT / 2]) && field[1] != 0);
+    assert_int_equal(varve_close(s), 0);
+    free(field);
 }
 
 static void lossy_keeps_its_bound(void **unused) {
@@ -399,6 +421,7 @@ int main(void) {
         cmocka_unit_test_teardown(what_does_not_fit_is_bytes, forget_store),
         cmocka_unit_test_teardown(nonsense_is_refused, forget_store),
         cmocka_unit_test_teardown(every_codec_gives_every_bit, forget_store),
+        cmocka_unit_test_teardown(one_nan_does_not_spoil_a_block, forget_store),
         cmocka_unit_test_teardown(lossy_keeps_its_bound, forget_store),
         cmocka_unit_test_teardown(lossy_leaves_what_is_not_finite, forget_store),
         cmocka_unit_test_teardown(bounds_may_change, forget_store),
