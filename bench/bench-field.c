@@ -2,7 +2,7 @@
  * seconds until durable, bytes, restart.
  *
  *   bench-field [--json] [--check] [--slack FACTOR] [--keep] [--mode NAME] [--pattern p0|p1] [--size MIB]
- *               [--checkpoints N] [--rounds N] [--iterations N]
+ *               [--checkpoints N] [--rounds N] [--iterations N] [--settings TEXT]
  *               [--mpi-threads single|funneled|serialized|multiple] [FOLDER]
  *   mpirun -n RANKS bench-field ...
  *
@@ -52,7 +52,7 @@ static const struct field_mode modes[] = {
 };
 
 static struct field_setup setup = {
-    .folder = ".", .size = 256 * BENCH_MIB, .checkpoints = 5, .rounds = 5, .iterations = 64};
+    .folder = ".", .size = 256 * BENCH_MIB, .checkpoints = 5, .rounds = 5, .iterations = 64, .settings = ""};
 static const char *only_mode;
 static int is_json;
 static int is_check;
@@ -120,7 +120,8 @@ static int usage(void) {
     fputs("usage: bench-field [--json] [--check] [--slack FACTOR] [--keep]\n"
           "                   [--mode sync|sync-none|unique|unique-none|async|async-unique|async-exact]\n"
           "                   [--pattern p0|p1] [--mpi-threads single|funneled|serialized|multiple]\n"
-          "                   [--size MIB] [--checkpoints 2..64] [--rounds 1..64] [--iterations N] [FOLDER]\n",
+          "                   [--size MIB] [--checkpoints 2..64] [--rounds 1..64] [--iterations N]\n"
+          "                   [--settings TEXT] [FOLDER]\n",
           stderr);
     return 2;
 }
@@ -147,6 +148,8 @@ static int parse(int argc, char **argv, const char **child) {
             setup.rounds = (unsigned)strtoul(value, NULL, 10);
         else if (strcmp(argv[i], "--iterations") == 0)
             setup.iterations = (unsigned)strtoul(value, NULL, 10);
+        else if (strcmp(argv[i], "--settings") == 0)
+            setup.settings = value;
         else if (strcmp(argv[i], "--slack") == 0)
             slack = strtod(value, NULL);
         else if (strcmp(argv[i], "--mpi-threads") == 0 && ranks_ask_threads(value) == 0)

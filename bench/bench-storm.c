@@ -13,7 +13,11 @@
  * that the store's folder holds in the end. Afterwards the last checkpoint is restored into new memory and compared, by
  * the same hashes.
  *
- * --check fails when a bound is passed. */
+ * max_over_mean: bytes that the busiest writer has written in all checkpoints, over the mean of the writers; a rank that
+ * shares its writer with others counts with the one whose process that is. max_over_mean_worst: the same in the worst
+ * checkpoint alone.
+ *
+ * --check fails when a bound is passed; the one on max_over_mean holds where ranks share writers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +30,7 @@
 
 #define BOUND_DATA 1.01      /* of the oracle */
 #define BOUND_METADATA 0.005 /* of protected bytes */
+#define BOUND_OVER_MEAN 1.1  /* of writers that are shared */
 #define CHUNKS (STORM_FIELDS * STORM_FIELD_BYTES / CHUNK)
 
 static const struct mode {
@@ -43,15 +48,16 @@ static int is_json, is_check;
 
 struct result {
     const struct mode *mode;
-    double memory;                             /* bytes of all ranks and checkpoints */
-    double oracle;                             /* bytes */
-    double data, growth;                       /* bytes */
-    double own, most;                          /* written by this rank, in all; by the busiest */
-    double first_growth;                       /* of the first checkpoint */
-    double disturbed;                          /* share of the columns, at the last checkpoint */
+    double memory;                /* bytes of all ranks and checkpoints */
+    double oracle;                /* bytes */
+    double data, growth;          /* bytes */
+    double own, most;             /* written by this rank, in all; then the mean of the writers, and the most */
+    double writers, moved, worst; /* of the last checkpoint; bytes between writers; the most over the mean */
+    double first_growth;          /* of the first checkpoint */
+    double disturbed;             /* share of the columns, at the last checkpoint */
     double durable, named, exchange, messages; /* seconds of all checkpoints; the most */
     double restarted;
-    char dedup[16], reason[128];
+    char dedup[16], reason[128], grouping[32];
 };
 
 /* ---- a mode ---- */
@@ -81,6 +87,10 @@ static void note(struct result *r, const struct saved *saved, unsigned checkpoin
     r->named += saved->named;
     r->exchange += saved->exchange;
     r->messages = saved->messages > r->messages ? saved->messages : r->messages;
+    r->writers = saved->writers;
+    r->worst = saved->over_mean > r->worst ? saved->over_mean : r->worst;
+    r->moved += ranks_sum((double)saved->stats.bytes_moved);
+    memcpy(r->grouping, saved->stats.grouping, sizeof r->grouping);
     memcpy(r->dedup, saved->stats.dedup, sizeof r->dedup);
     memcpy(r->reason, saved->stats.dedup_reason, sizeof r->reason);
     if (checkpoint == 0)
@@ -109,7 +119,7 @@ static void save_all(struct result *r, struct chunk_name *last) {
     }
     together_check(session, varve_close(session), "close");
     r->most = ranks_most(r->own);
-    r->own = ranks_sum(r->own) / ranks_all();
+    r->own = ranks_sum(r->own) / r->writers;
     r->disturbed = ranks_sum((double)storm_disturbed(storm)) / ((double)STORM_X * STORM_Y * ranks_all());
     r->oracle = chunks_sum(&seen).unique * CHUNK;
     chunks_clear(&seen);
@@ -152,8 +162,9 @@ static void report_json(const struct result *r) {
            r->data / r->oracle, (r->growth - r->data) / r->memory);
     printf(",\"oracle_over_memory\":%.6f,\"disturbed\":%.4f,\"first_over_memory\":%.6f", r->oracle / r->memory,
            r->disturbed, r->first_growth / (r->memory / checkpoints));
-    printf(",\"mean_bytes\":%.0f,\"max_bytes\":%.0f,\"max_over_mean\":%.4f", r->own / checkpoints,
-           r->most / checkpoints, r->most / r->own);
+    printf(",\"writers\":%.0f,\"grouping\":\"%s\",\"moved_bytes\":%.0f,\"mean_bytes\":%.0f,\"max_bytes\":%.0f",
+           r->writers, r->grouping, r->moved, r->own / checkpoints, r->most / checkpoints);
+    printf(",\"max_over_mean\":%.4f,\"max_over_mean_worst\":%.4f", r->most / r->own, r->worst);
     printf(",\"bytes_per_rank_and_checkpoint\":%.0f,\"messages_most\":%.0f", r->growth / count, r->messages);
     printf(",\"seconds_durable\":%.4f,\"seconds_named\":%.4f,\"seconds_exchange\":%.4f,\"seconds_restart\":%.4f}\n",
            r->durable, r->named, r->exchange, r->restarted);
@@ -162,9 +173,10 @@ static void report_json(const struct result *r) {
 
 static void report_people(const struct result *r) {
     printf("%-12s %5u ranks  stored %9.5f of memory  data %8.4f of the oracle (%.5f of memory)  metadata %7.4f %% of "
-           "memory  busiest rank %.3f of the mean  storm over %.1f %%  %.2f s, restart %.2f s\n",
+           "memory  busiest of %.0f writers %.3f of the mean  storm over %.1f %%  %.2f s, restart %.2f s\n",
            r->mode->name, ranks_all(), r->growth / r->memory, r->data / r->oracle, r->oracle / r->memory,
-           100 * (r->growth - r->data) / r->memory, r->most / r->own, 100 * r->disturbed, r->durable, r->restarted);
+           100 * (r->growth - r->data) / r->memory, r->writers, r->most / r->own, 100 * r->disturbed, r->durable,
+           r->restarted);
     fflush(stdout);
 }
 
@@ -185,6 +197,8 @@ static int is_over(const struct result *r) {
         over |= passes(r, "stored_over_oracle", r->data / r->oracle, BOUND_DATA);
         over |= passes(r, "metadata_over_raw", (r->growth - r->data) / r->memory, BOUND_METADATA);
     }
+    if (r->writers < ranks_all())
+        over |= passes(r, "max_over_mean", r->most / r->own, BOUND_OVER_MEAN);
     return over;
 }
 

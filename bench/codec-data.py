@@ -120,4 +120,5 @@ def main():
     commands[sys.argv[1]](sys.argv[2])
 
 
-main()
+if __name__ == "__main__":
+    main()

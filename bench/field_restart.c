@@ -68,7 +68,7 @@ static void run_child(const struct field_setup *setup, const struct field_mode *
     snprintf(count, sizeof count, "%u", setup->checkpoints);
     dup2(out, STDOUT_FILENO);
     execl(self, self, "--child", what, "--mode", mode->name, "--pattern", field_pattern(setup), "--size", mib,
-          "--checkpoints", count, setup->folder, (char *)NULL);
+          "--checkpoints", count, "--settings", setup->settings, setup->folder, (char *)NULL);
     _exit(127);
 }
 

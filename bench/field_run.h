@@ -15,9 +15,10 @@ struct field_setup {
     char store_path[3100];
     size_t size;
     unsigned checkpoints;
-    unsigned rounds;     /* of restarts */
-    unsigned iterations; /* of the work between two checkpoints that is timed */
-    int is_scattered;    /* pattern p1 */
+    unsigned rounds;      /* of restarts */
+    unsigned iterations;  /* of the work between two checkpoints that is timed */
+    int is_scattered;     /* pattern p1 */
+    const char *settings; /* more than the mode's; "" for none */
 };
 
 struct field_cost {

@@ -23,7 +23,10 @@ struct varve_session *field_open(const struct field_setup *setup, const struct f
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session = NULL;
     struct varve_error error;
-    options.settings = mode->settings;
+    char settings[512];
+    snprintf(settings, sizeof settings, "%s%s%s", mode->settings, *mode->settings && *setup->settings ? "," : "",
+             setup->settings);
+    options.settings = settings;
     if (ranks_open(setup->store_path, "field", &options, &session, &error) != 0) {
         fprintf(stderr, "open: %s\n", error.text);
         exit(1);

@@ -24,6 +24,8 @@ struct hydro *hydro_create(size_t bytes); /* of the state, roughly; there is a l
 void hydro_destroy(struct hydro *hydro);
 void hydro_step(struct hydro *hydro);
 const struct arrays *hydro_arrays(const struct hydro *hydro);
+/* What one of so many ranks would have of it, each about the same: patches that lie together. A copy. */
+void hydro_part(const struct hydro *hydro, unsigned which, unsigned parts, struct arrays *out);
 /* Change of the mass since the start, relative. */
 double hydro_drift(const struct hydro *hydro);
 unsigned hydro_leaves(const struct hydro *hydro, unsigned level); /* patches that are not divided */

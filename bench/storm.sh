@@ -1,6 +1,6 @@
 #!/bin/sh
 # storm.sh PROGRAM FOLDER [RANKS...]: bench-storm on 4 to 64 ranks, or on those that are named. JSON lines go to standard output and to
-# FOLDER/storm.json, from which storm.py draws docs/storm.svg. Fails when a bound is passed.
+# FOLDER/storm.json, from which storm.py draws docs/storm.svg. Every rank writes what it stores. Fails when a bound is passed.
 set -u
 here=$(dirname "$0")
 program=$1
@@ -10,7 +10,7 @@ shift 2
 failed=0
 : >"$folder/storm.json"
 for ranks in "$@"; do
-    sh "$here/ranks.sh" "$ranks" "$program" --json --check "$folder" >"$folder/storm.part"
+    sh "$here/ranks.sh" "$ranks" "$program" --json --check --settings aggregate=1 "$folder" >"$folder/storm.part"
     code=$?
     cat "$folder/storm.part"
     [ $code -ne 77 ] || exit 77

@@ -69,6 +69,11 @@ struct varve_session *together_open(const char *store, const char *name, const c
     return session;
 }
 
+double together_writers(const struct varve_stats *stats) {
+    double writers = ranks_most(stats->writers);
+    return writers > 0 ? writers : ranks_all();
+}
+
 static void sum_up(struct saved *saved) {
     const struct varve_stats *stats = &saved->stats;
     saved->changed = ranks_sum((double)stats->bytes_changed);
@@ -78,6 +83,9 @@ static void sum_up(struct saved *saved) {
     saved->elsewhere = ranks_sum((double)stats->bytes_elsewhere);
     saved->own = (double)(stats->bytes_stored + stats->bytes_metadata);
     saved->written_most = ranks_most(saved->own);
+    saved->writers = together_writers(stats);
+    double all = ranks_sum(saved->own);
+    saved->over_mean = all > 0 ? saved->written_most * saved->writers / all : 1;
     saved->named = ranks_most(stats->seconds_named);
     saved->exchange = ranks_most(stats->seconds_exchange);
     saved->messages = ranks_most((double)stats->exchange_messages);

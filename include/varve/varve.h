@@ -305,6 +305,12 @@ struct varve_stats {
     double seconds_encode;    /* compressing, all threads together, looking for the best way included */
     double seconds_sampled;   /* of these, looking for the best way */
     double storage_speed;     /* bytes per second that the storage takes, as measured; 0: not known yet */
+    uint32_t writers;         /* of the whole checkpoint */
+    uint32_t group;           /* ranks that share the writer of this one; with more than 1, bytes_stored, bytes_metadata,
+                               * codec and what is about encoding count for all of them on its rank, and are 0 elsewhere */
+    uint64_t bytes_moved;     /* that this rank's writer has given to others, so that all write the same amount */
+    char grouping[32];        /* what lay together when it was compressed, for most bytes */
+    char aggregate_reason[128]; /* why ranks share writers, or do not */
 };
 /* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result
  * is -EINPROGRESS and the numbers are those known so far. */

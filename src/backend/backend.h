@@ -72,7 +72,8 @@ int vv_backend_get_all(struct varve_backend *backend, const char *key, uint64_t 
 void vv_mem_drop(const char *name);
 
 /* Wrappers (each a backend that owns inner and closes it). On failure inner is untouched. */
-int vv_limit_backend_wrap(struct varve_backend *inner, uint64_t bytes_per_second, uint64_t latency_ns,
+/* file: NULL, or one that all share for whom the limit holds together; made if there is none. */
+int vv_limit_backend_wrap(struct varve_backend *inner, uint64_t bytes_per_second, uint64_t latency_ns, const char *file,
                           struct varve_backend **out);
 int vv_retry_backend_wrap(struct varve_backend *inner, unsigned retries, const struct vv_log *log,
                           struct varve_backend **out);

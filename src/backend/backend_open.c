@@ -7,17 +7,21 @@
 #include "base/error.h"
 
 /* Replaces *backend by the wrapper, or leaves it alone. */
-static int wrap_all(const struct vv_uri *uri, const struct vv_log *log, struct varve_backend **backend) {
+static int wrap_all(const struct vv_uri *uri, const struct vv_log *log, struct varve_backend **backend,
+                    struct varve_error *error) {
+    const char *file = *uri->limit_file ? uri->limit_file : NULL;
     int result = 0;
     if (uri->limit || uri->latency_ns)
-        result = vv_limit_backend_wrap(*backend, uri->limit, uri->latency_ns, backend);
+        result = vv_limit_backend_wrap(*backend, uri->limit, uri->latency_ns, file, backend);
+    if (result < 0 && file)
+        return vv_error_sys(error, result, "cannot share the limit of the store %s through %s", uri->path, file);
     if (result == 0 && uri->fault[0])
         result = vv_fault_backend_wrap(*backend, uri->fault, backend);
     if (result == 0 && uri->retry)
         result = vv_retry_backend_wrap(*backend, uri->retry, log, backend);
     if (result == 0 && uri->count)
         result = vv_count_backend_wrap(*backend, backend);
-    return result;
+    return result < 0 ? vv_error_sys(error, result, "cannot open the store %s", uri->path) : 0;
 }
 
 static int open_parsed(const struct vv_uri *uri, const struct vv_backend_options *options, struct varve_backend **out,
@@ -27,10 +31,10 @@ static int open_parsed(const struct vv_uri *uri, const struct vv_backend_options
                                          : vv_file_open(uri->path, options, &backend, error);
     if (result < 0)
         return result;
-    result = wrap_all(uri, options->log, &backend);
+    result = wrap_all(uri, options->log, &backend, error);
     if (result < 0) {
         vv_backend_close(backend);
-        return vv_error_sys(error, result, "cannot open the store %s", uri->path);
+        return result;
     }
     *out = backend;
     return 0;

@@ -9,8 +9,9 @@ enum vv_uri_kind { VV_URI_FILE, VV_URI_MEM };
 
 struct vv_uri {
     enum vv_uri_kind kind;
-    char path[VV_BACKEND_PATH_MAX + 1]; /* folder, or name of the memory store */
-    uint64_t limit;                     /* bytes per second, 0: none */
+    char path[VV_BACKEND_PATH_MAX + 1];       /* folder, or name of the memory store */
+    uint64_t limit;                           /* bytes per second, 0: none */
+    char limit_file[VV_BACKEND_PATH_MAX + 1]; /* "", or where processes share it */
     uint64_t latency_ns;
     unsigned retry;
     int count;

@@ -86,6 +86,14 @@ static int set_limit(struct vv_uri *uri, const char *value) {
     return parse_amount(value, rates, &uri->limit);
 }
 
+static int set_limit_file(struct vv_uri *uri, const char *value) {
+    size_t size = strlen(value);
+    if (*value != '/' || size >= sizeof(uri->limit_file))
+        return -EINVAL;
+    memcpy(uri->limit_file, value, size + 1);
+    return 0;
+}
+
 static int set_latency(struct vv_uri *uri, const char *value) {
     static const struct unit times[] = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {NULL, 0}};
     int result = parse_amount(value, times, &uri->latency_ns);
@@ -116,6 +124,7 @@ static const struct {
     const char *example;
 } parameters[] = {
     {"limit", set_limit, "55MB (bytes per second)"},
+    {"limit_file", set_limit_file, "/dev/shm/limit (an absolute path)"},
     {"latency", set_latency, "2ms"},
     {"retry", set_retry, "5"},
     {"fault", set_fault, "fail:3:EIO"},
@@ -131,14 +140,21 @@ static int set_parameter(struct vv_uri *uri, const char *name, const char *value
         return vv_error(error, VARVE_SETTING, "parameter \"%s\" of the store's address must look like %s=%s", name,
                         name, parameters[i].example);
     }
-    return vv_error(
-        error, VARVE_SETTING,
-        "the store's address has an unknown parameter \"%s\"; known are limit, latency, retry, fault, count", name);
+    return vv_error(error, VARVE_SETTING,
+                    "the store's address has an unknown parameter \"%s\"; known are limit, limit_file, latency, retry, "
+                    "fault, count",
+                    name);
+}
+
+static int check_limit(const struct vv_uri *uri, struct varve_error *error) {
+    if (*uri->limit_file && uri->limit == 0)
+        return vv_error(error, VARVE_SETTING, "parameter \"limit_file\" of the store's address needs limit=55MB, too");
+    return 0;
 }
 
 static int parse_query(const char *query, struct vv_uri *uri, struct varve_error *error) {
     while (*query) {
-        char pair[384];
+        char pair[VV_BACKEND_PATH_MAX + 16];
         size_t size = strcspn(query, "&");
         if (size >= sizeof(pair))
             return vv_error(error, VARVE_SETTING, "a parameter of the store's address is too long");
@@ -153,7 +169,7 @@ static int parse_query(const char *query, struct vv_uri *uri, struct varve_error
         if (result < 0)
             return result;
     }
-    return 0;
+    return check_limit(uri, error);
 }
 
 static int check_mem(const struct vv_uri *uri, struct varve_error *error) {

@@ -1,6 +1,7 @@
 /* The table, and one setting at a time: parse, check, store, show. Where settings come from is settings_load.c. */
 #include "base/settings.h"
 #include "base/error.h"
+#include "base/match.h"
 #include "base/thread.h"
 
 #include <assert.h>
@@ -192,19 +193,36 @@ static int set_double(const struct vv_setting *setting, const char *text, double
     return 0;
 }
 
-static int set_text(const struct vv_setting *setting, const char *text, char *field) {
-    enum vv_on_error on_error;
-    unsigned retries;
-    int is_valid = setting->offset == offsetof(struct vv_settings, cpus) ? vv_cpus_are_valid(text)
-                                                                         : parse_on_error(text, &on_error, &retries) == 0;
-    if (strlen(text) >= VV_SETTING_TEXT_BYTES || !is_valid) {
-        return -1;
-    }
-    strcpy(field, text);
-    return 0;
+static int check_pattern(const char *text, struct varve_error *why) {
+    struct vv_match *match = NULL;
+    int rc = *text ? vv_match_open(text, &match, why) : 0;
+    vv_match_close(match);
+    return rc;
 }
 
-static int set_field(struct vv_settings *settings, const struct vv_setting *setting, const char *text) {
+static int set_text(const struct vv_setting *setting, const char *text, char *field, struct varve_error *why) {
+    enum vv_on_error on_error;
+    unsigned retries;
+    int rc;
+    if (strlen(text) >= VV_SETTING_TEXT_BYTES) {
+        return vv_error(why, -EINVAL, "it is longer than %d bytes", VV_SETTING_TEXT_BYTES - 1);
+    }
+    if (setting->offset == offsetof(struct vv_settings, match)) {
+        rc = check_pattern(text, why);
+    } else if (setting->offset == offsetof(struct vv_settings, cpus)) {
+        rc = vv_cpus_are_valid(text) ? 0 : -1;
+    } else {
+        rc = parse_on_error(text, &on_error, &retries);
+    }
+    if (rc == 0) {
+        strcpy(field, text);
+    }
+    return rc;
+}
+
+/* why: what is wrong, where the list of what is allowed does not tell. */
+static int set_field(struct vv_settings *settings, const struct vv_setting *setting, const char *text,
+                     struct varve_error *why) {
     void *field = (char *)settings + setting->offset;
     switch (setting->type) {
     case VV_TYPE_INT:
@@ -216,7 +234,7 @@ static int set_field(struct vv_settings *settings, const struct vv_setting *sett
     case VV_TYPE_CHOICE:
         return parse_choice(setting->low, text, field);
     case VV_TYPE_TEXT:
-        return set_text(setting, text, field);
+        return set_text(setting, text, field, why);
     }
     return -1;
 }
@@ -225,8 +243,12 @@ static void remember_origin(struct vv_settings *settings, const struct vv_settin
     snprintf(settings->origins[setting - table], VV_SETTING_ORIGIN_BYTES, "%s", origin);
 }
 
-static int refuse(const struct vv_setting *setting, const char *value, const char *origin, struct varve_error *error) {
+static int refuse(const struct vv_setting *setting, const char *value, const char *origin, const struct varve_error *why,
+                  struct varve_error *error) {
     char allowed[256];
+    if (why->text[0]) {
+        return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\": %s", origin, setting->name, value, why->text);
+    }
     vv_setting_allowed_text(setting, allowed, sizeof allowed);
     return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\"; allowed is %s", origin, setting->name, value,
                     allowed);
@@ -235,7 +257,7 @@ static int refuse(const struct vv_setting *setting, const char *value, const cha
 void vv_settings_init(struct vv_settings *settings) {
     *settings = (struct vv_settings){0};
     for (size_t i = 0; i < VV_SETTING_COUNT; i++) {
-        int rc = set_field(settings, &table[i], table[i].standard);
+        int rc = set_field(settings, &table[i], table[i].standard, NULL);
         assert(rc == 0);
         (void)rc;
         remember_origin(settings, &table[i], "default");
@@ -248,8 +270,14 @@ int vv_settings_set(struct vv_settings *settings, const char *name, const char *
     if (!setting) {
         return vv_error(error, VARVE_SETTING, "%s: there is no setting \"%s\"", origin, name);
     }
-    if (set_field(settings, setting, value) < 0) {
-        return refuse(setting, value, origin, error);
+    struct varve_error why;
+    vv_error_clear(&why);
+    int rc = set_field(settings, setting, value, &why);
+    if (rc == -ENOMEM) {
+        return vv_error_sys(error, rc, "%s: %s", origin, setting->name);
+    }
+    if (rc < 0) {
+        return refuse(setting, value, origin, &why, error);
     }
     if (settings->keep == 1) {
         settings->keep = 2;

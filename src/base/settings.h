@@ -24,6 +24,13 @@ enum vv_dedup_choice {
     VV_CHOOSE_DEDUP_TOP_K,
     VV_CHOOSE_DEDUP_EXACT
 };
+enum vv_grouping_choice {
+    VV_CHOOSE_GROUPING_AUTO,
+    VV_CHOOSE_GROUPING_AGNOSTIC,
+    VV_CHOOSE_GROUPING_AGNOSTIC_BLOCK,
+    VV_CHOOSE_GROUPING_AWARE,
+    VV_CHOOSE_GROUPING_AWARE_BLOCK
+};
 enum vv_direct_choice { VV_CHOOSE_DIRECT_AUTO, VV_CHOOSE_DIRECT_ON, VV_CHOOSE_DIRECT_OFF };
 enum vv_storage_choice { VV_CHOOSE_STORAGE_SHARED, VV_CHOOSE_STORAGE_LOCAL };
 enum vv_mode_choice { VV_CHOOSE_MODE_PRIVATE, VV_CHOOSE_MODE_GROUP, VV_CHOOSE_MODE_UMASK };
@@ -40,7 +47,7 @@ enum vv_tracker_choice {
 
 enum vv_on_error { VV_ON_ERROR_FAIL, VV_ON_ERROR_WARN, VV_ON_ERROR_RETRY };
 
-#define VV_SETTING_TEXT_BYTES 32
+#define VV_SETTING_TEXT_BYTES 64
 #define VV_SETTING_ORIGIN_BYTES 256
 
 #define VV_SETTING_INDEX(type, name, low, high, standard, help) VV_SETTING_##name,

@@ -43,6 +43,19 @@
     X(INT, copies, "0", "4", "0",                                                                                      \
       "On how many nodes all data is kept, as far as there are so many; may change from run to run. 0: 1 on shared"    \
       " storage, 2 on node-local storage. Nodes are hosts, or what VARVE_DOMAIN says.")                                \
+    X(INT, aggregate, "0", "4096", "0",                                                                                \
+      "How many ranks share a writer, on shared storage: their new data meets there and becomes one object. 1: every rank" \
+      " writes by itself. 0: 32 where a node has eight ranks or more, as long as that is measured to be faster.")      \
+    X(CHOICE, grouping, "auto|agnostic|agnostic-block|aware|aware-block", NULL, "auto",                                \
+      "What lies together when it is compressed: whole ranks one after another (agnostic) or in turns (agnostic-block), the" \
+      " same variable of the ranks that share a writer one after another (aware) or in turns (aware-block). auto: per"  \
+      " variable what a sample says.")                                                                                  \
+    X(BYTES, group_block, "1K", "64K", "4K",                                                                           \
+      "How many bytes of a rank follow each other where ranks take turns.")                                            \
+    X(TEXT, match, "pattern", NULL, "",                                                                                \
+      "Regions hold the same variable when their names are equal, or, with an extended regular expression here, when it" \
+      " finds the same text in them: in its first parentheses, if it has any. 63 bytes at most; one with a comma is given" \
+      " in a file or the environment, one with a # in the environment only.")                                          \
     X(DOUBLE, rewrite_share, "0", "1", "0.04",                                                                         \
       "Old data with few live bytes that is rewritten with each checkpoint, as a share of the new bytes.")             \
     X(INT, beat_seconds, "1", "3600", "15",                                                                            \

@@ -24,9 +24,14 @@ static void tell_json(const struct varve_setting_info *setting) {
     json_end();
 }
 
+/* Nothing is a value, too. */
+static const char *visible(const char *value) {
+    return *value ? value : "\"\"";
+}
+
 static void list_one(const struct varve_setting_info *setting) {
     printf("%s (%s)\n    allowed %s, default %s\n    %s\n", setting->name, setting->type, setting->bounds,
-           setting->initial, setting->help);
+           visible(setting->initial), setting->help);
 }
 
 /* scdoc gives '_' '*' '\' '#' a meaning. */
@@ -45,7 +50,7 @@ static void man_one(const struct varve_setting_info *setting) {
     printf("* (%s: ", setting->type);
     put_scdoc(setting->bounds);
     fputs("; default ", stdout);
-    put_scdoc(setting->initial);
+    put_scdoc(visible(setting->initial));
     fputs(")\n\t", stdout);
     put_scdoc(setting->help);
     fputs(" Environment: VARVE\\_", stdout);
@@ -67,7 +72,7 @@ static int on_setting(void *arg, const struct varve_setting_info *setting) {
         list_one(setting);
     } else {
         table_text(configuration->table, setting->name);
-        table_text(configuration->table, setting->value);
+        table_text(configuration->table, visible(setting->value));
         table_text(configuration->table, setting->origin);
     }
     return 0;

@@ -39,6 +39,7 @@ struct vv_past {
     int is_nameless;        /* too large for ids to be kept */
     struct vv_origins origins;
     struct vv_array *array; /* what it holds, as stored; NULL: bytes */
+    uint64_t variable;      /* the same for regions that hold the same variable; 0: not yet known */
 
     /* the save that is under way: */
     int is_new;   /* no committed checkpoint holds it */

@@ -27,6 +27,7 @@ int vv_candidate_open(struct vv_session *session, struct vv_store *store, uint32
     int rc = vv_open_named(session, store, generation, version, out, error);
     if (rc)
         return rc;
+    vv_view_expect_owner(*out, session->comm->rank);
     uint32_t stored = vv_view_record(*out)->ranks, ours = session->comm->ranks;
     if (stored == ours)
         return 0;

@@ -4,33 +4,48 @@
  * everything, stores what the table does not know, and writes a manifest of its own; its parent is the checkpoint we go
  * on from, and it leans on nothing else than that and what that leans on. */
 #include "engine/engine_private.h"
+#include "engine/spread.h"
 #include "peers/peers.h"
 
 struct resumption {
     struct vv_session *session;
     uint32_t generation;
     uint64_t version;
+    struct vv_peers *peers;
+    int is_shared; /* its tables are in packs that several ranks need */
     struct vv_view *view;
     struct vv_history history;
 };
 
-static int read_tables(void *arg, struct vv_store *store, struct varve_error *error) {
+static int open_view(void *arg, struct vv_store *store, struct varve_error *error) {
     struct resumption *resumption = arg;
     struct vv_session *session = resumption->session;
     int rc = vv_candidate_open(session, store, resumption->generation, resumption->version, &resumption->view, error);
     if (rc == 0)
         rc = vv_candidate_sources(resumption->view, &resumption->history, error);
-    if (rc == 0)
-        rc = vv_candidate_learn(session, resumption->view, &resumption->history, error);
+    if (rc == 0 && !vv_is_local(session))
+        rc = vv_find_spread(resumption->view, resumption->peers, session->comm->rank, &resumption->is_shared, error);
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
 }
 
-static int try_together(struct resumption *resumption, struct vv_peers *peers, struct varve_error *error) {
+static int read_tables(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct resumption *resumption = arg;
+    (void)store;
+    int rc = vv_candidate_learn(resumption->session, resumption->view, &resumption->history, error);
+    return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
+}
+
+static int try_together(struct resumption *resumption, struct varve_error *error) {
     struct vv_session *session = resumption->session;
+    struct vv_peers *peers = resumption->peers;
     int is_thin = 0;
     int rc = vv_keepers_complete(session, peers, resumption->generation, resumption->version, &is_thin, error);
     if (rc == 0)
         rc = vv_candidate_name(session, resumption->generation, resumption->version, error);
+    if (rc == 0)
+        rc = vv_peers_run(peers, open_view, resumption, error);
+    if (rc == 0)
+        rc = vv_peers_need(peers, resumption->is_shared, error);
     if (rc == 0)
         rc = vv_peers_run(peers, read_tables, resumption, error);
     if (rc == 0)
@@ -47,14 +62,13 @@ static int try_together(struct resumption *resumption, struct vv_peers *peers, s
 int vv_try_continue(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                     struct varve_error *error) {
     struct resumption resumption = {.session = session, .generation = generation, .version = version};
-    struct vv_peers *peers = NULL;
     (void)arg;
-    int rc = vv_open_peers(session, &peers, error);
+    int rc = vv_open_peers(session, &resumption.peers, error);
     if (rc == 0)
-        rc = try_together(&resumption, peers, error);
+        rc = try_together(&resumption, error);
     vv_history_clear(&resumption.history);
     vv_view_close(resumption.view);
-    vv_peers_close(peers);
+    vv_peers_close(resumption.peers);
     if (rc)
         vv_candidate_leave(session);
     return rc;

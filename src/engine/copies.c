@@ -194,9 +194,9 @@ static int trade(struct taking *taking, int is_sending, int is_last) {
 
 static int take_chunks(struct taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
     struct vv_save *save = taking->save;
-    int rc = vv_save_pack(save, taking->error);
+    int rc = vv_outlet_open(save, taking->error);
     if (rc == 0)
-        vv_blocks_region(save->blocks, NULL);
+        vv_outlet_region(save, NULL);
     while (size > 0 && rc == 0) {
         struct chunk_head head;
         if (size < sizeof head)
@@ -204,7 +204,7 @@ static int take_chunks(struct taking *taking, uint32_t rank, const uint8_t *data
         memcpy(&head, data, sizeof head);
         if (head.size == 0 || head.size > VV_CHUNK || head.size > size - sizeof head || head.address % VV_CHUNK != 0)
             return nonsense(rank, taking->error);
-        rc = vv_blocks_add(save->blocks, rank, head.address, data + sizeof head, (uint32_t)head.size, head.id);
+        rc = vv_outlet_add(save, rank, head.address, data + sizeof head, (uint32_t)head.size, head.id);
         save->sums.copied += head.size;
         data += sizeof head + head.size;
         size -= sizeof head + (size_t)head.size;
@@ -271,7 +271,7 @@ static void send_chunk(struct vv_save *save, uint64_t address, const void *data,
 
 int vv_copies_store(struct vv_save *save, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id) {
     send_chunk(save, address, data, size, id, 0);
-    return vv_blocks_add(save->blocks, save->session->comm->rank, address, data, size, id);
+    return vv_outlet_add(save, save->session->comm->rank, address, data, size, id);
 }
 
 static const struct vv_stand_in *stand_in_of(const struct vv_naming *naming, uint32_t offer) {
@@ -292,12 +292,12 @@ int vv_copies_write(struct vv_save *save, uint32_t number, const void *data) {
     int rc = 0;
     if (fates & VV_FATE_STORE) {
         send_chunk(save, offer->address, data, offer->size, offer->id, fates);
-        rc = vv_blocks_add(save->blocks, save->session->comm->rank, offer->address, data, offer->size, offer->id);
+        rc = vv_outlet_add(save, save->session->comm->rank, offer->address, data, offer->size, offer->id);
     }
     if (rc == 0 && (fates & VV_FATE_STAND_IN)) {
         const struct vv_stand_in *stand_in = stand_in_of(&save->naming, number);
         save->sums.copied += offer->size;
-        rc = vv_blocks_add(save->blocks, stand_in->owner, stand_in->address, data, offer->size, offer->id);
+        rc = vv_outlet_add(save, stand_in->owner, stand_in->address, data, offer->size, offer->id);
     }
     return rc;
 }

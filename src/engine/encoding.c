@@ -11,22 +11,23 @@ static unsigned ranks_here(const struct vv_session *session) {
 }
 
 /* Threads that can encode at the same time. A program that computes meanwhile leaves fewer processors than there are. */
-static double workers(const struct vv_session *session, const struct vv_processors *processors) {
-    double share = (double)processors->count / ranks_here(session);
-    double threads = session->settings.threads > 0 ? session->settings.threads : 1;
+static double workers(const struct vv_writing *writing) {
+    const struct vv_session *session = writing->session;
+    double share = (double)writing->processors.count * writing->plan.owners / ranks_here(session);
+    double threads = writing->plan.threads > 0 ? writing->plan.threads : 1;
     double free = session->spare > 0 ? session->spare : share;
     free = free < threads ? free : threads;
     return free > 1 ? free : 1;
 }
 
-void vv_encoding_begin(struct vv_save *save) {
-    const struct vv_session *session = save->session;
-    vv_processors_look(&save->processors);
+void vv_encoding_begin(struct vv_writing *writing) {
+    const struct vv_session *session = writing->session;
+    vv_processors_look(&writing->processors);
     struct vv_chooser_plan plan = {
         .name = session->settings.codec - VV_CHOOSE_CODEC_NAMED,
         .level = session->settings.zstd_level,
-        .workers = workers(session, &save->processors),
-        .threads = session->settings.threads,
+        .workers = workers(writing),
+        .threads = writing->plan.threads,
         .storage_speed = session->stream_speed,
         .is_for_size = session->settings.codec == VV_CHOOSE_CODEC_SIZE,
     };
@@ -41,20 +42,21 @@ static void learn_speed(struct vv_session *session, double speed) {
 }
 
 /* What nobody used, and what we used ourselves: encoding, and about a nanosecond for each byte that was looked at. */
-static void learn_spare(struct vv_save *save, double seconds_encode) {
+static void learn_spare(struct vv_writing *writing, double seconds_encode) {
+    struct vv_session *session = writing->session;
     struct vv_processors now;
     vv_processors_look(&now);
-    double idle = vv_processors_idle(&save->processors, &now);
-    double seconds = (double)(now.now_ns - save->processors.now_ns) * 1e-9;
+    double idle = vv_processors_idle(&writing->processors, &now);
+    double seconds = (double)(now.now_ns - writing->processors.now_ns) * 1e-9;
     if (idle >= 0)
-        save->session->spare =
-            idle / ranks_here(save->session) + (seconds_encode + (double)save->sums.looked * 1e-9) / seconds;
+        session->spare = idle * writing->plan.owners / ranks_here(session) +
+                         (seconds_encode + (double)writing->looked * 1e-9) / seconds;
 }
 
-void vv_encoding_end(struct vv_save *save) {
+void vv_encoding_end(struct vv_writing *writing, struct varve_stats *stats) {
+    struct vv_session *session = writing->session;
     struct vv_choice_sums sums;
-    struct varve_stats *stats = &save->stats;
-    vv_chooser_sums(save->session->chooser, &sums, stats->codec_reason, sizeof stats->codec_reason);
+    vv_chooser_sums(session->chooser, &sums, stats->codec_reason, sizeof stats->codec_reason);
     int most = VV_CODING_NONE;
     for (int i = 0; i < VV_CODING_NAMES; i++)
         if (sums.raw[i] > sums.raw[most])
@@ -62,7 +64,7 @@ void vv_encoding_end(struct vv_save *save) {
     snprintf(stats->codec, sizeof stats->codec, "%s", vv_coding_text(most));
     stats->seconds_encode = sums.seconds_encode;
     stats->seconds_sampled = sums.seconds_sampled;
-    learn_speed(save->session, sums.storage_speed);
-    learn_spare(save, sums.seconds_encode);
-    stats->storage_speed = save->session->stream_speed;
+    learn_speed(session, sums.storage_speed);
+    learn_spare(writing, sums.seconds_encode);
+    stats->storage_speed = session->stream_speed;
 }

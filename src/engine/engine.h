@@ -62,9 +62,11 @@
 #include "dedup/history.h"
 #include "capture/capture.h"
 #include "memory/regions.h"
+#include "engine/team.h"
 #include "store/view.h"
 
 struct vv_exchange;
+struct vv_match;
 struct vv_chooser;
 struct vv_flight;
 struct vv_save;
@@ -112,6 +114,8 @@ struct vv_session {
     struct varve_comm *aside; /* for the caller's, meanwhile; NULL: our own thread must not talk */
     struct vv_sharing sharing;
     struct vv_copies copies;
+    struct vv_team team;
+    struct vv_match *match; /* which regions hold the same variable */
     struct vv_pool *pool;
     struct vv_placement where; /* our threads */
     struct vv_regions regions;

@@ -7,6 +7,7 @@
 #include "encode/choice.h"
 #include "engine/engine.h"
 #include "engine/read.h"
+#include "engine/team.h"
 #include "store/pack_writer.h"
 
 /* Does varve_checkpoint return before everything is stored? */
@@ -19,31 +20,81 @@ static inline int vv_region_is_large(const struct vv_region *region) {
     return region->is_callback && (region->callbacks.flags & VARVE_LARGE);
 }
 
-/* ---- blocks.c: gather new chunks, encode them on the pool, append them to the pack ---- */
-struct vv_blocks;
-
 /* How the bytes that may lie between the program and the storage are shared out. */
 struct vv_room {
     uint32_t block_size;
     unsigned blocks;
     uint64_t staging; /* bytes for copies of chunks */
 };
-int vv_blocks_create(struct vv_session *session, struct vv_pack_writer *pack, const struct vv_room *room,
-                     struct vv_blocks **out);
-/* Append a chunk of an owner's layout. Copies it. Chunks that continue each other cost the least to describe. */
-int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, const void *data, uint32_t size,
-                  struct vv_hash128 id);
-/* Data of this region follows; NULL: of another rank, and nobody knows what it holds. */
-void vv_blocks_region(struct vv_blocks *blocks, const struct vv_past *past);
-/* Encode and write what is left and wait; the first error of any block. */
-int vv_blocks_finish(struct vv_blocks *blocks, struct varve_error *error);
-void vv_blocks_destroy(struct vv_blocks *blocks); /* waits; accepts NULL */
+
+/* ---- writing.c: what a writer does for one attempt: its pack, and the blocks on their way into it. For a rank that writes by itself, and
+ * for the writer of a team ---- */
+struct vv_writing_plan {
+    struct vv_attempt attempt, parent;
+    uint32_t writer, writers;
+    uint32_t first_owner, owners;
+    uint32_t block_size;
+    unsigned blocks;
+    struct vv_pool *pool;
+    unsigned threads; /* of the pool */
+};
+struct vv_writing {
+    struct vv_session *session;
+    struct vv_writing_plan plan;
+    struct vv_pack_writer *pack;
+    struct vv_blocks *blocks;
+    struct vv_processors processors; /* as they were when the pack was begun */
+    uint64_t looked;                 /* bytes that were hashed for it */
+    char grouping[32];
+};
+/* When it fails, vv_writing_end is still to be called. */
+int vv_writing_begin(struct vv_writing *writing, struct vv_session *session, const struct vv_writing_plan *plan,
+                     struct varve_error *error);
+/* All blocks are written; the first error of any. */
+int vv_writing_finish(struct vv_writing *writing, struct varve_error *error);
+/* The pack is sealed: its yes. stats gets what is known of it. */
+int vv_writing_seal(struct vv_writing *writing, uint64_t protected_bytes, uint64_t regions, struct varve_stats *stats,
+                    struct varve_error *error);
+void vv_writing_end(struct vv_writing *writing); /* whatever became of it */
 
 /* ---- encoding.c: how blocks are encoded: what the settings and this machine say about it ---- */
 /* A pack is begun. */
-void vv_encoding_begin(struct vv_save *save);
+void vv_encoding_begin(struct vv_writing *writing);
 /* It is sealed: what was chosen, and what that tells for the next. */
-void vv_encoding_end(struct vv_save *save);
+void vv_encoding_end(struct vv_writing *writing, struct varve_stats *stats);
+
+/* ---- outlet.c: where a rank's new data goes: into the pack it writes itself, or to the writer of its team ---- */
+struct vv_outlet {
+    int is_begun;
+    struct vv_writing writing; /* by itself */
+    struct vv_client client;   /* in a team */
+    struct vv_variable variable; /* of the data that comes now */
+    const struct vv_past *past;
+};
+/* In the call, before anything else of an attempt. */
+int vv_outlet_begin(struct vv_save *save, struct varve_error *error);
+/* There is something to store: a rank by itself begins its pack now. */
+int vv_outlet_open(struct vv_save *save, struct varve_error *error);
+/* So much is about to come, as far as is known. */
+int vv_outlet_expect(struct vv_save *save, uint64_t bytes, struct varve_error *error);
+/* Data of this region follows; NULL: of another rank, and nobody knows what it holds. */
+void vv_outlet_region(struct vv_save *save, const struct vv_past *past);
+int vv_outlet_add(struct vv_save *save, uint32_t owner, uint64_t address, const void *data, uint32_t size,
+                  struct vv_hash128 id);
+/* A rank stops because of rc: if that was its writer, why. Returns the code to go on with. */
+int vv_outlet_explain(struct vv_save *save, int rc, struct varve_error *error);
+/* All data was added, or it has failed with rc; when that was the writer's doing, its own error is told. */
+int vv_outlet_finish(struct vv_save *save, int rc, struct varve_error *error);
+/* What the manifest leans on. *out is the list it must be written for: the same, or that of all ranks of the team; ascending. */
+int vv_outlet_leans(struct vv_save *save, const struct vv_lean *leans, uint32_t count, struct vv_buf *out,
+                    struct varve_error *error);
+int vv_outlet_manifest_begin(struct vv_save *save, const struct vv_manifest_head *head, struct varve_error *error);
+int vv_outlet_manifest_add(struct vv_save *save, const void *data, size_t size, struct varve_error *error);
+int vv_outlet_manifest_end(struct vv_save *save, struct vv_hash128 *digest_out, struct varve_error *error);
+/* Our yes, or that of our team's writer. */
+int vv_outlet_seal(struct vv_save *save, struct varve_error *error);
+/* Whatever became of it, and more than once. */
+void vv_outlet_end(struct vv_save *save);
 
 /* ---- scan.c: one region of a save ---- */
 struct vv_save;
@@ -150,8 +201,9 @@ struct vv_save {
     uint64_t fixed_bytes;    /* stored whatever the others say */
     uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored */
     struct vv_buf sending[VV_PARTNERS_MAX]; /* to our partners, as copies */
-    struct vv_pack_writer *pack;
-    struct vv_blocks *blocks;
+    int is_gathered;         /* our team's writer writes it */
+    struct vv_outlet outlet;
+    struct vv_digest_state *manifest; /* of the one that is being passed on */
     struct vv_stats_sums {
         uint64_t protected_bytes, looked, changed, zero, known, fresh, rewritten, chunks_new, elsewhere, copied;
     } sums;
@@ -162,13 +214,10 @@ struct vv_save {
     struct vv_recipe_layers layers; /* those of the manifest written */
     uint64_t *live;                 /* bytes each source holds after the commit */
     uint64_t begun_ns, sealed_ns;
-    struct vv_processors processors; /* as they were when the pack was begun */
     struct varve_stats stats; /* what this part knows of them */
     int result; /* of this rank, and why */
     struct varve_error error;
 };
-/* The pack is begun, if it was not yet. */
-int vv_save_pack(struct vv_save *save, struct varve_error *error);
 /* In the call: what there is to save is captured when it returns 0; with capture=sync it is stored, too. */
 int vv_save_prepare(struct vv_save *save, struct varve_error *error);
 /* The rest, in the background: save->result and error tell how it went. */

@@ -40,6 +40,14 @@ static uint32_t lean_index(const struct recipe *recipe, const struct vv_attempt 
     return found ? (uint32_t)(found - recipe->leans) + 1 : 0;
 }
 
+static void number_sources(struct recipe *recipe) {
+    const struct vv_history *history = &recipe->save->session->history;
+    for (uint32_t i = 0; i < history->source_count; i++) {
+        struct vv_attempt attempt = attempt_of(&history->sources[i]);
+        recipe->index_of[i] = i == recipe->save->source ? 0 : lean_index(recipe, &attempt);
+    }
+}
+
 /* Everything that holds live bytes of ours, and everything that holds a layer we build on. */
 static int collect_leans(struct recipe *recipe, const uint64_t *live, const struct vv_recipe_layers *layers) {
     const struct vv_history *history = &recipe->save->session->history;
@@ -59,10 +67,7 @@ static int collect_leans(struct recipe *recipe, const uint64_t *live, const stru
         if (kept == 0 || compare_leans(&recipe->leans[kept - 1], &recipe->leans[i]) != 0)
             recipe->leans[kept++] = recipe->leans[i];
     recipe->lean_count = kept;
-    for (uint32_t i = 0; i < history->source_count; i++) {
-        struct vv_attempt attempt = attempt_of(&history->sources[i]);
-        recipe->index_of[i] = i == recipe->save->source ? 0 : lean_index(recipe, &attempt);
-    }
+    number_sources(recipe);
     return 0;
 }
 
@@ -138,6 +143,28 @@ static void put_overlay(struct recipe *recipe) {
     }
 }
 
+/* What the ranks of a team lean on is one list: an overlay that was tried with our own numbers is made again with those of the list. */
+static int settle_leans(struct recipe *recipe, int is_overlay) {
+    struct vv_buf all;
+    vv_buf_init(&all);
+    int rc = vv_outlet_leans(recipe->save, recipe->leans, recipe->lean_count, &all, recipe->error);
+    uint32_t count = (uint32_t)(all.size / sizeof *recipe->leans);
+    if (rc == 0 && count != recipe->lean_count) {
+        vv_free(recipe->leans);
+        recipe->leans = (struct vv_lean *)all.data;
+        recipe->lean_count = count;
+        vv_buf_init(&all);
+        number_sources(recipe);
+        recipe->buf.size = 0;
+        vv_manifest_begin(&recipe->writer, &recipe->buf, recipe->save->session->comm->rank);
+        if (is_overlay)
+            put_overlay(recipe);
+        rc = recipe->buf.failed;
+    }
+    vv_buf_clear(&all);
+    return rc;
+}
+
 static void fill_head(const struct recipe *recipe, struct vv_manifest_head *head) {
     const struct vv_save *save = recipe->save;
     memset(head, 0, sizeof *head);
@@ -167,9 +194,9 @@ static int write_overlay(struct recipe *recipe) {
     for (uint32_t i = 0; i < below->count; i++)
         head.lower[i] = (struct vv_layer_ref){lean_index(recipe, &below->layer[i].attempt), below->layer[i].writer,
                                               below->layer[i].digest};
-    int rc = vv_pack_manifest_begin(save->pack, &head, recipe->error);
+    int rc = vv_outlet_manifest_begin(save, &head, recipe->error);
     if (rc == 0)
-        rc = vv_pack_manifest_add(save->pack, recipe->buf.data, recipe->buf.size, recipe->error);
+        rc = vv_outlet_manifest_add(save, recipe->buf.data, recipe->buf.size, recipe->error);
     save->layers = *below;
     return rc;
 }
@@ -179,7 +206,7 @@ static int flush(struct recipe *recipe, size_t at_least) {
         return recipe->buf.failed;
     if (recipe->buf.size < at_least || recipe->buf.size == 0)
         return 0;
-    int rc = vv_pack_manifest_add(recipe->save->pack, recipe->buf.data, recipe->buf.size, recipe->error);
+    int rc = vv_outlet_manifest_add(recipe->save, recipe->buf.data, recipe->buf.size, recipe->error);
     recipe->save->base_bytes += recipe->buf.size;
     recipe->buf.size = 0;
     return rc;
@@ -196,7 +223,7 @@ static int write_base(struct recipe *recipe) {
             head.runs += vv_past_after(&history->list[i])->count;
     recipe->buf.size = 0;
     vv_manifest_begin(&recipe->writer, &recipe->buf, save->session->comm->rank);
-    int rc = vv_pack_manifest_begin(save->pack, &head, recipe->error);
+    int rc = vv_outlet_manifest_begin(save, &head, recipe->error);
     for (size_t i = 0; i < history->count && rc == 0; i++) {
         if (history->list[i].is_gone)
             continue;
@@ -214,17 +241,17 @@ static int write_base(struct recipe *recipe) {
 static int write_manifest(struct recipe *recipe, int is_overlay) {
     struct vv_save *save = recipe->save;
     struct vv_hash128 digest;
+    int rc = settle_leans(recipe, is_overlay);
     uint64_t length = VV_MANIFEST_HEAD_SIZE + recipe->buf.size;
-    int rc = vv_pack_leans(save->pack, recipe->leans, recipe->lean_count, recipe->error);
     if (rc == 0)
         rc = is_overlay ? write_overlay(recipe) : write_base(recipe);
     if (rc == 0)
-        rc = vv_pack_manifest_end(save->pack, &digest, recipe->error);
+        rc = vv_outlet_manifest_end(save, &digest, recipe->error);
     if (rc)
         return rc;
     uint32_t at = save->layers.count++;
     save->layers.layer[at].attempt = save->attempt;
-    save->layers.layer[at].writer = save->session->comm->rank;
+    save->layers.layer[at].writer = save->is_gathered ? save->session->team.writer : save->session->comm->rank;
     save->layers.layer[at].digest = digest;
     save->layers.layer[at].length = is_overlay ? length : save->base_bytes;
     save->layers.layout_bytes = save->layout_end;

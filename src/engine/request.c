@@ -46,20 +46,24 @@ static uint32_t is_parent_lost(struct vv_session *session) {
 }
 
 /* The generation may have changed since the last attempt; the keeper knows. */
-static int begin_attempt(struct vv_session *session, uint64_t version, struct vv_attempt *out,
+static int begin_attempt(struct vv_session *session, uint64_t version, struct vv_attempt *out, int *is_gathered,
                          struct varve_error *error) {
     struct {
         struct vv_attempt attempt;
         uint32_t is_anew;
-    } told = {{0, session->tries++, version}, 0};
+        uint32_t is_gathered;
+    } told = {{0, session->tries++, version}, 0, 0};
     if (session->lease)
         told.attempt.generation = vv_lease_generation(session->lease);
-    if (vv_comm_is_root(session->comm))
+    if (vv_comm_is_root(session->comm)) {
         told.is_anew = is_parent_lost(session);
+        told.is_gathered = (uint32_t)vv_team_wants(session);
+    }
     int rc = vv_comm_follow(session->comm, 0, &told, sizeof told, VV_COMM_ROOT, error);
     if (rc)
         return rc;
     *out = told.attempt;
+    *is_gathered = (int)told.is_gathered;
     if (told.is_anew) /* a whole checkpoint needs nobody's record */
         session->must_begin_anew = 1;
     if (!vv_is_local(session))
@@ -167,14 +171,15 @@ void vv_request_finish(struct vv_session *session) {
 
 static int begin_save(struct vv_session *session, struct varve_error *error) {
     struct vv_attempt attempt;
-    int rc = begin_attempt(session, session->request.version, &attempt, error);
+    int is_gathered;
+    int rc = begin_attempt(session, session->request.version, &attempt, &is_gathered, error);
     if (rc)
         return rc;
     session->save = vv_calloc(1, sizeof *session->save);
     rc = session->save ? 0 : vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
     rc = vv_comm_agree(session->comm, rc, error);
     if (rc == 0)
-        *session->save = (struct vv_save){.session = session, .attempt = attempt, .source = UINT32_MAX};
+        *session->save = (struct vv_save){.session = session, .attempt = attempt, .source = UINT32_MAX, .is_gathered = is_gathered};
     else
         end_save(session);
     return rc;

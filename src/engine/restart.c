@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "chunk/id.h"
 #include "engine/engine_private.h"
+#include "engine/spread.h"
 #include "peers/peers.h"
 
 #define BACK_MIN (64u << 10)      /* smaller pieces of memory get their pages one by one */
@@ -37,7 +38,8 @@ struct restart {
     uint32_t generation; /* the candidate */
     uint64_t version;
     int is_thin;       /* something is there fewer times than it should be */
-    uint64_t own_bytes, others_bytes; /* of this rank's part, in its own packs and in those of others */
+    struct vv_spread_note spread;
+    uint64_t own_bytes, others_bytes; /* of this rank's part, in its own packs and in those of others or of several */
     int needs_others;  /* blocks shall be read once and passed on */
     struct vv_view *view;
     struct vv_fetch *fetch;
@@ -153,14 +155,20 @@ static int find_bytes(struct restart *restart, struct vv_recipe *recipe, struct 
     return rc ? rc : more;
 }
 
-/* How much of a region is in our own packs, and how much in those of others. */
+/* How much of a region is in packs of our own, and how much in those of others or of several. */
 static int count_bytes(struct restart *restart, struct vv_recipe *recipe, struct varve_error *error) {
     struct vv_run run;
     int rc;
-    while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0)
-        if (run.place_count > 0)
-            *(run.places[0].owner == restart->session->comm->rank ? &restart->own_bytes : &restart->others_bytes) +=
-                run.kind == VV_RUN_REPEATED ? run.piece : run.length;
+    while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
+        if (run.place_count == 0)
+            continue;
+        rc = vv_learn_spread(&restart->spread, restart->view, restart->peers, run.places[0].lean, error);
+        if (rc < 0)
+            return rc;
+        int is_own = !restart->spread.is_spread && run.places[0].owner == restart->session->comm->rank;
+        *(is_own ? &restart->own_bytes : &restart->others_bytes) +=
+            run.kind == VV_RUN_REPEATED ? run.piece : run.length;
+    }
     return rc;
 }
 
@@ -176,7 +184,7 @@ static int look_for_lost(struct restart *restart, const struct vv_recipe_region 
 }
 
 /* Before a byte is written: if something is known to be missing, what is lost? And on shared storage, is anything of
- * this rank in packs of others? Node-local stores may need each other at any moment: a block may turn out damaged. */
+ * this rank in packs of others, or in packs that several share? Node-local stores may need each other at any moment: a block may turn out damaged. */
 static int survey(struct restart *restart, struct varve_error *error) {
     struct vv_session *session = restart->session;
     struct vv_recipe *recipe;

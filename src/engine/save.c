@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "base/match.h"
 #include "engine/engine_private.h"
 
 #define STAGING_LEAST (16u << 20)
@@ -42,6 +43,8 @@ static int plan_region(struct vv_save *save, struct vv_region *region, struct va
         past = vv_history_add(history, region->number, region->name);
     if (!past)
         return vv_error(error, -ENOMEM, "no memory for the history of region %s", region->name);
+    if (past->variable == 0)
+        past->variable = vv_match_name(save->session->match, region->name);
     past->is_gone = 0;
     past->pending_length = region->size;
     past->pending_address = past->address;
@@ -142,31 +145,7 @@ static void look_at_victims(struct vv_save *save) {
     }
 }
 
-/* ---- the pack ---- */
-
-int vv_save_pack(struct vv_save *save, struct varve_error *error) {
-    struct vv_session *session = save->session;
-    if (save->blocks)
-        return 0;
-    struct vv_pack_options options = {
-        .writer = session->comm->rank,
-        .writers = session->comm->ranks,
-        .ranks = session->comm->ranks,
-        .first_owner = session->comm->rank,
-        .owners = 1,
-        .parent = session->parent,
-        .part_size = session->settings.part_size,
-        .program = program_invocation_short_name,
-        .partner_count = session->copies.count,
-    };
-    memcpy(options.partners, session->copies.partners, session->copies.count * sizeof *options.partners);
-    int rc = vv_pack_begin(session->store, session->name, &save->attempt, &options, &save->pack, error);
-    if (rc == 0)
-        rc = vv_blocks_create(session, save->pack, &save->room, &save->blocks);
-    if (rc == 0)
-        vv_encoding_begin(save);
-    return rc ? vv_error_default(error, rc, "the pack could not be begun: %s", varve_error_text(rc)) : 0;
-}
+/* ---- room ---- */
 
 /* The blocks on their way to storage are copies, too: they take up to a quarter of the staging. */
 static void share_out(struct vv_save *save) {
@@ -194,7 +173,7 @@ static void share_out(struct vv_save *save) {
 
 static int look_at(struct vv_save *save, const struct vv_piece *piece, struct varve_error *error) {
     struct vv_scan *scan = piece->watch->user;
-    int rc = vv_save_pack(save, error);
+    int rc = vv_outlet_open(save, error);
     if (rc == 0)
         rc = save->is_shared ? vv_scan_write(scan, piece->first, piece->count, piece->data, error)
                              : vv_scan_piece(scan, piece->first, piece->count, piece->data);
@@ -253,7 +232,7 @@ static int ask_callback(struct vv_save *save, struct varve_error *error) {
     }
     if (!region)
         return 0;
-    int rc = vv_save_pack(save, error);
+    int rc = vv_outlet_open(save, error);
     if (rc == 0)
         rc = vv_scan_callback(&save->scans[save->asked], region, &save->asked_at, error);
     return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", region->name, varve_error_text(rc)) : 1;
@@ -287,11 +266,21 @@ static int name_changes(struct vv_save *save, int rc, struct varve_error *error)
     return fits ? 0 : vv_sharing_run(save, rc, error);
 }
 
+/* What this rank will store: the naming knows; without one it is as much as last time. */
+static uint64_t expected_bytes(const struct vv_save *save) {
+    const struct vv_session *session = save->session;
+    if (save->is_shared)
+        return save->naming.count * VV_CHUNK;
+    return session->has_saved ? session->last_fresh : save->sums.protected_bytes;
+}
+
 int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
     save->begun_ns = vv_clock_ns();
     save->is_shared = vv_sharing_is_due(session);
-    int rc = begin_save(save, error);
+    int rc = vv_outlet_begin(save, error);
+    if (rc == 0)
+        rc = begin_save(save, error);
     if (rc == 0) {
         share_out(save);
         look_at_victims(save);
@@ -304,17 +293,21 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
         rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);
     if (save->is_shared)
         rc = name_changes(save, rc, error);
+    if (rc == 0 && !save->is_shared_behind)
+        rc = vv_outlet_expect(save, expected_bytes(save), error);
     if (rc == 0)
         rc = vv_capture_decide(session->capture, error);
     rc = vv_copies_consume(save, rc, drain_piece, error);
     if (rc == 0)
         rc = vv_capture_go(session->capture, error);
+    if (rc)
+        rc = vv_outlet_explain(save, rc, error);
     return rc ? vv_error_default(error, rc, "the state could not be captured: %s", varve_error_text(rc)) : 0;
 }
 
 /* ---- writing ---- */
 
-static void note_sums(const struct vv_save *save, const struct vv_pack_sums *pack, struct varve_stats *stats) {
+static void note_sums(const struct vv_save *save, struct varve_stats *stats) {
     stats->bytes_protected = save->sums.protected_bytes;
     stats->bytes_changed = save->sums.changed;
     stats->bytes_zero = save->sums.zero;
@@ -324,8 +317,8 @@ static void note_sums(const struct vv_save *save, const struct vv_pack_sums *pac
     stats->bytes_elsewhere = save->sums.elsewhere;
     stats->bytes_copied = save->sums.copied;
     stats->chunks_new = save->sums.chunks_new;
-    stats->bytes_stored = pack->stored_bytes;
-    stats->bytes_metadata = pack->metadata_bytes;
+    stats->writers = save->is_gathered ? save->session->team.writers : save->session->comm->ranks;
+    stats->group = save->is_gathered ? save->session->team.count : 1;
     stats->bytes_base = save->is_base && save->session->layers.count > 0 ? save->base_bytes : 0;
     stats->runs_changed = 0;
     for (size_t i = 0; i < save->session->history.count; i++)
@@ -343,20 +336,16 @@ static int check_written(const struct vv_save *save, struct varve_error *error) 
 /* What is left, and then everything up to our yes. */
 static int write_pack(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
-    struct vv_pack_sums pack_sums;
     int rc = save->is_shared && save->is_shared_behind ? vv_sharing_run(save, 0, error) : 0;
+    if (rc == 0 && save->is_shared_behind)
+        rc = vv_outlet_expect(save, expected_bytes(save), error);
     rc = vv_copies_consume(save, rc, take_piece, error);
     vv_capture_stop(session->capture); /* nobody is stopped while ranks wait for each other */
     if (rc == 0)
         rc = check_written(save, error);
     if (rc == 0)
-        rc = vv_save_pack(save, error);
-    struct varve_error why = {0};
-    int finished = save->blocks ? vv_blocks_finish(save->blocks, &why) : 0;
-    if (finished) { /* a scan that stops because a block failed knows only that */
-        rc = finished;
-        *error = why;
-    }
+        rc = vv_outlet_open(save, error);
+    rc = vv_outlet_finish(save, rc, error);
     if (rc == 0)
         rc = VV_FAULT("engine.save.after_blocks");
     if (rc == 0)
@@ -372,24 +361,17 @@ static int write_pack(struct vv_save *save, struct varve_error *error) {
         rc = VV_FAULT("engine.save.before_seal");
     if (rc)
         return rc;
-    struct vv_pack_writer *pack = save->pack;
-    save->pack = NULL; /* sealing frees it in every case */
-    rc = vv_pack_seal(pack, save->sums.protected_bytes, save->regions, &pack_sums, error);
-    if (rc == 0) {
-        note_sums(save, &pack_sums, &save->stats);
-        vv_encoding_end(save);
-    }
+    rc = vv_outlet_seal(save, error);
+    if (rc == 0)
+        note_sums(save, &save->stats);
     return rc;
 }
 
 /* After it nothing of the program's memory is needed or held. */
 static void end_writing(struct vv_save *save) {
     vv_capture_stop(save->session->capture);
-    vv_blocks_destroy(save->blocks);
-    vv_pack_abort(save->pack);
+    vv_outlet_end(save);
     vv_free(save->scans);
-    save->blocks = NULL;
-    save->pack = NULL;
     save->scans = NULL;
 }
 
@@ -418,8 +400,9 @@ static void learn(struct vv_save *save) {
     double seconds = (double)(save->sealed_ns - save->begun_ns) * 1e-9;
     session->last_fresh = save->sums.fresh;
     session->changed_share = save->sums.looked ? (double)save->sums.changed / (double)save->sums.looked : 1;
-    if (save->stats.bytes_stored >= SPEED_LEAST) {
-        double speed = (double)save->stats.bytes_stored / seconds;
+    uint64_t stored = save->is_gathered ? save->sums.fresh + save->sums.rewritten : save->stats.bytes_stored;
+    if (stored >= SPEED_LEAST) {
+        double speed = (double)stored / seconds;
         session->storage_speed = session->storage_speed > 0 ? (session->storage_speed + speed) / 2 : speed;
     }
 }

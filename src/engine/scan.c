@@ -212,7 +212,7 @@ int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const ui
     if (!named)
         return 0;
     const struct vv_named *end = save->naming.list + scan->named_first + scan->named_count;
-    vv_blocks_region(save->blocks, scan->past);
+    vv_outlet_region(save, scan->past);
     for (; named < end && named->index < first + count && rc == 0; named++)
         rc = write_chunk(scan, named->offer, data + (named->index - first) * VV_CHUNK, error);
     return rc;
@@ -282,7 +282,7 @@ int vv_scan_untouched(struct vv_scan *scan, uint64_t first, uint64_t last) {
 
 int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data) {
     uint64_t last = first + count < scan->granules ? first + count : scan->granules;
-    vv_blocks_region(scan->save->blocks, scan->past);
+    vv_outlet_region(scan->save, scan->past);
     scan->save->sums.looked += granule_end(scan, last - 1) - first * VV_CHUNK;
     return scan_chunks(scan, first, last, data);
 }

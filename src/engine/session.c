@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/match.h"
 #include "engine/engine_private.h"
 
 /* What rank 0 tells the others. */
@@ -210,6 +211,8 @@ static int set_up_sharing(struct vv_session *session, struct varve_error *error)
     int rc = vv_comm_agree(session->comm, vv_copies_open(session, error), error);
     if (rc == 0)
         rc = vv_sharing_open(session, error);
+    if (rc == 0)
+        rc = vv_team_open(session, error);
     if (rc == 0 && session->copies.count > 0 && !session->aside && vv_is_in_background(session)) {
         session->capturing = VV_CHOOSE_CAPTURE_SYNC;
         vv_capture_inside(session->capture);
@@ -254,6 +257,8 @@ static int create(const char *name, const struct vv_settings *settings, const st
     rc = vv_pool_create(threads, threads + 2, &session->where, &session->pool);
     if (rc == 0)
         rc = vv_chooser_create(&session->chooser);
+    if (rc == 0 && (rc = vv_match_open(settings->match, &session->match, error)) != 0)
+        return rc;
     if (rc)
         return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
     return vv_flight_open(session, error);
@@ -280,9 +285,11 @@ void vv_session_close(struct vv_session *session) {
     if (!session)
         return;
     vv_flight_close(session);
+    vv_team_close(session);
     vv_capture_destroy(session->capture);
     vv_pool_destroy(session->pool);
     vv_chooser_destroy(session->chooser);
+    vv_match_close(session->match);
     vv_sharing_close(session);
     vv_copies_close(session);
     vv_free(session->save);

@@ -16,8 +16,14 @@ struct reply {
     char key[VV_KEY_ROOM];
     struct vv_slice *slices[VV_QUESTION_SLICES]; /* borrowed */
     size_t slice_count;
-    uint64_t size;          /* of the object */
+    uint64_t size; /* of the object */
     const struct vv_holders *holders;
+    /* parts: */
+    struct vv_block block;
+    struct vv_hash128 id;       /* of the block */
+    struct vv_cursor list;      /* in the question */
+    struct vv_whole *whole;     /* borrowed, */
+    const struct reply *leader; /* or by this one, which is about the same block */
 };
 
 const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id) {
@@ -46,27 +52,67 @@ static int is_allowed(const struct vv_peers *peers, const char *text) {
             key.kind == VV_KIND_WRITERS);
 }
 
-static void read_question(struct vv_peers *peers, const struct vv_question *question, struct reply *reply) {
-    const uint8_t *data = question->data;
-    *reply = (struct reply){.peers = peers, .status = -EPROTO};
-    if (question->size <= 16 || question->size >= 16 + VV_KEY_ROOM)
-        return;
-    reply->kind = data[0];
-    reply->length = vv_get32(data + 4);
-    reply->offset = vv_get64(data + 8);
-    memcpy(reply->key, data + 16, question->size - 16);
-    if (memchr(reply->key, 0, question->size - 16) || !is_allowed(peers, reply->key) ||
-        reply->kind > VV_ASKED_HOLDERS)
-        return;
-    if (reply->kind == VV_ASKED_BYTES) {
-        if (reply->length == 0 || reply->offset >= VV_ADDRESS_END || reply->length > VV_QUESTION ||
-            reply->offset % VV_QUESTION + reply->length > VV_QUESTION)
-            return;
-        reply->slice_count = (size_t)((reply->offset + reply->length - 1) / VV_SLICE - reply->offset / VV_SLICE + 1);
+/* The next of a list of parts: 1, 0 at its end, -1 if it is none. */
+static int next_part(struct vv_cursor *list, uint32_t raw, uint64_t *end, uint64_t *from_out, uint32_t *length_out) {
+    if (vv_cursor_left(list) == 0)
+        return 0;
+    int64_t step = vv_cursor_svarint(list);
+    uint64_t length = vv_cursor_varint(list);
+    if (list->failed || step < -(int64_t)raw || step > (int64_t)raw)
+        return -1;
+    int64_t from = (int64_t)*end + step;
+    if (from < 0 || from > raw || length < 1 || length > raw - (uint64_t)from)
+        return -1;
+    *from_out = (uint64_t)from;
+    *length_out = (uint32_t)length;
+    *end = (uint64_t)from + length;
+    return 1;
+}
+
+/* The block's entry and the parts, which must be in it and together as long as the question says. */
+static int read_parts(struct vv_cursor *cursor, struct reply *reply) {
+    struct varve_error ignored = {0};
+    const uint8_t *entry = vv_cursor_take(cursor, VV_BLOCK_ENTRY_SIZE);
+    if (!entry || vv_block_parse(entry, &reply->block, &ignored) < 0 || reply->block.offset != reply->offset)
+        return -EPROTO;
+    reply->list = *cursor;
+    uint64_t end = 0, from, total = 0, count = 0;
+    uint32_t length;
+    int more;
+    while ((more = next_part(cursor, reply->block.raw, &end, &from, &length)) > 0) {
+        total += length;
+        if (++count > VV_PARTS_MOST || total > VV_QUESTION)
+            return -EPROTO;
     }
-    if (reply->kind == VV_ASKED_HOLDERS)
+    reply->id = vv_wholes_id(reply->key, &reply->block);
+    return more == 0 && count > 0 && total == reply->length ? 0 : -EPROTO;
+}
+
+static int read_bytes(struct reply *reply) {
+    if (reply->length == 0 || reply->offset >= VV_ADDRESS_END || reply->length > VV_QUESTION ||
+        reply->offset % VV_QUESTION + reply->length > VV_QUESTION)
+        return -EPROTO;
+    reply->slice_count = (size_t)((reply->offset + reply->length - 1) / VV_SLICE - reply->offset / VV_SLICE + 1);
+    return 0;
+}
+
+static void read_question(struct vv_peers *peers, const struct vv_question *question, struct reply *reply) {
+    struct vv_cursor cursor;
+    *reply = (struct reply){.peers = peers, .status = -EPROTO};
+    vv_cursor_init(&cursor, question->data, question->size);
+    uint32_t kind = vv_cursor_u32(&cursor);
+    reply->length = vv_cursor_u32(&cursor);
+    reply->offset = vv_cursor_u64(&cursor);
+    vv_cursor_text16(&cursor, reply->key, sizeof reply->key);
+    if (cursor.failed || kind > VV_ASKED_PARTS || !is_allowed(peers, reply->key) ||
+        (kind != VV_ASKED_PARTS && vv_cursor_left(&cursor)))
+        return;
+    reply->kind = (int)kind;
+    if (kind == VV_ASKED_HOLDERS)
         reply->holders = vv_holders_find(&peers->directory, question->id);
-    reply->status = 0;
+    reply->status = kind == VV_ASKED_PARTS   ? read_parts(&cursor, reply)
+                    : kind == VV_ASKED_BYTES ? read_bytes(reply)
+                                             : 0;
 }
 
 /* ---- finding answers ---- */
@@ -74,46 +120,83 @@ static void read_question(struct vv_peers *peers, const struct vv_question *ques
 static int by_object(const void *a, const void *b) {
     const struct reply *x = *(struct reply *const *)a, *y = *(struct reply *const *)b;
     int order = strcmp(x->key, y->key);
-    return order ? order : x->offset < y->offset ? -1 : x->offset > y->offset;
+    if (order)
+        return order;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    if (x->kind != y->kind)
+        return x->kind - y->kind;
+    if (x->id.low != y->id.low)
+        return x->id.low < y->id.low ? -1 : 1;
+    return x->id.high < y->id.high ? -1 : x->id.high > y->id.high;
 }
 
 static int look_up(void *arg) {
     struct reply *reply = arg;
     struct vv_peers *peers = reply->peers;
-    reply->status = reply->kind == VV_ASKED_SIZE
-                        ? vv_backend_stat(peers->own->backend, reply->key, &reply->size)
-                        : vv_slices_acquire(peers->slices, reply->key, reply->offset / VV_SLICE, reply->slice_count,
-                                            reply->slices);
+    if (reply->kind == VV_ASKED_SIZE)
+        reply->status = vv_backend_stat(peers->own->backend, reply->key, &reply->size);
+    else if (reply->kind == VV_ASKED_PARTS)
+        reply->status = vv_wholes_acquire(peers->wholes, reply->key, &reply->block, &reply->whole);
+    else
+        reply->status =
+            vv_slices_acquire(peers->slices, reply->key, reply->offset / VV_SLICE, reply->slice_count, reply->slices);
     if (reply->status == -EAGAIN)
         reply->status = -EBUSY; /* the storage's; ours means something else */
     return 0;
 }
 
-/* In the order of the objects, as much as may be held at once; the rest has to wait for another round. What several
- * questions need counts for each: there are seldom many. */
+/* What is held while a question is answered. Slices count for each question: there are seldom several about the same. */
+static size_t memory_of(const struct reply *reply) {
+    if (reply->kind == VV_ASKED_PARTS)
+        return reply->length + (reply->leader ? 0 : (size_t)reply->block.raw);
+    return reply->slice_count * VV_SLICE;
+}
+
+/* In the order of the objects, as much as may be held at once; the rest has to wait for another round. Of several
+ * questions about one block, one leads. */
 static void choose(struct vv_peers *peers, struct reply **order, size_t count) {
+    const struct reply *leader = NULL;
     size_t held = 0;
     for (size_t i = 0; i < count; i++) {
         struct reply *reply = order[i];
-        if (reply->status || reply->kind != VV_ASKED_BYTES)
+        if (reply->status || (reply->kind != VV_ASKED_BYTES && reply->kind != VV_ASKED_PARTS))
             continue;
-        if (held && held + reply->slice_count * VV_SLICE > peers->window)
+        if (reply->kind == VV_ASKED_PARTS && leader && vv_hash128_equal(leader->id, reply->id))
+            reply->leader = leader;
+        size_t size = memory_of(reply);
+        if (held && held + size > peers->window) {
             reply->status = -EAGAIN;
-        else
-            held += reply->slice_count * VV_SLICE;
+            continue;
+        }
+        held += size;
+        if (reply->kind == VV_ASKED_PARTS && !reply->leader)
+            leader = reply;
     }
 }
 
 static int read_all(struct vv_peers *peers, struct reply **order, size_t count) {
     int rc = 0;
     for (size_t i = 0; i < count && rc == 0; i++)
-        if (order[i]->status == 0 && order[i]->kind != VV_ASKED_HOLDERS)
+        if (order[i]->status == 0 && order[i]->kind != VV_ASKED_HOLDERS && !order[i]->leader)
             rc = vv_pool_submit(peers->readers, look_up, order[i]);
     int waited = vv_pool_wait(peers->readers);
+    for (size_t i = 0; i < count; i++)
+        if (order[i]->status == 0 && order[i]->leader)
+            order[i]->status = order[i]->leader->status;
     return rc ? rc : waited;
 }
 
 /* ---- writing answers: the status, then what was asked for ---- */
+
+static void write_parts(const struct reply *reply, struct vv_buf *out) {
+    const struct vv_whole *whole = reply->leader ? reply->leader->whole : reply->whole;
+    struct vv_cursor list = reply->list;
+    uint64_t end = 0, from;
+    uint32_t length;
+    while (next_part(&list, reply->block.raw, &end, &from, &length) > 0)
+        vv_buf_append(out, whole->data + from, length);
+}
 
 static void write_answer(const struct reply *reply, struct vv_buf *out) {
     vv_buf_u32(out, (uint32_t)reply->status);
@@ -123,6 +206,8 @@ static void write_answer(const struct reply *reply, struct vv_buf *out) {
         vv_buf_u64(out, reply->size);
     for (uint32_t i = 0; reply->holders && i < reply->holders->count; i++)
         vv_buf_u32(out, reply->holders->ranks[i]);
+    if (reply->kind == VV_ASKED_PARTS)
+        write_parts(reply, out);
     if (reply->slices[0]) {
         uint8_t *data = vv_buf_extend(out, reply->length);
         uint64_t start = reply->offset / VV_SLICE * VV_SLICE;
@@ -153,6 +238,8 @@ static int answer(void *arg, const struct vv_question *questions, size_t count, 
         sizes[i] = (uint32_t)(out->size - before);
         vv_slices_release(peers->slices, replies[i].slices, replies[i].slice_count);
     }
+    for (size_t i = 0; i < count && replies; i++)
+        vv_wholes_release(peers->wholes, replies[i].whole);
     vv_free(replies);
     vv_free(order);
     return rc ? rc : out->failed;
@@ -169,7 +256,12 @@ static int take(void *arg, size_t index, const void *data, uint32_t size) {
     size -= 4;
     if (status > 0 || size > asking->room || (status < 0 && size))
         return -EPROTO;
-    memcpy(asking->out, (const uint8_t *)data + 4, size);
+    if (asking->wish && status == 0 && size != asking->room)
+        return -EPROTO;
+    if (asking->wish)
+        vv_parts_place(asking, (const uint8_t *)data + 4, size);
+    else
+        memcpy(asking->out, (const uint8_t *)data + 4, size);
     asking->result = status ? status : (int64_t)size;
     return 0;
 }

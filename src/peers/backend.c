@@ -16,65 +16,77 @@ struct vv_hash128 vv_peers_key_id(const char *key) {
     return vv_digest(key, strlen(key));
 }
 
-/* The same question to the same rank has the same id, whoever asks. */
-static void make_question(struct vv_asking *asking, int kind, uint32_t home, const char *key, uint64_t offset,
-                          uint32_t length) {
+void vv_peers_begin_question(struct vv_buf *buf, int kind, const char *key, uint64_t offset) {
     size_t size = strnlen(key, VV_KEY_ROOM - 1);
-    asking->home = home;
-    asking->data[0] = (uint8_t)kind;
-    memset(asking->data + 1, 0, 3);
-    vv_put32(asking->data + 4, length);
-    vv_put64(asking->data + 8, offset);
-    memcpy(asking->data + 16, key, size);
-    asking->size = (uint32_t)(16 + size);
-    if (kind == VV_ASKED_HOLDERS) {
-        asking->id = vv_peers_key_id(key); /* that of the publication */
-        return;
-    }
-    struct vv_hash128 id = vv_digest(asking->data, asking->size);
-    uint64_t words[3] = {id.low, id.high, home};
-    asking->id = vv_digest(words, sizeof words);
+    vv_buf_u32(buf, (uint32_t)kind);
+    vv_buf_u32(buf, 0);
+    vv_buf_u64(buf, offset);
+    vv_buf_u16(buf, (uint16_t)size);
+    vv_buf_append(buf, key, size);
 }
 
-static int64_t ask_bytes(struct vv_peers *peers, uint32_t home, const char *key, uint64_t offset, uint8_t *data,
-                         size_t size) {
+static void make_question(struct vv_asking *asking, struct vv_buf *data, int kind, const char *key, uint64_t offset) {
+    asking->at = data->size;
+    vv_peers_begin_question(data, kind, key, offset);
+    if (kind == VV_ASKED_BYTES && !data->failed)
+        vv_put32(data->data + asking->at + 4, asking->room);
+    asking->size = (uint32_t)(data->size - asking->at);
+}
+
+static int ask(struct vv_peers *peers, struct vv_asking *list, size_t count, const struct vv_buf *data) {
+    int rc = data->failed ? -ENOMEM : vv_peers_put(peers, list, count, data);
+    if (rc == 0)
+        vv_peers_wait(peers, list, count);
+    return rc;
+}
+
+/* home: a rank, or VV_HOME_BY_ID: each question goes to the one that reads what it is about. */
+static int64_t ask_bytes(struct vv_peers *peers, uint32_t home, const struct vv_key *key, const char *text,
+                         uint64_t offset, uint8_t *data, size_t size) {
     size_t count = size ? (size_t)((offset + size - 1) / VV_QUESTION - offset / VV_QUESTION + 1) : 0;
     struct vv_asking *list = vv_calloc(count + 1, sizeof *list);
+    struct vv_buf questions;
     if (!list)
         return -ENOMEM;
+    vv_buf_init(&questions);
     size_t done = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t at = offset + done, left = VV_QUESTION - at % VV_QUESTION;
+        list[i].home = home == VV_HOME_BY_ID ? vv_peers_home(peers, key, at) : home;
         list[i].out = data + done;
         list[i].room = (uint32_t)(left < size - done ? left : size - done);
-        make_question(&list[i], VV_ASKED_BYTES, home, key, at, list[i].room);
+        make_question(&list[i], &questions, VV_ASKED_BYTES, text, at);
         done += list[i].room;
     }
-    int64_t got = vv_peers_ask(peers, list, count);
+    int64_t got = ask(peers, list, count, &questions);
     for (size_t i = 0; i < count && got >= 0; i++) {
         got = list[i].result < 0 ? list[i].result : got + list[i].result;
         if (list[i].result >= 0 && list[i].result < list[i].room)
             break; /* the object ends here */
     }
+    vv_buf_clear(&questions);
     vv_free(list);
     return got;
 }
 
+/* A question whose answer fits into `room` bytes at out: how many came, or an error. */
+static int64_t ask_one(struct vv_peers *peers, int kind, uint32_t home, const char *key, void *out, uint32_t room) {
+    struct vv_asking asking = {.home = home, .out = out, .room = room};
+    struct vv_buf question;
+    vv_buf_init(&question);
+    make_question(&asking, &question, kind, key, 0);
+    int rc = ask(peers, &asking, 1, &question);
+    vv_buf_clear(&question);
+    return rc ? rc : asking.result;
+}
+
 static int ask_size(struct vv_peers *peers, uint32_t home, const char *key, uint64_t *out) {
-    struct vv_asking *asking = vv_calloc(1, sizeof *asking);
     uint8_t bytes[8] = {0};
-    if (!asking)
-        return -ENOMEM;
-    asking->out = bytes;
-    asking->room = sizeof bytes;
-    make_question(asking, VV_ASKED_SIZE, home, key, 0, 0);
-    int rc = vv_peers_ask(peers, asking, 1);
-    if (rc == 0)
-        rc = asking->result < 0 ? (int)asking->result : asking->result == sizeof bytes ? 0 : -EPROTO;
-    if (rc == 0)
-        *out = vv_get64(bytes);
-    vv_free(asking);
-    return rc;
+    int64_t got = ask_one(peers, VV_ASKED_SIZE, home, key, bytes, sizeof bytes);
+    if (got != sizeof bytes)
+        return got < 0 ? (int)got : -EPROTO;
+    *out = vv_get64(bytes);
+    return 0;
 }
 
 /* ---- who has it: node-local stores ---- */
@@ -97,19 +109,11 @@ static void remember(struct vv_peers *peers, const struct vv_holders *found) {
 }
 
 static int ask_holders(struct vv_peers *peers, const char *key, struct vv_holders *out) {
-    struct vv_asking *asking = vv_calloc(1, sizeof *asking);
     uint8_t bytes[4 * VV_HOLDERS_MAX];
-    if (!asking)
-        return -ENOMEM;
-    asking->out = bytes;
-    asking->room = sizeof bytes;
-    make_question(asking, VV_ASKED_HOLDERS, VV_HOME_BY_ID, key, 0, 0);
-    int rc = vv_peers_ask(peers, asking, 1);
-    int64_t got = asking->result;
-    *out = (struct vv_holders){.id = asking->id};
-    vv_free(asking);
-    if (rc || got < 0 || got % 4 != 0)
-        return rc ? rc : got < 0 ? (int)got : -EPROTO;
+    int64_t got = ask_one(peers, VV_ASKED_HOLDERS, VV_HOME_BY_ID, key, bytes, sizeof bytes);
+    *out = (struct vv_holders){.id = vv_peers_key_id(key)};
+    if (got < 0 || got % 4 != 0)
+        return got < 0 ? (int)got : -EPROTO;
     for (; out->count < got / 4; out->count++) {
         out->ranks[out->count] = vv_get32(bytes + 4 * out->count);
         if (out->ranks[out->count] >= peers->comm->ranks)
@@ -164,16 +168,19 @@ int vv_peers_count(struct vv_peers *peers, const struct vv_key *key, struct varv
 
 enum way { WAY_HERE, WAY_SLICES, WAY_RANK, WAY_SEARCH };
 
-static enum way find_way(const struct vv_peers *peers, const char *text, struct vv_key *key, uint32_t *rank_out) {
+/* A pack of one rank is read by that rank; packs of several, by all of them in turns, so that nobody reads alone. */
+static enum way find_way(const struct vv_peers *peers, const char *text, struct vv_key *key) {
     if (peers->mode == VV_PEERS_DIRECT || vv_key_parse(text, key) < 0)
         return WAY_HERE;
     int is_pack = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY;
     if (peers->mode == VV_PEERS_LOCAL)
         return is_pack || key->kind == VV_KIND_WRITERS ? WAY_SEARCH : WAY_HERE;
-    *rank_out = key->writer % peers->comm->ranks;
     if (!is_pack)
         return WAY_HERE;
-    return *rank_out == peers->comm->rank ? WAY_SLICES : peers->is_running ? WAY_RANK : WAY_HERE;
+    struct vv_attempt attempt = {key->generation, key->attempt, key->version};
+    if (vv_peers_span(peers, &attempt) == 1 && vv_peers_home(peers, key, 0) == peers->comm->rank)
+        return WAY_SLICES;
+    return peers->is_running ? WAY_RANK : WAY_HERE;
 }
 
 /* The n-th of the holders to ask: those who miss the same do not all begin with the same one. */
@@ -189,20 +196,19 @@ static int64_t search_bytes(struct vv_peers *peers, const struct vv_key *key, co
         return got;
     got = -ENOENT;
     for (uint32_t i = 0; i < holders.count && got < 0; i++)
-        got = ask_bytes(peers, nth_holder(peers, &holders, i), text, offset, data, size);
+        got = ask_bytes(peers, nth_holder(peers, &holders, i), key, text, offset, data, size);
     return got;
 }
 
 static int64_t peers_get(struct varve_backend *backend, const char *text, uint64_t offset, void *data, size_t size) {
     struct vv_peers *peers = (struct vv_peers *)backend;
     struct vv_key key;
-    uint32_t rank = 0;
     int64_t got = -EIO;
-    switch (find_way(peers, text, &key, &rank)) {
+    switch (find_way(peers, text, &key)) {
     case WAY_SLICES:
         return vv_slices_get(peers->slices, text, offset, data, size);
     case WAY_RANK:
-        got = ask_bytes(peers, rank, text, offset, data, size);
+        got = ask_bytes(peers, VV_HOME_BY_ID, &key, text, offset, data, size);
         if (got >= 0 || got == -ENOENT)
             return got;
         break; /* its trouble need not be ours */
@@ -229,9 +235,8 @@ static int search_size(struct vv_peers *peers, const struct vv_key *key, const c
 static int peers_stat(struct varve_backend *backend, const char *text, uint64_t *size_out) {
     struct vv_peers *peers = (struct vv_peers *)backend;
     struct vv_key key;
-    uint32_t rank = 0;
     int rc = vv_backend_stat(inner(backend), text, size_out);
-    if (rc != -ENOENT || find_way(peers, text, &key, &rank) != WAY_SEARCH)
+    if (rc != -ENOENT || find_way(peers, text, &key) != WAY_SEARCH)
         return rc;
     return search_size(peers, &key, text, size_out);
 }

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "peers/peers_private.h"
 
-#define SLICES_BYTES (64u << 20)
+#define SLICES_BYTES (64u << 20) /* that are kept as they are stored; and as many decoded */
 #define WINDOW_BYTES (16u << 20)
 #define READERS 8u /* threads that read for other ranks: mostly they wait for the storage */
 /* How long a rank that has nothing to ask lets the others wait: not at all while there is traffic, then longer and
@@ -22,8 +22,21 @@ static int has_answers(const struct vv_asking *list, size_t count) {
     return count == 0;
 }
 
-int vv_peers_ask(struct vv_peers *peers, struct vv_asking *list, size_t count) {
+/* The same question to the same rank has the same id, whoever asks. */
+static struct vv_hash128 question_id(const struct vv_asking *asking) {
+    if (asking->home == VV_HOME_BY_ID) /* who has an object: that of the publication */
+        return vv_digest(asking->data + VV_QUESTION_HEAD, asking->size - VV_QUESTION_HEAD);
+    struct vv_hash128 id = vv_digest(asking->data, asking->size);
+    uint64_t words[3] = {id.low, id.high, asking->home};
+    return vv_digest(words, sizeof words);
+}
+
+int vv_peers_put(struct vv_peers *peers, struct vv_asking *list, size_t count, const struct vv_buf *data) {
     int rc = 0;
+    for (size_t i = 0; i < count; i++) {
+        list[i].data = data->data + list[i].at;
+        list[i].id = question_id(&list[i]);
+    }
     pthread_mutex_lock(&peers->lock);
     size_t before = peers->waiting.size;
     for (size_t i = 0; i < count; i++) {
@@ -36,10 +49,15 @@ int vv_peers_ask(struct vv_peers *peers, struct vv_asking *list, size_t count) {
         peers->waiting.failed = 0;
     } else
         pthread_cond_signal(&peers->is_asked);
-    while (rc == 0 && !has_answers(list, count))
-        pthread_cond_wait(&peers->is_answered, &peers->lock);
     pthread_mutex_unlock(&peers->lock);
     return rc;
+}
+
+void vv_peers_wait(struct vv_peers *peers, const struct vv_asking *list, size_t count) {
+    pthread_mutex_lock(&peers->lock);
+    while (!has_answers(list, count))
+        pthread_cond_wait(&peers->is_answered, &peers->lock);
+    pthread_mutex_unlock(&peers->lock);
 }
 
 int vv_peers_call(struct vv_peers *peers, int (*fn)(void *arg), void *arg) {
@@ -252,7 +270,10 @@ static int open_parts(struct vv_peers *peers, const struct vv_peers_options *opt
     size_t most = share > VV_QUESTION ? (size_t)share : VV_QUESTION;
     unsigned threads = options->threads > 0 && options->threads < READERS ? READERS : options->threads;
     peers->window = most < WINDOW_BYTES ? most : WINDOW_BYTES;
-    int rc = vv_slices_create(peers->own->backend, most < SLICES_BYTES ? most : SLICES_BYTES, &peers->slices);
+    size_t kept = most < SLICES_BYTES ? most : SLICES_BYTES;
+    int rc = vv_slices_create(peers->own->backend, kept, &peers->slices);
+    if (rc == 0)
+        rc = vv_wholes_create(peers->slices, kept, &peers->wholes);
     return rc ? rc : vv_pool_create(threads, 2 * threads + 2, NULL, &peers->readers);
 }
 
@@ -264,6 +285,8 @@ static void take_options(struct vv_peers *peers, const struct vv_peers_options *
     peers->backend.ops = &vv_peers_backend_ops;
     peers->store = *options->store;
     peers->store.backend = &peers->backend;
+    peers->store.parts = &vv_peers_parts_ops;
+    peers->store.parts_arg = peers;
 }
 
 int vv_peers_open(const struct vv_peers_options *options, struct vv_peers **out, struct varve_error *error) {
@@ -300,7 +323,9 @@ void vv_peers_close(struct vv_peers *peers) {
         return;
     vv_hops_destroy(peers->hops);
     vv_pool_destroy(peers->readers);
+    vv_wholes_destroy(peers->wholes);
     vv_slices_destroy(peers->slices);
+    vv_buf_clear(&peers->spreads);
     vv_buf_clear(&peers->waiting);
     vv_buf_clear(&peers->directory);
     vv_buf_clear(&peers->known);
@@ -316,6 +341,39 @@ struct vv_store *vv_peers_store(struct vv_peers *peers) {
 
 int vv_peers_can_ask(const struct vv_peers *peers) {
     return peers->hops != NULL;
+}
+
+uint64_t vv_peers_decoded(const struct vv_peers *peers) {
+    return peers->wholes ? vv_wholes_decoded(peers->wholes) : 0;
+}
+
+/* ---- who reads what of packs that are shared ---- */
+
+static struct vv_spread *find_spread(const struct vv_peers *peers, const struct vv_attempt *attempt) {
+    struct vv_spread *list = (struct vv_spread *)peers->spreads.data;
+    for (size_t i = peers->spreads.size / sizeof *list; i > 0; i--)
+        if (vv_attempt_compare(&list[i - 1].attempt, attempt) == 0)
+            return &list[i - 1];
+    return NULL;
+}
+
+uint32_t vv_peers_span(const struct vv_peers *peers, const struct vv_attempt *attempt) {
+    const struct vv_spread *spread = find_spread(peers, attempt);
+    return spread ? spread->span : 1;
+}
+
+uint32_t vv_peers_home(const struct vv_peers *peers, const struct vv_key *key, uint64_t offset) {
+    struct vv_attempt attempt = {key->generation, key->attempt, key->version};
+    uint64_t span = vv_peers_span(peers, &attempt);
+    return (uint32_t)((key->writer * span + (key->part + offset / VV_QUESTION) % span) % peers->comm->ranks);
+}
+
+int vv_peers_spread(struct vv_peers *peers, const struct vv_attempt *attempt, uint32_t writers) {
+    struct vv_spread spread = {*attempt, writers ? peers->comm->ranks / writers : 1};
+    if (spread.span < 2 || find_spread(peers, attempt))
+        return 0;
+    vv_buf_append(&peers->spreads, &spread, sizeof spread);
+    return peers->spreads.failed;
 }
 
 int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *error) {

@@ -4,7 +4,9 @@
  * come from another rank:
  *
  *   shared storage     packs of other writers come from rank (writer % ranks), which reads each slice of them once,
- *                      keeps it for a while, and passes it on to all that ask
+ *                      keeps it for a while, and passes it on to all that ask. Packs that hold data of several ranks are
+ *                      read by all of these, each a part of it. Blocks of which others want only a part are also
+ *                      decoded there, once, and the wanted parts passed on
  *   node-local stores  what this node does not have comes from a rank on a node that has it
  *
  * Meanwhile the calling thread asks and answers for it, in rounds that all ranks take part in (comm/hops.h), until the
@@ -49,6 +51,13 @@ int vv_peers_call(struct vv_peers *peers, int (*fn)(void *arg), void *arg);
 /* Shared storage: does any rank need packs of others? Until this is called, each reads by itself; if nobody does, what
  * follows goes straight to the storage. Collective. */
 int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *error);
+
+/* Shared storage: packs of this attempt, which has so many writers, may hold data of several ranks each. A rank that is
+ * told this asks accordingly, so all that read from it should be told; those that are not get everything, too, later.
+ * While no work runs, or in the work before vv_peers_need. 0 or -ENOMEM. */
+int vv_peers_spread(struct vv_peers *peers, const struct vv_attempt *attempt, uint32_t writers);
+/* How many blocks this rank has decoded for all. */
+uint64_t vv_peers_decoded(const struct vv_peers *peers);
 
 /* Node-local stores: find out which nodes have which packs, copies and writers lists of these attempts. Collective. A
  * group that cannot trade finds nothing. */

@@ -6,10 +6,12 @@
 
 #include "comm/hops.h"
 #include "peers/peers.h"
+#include "store/block_parts.h"
 
-#define VV_SLICE (64u << 10)    /* what is kept at a time */
+#define VV_SLICE (64u << 10)   /* what is kept at a time */
 #define VV_QUESTION (1u << 20) /* nothing that is asked for crosses such a boundary */
 #define VV_QUESTION_SLICES (VV_QUESTION / VV_SLICE)
+#define VV_PARTS_MOST 4096u /* that one question asks for */
 #define VV_HOLDERS_MAX 4
 
 /* ---- slices.c: slices of objects that were read, each once, until room is needed for others. Any thread. ---- */
@@ -35,17 +37,45 @@ size_t vv_slices_copy(struct vv_slice *const *list, size_t count, uint64_t start
 /* Like a backend's get. */
 int64_t vv_slices_get(struct vv_slices *slices, const char *key, uint64_t offset, void *data, size_t size);
 
-/* ---- questions ---- */
-enum vv_asked { VV_ASKED_BYTES, VV_ASKED_SIZE, VV_ASKED_HOLDERS };
+/* ---- wholes.c: blocks that were decoded, each once, until room is needed for others. Any thread. ---- */
+struct vv_wholes;
+struct vv_whole {
+    struct vv_hash128 id;
+    uint8_t *data;
+    size_t size; /* the raw length of the block */
+    unsigned refs;
+    int is_loading;
+    struct vv_whole *chain, *newer, *older;
+};
+/* At most `budget` bytes, and what is borrowed. Stored bytes come from the slices. 0 or -ENOMEM. */
+int vv_wholes_create(struct vv_slices *slices, size_t budget, struct vv_wholes **out);
+void vv_wholes_destroy(struct vv_wholes *wholes); /* nothing is borrowed; accepts NULL */
+/* Which block: all that decides what its bytes are. */
+struct vv_hash128 vv_wholes_id(const char *key, const struct vv_block *block);
+/* Borrow a block, which has been checked as an entry (vv_block_parse). Several threads that want the same one wait until
+ * it is decoded. out becomes NULL on failure. */
+int vv_wholes_acquire(struct vv_wholes *wholes, const char *key, const struct vv_block *block, struct vv_whole **out);
+void vv_wholes_release(struct vv_wholes *wholes, struct vv_whole *whole); /* accepts NULL */
+uint64_t vv_wholes_decoded(struct vv_wholes *wholes);                     /* how many so far */
+
+/* ---- questions: 16 bytes (kind, length of the answer, offset), 16 bits for the length of the key, the key; for parts the
+ * block's entry and the list of parts (parts.c) ---- */
+enum vv_asked { VV_ASKED_BYTES, VV_ASKED_SIZE, VV_ASKED_HOLDERS, VV_ASKED_PARTS };
+#define VV_QUESTION_HEAD 18u
 
 /* Lives with whoever waits for it. */
 struct vv_asking {
     struct vv_hash128 id;
     uint32_t home;
-    uint32_t size; /* of data */
-    uint8_t data[16 + VV_KEY_ROOM];
+    uint32_t size;       /* of data */
+    size_t at;           /* where that begins among all that were made together */
+    const uint8_t *data; /* from when it is put */
     void *out;
-    uint32_t room; /* bytes that are wanted at out */
+    /* instead of out, for parts: from these bytes of this part on */
+    const struct vv_block_wish *wish;
+    size_t part;
+    uint32_t skip;
+    uint32_t room;  /* bytes that are wanted */
     int64_t result; /* how many came, or an error */
     int is_answered;
 };
@@ -63,6 +93,12 @@ enum vv_peers_mode {
     VV_PEERS_LOCAL   /* what is missing here is looked for elsewhere */
 };
 
+/* Packs of this attempt hold data of several ranks each. */
+struct vv_spread {
+    struct vv_attempt attempt;
+    uint32_t span; /* ranks per pack; 2 or more */
+};
+
 struct vv_peers {
     struct varve_backend backend; /* first: of store */
     struct varve_comm *comm;
@@ -72,6 +108,8 @@ struct vv_peers {
     struct vv_store store;
     struct vv_hops *hops; /* NULL: the group cannot trade */
     struct vv_slices *slices;
+    struct vv_wholes *wholes;
+    struct vv_buf spreads; /* struct vv_spread */
     struct vv_pool *readers;
     size_t window; /* bytes that this rank asks for, and answers with, in one round */
     int mode;
@@ -102,9 +140,22 @@ struct vv_peers {
 /* ---- backend.c ---- */
 extern const struct varve_backend_ops vv_peers_backend_ops;
 struct vv_hash128 vv_peers_key_id(const char *key);
+/* The beginning of a question; its length is filled in later where it is not known. */
+void vv_peers_begin_question(struct vv_buf *buf, int kind, const char *key, uint64_t offset);
 
-/* ---- peers.c: put the questions, and wait for the answers ---- */
-int vv_peers_ask(struct vv_peers *peers, struct vv_asking *list, size_t count);
+/* ---- parts.c ---- */
+extern const struct vv_parts_ops vv_peers_parts_ops;
+/* An answer of the right length has come: put it where it belongs. */
+void vv_parts_place(const struct vv_asking *asking, const uint8_t *data, uint32_t size);
+
+/* ---- peers.c ---- */
+/* Shared storage: how many ranks have data in a pack of this attempt, as far as is known; and the rank that reads what is
+ * at this offset for all. */
+uint32_t vv_peers_span(const struct vv_peers *peers, const struct vv_attempt *attempt);
+uint32_t vv_peers_home(const struct vv_peers *peers, const struct vv_key *key, uint64_t offset);
+/* Put the questions, whose data is in `data`, and wait for the answers: not if they could not be put. */
+int vv_peers_put(struct vv_peers *peers, struct vv_asking *list, size_t count, const struct vv_buf *data);
+void vv_peers_wait(struct vv_peers *peers, const struct vv_asking *list, size_t count);
 
 /* ---- answer.c ---- */
 extern const struct vv_hops_ops vv_peers_ask_ops; /* arg is a struct vv_peers_round */

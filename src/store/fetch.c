@@ -7,9 +7,14 @@
  * vv_fetch_run sorts the pieces by pack and block, so that every block is read and decoded once, and gives the jobs
  * to the pool. A block without codec that one piece wants as a whole is read straight into its destination. Pieces
  * of a block that could not be read become wants again, for the run's next place or a partner's copy, until nothing
- * is left to try. */
+ * is left to try.
+ *
+ * Where others read the same blocks, and only parts of some are wanted here, the store's helper is asked for those
+ * (block_parts.h); a job of that kind is of blocks anywhere in one object, and what the helper does not give is read as
+ * above. */
 #include "base/alloc.h"
 #include "store/block_decode.h"
+#include "store/block_parts.h"
 #include "store/scratch.h"
 #include "store/view_private.h"
 
@@ -18,7 +23,8 @@
 #include <string.h>
 
 #define READ_ALIGN 4096u
-#define JOB_BYTES (1u << 20) /* stored bytes read at once, unless one block has more */
+#define JOB_BYTES (1u << 20) /* stored bytes read at once, unless one block has more; or bytes asked for at once */
+#define JOB_WISHES 64u       /* blocks asked for at once */
 
 struct want {
     uint64_t first_place; /* in fetch->places */
@@ -33,7 +39,8 @@ struct want {
 struct piece {
     uint8_t *out;
     uint32_t source;
-    uint32_t writer;
+    uint32_t writer : 31;
+    uint32_t is_own : 1; /* of the owner the view is read for */
     uint32_t block;
     uint32_t raw;
     uint32_t length : 31;
@@ -52,6 +59,7 @@ struct job {
     struct vv_fetch *fetch;
     struct piece *pieces;
     size_t count;
+    int is_in_parts; /* somebody else is asked for the pieces first */
 };
 
 struct vv_fetch {
@@ -156,6 +164,7 @@ static int add_pieces(struct vv_fetch *fetch, const struct want *want, uint32_t 
         struct piece piece = {.out = want->out + done,
                               .source = place.lean,
                               .writer = spot.writer,
+                              .is_own = place.owner == fetch->view->reader,
                               .block = spot.block,
                               .raw = spot.raw,
                               .length = spot.length < left ? spot.length : (uint32_t)left,
@@ -316,6 +325,14 @@ static void fail_pieces(struct vv_fetch *fetch, struct piece *pieces, size_t cou
     }
     pthread_mutex_unlock(&fetch->lock);
     vv_log(fetch->view->store->log, is_first ? VV_LOG_WARN : VV_LOG_DEBUG, "%s", why->text);
+}
+
+/* The blocks of its pack: those tables that the piece was found in. */
+static int use_tables(struct vv_fetch *fetch, const struct piece *piece, struct vv_cached **out,
+                      struct varve_error *error) {
+    struct vv_view *view = fetch->view;
+    return vv_view_tables_of(view, piece->source, piece->writer, piece->is_own ? view->reader : VV_ALL_OWNERS, out,
+                             error);
 }
 
 static size_t pieces_of_block(const struct piece *pieces, size_t count) {
@@ -491,6 +508,66 @@ static int read_job(struct job *job, const struct vv_pack_tables *tables, struct
     return vv_view_missing(view, rc, error);
 }
 
+static void read_or_fail(struct job *job, const struct vv_pack_tables *tables) {
+    struct varve_error why;
+    vv_error_clear(&why);
+    if (read_job(job, tables, &why) < 0) {
+        fail_pieces(job->fetch, job->pieces, job->count, &why);
+    }
+}
+
+/* ---- parts of blocks from others ---- */
+
+static size_t make_wishes(const struct job *job, const struct vv_pack_tables *tables, struct vv_block_part *parts,
+                          struct vv_block_wish *wishes) {
+    size_t count = 0, n;
+    for (size_t i = 0; i < job->count; i += n) {
+        const struct piece *pieces = &job->pieces[i];
+        n = pieces_of_block(pieces, job->count - i);
+        for (size_t k = 0; k < n; k++) {
+            parts[i + k] = (struct vv_block_part){pieces[k].out, pieces[k].raw, pieces[k].length};
+        }
+        wishes[count++] = (struct vv_block_wish){
+            .block = &tables->blocks[pieces->block], .parts = &parts[i], .count = n, .result = -ENOTSUP};
+    }
+    return count;
+}
+
+/* Blocks that did not come are read one by one: something is wrong with them, or with whoever was asked. */
+static void take_wishes(struct job *job, const struct vv_pack_tables *tables, const struct vv_block_wish *wishes,
+                        size_t count) {
+    struct piece *pieces = job->pieces;
+    for (size_t i = 0; i < count; pieces += wishes[i++].count) {
+        if (wishes[i].result == 0) {
+            tell_placed(job->fetch, pieces, wishes[i].count);
+        } else {
+            struct job alone = {.fetch = job->fetch, .pieces = pieces, .count = wishes[i].count};
+            read_or_fail(&alone, tables);
+        }
+    }
+}
+
+static int ask_job(struct job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
+    struct vv_view *view = job->fetch->view;
+    const struct piece *first = &job->pieces[0];
+    struct vv_block_wish wishes[JOB_WISHES];
+    char key[VV_KEY_ROOM];
+    int rc = vv_view_block_key(view, first->source, first->writer, tables->blocks[first->block].part, tables->parts, key,
+                               error);
+    if (rc < 0) {
+        return rc;
+    }
+    struct vv_block_part *parts = vv_malloc(job->count * sizeof *parts);
+    if (!parts) {
+        return vv_error_sys(error, -ENOMEM, "ask for blocks");
+    }
+    size_t count = make_wishes(job, tables, parts, wishes);
+    view->store->parts->get(view->store->parts_arg, key, wishes, count);
+    take_wishes(job, tables, wishes, count);
+    vv_free(parts);
+    return 0;
+}
+
 /* Failures are noted in the pieces: there may be another place for them. */
 static int run_job(void *arg) {
     struct job *job = arg;
@@ -498,9 +575,9 @@ static int run_job(void *arg) {
     struct vv_cached *tables = NULL;
     struct varve_error why;
     vv_error_clear(&why);
-    int rc = vv_view_tables(view, job->pieces[0].source, job->pieces[0].writer, &tables, &why);
+    int rc = use_tables(job->fetch, &job->pieces[0], &tables, &why);
     if (rc == 0) {
-        rc = read_job(job, tables->object, &why);
+        rc = job->is_in_parts ? ask_job(job, tables->object, &why) : read_job(job, tables->object, &why);
     }
     vv_view_release(view, tables);
     if (rc < 0) {
@@ -562,57 +639,110 @@ static void sort_pieces(struct vv_fetch *fetch) {
     vv_free(begin);
 }
 
+/* The pieces of one block, of all that are there. */
+struct group {
+    size_t count;
+    uint64_t bytes; /* that are wanted; what is wanted twice counts twice */
+};
+
+static struct group group_at(const struct piece *pieces, size_t count) {
+    struct group group = {0};
+    while (group.count < count && pieces[group.count].source == pieces->source &&
+           pieces[group.count].writer == pieces->writer && pieces[group.count].block == pieces->block) {
+        group.bytes += pieces[group.count++].length;
+    }
+    return group;
+}
+
+/* A part of the block is wanted: less than three quarters, since with more the stored bytes are the shorter way. */
+static int is_part(const struct vv_pack_tables *tables, const struct piece *pieces, const struct group *group) {
+    return group->bytes < tables->blocks[pieces->block].raw / 4 * UINT64_C(3);
+}
+
 /* Does the block of `next` follow that of `last` in its object, and is the read that began at `begin` still short
  * enough? */
-static int belongs(const struct vv_pack_tables *tables, const struct piece *begin, const struct piece *last,
+static int follows(const struct vv_pack_tables *tables, const struct piece *begin, const struct piece *last,
                    const struct piece *next) {
-    if (next->source != last->source || next->writer != last->writer) {
-        return 0;
-    }
-    if (next->block == last->block) {
-        return 1;
-    }
     const struct vv_block *a = &tables->blocks[begin->block], *b = &tables->blocks[next->block];
     return next->block == last->block + 1 && a->part == b->part && b->offset + b->stored - a->offset <= JOB_BYTES;
 }
 
-/* One job: the pieces from `pieces` on that can be read together. */
-static int cut_job(struct vv_fetch *fetch, struct piece *pieces, size_t count, struct vv_cached **tables,
-                   struct job *out, struct varve_error *error) {
-    const struct vv_cache_key *key = *tables ? &(*tables)->key : NULL;
+static int is_same_pack(const struct piece *a, const struct piece *b) {
+    return a->source == b->source && a->writer == b->writer;
+}
+
+static int may_ask(const struct vv_fetch *fetch, const struct piece *piece) {
+    const struct vv_store *store = fetch->view->store;
+    return store->parts && store->parts->is_shared(store->parts_arg, vv_view_source(fetch->view, piece->source),
+                                                   piece->writer);
+}
+
+/* The pieces from `pieces` on, all of the pack of these tables, that can be had together. */
+static struct job take_job(struct vv_fetch *fetch, struct piece *pieces, size_t count,
+                           const struct vv_pack_tables *tables, int is_shared) {
+    struct group group = group_at(pieces, count);
+    struct job job = {.fetch = fetch,
+                      .pieces = pieces,
+                      .count = group.count,
+                      .is_in_parts = is_shared && is_part(tables, pieces, &group)};
+    uint64_t bytes = group.bytes;
+    for (size_t wishes = 1; job.count < count; wishes++) {
+        const struct piece *next = &pieces[job.count];
+        group = group_at(next, count - job.count);
+        bytes += group.bytes;
+        if (!is_same_pack(pieces, next) || (is_shared && is_part(tables, next, &group)) != job.is_in_parts) {
+            break;
+        }
+        if (job.is_in_parts ? wishes == JOB_WISHES || bytes > JOB_BYTES ||
+                                  tables->blocks[next->block].part != tables->blocks[pieces->block].part
+                            : !follows(tables, pieces, next - 1, next)) {
+            break;
+        }
+        job.count += group.count;
+    }
+    return job;
+}
+
+/* The pack that jobs are being cut from. */
+struct cut {
+    struct vv_cached *tables;
+    int is_shared; /* parts of its blocks are asked for */
+};
+
+/* One job: the pieces from `pieces` on that can be had together. */
+static int cut_job(struct vv_fetch *fetch, struct piece *pieces, size_t count, struct cut *cut, struct job *out,
+                   struct varve_error *error) {
+    const struct vv_cache_key *key = cut->tables ? &cut->tables->key : NULL;
     if (!key || key->writer != pieces->writer ||
         vv_attempt_compare(&key->attempt, vv_view_source(fetch->view, pieces->source)) != 0) {
-        vv_view_release(fetch->view, *tables);
-        *tables = NULL;
-        int rc = vv_view_tables(fetch->view, pieces->source, pieces->writer, tables, error);
+        vv_view_release(fetch->view, cut->tables);
+        cut->tables = NULL;
+        int rc = use_tables(fetch, pieces, &cut->tables, error);
         if (rc < 0) {
             return rc;
         }
+        cut->is_shared = may_ask(fetch, pieces);
     }
-    size_t n = 1;
-    while (n < count && belongs((*tables)->object, pieces, &pieces[n - 1], &pieces[n])) {
-        n++;
-    }
-    *out = (struct job){.fetch = fetch, .pieces = pieces, .count = n};
+    *out = take_job(fetch, pieces, count, cut->tables->object, cut->is_shared);
     return 0;
 }
 
 static int cut_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_error *error) {
     struct piece *pieces = (struct piece *)fetch->pieces.data;
     size_t count = fetch->pieces.size / sizeof *pieces;
-    struct vv_cached *tables = NULL;
+    struct cut cut = {0};
     int rc = 0;
     sort_pieces(fetch);
     for (size_t i = 0; i < count && rc == 0;) {
         struct job job;
-        rc = cut_job(fetch, &pieces[i], count - i, &tables, &job, error);
+        rc = cut_job(fetch, &pieces[i], count - i, &cut, &job, error);
         if (rc == 0) {
             vv_buf_append(jobs, &job, sizeof job);
             rc = jobs->failed ? vv_error_sys(error, -ENOMEM, "jobs") : 0;
             i += job.count;
         }
     }
-    vv_view_release(fetch->view, tables);
+    vv_view_release(fetch->view, cut.tables);
     return rc;
 }
 

@@ -25,7 +25,7 @@ struct vv_cache_key {
     struct vv_attempt attempt;
     uint32_t writer;
     uint32_t kind;
-    uint64_t page; /* of ids; or part */
+    uint64_t page; /* of ids; or part; or the owner of tables + 1 */
 };
 
 struct vv_cached {

@@ -49,14 +49,18 @@ struct vv_pack_tables {
     uint64_t block_count;
     struct vv_block *blocks;
     uint64_t extent_count;
-    struct vv_pack_extent *extents; /* ascending by (owner, address), none overlap */
+    struct vv_pack_extent *extents; /* ascending by (owner, address), none overlap; of all owners, or of one */
     uint64_t moved_count;
     struct vv_moved *moved; /* the same */
 };
+#define VV_ALL_OWNERS UINT32_MAX
 /* Blocks, extents and moved extents, from the pack or its copy, each section's digest checked and all checked against
  * each other. bytes_out may be NULL. */
 int vv_pack_tables_load(const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
                         struct vv_pack_tables *out, size_t *bytes_out, struct varve_error *error);
+/* The same, but of the extents only those of `owner` are kept, unless it is VV_ALL_OWNERS. */
+int vv_pack_tables_load_of(const struct vv_pack_id *id, int kind, const struct vv_footer *footer, uint32_t owner,
+                           struct vv_pack_tables *out, size_t *bytes_out, struct varve_error *error);
 void vv_pack_tables_clear(struct vv_pack_tables *tables);
 /* The ranges section at this place in the object under key, checked and parsed: one for each of the pack's blocks. Free
  * with vv_free. */

@@ -1,5 +1,8 @@
 /* The tables of a pack in memory: blocks as they are, extents sorted by (owner, address) for lookup. 32 bytes per
- * extent and about as much per block as on storage; a section is never expanded before its digest has been checked. */
+ * extent and about as much per block as on storage; a section is never expanded before its digest has been checked.
+ *
+ * A rank that reads its part of a pack of many owners keeps only its own extents: otherwise all ranks together would
+ * have them as often as there are owners, and sort them, since they lie in turns. */
 #include "base/alloc.h"
 #include "store/pack_reader.h"
 
@@ -32,6 +35,7 @@ static int load_section(const struct vv_pack_id *id, int object, const struct vv
 }
 
 static int parse_blocks(const struct raw_tables *raw, struct vv_pack_tables *tables, struct varve_error *error) {
+    uint64_t extents = 0;
     tables->block_count = raw->blocks_size / VV_BLOCK_ENTRY_SIZE;
     if (raw->blocks_size % VV_BLOCK_ENTRY_SIZE || tables->block_count > BLOCKS_MAX) {
         return vv_error(error, VARVE_CORRUPT, "a blocks section cannot have %llu bytes",
@@ -47,19 +51,18 @@ static int parse_blocks(const struct raw_tables *raw, struct vv_pack_tables *tab
         if (rc < 0) {
             return rc;
         }
-        tables->extent_count += block->extent_count;
+        extents += block->extent_count;
     }
     /* An extent takes at least two bytes: a larger count is a lie that must not cost memory. */
-    if (tables->extent_count > raw->extents_size / 2) {
+    if (extents > raw->extents_size / 2) {
         return vv_error(error, VARVE_CORRUPT, "%llu extents cannot be in an extents section of %llu bytes",
-                        (unsigned long long)tables->extent_count, (unsigned long long)raw->extents_size);
+                        (unsigned long long)extents, (unsigned long long)raw->extents_size);
     }
     return 0;
 }
 
-static int decode_block_extents(struct vv_pack_tables *tables, uint64_t b, struct vv_cursor *cursor,
-                                struct vv_pack_extent **at, struct varve_error *error) {
-    const struct vv_block *block = &tables->blocks[b];
+static int decode_block_extents(const struct vv_block *block, uint32_t number, uint32_t owner,
+                                struct vv_cursor *cursor, struct vv_buf *out, struct varve_error *error) {
     struct vv_extent_coder coder = {.owner = block->owner};
     uint32_t raw = 0, id = 0;
     for (uint32_t i = 0; i < block->extent_count; i++) {
@@ -68,30 +71,37 @@ static int decode_block_extents(struct vv_pack_tables *tables, uint64_t b, struc
         if (rc < 0) {
             return rc;
         }
-        *(*at)++ = (struct vv_pack_extent){.address = extent.address,
-                                           .owner = extent.owner,
-                                           .length = extent.length,
-                                           .block = (uint32_t)b,
-                                           .raw = raw,
-                                           .id = id};
+        struct vv_pack_extent found = {.address = extent.address,
+                                       .owner = extent.owner,
+                                       .length = extent.length,
+                                       .block = number,
+                                       .raw = raw,
+                                       .id = id};
+        if (owner == VV_ALL_OWNERS || owner == extent.owner) {
+            vv_buf_append(out, &found, sizeof found);
+        }
         raw += extent.length;
         id += (uint32_t)vv_granules(extent.length);
     }
     return 0;
 }
 
-static int decode_extents(const struct raw_tables *raw, struct vv_pack_tables *tables, struct varve_error *error) {
+static int decode_extents(const struct raw_tables *raw, uint32_t owner, struct vv_pack_tables *tables,
+                          struct varve_error *error) {
     struct vv_cursor cursor;
-    tables->extents = vv_calloc(tables->extent_count ? tables->extent_count : 1, sizeof tables->extents[0]);
-    if (!tables->extents) {
-        return vv_error_sys(error, -ENOMEM, "%llu extents", (unsigned long long)tables->extent_count);
-    }
-    struct vv_pack_extent *at = tables->extents;
+    struct vv_buf list;
+    vv_buf_init(&list);
     vv_cursor_init(&cursor, raw->extents, raw->extents_size);
     int rc = 0;
     for (uint64_t b = 0; b < tables->block_count && rc == 0; b++) {
-        rc = decode_block_extents(tables, b, &cursor, &at, error);
+        rc = decode_block_extents(&tables->blocks[b], (uint32_t)b, owner, &cursor, &list, error);
     }
+    if (rc == 0 && list.failed) {
+        rc = vv_error_sys(error, list.failed, "extents");
+    }
+    uint8_t *exact = list.size ? vv_realloc(list.data, list.size) : NULL; /* they stay for long */
+    tables->extents = (struct vv_pack_extent *)(exact ? exact : list.data);
+    tables->extent_count = list.size / sizeof tables->extents[0];
     return rc;
 }
 
@@ -121,8 +131,30 @@ static int sort_extents(struct vv_pack_tables *tables, struct varve_error *error
     return 0;
 }
 
-static int decode_moved(const struct raw_tables *raw, const struct vv_footer *footer, struct vv_pack_tables *tables,
-                        struct varve_error *error) {
+/* A range that is here was not given away; both lists ascend. */
+static int check_apart(const struct vv_pack_tables *tables, struct varve_error *error) {
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < tables->moved_count; i++) {
+        const struct vv_moved *moved = &tables->moved[i];
+        const struct vv_pack_extent *extent = NULL;
+        for (; at < tables->extent_count; at++) {
+            extent = &tables->extents[at];
+            if (extent->owner > moved->extent.owner || (extent->owner == moved->extent.owner &&
+                                                        extent->address + extent->length > moved->extent.address)) {
+                break;
+            }
+        }
+        if (at < tables->extent_count && extent->owner == moved->extent.owner &&
+            extent->address < moved->extent.address + moved->length) {
+            return vv_error(error, VARVE_CORRUPT, "address %llu of owner %u is said to be at writer %u, but is here",
+                            (unsigned long long)extent->address, extent->owner, moved->writer);
+        }
+    }
+    return 0;
+}
+
+static int decode_moved(const struct raw_tables *raw, const struct vv_footer *footer, uint32_t writer,
+                        struct vv_pack_tables *tables, struct varve_error *error) {
     struct vv_extent_coder coder = {.owner = footer->first_owner};
     struct vv_cursor cursor;
     struct vv_buf list;
@@ -133,7 +165,8 @@ static int decode_moved(const struct raw_tables *raw, const struct vv_footer *fo
         struct vv_moved moved;
         rc = vv_moved_decode(&cursor, &coder, &moved, error);
         if (rc == 0 &&
-            (moved.writer >= footer->writers || moved.extent.owner - footer->first_owner >= footer->owners)) {
+            (moved.writer >= footer->writers || moved.writer == writer ||
+             moved.extent.owner - footer->first_owner >= footer->owners)) {
             rc = vv_error(error, VARVE_CORRUPT, "a moved extent names owner %u and writer %u", moved.extent.owner,
                           moved.writer);
         }
@@ -142,26 +175,26 @@ static int decode_moved(const struct raw_tables *raw, const struct vv_footer *fo
     }
     tables->moved = (struct vv_moved *)list.data;
     tables->moved_count = list.size / sizeof(struct vv_moved);
-    return rc;
+    return rc < 0 ? rc : check_apart(tables, error);
 }
 
-static int build(const struct raw_tables *raw, const struct vv_footer *footer, struct vv_pack_tables *out,
-                 struct varve_error *error) {
+static int build(const struct raw_tables *raw, const struct vv_footer *footer, uint32_t writer, uint32_t owner,
+                 struct vv_pack_tables *out, struct varve_error *error) {
     int rc = parse_blocks(raw, out, error);
     if (rc == 0) {
         rc = vv_tables_check(footer, out->blocks, out->block_count, raw->extents, raw->extents_size, error);
     }
     if (rc == 0) {
-        rc = decode_extents(raw, out, error);
+        rc = decode_extents(raw, owner, out, error);
     }
     if (rc == 0) {
         rc = sort_extents(out, error);
     }
-    return rc < 0 ? rc : decode_moved(raw, footer, out, error);
+    return rc < 0 ? rc : decode_moved(raw, footer, writer, out, error);
 }
 
-int vv_pack_tables_load(const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
-                        struct vv_pack_tables *out, size_t *bytes_out, struct varve_error *error) {
+int vv_pack_tables_load_of(const struct vv_pack_id *id, int kind, const struct vv_footer *footer, uint32_t owner,
+                           struct vv_pack_tables *out, size_t *bytes_out, struct varve_error *error) {
     struct raw_tables raw = {0};
     struct vv_pack_tables tables = {.parts = footer->parts};
     int rc = load_section(id, kind, footer, VV_SECTION_BLOCKS, &raw.blocks, &raw.blocks_size, error);
@@ -172,7 +205,7 @@ int vv_pack_tables_load(const struct vv_pack_id *id, int kind, const struct vv_f
         rc = load_section(id, kind, footer, VV_SECTION_MOVED, &raw.moved, &raw.moved_size, error);
     }
     if (rc == 0) {
-        rc = build(&raw, footer, &tables, error);
+        rc = build(&raw, footer, id->writer, owner, &tables, error);
         if (rc < 0) {
             char key[VV_KEY_ROOM];
             vv_pack_key(id, kind, 0, key);
@@ -192,6 +225,11 @@ int vv_pack_tables_load(const struct vv_pack_id *id, int kind, const struct vv_f
     }
     *out = tables;
     return 0;
+}
+
+int vv_pack_tables_load(const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
+                        struct vv_pack_tables *out, size_t *bytes_out, struct varve_error *error) {
+    return vv_pack_tables_load_of(id, kind, footer, VV_ALL_OWNERS, out, bytes_out, error);
 }
 
 void vv_pack_tables_clear(struct vv_pack_tables *tables) {

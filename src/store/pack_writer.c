@@ -40,6 +40,7 @@ struct vv_pack_writer {
     struct block_table in_pack;
     struct vv_buf sections; /* struct vv_section */
     struct vv_buf leans;    /* struct vv_lean */
+    struct vv_buf moved;    /* as in its section */
     uint64_t raw_bytes;
     uint64_t stored_bytes;
     uint64_t manifest_bytes;
@@ -66,6 +67,7 @@ static void writer_free(struct vv_pack_writer *pack) {
     vv_buf_clear(&pack->part_lengths);
     vv_buf_clear(&pack->sections);
     vv_buf_clear(&pack->leans);
+    vv_buf_clear(&pack->moved);
     vv_free(pack);
 }
 
@@ -377,6 +379,10 @@ static int write_tables(struct vv_pack_writer *pack) {
     if (rc == 0) {
         rc = write_joined(pack, VV_SECTION_IDS, &pack->in_parts.ids, &pack->in_pack.ids);
     }
+    if (rc == 0 && pack->moved.size) {
+        const struct vv_buf nothing = {0};
+        rc = write_joined(pack, VV_SECTION_MOVED, &pack->moved, &nothing);
+    }
     return rc;
 }
 
@@ -393,6 +399,39 @@ int vv_pack_leans(struct vv_pack_writer *pack, const struct vv_lean *leans, uint
         rc = pack->leans.failed;
     }
     return rc < 0 ? fail(pack, rc, "the list of attempts it leans on", error) : 0;
+}
+
+/* Is it one of ours, stored by another, and behind the one before (NULL: none) without being its continuation? */
+static int is_moved_right(const struct vv_pack_options *options, const struct vv_moved *moved,
+                          const struct vv_moved *before) {
+    if (moved->extent.owner < options->first_owner || moved->extent.owner - options->first_owner >= options->owners ||
+        moved->writer == options->writer || moved->writer >= options->writers || moved->length == 0 ||
+        moved->length > VV_ADDRESS_END || moved->extent.address > VV_ADDRESS_END - moved->length) {
+        return 0;
+    }
+    if (!before || before->extent.owner != moved->extent.owner) {
+        return !before || before->extent.owner < moved->extent.owner;
+    }
+    uint64_t end = before->extent.address + before->length;
+    return end < moved->extent.address || (end == moved->extent.address && before->writer != moved->writer);
+}
+
+int vv_pack_moved(struct vv_pack_writer *pack, const struct vv_moved *moved, uint64_t count,
+                  struct varve_error *error) {
+    struct vv_extent_coder coder = {.owner = pack->options.first_owner};
+    int rc = pack->failed;
+    if (rc == 0 && (pack->are_tables_written || pack->moved.size)) {
+        rc = -EINVAL;
+    }
+    for (uint64_t i = 0; i < count && rc == 0; i++) {
+        if (is_moved_right(&pack->options, &moved[i], i ? &moved[i - 1] : NULL)) {
+            vv_moved_encode(&pack->moved, &coder, &moved[i]);
+            rc = pack->moved.failed;
+        } else {
+            rc = -EINVAL;
+        }
+    }
+    return rc < 0 ? fail(pack, rc, "the list of what other writers store", error) : 0;
 }
 
 static int manifest_write(struct vv_pack_writer *pack, const void *data, size_t size) {

@@ -33,6 +33,9 @@ int vv_pack_block(struct vv_pack_writer *pack, struct vv_block *block, const voi
 
 /* After the last block: the leans (ascending), then one manifest per owner in ascending order. Lean index = position + 1. */
 int vv_pack_leans(struct vv_pack_writer *pack, const struct vv_lean *leans, uint32_t count, struct varve_error *error);
+/* Before the first manifest: extents of this writer's owners that other writers store, ascending by owner and address, none that continues the
+ * one before at the same writer. */
+int vv_pack_moved(struct vv_pack_writer *pack, const struct vv_moved *moved, uint64_t count, struct varve_error *error);
 /* head->entries and head->runs must be right; the entries are given in pieces by calling add any number of times. digest_out: of
  * the section, for layer references of later overlays. */
 int vv_pack_manifest_begin(struct vv_pack_writer *pack, const struct vv_manifest_head *head, struct varve_error *error);

@@ -32,11 +32,13 @@ static int use_writers(struct vv_seeker *seeker, uint32_t source, const struct v
     return 0;
 }
 
-static int use_tables(struct vv_seeker *seeker, uint32_t source, uint32_t writer, const struct vv_pack_tables **out,
-                      struct varve_error *error) {
-    if (!seeker->tables || seeker->tables_source != source || seeker->tables_writer != writer) {
+static int use_tables(struct vv_seeker *seeker, uint32_t source, uint32_t writer, uint32_t owner,
+                      const struct vv_pack_tables **out, struct varve_error *error) {
+    int is_own = owner == seeker->view->reader;
+    if (!seeker->tables || seeker->tables_source != source || seeker->tables_writer != writer ||
+        seeker->tables_are_own != is_own) {
         struct vv_cached *cached;
-        int rc = vv_view_tables(seeker->view, source, writer, &cached, error);
+        int rc = vv_view_tables_of(seeker->view, source, writer, owner, &cached, error);
         if (rc < 0) {
             return rc;
         }
@@ -44,6 +46,7 @@ static int use_tables(struct vv_seeker *seeker, uint32_t source, uint32_t writer
         seeker->tables = cached;
         seeker->tables_source = source;
         seeker->tables_writer = writer;
+        seeker->tables_are_own = is_own;
         seeker->last_extent = 0;
     }
     *out = seeker->tables->object;
@@ -100,7 +103,7 @@ void vv_view_ahead(struct vv_view *view, uint32_t source, uint32_t owner) {
     uint32_t home = 0;
     vv_seeker_init(&seeker, view);
     if (vv_seek_home(&seeker, &place, &home, &ignored) == 0)
-        (void)use_tables(&seeker, source, home, &tables, &ignored);
+        (void)use_tables(&seeker, source, home, owner, &tables, &ignored);
     vv_seeker_clear(&seeker);
 }
 
@@ -159,7 +162,7 @@ static int seek_moved(struct vv_seeker *seeker, const struct vv_place *place, ui
     uint32_t writer = moved->writer;
     uint64_t limit = moved->length - (place->address - moved->extent.address);
     const struct vv_pack_tables *tables;
-    int rc = use_tables(seeker, place->lean, writer, &tables, error);
+    int rc = use_tables(seeker, place->lean, writer, place->owner, &tables, error);
     if (rc < 0) {
         return rc;
     }
@@ -186,7 +189,7 @@ int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_sp
     if (place->copy) {
         writer = home->partners[place->copy - 1];
     }
-    rc = use_tables(seeker, place->lean, writer, &tables, error);
+    rc = use_tables(seeker, place->lean, writer, place->owner, &tables, error);
     if (rc < 0) {
         return rc;
     }

@@ -6,12 +6,16 @@
 #include "backend/backend.h"
 #include "format/object.h"
 
+struct vv_parts_ops;
+
 struct vv_store {
     struct varve_backend *backend; /* owned */
     uint8_t id[16];
     struct vv_settings_store settings;
     const struct vv_log *log;
     int is_patched; /* the store object is lost or damaged; id and settings come from another object */
+    const struct vv_parts_ops *parts; /* who gives parts of blocks (block_parts.h), or NULL */
+    void *parts_arg;
 };
 
 enum vv_store_mode { VV_STORE_READ, VV_STORE_WRITE };

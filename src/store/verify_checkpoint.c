@@ -2,6 +2,7 @@
  * region follows from the stored ids of its granules. Where a granule has no stored id of its own (runs finer than
  * granules, packs without ids, packs found damaged), its bytes are fetched, a window of them at a time. */
 #include "base/alloc.h"
+#include "base/error.h"
 #include "chunk/id.h"
 #include "store/verify_private.h"
 
@@ -30,6 +31,7 @@ struct region_check {
     int is_partial;    /* owners were left out, since what they need is on other nodes */
     uint64_t regions;
     uint64_t bytes;
+    struct vv_unreadable lost;
 };
 
 static void add_term(struct region_check *check, uint64_t granule, struct vv_hash128 id) {
@@ -232,29 +234,58 @@ static int check_run(struct region_check *check, const struct vv_run *run, struc
 
 /* ---- regions and owners ---- */
 
-static int check_region(struct region_check *check, struct vv_recipe *recipe, uint32_t owner,
-                        const struct vv_recipe_region *region, struct varve_error *error) {
+/* What a fetch still had to do when it failed is forgotten. */
+static int renew_fetch(struct region_check *check, struct varve_error *error) {
+    vv_fetch_destroy(check->fetch);
+    check->fetch = NULL;
+    check->slot_count = 0;
+    int rc = vv_fetch_create(check->view, check->verifier->options->pool, &check->fetch);
+    return rc < 0 ? vv_error_sys(error, rc, "check a checkpoint") : 0;
+}
+
+static int check_runs(struct region_check *check, struct vv_recipe *recipe, int *is_recipe_bad,
+                      struct varve_error *error) {
     struct vv_run run;
     int rc;
-    check->region = region;
-    check->digest = (struct vv_hash128){0, 0};
-    check->is_incomplete = 0;
     while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
         rc = check_run(check, &run, error);
         if (rc < 0) {
             return rc;
         }
     }
-    if (rc == 0) {
-        rc = flush(check, error);
-    }
+    *is_recipe_bad = rc < 0;
+    return rc < 0 ? rc : flush(check, error);
+}
+
+/* Damage is noted, and the next region looked at; unless the recipe cannot be followed any more. */
+static int check_region(struct region_check *check, struct vv_recipe *recipe, uint32_t owner,
+                        const struct vv_recipe_region *region, struct varve_error *error) {
+    int is_recipe_bad = 0;
+    check->region = region;
+    check->digest = (struct vv_hash128){0, 0};
+    check->is_incomplete = 0;
+    int rc = check_runs(check, recipe, &is_recipe_bad, error);
     if (rc == 0 && !check->is_incomplete && !vv_hash128_equal(check->digest, region->digest)) {
-        rc = vv_error(error, VARVE_CORRUPT, "region \"%s\" of owner %u: its digest is not that of its bytes",
-                      region->name, owner);
+        rc = vv_error(error, VARVE_CORRUPT, "its digest is not that of its bytes");
     }
     check->regions++;
     check->bytes += region->length;
+    if (rc == VARVE_CORRUPT && !is_recipe_bad) {
+        vv_unreadable_add(&check->lost, region->name, owner, error);
+        vv_error_clear(error);
+        rc = renew_fetch(check, error);
+    }
     return rc;
+}
+
+/* Damage that leaves nothing of this rank to look at. */
+static int note_owner(struct region_check *check, uint32_t owner, int rc, struct varve_error *error) {
+    if (rc != VARVE_CORRUPT) {
+        return rc;
+    }
+    vv_unreadable_add(&check->lost, NULL, owner, error);
+    vv_error_clear(error);
+    return renew_fetch(check, error);
 }
 
 static int check_owner(struct region_check *check, uint32_t owner, struct varve_error *error) {
@@ -268,7 +299,7 @@ static int check_owner(struct region_check *check, uint32_t owner, struct varve_
         rc = is_elsewhere == 1 ? 0 : rc;
     }
     if (!recipe) {
-        return rc;
+        return note_owner(check, owner, rc, error);
     }
     while ((rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
         rc = check_region(check, recipe, owner, &region, error);
@@ -277,7 +308,7 @@ static int check_owner(struct region_check *check, uint32_t owner, struct varve_
         }
     }
     vv_recipe_close(recipe);
-    return rc;
+    return note_owner(check, owner, rc, error);
 }
 
 /* What the packs that are here say there is; those that are not are taken off what the record says. */
@@ -326,6 +357,9 @@ static int check_owners(struct region_check *check, struct varve_error *error) {
         if (rc < 0) {
             return rc;
         }
+    }
+    if (check->lost.count) {
+        return vv_unreadable_error(&check->lost, error);
     }
     if (check->is_partial) {
         return 0;
@@ -457,7 +491,7 @@ int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *
     vv_view_close(view);
     if (rc < 0 && rc != -EINTR && rc != VARVE_FORGOTTEN) {
         struct varve_error full;
-        vv_error(&full, rc, "version %llu of %s cannot be restored: %.380s", (unsigned long long)attempt->version,
+        vv_error(&full, rc, "version %llu of %s cannot be restored: %.420s", (unsigned long long)attempt->version,
                  verifier->name, why.text);
         why = full;
     }

@@ -53,4 +53,16 @@ int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *
 /* Attempts with data that no record commits. */
 int vv_verify_unrecorded(struct vv_verifier *verifier);
 
+/* What of a checkpoint cannot be read (verify_lost.c). */
+struct vv_unreadable {
+    uint64_t count;
+    uint64_t named; /* of them, in names */
+    char names[200];
+    struct varve_error first;
+};
+/* region: NULL for all of the rank. */
+void vv_unreadable_add(struct vv_unreadable *lost, const char *region, uint32_t rank, const struct varve_error *why);
+/* Who, and why the first of them; returns the code of that. */
+int vv_unreadable_error(const struct vv_unreadable *lost, struct varve_error *error);
+
 #endif

@@ -60,6 +60,7 @@ int vv_view_open_with(struct vv_store *store, const char *name, uint32_t generat
     }
     pthread_mutex_init(&view->decoded.lock, NULL);
     view->store = store;
+    view->reader = VV_ALL_OWNERS;
     view->cache = cache;
     view->owns_cache = !cache;
     snprintf(view->name, sizeof view->name, "%s", name);
@@ -75,6 +76,10 @@ int vv_view_open_with(struct vv_store *store, const char *name, uint32_t generat
 
 void vv_view_expect_parts(struct vv_view *view) {
     view->decoded.is_wanted = 1;
+}
+
+void vv_view_expect_owner(struct vv_view *view, uint32_t owner) {
+    view->reader = owner;
 }
 
 int vv_view_open(struct vv_store *store, const char *name, uint32_t generation, uint64_t version, struct vv_view **out,
@@ -166,6 +171,7 @@ struct load {
     uint32_t source;
     uint32_t writer;
     uint32_t part;
+    uint32_t owner; /* of tables: whose extents */
 };
 
 static struct vv_hash128 writers_digest(const struct vv_view *view, uint32_t source) {
@@ -244,6 +250,16 @@ int vv_view_writers(struct vv_view *view, uint32_t source, struct vv_cached **ou
     }
     *out = cached;
     return 0;
+}
+
+int vv_view_writer_count(struct vv_view *view, uint32_t source, uint32_t *out, struct varve_error *error) {
+    struct vv_cached *cached;
+    int rc = vv_view_writers(view, source, &cached, error);
+    if (rc == 0) {
+        *out = ((const struct vv_writers *)cached->object)->count;
+        vv_view_release(view, cached);
+    }
+    return rc;
 }
 
 static void footer_destroy(void *object) {
@@ -368,6 +384,7 @@ static void tables_destroy(void *object) {
 }
 
 struct tables_load {
+    uint32_t owner;
     struct vv_pack_tables *tables;
     size_t *bytes_out;
 };
@@ -375,13 +392,13 @@ struct tables_load {
 static int read_tables(void *arg, const struct vv_pack_id *id, int kind, const struct vv_footer *footer,
                        struct varve_error *error) {
     struct tables_load *load = arg;
-    return vv_pack_tables_load(id, kind, footer, load->tables, load->bytes_out, error);
+    return vv_pack_tables_load_of(id, kind, footer, load->owner, load->tables, load->bytes_out, error);
 }
 
 static int load_tables(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error) {
     struct load *load = arg;
     struct vv_pack_tables *tables = vv_calloc(1, sizeof *tables);
-    struct tables_load read = {.tables = tables, .bytes_out = bytes_out};
+    struct tables_load read = {.owner = load->owner, .tables = tables, .bytes_out = bytes_out};
     struct vv_cached *footer = NULL;
     int rc = tables ? vv_view_footer(load->view, load->source, load->writer, &footer, error)
                     : vv_error_sys(error, -ENOMEM, "tables");
@@ -398,12 +415,21 @@ static int load_tables(void *arg, void **object_out, size_t *bytes_out, struct v
     return 0;
 }
 
-int vv_view_tables(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_cached **out,
-                   struct varve_error *error) {
-    struct load load = {.view = view, .source = source, .writer = writer};
-    struct vv_cache_key key = {.attempt = *vv_view_source(view, source), .writer = writer, .kind = VV_CACHED_TABLES};
+int vv_view_tables_of(struct vv_view *view, uint32_t source, uint32_t writer, uint32_t owner, struct vv_cached **out,
+                      struct varve_error *error) {
+    struct load load = {
+        .view = view, .source = source, .writer = writer, .owner = owner == view->reader ? owner : VV_ALL_OWNERS};
+    struct vv_cache_key key = {.attempt = *vv_view_source(view, source),
+                               .writer = writer,
+                               .kind = VV_CACHED_TABLES,
+                               .page = load.owner == VV_ALL_OWNERS ? 0 : UINT64_C(1) + load.owner};
     int rc = vv_pack_cache_acquire(view->cache, &key, load_tables, &load, tables_destroy, out, error);
     return vv_view_missing(view, rc, error);
+}
+
+int vv_view_tables(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_cached **out,
+                   struct varve_error *error) {
+    return vv_view_tables_of(view, source, writer, VV_ALL_OWNERS, out, error);
 }
 
 static void destroy_nothing(void *object) {

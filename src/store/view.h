@@ -18,12 +18,17 @@ void vv_view_close(struct vv_view *view); /* accepts NULL */
 /* Small parts of blocks will be asked for, one after another: keep the last block that was decoded. Before anything is
  * read. */
 void vv_view_expect_parts(struct vv_view *view);
+/* The bytes of this owner will be asked for: tables of packs that hold data of many are loaded for it alone, until those
+ * of others are needed. Before anything is read. */
+void vv_view_expect_owner(struct vv_view *view, uint32_t owner);
 const struct vv_record *vv_view_record(const struct vv_view *view);
 const struct vv_attempt *vv_view_attempt(const struct vv_view *view); /* its own */
 /* Has anything been read from a copy so far, since it was missing or damaged in its own place? */
 int vv_view_used_copies(const struct vv_view *view);
 /* On how many other nodes what this owner stored there is kept, too. */
 int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint32_t *out, struct varve_error *error);
+/* How many writers stored that attempt. */
+int vv_view_writer_count(struct vv_view *view, uint32_t source, uint32_t *out, struct varve_error *error);
 /* Load what tells where the bytes of this owner are, before it is needed; what goes wrong shows again then. Any thread. */
 void vv_view_ahead(struct vv_view *view, uint32_t source, uint32_t owner);
 /* Sources are the attempts it may read from: 0 is its own, i is the record's lean entry i - 1. */

@@ -27,6 +27,7 @@ struct vv_decoded {
 struct vv_view {
     struct vv_store *store;
     struct vv_decoded decoded;
+    uint32_t reader; /* the owner it is read for, or VV_ALL_OWNERS */
     char name[VV_NAME_MAX + 1];
     struct vv_attempt attempt;
     struct vv_record record;
@@ -56,6 +57,9 @@ int vv_view_footer(struct vv_view *view, uint32_t source, uint32_t writer, struc
                    struct varve_error *error);
 int vv_view_tables(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_cached **out,
                    struct varve_error *error);
+/* The same, but the extents need not be those of other owners than this one. */
+int vv_view_tables_of(struct vv_view *view, uint32_t source, uint32_t writer, uint32_t owner, struct vv_cached **out,
+                      struct varve_error *error);
 /* Call fn with a section of the pack (the one of this kind, and owner, for manifests), which it reads and checks; if it
  * fails, with the same section in the pack's copy. The first failure is the result when neither works. */
 typedef int (*vv_section_fn)(void *arg, const char *key, const struct vv_section *section, struct varve_error *error);
@@ -84,6 +88,7 @@ struct vv_seeker {
     struct vv_cached *writers;
     uint32_t tables_source;
     uint32_t tables_writer;
+    int tables_are_own; /* only of the owner the view is read for */
     struct vv_cached *tables;
     uint64_t last_extent; /* in tables */
     uint64_t ids_page;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,6 +126,141 @@ static double limited_reads(void) {
 static void test_limit_of_reads_by_threads(void **state) {
     (void)state;
     assert_takes(limited_reads, 16 * MIB / 40e6);
+}
+
+/* ---- a limit that several processes share ---- */
+
+static char line_path[64];
+
+static void name_line(void) {
+    snprintf(line_path, sizeof(line_path), "/tmp/varve-limit-%ld", (long)getpid());
+    unlink(line_path);
+}
+
+static void fill_line(const void *bytes, size_t size) {
+    FILE *file = fopen(line_path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static struct varve_backend *open_on_line(const char *limit) {
+    char uri[128];
+    snprintf(uri, sizeof(uri), "mem://?limit=%s&limit_file=%s", limit, line_path);
+    return open_uri(uri);
+}
+
+static void write_share(unsigned mebibytes) {
+    struct varve_backend *backend = open_on_line("40MB");
+    uint8_t *data = calloc(1, MIB);
+    for (unsigned i = 0; i < mebibytes; i++)
+        assert_int_equal(vv_backend_replace(backend, "k", data, MIB), 0);
+    free(data);
+    vv_backend_close(backend);
+}
+
+/* Three processes, 5 MiB each. */
+static double shared_writes(void) {
+    pid_t children[3];
+    double start = seconds_now();
+    for (int i = 0; i < 3; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] == 0) {
+            write_share(5);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        int status = -1;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    return seconds_now() - start;
+}
+
+/* The burst is used up, so that it is in none of the rounds. */
+static double shared_writes_after_burst(void) {
+    write_share(1);
+    return shared_writes();
+}
+
+static void test_limit_of_processes(void **state) {
+    (void)state;
+    name_line();
+    assert_takes(shared_writes_after_burst, 15 * MIB / 40e6);
+    unlink(line_path);
+}
+
+/* Whatever the file holds, nobody waits for longer than what is written takes, nor is let through for that. */
+static double writes_on_garbage(uint64_t garbage) {
+    fill_line(&garbage, sizeof(garbage));
+    write_share(1);
+    double start = seconds_now();
+    write_share(4);
+    return seconds_now() - start;
+}
+
+static double writes_on_the_end_of_time(void) {
+    return writes_on_garbage(UINT64_MAX);
+}
+
+static double writes_on_tomorrow(void) {
+    return writes_on_garbage(vv_clock_ns() + UINT64_C(86400000000000));
+}
+
+static double writes_on_the_past(void) {
+    return writes_on_garbage(1);
+}
+
+static void test_garbage_in_the_file_of_a_limit(void **state) {
+    (void)state;
+    name_line();
+    assert_takes(writes_on_the_end_of_time, 4 * MIB / 40e6);
+    assert_takes(writes_on_tomorrow, 4 * MIB / 40e6);
+    assert_takes(writes_on_the_past, 4 * MIB / 40e6);
+    unlink(line_path);
+}
+
+/* Whoever has reserved less than that ahead is waited for. */
+static void test_reserved_time_is_waited_for(void **state) {
+    (void)state;
+    name_line();
+    uint64_t ahead = vv_clock_ns() + UINT64_C(300000000);
+    fill_line(&ahead, sizeof(ahead));
+    double start = seconds_now();
+    write_share(1);
+    assert_true(seconds_now() - start > 0.25);
+    unlink(line_path);
+}
+
+static void assert_refused(int code) {
+    struct varve_backend *backend = NULL;
+    struct varve_error error = {0};
+    struct vv_backend_options options = {.may_create = 1};
+    char uri[128];
+    snprintf(uri, sizeof(uri), "mem://?limit=1MB&limit_file=%s", line_path);
+    assert_int_equal(vv_backend_open(uri, &options, &backend, &error), code);
+    assert_non_null(strstr(error.text, line_path));
+}
+
+static void test_files_that_are_no_limit(void **state) {
+    (void)state;
+    char kept[16] = "";
+    name_line();
+    fill_line("somebody's", 10);
+    assert_refused(-EEXIST);
+    FILE *file = fopen(line_path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(kept, 1, sizeof(kept), file), 10);
+    fclose(file);
+    assert_string_equal(kept, "somebody's");
+    unlink(line_path);
+    assert_int_equal(mkfifo(line_path, 0600), 0);
+    assert_refused(-EEXIST);
+    unlink(line_path);
+    snprintf(line_path, sizeof(line_path), "/nowhere/at/all");
+    assert_refused(-ENOENT);
 }
 
 static double late_stats(void) {
@@ -307,7 +443,7 @@ static void test_count(void **state) {
     assert_int_equal(counts.bytes_read, 4);
     /* Found inside other wrappers, too. */
     struct varve_backend *outer = NULL;
-    assert_int_equal(vv_limit_backend_wrap(backend, 0, 0, &outer), 0);
+    assert_int_equal(vv_limit_backend_wrap(backend, 0, 0, NULL, &outer), 0);
     assert_int_equal(vv_count_get(outer, &counts), 0);
     assert_int_equal(counts.bytes_read, 4);
     assert_string_equal(vv_backend_name(outer), "mem");
@@ -397,6 +533,9 @@ static void test_addresses(void **state) {
     assert_int_equal(uri.limit, 100000);
     assert_int_equal(vv_uri_parse("mem://?limit=1.5GB", &uri, NULL), 0);
     assert_int_equal(uri.limit, 1500000000);
+    assert_string_equal(uri.limit_file, "");
+    assert_int_equal(vv_uri_parse("mem://?limit_file=/dev/shm/x&limit=1KB", &uri, NULL), 0);
+    assert_string_equal(uri.limit_file, "/dev/shm/x");
 }
 
 static void test_wrong_addresses(void **state) {
@@ -428,6 +567,10 @@ static void test_wrong_addresses(void **state) {
         {"mem://?limit=0", VARVE_SETTING, "limit"},
         {"mem://?limit=1e9", VARVE_SETTING, "limit"},
         {"mem://?limit=9999999999999999GB", VARVE_SETTING, "limit"},
+        {"mem://?limit=1MB&limit_file=x", VARVE_SETTING, "limit_file"},
+        {"mem://?limit=1MB&limit_file=", VARVE_SETTING, "limit_file"},
+        {"mem://?limit=1MB&limit_file", VARVE_SETTING, "limit_file"},
+        {"mem://?limit_file=/dev/shm/x", VARVE_SETTING, "needs limit"},
         {"mem://?latency=5", VARVE_SETTING, "latency"},
         {"mem://?latency=500s", VARVE_SETTING, "latency"},
         {"mem://?retry=many", VARVE_SETTING, "retry"},
@@ -463,6 +606,10 @@ int main(void) {
         cmocka_unit_test(test_memory_store_outlives_close),
         cmocka_unit_test(test_limit_of_writes),
         cmocka_unit_test(test_limit_of_reads_by_threads),
+        cmocka_unit_test(test_limit_of_processes),
+        cmocka_unit_test(test_garbage_in_the_file_of_a_limit),
+        cmocka_unit_test(test_reserved_time_is_waited_for),
+        cmocka_unit_test(test_files_that_are_no_limit),
         cmocka_unit_test(test_latency),
         cmocka_unit_test(test_retry_goes_on),
         cmocka_unit_test(test_retry_gives_up),

@@ -6,6 +6,7 @@ check "keep" grep -q '^keep  *0  *default$' out
 run 0 config --list
 check "keep with bounds" grep -q '^    allowed 0 to 1000000, default 0$' out
 has_not out '^guard'
+cp out list
 run 0 config --json
 json 'len({s["name"] for s in of("setting")}) == len(of("setting")) > 10' \
 	'all(s["help"] and s["type"] and s["bounds"] for s in of("setting"))' \
@@ -18,7 +19,11 @@ check "from a file" grep -q '^codec  *zstd  *varve.conf:1$' out
 echo 'codec = gzip' >varve.conf
 run 1 config
 has err 'varve.conf:1: codec cannot be "gzip"'
+echo 'match = rank[0-9]{1,4' >varve.conf
+run 1 config
+has err 'varve.conf:1: match cannot be "rank\[0-9\]{1,4": '
 rm varve.conf
+check "no pattern can be seen" grep -q '^    allowed pattern, default ""$' list
 run 1 config now
 
 # Which tracker and guard there are depends on the kernel and on who asks; that they are told, and why, does not.

@@ -2,7 +2,11 @@
  * fails there and the job goes on. A rank that dies takes the others with it, as under mpirun. Afterwards another job of four ranks
  * looks at what there is: everything that varve_wait promised to any rank comes back, to all ranks the same version, byte for byte.
  *
- * Compiled with JOB_NODES=2 it is a job on two nodes, each with a store of its own (storage=local).
+ * Compiled with JOB_NODES=2 it is a job on two nodes, each with a store of its own (storage=local). Compiled with JOB_ALLOC it is allocations of one
+ * rank that fail, each once.
+ *
+ * With VARVE_AGGREGATE the ranks share writers: all the storage and most fault points are then met in the process of the first rank of each team, by the
+ * thread that writes for the others.
  *
  * The ranks are processes that talk through shared memory (tests/group); tests/mpi/job-kill does a sample of it under mpirun. */
 #include <errno.h>
@@ -15,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/fault.h"
 #include "campaign.h"
 #include "group.h"
@@ -27,6 +32,9 @@
 #ifndef CAMPAIGN
 #define CAMPAIGN "job-steps"
 #endif
+#ifndef JOB_ALLOC
+#define JOB_ALLOC 0
+#endif
 
 /* `handle` of a struct point holds both the rank and the handle. */
 #define WHERE(victim, handle) ((victim)*10 + (handle))
@@ -37,6 +45,8 @@ static struct campaign campaign;
 static struct job_board *board; /* of the job */
 static char store[FOLDER_ROOM + 32], prepared[FOLDER_ROOM + 32], board_path[FOLDER_ROOM + 32],
     list_path[FOLDER_ROOM + 32];
+static uint64_t allocation; /* of the victim's, the one that fails; 0: none */
+static const char *teams_after; /* how many ranks share a writer in the job that looks; NULL: as before */
 
 /* ---- running a job ---- */
 
@@ -51,8 +61,11 @@ static struct job_way way_of(struct varve_comm *comm) {
 
 static void run_rank(struct varve_comm *comm, void *arg) {
     struct job_way way = way_of(comm);
+    const struct job_plan *plan = arg;
     int files = count_files(), threads = count_threads();
-    job_run(&way, arg, board);
+    if ((int)comm->rank == plan->victim)
+        vv_alloc_fail_at(allocation);
+    job_run(&way, plan, board);
     if (count_files() != files || count_threads() != threads)
         child_fail("rank %u: %d files and %d threads are left open", comm->rank, count_files() - files,
                    count_threads() - threads);
@@ -60,6 +73,8 @@ static void run_rank(struct varve_comm *comm, void *arg) {
 
 static void check_rank(struct varve_comm *comm, void *arg) {
     struct job_way way = way_of(comm);
+    if (teams_after)
+        setenv("VARVE_AGGREGATE", teams_after, 1);
     job_after_check(&way, arg, board);
 }
 
@@ -176,15 +191,16 @@ static void add_operations(struct points *points, int victim, int handle, uint64
     }
 }
 
-/* Ranks 2 and 3 do the same. */
+/* Rank 3 does what rank 2 does, or, if that one writes for it, what rank 1 does. */
 static void add_all_operations(struct points *points) {
+    const char *teams = getenv("VARVE_AGGREGATE");
+    uint64_t counts[JOB_RANKS];
     for (int handle = 0; handle < JOB_HANDLES; handle++) {
-        for (int victim = 0; victim < 3; victim++) {
-            uint64_t count = count_operations_of(victim, handle);
-            printf(CAMPAIGN ": rank %d does %" PRIu64 " operations in session %d\n", victim, count, handle);
-            add_operations(points, victim, handle, count);
-            if (victim == 2)
-                add_operations(points, 3, handle, count);
+        for (int victim = 0; victim < JOB_RANKS; victim++) {
+            counts[victim] = victim == 3 ? counts[teams && strcmp(teams, "2") == 0 ? 1 : 2]
+                                         : count_operations_of(victim, handle);
+            printf(CAMPAIGN ": rank %d does %" PRIu64 " operations in session %d\n", victim, counts[victim], handle);
+            add_operations(points, victim, handle, counts[victim]);
         }
     }
     fflush(stdout);
@@ -236,6 +252,31 @@ static void add_names(struct points *points, int handle) {
         add_names_of(points, victim, handle);
 }
 
+/* ---- allocations ---- */
+
+static void count_rank(struct varve_comm *comm, void *arg) {
+    struct job_way way = way_of(comm);
+    vv_alloc_fail_at(0);
+    job_run(&way, arg, board);
+    board->allocations[comm->rank] = vv_alloc_count();
+}
+
+/* Their number differs a little from run to run: some are made in the background. */
+static void add_allocations(struct points *points, int handle) {
+    struct job_plan plan = {.victim = -1, .handle = handle};
+    struct group_options options = usual();
+    lay_out(&plan);
+    if (group_run(JOB_RANKS, count_rank, &plan, &options, NULL) != 0)
+        campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
+    folder_remove(store);
+    for (int victim = 0; victim < JOB_RANKS; victim++) {
+        uint64_t count = board->allocations[victim];
+        printf(CAMPAIGN ": rank %d makes %" PRIu64 " allocations in session %d\n", victim, count, handle);
+        for (uint64_t k = 1; k <= count; k++)
+            add(points, "alloc", "", WHERE(victim, handle), k, policies[k % 3]);
+    }
+}
+
 /* ---- trying ---- */
 
 static int is_deadly(const struct point *point) {
@@ -250,7 +291,9 @@ static void make_plan(const struct point *point, struct job_plan *out) {
     out->is_lasting = strcmp(point->kind, "fail-from") == 0;
     out->may_lie = strcmp(point->kind, "short") == 0;
     snprintf(out->on_error, sizeof out->on_error, "%s", point->on_error);
-    if (strcmp(point->kind, "point") == 0) {
+    if (strcmp(point->kind, "alloc") == 0) {
+        allocation = point->k;
+    } else if (strcmp(point->kind, "point") == 0) {
         snprintf(out->point, sizeof out->point, "%s=kill:%" PRIu64, point->what, point->k);
     } else if (strcmp(point->kind, "point-error") == 0) {
         snprintf(out->point, sizeof out->point, "%s=error:5", point->what);
@@ -259,6 +302,12 @@ static void make_plan(const struct point *point, struct job_plan *out) {
         snprintf(out->fault, sizeof out->fault, "%s:%" PRIu64 "%s%.16s", point->kind, point->k,
                  point->what[0] ? ":" : "", point->what);
     }
+}
+
+/* Where writers are shared: who looks afterwards shares them in the same way, in others, or not at all. */
+static void change_teams(uint64_t k) {
+    static const char *const teams[] = {"1", "2", "4"};
+    teams_after = getenv("VARVE_AGGREGATE") && k % 2 ? teams[k / 2 % 3] : NULL;
 }
 
 /* In every third point the others learn of the death, and have a moment to do something about it. */
@@ -305,6 +354,7 @@ static void try_point(const struct point *point) {
     make_plan(point, &plan);
     campaign.tried++;
     run_point(point, &plan, text);
+    change_teams(point->k);
     check_point(&plan, text);
     folder_remove(store);
 }
@@ -332,6 +382,10 @@ int main(int argc, char **argv) {
         if (point_parse(campaign.replay, &point) < 0)
             campaign_fail(&campaign, campaign.replay, "this is not a point");
         try_point(&point);
+    } else if (JOB_ALLOC) {
+        add_allocations(&points, 0);
+        add_allocations(&points, 2);
+        try_points(&points);
     } else {
         add_all_operations(&points);
         add_names(&points, 0);

@@ -47,6 +47,7 @@ struct job_board {
         uint64_t count;
         struct job_answer list[JOB_ANSWERS_MAX];
     } ranks[JOB_RANKS];
+    uint64_t allocations[JOB_RANKS]; /* that each has made, if somebody counts them */
 };
 
 /* A board in a new file, or in one that is there; exits when that fails. */

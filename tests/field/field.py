@@ -133,7 +133,8 @@ def F4(scene):
 
 # What a choice needs beside it, so that it is allowed, or does anything.
 WITH = {"beat_seconds=3600": "dead_seconds=86400,", "dead_seconds=2": "beat_seconds=1,", "zstd_level": "codec=zstd,",
-        "part_size": "codec=none,", "direct": "codec=none,", "restart_window": "codec=none,"}
+        "part_size": "codec=none,", "direct": "codec=none,", "restart_window": "codec=none,", "grouping": "aggregate=2,codec=zstd,",
+        "group_block": "aggregate=2,grouping=aware-block,codec=zstd,", "match": "aggregate=2,grouping=aware,codec=zstd,"}
 
 
 @row

@@ -103,6 +103,10 @@ static void test_defaults(void **state) {
     assert_int_equal(settings.part_size, 1 << 30);
     assert_true(settings.table_share == 0.01);
     assert_true(settings.rewrite_share == 0.04);
+    assert_int_equal(settings.aggregate, 0);
+    assert_int_equal(settings.grouping, VV_CHOOSE_GROUPING_AUTO);
+    assert_int_equal(settings.group_block, 4 << 10);
+    assert_string_equal(settings.match, "");
     assert_int_equal(settings.beat_seconds, 15);
     assert_int_equal(settings.dead_seconds, 60);
     assert_int_equal(settings.takeover_seconds, 90);
@@ -165,6 +169,13 @@ static void test_values_that_are_taken(void **state) {
         {"cpus", "auto"},
         {"cpus", "0"},
         {"cpus", "0+2-3"},
+        {"aggregate", "4096"},
+        {"group_block", "1K"},
+        {"group_block", "64K"},
+        {"match", "(a{1,3}),#=(b)"},
+        {"match", ""},
+        {"match", "pattern"},
+        {"match", "123456789012345678901234567890123456789012345678901234567890123"},
     };
     vv_settings_init(&settings);
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -218,7 +229,14 @@ static void test_values_that_are_refused(void **state) {
         {"on_error", "panic"},
         {"nonsense", "1"},
         {"", "1"},
-        {"on_error", "retry:0000000000000000000000000000000000000000001"},
+        {"on_error", "retry:000000000000000000000000000000000000000000000000000000000000001"},
+        {"aggregate", "4097"},
+        {"grouping", "aware_block"},
+        {"group_block", "1023"},
+        {"group_block", "65K"},
+        {"match", "(a"},
+        {"match", "((a{999}){999})"},
+        {"match", "1234567890123456789012345678901234567890123456789012345678901234"},
     };
     vv_settings_init(&settings);
     struct vv_settings before = settings;
@@ -239,6 +257,10 @@ static void test_the_message_tells_what_is_allowed(void **state) {
     assert_string_equal(error.text, "test: direct cannot be \"maybe\"; allowed is auto|on|off");
     set("interval_seconds", "-1");
     assert_string_equal(error.text, "test: interval_seconds cannot be \"-1\"; allowed is 0 or more");
+    set("match", "rank(");
+    assert_string_equal(error.text, "test: match cannot be \"rank(\": Unmatched ( or \\(");
+    set("match", "1234567890123456789012345678901234567890123456789012345678901234");
+    assert_non_null(strstr(error.text, "longer than 63 bytes"));
     set("blok_size", "1M");
     assert_string_equal(error.text, "test: there is no setting \"blok_size\"");
 }
@@ -257,6 +279,7 @@ static void test_choices_match_their_enums(void **state) {
     (void)state;
     vv_settings_init(&settings);
     check_words("codec", VV_CHOOSE_CODEC_NAMED + VV_CODING_NAMES - 1);
+    check_words("grouping", VV_CHOOSE_GROUPING_AWARE_BLOCK);
     check_words("direct", VV_CHOOSE_DIRECT_OFF);
     check_words("mode", VV_CHOOSE_MODE_UMASK);
     check_words("log", VV_LOG_TRACE);
@@ -266,6 +289,8 @@ static void test_choices_match_their_enums(void **state) {
     assert_int_equal(settings.codec, VV_CHOOSE_CODEC_NAMED + VV_CODING_LZ4);
     set("direct", "on");
     assert_int_equal(settings.direct, VV_CHOOSE_DIRECT_ON);
+    set("grouping", "agnostic-block");
+    assert_int_equal(settings.grouping, VV_CHOOSE_GROUPING_AGNOSTIC_BLOCK);
     set("mode", "group");
     assert_int_equal(settings.mode, VV_CHOOSE_MODE_GROUP);
     for (int level = VV_LOG_ERROR; level <= VV_LOG_TRACE; level++) {
@@ -430,6 +455,23 @@ static void test_environment(void **state) {
     assert_string_equal(error.text, "environment: threads cannot be \"65\"; allowed is 0 to 64");
 }
 
+/* A text ends a setting at a comma or a #, a file at a #, the environment nowhere. */
+static void test_where_a_pattern_may_have_commas(void **state) {
+    (void)state;
+    assert_int_equal(load("keep=3,match=^a=([0-9]+)$,threads=1"), 0);
+    assert_string_equal(settings.match, "^a=([0-9]+)$");
+    assert_int_equal(settings.threads, 1);
+    assert_int_equal(load("match=a{1,2}"), VARVE_SETTING);
+    write_file("varve.conf", "match = a{1,2} # once or twice\n");
+    assert_int_equal(load(NULL), 0);
+    assert_string_equal(settings.match, "a{1,2}");
+    assert_int_equal(load("match="), 0);
+    assert_string_equal(settings.match, "");
+    setenv("VARVE_MATCH", "#(a{1,3})", 1);
+    assert_int_equal(load("match=b"), 0);
+    assert_string_equal(settings.match, "#(a{1,3})");
+}
+
 static void test_dead_is_later_than_beat(void **state) {
     (void)state;
     assert_int_equal(load("beat_seconds=60"), VARVE_SETTING);
@@ -480,6 +522,7 @@ int main(void) {
         CLEAN(test_long_lines_are_refused),
         CLEAN(test_a_usual_file_that_cannot_be_read_is_a_warning),
         CLEAN(test_environment),
+        CLEAN(test_where_a_pattern_may_have_commas),
         CLEAN(test_dead_is_later_than_beat),
         CLEAN(test_language_does_not_matter),
     };

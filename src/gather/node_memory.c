@@ -1,0 +1,246 @@
+/* The memory is a memfd of the node's first rank, which the others open through /proc while it is still open there; a
+ * number drawn for the occasion proves that it is the right one. Afterwards only the mappings keep it alive.
+ *
+ * In front of what the caller gets is a head, where each rank leaves how to see whether it lives. */
+#include "gather/node_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alive.h"
+#include "base/alloc.h"
+#include "base/thread.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+#define NAME "varve-node"
+
+struct head {
+    uint64_t nonce[2];
+    struct vv_alive_id lives[]; /* per rank of the node; each writes its own */
+};
+
+struct vv_node_memory {
+    struct head *head; /* MAP_FAILED: nothing is mapped */
+    size_t head_size;
+    size_t whole; /* bytes, with the head */
+    uint32_t locals;
+    struct vv_alive_id lives[]; /* as the ranks left them, where nobody writes over them */
+};
+
+/* What the first rank tells the others of its node. */
+struct told {
+    int64_t code; /* not 0: there is no memory, and nothing else counts */
+    int64_t pid;
+    int64_t fd;
+    uint64_t whole;
+    uint64_t nonce[2];
+};
+
+struct opening {
+    struct varve_comm *comm;
+    struct vv_node_memory *memory;
+    struct told told;
+    int fd; /* -1: not open */
+    struct varve_error *error;
+};
+
+static int is_possible(const struct varve_comm *comm) {
+    const struct varve_comm_ops *ops = comm->ops;
+    return comm->nodes > 0 && ops->size >= offsetof(struct varve_comm_ops, rank_of) + sizeof ops->rank_of &&
+           ops->trade && ops->node_size && ops->rank_of;
+}
+
+/* Errors that say "no memory, too many files" stay what they are; everything else means that it does not work here. */
+static int code_of(int number) {
+    return number == ENOMEM || number == EMFILE || number == ENFILE ? -number : -ENOTSUP;
+}
+
+static int refuse(struct opening *opening, const char *what, int number) {
+    return vv_error(opening->error, code_of(number), "the ranks of a node cannot share memory: %s: %s", what,
+                    varve_error_text(-number));
+}
+
+/* ---- all ranks ---- */
+
+static int prepare(struct opening *opening, size_t size) {
+    uint32_t locals = opening->comm->ops->node_size(opening->comm, opening->comm->node);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), head, whole;
+    if (size == 0 || opening->comm->local >= locals)
+        return vv_error(opening->error, -EINVAL, "the ranks of a node cannot share %zu bytes", size);
+    struct vv_node_memory *memory = vv_calloc(1, sizeof *memory + locals * sizeof *memory->lives);
+    if (!memory)
+        return vv_error(opening->error, -ENOMEM, "no memory for what the ranks of a node share");
+    opening->memory = memory;
+    memory->head = MAP_FAILED;
+    memory->locals = locals;
+    head = (sizeof *memory->head + locals * sizeof *memory->lives + page - 1) / page * page;
+    if (__builtin_add_overflow(size, head, &whole) || whole > PTRDIFF_MAX)
+        return vv_error(opening->error, -ENOMEM, "the ranks of a node cannot share %zu bytes", size);
+    memory->head_size = head;
+    memory->whole = whole;
+    return 0;
+}
+
+static int map(struct opening *opening) {
+    struct vv_node_memory *memory = opening->memory;
+    memory->head = mmap(NULL, memory->whole, PROT_READ | PROT_WRITE, MAP_SHARED, opening->fd, 0);
+    return memory->head == MAP_FAILED ? refuse(opening, "mmap", errno) : 0;
+}
+
+/* ---- the first rank of a node ---- */
+
+static int create_file(void) {
+    int fd = memfd_create(NAME, MFD_CLOEXEC | MFD_NOEXEC_SEAL); /* some kernels demand it, older ones do not know it */
+    return fd < 0 && errno == EINVAL ? memfd_create(NAME, MFD_CLOEXEC) : fd;
+}
+
+static int create(struct opening *opening) {
+    struct vv_node_memory *memory = opening->memory;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && memory->whole > limit.rlim_cur)
+        return refuse(opening, "files may not be so long", EFBIG); /* trying it would bring SIGXFSZ */
+    opening->fd = create_file();
+    if (opening->fd < 0)
+        return refuse(opening, "memfd_create", errno);
+    if (ftruncate(opening->fd, (off_t)memory->whole) < 0)
+        return refuse(opening, "ftruncate", errno);
+    int rc = map(opening);
+    if (rc)
+        return rc;
+    opening->told = (struct told){.pid = getpid(), .fd = opening->fd, .whole = memory->whole};
+    rc = vv_random(opening->told.nonce, sizeof opening->told.nonce);
+    memcpy(memory->head->nonce, opening->told.nonce, sizeof opening->told.nonce);
+    return rc ? refuse(opening, "getrandom", -rc) : 0;
+}
+
+/* One after the other: this needs no memory, which may be what has run out. */
+static int tell_others(struct opening *opening) {
+    struct varve_comm *comm = opening->comm;
+    uint32_t locals = comm->ops->node_size(comm, comm->node);
+    int rc = 0;
+    for (uint32_t local = 1; local < locals; local++) {
+        struct varve_parcel parcel = {comm->ops->rank_of(comm, comm->node, local), &opening->told,
+                                      sizeof opening->told};
+        int failed = comm->ops->trade(comm, &parcel, 1, NULL, 0, NULL, NULL);
+        rc = rc ? rc : failed;
+    }
+    return rc;
+}
+
+static int begin_first(struct opening *opening, int rc) {
+    if (rc == 0)
+        rc = create(opening);
+    opening->told.code = rc;
+    int failed = tell_others(opening);
+    return rc ? rc : failed;
+}
+
+/* ---- the others ---- */
+
+static int take_told(void *arg, uint32_t rank, const void *data, size_t size) {
+    struct opening *opening = arg;
+    (void)rank;
+    if (size != sizeof opening->told)
+        return vv_error(opening->error, -ENOTSUP, "the first rank of the node speaks another version of this library");
+    memcpy(&opening->told, data, size);
+    return 0;
+}
+
+/* In another PID namespace the number is somebody else's, who may have a terminal or a tape there: look before it is
+ * opened. 0, or what is wrong. */
+static int look_at(const char *path) {
+    static const char begin[] = "/memfd:" NAME;
+    char text[64];
+    ssize_t size = readlink(path, text, sizeof text);
+    if (size < 0)
+        return errno;
+    return size >= (ssize_t)sizeof begin - 1 && memcmp(text, begin, sizeof begin - 1) == 0 ? 0 : ESTALE;
+}
+
+static int open_theirs(struct opening *opening) {
+    char path[80];
+    struct stat st;
+    const struct told *told = &opening->told;
+    if (told->whole != opening->memory->whole)
+        return vv_error(opening->error, -EINVAL, "the ranks of a node ask for different sizes: %zu and %" PRIu64,
+                        opening->memory->whole, told->whole);
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%" PRId64, told->pid, told->fd);
+    int wrong = look_at(path);
+    if (wrong)
+        return refuse(opening, path, wrong);
+    opening->fd = open(path, O_RDWR | O_CLOEXEC);
+    if (opening->fd < 0)
+        return refuse(opening, path, errno);
+    if (fstat(opening->fd, &st) < 0 || (uint64_t)st.st_size != told->whole)
+        return refuse(opening, path, ESTALE);
+    int rc = map(opening);
+    if (rc)
+        return rc;
+    return memcmp(opening->memory->head->nonce, told->nonce, sizeof told->nonce) ? refuse(opening, path, ESTALE) : 0;
+}
+
+/* What the first rank has told must be taken whatever happens here. */
+static int begin_other(struct opening *opening, int rc) {
+    struct varve_comm *comm = opening->comm;
+    uint32_t first = comm->ops->rank_of(comm, comm->node, 0);
+    int failed = comm->ops->trade(comm, NULL, 0, &first, 1, take_told, opening);
+    if (rc || failed)
+        return rc ? rc : failed;
+    int64_t code = opening->told.code;
+    if (code)
+        return vv_error(opening->error, code < 0 && code > INT32_MIN ? (int)code : -ENOTSUP,
+                        "rank %u, the first of its node, has no memory to share", first);
+    return open_theirs(opening);
+}
+
+/* ---- the whole ---- */
+
+int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_memory **out, struct varve_error *error) {
+    struct varve_error unused = {0};
+    struct opening opening = {.comm = comm, .fd = -1, .error = error ? error : &unused};
+    *out = NULL;
+    if (!is_possible(comm)) /* alike on all ranks */
+        return vv_comm_all_say(opening.error, -ENOTSUP,
+                               "the group of processes cannot trade, or does not know its nodes");
+    int rc = prepare(&opening, size);
+    rc = comm->local == 0 ? begin_first(&opening, rc) : begin_other(&opening, rc);
+    if (rc == 0)
+        vv_alive_self(&opening.memory->head->lives[comm->local]);
+    rc = vv_comm_agree(comm, rc, opening.error);
+    if (opening.fd >= 0)
+        close(opening.fd);
+    if (rc) {
+        vv_node_memory_close(opening.memory);
+        return rc;
+    }
+    memcpy(opening.memory->lives, opening.memory->head->lives, opening.memory->locals * sizeof *opening.memory->lives);
+    *out = opening.memory;
+    return 0;
+}
+
+void *vv_node_memory_at(const struct vv_node_memory *memory) {
+    return (uint8_t *)memory->head + memory->head_size;
+}
+
+int vv_node_memory_is_alive(const struct vv_node_memory *memory, uint32_t local) {
+    return local >= memory->locals || vv_alive_look(&memory->lives[local]) != VV_ALIVE_NO;
+}
+
+void vv_node_memory_close(struct vv_node_memory *memory) {
+    if (!memory)
+        return;
+    if (memory->head != MAP_FAILED)
+        munmap(memory->head, memory->whole);
+    vv_free(memory);
+}

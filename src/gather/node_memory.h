@@ -1,0 +1,25 @@
+/* Memory that the ranks of a node share.
+ *
+ * The first rank of each node makes it (memfd) and tells the others where to find it; nothing has a name in a file
+ * system, so nothing is left when a job is killed. */
+#ifndef VV_NODE_MEMORY_H
+#define VV_NODE_MEMORY_H
+
+#include <stddef.h>
+
+#include "comm/comm.h"
+
+struct vv_node_memory;
+
+/* Zeroed memory, page-aligned, only as far used as it is touched. Each node's ranks give the same size, not 0.
+ * Collective over the whole group; the same code everywhere: 0, -ENOTSUP where ranks of a node cannot share memory
+ * (or the group cannot trade, or knows no nodes), or another error. On failure error tells why. */
+int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_memory **out, struct varve_error *error);
+void *vv_node_memory_at(const struct vv_node_memory *memory);
+/* Does the process that runs number `local` of this node still live? Not to be able to tell counts as yes. Cheap
+ * enough for once a second. */
+int vv_node_memory_is_alive(const struct vv_node_memory *memory, uint32_t local);
+/* Not collective: each rank for itself; accepts NULL. */
+void vv_node_memory_close(struct vv_node_memory *memory);
+
+#endif

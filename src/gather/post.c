@@ -1,0 +1,162 @@
+/* Where the rings lie in the memory of the node. */
+#include "gather/post.h"
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define UP_MOST (1u << 20)   /* bytes on the way from a rank to its writer */
+#define UP_LEAST (128u << 10)
+#define UP_TOGETHER (16u << 20) /* from all ranks of a node, if that leaves UP_LEAST */
+#define DOWN (128u << 10)
+#define ACROSS (1u << 20)
+#define LOOK_MS 1000 /* how often who waits looks whether the other lives */
+
+/* What a writer tells the others; a line of the cache each. */
+struct load {
+    _Atomic uint64_t number; /* written last */
+    _Atomic uint64_t bytes;
+    uint8_t pad[48];
+};
+
+struct bell_line {
+    struct vv_bell bell;
+    uint8_t pad[64 - sizeof(struct vv_bell)];
+};
+
+struct vv_post {
+    struct vv_node_memory *memory;
+    uint32_t ranks, teams; /* on this node */
+    uint32_t up_room;
+    struct bell_line *rank_bells, *writer_bells;
+    struct load *loads;
+    uint8_t *ups, *downs, *across;
+};
+
+static uint32_t up_room(uint32_t ranks) {
+    uint32_t room = UP_MOST;
+    while (room > UP_LEAST && (uint64_t)room * ranks > UP_TOGETHER)
+        room /= 2;
+    return room;
+}
+
+static size_t lay_out(struct vv_post *post, uint8_t *base) {
+    size_t at = 0;
+    post->up_room = up_room(post->ranks);
+    post->rank_bells = (struct bell_line *)(base + at);
+    at += post->ranks * sizeof *post->rank_bells;
+    post->writer_bells = (struct bell_line *)(base + at);
+    at += post->teams * sizeof *post->writer_bells;
+    post->loads = (struct load *)(base + at);
+    at += post->teams * sizeof *post->loads;
+    post->ups = base + at;
+    at += post->ranks * vv_ring_bytes(post->up_room);
+    post->downs = base + at;
+    at += post->ranks * vv_ring_bytes(DOWN);
+    post->across = base + at;
+    return at + (size_t)post->teams * post->teams * vv_ring_bytes(ACROSS);
+}
+
+static void init_rings(struct vv_post *post) {
+    for (uint32_t i = 0; i < post->ranks; i++) {
+        vv_ring_init((struct vv_ring *)(post->ups + i * vv_ring_bytes(post->up_room)), post->up_room);
+        vv_ring_init((struct vv_ring *)(post->downs + i * vv_ring_bytes(DOWN)), DOWN);
+    }
+    for (uint32_t i = 0; i < post->teams * post->teams; i++)
+        vv_ring_init((struct vv_ring *)(post->across + i * vv_ring_bytes(ACROSS)), ACROSS);
+}
+
+static size_t size_of(uint32_t ranks, uint32_t teams) {
+    static uint8_t nowhere[1];
+    struct vv_post post = {.ranks = ranks, .teams = teams};
+    return lay_out(&post, nowhere);
+}
+
+int vv_post_open(struct varve_comm *comm, uint32_t teams, struct vv_post **out, struct varve_error *error) {
+    struct vv_post *post = vv_calloc(1, sizeof *post);
+    int rc = vv_comm_agree(comm, post ? 0 : vv_error(error, -ENOMEM, "no memory for a session"), error);
+    uint32_t ranks = comm->nodes > 0 && comm->ops->node_size ? comm->ops->node_size(comm, comm->node) : 1;
+    if (rc == 0)
+        rc = vv_node_memory_open(comm, size_of(ranks, teams), &post->memory, error);
+    if (rc) {
+        vv_free(post);
+        return rc;
+    }
+    post->ranks = ranks;
+    post->teams = teams;
+    lay_out(post, vv_node_memory_at(post->memory));
+    if (comm->local == 0)
+        init_rings(post);
+    rc = vv_comm_agree(comm, 0, error); /* nobody sends before the rings are made */
+    if (rc) {
+        vv_post_close(post);
+        return rc;
+    }
+    *out = post;
+    return 0;
+}
+
+void vv_post_close(struct vv_post *post) {
+    if (!post)
+        return;
+    vv_node_memory_close(post->memory);
+    vv_free(post);
+}
+
+struct vv_way vv_post_up(struct vv_post *post, uint32_t local, uint32_t team, uint32_t first) {
+    return (struct vv_way){post, (struct vv_ring *)(post->ups + local * vv_ring_bytes(post->up_room)),
+                           &post->writer_bells[team].bell, first};
+}
+
+struct vv_way vv_post_down(struct vv_post *post, uint32_t local) {
+    return (struct vv_way){post, (struct vv_ring *)(post->downs + local * vv_ring_bytes(DOWN)),
+                           &post->rank_bells[local].bell, local};
+}
+
+struct vv_way vv_post_across(struct vv_post *post, uint32_t from, uint32_t to, uint32_t first) {
+    size_t number = (size_t)from * post->teams + to;
+    return (struct vv_way){post, (struct vv_ring *)(post->across + number * vv_ring_bytes(ACROSS)),
+                           &post->writer_bells[to].bell, first};
+}
+
+size_t vv_post_longest(const struct vv_post *post) {
+    uint32_t up = vv_ring_longest((const struct vv_ring *)post->ups);
+    uint32_t down = vv_ring_longest((const struct vv_ring *)post->downs);
+    return up < down ? up : down;
+}
+
+int vv_post_is_alive(const struct vv_post *post, uint32_t local) {
+    return vv_node_memory_is_alive(post->memory, local);
+}
+
+int vv_post_send(const struct vv_way *way, const void *head, size_t head_size, const void *data, size_t size) {
+    if (head_size + size == 0 || head_size + size > vv_ring_longest(way->ring))
+        return -EMSGSIZE;
+    uint32_t all = (uint32_t)(head_size + size);
+    uint8_t *room;
+    while (!(room = vv_ring_reserve(way->ring, all, LOOK_MS)))
+        if (!vv_post_is_alive(way->post, way->receiver))
+            return -ECOMM;
+    memcpy(room, head, head_size);
+    if (size)
+        memcpy(room + head_size, data, size);
+    vv_ring_send(way->ring, all, way->bell);
+    return 0;
+}
+
+void vv_post_tell_load(struct vv_post *post, uint32_t team, uint64_t number, uint64_t bytes) {
+    atomic_store_explicit(&post->loads[team].bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&post->loads[team].number, number, memory_order_release);
+}
+
+int vv_post_ask_load(const struct vv_post *post, uint32_t team, uint64_t number, uint64_t *bytes_out) {
+    if (atomic_load_explicit(&post->loads[team].number, memory_order_acquire) != number)
+        return 0;
+    *bytes_out = atomic_load_explicit(&post->loads[team].bytes, memory_order_relaxed);
+    return 1;
+}
+
+void vv_post_ring_all(struct vv_post *post) {
+    for (uint32_t i = 0; i < post->teams; i++)
+        vv_bell_ring(&post->writer_bells[i].bell);
+}

@@ -1,0 +1,409 @@
+/* Ranks that share a writer: what comes back, how many objects there are, how much each writer has, and what a rank or a writer in trouble means for the
+ * others. */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <varve/varve.h>
+#include <varve/varve_inspect.h>
+
+#include "group.h"
+#include "test.h"
+
+#define RANKS_MOST 12
+#define STEPS 8
+#define FIELDS 4
+
+struct board {
+    struct varve_stats stats[STEPS][RANKS_MOST];
+    struct varve_error errors[STEPS][RANKS_MOST];
+    int codes[STEPS][RANKS_MOST];
+};
+
+struct plan;
+struct job {
+    struct varve_comm *comm;
+    struct varve_session *session;
+    const struct plan *plan;
+    uint8_t *fields[FIELDS];
+    size_t sizes[FIELDS];
+    int step;
+    int is_refusing; /* the callback region fails */
+};
+
+struct plan {
+    void (*fn)(struct job *job);
+    uint32_t ranks;
+    const char *settings;
+    const char *fault; /* of the storage of rank `victim` */
+    uint32_t victim;
+    struct group_options options;
+    size_t scale; /* of the fields; 0: 1 */
+    uint64_t key; /* of the content */
+    int is_lopsided; /* only the first ranks have anything */
+};
+
+static char folder[64];
+static struct board *board;
+
+static int setup(void **state) {
+    (void)state;
+    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/test-team-XXXXXX" : "/tmp/test-team-XXXXXX");
+    board = group_memory(sizeof *board);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    char command[128];
+    (void)state;
+    group_memory_free(board, sizeof *board);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+/* ---- in a rank ---- */
+
+static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* Field 0: smooth doubles, which compress; 1: small, of floats; 2: bytes; 3: random. Version v changes every (v + 1)-th chunk. */
+static void fill(struct job *job, uint64_t version) {
+    for (size_t field = 0; field < FIELDS; field++)
+        for (size_t at = 0; at < job->sizes[field]; at += 8) {
+            uint64_t since = version;
+            while (since > 0 && (at / 4096) % (since + 1) != 0)
+                since--;
+            uint64_t seed = mix(job->comm->rank * 16 + field + (since << 32) + (job->plan->key << 48));
+            double value = (double)(seed % 1000) + (double)at * 1e-3 * (double)(job->comm->rank + 1);
+            uint64_t word = field == 3 ? mix(seed + at) : (uint64_t)(at / 64) * 0x0101010101u;
+            size_t left = job->sizes[field] - at;
+            memcpy(job->fields[field] + at, field == 0 ? (void *)&value : (void *)&word, left < 8 ? left : 8);
+        }
+}
+
+static int ask_length(void *arg, uint64_t *length) {
+    (void)arg;
+    *length = 10000;
+    return 0;
+}
+
+static int ask_bytes(void *arg, uint64_t offset, void *data, size_t size) {
+    const struct job *job = arg;
+    (void)offset;
+    memset(data, (int)job->comm->rank + 1, size);
+    return job->is_refusing ? -EDOM : 0;
+}
+
+static int take_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
+    const struct job *job = arg;
+    const uint8_t *bytes = data;
+    if (offset + size > total || total != 10000)
+        return -EILSEQ;
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i] != (uint8_t)(job->comm->rank + 1))
+            return -EILSEQ;
+    return 0;
+}
+
+static void protect(struct job *job) {
+    static const char *const names[FIELDS] = {"pressure", "flags", "notes", "noise"};
+    static const int types[FIELDS] = {VARVE_F64, VARVE_I32, VARVE_BYTES, VARVE_U64};
+    static const uint64_t elements[FIELDS] = {8, 4, 1, 8};
+    for (size_t i = 0; i < FIELDS; i++) {
+        struct varve_array array = {.size = sizeof array, .type = types[i], .dims = 1};
+        array.dim[0].local = array.dim[0].global = job->sizes[i] / elements[i];
+        int rc = types[i] == VARVE_BYTES
+                     ? varve_protect(job->session, names[i], job->fields[i], job->sizes[i])
+                     : varve_protect_array(job->session, names[i], job->fields[i], &array);
+        if (rc)
+            group_fail(job->comm, "protect %s: %d", names[i], rc);
+    }
+    struct varve_callbacks callbacks = {.size = sizeof callbacks, .length = ask_length, .save = ask_bytes, .load = take_bytes};
+    if (varve_protect_callback(job->session, "asked", &callbacks, job) != 0)
+        group_fail(job->comm, "protect asked");
+}
+
+static void open_session(struct job *job) {
+    char address[160];
+    const struct plan *plan = job->plan;
+    struct varve_options options = {.size = sizeof options, .settings = plan->settings};
+    int is_faulty = plan->fault && job->comm->rank == plan->victim;
+    snprintf(address, sizeof address, "file://%s%s%s", folder, is_faulty ? "?fault=" : "", is_faulty ? plan->fault : "");
+    struct varve_error error;
+    if (varve_open_comm(group_comm(job->comm), address, "team", &options, &job->session, &error) != 0)
+        group_fail(job->comm, "open: %s", error.text);
+    protect(job);
+}
+
+static int save(struct job *job, int64_t version) {
+    uint32_t rank = job->comm->rank;
+    int rc = varve_checkpoint(job->session, version);
+    if (rc == 0)
+        rc = varve_wait(job->session);
+    board->codes[job->step][rank] = rc;
+    if (rc)
+        board->errors[job->step][rank] = *varve_session_error(job->session);
+    board->stats[job->step][rank].size = sizeof(struct varve_stats);
+    varve_stats_get(job->session, &board->stats[job->step][rank]);
+    job->step++;
+    return rc;
+}
+
+static void make_fields(struct job *job) {
+    static const size_t sizes[FIELDS] = {300000, 5000, 4097, 70000};
+    size_t scale = job->plan->scale ? job->plan->scale : 1;
+    for (size_t i = 0; i < FIELDS; i++) {
+        job->sizes[i] = sizes[i] / 8 * 8 * scale + (i == 2);
+        if (job->plan->is_lopsided && job->comm->rank > 1)
+            job->sizes[i] = 8192;
+        job->fields[i] = aligned_alloc(4096, (job->sizes[i] + 4095) / 4096 * 4096);
+    }
+}
+
+static void run_rank(struct varve_comm *comm, void *arg) {
+    struct job job = {.comm = comm, .plan = arg};
+    make_fields(&job);
+    job.plan->fn(&job);
+    varve_close(job.session);
+    for (size_t i = 0; i < FIELDS; i++)
+        free(job.fields[i]);
+}
+
+static void save_three(struct job *job) {
+    open_session(job);
+    for (int64_t version = 1; version <= 3; version++) {
+        fill(job, (uint64_t)version);
+        if (save(job, version) != 0)
+            group_fail(job->comm, "checkpoint %lld: %s", (long long)version,
+                       board->errors[version - 1][job->comm->rank].text);
+    }
+}
+
+static void check_version(struct job *job, int64_t version) {
+    int64_t found = -1;
+    for (size_t i = 0; i < FIELDS; i++)
+        memset(job->fields[i], 0x5a, job->sizes[i]);
+    int rc = varve_restart(job->session, version, &found);
+    if (rc || found != version)
+        group_fail(job->comm, "restart %lld: %s", (long long)version, varve_session_error(job->session)->text);
+    uint8_t *before[FIELDS];
+    for (size_t i = 0; i < FIELDS; i++) {
+        before[i] = job->fields[i];
+        job->fields[i] = malloc(job->sizes[i] + 8);
+    }
+    fill(job, (uint64_t)version);
+    for (size_t i = 0; i < FIELDS; i++) {
+        if (memcmp(before[i], job->fields[i], job->sizes[i]) != 0)
+            group_fail(job->comm, "version %lld: field %zu has other bytes", (long long)version, i);
+        free(job->fields[i]);
+        job->fields[i] = before[i];
+    }
+}
+
+/* All versions come back, and the job goes on from the middle one. */
+static void check_three(struct job *job) {
+    open_session(job);
+    for (int64_t version = 3; version >= 1; version--)
+        check_version(job, version);
+    check_version(job, 2);
+    fill(job, 5);
+    if (save(job, 5) != 0)
+        group_fail(job->comm, "checkpoint 5: %s", varve_session_error(job->session)->text);
+    check_version(job, 5);
+}
+
+/* ---- in the test ---- */
+
+static void run(const struct plan *plan) {
+    struct group_end end;
+    char text[600];
+    if (group_run(plan->ranks, run_rank, (void *)plan, &plan->options, &end) != 0) {
+        group_describe(&end, text, sizeof text);
+        fail_msg("%s: %s", plan->settings, text);
+    }
+}
+
+/* Packs, and parts of them, below a version's folder; bytes go to sizes. */
+static int count_packs(int64_t version, uint64_t *sizes) {
+    char path[160];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/n/team/data/00000001/%016llx/00000000", folder, (unsigned long long)version);
+    DIR *dir = opendir(path);
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        struct stat status;
+        char object[480];
+        if (entry->d_name[0] != '0')
+            continue;
+        snprintf(object, sizeof object, "%s/%s", path, entry->d_name);
+        assert_int_equal(stat(object, &status), 0);
+        if (sizes)
+            sizes[strtoul(entry->d_name, NULL, 16)] = (uint64_t)status.st_size;
+        count++;
+    }
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+static void check_store(void) {
+    char address[80], command[300];
+    snprintf(address, sizeof address, "file://%s", folder);
+    snprintf(command, sizeof command, "%s verify %s >/dev/null", VARVE_TOOL, address);
+    assert_int_equal(system(command), 0);
+}
+
+static void round_trip(const char *settings, uint32_t ranks, uint32_t per_node, int packs) {
+    struct plan plan = {.fn = save_three, .ranks = ranks, .settings = settings, .options = {.ranks_per_node = per_node}};
+    assert_int_equal(setup(NULL), 0);
+    run(&plan);
+    for (int64_t version = 1; version <= 3; version++)
+        assert_int_equal(count_packs(version, NULL), packs);
+    plan.fn = check_three;
+    run(&plan);
+    check_store();
+    teardown(NULL);
+}
+
+static void test_round_trips(void **state) {
+    (void)state;
+    round_trip("aggregate=4", 8, 0, 2);
+    round_trip("aggregate=4,capture=sync,threads=0", 6, 3, 2);
+    round_trip("aggregate=5,dedup=none", 8, 6, 3);
+    round_trip("aggregate=32,dedup=exact,codec=size", 5, 0, 1);
+    round_trip("aggregate=1", 4, 0, 4);
+    round_trip("aggregate=0", 9, 0, 1);
+}
+
+static void test_groupings(void **state) {
+    (void)state;
+    round_trip("aggregate=4,codec=size,grouping=agnostic,group_block=4K", 4, 0, 1);
+    round_trip("aggregate=4,codec=size,grouping=agnostic-block,group_block=1K", 4, 0, 1);
+    round_trip("aggregate=4,codec=size,grouping=aware,block_size=64K", 4, 0, 1);
+    round_trip("aggregate=4,codec=size,grouping=aware-block,group_block=1K,block_size=64K", 4, 0, 1);
+    round_trip("aggregate=4,codec=size,grouping=aware-block,group_block=64K", 4, 0, 1);
+    round_trip("aggregate=4,codec=size,grouping=auto,block_size=64K", 4, 0, 1);
+}
+
+/* The same data is found whoever wrote it, and whoever writes next. */
+static void test_change_of_teams(void **state) {
+    (void)state;
+    struct plan plan = {.fn = save_three, .ranks = 6, .settings = "aggregate=1"};
+    setup(NULL);
+    run(&plan);
+    plan.fn = check_three;
+    plan.settings = "aggregate=3";
+    run(&plan);
+    plan.fn = save_three;
+    plan.key = 7;
+    run(&plan);
+    plan.fn = check_three;
+    plan.settings = "aggregate=2,grouping=aware-block";
+    run(&plan);
+    check_store();
+    teardown(NULL);
+}
+
+/* All new data sits on two ranks of one team: it is shared out between the writers. */
+static void test_level(void **state) {
+    uint64_t sizes[8] = {0};
+    (void)state;
+    struct plan plan = {
+        .fn = save_three, .ranks = 8, .settings = "aggregate=2,codec=none", .scale = 16, .is_lopsided = 1};
+    setup(NULL);
+    run(&plan);
+    assert_int_equal(count_packs(1, sizes), 4);
+    for (int i = 1; i < 4; i++)
+        assert_in_range(sizes[i], sizes[0] * 8 / 10, sizes[0] * 12 / 10);
+    assert_true(board->stats[0][0].bytes_moved > sizes[0]);
+    plan.fn = check_three;
+    run(&plan);
+    check_store();
+    teardown(NULL);
+}
+
+static void assert_same_story(int step, uint32_t ranks) {
+    for (uint32_t i = 1; i < ranks; i++) {
+        assert_int_equal(board->codes[step][i], board->codes[step][0]);
+        assert_int_equal(board->errors[step][i].rank, board->errors[step][0].rank);
+        assert_string_equal(board->errors[step][i].text, board->errors[step][0].text);
+    }
+}
+
+/* The second checkpoint fails, the third works. */
+static void save_through(struct job *job) {
+    open_session(job);
+    for (int64_t version = 1; version <= 3; version++) {
+        job->is_refusing = job->plan->fault == NULL && version == 2 && job->comm->rank == job->plan->victim;
+        fill(job, (uint64_t)version);
+        save(job, version);
+    }
+    check_version(job, 3);
+}
+
+static void fail_through(const char *settings, uint32_t victim, const char *fault, int code) {
+    struct plan plan = {.fn = save_through, .ranks = 6, .settings = settings, .victim = victim, .fault = fault};
+    setup(NULL);
+    run(&plan);
+    int failed = 0;
+    for (int step = 0; step < 3; step++) {
+        assert_same_story(step, 6);
+        if (board->codes[step][0]) {
+            failed++;
+            assert_int_equal(board->codes[step][0], code);
+            assert_int_equal(board->errors[step][0].rank, (int)victim);
+        }
+    }
+    assert_int_equal(failed, 1);
+    check_store();
+    teardown(NULL);
+}
+
+/* A rank that cannot give its data, and a writer that cannot store it. */
+static void test_trouble(void **state) {
+    (void)state;
+    fail_through("aggregate=3,on_error=warn", 1, NULL, -EDOM);
+    fail_through("aggregate=3,on_error=warn", 3, NULL, -EDOM);
+    fail_through("aggregate=3,on_error=warn,capture=sync", 5, NULL, -EDOM);
+}
+
+/* A rank dies in the middle: the others are told, and nobody waits for ever. */
+static void save_and_die(struct job *job) {
+    open_session(job);
+    fill(job, 1);
+    save(job, 1);
+    fill(job, 2);
+    if (job->comm->rank == job->plan->victim)
+        raise(SIGKILL);
+    save(job, 2);
+}
+
+static void test_death(void **state) {
+    (void)state;
+    for (uint32_t victim = 0; victim < 4; victim += 3) {
+        struct group_end end;
+        struct plan plan = {.fn = save_and_die, .ranks = 4, .settings = "aggregate=4", .victim = victim,
+                            .options = {.grace_ms = 4000, .is_noticed = 1, .seconds = 30}};
+        setup(NULL);
+        assert_int_not_equal(group_run(plan.ranks, run_rank, &plan, &plan.options, &end), 0);
+        assert_int_equal(end.first, (int)victim);
+        for (uint32_t i = 0; i < 4; i++)
+            if (i != victim)
+                assert_int_equal(end.status[i], 0);
+        teardown(NULL);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trips), cmocka_unit_test(test_groupings), cmocka_unit_test(test_change_of_teams),
+        cmocka_unit_test(test_level),       cmocka_unit_test(test_trouble),   cmocka_unit_test(test_death),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
