@@ -7,8 +7,7 @@
  * A partner that holds the same content itself takes it from its own memory; only what it does not have is sent. So chunks that are on many nodes anyway cost no
  * messages, and unique ones travel once per copy.
  *
- * Bytes travel in rounds: a rank consumes what it captured until some are waiting, sends them, and takes those of the ranks whose partner it is, until everybody has said
- * that this was all. A rank that has failed goes on taking, so that nobody waits for it. */
+ * Bytes travel in rounds (rounds.c). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +15,6 @@
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 #include "store/pack_copy.h"
-
-#define ROUND (1u << 20) /* bytes that wait before they are sent */
 
 /* ---- who with whom ---- */
 
@@ -88,24 +85,18 @@ int vv_copies_open(struct vv_session *session, struct varve_error *error) {
         copies->partners[copies->count++] = rank_of(comm, to, local % size_of(comm, to));
         rc = add_kept(session, nodes, node, local, j);
     }
-    copies->from = vv_calloc(copies->kept_count + 1, sizeof *copies->from);
-    copies->is_over = vv_calloc(copies->kept_count + 1, 1);
-    return rc == 0 && copies->from && copies->is_over ? 0 : vv_error(error, -ENOMEM, "no memory for a session");
+    if (rc == 0)
+        rc = vv_rounds_open(&copies->rounds, copies->partners, copies->count, copies->kept, copies->kept_count);
+    return rc == 0 ? 0 : vv_error(error, -ENOMEM, "no memory for a session");
 }
 
 void vv_copies_close(struct vv_session *session) {
     vv_free(session->copies.kept);
-    vv_free(session->copies.from);
-    vv_free(session->copies.is_over);
+    vv_rounds_close(&session->copies.rounds);
     memset(&session->copies, 0, sizeof session->copies);
 }
 
-/* ---- messages: a head, then chunks with their bytes; all ranks run the same program, so structs travel as they are ---- */
-
-struct head {
-    uint32_t is_last;
-    uint32_t has_failed;
-};
+/* ---- messages: chunks with their bytes ---- */
 
 struct chunk_head {
     struct vv_hash128 id;
@@ -113,86 +104,11 @@ struct chunk_head {
     uint64_t size;
 };
 
-static const struct head failure = {1, 1};
-
-struct taking {
-    struct vv_save *save;
-    int rc; /* of the first message that could not be taken; nothing is taken then, but everybody heard */
-    struct varve_error *error;
-    int (*take)(struct taking *taking, uint32_t rank, const uint8_t *data, size_t size);
-};
-
-static size_t kept_index(const struct vv_session *session, uint32_t rank) {
-    size_t i = 0;
-    while (i + 1 < session->copies.kept_count && session->copies.kept[i] != rank)
-        i++;
-    return i;
-}
-
 static int nonsense(uint32_t rank, struct varve_error *error) {
     return vv_error(error, -EPROTO, "rank %u sent copies that make no sense", rank);
 }
 
-static int take_message(void *arg, uint32_t rank, const void *data, size_t size) {
-    struct taking *taking = arg;
-    struct vv_session *session = taking->save->session;
-    struct head head = failure;
-    if (size >= sizeof head)
-        memcpy(&head, data, sizeof head);
-    session->copies.is_over[kept_index(session, rank)] = head.is_last != 0;
-    if (!head.has_failed && taking->rc == 0) /* if it has, the agreement that follows will tell */
-        taking->rc = taking->take(taking, rank, (const uint8_t *)data + sizeof head, size - sizeof head);
-    return 0;
-}
-
-static void begin_message(struct vv_save *save) {
-    struct head head = {0, 0};
-    for (uint32_t j = 0; j < save->session->copies.count; j++) {
-        save->sending[j].size = 0;
-        vv_buf_append(&save->sending[j], &head, sizeof head);
-    }
-}
-
-static void clear_messages(struct vv_save *save) {
-    for (uint32_t j = 0; j < save->session->copies.count; j++)
-        vv_buf_clear(&save->sending[j]);
-}
-
-static void check_messages(struct taking *taking) {
-    for (uint32_t j = 0; j < taking->save->session->copies.count; j++)
-        if (taking->save->sending[j].failed && taking->rc == 0)
-            taking->rc = vv_error(taking->error, -ENOMEM, "no memory to send copies");
-}
-
-/* What goes to partner j; a rank that has failed says only that. */
-static struct varve_parcel end_message(struct taking *taking, uint32_t j, int is_last) {
-    struct vv_buf *buf = &taking->save->sending[j];
-    struct head head = {(uint32_t)is_last, 0};
-    uint32_t partner = taking->save->session->copies.partners[j];
-    if (taking->rc)
-        return (struct varve_parcel){partner, &failure, sizeof failure};
-    memcpy(buf->data, &head, sizeof head);
-    return (struct varve_parcel){partner, buf->data, buf->size};
-}
-
-/* Send to our partners, and take from those whose partner we are and who are not over yet. An error is one of the group; that of a message is in taking. */
-static int trade(struct taking *taking, int is_sending, int is_last) {
-    struct vv_session *session = taking->save->session;
-    struct vv_copies *copies = &session->copies;
-    struct varve_parcel out[VV_PARTNERS_MAX];
-    uint32_t out_count = 0, from_count = 0;
-    for (; is_sending && out_count < copies->count; out_count++)
-        out[out_count] = end_message(taking, out_count, is_last);
-    for (uint32_t i = 0; i < copies->kept_count; i++)
-        if (!copies->is_over[i])
-            copies->from[from_count++] = copies->kept[i];
-    int rc = session->comm->ops->trade(session->comm, out, out_count, copies->from, from_count, take_message, taking);
-    return rc ? vv_error(taking->error, rc, "copies could not be sent: %s", varve_error_text(rc)) : 0;
-}
-
-/* ---- rounds ---- */
-
-static int take_chunks(struct taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
+static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
     struct vv_save *save = taking->save;
     int rc = vv_outlet_open(save, taking->error);
     if (rc == 0)
@@ -212,45 +128,12 @@ static int take_chunks(struct taking *taking, uint32_t rank, const uint8_t *data
     return rc;
 }
 
-static int has_enough(const struct vv_save *save) {
-    for (uint32_t j = 0; j < save->session->copies.count; j++)
-        if (save->sending[j].size >= ROUND)
-            return 1;
-    return 0;
-}
-
-static int is_everybody_over(const struct vv_copies *copies) {
-    for (uint32_t i = 0; i < copies->kept_count; i++)
-        if (!copies->is_over[i])
-            return 0;
-    return 1;
-}
-
-static void begin_rounds(struct vv_copies *copies) {
-    memset(copies->is_over, 0, copies->kept_count);
-}
-
-static int run_rounds(struct vv_save *save, int rc, vv_step_fn step, struct varve_error *error) {
-    struct taking taking = {save, rc, error, take_chunks};
-    int more = 1, is_sending = 1, broken = 0;
-    begin_rounds(&save->session->copies);
-    while (broken == 0 && (is_sending || !is_everybody_over(&save->session->copies))) {
-        begin_message(save);
-        while (taking.rc == 0 && more > 0 && !has_enough(save))
-            taking.rc = (more = step(save, error)) < 0 ? more : 0;
-        check_messages(&taking);
-        int is_last = taking.rc != 0 || more <= 0;
-        broken = trade(&taking, is_sending, is_last);
-        is_sending = is_sending && !is_last;
-    }
-    clear_messages(save);
-    return broken ? broken : taking.rc;
-}
-
 int vv_copies_consume(struct vv_save *save, int rc, vv_step_fn step, struct varve_error *error) {
     int more = 1;
-    if (save->session->copies.count > 0)
-        return run_rounds(save, rc, step, error);
+    if (save->session->copies.count > 0) {
+        struct vv_taking taking = {save, &save->session->copies.rounds, rc, error, take_chunks};
+        return vv_rounds_run(&taking, step);
+    }
     while (rc == 0 && more > 0)
         rc = (more = step(save, error)) < 0 ? more : 0;
     return rc;
@@ -264,8 +147,8 @@ static void send_chunk(struct vv_save *save, uint64_t address, const void *data,
     for (uint32_t j = 0; j < save->session->copies.count; j++) {
         if (fates & (unsigned)VV_FATE_HELD_BY << j)
             continue;
-        vv_buf_append(&save->sending[j], &head, sizeof head);
-        vv_buf_append(&save->sending[j], data, size);
+        vv_buf_append(&save->session->copies.rounds.sending[j], &head, sizeof head);
+        vv_buf_append(&save->session->copies.rounds.sending[j], data, size);
     }
 }
 
@@ -307,17 +190,17 @@ int vv_copies_write(struct vv_save *save, uint32_t number, const void *data) {
 /* Our chunks, told to the partners; they answer with one byte each. */
 static void tell_stored(struct vv_save *save) {
     const struct vv_naming *naming = &save->naming;
-    begin_message(save);
+    vv_rounds_begin(&save->session->copies.rounds);
     for (uint32_t j = 0; j < save->session->copies.count; j++)
         for (size_t i = 0; i < naming->offer_count; i++) {
             struct chunk_head head = {naming->offers[i].id, naming->offers[i].address, naming->offers[i].size};
             if (naming->fates[i] & VV_FATE_STORE)
-                vv_buf_append(&save->sending[j], &head, sizeof head);
+                vv_buf_append(&save->session->copies.rounds.sending[j], &head, sizeof head);
         }
 }
 
 struct agreeing {
-    struct taking taking; /* first */
+    struct vv_taking taking; /* first */
     struct vv_buf *answers; /* per rank that we keep copies of */
     struct varve_parcel *out; /* the same, on their way */
     size_t room;            /* of stand-ins */
@@ -338,14 +221,12 @@ static int add_stand_in(struct agreeing *agreeing, uint32_t offer, uint32_t owne
 }
 
 /* One content has one owner, so a chunk of ours stands in for one rank at most. */
-static int take_list(struct taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
+static int take_list(struct vv_taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
     struct agreeing *agreeing = (struct agreeing *)taking;
     struct vv_naming *naming = &taking->save->naming;
-    struct vv_buf *answer = &agreeing->answers[kept_index(taking->save->session, rank)];
-    struct head none = {1, 0};
+    struct vv_buf *answer = &agreeing->answers[vv_rounds_from(taking->rounds, rank)];
     if (size % sizeof(struct chunk_head) != 0)
         return nonsense(rank, taking->error);
-    vv_buf_append(answer, &none, sizeof none);
     for (size_t at = 0; at < size; at += sizeof(struct chunk_head)) {
         struct chunk_head head;
         memcpy(&head, data + at, sizeof head);
@@ -367,18 +248,18 @@ static int hear_answer(void *arg, uint32_t rank, const void *data, size_t size) 
     struct hearing *hearing = arg;
     struct vv_naming *naming = &hearing->save->naming;
     const struct vv_copies *copies = &hearing->save->session->copies;
-    const uint8_t *has = (const uint8_t *)data + sizeof(struct head);
+    const uint8_t *has = data;
     uint32_t j = 0;
     while (j < copies->count && copies->partners[j] != rank)
         j++;
-    size_t at = 0, count = size >= sizeof(struct head) ? size - sizeof(struct head) : 0;
+    size_t at = 0;
     for (size_t i = 0; i < naming->offer_count; i++)
         if (naming->fates[i] & VV_FATE_STORE) {
-            if (at == count)
+            if (at == size)
                 return nonsense(rank, hearing->error);
             naming->fates[i] |= has[at++] ? (uint8_t)(VV_FATE_HELD_BY << j) : 0;
         }
-    return at == count ? 0 : nonsense(rank, hearing->error);
+    return at == size ? 0 : nonsense(rank, hearing->error);
 }
 
 static int compare_stand_ins(const void *a, const void *b) {
@@ -399,7 +280,8 @@ static int answer(struct vv_save *save, const struct agreeing *agreeing, struct 
 
 static int ask_partners(struct vv_save *save, struct varve_error *error) {
     struct varve_comm *comm = save->session->comm;
-    struct agreeing agreeing = {.taking = {save, 0, error, take_list}};
+    struct vv_rounds *rounds = &save->session->copies.rounds;
+    struct agreeing agreeing = {.taking = {save, rounds, 0, error, take_list}};
     uint32_t kept = save->session->copies.kept_count;
     agreeing.answers = vv_calloc(kept + 1, sizeof *agreeing.answers);
     agreeing.out = vv_calloc(kept + 1, sizeof *agreeing.out);
@@ -408,9 +290,7 @@ static int ask_partners(struct vv_save *save, struct varve_error *error) {
     int rc = vv_comm_agree(comm, has_room ? 0 : vv_error(error, -ENOMEM, "no memory to agree on copies"), error);
     if (rc == 0) {
         tell_stored(save);
-        check_messages(&agreeing.taking);
-        begin_rounds(&save->session->copies);
-        rc = trade(&agreeing.taking, 1, 1);
+        rc = vv_rounds_once(&agreeing.taking);
         if (save->naming.stand_in_count > 0)
             qsort(save->naming.stand_ins, save->naming.stand_in_count, sizeof *save->naming.stand_ins,
                   compare_stand_ins);
@@ -422,7 +302,7 @@ static int ask_partners(struct vv_save *save, struct varve_error *error) {
     for (uint32_t i = 0; agreeing.answers && i < kept; i++)
         vv_buf_clear(&agreeing.answers[i]);
     vv_free(agreeing.answers);
-    clear_messages(save);
+    vv_rounds_clear(rounds);
     return rc;
 }
 
@@ -433,27 +313,26 @@ int vv_copies_agree(struct vv_save *save, int rc, struct varve_error *error) {
 
 /* ---- tables ---- */
 
-static int keep_tables(struct taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
+static int keep_tables(struct vv_taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
     struct vv_session *session = taking->save->session;
     return vv_pack_copy_create(session->store, session->name, &taking->save->attempt, rank, data, size, taking->error);
 }
 
 int vv_copies_tables(struct vv_save *save, int rc, struct varve_error *error) {
     struct vv_session *session = save->session;
-    struct taking taking = {save, rc, error, keep_tables};
+    struct vv_rounds *rounds = &session->copies.rounds;
+    struct vv_taking taking = {save, rounds, rc, error, keep_tables};
     struct vv_buf tables;
     if (session->copies.count == 0)
         return rc;
     vv_buf_init(&tables);
     if (taking.rc == 0)
         taking.rc = vv_pack_copy_read(session->store, session->name, &save->attempt, session->comm->rank, &tables, error);
-    begin_message(save);
+    vv_rounds_begin(rounds);
     for (uint32_t j = 0; taking.rc == 0 && j < session->copies.count; j++)
-        vv_buf_append(&save->sending[j], tables.data, tables.size);
+        vv_buf_append(&rounds->sending[j], tables.data, tables.size);
     vv_buf_clear(&tables);
-    check_messages(&taking);
-    begin_rounds(&session->copies);
-    rc = trade(&taking, 1, 1);
-    clear_messages(save);
+    rc = vv_rounds_once(&taking);
+    vv_rounds_clear(rounds);
     return rc ? rc : taking.rc;
 }

@@ -94,14 +94,23 @@ struct vv_request {
     uint64_t block_bytes; /* buffers on the way to storage */
 };
 
+/* With whom chunks are exchanged while they are consumed (rounds.c). */
+struct vv_rounds {
+    uint32_t *to, to_count;     /* ranks that get some of ours, */
+    struct vv_buf *sending;     /* what is on its way to each, */
+    struct varve_parcel *out;   /* and the same as messages */
+    uint32_t *from, from_count; /* ranks who send to us; */
+    uint32_t *waiting;          /* of them, those who have more to send */
+    uint8_t *is_over;           /* per rank in from */
+};
+
 /* Who keeps copies for whom (copies.c). */
 struct vv_copies {
     uint32_t count;                     /* of partners: they keep copies of what we store */
     uint32_t partners[VV_PARTNERS_MAX];
     uint32_t *kept;                     /* ranks whose partner we are */
     uint32_t kept_count;
-    uint32_t *from; /* of them, those who have more to send */
-    uint8_t *is_over; /* per rank kept */
+    struct vv_rounds rounds;
 };
 
 struct vv_session {

@@ -81,7 +81,7 @@ int vv_outlet_expect(struct vv_save *save, uint64_t bytes, struct varve_error *e
 void vv_outlet_region(struct vv_save *save, const struct vv_past *past);
 int vv_outlet_add(struct vv_save *save, uint32_t owner, uint64_t address, const void *data, uint32_t size,
                   struct vv_hash128 id);
-/* A rank stops because of rc: if that was its writer, why. Returns the code to go on with. */
+/* If the writer of this rank has failed: why. Returns the code to go on with, else rc. */
 int vv_outlet_explain(struct vv_save *save, int rc, struct varve_error *error);
 /* All data was added, or it has failed with rc; when that was the writer's doing, its own error is told. */
 int vv_outlet_finish(struct vv_save *save, int rc, struct varve_error *error);
@@ -168,12 +168,34 @@ int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error);
 /* Sources have got other numbers: nothing from before counts. Not collective. */
 void vv_sharing_forget(struct vv_session *session);
 
+/* ---- rounds.c: ranks pass chunks to other ranks while they consume what they have captured ---- */
+/* One step of consuming: 1 and there may be more, 0 when there is no more, or an error. */
+typedef int (*vv_step_fn)(struct vv_save *save, struct varve_error *error);
+/* 0 or -ENOMEM; vv_rounds_close in both cases. The lists are copied. */
+int vv_rounds_open(struct vv_rounds *rounds, const uint32_t *to, uint32_t to_count, const uint32_t *from,
+                   uint32_t from_count);
+void vv_rounds_close(struct vv_rounds *rounds);
+struct vv_taking {
+    struct vv_save *save;
+    struct vv_rounds *rounds;
+    int rc; /* how this rank has fared so far; nothing is taken after a failure, but everybody is heard */
+    struct varve_error *error;
+    int (*take)(struct vv_taking *taking, uint32_t rank, const uint8_t *data, size_t size);
+};
+/* Take steps until there are none left, sending what they put into rounds->sending and taking what comes, until all are over. An error of the group,
+ * or taking->rc. */
+int vv_rounds_run(struct vv_taking *taking, vv_step_fn step);
+/* One round by hand: begin, fill rounds->sending, and send and take once. An error of the group; that of a message is in taking->rc. */
+void vv_rounds_begin(struct vv_rounds *rounds);
+int vv_rounds_once(struct vv_taking *taking);
+void vv_rounds_clear(struct vv_rounds *rounds); /* memory of messages */
+/* The number of this rank among those who send to us. */
+uint32_t vv_rounds_from(const struct vv_rounds *rounds, uint32_t rank);
+
 /* ---- copies.c: everything is kept on several nodes. Collective where it says so. ---- */
 /* Who keeps copies for whom. 0 or -ENOMEM, which the ranks must yet agree upon; collective all the same. */
 int vv_copies_open(struct vv_session *session, struct varve_error *error);
 void vv_copies_close(struct vv_session *session);
-/* One step of consuming: 1 and there may be more, 0 when there is no more, or an error. */
-typedef int (*vv_step_fn)(struct vv_save *save, struct varve_error *error);
 /* Take steps until there are none left, and exchange copies meanwhile. rc: how this rank has fared so far. Collective if there are copies. */
 int vv_copies_consume(struct vv_save *save, int rc, vv_step_fn step, struct varve_error *error);
 /* Store a chunk of ours, and let the partners have it. */
@@ -200,7 +222,6 @@ struct vv_save {
     struct vv_naming naming; /* if it is */
     uint64_t fixed_bytes;    /* stored whatever the others say */
     uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored */
-    struct vv_buf sending[VV_PARTNERS_MAX]; /* to our partners, as copies */
     int is_gathered;         /* our team's writer writes it */
     struct vv_outlet outlet;
     struct vv_digest_state *manifest; /* of the one that is being passed on */

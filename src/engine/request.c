@@ -129,6 +129,8 @@ static int commit(struct vv_session *session, int *may_retry, struct varve_error
     struct vv_hash128 writers_digest;
     *error = save->error;
     int rc = vv_comm_agree(session->comm, save->result, error);
+    if (rc == 0)
+        rc = vv_team_learn(session, save, error);
     if (rc == 0) /* all ranks have said yes */
         rc = vv_keepers_commit(session, &save->attempt, &writers_digest, error);
     if (rc == 0)
@@ -146,6 +148,7 @@ static void end_request(struct vv_session *session, int result, const struct var
         request->stats = session->save->stats;
     strncpy(request->stats.dedup, session->sharing.name, sizeof request->stats.dedup - 1);
     strncpy(request->stats.dedup_reason, session->sharing.reason, sizeof request->stats.dedup_reason - 1);
+    strncpy(request->stats.aggregate_reason, session->team.reason, sizeof request->stats.aggregate_reason - 1);
     request->result = result;
     if (result)
         request->error = *error;

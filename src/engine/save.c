@@ -177,6 +177,7 @@ static int look_at(struct vv_save *save, const struct vv_piece *piece, struct va
     if (rc == 0)
         rc = save->is_shared ? vv_scan_write(scan, piece->first, piece->count, piece->data, error)
                              : vv_scan_piece(scan, piece->first, piece->count, piece->data);
+    rc = vv_outlet_explain(save, rc, error);
     return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", scan->past->name, varve_error_text(rc))
               : 0;
 }
@@ -235,6 +236,7 @@ static int ask_callback(struct vv_save *save, struct varve_error *error) {
     int rc = vv_outlet_open(save, error);
     if (rc == 0)
         rc = vv_scan_callback(&save->scans[save->asked], region, &save->asked_at, error);
+    rc = vv_outlet_explain(save, rc, error);
     return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", region->name, varve_error_text(rc)) : 1;
 }
 
@@ -300,8 +302,6 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     rc = vv_copies_consume(save, rc, drain_piece, error);
     if (rc == 0)
         rc = vv_capture_go(session->capture, error);
-    if (rc)
-        rc = vv_outlet_explain(save, rc, error);
     return rc ? vv_error_default(error, rc, "the state could not be captured: %s", varve_error_text(rc)) : 0;
 }
 

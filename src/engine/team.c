@@ -82,19 +82,22 @@ static int set_up(struct vv_session *session, struct varve_error *error) {
 
 int vv_team_open(struct vv_session *session, struct varve_error *error) {
     struct varve_comm *comm = session->comm;
+    int rc = comm->ops->broadcast(comm, &session->settings.aggregate, sizeof session->settings.aggregate, VV_COMM_ROOT);
+    if (rc)
+        return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     const char *reason = why_not(session);
     stand_alone(session, reason);
     if (reason)
         return 0;
     uint64_t is_possible = (uint64_t)is_in_order(comm, comm->ops->node_size(comm, comm->node));
-    int rc = comm->ops->least(comm, &is_possible, 1);
+    rc = comm->ops->least(comm, &is_possible, 1);
     if (rc)
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     if (!is_possible) {
         session->team.reason = "the ranks of a node do not follow one another";
         return 0;
     }
-    session->team = (struct vv_team){.reason = "aggregate"};
+    session->team = (struct vv_team){.reason = session->settings.aggregate ? "as asked for" : "not measured yet"};
     place(session);
     rc = set_up(session, error);
     if (rc == -ENOTSUP) {
@@ -124,7 +127,6 @@ int vv_team_wants(struct vv_session *session) {
         return 0;
     if (!team->is_measured)
         return 1;
-    team->reason = "measured";
     if (team->seconds_shared <= 0)
         return 1;
     int is_better_alone = team->seconds_alone > 0 && team->seconds_alone * BETTER < team->seconds_shared;
@@ -136,8 +138,17 @@ int vv_team_wants(struct vv_session *session) {
     return is_better_alone;
 }
 
-void vv_team_learn(struct vv_session *session, int was_shared, double seconds, uint64_t bytes) {
+/* The slowest rank counts. The bytes are this rank's: it compares checkpoints of the same job with each other, no more. */
+int vv_team_learn(struct vv_session *session, const struct vv_save *save, struct varve_error *error) {
     struct vv_team *team = &session->team;
+    uint64_t took = save->sealed_ns - save->begun_ns, bytes = save->sums.fresh + save->sums.rewritten;
+    if (!team->is_measured)
+        return 0;
+    int rc = vv_comm_most(session->comm, &took);
+    if (rc)
+        return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     if (bytes >= WORTH_BYTES)
-        *(was_shared ? &team->seconds_shared : &team->seconds_alone) = seconds / (double)bytes;
+        *(save->is_gathered ? &team->seconds_shared : &team->seconds_alone) = (double)took / (double)bytes;
+    team->reason = team->seconds_alone > 0 && team->seconds_shared > 0 ? "as measured" : team->reason;
+    return 0;
 }

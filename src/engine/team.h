@@ -40,9 +40,9 @@ struct vv_team {
     struct vv_post *post;     /* NULL: every rank writes by itself */
     struct vv_team_writer *thread; /* on the first rank */
     uint64_t attempts;        /* that were shared, so far */
-    /* does it pay? On rank 0 */
+    /* does it pay? Rank 0 decides */
     int is_measured;
-    double seconds_shared, seconds_alone; /* per byte, lately; 0: not known */
+    double seconds_shared, seconds_alone; /* ns per byte of this rank, lately; 0: not known */
     unsigned checkpoints, next_trial, trial_gap;
     const char *reason;
 };
@@ -55,8 +55,8 @@ int vv_team_open(struct vv_session *session, struct varve_error *error);
 void vv_team_close(struct vv_session *session); /* each rank for itself */
 /* Rank 0: shall the ranks share writers in the attempt that begins? */
 int vv_team_wants(struct vv_session *session);
-/* Rank 0: a checkpoint took so long for so many bytes. */
-void vv_team_learn(struct vv_session *session, int was_shared, double seconds, uint64_t bytes);
+/* All ranks have sealed: how long did it take? Collective. */
+int vv_team_learn(struct vv_session *session, const struct vv_save *save, struct varve_error *error);
 
 /* ---- messages ---- */
 enum vv_say {
