@@ -126,6 +126,11 @@ int vv_client_add(struct vv_client *client, uint64_t address, const void *data, 
     return rc ? rc : say(client, &chunk, sizeof chunk, data, size, error);
 }
 
+int vv_client_moved(struct vv_client *client, const struct vv_say_chunk *chunk, uint32_t writer, struct varve_error *error) {
+    struct vv_say_moved moved = {VV_SAY_MOVED, chunk->address, chunk->size, writer};
+    return say(client, &moved, sizeof moved, NULL, 0, error);
+}
+
 int vv_client_data_end(struct vv_client *client, struct varve_error *error) {
     uint64_t kind = VV_SAY_DATA_END;
     return say(client, &kind, sizeof kind, NULL, 0, error);

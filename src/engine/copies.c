@@ -129,14 +129,8 @@ static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *d
 }
 
 int vv_copies_consume(struct vv_save *save, int rc, vv_step_fn step, struct varve_error *error) {
-    int more = 1;
-    if (save->session->copies.count > 0) {
-        struct vv_taking taking = {save, &save->session->copies.rounds, rc, error, take_chunks};
-        return vv_rounds_run(&taking, step);
-    }
-    while (rc == 0 && more > 0)
-        rc = (more = step(save, error)) < 0 ? more : 0;
-    return rc;
+    struct vv_taking taking = {save, &save->session->copies.rounds, rc, error, take_chunks};
+    return vv_rounds_run(&taking, step);
 }
 
 /* ---- chunks ---- */

@@ -75,14 +75,18 @@ struct vv_outlet {
 int vv_outlet_begin(struct vv_save *save, struct varve_error *error);
 /* There is something to store: a rank by itself begins its pack now. */
 int vv_outlet_open(struct vv_save *save, struct varve_error *error);
-/* So much is about to come, as far as is known. */
-int vv_outlet_expect(struct vv_save *save, uint64_t bytes, struct varve_error *error);
+/* So much is about to come, as far as is known. rc: how this rank has fared so far. Collective with several nodes. */
+int vv_outlet_expect(struct vv_save *save, int rc, uint64_t bytes, struct varve_error *error);
 /* Data of this region follows; NULL: of another rank, and nobody knows what it holds. */
 void vv_outlet_region(struct vv_save *save, const struct vv_past *past);
 int vv_outlet_add(struct vv_save *save, uint32_t owner, uint64_t address, const void *data, uint32_t size,
                   struct vv_hash128 id);
 /* If the writer of this rank has failed: why. Returns the code to go on with, else rc. */
 int vv_outlet_explain(struct vv_save *save, int rc, struct varve_error *error);
+/* Take steps until there are none left; where ranks exchange data meanwhile, copies or what levels the nodes, it is collective. rc: how this rank has fared
+ * so far. */
+int vv_outlet_consume(struct vv_save *save, int rc, int (*step)(struct vv_save *save, struct varve_error *error),
+                      struct varve_error *error);
 /* All data was added, or it has failed with rc; when that was the writer's doing, its own error is told. */
 int vv_outlet_finish(struct vv_save *save, int rc, struct varve_error *error);
 /* What the manifest leans on. *out is the list it must be written for: the same, or that of all ranks of the team; ascending. */
@@ -188,15 +192,43 @@ int vv_rounds_run(struct vv_taking *taking, vv_step_fn step);
 /* One round by hand: begin, fill rounds->sending, and send and take once. An error of the group; that of a message is in taking->rc. */
 void vv_rounds_begin(struct vv_rounds *rounds);
 int vv_rounds_once(struct vv_taking *taking);
+int vv_rounds_is_empty(const struct vv_buf *message); /* nothing was put into it yet */
 void vv_rounds_clear(struct vv_rounds *rounds); /* memory of messages */
 /* The number of this rank among those who send to us. */
 uint32_t vv_rounds_from(const struct vv_rounds *rounds, uint32_t rank);
+
+/* ---- moves.c: levelling between nodes ---- */
+struct vv_move_target {
+    uint32_t writer;      /* of the rank that takes it */
+    uint64_t share, sent; /* bytes that shall go there, and did */
+    struct vv_variable told;
+};
+struct vv_moves {
+    int is_on, is_running;
+    uint32_t count; /* of targets */
+    struct vv_move_target *targets;
+    uint32_t *ranks;
+    struct vv_rounds rounds;
+    uint64_t expected, seen; /* of our own bytes */
+    uint64_t left;           /* until it is decided anew where they go, */
+    uint32_t target;         /* which is here; count: they stay */
+    struct vv_variable variable; /* of what is being taken */
+};
+/* How much goes where. amount: what this rank has; becomes what its writer will get from it. rc: how this rank has fared so far. Collective where ranks may move data, the same
+ * code everywhere then. */
+int vv_moves_plan(struct vv_save *save, int rc, uint64_t *amount, struct varve_error *error);
+/* Take steps, and pass chunks on and take some meanwhile. Collective. */
+int vv_moves_consume(struct vv_save *save, int rc, vv_step_fn step, struct varve_error *error);
+/* Is this chunk passed on? 1 then, 0, or an error. */
+int vv_moves_take(struct vv_save *save, const struct vv_variable *variable, const struct vv_say_chunk *chunk,
+                  const void *data, struct varve_error *error);
+void vv_moves_end(struct vv_save *save);
 
 /* ---- copies.c: everything is kept on several nodes. Collective where it says so. ---- */
 /* Who keeps copies for whom. 0 or -ENOMEM, which the ranks must yet agree upon; collective all the same. */
 int vv_copies_open(struct vv_session *session, struct varve_error *error);
 void vv_copies_close(struct vv_session *session);
-/* Take steps until there are none left, and exchange copies meanwhile. rc: how this rank has fared so far. Collective if there are copies. */
+/* Take steps, and exchange copies meanwhile. Collective. */
 int vv_copies_consume(struct vv_save *save, int rc, vv_step_fn step, struct varve_error *error);
 /* Store a chunk of ours, and let the partners have it. */
 int vv_copies_store(struct vv_save *save, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id);
@@ -223,6 +255,7 @@ struct vv_save {
     uint64_t fixed_bytes;    /* stored whatever the others say */
     uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored */
     int is_gathered;         /* our team's writer writes it */
+    struct vv_moves moves;
     struct vv_outlet outlet;
     struct vv_digest_state *manifest; /* of the one that is being passed on */
     struct vv_stats_sums {

@@ -1,27 +1,32 @@
-/* Writers with more than the mean give what is above it to those with less, in order: the first who has too much fills up the first who has too little,
- * and so on. So a writer gives or takes, never both, and has few partners. */
+/* Who has more than the mean gives what is above it to those with less, in order: the first who has too much fills up the first who has too little,
+ * and so on. So everybody gives or takes, never both, and has few partners. */
 #include "engine/team.h"
 
 #define WORTH 32 /* a surplus below 1/32 of the mean stays where it is */
 
-void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *out) {
-    uint64_t sum = 0, given = 0;
+/* Two rows of intervals on one line, of what is given and of what is taken: partners overlap. */
+static uint64_t overlap(uint64_t from, uint64_t length, uint64_t other_from, uint64_t other_length) {
+    uint64_t begin = from > other_from ? from : other_from;
+    uint64_t end = from + length < other_from + other_length ? from + length : other_from + other_length;
+    return end > begin ? end - begin : 0;
+}
+
+void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *gives, uint64_t *takes) {
+    uint64_t sum = 0, given_before = 0, taken_before = 0;
     for (uint32_t i = 0; i < count; i++)
         sum += loads[i];
-    uint64_t mean = sum / count;
-    for (uint32_t i = 0; i < count; i++)
-        out[i] = 0;
-    if (loads[own] <= mean + mean / WORTH)
-        return;
-    for (uint32_t i = 0; i < own; i++)
-        if (loads[i] > mean + mean / WORTH)
-            given += loads[i] - mean; /* by those before us */
-    uint64_t from = given, to = given + loads[own] - mean, at = 0;
-    for (uint32_t i = 0; i < count && at < to; i++) {
-        uint64_t room = loads[i] < mean ? mean - loads[i] : 0;
-        uint64_t begin = at > from ? at : from, end = at + room < to ? at + room : to;
-        if (begin < end)
-            out[i] = end - begin;
-        at += room;
+    uint64_t mean = sum / count, most = mean + mean / WORTH;
+    for (uint32_t i = 0; i < own; i++) {
+        given_before += loads[i] > most ? loads[i] - mean : 0;
+        taken_before += loads[i] < mean ? mean - loads[i] : 0;
+    }
+    uint64_t to_give = loads[own] > most ? loads[own] - mean : 0, to_take = loads[own] < mean ? mean - loads[own] : 0;
+    uint64_t given = 0, taken = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t surplus = loads[i] > most ? loads[i] - mean : 0, deficit = loads[i] < mean ? mean - loads[i] : 0;
+        gives[i] = overlap(given_before, to_give, taken, deficit);
+        takes[i] = overlap(taken_before, to_take, given, surplus);
+        given += surplus;
+        taken += deficit;
     }
 }

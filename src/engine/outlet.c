@@ -48,8 +48,11 @@ int vv_outlet_open(struct vv_save *save, struct varve_error *error) {
     return rc;
 }
 
-int vv_outlet_expect(struct vv_save *save, uint64_t bytes, struct varve_error *error) {
-    return save->is_gathered ? vv_client_amount(&save->outlet.client, bytes, error) : 0;
+int vv_outlet_expect(struct vv_save *save, int rc, uint64_t bytes, struct varve_error *error) {
+    if (!save->is_gathered)
+        return rc;
+    rc = vv_moves_plan(save, rc, &bytes, error);
+    return rc ? rc : vv_client_amount(&save->outlet.client, bytes, error);
 }
 
 /* ---- data ---- */
@@ -91,8 +94,11 @@ void vv_outlet_region(struct vv_save *save, const struct vv_past *past) {
 int vv_outlet_add(struct vv_save *save, uint32_t owner, uint64_t address, const void *data, uint32_t size,
                   struct vv_hash128 id) {
     struct varve_error why = {.rank = -1}; /* if it was the writer, it is asked again in the end */
-    if (save->is_gathered)
-        return vv_client_add(&save->outlet.client, address, data, size, id, &why);
+    if (save->is_gathered) {
+        struct vv_say_chunk chunk = {VV_SAY_CHUNK, address, id, owner, size};
+        int moved = vv_moves_take(save, &save->outlet.variable, &chunk, data, &why);
+        return moved ? (moved > 0 ? 0 : moved) : vv_client_add(&save->outlet.client, address, data, size, id, &why);
+    }
     return vv_blocks_add(save->outlet.writing.blocks, owner, address, data, size, id);
 }
 
@@ -102,6 +108,17 @@ int vv_outlet_explain(struct vv_save *save, int rc, struct varve_error *error) {
         return rc;
     *error = *why;
     return why->code;
+}
+
+int vv_outlet_consume(struct vv_save *save, int rc, vv_step_fn step, struct varve_error *error) {
+    int more = 1;
+    if (save->session->copies.count > 0)
+        return vv_copies_consume(save, rc, step, error);
+    if (save->moves.is_on)
+        return vv_moves_consume(save, rc, step, error);
+    while (rc == 0 && more > 0)
+        rc = (more = step(save, error)) < 0 ? more : 0;
+    return rc;
 }
 
 int vv_outlet_finish(struct vv_save *save, int rc, struct varve_error *error) {
@@ -196,6 +213,7 @@ void vv_outlet_end(struct vv_save *save) {
     struct vv_outlet *outlet = &save->outlet;
     vv_digest_drop(save->manifest);
     save->manifest = NULL;
+    vv_moves_end(save);
     if (!outlet->is_begun)
         return;
     outlet->is_begun = 0;

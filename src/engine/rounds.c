@@ -60,6 +60,10 @@ void vv_rounds_begin(struct vv_rounds *rounds) {
     }
 }
 
+int vv_rounds_is_empty(const struct vv_buf *message) {
+    return message->size <= sizeof(struct head);
+}
+
 uint32_t vv_rounds_from(const struct vv_rounds *rounds, uint32_t rank) {
     uint32_t i = 0;
     while (i + 1 < rounds->from_count && rounds->from[i] != rank)

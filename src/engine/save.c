@@ -290,16 +290,16 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     }
     struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share,
                                    session->copies.count > 0};
-    rc = vv_copies_consume(save, rc, ask_callback, error); /* first: they may write protected memory, too */
+    rc = vv_outlet_consume(save, rc, ask_callback, error); /* first: they may write protected memory, too */
     if (rc == 0)
         rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);
     if (save->is_shared)
         rc = name_changes(save, rc, error);
-    if (rc == 0 && !save->is_shared_behind)
-        rc = vv_outlet_expect(save, expected_bytes(save), error);
+    if (!save->is_shared_behind)
+        rc = vv_outlet_expect(save, rc, expected_bytes(save), error);
     if (rc == 0)
         rc = vv_capture_decide(session->capture, error);
-    rc = vv_copies_consume(save, rc, drain_piece, error);
+    rc = vv_outlet_consume(save, rc, drain_piece, error);
     if (rc == 0)
         rc = vv_capture_go(session->capture, error);
     return rc ? vv_error_default(error, rc, "the state could not be captured: %s", varve_error_text(rc)) : 0;
@@ -337,9 +337,9 @@ static int check_written(const struct vv_save *save, struct varve_error *error) 
 static int write_pack(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
     int rc = save->is_shared && save->is_shared_behind ? vv_sharing_run(save, 0, error) : 0;
-    if (rc == 0 && save->is_shared_behind)
-        rc = vv_outlet_expect(save, expected_bytes(save), error);
-    rc = vv_copies_consume(save, rc, take_piece, error);
+    if (save->is_shared_behind)
+        rc = vv_outlet_expect(save, rc, expected_bytes(save), error);
+    rc = vv_outlet_consume(save, rc, take_piece, error);
     vv_capture_stop(session->capture); /* nobody is stopped while ranks wait for each other */
     if (rc == 0)
         rc = check_written(save, error);

@@ -45,24 +45,42 @@ static const char *why_not(struct vv_session *session) {
     return NULL;
 }
 
+static uint32_t most_ranks(const struct vv_session *session) {
+    return session->settings.aggregate ? (uint32_t)session->settings.aggregate : STANDARD;
+}
+
+static uint32_t team_of(uint32_t ranks, uint32_t teams, uint32_t local) {
+    uint32_t team = 0;
+    while (vv_team_begin(ranks, teams, team + 1) <= local)
+        team++;
+    return team;
+}
+
+uint32_t vv_team_count_of(const struct vv_session *session, uint32_t node) {
+    return teams_of(session->comm->ops->node_size(session->comm, node), most_ranks(session));
+}
+
+uint32_t vv_team_writer_of(const struct vv_session *session, uint32_t node, uint32_t local) {
+    struct varve_comm *comm = session->comm;
+    uint32_t writer = 0, ranks = comm->ops->node_size(comm, node);
+    for (uint32_t i = 0; i < node; i++)
+        writer += vv_team_count_of(session, i);
+    return writer + team_of(ranks, vv_team_count_of(session, node), local);
+}
+
 /* Numbers of teams and ranks. */
 static void place(struct vv_session *session) {
     struct varve_comm *comm = session->comm;
     struct vv_team *team = &session->team;
-    uint32_t most = session->settings.aggregate ? (uint32_t)session->settings.aggregate : STANDARD;
     uint32_t ranks = comm->ops->node_size(comm, comm->node);
-    team->teams = teams_of(ranks, most);
-    while (vv_team_begin(ranks, team->teams, team->team + 1) <= comm->local)
-        team->team++;
+    team->teams = vv_team_count_of(session, comm->node);
+    team->team = team_of(ranks, team->teams, comm->local);
     team->local_first = vv_team_begin(ranks, team->teams, team->team);
     team->count = vv_team_begin(ranks, team->teams, team->team + 1) - team->local_first;
     team->first = comm->rank - comm->local + team->local_first;
-    for (uint32_t node = 0; node < comm->nodes; node++) {
-        uint32_t teams = teams_of(comm->ops->node_size(comm, node), most);
-        team->writers += teams;
-        team->writer += node < comm->node ? teams : 0;
-    }
-    team->writer += team->team;
+    for (uint32_t node = 0; node < comm->nodes; node++)
+        team->writers += vv_team_count_of(session, node);
+    team->writer = vv_team_writer_of(session, comm->node, comm->local);
 }
 
 static void stand_alone(struct vv_session *session, const char *reason) {

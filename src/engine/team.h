@@ -16,7 +16,7 @@
  * next attempt begins. The rings need no MPI: all this goes on in the background, whatever the program does.
  *
  * Writers of one node level their loads: one that has more than its share forwards chunks to one that has less, and lists them as moved in its own
- * pack. Every writer ends what it sends to each other one by DATA_END.
+ * pack. Every writer ends what it sends to each other one by DATA_END. Between nodes, ranks pass chunks on to ranks (moves.c).
  *
  * Bounded: the rings, and the writer's blocks. A writer that waits for the storage lets the rings fill, and the ranks wait, as they would wait for the
  * storage. */
@@ -50,6 +50,10 @@ struct vv_team {
 /* The first rank of team number `team` of a node with so many ranks, as its number on the node; `teams` for team gives the end. */
 uint32_t vv_team_begin(uint32_t ranks, uint32_t teams, uint32_t team);
 
+/* How many teams a node has; and the number of the writer of a rank, by its place. */
+uint32_t vv_team_count_of(const struct vv_session *session, uint32_t node);
+uint32_t vv_team_writer_of(const struct vv_session *session, uint32_t node, uint32_t local);
+
 /* ---- team.c. Collective, the same code everywhere ---- */
 int vv_team_open(struct vv_session *session, struct varve_error *error);
 void vv_team_close(struct vv_session *session); /* each rank for itself */
@@ -64,6 +68,7 @@ enum vv_say {
     VV_SAY_AMOUNT,
     VV_SAY_VARIABLE,
     VV_SAY_CHUNK,
+    VV_SAY_MOVED, /* a chunk of this rank was passed on to another node, as struct vv_say_moved */
     VV_SAY_DATA_END,
     VV_SAY_LEANS,
     VV_SAY_LEANS_END,
@@ -90,6 +95,10 @@ struct vv_say_chunk {
     uint64_t kind, address;
     struct vv_hash128 id;
     uint32_t owner, size; /* the bytes follow */
+};
+struct vv_say_moved {
+    uint64_t kind, address;
+    uint32_t size, writer;
 };
 struct vv_say_manifest {
     uint64_t kind;
@@ -125,6 +134,8 @@ int vv_client_amount(struct vv_client *client, uint64_t bytes, struct varve_erro
 void vv_client_variable(struct vv_client *client, const struct vv_variable *variable);
 int vv_client_add(struct vv_client *client, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id,
                   struct varve_error *error);
+/* A chunk of ours is stored by this writer of another node. */
+int vv_client_moved(struct vv_client *client, const struct vv_say_chunk *chunk, uint32_t writer, struct varve_error *error);
 int vv_client_data_end(struct vv_client *client, struct varve_error *error);
 /* The merged list goes into out as struct vv_lean. */
 int vv_client_leans(struct vv_client *client, const struct vv_lean *leans, uint32_t count, struct vv_buf *out,
@@ -141,7 +152,7 @@ int vv_team_writer_start(struct vv_session *session, struct vv_team_writer **out
 void vv_team_writer_stop(struct vv_team_writer *writer); /* nothing is under way; accepts NULL */
 
 /* ---- level.c: who forwards how much to whom. Pure arithmetic. ---- */
-/* loads: bytes of each of `count` writers. out: what writer `own` gives to each. Little is left as it is. */
-void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *out);
+/* loads: bytes of each of `count` writers or nodes. What number `own` gives to each, and takes from each. Little is left as it is. */
+void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *gives, uint64_t *takes);
 
 #endif

@@ -156,7 +156,7 @@ static int is_valid_chunk(const struct vv_team_writer *writer, const struct send
                           size_t size) {
     return size == sizeof *chunk + chunk->size && chunk->size > 0 && chunk->size <= VV_CHUNK &&
            chunk->address % VV_CHUNK == 0 && chunk->owner == sender->variable.owner &&
-           (!is_of_team(writer, sender) || chunk->owner == sender->rank);
+           chunk->owner < writer->session->comm->ranks;
 }
 
 /* ---- levelling ---- */
@@ -164,13 +164,13 @@ static int is_valid_chunk(const struct vv_team_writer *writer, const struct send
 /* How much all writers of the node have, as soon as that is known. */
 static void level(struct vv_team_writer *writer) {
     struct vv_team *team = writer->team;
-    uint64_t *loads = vv_malloc(2 * team->teams * sizeof *loads);
+    uint64_t *loads = vv_malloc(3 * team->teams * sizeof *loads);
     int is_known = loads != NULL;
     for (uint32_t i = 0; i < team->teams && is_known; i++)
         is_known = vv_post_ask_load(team->post, i, writer->number, &loads[i]);
     if (is_known) {
         uint64_t *shares = loads + team->teams;
-        vv_level(loads, team->teams, team->team, shares);
+        vv_level(loads, team->teams, team->team, shares, shares + team->teams);
         for (uint32_t i = 0; i < team->teams; i++)
             writer->others[i].share = shares[i];
         writer->is_levelled = 1;
@@ -229,9 +229,20 @@ static int forward(struct vv_team_writer *writer, const struct sender *from, uin
     return rc ? rc : writer->moved.failed;
 }
 
+/* A rank has passed a chunk on to another node. */
+static void hear_moved(struct vv_team_writer *writer, const struct sender *sender, const struct vv_say_moved *said) {
+    struct vv_moved moved = {
+        .extent = {sender->rank, said->address, said->size}, .length = said->size, .writer = said->writer};
+    struct varve_error why = {.rank = -1};
+    writer->bytes_moved += said->size;
+    vv_buf_append(&writer->moved, &moved, sizeof moved);
+    if (writer->moved.failed)
+        fail_here(writer, writer->moved.failed, &why);
+}
+
 static void hear_chunk(struct vv_team_writer *writer, struct sender *sender, const struct vv_say_chunk *chunk) {
     struct varve_error why = {.rank = -1};
-    int is_own = is_of_team(writer, sender), rc;
+    int is_own = is_of_team(writer, sender) && chunk->owner == sender->rank, rc; /* what was moved here stays */
     if (is_own) {
         writer->seen += chunk->size;
         if (sender->left < chunk->size) {
@@ -411,6 +422,8 @@ static void take_rank(struct vv_team_writer *writer, struct sender *sender, uint
     } else if (kind == VV_SAY_AMOUNT && size == sizeof(struct vv_say_amount)) {
         sender->amount = ((const struct vv_say_amount *)(const void *)message)->bytes;
         sender->has_amount = 1;
+    } else if (kind == VV_SAY_MOVED && size == sizeof(struct vv_say_moved) && !sender->is_data_over) {
+        hear_moved(writer, sender, (const void *)message);
     } else if (kind == VV_SAY_LEANS && sender->is_data_over && !sender->are_leans_over) {
         vv_buf_append(&sender->leans, message + sizeof kind, size - sizeof kind);
     } else if (kind == VV_SAY_LEANS_END && sender->is_data_over) {

@@ -12,7 +12,7 @@
 #define ACROSS (1u << 20)
 #define LOOK_MS 1000 /* how often who waits looks whether the other lives */
 
-/* What a writer tells the others; a line of the cache each. */
+/* What a writer tells the others, or a rank; a line of the cache each. */
 struct load {
     _Atomic uint64_t number; /* written last */
     _Atomic uint64_t bytes;
@@ -29,7 +29,7 @@ struct vv_post {
     uint32_t ranks, teams; /* on this node */
     uint32_t up_room;
     struct bell_line *rank_bells, *writer_bells;
-    struct load *loads;
+    struct load *loads, *amounts; /* of teams, and of ranks */
     uint8_t *ups, *downs, *across;
 };
 
@@ -49,6 +49,8 @@ static size_t lay_out(struct vv_post *post, uint8_t *base) {
     at += post->teams * sizeof *post->writer_bells;
     post->loads = (struct load *)(base + at);
     at += post->teams * sizeof *post->loads;
+    post->amounts = (struct load *)(base + at);
+    at += post->ranks * sizeof *post->amounts;
     post->ups = base + at;
     at += post->ranks * vv_ring_bytes(post->up_room);
     post->downs = base + at;
@@ -144,16 +146,32 @@ int vv_post_send(const struct vv_way *way, const void *head, size_t head_size, c
     return 0;
 }
 
+static void tell(struct load *load, uint64_t number, uint64_t bytes) {
+    atomic_store_explicit(&load->bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&load->number, number, memory_order_release);
+}
+
+static int ask(const struct load *load, uint64_t number, uint64_t *bytes_out) {
+    if (atomic_load_explicit(&load->number, memory_order_acquire) != number)
+        return 0;
+    *bytes_out = atomic_load_explicit(&load->bytes, memory_order_relaxed);
+    return 1;
+}
+
 void vv_post_tell_load(struct vv_post *post, uint32_t team, uint64_t number, uint64_t bytes) {
-    atomic_store_explicit(&post->loads[team].bytes, bytes, memory_order_relaxed);
-    atomic_store_explicit(&post->loads[team].number, number, memory_order_release);
+    tell(&post->loads[team], number, bytes);
 }
 
 int vv_post_ask_load(const struct vv_post *post, uint32_t team, uint64_t number, uint64_t *bytes_out) {
-    if (atomic_load_explicit(&post->loads[team].number, memory_order_acquire) != number)
-        return 0;
-    *bytes_out = atomic_load_explicit(&post->loads[team].bytes, memory_order_relaxed);
-    return 1;
+    return ask(&post->loads[team], number, bytes_out);
+}
+
+void vv_post_tell_amount(struct vv_post *post, uint32_t local, uint64_t number, uint64_t bytes) {
+    tell(&post->amounts[local], number, bytes);
+}
+
+int vv_post_ask_amount(const struct vv_post *post, uint32_t local, uint64_t number, uint64_t *bytes_out) {
+    return ask(&post->amounts[local], number, bytes_out);
 }
 
 void vv_post_ring_all(struct vv_post *post) {

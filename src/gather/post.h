@@ -35,6 +35,9 @@ int vv_post_is_alive(const struct vv_post *post, uint32_t local);
 void vv_post_tell_load(struct vv_post *post, uint32_t team, uint64_t number, uint64_t bytes);
 /* 1 and the bytes if it was told for this number, else 0. */
 int vv_post_ask_load(const struct vv_post *post, uint32_t team, uint64_t number, uint64_t *bytes_out);
+/* The same of each rank, by its number on the node. */
+void vv_post_tell_amount(struct vv_post *post, uint32_t local, uint64_t number, uint64_t bytes);
+int vv_post_ask_amount(const struct vv_post *post, uint32_t local, uint64_t number, uint64_t *bytes_out);
 /* Wake the writers of all teams: a load was told. */
 void vv_post_ring_all(struct vv_post *post);
 

@@ -328,6 +328,29 @@ static void test_level(void **state) {
     teardown(NULL);
 }
 
+/* The same with several nodes, whose ranks talk inside the call, or in the background. */
+static void level_nodes(const char *settings, int has_aside) {
+    uint64_t sizes[8] = {0};
+    struct plan plan = {.fn = save_three, .ranks = 8, .settings = settings, .scale = 16, .is_lopsided = 1,
+                        .options = {.ranks_per_node = 4, .has_aside = has_aside}};
+    setup(NULL);
+    run(&plan);
+    assert_int_equal(count_packs(1, sizes), 4);
+    for (int i = 1; i < 4; i++)
+        assert_in_range(sizes[i], sizes[0] * 8 / 10, sizes[0] * 12 / 10);
+    plan.fn = check_three;
+    run(&plan);
+    check_store();
+    teardown(NULL);
+}
+
+static void test_level_nodes(void **state) {
+    (void)state;
+    level_nodes("aggregate=2,codec=none,capture=sync", 0);
+    level_nodes("aggregate=2,codec=none,dedup=none", 1);
+    level_nodes("aggregate=2,codec=none,dedup=exact", 1);
+}
+
 static void assert_same_story(int step, uint32_t ranks) {
     for (uint32_t i = 1; i < ranks; i++) {
         assert_int_equal(board->codes[step][i], board->codes[step][0]);
@@ -403,7 +426,7 @@ static void test_death(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trips), cmocka_unit_test(test_groupings), cmocka_unit_test(test_change_of_teams),
-        cmocka_unit_test(test_level),       cmocka_unit_test(test_trouble),   cmocka_unit_test(test_death),
+        cmocka_unit_test(test_level),       cmocka_unit_test(test_level_nodes), cmocka_unit_test(test_trouble),   cmocka_unit_test(test_death),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
