@@ -27,7 +27,7 @@
       " from the neighbour first. fpzip and zfp are for f32 and f64 and change no bit; what they cannot take gets zstd. They"\
       " are there if the library was built with them.")                                                                \
     X(INT, zstd_level, "1", "19", "1",                                                                                 \
-      "Level of zstd where zstd is used.")                                                                             \
+      "Level of zstd where zstd is used; with codec=size 9 at least.")                                                                             \
     X(BYTES, block_size, "64K", "16M", "1M",                                                                           \
       "Size of the blocks that are compressed and read as one.")                                                       \
     X(BYTES, part_size, "1M", "1T", "1G",                                                                              \

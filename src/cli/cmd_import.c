@@ -23,6 +23,7 @@
 #define TABLE_SHARE 0.04  /* otherwise of all bytes: room for the ids of several versions */
 #define TABLE_LEAST 4e6
 #define THREADS_MOST 8
+#define MATCH ":([^:]*)$" /* PATH:VARIABLE: paths with colons, such as times of day, are more frequent than variables with them */
 
 struct importing;
 
@@ -190,8 +191,18 @@ static int protect(struct importing *importing, struct varve_session *session, s
 
 /* ---- the checkpoint ---- */
 
+/* Has the user said which variables belong together? */
+static int on_setting(void *arg, const struct varve_setting_info *setting) {
+    int *is_match_set = arg;
+
+    if (strcmp(setting->name, "match") == 0) {
+        *is_match_set = strcmp(setting->origin, "default") != 0;
+    }
+    return 0;
+}
+
 /* Small whatever there is to import. */
-static void choose_settings(char *out, size_t size, uint64_t bytes) {
+static void choose_settings(char *out, size_t size, uint64_t bytes, int is_match_set) {
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     double all = (double)bytes < memory ? (double)bytes : memory;
     double table = all * TABLE_SHARE;
@@ -200,8 +211,8 @@ static void choose_settings(char *out, size_t size, uint64_t bytes) {
     table = table > TABLE_BYTES ? TABLE_BYTES : table < TABLE_LEAST ? TABLE_LEAST : table;
     double share = all > 0 ? table / all : 0.5;
     threads = threads < 2 ? 2 : threads > THREADS_MOST ? THREADS_MOST : threads;
-    snprintf(out, size, "codec=size,capture=sync,dedup=local,staging=16M,threads=%ld,table_share=%.6f", threads,
-             share > 0.5 ? 0.5 : share);
+    snprintf(out, size, "codec=size,capture=sync,dedup=local,staging=16M,threads=%ld,table_share=%.6f%s", threads,
+             share > 0.5 ? 0.5 : share, is_match_set ? "" : ",match=" MATCH);
 }
 
 /* Which versions there are: the highest, and whether there is the one that is wanted. */
@@ -324,14 +335,19 @@ static int store_checkpoint(struct importing *importing, struct varve_error *err
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session;
     char settings[256];
+    int is_match_set = 0;
 
     importing->feeds = calloc(importing->plan.region_count + 1, sizeof *importing->feeds);
     if (!importing->feeds) {
         return -ENOMEM;
     }
-    choose_settings(settings, sizeof settings, importing->total);
+    int rc = varve_settings_list(NULL, on_setting, &is_match_set, error);
+    if (rc < 0) {
+        return rc;
+    }
+    choose_settings(settings, sizeof settings, importing->total, is_match_set);
     options.settings = settings;
-    int rc = varve_open(importing->cli->address, importing->which.name, &options, &session, error);
+    rc = varve_open(importing->cli->address, importing->which.name, &options, &session, error);
     if (rc < 0) {
         return rc;
     }

@@ -189,31 +189,32 @@ static uint64_t try_order(struct vv_block_buffer *buffer, struct vv_coder *coder
     return got > 0 && got < buffer->size ? (uint64_t)got : buffer->size;
 }
 
-/* With the lock: what is known about the variable; or it is this block that shall tell, and *is_due is set. */
-static struct vv_known_order *find_order(struct vv_blocks *blocks, uint64_t key, int *is_due) {
-    struct vv_known_order *order = &blocks->orders[key % VV_KNOWN_ORDERS];
-    *is_due = order->blocks == 0 || order->key != key || order->blocks >= LOOK_AGAIN;
-    if (*is_due)
-        *order = (struct vv_known_order){.key = key, .turn = order->key == key ? order->turn : 0};
-    order->blocks++;
-    return order;
+/* With the lock: what is known about the variable; or it is this block that shall tell. Only one with several ranks can. */
+static int is_sample(struct vv_block_buffer *buffer, uint32_t *turn_out) {
+    struct vv_known_order *order = vv_known_order(buffer->blocks, buffer->key);
+    int is_known = order->key == buffer->key && order->blocks > 0;
+    *turn_out = is_known ? order->turn : 0;
+    if (buffer->chunks[0].owner == buffer->chunks[buffer->chunk_count - 1].owner || (is_known && order->blocks++ < LOOK_AGAIN))
+        return 0;
+    *order = (struct vv_known_order){buffer->key, *turn_out, 1};
+    return 1;
 }
 
 static uint32_t sampled_turn(struct vv_block_buffer *buffer, struct vv_coder *coder) {
     struct vv_blocks *blocks = buffer->blocks;
-    int is_due = 0;
-    if (!blocks->orders || has_many_keys(buffer))
+    uint32_t turn = 0;
+    if (!vv_blocks_are_sampled(blocks) || has_many_keys(buffer))
         return 0;
     pthread_mutex_lock(&blocks->mutex);
-    uint32_t turn = find_order(blocks, buffer->key, &is_due)->turn;
+    int is_due = is_sample(buffer, &turn);
     pthread_mutex_unlock(&blocks->mutex);
     if (!is_due || !coder)
         return turn;
-    turn = try_order(buffer, coder, blocks->options.turn) < try_order(buffer, coder, 0) ? blocks->options.turn : 0;
+    uint64_t in_turns = try_order(buffer, coder, blocks->options.turn), together = try_order(buffer, coder, 0);
+    turn = in_turns < together ? blocks->options.turn : 0;
     pthread_mutex_lock(&blocks->mutex);
-    struct vv_known_order *order = &blocks->orders[buffer->key % VV_KNOWN_ORDERS];
-    if (order->key == buffer->key)
-        order->turn = turn;
+    if (vv_known_order(blocks, buffer->key)->key == buffer->key)
+        vv_known_order(blocks, buffer->key)->turn = turn;
     pthread_mutex_unlock(&blocks->mutex);
     return turn;
 }

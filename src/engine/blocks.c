@@ -11,8 +11,6 @@
 static int make_buffers(struct vv_blocks *blocks) {
     blocks->all = vv_calloc(blocks->count, sizeof *blocks->all);
     blocks->lanes = vv_calloc(blocks->lane_room, sizeof(struct vv_block_buffer *));
-    if (vv_blocks_are_grouped(blocks) && blocks->options.grouping == VV_CHOOSE_GROUPING_AUTO)
-        blocks->orders = vv_calloc(VV_KNOWN_ORDERS, sizeof *blocks->orders);
     if (!blocks->all || !blocks->lanes)
         return -ENOMEM;
     for (unsigned i = 0; i < blocks->count; i++) {
@@ -58,7 +56,6 @@ void vv_blocks_destroy(struct vv_blocks *blocks) {
         vv_free(buffer->keys);
     }
     vv_coders_clear(&blocks->coders);
-    vv_free(blocks->orders);
     vv_free(blocks->lanes);
     vv_free(blocks->all);
     pthread_mutex_destroy(&blocks->mutex);
@@ -81,18 +78,29 @@ static struct vv_lane own_lane(const struct vv_blocks *blocks, const struct vv_v
     return lane;
 }
 
+/* Do ranks take turns in the blocks of this variable, or may they, since it is not known yet what is better? */
+static int takes_turns(struct vv_blocks *blocks, uint64_t key) {
+    if (!vv_blocks_are_sampled(blocks))
+        return blocks->options.grouping == VV_CHOOSE_GROUPING_AWARE_BLOCK;
+    pthread_mutex_lock(&blocks->mutex);
+    const struct vv_known_order *order = vv_known_order(blocks, key);
+    int is_known = order->key == key && order->blocks > 0, turn = is_known && order->turn > 0;
+    pthread_mutex_unlock(&blocks->mutex);
+    return !is_known || turn;
+}
+
 /* Variables that the ranks together fill a block with have lanes of their own; where ranks do not take turns, a large region has its own, too. */
-static struct vv_lane aware_lane(const struct vv_blocks *blocks, const struct vv_variable *variable) {
+static struct vv_lane aware_lane(struct vv_blocks *blocks, const struct vv_variable *variable) {
     struct vv_lane lane = shared_lane(variable);
     if (variable->length < blocks->options.block_size / blocks->options.ranks)
         return lane;
     lane.key = variable->key & ~VV_SHARED_BLOCKS;
-    if (blocks->options.grouping == VV_CHOOSE_GROUPING_AWARE && variable->length >= blocks->options.block_size)
+    if (variable->length >= blocks->options.block_size && !takes_turns(blocks, variable->key))
         lane.owner = variable->owner;
     return lane;
 }
 
-static struct vv_lane lane_of(const struct vv_blocks *blocks, const struct vv_variable *variable) {
+static struct vv_lane lane_of(struct vv_blocks *blocks, const struct vv_variable *variable) {
     if (!vv_blocks_are_grouped(blocks))
         return own_lane(blocks, variable);
     switch (blocks->options.grouping) {
@@ -217,6 +225,8 @@ static void note_content(struct vv_block_buffer *buffer, uint32_t owner) {
         buffer->key = VV_SHARED_BLOCKS | from->content.type;
         buffer->content.row = 0;
     }
+    if (buffer->content.row != from->content.row)
+        buffer->content.row = 0;
     if (buffer->content.type != from->content.type || buffer->content.grid != from->content.grid)
         buffer->content = (struct vv_content){.type = 0};
     buffer->is_large &= from->is_large;

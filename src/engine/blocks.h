@@ -33,7 +33,17 @@ struct vv_blocks_options {
     int grouping;     /* enum vv_grouping_choice; counts only with several ranks */
     uint32_t turn;    /* bytes of a rank, where ranks take turns */
     int level;        /* of zstd */
+    struct vv_known_order *orders; /* VV_KNOWN_ORDERS of them, kept from one checkpoint to the next, zeros to begin with; NULL: nothing is sampled */
 };
+
+/* How the ranks of a variable lie best in a block, as samples have said. */
+struct vv_known_order {
+    uint64_t key;
+    uint32_t turn;   /* 0: one after another */
+    uint32_t blocks; /* that were made so since it was sampled; 0: it was not yet */
+};
+#define VV_KNOWN_ORDERS 1024u
+
 int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks **out);
 /* Data of this region follows. It must live until another one is told. */
 void vv_blocks_variable(struct vv_blocks *blocks, const struct vv_variable *variable);

@@ -40,14 +40,6 @@ struct vv_block_buffer {
     uint32_t chunk_count;
 };
 
-/* How the ranks of a variable lie best in a block, as samples have said. */
-struct vv_known_order {
-    uint64_t key;
-    uint32_t turn;   /* 0: one after another */
-    uint32_t blocks; /* that were made so since; 0: this entry is empty */
-};
-#define VV_KNOWN_ORDERS 1024u
-
 struct vv_blocks {
     struct vv_blocks_options options;
     uint32_t granules; /* the most chunks, and so extents and ids, in one block */
@@ -62,7 +54,6 @@ struct vv_blocks {
     unsigned count;
     struct vv_coders coders;
     uint64_t large_ids; /* of large regions, in the tables */
-    struct vv_known_order *orders; /* NULL: nothing is sampled */
     uint64_t bytes_turns, bytes_concatenated; /* of blocks with several ranks */
     struct varve_error error; /* of the first block that failed */
 };
@@ -70,6 +61,14 @@ struct vv_blocks {
 /* Do several ranks' data meet here? */
 static inline int vv_blocks_are_grouped(const struct vv_blocks *blocks) {
     return blocks->options.ranks > 1;
+}
+
+/* Does the setting leave it to samples how ranks lie in a block? */
+static inline int vv_blocks_are_sampled(const struct vv_blocks *blocks) {
+    return blocks->options.grouping == 0 && blocks->options.orders;
+}
+static inline struct vv_known_order *vv_known_order(const struct vv_blocks *blocks, uint64_t key) {
+    return &blocks->options.orders[key % VV_KNOWN_ORDERS];
 }
 
 /* block_write.c: a job of the pool; arg is a struct vv_block_buffer. */

@@ -4,6 +4,8 @@
 
 #include "engine/engine_private.h"
 
+#define LEVEL_FOR_SIZE 9 /* at least, where time does not count; more gains little on numbers */
+
 static unsigned ranks_here(const struct vv_session *session) {
     const struct varve_comm *comm = session->comm;
     uint32_t ranks = comm->nodes > 0 ? comm->ops->node_size(session->comm, comm->node) : comm->ranks;
@@ -20,12 +22,17 @@ static double workers(const struct vv_writing *writing) {
     return free > 1 ? free : 1;
 }
 
+int vv_encoding_level(const struct vv_session *session) {
+    int level = session->settings.zstd_level;
+    return session->settings.codec == VV_CHOOSE_CODEC_SIZE && level < LEVEL_FOR_SIZE ? LEVEL_FOR_SIZE : level;
+}
+
 void vv_encoding_begin(struct vv_writing *writing) {
     const struct vv_session *session = writing->session;
     vv_processors_look(&writing->processors);
     struct vv_chooser_plan plan = {
         .name = session->settings.codec - VV_CHOOSE_CODEC_NAMED,
-        .level = session->settings.zstd_level,
+        .level = vv_encoding_level(session),
         .workers = workers(writing),
         .threads = writing->plan.threads,
         .storage_speed = session->stream_speed,

@@ -37,6 +37,7 @@ struct vv_writing_plan {
     unsigned blocks;
     struct vv_pool *pool;
     unsigned threads; /* of the pool */
+    struct vv_known_order *orders; /* of the writer of a team; else NULL */
 };
 struct vv_writing {
     struct vv_session *session;
@@ -58,6 +59,8 @@ int vv_writing_seal(struct vv_writing *writing, uint64_t protected_bytes, uint64
 void vv_writing_end(struct vv_writing *writing); /* whatever became of it */
 
 /* ---- encoding.c: how blocks are encoded: what the settings and this machine say about it ---- */
+/* Of zstd. */
+int vv_encoding_level(const struct vv_session *session);
 /* A pack is begun. */
 void vv_encoding_begin(struct vv_writing *writing);
 /* It is sealed: what was chosen, and what that tells for the next. */

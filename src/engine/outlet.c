@@ -76,6 +76,8 @@ static void describe(struct vv_save *save, const struct vv_past *past, struct vv
         out->content.row = row < UINT32_MAX ? (uint32_t)row : 0;
         out->content.grid = array->bound > 0 ? vv_grid_of(array->bound) : 0;
         out->key = mix(mix(out->key, array->type), array->dims);
+        for (unsigned i = 1; i < array->dims; i++) /* the slowest one is where ranks differ */
+            out->key = mix(out->key, array->dim[i].local);
     }
 }
 

@@ -377,6 +377,8 @@ static void end_writing(struct vv_save *save) {
 
 void vv_save_write(struct vv_save *save) {
     int rc = vv_copies_tables(save, write_pack(save, &save->error), &save->error);
+    if (rc) /* before the others are told */
+        vv_error_default(&save->error, rc, "the checkpoint could not be written: %s", varve_error_text(rc));
     end_writing(save);
     save->sealed_ns = vv_clock_ns();
     if (rc == 0)

@@ -43,6 +43,7 @@ struct vv_team_writer {
     pthread_t thread;
     struct vv_bell *bell;
     atomic_int is_closing;
+    struct vv_known_order *orders;
     struct sender *ranks, *others; /* team->count, and team->teams: ourselves is not used */
 
     /* the attempt under way */
@@ -128,6 +129,7 @@ static void begin_pack(struct vv_team_writer *writer) {
         .blocks = writer->threads + 2,
         .pool = writer->pool,
         .threads = writer->threads,
+        .orders = writer->orders,
     };
     int rc = VV_FAULT("engine.writer.begin");
     if (rc == 0) {
@@ -621,7 +623,8 @@ int vv_team_writer_start(struct vv_session *session, struct vv_team_writer **out
         writer->threads = threads_of(session);
         writer->ranks = vv_calloc(team->count, sizeof *writer->ranks);
         writer->others = vv_calloc(team->teams, sizeof *writer->others);
-        rc = writer->ranks && writer->others ? 0 : -ENOMEM;
+        writer->orders = vv_calloc(VV_KNOWN_ORDERS, sizeof *writer->orders);
+        rc = writer->ranks && writer->others && writer->orders ? 0 : -ENOMEM;
     }
     if (rc == 0)
         rc = vv_pool_create(writer->threads, writer->threads + 2, &session->where, &writer->pool);
@@ -635,6 +638,7 @@ int vv_team_writer_start(struct vv_session *session, struct vv_team_writer **out
         if (writer) {
             vv_free(writer->ranks);
             vv_free(writer->others);
+            vv_free(writer->orders);
         }
         vv_free(writer);
         return vv_error(error, rc, "the thread that writes for several ranks could not be started: %s", varve_error_text(rc));
@@ -656,5 +660,6 @@ void vv_team_writer_stop(struct vv_team_writer *writer) {
     vv_pool_destroy(writer->pool);
     vv_free(writer->ranks);
     vv_free(writer->others);
+    vv_free(writer->orders);
     vv_free(writer);
 }

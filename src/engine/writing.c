@@ -16,7 +16,8 @@ static int begin_blocks(struct vv_writing *writing) {
         .ranks = plan->owners,
         .grouping = settings->grouping,
         .turn = (uint32_t)settings->group_block,
-        .level = settings->zstd_level,
+        .level = vv_encoding_level(writing->session),
+        .orders = plan->orders,
     };
     return vv_blocks_create(&options, &writing->blocks);
 }

@@ -95,13 +95,17 @@ static int add_named(struct files_plan *plan, const char *path, const char *vari
     if (asprintf(&full, "%s%s%s%s", path[0] == ':' ? "./" : "", path, variable ? ":" : "", variable ? variable : "") <
         0)
         return -ENOMEM;
+    size_t start = variable ? strlen(full) - strlen(variable) : 0;
     if (strlen(full) <= FILES_REGION_NAME_MOST) {
         name = full;
         full = NULL;
     } else {
         name = cut_name(full, 0);
     }
-    return files_plan_region(plan, name, full);
+    int rc = files_plan_region(plan, name, full);
+    if (rc == 0)
+        plan->regions[plan->region_count - 1].variable = start;
+    return rc;
 }
 
 struct named {
@@ -168,8 +172,81 @@ void files_plan_sort(struct files_plan *plan) {
     }
 }
 
+/* A region on its way to its place. */
+struct placed {
+    const struct files_region *region;
+    size_t number; /* where it was */
+    size_t kind;   /* that of the first region with the same variable; behind all others without one */
+};
+
+static const char *variable_of(const struct files_region *region) {
+    return region->variable ? (region->full ? region->full : region->name) + region->variable : "";
+}
+
+static int compare_variables(const struct files_region *x, const struct files_region *y) {
+    if (!x->variable != !y->variable)
+        return x->variable ? -1 : 1;
+    int order = strcmp(variable_of(x), variable_of(y));
+    if (order || x->type != y->type || x->dims != y->dims)
+        return order ? order : x->type != y->type ? x->type - y->type : x->dims < y->dims ? -1 : 1;
+    for (unsigned i = 0; i < x->dims; i++)
+        if (x->dim[i] != y->dim[i])
+            return x->dim[i] < y->dim[i] ? -1 : 1;
+    return 0;
+}
+
+static int compare_by_variable(const void *a, const void *b) {
+    const struct placed *x = a, *y = b;
+    int order = compare_variables(x->region, y->region);
+    return order ? order : x->number < y->number ? -1 : x->number > y->number;
+}
+
+static int compare_by_kind(const void *a, const void *b) {
+    const struct placed *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* Everything that knows regions by number learns the new ones. */
+static void renumber(struct files_plan *plan, const struct placed *list, struct files_region *regions, uint32_t *numbers) {
+    for (size_t i = 0; i < plan->region_count; i++) {
+        regions[i] = *list[i].region;
+        numbers[list[i].number] = (uint32_t)i;
+    }
+    memcpy(plan->regions, regions, plan->region_count * sizeof *regions);
+    for (size_t i = 0; i < plan->piece_count; i++)
+        plan->pieces[i].region = numbers[plan->pieces[i].region];
+    if (plan->shared >= 0)
+        plan->shared = numbers[plan->shared];
+}
+
+static int put_in_order(struct files_plan *plan) {
+    size_t count = plan->region_count;
+    struct placed *list = calloc(count + 1, sizeof *list);
+    struct files_region *regions = calloc(count + 1, sizeof *regions);
+    uint32_t *numbers = calloc(count + 1, sizeof *numbers);
+    int rc = list && regions && numbers ? 0 : -ENOMEM;
+    for (size_t i = 0; i < count && rc == 0; i++)
+        list[i] = (struct placed){&plan->regions[i], i, 0};
+    if (rc == 0 && count) {
+        qsort(list, count, sizeof *list, compare_by_variable);
+        for (size_t i = 0; i < count; i++) {
+            int is_same = i > 0 && compare_variables(list[i - 1].region, list[i].region) == 0;
+            list[i].kind = !list[i].region->variable ? count : is_same ? list[i - 1].kind : list[i].number;
+        }
+        qsort(list, count, sizeof *list, compare_by_kind);
+        renumber(plan, list, regions, numbers);
+    }
+    free(list);
+    free(regions);
+    free(numbers);
+    return rc;
+}
+
 int files_plan_settle(struct files_plan *plan) {
     int rc = make_unique(plan);
+    rc = rc ? rc : put_in_order(plan);
     if (rc == 0)
         files_plan_sort(plan);
     return rc;
