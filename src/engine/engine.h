@@ -10,9 +10,10 @@
  *   capture  the rest is copied into staging, held in place, or taken at once (capture/capture.h). Here the call returns
  *   scan     piece by piece, in the order the capture gives: zero? same id as last time at this place? id known
  *            elsewhere? else new (scan.c); or, if the ranks have agreed, is it ours to store?
- *   copies   what is stored also goes to partners on other nodes (copies.c)
- *   blocks   new chunks gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads encode them and
- *            append them to the pack (blocks.c)
+ *   copies   what is stored also goes to partners on other nodes (copies.c), or, to level the nodes, only there (moves.c)
+ *   outlet   new chunks go into this rank's own pack, or to the writer that it shares with others (outlet.c, team.h)
+ *   blocks   gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads encode them and
+ *            append them to the pack (blocks.c, block_write.c, writing.c)
  *   manifest origins -> runs: an overlay, or a base when the overlays have grown (recipe_write.c)
  *   commit   the pack is sealed: our yes; then the record; then the beat names the new checkpoint; then keep=N
  *            (request.c, keepers.c, upkeep.c)
@@ -27,7 +28,8 @@
  * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it).
  * Beside it: three more block buffers, as far as they are filled, for small regions of different types; as much again
  * as a block for each that is being encoded, and what its codec needs (a few blocks' worth per thread at the most); then the ids and origins that changed, and the history. A scan that finds no free block waits; a program that
- * overtakes the capture is stopped at the page. Failure: the first error of any stage stops the scan and lets the
+ * overtakes the capture is stopped at the page. The writer of several ranks has, beside a ring for each, a block for each
+ * and some more. Failure: the first error of any stage stops the scan and lets the
  * program's pages go, the attempt's objects are removed, the history stays that of the last committed checkpoint
  * (dedup/history.h) and the chunks count as changed for the next one, so nothing is missing from it. Whoever asks next
  * is told: test, wait, close, or the next checkpoint, which then begins nothing.
@@ -50,7 +52,8 @@
  * compares regions; agree (nothing was written so far); each rank reads and checks; agree; the keeper goes on in the
  * beat; agree. The record decides: a rank that dies anywhere leaves waste or a checkpoint that the next life finds.
  *
- * Threads: one thread at a time calls a session. Inside are its own thread, the pool's, the lease's and the guard's. What
+ * Threads: one thread at a time calls a session. Inside are its own thread, the pool's, the lease's and the guard's, and on the first
+ * rank of a team its writer's with a pool of its own, which has nothing to do with the others but through rings. What
  * is in flight belongs to the session's thread (history, save, pack, capture, and the group, if it may talk); the
  * caller's thread keeps off until it has landed, and talks aside meanwhile. */
 #ifndef VV_ENGINE_H
