@@ -260,6 +260,11 @@ void vv_blocks_grouping(const struct vv_blocks *blocks, char out[32]) {
 static void give_back(struct vv_block_buffer *buffer) {
     struct vv_blocks *blocks = buffer->blocks;
     buffer->size = buffer->extent_count = buffer->id_count = buffer->chunk_count = 0;
+    if (vv_blocks_are_grouped(blocks)) { /* there are many: only those at work have all they need */
+        vv_free(buffer->encoded);
+        vv_free(buffer->ordered);
+        buffer->encoded = buffer->ordered = NULL;
+    }
     buffer->next = blocks->free;
     blocks->free = buffer;
     pthread_cond_signal(&blocks->freed);

@@ -28,8 +28,9 @@ int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks *
     blocks->options = *options;
     blocks->lane_room = vv_blocks_are_grouped(blocks) ? options->ranks + LANES_MORE : VV_LANES_OWN;
     blocks->count = options->blocks + blocks->lane_room - 1; /* open ones never keep the pool waiting */
-    /* Short chunks at region ends must not fill the tables before the bytes: allow for blocks of many small regions. */
-    blocks->granules = options->block_size / 64;
+    /* Short chunks at region ends must not fill the tables before the bytes: allow for blocks of many small regions, and for less where many blocks
+     * are open. */
+    blocks->granules = options->block_size / (vv_blocks_are_grouped(blocks) ? 256 : 64);
     pthread_mutex_init(&blocks->mutex, NULL);
     pthread_cond_init(&blocks->freed, NULL);
     vv_coders_init(&blocks->coders);

@@ -93,9 +93,11 @@ static void stand_alone(struct vv_session *session, const char *reason) {
 static int set_up(struct vv_session *session, struct varve_error *error) {
     struct vv_team *team = &session->team;
     int rc = vv_post_open(session->comm, team->teams, &team->post, error);
-    if (rc == 0 && session->comm->rank == team->first)
+    if (rc)
+        return rc;
+    if (session->comm->rank == team->first)
         rc = vv_team_writer_start(session, &team->thread, error);
-    return rc == -ENOTSUP || !team->post ? rc : vv_comm_agree(session->comm, rc, error);
+    return vv_comm_agree(session->comm, rc, error);
 }
 
 int vv_team_open(struct vv_session *session, struct varve_error *error) {
@@ -118,7 +120,7 @@ int vv_team_open(struct vv_session *session, struct varve_error *error) {
     session->team = (struct vv_team){.reason = session->settings.aggregate ? "as asked for" : "not measured yet"};
     place(session);
     rc = set_up(session, error);
-    if (rc == -ENOTSUP) {
+    if (rc == -ENOTSUP && !session->team.post) {
         if (vv_comm_is_root(comm))
             vv_log(&session->log, session->settings.aggregate ? VV_LOG_WARN : VV_LOG_INFO,
                    "every rank writes by itself: %s", error->text);
