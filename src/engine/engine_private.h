@@ -202,14 +202,14 @@ uint32_t vv_rounds_from(const struct vv_rounds *rounds, uint32_t rank);
 
 /* ---- moves.c: levelling between nodes ---- */
 struct vv_move_target {
-    uint32_t writer;      /* of the rank that takes it */
-    uint64_t share, sent; /* bytes that shall go there, and did */
+    uint32_t writer; /* of the rank that takes it */
     struct vv_variable told;
 };
 struct vv_moves {
     int is_on, is_running;
     uint32_t count; /* of targets */
     struct vv_move_target *targets;
+    struct vv_share *shares;
     uint32_t *ranks;
     struct vv_rounds rounds;
     uint64_t expected, seen; /* of our own bytes */

@@ -30,3 +30,16 @@ void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *giv
         taken += deficit;
     }
 }
+
+uint32_t vv_level_target(const struct vv_share *shares, uint32_t count, uint64_t seen, uint64_t expected) {
+    double done = seen < expected ? (double)seen / (double)expected : 1, most = VV_LEVEL_STRETCH / 2.0;
+    uint32_t target = count;
+    for (uint32_t i = 0; i < count; i++) {
+        double missing = (double)shares[i].share * done + VV_LEVEL_STRETCH - (double)shares[i].sent;
+        if (shares[i].sent + VV_LEVEL_STRETCH <= shares[i].share && missing > most) {
+            most = missing;
+            target = i;
+        }
+    }
+    return target;
+}

@@ -9,8 +9,6 @@
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 
-#define DECIDE (64u << 10) /* bytes that go the same way */
-
 static int may_move(const struct vv_save *save) {
     const struct vv_session *session = save->session;
     return save->is_gathered && session->comm->nodes > 1 && (session->aside || !vv_is_in_background(session));
@@ -27,12 +25,16 @@ static int add_targets(struct vv_moves *moves, struct vv_session *session, uint3
     uint32_t *list = vv_realloc(moves->ranks, (moves->count + teams) * sizeof *list);
     if (list)
         moves->ranks = list;
-    if (!targets || !list)
+    struct vv_share *shares = vv_realloc(moves->shares, (moves->count + teams) * sizeof *shares);
+    if (shares)
+        moves->shares = shares;
+    if (!targets || !list || !shares)
         return -ENOMEM;
     for (uint32_t i = 0; i < teams; i++) {
         uint32_t local = vv_team_begin(ranks, teams, i);
-        struct vv_move_target target = {.writer = vv_team_writer_of(session, node, local), .share = share / teams};
+        struct vv_move_target target = {.writer = vv_team_writer_of(session, node, local)};
         list[moves->count] = comm->ops->rank_of(comm, node, local);
+        shares[moves->count] = (struct vv_share){share / teams, 0};
         targets[moves->count++] = target;
     }
     return 0;
@@ -113,25 +115,11 @@ void vv_moves_end(struct vv_save *save) {
     vv_rounds_close(&save->moves.rounds);
     vv_free(save->moves.targets);
     vv_free(save->moves.ranks);
+    vv_free(save->moves.shares);
     save->moves = (struct vv_moves){0};
 }
 
 /* ---- giving ---- */
-
-/* Where the next chunks go: to whom most is missing of what should have been sent by now; count: they stay. */
-static uint32_t choose_target(const struct vv_moves *moves) {
-    double done = moves->expected > 0 ? (double)moves->seen / (double)moves->expected : 1, most = DECIDE / 2.0;
-    uint32_t chosen = moves->count;
-    for (uint32_t i = 0; i < moves->count; i++) {
-        const struct vv_move_target *target = &moves->targets[i];
-        double missing = (double)target->share * (done < 1 ? done : 1) + DECIDE - (double)target->sent;
-        if (target->sent + DECIDE <= target->share && missing > most) {
-            most = missing;
-            chosen = i;
-        }
-    }
-    return chosen;
-}
 
 int vv_moves_take(struct vv_save *save, const struct vv_variable *variable, const struct vv_say_chunk *chunk,
                   const void *data, struct varve_error *error) {
@@ -140,8 +128,8 @@ int vv_moves_take(struct vv_save *save, const struct vv_variable *variable, cons
         return 0;
     moves->seen += chunk->size;
     if (moves->left < chunk->size) {
-        moves->target = choose_target(moves);
-        moves->left = DECIDE;
+        moves->target = vv_level_target(moves->shares, moves->count, moves->seen, moves->expected);
+        moves->left = VV_LEVEL_STRETCH;
     }
     moves->left -= chunk->size;
     if (moves->target == moves->count)
@@ -155,7 +143,7 @@ int vv_moves_take(struct vv_save *save, const struct vv_variable *variable, cons
     }
     vv_buf_append(buf, chunk, sizeof *chunk);
     vv_buf_append(buf, data, chunk->size);
-    target->sent += chunk->size;
+    moves->shares[moves->target].sent += chunk->size;
     int rc = vv_client_moved(&save->outlet.client, chunk, target->writer, error);
     return rc ? rc : 1;
 }

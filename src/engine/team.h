@@ -154,5 +154,12 @@ void vv_team_writer_stop(struct vv_team_writer *writer); /* nothing is under way
 /* ---- level.c: who forwards how much to whom. Pure arithmetic. ---- */
 /* loads: bytes of each of `count` writers or nodes. What number `own` gives to each, and takes from each. Little is left as it is. */
 void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *gives, uint64_t *takes);
+/* To whom the next stretch of data goes, so that what is given is spread over the whole: to whom most is missing of what should have been sent when `seen` of the
+ * expected bytes have come. count: to nobody. */
+#define VV_LEVEL_STRETCH (64u << 10)
+struct vv_share {
+    uint64_t share, sent; /* bytes that shall go there, and did */
+};
+uint32_t vv_level_target(const struct vv_share *shares, uint32_t count, uint64_t seen, uint64_t expected);
 
 #endif
