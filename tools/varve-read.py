@@ -387,11 +387,17 @@ def numbers(data, letter):
     return out
 
 
+def lanes_of(e):
+    """Numbers in an element that shuffles take one by one: vectors have three."""
+    return 3 if e in (12, 24) else 1
+
+
 def undo_shuffle(data, e):
-    n = len(data) // e
+    n, lanes = len(data) // e, lanes_of(e)
     out = bytearray(data)
-    for k in range(e):
-        out[k:n * e:e] = data[k * n:(k + 1) * n]
+    for plane in range(e):
+        k = plane % lanes * (e // lanes) + plane // lanes
+        out[k:n * e:e] = data[plane * n:(plane + 1) * n]
     return bytes(out)
 
 
@@ -399,12 +405,12 @@ SPREAD = [bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256)]
 
 
 def undo_bitshuffle(data, e):
-    m = len(data) // e // 8 * 8
+    m, lanes = len(data) // e // 8 * 8, lanes_of(e)
     out = bytearray(data)
     for k in range(e):
-        total = 0
+        total, lane, byte = 0, k // (e // lanes), k % (e // lanes)
         for b in range(8):
-            at = (8 * k + b) * (m // 8)
+            at = ((8 * byte + b) * lanes + lane) * (m // 8)
             bits = b"".join(map(SPREAD.__getitem__, data[at:at + m // 8]))      # a byte for every element
             total |= int.from_bytes(bits, "little") << b
         out[k:m * e:e] = total.to_bytes(m, "little")
@@ -412,9 +418,11 @@ def undo_bitshuffle(data, e):
 
 
 def undo_running(data, e, combine):
-    """Delta and xor: every element is combined with the result before it; 16 bytes are two halves."""
+    """Delta and xor: every element is combined with the result before it; 16 bytes are two halves, 12 and 24
+    three thirds."""
     whole = len(data) // e * e
-    lanes, letter = (2, "Q") if e == 16 else (1, {1: "B", 2: "H", 4: "I", 8: "Q"}[e])
+    lanes = 2 if e == 16 else lanes_of(e)
+    letter = {1: "B", 2: "H", 4: "I", 8: "Q"}[e // lanes]
     mask, out = (1 << 8 * (e // lanes)) - 1, numbers(data[:whole], letter)
     for lane in range(lanes):
         out[lane::lanes] = array.array(letter, [x & mask for x in itertools.accumulate(out[lane::lanes], combine)])
@@ -1060,7 +1068,7 @@ def check_coding(cur, who, codec, filters, element):
     for number in filters:
         if number > 4:
             raise cur.unknown(f"filter {number} of {who} is not known")
-    need = (4, 8) if 3 <= codec <= 5 else (1, 2, 4, 8, 16) if filters[0] else (0,)
+    need = (4, 8) if 3 <= codec <= 5 else (1, 2, 4, 8, 12, 16, 24) if filters[0] else (0,)
     if (filters[1] and not filters[0]) or (filters[0] and codec in (0, 3, 4, 5)) or element not in need:
         raise cur.bad(f"{who} has codec {codec}, filters {filters[0]} and {filters[1]}, element size {element}, "
                       "which do not fit together")

@@ -122,7 +122,8 @@ static int check_cost(const char *pattern, struct varve_error *error) {
         }
         next = count_sign(&cost, at);
         if (cost.sum[cost.depth] + cost.last[cost.depth] > ELEMENTS_MAX) {
-            return vv_error(error, -EINVAL, "it repeats too much: more than %d elements when written out", ELEMENTS_MAX);
+            return vv_error(error, -EINVAL, "it repeats too much: more than %d elements when written out",
+                            ELEMENTS_MAX);
         }
     }
     return 0;

@@ -23,7 +23,8 @@
 #define TABLE_SHARE 0.04  /* otherwise of all bytes: room for the ids of several versions */
 #define TABLE_LEAST 4e6
 #define THREADS_MOST 8
-#define MATCH ":([^:]*)$" /* PATH:VARIABLE: paths with colons, such as times of day, are more frequent than variables with them */
+/* PATH:VARIABLE. Colons are more frequent in paths, such as those with times of day, than in variables. */
+#define MATCH ":([^:]*)$"
 
 struct importing;
 

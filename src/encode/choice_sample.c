@@ -52,9 +52,9 @@ static int64_t encode_piece(struct vv_chooser *chooser, struct vv_coder *coder, 
     return got;
 }
 
-/* Slices from all over the block: its parts may differ. Whole elements, in whatever type. */
+/* Slices from all over the block: its parts may differ. Whole elements, in whatever type, vectors of three included. */
 static const uint8_t *gather(const void *data, size_t size, size_t piece, uint8_t *out) {
-    size_t slice = piece / SLICES / 16 * 16, step = (size - slice) / (SLICES - 1) / 16 * 16;
+    size_t slice = piece / SLICES / 48 * 48, step = (size - slice) / (SLICES - 1) / 48 * 48;
     if (slice == 0 || step < slice)
         return memcpy(out, data, piece);
     for (size_t i = 0; i < SLICES; i++)

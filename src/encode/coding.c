@@ -34,9 +34,8 @@ const char *vv_coding_text(int name) {
     return name >= 0 && name < VV_CODING_NAMES ? names[name].text : "unknown";
 }
 
-/* Bytes of the elements that filters see. Complex numbers are one element: their parts differ, each is alike the same
- * part of the number before. */
-static uint8_t element_of(uint8_t type) {
+/* Complex numbers are one element: their parts differ, each is alike the same part of the number before. */
+static uint8_t element_of_type(uint8_t type) {
     switch (type) {
     case VARVE_I8:
     case VARVE_U8:
@@ -55,6 +54,13 @@ static uint8_t element_of(uint8_t type) {
     default: /* numbers of 8 bytes, and bytes: most data nobody described is made of such, or at least aligned so */
         return 8;
     }
+}
+
+/* Bytes of the elements that filters see. Vectors of three numbers (positions, velocities) are one element, too. */
+static uint8_t element_of(const struct vv_content *content) {
+    uint8_t element = element_of_type(content->type);
+    int has_vectors = content->row == 3 && content->type != VARVE_BYTES && (element == 4 || element == 8);
+    return has_vectors ? (uint8_t)(3 * element) : element;
 }
 
 static int is_possible(const struct vv_codec_ops *codec) {
@@ -76,7 +82,7 @@ int vv_coding_fit(int name, const struct vv_content *content, uint8_t element, s
             return 0;
         c.element = content->type == VARVE_F32 ? 4 : 8;
     } else if (c.filter[0]) {
-        c.element = element ? element : element_of(content->type);
+        c.element = element ? element : element_of(content);
         if (c.element == 1) { /* there is nothing to shuffle */
             if (c.filter[0] == VV_FILTER_SHUFFLE)
                 return 0;

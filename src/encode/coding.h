@@ -30,7 +30,7 @@ enum vv_filter_number {
 struct vv_coding {
     uint8_t codec;
     uint8_t filter[2]; /* in the order of encoding */
-    uint8_t element;   /* bytes: 1, 2, 4, 8 or 16 with filters, 4 or 8 with fpzip and zfp, else 0 */
+    uint8_t element;   /* bytes: 1, 2, 4, 8, 12, 16 or 24 with filters, 4 or 8 with fpzip and zfp, else 0 */
 };
 
 /* What is known about the bytes of a block. */
@@ -59,7 +59,8 @@ enum vv_coding_name {
 };
 const char *vv_coding_text(int name); /* "shuffle-lz4", ...; at most 15 characters */
 /* The coding of this name for such content. 0 if it makes no sense there (fpzip on integers), or its library was not
- * built in; then *out is zstd. element: of the filters; 0: that of the content's type, or 8 if nothing is known. */
+ * built in; then *out is zstd. element: of the filters; 0: that of the content's type, three of them where rows are
+ * vectors of three numbers, or 8 if nothing is known. */
 int vv_coding_fit(int name, const struct vv_content *content, uint8_t element, struct vv_coding *out);
 /* The name that comes nearest to a coding read from storage; never fails. */
 const char *vv_coding_describe(const struct vv_coding *coding);

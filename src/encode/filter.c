@@ -4,7 +4,10 @@
  * Bit shuffle: as a byte shuffle of the whole groups of 8 elements; then each byte plane is cut into words of 8 bytes
  * (8 elements), rows and columns of their bits are exchanged, and the words are byte-shuffled in turn. That leaves, per
  * byte plane and bit, one bit of every element. Elements behind the last whole group follow as they are.
- * Delta and xor: against the element before, as little-endian numbers; 16 bytes are two numbers of 8. */
+ * Delta and xor: against the element before, as little-endian numbers; 16 bytes are two numbers of 8.
+ * Elements of 12 and 24 bytes are vectors of three numbers, which the shuffles take apart into three lanes: planes are
+ * those of the numbers, and in each plane come all first numbers, then all second, then all third ones. So bytes that
+ * are alike lie as close together as without lanes, which codecs that look at a part of the block at a time need. */
 #include <string.h>
 
 #include "base/bytes.h"
@@ -16,14 +19,20 @@
 #include <emmintrin.h>
 #endif
 
-enum { TILE = 16384 }; /* bytes; whole groups of 8 elements of any size */
+/* Bytes; whole groups of 8 elements of any size, and of 128 so that vectors of the processor are full. */
+enum { TILE = 16384, TILE_OF_VECTORS = 15360 };
+
+static size_t tile_of(unsigned element) {
+    return element % 3 ? TILE : TILE_OF_VECTORS;
+}
 
 int vv_filter_is_valid(const uint8_t filter[2], uint8_t element) {
     if (filter[0] >= VV_FILTERS || filter[1] >= VV_FILTERS)
         return 0;
     if (filter[0] == VV_FILTER_NONE)
         return filter[1] == VV_FILTER_NONE;
-    return element == 1 || element == 2 || element == 4 || element == 8 || element == 16;
+    return element == 1 || element == 2 || element == 4 || element == 8 || element == 12 || element == 16 ||
+           element == 24;
 }
 
 static int is_shuffle(int filter) {
@@ -65,6 +74,11 @@ static void keep(uint8_t *p, unsigned width, uint64_t v) {
     }
 }
 
+/* Bytes of the numbers an element is made of. */
+static inline __attribute__((always_inline)) unsigned width_of(unsigned element) {
+    return element == 12 ? 4 : element > 8 ? 8 : element;
+}
+
 #ifdef __SSE2__
 static inline __attribute__((always_inline)) __m128i minus(unsigned width, __m128i a, __m128i b) {
     return width == 1   ? _mm_sub_epi8(a, b)
@@ -77,7 +91,7 @@ static inline __attribute__((always_inline)) __m128i minus(unsigned width, __m12
 /* out[i] = in[i] - in[i - 1] for bytes `from` to `size` (whole elements) of in; from is at least one element. */
 static inline __attribute__((always_inline)) void differ(int is_xor, unsigned element, const uint8_t *in, size_t from,
                                                          size_t size, uint8_t *out) {
-    const unsigned width = element > 8 ? 8 : element;
+    const unsigned width = width_of(element);
     size_t i = from;
 #ifdef __SSE2__
     for (; i + 16 <= size; i += 16) {
@@ -95,7 +109,7 @@ static inline __attribute__((always_inline)) void differ(int is_xor, unsigned el
 /* The reverse in place: the element before `from` is right already. */
 static inline __attribute__((always_inline)) void sum_up(int is_xor, unsigned element, uint8_t *data, size_t from,
                                                          size_t size) {
-    const unsigned width = element > 8 ? 8 : element;
+    const unsigned width = width_of(element);
     for (unsigned lane = 0; lane < element; lane += width) {
         uint64_t v = load(data + from - element + lane, width);
         for (size_t i = from + lane; i < size; i += element) {
@@ -120,6 +134,12 @@ static inline __attribute__((always_inline)) void sum_up(int is_xor, unsigned el
         break;                                                                                                         \
     case 8:                                                                                                            \
         call(8);                                                                                                       \
+        break;                                                                                                         \
+    case 12:                                                                                                           \
+        call(12);                                                                                                      \
+        break;                                                                                                         \
+    case 24:                                                                                                           \
+        call(24);                                                                                                      \
         break;                                                                                                         \
     default:                                                                                                           \
         call(16);                                                                                                      \
@@ -153,21 +173,62 @@ static void sum_up_tile(int filter, unsigned element, uint8_t *data, size_t at, 
 
 /* ---- shuffles ---- */
 
-/* A tile of `count` elements, the first of which is number `first` of `all`. count and all are multiples of 8. */
-static void bits_split(unsigned element, const uint8_t *in, size_t first, size_t count, size_t all, uint8_t *out) {
+/* Where tiles lie in the whole, and which kind of numbers they hold. count and all are multiples of 8 for bits. */
+struct part {
+    unsigned width; /* bytes of a number */
+    unsigned lanes; /* numbers in an element: 3 in vectors; else elements are numbers here */
+    size_t first;   /* element of the tile */
+    size_t count;   /* elements in the tile */
+    size_t all;     /* elements that are shuffled */
+};
+
+/* The numbers of one lane. Bit b of byte k of all lanes lies together. */
+static void bits_split(const struct part *part, unsigned lane, const uint8_t *in, uint8_t *out) {
+    size_t count = part->count, plane = part->all / 8;
     uint8_t planes[TILE];
-    vv_planes_split(element, in, count, planes, count);
-    vv_bits_turn(planes, count * element / 8);
-    for (unsigned k = 0; k < element; k++)
-        vv_planes_split(8, planes + k * count, count / 8, out + k * all + first / 8, all / 8);
+    vv_planes_split(part->width, in, count, planes, count);
+    vv_bits_turn(planes, count * part->width / 8);
+    for (size_t k = 0; k < part->width; k++)
+        vv_planes_split(8, planes + k * count, count / 8, out + (k * 8 * part->lanes + lane) * plane + part->first / 8,
+                        plane * part->lanes);
 }
 
-static void bits_join(unsigned element, const uint8_t *in, size_t first, size_t count, size_t all, uint8_t *out) {
+static void bits_join(const struct part *part, unsigned lane, const uint8_t *in, uint8_t *out) {
+    size_t count = part->count, plane = part->all / 8;
     uint8_t planes[TILE];
-    for (unsigned k = 0; k < element; k++)
-        vv_planes_join(8, in + k * all + first / 8, all / 8, count / 8, planes + k * count);
-    vv_bits_turn(planes, count * element / 8);
-    vv_planes_join(element, planes, count, count, out);
+    for (size_t k = 0; k < part->width; k++)
+        vv_planes_join(8, in + (k * 8 * part->lanes + lane) * plane + part->first / 8, plane * part->lanes, count / 8,
+                       planes + k * count);
+    vv_bits_turn(planes, count * part->width / 8);
+    vv_planes_join(part->width, planes, count, count, out);
+}
+
+/* From the tile `in` to its places in all of `out`. */
+static void split(int shuffle, const struct part *part, const uint8_t *in, uint8_t *out) {
+    uint8_t apart[TILE];
+    if (part->lanes > 1) {
+        vv_lanes_split(part->width, in, part->count, apart, part->count);
+        in = apart;
+    }
+    for (unsigned lane = 0; lane < part->lanes; lane++, in += part->count * part->width)
+        if (shuffle == VV_FILTER_BITSHUFFLE)
+            bits_split(part, lane, in, out);
+        else
+            vv_planes_split(part->width, in, part->count, out + lane * part->all + part->first,
+                            part->all * part->lanes);
+}
+
+/* The reverse, from all of `in` to the tile `out`. */
+static void join(int shuffle, const struct part *part, const uint8_t *in, uint8_t *out) {
+    uint8_t apart[TILE], *to = part->lanes > 1 ? apart : out;
+    for (unsigned lane = 0; lane < part->lanes; lane++)
+        if (shuffle == VV_FILTER_BITSHUFFLE)
+            bits_join(part, lane, in, to + lane * part->count * part->width);
+        else
+            vv_planes_join(part->width, in + lane * part->all + part->first, part->all * part->lanes, part->count,
+                           to + lane * part->count * part->width);
+    if (part->lanes > 1)
+        vv_lanes_join(part->width, apart, part->count, part->count, out);
 }
 
 struct plan {
@@ -188,26 +249,29 @@ static struct plan plan_of(const uint8_t filter[2], uint8_t element, size_t size
     return p;
 }
 
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
+/* The tile at byte `at` of those that are shuffled. */
+static struct part part_of(const struct plan *plan, unsigned element, size_t at) {
+    size_t left = plan->shuffled - at, tile = tile_of(element);
+    unsigned lanes = element % 3 ? 1 : 3;
+    return (struct part){.width = element / lanes,
+                         .lanes = lanes,
+                         .first = at / element,
+                         .count = (left < tile ? left : tile) / element,
+                         .all = plan->shuffled / element};
 }
 
 void vv_filter_apply(const uint8_t filter[2], uint8_t element, const void *in, void *out, size_t size) {
     const struct plan p = plan_of(filter, element, size);
     const uint8_t *from = in;
     uint8_t *to = out, tile[TILE];
-    size_t all = p.shuffled / element;
-    for (size_t at = 0; at < p.shuffled; at += TILE) {
-        size_t bytes = least(TILE, p.shuffled - at);
+    for (size_t at = 0; at < p.shuffled; at += tile_of(element)) {
+        const struct part part = part_of(&p, element, at);
         const uint8_t *source = from + at;
         if (p.difference) {
-            differ_tile(p.difference, element, from, at, bytes, tile);
+            differ_tile(p.difference, element, from, at, part.count * element, tile);
             source = tile;
         }
-        if (p.shuffle == VV_FILTER_BITSHUFFLE)
-            bits_split(element, source, at / element, bytes / element, all, to);
-        else
-            vv_planes_split(element, source, bytes / element, to + at / element, all);
+        split(p.shuffle, &part, source, to);
     }
     size_t rest = p.shuffled; /* elements that are not shuffled, but subtracted; then the bytes behind them */
     if (p.difference && rest < p.whole) {
@@ -222,15 +286,11 @@ void vv_filter_undo(const uint8_t filter[2], uint8_t element, const void *in, vo
     const struct plan p = plan_of(filter, element, size);
     const uint8_t *from = in;
     uint8_t *to = out;
-    size_t all = p.shuffled / element;
-    for (size_t at = 0; at < p.shuffled; at += TILE) {
-        size_t bytes = least(TILE, p.shuffled - at);
-        if (p.shuffle == VV_FILTER_BITSHUFFLE)
-            bits_join(element, from, at / element, bytes / element, all, to + at);
-        else
-            vv_planes_join(element, from + at / element, all, bytes / element, to + at);
+    for (size_t at = 0; at < p.shuffled; at += tile_of(element)) {
+        const struct part part = part_of(&p, element, at);
+        join(p.shuffle, &part, from, to + at);
         if (p.difference)
-            sum_up_tile(p.difference, element, to, at, at + bytes);
+            sum_up_tile(p.difference, element, to, at, at + part.count * element);
     }
     if (p.shuffled < size)
         memcpy(to + p.shuffled, from + p.shuffled, size - p.shuffled);

@@ -1,4 +1,4 @@
-/* Byte planes and bit matrices. With SSE2, 16 elements fill as many registers as an element has bytes, and go through
+/* Byte planes, lanes of vectors and bit matrices. With SSE2, 16 elements fill as many registers as an element has bytes, and go through
  * one round for each time that number can be halved: a round separates bytes of even and odd places, so that the lowest
  * bit of a byte's place inside its element moves into the number of its register. The reverse interleaves. */
 #include <string.h>
@@ -27,6 +27,28 @@ void vv_planes_split_plain(unsigned element, const uint8_t *in, size_t count, ui
 
 void vv_planes_join_plain(unsigned element, const uint8_t *planes, size_t stride, size_t count, uint8_t *out) {
     join_from(element, planes, stride, 0, count, out);
+}
+
+static void lanes_split_from(unsigned width, const uint8_t *in, size_t from, size_t count, uint8_t *lanes,
+                             size_t stride) {
+    for (size_t i = from; i < count; i++)
+        for (size_t l = 0; l < 3; l++)
+            memcpy(lanes + (l * stride + i) * width, in + (i * 3 + l) * width, width);
+}
+
+static void lanes_join_from(unsigned width, const uint8_t *lanes, size_t stride, size_t from, size_t count,
+                            uint8_t *out) {
+    for (size_t i = from; i < count; i++)
+        for (size_t l = 0; l < 3; l++)
+            memcpy(out + (i * 3 + l) * width, lanes + (l * stride + i) * width, width);
+}
+
+void vv_lanes_split_plain(unsigned width, const uint8_t *in, size_t count, uint8_t *lanes, size_t stride) {
+    lanes_split_from(width, in, 0, count, lanes, stride);
+}
+
+void vv_lanes_join_plain(unsigned width, const uint8_t *lanes, size_t stride, size_t count, uint8_t *out) {
+    lanes_join_from(width, lanes, stride, 0, count, out);
 }
 
 /* Three rounds exchange the off-diagonal parts of 2 x 2, 4 x 4 and 8 x 8 bits. */
@@ -154,6 +176,62 @@ void vv_planes_join(unsigned element, const uint8_t *planes, size_t stride, size
     join_from(element, planes, stride, whole, count, out);
 }
 
+INLINE __m128i load16(const uint8_t *from) {
+    return _mm_loadu_si128((const __m128i *)from);
+}
+
+INLINE void keep16(uint8_t *to, __m128i v) {
+    _mm_storeu_si128((__m128i *)to, v);
+}
+
+/* Four numbers of each: a from places a0 and a1 of the first register, then b0 and b1 of the second. */
+#define PICK4(a, a0, a1, b, b0, b1)                                                                                    \
+    _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b), _MM_SHUFFLE(b1, b0, a1, a0)))
+#define PICK8(a, a0, b, b0) _mm_castpd_si128(_mm_shuffle_pd(_mm_castsi128_pd(a), _mm_castsi128_pd(b), (b0) << 1 | (a0)))
+
+/* Three registers hold x0 y0 z0 x1, y1 z1 x2 y2 and z2 x3 y3 z3, or x0 y0, z0 x1 and y1 z1. */
+void vv_lanes_split(unsigned width, const uint8_t *in, size_t count, uint8_t *lanes, size_t stride) {
+    size_t i = 0, lane = stride * width;
+    if (width == 4)
+        for (; i + 4 <= count; i += 4) {
+            __m128i a = load16(in + i * 12), b = load16(in + i * 12 + 16), c = load16(in + i * 12 + 32);
+            __m128i yz = PICK4(a, 1, 2, b, 0, 1), xy = PICK4(b, 2, 3, c, 1, 2); /* of 0 and 1, of 2 and 3 */
+            keep16(lanes + i * 4, PICK4(a, 0, 3, xy, 0, 2));
+            keep16(lanes + lane + i * 4, PICK4(yz, 0, 2, xy, 1, 3));
+            keep16(lanes + 2 * lane + i * 4, PICK4(yz, 1, 3, c, 0, 3));
+        }
+    else
+        for (; i + 2 <= count; i += 2) {
+            __m128i a = load16(in + i * 24), b = load16(in + i * 24 + 16), c = load16(in + i * 24 + 32);
+            keep16(lanes + i * 8, PICK8(a, 0, b, 1));
+            keep16(lanes + lane + i * 8, PICK8(a, 1, c, 0));
+            keep16(lanes + 2 * lane + i * 8, PICK8(b, 0, c, 1));
+        }
+    lanes_split_from(width, in, i, count, lanes, stride);
+}
+
+void vv_lanes_join(unsigned width, const uint8_t *lanes, size_t stride, size_t count, uint8_t *out) {
+    size_t i = 0, lane = stride * width;
+    if (width == 4)
+        for (; i + 4 <= count; i += 4) {
+            const uint8_t *at = lanes + i * 4;
+            __m128i x = load16(at), y = load16(at + lane), z = load16(at + 2 * lane);
+            __m128i xy = PICK4(x, 0, 2, y, 0, 2), yz = PICK4(y, 1, 3, z, 1, 3), zx = PICK4(z, 0, 2, x, 1, 3);
+            keep16(out + i * 12, PICK4(xy, 0, 2, zx, 0, 2));
+            keep16(out + i * 12 + 16, PICK4(yz, 0, 2, xy, 1, 3));
+            keep16(out + i * 12 + 32, PICK4(zx, 1, 3, yz, 1, 3));
+        }
+    else
+        for (; i + 2 <= count; i += 2) {
+            const uint8_t *at = lanes + i * 8;
+            __m128i x = load16(at), y = load16(at + lane), z = load16(at + 2 * lane);
+            keep16(out + i * 24, PICK8(x, 0, y, 0));
+            keep16(out + i * 24 + 16, PICK8(z, 0, x, 1));
+            keep16(out + i * 24 + 32, PICK8(y, 1, z, 1));
+        }
+    lanes_join_from(width, lanes, stride, i, count, out);
+}
+
 INLINE __m128i turn_round(__m128i x, int shift, __m128i mask) {
     __m128i t = _mm_and_si128(_mm_xor_si128(x, _mm_srli_epi64(x, shift)), mask);
     return _mm_xor_si128(_mm_xor_si128(x, t), _mm_slli_epi64(t, shift));
@@ -178,6 +256,14 @@ void vv_planes_split(unsigned element, const uint8_t *in, size_t count, uint8_t 
 
 void vv_planes_join(unsigned element, const uint8_t *planes, size_t stride, size_t count, uint8_t *out) {
     join_from(element, planes, stride, 0, count, out);
+}
+
+void vv_lanes_split(unsigned width, const uint8_t *in, size_t count, uint8_t *lanes, size_t stride) {
+    lanes_split_from(width, in, 0, count, lanes, stride);
+}
+
+void vv_lanes_join(unsigned width, const uint8_t *lanes, size_t stride, size_t count, uint8_t *out) {
+    lanes_join_from(width, lanes, stride, 0, count, out);
 }
 
 void vv_bits_turn(uint8_t *data, size_t words) {

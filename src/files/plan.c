@@ -209,7 +209,8 @@ static int compare_by_kind(const void *a, const void *b) {
 }
 
 /* Everything that knows regions by number learns the new ones. */
-static void renumber(struct files_plan *plan, const struct placed *list, struct files_region *regions, uint32_t *numbers) {
+static void renumber(struct files_plan *plan, const struct placed *list, struct files_region *regions,
+                     uint32_t *numbers) {
     for (size_t i = 0; i < plan->region_count; i++) {
         regions[i] = *list[i].region;
         numbers[list[i].number] = (uint32_t)i;

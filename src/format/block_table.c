@@ -26,8 +26,9 @@ static const char *coding_contradiction(const struct vv_block *block) {
         return "there are filters without a codec";
     if (has_filter && takes_floats)
         return "there are filters before a codec for floating-point numbers";
-    if (has_filter && element != 1 && element != 2 && element != 4 && element != 8 && element != 16)
-        return "filters need elements of 1, 2, 4, 8 or 16 bytes";
+    if (has_filter && element != 1 && element != 2 && element != 4 && element != 8 && element != 12 && element != 16 &&
+        element != 24)
+        return "filters need elements of 1, 2, 4, 8, 12, 16 or 24 bytes";
     if (takes_floats && element != 4 && element != 8)
         return "the codec needs elements of 4 or 8 bytes";
     if (!has_filter && !takes_floats && element)

@@ -95,9 +95,12 @@ static void list_rank(struct varve_comm *comm, void *arg) {
     job_run(&way, arg, board);
 }
 
-/* Where the ranks run; with JOB_ASIDE their sessions may talk in the background, too. */
+/* Where the ranks run; with JOB_ASIDE their sessions may talk in the background, too. JOB_PER_NODE: so many on a node, and one store for all. */
 static struct group_options usual(void) {
-    return (struct group_options){.ranks_per_node = JOB_NODES ? JOB_RANKS / (JOB_NODES + !JOB_NODES) : 0,
+    const char *per_node = getenv("JOB_PER_NODE");
+    return (struct group_options){.ranks_per_node = JOB_NODES  ? JOB_RANKS / (JOB_NODES + !JOB_NODES)
+                                                    : per_node ? (uint32_t)strtoul(per_node, NULL, 10)
+                                                               : 0,
                                   .has_aside = getenv("JOB_ASIDE") != NULL};
 }
 

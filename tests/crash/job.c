@@ -191,11 +191,19 @@ static void close_session(struct run *run) {
         tolerate(run, "close", rc, NULL);
 }
 
+/* Memory is protected; where it was short for a moment, the second time. */
+static void prepare_world(struct run *run, int (*prepare)(struct world *world, int64_t version), int64_t version) {
+    int rc = prepare(&run->world, version);
+    if (rc == -ENOMEM && run->plan->is_tolerant)
+        rc = prepare(&run->world, version);
+    if (rc < 0)
+        rank_fail(run, "protect: %s", varve_session_error(run->session)->text);
+}
+
 /* 0, or the version is not saved and the reason was told. */
 static int try_save(struct run *run, int64_t version) {
     struct varve_stats stats = {.size = sizeof stats};
-    if (world_set(&run->world, version) < 0)
-        rank_fail(run, "protect: %s", varve_session_error(run->session)->text);
+    prepare_world(run, world_set, version);
     int rc = answered(run, JOB_CHECKPOINT, varve_checkpoint(run->session, version), -2);
     if (rc < 0)
         tolerate(run, "checkpoint", rc, varve_session_error(run->session));
@@ -223,8 +231,7 @@ static int try_restart(struct run *run, int64_t wanted, int64_t *got) {
     answered(run, JOB_STORED, rc, version);
     if (rc < 0)
         return rc;
-    if (world_garbage(&run->world, version) < 0)
-        rank_fail(run, "protect: %s", varve_session_error(run->session)->text);
+    prepare_world(run, world_garbage, version);
     rc = varve_restart(run->session, wanted, got);
     answered(run, JOB_RESTART, rc, *got);
     if (rc == 0 && *got != version)

@@ -257,9 +257,67 @@ static void test_paths(void **state) {
         assert_false(files_is_path(bad[i]));
 }
 
+static void add_array(struct files_found *found, const char *name, int type, uint64_t first, uint64_t second,
+                      uint64_t offset) {
+    struct files_variable like = {.type = type, .dims = 2, .dim = {first, second}};
+    assert_int_equal(files_found_variable(found, name, &like), 0);
+    assert_int_equal(files_found_extent(found, offset, 8192), 0);
+}
+
+/* The same variable of all files stands together, wherever the files have it; and the map is as good as before. */
+static void test_order(void **state) {
+    (void)state;
+    static const char *const expected[] = {"a:1/x:u", "b:u",  "c:u", "a:1/x:v", "b:v", "b:w", "c:u~", "c:w",
+                                           "a:1/x",   "b",    "c",   "d"};
+    struct files_list files = {.count = 0};
+    struct files_found found[3] = {{.count = 0}}, none = {.count = 0};
+    struct files_plan plan, again;
+    struct varve_error error = {0};
+    uint8_t *map = NULL;
+    size_t size = 0;
+    add_file(&files, "a:1/x", 30000);
+    add_file(&files, "b", 30000);
+    add_file(&files, "c", 30000);
+    add_file(&files, "d", 10);
+    add_array(&found[0], "u", VARVE_F64, 32, 32, 4096);
+    add_array(&found[0], "v", VARVE_F64, 32, 32, 16384);
+    add_array(&found[1], "w", VARVE_F64, 32, 32, 100);
+    add_array(&found[1], "v", VARVE_F64, 32, 32, 8292);
+    add_array(&found[1], "u", VARVE_F64, 32, 32, 16484);
+    add_array(&found[2], "u", VARVE_F64, 16, 64, 20000); /* another shape: another variable, though of the same name */
+    add_array(&found[2], "w", VARVE_F32, 32, 64, 10000); /* another type */
+    add_array(&found[2], "u", VARVE_F64, 32, 32, 0);
+    files_plan_begin(&plan, &files);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(files_plan_add(&plan, i, i < 3 ? &found[i] : &none), 0);
+    assert_int_equal(files_plan_settle(&plan), 0);
+    assert_int_equal(plan.region_count, 12);
+    unsigned twins = 0;
+    for (size_t i = 0; i < 12; i++) {
+        const char *full = plan.regions[i].full ? plan.regions[i].full : plan.regions[i].name;
+        size_t length = strcspn(expected[i], "~");
+        assert_int_equal(strlen(full), length);
+        assert_memory_equal(full, expected[i], length);
+        twins += plan.regions[i].full != NULL;
+    }
+    assert_int_equal(twins, 1);
+    check_covers(&plan);
+    assert_int_equal(files_map_encode(&plan, &map, &size), 0);
+    assert_int_equal(files_map_parse(map, size, &again, &error), 0);
+    assert_int_equal(again.region_count, 12);
+    assert_int_equal(again.piece_count, plan.piece_count);
+    assert_memory_equal(again.pieces, plan.pieces, plan.piece_count * sizeof *plan.pieces);
+    check_covers(&again);
+    free(map);
+    files_plan_clear(&again);
+    files_plan_clear(&plan);
+    for (int i = 0; i < 3; i++)
+        files_found_clear(&found[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_order), cmocka_unit_test(test_plan),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_many_files_share_a_rest),
         cmocka_unit_test(test_round_trip),

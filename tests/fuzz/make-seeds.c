@@ -125,8 +125,8 @@ static void write_moved(const char *root) {
     vv_buf_clear(&buf);
 }
 
-/* A block in every coding, to be decoded, and the same to be encoded: see fuzz_codec.c. */
-static void write_blocks(const char *root) {
+/* A block in every coding, to be decoded, and the same to be encoded: see fuzz_codec.c. row 3: filters take vectors. */
+static void write_blocks(const char *root, uint32_t row) {
     enum { COUNT = 300, ROW = 20, SIZE = COUNT * 8 };
     uint8_t raw[SIZE], stored[SIZE];
     for (int i = 0; i < COUNT; i++) { /* multiples of 1/8, so that they lie on a grid, too */
@@ -140,14 +140,16 @@ static void write_blocks(const char *root) {
     }
     for (int name = 0; name <= VV_CODING_NAMES; name++) {
         int is_grid = name == VV_CODING_NAMES;
-        struct vv_content content = {.type = VARVE_F64, .row = ROW, .grid = is_grid ? 0.125 : 0};
+        struct vv_content content = {.type = VARVE_F64, .row = row, .grid = is_grid ? 0.125 : 0};
         struct vv_coding coding;
-        if (!vv_coding_fit(is_grid ? VV_CODING_ZFP : name, &content, 0, &coding))
+        uint8_t element = row == 3 && name % 2 ? 12 : 0; /* of filters; the others take 24 for vectors */
+        if (!vv_coding_fit(is_grid ? VV_CODING_ZFP : name, &content, element, &coding) ||
+            (row == 3 && !coding.filter[0]))
             continue;
         int64_t got = vv_coder_encode(coder, &coding, &content, raw, SIZE, stored, 1);
         uint8_t head[11] = {coding.codec, coding.filter[0], coding.filter[1], coding.element};
         vv_put32(head + 4, SIZE - 1);
-        vv_put16(head + 7, ROW);
+        vv_put16(head + 7, (uint16_t)row);
         vv_put16(head + 9, (uint16_t)-3);
         for (int is_encoding = 0; is_encoding < 2; is_encoding++) {
             struct vv_buf seed;
@@ -156,8 +158,8 @@ static void write_blocks(const char *root) {
             head[0] = is_encoding ? coding.codec | 128 : coding.codec;
             vv_buf_append(&seed, head, sizeof head);
             vv_buf_append(&seed, is_encoding || got <= 0 ? raw : stored, is_encoding || got <= 0 ? SIZE : (size_t)got);
-            snprintf(text, sizeof text, "%s-%s", is_encoding ? "encode" : "decode",
-                     is_grid ? "grid" : vv_coding_text(name));
+            snprintf(text, sizeof text, "%s-%s%s", is_encoding ? "encode" : "decode",
+                     is_grid ? "grid" : vv_coding_text(name), row == 3 ? "-vectors" : "");
             write_seed(root, "codec", text, seed.data, seed.size);
             vv_buf_clear(&seed);
         }
@@ -187,6 +189,7 @@ int main(int argc, char **argv) {
     write_typed(argv[1]);
     write_ranges(argv[1]);
     write_keys(argv[1]);
-    write_blocks(argv[1]);
+    write_blocks(argv[1], 20);
+    write_blocks(argv[1], 3);
     return failed;
 }

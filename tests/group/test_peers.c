@@ -273,7 +273,8 @@ static void behind_callbacks(void **state) {
     come_back(&plan, 2, VARVE_LATEST, 2);
 }
 
-/* One rank's pack is damaged: others need it, too, and all go back together. */
+/* ---- packs, by the end of their path ---- */
+
 static char wanted[64], found[512];
 
 static int look_at(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
@@ -284,12 +285,39 @@ static int look_at(const char *path, const struct stat *st, int kind, struct FTW
     return 0;
 }
 
+static int has_pack(unsigned version, unsigned writer) {
+    snprintf(wanted, sizeof wanted, "%016x/00000000/%08x", version, writer);
+    found[0] = '\0';
+    nftw(folder, look_at, 16, FTW_PHYS);
+    return found[0] != '\0';
+}
+
+/* Four ranks share a writer, and so every block: one of them reads and decodes it for all. */
+static void shared_writers(void **state) {
+    (void)state;
+    static const char *const settings[] = {
+        "dedup=local,threads=2,aggregate=4,grouping=aware-block,group_block=4K",
+        "dedup=local,threads=2,aggregate=4,grouping=aware-block,group_block=1K,codec=lz4",
+        "dedup=local,threads=1,aggregate=4,grouping=aware,codec=zstd,restart_window=1M",
+        "dedup=local,threads=0,aggregate=4,grouping=agnostic",
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        struct plan plan = {.shape = OWN, .ranks = 8, .settings = settings[i], .has_callback = i == 1};
+        uint64_t read = come_back(&plan, 1, VARVE_LATEST, 1);
+        assert_at_most(read, UINT64_C(8) * UNEVEN, 1.25);
+        assert_true(has_pack(1, 1) && !has_pack(1, 2));
+        come_back(&plan, 3, VARVE_LATEST, 3);
+        teardown(NULL);
+        setup(NULL);
+    }
+}
+
+/* One rank's pack is damaged: others need it, too, and all go back together. */
 static void damaged_pack(void **state) {
     (void)state;
     struct plan plan = {.shape = SAME, .ranks = 4, .settings = "dedup=exact,threads=2", .versions = 2};
     run(&plan);
-    snprintf(wanted, sizeof wanted, "%016x/00000000/%08x", 2, 1);
-    nftw(folder, look_at, 16, FTW_PHYS);
+    assert_true(has_pack(2, 1));
     FILE *file = fopen(found, "r+");
     assert_non_null(file);
     assert_int_equal(fseek(file, 100, SEEK_SET), 0);
@@ -324,7 +352,8 @@ static void no_memory(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(same_everywhere), TEST(several_versions), TEST(nothing_shared), TEST(mixed),
-                                       TEST(behind_callbacks), TEST(damaged_pack), TEST(no_memory)};
+    const struct CMUnitTest tests[] = {TEST(same_everywhere), TEST(several_versions), TEST(nothing_shared),
+                                       TEST(mixed),           TEST(behind_callbacks), TEST(shared_writers),
+                                       TEST(damaged_pack),    TEST(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

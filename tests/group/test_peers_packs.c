@@ -32,6 +32,7 @@ struct plan {
     int64_t version;
     uint64_t window;
     unsigned threads;
+    int is_continued;  /* the bytes stay where they are */
     int removes;       /* one rank removes a pack before the bytes are read */
     int is_hostile;    /* questions with random changes */
     int is_told_later; /* only even ranks know that packs are shared */
@@ -44,6 +45,7 @@ struct board {
     int64_t version[RANKS_MOST];
     uint64_t read[RANKS_MOST];
     uint64_t decoded[RANKS_MOST];
+    uint64_t wishes[RANKS_MOST], refused[RANKS_MOST]; /* blocks of which others were asked for parts */
     char text[RANKS_MOST][256];
     uint64_t allocations; /* of rank 1 */
     uint64_t sound;       /* hostile questions that were answered */
@@ -300,22 +302,31 @@ static int fetch(void *arg, struct vv_store *store, struct varve_error *error) {
 
 /* ---- in the ranks: questions that nobody should ask ---- */
 
-static void make_question(struct rank *rank, struct vv_buf *out) {
+/* A question about the first block of the first pack: `count` parts of `length` bytes, each `step` behind the one before,
+ * the first at `first`. */
+struct list {
+    int64_t first, step;
+    uint64_t length;
+    uint32_t count;
+};
+
+static void make_question(struct rank *rank, const struct list *list, const char *name, struct vv_buf *out) {
     struct vv_attempt attempt = attempt_at(1, (uint64_t)rank->plan->version);
-    struct vv_key key = vv_attempt_key(NAME, &attempt, VV_KIND_PACK, 0, 0);
+    struct vv_key key = vv_attempt_key(name, &attempt, VV_KIND_PACK, 0, 0);
     struct vv_cached *tables;
     char text[VV_KEY_ROOM];
     if (vv_view_tables(rank->view, 0, 0, &tables, &failure) < 0)
         group_fail(rank->comm, "%s", failure.text);
     const struct vv_block *block = &((struct vv_pack_tables *)tables->object)->blocks[0];
     vv_key_print(&key, text);
+    vv_buf_init(out);
     vv_peers_begin_question(out, VV_ASKED_PARTS, text, block->offset);
     vv_block_encode(out, block);
-    for (uint32_t i = 0; i < 4; i++) {
-        vv_buf_svarint(out, i == 2 ? -50 : 10);
-        vv_buf_varint(out, 100);
+    for (uint32_t i = 0; i < list->count; i++) {
+        vv_buf_svarint(out, i ? list->step : list->first);
+        vv_buf_varint(out, list->length);
     }
-    vv_put32(out->data + 4, 400);
+    vv_put32(out->data + 4, (uint32_t)(list->length * list->count));
     vv_view_release(rank->view, tables);
 }
 
@@ -337,16 +348,41 @@ static int answer_one(struct rank *rank, const struct vv_buf *data, uint32_t siz
     return is_answered;
 }
 
+static void expect_answer(struct rank *rank, struct list list, const char *name, int is_answered) {
+    struct vv_buf question;
+    make_question(rank, &list, name, &question);
+    if (answer_one(rank, &question, (uint32_t)question.size) != is_answered)
+        group_fail(rank->comm, "%" PRId64 " %" PRId64 " %" PRIu64 " %u of %s was %s", list.first, list.step,
+                   list.length, list.count, name, is_answered ? "refused" : "answered");
+    vv_buf_clear(&question);
+}
+
+static void ask_too_much(struct rank *rank) {
+    int64_t raw = (int64_t)rank->plan->layout.share * 4;
+    expect_answer(rank, (struct list){0, 0, (uint64_t)raw, 1}, NAME, 1);
+    expect_answer(rank, (struct list){raw - 7, 0, 7, 1}, NAME, 1);
+    expect_answer(rank, (struct list){0, -raw, (uint64_t)raw, 4}, NAME, 1); /* the same four times: 1 MiB */
+    expect_answer(rank, (struct list){0, -raw, (uint64_t)raw, 5}, NAME, 0);
+    expect_answer(rank, (struct list){0, 1, 1, VV_PARTS_MOST}, NAME, 1);
+    expect_answer(rank, (struct list){0, 1, 1, VV_PARTS_MOST + 1}, NAME, 0);
+    expect_answer(rank, (struct list){raw - 7, 0, 8, 1}, NAME, 0);
+    expect_answer(rank, (struct list){raw, 0, 1, 1}, NAME, 0);
+    expect_answer(rank, (struct list){-1, 0, 1, 1}, NAME, 0);
+    expect_answer(rank, (struct list){INT64_MIN, 0, 1, 1}, NAME, 0);
+    expect_answer(rank, (struct list){0, 0, UINT64_MAX, 1}, NAME, 0);
+    expect_answer(rank, (struct list){0, 0, 0, 1}, NAME, 0);
+    expect_answer(rank, (struct list){0, 0, 0, 0}, NAME, 0);
+    expect_answer(rank, (struct list){0, 0, 1, 1}, "other", 0);
+}
+
 static int be_hostile(void *arg, struct vv_store *store, struct varve_error *error) {
     struct rank *rank = arg;
     struct vv_buf question, changed;
     (void)store, (void)error;
     if (rank->comm->rank != 0)
         return 0;
-    vv_buf_init(&question);
-    make_question(rank, &question);
-    if (!answer_one(rank, &question, (uint32_t)question.size))
-        group_fail(rank->comm, "a sound question was not answered");
+    ask_too_much(rank);
+    make_question(rank, &(struct list){10, -50, 100, 4}, NAME, &question);
     random_state = 5;
     for (int i = 0; i < 4000; i++) {
         vv_buf_init(&changed);
@@ -360,6 +396,22 @@ static int be_hostile(void *arg, struct vv_store *store, struct varve_error *err
     }
     vv_buf_clear(&question);
     return 0;
+}
+
+/* ---- in the ranks: counting what others are asked for ---- */
+
+static uint32_t counting; /* this rank */
+
+static int count_shared(void *arg, const struct vv_attempt *attempt, uint32_t writer) {
+    return vv_peers_parts_ops.is_shared(arg, attempt, writer);
+}
+
+static void count_get(void *arg, const char *key, struct vv_block_wish *list, size_t count) {
+    vv_peers_parts_ops.get(arg, key, list, count);
+    for (size_t i = 0; i < count; i++) {
+        __atomic_fetch_add(&board->wishes[counting], 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&board->refused[counting], list[i].result != 0, __ATOMIC_RELAXED);
+    }
 }
 
 static uint64_t bytes_read(struct vv_store *store, struct varve_comm *comm) {
@@ -379,8 +431,12 @@ static void run_rank(struct varve_comm *comm, void *arg) {
     uint64_t before = bytes_read(rank.store, comm);
     vv_alloc_fail_at(r == 1 ? plan->fail_at : 0);
     int rc = vv_peers_open(&options, &rank.peers, &error);
-    if (rc == 0)
+    static const struct vv_parts_ops counted = {.is_shared = count_shared, .get = count_get};
+    counting = r;
+    if (rc == 0) {
+        vv_peers_store(rank.peers)->parts = &counted;
         rc = vv_peers_run(rank.peers, look, &rank, &error);
+    }
     if (rc == 0)
         rc = vv_peers_need(rank.peers, 1, &error);
     if (rc == 0)
@@ -423,13 +479,14 @@ static void run_session(struct varve_comm *comm, void *arg) {
         group_fail(comm, "protect");
     uint64_t before = bytes_read(session->store, comm);
     vv_alloc_fail_at(r == 1 ? plan->fail_at : 0);
-    board->code[r] = vv_session_restart(session, &options, &board->version[r], &error);
+    board->code[r] = plan->is_continued ? vv_session_continue(session, plan->version, &board->version[r], &error)
+                                        : vv_session_restart(session, &options, &board->version[r], &error);
     if (r == 1)
         board->allocations = vv_alloc_count();
     vv_alloc_fail_at(0);
     board->read[r] = bytes_read(session->store, comm) - before;
     snprintf(board->text[r], sizeof board->text[r], "%.255s", error.text);
-    if (board->code[r] == 0)
+    if (board->code[r] == 0 && !plan->is_continued)
         check(&rank, board->version[r]);
     struct varve_comm *inner = session->comm;
     vv_session_close(session);
@@ -491,6 +548,8 @@ static void assert_once(const struct plan *plan) {
     print_message("[          ] %" PRIu64 " blocks, %" PRIu64 " decoded; %.3f of the stored bytes read\n", blocks_made,
                   decoded, (double)read / (double)stored_made);
     assert_int_equal(decoded, blocks_made);
+    assert_true(sum_of(board->wishes, plan->layout.ranks) >= blocks_made * plan->layout.ranks / plan->layout.writers);
+    assert_int_equal(sum_of(board->refused, plan->layout.ranks), 0);
 }
 
 static const struct layout usual = {
@@ -561,6 +620,13 @@ static void small_windows(void **state) {
     run(&plan, run_rank);
     assert_well(&plan);
     assert_true(sum_of(board->decoded, 4) >= blocks_made);
+    plan.layout.turn = plan.layout.share; /* one part of it is more than one question may ask for */
+    teardown(NULL);
+    setup(NULL);
+    make(&plan.layout, 1);
+    run(&plan, run_rank);
+    assert_well(&plan);
+    assert_true(sum_of(board->decoded, 4) >= blocks_made);
 }
 
 /* Blocks that have only one rank's bytes come as they are stored, and that rank decodes them. */
@@ -623,6 +689,20 @@ static void sessions(void **state) {
     run(&plan, run_session);
     assert_well(&plan);
     assert_int_equal(board->version[0], 1);
+}
+
+/* Going on from it: only tables and ids are read, by one rank for all that need them. */
+static void continued(void **state) {
+    (void)state;
+    struct plan plan = {.layout = usual, .version = VARVE_LATEST, .settings = "threads=2", .is_continued = 1};
+    plan.layout.shares = 400; /* so that there is more than a few pages of it */
+    plan.layout.share = 16u << 10;
+    make(&plan.layout, 1);
+    run(&plan, run_session);
+    assert_well(&plan);
+    uint64_t tables = plan.layout.shares * plan.layout.share / VV_GRANULE * 8 * 20; /* ids, and a little for extents */
+    print_message("[          ] %.3f of the tables read\n", (double)sum_of(board->read, 8) / (double)tables);
+    assert_true((double)sum_of(board->read, 8) < 5.5 * (double)tables); /* 7.4 if everybody reads all of it */
 }
 
 static void damage_pack(int64_t version, uint32_t writer, uint64_t at) {
@@ -696,7 +776,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(every_block_once),  TEST(concatenated),      TEST(moved),
                                        TEST(many_small_pieces), TEST(small_windows),     TEST(blocks_apart),
                                        TEST(not_all_know),      TEST(removed_meanwhile), TEST(sessions),
-                                       TEST(hostile_questions), TEST(damaged),           TEST(missing_pack),
-                                       TEST(no_memory)};
+                                       TEST(hostile_questions), TEST(continued),         TEST(damaged),
+                                       TEST(missing_pack),      TEST(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <varve/varve.h>
 #include <varve/varve_inspect.h>
@@ -33,6 +34,7 @@ struct job {
     size_t sizes[FIELDS];
     int step;
     int is_refusing; /* the callback region fails */
+    int is_stopping; /* the process stops for a while when it is asked */
 };
 
 struct plan {
@@ -94,9 +96,26 @@ static int ask_length(void *arg, uint64_t *length) {
     return 0;
 }
 
+#define STOPPED_MS 1600 /* longer than anybody waits before looking for the dead */
+
+static void stop_for_a_while(void) {
+    pid_t self = getpid();
+    pid_t child = fork();
+    if (child == 0) {
+        usleep(STOPPED_MS * 1000);
+        kill(self, SIGCONT);
+        _exit(0);
+    }
+    kill(self, SIGSTOP);
+    waitpid(child, NULL, 0);
+}
+
 static int ask_bytes(void *arg, uint64_t offset, void *data, size_t size) {
-    const struct job *job = arg;
+    struct job *job = arg;
     (void)offset;
+    if (job->is_stopping)
+        stop_for_a_while();
+    job->is_stopping = 0;
     memset(data, (int)job->comm->rank + 1, size);
     return job->is_refusing ? -EDOM : 0;
 }
@@ -423,10 +442,178 @@ static void test_death(void **state) {
     }
 }
 
+/* ---- a writer whose storage fails ---- */
+
+#define SAVES 4
+
+/* The fault is met somewhere, once or from then on. What was saved comes back. */
+static void save_in_trouble(struct job *job) {
+    int64_t saved = 0;
+    open_session(job);
+    for (int64_t version = 1; version <= SAVES; version++) {
+        fill(job, (uint64_t)version);
+        if (save(job, version) == 0)
+            saved = version;
+    }
+    if (saved > 0)
+        check_version(job, saved);
+}
+
+struct outcome {
+    int failed;  /* checkpoints */
+    int retried;
+};
+
+/* All ranks are told the same: of the writer, and what it said. */
+static void count_outcome(uint32_t ranks, uint32_t victim, int code, struct outcome *out) {
+    for (int step = 0; step < SAVES; step++) {
+        assert_same_story(step, ranks);
+        out->retried += board->stats[step][0].attempts > 1;
+        if (board->codes[step][0] == 0)
+            continue;
+        out->failed++;
+        assert_int_equal(board->codes[step][0], code);
+        assert_int_equal(board->errors[step][0].rank, (int)victim);
+    }
+}
+
+/* Rank 3 writes for 4 and 5. Its storage does so many operations that a pack is begun, filled or sealed when it fails. */
+static void fail_storage(const char *settings, const char *kind, const char *error, int code, struct outcome *out) {
+    *out = (struct outcome){0};
+    for (int k = 14; k <= 38; k += 6) {
+        char fault[64];
+        struct plan plan = {.fn = save_in_trouble, .ranks = 6, .settings = settings, .victim = 3, .fault = fault};
+        snprintf(fault, sizeof fault, "%s:%d:%s", kind, k, error);
+        setup(NULL);
+        memset(board, 0, sizeof *board);
+        run(&plan);
+        count_outcome(plan.ranks, plan.victim, code, out);
+        check_store();
+        teardown(NULL);
+    }
+}
+
+static void test_storage_fails(void **state) {
+    struct outcome outcome;
+    (void)state;
+    fail_storage("aggregate=3,on_error=warn,log=error", "fail", "EIO", -EIO, &outcome);
+    assert_in_range(outcome.failed, 1, 5);
+    fail_storage("aggregate=3,on_error=warn,log=error,capture=sync,threads=0", "fail-after", "EIO", -EIO, &outcome);
+    assert_in_range(outcome.failed, 1, 5);
+    fail_storage("aggregate=3,on_error=retry:2,log=error,capture=sync", "fail", "EIO", -EIO, &outcome);
+    assert_int_equal(outcome.failed, 0);
+    assert_in_range(outcome.retried, 1, 5);
+}
+
+/* It is full, and stays so: every checkpoint says so, on all ranks, and what was there before is. */
+static void save_on_full(struct job *job) {
+    open_session(job);
+    for (int64_t version = 1; version <= SAVES; version++) {
+        fill(job, (uint64_t)version);
+        save(job, version);
+    }
+}
+
+static void check_first(struct job *job) {
+    open_session(job);
+    check_version(job, 1);
+}
+
+static void test_storage_full(void **state) {
+    struct outcome outcome = {0};
+    (void)state;
+    struct plan plan = {.fn = save_on_full, .ranks = 6, .settings = "aggregate=3,on_error=warn,log=error,codec=none", .victim = 3,
+                        .fault = "fail-from:36:ENOSPC"};
+    setup(NULL);
+    memset(board, 0, sizeof *board);
+    run(&plan);
+    assert_int_equal(board->codes[0][0], 0);
+    count_outcome(plan.ranks, plan.victim, -ENOSPC, &outcome);
+    assert_in_range(outcome.failed, 2, 3);
+    plan.fault = NULL;
+    plan.fn = check_first;
+    run(&plan);
+    teardown(NULL);
+}
+
+/* ---- a process that is stopped for a while is not dead ---- */
+
+static void save_with_breaks(struct job *job) {
+    uint32_t rank = job->comm->rank;
+    open_session(job);
+    for (int64_t version = 1; version <= 2; version++) {
+        fill(job, (uint64_t)version);
+        job->is_stopping = rank == (version == 1 ? 4u : 3u); /* a member, and a writer */
+        if (save(job, version) != 0)
+            group_fail(job->comm, "checkpoint %lld: %s", (long long)version, varve_session_error(job->session)->text);
+    }
+    check_version(job, 2);
+}
+
+static void test_stopped(void **state) {
+    (void)state;
+    struct plan plan = {.fn = save_with_breaks, .ranks = 6, .settings = "aggregate=3", .options = {.seconds = 60}};
+    setup(NULL);
+    run(&plan);
+    check_store();
+    teardown(NULL);
+}
+
+/* ---- what is not kept ---- */
+
+static void save_and_keep(struct job *job) {
+    open_session(job);
+    for (int64_t version = 1; version <= 7; version++) {
+        fill(job, (uint64_t)version);
+        if (save(job, version) != 0)
+            group_fail(job->comm, "checkpoint %lld: %s", (long long)version, varve_session_error(job->session)->text);
+    }
+}
+
+static void check_kept(struct job *job) {
+    int64_t found = -1;
+    open_session(job);
+    if (varve_restart(job->session, 6, &found) == 0)
+        group_fail(job->comm, "version 6 was forgotten, and came back");
+    check_version(job, 5);
+    check_version(job, 7);
+    fill(job, 8);
+    if (save(job, 8) != 0)
+        group_fail(job->comm, "checkpoint 8: %s", varve_session_error(job->session)->text);
+    check_version(job, 8);
+}
+
+static void run_tool(const char *what) {
+    char command[300];
+    snprintf(command, sizeof command, "%s %s", VARVE_TOOL, what);
+    assert_int_equal(system(command), 0);
+}
+
+/* Data that later checkpoints lean on stays, whoever it is of; what nobody needs goes. */
+static void test_keep(void **state) {
+    char command[160];
+    (void)state;
+    struct plan plan = {.fn = save_and_keep, .ranks = 6, .settings = "aggregate=3,keep=3"};
+    setup(NULL);
+    run(&plan);
+    snprintf(command, sizeof command, "forget file://%s team@6 >/dev/null 2>&1", folder);
+    run_tool(command);
+    snprintf(command, sizeof command, "prune file://%s >/dev/null", folder);
+    run_tool(command);
+    check_store();
+    plan.fn = check_kept;
+    plan.settings = "aggregate=2";
+    run(&plan);
+    check_store();
+    teardown(NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trips), cmocka_unit_test(test_groupings), cmocka_unit_test(test_change_of_teams),
         cmocka_unit_test(test_level),       cmocka_unit_test(test_level_nodes), cmocka_unit_test(test_trouble),   cmocka_unit_test(test_death),
+        cmocka_unit_test(test_storage_fails), cmocka_unit_test(test_storage_full), cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_keep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

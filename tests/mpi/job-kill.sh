@@ -47,20 +47,25 @@ look() {
         fail "afterwards not all was well"
 }
 
-# RANK LIFE FAULT POINT, one per line. Rank 0, which keeps the name, does more than the others.
+# RANK LIFE FAULT POINT, one per line. Rank 0, which keeps the name, does more than the others; who has another rank write for it (VARVE_AGGREGATE)
+# does little.
 draw() {
-    awk -v seed="$seed" -v points="$points" 'BEGIN {
+    awk -v seed="$seed" -v points="$points" -v team="${VARVE_AGGREGATE:-1}" 'BEGIN {
         srand(seed)
         split("fresh second adopting", lives)
-        split("220 700 150", most0); split("95 200 60", most)
+        split("220 640 150", most0); split("95 170 60", most); split("14 56 14", most_member)
         split("store.record.before_create store.record.after_create store.writers.after_create store.pack.after_seal " \
               "engine.save.before_commit engine.save.before_seal store.claim.after_create store.beat.after_refer " \
               "engine.restart.before_fetch", names)
+        split("engine.writer.begin engine.writer.after_data engine.writer.before_seal engine.writer.after_seal", writing)
         for (i = 0; i < points; i++) {
             rank = int(rand() * 4); life = 1 + int(rand() * 3)
-            n = rank == 0 ? most0[life] : most[life]
+            is_member = rank % team != 0
+            n = rank == 0 ? most0[life] : is_member ? most_member[life] : most[life]
             k = 1 + int(rand() * n); kind = rand() < 0.5 ? "kill" : "kill-after"
-            if (i % 4 == 3)
+            if (i % 4 == 1 && team > 1)
+                print rank - rank % team, lives[life], "-", writing[1 + int(rand() * 4)] "=kill:" (1 + int(rand() * 3))
+            else if (i % 4 == 3)
                 print rank, lives[life], "-", names[1 + int(rand() * 9)] "=kill:" (1 + int(rand() * 3))
             else
                 print rank, lives[life], kind ":" k, "-"

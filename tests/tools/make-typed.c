@@ -1,38 +1,62 @@
-/* make-typed STORE: the store in tests/format/typed-store, which every later program must be able to read. Versions 1 to
- * 6 hold two arrays, whose values read_golden.py knows too, each version in other codings. */
+/* make-typed STORE [FIRST]: the store in tests/format/typed-store, which every later program must be able to read, or
+ * the versions from FIRST on that are added to it. Versions 1 to 6 hold two arrays, whose values read_golden.py knows
+ * too, each version in other codings; from version 7 on there are two arrays of vectors instead. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <varve/varve.h>
 
 #define ROWS 24
 #define ROW 40
 #define COUNT 3000
+#define VECTORS 700
 
-static double field[ROWS][ROW];
-static float lossy[COUNT];
+static double field[ROWS][ROW], places[VECTORS][3];
+static float lossy[COUNT], moves[VECTORS][3];
+
+static void fill(int version) {
+    for (int i = 0; i < ROWS * ROW; i++)
+        field[i / ROW][i % ROW] = version + (i / ROW) * (i / ROW) * 0.5 + (i % ROW) * 0.125;
+    for (int i = 0; i < COUNT; i++) /* 0.125 more than what is stored */
+        lossy[i] = (float)(i % 500 * (i % 500) / 200 + version) + 0.125F;
+    for (int i = 0; i < VECTORS * 3; i++) {
+        places[i / 3][i % 3] = version + (i % 3) * 1000 - (i / 3) * 0.25;
+        moves[i / 3][i % 3] = (float)(version - i % 3 * 50 + i / 3 % 7 * 0.5);
+    }
+}
+
+static int protect(struct varve_session *session, int version) {
+    struct varve_array grid = {sizeof grid, VARVE_F64, 2, {{ROWS, 0, 0}, {ROW, 0, 0}}, 0, NULL, 0};
+    struct varve_array list = {sizeof list, VARVE_F32, 1, {{COUNT, 0, 0}}, 0, "zfp", 0.25};
+    struct varve_array vectors = {sizeof vectors, VARVE_F64, 2, {{VECTORS, 0, 0}, {3, 0, 0}}, 0, NULL, 0};
+    int rc;
+    if (version < 7) {
+        rc = varve_protect_array(session, "field", field, &grid);
+        return rc ? rc : varve_protect_array(session, "lossy", lossy, &list);
+    }
+    rc = varve_protect_array(session, "places", places, &vectors);
+    vectors.type = VARVE_F32;
+    return rc ? rc : varve_protect_array(session, "moves", moves, &vectors);
+}
 
 int main(int argc, char **argv) {
-    static const char *const codecs[] = {"delta-zstd", "bitshuffle-lz4", "xor-zstd", "lz4-zstd", "fpzip", "zfp"};
-    if (argc != 2)
+    static const char *const codecs[] = {"delta-zstd", "bitshuffle-lz4", "xor-zstd", "lz4-zstd",       "fpzip",
+                                         "zfp",        "delta-zstd",     "xor-zstd", "bitshuffle-lz4", "shuffle-zstd"};
+    if (argc < 2 || argc > 3)
         return 2;
-    for (int version = 1; version <= 6; version++) {
+    int first = argc == 3 ? atoi(argv[2]) : 1;
+    for (int version = first > 0 ? first : 1; version <= (int)(sizeof codecs / sizeof codecs[0]); version++) {
         struct varve_options options = VARVE_OPTIONS_INIT;
-        struct varve_array grid = {sizeof grid, VARVE_F64, 2, {{ROWS, 0, 0}, {ROW, 0, 0}}, 0, NULL, 0};
-        struct varve_array list = {sizeof list, VARVE_F32, 1, {{COUNT, 0, 0}}, 0, "zfp", 0.25};
         struct varve_session *session;
         struct varve_error error;
         char settings[100];
-        for (int i = 0; i < ROWS * ROW; i++)
-            field[i / ROW][i % ROW] = version + (i / ROW) * (i / ROW) * 0.5 + (i % ROW) * 0.125;
-        for (int i = 0; i < COUNT; i++) /* 0.125 more than what is stored */
-            lossy[i] = (float)(i % 500 * (i % 500) / 200 + version) + 0.125F;
+        fill(version);
         snprintf(settings, sizeof settings, "codec=%s", codecs[version - 1]);
         options.settings = settings;
         if (varve_open(argv[1], "typed", &options, &session, &error) != 0) {
             fprintf(stderr, "%s\n", error.text);
             return 1;
         }
-        int rc = varve_protect_array(session, "field", field, &grid);
-        rc = rc ? rc : varve_protect_array(session, "lossy", lossy, &list);
+        int rc = protect(session, version);
         rc = rc ? rc : varve_checkpoint(session, version);
         rc = varve_close(session) || rc;
         if (rc)

@@ -18,9 +18,14 @@ for file in "$dir"/expect/*; do
     rank=${rank%.*}
     "$2" restore "$dir/store" "data@$version" "$region" --rank "$rank" -o "$dir/tool"
     cmp "$file" "$dir/tool"
-    "$python" "$3" restore "$dir/store" data "$version" "$rank" "$region" -o "$dir/reader"
-    cmp "$file" "$dir/reader"
-    rm "$dir/tool" "$dir/reader"
+    rm "$dir/tool"
+    case $base in
+    [12].[12].v | 2.[05].u) # moved, or in small turns; the others are looked at by its verify
+        "$python" "$3" restore "$dir/store" data "$version" "$rank" "$region" -o "$dir/reader"
+        cmp "$file" "$dir/reader"
+        rm "$dir/reader"
+        ;;
+    esac
     count=$((count + 1))
 done
 [ "$count" -eq 24 ] || say "$count regions"
@@ -47,4 +52,4 @@ printf '\377' | dd of="$pack" bs=1 seek=300 conv=notrunc 2>"$dir/dd"
 "$2" verify "$dir/store" >"$dir/out" 2>&1 && say "verify found nothing"
 grep -q '"u" of rank 3, "u" of rank 4, "u" of rank 5' "$dir/out" || { cat "$dir/out"; say "nobody is named"; }
 "$python" "$3" verify "$dir/store" >"$dir/out" 2>&1 && say "the reader found nothing"
-echo "$count regions read back twice"
+echo "$count regions read back"

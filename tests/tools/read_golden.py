@@ -11,6 +11,10 @@ import tempfile
 
 
 def expected(version):
+    if version >= 7:
+        places = [version + i % 3 * 1000 - i // 3 * 0.25 for i in range(2100)]
+        moves = [version - i % 3 * 50 + i // 3 % 7 * 0.5 for i in range(2100)]
+        return {"places": struct.pack("<2100d", *places), "moves": struct.pack("<2100f", *moves)}
     field = [version + (i // 40) ** 2 * 0.5 + i % 40 * 0.125 for i in range(24 * 40)]
     lossy = [i % 500 * (i % 500) // 200 + version for i in range(3000)]
     return {"field": struct.pack("<960d", *field), "lossy": struct.pack("<3000f", *lossy)}
@@ -19,7 +23,7 @@ def expected(version):
 def main(tool, reader, golden, folder):
     store, out, skipped = folder + "/store", folder + "/out", set()
     shutil.copytree(golden, store)
-    for version in range(1, 7):
+    for version in range(1, 11):
         for region, want in expected(version).items():
             for argv in ([tool, "restore", store, f"typed@{version}", region, "-o", out],
                          [sys.executable, reader, "restore", store, "typed", str(version), "0", region, "-o", out]):

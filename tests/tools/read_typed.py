@@ -28,7 +28,7 @@ def main(write, path, folder):
     reader = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reader)
     subprocess.run([write, folder], check=True)
-    store, count, codecs = folder + "/store", 0, set()
+    store, count, codecs, vectors = folder + "/store", 0, set(), set()
     for file in sorted(os.listdir(folder + "/expect")):
         version, region = file.split(".", 1)
         run(reader, "restore", store, "typed", version, "0", region, "-o", folder + "/out")
@@ -52,6 +52,7 @@ def main(write, path, folder):
             sys.exit(f"version {version}: {line}\nbut there are {low} and {high}")
     for text in ("field  length 331200  type f64  dims 180+180/720 0+230/230",
                  "lossy field  length 331200  type f64  dims 180+180/720 0+230/230  lossy 0.001",
+                 "places  length 288264  type f64  dims 0+12011/12011 0+3/3", "moves  length 144132  type f32",
                  "complexes  length 80000  type c128  dims 0+5000/5000", "bytes  length 100003  type bytes\n"):
         if text not in shown["0"]:
             sys.exit(f"not shown: {text}\n{shown['0']}")
@@ -59,6 +60,7 @@ def main(write, path, folder):
     for component in reader.record_keys(opened, b"typed"):
         pack = reader.Checkpoint(opened, b"typed", component).top().pack(0)
         codecs |= {(b.codec, *b.filters) for b in pack.load()[0]}
+        vectors |= {(b.element, *b.filters) for b in pack.load()[0] if b.element in (12, 24)}
     print(f"{count} regions read back; ranges known: {known}; codecs and filters met: {sorted(codecs)}")
     print(run(reader, "verify", store), end="")
     if known < 20:
@@ -66,6 +68,9 @@ def main(write, path, folder):
     wanted = {(0,), (1,), (2,), (6,), (1, 1), (2, 1), (1, 2), (2, 2), (1, 3, 1), (2, 3, 1), (2, 4, 1)}
     if not wanted <= codecs:
         sys.exit(f"never used: {sorted(wanted - codecs)}")
+    wanted = {(e, *filters) for e in (12, 24) for filters in ((1,), (2,), (3, 1), (4, 1))}
+    if vectors != wanted:
+        sys.exit(f"filters of vectors are {sorted(vectors)} instead of {sorted(wanted)}")
 
 
 if __name__ == "__main__":

@@ -132,23 +132,32 @@ class Lz4(unittest.TestCase):
 
 # The filters and codecs of section 6 forwards, word for word and slowly
 
+def in_lanes(data, e):
+    """Vectors of three numbers taken apart: all first, all second, all third numbers, and the size of one."""
+    if e not in (12, 24):
+        return data, e
+    return b"".join(data[at:at + e // 3] for lane in range(3) for at in range(lane * (e // 3), len(data), e)), e // 3
+
+
 def shuffle(data, e):
-    n = len(data) // e
-    return bytes(data[i * e + k] for k in range(e) for i in range(n)) + data[n * e:]
+    whole, rest = data[:len(data) // e * e], data[len(data) // e * e:]
+    whole, e = in_lanes(whole, e)
+    return bytes(whole[i + k] for k in range(e) for i in range(0, len(whole), e)) + rest
 
 
 def bitshuffle(data, e):
     m = len(data) // e // 8 * 8
+    (whole, e), rest = in_lanes(data[:m * e], e), data[m * e:]
     out = bytearray()
     for k in range(e):
         for b in range(8):
-            for group in range(0, m, 8):
-                out.append(sum((data[(group + i) * e + k] >> b & 1) << i for i in range(8)))
-    return bytes(out) + data[m * e:]
+            for group in range(0, len(whole) // e, 8):
+                out.append(sum((whole[(group + i) * e + k] >> b & 1) << i for i in range(8)))
+    return bytes(out) + rest
 
 
 def running(data, e, combine):
-    part = min(e, 8)
+    part = e // 3 if e in (12, 24) else min(e, 8)
     step = [data[at:at + part] for at in range(0, len(data) // e * e, part)]
     back, out = e // part, b""
     for i, piece in enumerate(step):
@@ -182,9 +191,17 @@ class Filters(unittest.TestCase):
         self.assertEqual(vr.undo_filter(2, b"\x81\x02" + bytes(6) + b"ab", 1), b"\1\2\0\0\0\0\0\1ab")
         self.assertEqual(vr.undo_filter(3, b"\xff\x00\x01\xff!", 2), b"\xff\x00\x00\x00!")
         self.assertEqual(vr.undo_filter(4, b"\xf0\x0f\xff", 1), b"\xf0\xff\x00")
+        # two vectors of three numbers of four bytes and a byte: 1 2 3, 0x104 5 0
+        three = bytes.fromhex("01000000 02000000 03000000 04010000 05000000 00000000 21")
+        self.assertEqual(vr.undo_filter(1, bytes((1, 4, 2, 5, 3, 0, 0, 1)) + bytes(16) + b"!", 12), three)
+        self.assertEqual(vr.undo_filter(3, three[:12] + bytes.fromhex("03010000 03000000 fdffffff 21"), 12), three)
+        self.assertEqual(vr.undo_filter(4, three[:12] + bytes.fromhex("05010000 07000000 03000000 21"), 12), three)
+        # bit 0 of the first numbers of eight vectors, of the second, of the third; then bit 1
+        vectors = b"".join(struct.pack("<3Q", i == 0, i == 1, 2 * (i == 7)) for i in range(8))
+        self.assertEqual(vr.undo_filter(2, b"\1\2\0\0\0\x80" + bytes(186) + b"!", 24), vectors + b"!")
 
     def test_undone(self):
-        for e in (1, 2, 4, 8, 16):
+        for e in (1, 2, 4, 8, 12, 16, 24):
             for n in (0, 1, e - 1, e, 8 * e - 1, 8 * e, 9 * e + 3, 1000, 4096 + e // 2):
                 data = pattern(n, 17 + e)
                 for filters in ((1, 0), (2, 0), (3, 0), (4, 0), (3, 1), (3, 2), (4, 1), (4, 2), (1, 3), (2, 4), (3, 3)):
@@ -748,7 +765,7 @@ class Stores(unittest.TestCase):
         """Every filter and every element size, over codecs 2 and 6."""
         mk, ref, regions, blocks = Maker(self.root), (1, 5, 0), [], []
         for i, (codec, f1, f2, e) in enumerate((codec, f1, f2, e) for codec in (2, 6) for f1 in range(1, 5)
-                                               for f2 in (0, 1, 2) for e in (1, 2, 4, 8, 16)):
+                                               for f2 in (0, 1, 2) for e in (1, 2, 4, 8, 12, 16, 24)):
             data = b"".join(struct.pack("<I", 3 * x + i) for x in range(700)) + b"ends"[:i % 4]
             regions.append((i, data, [(HERE, len(data))], 4096 * i, b"r%d" % i))
             blocks.append((0, (codec, f1, f2, e), False, [(0, 4096 * i, data)]))

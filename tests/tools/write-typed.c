@@ -11,10 +11,12 @@
 #define ROWS 180
 #define ROW 230
 #define LONG 70001
+#define VECTORS 12011
 #define BOUND 1e-3
 
 static double field[ROWS][ROW], rounded[ROWS][ROW], complexes[2][5000];
-static float wave[LONG], rough[LONG], near[LONG];
+static float wave[LONG], rough[LONG], near[LONG], moves[VECTORS][3];
+static double places[VECTORS][3];
 static int32_t counts[LONG];
 static int16_t small[777];
 static uint64_t hashes[9000];
@@ -33,6 +35,11 @@ static void fill(int version) {
         near[i] = wave[i] * 10;
         counts[i] = i * 7 - 200000 + version;
     }
+    for (int i = 0; i < VECTORS; i++)
+        for (int k = 0; k < 3; k++) { /* each number of a vector in a range of its own */
+            places[i][k] = (k - 1) * 1e3 + (i + rand() % 64 / 64.0) * (k + 1) + version;
+            moves[i][k] = (float)(k * 100 + rand() % 1000 / 1e3 + version);
+        }
     for (int i = 0; i < 5000; i++) {
         complexes[0][i] = cos(i / 100.0 + version);
         complexes[1][i] = -3 * sin(i / 100.0);
@@ -79,6 +86,8 @@ static void expect_all(int version) {
     expect_floats(version, "field", field, sizeof field, 1);
     expect_floats(version, "wave", wave, sizeof wave, 0);
     expect_floats(version, "rough", rough, sizeof rough, 0);
+    expect_floats(version, "places", places, sizeof places, 1);
+    expect_floats(version, "moves", moves, sizeof moves, 0);
     expect_floats(version, "complexes", complexes, sizeof complexes, 1);
     fprintf(ranges, "%d counts %d %d\n", version, counts[0], counts[LONG - 1]);
     expect(version, "counts", counts, sizeof counts);
@@ -93,9 +102,12 @@ static void expect_all(int version) {
 static int protect(struct varve_session *session) {
     struct varve_array grid = {sizeof grid, VARVE_F64, 2, {{ROWS, ROWS, 4 * ROWS}, {ROW, 0, 0}}, 0, NULL, 0};
     struct varve_array list = {sizeof list, VARVE_F32, 1, {{LONG, 0, 0}}, 0, NULL, 0};
+    struct varve_array vectors = {sizeof vectors, VARVE_F64, 2, {{VECTORS, 0, 0}, {3, 0, 0}}, 0, NULL, 0};
+    struct varve_array short_vectors = vectors;
     struct varve_array lossy = grid, lossy_list = list, counted = list, hashed = list, shorts = list, parts = list;
     lossy.lossy = lossy_list.lossy = "zfp";
     lossy.bound = lossy_list.bound = BOUND;
+    short_vectors.type = VARVE_F32;
     counted.type = VARVE_I32;
     hashed.type = VARVE_U64;
     hashed.dim[0].local = 9000;
@@ -111,6 +123,8 @@ static int protect(struct varve_session *session) {
     rc = rc ? rc : varve_protect_array(session, "small", small, &shorts);
     rc = rc ? rc : varve_protect_array(session, "hashes", hashes, &hashed);
     rc = rc ? rc : varve_protect_array(session, "complexes", complexes, &parts);
+    rc = rc ? rc : varve_protect_array(session, "places", places, &vectors);
+    rc = rc ? rc : varve_protect_array(session, "moves", moves, &short_vectors);
     rc = rc ? rc : varve_protect_array(session, "lossy field", rounded, &lossy);
     rc = rc ? rc : varve_protect_array(session, "lossy near", near, &lossy_list);
     return rc ? rc : varve_protect(session, "bytes", bytes, sizeof bytes);

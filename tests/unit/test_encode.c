@@ -65,7 +65,7 @@ static int round_trip(const struct vv_coding *coding, const struct vv_content *c
 static void every_coding_gives_everything_back(void **unused) {
     (void)unused;
     static const size_t sizes[] = {1, 2, 7, 8, 63, 130, 4095, 4096, 20011};
-    static const uint8_t elements[] = {0, 1, 2, 4, 8, 16};
+    static const uint8_t elements[] = {0, 1, 2, 4, 8, 12, 16, 24};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int type = VARVE_BYTES; type <= VARVE_C128; type++)
             for (int kind = 0; kind < KINDS; kind++) {
@@ -98,15 +98,64 @@ static void large_blocks_come_back(void **unused) {
 
 static void filters_in_any_order(void **unused) {
     (void)unused;
+    static const uint8_t elements[] = {1, 2, 4, 8, 12, 16, 24};
     fill_data(data, 8195, COUNTERS, VARVE_U64, ROW);
     for (uint8_t a = 1; a < VV_FILTERS; a++)
         for (uint8_t b = 0; b < VV_FILTERS; b++)
-            for (uint8_t element = 1; element <= 16; element *= 2) {
-                struct vv_coding coding = {.codec = VV_CODEC_ZSTD, .filter = {a, b}, .element = element};
+            for (size_t e = 0; e < sizeof elements; e++) {
+                struct vv_coding coding = {.codec = VV_CODEC_ZSTD, .filter = {a, b}, .element = elements[e]};
                 struct vv_content content = {.type = VARVE_U64};
                 assert_int_equal(vv_coding_check(&coding, NULL), 0);
                 assert_true(round_trip(&coding, &content, data, 8195));
             }
+}
+
+/* Positions of things that lie in a row, more or less; each number differs from the two beside it. */
+static void fill_vectors(int type, size_t count) {
+    static const double first[3] = {1e6, -3, 0.015}, step[3] = {40, 1e-3, 1e-6};
+    for (size_t i = 0; i < count; i++) {
+        double x = first[i % 3] + step[i % 3] * ((double)(i / 3) + (double)(next_random() % 16) / 16);
+        float f = (float)x;
+        if (type == VARVE_F32)
+            memcpy(data + i * 4, &f, 4);
+        else
+            memcpy(data + i * 8, &x, 8);
+    }
+}
+
+static size_t coded_size(const struct vv_coding *coding, const struct vv_content *content, size_t from, size_t size) {
+    int64_t got = vv_coder_encode(coder, coding, content, data + from, size, stored, 1);
+    assert_true(got >= 0);
+    return got ? (size_t)got : size;
+}
+
+/* Each filter gets more out of vectors than out of their numbers, wherever in a vector a block begins and ends. */
+static void vectors_of_three(void **unused) {
+    (void)unused;
+    enum { SIZE = 120000 };
+    for (int type = VARVE_F32; type <= VARVE_F64; type++) {
+        uint8_t width = type == VARVE_F32 ? 4 : 8;
+        struct vv_content content = {.type = (uint8_t)type, .row = 3};
+        fill_vectors(type, 2 * SIZE / width);
+        for (int name = VV_CODING_SHUFFLE_LZ4; name <= VV_CODING_XOR_ZSTD; name++) {
+            struct vv_coding vectors, numbers;
+            assert_true(vv_coding_fit(name, &content, 0, &vectors) && vv_coding_fit(name, &content, width, &numbers));
+            assert_int_equal(vectors.element, 3 * width);
+            assert_int_equal(numbers.element, width);
+            assert_string_equal(vv_coding_describe(&vectors), vv_coding_text(name));
+            size_t whole = coded_size(&vectors, &content, 0, SIZE);
+            for (size_t from = 0; from < 3U * width; from++) {
+                size_t size = SIZE - from * 7 % 24;
+                int is_smaller = round_trip(&vectors, &content, data + from, size);
+                if (from % width) /* numbers are not aligned, either */
+                    continue;
+                assert_true(is_smaller);
+                size_t got = coded_size(&vectors, &content, from, size);
+                assert_true(got < coded_size(&numbers, &content, from, size) * 9 / 10);
+                assert_true(got < whole + whole / 15);
+            }
+        }
+    }
 }
 
 static int fits(int name, int type, double grid, struct vv_coding *out) {
@@ -149,6 +198,17 @@ static void codings_fit_their_content(void **unused) {
             assert_string_equal(vv_coding_describe(&c), vv_coding_text(name));
         }
     }
+    for (int type = VARVE_BYTES; type <= VARVE_C128; type++) { /* three of what has 4 or 8 bytes are one vector */
+        static const uint8_t elements[] = {8, 0, 0, 2, 2, 12, 12, 24, 24, 12, 24, 2, 2, 24, 16};
+        struct vv_content content = {.type = (uint8_t)type, .row = 3};
+        vv_coding_fit(VV_CODING_SHUFFLE_ZSTD, &content, 0, &c);
+        assert_int_equal(c.element, elements[type]);
+        if (vv_coding_fit(VV_CODING_ZFP, &content, 0, &c) && vv_coding_fit(VV_CODING_FPZIP, &content, 0, &c))
+            assert_int_equal(c.element, type == VARVE_F32 ? 4 : 8);
+        content.row = 6;
+        vv_coding_fit(VV_CODING_SHUFFLE_ZSTD, &content, 0, &c);
+        assert_int_equal(c.element, elements[type] % 3 ? elements[type] : elements[type] / 3);
+    }
     assert_false(fits(VV_CODING_NAMES, VARVE_F64, 0, &c));
     assert_false(fits(-1, VARVE_F64, 0, &c));
 }
@@ -167,7 +227,11 @@ static void contradictions_are_named(void **unused) {
         {{2, {0, 1}, 8}, VARVE_CORRUPT, "filters 0 and 1"},
         {{2, {1, 0}, 3}, VARVE_CORRUPT, "3 bytes"},
         {{2, {1, 0}, 0}, VARVE_CORRUPT, "0 bytes"},
+        {{2, {1, 0}, 48}, VARVE_CORRUPT, "48 bytes"},
         {{1, {0, 0}, 4}, VARVE_CORRUPT, "4 bytes"},
+        {{2, {0, 0}, 12}, VARVE_CORRUPT, "12 bytes"},
+        {{3, {0, 0}, 12}, VARVE_CORRUPT, "fpzip"},
+        {{4, {0, 0}, 24}, VARVE_CORRUPT, "zfp"},
         {{3, {0, 0}, 2}, VARVE_CORRUPT, "fpzip"},
         {{4, {1, 0}, 4}, VARVE_CORRUPT, "zfp"},
         {{5, {0, 0}, 0}, VARVE_CORRUPT, "zfp-grid"},
@@ -277,6 +341,7 @@ int main(void) {
         cmocka_unit_test(every_coding_gives_everything_back),
         cmocka_unit_test(large_blocks_come_back),
         cmocka_unit_test(filters_in_any_order),
+        cmocka_unit_test(vectors_of_three),
         cmocka_unit_test(codings_fit_their_content),
         cmocka_unit_test(contradictions_are_named),
         cmocka_unit_test(what_was_not_built_in_says_so),

@@ -25,14 +25,14 @@ struct tables {
 
 /* A coding that a writer may use. */
 static void choose_coding(struct vv_block *block) {
-    static const uint8_t elements[] = {1, 2, 4, 8, 16};
+    static const uint8_t elements[] = {1, 2, 4, 8, 12, 16, 24};
     block->codec = (uint8_t)random_below(7);
     if (block->codec >= 3 && block->codec <= 5) {
         block->element = random_below(2) ? 4 : 8;
     } else if (block->codec && random_below(2)) {
         block->filter[0] = (uint8_t)(1 + random_below(4));
         block->filter[1] = (uint8_t)random_below(5);
-        block->element = elements[random_below(5)];
+        block->element = elements[random_below(sizeof elements)];
     }
 }
 
@@ -340,6 +340,8 @@ static void test_codings(void **state) {
         {1, 1, 0, 1, 0, NULL},
         {2, 3, 1, 16, 0, NULL},
         {6, 4, 2, 2, 0, NULL},
+        {2, 4, 1, 12, 0, NULL},
+        {1, 2, 0, 24, 0, NULL},
         {3, 0, 0, 4, 0, NULL},
         {5, 0, 0, 8, 0, NULL},
         {7, 0, 0, 0, VARVE_UNKNOWN_FORMAT, "codec is 7"},
@@ -353,10 +355,13 @@ static void test_codings(void **state) {
         {2, 1, 0, 0, VARVE_CORRUPT, "filters need elements"},
         {2, 1, 0, 3, VARVE_CORRUPT, "filters need elements"},
         {2, 1, 0, 32, VARVE_CORRUPT, "filters need elements"},
+        {2, 1, 0, 48, VARVE_CORRUPT, "filters need elements"},
+        {2, 0, 0, 24, VARVE_CORRUPT, "nothing needs elements"},
         {2, 0, 1, 4, VARVE_CORRUPT, "without a first"},
         {3, 0, 0, 0, VARVE_CORRUPT, "4 or 8"},
         {4, 0, 0, 2, VARVE_CORRUPT, "4 or 8"},
         {5, 0, 0, 16, VARVE_CORRUPT, "4 or 8"},
+        {3, 0, 0, 12, VARVE_CORRUPT, "4 or 8"},
         {3, 1, 0, 4, VARVE_CORRUPT, "floating-point"},
     };
     struct vv_block block = {.offset = VV_HEAD_SIZE, .stored = 8, .raw = 8, .extent_count = 1}, parsed;

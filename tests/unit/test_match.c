@@ -172,9 +172,9 @@ static void test_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_names), cmocka_unit_test(test_what_is_found),
+        cmocka_unit_test(test_whole_names),     cmocka_unit_test(test_what_is_found),
         cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_language), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_language),        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

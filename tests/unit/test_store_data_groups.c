@@ -1,4 +1,4 @@
-/* Packs of several ranks, with bytes that another writer keeps: everything that reads, checks, mends and removes them. */
+/* Packs of several ranks, with bytes that another writer keeps: whatever reads, checks, mends and removes them. */
 #include "store/commit.h"
 #include "store_groups.h"
 
@@ -174,8 +174,9 @@ static void test_moved_but_not_there(void **state) {
     is_given_kept = 1;
     commit(store, attempt_at(1, 1), NULL);
     verify(store, NULL, 0, &findings);
-    assert_non_null(strstr(findings.text, "cannot be restored: \"v\" of rank 1, \"v\" of rank 2: address 20480 of owner 1 "
-                                          "is in no extent of writer 1"));
+    assert_non_null(strstr(findings.text,
+                           "cannot be restored: \"v\" of rank 1, \"v\" of rank 2: address 20480 of owner 1 "
+                           "is in no extent of writer 1"));
     vv_store_close(store);
     store = new_store();
     write_groups(store, 1, NULL);
@@ -201,12 +202,12 @@ static void refuse(const struct vv_moved *moved, uint64_t count) {
 static void test_refused(void **state) {
     (void)state;
     static const struct vv_moved one[] = {
-        {.extent = {2, 0, 1}, .length = 1, .writer = 0},                    /* not of this pack */
+        {.extent = {2, 0, 1}, .length = 1, .writer = 0}, /* not of this pack */
         {.extent = {6, 0, 1}, .length = 1, .writer = 0},
-        {.extent = {3, 0, 1}, .length = 1, .writer = 1},                    /* itself */
-        {.extent = {3, 0, 1}, .length = 1, .writer = 3},                    /* nobody */
-        {.extent = {3, 0, 0}, .length = 0, .writer = 0},                    /* nothing */
-        {.extent = {3, VV_ADDRESS_END, 1}, .length = 1, .writer = 0},       /* beyond the end */
+        {.extent = {3, 0, 1}, .length = 1, .writer = 1},              /* itself */
+        {.extent = {3, 0, 1}, .length = 1, .writer = 3},              /* nobody */
+        {.extent = {3, 0, 0}, .length = 0, .writer = 0},              /* nothing */
+        {.extent = {3, VV_ADDRESS_END, 1}, .length = 1, .writer = 0}, /* beyond the end */
         {.extent = {3, UINT64_MAX, 1}, .length = 1, .writer = 0},
         {.extent = {3, 1, 1}, .length = VV_ADDRESS_END, .writer = 0},
         {.extent = {3, 1, 1}, .length = UINT64_MAX, .writer = 0},
@@ -214,7 +215,8 @@ static void test_refused(void **state) {
     static const struct vv_moved two[][2] = {
         {{.extent = {4, 0, 9}, .length = 9, .writer = 0}, {.extent = {3, 9, 9}, .length = 9, .writer = 0}},
         {{.extent = {3, 9, 9}, .length = 9, .writer = 0}, {.extent = {3, 0, 9}, .length = 9, .writer = 0}},
-        {{.extent = {3, 0, 9}, .length = 9, .writer = 0}, {.extent = {3, 8, 9}, .length = 9, .writer = 2}}, /* overlap */
+        {{.extent = {3, 0, 9}, .length = 9, .writer = 0},
+         {.extent = {3, 8, 9}, .length = 9, .writer = 2}}, /* overlap */
         {{.extent = {3, 0, 9}, .length = 9, .writer = 0}, {.extent = {3, 9, 9}, .length = 9, .writer = 0}}, /* one */
     };
     for (size_t i = 0; i < sizeof one / sizeof one[0]; i++)
