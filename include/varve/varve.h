@@ -308,7 +308,7 @@ struct varve_stats {
     uint32_t writers;         /* of the whole checkpoint */
     uint32_t group;           /* ranks that share the writer of this one; with more than 1, bytes_stored, bytes_metadata,
                                * codec and what is about encoding count for all of them on its rank, and are 0 elsewhere */
-    uint64_t bytes_moved;     /* that this rank's writer has given to others, so that all write the same amount */
+    uint64_t bytes_moved;     /* on the writer's rank: given to other writers, so that all write the same amount */
     char grouping[32];        /* what lay together when it was compressed, for most bytes */
     char aggregate_reason[128]; /* why ranks share writers, or do not */
 };

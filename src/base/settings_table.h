@@ -22,7 +22,8 @@
     X(CHOICE, codec, "auto|size|none|lz4|zstd|lz4-zstd|shuffle-lz4|shuffle-zstd|bitshuffle-lz4|bitshuffle-zstd|"         \
       "delta-lz4|delta-zstd|xor-zstd|fpzip|zfp", NULL, "auto",                                                         \
       "How new data is compressed. auto: per variable and block what is stored soonest, by samples and by the speed of"\
-      " the storage, which on a fast disk is mostly none; size: what becomes smallest, by samples. The others are for"  \
+      " the storage, which on a fast disk is mostly none; size: what becomes smallest, by samples, or, where ranks share a" \
+      " writer, by trying every block. The others are for"  \
       " measuring: shuffle and bitshuffle put bytes or bits of equal place together, delta and xor take the difference" \
       " from the neighbour first. fpzip and zfp are for f32 and f64 and change no bit; what they cannot take gets zstd. They"\
       " are there if the library was built with them.")                                                                \
@@ -78,7 +79,7 @@
     X(BYTES, staging, "0", NULL, "0",                                                                                  \
       "The same in bytes; 0: by staging_share, but 16M at least.")                                                     \
     X(INT, queue, "0", "1024", "0",                                                                                    \
-      "Blocks that may wait for the storage, each of block_size; part of staging. 0: threads + 2.")                    \
+      "Blocks that may wait for the storage where a rank writes by itself, each of block_size; part of staging. 0: threads + 2.")                    \
     X(INT, nice, "0", "19", "5",                                                                                       \
       "How much the threads of the library step back behind those of the program.")                                    \
     X(TEXT, cpus, "auto|0+2-3", NULL, "auto",                                                                          \

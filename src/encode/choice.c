@@ -349,6 +349,12 @@ void vv_chooser_pick(struct vv_chooser *chooser, struct vv_coder *coder, uint64_
         return;
     }
     struct variable *entry = vv_choice_variable_of(chooser, variable, content, data, size);
+    if (chooser->plan.is_thorough) {
+        vv_choice_smallest(chooser, coder, entry, content, data, size, out);
+        chooser->in_flight++;
+        pthread_mutex_unlock(&chooser->mutex);
+        return;
+    }
     uint64_t again = chooser->plan.is_for_size ? LOOK_AGAIN_SIZE : LOOK_AGAIN;
     if (entry->drift >= 2 || entry->since_look > again)
         vv_choice_variable_doubt(entry);

@@ -13,7 +13,8 @@ struct vv_chooser_plan {
     double workers;       /* processors that are free for encoding; at least 1 */
     double threads;       /* that encode and write, waiting for the storage included; at least 1 */
     double storage_speed; /* bytes per second, as the commits so far have shown; 0: not known yet */
-    int is_for_size;      /* time does not count: the smallest */
+    int is_for_size;      /* time does not count: the smallest, by samples */
+    int is_thorough;      /* and every block is encoded with everything: blocks of a variable may be of many kinds */
 };
 
 int vv_chooser_create(struct vv_chooser **out); /* 0 or -ENOMEM */

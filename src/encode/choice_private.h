@@ -105,6 +105,10 @@ void vv_choice_lesson_add(struct vv_chooser *chooser, const struct candidate *ca
 /* A whole block came out like this. */
 void vv_choice_candidate_encoded(struct vv_chooser *chooser, struct variable *variable, struct candidate *candidate,
                                  size_t size, size_t stored, double seconds);
+/* Where time does not count: encode the block with everything that comes into question for the variable; the smallest. Unlocks
+ * the mutex meanwhile. */
+void vv_choice_smallest(struct vv_chooser *chooser, struct vv_coder *coder, const struct variable *variable,
+                        const struct vv_content *content, const void *data, size_t size, struct vv_coding *out);
 /* Candidates are to be compared again: what is known becomes a guess. */
 void vv_choice_variable_doubt(struct variable *variable);
 

@@ -106,3 +106,27 @@ void vv_choice_candidate_sample(struct vv_chooser *chooser, struct vv_coder *cod
     }
     pthread_cond_broadcast(&chooser->sampled);
 }
+
+void vv_choice_smallest(struct vv_chooser *chooser, struct vv_coder *coder, const struct variable *variable,
+                        const struct vv_content *content, const void *data, size_t size, struct vv_coding *out) {
+    struct vv_coding list[CANDIDATES_MAX];
+    uint32_t count = variable->count;
+    int64_t least = (int64_t)size;
+    double spent = 0;
+    for (uint32_t i = 0; i < count; i++)
+        list[i] = variable->candidates[i].coding;
+    pthread_mutex_unlock(&chooser->mutex);
+    *out = (struct vv_coding){0};
+    for (uint32_t i = 1; i < count; i++) {
+        double seconds = 0;
+        int64_t got = encode_piece(chooser, coder, &list[i], content, data, size, &seconds);
+        spent += seconds;
+        if (got > 0 && got < least) {
+            least = got;
+            *out = list[i];
+        }
+    }
+    pthread_mutex_lock(&chooser->mutex);
+    chooser->sums.seconds_sampled += spent;
+    chooser->sums.seconds_encode += spent;
+}

@@ -114,7 +114,6 @@ size_t vv_order_make(const struct vv_order_piece *in, size_t count, uint32_t ste
     return given;
 }
 
-int vv_order_is_whole(const struct vv_order_piece *in, size_t in_count, size_t out_count) {
-    (void)in;
+int vv_order_is_whole(size_t in_count, size_t out_count) {
     return in_count == out_count;
 }

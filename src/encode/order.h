@@ -30,6 +30,6 @@ size_t vv_order_room(const struct vv_order_piece *in, size_t count, uint32_t ste
 size_t vv_order_make(const struct vv_order_piece *in, size_t count, uint32_t step, struct vv_order_piece *out);
 
 /* Are these pieces whole chunks? Only then have they ids. */
-int vv_order_is_whole(const struct vv_order_piece *in, size_t in_count, size_t out_count);
+int vv_order_is_whole(size_t in_count, size_t out_count);
 
 #endif

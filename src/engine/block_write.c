@@ -85,7 +85,7 @@ static void add_extent(struct vv_block_buffer *buffer, const struct vv_order_pie
 
 /* The block becomes what the pieces say. Without memory to move ids, and where chunks were taken apart, it has none. */
 static void take_order(struct vv_block_buffer *buffer, const struct vv_order_piece *pieces, size_t count) {
-    int is_whole = vv_order_is_whole(buffer->chunks, buffer->chunk_count, count);
+    int is_whole = vv_order_is_whole(buffer->chunk_count, count);
     struct vv_hash128 *ids = is_whole ? vv_malloc(buffer->blocks->granules * sizeof *ids) : NULL;
     for (size_t i = 0; i < count; i++) {
         add_extent(buffer, &pieces[i], !is_whole);

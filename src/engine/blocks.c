@@ -6,6 +6,7 @@
 #include "base/settings.h"
 #include "engine/blocks_private.h"
 
+#define LANE_LEAST (256u << 10) /* bytes of all ranks that make a variable worth a lane of its own */
 #define LANES_MORE 12 /* of a writer of several ranks: one for each of them, and these */
 
 static int make_buffers(struct vv_blocks *blocks) {
@@ -21,12 +22,20 @@ static int make_buffers(struct vv_blocks *blocks) {
     return 0;
 }
 
+static unsigned lanes_for(uint32_t ranks) {
+    return ranks > 1 ? ranks + LANES_MORE : VV_LANES_OWN;
+}
+
+uint64_t vv_blocks_memory(uint32_t block_size, unsigned blocks, uint32_t ranks) {
+    return (uint64_t)block_size * (blocks + lanes_for(ranks) - 1);
+}
+
 int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks **out) {
     struct vv_blocks *blocks = vv_calloc(1, sizeof *blocks);
     if (!blocks)
         return -ENOMEM;
     blocks->options = *options;
-    blocks->lane_room = vv_blocks_are_grouped(blocks) ? options->ranks + LANES_MORE : VV_LANES_OWN;
+    blocks->lane_room = lanes_for(options->ranks);
     blocks->count = options->blocks + blocks->lane_room - 1; /* open ones never keep the pool waiting */
     /* Short chunks at region ends must not fill the tables before the bytes: allow for blocks of many small regions, and for less where many blocks
      * are open. */
@@ -90,10 +99,10 @@ static int takes_turns(struct vv_blocks *blocks, uint64_t key) {
     return !is_known || turn;
 }
 
-/* Variables that the ranks together fill a block with have lanes of their own; where ranks do not take turns, a large region has its own, too. */
+/* Variables of some size, all ranks together, have lanes of their own; where ranks do not take turns, a large region has its own, too. */
 static struct vv_lane aware_lane(struct vv_blocks *blocks, const struct vv_variable *variable) {
     struct vv_lane lane = shared_lane(variable);
-    if (variable->length < blocks->options.block_size / blocks->options.ranks)
+    if (variable->length < LANE_LEAST / blocks->options.ranks)
         return lane;
     lane.key = variable->key & ~VV_SHARED_BLOCKS;
     if (variable->length >= blocks->options.block_size && !takes_turns(blocks, variable->key))
@@ -219,7 +228,8 @@ static int open_lane(struct vv_blocks *blocks, unsigned *lane_out) {
 /* What is known of all that is in the block, with what comes now. */
 static void note_content(struct vv_block_buffer *buffer, uint32_t owner) {
     const struct vv_variable *from = buffer->blocks->from;
-    int is_other_rank = buffer->chunk_count > 0 && buffer->chunks[0].owner != owner;
+    int is_other_rank = (buffer->chunk_count > 0 && buffer->chunks[0].owner != owner) ||
+                        (buffer->extent_count > 0 && buffer->extents[0].owner != owner);
     if (buffer->region != from->region || is_other_rank)
         buffer->region = UINT64_MAX;
     if (buffer->key != from->key) {

@@ -37,6 +37,7 @@ void vv_encoding_begin(struct vv_writing *writing) {
         .threads = writing->plan.threads,
         .storage_speed = session->stream_speed,
         .is_for_size = session->settings.codec == VV_CHOOSE_CODEC_SIZE,
+        .is_thorough = session->settings.codec == VV_CHOOSE_CODEC_SIZE && writing->plan.owners > 1,
     };
     if (plan.name < 0)
         plan.name = -1;

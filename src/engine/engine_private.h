@@ -261,6 +261,7 @@ struct vv_save {
     struct vv_moves moves;
     struct vv_outlet outlet;
     struct vv_digest_state *manifest; /* of the one that is being passed on */
+    struct vv_hash128 manifest_digest;
     struct vv_stats_sums {
         uint64_t protected_bytes, looked, changed, zero, known, fresh, rewritten, chunks_new, elsewhere, copied;
     } sums;

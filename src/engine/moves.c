@@ -16,7 +16,8 @@ static int may_move(const struct vv_save *save) {
 
 /* ---- who with whom: every rank of a node that gives sends to the first rank of every team of a node that takes ---- */
 
-static int add_targets(struct vv_moves *moves, struct vv_session *session, uint32_t node, uint64_t share) {
+/* first: the number of the node's first writer. */
+static int add_targets(struct vv_moves *moves, struct vv_session *session, uint32_t node, uint32_t first, uint64_t share) {
     struct varve_comm *comm = session->comm;
     uint32_t ranks = comm->ops->node_size(comm, node), teams = vv_team_count_of(session, node);
     struct vv_move_target *targets = vv_realloc(moves->targets, (moves->count + teams) * sizeof *targets);
@@ -32,7 +33,7 @@ static int add_targets(struct vv_moves *moves, struct vv_session *session, uint3
         return -ENOMEM;
     for (uint32_t i = 0; i < teams; i++) {
         uint32_t local = vv_team_begin(ranks, teams, i);
-        struct vv_move_target target = {.writer = vv_team_writer_of(session, node, local)};
+        struct vv_move_target target = {.writer = first + i};
         list[moves->count] = comm->ops->rank_of(comm, node, local);
         shares[moves->count] = (struct vv_share){share / teams, 0};
         targets[moves->count++] = target;
@@ -54,6 +55,7 @@ static int make_plan(struct vv_save *save, uint64_t *loads, uint64_t *amount) {
     struct vv_moves *moves = &save->moves;
     uint64_t *gives = loads + comm->nodes, *takes = gives + comm->nodes, own = loads[comm->node];
     uint64_t incoming = 0, outgoing = 0;
+    uint32_t writers = 0; /* of the nodes before */
     int is_first = comm->rank == save->session->team.first, rc = 0;
     struct vv_buf from;
     vv_buf_init(&from);
@@ -61,9 +63,10 @@ static int make_plan(struct vv_save *save, uint64_t *loads, uint64_t *amount) {
     for (uint32_t i = 0; i < comm->nodes && rc == 0; i++) {
         uint64_t share = gives[i] && own ? (uint64_t)((double)gives[i] / (double)own * (double)*amount) : 0;
         if (gives[i])
-            rc = add_targets(moves, save->session, i, share);
+            rc = add_targets(moves, save->session, i, writers, share);
         else if (takes[i] && is_first)
             rc = add_sources(&from, comm, i);
+        writers += vv_team_count_of(save->session, i);
         outgoing += share;
         incoming += is_first ? takes[i] / save->session->team.teams : 0;
     }

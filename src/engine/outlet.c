@@ -150,7 +150,7 @@ int vv_outlet_leans(struct vv_save *save, const struct vv_lean *leans, uint32_t 
     return out->failed ? out->failed : vv_pack_leans(save->outlet.writing.pack, leans, count, error);
 }
 
-/* The digest of a manifest that goes to the writer is computed on both sides. */
+/* The digest of a manifest that goes to the writer is computed on both sides, and compared there. */
 static int begin_digest(struct vv_save *save, const struct vv_manifest_head *head) {
     struct vv_buf buf;
     vv_buf_init(&buf);
@@ -180,7 +180,7 @@ int vv_outlet_manifest_add(struct vv_save *save, const void *data, size_t size, 
 int vv_outlet_manifest_end(struct vv_save *save, struct vv_hash128 *digest_out, struct varve_error *error) {
     if (!save->is_gathered)
         return vv_pack_manifest_end(save->outlet.writing.pack, digest_out, error);
-    *digest_out = vv_digest_end(save->manifest);
+    *digest_out = save->manifest_digest = vv_digest_end(save->manifest);
     save->manifest = NULL;
     return 0;
 }
@@ -193,7 +193,8 @@ int vv_outlet_seal(struct vv_save *save, struct varve_error *error) {
         outlet->writing.looked = save->sums.looked;
         return vv_writing_seal(&outlet->writing, save->sums.protected_bytes, save->regions, &save->stats, error);
     }
-    struct vv_say_end end = {VV_SAY_MANIFEST_END, save->sums.protected_bytes, save->regions, save->sums.looked};
+    struct vv_say_end end = {VV_SAY_MANIFEST_END, save->sums.protected_bytes, save->regions, save->sums.looked,
+                             save->manifest_digest};
     int rc = vv_client_end(&outlet->client, &end, error);
     if (rc)
         return rc;

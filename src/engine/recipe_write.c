@@ -22,10 +22,6 @@ static struct vv_attempt attempt_of(const struct vv_source *source) {
     return (struct vv_attempt){source->generation, source->attempt, source->version};
 }
 
-static int compare_leans(const void *a, const void *b) {
-    return vv_attempt_compare(&((const struct vv_lean *)a)->attempt, &((const struct vv_lean *)b)->attempt);
-}
-
 static int holds_layer(const struct vv_recipe_layers *layers, const struct vv_attempt *attempt) {
     for (uint32_t i = 0; i < layers->count; i++)
         if (vv_attempt_compare(&layers->layer[i].attempt, attempt) == 0)
@@ -36,7 +32,7 @@ static int holds_layer(const struct vv_recipe_layers *layers, const struct vv_at
 static uint32_t lean_index(const struct recipe *recipe, const struct vv_attempt *attempt) {
     struct vv_lean key = {.attempt = *attempt};
     const struct vv_lean *found =
-        bsearch(&key, recipe->leans, recipe->lean_count, sizeof *recipe->leans, compare_leans);
+        bsearch(&key, recipe->leans, recipe->lean_count, sizeof *recipe->leans, vv_lean_compare);
     return found ? (uint32_t)(found - recipe->leans) + 1 : 0;
 }
 
@@ -61,10 +57,10 @@ static int collect_leans(struct recipe *recipe, const uint64_t *live, const stru
             continue;
         recipe->leans[recipe->lean_count++] = (struct vv_lean){attempt, history->sources[i].writers_digest};
     }
-    qsort(recipe->leans, recipe->lean_count, sizeof *recipe->leans, compare_leans);
+    qsort(recipe->leans, recipe->lean_count, sizeof *recipe->leans, vv_lean_compare);
     uint32_t kept = 0; /* a restart may have given an attempt two slots */
     for (uint32_t i = 0; i < recipe->lean_count; i++)
-        if (kept == 0 || compare_leans(&recipe->leans[kept - 1], &recipe->leans[i]) != 0)
+        if (kept == 0 || vv_lean_compare(&recipe->leans[kept - 1], &recipe->leans[i]) != 0)
             recipe->leans[kept++] = recipe->leans[i];
     recipe->lean_count = kept;
     number_sources(recipe);
@@ -143,12 +139,26 @@ static void put_overlay(struct recipe *recipe) {
     }
 }
 
+/* Is everything that we lean on in the list? Otherwise places would be somewhere else. */
+static int holds_all(const struct vv_buf *all, const struct vv_lean *leans, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        const struct vv_lean *found = all->size ? bsearch(&leans[i], all->data, all->size / sizeof *leans, sizeof *leans,
+                                                          vv_lean_compare)
+                                                : NULL;
+        if (!found || !vv_hash128_equal(found->writers_digest, leans[i].writers_digest))
+            return 0;
+    }
+    return 1;
+}
+
 /* What the ranks of a team lean on is one list: an overlay that was tried with our own numbers is made again with those of the list. */
 static int settle_leans(struct recipe *recipe, int is_overlay) {
     struct vv_buf all;
     vv_buf_init(&all);
     int rc = vv_outlet_leans(recipe->save, recipe->leans, recipe->lean_count, &all, recipe->error);
     uint32_t count = (uint32_t)(all.size / sizeof *recipe->leans);
+    if (rc == 0 && !holds_all(&all, recipe->leans, recipe->lean_count))
+        rc = vv_error(recipe->error, -EPROTO, "the list of what the ranks lean on lacks what this rank does");
     if (rc == 0 && count != recipe->lean_count) {
         vv_free(recipe->leans);
         recipe->leans = (struct vv_lean *)all.data;

@@ -194,7 +194,9 @@ static int launch(struct vv_session *session, struct varve_error *error) {
     if (rc)
         return rc;
     rc = vv_comm_agree(session->comm, vv_save_prepare(session->save, error), error);
-    session->request.block_bytes = (uint64_t)session->save->room.block_size * session->save->room.blocks;
+    session->request.block_bytes = session->save->is_gathered
+                                       ? vv_team_memory(session)
+                                       : (uint64_t)session->save->room.block_size * session->save->room.blocks;
     if (rc)
         give_up(session, rc, error);
     else

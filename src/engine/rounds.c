@@ -9,6 +9,7 @@
 #include "engine/engine_private.h"
 
 #define ROUND (1u << 20) /* bytes that wait before they are sent */
+#define STEPS 4          /* pieces of a few hundred KiB that who only takes consumes in between */
 
 /* All ranks run the same program, so structs travel as they are. */
 struct head {
@@ -122,11 +123,12 @@ int vv_rounds_once(struct vv_taking *taking) {
 
 /* ---- rounds ---- */
 
-static int has_enough(const struct vv_rounds *rounds) {
+/* Who only takes must not keep the others waiting until all its own is consumed. */
+static int has_enough(const struct vv_rounds *rounds, unsigned steps) {
+    size_t bytes = 0;
     for (uint32_t i = 0; i < rounds->to_count; i++)
-        if (rounds->sending[i].size >= ROUND)
-            return 1;
-    return 0;
+        bytes += rounds->sending[i].size;
+    return bytes >= ROUND || (rounds->to_count == 0 && rounds->from_count > 0 && steps >= STEPS);
 }
 
 static int is_everybody_over(const struct vv_rounds *rounds) {
@@ -142,7 +144,7 @@ int vv_rounds_run(struct vv_taking *taking, vv_step_fn step) {
     memset(rounds->is_over, 0, rounds->from_count);
     while (broken == 0 && (is_sending || !is_everybody_over(rounds))) {
         vv_rounds_begin(rounds);
-        while (taking->rc == 0 && more > 0 && !has_enough(rounds))
+        for (unsigned steps = 0; taking->rc == 0 && more > 0 && !has_enough(rounds, steps); steps++)
             taking->rc = (more = step(taking->save, taking->error)) < 0 ? more : 0;
         int is_last = taking->rc != 0 || more <= 0;
         broken = trade(taking, is_sending, is_last);

@@ -102,15 +102,12 @@ static int set_up(struct vv_session *session, struct varve_error *error) {
 
 int vv_team_open(struct vv_session *session, struct varve_error *error) {
     struct varve_comm *comm = session->comm;
-    int rc = comm->ops->broadcast(comm, &session->settings.aggregate, sizeof session->settings.aggregate, VV_COMM_ROOT);
-    if (rc)
-        return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     const char *reason = why_not(session);
     stand_alone(session, reason);
     if (reason)
         return 0;
     uint64_t is_possible = (uint64_t)is_in_order(comm, comm->ops->node_size(comm, comm->node));
-    rc = comm->ops->least(comm, &is_possible, 1);
+    int rc = comm->ops->least(comm, &is_possible, 1);
     if (rc)
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     if (!is_possible) {
@@ -120,7 +117,8 @@ int vv_team_open(struct vv_session *session, struct varve_error *error) {
     session->team = (struct vv_team){.reason = session->settings.aggregate ? "as asked for" : "not measured yet"};
     place(session);
     rc = set_up(session, error);
-    if (rc == -ENOTSUP && !session->team.post) {
+    int is_for_want_of_memory = rc == -ENOTSUP || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
+    if (is_for_want_of_memory && !session->team.post) { /* the same on all ranks */
         if (vv_comm_is_root(comm))
             vv_log(&session->log, session->settings.aggregate ? VV_LOG_WARN : VV_LOG_INFO,
                    "every rank writes by itself: %s", error->text);
@@ -131,6 +129,10 @@ int vv_team_open(struct vv_session *session, struct varve_error *error) {
     session->team.is_measured = session->settings.aggregate == 0;
     session->team.trial_gap = FIRST_GAP;
     return rc;
+}
+
+uint64_t vv_team_memory(const struct vv_session *session) {
+    return session->team.thread ? vv_team_writer_memory(session->team.thread) : 0;
 }
 
 void vv_team_close(struct vv_session *session) {
@@ -147,9 +149,9 @@ int vv_team_wants(struct vv_session *session) {
         return 0;
     if (!team->is_measured)
         return 1;
-    if (team->seconds_shared <= 0)
+    if (team->ns_shared <= 0)
         return 1;
-    int is_better_alone = team->seconds_alone > 0 && team->seconds_alone * BETTER < team->seconds_shared;
+    int is_better_alone = team->ns_alone > 0 && team->ns_alone * BETTER < team->ns_shared;
     if (team->checkpoints++ < team->next_trial)
         return !is_better_alone;
     team->checkpoints = 0;
@@ -158,17 +160,18 @@ int vv_team_wants(struct vv_session *session) {
     return is_better_alone;
 }
 
-/* The slowest rank counts. The bytes are this rank's: it compares checkpoints of the same job with each other, no more. */
+/* The slowest rank counts, and the one with most new data: checkpoints of the same job are compared with each other, no more. */
 int vv_team_learn(struct vv_session *session, const struct vv_save *save, struct varve_error *error) {
     struct vv_team *team = &session->team;
-    uint64_t took = save->sealed_ns - save->begun_ns, bytes = save->sums.fresh + save->sums.rewritten;
+    uint64_t least[2] = {~(save->sealed_ns - save->begun_ns), ~(save->sums.fresh + save->sums.rewritten)};
     if (!team->is_measured)
         return 0;
-    int rc = vv_comm_most(session->comm, &took);
+    int rc = session->comm->ops->least(session->comm, least, 2);
     if (rc)
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
+    uint64_t took = ~least[0], bytes = ~least[1];
     if (bytes >= WORTH_BYTES)
-        *(save->is_gathered ? &team->seconds_shared : &team->seconds_alone) = (double)took / (double)bytes;
-    team->reason = team->seconds_alone > 0 && team->seconds_shared > 0 ? "as measured" : team->reason;
+        *(save->is_gathered ? &team->ns_shared : &team->ns_alone) = (double)took / (double)bytes;
+    team->reason = team->ns_alone > 0 && team->ns_shared > 0 ? "as measured" : team->reason;
     return 0;
 }

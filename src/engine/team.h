@@ -42,7 +42,7 @@ struct vv_team {
     uint64_t attempts;        /* that were shared, so far */
     /* does it pay? Rank 0 decides */
     int is_measured;
-    double seconds_shared, seconds_alone; /* ns per byte of this rank, lately; 0: not known */
+    double ns_shared, ns_alone; /* per byte, lately; 0: not known */
     unsigned checkpoints, next_trial, trial_gap;
     const char *reason;
 };
@@ -106,6 +106,7 @@ struct vv_say_manifest {
 };
 struct vv_say_end { /* MANIFEST_END */
     uint64_t kind, protected_bytes, regions, looked;
+    struct vv_hash128 digest; /* of the manifest, as the rank has computed it */
 };
 struct vv_say_failed {
     uint64_t kind;
@@ -147,8 +148,12 @@ int vv_client_end(struct vv_client *client, const struct vv_say_end *end, struct
 /* The attempt has failed, or is over: nothing of it is left in the rings afterwards. */
 void vv_client_close(struct vv_client *client, const struct varve_error *why);
 
+/* What this rank's writer, if it runs here, needs for blocks, at the most. */
+uint64_t vv_team_memory(const struct vv_session *session);
+
 /* ---- writer.c: the writer of a team ---- */
 int vv_team_writer_start(struct vv_session *session, struct vv_team_writer **out, struct varve_error *error);
+uint64_t vv_team_writer_memory(const struct vv_team_writer *writer); /* of its blocks, at the most */
 void vv_team_writer_stop(struct vv_team_writer *writer); /* nothing is under way; accepts NULL */
 
 /* ---- level.c: who forwards how much to whom. Pure arithmetic. ---- */

@@ -11,7 +11,9 @@
 #include "base/alloc.h"
 #include "engine/writer_private.h"
 
-#define TURN (64u << 10) /* bytes taken from a rank before the next one's turn */
+/* Bytes taken from a rank before the next one's turn: what lies together in its memory should come together, unless ranks are to take turns in blocks. */
+#define TURN (4u << 20)
+#define TURN_SHORT (64u << 10)
 #define LOOK_MS 1000
 
 /* ---- the end of an attempt ---- */
@@ -118,6 +120,17 @@ static void take_data(struct vv_team_writer *writer, struct vv_sender *sender, u
         nonsense(writer, sender);
 }
 
+static void hear_leans(struct vv_team_writer *writer, struct vv_sender *sender, const void *data, size_t size) {
+    struct varve_error why = {.rank = -1};
+    if (size % sizeof(struct vv_lean) != 0) {
+        nonsense(writer, sender);
+        return;
+    }
+    vv_buf_append(&sender->leans, data, size);
+    if (sender->leans.failed)
+        vv_writer_fail(writer, sender->leans.failed, &why);
+}
+
 static void take_rank(struct vv_team_writer *writer, struct vv_sender *sender, uint64_t kind, const uint8_t *message, size_t size) {
     if (kind == VV_SAY_BEGIN && size == sizeof(struct vv_say_begin) && !sender->has_begun) {
         hear_begin(writer, sender, (const void *)message);
@@ -127,7 +140,7 @@ static void take_rank(struct vv_team_writer *writer, struct vv_sender *sender, u
     } else if (kind == VV_SAY_MOVED && size == sizeof(struct vv_say_moved) && !sender->is_data_over) {
         hear_moved(writer, sender, (const void *)message);
     } else if (kind == VV_SAY_LEANS && sender->is_data_over && !sender->are_leans_over) {
-        vv_buf_append(&sender->leans, message + sizeof kind, size - sizeof kind);
+        hear_leans(writer, sender, message + sizeof kind, size - sizeof kind);
     } else if (kind == VV_SAY_LEANS_END && sender->is_data_over) {
         sender->are_leans_over = 1;
     } else if (is_manifest(kind) && writer->are_leans_sent) {
@@ -179,13 +192,15 @@ static size_t take_message(struct vv_team_writer *writer, struct vv_sender *send
 }
 
 static int take_turns(struct vv_team_writer *writer) {
-    int is_any = 0;
+    int is_any = 0, grouping = writer->session->settings.grouping;
+    int is_short = grouping == VV_CHOOSE_GROUPING_AGNOSTIC_BLOCK || grouping == VV_CHOOSE_GROUPING_AWARE_BLOCK;
+    size_t most = is_short ? TURN_SHORT : TURN;
     for (uint32_t i = 0; i < writer->team->count + writer->team->teams; i++) {
         int is_rank = i < writer->team->count;
         struct vv_sender *sender = is_rank ? &writer->ranks[i] : &writer->others[i - writer->team->count];
         if (!is_rank && i - writer->team->count == writer->team->team)
             continue;
-        for (size_t taken = 0, size; taken < TURN && !sender->is_last && (is_rank || !sender->is_data_over); taken += size) {
+        for (size_t taken = 0, size; taken < most && !sender->is_last && (is_rank || !sender->is_data_over); taken += size) {
             size = take_message(writer, sender, is_rank);
             if (size == 0)
                 break;
@@ -252,14 +267,13 @@ static void begin_attempt(struct vv_team_writer *writer) {
     for (uint32_t i = 0; i < writer->team->count + writer->team->teams; i++) {
         struct vv_sender *sender =
             i < writer->team->count ? &writer->ranks[i] : &writer->others[i - writer->team->count];
-        struct vv_buf leans = sender->leans;
-        leans.size = 0;
+        vv_buf_clear(&sender->leans);
         *sender = (struct vv_sender){.in = sender->in, .out = sender->out, .rank = sender->rank, .local = sender->local,
-                                  .leans = leans, .target = VV_NO_TARGET, .forwarded = {.owner = VV_NO_TARGET}};
+                                  .target = VV_NO_TARGET, .forwarded = {.owner = VV_NO_TARGET}};
     }
     writer->is_load_told = writer->is_levelled = writer->are_others_told = writer->are_leans_sent = 0;
     writer->load = writer->seen = writer->bytes_moved = 0;
-    writer->moved.size = 0;
+    vv_buf_clear(&writer->moved);
     writer->turn = 0;
     writer->protected_bytes = writer->regions = 0;
     writer->has_failed = 0;
@@ -350,6 +364,10 @@ int vv_team_writer_start(struct vv_session *session, struct vv_team_writer **out
     }
     *out = writer;
     return 0;
+}
+
+uint64_t vv_team_writer_memory(const struct vv_team_writer *writer) {
+    return vv_blocks_memory((uint32_t)writer->session->settings.block_size, writer->threads + 2, writer->team->count);
 }
 
 void vv_team_writer_stop(struct vv_team_writer *writer) {

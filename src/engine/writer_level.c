@@ -46,7 +46,12 @@ static int is_same_variable(const struct vv_variable *a, const struct vv_variabl
 
 int vv_writer_note_moved(struct vv_team_writer *writer, uint32_t owner, uint64_t address, uint32_t size, uint32_t by) {
     struct vv_moved moved = {.extent = {owner, address, size}, .length = size, .writer = by};
+    struct vv_moved *last = writer->moved.size ? (struct vv_moved *)(void *)(writer->moved.data + writer->moved.size) - 1 : NULL;
     writer->bytes_moved += size;
+    if (last && last->extent.owner == owner && last->writer == by && last->extent.address + last->length == address) {
+        last->length += size;
+        return 0;
+    }
     vv_buf_append(&writer->moved, &moved, sizeof moved);
     return writer->moved.failed;
 }

@@ -45,14 +45,12 @@ void vv_writer_store(struct vv_team_writer *writer, const struct vv_sender *send
 
 /* ---- leans and manifests ---- */
 
-static int compare_leans(const void *a, const void *b) {
-    return vv_attempt_compare(&((const struct vv_lean *)a)->attempt, &((const struct vv_lean *)b)->attempt);
-}
-
 /* The union of what the ranks lean on. */
 static int merge_leans(struct vv_team_writer *writer, struct vv_buf *out, struct varve_error *error) {
     for (uint32_t i = 0; i < writer->team->count; i++) {
         struct vv_buf *leans = &writer->ranks[i].leans;
+        if (leans->failed) /* a rank would miss what it leans on */
+            return leans->failed;
         if (leans->size)
             vv_buf_append(out, leans->data, leans->size);
         vv_buf_clear(leans);
@@ -61,9 +59,9 @@ static int merge_leans(struct vv_team_writer *writer, struct vv_buf *out, struct
     size_t count = out->size / sizeof *list, kept = 0;
     if (out->failed || count == 0)
         return out->failed;
-    qsort(list, count, sizeof *list, compare_leans);
+    qsort(list, count, sizeof *list, vv_lean_compare);
     for (size_t i = 0; i < count; i++) {
-        int is_new = kept == 0 || compare_leans(&list[kept - 1], &list[i]) != 0;
+        int is_new = kept == 0 || vv_lean_compare(&list[kept - 1], &list[i]) != 0;
         if (!is_new && !vv_hash128_equal(list[kept - 1].writers_digest, list[i].writers_digest))
             return vv_error(error, VARVE_DISAGREED, "ranks lean on different writers lists of the same attempt");
         if (is_new)
@@ -148,6 +146,8 @@ void vv_writer_manifest(struct vv_team_writer *writer, const struct vv_sender *s
     } else if (kind == VV_SAY_MANIFEST_END && size == sizeof(struct vv_say_end)) {
         const struct vv_say_end *end = (const void *)message;
         rc = vv_pack_manifest_end(pack, &digest, &why);
+        if (rc == 0 && !vv_hash128_equal(digest, end->digest))
+            rc = vv_error(&why, -EIO, "the manifest of rank %u has changed on its way", sender->rank);
         writer->protected_bytes += end->protected_bytes;
         writer->regions += end->regions;
         writer->writing.looked += end->looked;

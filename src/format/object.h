@@ -69,6 +69,8 @@ struct vv_lean {
     struct vv_attempt attempt;
     struct vv_hash128 writers_digest;
 };
+/* By attempt, for qsort and bsearch. */
+int vv_lean_compare(const void *a, const void *b);
 
 struct vv_store_object {
     uint8_t store_id[16];

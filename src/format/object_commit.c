@@ -237,3 +237,7 @@ void vv_catalogue_clear(struct vv_catalogue *catalogue) {
     vv_free(catalogue->list);
     memset(catalogue, 0, sizeof *catalogue);
 }
+
+int vv_lean_compare(const void *a, const void *b) {
+    return vv_attempt_compare(&((const struct vv_lean *)a)->attempt, &((const struct vv_lean *)b)->attempt);
+}

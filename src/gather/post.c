@@ -9,7 +9,9 @@
 #define UP_LEAST (128u << 10)
 #define UP_TOGETHER (16u << 20) /* from all ranks of a node, if that leaves UP_LEAST */
 #define DOWN (128u << 10)
-#define ACROSS (1u << 20)
+#define ACROSS_MOST (1u << 20)  /* between two writers */
+#define ACROSS_LEAST (16u << 10) /* more than one chunk */
+#define ACROSS_TOGETHER (64u << 20)
 #define LOOK_MS 1000 /* how often who waits looks whether the other lives */
 
 /* What a writer tells the others, or a rank; a line of the cache each. */
@@ -27,22 +29,22 @@ struct bell_line {
 struct vv_post {
     struct vv_node_memory *memory;
     uint32_t ranks, teams; /* on this node */
-    uint32_t up_room;
+    uint32_t up_room, across_room;
     struct bell_line *rank_bells, *writer_bells;
     struct load *loads, *amounts; /* of teams, and of ranks */
     uint8_t *ups, *downs, *across;
 };
 
-static uint32_t up_room(uint32_t ranks) {
-    uint32_t room = UP_MOST;
-    while (room > UP_LEAST && (uint64_t)room * ranks > UP_TOGETHER)
-        room /= 2;
-    return room;
+static uint32_t room_of(uint64_t count, uint32_t least, uint32_t most, uint64_t together) {
+    while (most > least && most * count > together)
+        most /= 2;
+    return most;
 }
 
 static size_t lay_out(struct vv_post *post, uint8_t *base) {
     size_t at = 0;
-    post->up_room = up_room(post->ranks);
+    post->up_room = room_of(post->ranks, UP_LEAST, UP_MOST, UP_TOGETHER);
+    post->across_room = room_of((uint64_t)post->teams * post->teams, ACROSS_LEAST, ACROSS_MOST, ACROSS_TOGETHER);
     post->rank_bells = (struct bell_line *)(base + at);
     at += post->ranks * sizeof *post->rank_bells;
     post->writer_bells = (struct bell_line *)(base + at);
@@ -56,7 +58,7 @@ static size_t lay_out(struct vv_post *post, uint8_t *base) {
     post->downs = base + at;
     at += post->ranks * vv_ring_bytes(DOWN);
     post->across = base + at;
-    return at + (size_t)post->teams * post->teams * vv_ring_bytes(ACROSS);
+    return at + (size_t)post->teams * post->teams * vv_ring_bytes(post->across_room);
 }
 
 static void init_rings(struct vv_post *post) {
@@ -65,7 +67,7 @@ static void init_rings(struct vv_post *post) {
         vv_ring_init((struct vv_ring *)(post->downs + i * vv_ring_bytes(DOWN)), DOWN);
     }
     for (uint32_t i = 0; i < post->teams * post->teams; i++)
-        vv_ring_init((struct vv_ring *)(post->across + i * vv_ring_bytes(ACROSS)), ACROSS);
+        vv_ring_init((struct vv_ring *)(post->across + i * vv_ring_bytes(post->across_room)), post->across_room);
 }
 
 static size_t size_of(uint32_t ranks, uint32_t teams) {
@@ -117,7 +119,7 @@ struct vv_way vv_post_down(struct vv_post *post, uint32_t local) {
 
 struct vv_way vv_post_across(struct vv_post *post, uint32_t from, uint32_t to, uint32_t first) {
     size_t number = (size_t)from * post->teams + to;
-    return (struct vv_way){post, (struct vv_ring *)(post->across + number * vv_ring_bytes(ACROSS)),
+    return (struct vv_way){post, (struct vv_ring *)(post->across + number * vv_ring_bytes(post->across_room)),
                            &post->writer_bells[to].bell, first};
 }
 
