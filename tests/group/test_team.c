@@ -12,6 +12,7 @@
 #include <varve/varve.h>
 #include <varve/varve_inspect.h>
 
+#include "base/alloc.h"
 #include "group.h"
 #include "test.h"
 
@@ -47,6 +48,8 @@ struct plan {
     size_t scale; /* of the fields; 0: 1 */
     uint64_t key; /* of the content */
     int is_lopsided; /* only the first ranks have anything */
+    int is_still;    /* rank 1 never changes anything: it leans on what the others do not */
+    uint64_t allocation; /* that fails on rank `victim`, in version 3; 0: none */
 };
 
 static char folder[64];
@@ -79,7 +82,7 @@ static uint64_t mix(uint64_t x) {
 static void fill(struct job *job, uint64_t version) {
     for (size_t field = 0; field < FIELDS; field++)
         for (size_t at = 0; at < job->sizes[field]; at += 8) {
-            uint64_t since = version;
+            uint64_t since = job->plan->is_still && job->comm->rank == 1 ? 1 : version;
             while (since > 0 && (at / 4096) % (since + 1) != 0)
                 since--;
             uint64_t seed = mix(job->comm->rank * 16 + field + (since << 32) + (job->plan->key << 48));
@@ -608,12 +611,55 @@ static void test_keep(void **state) {
     teardown(NULL);
 }
 
+/* Memory is short at one moment of version 3: whatever is reported comes back, and the next version works. */
+static void save_short(struct job *job) {
+    open_session(job);
+    for (int64_t version = 1; version <= 4; version++) {
+        int is_short = version == 3 && job->comm->rank == job->plan->victim;
+        fill(job, (uint64_t)version);
+        if (is_short)
+            vv_alloc_fail_at(job->plan->allocation);
+        save(job, version);
+        if (is_short)
+            vv_alloc_fail_at(0);
+    }
+}
+
+static void check_saved(struct job *job) {
+    open_session(job);
+    for (int64_t version = 1; version <= 4; version++)
+        if (board->codes[version - 1][0] == 0)
+            check_version(job, version);
+}
+
+static void test_short_of_memory(void **state) {
+    (void)state;
+#ifndef VARVE_FAULTS
+    skip();
+#endif
+    const char *percent = getenv("TEST_SCALE");
+    uint64_t stride = percent && atoi(percent) <= 25 ? 11 : 1;
+    for (uint64_t at = 50; at < 110; at += stride) { /* where the writer is at work */
+        struct plan plan = {.fn = save_short, .ranks = 3, .is_still = 1, .allocation = at,
+                            .settings = "aggregate=3,on_error=warn,log=error,capture=sync,threads=0,dedup=none"};
+        setup(NULL);
+        run(&plan);
+        for (int step = 0; step < 4; step++)
+            assert_same_story(step, 3);
+        assert_int_equal(board->codes[3][0], 0);
+        plan.fn = check_saved;
+        plan.allocation = 0;
+        run(&plan);
+        teardown(NULL);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trips), cmocka_unit_test(test_groupings), cmocka_unit_test(test_change_of_teams),
         cmocka_unit_test(test_level),       cmocka_unit_test(test_level_nodes), cmocka_unit_test(test_trouble),   cmocka_unit_test(test_death),
         cmocka_unit_test(test_storage_fails), cmocka_unit_test(test_storage_full), cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_keep),          cmocka_unit_test(test_short_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
