@@ -253,7 +253,7 @@ int vv_view_writers(struct vv_view *view, uint32_t source, struct vv_cached **ou
 }
 
 int vv_view_writer_count(struct vv_view *view, uint32_t source, uint32_t *out, struct varve_error *error) {
-    struct vv_cached *cached;
+    struct vv_cached *cached = NULL;
     int rc = vv_view_writers(view, source, &cached, error);
     if (rc == 0) {
         *out = ((const struct vv_writers *)cached->object)->count;
