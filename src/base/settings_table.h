@@ -45,17 +45,20 @@
       "On how many nodes all data is kept, as far as there are so many; may change from run to run. 0: 1 on shared"    \
       " storage, 2 on node-local storage. Nodes are hosts, or what VARVE_DOMAIN says.")                                \
     X(INT, aggregate, "0", "4096", "0",                                                                                \
-      "How many ranks share a writer, on shared storage: their new data meets there and becomes one object. 1: every rank" \
-      " writes by itself. 0: 32 where a node has eight ranks or more, as long as that is measured to be faster.")      \
+      "How many ranks share a writer at most, on shared storage: their new data meets there and becomes one object. A"  \
+      " node's ranks are split evenly; not with copies on other nodes, and only where they are numbered consecutively. 1:" \
+      " every rank writes by itself. 0: 32 where every node has eight ranks or more, unless a rank has 8 MiB of new data" \
+      " or more and writing alone is measured to be faster.")                                                          \
     X(CHOICE, grouping, "auto|agnostic|agnostic-block|aware|aware-block", NULL, "auto",                                \
       "What lies together when it is compressed: whole ranks one after another (agnostic) or in turns (agnostic-block), the" \
       " same variable of the ranks that share a writer one after another (aware) or in turns (aware-block). auto: per"  \
       " variable what a sample says.")                                                                                  \
     X(BYTES, group_block, "1K", "64K", "4K",                                                                           \
-      "How many bytes of a rank follow each other where ranks take turns.")                                            \
+      "How many bytes of a rank follow each other where ranks take turns; rounded down to a power of two.")                                            \
     X(TEXT, match, "pattern", NULL, "",                                                                                \
       "Regions hold the same variable when their names are equal, or, with an extended regular expression here, when it" \
-      " finds the same text in them: in its first parentheses, if it has any. 63 bytes at most; one with a comma is given" \
+      " finds the same text in them, in its first parentheses if it has any; names in which it finds nothing count as a"  \
+      " whole. [^/]*$ makes rank0/p and rank1/p one. 63 bytes at most; one with a comma is given" \
       " in a file or the environment, one with a # in the environment only.")                                          \
     X(DOUBLE, rewrite_share, "0", "1", "0.04",                                                                         \
       "Old data with few live bytes that is rewritten with each checkpoint, as a share of the new bytes.")             \

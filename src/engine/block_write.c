@@ -211,7 +211,7 @@ static uint32_t sampled_turn(struct vv_block_buffer *buffer, struct vv_coder *co
     if (!is_due || !coder)
         return turn;
     uint64_t in_turns = try_order(buffer, coder, blocks->options.turn), together = try_order(buffer, coder, 0);
-    turn = in_turns < together ? blocks->options.turn : 0;
+    turn = in_turns * 50 < together * 49 ? blocks->options.turn : 0; /* turns take more to describe */
     pthread_mutex_lock(&blocks->mutex);
     if (vv_known_order(blocks, buffer->key)->key == buffer->key)
         vv_known_order(blocks, buffer->key)->turn = turn;

@@ -148,7 +148,7 @@ static void end_request(struct vv_session *session, int result, const struct var
         request->stats = session->save->stats;
     strncpy(request->stats.dedup, session->sharing.name, sizeof request->stats.dedup - 1);
     strncpy(request->stats.dedup_reason, session->sharing.reason, sizeof request->stats.dedup_reason - 1);
-    strncpy(request->stats.aggregate_reason, session->team.reason, sizeof request->stats.aggregate_reason - 1);
+    memcpy(request->stats.aggregate_reason, session->team.reason, sizeof request->stats.aggregate_reason);
     request->result = result;
     if (result)
         request->error = *error;

@@ -1,5 +1,7 @@
 /* Which ranks share a writer, and whether that pays. */
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "engine/engine_private.h"
 
@@ -85,8 +87,15 @@ static void place(struct vv_session *session) {
 
 static void stand_alone(struct vv_session *session, const char *reason) {
     struct varve_comm *comm = session->comm;
-    session->team = (struct vv_team){
-        .first = comm->rank, .count = 1, .writer = comm->rank, .writers = comm->ranks, .reason = reason};
+    session->team = (struct vv_team){.first = comm->rank, .count = 1, .writer = comm->rank, .writers = comm->ranks};
+    snprintf(session->team.reason, sizeof session->team.reason, "%s", reason ? reason : "");
+}
+
+/* Who has asked for it shall know that it is not so. */
+static void say_ignored(const struct vv_session *session) {
+    if (session->settings.aggregate > 1 && vv_comm_is_root(session->comm) && session->comm->ranks > 1)
+        vv_log(&session->log, VV_LOG_WARN, "aggregate=%d has no effect, every rank writes by itself: %s",
+               session->settings.aggregate, session->team.reason);
 }
 
 /* All ranks share memory with those of their node, and every team has its writer. */
@@ -104,17 +113,21 @@ int vv_team_open(struct vv_session *session, struct varve_error *error) {
     struct varve_comm *comm = session->comm;
     const char *reason = why_not(session);
     stand_alone(session, reason);
-    if (reason)
+    if (reason) {
+        say_ignored(session);
         return 0;
+    }
     uint64_t is_possible = (uint64_t)is_in_order(comm, comm->ops->node_size(comm, comm->node));
     int rc = comm->ops->least(comm, &is_possible, 1);
     if (rc)
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     if (!is_possible) {
-        session->team.reason = "the ranks of a node do not follow one another";
+        stand_alone(session, "the ranks of a node do not follow one another");
+        say_ignored(session);
         return 0;
     }
-    session->team = (struct vv_team){.reason = session->settings.aggregate ? "as asked for" : "not measured yet"};
+    session->team = (struct vv_team){.first = 0};
+    strcpy(session->team.reason, session->settings.aggregate ? "as asked for" : "not measured yet");
     place(session);
     rc = set_up(session, error);
     int is_for_want_of_memory = rc == -ENOTSUP || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
@@ -142,7 +155,7 @@ void vv_team_close(struct vv_session *session) {
     session->team.post = NULL;
 }
 
-/* The first checkpoint is shared, the second is not; then the better way is kept, and the other tried now and then. */
+/* The first two checkpoints are shared, the third is not; then the better way is kept, and the other tried now and then. */
 int vv_team_wants(struct vv_session *session) {
     struct vv_team *team = &session->team;
     if (!team->post)
@@ -170,8 +183,14 @@ int vv_team_learn(struct vv_session *session, const struct vv_save *save, struct
     if (rc)
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     uint64_t took = ~least[0], bytes = ~least[1];
-    if (bytes >= WORTH_BYTES)
+    if (bytes < WORTH_BYTES)
+        snprintf(team->reason, sizeof team->reason, "%s, too little new data to measure (below 8 MiB on every rank)",
+                 save->is_gathered ? "shared" : "not shared");
+    else if (team->is_warm) /* the first one is like no other */
         *(save->is_gathered ? &team->ns_shared : &team->ns_alone) = (double)took / (double)bytes;
-    team->reason = team->ns_alone > 0 && team->ns_shared > 0 ? "as measured" : team->reason;
+    team->is_warm |= bytes >= WORTH_BYTES;
+    if (bytes >= WORTH_BYTES && team->ns_alone > 0 && team->ns_shared > 0)
+        snprintf(team->reason, sizeof team->reason, "as measured: 1 MiB of a rank takes %.2f ms shared, %.2f ms alone",
+                 team->ns_shared * 1048576e-6, team->ns_alone * 1048576e-6);
     return 0;
 }

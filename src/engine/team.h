@@ -43,8 +43,9 @@ struct vv_team {
     /* does it pay? Rank 0 decides */
     int is_measured;
     double ns_shared, ns_alone; /* per byte, lately; 0: not known */
+    int is_warm; /* a first checkpoint was made */
     unsigned checkpoints, next_trial, trial_gap;
-    const char *reason;
+    char reason[128];
 };
 
 /* The first rank of team number `team` of a node with so many ranks, as its number on the node; `teams` for team gives the end. */

@@ -47,6 +47,7 @@ static void fail_of(struct vv_team_writer *writer, int code, const struct varve_
     if (writer->error.rank < 0)
         writer->error.rank = rank;
     vv_writer_end_pack(writer);
+    vv_writer_tell_nothing(writer);
     tell_result(writer, NULL);
     tell_others(writer);
 }
@@ -175,7 +176,8 @@ static size_t take_message(struct vv_team_writer *writer, struct vv_sender *send
     memcpy(&kind, message, sizeof kind);
     int is_early = !writer->is_writing && sender != &writer->ranks[0]; /* the first rank says what the pack is like */
     int is_late = is_rank && is_manifest(kind) && sender != &writer->ranks[writer->turn];
-    if (!writer->has_failed && (is_early || is_late))
+    int is_held = is_rank && kind == VV_SAY_CHUNK && sender->has_amount && vv_writer_must_wait(writer);
+    if (!writer->has_failed && (is_early || is_late || is_held))
         return 0;
     int is_last = is_rank && (kind == VV_SAY_FAILED || kind == VV_SAY_MANIFEST_END);
     if (writer->has_failed) {
@@ -272,7 +274,7 @@ static void begin_attempt(struct vv_team_writer *writer) {
                                   .target = VV_NO_TARGET, .forwarded = {.owner = VV_NO_TARGET}};
     }
     writer->is_load_told = writer->is_levelled = writer->are_others_told = writer->are_leans_sent = 0;
-    writer->load = writer->seen = writer->bytes_moved = 0;
+    writer->load = writer->seen = writer->bytes_moved = writer->held_until_ns = 0;
     vv_buf_clear(&writer->moved);
     writer->turn = 0;
     writer->protected_bytes = writer->regions = 0;

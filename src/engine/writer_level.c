@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "engine/writer_private.h"
 
+#define WAIT_NS UINT64_C(2000000000)
+
 /* How much all writers of the node have, as soon as that is known. */
 static void compare_loads(struct vv_team_writer *writer) {
     struct vv_team *team = writer->team;
@@ -31,6 +33,23 @@ static void tell_load(struct vv_team_writer *writer) {
     writer->is_load_told = 1;
     vv_post_tell_load(writer->team->post, writer->team->team, writer->number, writer->load);
     vv_post_ring_all(writer->team->post);
+}
+
+void vv_writer_tell_nothing(struct vv_team_writer *writer) {
+    if (writer->is_load_told)
+        return;
+    writer->is_load_told = 1;
+    vv_post_tell_load(writer->team->post, writer->team->team, writer->number, 0);
+    vv_post_ring_all(writer->team->post);
+}
+
+int vv_writer_must_wait(struct vv_team_writer *writer) {
+    if (writer->team->teams == 1 || writer->is_levelled)
+        return 0;
+    uint64_t now = vv_clock_ns();
+    if (writer->held_until_ns == 0)
+        writer->held_until_ns = now + WAIT_NS;
+    return now < writer->held_until_ns;
 }
 
 void vv_writer_level(struct vv_team_writer *writer) {

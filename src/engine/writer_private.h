@@ -44,6 +44,7 @@ struct vv_team_writer {
     struct vv_writing writing;
     int is_load_told, is_levelled, are_others_told, are_leans_sent;
     uint64_t load, seen; /* bytes expected, and received */
+    uint64_t held_until_ns; /* no longer is data held back until loads are known */
     struct vv_buf moved; /* struct vv_moved */
     uint64_t bytes_moved;
     uint32_t turn;       /* the rank whose manifest is next */
@@ -58,6 +59,10 @@ void vv_writer_fail(struct vv_team_writer *writer, int code, const struct varve_
 /* ---- writer_level.c ---- */
 /* As soon as all ranks have told how much they have, and all writers of the node: who gives how much to whom. */
 void vv_writer_level(struct vv_team_writer *writer);
+/* Shall data wait, since the other writers of the node have not told yet how much they have? Not for ever. */
+int vv_writer_must_wait(struct vv_team_writer *writer);
+/* We have failed: nobody shall wait for our load. */
+void vv_writer_tell_nothing(struct vv_team_writer *writer);
 /* A chunk of the team: to another writer of the node? 1 then, 0 if it stays, or an error. */
 int vv_writer_forward(struct vv_team_writer *writer, struct vv_sender *sender, const struct vv_say_chunk *chunk);
 /* A rank has passed a chunk on to another node. */

@@ -4,6 +4,14 @@
 
 #include "engine/engine_private.h"
 
+/* Turns are of whole elements. */
+static uint32_t power_of_two(uint64_t bytes) {
+    uint32_t power = 1024;
+    while (power * UINT64_C(2) <= bytes)
+        power *= 2;
+    return power;
+}
+
 static int begin_blocks(struct vv_writing *writing) {
     const struct vv_settings *settings = &writing->session->settings;
     const struct vv_writing_plan *plan = &writing->plan;
@@ -15,7 +23,7 @@ static int begin_blocks(struct vv_writing *writing) {
         .blocks = plan->blocks,
         .ranks = plan->owners,
         .grouping = settings->grouping,
-        .turn = (uint32_t)settings->group_block,
+        .turn = power_of_two(settings->group_block),
         .level = vv_encoding_level(writing->session),
         .orders = plan->orders,
     };

@@ -48,7 +48,7 @@ struct plan {
     size_t scale; /* of the fields; 0: 1 */
     uint64_t key; /* of the content */
     int is_lopsided; /* only the first ranks have anything */
-    int is_still;    /* rank 1 never changes anything: it leans on what the others do not */
+    int is_still;    /* rank 1 never changes anything, the others everything: it leans on what they do not */
     uint64_t allocation; /* that fails on rank `victim`, in version 3; 0: none */
 };
 
@@ -83,11 +83,11 @@ static void fill(struct job *job, uint64_t version) {
     for (size_t field = 0; field < FIELDS; field++)
         for (size_t at = 0; at < job->sizes[field]; at += 8) {
             uint64_t since = job->plan->is_still && job->comm->rank == 1 ? 1 : version;
-            while (since > 0 && (at / 4096) % (since + 1) != 0)
+            while (!job->plan->is_still && since > 0 && (at / 4096) % (since + 1) != 0)
                 since--;
             uint64_t seed = mix(job->comm->rank * 16 + field + (since << 32) + (job->plan->key << 48));
             double value = (double)(seed % 1000) + (double)at * 1e-3 * (double)(job->comm->rank + 1);
-            uint64_t word = field == 3 ? mix(seed + at) : (uint64_t)(at / 64) * 0x0101010101u;
+            uint64_t word = field == 3 ? mix(seed + at) : (uint64_t)(at / 64) * 0x0101010101u + (job->plan->is_still ? seed : 0);
             size_t left = job->sizes[field] - at;
             memcpy(job->fields[field] + at, field == 0 ? (void *)&value : (void *)&word, left < 8 ? left : 8);
         }
@@ -148,7 +148,7 @@ static void protect(struct job *job) {
             group_fail(job->comm, "protect %s: %d", names[i], rc);
     }
     struct varve_callbacks callbacks = {.size = sizeof callbacks, .length = ask_length, .save = ask_bytes, .load = take_bytes};
-    if (varve_protect_callback(job->session, "asked", &callbacks, job) != 0)
+    if (!job->plan->is_still && varve_protect_callback(job->session, "asked", &callbacks, job) != 0)
         group_fail(job->comm, "protect asked");
 }
 
