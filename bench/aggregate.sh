@@ -37,7 +37,7 @@ run_time() {
 run_files() {
     export MPI_SECONDS=900
     bash "$here/../tests/gluster/with-gluster.sh" distributed "$folder/gluster" sh -c "mkdir \$GLUSTER/mnt/bench &&
-        sh '$here/ranks.sh' 64 '$programs/bench-aggregate' --json --check --size 2 --checkpoints 4 --rounds 2 \
+        sh '$here/ranks.sh' 64 '$programs/bench-aggregate' --json --check --size 2 --checkpoints 5 --rounds 4 \
             --ways 1:auto,32:auto,0:auto \$GLUSTER/mnt/bench"
     local code=$?
     [ $code -eq 0 ] || [ $code -eq 77 ] || failed=1

@@ -4,6 +4,7 @@ a rank one after another, and FOLDER/TIME.RANK.list, which says what they are: "
 
     aware-data.py lammps INPUT FOLDER     under mpirun: run INPUT, and PART four times after it; each rank's own memory
     aware-data.py gromacs FILE.trr FOLDER RANKS     frames of a trajectory, cut by where atoms are
+                                          both make FOLDER-restart, too: what the program's own restart files hold
     aware-data.py cavity FOLDER RANKS     an OpenFOAM case that is to be cut into so many parts
     aware-data.py openfoam CASE FOLDER    from what decomposePar has made of it
 """
@@ -40,17 +41,14 @@ def write(folder, time, rank, arrays):
 # ---- LAMMPS ----
 
 
-def lammps_arrays(library, handle):
+def lammps_array(library, handle, name):
     count = library.lammps_extract_setting(handle, b"nlocal")
-    out = []
-    for name in ("x", "v", "f", "id", "type"):
-        where = library.lammps_extract_atom(handle, name.encode())
-        is_vector = name in "xvf"
-        if is_vector:  # an array of rows, which lie in one piece
-            where = ctypes.cast(where, ctypes.POINTER(ctypes.c_void_p))[0]
-        data = ctypes.string_at(where, count * (24 if is_vector else 4))
-        out.append((name, "f64" if is_vector else "i32", (count, 3) if is_vector else (count,), data))
-    return out
+    where = library.lammps_extract_atom(handle, name.encode())
+    is_vector = name in "xvf"
+    if is_vector:  # an array of rows, which lie in one piece
+        where = ctypes.cast(where, ctypes.POINTER(ctypes.c_void_p))[0]
+    data = ctypes.string_at(where, count * (24 if is_vector else 4))
+    return (name, "f64" if is_vector else "i32", (count, 3) if is_vector else (count,), data)
 
 
 def lammps(path, folder):
@@ -63,7 +61,8 @@ def lammps(path, folder):
     rank = library.lammps_extract_setting(handle, b"world_rank")
     for time in range(TIMES):
         library.lammps_command(handle, PART.encode())
-        write(folder, time, rank, lammps_arrays(library, handle))
+        for end, names in (("", "x v f id type"), ("-restart", "x v id type mask image")):
+            write(folder + end, time, rank, [lammps_array(library, handle, name) for name in names.split()])
     library.lammps_close(handle)
     library.lammps_mpi_finalize()
 
@@ -117,6 +116,7 @@ def gromacs(path, folder, ranks):
         for rank, part in enumerate(parts):
             arrays = [(name, "f32", (len(to) // 3, 3), to.tobytes()) for name, to in zip("xvf", part)]
             write(folder, time, rank, arrays)
+            write(folder + "-restart", time, rank, arrays[:2])
 
 
 # ---- OpenFOAM ----

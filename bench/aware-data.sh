@@ -7,6 +7,7 @@
 #             int32, as they lie in the memory of each rank, every 25 steps
 #   gromacs   some 780000 atoms of water every 25 steps: positions, velocities, forces as float32. GROMACS writes all atoms in one order;
 #             they are cut into RANKS boxes by where their molecules are
+#   lammps-restart, gromacs-restart   the same without forces, which are computed anew: what the restart files of these programs hold
 #   openfoam  a cavity of 681000 cells every 5 steps: fields in double precision, computed in one part, and cut by decomposePar
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -86,8 +87,9 @@ openfoam() {
 }
 
 state() { # NAME PROGRAM
-    if is_there "$1" || { rm -rf "$1" && command -v "$2" >/dev/null && "$1"; }; then
+    if is_there "$1" || { rm -rf "$1" "$1-restart" && command -v "$2" >/dev/null && "$1"; }; then
         echo "$1"
+        [ ! -d "$1-restart" ] || echo "$1-restart"
         found=0
     else
         say "no state of $1: $2 is not here, or see $PWD/$1.messages"

@@ -19,10 +19,10 @@
 #define FLOAT_SIDE 256u /* points of a rank's tile, in x and y */
 #define WORDS 4096u
 
-static const char *const type_names[] = {[VARVE_BYTES] = "bytes", [VARVE_I8] = "i8",   [VARVE_U8] = "u8",
-                                         [VARVE_I16] = "i16",     [VARVE_U16] = "u16", [VARVE_I32] = "i32",
-                                         [VARVE_U32] = "u32",     [VARVE_I64] = "i64", [VARVE_U64] = "u64",
-                                         [VARVE_F32] = "f32",     [VARVE_F64] = "f64"};
+static const char *const type_names[] = {
+    [VARVE_BYTES] = "bytes", [VARVE_I8] = "i8",   [VARVE_U8] = "u8",   [VARVE_I16] = "i16",
+    [VARVE_U16] = "u16",     [VARVE_I32] = "i32", [VARVE_U32] = "u32", [VARVE_I64] = "i64",
+    [VARVE_U64] = "u64",     [VARVE_F32] = "f32", [VARVE_F64] = "f64"};
 #define TYPES (sizeof type_names / sizeof type_names[0])
 
 /* ---- files ---- */
@@ -32,7 +32,8 @@ static void name_file(char *out, size_t room, const char *folder, const char *na
     bench_check((size_t)snprintf(out, room, "%s/%s/%u.%u%s", folder, name, time, rank, end) < room, "a long name");
 }
 
-static void write_dump(const char *folder, const char *name, unsigned time, unsigned rank, const struct arrays *arrays) {
+static void write_dump(const char *folder, const char *name, unsigned time, unsigned rank,
+                       const struct arrays *arrays) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     mkdir(path, 0777);
@@ -113,8 +114,8 @@ double aware_gzip(const char *folder, const char *name, unsigned time, double *b
         *bytes_out += (double)info.st_size;
     }
     snprintf(command, sizeof command,
-             "i=0; while [ $i -lt %u ]; do cat '%s/%s/%u.'$i; i=$((i + 1)); done | gzip -6 | wc -c", ranks_all(), folder,
-             name, time);
+             "i=0; while [ $i -lt %u ]; do cat '%s/%s/%u.'$i; i=$((i + 1)); done | gzip -6 | wc -c", ranks_all(),
+             folder, name, time);
     FILE *pipe = popen(command, "r");
     bench_check(pipe != NULL, "gzip");
     int got = fscanf(pipe, "%llu", &bytes);
@@ -178,11 +179,11 @@ static unsigned tiles_across(void) {
 
 static void fill_float32(float *out, int field, unsigned time, uint64_t *state) {
     unsigned across = tiles_across(), down = ranks_all() / across;
+    unsigned left = ranks_own() % across * FLOAT_SIDE, top = ranks_own() / across * FLOAT_SIDE;
     double level = pow(10, -4 + field); /* of the noise: 1e-4 to 0.1 */
     for (unsigned i = 0; i < FLOAT_SIDE; i++)
         for (unsigned j = 0; j < FLOAT_SIDE; j++) {
-            double x = ((double)(ranks_own() % across * FLOAT_SIDE + j)) / (double)(across * FLOAT_SIDE);
-            double y = ((double)(ranks_own() / across * FLOAT_SIDE + i)) / (double)(down * FLOAT_SIDE);
+            double x = (double)(left + j) / (across * FLOAT_SIDE), y = (double)(top + i) / (down * FLOAT_SIDE);
             double smooth = 280 + 20 * sin(7 * x + field + 0.1 * time) * cos(5 * y - 0.07 * time) +
                             3 * sin(40 * x * y + 3 * field - 0.2 * time);
             out[i * FLOAT_SIDE + j] = (float)(smooth + level * noise(state));
@@ -202,7 +203,8 @@ static void make_counters(unsigned time, struct arrays *out) {
     int64_t *large = arrays_add(out, VARVE_I64, ARRAY_OF(n64), "totals");
     uint64_t state = 6 + ((uint64_t)ranks_own() << 32);
     for (size_t i = 0; i < n32 * (time + 1) / AWARE_TIMES; i++)
-        small[bench_random(&state) % n32] += bench_random(&state) % 50 == 0 ? 1 + (uint32_t)(bench_random(&state) % 100) : 0;
+        small[bench_random(&state) % n32] +=
+            bench_random(&state) % 50 == 0 ? 1 + (uint32_t)(bench_random(&state) % 100) : 0;
     for (size_t i = 0; i < n64 * (time + 1) / AWARE_TIMES; i++)
         if (bench_random(&state) % 30 == 0)
             large[bench_random(&state) % n64] += (int64_t)(bench_random(&state) % 5000) - 20;

@@ -1,10 +1,11 @@
 /* States of many ranks at several times: the dumps that bench-aware checkpoints.
  *
- * They lie in files, FOLDER/NAME/TIME.RANK: all arrays of a rank one after another, as a program would write its memory;
- * FOLDER/NAME/TIME.RANK.list says what they are, a line each: "NAME TYPE DIMENSION...". aware-data.sh makes such files of
- * real programs. The states of bench-codec are made here, for as many ranks as there are, which are parts of one problem:
+ * They lie in files, FOLDER/NAME/TIME.RANK: all arrays of a rank one after another, as a program would write its
+ * memory; FOLDER/NAME/TIME.RANK.list says what they are, a line each: "NAME TYPE DIMENSION...". aware-data.sh makes
+ * such files of real programs. The states of bench-codec are made here, for as many ranks as there are, as parts of one
+ * problem:
  *
- *   hydro     a solver with refined patches (hydro.h), 1.5 MiB a rank, after 50, 100, 150 and 200 steps; the patches are
+ *   hydro     a solver with refined patches (hydro.h), 1.5 MiB a rank, after 50, 100, 150 and 200 steps; patches are
  *             dealt out along a curve, so that each rank has its part of the square
  *   storm     bench-storm's fields (storm.h), four of them: 4 MiB a rank, after 10, 20, 30 and 40 steps
  *   float32   smooth fields in two dimensions with noise: waves that travel; the ranks are tiles of the plane
@@ -26,7 +27,8 @@ int aware_make(const char *folder, const char *name);
 void aware_read(const char *folder, const char *name, unsigned time, struct arrays *out);
 /* Is it there, for exactly as many ranks as there are? */
 int aware_is_there(const char *folder, const char *name);
-/* Bytes of the dumps of all ranks one after another, and what gzip -6 makes of that stream. 0 if there is no gzip. Not collective. */
+/* Bytes of the dumps of all ranks one after another, and what gzip -6 makes of that stream. 0 if there is no gzip. Not
+ * collective. */
 double aware_gzip(const char *folder, const char *name, unsigned time, double *bytes_out);
 
 #endif

@@ -14,7 +14,8 @@
  *
  * --limit holds the storage at that speed, written and read together, for all ranks together (limit_file in
  * docs/backends.md): a file system that many share. In JSON, a line for each way:
- *   durable, restart       seconds, from when all ranks begin until all are done
+ *   durable, restart       seconds, from when all ranks begin until all are done; cpu and restart_cpu: of processor time,
+ *                          of all ranks together, with what ranks spend waiting for each other
  *   ratio                  data as the first way stores it, over data as this one does
  *   durable_over_plain, restart_over_plain   of the first way's; bound and restart_bound are what --check holds them to,
  *                          where there is a limit: 1.15 and 1.25 over the ratio
@@ -55,7 +56,7 @@ struct list {
 struct way {
     unsigned aggregate;
     char codec[24];
-    struct list first, durable, blocked, cpu, restart;
+    struct list first, durable, blocked, cpu, restart, restart_cpu;
     double data, growth; /* bytes of a checkpoint; the mean of all but the first, of the last round */
     double files, files_data;
     double over_mean, writers;
@@ -186,10 +187,11 @@ static void restart(struct way *way, const struct arrays *state) {
     int64_t version = -1;
     arrays_alike(state, &other);
     together_cool(store);
-    double begin = ranks_start();
+    double begin = ranks_start(), cpu = bench_cpu();
     struct varve_session *session = open_session(way, &other);
     together_check(session, varve_restart(session, VARVE_LATEST, &version), "restart");
     add(&way->restart, ranks_stop(begin));
+    add(&way->restart_cpu, ranks_sum(bench_cpu() - cpu));
     bench_check(version == (int64_t)checkpoints - 1, "restart gave another version");
     compare(state, &other);
     together_check(session, varve_close(session), "close");
@@ -222,8 +224,9 @@ static void report_json(const struct way *way) {
     printf(
         ",\"writers\":%.0f,\"group\":%u,\"grouping\":\"%s\",\"reason\":\"%s\",\"codec_used\":\"%s\",\"dedup\":\"%s\"",
         way->writers, stats->group, stats->grouping, stats->aggregate_reason, stats->codec, stats->dedup);
-    printf(",\"first\":%.4f,\"durable\":%.4f,\"blocked\":%.4f,\"cpu\":%.4f,\"restart\":%.4f", median(&way->first),
-           median(&way->durable), median(&way->blocked), median(&way->cpu), median(&way->restart));
+    printf(",\"first\":%.4f,\"durable\":%.4f,\"blocked\":%.4f,\"cpu\":%.4f,\"restart\":%.4f,\"restart_cpu\":%.4f",
+           median(&way->first), median(&way->durable), median(&way->blocked), median(&way->cpu), median(&way->restart),
+           median(&way->restart_cpu));
     printf(",\"data\":%.0f,\"stored\":%.0f,\"ratio\":%.4f,\"files\":%.0f,\"files_data\":%.0f,\"files_bound\":%.0f",
            way->data, way->growth, ratio_of(way), way->files, way->files_data, files_bound(way));
     printf(",\"max_over_mean\":%.4f", way->over_mean);

@@ -1,4 +1,5 @@
-/* The solver's state as ranks would have it: the patches in the order of a curve through the square, cut into pieces of equally many. */
+/* The solver's state as ranks would have it: the patches in the order of a curve through the square, cut into pieces of
+ * equally many. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
