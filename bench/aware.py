@@ -133,12 +133,18 @@ def table_schemes(results):
     markdown(title, head + more, rows)
 
 
+def is_sweep(values):
+    """Are there more than the two ends?"""
+    return sum(value is not None for value in values) > 2
+
+
 def table_groups(results):
     groups, rows = results.groups(), []
     for data in results.states:
         for scheme in ("agnostic", "aware", "auto"):
             values = [last(results.find(data, "alone" if group == 1 else scheme, group)) for group in groups]
-            rows.append([data, scheme] + [number(value) for value in values])
+            if is_sweep(values):
+                rows.append([data, scheme] + [number(value) for value in values])
     head = ["state", "scheme"] + [str(group) for group in groups]
     markdown("Ratio over the size of the groups, last time (figure 7)", head, rows)
 
@@ -148,7 +154,8 @@ def table_turns(results):
     for data in results.states:
         for scheme in ("agnostic-block", "aware-block"):
             values = [last(results.find(data, scheme, most, turn)) for turn in turns]
-            rows.append([data, scheme] + [number(value) for value in values])
+            if is_sweep(values):
+                rows.append([data, scheme] + [number(value) for value in values])
     title = f"Ratio over the bytes of a turn, groups of {most}, last time (figure 8)"
     markdown(title, ["state", "scheme"] + [f"{turn // 1024} KiB" for turn in turns], rows)
 
@@ -313,7 +320,7 @@ def draw(results):
         f"  <style>{STYLE}  </style>",
         f'  <rect class="paper" width="{width}" height="{height}"/>',
         f'  <text class="note" x="{LEFT - 40}" y="28">Bytes of a checkpoint over what is stored of it, with metadata; '
-        "codec=size, no deduplication; higher is better</text>",
+        "codec=size, no deduplication; dots were measured</text>",
     ]
     for i, (title, series) in enumerate(FIGURES):
         out += ["  " + text for text in figure(results, names, i, title, series)]

@@ -8,7 +8,8 @@
  * store, a session, one checkpoint of everything, with the settings aggregate (the size of the groups), grouping (the
  * scheme), group_block (the bytes of a turn; only the schemes with turns have several), codec and dedup (none, unless
  * told: only compression counts). The first one is restored into other memory and compared: one wrong byte ends the
- * program. --limit: storage held to so many MB/s, for codec=auto, which does without compression on fast storage.
+ * program. --limit: storage held to so many MB/s for all ranks together, for codec=auto, which does without compression
+ * on fast storage.
  *
  * One line of JSON for each of these, sums over the times:
  *   ratio          bytes of the arrays, over what was stored of them and its metadata
@@ -54,7 +55,7 @@ struct run {
 };
 
 static struct list data_list, schemes, groups, blocks, codecs, dedups, times;
-static char dumps[2000], folder[2000] = ".", store[2100];
+static char dumps[2000], folder[2000] = ".", store[2100], limit_file[2100];
 static const char *more_settings = "";
 static double limit;
 static int is_make, is_check, failed;
@@ -77,14 +78,14 @@ static double ratio_of(const struct run *run) {
 /* ---- a checkpoint ---- */
 
 static struct varve_session *open_session(const struct run *run, const struct arrays *arrays) {
-    char settings[1024], address[2200];
+    char settings[1024], address[4400];
     snprintf(settings, sizeof settings, "aggregate=%u,grouping=%s,codec=%s,dedup=%s", run->group,
              strcmp(run->scheme, "alone") == 0 ? "auto" : run->scheme, run->codec, run->dedup);
     if (run->block)
         snprintf(settings + strlen(settings), sizeof settings - strlen(settings), ",group_block=%u", run->block);
     if (*more_settings)
         snprintf(settings + strlen(settings), sizeof settings - strlen(settings), ",%s", more_settings);
-    snprintf(address, sizeof address, limit > 0 ? "%s?limit=%gMB" : "%s", store, limit);
+    snprintf(address, sizeof address, limit > 0 ? "%s?limit=%gMB&limit_file=%s" : "%s", store, limit, limit_file);
     struct varve_session *session = together_open(address, "aware", settings);
     for (size_t i = 0; i < arrays->count; i++) {
         const struct array *from = &arrays->list[i];
@@ -400,9 +401,13 @@ int main(int argc, char **argv) {
     if (parse(argc, argv) != 0)
         return usage();
     snprintf(store, sizeof store, "%s/bench-aware.store", folder);
+    snprintf(limit_file, sizeof limit_file, "%s/bench-aware.limit", folder);
     together_lock(folder);
     for (size_t i = 0; i < data_list.count; i++)
         failed |= run_one(data_list.word[i]);
+    ranks_meet();
+    if (ranks_own() == 0)
+        bench_remove(limit_file);
     if (data_list.count > 1 && ranks_own() == 0)
         judge("all states", "the largest aware_over_agnostic", most_aware, BOUND_AWARE_ONE);
     ranks_end();

@@ -18,8 +18,7 @@ struct proc_stat {
     uint64_t start;
 };
 
-/* The beginning of a file of /proc, with NUL; its length or -errno. */
-static ssize_t read_proc(const char *path, char *out, size_t room) {
+ssize_t vv_read_proc(const char *path, char *out, size_t room) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -36,7 +35,7 @@ static ssize_t read_proc(const char *path, char *out, size_t room) {
 static int read_stat(pid_t pid, struct proc_stat *out) {
     char path[64], text[2048];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    ssize_t size = read_proc(path, text, sizeof text);
+    ssize_t size = vv_read_proc(path, text, sizeof text);
     if (size < 0)
         return (int)size;
     const char *at = strrchr(text, ')');
@@ -65,7 +64,7 @@ static int is_proc_ours(void) {
     text[size] = '\0';
     if (strtoll(text, NULL, 10) != (long long)getpid())
         return 0;
-    if (read_proc("/proc/self/timens_offsets", text, sizeof text) < 0)
+    if (vv_read_proc("/proc/self/timens_offsets", text, sizeof text) < 0)
         return 1; /* a kernel without time namespaces */
     const char *at = strstr(text, "boottime");
     long long seconds = 0, nanoseconds = 0;

@@ -88,15 +88,15 @@ static struct vv_lane own_lane(const struct vv_blocks *blocks, const struct vv_v
     return lane;
 }
 
-/* Do ranks take turns in the blocks of this variable, or may they, since it is not known yet what is better? */
+/* Do ranks take turns in the blocks of this variable? Blocks of several ranks tell, which large regions do not fill: those stay by themselves. */
 static int takes_turns(struct vv_blocks *blocks, uint64_t key) {
     if (!vv_blocks_are_sampled(blocks))
         return blocks->options.grouping == VV_CHOOSE_GROUPING_AWARE_BLOCK;
     pthread_mutex_lock(&blocks->mutex);
     const struct vv_known_order *order = vv_known_order(blocks, key);
-    int is_known = order->key == key && order->blocks > 0, turn = is_known && order->turn > 0;
+    int is_turn = order->key == key && order->blocks > 0 && order->turn > 0;
     pthread_mutex_unlock(&blocks->mutex);
-    return !is_known || turn;
+    return is_turn;
 }
 
 /* Variables of some size, all ranks together, have lanes of their own; where ranks do not take turns, a large region has its own, too. */

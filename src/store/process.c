@@ -1,33 +1,17 @@
 /* Is the process that wrote a claim still there? Only a certain "gone" counts; everything doubtful is unknown, and
  * then the heartbeat decides. */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alive.h"
 #include "store/store_private.h"
 
-/* The beginning of a file of /proc, with NUL; its length or -errno. */
-static ssize_t read_proc(const char *path, char *out, size_t room) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    ssize_t size = read(fd, out, room - 1);
-    int saved = errno;
-    close(fd);
-    if (size < 0)
-        return -saved;
-    out[size] = '\0';
-    return size;
-}
-
 static void read_boot_id(uint8_t out[16]) {
     char text[64];
     size_t digits = 0;
     uint8_t id[16] = {0};
     memset(out, 0, 16);
-    if (read_proc("/proc/sys/kernel/random/boot_id", text, sizeof text) < 0)
+    if (vv_read_proc("/proc/sys/kernel/random/boot_id", text, sizeof text) < 0)
         return;
     for (const char *p = text; *p && digits < 32; p++) {
         const char *hex = "0123456789abcdef";
