@@ -15,7 +15,7 @@ void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *giv
     uint64_t sum = 0, given_before = 0, taken_before = 0;
     for (uint32_t i = 0; i < count; i++)
         sum += loads[i];
-    uint64_t mean = sum / count, most = mean + mean / WORTH;
+    uint64_t mean = count ? sum / count : 0, most = mean + mean / WORTH;
     for (uint32_t i = 0; i < own; i++) {
         given_before += loads[i] > most ? loads[i] - mean : 0;
         taken_before += loads[i] < mean ? mean - loads[i] : 0;
