@@ -293,9 +293,17 @@ static void round_trip(const char *settings, uint32_t ranks, uint32_t per_node, 
     teardown(NULL);
 }
 
+/* TEST_SCALE asks for less. */
+static int is_short(void) {
+    const char *percent = getenv("TEST_SCALE");
+    return percent && atoi(percent) <= 25;
+}
+
 static void test_round_trips(void **state) {
     (void)state;
     round_trip("aggregate=4", 8, 0, 2);
+    if (is_short())
+        return;
     round_trip("aggregate=4,capture=sync,threads=0", 6, 3, 2);
     round_trip("aggregate=5,dedup=none", 8, 6, 3);
     round_trip("aggregate=32,dedup=exact,codec=size", 5, 0, 1);
@@ -305,10 +313,12 @@ static void test_round_trips(void **state) {
 
 static void test_groupings(void **state) {
     (void)state;
+    round_trip("aggregate=4,codec=size,grouping=aware-block,group_block=1K,block_size=64K", 4, 0, 1);
+    if (is_short())
+        return;
     round_trip("aggregate=4,codec=size,grouping=agnostic,group_block=4K", 4, 0, 1);
     round_trip("aggregate=4,codec=size,grouping=agnostic-block,group_block=1K", 4, 0, 1);
     round_trip("aggregate=4,codec=size,grouping=aware,block_size=64K", 4, 0, 1);
-    round_trip("aggregate=4,codec=size,grouping=aware-block,group_block=1K,block_size=64K", 4, 0, 1);
     round_trip("aggregate=4,codec=size,grouping=aware-block,group_block=64K", 4, 0, 1);
     round_trip("aggregate=4,codec=size,grouping=auto,block_size=64K", 4, 0, 1);
 }
@@ -637,8 +647,7 @@ static void test_short_of_memory(void **state) {
 #ifndef VARVE_FAULTS
     skip();
 #endif
-    const char *percent = getenv("TEST_SCALE");
-    uint64_t stride = percent && atoi(percent) <= 25 ? 11 : 1;
+    uint64_t stride = is_short() ? 11 : 1;
     for (uint64_t at = 50; at < 110; at += stride) { /* where the writer is at work */
         struct plan plan = {.fn = save_short, .ranks = 3, .is_still = 1, .allocation = at,
                             .settings = "aggregate=3,on_error=warn,log=error,capture=sync,threads=0,dedup=none"};

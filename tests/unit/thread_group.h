@@ -75,10 +75,11 @@ static int thread_broadcast(struct varve_comm *comm, void *data, size_t size, ui
     pthread_mutex_lock(&group->mutex);
     if (comm->rank == root) {
         group->shared = malloc(size + 1);
-        memcpy(group->shared, data, size);
+        if (size)
+            memcpy(group->shared, data, size);
     }
     thread_meet(group);
-    if (comm->rank != root)
+    if (comm->rank != root && size)
         memcpy(data, group->shared, size);
     thread_meet(group);
     if (comm->rank == root)
