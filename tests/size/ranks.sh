@@ -2,6 +2,8 @@
 # ranks.sh PYTHON FLAVOUR PROGRAM: nothing may grow with the number of ranks but the writers list. Runs ranks-job with 4, 16 and 64 of them, and
 # ranks.py fits the growth. Only sizes are looked at, so the store may be in memory.
 set -u
+# Ranks that share a writer: their rings and its blocks grow with the ranks of a node, up to a bound, not with those of the job. Here all are on one.
+export VARVE_AGGREGATE=1
 here=$(dirname "$0")
 . "$here/../mpi/mpi.sh"
 MPI_SECONDS=${MPI_SECONDS:-240}
