@@ -4,6 +4,7 @@
 #
 # whole: 2 to 64 ranks; about half an hour, 20 GB in FOLDER, and it wants a quiet machine. short: half a minute, with less data.
 set -u
+export VARVE_AGGREGATE=1 # what each rank stores is looked at
 here=$(dirname "$0")
 set_of_runs=$1
 program=$2
