@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/fault.h"
 #include "encode/grid.h"
 #include "engine/engine_private.h"
 #include "format/manifest.h"
