@@ -150,6 +150,11 @@ struct varve_array {
 VARVE_API int varve_protect_array(struct varve_session *session, const char *region, void *ptr,
                                   const struct varve_array *array);
 
+/* In chunks of how many bytes changes of this region are looked for, once 4 KiB of it have changed: a power of two, 32
+ * to 4096; 1: store all 4 KiB; 0: as the setting `fine` says. For programs that change a few bytes in many places. From
+ * the next checkpoint on. -ENOENT if there is no such region. */
+VARVE_API int varve_fine(struct varve_session *session, const char *region, uint32_t chunk);
+
 /* Say what a protected region holds, of a callback region for example. Its dimensions must give its length at every
  * checkpoint, or it is stored as bytes. flags of the array do not count. NULL: bytes again. -ENOENT if there is no
  * such region. */
@@ -311,6 +316,12 @@ struct varve_stats {
     uint64_t bytes_moved;     /* on the writer's rank: given to other writers, so that all write the same amount */
     char grouping[32];        /* what lay together when it was compressed, for most bytes */
     char aggregate_reason[128]; /* why ranks share writers, or do not */
+    uint64_t chunks_fixed, chunks_zero, chunks_first, chunks_shifted; /* fine chunks of the 4 KiB that changed: as they
+                               * were, zeros, never seen (stored), and found elsewhere */
+    uint32_t fine;            /* bytes of a fine chunk, in the region with most of them; 0: nothing was looked at finely */
+    uint64_t bytes_seen;      /* memory of what is known of fine chunks */
+    double seconds_fine;      /* looking at them */
+    char fine_reason[128];    /* why fine chunks are used, or not */
 };
 /* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result
  * is -EINPROGRESS and the numbers are those known so far. */

@@ -179,6 +179,17 @@ int varve_describe(struct varve_session *session, const char *name, const struct
     return end(session, rc);
 }
 
+int varve_fine(struct varve_session *session, const char *name, uint32_t chunk) {
+    begin(session);
+    int rc = check_region_name(session, name);
+    if (rc == 0 && !vv_settings_is_fine(chunk))
+        rc = vv_error(&session->error, -EINVAL, "region %s: fine chunks have 32 to 4096 bytes, a power of two, not %u", name,
+                      chunk);
+    if (rc == 0 && (rc = vv_session_fine(session->inner, name, chunk)) < 0)
+        vv_error(&session->error, rc, "no region %s is protected", name);
+    return end(session, rc);
+}
+
 /* A program built before there were flags gives a struct without them. */
 static int take_callbacks(struct varve_session *session, const char *name, const struct varve_callbacks *given,
                           struct varve_callbacks *out) {

@@ -286,7 +286,15 @@ int vv_settings_set(struct vv_settings *settings, const char *name, const char *
     return 0;
 }
 
+int vv_settings_is_fine(uint64_t value) {
+    return value <= 1 || (value >= 32 && value <= 4096 && (value & (value - 1)) == 0);
+}
+
 int vv_settings_check(const struct vv_settings *settings, struct varve_error *error) {
+    if (!vv_settings_is_fine((uint64_t)settings->fine)) {
+        return vv_error(error, VARVE_SETTING, "fine (%d, from %s) must be 0, 1, or a power of two from 32 to 4096",
+                        settings->fine, settings->origins[VV_SETTING_fine]);
+    }
     if (settings->dead_seconds <= settings->beat_seconds) {
         return vv_error(error, VARVE_SETTING, "dead_seconds (%d, from %s) must be more than beat_seconds (%d, from %s)",
                         settings->dead_seconds, settings->origins[VV_SETTING_dead_seconds], settings->beat_seconds,

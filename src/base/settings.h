@@ -31,6 +31,7 @@ enum vv_grouping_choice {
     VV_CHOOSE_GROUPING_AWARE,
     VV_CHOOSE_GROUPING_AWARE_BLOCK
 };
+enum vv_fine_method_choice { VV_CHOOSE_FINE_METHOD_TREE, VV_CHOOSE_FINE_METHOD_BASIC, VV_CHOOSE_FINE_METHOD_FULL };
 enum vv_direct_choice { VV_CHOOSE_DIRECT_AUTO, VV_CHOOSE_DIRECT_ON, VV_CHOOSE_DIRECT_OFF };
 enum vv_storage_choice { VV_CHOOSE_STORAGE_SHARED, VV_CHOOSE_STORAGE_LOCAL };
 enum vv_mode_choice { VV_CHOOSE_MODE_PRIVATE, VV_CHOOSE_MODE_GROUP, VV_CHOOSE_MODE_UMASK };
@@ -86,6 +87,9 @@ int vv_settings_set_file(struct vv_settings *settings, const char *path, struct 
 int vv_settings_set_environment(struct vv_settings *settings, const struct vv_log *log, struct varve_error *error);
 /* Rules between settings. */
 int vv_settings_check(const struct vv_settings *settings, struct varve_error *error);
+
+/* 0, 1, or a power of two from 32 to 4096? */
+int vv_settings_is_fine(uint64_t value);
 
 /* What on_error says; retries_out is 0 unless it is VV_ON_ERROR_RETRY. */
 enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsigned *retries_out);

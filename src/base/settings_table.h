@@ -60,6 +60,14 @@
       " finds the same text in them, in its first parentheses if it has any; names in which it finds nothing count as a"  \
       " whole. [^/]*$ makes rank0/p and rank1/p one. 63 bytes at most; one with a comma is given" \
       " in a file or the environment, one with a # in the environment only.")                                          \
+    X(INT, fine, "0", "4096", "0",                                                                                     \
+      "Where 4 KiB have changed, look in chunks of so many bytes for what is new in them: a power of two, 32 to 4096. 1:" \
+      " store all 4 KiB. 0: per region what samples say. Programs may say it per region (varve_fine).")                  \
+    X(CHOICE, fine_method, "tree|basic|full", NULL, "tree",                                                            \
+      "What is not stored: fine chunks that are as they were or found anywhere else (tree), only those that are as they" \
+      " were (basic), or nothing: every checkpoint holds everything (full). basic and full are for measuring.")          \
+    X(DOUBLE, fine_share, "0", "1", "0.125",                                                                           \
+      "Share of the protected memory that remembering fine chunks may take. What does not fit counts as new.")          \
     X(DOUBLE, rewrite_share, "0", "1", "0.04",                                                                         \
       "Old data with few live bytes that is rewritten with each checkpoint, as a share of the new bytes.")             \
     X(INT, beat_seconds, "1", "3600", "15",                                                                            \

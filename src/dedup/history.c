@@ -49,6 +49,7 @@ void vv_history_clear(struct vv_history *history) {
     vv_free(history->sources);
     vv_free(history->is_alive);
     vv_table_clear(&history->table);
+    vv_seen_clear(&history->seen);
     memset(history, 0, sizeof *history);
 }
 

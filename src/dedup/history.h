@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "dedup/origins.h"
+#include "dedup/seen.h"
 #include "dedup/table.h"
 
 #define VV_CHUNK 4096u
@@ -39,6 +40,7 @@ struct vv_past {
     int is_nameless;        /* too large for ids to be kept */
     struct vv_origins origins;
     struct vv_array *array; /* what it holds, as stored; NULL: bytes */
+    uint32_t fine;          /* bytes of the chunks in which it is looked at; 0: granules only */
     uint64_t variable;      /* the same for regions that hold the same variable; 0: not yet known */
 
     /* the save that is under way: */
@@ -65,6 +67,7 @@ struct vv_history {
     uint8_t *is_alive; /* per source: may be referred to */
     uint32_t source_count, source_room;
     struct vv_table table;
+    struct vv_seen seen; /* fine chunks */
     uint64_t layout_end;
 };
 

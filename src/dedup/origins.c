@@ -91,6 +91,24 @@ size_t vv_origins_find(const struct vv_origins *origins, uint64_t offset) {
     return low;
 }
 
+int vv_origins_say(const struct vv_origins *origins, const struct vv_origin *origin) {
+    size_t at = vv_origins_find(origins, origin->offset);
+    if (at == origins->count)
+        return 0;
+    const struct vv_origin *own = &origins->list[at];
+    if (own->offset > origin->offset || own->offset + own->length < origin->offset + origin->length)
+        return 0;
+    if (origin->kind == VV_ORIGIN_ZERO || own->kind == VV_ORIGIN_ZERO)
+        return origin->kind == own->kind;
+    uint64_t delta = origin->offset - own->offset;
+    if (own->kind == VV_ORIGIN_REPEATED) {
+        delta %= own->piece;
+        if (delta + origin->length > own->piece)
+            return 0;
+    }
+    return own->source == origin->source && own->owner == origin->owner && own->address + delta == origin->address;
+}
+
 struct vv_origin vv_origin_part(const struct vv_origin *origin, uint64_t *from, uint64_t to) {
     struct vv_origin part = *origin;
     uint64_t skip = *from - origin->offset;

@@ -34,6 +34,8 @@ int vv_origins_add(struct vv_origins *origins, const struct vv_origin *origin);
 void vv_origins_sort(struct vv_origins *origins);
 /* The first one that ends after offset: its index, or count. */
 size_t vv_origins_find(const struct vv_origins *origins, uint64_t offset);
+/* Do they say the same of this range? It must lie in one of theirs. */
+int vv_origins_say(const struct vv_origins *origins, const struct vv_origin *origin);
 /* What `top` says, else what `below` says, up to length; appended to the empty out. Together they must tile [0, length). 0 or -ENOMEM. */
 int vv_origins_merge(const struct vv_origins *below, const struct vv_origins *top, uint64_t length,
                      struct vv_origins *out);

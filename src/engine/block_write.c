@@ -85,7 +85,7 @@ static void add_extent(struct vv_block_buffer *buffer, const struct vv_order_pie
 
 /* The block becomes what the pieces say. Without memory to move ids, and where chunks were taken apart, it has none. */
 static void take_order(struct vv_block_buffer *buffer, const struct vv_order_piece *pieces, size_t count) {
-    int is_whole = vv_order_is_whole(buffer->chunk_count, count);
+    int is_whole = vv_order_is_whole(buffer->chunk_count, count) && !buffer->is_fine;
     struct vv_hash128 *ids = is_whole ? vv_malloc(buffer->blocks->granules * sizeof *ids) : NULL;
     for (size_t i = 0; i < count; i++) {
         add_extent(buffer, &pieces[i], !is_whole);
@@ -102,7 +102,7 @@ static void take_order(struct vv_block_buffer *buffer, const struct vv_order_pie
 /* As it came: where there is no memory for anything better. */
 static void keep_order(struct vv_block_buffer *buffer) {
     for (uint32_t i = 0; i < buffer->chunk_count; i++)
-        add_extent(buffer, &buffer->chunks[i], 0);
+        add_extent(buffer, &buffer->chunks[i], buffer->is_fine);
 }
 
 static void swap_raw(struct vv_block_buffer *buffer) {
@@ -260,6 +260,7 @@ void vv_blocks_grouping(const struct vv_blocks *blocks, char out[32]) {
 static void give_back(struct vv_block_buffer *buffer) {
     struct vv_blocks *blocks = buffer->blocks;
     buffer->size = buffer->extent_count = buffer->id_count = buffer->chunk_count = 0;
+    buffer->is_fine = 0;
     if (vv_blocks_are_grouped(blocks)) { /* there are many: only those at work have all they need */
         vv_free(buffer->encoded);
         vv_free(buffer->ordered);
@@ -275,6 +276,8 @@ static const void *prepare(struct vv_block_buffer *buffer, struct vv_block *bloc
     struct vv_lent_coder *lent = vv_coders_borrow(&blocks->coders);
     if (vv_blocks_are_grouped(blocks))
         order_block(buffer, lent);
+    if (buffer->is_fine)
+        buffer->id_count = 0;
     *block = (struct vv_block){.flags = buffer->id_count ? VV_BLOCK_IDS : 0,
                                .owner = buffer->extents[0].owner,
                                .raw = buffer->size,

@@ -245,7 +245,8 @@ static void note_content(struct vv_block_buffer *buffer, uint32_t owner) {
 
 static void note_extent(struct vv_block_buffer *buffer, uint32_t owner, uint64_t address, uint32_t size) {
     struct vv_extent *last = buffer->extent_count ? &buffer->extents[buffer->extent_count - 1] : NULL;
-    if (last && last->owner == owner && last->address + last->length == address && last->length % VV_GRANULE == 0)
+    if (last && last->owner == owner && last->address + last->length == address &&
+        (buffer->is_fine || last->length % VV_GRANULE == 0))
         last->length += size;
     else
         buffer->extents[buffer->extent_count++] = (struct vv_extent){owner, address, size};
@@ -272,6 +273,7 @@ int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, co
         return rc;
     struct vv_block_buffer *buffer = blocks->lanes[lane];
     note_content(buffer, owner);
+    buffer->is_fine |= vv_hash128_is_zero(id);
     memcpy(buffer->raw + buffer->size, data, size);
     if (vv_blocks_are_grouped(blocks))
         note_chunk(buffer, owner, address, size);

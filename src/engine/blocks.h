@@ -49,7 +49,8 @@ uint64_t vv_blocks_memory(uint32_t block_size, unsigned blocks, uint32_t ranks);
 int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks **out);
 /* Data of this region follows. It must live until another one is told. */
 void vv_blocks_variable(struct vv_blocks *blocks, const struct vv_variable *variable);
-/* Append a chunk of an owner's layout. Copies it. Chunks that continue each other cost the least to describe. */
+/* Append a chunk of an owner's layout: a granule, or with a zero id a part of one. Copies it. Chunks that continue each other cost the least to
+ * describe. */
 int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, const void *data, uint32_t size,
                   struct vv_hash128 id);
 /* Encode and write what is left and wait; the first error of any block. */

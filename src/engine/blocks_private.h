@@ -34,6 +34,7 @@ struct vv_block_buffer {
     uint32_t extent_count;
     struct vv_hash128 *ids;
     uint32_t id_count;
+    int is_fine; /* some of it are parts of granules: then none of it has ids */
     /* several ranks' data: its chunks, and the variable of each */
     struct vv_order_piece *chunks;
     uint64_t *keys;

@@ -118,7 +118,7 @@ static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *d
         if (size < sizeof head)
             return nonsense(rank, taking->error);
         memcpy(&head, data, sizeof head);
-        if (head.size == 0 || head.size > VV_CHUNK || head.size > size - sizeof head || head.address % VV_CHUNK != 0)
+        if (!vv_is_chunk(head.address, head.size, head.id) || head.size > size - sizeof head)
             return nonsense(rank, taking->error);
         rc = vv_outlet_add(save, rank, head.address, data + sizeof head, (uint32_t)head.size, head.id);
         save->sums.copied += head.size;

@@ -183,6 +183,8 @@ int vv_session_protect_callback(struct vv_session *session, const char *name, co
                                 void *arg);
 /* What it holds; NULL: bytes. array has been checked. */
 int vv_session_describe(struct vv_session *session, const char *name, const struct varve_array *array);
+/* Bytes of its fine chunks; 1: none, 0: as the setting says. */
+int vv_session_fine(struct vv_session *session, const char *name, uint32_t chunk);
 int vv_session_unprotect(struct vv_session *session, const char *name);
 /* Memory from vv_regions_map. */
 void vv_session_free(struct vv_session *session, void *ptr);

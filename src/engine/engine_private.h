@@ -3,6 +3,7 @@
 #define VV_ENGINE_PRIVATE_H
 
 #include "dedup/exchange.h"
+#include "dedup/fine.h"
 #include "base/processors.h"
 #include "encode/choice.h"
 #include "engine/engine.h"
@@ -18,6 +19,12 @@ static inline int vv_is_in_background(const struct vv_session *session) {
 /* May it be larger than memory? Then nothing is kept for each of its granules. */
 static inline int vv_region_is_large(const struct vv_region *region) {
     return region->is_callback && (region->callbacks.flags & VARVE_LARGE);
+}
+
+/* May this be stored? A granule, or, without an id, a part of one. */
+static inline int vv_is_chunk(uint64_t address, uint64_t size, struct vv_hash128 id) {
+    uint64_t from = address % VV_CHUNK;
+    return size > 0 && size <= VV_CHUNK - from && (from == 0 || vv_hash128_is_zero(id));
 }
 
 /* How the bytes that may lie between the program and the storage are shared out. */
@@ -115,6 +122,8 @@ struct vv_scan {
     int is_blank;        /* no ids of the past are there, or none shall be: every granule is looked at */
     size_t named_first, named_count; /* its part of the naming, if there is one */
     double grid; /* its values are stored as multiples of this; 0: as they are */
+    int is_full; /* every granule is stored, whatever is known of it */
+    struct vv_fine fine; /* chunk 0: its granules are stored whole */
 };
 int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *past, uint64_t size);
 /* Chunks [first, last) were never touched. */
@@ -129,12 +138,27 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data);
 /* ... and hand those of these chunks to the blocks that are ours to store. */
 int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data, struct varve_error *error);
 
+/* ---- scan_fine.c: where a granule has changed, only what is new in it is stored ---- */
+/* Whether and how finely this region is looked at in this save. */
+void vv_scan_fine_begin(struct vv_scan *scan);
+/* A granule that differs and that nobody knows as a whole: find what is new in it, store that, and note where everything is. */
+int vv_scan_fine(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size, struct vv_hash128 id);
+/* Is none of it known, so that it may as well be stored whole? */
+int vv_scan_fine_is_new(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size);
+/* It is stored whole. */
+void vv_scan_fine_note(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size);
+/* The save is about to begin: how much may be remembered, and what may be referred to. 0 or -ENOMEM. */
+int vv_fine_prepare(struct vv_save *save);
+/* After a restart: what was restored has been seen. */
+void vv_fine_refill(struct vv_session *session);
+
 /* ---- naming.c: the chunks that this rank would have to store, named before anybody stores one ---- */
 struct vv_named {
     uint64_t index; /* granule of its region */
     uint32_t scan;  /* its region, by its slot in the save's scans */
-    uint32_t offer;
+    uint32_t offer; /* VV_NAMED_FINE and a number in fine_ids: it is not offered, but stored here, finely */
 };
+#define VV_NAMED_FINE (UINT32_C(1) << 31)
 /* A chunk of another rank that is stored here as its copy, from our own memory. */
 struct vv_stand_in {
     uint32_t offer;
@@ -151,11 +175,15 @@ struct vv_naming {
     size_t map_size;
     struct vv_stand_in *stand_ins; /* by offer */
     size_t stand_in_count;
+    struct vv_hash128 *fine_ids; /* of granules that are stored finely */
+    size_t fine_count, fine_room;
     int is_stable; /* named from copies that nobody can write any more */
     size_t written; /* of the list, once it is settled */
 };
 enum vv_fate { VV_FATE_STORE = 1, VV_FATE_STAND_IN = 2, VV_FATE_HELD_BY = 4 /* << j: partner j has it itself */ };
 int vv_naming_add(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id, uint32_t size);
+/* It is stored here, whatever the others hold. */
+int vv_naming_add_fine(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id);
 /* The offer with this id, or UINT32_MAX. */
 uint32_t vv_naming_find(const struct vv_naming *naming, struct vv_hash128 id);
 /* The verdicts are there: origins for all named chunks. What is not to be stored here leaves the list. */
@@ -256,6 +284,9 @@ struct vv_save {
     int is_shared_behind;    /* in the background */
     struct vv_naming naming; /* if it is */
     uint64_t fixed_bytes;    /* stored whatever the others say */
+    uint8_t *is_usable;      /* per source: fine chunks may be referred to there; NULL: no region is looked at finely */
+    struct vv_fine_counts fine_counts;
+    uint64_t fine_ns;
     uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored */
     int is_gathered;         /* our team's writer writes it */
     struct vv_moves moves;

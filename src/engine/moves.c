@@ -175,7 +175,7 @@ static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *d
             taken = sizeof variable;
         } else if (kind == VV_SAY_CHUNK && size >= sizeof chunk) {
             memcpy(&chunk, data, sizeof chunk);
-            if (chunk.size == 0 || chunk.size > VV_CHUNK || chunk.size > size - sizeof chunk || chunk.owner != rank ||
+            if (!vv_is_chunk(chunk.address, chunk.size, chunk.id) || chunk.size > size - sizeof chunk || chunk.owner != rank ||
                 save->moves.variable.owner != rank)
                 return nonsense(rank, taking->error);
             vv_client_variable(client, &save->moves.variable);

@@ -16,6 +16,7 @@ void vv_naming_clear(struct vv_naming *naming) {
     vv_free(naming->fates);
     vv_free(naming->map);
     vv_free(naming->stand_ins);
+    vv_free(naming->fine_ids);
     memset(naming, 0, sizeof *naming);
 }
 
@@ -60,7 +61,7 @@ static int grow(void **list, size_t *room, size_t count, size_t each) {
 }
 
 static int offer_of(struct vv_naming *naming, struct vv_hash128 id, uint64_t address, uint32_t size, uint32_t *out) {
-    if (naming->offer_count == UINT32_MAX - 1)
+    if (naming->offer_count == VV_NAMED_FINE)
         return -EFBIG;
     if (grow_map(naming) != 0 || grow((void **)&naming->offers, &naming->offer_room, naming->offer_count,
                                       sizeof *naming->offers) != 0)
@@ -78,16 +79,32 @@ static uint64_t address_of(const struct vv_scan *scan, uint64_t index) {
     return scan->past->pending_address + index * VV_CHUNK;
 }
 
+static void add_named(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, uint32_t offer) {
+    if (scan->named_count++ == 0)
+        scan->named_first = naming->count;
+    naming->list[naming->count++] = (struct vv_named){index, (uint32_t)(scan - scan->save->scans), offer};
+}
+
 int vv_naming_add(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id, uint32_t size) {
     uint32_t offer;
     int rc = grow((void **)&naming->list, &naming->room, naming->count, sizeof *naming->list);
     if (rc == 0)
         rc = offer_of(naming, id, address_of(scan, index), size, &offer);
+    if (rc == 0)
+        add_named(naming, scan, index, offer);
+    return rc;
+}
+
+int vv_naming_add_fine(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id) {
+    int rc = grow((void **)&naming->list, &naming->room, naming->count, sizeof *naming->list);
+    if (rc == 0)
+        rc = grow((void **)&naming->fine_ids, &naming->fine_room, naming->fine_count, sizeof *naming->fine_ids);
+    if (rc == 0 && naming->fine_count == VV_NAMED_FINE)
+        rc = -EFBIG;
     if (rc)
         return rc;
-    if (scan->named_count++ == 0)
-        scan->named_first = naming->count;
-    naming->list[naming->count++] = (struct vv_named){index, (uint32_t)(scan - scan->save->scans), offer};
+    add_named(naming, scan, index, VV_NAMED_FINE | (uint32_t)naming->fine_count);
+    naming->fine_ids[naming->fine_count++] = id;
     return 0;
 }
 
@@ -131,10 +148,13 @@ static void settle_offers(struct vv_save *save, const struct vv_verdict *verdict
     save->sums.fresh = save->fixed_bytes + (stored > save->sums.rewritten ? stored - save->sums.rewritten : 0);
 }
 
-static int settle_chunk(struct vv_save *save, const struct vv_named *named, const struct vv_verdict *verdict) {
+/* Of granules that are stored finely, writing tells where their parts are. */
+static int settle_chunk(struct vv_save *save, const struct vv_named *named, const struct vv_verdict *verdicts) {
     struct vv_scan *scan = &save->scans[named->scan];
+    if (named->offer & VV_NAMED_FINE)
+        return 0;
     const struct vv_offer *offer = &save->naming.offers[named->offer];
-    struct vv_known known = place_of(save, offer, verdict);
+    struct vv_known known = place_of(save, offer, &verdicts[named->offer]);
     struct vv_origin origin = {.offset = named->index * VV_CHUNK,
                                .length = offer->size,
                                .kind = VV_ORIGIN_FROM,
@@ -148,6 +168,8 @@ static int settle_chunk(struct vv_save *save, const struct vv_named *named, cons
 static int is_stored_here(struct vv_save *save, const struct vv_named *named) {
     const struct vv_naming *naming = &save->naming;
     struct vv_scan *scan = &save->scans[named->scan];
+    if (named->offer & VV_NAMED_FINE)
+        return 1;
     int is_first = naming->offers[named->offer].address == address_of(scan, named->index);
     if (is_first && (naming->fates[named->offer] & (VV_FATE_STORE | VV_FATE_STAND_IN)))
         return 1;
@@ -165,7 +187,7 @@ int vv_naming_settle(struct vv_save *save, const struct vv_verdict *verdicts) {
     for (size_t i = 0; i < naming->count; i++) {
         const struct vv_named named = naming->list[i];
         struct vv_scan *scan = &save->scans[named.scan];
-        int rc = settle_chunk(save, &named, &verdicts[named.offer]);
+        int rc = settle_chunk(save, &named, verdicts);
         if (rc)
             return rc;
         if (i == scan->named_first) { /* those of a region lie together, so it is counted anew */

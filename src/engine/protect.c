@@ -113,6 +113,14 @@ int vv_session_describe(struct vv_session *session, const char *name, const stru
     return 0;
 }
 
+int vv_session_fine(struct vv_session *session, const char *name, uint32_t chunk) {
+    struct vv_region *region = vv_regions_find(&session->regions, name);
+    if (!region)
+        return -ENOENT;
+    region->fine = chunk;
+    return 0;
+}
+
 int vv_session_unprotect(struct vv_session *session, const char *name) {
     struct vv_region *region = vv_regions_find(&session->regions, name);
     if (!region)

@@ -472,6 +472,7 @@ static void go_on(struct restart *restart) {
     renumber_regions(restart);
     vv_candidate_take(restart->session, restart->view, &restart->history);
     restart->session->layers = restart->layers;
+    vv_fine_refill(restart->session);
 }
 
 /* ---- one candidate ---- */

@@ -119,11 +119,12 @@ static int is_rounded_anew(const struct vv_past *past) {
     return past->is_retold && (before != now || (now > 0 && past->array->type != past->pending_array->type));
 }
 
+/* These, and with fine_method=full all. */
 static void look_at_rounded(struct vv_save *save) {
     const struct vv_session *session = save->session;
     for (size_t i = 0; i < session->regions.count; i++) {
         const struct vv_region *region = &session->regions.list[i];
-        if (region->watch && is_rounded_anew(save->scans[i].past))
+        if (region->watch && (save->scans[i].is_full || is_rounded_anew(save->scans[i].past)))
             vv_watch_mark(region->watch, 0, region->size);
     }
 }
@@ -212,6 +213,7 @@ static int begin_scans(struct vv_save *save, struct varve_error *error) {
         const struct vv_region *region = &session->regions.list[i];
         struct vv_scan *scan = &save->scans[i];
         rc = vv_scan_begin(scan, save, vv_history_find(&session->history, region->number), region->size);
+        vv_scan_fine_begin(scan);
         if (region->watch)
             region->watch->user = scan;
     }
@@ -252,7 +254,7 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
         return vv_error(error, (int)slot, "no memory to begin a checkpoint");
     save->source = (uint32_t)slot;
     int rc = plan(save, error);
-    if (rc == 0 && (mark_victims(save) != 0 || vv_watch_regions(session) != 0))
+    if (rc == 0 && (mark_victims(save) != 0 || vv_watch_regions(session) != 0 || vv_fine_prepare(save) != 0))
         rc = vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
     return rc ? rc : begin_scans(save, error);
 }
@@ -320,6 +322,12 @@ static void note_sums(const struct vv_save *save, struct varve_stats *stats) {
     stats->writers = save->is_gathered ? save->session->team.writers : save->session->comm->ranks;
     stats->group = save->is_gathered ? save->session->team.count : 1;
     stats->bytes_base = save->is_base && save->session->layers.count > 0 ? save->base_bytes : 0;
+    stats->chunks_fixed = save->fine_counts.fixed;
+    stats->chunks_zero = save->fine_counts.zero;
+    stats->chunks_first = save->fine_counts.first;
+    stats->chunks_shifted = save->fine_counts.shifted;
+    stats->bytes_seen = vv_seen_bytes(&save->session->history.seen);
+    stats->seconds_fine = (double)save->fine_ns * 1e-9;
     stats->runs_changed = 0;
     for (size_t i = 0; i < save->session->history.count; i++)
         stats->runs_changed += save->session->history.list[i].changed.count;
@@ -392,9 +400,11 @@ void vv_save_write(struct vv_save *save) {
 static void clear(struct vv_save *save) {
     vv_free(save->live);
     vv_free(save->is_victim);
+    vv_free(save->is_usable);
     vv_naming_clear(&save->naming);
     save->live = NULL;
     save->is_victim = NULL;
+    save->is_usable = NULL;
 }
 
 static void learn(struct vv_save *save) {

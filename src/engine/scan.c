@@ -38,17 +38,19 @@ static int has_budget(const struct vv_save *save, uint32_t size) {
     return (double)(save->sums.rewritten + size) <= budget;
 }
 
-/* Is this unchanged granule held by a source that is nearly empty, and is there budget to store it again? */
+/* Is some of this unchanged granule held by a source that is nearly empty, and is there budget to store it again? */
 static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
     struct vv_save *save = scan->save;
     const struct vv_origins *origins = &scan->past->origins;
     if (!save->is_victim)
         return 0;
-    size_t at = vv_origins_find(origins, index * VV_CHUNK);
-    if (at == origins->count)
-        return 0;
-    const struct vv_origin *origin = &origins->list[at];
-    return origin->kind != VV_ORIGIN_ZERO && save->is_victim[origin->source] && has_budget(save, size);
+    for (size_t at = vv_origins_find(origins, index * VV_CHUNK);
+         at < origins->count && origins->list[at].offset < index * VV_CHUNK + size; at++) {
+        const struct vv_origin *origin = &origins->list[at];
+        if (origin->kind != VV_ORIGIN_ZERO && save->is_victim[origin->source])
+            return has_budget(save, size);
+    }
+    return 0;
 }
 
 /* Is this content stored somewhere we know and may refer to? Without ids of the past the table alone can tell. */
@@ -56,6 +58,8 @@ enum { KNOWN = 1, KNOWN_SPARSE /* where few live bytes are left */ };
 static int is_known(const struct vv_scan *scan, struct vv_hash128 id, struct vv_origin *origin) {
     const struct vv_save *save = scan->save;
     const struct vv_session *session = save->session;
+    if (scan->is_full || scan->fine.is_by_place)
+        return 0;
     int is_asked = session->settings.dedup != VV_CHOOSE_DEDUP_NONE || scan->is_blank || session->is_continued;
     const struct vv_known *known = is_asked ? vv_table_find(&session->history.table, id) : NULL;
     if (!known || !session->history.is_alive[known->source])
@@ -89,6 +93,8 @@ static int place_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data
     save->sums.chunks_new++;
     struct vv_known fresh = {id, origin->source, origin->owner, origin->address};
     vv_table_put(&history->table, &fresh, history->is_alive);
+    if (scan->fine.chunk)
+        vv_scan_fine_note(scan, index, data, size);
     return vv_copies_store(save, origin->address, data, size, id);
 }
 
@@ -113,7 +119,7 @@ static struct looked look_at(struct vv_scan *scan, uint64_t index, const uint8_t
     struct looked looked = {.size = (uint32_t)(granule_end(scan, index) - index * VV_CHUNK)};
     if (!vv_is_zero(data, looked.size))
         looked.id = vv_id(save->session->store->settings.seed, data, looked.size);
-    if (index < scan->comparable && vv_hash128_equal(looked.id, scan->past->ids[index])) {
+    if (index < scan->comparable && !scan->is_full && vv_hash128_equal(looked.id, scan->past->ids[index])) {
         looked.is_rewrite = !vv_hash128_is_zero(looked.id) && wants_rewrite(scan, index, looked.size);
         looked.is_same = !looked.is_rewrite;
         return looked;
@@ -126,20 +132,14 @@ static struct looked look_at(struct vv_scan *scan, uint64_t index, const uint8_t
 
 /* No id says what a granule was, but its origin may say that it is the same. */
 static int is_where_it_was(const struct vv_scan *scan, const struct vv_origin *origin) {
-    const struct vv_origins *origins = &scan->past->origins;
-    size_t at = scan->is_blank ? vv_origins_find(origins, origin->offset) : origins->count;
-    if (at == origins->count)
-        return 0;
-    const struct vv_origin *before = &origins->list[at];
-    if (before->offset > origin->offset || before->offset + before->length < origin->offset + origin->length)
-        return 0;
-    if (origin->kind == VV_ORIGIN_ZERO || before->kind == VV_ORIGIN_ZERO)
-        return origin->kind == before->kind;
-    uint64_t delta = origin->offset - before->offset;
-    if (before->kind == VV_ORIGIN_REPEATED)
-        delta %= before->piece;
-    return before->source == origin->source && before->owner == origin->owner &&
-           before->address + delta == origin->address;
+    return scan->is_blank && vv_origins_say(&scan->past->origins, origin);
+}
+
+/* Nothing like it is known as a whole, but parts of it may be. */
+static int is_finely_stored(const struct vv_scan *scan, const struct looked *looked) {
+    struct vv_origin origin;
+    return scan->fine.chunk > 0 && !looked->is_rewrite && !vv_hash128_is_zero(looked->id) &&
+           is_known(scan, looked->id, &origin) != KNOWN;
 }
 
 static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
@@ -150,6 +150,10 @@ static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data)
     int rc = 0;
     if (looked.is_same)
         return 0;
+    if (is_finely_stored(scan, &looked)) {
+        rc = change_id(scan, index, looked.id);
+        return rc ? rc : vv_scan_fine(scan, index, data, looked.size, looked.id);
+    }
     if (!vv_hash128_is_zero(looked.id))
         rc = place_chunk(scan, index, data, looked.size, looked.id, looked.is_rewrite, &origin);
     if (rc == 0)
@@ -180,28 +184,38 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
         save->sums.known += looked.is_rewrite ? 0 : looked.size;
         return vv_origins_add(&scan->past->changed, &origin);
     }
+    if (scan->fine.chunk && !looked.is_rewrite && !vv_scan_fine_is_new(scan, index, data, looked.size)) {
+        rc = vv_naming_add_fine(&save->naming, scan, index, looked.id);
+        return rc ? rc : 1;
+    }
     *(looked.is_rewrite ? &save->sums.rewritten : &save->sums.fresh) += looked.size;
     rc = vv_naming_add(&save->naming, scan, index, looked.id, looked.size);
     return rc ? rc : 1;
 }
 
 /* The id was computed from the program's memory: nobody may have written since. If somebody did, others may refer to what is not there any more. */
-static int is_as_named(const struct vv_scan *scan, const struct vv_offer *offer, const uint8_t *data) {
+static int is_as_named(const struct vv_scan *scan, struct vv_hash128 id, const uint8_t *data, uint32_t size) {
     const struct vv_save *save = scan->save;
-    return save->naming.is_stable ||
-           vv_hash128_equal(vv_id(save->session->store->settings.seed, data, offer->size), offer->id);
+    return save->naming.is_stable || vv_hash128_equal(vv_id(save->session->store->settings.seed, data, size), id);
 }
 
-static int write_chunk(struct vv_scan *scan, uint32_t number, const uint8_t *data, struct varve_error *error) {
+static int write_chunk(struct vv_scan *scan, const struct vv_named *named, const uint8_t *data, struct varve_error *error) {
     struct vv_save *save = scan->save;
-    const struct vv_offer *offer = &save->naming.offers[number];
-    data = as_stored(scan, data, offer->size);
-    if (!is_as_named(scan, offer, data))
+    uint32_t size = (uint32_t)(granule_end(scan, named->index) - named->index * VV_CHUNK);
+    uint32_t number = named->offer & ~VV_NAMED_FINE;
+    int is_fine = (named->offer & VV_NAMED_FINE) != 0;
+    struct vv_hash128 id = is_fine ? save->naming.fine_ids[number] : save->naming.offers[number].id;
+    data = as_stored(scan, data, size);
+    if (!is_as_named(scan, id, data, size))
         return vv_error(error, -EFAULT,
                         "region %s was written while varve_checkpoint looked at it: no thread may write protected memory"
                         " during the call",
                         scan->past->name);
     save->naming.written++;
+    if (is_fine)
+        return vv_scan_fine(scan, named->index, data, size, id);
+    if (scan->fine.chunk && (save->naming.fates[number] & VV_FATE_STORE))
+        vv_scan_fine_note(scan, named->index, data, size);
     return vv_copies_write(save, number, data);
 }
 
@@ -214,7 +228,7 @@ int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const ui
     const struct vv_named *end = save->naming.list + scan->named_first + scan->named_count;
     vv_outlet_region(save, scan->past);
     for (; named < end && named->index < first + count && rc == 0; named++)
-        rc = write_chunk(scan, named->offer, data + (named->index - first) * VV_CHUNK, error);
+        rc = write_chunk(scan, named, data + (named->index - first) * VV_CHUNK, error);
     return rc;
 }
 

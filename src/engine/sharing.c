@@ -195,7 +195,7 @@ static int ask(struct vv_save *save, struct vv_verdict *verdicts, struct varve_e
     make_room(session, save->sums.protected_bytes);
     struct vv_exchange_in in = {.offers = save->naming.offers,
                                 .count = save->naming.offer_count,
-                                .fixed_bytes = save->fixed_bytes,
+                                .fixed_bytes = save->fixed_bytes + save->naming.fine_count * VV_CHUNK,
                                 .source = save->source,
                                 .is_alive = is_alive,
                                 .source_count = session->history.source_count};

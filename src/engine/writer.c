@@ -80,8 +80,7 @@ static int is_of_team(const struct vv_team_writer *writer, const struct vv_sende
 
 static int is_valid_chunk(const struct vv_team_writer *writer, const struct vv_sender *sender, const struct vv_say_chunk *chunk,
                           size_t size) {
-    return size == sizeof *chunk + chunk->size && chunk->size > 0 && chunk->size <= VV_CHUNK &&
-           chunk->address % VV_CHUNK == 0 && chunk->owner == sender->variable.owner &&
+    return size == sizeof *chunk + chunk->size && vv_is_chunk(chunk->address, chunk->size, chunk->id) && chunk->owner == sender->variable.owner &&
            chunk->owner < writer->session->comm->ranks;
 }
 

@@ -17,6 +17,7 @@ struct vv_region {
     unsigned flags;   /* VARVE_DEVICE_WRITES, VARVE_NO_KERNEL_WRITES */
     struct vv_watch *watch; /* the capture's, or NULL: will be made when a checkpoint begins */
     struct vv_array *array; /* what it holds; NULL: bytes */
+    uint32_t fine;          /* bytes of its chunks, 1 for whole granules; 0: as the setting says */
     int is_callback;
     struct varve_callbacks callbacks;
     void *arg;

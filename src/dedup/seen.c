@@ -1,0 +1,151 @@
+/* Slots of four bytes lead to entries of 24: at most three quarters of the slots are taken. Entries are never removed one by one, so probing
+ * needs no marks for what was there. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "dedup/seen.h"
+
+#define SLOTS_LEAST 1024u
+#define SLOTS_MOST (UINT32_C(1) << 31)
+#define ENTRIES_MOST (SLOTS_MOST / 4 * 3)
+
+/* A place in 8 bytes: 24 bits of source, 40 of the address in units of 32 bytes. */
+#define UNIT 32u
+#define SOURCE_END (UINT32_C(1) << 24)
+#define ADDRESS_END (UINT64_C(1) << 45)
+
+static int is_packable(struct vv_seen_spot place) {
+    return place.source < SOURCE_END && place.address < ADDRESS_END && place.address % UNIT == 0;
+}
+
+static uint64_t pack(struct vv_seen_spot place) {
+    return (uint64_t)place.source << 40 | place.address / UNIT;
+}
+
+static struct vv_seen_spot unpack(uint64_t packed) {
+    return (struct vv_seen_spot){(uint32_t)(packed >> 40), (packed & ((UINT64_C(1) << 40) - 1)) * UNIT};
+}
+
+void vv_seen_bound(struct vv_seen *seen, uint64_t most) {
+    seen->most = (uint32_t)(most < ENTRIES_MOST ? most : ENTRIES_MOST);
+}
+
+uint64_t vv_seen_fit(uint64_t bytes) {
+    uint64_t most = 0;
+    for (uint64_t slots = SLOTS_LEAST; slots <= SLOTS_MOST && slots * sizeof(uint32_t) < bytes; slots *= 2) {
+        uint64_t fits = (bytes - slots * sizeof(uint32_t)) / sizeof(struct vv_seen_entry), led_to = slots / 4 * 3;
+        fits = fits < led_to ? fits : led_to;
+        most = most > fits ? most : fits;
+    }
+    return most;
+}
+
+static void unmap_all(struct vv_seen *seen) {
+    vv_pages_unmap(seen->entries, (size_t)seen->room * sizeof *seen->entries);
+    vv_pages_unmap(seen->slots, (size_t)seen->slot_count * sizeof *seen->slots);
+}
+
+void vv_seen_clear(struct vv_seen *seen) {
+    unmap_all(seen);
+    *seen = (struct vv_seen){.most = seen->most};
+}
+
+uint64_t vv_seen_bytes(const struct vv_seen *seen) {
+    return (uint64_t)seen->count * sizeof *seen->entries + (uint64_t)seen->slot_count * sizeof *seen->slots;
+}
+
+/* ---- finding ---- */
+
+static uint32_t first_slot(const struct vv_seen *seen, struct vv_hash128 id) {
+    return (uint32_t)id.low & (seen->slot_count - 1);
+}
+
+/* The slot that leads to this id, or the empty one where it would be. There is always one. */
+static uint32_t slot_of(const struct vv_seen *seen, struct vv_hash128 id) {
+    uint32_t at = first_slot(seen, id);
+    while (seen->slots[at] && !vv_hash128_equal(seen->entries[seen->slots[at] - 1].id, id))
+        at = (at + 1) & (seen->slot_count - 1);
+    return at;
+}
+
+uint32_t vv_seen_find(const struct vv_seen *seen, struct vv_hash128 id) {
+    return seen->slot_count == 0 ? VV_SEEN_NOT : seen->slots[slot_of(seen, id)] - 1; /* 0 - 1 is VV_SEEN_NOT */
+}
+
+void vv_seen_prefetch(const struct vv_seen *seen, struct vv_hash128 id) {
+    if (seen->slot_count)
+        __builtin_prefetch(&seen->slots[first_slot(seen, id)]);
+}
+
+struct vv_seen_spot vv_seen_place(const struct vv_seen *seen, uint32_t entry) {
+    return unpack(seen->entries[entry].place);
+}
+
+/* ---- putting ---- */
+
+static int grow_entries(struct vv_seen *seen) {
+    uint64_t room = seen->room ? (uint64_t)seen->room * 2 : SLOTS_LEAST;
+    room = room < seen->most ? room : seen->most;
+    struct vv_seen_entry *entries = vv_pages_map(room * sizeof *entries);
+    if (!entries)
+        return 0;
+    if (seen->count)
+        memcpy(entries, seen->entries, seen->count * sizeof *entries);
+    vv_pages_unmap(seen->entries, (size_t)seen->room * sizeof *entries);
+    seen->entries = entries;
+    seen->room = (uint32_t)room;
+    return 1;
+}
+
+static void fill_slots(struct vv_seen *seen) {
+    for (uint32_t i = 0; i < seen->count; i++)
+        seen->slots[slot_of(seen, seen->entries[i].id)] = i + 1;
+}
+
+static int grow_slots(struct vv_seen *seen) {
+    uint32_t count = seen->slot_count ? seen->slot_count * 2 : SLOTS_LEAST;
+    uint32_t *slots = vv_pages_map((size_t)count * sizeof *slots);
+    if (!slots)
+        return 0;
+    vv_pages_unmap(seen->slots, (size_t)seen->slot_count * sizeof *slots);
+    seen->slots = slots;
+    seen->slot_count = count;
+    fill_slots(seen);
+    return 1;
+}
+
+static int has_room(struct vv_seen *seen) {
+    if (seen->count >= seen->most || (seen->count == seen->room && !grow_entries(seen)))
+        return 0;
+    return seen->count < seen->slot_count / 4 * 3 || grow_slots(seen);
+}
+
+void vv_seen_move(struct vv_seen *seen, uint32_t entry, struct vv_seen_spot place) {
+    if (is_packable(place))
+        seen->entries[entry].place = pack(place);
+}
+
+void vv_seen_put(struct vv_seen *seen, struct vv_hash128 id, struct vv_seen_spot place) {
+    if (!is_packable(place) || !has_room(seen))
+        return;
+    uint32_t slot = slot_of(seen, id);
+    if (seen->slots[slot] == 0) {
+        seen->entries[seen->count++].id = id;
+        seen->slots[slot] = seen->count;
+    }
+    seen->entries[seen->slots[slot] - 1].place = pack(place);
+}
+
+void vv_seen_tidy(struct vv_seen *seen, const uint8_t *is_alive, uint32_t source_count) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < seen->count; i++) {
+        uint32_t source = unpack(seen->entries[i].place).source;
+        if (source < source_count && is_alive[source])
+            seen->entries[kept++] = seen->entries[i];
+    }
+    if (kept == seen->count)
+        return;
+    seen->count = kept;
+    memset(seen->slots, 0, (size_t)seen->slot_count * sizeof *seen->slots);
+    fill_slots(seen);
+}
