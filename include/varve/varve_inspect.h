@@ -107,20 +107,70 @@ VARVE_API int varve_store_read(struct varve_store *store, const struct varve_whi
                                const char *region, int is_checked_first, varve_bytes_fn fn, void *arg,
                                struct varve_error *error);
 
+/* ---- comparing two checkpoints ---- */
 struct varve_difference {
     uint32_t rank;
     const char *region;
-    int what; /* 0 same, 1 changed, 2 only in the first, 3 only in the second, 4 size differs */
+    int what; /* 0 same, 1 changed, 2 only in the first, 3 only in the second, 4 size differs, 5 changed within the tolerance */
     uint64_t bytes_first;
     uint64_t bytes_second;
-    uint64_t bytes_changed; /* an upper bound, in granules */
+    uint64_t bytes_changed; /* of elements that are not the same bits, and what only one has; if quick, an upper bound in granules */
+    /* What follows is 0 or "" if quick, and where only one has the region. */
+    const char *type;            /* what both hold, "f64" ...; "bytes" if that is not the same */
+    uint64_t elements;           /* that both have */
+    uint64_t elements_changed;   /* not the same bits */
+    uint64_t elements_differing; /* of these, beyond the tolerance: without one, all */
+    uint64_t elements_nan;       /* of those, NaN in one of the two: there is no distance */
+    uint64_t first_element;      /* the first one that differs; or, if none does, that changed */
+    uint64_t first_offset;       /* the same in bytes */
+    const char *value_first;     /* its value in the first checkpoint, every digit; "" if none changed */
+    const char *value_second;
+    double largest;              /* greatest distance of all that changed; of bytes, which are no numbers, NaN */
+    double largest_relative;     /* the same, each divided by the greater magnitude of the two */
+    uint64_t largest_element;    /* where `largest` is */
 };
 typedef int (*varve_difference_fn)(void *arg, const struct varve_difference *difference);
-/* Compare two checkpoints region by region, by digests first and stored places and ids then; reads no data where it
- * can. Returns the number of regions that differ. */
+/* Compare two checkpoints region by region, by digests first and stored places and ids then; reads no data: what
+ * cannot be told apart that way counts as changed. fn may be NULL. Returns the number of regions that differ. */
 VARVE_API int varve_store_diff(struct varve_store *store, const struct varve_which *first,
                                const struct varve_which *second, varve_difference_fn fn, void *arg,
                                struct varve_error *error);
+
+/* Long work tells how far it is; return nonzero to stop it (-EINTR). */
+typedef int (*varve_progress_fn)(void *arg, uint64_t done, uint64_t total);
+
+struct varve_compare_options {
+    size_t size;                /* sizeof(struct varve_compare_options) */
+    struct varve_store *second; /* where the second checkpoint is; NULL: in the same store */
+    int is_quick;               /* read no data, as varve_store_diff. -EINVAL if the stores do not use the same ids */
+    int is_by_value;            /* 0: bit for bit. 1: floating-point values of which one of the two bounds holds are the same */
+    double tolerance;           /* bound of |a - b|; finite, 0 or more */
+    double relative;            /* bound of |a - b| / max(|a|, |b|); finite, 0 or more */
+    varve_difference_fn difference;
+    varve_progress_fn progress; /* in bytes of regions */
+    void *arg;
+};
+struct varve_compare_result {
+    size_t size; /* sizeof(struct varve_compare_result), set by the caller */
+    uint64_t regions;
+    uint64_t regions_differing;
+    uint64_t regions_within; /* not the same, but within the tolerance */
+    uint64_t ranks_left_out; /* not on this node */
+    /* Bytes that both have, by how they were found to be the same, or not: */
+    uint64_t bytes_digest;   /* all of a region by its digest */
+    uint64_t bytes_place;    /* stored once for both */
+    uint64_t bytes_zero;
+    uint64_t bytes_id;       /* stored twice, with the same id */
+    uint64_t bytes_compared; /* looked at */
+    uint64_t bytes_read;     /* from the storage, tables and lists included */
+};
+/* The same, and what digests, places and ids leave open is read and compared, each block once in 32 MiB of it. Memory is
+ * bounded. Names, versions and stores may be any: between stores with different seeds, and for what one name stored and the
+ * other did not, there is less to go by and more is read. options and out may be NULL. Returns the number of regions that
+ * differ. */
+VARVE_API int varve_store_compare(struct varve_store *store, const struct varve_which *first,
+                                  const struct varve_which *second, const struct varve_compare_options *options,
+                                  struct varve_compare_result *out, struct varve_error *error);
 
 struct varve_store_totals {
     uint64_t names;
@@ -134,8 +184,6 @@ struct varve_store_totals {
 VARVE_API int varve_store_stats(struct varve_store *store, const char *name, struct varve_store_totals *out,
                                 struct varve_error *error);
 
-/* Long work tells how far it is; return nonzero to stop it (-EINTR). */
-typedef int (*varve_progress_fn)(void *arg, uint64_t done, uint64_t total);
 /* level: 0 damage: of an object, or under the key of its record a checkpoint that cannot be restored; 1 a checkpoint
  * that is complete but has lost its record; 2 a note. */
 typedef void (*varve_finding_fn)(void *arg, int level, const char *key, const char *text);

@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +70,9 @@ int cli_fail(struct cli *cli, int code, const struct varve_error *error) {
     if (code == -EINTR) {
         text = "interrupted; nothing was left half done, the command can be given again";
     }
-    tell_error(cli, varve_error_name(code), text, exit_code_of(code));
-    return exit_code_of(code);
+    int exit_code = exit_code_of(code) == EXIT_FAILED ? cli->exit_failed : exit_code_of(code);
+    tell_error(cli, varve_error_name(code), text, exit_code);
+    return exit_code;
 }
 
 int cli_usage(struct cli *cli, const char *format, ...) {
@@ -80,14 +82,14 @@ int cli_usage(struct cli *cli, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    tell_error(cli, "USAGE", text, EXIT_FAILED);
+    tell_error(cli, "USAGE", text, cli->exit_failed);
     if (cli->command) {
         cli_note("usage: varve %s", cli->command->usage);
         cli_note("see `varve help %s`", cli->command->name);
     } else {
         cli_note("see `varve help`");
     }
-    return EXIT_FAILED;
+    return cli->exit_failed;
 }
 
 /* ---- arguments ---- */
@@ -167,6 +169,8 @@ static const struct option long_options[] = {
     {"long", no_argument, NULL, 'L'},
     {"ranges", no_argument, NULL, 'R'},
     {"format", required_argument, NULL, 'F'},
+    {"tolerance", required_argument, NULL, 'T'},
+    {"relative", required_argument, NULL, 'E'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -190,6 +194,8 @@ static const struct {
     {'L', OPTION_LONG, "--long"},
     {'R', OPTION_RANGES, "--ranges"},
     {'F', OPTION_FORMAT, "--format"},
+    {'T', OPTION_TOLERANCE, "--tolerance"},
+    {'E', OPTION_RELATIVE, "--relative"},
 };
 #define COMMAND_OPTION_COUNT (sizeof command_options / sizeof command_options[0])
 
@@ -197,6 +203,16 @@ static int take_number(struct cli *cli, const char *name, uint64_t least, uint64
     if (cli_number(optarg, most, out) < 0 || *out < least) {
         return cli_usage(cli, "--%s needs a number from %" PRIu64 " to %" PRIu64 ", not \"%s\"", name, least, most,
                          optarg);
+    }
+    return 0;
+}
+
+static int take_bound(struct cli *cli, const char *name, double *out) {
+    char *end;
+
+    *out = strtod(optarg, &end);
+    if (end == optarg || *end || !isfinite(*out) || *out < 0) {
+        return cli_usage(cli, "--%s needs a number that is 0 or more, such as 1e-6, not \"%s\"", name, optarg);
     }
     return 0;
 }
@@ -241,21 +257,58 @@ static int take_option(struct cli *cli, int letter) {
     case 'F':
         cli->format = optarg;
         break;
+    case 'T':
+        rc = take_bound(cli, "tolerance", &cli->tolerance);
+        break;
+    case 'E':
+        rc = take_bound(cli, "relative", &cli->relative);
+        break;
     default:
         break;
     }
     return rc;
 }
 
+#define SHORT_OPTIONS ":s:nfqr:g:o:C:lhV"
+
+static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (!strcmp(commands[i]->name, name) || (commands[i]->alias && !strcmp(commands[i]->alias, name))) {
+            return commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* How a mistake in the options ends depends on the command, wherever in the line that is. On a copy, which is put in
+ * another order. */
+static void find_exit_failed(struct cli *cli, int argc, char **argv) {
+    char **copy = calloc((size_t)argc + 1, sizeof *copy);
+
+    opterr = 0;
+    cli->exit_failed = EXIT_FAILED;
+    if (!copy) {
+        return;
+    }
+    memcpy(copy, argv, (size_t)argc * sizeof *copy);
+    while (getopt_long(argc, copy, SHORT_OPTIONS, long_options, NULL) != -1) {
+    }
+    const struct command *command = optind < argc ? find_command(copy[optind]) : NULL;
+    if (command && command->exit_failed) {
+        cli->exit_failed = command->exit_failed;
+    }
+    free(copy);
+    optind = 0; /* from the start again */
+}
+
 static int take_options(struct cli *cli, int argc, char **argv) {
     int letter;
     int rc = 0;
 
-    opterr = 0;
     for (int i = 1; i < argc; i++) { /* also a mistake before it is told in JSON */
         cli->is_json |= strcmp(argv[i], "--json") == 0;
     }
-    while (rc == 0 && (letter = getopt_long(argc, argv, ":s:nfqr:g:o:C:lhV", long_options, NULL)) != -1) {
+    while (rc == 0 && (letter = getopt_long(argc, argv, SHORT_OPTIONS, long_options, NULL)) != -1) {
         if (letter == '?') {
             rc = cli_usage(cli, "there is no option %s", argv[optind - 1]);
         } else if (letter == ':') {
@@ -267,15 +320,6 @@ static int take_options(struct cli *cli, int argc, char **argv) {
     cli->args = argv + optind;
     cli->arg_count = argc - optind;
     return rc;
-}
-
-static const struct command *find_command(const char *name) {
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (!strcmp(commands[i]->name, name) || (commands[i]->alias && !strcmp(commands[i]->alias, name))) {
-            return commands[i];
-        }
-    }
-    return NULL;
 }
 
 static int help_all(void) {
@@ -363,7 +407,7 @@ static int run_command(struct cli *cli) {
     varve_store_close(cli->store);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         error.text[0] = '\0';
-        rc = rc ? rc : cli_fail(cli, -EIO, &error);
+        rc = rc && (rc != EXIT_DIFFERENT || cli->failures) ? rc : cli_fail(cli, -EIO, &error);
     }
     return rc;
 }
@@ -396,6 +440,7 @@ int main(int argc, char **argv) {
     struct cli cli = {.rank = -1};
 
     interrupts_init();
+    find_exit_failed(&cli, argc, argv);
     int rc = take_options(&cli, argc, argv);
     return rc ? rc : dispatch(&cli);
 }

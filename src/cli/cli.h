@@ -10,6 +10,8 @@
 enum exit_code {
     EXIT_OK = 0,
     EXIT_FAILED = 1,
+    EXIT_DIFFERENT = 1, /* of diff, whose failures are others */
+    EXIT_TROUBLE = 2,   /* EXIT_FAILED of diff */
     EXIT_PARTIAL = 3,
     EXIT_NO_STORE = 10,
     EXIT_LOCKED = 11,
@@ -32,6 +34,8 @@ enum option_bit {
     OPTION_LONG = 1 << 10,
     OPTION_RANGES = 1 << 11,
     OPTION_FORMAT = 1 << 12,
+    OPTION_TOLERANCE = 1 << 13,
+    OPTION_RELATIVE = 1 << 14,
 };
 
 /* One command line. */
@@ -48,9 +52,12 @@ struct cli {
     const char *output;
     const char *format;
     const char *folder; /* of -C */
+    double tolerance;
+    double relative;
     char **args; /* what is left for the command */
     int arg_count;
     int failures; /* errors told so far */
+    int exit_failed; /* what ends with EXIT_FAILED elsewhere ends with this */
 };
 
 struct command {
@@ -64,6 +71,7 @@ struct command {
     int makes_store; /* it opens the store itself, which need not be there yet */
     int least_args;
     int most_args; /* -1: any number */
+    int exit_failed; /* instead of EXIT_FAILED, when that means something else; 0: the same */
     int (*run)(struct cli *cli);
 };
 
@@ -76,7 +84,7 @@ static inline int has_option(const struct cli *cli, unsigned bit) {
 
 /* Tell about a failed call and give the exit code that belongs to it. */
 int cli_fail(struct cli *cli, int code, const struct varve_error *error);
-/* Tell about a mistake in the command line, with a hint; EXIT_FAILED. */
+/* Tell about a mistake in the command line, with a hint; EXIT_FAILED, or what the command has instead. */
 int cli_usage(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "varve: ..." on stderr, for people; nothing in JSON. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,104 +1,266 @@
 /* varve diff: what changed from one checkpoint to another. */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "cli.h"
 #include "json.h"
+#include "progress.h"
 #include "text.h"
+
+#define WORDS_ROOM 256
+
+enum what { SAME, CHANGED, REMOVED, ADDED, RESIZED, WITHIN };
 
 struct comparison {
     struct cli *cli;
+    struct progress progress;
     struct table *table;
-    uint64_t regions;
+    int is_quick;
     uint64_t bytes_changed;
 };
 
 static const char *what_name(int what) {
-    static const char *const names[] = {"same", "changed", "removed", "added", "resized"};
-    return what >= 0 && what < 5 ? names[what] : "unknown";
+    static const char *const names[] = {"same", "changed", "removed", "added", "resized", "within"};
+    return what >= 0 && what <= WITHIN ? names[what] : "unknown";
+}
+
+/* ---- one region ---- */
+
+/* Whether there is a first element to tell of. */
+static int has_element(const struct varve_difference *difference) {
+    return difference->elements_changed != 0;
+}
+
+static void tell_json(const struct comparison *comparison, const struct varve_difference *difference) {
+    json_begin("difference");
+    json_u64("rank", difference->rank);
+    json_text("region", difference->region);
+    json_text("what", what_name(difference->what));
+    json_u64("bytes_first", difference->bytes_first);
+    json_u64("bytes_second", difference->bytes_second);
+    json_u64("bytes_changed", difference->bytes_changed);
+    if (!comparison->is_quick && difference->what != REMOVED && difference->what != ADDED) {
+        json_text("type", difference->type);
+        json_u64("elements", difference->elements);
+        json_u64("elements_changed", difference->elements_changed);
+        json_u64("elements_differing", difference->elements_differing);
+        json_u64("elements_nan", difference->elements_nan);
+    }
+    if (has_element(difference)) {
+        json_u64("first_element", difference->first_element);
+        json_u64("first_offset", difference->first_offset);
+        json_text("value_first", difference->value_first);
+        json_text("value_second", difference->value_second);
+        json_value("largest", difference->largest);
+        json_value("largest_relative", difference->largest_relative);
+        json_u64("largest_element", difference->largest_element);
+    }
+    json_end();
+}
+
+static void put_number(struct table *table, double value) {
+    char words[WORDS_ROOM] = "";
+    if (!isnan(value)) {
+        snprintf(words, sizeof words, "%.6g", value);
+    }
+    table_text(table, words);
+}
+
+static void put_elements(struct table *table, const struct varve_difference *difference) {
+    char words[WORDS_ROOM];
+
+    table_text(table, difference->type);
+    if (!has_element(difference)) {
+        for (int i = 0; i < 5; i++) {
+            table_text(table, "");
+        }
+        return;
+    }
+    table_number(table, difference->elements_differing);
+    table_number(table, difference->first_element);
+    snprintf(words, sizeof words, "%s -> %s", difference->value_first, difference->value_second);
+    table_text(table, words);
+    put_number(table, difference->largest);
+    put_number(table, difference->largest_relative);
+}
+
+static void tell_row(const struct comparison *comparison, const struct varve_difference *difference) {
+    struct table *table = comparison->table;
+
+    table_number(table, difference->rank);
+    table_text(table, difference->region);
+    table_text(table, what_name(difference->what));
+    table_size(table, difference->bytes_first);
+    table_size(table, difference->bytes_second);
+    table_size(table, difference->bytes_changed);
+    put_elements(table, difference);
 }
 
 static int on_difference(void *arg, const struct varve_difference *difference) {
     struct comparison *comparison = arg;
 
-    comparison->regions++;
     comparison->bytes_changed += difference->bytes_changed;
     if (comparison->cli->is_json) {
-        json_begin("difference");
-        json_u64("rank", difference->rank);
-        json_text("region", difference->region);
-        json_text("what", what_name(difference->what));
-        json_u64("bytes_first", difference->bytes_first);
-        json_u64("bytes_second", difference->bytes_second);
-        json_u64("bytes_changed", difference->bytes_changed);
-        json_end();
-    } else if (difference->what != 0) {
-        table_number(comparison->table, difference->rank);
-        table_text(comparison->table, difference->region);
-        table_text(comparison->table, what_name(difference->what));
-        table_size(comparison->table, difference->bytes_first);
-        table_size(comparison->table, difference->bytes_second);
-        table_size(comparison->table, difference->bytes_changed);
+        tell_json(comparison, difference);
+    } else if (difference->what != SAME) {
+        tell_row(comparison, difference);
     }
     return 0;
 }
 
-static void finish(const struct comparison *comparison, int differing) {
-    char size[SIZE_ROOM];
+static int on_progress(void *arg, uint64_t done, uint64_t total) {
+    struct comparison *comparison = arg;
+    return progress_update(&comparison->progress, done, total);
+}
 
-    if (comparison->cli->is_json) {
-        json_begin("summary");
-        json_u64("regions", comparison->regions);
-        json_i64("differing", differing);
-        json_u64("bytes_changed", comparison->bytes_changed);
-        json_end();
-        return;
-    }
+/* ---- all ---- */
+
+static void json_summary(const struct comparison *comparison, const struct varve_compare_result *result) {
+    json_begin("summary");
+    json_u64("regions", result->regions);
+    json_u64("differing", result->regions_differing);
+    json_u64("within", result->regions_within);
+    json_u64("ranks_left_out", result->ranks_left_out);
+    json_u64("bytes_changed", comparison->bytes_changed);
+    json_u64("bytes_digest", result->bytes_digest);
+    json_u64("bytes_place", result->bytes_place);
+    json_u64("bytes_zero", result->bytes_zero);
+    json_u64("bytes_id", result->bytes_id);
+    json_u64("bytes_compared", result->bytes_compared);
+    json_u64("bytes_read", result->bytes_read);
+    json_number("seconds", progress_seconds(&comparison->progress));
+    json_end();
+}
+
+static void text_summary(const struct comparison *comparison, const struct varve_compare_result *result) {
+    uint64_t all =
+        result->bytes_digest + result->bytes_place + result->bytes_zero + result->bytes_id + result->bytes_compared;
+    char size[SIZE_ROOM];
+    char total[SIZE_ROOM];
+
     text_size(size, comparison->bytes_changed);
-    if (differing) {
-        printf("\n%d of %" PRIu64 " region%s differ, in at most %s\n", differing, comparison->regions,
-               plural(comparison->regions), size);
+    if (result->regions_differing) {
+        printf("\n%" PRIu64 " of %" PRIu64 " region%s differ, in %s%s", result->regions_differing, result->regions,
+               plural(result->regions), comparison->is_quick ? "at most " : "", size);
     } else {
-        printf("no difference in %" PRIu64 " region%s\n", comparison->regions, plural(comparison->regions));
+        printf("%sno difference in %" PRIu64 " region%s", result->regions_within ? "\n" : "", result->regions,
+               plural(result->regions));
+    }
+    if (result->regions_within) {
+        printf("; %" PRIu64 " changed within the tolerance", result->regions_within);
+    }
+    putchar('\n');
+    if (!comparison->is_quick) {
+        text_size(size, result->bytes_compared);
+        text_size(total, all);
+        printf("%s of %s were compared, the rest is known to be the same; ", size, total);
+        text_size(size, result->bytes_read);
+        printf("%s read\n", size);
     }
 }
 
-static int run(struct cli *cli) {
-    static const char *const titles[] = {"RANK", "<REGION", "<WHAT", "FIRST", "SECOND", "CHANGED"};
-    struct varve_error error = {.text = ""};
-    struct varve_which first;
-    struct varve_which second;
+static int compare(struct comparison *comparison, const struct varve_which *which, struct varve_store *second,
+                   struct varve_compare_result *result, struct varve_error *error) {
+    static const char *const titles[] = {"RANK",  "<REGION",   "<WHAT", "FIRST",  "SECOND",  "CHANGED",
+                                         "<TYPE", "DIFFERING", "AT",    "<VALUE", "LARGEST", "RELATIVE"};
+    struct cli *cli = comparison->cli;
+    struct varve_compare_options options = {
+        .size = sizeof options,
+        .second = second,
+        .is_quick = comparison->is_quick,
+        .is_by_value = has_option(cli, OPTION_TOLERANCE | OPTION_RELATIVE),
+        .tolerance = cli->tolerance,
+        .relative = cli->relative,
+        .difference = on_difference,
+        .progress = on_progress,
+        .arg = comparison,
+    };
 
-    int rc = cli_which(cli, cli->args[0], &first);
-    rc = rc ? rc : cli_which(cli, cli->args[1], &second);
-    if (rc) {
-        return rc;
-    }
-    struct comparison comparison = {.cli = cli, .table = table_create(titles, 6)};
-    rc = comparison.table ? varve_store_diff(cli->store, &first, &second, on_difference, &comparison, &error) : -ENOMEM;
-    int differing = rc;
-    if (rc >= 0 && table_print(comparison.table) < 0) {
+    comparison->table = table_create(titles, 12);
+    progress_begin(&comparison->progress, "comparing", cli->is_json);
+    int rc =
+        comparison->table ? varve_store_compare(cli->store, &which[0], &which[1], &options, result, error) : -ENOMEM;
+    progress_end(&comparison->progress);
+    if (rc >= 0 && table_print(comparison->table) < 0) {
         rc = -ENOMEM;
     }
-    table_destroy(comparison.table);
+    table_destroy(comparison->table);
+    return rc;
+}
+
+static int run_with(struct cli *cli, const struct varve_which *which, struct varve_store *second) {
+    struct comparison comparison = {.cli = cli, .is_quick = has_option(cli, OPTION_QUICK)};
+    struct varve_compare_result result = {.size = sizeof result};
+    struct varve_error error = {.text = ""};
+
+    int rc = compare(&comparison, which, second, &result, &error);
     if (rc < 0) {
         return cli_fail(cli, rc, &error);
     }
-    finish(&comparison, differing);
-    return EXIT_OK;
+    if (cli->is_json) {
+        json_summary(&comparison, &result);
+    } else {
+        text_summary(&comparison, &result);
+    }
+    if (result.regions_differing) {
+        return EXIT_DIFFERENT;
+    }
+    return result.ranks_left_out ? EXIT_PARTIAL : EXIT_OK;
+}
+
+/* NAME@VERSION [STORE] NAME@VERSION */
+static int run(struct cli *cli) {
+    struct varve_error error = {.text = ""};
+    struct varve_which which[2];
+    struct varve_store *second = NULL;
+    int is_two_stores = cli->arg_count == 3;
+
+    if (has_option(cli, OPTION_QUICK) && has_option(cli, OPTION_TOLERANCE | OPTION_RELATIVE)) {
+        return cli_usage(cli, "--quick reads no data, so it cannot tell how far values are apart");
+    }
+    int rc = cli_which(cli, cli->args[0], &which[0]);
+    rc = rc ? rc : cli_which(cli, cli->args[1 + is_two_stores], &which[1]);
+    if (rc) {
+        return rc;
+    }
+    if (is_two_stores) {
+        rc = varve_store_open(cli->args[1], NULL, &second, &error);
+        if (rc < 0) {
+            return cli_fail(cli, rc, &error);
+        }
+    }
+    rc = run_with(cli, which, second);
+    varve_store_close(second);
+    return rc;
 }
 
 const struct command command_diff = {
     .name = "diff",
-    .summary = "tell which regions changed between two checkpoints",
-    .usage = "diff STORE NAME@VERSION NAME@VERSION",
-    .help = "Compare two checkpoints region by region, without reading their data. CHANGED is an upper bound,\n"
-            "counted in pieces of 4 KiB. NAME@VERSION:GENERATION picks one of several of the same version.\n"
-            "The exit code is 0 whether or not they differ.\n\n"
-            "  --json   one \"difference\" line per region, also for those that are the same\n\n"
-            "example: varve diff /scratch/ck heat2d@400 heat2d@500\n",
+    .summary = "tell which regions changed between two checkpoints, and by how much",
+    .usage = "diff STORE NAME[@VERSION] [STORE] NAME[@VERSION] [--tolerance T] [--relative R] [--quick]",
+    .help =
+        "Compare two checkpoints region by region: of one name, of two, or in two stores. Only what digests, places\n"
+        "and ids leave open is read. For each region that differs: how many elements do (DIFFERING), the number of "
+        "the\n"
+        "first that does (AT) and its values, the greatest distance of two values, and that relative to the greater\n"
+        "magnitude. NAME@VERSION:GENERATION picks one of several of the same version.\n\n"
+        "Exit code: 0 the same, or within the tolerance; 1 different; 3 the same, but some ranks are not on this "
+        "node;\n"
+        "any other, trouble.\n\n"
+        "  --tolerance T   floating-point values at a distance of T or less are the same\n"
+        "  --relative R    so are those at a distance of R times the greater magnitude or less\n"
+        "  -q, --quick     read no data: CHANGED is then an upper bound, in pieces of 4 KiB\n"
+        "  --json          one \"difference\" line per region, also for those that are the same\n\n"
+        "Without a tolerance every bit counts: 0 and -0 differ, and so do NaNs of different bits. With one, 0 and -0 "
+        "are\n"
+        "the same, and all NaNs are. NaN and a number always differ, and so do an infinity and anything else.\n\n"
+        "example: varve diff /scratch/ck heat2d@400 heat2d@500\n"
+        "         varve diff /scratch/run1 heat2d@500 /scratch/run2 heat2d@500 --relative 1e-12\n",
+    .options = OPTION_QUICK | OPTION_TOLERANCE | OPTION_RELATIVE,
     .least_args = 2,
-    .most_args = 2,
+    .most_args = 3,
+    .exit_failed = EXIT_TROUBLE,
     .run = run,
 };

@@ -1,4 +1,4 @@
-# ls, show, stats, diff.
+# ls, show, stats.
 . "${SOURCE:?}/lib.sh"
 make_store
 
@@ -50,20 +50,6 @@ run 0 show ck 'wave "1"' --json
 json 'of("region")[0]["region"] == "he said \"hi\"\n"'
 run 0 show ck 'wave "1"'
 has out 'he said "hi"\\x0a'
-
-run 0 diff ck heat@100 heat@200
-check "changed" grep -q '^ *0  temperature  *changed  *1.0 MiB  *1.0 MiB  *8.0 KiB$' out
-has_not out '^ *0  steps'
-has out '^1 of 3 regions differ'
-run 0 diff ck heat@200 heat@300 --json
-json '{d["region"]: d["what"] for d in of("difference")} == {"temperature": "same", "steps": "changed", "zeros": "same", "note": "added"}' \
-	'[d["bytes_changed"] for d in of("difference") if d["region"] == "steps"] == [4096]' \
-	'of("summary")[0]["differing"] == 2 and of("summary")[0]["bytes_changed"] == 4096 + 24'
-run 0 diff ck heat@300 heat@200 --json
-json '{d["region"]: d["what"] for d in of("difference")}["note"] == "removed"'
-run 0 diff ck heat@300 heat@300
-has out '^no difference in 4 regions$'
-run 1 diff ck heat@300 heat@301
 
 run 0 stats ck
 has out '^names  *2$'

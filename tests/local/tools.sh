@@ -65,10 +65,12 @@ has_not out '^ *0 .*field'
 has err 'left out ranks 0 to 1, not on this node: kept on other nodes, or missing'
 run 0 show node0 job@2
 has err 'left out ranks 2 to 3'
-run 0 diff node1 job@1 job@3
+run 1 diff node1 job@1 job@3
 has out 'field'
 has err 'left out ranks 0 to 1'
 has_not err 'ranks 0 to [23]'
+run 3 diff node1 job@3 job@3 # of what is here, nothing
+has out '^no difference in'
 for version in 1 2 3 4; do
 	for rank in 0 1 2 3; do
 		here=node$((rank / 2))

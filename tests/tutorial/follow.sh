@@ -55,6 +55,8 @@ judge() {
     promised '^heat2d: the same to the last bit' "heat2d was not the same after a kill"
     promised 'this job has 3: run it with 4' "another number of ranks was not refused with advice"
     promised 'f64 +256x1024 of 1024x1024 at 768,0 ' "the array of rank 3 was not shown with its shape"
+    promised '^diff: the same to the last bit' "diff did not find the two runs the same"
+    promised '^exit code 1: they differ' "diff did not find two steps different"
     promised '^refused' "another number of ranks was not refused"
     [ "$(grep -c 'no damage found' "$work/told")" -eq 3 ] || fail "verify should find three stores whole"
 }
