@@ -1394,6 +1394,21 @@ class Region:
             offset, length, i = offset + n, length - n, i + 1
 
 
+def unpacked(cur):
+    """The entries of a packed manifest: pieces, each u32 raw length, u32 stored length, bytes."""
+    out = []
+    while cur.at < len(cur.buf):
+        raw, stored = cur.fields("II")
+        if not 0 < stored <= raw <= 1 << 20:
+            raise cur.bad(f"a piece of {raw} bytes, {stored} as stored")
+        data = cur.take(stored)
+        try:
+            out.append(data if stored == raw else zstd_frame(data, raw))
+        except ValueError as e:
+            raise cur.bad(f"a piece: {e}") from None
+    return b"".join(out)
+
+
 class Manifest:
     """One layer, merged with those below it."""
 
@@ -1406,6 +1421,7 @@ class Manifest:
             raise Damage(where, "digest is not the one that the layer above wants")
         cur = Cursor(self.pack.section(S_MANIFEST, owner), where)
         have, below, regions, protected, layout, entries, runs = cur.fields("IIQQQQQ")
+        packed, below = below >> 16 & 1, below & ~(1 << 16)
         if have != owner or below > 3 or layout >= LIMIT:
             raise cur.bad(f"owner {have}, {below} lower layers, {layout} layout bytes")
         self.layers, lower = [], None
@@ -1418,6 +1434,8 @@ class Manifest:
             if not 0 < lean < len(self.pack.footer.lean_list):
                 raise cur.bad(f"lean index {lean} of a lower layer is impossible")
             self.layers.append((*self.pack.footer.lean_list[lean], writer, sum16))
+        if packed:
+            cur = Cursor(unpacked(cur), where)
         if self.layers:
             ref, lean_sum, writer, sum16 = self.layers[-1]
             under = checkpoint.attempt(ref, lean_sum, where)
@@ -1700,13 +1718,18 @@ class Checkpoint:
 
     def read_region(self, rank, region, write=None):
         total = RegionDigest(self.store.content_id)
-        for piece in self.stream(region):
-            if isinstance(piece, int):
-                total.zeros(piece)
-            else:
-                total.feed(piece)
-            if write:
-                write(piece)
+        try:
+            for piece in self.stream(region):
+                if isinstance(piece, int):
+                    total.zeros(piece)
+                else:
+                    total.feed(piece)
+                if write:
+                    write(piece)
+        except Absent:
+            raise
+        except Damage as e:
+            raise Damage(self.key, f"rank {rank}, region {region.number}: {e}") from None
         if total.result() != region.digest:
             raise Damage(self.key, f"rank {rank}, region {region.number}: wrong digest of the region's bytes")
 

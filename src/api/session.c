@@ -215,6 +215,28 @@ int varve_protect_callback(struct varve_session *session, const char *name, cons
     return end(session, rc);
 }
 
+static int check_device(struct varve_session *session, const char *name, uint64_t bytes, uint32_t chunk,
+                        const struct varve_device_ops *ops) {
+    if (!ops || ops->size != sizeof *ops || !ops->name || !ops->compare || !ops->settle || !ops->write || !ops->restored ||
+        !ops->leave)
+        return vv_error(&session->error, -EINVAL, "region %s: a device needs all its functions", name);
+    if (bytes == 0 || chunk == 1 || !vv_settings_is_fine(chunk))
+        return vv_error(&session->error, -EINVAL,
+                        "region %s: a device's region has bytes, and chunks of 32 to 4096 bytes, a power of two", name);
+    return 0;
+}
+
+int varve_protect_device(struct varve_session *session, const char *name, uint64_t bytes, uint32_t chunk,
+                         const struct varve_device_ops *ops, void *arg) {
+    begin(session);
+    int rc = check_region_name(session, name);
+    if (rc == 0)
+        rc = check_device(session, name, bytes, chunk, ops);
+    if (rc == 0 && (rc = vv_session_protect_device(session->inner, name, bytes, chunk, ops, arg)) < 0)
+        vv_error(&session->error, rc, "no memory to protect region %s", name);
+    return end(session, rc);
+}
+
 void *varve_alloc(struct varve_session *session, const char *name, size_t size) {
     begin(session);
     void *ptr = vv_regions_map(&session->inner->regions, size);

@@ -67,7 +67,8 @@
       "What is not stored: fine chunks that are as they were or found anywhere else (tree), only those that are as they" \
       " were (basic), or nothing: every checkpoint holds everything (full). basic and full are for measuring.")          \
     X(DOUBLE, fine_share, "0", "1", "0.125",                                                                           \
-      "Share of the protected memory that remembering fine chunks may take. What does not fit counts as new.")          \
+      "Share of the protected memory that is used to find fine chunks that turn up elsewhere; those that do not fit count"\
+      " as new then. Where fine is asked for, 12 bytes for each fine chunk come on top; with fine=0 they are part of it.") \
     X(DOUBLE, rewrite_share, "0", "1", "0.04",                                                                         \
       "Old data with few live bytes that is rewritten with each checkpoint, as a share of the new bytes.")             \
     X(INT, beat_seconds, "1", "3600", "15",                                                                            \

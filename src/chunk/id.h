@@ -12,6 +12,9 @@ struct vv_hash128 vv_id(uint64_t seed, const void *data, size_t size);
 
 int vv_is_zero(const void *data, size_t size);
 
+/* The ids of chunks of `chunk` bytes, the last of which may be shorter; zero for zeros. Returns how many there are. */
+uint32_t vv_ids(uint64_t seed, const uint8_t *data, size_t size, uint32_t chunk, struct vv_hash128 *ids);
+
 /* What granule `index` with this id adds to its region's digest. */
 struct vv_hash128 vv_digest_term(uint64_t index, struct vv_hash128 id);
 static inline struct vv_hash128 vv_hash128_add(struct vv_hash128 a, struct vv_hash128 b) {

@@ -3,78 +3,106 @@
 #include "chunk/id.h"
 #include "dedup/fine.h"
 
-/* `basic` knows a chunk only where it was: then its place is a part of its name. */
-static struct vv_hash128 with_place(struct vv_hash128 id, uint64_t address) {
-    id.low += (address + 1) * UINT64_C(0x9E3779B97F4A7C15);
-    id.high ^= (address + 1) * UINT64_C(0xC2B2AE3D27D4EB4F);
-    return id;
+#define BATCH 8 /* chunks that are named before their slots are asked for, and looked at before their entries are */
+
+/* ---- what was where ---- */
+
+static struct vv_fine_mark mark_of(struct vv_hash128 id) {
+    return (struct vv_fine_mark){(uint32_t)id.low, {(uint32_t)id.high, (uint32_t)(id.high >> 32)}};
 }
+
+static struct vv_fine_mark *mark_at(const struct vv_fine *fine, uint64_t offset) {
+    return fine->marks ? &fine->marks[offset >> __builtin_ctz(fine->chunk)] : NULL;
+}
+
+static int is_marked(const struct vv_fine *fine, uint64_t offset, struct vv_hash128 id) {
+    const struct vv_fine_mark *mark = mark_at(fine, offset), now = mark_of(id);
+    return mark && mark->low == now.low && mark->high[0] == now.high[0] && mark->high[1] == now.high[1];
+}
+
+static void mark(const struct vv_fine *fine, uint64_t offset, struct vv_hash128 id) {
+    if (fine->marks)
+        *mark_at(fine, offset) = mark_of(id);
+}
+
+void vv_fine_forget(const struct vv_fine *fine, uint64_t offset, uint32_t size) {
+    for (uint32_t at = 0; at < size && fine->marks; at += fine->chunk)
+        *mark_at(fine, offset + at) = (struct vv_fine_mark){0};
+}
+
+void vv_fine_keep(const struct vv_fine *fine, uint64_t offset, const struct vv_hash128 *ids, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        mark(fine, offset + (uint64_t)i * fine->chunk, ids[i]);
+}
+
+/* ---- names ---- */
 
 static uint32_t chunk_size(const struct vv_fine *fine, uint32_t at, uint32_t size) {
     return size - at < fine->chunk ? size - at : fine->chunk;
 }
 
-uint32_t vv_fine_name(const struct vv_fine *fine, uint64_t offset, const uint8_t *data, uint32_t size,
+uint32_t vv_fine_name(const struct vv_fine *fine, const uint8_t *data, uint32_t size,
                       struct vv_hash128 ids[VV_FINE_MOST]) {
     uint32_t count = 0;
-    for (uint32_t at = 0; at < size; at += fine->chunk, count++) {
-        uint32_t length = chunk_size(fine, at, size);
-        ids[count] = (struct vv_hash128){0, 0};
-        if (vv_is_zero(data + at, length))
-            continue;
-        ids[count] = vv_id(fine->seed, data + at, length);
-        if (fine->is_by_place)
-            ids[count] = with_place(ids[count], fine->address + offset + at);
-        vv_seen_prefetch(fine->seen, ids[count]);
+    for (uint32_t at = 0, step = fine->chunk * BATCH; at < size; at += step) {
+        uint32_t end = count + vv_ids(fine->seed, data + at, size - at < step ? size - at : step, fine->chunk, ids + count);
+        for (; count < end; count++)
+            vv_seen_prefetch(fine->seen, ids[count]);
     }
     return count;
 }
 
 /* The entry of a chunk that may be referred to; VV_SEEN_NOT: it counts as never seen. *found: there is an entry all the same. */
 static uint32_t find_usable(const struct vv_fine *fine, struct vv_hash128 id, uint32_t *found) {
-    *found = vv_seen_find(fine->seen, id);
+    *found = fine->is_by_place ? VV_SEEN_NOT : vv_seen_find(fine->seen, id);
     if (*found == VV_SEEN_NOT)
         return VV_SEEN_NOT;
     uint32_t source = vv_seen_place(fine->seen, *found).source;
     return source < fine->source_count && fine->is_usable[source] ? *found : VV_SEEN_NOT;
 }
 
-int vv_fine_is_new(const struct vv_fine *fine, const struct vv_hash128 *ids, uint32_t count) {
+int vv_fine_is_new(const struct vv_fine *fine, uint64_t offset, const struct vv_hash128 *ids, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t found;
-        if (vv_hash128_is_zero(ids[i]) || find_usable(fine, ids[i], &found) != VV_SEEN_NOT)
+        if (vv_hash128_is_zero(ids[i]) || is_marked(fine, offset + (uint64_t)i * fine->chunk, ids[i]) ||
+            find_usable(fine, ids[i], &found) != VV_SEEN_NOT)
             return 0;
     }
     return 1;
 }
 
 static void remember(const struct vv_fine *fine, struct vv_hash128 id, uint32_t found, struct vv_seen_spot place) {
+    if (fine->is_by_place)
+        return;
     if (found == VV_SEEN_NOT)
         vv_seen_put(fine->seen, id, place);
     else
         vv_seen_move(fine->seen, found, place);
 }
 
+static int was_zero(const struct vv_fine *fine, uint64_t offset, uint32_t length) {
+    struct vv_origin zero = {.offset = offset, .length = length, .kind = VV_ORIGIN_ZERO};
+    return vv_origins_say(fine->past, &zero);
+}
+
 /* One chunk, as a run of its own. */
 static struct vv_fine_run label_chunk(const struct vv_fine *fine, uint64_t offset, uint32_t length, struct vv_hash128 id) {
-    struct vv_fine_run run = {.offset = offset, .length = length, .label = VV_LABEL_FIRST};
-    struct vv_origin origin = {.offset = offset, .length = length, .kind = VV_ORIGIN_ZERO};
+    struct vv_fine_run run = {.offset = offset, .length = length, .label = VV_LABEL_FIXED};
     if (vv_hash128_is_zero(id)) {
-        run.label = vv_origins_say(fine->past, &origin) ? VV_LABEL_FIXED : VV_LABEL_ZERO;
+        run.label = was_zero(fine, offset, length) ? VV_LABEL_FIXED : VV_LABEL_ZERO;
         return run;
     }
+    if (is_marked(fine, offset, id))
+        return run;
     uint32_t found, known = find_usable(fine, id, &found);
     if (known == VV_SEEN_NOT) {
+        run.label = VV_LABEL_FIRST;
         run.place = (struct vv_seen_spot){fine->source, fine->address + offset};
         remember(fine, id, found, run.place);
         return run;
     }
+    run.label = VV_LABEL_SHIFTED;
     run.place = vv_seen_place(fine->seen, known);
-    origin.kind = VV_ORIGIN_FROM;
-    origin.source = run.place.source;
-    origin.owner = fine->owner;
-    origin.address = run.place.address;
-    run.label = vv_origins_say(fine->past, &origin) ? VV_LABEL_FIXED : VV_LABEL_SHIFTED;
     return run;
 }
 
@@ -94,9 +122,12 @@ static void count_label(struct vv_fine_counts *counts, uint32_t label) {
 
 uint32_t vv_fine_label(const struct vv_fine *fine, uint64_t offset, uint32_t size, const struct vv_hash128 *ids,
                        struct vv_fine_run runs[VV_FINE_MOST], struct vv_fine_counts *counts) {
-    uint32_t count = 0, i = 0;
+    uint32_t count = 0, i = 0, ready = 0, all = (size + fine->chunk - 1) / fine->chunk;
     for (uint32_t at = 0; at < size; at += fine->chunk, i++) {
+        for (; ready < all && ready < i + BATCH; ready++)
+            vv_seen_prefetch_entry(fine->seen, ids[ready]);
         struct vv_fine_run run = label_chunk(fine, offset + at, chunk_size(fine, at, size), ids[i]);
+        mark(fine, offset + at, ids[i]);
         count_label(counts, run.label);
         if (run.label == VV_LABEL_FIXED)
             continue;
@@ -110,9 +141,10 @@ uint32_t vv_fine_label(const struct vv_fine *fine, uint64_t offset, uint32_t siz
 
 void vv_fine_note(const struct vv_fine *fine, uint64_t offset, const struct vv_hash128 *ids, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        struct vv_seen_spot place = {fine->source, fine->address + offset + (uint64_t)i * fine->chunk};
+        uint64_t at = offset + (uint64_t)i * fine->chunk;
+        mark(fine, at, ids[i]);
         if (!vv_hash128_is_zero(ids[i]))
-            remember(fine, ids[i], vv_seen_find(fine->seen, ids[i]), place);
+            remember(fine, ids[i], vv_seen_find(fine->seen, ids[i]), (struct vv_seen_spot){fine->source, fine->address + at});
     }
 }
 
@@ -122,13 +154,14 @@ void vv_fine_restore(const struct vv_fine *fine, uint64_t offset, uint32_t size,
         uint64_t from = offset + (uint64_t)i * fine->chunk;
         uint64_t to = from + chunk_size(fine, i * fine->chunk, size), at = from;
         size_t slot = vv_origins_find(fine->past, from);
+        mark(fine, from, ids[i]);
         if (vv_hash128_is_zero(ids[i]) || slot == fine->past->count)
             continue;
         const struct vv_origin *origin = &fine->past->list[slot];
         if (origin->kind == VV_ORIGIN_ZERO || origin->offset > from || origin->offset + origin->length < to)
             continue;
         struct vv_origin part = vv_origin_part(origin, &at, to);
-        if (at == to && part.kind == VV_ORIGIN_FROM && part.owner == fine->owner)
+        if (at == to && part.kind == VV_ORIGIN_FROM && part.owner == fine->owner && !fine->is_by_place)
             vv_seen_put(fine->seen, ids[i], (struct vv_seen_spot){part.source, part.address});
     }
 }

@@ -34,12 +34,46 @@ static void free_ids(struct vv_past *past) {
     past->ids_room = 0;
 }
 
+void vv_past_drop_marks(struct vv_past *past) {
+    vv_pages_unmap(past->marks, past->marks_room * sizeof *past->marks);
+    past->marks = NULL;
+    past->marks_room = 0;
+    past->are_marks_pending = 0;
+}
+
+/* What lies behind the end that both lengths have is of another time. */
+static void forget_marks(struct vv_past *past, uint64_t size) {
+    uint64_t common = size < past->length ? size : past->length;
+    uint64_t from = common / VV_CHUNK * (VV_CHUNK / past->marks_chunk);
+    if (size != past->length && from < past->marks_room)
+        memset(past->marks + from, 0, (past->marks_room - from) * sizeof *past->marks);
+}
+
+void vv_past_marks(struct vv_past *past, uint64_t size, uint32_t chunk) {
+    uint64_t room = (size + VV_CHUNK - 1) / VV_CHUNK * (VV_CHUNK / chunk);
+    if (past->are_marks_pending || past->marks_chunk != chunk)
+        vv_past_drop_marks(past);
+    past->marks_chunk = chunk;
+    if (past->marks)
+        forget_marks(past, size);
+    if (room <= past->marks_room)
+        return;
+    struct vv_fine_mark *marks = vv_pages_map(room * sizeof *marks);
+    if (marks && past->marks)
+        memcpy(marks, past->marks, past->marks_room * sizeof *marks);
+    vv_past_drop_marks(past);
+    past->marks = marks;
+    past->marks_room = marks ? room : 0;
+}
+
 static void clear_past(struct vv_past *past) {
     drop_pending(past);
     vv_free(past->name);
     vv_array_drop(past->array);
     free_ids(past);
     vv_origins_clear(&past->origins);
+    vv_fine_sample_free(past->sample);
+    vv_past_drop_marks(past);
 }
 
 void vv_history_clear(struct vv_history *history) {
@@ -50,6 +84,7 @@ void vv_history_clear(struct vv_history *history) {
     vv_free(history->is_alive);
     vv_table_clear(&history->table);
     vv_seen_clear(&history->seen);
+    vv_fine_set_clear(&history->met);
     memset(history, 0, sizeof *history);
 }
 
@@ -189,6 +224,7 @@ static void accept_ids(struct vv_past *past) {
 }
 
 static void accept_past(struct vv_past *past) {
+    past->are_marks_pending = 0;
     accept_ids(past);
     if (past->merged.count || past->pending_length == 0) {
         vv_origins_clear(&past->origins);

@@ -6,6 +6,8 @@
 #define VV_HISTORY_H
 
 #include "base/array.h"
+#include "dedup/fine.h"
+#include "dedup/fine_sample.h"
 #include "dedup/origins.h"
 #include "dedup/seen.h"
 #include "dedup/table.h"
@@ -41,6 +43,12 @@ struct vv_past {
     struct vv_origins origins;
     struct vv_array *array; /* what it holds, as stored; NULL: bytes */
     uint32_t fine;          /* bytes of the chunks in which it is looked at; 0: granules only */
+    uint32_t fine_sampled;  /* what samples say about that */
+    struct vv_fine_sample *sample; /* NULL: there is none */
+    struct vv_fine_mark *marks; /* of its fine chunks (dedup/fine.h); NULL: there are none */
+    uint64_t marks_room;
+    uint32_t marks_chunk;
+    int are_marks_pending; /* they are those of a save that is under way, or has failed */
     uint64_t variable;      /* the same for regions that hold the same variable; 0: not yet known */
 
     /* the save that is under way: */
@@ -68,6 +76,7 @@ struct vv_history {
     uint32_t source_count, source_room;
     struct vv_table table;
     struct vv_seen seen; /* fine chunks */
+    struct vv_fine_set met; /* of the samples */
     uint64_t layout_end;
 };
 
@@ -80,6 +89,9 @@ struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, cons
 int64_t vv_history_source(struct vv_history *history, const struct vv_source *source);
 /* Room for the ids of `granules`; the ones beyond the old room are zero. 0 or -ENOMEM. */
 int vv_past_room(struct vv_past *past, uint64_t granules);
+/* Marks for so many bytes in chunks of this size, those of the last committed checkpoint as far as they are known. Without memory there are none. */
+void vv_past_marks(struct vv_past *past, uint64_t size, uint32_t chunk);
+void vv_past_drop_marks(struct vv_past *past);
 int vv_past_new_id(struct vv_past *past, uint64_t index, struct vv_hash128 id);
 /* The origins as they will be after the commit; after vv_history_merge. */
 const struct vv_origins *vv_past_after(const struct vv_past *past);

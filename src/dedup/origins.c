@@ -34,14 +34,15 @@ static int join(struct vv_origin *last, const struct vv_origin *next) {
         last->length += next->length;
         return 1;
     }
-    /* Another piece of the same: only if the last piece so far is whole. */
-    if (last->kind == VV_ORIGIN_REPEATED && last->address == next->address && last->length % last->piece == 0 &&
-        ((next->kind == VV_ORIGIN_FROM && next->length <= last->piece) ||
-         (next->kind == VV_ORIGIN_REPEATED && next->piece == last->piece))) {
-        last->length += next->length;
-        return 1;
-    }
-    return 0;
+    if (last->kind != VV_ORIGIN_REPEATED)
+        return 0;
+    /* More of the same: it goes on in the middle of a piece, or with whole ones. */
+    uint64_t phase = last->length % last->piece;
+    int goes_on = next->kind == VV_ORIGIN_FROM
+                      ? next->address == last->address + phase && next->length <= last->piece - phase
+                      : phase == 0 && next->address == last->address && next->piece == last->piece;
+    last->length += goes_on ? next->length : 0;
+    return goes_on;
 }
 
 int vv_origins_add(struct vv_origins *origins, const struct vv_origin *origin) {

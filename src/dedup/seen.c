@@ -1,6 +1,7 @@
 /* Slots of four bytes lead to entries of 24: at most three quarters of the slots are taken. Entries are never removed one by one, so probing
  * needs no marks for what was there. */
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "dedup/seen.h"
@@ -8,6 +9,8 @@
 #define SLOTS_LEAST 1024u
 #define SLOTS_MOST (UINT32_C(1) << 31)
 #define ENTRIES_MOST (SLOTS_MOST / 4 * 3)
+#define LARGE_PAGE (2u << 20)
+#define AHEAD 16 /* slots are asked for before they are needed */
 
 /* A place in 8 bytes: 24 bits of source, 40 of the address in units of 32 bytes. */
 #define UNIT 32u
@@ -54,39 +57,24 @@ uint64_t vv_seen_bytes(const struct vv_seen *seen) {
     return (uint64_t)seen->count * sizeof *seen->entries + (uint64_t)seen->slot_count * sizeof *seen->slots;
 }
 
-/* ---- finding ---- */
-
-static uint32_t first_slot(const struct vv_seen *seen, struct vv_hash128 id) {
-    return (uint32_t)id.low & (seen->slot_count - 1);
-}
-
-/* The slot that leads to this id, or the empty one where it would be. There is always one. */
-static uint32_t slot_of(const struct vv_seen *seen, struct vv_hash128 id) {
-    uint32_t at = first_slot(seen, id);
-    while (seen->slots[at] && !vv_hash128_equal(seen->entries[seen->slots[at] - 1].id, id))
-        at = (at + 1) & (seen->slot_count - 1);
-    return at;
-}
-
-uint32_t vv_seen_find(const struct vv_seen *seen, struct vv_hash128 id) {
-    return seen->slot_count == 0 ? VV_SEEN_NOT : seen->slots[slot_of(seen, id)] - 1; /* 0 - 1 is VV_SEEN_NOT */
-}
-
-void vv_seen_prefetch(const struct vv_seen *seen, struct vv_hash128 id) {
-    if (seen->slot_count)
-        __builtin_prefetch(&seen->slots[first_slot(seen, id)]);
-}
-
 struct vv_seen_spot vv_seen_place(const struct vv_seen *seen, uint32_t entry) {
     return unpack(seen->entries[entry].place);
 }
 
 /* ---- putting ---- */
 
+/* Slots are looked at all over the place: with small pages most of the time would go into finding these. */
+static void *map_large(size_t size) {
+    void *pages = vv_pages_map(size);
+    if (pages && size >= LARGE_PAGE)
+        (void)madvise(pages, size, MADV_HUGEPAGE);
+    return pages;
+}
+
 static int grow_entries(struct vv_seen *seen) {
     uint64_t room = seen->room ? (uint64_t)seen->room * 2 : SLOTS_LEAST;
     room = room < seen->most ? room : seen->most;
-    struct vv_seen_entry *entries = vv_pages_map(room * sizeof *entries);
+    struct vv_seen_entry *entries = map_large(room * sizeof *entries);
     if (!entries)
         return 0;
     if (seen->count)
@@ -98,13 +86,16 @@ static int grow_entries(struct vv_seen *seen) {
 }
 
 static void fill_slots(struct vv_seen *seen) {
-    for (uint32_t i = 0; i < seen->count; i++)
-        seen->slots[slot_of(seen, seen->entries[i].id)] = i + 1;
+    for (uint32_t i = 0; i < seen->count; i++) {
+        if (i + AHEAD < seen->count)
+            vv_seen_prefetch(seen, seen->entries[i + AHEAD].id);
+        seen->slots[vv_seen_slot(seen, seen->entries[i].id)] = vv_seen_mark(seen, seen->entries[i].id) | (i + 1);
+    }
 }
 
 static int grow_slots(struct vv_seen *seen) {
     uint32_t count = seen->slot_count ? seen->slot_count * 2 : SLOTS_LEAST;
-    uint32_t *slots = vv_pages_map((size_t)count * sizeof *slots);
+    uint32_t *slots = map_large((size_t)count * sizeof *slots);
     if (!slots)
         return 0;
     vv_pages_unmap(seen->slots, (size_t)seen->slot_count * sizeof *slots);
@@ -128,16 +119,22 @@ void vv_seen_move(struct vv_seen *seen, uint32_t entry, struct vv_seen_spot plac
 void vv_seen_put(struct vv_seen *seen, struct vv_hash128 id, struct vv_seen_spot place) {
     if (!is_packable(place) || !has_room(seen))
         return;
-    uint32_t slot = slot_of(seen, id);
+    uint32_t slot = vv_seen_slot(seen, id);
     if (seen->slots[slot] == 0) {
         seen->entries[seen->count++].id = id;
-        seen->slots[slot] = seen->count;
+        seen->slots[slot] = vv_seen_mark(seen, id) | seen->count;
     }
-    seen->entries[seen->slots[slot] - 1].place = pack(place);
+    seen->entries[(seen->slots[slot] & (seen->slot_count - 1)) - 1].place = pack(place);
 }
 
 void vv_seen_tidy(struct vv_seen *seen, const uint8_t *is_alive, uint32_t source_count) {
+    uint64_t dead = 0;
     uint32_t kept = 0;
+    for (uint32_t i = 0; i < source_count; i++)
+        dead += is_alive[i] ? 0 : (i + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ i;
+    if (dead == seen->dead) /* what lay in them is gone */
+        return;
+    seen->dead = dead;
     for (uint32_t i = 0; i < seen->count; i++) {
         uint32_t source = unpack(seen->entries[i].place).source;
         if (source < source_count && is_alive[source])

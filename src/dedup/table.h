@@ -28,6 +28,14 @@ static inline size_t vv_table_entries(const struct vv_table *table) {
 static inline size_t vv_table_bytes(const struct vv_table *table) {
     return vv_table_entries(table) * sizeof *table->list;
 }
+/* It will be asked for soon. */
+static inline void vv_table_prefetch(const struct vv_table *table, struct vv_hash128 id) {
+    if (table->buckets == 0)
+        return;
+    const struct vv_known *bucket = &table->list[(size_t)((id.low >> 32) * table->buckets >> 32) * VV_TABLE_WAYS];
+    __builtin_prefetch(bucket);
+    __builtin_prefetch(bucket + VV_TABLE_WAYS / 2);
+}
 const struct vv_known *vv_table_find(const struct vv_table *table, struct vv_hash128 id);
 /* It was met again, and counts as new: others are forgotten before. */
 void vv_table_touch(struct vv_table *table, struct vv_hash128 id);

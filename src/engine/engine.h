@@ -68,6 +68,8 @@
 #include "engine/team.h"
 #include "store/view.h"
 
+#include <varve/varve_device.h>
+
 struct vv_exchange;
 struct vv_match;
 struct vv_chooser;
@@ -158,12 +160,15 @@ struct vv_session {
     uint64_t catalogued;   /* how many it has then */
 
     int is_continued;      /* no checkpoint since: only the table tells what is stored */
+    int is_settled_well;   /* the last attempt has become a checkpoint */
     int must_begin_anew;   /* what the history refers to may be gone */
     double storage_speed;  /* bytes per second from the call until all is stored, hashing and compressing included; 0 before the first */
     double stream_speed;   /* that the storage takes by itself, as the blocks' stream has shown; 0: it has not yet */
     struct vv_chooser *chooser; /* how blocks are encoded */
     double spare;          /* processors that were free for us during the last checkpoint; 0 before the first */
     double changed_share;  /* of what was looked at in the last checkpoint, what was different; 1 before the first */
+    double fine_look;      /* seconds per byte of granules that were looked at finely; 0 before the first */
+    char fine_reason[64];  /* what the last sample has said */
     uint64_t last_fresh;   /* new bytes in the last checkpoint */
     double last_blocked;   /* seconds of the last call */
     uint64_t opened_ns;
@@ -181,6 +186,8 @@ void vv_session_close(struct vv_session *session);
 int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags);
 int vv_session_protect_callback(struct vv_session *session, const char *name, const struct varve_callbacks *callbacks,
                                 void *arg);
+int vv_session_protect_device(struct vv_session *session, const char *name, uint64_t bytes, uint32_t chunk,
+                              const struct varve_device_ops *ops, void *arg);
 /* What it holds; NULL: bytes. array has been checked. */
 int vv_session_describe(struct vv_session *session, const char *name, const struct varve_array *array);
 /* Bytes of its fine chunks; 1: none, 0: as the setting says. */

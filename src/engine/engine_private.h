@@ -128,6 +128,8 @@ struct vv_scan {
 int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *past, uint64_t size);
 /* Chunks [first, last) were never touched. */
 int vv_scan_untouched(struct vv_scan *scan, uint64_t first, uint64_t last);
+/* The id that a granule has now; once for each. 0 or -ENOMEM. */
+int vv_scan_new_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id);
 /* Look at chunks [first, first + count) and hand new ones to the blocks. */
 int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data);
 /* A window of a region that lies behind callbacks, from *at on, which moves behind it. */
@@ -139,18 +141,47 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data);
 int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data, struct varve_error *error);
 
 /* ---- scan_fine.c: where a granule has changed, only what is new in it is stored ---- */
-/* Whether and how finely this region is looked at in this save. */
-void vv_scan_fine_begin(struct vv_scan *scan);
 /* A granule that differs and that nobody knows as a whole: find what is new in it, store that, and note where everything is. */
-int vv_scan_fine(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size, struct vv_hash128 id);
+int vv_scan_fine(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size, struct vv_hash128 id,
+                 const struct vv_hash128 *fine_ids /* of its chunks; NULL: they are not known yet */);
+/* How long fine chunks take: every eighth granule stands for all, or the clock would take its share. */
+#define VV_FINE_TIMED 8u
+static inline uint64_t vv_fine_clock(uint64_t index) {
+    return index % VV_FINE_TIMED == 0 ? vv_clock_thread_ns() : 0;
+}
+static inline uint64_t vv_fine_took(uint64_t index, uint64_t begun) {
+    return index % VV_FINE_TIMED == 0 ? (vv_clock_thread_ns() - begun) * VV_FINE_TIMED : 0;
+}
 /* Is none of it known, so that it may as well be stored whole? */
 int vv_scan_fine_is_new(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size);
+/* It is known or stored elsewhere, as a whole. */
+void vv_scan_fine_keep(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size);
 /* It is stored whole. */
 void vv_scan_fine_note(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size);
+
+/* ---- fine_choice.c: how finely regions are looked at, and what is remembered of them ---- */
 /* The save is about to begin: how much may be remembered, and what may be referred to. 0 or -ENOMEM. */
 int vv_fine_prepare(struct vv_save *save);
+void vv_scan_fine_begin(struct vv_scan *scan);
+/* It was committed: what the samples say for the next. */
+void vv_fine_judge(struct vv_save *save);
+void vv_fine_say(const struct vv_save *save, struct varve_stats *stats);
+/* How many fine chunks of so much protected memory may be remembered. */
+uint64_t vv_fine_room(const struct vv_session *session, uint64_t protected_bytes);
 /* After a restart: what was restored has been seen. */
 void vv_fine_refill(struct vv_session *session);
+
+/* ---- device.c: regions in the memory of a device ---- */
+/* A part of such a region, from *at on, which moves behind it. */
+int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_t *at, struct varve_error *error);
+/* Devices are told how the last attempt ended. In the thread of the program; nothing is in flight. */
+void vv_devices_settle(struct vv_session *session);
+/* Our history is not what they remember. */
+void vv_devices_lose_step(struct vv_session *session);
+void vv_device_restored(struct vv_session *session, const struct vv_region *region, const struct vv_past *past);
+void vv_device_leave(struct vv_region *region); /* if it is one */
+/* Bytes of its chunks. */
+uint32_t vv_device_chunk(const struct vv_session *session, const struct vv_region *region);
 
 /* ---- naming.c: the chunks that this rank would have to store, named before anybody stores one ---- */
 struct vv_named {
@@ -287,6 +318,7 @@ struct vv_save {
     uint8_t *is_usable;      /* per source: fine chunks may be referred to there; NULL: no region is looked at finely */
     struct vv_fine_counts fine_counts;
     uint64_t fine_ns;
+    uint64_t mark_bytes;
     uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored */
     int is_gathered;         /* our team's writer writes it */
     struct vv_moves moves;
@@ -355,6 +387,8 @@ void vv_upkeep(struct vv_session *session);
 /* recipe_write.c: leans and manifest. */
 int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_error *error);
 
+/* read.c: say in which region it was. Returns rc. */
+int vv_error_in_region(struct varve_error *error, int rc, const char *region);
 /* read.c: like vv_region_stream, and gives the ids of the granules (ids may be NULL) and the region's origins (may be
  * NULL) as a history wants them. */
 int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct vv_recipe_region *region,

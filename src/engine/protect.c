@@ -46,6 +46,7 @@ void vv_unwatch_regions(struct vv_session *session) {
 /* The region's memory is the program's again. Copies of it may still be on their way, so the watch stays until they have landed. */
 static void let_go(struct vv_session *session, struct vv_region *region) {
     struct vv_watch *watch = region->watch;
+    vv_device_leave(region);
     region->watch = NULL;
     if (!watch)
         return;

@@ -19,6 +19,11 @@ struct vv_origin vv_origin_of(const struct vv_run *run) {
     return origin;
 }
 
+int vv_error_in_region(struct varve_error *error, int rc, const char *region) {
+    struct varve_error why = error ? *error : (struct varve_error){0};
+    return vv_error(error, rc, "region %.100s: %.380s", region, why.text);
+}
+
 struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data, uint64_t size,
                               struct vv_hash128 *ids) {
     struct vv_hash128 sum = {0, 0};
@@ -68,7 +73,7 @@ static int next_run(struct stream *stream, struct varve_error *error) {
     if (rc < 0)
         return rc;
     if (rc == 0)
-        return vv_error(error, VARVE_CORRUPT, "region %s: its runs end before the region does", stream->region->name);
+        return vv_error(error, VARVE_CORRUPT, "its runs end before the region does");
     stream->has_run = 1;
     stream->run_taken = 0;
     struct vv_origin origin = vv_origin_of(&stream->run);
@@ -116,6 +121,7 @@ int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct 
     while (rc == 0 && stream.done < region->length) {
         uint64_t size = region->length - stream.done < window ? region->length - stream.done : window;
         rc = fill_window(&stream, size, error);
+        rc = rc == VARVE_CORRUPT ? vv_error_in_region(error, rc, region->name) : rc;
         if (rc)
             break;
         digest = vv_hash128_add(digest, vv_ids_take(seed, stream.done / VV_CHUNK, stream.window, size, ids));

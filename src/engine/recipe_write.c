@@ -7,6 +7,8 @@
 #include "engine/engine_private.h"
 
 #define FLUSH (1u << 20)
+#define PACK_FROM 256u /* runs; fewer are not worth it */
+#define PACK_LEVEL 3
 
 struct recipe {
     struct vv_save *save;
@@ -15,6 +17,9 @@ struct recipe {
     uint32_t *index_of; /* per source: its lean index */
     struct vv_buf buf;
     struct vv_manifest_writer writer;
+    int is_packed;
+    struct vv_coder *coder; /* if it is, */
+    uint8_t *piece;         /* with room for one */
     struct varve_error *error;
 };
 
@@ -175,13 +180,53 @@ static int settle_leans(struct recipe *recipe, int is_overlay) {
     return rc;
 }
 
-static void fill_head(const struct recipe *recipe, struct vv_manifest_head *head) {
+static void fill_head(struct recipe *recipe, uint64_t runs, struct vv_manifest_head *head) {
     const struct vv_save *save = recipe->save;
     memset(head, 0, sizeof *head);
+    head->runs = runs;
+    head->is_packed = recipe->is_packed = runs >= PACK_FROM;
     head->owner = save->session->comm->rank;
     head->regions = save->regions;
     head->protected_bytes = save->sums.protected_bytes;
     head->layout_bytes = save->layout_end;
+}
+
+/* ---- packing ---- */
+
+static int make_coder(struct recipe *recipe) {
+    if (recipe->piece)
+        return 0;
+    recipe->piece = vv_malloc(VV_PIECE_HEAD_SIZE + VV_PIECE_MAX);
+    return recipe->piece ? vv_coder_create(&recipe->coder) : -ENOMEM;
+}
+
+static int pass_on_piece(struct recipe *recipe, const uint8_t *data, uint32_t size) {
+    static const struct vv_coding coding = {.codec = VV_CODEC_ZSTD};
+    static const struct vv_content content = {.type = VARVE_BYTES};
+    struct vv_manifest_piece piece = {size, size};
+    int rc = make_coder(recipe);
+    if (rc)
+        return rc;
+    uint8_t *out = recipe->piece + VV_PIECE_HEAD_SIZE;
+    int64_t got = vv_coder_encode(recipe->coder, &coding, &content, data, size, out, PACK_LEVEL);
+    if (got > 0 && got < size)
+        piece.stored = (uint32_t)got;
+    else
+        memcpy(out, data, size); /* as it is, also when there was no memory to make it smaller */
+    vv_manifest_piece_encode(recipe->piece, &piece);
+    return vv_outlet_manifest_add(recipe->save, recipe->piece, VV_PIECE_HEAD_SIZE + piece.stored, recipe->error);
+}
+
+/* What was encoded so far goes on its way. */
+static int pass_on(struct recipe *recipe) {
+    int rc = recipe->buf.failed;
+    if (rc == 0 && recipe->buf.size && !recipe->is_packed)
+        rc = vv_outlet_manifest_add(recipe->save, recipe->buf.data, recipe->buf.size, recipe->error);
+    for (size_t at = 0; at < recipe->buf.size && recipe->is_packed && rc == 0; at += VV_PIECE_MAX) {
+        size_t left = recipe->buf.size - at;
+        rc = pass_on_piece(recipe, recipe->buf.data + at, left < VV_PIECE_MAX ? (uint32_t)left : VV_PIECE_MAX);
+    }
+    return rc;
 }
 
 /* Encode an overlay; 1 if it is worth writing, 0 if a base is. */
@@ -197,16 +242,15 @@ static int write_overlay(struct recipe *recipe) {
     struct vv_save *save = recipe->save;
     const struct vv_recipe_layers *below = &save->session->layers;
     struct vv_manifest_head head;
-    fill_head(recipe, &head);
+    fill_head(recipe, recipe->writer.runs, &head);
     head.entries = recipe->writer.entries;
-    head.runs = recipe->writer.runs;
     head.lower_count = below->count;
     for (uint32_t i = 0; i < below->count; i++)
         head.lower[i] = (struct vv_layer_ref){lean_index(recipe, &below->layer[i].attempt), below->layer[i].writer,
                                               below->layer[i].digest};
     int rc = vv_outlet_manifest_begin(save, &head, recipe->error);
     if (rc == 0)
-        rc = vv_outlet_manifest_add(save, recipe->buf.data, recipe->buf.size, recipe->error);
+        rc = pass_on(recipe);
     save->layers = *below;
     return rc;
 }
@@ -216,7 +260,7 @@ static int flush(struct recipe *recipe, size_t at_least) {
         return recipe->buf.failed;
     if (recipe->buf.size < at_least || recipe->buf.size == 0)
         return 0;
-    int rc = vv_outlet_manifest_add(recipe->save, recipe->buf.data, recipe->buf.size, recipe->error);
+    int rc = pass_on(recipe);
     recipe->save->base_bytes += recipe->buf.size;
     recipe->buf.size = 0;
     return rc;
@@ -226,11 +270,12 @@ static int write_base(struct recipe *recipe) {
     struct vv_save *save = recipe->save;
     const struct vv_history *history = &save->session->history;
     struct vv_manifest_head head;
-    fill_head(recipe, &head);
-    head.entries = save->regions;
+    uint64_t runs = 0;
     for (size_t i = 0; i < history->count; i++)
         if (!history->list[i].is_gone)
-            head.runs += vv_past_after(&history->list[i])->count;
+            runs += vv_past_after(&history->list[i])->count;
+    fill_head(recipe, runs, &head);
+    head.entries = save->regions;
     recipe->buf.size = 0;
     vv_manifest_begin(&recipe->writer, &recipe->buf, save->session->comm->rank);
     int rc = vv_outlet_manifest_begin(save, &head, recipe->error);
@@ -289,5 +334,7 @@ int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_err
     vv_free(recipe.leans);
     vv_free(recipe.index_of);
     vv_buf_clear(&recipe.buf);
+    vv_coder_destroy(recipe.coder);
+    vv_free(recipe.piece);
     return rc ? vv_error_default(error, rc, "the manifest could not be written: %s", varve_error_text(rc)) : 0;
 }

@@ -42,7 +42,9 @@ struct restart {
     uint64_t own_bytes, others_bytes; /* of this rank's part, in its own packs and in those of others or of several */
     int needs_others;  /* blocks shall be read once and passed on */
     struct vv_view *view;
+    struct vv_recipe *recipe; /* of this rank; read several times */
     struct vv_fetch *fetch;
+    uint32_t first_source, last_source; /* whose bytes are read in this pass: see make_room */
     struct vv_pool *pool;   /* reads and hashes */
     struct vv_pool *backer; /* one thread that goes ahead and puts pages behind the memory; or NULL */
     struct vv_buf backing;  /* struct piece, of the batch that is being collected */
@@ -65,7 +67,8 @@ static int is_wanted(const struct vv_restart_options *options, const char *name)
 
 static int add_target(struct restart *restart, const struct vv_recipe_region *stored, struct vv_region *region,
                       struct varve_error *error) {
-    if (!region->is_callback && region->size != stored->length && !(restart->options->flags & VARVE_RESTART_RESIZE))
+    int may_differ = !region->device && (region->is_callback || (restart->options->flags & VARVE_RESTART_RESIZE));
+    if (region->size != stored->length && !may_differ)
         return vv_error(error, VARVE_MISMATCH,
                         "region %s of version %" PRIu64 ": %" PRIu64 " bytes are stored but %" PRIu64
                         " are protected; protect the stored size, or restart with VARVE_RESTART_RESIZE",
@@ -110,12 +113,11 @@ static int check_missing(struct restart *restart, struct varve_error *error) {
 
 /* Before a byte is written: does what is stored fit what is protected? */
 static int match_regions(struct restart *restart, struct varve_error *error) {
-    struct vv_recipe *recipe;
     struct vv_recipe_region stored;
-    int rc = vv_recipe_open(restart->view, restart->session->comm->rank, &recipe, error);
+    int rc = vv_recipe_open(restart->view, restart->session->comm->rank, &restart->recipe, error);
     if (rc)
         return rc;
-    while ((rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+    while ((rc = vv_recipe_next_region(restart->recipe, &stored, error)) > 0) {
         struct vv_region *region = vv_regions_find(&restart->session->regions, stored.name);
         if (!region) {
             vv_log(&restart->session->log, VV_LOG_INFO, "region %s is stored but not protected", stored.name);
@@ -126,8 +128,7 @@ static int match_regions(struct restart *restart, struct varve_error *error) {
             break;
     }
     if (rc == 0)
-        vv_recipe_layers(recipe, &restart->layers);
-    vv_recipe_close(recipe);
+        vv_recipe_layers(restart->recipe, &restart->layers);
     return rc ? rc : check_missing(restart, error);
 }
 
@@ -138,19 +139,18 @@ static int find_bytes(struct restart *restart, struct vv_recipe *recipe, struct 
     static uint8_t nowhere;
     struct vv_fetch *fetch = NULL;
     struct vv_run run;
-    int rc = 0, more = 0;
+    int more = 0, rc = vv_fetch_create(restart->view, NULL, &fetch);
+    if (rc)
+        return vv_error(error, -ENOMEM, "no memory to restart");
     while (rc == 0 && (more = vv_recipe_next_run(recipe, &run, error)) > 0) {
         if (run.kind == VV_RUN_ZERO)
             continue;
-        if (fetch && vv_fetch_pending(fetch) > restart->session->settings.restart_window) {
-            vv_fetch_destroy(fetch);
-            fetch = NULL;
-        }
-        if (!fetch && vv_fetch_create(restart->view, NULL, &fetch) != 0)
-            rc = vv_error(error, -ENOMEM, "no memory to restart");
-        else
-            rc = vv_fetch_add(fetch, &run, 0, run.length, &nowhere, 0, error);
+        rc = vv_fetch_add(fetch, &run, 0, run.length, &nowhere, 0, error);
+        if (rc == 0 && vv_fetch_pending(fetch) > restart->session->settings.restart_window)
+            rc = vv_fetch_find(fetch, error);
     }
+    if (rc == 0 && more == 0)
+        rc = vv_fetch_find(fetch, error);
     vv_fetch_destroy(fetch);
     return rc ? rc : more;
 }
@@ -187,13 +187,13 @@ static int look_for_lost(struct restart *restart, const struct vv_recipe_region 
  * this rank in packs of others, or in packs that several share? Node-local stores may need each other at any moment: a block may turn out damaged. */
 static int survey(struct restart *restart, struct varve_error *error) {
     struct vv_session *session = restart->session;
-    struct vv_recipe *recipe;
+    struct vv_recipe *recipe = restart->recipe;
     struct vv_recipe_region stored;
     struct vv_lost lost = {0};
     size_t next = 0;
     if (!vv_peers_can_ask(restart->peers) || (vv_is_local(session) && !restart->is_thin))
         return 0;
-    int rc = vv_recipe_open(restart->view, session->comm->rank, &recipe, error);
+    int rc = vv_recipe_rewind(recipe, error);
     if (rc)
         return rc;
     while ((rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
@@ -205,7 +205,6 @@ static int survey(struct restart *restart, struct varve_error *error) {
         if (rc < 0)
             break;
     }
-    vv_recipe_close(recipe);
     /* Passing on costs time, too: it pays when less than half would be read without it. */
     restart->needs_others = restart->others_bytes > 0 && restart->others_bytes >= restart->own_bytes;
     if (rc >= 0 && lost.count)
@@ -257,7 +256,8 @@ static int run_batch(struct restart *restart, struct varve_error *error) {
     if (restart->backer)
         vv_pool_wait(restart->backer);
     restart->backing.size = 0;
-    return rc;
+    const struct target *target = rc == VARVE_CORRUPT ? vv_fetch_failed(restart->fetch) : NULL;
+    return target ? vv_error_in_region(error, rc, restart->session->regions.list[target->slot].name) : rc;
 }
 
 /* Bytes have arrived: name the granules that are whole among them. Those in several pieces are left to the check. */
@@ -269,6 +269,29 @@ static void name_granules(void *tag, const void *data, size_t size) {
         if (end <= to && !vv_is_zero(target->base + at, end - at))
             target->ids[at / VV_CHUNK] = vv_id(target->seed, target->base + at, end - at);
     }
+}
+
+/* What is wanted takes more memory to keep book of than it may. Its blocks shall be read once however its runs are scattered: so not the
+ * region is cut, but the sources are, and the others are left to another pass over the manifest. Only what comes from a single source is read
+ * in pieces of the region, and blocks that reach from one piece into the next are then read again. */
+static int make_room(struct restart *restart, struct varve_error *error) {
+    uint32_t last = 0;
+    int rc = vv_fetch_postpone(restart->fetch, &last, error);
+    if (rc > 0)
+        restart->last_source = last;
+    return rc ? (rc < 0 ? rc : 0) : run_batch(restart, error);
+}
+
+static int want_run(struct restart *restart, const struct vv_run *run, struct vv_region *region,
+                    struct varve_error *error) {
+    uint32_t source = run->places[0].lean;
+    if (source < restart->first_source || source > restart->last_source)
+        return 0;
+    uint64_t size = region->size - run->offset < run->length ? region->size - run->offset : run->length;
+    int rc = vv_fetch_add(restart->fetch, run, 0, size, (uint8_t *)region->ptr + run->offset, 0, error);
+    if (rc == 0 && vv_fetch_pending(restart->fetch) > restart->session->settings.restart_window)
+        rc = make_room(restart, error);
+    return rc;
 }
 
 static int read_memory(struct restart *restart, struct vv_recipe *recipe, const struct vv_recipe_region *stored,
@@ -288,9 +311,7 @@ static int read_memory(struct restart *restart, struct vv_recipe *recipe, const 
             continue;
         }
         note_memory(restart, base + run.offset, size);
-        rc = vv_fetch_add(restart->fetch, &run, 0, size, base + run.offset, 0, error);
-        if (rc == 0 && vv_fetch_pending(restart->fetch) > restart->session->settings.restart_window)
-            rc = run_batch(restart, error);
+        rc = want_run(restart, &run, region, error);
         if (rc)
             return rc;
     }
@@ -362,11 +383,47 @@ static int read_region(struct restart *restart, struct vv_recipe *recipe, const 
                           load_bytes, &delivery, past->ids, &past->origins, error);
 }
 
-static int read_regions(struct restart *restart, struct varve_error *error) {
-    struct vv_recipe *recipe;
+static int want_runs(struct restart *restart, struct vv_recipe *recipe, struct vv_region *region,
+                     struct varve_error *error) {
+    struct vv_run run;
+    int rc;
+    while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
+        if (run.kind == VV_RUN_ZERO || run.offset >= region->size)
+            continue;
+        rc = want_run(restart, &run, region, error);
+        if (rc)
+            return rc;
+    }
+    return rc;
+}
+
+/* The runs of all regions in memory again, for the sources of another pass. */
+static int read_postponed(struct restart *restart, struct varve_error *error) {
+    struct vv_recipe *recipe = restart->recipe;
     struct vv_recipe_region stored;
     size_t next = 0;
-    int rc = vv_recipe_open(restart->view, restart->session->comm->rank, &recipe, error);
+    int rc = vv_recipe_rewind(recipe, error);
+    if (rc)
+        return rc;
+    while (next < restart->target_count && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+        struct target *target = &restart->targets[next];
+        struct vv_region *region = &restart->session->regions.list[target->slot];
+        if (target->number != stored.number)
+            continue;
+        next++;
+        vv_fetch_tell(restart->fetch, name_granules, target);
+        rc = region->is_callback ? 0 : want_runs(restart, recipe, region, error);
+        if (rc)
+            break;
+    }
+    return rc < 0 ? rc : run_batch(restart, error);
+}
+
+static int read_first(struct restart *restart, struct varve_error *error) {
+    struct vv_recipe *recipe = restart->recipe;
+    struct vv_recipe_region stored;
+    size_t next = 0;
+    int rc = vv_recipe_rewind(recipe, error);
     if (rc)
         return rc;
     while ((rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
@@ -377,10 +434,20 @@ static int read_regions(struct restart *restart, struct varve_error *error) {
         if (rc)
             break;
     }
-    vv_recipe_close(recipe);
     if (rc == 0)
         rc = VV_FAULT("engine.restart.before_fetch");
     return rc ? rc : run_batch(restart, error);
+}
+
+static int read_regions(struct restart *restart, struct varve_error *error) {
+    restart->last_source = UINT32_MAX;
+    int rc = read_first(restart, error);
+    while (rc == 0 && restart->last_source != UINT32_MAX) {
+        restart->first_source = restart->last_source + 1;
+        restart->last_source = UINT32_MAX;
+        rc = read_postponed(restart, error);
+    }
+    return rc;
 }
 
 /* ---- checking ---- */
@@ -410,10 +477,10 @@ static int check_regions(struct restart *restart, struct varve_error *error) {
 static void fill_table(struct vv_history *history, const struct vv_past *past) {
     for (size_t i = 0; i < past->origins.count; i++) {
         const struct vv_origin *origin = &past->origins.list[i];
-        if (origin->kind != VV_ORIGIN_FROM || origin->offset % VV_CHUNK != 0)
+        if (origin->kind != VV_ORIGIN_FROM)
             continue;
         uint64_t end = origin->offset + origin->length;
-        for (uint64_t at = origin->offset; at < end; at += VV_CHUNK) {
+        for (uint64_t at = (origin->offset + VV_CHUNK - 1) / VV_CHUNK * VV_CHUNK; at < end; at += VV_CHUNK) {
             uint64_t next = at + VV_CHUNK < past->length ? at + VV_CHUNK : past->length;
             struct vv_known known = {past->ids[at / VV_CHUNK], origin->source, origin->owner,
                                      origin->address + (at - origin->offset)};
@@ -501,6 +568,8 @@ static int read_checked(void *arg, struct vv_store *store, struct varve_error *e
     if (restart->needs_others)
         vv_load_ahead(restart->view, restart->session->comm->rank, restart->pool);
     int rc = read_regions(restart, error);
+    vv_fetch_destroy(restart->fetch); /* what it kept is memory for what follows */
+    restart->fetch = NULL;
     if (rc == 0)
         rc = check_regions(restart, error);
     if (rc == 0)
@@ -543,6 +612,7 @@ int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generat
     vv_pool_destroy(restart.backer);
     vv_buf_clear(&restart.backing);
     vv_history_clear(&restart.history);
+    vv_recipe_close(restart.recipe);
     vv_view_close(restart.view);
     vv_peers_close(restart.peers);
     vv_free(restart.targets);

@@ -94,7 +94,7 @@ static int plan(struct vv_save *save, struct varve_error *error) {
 /* Not while ranks share what they store: what is sparse for one of them may be full for others. */
 static int mark_victims(struct vv_save *save) {
     const struct vv_history *history = &save->session->history;
-    if (save->is_shared)
+    if (save->is_shared || save->session->settings.rewrite_share <= 0)
         return 0;
     for (uint32_t i = 0; i < history->source_count; i++) {
         const struct vv_source *source = &history->sources[i];
@@ -237,7 +237,8 @@ static int ask_callback(struct vv_save *save, struct varve_error *error) {
         return 0;
     int rc = vv_outlet_open(save, error);
     if (rc == 0)
-        rc = vv_scan_callback(&save->scans[save->asked], region, &save->asked_at, error);
+        rc = (region->device ? vv_scan_device : vv_scan_callback)(&save->scans[save->asked], region, &save->asked_at,
+                                                                  error);
     rc = vv_outlet_explain(save, rc, error);
     return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", region->name, varve_error_text(rc)) : 1;
 }
@@ -247,6 +248,7 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
     struct vv_source source = {.generation = save->attempt.generation,
                                .attempt = save->attempt.attempt,
                                .version = save->attempt.version};
+    vv_devices_settle(session);
     if (session->must_begin_anew)
         vv_begin_anew(session);
     int64_t slot = vv_history_source(&session->history, &source);
@@ -322,12 +324,7 @@ static void note_sums(const struct vv_save *save, struct varve_stats *stats) {
     stats->writers = save->is_gathered ? save->session->team.writers : save->session->comm->ranks;
     stats->group = save->is_gathered ? save->session->team.count : 1;
     stats->bytes_base = save->is_base && save->session->layers.count > 0 ? save->base_bytes : 0;
-    stats->chunks_fixed = save->fine_counts.fixed;
-    stats->chunks_zero = save->fine_counts.zero;
-    stats->chunks_first = save->fine_counts.first;
-    stats->chunks_shifted = save->fine_counts.shifted;
-    stats->bytes_seen = vv_seen_bytes(&save->session->history.seen);
-    stats->seconds_fine = (double)save->fine_ns * 1e-9;
+    vv_fine_say(save, stats);
     stats->runs_changed = 0;
     for (size_t i = 0; i < save->session->history.count; i++)
         stats->runs_changed += save->session->history.list[i].changed.count;
@@ -433,8 +430,10 @@ void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
     session->next_version = save->attempt.version + 1;
     session->has_saved = 1;
     session->is_continued = 0;
+    session->is_settled_well = 1;
     vv_capture_settle(session->capture, 1);
     learn(save);
+    vv_fine_judge(save);
     clear(save);
 }
 
@@ -442,6 +441,7 @@ void vv_save_drop(struct vv_save *save) {
     end_writing(save);
     vv_history_drop(&save->session->history, save->source);
     vv_capture_settle(save->session->capture, 0);
+    save->session->is_settled_well = 0;
     clear(save);
 }
 
@@ -450,6 +450,7 @@ void vv_begin_anew(struct vv_session *session) {
     session->must_begin_anew = session->is_continued = 0;
     vv_unwatch_regions(session);
     vv_sharing_forget(session);
+    vv_devices_lose_step(session);
     vv_history_clear(&session->history);
     memset(&session->layers, 0, sizeof session->layers);
     memset(&session->parent, 0, sizeof session->parent);

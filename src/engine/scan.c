@@ -21,7 +21,7 @@ static struct vv_hash128 past_id(const struct vv_scan *scan, uint64_t index) {
 }
 
 /* Granule `index` has a new id: keep it for the commit, and carry the digest along. */
-static int change_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id) {
+int vv_scan_new_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id) {
     struct vv_past *past = scan->past;
     struct vv_hash128 before = past_id(scan, index);
     if (vv_hash128_equal(before, id))
@@ -31,6 +31,12 @@ static int change_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id)
     if (!vv_hash128_is_zero(id))
         past->pending_digest = vv_hash128_add(past->pending_digest, vv_digest_term(index, id));
     return past->pending_nameless ? 0 : vv_past_new_id(past, index, id);
+}
+
+/* It is all zero now: what its origin says. */
+static void forget_marks(const struct vv_scan *scan, uint64_t index) {
+    if (scan->fine.chunk)
+        vv_fine_forget(&scan->fine, index * VV_CHUNK, (uint32_t)(granule_end(scan, index) - index * VV_CHUNK));
 }
 
 static int has_budget(const struct vv_save *save, uint32_t size) {
@@ -114,11 +120,18 @@ struct looked {
     int is_rewrite;
 };
 
-static struct looked look_at(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
+static struct vv_hash128 id_of(const struct vv_scan *scan, const uint8_t *data, uint32_t size) {
+    struct vv_hash128 none = {0, 0};
+    return vv_is_zero(data, size) ? none : vv_id(scan->save->session->store->settings.seed, data, size);
+}
+
+static uint32_t size_of(const struct vv_scan *scan, uint64_t index) {
+    return (uint32_t)(granule_end(scan, index) - index * VV_CHUNK);
+}
+
+static struct looked look_at(struct vv_scan *scan, uint64_t index, const uint8_t *data, struct vv_hash128 id) {
     struct vv_save *save = scan->save;
-    struct looked looked = {.size = (uint32_t)(granule_end(scan, index) - index * VV_CHUNK)};
-    if (!vv_is_zero(data, looked.size))
-        looked.id = vv_id(save->session->store->settings.seed, data, looked.size);
+    struct looked looked = {.size = size_of(scan, index), .id = id};
     if (index < scan->comparable && !scan->is_full && vv_hash128_equal(looked.id, scan->past->ids[index])) {
         looked.is_rewrite = !vv_hash128_is_zero(looked.id) && wants_rewrite(scan, index, looked.size);
         looked.is_same = !looked.is_rewrite;
@@ -127,6 +140,7 @@ static struct looked look_at(struct vv_scan *scan, uint64_t index, const uint8_t
     save->sums.changed += looked.size;
     if (vv_hash128_is_zero(looked.id))
         save->sums.zero += looked.size;
+    vv_fine_sample_look(scan->past->sample, &save->session->history.met, index, data, looked.size);
     return looked;
 }
 
@@ -142,22 +156,50 @@ static int is_finely_stored(const struct vv_scan *scan, const struct looked *loo
            is_known(scan, looked->id, &origin) != KNOWN;
 }
 
-static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
+/* It is not stored finely, but may be another time. What is only stored again is as it was. */
+static void keep_marks(struct vv_scan *scan, uint64_t index, const uint8_t *data, const struct looked *looked) {
+    if (vv_hash128_is_zero(looked->id))
+        forget_marks(scan, index);
+    else if (scan->fine.chunk && !looked->is_rewrite)
+        vv_scan_fine_keep(scan, index, data, looked->size);
+}
+
+/* The names of a granule, and of its chunks if they are likely to be asked for. What they lead to is on its way to the processor. */
+struct names {
+    struct vv_hash128 id;
+    int has_fine;
+    struct vv_hash128 fine[VV_FINE_MOST];
+};
+
+static void name_granule(struct vv_scan *scan, uint64_t index, const uint8_t *data, struct names *names) {
+    uint32_t size = size_of(scan, index);
+    names->id = id_of(scan, data, size);
+    int is_same = index < scan->comparable && vv_hash128_equal(names->id, scan->past->ids[index]);
+    names->has_fine = scan->fine.chunk > 0 && !is_same && !vv_hash128_is_zero(names->id);
+    if (!names->has_fine)
+        return;
+    vv_table_prefetch(&scan->save->session->history.table, names->id);
+    uint64_t begun = vv_fine_clock(index);
+    vv_fine_name(&scan->fine, data, size, names->fine);
+    scan->save->fine_ns += vv_fine_took(index, begun);
+}
+
+static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data, const struct names *names) {
     struct vv_stats_sums *sums = &scan->save->sums;
-    data = as_stored(scan, data, granule_end(scan, index) - index * VV_CHUNK);
-    struct looked looked = look_at(scan, index, data);
+    struct looked looked = look_at(scan, index, data, names->id);
     struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
     int rc = 0;
     if (looked.is_same)
         return 0;
     if (is_finely_stored(scan, &looked)) {
-        rc = change_id(scan, index, looked.id);
-        return rc ? rc : vv_scan_fine(scan, index, data, looked.size, looked.id);
+        rc = vv_scan_new_id(scan, index, looked.id);
+        return rc ? rc : vv_scan_fine(scan, index, data, looked.size, looked.id, names->fine);
     }
+    keep_marks(scan, index, data, &looked);
     if (!vv_hash128_is_zero(looked.id))
         rc = place_chunk(scan, index, data, looked.size, looked.id, looked.is_rewrite, &origin);
     if (rc == 0)
-        rc = change_id(scan, index, looked.id);
+        rc = vv_scan_new_id(scan, index, looked.id);
     if (rc == 0 && is_where_it_was(scan, &origin)) { /* it was counted as changed, and as zero or known */
         sums->changed -= looked.size;
         *(origin.kind == VV_ORIGIN_ZERO ? &sums->zero : &sums->known) -= looked.size;
@@ -169,24 +211,25 @@ static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data)
 int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     struct vv_save *save = scan->save;
     data = as_stored(scan, data, granule_end(scan, index) - index * VV_CHUNK);
-    struct looked looked = look_at(scan, index, data);
+    struct looked looked = look_at(scan, index, data, id_of(scan, data, size_of(scan, index)));
     struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
     save->sums.looked += looked.size;
     if (looked.is_same)
         return 0;
-    int rc = change_id(scan, index, looked.id);
+    int rc = vv_scan_new_id(scan, index, looked.id);
     if (rc)
         return rc;
+    if (is_finely_stored(scan, &looked) && !vv_scan_fine_is_new(scan, index, data, looked.size)) {
+        rc = vv_naming_add_fine(&save->naming, scan, index, looked.id);
+        return rc ? rc : 1;
+    }
+    keep_marks(scan, index, data, &looked);
     if (vv_hash128_is_zero(looked.id))
         return vv_origins_add(&scan->past->changed, &origin);
     origin.kind = VV_ORIGIN_FROM;
     if (is_known(scan, looked.id, &origin) == KNOWN) {
         save->sums.known += looked.is_rewrite ? 0 : looked.size;
         return vv_origins_add(&scan->past->changed, &origin);
-    }
-    if (scan->fine.chunk && !looked.is_rewrite && !vv_scan_fine_is_new(scan, index, data, looked.size)) {
-        rc = vv_naming_add_fine(&save->naming, scan, index, looked.id);
-        return rc ? rc : 1;
     }
     *(looked.is_rewrite ? &save->sums.rewritten : &save->sums.fresh) += looked.size;
     rc = vv_naming_add(&save->naming, scan, index, looked.id, looked.size);
@@ -213,7 +256,7 @@ static int write_chunk(struct vv_scan *scan, const struct vv_named *named, const
                         scan->past->name);
     save->naming.written++;
     if (is_fine)
-        return vv_scan_fine(scan, named->index, data, size, id);
+        return vv_scan_fine(scan, named->index, data, size, id, NULL);
     if (scan->fine.chunk && (save->naming.fates[number] & VV_FATE_STORE))
         vv_scan_fine_note(scan, named->index, data, size);
     return vv_copies_write(save, number, data);
@@ -232,13 +275,22 @@ int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const ui
     return rc;
 }
 
+/* The next granule is named before this one is looked up, so that what its names lead to has come by then. Not where values are rounded: there is
+ * room for one granule of them. */
 static int scan_chunks(struct vv_scan *scan, uint64_t first, uint64_t last, const uint8_t *data) {
-    for (uint64_t i = first; i < last; i++) {
-        int rc = scan_chunk(scan, i, data + (i - first) * VV_CHUNK);
-        if (rc)
-            return rc;
+    struct names names[2];
+    int is_ahead = scan->grid == 0, rc = 0;
+    if (is_ahead && first < last)
+        name_granule(scan, first, data, &names[first % 2]);
+    for (uint64_t i = first; i < last && rc == 0; i++, data += VV_CHUNK) {
+        const uint8_t *stored = as_stored(scan, data, size_of(scan, i));
+        if (!is_ahead)
+            name_granule(scan, i, stored, &names[i % 2]);
+        else if (i + 1 < last)
+            name_granule(scan, i + 1, data + VV_CHUNK, &names[(i + 1) % 2]);
+        rc = scan_chunk(scan, i, stored, &names[i % 2]);
     }
-    return 0;
+    return rc;
 }
 
 static int add_zero(struct vv_scan *scan, uint64_t first, uint64_t last) {
@@ -252,7 +304,8 @@ static int add_zero(struct vv_scan *scan, uint64_t first, uint64_t last) {
 static int clear_ids(struct vv_scan *scan, uint64_t first, uint64_t last) {
     struct vv_hash128 zero = {0, 0};
     for (uint64_t i = first; i < last; i++) {
-        int rc = change_id(scan, i, zero);
+        forget_marks(scan, i);
+        int rc = vv_scan_new_id(scan, i, zero);
         if (rc)
             return rc;
     }

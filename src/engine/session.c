@@ -296,6 +296,8 @@ void vv_session_close(struct vv_session *session) {
     vv_lease_release(session->lease);
     vv_store_close(session->store);
     vv_history_clear(&session->history);
+    for (size_t i = 0; i < session->regions.count; i++)
+        vv_device_leave(&session->regions.list[i]);
     vv_regions_clear(&session->regions);
     vv_free(session->rejected);
     vv_free(session->unsettled);

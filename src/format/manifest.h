@@ -26,6 +26,7 @@ struct vv_layer_ref {
 struct vv_manifest_head {
     uint32_t owner;
     uint32_t lower_count;
+    int is_packed; /* its entries lie in the section as pieces (below) */
     uint64_t regions;
     uint64_t protected_bytes;
     uint64_t layout_bytes;
@@ -35,6 +36,18 @@ struct vv_manifest_head {
 };
 void vv_manifest_head_encode(struct vv_buf *buf, const struct vv_manifest_head *head);
 int vv_manifest_head_parse(const uint8_t *data, size_t size, struct vv_manifest_head *out, struct varve_error *error);
+
+/* The entries of a packed manifest: cut into pieces anywhere, each with a head of 8 bytes in front. The reader gets them unpacked, through fill(). */
+#define VV_PIECE_HEAD_SIZE 8
+#define VV_PIECE_MAX (1u << 20)
+struct vv_manifest_piece {
+    uint32_t raw;    /* 1 to VV_PIECE_MAX */
+    uint32_t stored; /* 1 to raw; less: a zstd frame */
+};
+void vv_manifest_piece_encode(uint8_t out[VV_PIECE_HEAD_SIZE], const struct vv_manifest_piece *piece);
+/* left: bytes of the section from the head of the piece on. */
+int vv_manifest_piece_parse(const uint8_t data[VV_PIECE_HEAD_SIZE], uint64_t left, struct vv_manifest_piece *out,
+                            struct varve_error *error);
 
 enum vv_region_flags { VV_REGION_DESCRIBED = 1, VV_REGION_REMOVED = 2 };
 
@@ -107,7 +120,7 @@ void vv_manifest_region_end(struct vv_manifest_writer *writer, struct vv_hash128
 typedef int64_t (*vv_fill_fn)(void *arg, uint64_t offset, void *data, size_t size);
 
 struct vv_manifest_reader;
-/* Reads and checks the head; owner is the one the footer gives for this section. section_length bounds everything;
+/* Reads and checks the head; owner is the one the footer gives for this section. section_length (unpacked) bounds everything;
  * lean_count is that of the pack's footer. The reader takes one piece of memory, whatever the section's length. */
 int vv_manifest_open(vv_fill_fn fill, void *arg, uint64_t section_length, uint32_t owner, uint32_t lean_count,
                      struct vv_manifest_reader **out, struct varve_error *error);

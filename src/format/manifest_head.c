@@ -4,11 +4,14 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
+
+#define PACKED (UINT32_C(1) << 16)
 
 void vv_manifest_head_encode(struct vv_buf *buf, const struct vv_manifest_head *head) {
     assert(head->lower_count < VV_LAYERS_MAX && head->owner < VV_COUNT_MAX);
     vv_buf_u32(buf, head->owner);
-    vv_buf_u32(buf, head->lower_count);
+    vv_buf_u32(buf, head->lower_count | (head->is_packed ? PACKED : 0));
     vv_buf_u64(buf, head->regions);
     vv_buf_u64(buf, head->protected_bytes);
     vv_buf_u64(buf, head->layout_bytes);
@@ -63,11 +66,13 @@ static int check_head(const struct vv_parse *parse, const struct vv_manifest_hea
 int vv_manifest_head_parse(const uint8_t *data, size_t size, struct vv_manifest_head *out, struct varve_error *error) {
     struct vv_parse parse = {.error = error, .what = "manifest head"};
     struct vv_manifest_head head;
+    memset(&head, 0, sizeof head);
     int rc;
     if (size < VV_MANIFEST_HEAD_SIZE)
         return vv_parse_fail(&parse, VARVE_CORRUPT, "has %zu bytes, must have %d", size, VV_MANIFEST_HEAD_SIZE);
     head.owner = vv_get32(data);
-    head.lower_count = vv_get32(data + 4);
+    head.lower_count = vv_get32(data + 4) & ~PACKED;
+    head.is_packed = (vv_get32(data + 4) & PACKED) != 0;
     head.regions = vv_get64(data + 8);
     head.protected_bytes = vv_get64(data + 16);
     head.layout_bytes = vv_get64(data + 24);
@@ -76,5 +81,23 @@ int vv_manifest_head_parse(const uint8_t *data, size_t size, struct vv_manifest_
     if ((rc = check_head(&parse, &head)) < 0 || (rc = parse_layers(&parse, data + 48, &head)) < 0)
         return rc;
     *out = head;
+    return 0;
+}
+
+void vv_manifest_piece_encode(uint8_t out[VV_PIECE_HEAD_SIZE], const struct vv_manifest_piece *piece) {
+    vv_put32(out, piece->raw);
+    vv_put32(out + 4, piece->stored);
+}
+
+int vv_manifest_piece_parse(const uint8_t data[VV_PIECE_HEAD_SIZE], uint64_t left, struct vv_manifest_piece *out,
+                            struct varve_error *error) {
+    struct vv_parse parse = {.error = error, .what = "manifest piece"};
+    struct vv_manifest_piece piece = {vv_get32(data), vv_get32(data + 4)};
+    if (piece.raw == 0 || piece.raw > VV_PIECE_MAX || piece.stored == 0 || piece.stored > piece.raw ||
+        piece.stored > left - VV_PIECE_HEAD_SIZE)
+        return vv_parse_fail(&parse, VARVE_CORRUPT,
+                             "has %u bytes, %u as stored, with %" PRIu64 " left in its section", piece.raw, piece.stored,
+                             left - VV_PIECE_HEAD_SIZE);
+    *out = piece;
     return 0;
 }

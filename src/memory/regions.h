@@ -8,6 +8,7 @@
 
 struct vv_array;
 struct vv_watch;
+struct vv_device;
 
 struct vv_region {
     uint64_t number;  /* unique in the session; what the manifest calls it. A restart may change it */
@@ -18,6 +19,7 @@ struct vv_region {
     struct vv_watch *watch; /* the capture's, or NULL: will be made when a checkpoint begins */
     struct vv_array *array; /* what it holds; NULL: bytes */
     uint32_t fine;          /* bytes of its chunks, 1 for whole granules; 0: as the setting says */
+    struct vv_device *device; /* the engine's: it lies in a device's memory; NULL: it does not */
     int is_callback;
     struct varve_callbacks callbacks;
     void *arg;

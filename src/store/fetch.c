@@ -4,79 +4,29 @@
  *   piece  the part of a want that lies in one extent of one block; wants become pieces by looking places up
  *   job    pieces of blocks that lie next to each other in one object: one read, then checked, decoded, placed
  *
- * vv_fetch_run sorts the pieces by pack and block, so that every block is read and decoded once, and gives the jobs
- * to the pool. A block without codec that one piece wants as a whole is read straight into its destination. Pieces
- * of a block that could not be read become wants again, for the run's next place or a partner's copy, until nothing
- * is left to try.
+ * Nothing is looked up before vv_fetch_run, which takes the wants source by source: neighbouring runs may come from
+ * packs as many as there are checkpoints, and the tables of all of them need not be in memory together. It sorts the
+ * pieces by pack and block, so that every block is read and decoded once, and gives the jobs to the pool. A block
+ * without codec that one piece wants as a whole is read straight into its destination. Pieces of a block that could
+ * not be read become wants again, for the run's next place or a partner's copy, until nothing is left to try.
  *
- * Where others read the same blocks, and only parts of some are wanted here, the store's helper is asked for those
- * (block_parts.h); a job of that kind is of blocks anywhere in one object, and what the helper does not give is read as
- * above. */
+ * From pieces on: fetch_jobs.c. */
+#include "store/fetch_private.h"
+
 #include "base/alloc.h"
-#include "store/block_decode.h"
-#include "store/block_parts.h"
-#include "store/scratch.h"
-#include "store/view_private.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define READ_ALIGN 4096u
-#define JOB_BYTES (1u << 20) /* stored bytes read at once, unless one block has more; or bytes asked for at once */
-#define JOB_WISHES 64u       /* blocks asked for at once */
-
-struct want {
-    uint64_t first_place; /* in fetch->places */
-    uint32_t place_count;
-    uint32_t candidate; /* see pick_place */
-    uint64_t delta;     /* from the places' addresses */
-    uint64_t size;
-    uint8_t *out;
-    void *tag; /* for the placed function */
-};
-
-struct piece {
-    uint8_t *out;
-    uint32_t source;
-    uint32_t writer : 31;
-    uint32_t is_own : 1; /* of the owner the view is read for */
-    uint32_t block;
-    uint32_t raw;
-    uint32_t length : 31;
-    uint32_t has_failed : 1;
-    uint32_t want;
-};
+#define PORTION (1u << 18)   /* pieces that are enough for one go, if those of a source are together */
+#define KEEP_ROOM (1u << 20) /* bytes of a list that are kept for the next batch */
 
 /* After the batch, the first `piece` bytes at out are repeated up to size. */
 struct repeat {
     uint8_t *out;
     uint64_t piece;
     uint64_t size;
-};
-
-struct job {
-    struct vv_fetch *fetch;
-    struct piece *pieces;
-    size_t count;
-    int is_in_parts; /* somebody else is asked for the pieces first */
-};
-
-struct vv_fetch {
-    struct vv_view *view;
-    struct vv_pool *pool;
-    struct vv_seeker seeker;
-    vv_placed_fn placed; /* or NULL */
-    void *tag;           /* of the wants that are being added */
-    struct vv_buf places;
-    struct vv_buf wants;
-    struct vv_buf pieces;
-    struct vv_buf repeats;
-    uint64_t bytes;
-    struct vv_scratch_pool scratch;
-    struct vv_coders coders;
-    pthread_mutex_t lock;     /* of error */
-    struct varve_error error; /* the first of the jobs */
+    uint32_t source;
 };
 
 int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch **out) {
@@ -114,16 +64,36 @@ void vv_fetch_tell(struct vv_fetch *fetch, vv_placed_fn placed, void *tag) {
     fetch->tag = tag;
 }
 
+void *vv_fetch_failed(const struct vv_fetch *fetch) {
+    return fetch->failed_tag;
+}
+
 /* ---- wants and pieces ---- */
+
+static struct vv_want *want_at(const struct vv_fetch *fetch, size_t index) {
+    return (struct vv_want *)fetch->wants.data + index;
+}
+
+static size_t want_count(const struct vv_fetch *fetch) {
+    return fetch->wants.size / sizeof(struct vv_want);
+}
+
+static struct vv_place place_of(const struct vv_fetch *fetch, const struct vv_want *want, uint32_t number) {
+    if (want->list == VV_NO_LIST) {
+        return (struct vv_place){.lean = want->source, .owner = want->owner, .address = want->address};
+    }
+    const struct vv_place *list = (const struct vv_place *)fetch->places.data + want->list;
+    struct vv_place place = list[number];
+    place.address += want->address - list[0].address;
+    return place;
+}
 
 /* The place to try for a want: first the places as they are listed, then copy 1, 2, 3 of each that is no copy
  * itself. 1, 0 when this number means none, or an error. */
-static int pick_place(struct vv_fetch *fetch, const struct want *want, uint32_t candidate, struct vv_place *out,
+static int pick_place(struct vv_fetch *fetch, const struct vv_want *want, uint32_t candidate, struct vv_place *out,
                       struct varve_error *error) {
-    const struct vv_place *places = (const struct vv_place *)fetch->places.data + want->first_place;
     uint32_t copy = candidate / want->place_count;
-    *out = places[candidate % want->place_count];
-    out->address += want->delta;
+    *out = place_of(fetch, want, candidate % want->place_count);
     if (copy == 0) {
         return 1;
     }
@@ -147,7 +117,7 @@ static int has_block(const struct vv_fetch *fetch, const struct vv_place *place,
 }
 
 /* Pieces from the start of the want on, as far as this place has them. covered_out counts on failure, too. */
-static int add_pieces(struct vv_fetch *fetch, const struct want *want, uint32_t want_index, struct vv_place place,
+static int add_pieces(struct vv_fetch *fetch, const struct vv_want *want, uint32_t want_index, struct vv_place place,
                       uint64_t *covered_out, struct varve_error *error) {
     uint64_t done = 0;
     int rc = 0;
@@ -161,7 +131,7 @@ static int add_pieces(struct vv_fetch *fetch, const struct want *want, uint32_t 
             break;
         }
         uint64_t left = want->size - done;
-        struct piece piece = {.out = want->out + done,
+        struct vv_piece piece = {.out = want->out + done,
                               .source = place.lean,
                               .writer = spot.writer,
                               .is_own = place.owner == fetch->view->reader,
@@ -183,7 +153,7 @@ static int add_pieces(struct vv_fetch *fetch, const struct want *want, uint32_t 
 
 /* Turn the want into pieces, from its first candidate on that has its first bytes. If that has only some of them, the
  * want is cut there. */
-static int resolve(struct vv_fetch *fetch, struct want *want, uint32_t want_index, struct varve_error *error) {
+static int resolve(struct vv_fetch *fetch, struct vv_want *want, uint32_t want_index, struct varve_error *error) {
     struct varve_error first = {0}, why;
     for (; want->candidate < want->place_count * (1 + VV_PARTNERS_MAX); want->candidate++) {
         struct vv_place place;
@@ -219,39 +189,111 @@ static int resolve(struct vv_fetch *fetch, struct want *want, uint32_t want_inde
     return vv_view_missing(fetch->view, rc, error);
 }
 
-static int add_want(struct vv_fetch *fetch, struct want want, struct varve_error *error) {
-    while (want.size) {
-        size_t index = fetch->wants.size / sizeof want;
-        struct want part = want;
-        int rc = index < UINT32_MAX ? resolve(fetch, &part, (uint32_t)index, error)
-                                    : vv_error(error, -EOVERFLOW, "too many runs in one batch");
+static int add_want(struct vv_fetch *fetch, const struct vv_want *want, struct varve_error *error) {
+    if (want_count(fetch) == UINT32_MAX) {
+        return vv_error(error, -EOVERFLOW, "too many runs in one batch");
+    }
+    vv_buf_append(&fetch->wants, want, sizeof *want);
+    return fetch->wants.failed ? vv_error_sys(error, -ENOMEM, "bytes to fetch") : 0;
+}
+
+/* Pieces for a want; where one candidate has only some of its bytes, the rest becomes a want of its own. */
+static int find_want(struct vv_fetch *fetch, size_t index, struct varve_error *error) {
+    for (;;) {
+        struct vv_want whole = *want_at(fetch, index), part = whole;
+        int rc = resolve(fetch, &part, (uint32_t)index, error);
+        if (rc < 0) {
+            fetch->failed_tag = whole.tag;
+            return rc;
+        }
+        *want_at(fetch, index) = part;
+        if (part.size == whole.size) {
+            return 0;
+        }
+        whole.address += part.size;
+        whole.out += part.size;
+        whole.size -= part.size;
+        index = want_count(fetch);
+        rc = add_want(fetch, &whole, error);
         if (rc < 0) {
             return rc;
         }
-        vv_buf_append(&fetch->wants, &part, sizeof part);
-        if (fetch->wants.failed) {
-            return vv_error_sys(error, -ENOMEM, "bytes to fetch");
-        }
-        want.delta += part.size;
-        want.out += part.size;
-        want.size -= part.size;
     }
-    return 0;
+}
+
+/* The wants source by source, otherwise as they were added; NULL when there is no memory, or only one of them. */
+static uint32_t *deal_wants(const struct vv_fetch *fetch) {
+    size_t count = want_count(fetch);
+    uint32_t sources = fetch->view->record.lean_count + 1;
+    uint32_t *order = count > 1 ? vv_malloc(count * sizeof *order) : NULL;
+    size_t *begin = order ? vv_calloc((size_t)sources + 1, sizeof *begin) : NULL;
+    if (!begin) {
+        vv_free(order);
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        begin[want_at(fetch, i)->source + 1]++;
+    }
+    for (uint32_t i = 1; i <= sources; i++) {
+        begin[i] += begin[i - 1];
+    }
+    for (size_t i = 0; i < count; i++) {
+        order[begin[want_at(fetch, i)->source]++] = (uint32_t)i;
+    }
+    vv_free(begin);
+    return order;
+}
+
+/* The wants that are still to be looked up. */
+struct rest {
+    uint32_t *order; /* or NULL: as they were added */
+    size_t at, count;
+};
+
+static struct rest begin_rest(const struct vv_fetch *fetch) {
+    return (struct rest){.order = deal_wants(fetch), .count = want_count(fetch)};
+}
+
+/* Pieces for the wants of some sources: of all, unless that would be very many. A block is of one source, so it is read once all the
+ * same. */
+static int find_some(struct vv_fetch *fetch, struct rest *rest, struct varve_error *error) {
+    uint32_t source = 0;
+    int rc = 0;
+    for (; rest->at < rest->count && rc == 0; rest->at++) {
+        size_t index = rest->order ? rest->order[rest->at] : rest->at;
+        uint32_t next = want_at(fetch, index)->source;
+        if (rest->order && next != source && fetch->pieces.size >= PORTION * sizeof(struct vv_piece)) {
+            break;
+        }
+        source = next;
+        rc = find_want(fetch, index, error);
+    }
+    return rc;
 }
 
 static int add_range(struct vv_fetch *fetch, const struct vv_run *run, uint64_t delta, uint64_t size, uint8_t *out,
                      struct varve_error *error) {
-    struct want want = {.first_place = fetch->places.size / sizeof run->places[0],
-                        .place_count = run->place_count,
-                        .delta = delta,
+    const struct vv_place *first = &run->places[0];
+    size_t listed = fetch->places.size / sizeof *first;
+    struct vv_want want = {.address = first->address + delta,
                         .size = size,
                         .out = out,
-                        .tag = fetch->tag};
-    vv_buf_append(&fetch->places, run->places, run->place_count * sizeof run->places[0]);
-    if (fetch->places.failed) {
-        return vv_error_sys(error, -ENOMEM, "places to fetch from");
+                        .tag = fetch->tag,
+                        .source = first->lean,
+                        .owner = first->owner,
+                        .list = VV_NO_LIST,
+                        .place_count = (uint16_t)run->place_count};
+    if (first->lean > fetch->view->record.lean_count) {
+        return vv_error(error, -EINVAL, "there is no source %u", first->lean);
     }
-    return add_want(fetch, want, error);
+    if (run->place_count > 1 || first->copy) {
+        if (listed > VV_NO_LIST - VV_PLACES_MAX) {
+            return vv_error(error, -EOVERFLOW, "too many runs in one batch");
+        }
+        want.list = (uint32_t)listed;
+        vv_buf_append(&fetch->places, run->places, run->place_count * sizeof *first);
+    }
+    return fetch->places.failed ? vv_error_sys(error, -ENOMEM, "places to fetch from") : add_want(fetch, &want, error);
 }
 
 /* Entered inside the piece, its rest comes first; then one whole piece, which is repeated after the batch. */
@@ -271,7 +313,7 @@ static int add_repeated(struct vv_fetch *fetch, const struct vv_run *run, uint64
         return 0;
     }
     if (size > piece) {
-        struct repeat repeat = {.out = out, .piece = piece, .size = size};
+        struct repeat repeat = {.out = out, .piece = piece, .size = size, .source = run->places[0].lean};
         vv_buf_append(&fetch->repeats, &repeat, sizeof repeat);
         if (fetch->repeats.failed) {
             return vv_error_sys(error, -ENOMEM, "repeated runs");
@@ -296,12 +338,10 @@ int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip
         }
         return 0;
     case VV_RUN_REPEATED:
-        fetch->bytes += size;
         return add_repeated(fetch, run, skip, size, out, error);
     case VV_RUN_FROM:
     case VV_RUN_FROM_ANY:
     case VV_RUN_HERE:
-        fetch->bytes += size;
         return add_range(fetch, run, skip, size, out, error);
     default:
         return vv_error(error, -EINVAL, "a run of kind %d cannot be fetched", run->kind);
@@ -309,493 +349,107 @@ int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip
 }
 
 size_t vv_fetch_pending(const struct vv_fetch *fetch) {
-    return fetch->bytes + fetch->places.size + fetch->wants.size + fetch->pieces.size + fetch->repeats.size;
+    size_t count = want_count(fetch), pieces = count < PORTION ? count : PORTION; /* one of each want, as a rule */
+    return fetch->places.size + fetch->wants.size + count * sizeof(uint32_t) + pieces * sizeof(struct vv_piece) +
+           fetch->repeats.size;
 }
 
-/* ---- jobs ---- */
-
-static void fail_pieces(struct vv_fetch *fetch, struct piece *pieces, size_t count, const struct varve_error *why) {
-    for (size_t i = 0; i < count; i++) {
-        pieces[i].has_failed = 1;
-    }
-    pthread_mutex_lock(&fetch->lock);
-    int is_first = !fetch->error.code; /* of many that may follow when an object is gone */
-    if (is_first) {
-        fetch->error = *why;
-    }
-    pthread_mutex_unlock(&fetch->lock);
-    vv_log(fetch->view->store->log, is_first ? VV_LOG_WARN : VV_LOG_DEBUG, "%s", why->text);
-}
-
-/* The blocks of its pack: those tables that the piece was found in. */
-static int use_tables(struct vv_fetch *fetch, const struct piece *piece, struct vv_cached **out,
-                      struct varve_error *error) {
-    struct vv_view *view = fetch->view;
-    return vv_view_tables_of(view, piece->source, piece->writer, piece->is_own ? view->reader : VV_ALL_OWNERS, out,
-                             error);
-}
-
-static size_t pieces_of_block(const struct piece *pieces, size_t count) {
-    size_t n = 1;
-    while (n < count && pieces[n].block == pieces[0].block) {
-        n++;
-    }
-    return n;
-}
-
-/* Every block of the job wanted whole by one piece, as it is stored, and the destinations in one row. */
-static int is_direct(const struct job *job, const struct vv_pack_tables *tables) {
-    const uint8_t *next = job->pieces[0].out;
-    for (size_t i = 0; i < job->count; i++) {
-        const struct piece *piece = &job->pieces[i];
-        const struct vv_block *block = &tables->blocks[piece->block];
-        if (block->codec != VV_CODEC_NONE || piece->length != block->raw || piece->out != next ||
-            (i && piece->block == piece[-1].block)) {
-            return 0;
+/* Up to which source are at most `most` of all wants? At least the lowest one that has any. */
+static uint32_t source_within(const size_t *wants_of, uint32_t sources, size_t most) {
+    uint32_t last = 0;
+    size_t sum = 0;
+    for (uint32_t i = 0; i < sources; i++) {
+        if (sum && sum + wants_of[i] > most) {
+            break;
         }
-        next += piece->length;
+        sum += wants_of[i];
+        last = i;
     }
-    return 1;
+    return last;
 }
 
-static int check_sum(const char *key, const struct vv_block *block, uint32_t number, const void *stored,
-                     struct varve_error *error) {
-    if (vv_sum64(stored, block->stored) == block->sum) {
-        return 0;
-    }
-    return vv_error(error, VARVE_CORRUPT, "%s: block %u at byte %llu is damaged: its sum does not match", key, number,
-                    (unsigned long long)block->offset);
-}
-
-static void copy_pieces(const struct piece *pieces, size_t count, const uint8_t *raw) {
-    for (size_t i = 0; i < count; i++) {
-        memcpy(pieces[i].out, raw + pieces[i].raw, pieces[i].length);
-    }
-}
-
-static int is_decoded(const struct vv_decoded *decoded, const char *key, const struct vv_block *block) {
-    return decoded->block.raw == block->raw && decoded->block.offset == block->offset &&
-           decoded->block.sum == block->sum && strcmp(decoded->key, key) == 0;
-}
-
-/* 1 if the block was the last one to be decoded. */
-static int copy_decoded(struct vv_decoded *decoded, const char *key, const struct vv_block *block,
-                        const struct piece *pieces, size_t count) {
-    if (!decoded->is_wanted) {
-        return 0;
-    }
-    pthread_mutex_lock(&decoded->lock);
-    int found = is_decoded(decoded, key, block);
-    if (found) {
-        copy_pieces(pieces, count, decoded->data);
-    }
-    pthread_mutex_unlock(&decoded->lock);
-    return found;
-}
-
-/* Without memory it is not kept. */
-static void keep_decoded(struct vv_decoded *decoded, const char *key, const struct vv_block *block,
-                         const uint8_t *raw) {
-    if (!decoded->is_wanted) {
-        return;
-    }
-    pthread_mutex_lock(&decoded->lock);
-    if (decoded->room < block->raw) {
-        vv_free(decoded->data);
-        decoded->data = vv_malloc(block->raw);
-        decoded->room = decoded->data ? block->raw : 0;
-    }
-    decoded->block = (struct vv_block){.raw = 0};
-    if (decoded->data) {
-        memcpy(decoded->data, raw, block->raw);
-        decoded->block = *block;
-        memcpy(decoded->key, key, strlen(key) + 1); /* both are VV_KEY_ROOM */
-    }
-    pthread_mutex_unlock(&decoded->lock);
-}
-
-/* One block whose stored bytes are in memory. */
-static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_block *block,
-                       const struct piece *pieces, size_t count, const uint8_t *stored, struct varve_error *error) {
-    int rc = check_sum(key, block, pieces[0].block, stored, error);
-    if (rc < 0) {
-        return rc;
-    }
-    if (block->codec == VV_CODEC_NONE) {
-        copy_pieces(pieces, count, stored);
-        return 0;
-    }
-    if (count == 1 && pieces[0].length == block->raw) {
-        return vv_block_decode(&fetch->coders, key, block, stored, pieces[0].out, error);
-    }
-    if (copy_decoded(&fetch->view->decoded, key, block, pieces, count)) {
-        return 0;
-    }
-    struct vv_scratch *raw = vv_scratch_acquire(&fetch->scratch, block->raw);
-    if (!raw) {
-        return vv_error_sys(error, -ENOMEM, "decode a block");
-    }
-    rc = vv_block_decode(&fetch->coders, key, block, stored, raw->data, error);
-    if (rc == 0) {
-        copy_pieces(pieces, count, raw->data);
-        keep_decoded(&fetch->view->decoded, key, block, raw->data);
-    }
-    vv_scratch_release(&fetch->scratch, raw);
-    return rc;
-}
-
-static void tell_placed(struct vv_fetch *fetch, const struct piece *pieces, size_t count) {
-    const struct want *wants = (const struct want *)fetch->wants.data;
-    for (size_t i = 0; i < count && fetch->placed; i++) {
-        fetch->placed(wants[pieces[i].want].tag, pieces[i].out, pieces[i].length);
-    }
-}
-
-static void place_blocks(struct job *job, const char *key, const struct vv_pack_tables *tables, const uint8_t *stored,
-                         int are_placed) {
-    uint64_t base = tables->blocks[job->pieces[0].block].offset;
-    size_t n;
-    for (size_t i = 0; i < job->count; i += n) {
-        struct piece *pieces = &job->pieces[i];
-        const struct vv_block *block = &tables->blocks[pieces->block];
-        const uint8_t *bytes = stored + (block->offset - base);
-        struct varve_error why;
-        n = pieces_of_block(pieces, job->count - i);
-        vv_error_clear(&why);
-        int rc = are_placed ? check_sum(key, block, pieces->block, bytes, &why)
-                            : place_block(job->fetch, key, block, pieces, n, bytes, &why);
-        if (rc < 0) {
-            fail_pieces(job->fetch, pieces, n, &why);
-        } else {
-            tell_placed(job->fetch, pieces, n);
+static void drop_above(struct vv_fetch *fetch, uint32_t last) {
+    struct repeat *repeats = (struct repeat *)fetch->repeats.data;
+    size_t kept = 0, repeated = 0;
+    for (size_t i = 0; i < want_count(fetch); i++) {
+        if (want_at(fetch, i)->source <= last) {
+            *want_at(fetch, kept++) = *want_at(fetch, i);
         }
     }
-}
-
-/* How many bytes up to the next multiple of READ_ALIGN certainly follow this block in its object. */
-static size_t readable_behind(const struct vv_pack_tables *tables, uint64_t number) {
-    const struct vv_block *block = &tables->blocks[number], *next = block + 1;
-    size_t missing = (size_t)(-(block->offset + block->stored) % READ_ALIGN);
-    return number + 1 < tables->block_count && next->part == block->part && next->stored >= missing ? missing : 0;
-}
-
-/* A bounced read begins and ends at multiples of READ_ALIGN where it can: the backend then needs no copy of its own. */
-static int read_job(struct job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
-    struct vv_view *view = job->fetch->view;
-    const struct piece *first = &job->pieces[0];
-    const struct vv_block *begin = &tables->blocks[first->block];
-    const struct vv_block *end = &tables->blocks[job->pieces[job->count - 1].block];
-    uint64_t lead = begin->offset % READ_ALIGN;
-    size_t size = (size_t)(end->offset + end->stored - begin->offset);
-    char key[VV_KEY_ROOM];
-    int rc = vv_view_block_key(view, first->source, first->writer, begin->part, tables->parts, key, error);
-    if (rc < 0) {
-        return rc;
-    }
-    int direct = is_direct(job, tables);
-    struct vv_scratch *bounce = direct ? NULL : vv_scratch_acquire(&job->fetch->scratch, lead + size + READ_ALIGN);
-    if (!direct && !bounce) {
-        return vv_error_sys(error, -ENOMEM, "read blocks");
-    }
-    uint8_t *stored = direct ? first->out : bounce->data + lead;
-    rc = direct ? vv_pack_get(view->store, key, begin->offset, stored, size, error)
-                : vv_pack_get(view->store, key, begin->offset - lead, bounce->data,
-                              lead + size + readable_behind(tables, job->pieces[job->count - 1].block), error);
-    if (rc == 0) {
-        place_blocks(job, key, tables, stored, direct);
-    }
-    vv_scratch_release(&job->fetch->scratch, bounce);
-    return vv_view_missing(view, rc, error);
-}
-
-static void read_or_fail(struct job *job, const struct vv_pack_tables *tables) {
-    struct varve_error why;
-    vv_error_clear(&why);
-    if (read_job(job, tables, &why) < 0) {
-        fail_pieces(job->fetch, job->pieces, job->count, &why);
-    }
-}
-
-/* ---- parts of blocks from others ---- */
-
-static size_t make_wishes(const struct job *job, const struct vv_pack_tables *tables, struct vv_block_part *parts,
-                          struct vv_block_wish *wishes) {
-    size_t count = 0, n;
-    for (size_t i = 0; i < job->count; i += n) {
-        const struct piece *pieces = &job->pieces[i];
-        n = pieces_of_block(pieces, job->count - i);
-        for (size_t k = 0; k < n; k++) {
-            parts[i + k] = (struct vv_block_part){pieces[k].out, pieces[k].raw, pieces[k].length};
-        }
-        wishes[count++] = (struct vv_block_wish){
-            .block = &tables->blocks[pieces->block], .parts = &parts[i], .count = n, .result = -ENOTSUP};
-    }
-    return count;
-}
-
-/* Blocks that did not come are read one by one: something is wrong with them, or with whoever was asked. */
-static void take_wishes(struct job *job, const struct vv_pack_tables *tables, const struct vv_block_wish *wishes,
-                        size_t count) {
-    struct piece *pieces = job->pieces;
-    for (size_t i = 0; i < count; pieces += wishes[i++].count) {
-        if (wishes[i].result == 0) {
-            tell_placed(job->fetch, pieces, wishes[i].count);
-        } else {
-            struct job alone = {.fetch = job->fetch, .pieces = pieces, .count = wishes[i].count};
-            read_or_fail(&alone, tables);
+    for (size_t i = 0; i < fetch->repeats.size / sizeof *repeats; i++) {
+        if (repeats[i].source <= last) {
+            repeats[repeated++] = repeats[i];
         }
     }
+    fetch->wants.size = kept * sizeof(struct vv_want);
+    fetch->repeats.size = repeated * sizeof *repeats;
 }
 
-static int ask_job(struct job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
-    struct vv_view *view = job->fetch->view;
-    const struct piece *first = &job->pieces[0];
-    struct vv_block_wish wishes[JOB_WISHES];
-    char key[VV_KEY_ROOM];
-    int rc = vv_view_block_key(view, first->source, first->writer, tables->blocks[first->block].part, tables->parts, key,
-                               error);
-    if (rc < 0) {
-        return rc;
-    }
-    struct vv_block_part *parts = vv_malloc(job->count * sizeof *parts);
-    if (!parts) {
-        return vv_error_sys(error, -ENOMEM, "ask for blocks");
-    }
-    size_t count = make_wishes(job, tables, parts, wishes);
-    view->store->parts->get(view->store->parts_arg, key, wishes, count);
-    take_wishes(job, tables, wishes, count);
-    vv_free(parts);
-    return 0;
-}
-
-/* Failures are noted in the pieces: there may be another place for them. */
-static int run_job(void *arg) {
-    struct job *job = arg;
-    struct vv_view *view = job->fetch->view;
-    struct vv_cached *tables = NULL;
-    struct varve_error why;
-    vv_error_clear(&why);
-    int rc = use_tables(job->fetch, &job->pieces[0], &tables, &why);
-    if (rc == 0) {
-        rc = job->is_in_parts ? ask_job(job, tables->object, &why) : read_job(job, tables->object, &why);
-    }
-    vv_view_release(view, tables);
-    if (rc < 0) {
-        fail_pieces(job->fetch, job->pieces, job->count, &why);
-    }
-    return 0;
-}
-
-/* ---- a batch ---- */
-
-static int order(uint32_t a, uint32_t b) {
-    return a < b ? -1 : a > b;
-}
-
-static int compare_pieces(const void *a, const void *b) {
-    const struct piece *x = a, *y = b;
-    int first = order(x->source, y->source), second = order(x->writer, y->writer), third = order(x->block, y->block);
-    return first ? first : second ? second : third ? third : order(x->raw, y->raw);
-}
-
-static void sort_range(struct piece *pieces, size_t count) {
-    size_t i = 1;
-    while (i < count && compare_pieces(&pieces[i - 1], &pieces[i]) <= 0) {
-        i++;
-    }
-    if (i < count) {
-        qsort(pieces, count, sizeof pieces[0], compare_pieces);
-    }
-}
-
-/* Pieces come in the order of the region, which is that of the blocks within each source: dealing them out by source mostly leaves
- * nothing to sort. */
-static void sort_pieces(struct vv_fetch *fetch) {
-    struct piece *pieces = (struct piece *)fetch->pieces.data;
-    size_t count = fetch->pieces.size / sizeof *pieces;
+int vv_fetch_postpone(struct vv_fetch *fetch, uint32_t *last_out, struct varve_error *error) {
     uint32_t sources = fetch->view->record.lean_count + 1;
-    size_t *begin = count > sources ? vv_calloc((size_t)sources + 1, sizeof *begin) : NULL;
-    struct piece *dealt = begin ? vv_malloc(count * sizeof *dealt) : NULL;
-    if (!dealt) {
-        vv_free(begin);
-        sort_range(pieces, count);
-        return;
+    size_t count = want_count(fetch);
+    size_t *wants_of = vv_calloc(sources, sizeof *wants_of);
+    if (!wants_of) {
+        return vv_error_sys(error, -ENOMEM, "sources to read from");
     }
     for (size_t i = 0; i < count; i++) {
-        begin[pieces[i].source + 1]++;
+        wants_of[want_at(fetch, i)->source]++;
     }
-    for (uint32_t i = 1; i <= sources; i++) {
-        begin[i] += begin[i - 1];
-    }
-    for (size_t i = 0; i < count; i++) {
-        dealt[begin[pieces[i].source]++] = pieces[i];
-    }
-    memcpy(pieces, dealt, count * sizeof *pieces);
-    for (uint32_t i = 0; i < sources; i++) { /* begin[i] is now the end of source i */
-        size_t from = i ? begin[i - 1] : 0;
-        sort_range(pieces + from, begin[i] - from);
-    }
-    vv_free(dealt);
-    vv_free(begin);
-}
-
-/* The pieces of one block, of all that are there. */
-struct group {
-    size_t count;
-    uint64_t bytes; /* that are wanted; what is wanted twice counts twice */
-};
-
-static struct group group_at(const struct piece *pieces, size_t count) {
-    struct group group = {0};
-    while (group.count < count && pieces[group.count].source == pieces->source &&
-           pieces[group.count].writer == pieces->writer && pieces[group.count].block == pieces->block) {
-        group.bytes += pieces[group.count++].length;
-    }
-    return group;
-}
-
-/* A part of the block is wanted: less than three quarters, since with more the stored bytes are the shorter way. */
-static int is_part(const struct vv_pack_tables *tables, const struct piece *pieces, const struct group *group) {
-    return group->bytes < tables->blocks[pieces->block].raw / 4 * UINT64_C(3);
-}
-
-/* Does the block of `next` follow that of `last` in its object, and is the read that began at `begin` still short
- * enough? */
-static int follows(const struct vv_pack_tables *tables, const struct piece *begin, const struct piece *last,
-                   const struct piece *next) {
-    const struct vv_block *a = &tables->blocks[begin->block], *b = &tables->blocks[next->block];
-    return next->block == last->block + 1 && a->part == b->part && b->offset + b->stored - a->offset <= JOB_BYTES;
-}
-
-static int is_same_pack(const struct piece *a, const struct piece *b) {
-    return a->source == b->source && a->writer == b->writer;
-}
-
-static int may_ask(const struct vv_fetch *fetch, const struct piece *piece) {
-    const struct vv_store *store = fetch->view->store;
-    return store->parts && store->parts->is_shared(store->parts_arg, vv_view_source(fetch->view, piece->source),
-                                                   piece->writer);
-}
-
-/* The pieces from `pieces` on, all of the pack of these tables, that can be had together. */
-static struct job take_job(struct vv_fetch *fetch, struct piece *pieces, size_t count,
-                           const struct vv_pack_tables *tables, int is_shared) {
-    struct group group = group_at(pieces, count);
-    struct job job = {.fetch = fetch,
-                      .pieces = pieces,
-                      .count = group.count,
-                      .is_in_parts = is_shared && is_part(tables, pieces, &group)};
-    uint64_t bytes = group.bytes;
-    for (size_t wishes = 1; job.count < count; wishes++) {
-        const struct piece *next = &pieces[job.count];
-        group = group_at(next, count - job.count);
-        bytes += group.bytes;
-        if (!is_same_pack(pieces, next) || (is_shared && is_part(tables, next, &group)) != job.is_in_parts) {
-            break;
-        }
-        if (job.is_in_parts ? wishes == JOB_WISHES || bytes > JOB_BYTES ||
-                                  tables->blocks[next->block].part != tables->blocks[pieces->block].part
-                            : !follows(tables, pieces, next - 1, next)) {
-            break;
-        }
-        job.count += group.count;
-    }
-    return job;
-}
-
-/* The pack that jobs are being cut from. */
-struct cut {
-    struct vv_cached *tables;
-    int is_shared; /* parts of its blocks are asked for */
-};
-
-/* One job: the pieces from `pieces` on that can be had together. */
-static int cut_job(struct vv_fetch *fetch, struct piece *pieces, size_t count, struct cut *cut, struct job *out,
-                   struct varve_error *error) {
-    const struct vv_cache_key *key = cut->tables ? &cut->tables->key : NULL;
-    if (!key || key->writer != pieces->writer ||
-        vv_attempt_compare(&key->attempt, vv_view_source(fetch->view, pieces->source)) != 0) {
-        vv_view_release(fetch->view, cut->tables);
-        cut->tables = NULL;
-        int rc = use_tables(fetch, pieces, &cut->tables, error);
-        if (rc < 0) {
-            return rc;
-        }
-        cut->is_shared = may_ask(fetch, pieces);
-    }
-    *out = take_job(fetch, pieces, count, cut->tables->object, cut->is_shared);
-    return 0;
-}
-
-static int cut_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_error *error) {
-    struct piece *pieces = (struct piece *)fetch->pieces.data;
-    size_t count = fetch->pieces.size / sizeof *pieces;
-    struct cut cut = {0};
-    int rc = 0;
-    sort_pieces(fetch);
-    for (size_t i = 0; i < count && rc == 0;) {
-        struct job job;
-        rc = cut_job(fetch, &pieces[i], count - i, &cut, &job, error);
-        if (rc == 0) {
-            vv_buf_append(jobs, &job, sizeof job);
-            rc = jobs->failed ? vv_error_sys(error, -ENOMEM, "jobs") : 0;
-            i += job.count;
-        }
-    }
-    vv_view_release(fetch->view, cut.tables);
-    return rc;
-}
-
-static int run_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_error *error) {
-    struct job *list = (struct job *)jobs->data;
-    size_t count = jobs->size / sizeof *list;
-    int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        rc = fetch->pool && count > 1 ? vv_pool_submit(fetch->pool, run_job, &list[i]) : run_job(&list[i]);
-    }
-    int waited = fetch->pool && count > 1 ? vv_pool_wait(fetch->pool) : 0;
-    rc = rc < 0 ? rc : waited;
-    return rc < 0 ? vv_error_sys(error, rc, "reading blocks") : 0;
+    *last_out = source_within(wants_of, sources, count / 2);
+    vv_free(wants_of);
+    drop_above(fetch, *last_out);
+    return want_count(fetch) < count;
 }
 
 /* Pieces that failed become wants for the next candidate. */
 static int retry_failed(struct vv_fetch *fetch, struct varve_error *error) {
     struct vv_buf before = fetch->pieces;
-    const struct piece *pieces = (const struct piece *)before.data;
+    const struct vv_piece *pieces = (const struct vv_piece *)before.data;
     int rc = 0;
     vv_buf_init(&fetch->pieces);
     for (size_t i = 0; i < before.size / sizeof *pieces && rc == 0; i++) {
         if (!pieces[i].has_failed) {
             continue;
         }
-        struct want want = ((const struct want *)fetch->wants.data)[pieces[i].want];
-        want.delta += (uint64_t)(pieces[i].out - want.out);
+        struct vv_want want = ((const struct vv_want *)fetch->wants.data)[pieces[i].want];
+        want.address += (uint64_t)(pieces[i].out - want.out);
         want.out = pieces[i].out;
         want.size = pieces[i].length;
         want.candidate++;
-        rc = add_want(fetch, want, error);
+        size_t index = want_count(fetch);
+        rc = add_want(fetch, &want, error);
+        rc = rc < 0 ? rc : find_want(fetch, index, error);
     }
     vv_buf_clear(&before);
     return rc;
 }
 
-static int run_all(struct vv_fetch *fetch, struct varve_error *error) {
+/* Read and place what there are pieces for. */
+static int run_pieces(struct vv_fetch *fetch, struct varve_error *error) {
     int rc = 0;
     while (rc == 0 && fetch->pieces.size) {
-        struct vv_buf jobs;
-        vv_buf_init(&jobs);
         fetch->error = (struct varve_error){0};
-        rc = cut_jobs(fetch, &jobs, error);
-        if (rc == 0) {
-            rc = run_jobs(fetch, &jobs, error);
-        }
-        vv_buf_clear(&jobs);
+        rc = vv_fetch_pieces(fetch, error);
         if (rc < 0 || !fetch->error.code) {
-            return rc;
+            break;
         }
         rc = fetch->error.code == VARVE_FORGOTTEN ? vv_error(error, VARVE_FORGOTTEN, "%s", fetch->error.text)
                                                   : retry_failed(fetch, error);
     }
+    fetch->pieces.size = 0;
+    return rc;
+}
+
+static int run_all(struct vv_fetch *fetch, struct varve_error *error) {
+    struct rest rest = begin_rest(fetch);
+    int rc = 0;
+    while (rc == 0 && rest.at < rest.count) {
+        rc = find_some(fetch, &rest, error);
+        if (rc == 0) {
+            rc = run_pieces(fetch, error);
+        }
+    }
+    vv_free(rest.order);
     return rc;
 }
 
@@ -807,14 +461,40 @@ static void repeat_bytes(const struct repeat *repeat) {
     }
 }
 
+/* The next batch may be small: what a large one needed is given back. */
+static void forget(struct vv_buf *list) {
+    list->size = 0;
+    list->failed = 0;
+    if (list->room > KEEP_ROOM) {
+        vv_buf_clear(list);
+    }
+}
+
+static void forget_all(struct vv_fetch *fetch) {
+    forget(&fetch->places);
+    forget(&fetch->wants);
+    forget(&fetch->pieces);
+    forget(&fetch->repeats);
+}
+
 int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error) {
     int rc = run_all(fetch, error);
     const struct repeat *repeats = (const struct repeat *)fetch->repeats.data;
     for (size_t i = 0; i < fetch->repeats.size / sizeof *repeats && rc == 0; i++) {
         repeat_bytes(&repeats[i]);
     }
-    fetch->places.size = fetch->wants.size = fetch->pieces.size = fetch->repeats.size = 0;
-    fetch->places.failed = fetch->wants.failed = fetch->pieces.failed = fetch->repeats.failed = 0;
-    fetch->bytes = 0;
+    forget_all(fetch);
+    return rc;
+}
+
+int vv_fetch_find(struct vv_fetch *fetch, struct varve_error *error) {
+    struct rest rest = begin_rest(fetch);
+    int rc = 0;
+    while (rc == 0 && rest.at < rest.count) {
+        rc = find_some(fetch, &rest, error);
+        fetch->pieces.size = 0;
+    }
+    vv_free(rest.order);
+    forget_all(fetch);
     return rc;
 }

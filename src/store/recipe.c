@@ -140,7 +140,7 @@ static void describe_layers(struct vv_recipe *recipe) {
         out->layer[i].attempt = *vv_view_source(recipe->view, layer->source);
         out->layer[i].writer = layer->writer;
         out->layer[i].digest = layer->section.digest;
-        out->layer[i].length = layer->section.length;
+        out->layer[i].length = layer->length;
     }
 }
 
@@ -359,8 +359,8 @@ static int first_pass(struct vv_recipe *recipe, struct varve_error *error) {
     struct survey survey = {0};
     describe_layers(recipe);
     int rc = survey_all(recipe, &survey, error);
-    for (uint32_t i = 0; i < recipe->count && rc == 0; i++) {
-        rc = vv_layer_rewind(&recipe->layer[i], recipe->owner, error);
+    if (rc == 0) {
+        rc = vv_recipe_rewind(recipe, error);
     }
     recipe->digests = (struct vv_hash128 *)survey.digests.data;
     recipe->region_count = survey.count;
@@ -386,6 +386,15 @@ int vv_recipe_open(struct vv_view *view, uint32_t owner, struct vv_recipe **out,
     }
     *out = recipe;
     return 0;
+}
+
+int vv_recipe_rewind(struct vv_recipe *recipe, struct varve_error *error) {
+    int rc = 0;
+    for (uint32_t i = 0; i < recipe->count && rc == 0; i++) {
+        rc = vv_layer_rewind(&recipe->layer[i], recipe->owner, error);
+    }
+    recipe->next_region = recipe->length = recipe->offset = 0;
+    return rc;
 }
 
 void vv_recipe_layers(const struct vv_recipe *recipe, struct vv_recipe_layers *out) {

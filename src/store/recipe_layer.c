@@ -1,10 +1,12 @@
 #include "base/alloc.h"
+#include "encode/coding.h"
 #include "store/recipe_private.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-#define KEEP_IN_MEMORY (8u << 20)
+/* Read once if it has no more than this: millions of runs, which take ten times as much wherever they are listed. */
+#define KEEP_IN_MEMORY (32u << 20)
 
 int vv_layer_error(const struct vv_layer *layer, int rc, struct varve_error *error) {
     if (layer->fill_error.code) {
@@ -13,30 +15,118 @@ int vv_layer_error(const struct vv_layer *layer, int rc, struct varve_error *err
     return vv_pack_error(layer->key, rc, error);
 }
 
-static int64_t fill_from_memory(void *arg, uint64_t offset, void *data, size_t size) {
-    const struct vv_layer *layer = arg;
-    uint64_t left = offset < layer->section.length ? layer->section.length - offset : 0;
-    size_t n = left < size ? (size_t)left : size;
-    memcpy(data, layer->data + offset, n);
-    return (int64_t)n;
+/* Bytes of the section, as they are stored. */
+static int read_section(struct vv_layer *layer, uint64_t offset, void *data, size_t size) {
+    if (layer->data) {
+        memcpy(data, layer->data + offset, size);
+        return 0;
+    }
+    int rc = vv_pack_get(layer->view->store, layer->key, layer->section.offset + offset, data, size, &layer->fill_error);
+    return rc < 0 ? vv_view_missing(layer->view, rc, &layer->fill_error) : 0;
 }
 
-static int64_t fill_from_store(void *arg, uint64_t offset, void *data, size_t size) {
+/* ---- pieces ---- */
+
+static int read_piece_head(struct vv_layer *layer, uint64_t at, struct vv_manifest_piece *out) {
+    uint8_t head[VV_PIECE_HEAD_SIZE];
+    uint64_t left = layer->section.length - at;
+    if (left < sizeof head)
+        return vv_error(&layer->fill_error, VARVE_CORRUPT, "%s: a manifest ends within the head of a piece", layer->key);
+    int rc = read_section(layer, at, head, sizeof head);
+    return rc ? rc : vv_manifest_piece_parse(head, left, out, &layer->fill_error);
+}
+
+static int unpack(struct vv_layer *layer, const struct vv_manifest_piece *piece) {
+    static const struct vv_coding zstd = {.codec = VV_CODEC_ZSTD};
+    uint64_t at = layer->next_piece + VV_PIECE_HEAD_SIZE;
+    if (piece->stored == piece->raw)
+        return read_section(layer, at, layer->piece, piece->raw);
+    uint8_t *stored = layer->piece + VV_PIECE_MAX;
+    int rc = read_section(layer, at, stored, piece->stored);
+    if (rc == 0)
+        rc = vv_coder_decode(layer->coder, &zstd, stored, piece->stored, layer->piece, piece->raw);
+    return rc ? vv_error_default(&layer->fill_error, rc, "%s: a piece of a manifest cannot be decoded", layer->key) : 0;
+}
+
+static int next_piece(struct vv_layer *layer) {
+    struct vv_manifest_piece piece;
+    int rc = read_piece_head(layer, layer->next_piece, &piece);
+    if (rc == 0)
+        rc = unpack(layer, &piece);
+    if (rc)
+        return rc;
+    layer->next_piece += VV_PIECE_HEAD_SIZE + piece.stored;
+    layer->piece_from = layer->piece_to;
+    layer->piece_to += piece.raw;
+    return 0;
+}
+
+static void first_piece(struct vv_layer *layer) {
+    layer->next_piece = layer->piece_from = layer->piece_to = VV_MANIFEST_HEAD_SIZE;
+}
+
+/* How long it is unpacked, and room to unpack it. */
+static int open_pieces(struct vv_layer *layer) {
+    uint64_t at = VV_MANIFEST_HEAD_SIZE;
+    layer->length = VV_MANIFEST_HEAD_SIZE;
+    while (at < layer->section.length) {
+        struct vv_manifest_piece piece;
+        int rc = read_piece_head(layer, at, &piece);
+        if (rc)
+            return rc;
+        at += VV_PIECE_HEAD_SIZE + piece.stored;
+        layer->length += piece.raw;
+    }
+    layer->piece = vv_malloc((size_t)2 * VV_PIECE_MAX);
+    int rc = layer->piece ? vv_coder_create(&layer->coder) : -ENOMEM;
+    first_piece(layer);
+    return rc ? vv_error(&layer->fill_error, rc, "no memory to read a manifest") : 0;
+}
+
+static int open_length(struct vv_layer *layer) {
+    uint8_t bytes[VV_MANIFEST_HEAD_SIZE];
+    struct vv_manifest_head head;
+    layer->length = layer->section.length;
+    if (layer->length < sizeof bytes)
+        return 0; /* the reader will say it */
+    int rc = read_section(layer, 0, bytes, sizeof bytes);
+    if (rc == 0)
+        rc = vv_manifest_head_parse(bytes, sizeof bytes, &head, &layer->fill_error);
+    if (rc < 0)
+        return vv_pack_error(layer->key, rc, &layer->fill_error);
+    return rc || !head.is_packed ? rc : open_pieces(layer);
+}
+
+/* ---- the manifest ---- */
+
+static int64_t fill(void *arg, uint64_t offset, void *data, size_t size) {
     struct vv_layer *layer = arg;
-    uint64_t left = offset < layer->section.length ? layer->section.length - offset : 0;
+    uint64_t left = offset < layer->length ? layer->length - offset : 0;
     size_t n = left < size ? (size_t)left : size;
-    int rc =
-        n ? vv_pack_get(layer->view->store, layer->key, layer->section.offset + offset, data, n, &layer->fill_error)
-          : 0;
-    return rc < 0 ? vv_view_missing(layer->view, rc, &layer->fill_error) : (int64_t)n;
+    int rc = 0;
+    if (layer->coder && offset < VV_MANIFEST_HEAD_SIZE)
+        n = n < VV_MANIFEST_HEAD_SIZE - offset ? n : (size_t)(VV_MANIFEST_HEAD_SIZE - offset);
+    if (!layer->coder || offset < VV_MANIFEST_HEAD_SIZE) {
+        rc = n ? read_section(layer, offset, data, n) : 0;
+        return rc < 0 ? rc : (int64_t)n;
+    }
+    if (offset < layer->piece_from)
+        first_piece(layer);
+    while (offset >= layer->piece_to && n > 0 && rc == 0)
+        rc = next_piece(layer);
+    if (rc < 0)
+        return rc;
+    n = n < layer->piece_to - offset ? n : (size_t)(layer->piece_to - offset);
+    if (n > 0)
+        memcpy(data, layer->piece + (offset - layer->piece_from), n);
+    return (int64_t)n;
 }
 
 int vv_layer_rewind(struct vv_layer *layer, uint32_t owner, struct varve_error *error) {
     vv_manifest_close(layer->reader);
     layer->reader = NULL;
     layer->is_at_end = layer->has_entry = layer->is_in = layer->has_run = 0;
-    int rc = vv_manifest_open(layer->data ? fill_from_memory : fill_from_store, layer, layer->section.length, owner,
-                              layer->lean_count, &layer->reader, error);
+    int rc = vv_manifest_open(fill, layer, layer->length, owner, layer->lean_count, &layer->reader, error);
     return rc < 0 ? vv_layer_error(layer, rc, error) : 0;
 }
 
@@ -82,15 +172,22 @@ int vv_layer_open(struct vv_layer *layer, struct vv_view *view, uint32_t source,
     if (rc == 0) {
         rc = vv_view_section(view, source, writer, VV_SECTION_MANIFEST, owner, check_section, layer, error);
     }
+    if (rc == 0 && (rc = open_length(layer)) < 0) {
+        return vv_layer_error(layer, rc, error);
+    }
     return rc < 0 ? rc : vv_layer_rewind(layer, owner, error);
 }
 
 void vv_layer_clear(struct vv_layer *layer) {
     vv_manifest_close(layer->reader);
+    vv_coder_destroy(layer->coder);
+    vv_free(layer->piece);
     vv_free(layer->data);
     vv_free(layer->leans);
     vv_free(layer->sources);
     layer->reader = NULL;
+    layer->coder = NULL;
+    layer->piece = NULL;
     layer->data = NULL;
     layer->leans = NULL;
     layer->sources = NULL;

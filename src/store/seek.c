@@ -10,7 +10,9 @@ void vv_seeker_init(struct vv_seeker *seeker, struct vv_view *view) {
 }
 
 void vv_seeker_clear(struct vv_seeker *seeker) {
-    vv_view_release(seeker->view, seeker->writers);
+    for (unsigned i = 0; i < VV_SEEKER_WRITERS; i++) {
+        vv_view_release(seeker->view, seeker->writers[i].list);
+    }
     vv_view_release(seeker->view, seeker->tables);
     vv_view_release(seeker->view, seeker->ids);
     vv_seeker_init(seeker, seeker->view);
@@ -18,17 +20,17 @@ void vv_seeker_clear(struct vv_seeker *seeker) {
 
 static int use_writers(struct vv_seeker *seeker, uint32_t source, const struct vv_writers **out,
                        struct varve_error *error) {
-    if (!seeker->writers || seeker->writers_source != source) {
+    struct vv_seeker_writers *writers = &seeker->writers[source % VV_SEEKER_WRITERS];
+    if (!writers->list || writers->source != source) {
         struct vv_cached *cached;
         int rc = vv_view_writers(seeker->view, source, &cached, error);
         if (rc < 0) {
             return rc;
         }
-        vv_view_release(seeker->view, seeker->writers);
-        seeker->writers = cached;
-        seeker->writers_source = source;
+        vv_view_release(seeker->view, writers->list);
+        *writers = (struct vv_seeker_writers){source, cached};
     }
-    *out = seeker->writers->object;
+    *out = writers->list->object;
     return 0;
 }
 

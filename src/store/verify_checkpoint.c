@@ -8,12 +8,19 @@
 
 #include <errno.h>
 
-#define WINDOW_GRANULES 4096
+#define WINDOW_GRANULES 16384 /* blocks that reach from one window into the next are read again */
+#define FATES 64
 #define IDS_AT_ONCE 256
 
 struct slot {
     uint64_t granule;
     uint32_t size;
+};
+
+/* Whether a pack is gone: neighbouring runs may be of many packs. */
+struct fate_of_pack {
+    int is_known, is_lost;
+    uint32_t source, writer;
 };
 
 struct region_check {
@@ -22,6 +29,7 @@ struct region_check {
     struct vv_seeker seeker;
     struct vv_fetch *fetch;
     uint8_t *window;
+    struct fate_of_pack fates[FATES]; /* of some packs of the view */
     struct slot slots[WINDOW_GRANULES];
     unsigned slot_count;
     const struct vv_recipe_region *region;
@@ -147,8 +155,12 @@ static int take_repeated(struct region_check *check, const struct vv_run *run, u
         return rc;
     }
     struct vv_hash128 id = id_of(check, check->window, VV_GRANULE);
-    for (uint64_t i = 0; i < whole; i++) {
+    for (uint64_t i = 0; i < whole && rc == 0; i++) { /* a few bytes may stand for any number: let it be interrupted */
         add_term(check, (run->offset + skip) / VV_GRANULE + i, id);
+        rc = i % (1u << 20) == 0 ? vv_verify_progress(check->verifier, 0) : 0;
+    }
+    if (rc < 0) {
+        return rc;
     }
     return take_bytes(check, run, skip + whole * VV_GRANULE, size - whole * VV_GRANULE, error);
 }
@@ -186,18 +198,23 @@ static int is_out_of_sight(struct region_check *check, const struct vv_run *run,
 
 /* Is the pack gone that the run's first place is in? 1, 0, or an error. */
 static int is_lost(struct region_check *check, const struct vv_run *run, struct varve_error *error) {
-    uint32_t home = 0;
+    uint32_t home = 0, source = run->place_count ? run->places[0].lean : 0;
     struct vv_cached *footer = NULL;
     int rc = run->place_count ? vv_seek_home(&check->seeker, &run->places[0], &home, error) : 0;
     if (rc < 0 || !run->place_count) {
         return rc;
     }
-    rc = vv_view_footer(check->view, run->places[0].lean, home, &footer, error);
+    struct fate_of_pack *fate = &check->fates[(source * 7 + home) % FATES];
+    if (fate->is_known && fate->source == source && fate->writer == home) {
+        return fate->is_lost;
+    }
+    rc = vv_view_footer(check->view, source, home, &footer, error);
     if (rc < 0) {
         return rc == VARVE_CORRUPT ? 1 : rc; /* perhaps a partner has the bytes */
     }
     rc = ((const struct vv_view_footer *)footer->object)->kind == VV_KIND_COPY;
     vv_view_release(check->view, footer);
+    *fate = (struct fate_of_pack){.is_known = 1, .is_lost = rc, .source = source, .writer = home};
     return rc;
 }
 

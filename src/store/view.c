@@ -217,16 +217,17 @@ static int load_writers(void *arg, void **object_out, size_t *bytes_out, struct 
 
 static int check_writers(const struct vv_view *view, uint32_t source, const struct vv_writers *writers,
                          struct varve_error *error) {
-    char text[64];
-    vv_attempt_text(vv_view_source(view, source), text);
+    const struct vv_attempt *attempt = vv_view_source(view, source);
+    const struct vv_record *record = &view->record;
+    char text[64]; /* written only when something is wrong: this is called for every other run */
     if (!vv_hash128_equal(writers->digest, writers_digest(view, source))) {
         return vv_error(error, VARVE_CORRUPT, "the writers list of %s is not the one the record of version %llu names",
-                        text, (unsigned long long)view->attempt.version);
+                        vv_attempt_text(attempt, text), (unsigned long long)view->attempt.version);
     }
-    const struct vv_record *record = &view->record;
     if (source == 0 && (writers->count != record->writers || writers->ranks != record->ranks ||
                         writers->length != record->writers_length)) {
-        return vv_error(error, VARVE_CORRUPT, "record and writers list of %s differ about writers or ranks", text);
+        return vv_error(error, VARVE_CORRUPT, "record and writers list of %s differ about writers or ranks",
+                        vv_attempt_text(attempt, text));
     }
     return 0;
 }

@@ -64,12 +64,13 @@ int vv_recipe_next_region(struct vv_recipe *recipe, struct vv_recipe_region *out
 /* 1 and the next run of the region, 0 at its end. Never KEEP or HERE: `here` comes as FROM. In places, `lean` is a source of the view. Runs of a
  * region not read are skipped by vv_recipe_next_region. */
 int vv_recipe_next_run(struct vv_recipe *recipe, struct vv_run *out, struct varve_error *error);
+int vv_recipe_rewind(struct vv_recipe *recipe, struct varve_error *error); /* to the first region */
 void vv_recipe_close(struct vv_recipe *recipe); /* accepts NULL */
 
 /* ---- fetching bytes: collect what is wanted, then run it; each block is read and decoded once per batch. ---- */
 struct vv_fetch;
 int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch **out);
-/* Want `run`'s bytes at out (run->length bytes, or the part [skip, skip + size) of them). Zero runs are filled at once, unless is_zeroed says the memory is zero already. */
+/* Want `run`'s bytes at out (run->length bytes, or the part [skip, skip + size) of them). Zero runs are filled at once, unless is_zeroed says the memory is zero already. Nothing is looked up yet. */
 int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip, uint64_t size, void *out,
                  int is_zeroed, struct varve_error *error);
 /* Call placed for every range of bytes of the wants added from now on, as soon as it is in memory and its block has been checked, while it
@@ -79,8 +80,16 @@ void vv_fetch_tell(struct vv_fetch *fetch, vv_placed_fn placed, void *tag);
 /* Read and place everything added since the last call; blocks in parallel on the pool. A place that fails is tried at the run's other
  * places and at the copies its writer's partners hold, before the error is returned. */
 int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error);
-/* How much is waiting, in bytes: what is wanted, and the memory that keeps book of it. */
+/* After an error: the tag of the bytes that were nowhere, or NULL. */
+void *vv_fetch_failed(const struct vv_fetch *fetch);
+/* Look up everything added, without reading it, and forget it: an error when something is nowhere. */
+int vv_fetch_find(struct vv_fetch *fetch, struct varve_error *error);
+/* The memory that it takes to keep book of what was added, until it has been run. */
 size_t vv_fetch_pending(const struct vv_fetch *fetch);
+/* That has become too much: drop what comes from the higher sources, so that about half of it remains, and tell up to which
+ * source everything was kept. Whoever adds the dropped ones again, in a batch of their own, has every block read once. 1; 0 if all
+ * of it comes from one source, so that nothing could be dropped; or -ENOMEM. */
+int vv_fetch_postpone(struct vv_fetch *fetch, uint32_t *last_out, struct varve_error *error);
 void vv_fetch_destroy(struct vv_fetch *fetch); /* accepts NULL */
 
 /* The stored id of the granule at this place, if its pack has one: 1 and the id, 0 if not, or an error. */

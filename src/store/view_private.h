@@ -81,11 +81,15 @@ int vv_view_missing(const struct vv_view *view, int rc, struct varve_error *erro
 /* "generation 1 version 7", for messages. */
 const char *vv_attempt_text(const struct vv_attempt *attempt, char out[64]);
 
-/* ---- where a place is. A seeker remembers the last pack, since most searches are neighbours; one thread. ---- */
+/* ---- where a place is. A seeker remembers the last pack, since most searches are neighbours, and the writers of some
+ * sources; one thread. ---- */
+#define VV_SEEKER_WRITERS 32 /* lists */
 struct vv_seeker {
     struct vv_view *view;
-    uint32_t writers_source; /* of `writers`, if that is set */
-    struct vv_cached *writers;
+    struct vv_seeker_writers {
+        uint32_t source; /* if the list is set */
+        struct vv_cached *list;
+    } writers[VV_SEEKER_WRITERS]; /* of a source: at its number modulo their count */
     uint32_t tables_source;
     uint32_t tables_writer;
     int tables_are_own; /* only of the owner the view is read for */

@@ -35,7 +35,7 @@ int64_t world_size(const struct world *world, int region, int64_t version) {
     case WORLD_ZERO:
         return 8 * PAGE;
     case WORLD_CALLS:
-        return 17000 + (step % 5) * 700;
+        return 17000 + (step + 2) % 5 * 700;
     default:
         return world->is_fixed || step % 5 < 3 ? 5 * PAGE + 123 : -1;
     }
@@ -58,16 +58,61 @@ static uint64_t page_key(const struct world *world, int region, uint64_t page, i
     uint64_t salt = world->common && (region == WORLD_MOVE || page % 2 == 0) ? world->common : world->salt;
     uint64_t v = (uint64_t)version, base = salt * 7919 + (uint64_t)region * 100000007;
     switch (region) {
-    case WORLD_MOVE: /* the same pages in other places */
-        return mix(salt + (page + v + world->salt) % 23) | 1;
+    case WORLD_MOVE: /* the same pages in other places; one of them is there now and then, where something else was and will be */
+        return mix(page % 8 == 6 && v % 3 != 1 ? base + page : salt + (page + v + world->salt) % 23) | 1;
     case WORLD_SPARSE:
         return page % 32 == v % 5 ? mix(base + page * 64 + v) | 1 : 0;
     case WORLD_BULK:
         return mix(base + (page % 64 == v % 64 ? page * 4096 + v : page * 4096)) | 1;
-    case WORLD_ZERO:
-        return v % 2 ? mix(base + page + v) | 1 : 0;
+    case WORLD_ZERO: /* and some of it is nearly as it was before it was zero */
+        return v % 2 ? mix(base + page + (page % 4 ? v : 0)) | 1 : 0;
+    case WORLD_CALLS: /* the same for four versions, in which it becomes shorter and longer */
+        return mix(base + page * 4096 + (v + page + 2) / 4) | 1;
     default:
         return mix(base + page * 4096 + (v + page) / 3) | 1;
+    }
+}
+
+/* All of it moves up by `by` bytes, and what comes out at the end goes in at the start. */
+static void turn_page(uint8_t *page, size_t size, size_t by) {
+    uint8_t end[PAGE];
+    by %= size;
+    memcpy(end, page + size - by, by);
+    memmove(page + by, page, size - by);
+    memcpy(page, end, by);
+}
+
+/* Where programs change a little of a page: a few bytes of it, pieces of it in other places, or zeros for a piece. What fine chunks are for. */
+static void change_pieces(uint64_t key, uint64_t page, int64_t version, uint8_t *out, size_t size) {
+    uint64_t v = (uint64_t)version;
+    switch (page % 4) {
+    case 0:
+        for (uint64_t i = 0; i < 3; i++)
+            out[mix(key + v * 3 + i) % size] ^= 0x5a;
+        break;
+    case 1:
+        turn_page(out, size, (size_t)(v % 7) * 192);
+        break;
+    case 2:
+        if (size == PAGE)
+            memset(out + v % 5 * 700, 0, 700);
+        break;
+    default: /* as it is */
+        break;
+    }
+}
+
+/* In "bulk", only a few pages, so that most parts hold what they held. */
+static int is_changed_in_pieces(int region, uint64_t page, int64_t version) {
+    switch (region) {
+    case WORLD_BULK:
+        return page % 64 < 2;
+    case WORLD_MOVE:
+        return page % 8 == 5 || (page % 8 == 6 && version % 3 != 1);
+    case WORLD_ZERO:
+        return page % 4 == 0;
+    default:
+        return 1;
     }
 }
 
@@ -75,11 +120,13 @@ void world_fill(const struct world *world, int region, int64_t version, uint8_t 
     size_t size = (size_t)world_size(world, region, version);
     for (size_t at = 0; at < size; at += PAGE) {
         size_t length = size - at < PAGE ? size - at : (size_t)PAGE;
-        uint64_t key = page_key(world, region, at / PAGE, version);
-        if (key)
-            fill_page(key, out + at, length);
-        else
+        uint64_t page = at / PAGE, key = page_key(world, region, page, version);
+        if (!key)
             memset(out + at, 0, length);
+        else
+            fill_page(key, out + at, length);
+        if (key && is_changed_in_pieces(region, page, version))
+            change_pieces(key, page, version, out + at, length);
     }
 }
 
@@ -243,4 +290,22 @@ void world_clear(struct world *world) {
             free(world->regions[region].data);
         world->regions[region] = (struct world_bytes){0};
     }
+}
+
+void world_fine_add(struct world_fine *fine, const struct varve_stats *stats) {
+    fine->fixed += stats->chunks_fixed;
+    fine->zero += stats->chunks_zero;
+    fine->first += stats->chunks_first;
+    fine->shifted += stats->chunks_shifted;
+}
+
+const char *world_fine_missing(const struct world_fine *fine) {
+    const char *chunk = getenv("VARVE_FINE"), *dedup = getenv("VARVE_DEDUP");
+    if (!chunk || strtol(chunk, NULL, 10) < 32)
+        return NULL;
+    if (!fine->fixed || !fine->zero || !fine->first)
+        return !fine->fixed ? "fixed" : !fine->zero ? "zero" : "first";
+    /* With these, chunks that moved are not looked for, or not all of them are known. */
+    int may_miss = getenv("VARVE_FINE_METHOD") || getenv("VARVE_FINE_SHARE") || (dedup && strcmp(dedup, "none") == 0);
+    return fine->shifted || may_miss ? NULL : "shifted";
 }

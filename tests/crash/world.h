@@ -3,7 +3,8 @@
  *
  * Regions: "grow" (longer with each version, ends within a page), "move" (another place in memory each time, data that moves within it),
  * "sparse" (from varve_alloc, mostly never touched), "bulk" (more than a part holds, a page of it changes), "zero" (zeros in every other version),
- * "calls" (behind callbacks), and "visitor" (protected in some versions only). "grow", "move" and "bulk" are arrays of i16, f32 and f64. */
+ * "calls" (behind callbacks), and "visitor" (protected in some versions only). "grow", "move" and "bulk" are arrays of i16, f32 and f64. In all of
+ * them there are pages of which only pieces change, or move. */
 #ifndef VARVE_CRASH_WORLD_H
 #define VARVE_CRASH_WORLD_H
 
@@ -41,5 +42,13 @@ int world_garbage(struct world *world, int64_t version);
 int world_compare(const struct world *world, int64_t version, char *text, size_t room);
 /* Forget the memory: before the session is closed, or after. */
 void world_clear(struct world *world);
+
+/* What was found of fine chunks while nothing went wrong: a campaign with VARVE_FINE must meet all kinds of them. */
+struct world_fine {
+    uint64_t fixed, zero, first, shifted;
+};
+void world_fine_add(struct world_fine *fine, const struct varve_stats *stats);
+/* The kind that is missing although the environment asks for fine chunks; NULL: none. */
+const char *world_fine_missing(const struct world_fine *fine);
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails when an include runs against the direction table of src/CMakeLists.txt.
 
-The table is the USES list of each varve_folder(); mpi/, files/ and cli/ may use public headers only, and
+The table is the USES list of each varve_folder(); mpi/, device/, files/ and cli/ may use public headers only, and
 cli/ those of files/. The third column of src/README.md
 must say the same. `check.py ROOT` checks a tree and prints who includes whom; `check.py --self-test` plants wrong
 includes in a small tree and expects to find exactly those."""
@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 
-OUTSIDE = {"mpi": [], "files": [], "cli": ["files"]}  # not part of the library, and whom of each other they use
+OUTSIDE = {"mpi": [], "device": [], "files": [], "cli": ["files"]}  # not part of the library, and whom of each other they use
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 
@@ -92,6 +92,7 @@ def self_test():
         "src/format/b.c": '#include "base/a.h"\n#include "format/b_private.h"\n#include "b_private.h"\n',
         "src/store/c.c": '#include "format/b.h"\n',
         "src/files/e.h": "",
+        "src/device/f.c": '#include <varve/varve_device.h>\n',
         "src/cli/d.c": '#include "cli/d.h"\n#include "files/e.h"\n#include <varve/varve.h>\n',
     }
     planted = [
@@ -102,6 +103,7 @@ def self_test():
         ("src/store/wrong_folder.c", '#include "stroe/c.h"\n'),
         ("src/cli/wrong.c", '#include "base/a.h"\n'),
         ("src/files/wrong.c", '#include "cli/d.h"\n'),
+        ("src/device/wrong.c", '#include "base/a.h"\n'),
     ]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)

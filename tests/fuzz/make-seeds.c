@@ -125,6 +125,80 @@ static void write_moved(const char *root) {
     vv_buf_clear(&buf);
 }
 
+/* Runs and extents of fine chunks: short, of many sources in turns, found elsewhere, repeated with the last piece cut. */
+static void write_fine_manifest(const char *root, const char *name, uint32_t lower_count) {
+    enum { CHUNK = 64, COUNT = 96, LENGTH = 3 * 4096 + 100 };
+    struct vv_manifest_head head = {.owner = 1,
+                                    .lower_count = lower_count,
+                                    .regions = 1,
+                                    .protected_bytes = LENGTH,
+                                    .layout_bytes = 16384,
+                                    .entries = 1,
+                                    .runs = COUNT + 3};
+    struct vv_region_entry entry = {
+        .flags = VV_REGION_DESCRIBED, .length = LENGTH, .name = "fine"};
+    struct vv_manifest_writer writer;
+    struct vv_buf buf;
+    if (lower_count)
+        head.lower[0] = (struct vv_layer_ref){.lean = 3, .writer = 1, .digest = {5, 6}};
+    vv_buf_init(&buf);
+    vv_manifest_head_encode(&buf, &head);
+    vv_manifest_begin(&writer, &buf, 1);
+    vv_manifest_region(&writer, &entry, 0);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct vv_run run = {.kind = VV_RUN_FROM, .offset = (uint64_t)i * CHUNK, .length = CHUNK, .place_count = 1};
+        run.places[0] = (struct vv_place){.lean = i % 6, .owner = i % 7 ? 1 : 0, .address = i * 2654435761u % 8192};
+        if (i % 5 == 4)
+            run.kind = lower_count ? VV_RUN_KEEP : VV_RUN_ZERO;
+        else if (i % 5 == 3)
+            run.kind = VV_RUN_HERE;
+        if (run.kind != VV_RUN_FROM)
+            run.place_count = 0;
+        vv_manifest_run(&writer, &run);
+    }
+    uint64_t done = (uint64_t)COUNT * CHUNK;
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_REPEATED,
+                                              .offset = done,
+                                              .length = 1000,
+                                              .piece = CHUNK,
+                                              .place_count = 1,
+                                              .places = {{2, 1, 128, 0}}});
+    vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_ZERO, .offset = done + 1000, .length = 32});
+    vv_manifest_run(
+        &writer, &(struct vv_run){.kind = VV_RUN_HERE, .offset = done + 1032, .length = LENGTH - done - 1032});
+    vv_manifest_region_end(&writer, (struct vv_hash128){7, 8});
+    write_seed(root, "manifest", name, buf.data, buf.size);
+    vv_buf_clear(&buf);
+}
+
+/* Two blocks: granules with ids, and fine pieces without. */
+static void write_fine_tables(const char *root) {
+    enum { PIECES = 40 };
+    struct vv_extent_coder coder = {.owner = 0};
+    struct vv_block whole = {
+        .offset = VV_HEAD_SIZE, .stored = 8192, .raw = 8192, .extent_count = 1, .flags = VV_BLOCK_IDS};
+    struct vv_block fine = {.offset = VV_HEAD_SIZE + 8192, .extent_count = PIECES, .first_id = 2};
+    struct vv_buf extents, seed;
+    vv_buf_init(&extents);
+    vv_buf_init(&seed);
+    vv_extent_encode(&extents, &coder, &(struct vv_extent){.address = 0, .length = 8192});
+    fine.extents_offset = extents.size;
+    coder = (struct vv_extent_coder){.owner = 0};
+    for (uint32_t i = 0; i < PIECES; i++) {
+        struct vv_extent extent = {.address = 8192 + i * 224, .length = 32u << i % 3};
+        fine.raw += extent.length;
+        vv_extent_encode(&extents, &coder, &extent);
+    }
+    fine.stored = fine.raw;
+    vv_buf_u8(&seed, 2);
+    vv_block_encode(&seed, &whole);
+    vv_block_encode(&seed, &fine);
+    vv_buf_append(&seed, extents.data, extents.size);
+    write_seed(root, "tables", "fine", seed.data, seed.size);
+    vv_buf_clear(&extents);
+    vv_buf_clear(&seed);
+}
+
 /* A block in every coding, to be decoded, and the same to be encoded: see fuzz_codec.c. row 3: filters take vectors. */
 static void write_blocks(const char *root, uint32_t row) {
     enum { COUNT = 300, ROW = 20, SIZE = COUNT * 8 };
@@ -186,6 +260,9 @@ int main(int argc, char **argv) {
     write_small(argv[1]);
     write_pack(argv[1]);
     write_moved(argv[1]);
+    write_fine_manifest(argv[1], "fine", 0);
+    write_fine_manifest(argv[1], "fine-overlay", 1);
+    write_fine_tables(argv[1]);
     write_typed(argv[1]);
     write_ranges(argv[1]);
     write_keys(argv[1]);

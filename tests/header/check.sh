@@ -1,6 +1,6 @@
 #!/bin/sh
 # Each public header compiles alone, twice, strictly: check.sh "COMPILER FLAGS" INCLUDE_FOLDER...
-# MPI_INCLUDES: the options with which mpi.h is found, if there is one.
+# MPI_INCLUDES, CL_INCLUDES: the options with which mpi.h and CL/cl.h are found, if there is one.
 compiler=$1
 shift
 status=0
@@ -12,14 +12,15 @@ done
 for folder in "$@"; do
     for header in "$folder"/varve/*.h; do
         name=varve/$(basename "$header")
-        # The one header that needs MPI is compiled where there is one.
+        # The headers that need MPI and OpenCL are compiled where these are.
         case $name in
         varve/varve_mpi.h) [ -n "${MPI_INCLUDES:-}" ] || continue ;;
+        varve/varve_cl.h) [ -n "${CL_INCLUDES:-}" ] || continue ;;
         esac
         count=$((count + 1))
         # shellcheck disable=SC2086 # the flags are words
         printf '#include <%s>\n#include <%s>\nint varve_header_test;\n' "$name" "$name" |
-            $compiler $flags ${MPI_INCLUDES:-} -pedantic -Wall -Wextra -Werror -fsyntax-only - || {
+            $compiler $flags ${MPI_INCLUDES:-} ${CL_INCLUDES:-} -pedantic -Wall -Wextra -Werror -fsyntax-only - || {
             echo "$name does not compile alone with: $compiler"
             status=1
         }

@@ -149,10 +149,32 @@ if [ -n "$mpicc" ]; then
     [ -z "$flavour" ] || twice "mpicc" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/many"
 fi
 
-check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$with_mpi
+# The example, small and short; 77: there is no device.
+run_cells() {
+    POCL_CACHE_DIR=$work/cache "$cells" "$1" 1 15
+}
+with_cl=
+cells=$work/cells
+if [ -e "$libraries/libvarve_cl.so" ]; then
+    with_cl=$prefix/share/doc/varve/examples/cells_cl.c
+    # shellcheck disable=SC2046,SC2086
+    check "compile with pkg-config for OpenCL" cc $warn -o "$cells" "$with_cl" $(pkg-config --cflags --libs varve-cl) \
+        -Wl,-rpath,"$libraries"
+    mkdir -p "$work/cache"
+    code=0
+    run_cells "$work/ck-cells" >"$work/log" 2>&1 || code=$?
+    [ $code -ne 77 ] || { echo "# no OpenCL device: the program is compiled and not run"; cells=; }
+    [ -z "$cells" ] || twice "OpenCL" "restarted from step 10" run_cells
+fi
+
+check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$with_mpi -DWITH_CL="$with_cl"
 twice "find_package" "version 7 came back" "$work/project/one"
 twice "find_package, static" "version 7 came back" "$work/project/one_static"
 [ -z "$flavour" ] || twice "find_package, MPI" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many"
+if [ -n "$with_cl" ] && [ -n "$cells" ]; then
+    cells=$work/project/cells
+    twice "find_package, OpenCL" "restarted from step 10" run_cells
+fi
 check "find_package finds this version" finds "$version" static
 check "find_package refuses a version of the future" refuses 9.0 static
 check "find_package refuses a component that is not there" refuses "$version" telepathy

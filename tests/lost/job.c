@@ -74,9 +74,13 @@ static void make_page(int region, uint32_t rank, int64_t version, uint64_t page,
     if (regions[region].gap && page % regions[region].gap)
         return;
     uint64_t x = mix(1 + (uint64_t)region, owner(regions[region].who, rank, page));
-    x = mix(mix(x, stamp(regions[region].change, version, page)), page);
+    uint64_t now = stamp(regions[region].change, version, page);
+    uint64_t y = mix(mix(x, page % 3 == 1 ? 0 : now), page);
     for (uint64_t i = 0; i < PAGE / 8; i++)
-        out[i] = mix(x, i);
+        out[i] = mix(y, i);
+    if (page % 3 == 1) /* only a few words change, and those of the version before are again as they were at first */
+        for (uint64_t i = 0; i < 4; i++)
+            out[(now * 37 + i * 100) % (PAGE / 8)] = mix(mix(x, now), i);
 }
 
 static size_t page_size(int region, size_t at) {

@@ -256,7 +256,7 @@ static void check_windows(struct vv_fetch *fetch, const struct vv_run *run, cons
     uint8_t *out = malloc(size + 2);
     memset(out, 0xa5, size + 2);
     assert_ok(vv_fetch_add(fetch, run, skip, size, out + 1, 0, &failure));
-    assert_true(run->kind == VV_RUN_ZERO || vv_fetch_pending(fetch) >= size);
+    assert_true(run->kind == VV_RUN_ZERO || vv_fetch_pending(fetch) > 0);
     assert_ok(vv_fetch_run(fetch, &failure));
     assert_memory_equal(out + 1, expected + skip, size);
     assert_int_equal(out[0], 0xa5);

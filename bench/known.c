@@ -1,0 +1,44 @@
+/* Open addressing, at most half full. */
+#include "known.h"
+
+#include <stdlib.h>
+
+#include "bench.h"
+
+static struct known_entry *slot_of(const struct known *known, XXH128_hash_t hash) {
+    size_t at = hash.low64 & (known->room - 1);
+    while (known->slots[at].value && !XXH128_isEqual(known->slots[at].hash, hash))
+        at = (at + 1) & (known->room - 1);
+    return &known->slots[at];
+}
+
+static void grow(struct known *known) {
+    struct known old = *known;
+    known->room = old.room ? 2 * old.room : 1024;
+    known->slots = calloc(known->room, sizeof *known->slots);
+    bench_check(known->slots != NULL, "memory");
+    for (size_t i = 0; i < old.room; i++)
+        if (old.slots[i].value)
+            *slot_of(known, old.slots[i].hash) = old.slots[i];
+    free(old.slots);
+}
+
+uint64_t known_put(struct known *known, XXH128_hash_t hash, uint64_t value) {
+    if (2 * known->count >= known->room)
+        grow(known);
+    struct known_entry *slot = slot_of(known, hash);
+    if (slot->value == 0) {
+        *slot = (struct known_entry){hash, value + 1};
+        known->count++;
+    }
+    return slot->value - 1;
+}
+
+int known_has(const struct known *known, XXH128_hash_t hash) {
+    return known->room && slot_of(known, hash)->value != 0;
+}
+
+void known_clear(struct known *known) {
+    free(known->slots);
+    *known = (struct known){0};
+}

@@ -1,0 +1,280 @@
+/* Regions in the memory of a device, which finds by itself what changed (varve_device.h). To everything but a save it is a region behind callbacks.
+ *
+ * What a device remembers must be the checkpoint that our history is of: it is *in step* then. Whenever that is not sure it is asked for
+ * everything. A checkpoint may end in the background, so the device is told how it ended when the program calls us next. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/engine_private.h"
+
+#define PART (64u << 20) /* bytes that are compared at once: so much may lie in the device's answer */
+#define CHUNK_USUAL 128u
+
+struct vv_device {
+    struct varve_device_ops ops;
+    void *arg;
+    uint64_t bytes;
+    uint32_t chunk; /* 0: as the setting says */
+    int is_in_step;
+    int is_asked; /* and was not told yet how it ended */
+    char name[256];
+};
+
+/* ---- as a region behind callbacks ---- */
+
+static int device_length(void *arg, uint64_t *bytes_out) {
+    const struct vv_device *device = arg;
+    *bytes_out = device->bytes;
+    return 0;
+}
+
+static int device_save(void *arg, uint64_t offset, void *buffer, size_t size) {
+    (void)arg, (void)offset, (void)buffer, (void)size;
+    return -ENOTSUP; /* a save asks the device itself */
+}
+
+static int device_load(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
+    struct vv_device *device = arg;
+    device->is_in_step = 0;
+    return total == device->bytes ? device->ops.write(device->arg, offset, data, size) : -EINVAL;
+}
+
+int vv_session_protect_device(struct vv_session *session, const char *name, uint64_t bytes, uint32_t chunk,
+                              const struct varve_device_ops *ops, void *arg) {
+    static const struct varve_callbacks callbacks = {
+        .size = sizeof callbacks, .length = device_length, .save = device_save, .load = device_load};
+    struct vv_device *device = vv_calloc(1, sizeof *device);
+    if (!device)
+        return -ENOMEM;
+    *device = (struct vv_device){.ops = *ops, .arg = arg, .bytes = bytes, .chunk = chunk};
+    strncpy(device->name, name, sizeof device->name - 1);
+    int rc = vv_session_protect_callback(session, name, &callbacks, device);
+    if (rc) {
+        vv_free(device);
+        return rc;
+    }
+    struct vv_region *region = vv_regions_find(&session->regions, name);
+    region->device = device;
+    region->size = bytes;
+    return 0;
+}
+
+void vv_device_leave(struct vv_region *region) {
+    struct vv_device *device = region->device;
+    region->device = NULL;
+    if (!device)
+        return;
+    device->ops.leave(device->arg);
+    vv_free(device);
+}
+
+uint32_t vv_device_chunk(const struct vv_session *session, const struct vv_region *region) {
+    uint32_t chunk = region->fine ? region->fine : region->device->chunk ? region->device->chunk
+                                                                         : (uint32_t)session->settings.fine;
+    return chunk > 1 ? chunk : CHUNK_USUAL;
+}
+
+/* ---- in step ---- */
+
+void vv_devices_settle(struct vv_session *session) {
+    for (size_t i = 0; i < session->regions.count; i++) {
+        struct vv_device *device = session->regions.list[i].device;
+        if (!device || !device->is_asked)
+            continue;
+        device->is_asked = 0;
+        int rc = device->ops.settle(device->arg, session->is_settled_well);
+        if (session->is_settled_well)
+            device->is_in_step = rc == 0;
+        else if (rc)
+            device->is_in_step = 0;
+    }
+}
+
+void vv_devices_lose_step(struct vv_session *session) {
+    vv_devices_settle(session); /* or a later word about it would put them into step again */
+    for (size_t i = 0; i < session->regions.count; i++)
+        if (session->regions.list[i].device)
+            session->regions.list[i].device->is_in_step = 0;
+}
+
+/* ---- a save ---- */
+
+static int nonsense(const struct vv_device *device, struct varve_error *error) {
+    return vv_error(error, -EPROTO, "region %s: its device (%s) gave an answer that makes no sense", device->name,
+                    device->ops.name);
+}
+
+/* Runs ascend inside the part, refer to what may be referred to, and have as many bytes as they say. */
+static int is_sound(const struct varve_ask *ask, const struct varve_answer *answer) {
+    uint64_t at = ask->offset, end = ask->offset + ask->length, bytes = 0;
+    for (size_t i = 0; i < answer->run_count; i++) {
+        const struct varve_run *run = &answer->runs[i];
+        if (run->length == 0 || run->offset < at || run->offset > end || run->length > end - run->offset ||
+            run->label < VARVE_ZERO || run->label > VARVE_SHIFTED)
+            return 0;
+        if (run->label == VARVE_SHIFTED &&
+            (run->place.source >= ask->source_count || !ask->is_usable[run->place.source]))
+            return 0;
+        if (run->label == VARVE_FIRST &&
+            (run->place.source != ask->source || run->place.address != ask->address + run->offset))
+            return 0;
+        bytes += run->label == VARVE_FIRST ? run->length : 0;
+        at = run->offset + run->length;
+    }
+    for (size_t i = 0; i < answer->granule_count; i++)
+        if (answer->granules[i].index < ask->offset / VV_CHUNK || answer->granules[i].index >= vv_granules(end) ||
+            (i > 0 && answer->granules[i].index <= answer->granules[i - 1].index))
+            return 0;
+    return bytes == answer->data_bytes;
+}
+
+/* The new data of one run, granule by granule; those that are new as a whole keep their ids. */
+static int store_run(struct vv_scan *scan, const struct varve_answer *answer, const struct varve_run *run,
+                     const uint8_t *data, size_t *granule) {
+    uint64_t at = run->offset, end = run->offset + run->length;
+    int rc = 0;
+    while (at < end && rc == 0) {
+        uint64_t index = at / VV_CHUNK, next = (index + 1) * VV_CHUNK;
+        uint32_t size = (uint32_t)((next < end ? next : end) - at);
+        struct vv_hash128 id = {0, 0};
+        while (*granule < answer->granule_count && answer->granules[*granule].index < index)
+            (*granule)++;
+        int is_whole = at % VV_CHUNK == 0 && (size == VV_CHUNK || at + size == scan->size);
+        if (is_whole && *granule < answer->granule_count && answer->granules[*granule].index == index)
+            id = (struct vv_hash128){answer->granules[*granule].id[0], answer->granules[*granule].id[1]};
+        rc = vv_copies_store(scan->save, run->place.address + (at - run->offset), data + (at - run->offset), size, id);
+        at += size;
+    }
+    return rc;
+}
+
+static int take_runs(struct vv_scan *scan, const struct varve_answer *answer) {
+    struct vv_stats_sums *sums = &scan->save->sums;
+    const uint8_t *data = answer->data;
+    size_t granule = 0;
+    int rc = 0;
+    for (size_t i = 0; i < answer->run_count && rc == 0; i++) {
+        const struct varve_run *run = &answer->runs[i];
+        struct vv_origin origin = {.offset = run->offset,
+                                   .length = run->length,
+                                   .kind = run->label == VARVE_ZERO ? VV_ORIGIN_ZERO : VV_ORIGIN_FROM,
+                                   .source = run->place.source,
+                                   .owner = scan->save->session->comm->rank,
+                                   .address = run->place.address};
+        rc = vv_origins_add(&scan->past->changed, &origin);
+        sums->changed += run->length;
+        *(run->label == VARVE_ZERO    ? &sums->zero
+          : run->label == VARVE_FIRST ? &sums->fresh
+                                      : &sums->known) += run->length;
+        if (rc == 0 && run->label == VARVE_FIRST) {
+            rc = store_run(scan, answer, run, data, &granule);
+            data += run->length;
+        }
+    }
+    return rc;
+}
+
+/* What is not reported is as it was; or zero, if nothing of what was counts. */
+static int take_ids(struct vv_scan *scan, const struct varve_ask *ask, const struct varve_answer *answer) {
+    uint64_t next = ask->offset / VV_CHUNK, end = vv_granules(ask->offset + ask->length);
+    struct vv_hash128 zero = {0, 0};
+    int rc = 0;
+    for (size_t i = 0; i < answer->granule_count && rc == 0; i++) {
+        const struct varve_granule *granule = &answer->granules[i];
+        for (; ask->is_whole && next < granule->index && rc == 0; next++)
+            rc = vv_scan_new_id(scan, next, zero);
+        if (rc == 0)
+            rc = vv_scan_new_id(scan, granule->index, (struct vv_hash128){granule->id[0], granule->id[1]});
+        next = granule->index + 1;
+    }
+    for (; ask->is_whole && next < end && rc == 0; next++)
+        rc = vv_scan_new_id(scan, next, zero);
+    return rc;
+}
+
+static int take_answer(struct vv_scan *scan, const struct varve_ask *ask, const struct varve_answer *answer) {
+    struct vv_save *save = scan->save;
+    int rc = take_ids(scan, ask, answer);
+    save->sums.looked += ask->length;
+    save->fine_counts.fixed += answer->chunks_fixed;
+    save->fine_counts.zero += answer->chunks_zero;
+    save->fine_counts.first += answer->chunks_first;
+    save->fine_counts.shifted += answer->chunks_shifted;
+    save->sums.chunks_new += answer->chunks_first;
+    return rc ? rc : take_runs(scan, answer);
+}
+
+int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_t *at, struct varve_error *error) {
+    struct vv_save *save = scan->save;
+    struct vv_session *session = save->session;
+    struct vv_device *device = region->device;
+    if (*at == 0)
+        device->is_in_step &= !scan->past->is_new && !scan->is_full;
+    struct varve_ask ask = {.size = sizeof ask,
+                            .offset = *at,
+                            .length = scan->size - *at < PART ? scan->size - *at : PART,
+                            .total = scan->size,
+                            .seed = session->store->settings.seed,
+                            .address = scan->past->pending_address,
+                            .source = save->source,
+                            .chunk = vv_device_chunk(session, region),
+                            .most = vv_fine_room(session, scan->size),
+                            .is_usable = save->is_usable,
+                            .source_count = session->history.source_count,
+                            .is_whole = !device->is_in_step};
+    struct varve_answer answer = {0};
+    uint64_t begin = vv_clock_ns();
+    device->is_asked = 1;
+    int rc = device->ops.compare(device->arg, &ask, &answer);
+    save->fine_ns += vv_clock_ns() - begin;
+    if (rc)
+        return vv_error(error, rc < 0 ? rc : -EIO, "region %s: its device (%s) could not compare it: %s", device->name,
+                        device->ops.name, varve_error_text(rc < 0 ? rc : -EIO));
+    if (!is_sound(&ask, &answer))
+        return nonsense(device, error);
+    *at += ask.length;
+    vv_outlet_region(save, scan->past);
+    return take_answer(scan, &ask, &answer);
+}
+
+/* ---- after a restart ---- */
+
+/* An origin as runs: pieces of a repeated one each on its own, and what another rank has stored as never seen. */
+static int add_runs(struct vv_buf *runs, const struct vv_origin *origin, uint32_t rank) {
+    uint64_t most = origin->kind == VV_ORIGIN_REPEATED ? origin->piece : UINT32_C(1) << 30;
+    for (uint64_t at = 0; at < origin->length; at += most) {
+        uint64_t left = origin->length - at;
+        struct varve_run run = {.offset = origin->offset + at,
+                                .length = (uint32_t)(left < most ? left : most),
+                                .label = origin->kind == VV_ORIGIN_ZERO ? VARVE_ZERO
+                                         : origin->owner == rank        ? VARVE_SHIFTED
+                                                                        : VARVE_FIRST,
+                                .place = {.source = origin->source, .address = origin->address}};
+        run.place.address += origin->kind == VV_ORIGIN_FROM ? at : 0;
+        vv_buf_append(runs, &run, sizeof run);
+    }
+    return runs->failed;
+}
+
+void vv_device_restored(struct vv_session *session, const struct vv_region *region, const struct vv_past *past) {
+    struct vv_device *device = region->device;
+    const struct vv_origins *origins = &past->origins;
+    struct vv_buf runs;
+    vv_buf_init(&runs);
+    int rc = 0;
+    device->is_in_step = device->is_asked = 0;
+    for (size_t i = 0; i < origins->count && rc == 0; i++)
+        rc = add_runs(&runs, &origins->list[i], session->comm->rank);
+    struct varve_ask ask = {.size = sizeof ask,
+                            .length = past->length,
+                            .total = past->length,
+                            .seed = session->store->settings.seed,
+                            .chunk = vv_device_chunk(session, region),
+                            .most = vv_fine_room(session, past->length),
+                            .is_usable = session->history.is_alive,
+                            .source_count = session->history.source_count};
+    if (rc == 0 && past->length == device->bytes && (origins->count > 0 || past->length == 0))
+        device->is_in_step = device->ops.restored(device->arg, &ask, (const void *)runs.data, runs.size / sizeof(struct varve_run)) == 0;
+    vv_buf_clear(&runs);
+}
