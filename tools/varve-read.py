@@ -1399,7 +1399,7 @@ def unpacked(cur):
     out = []
     while cur.at < len(cur.buf):
         raw, stored = cur.fields("II")
-        if not 0 < stored <= raw <= 1 << 20:
+        if not 0 < stored <= raw <= min(1 << 20, 256 * stored):
             raise cur.bad(f"a piece of {raw} bytes, {stored} as stored")
         data = cur.take(stored)
         try:
@@ -1510,7 +1510,7 @@ class Manifest:
                 out.append(Run(n, ZERO, [], 0, 0))
             elif kind == REPEATED:
                 piece = cur.varint()
-                if not 1 <= piece <= n:
+                if not 1 <= piece <= min(n, (1 << 32) - 1):
                     raise cur.bad(f"run of {n} bytes repeats a piece of {piece}")
                 out.append(Run(n, REPEATED, [self.place(here, piece)], piece, 0))
             elif base or old is None or at + n > old.length:

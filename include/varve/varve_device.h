@@ -58,8 +58,8 @@ struct varve_ask {
     uint64_t most;     /* so many chunks may be remembered in all; beyond that, new ones are not */
     const uint8_t *is_usable; /* per source: chunks that were stored there may be referred to */
     uint32_t source_count;
-    int is_whole; /* nothing of what was there before counts, and nothing was ever seen: everything differs. All parts of
-                   * an attempt have the same */
+    int is_whole; /* nothing of what was there before counts, and nothing was ever seen: everything differs, and the runs
+                   * tile the part, zeros included. All parts of an attempt have the same */
 };
 
 /* What differs; the memory is the device's and lives until its next call. */
@@ -93,12 +93,17 @@ struct varve_device_ops {
     int (*restored)(void *arg, const struct varve_ask *ask, const struct varve_run *runs, size_t count);
     /* The region is not protected any more. */
     void (*leave)(void *arg);
+    /* Optional: why the last of these failed, for people; NULL: there is nothing to say. Lives until the next call. */
+    const char *(*why)(void *arg);
 };
 
 /* Protect `bytes` bytes of a device's memory under a name. chunk: 32 to 4096, or 0 for the setting `fine` (where that
  * is auto or never, 128). Each rank for itself. */
 VARVE_API int varve_protect_device(struct varve_session *session, const char *region, uint64_t bytes, uint32_t chunk,
                                    const struct varve_device_ops *ops, void *arg);
+
+/* For whoever cannot even begin to: let varve_session_error tell this. Returns code. */
+VARVE_API int varve_device_error(struct varve_session *session, int code, const char *text);
 
 #ifdef __cplusplus
 }

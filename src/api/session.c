@@ -237,6 +237,11 @@ int varve_protect_device(struct varve_session *session, const char *name, uint64
     return end(session, rc);
 }
 
+int varve_device_error(struct varve_session *session, int code, const char *text) {
+    begin(session);
+    return end(session, vv_error(&session->error, code, "%s", text));
+}
+
 void *varve_alloc(struct varve_session *session, const char *name, size_t size) {
     begin(session);
     void *ptr = vv_regions_map(&session->inner->regions, size);

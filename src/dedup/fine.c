@@ -161,7 +161,8 @@ void vv_fine_restore(const struct vv_fine *fine, uint64_t offset, uint32_t size,
         if (origin->kind == VV_ORIGIN_ZERO || origin->offset > from || origin->offset + origin->length < to)
             continue;
         struct vv_origin part = vv_origin_part(origin, &at, to);
-        if (at == to && part.kind == VV_ORIGIN_FROM && part.owner == fine->owner && !fine->is_by_place)
+        if (at == to && part.kind == VV_ORIGIN_FROM && part.owner == fine->owner && !fine->is_by_place &&
+            vv_seen_find(fine->seen, ids[i]) == VV_SEEN_NOT)
             vv_seen_put(fine->seen, ids[i], (struct vv_seen_spot){part.source, part.address});
     }
 }

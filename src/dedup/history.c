@@ -34,19 +34,40 @@ static void free_ids(struct vv_past *past) {
     past->ids_room = 0;
 }
 
+#define MARKS_SMALL (128u << 10) /* bytes: there may be a million regions, and mappings are few */
+
+static struct vv_fine_mark *alloc_marks(uint64_t room) {
+    uint64_t bytes = room * sizeof(struct vv_fine_mark);
+    return bytes < MARKS_SMALL ? vv_calloc(1, bytes) : vv_pages_map(bytes);
+}
+
 void vv_past_drop_marks(struct vv_past *past) {
-    vv_pages_unmap(past->marks, past->marks_room * sizeof *past->marks);
+    uint64_t bytes = past->marks_room * sizeof *past->marks;
+    if (bytes < MARKS_SMALL)
+        vv_free(past->marks);
+    else
+        vv_pages_unmap(past->marks, bytes);
     past->marks = NULL;
     past->marks_room = 0;
     past->are_marks_pending = 0;
 }
 
-/* What lies behind the end that both lengths have is of another time. */
-static void forget_marks(struct vv_past *past, uint64_t size) {
-    uint64_t common = size < past->length ? size : past->length;
-    uint64_t from = common / VV_CHUNK * (VV_CHUNK / past->marks_chunk);
-    if (size != past->length && from < past->marks_room)
-        memset(past->marks + from, 0, (past->marks_room - from) * sizeof *past->marks);
+/* From `from` on (a multiple of a granule): take them from `old`, or, if that is NULL, forget them. Only what was not zero has marks: the rest is not
+ * touched. */
+static void copy_marks(const struct vv_past *past, uint64_t from, struct vv_fine_mark *marks,
+                       const struct vv_fine_mark *old) {
+    for (size_t at = vv_origins_find(&past->origins, from); at < past->origins.count; at++) {
+        const struct vv_origin *origin = &past->origins.list[at];
+        uint64_t begin = origin->offset > from ? origin->offset / VV_CHUNK * VV_CHUNK : from;
+        uint64_t end = (origin->offset + origin->length + VV_CHUNK - 1) / VV_CHUNK * VV_CHUNK;
+        size_t bytes = (end - begin) / past->marks_chunk * sizeof *marks, first = begin / past->marks_chunk;
+        if (origin->kind == VV_ORIGIN_ZERO)
+            continue;
+        if (old)
+            memcpy(marks + first, old + first, bytes);
+        else
+            memset(marks + first, 0, bytes);
+    }
 }
 
 void vv_past_marks(struct vv_past *past, uint64_t size, uint32_t chunk) {
@@ -54,13 +75,13 @@ void vv_past_marks(struct vv_past *past, uint64_t size, uint32_t chunk) {
     if (past->are_marks_pending || past->marks_chunk != chunk)
         vv_past_drop_marks(past);
     past->marks_chunk = chunk;
-    if (past->marks)
-        forget_marks(past, size);
+    if (past->marks && size != past->length) /* what lies behind the end that both have is of another time */
+        copy_marks(past, (size < past->length ? size : past->length) / VV_CHUNK * VV_CHUNK, past->marks, NULL);
     if (room <= past->marks_room)
         return;
-    struct vv_fine_mark *marks = vv_pages_map(room * sizeof *marks);
+    struct vv_fine_mark *marks = alloc_marks(room);
     if (marks && past->marks)
-        memcpy(marks, past->marks, past->marks_room * sizeof *marks);
+        copy_marks(past, 0, marks, past->marks);
     vv_past_drop_marks(past);
     past->marks = marks;
     past->marks_room = marks ? room : 0;

@@ -11,6 +11,10 @@ static void leave(void *arg) {
     vv_cl_region_destroy(arg);
 }
 
+static const char *why(void *arg) {
+    return ((const struct cl_region *)arg)->why;
+}
+
 const struct varve_device_ops vv_cl_ops = {
     .size = sizeof(struct varve_device_ops),
     .name = "opencl",
@@ -19,6 +23,7 @@ const struct varve_device_ops vv_cl_ops = {
     .write = vv_cl_write,
     .restored = vv_cl_restored,
     .leave = leave,
+    .why = why,
 };
 
 /* ---- what the device must have ---- */

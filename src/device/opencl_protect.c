@@ -9,7 +9,7 @@ int varve_protect_cl(struct varve_session *session, const char *region, cl_comma
     char why[256] = "";
     int rc = vv_cl_region_create(queue, buffer, offset, bytes, &own, why, sizeof why);
     if (rc)
-        return rc;
+        return varve_device_error(session, rc, why);
     rc = varve_protect_device(session, region, bytes, chunk, &vv_cl_ops, own);
     if (rc)
         vv_cl_region_destroy(own);

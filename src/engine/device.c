@@ -105,7 +105,38 @@ static int nonsense(const struct vv_device *device, struct varve_error *error) {
                     device->ops.name);
 }
 
-/* Runs ascend inside the part, refer to what may be referred to, and have as many bytes as they say. */
+static const char *why(const struct vv_device *device, int code) {
+    const char *text = device->ops.why ? device->ops.why(device->arg) : NULL;
+    return text && text[0] ? text : varve_error_text(code);
+}
+
+/* Granules that differ have runs, and runs lie in granules that differ: else ids and origins would part ways. */
+static int do_granules_agree(const struct varve_ask *ask, const struct varve_answer *answer) {
+    uint64_t least = ask->offset / VV_CHUNK, end = vv_granules(ask->offset + ask->length);
+    size_t next = 0; /* the first run that ends behind the granule's start */
+    uint64_t covered = 0, bytes = 0;
+    for (size_t i = 0; i < answer->granule_count; i++) {
+        uint64_t index = answer->granules[i].index, from = index * VV_CHUNK, to = from + VV_CHUNK, inside = 0;
+        if (index < least || index >= end)
+            return 0;
+        least = index + 1;
+        while (next < answer->run_count && answer->runs[next].offset + answer->runs[next].length <= from)
+            next++;
+        for (size_t j = next; j < answer->run_count && answer->runs[j].offset < to; j++) {
+            uint64_t first = answer->runs[j].offset > from ? answer->runs[j].offset : from;
+            uint64_t last = answer->runs[j].offset + answer->runs[j].length;
+            inside += (last < to ? last : to) - first;
+        }
+        if (inside == 0)
+            return 0;
+        covered += inside;
+    }
+    for (size_t i = 0; i < answer->run_count; i++)
+        bytes += answer->runs[i].length;
+    return covered == bytes && (!ask->is_whole || bytes == ask->length);
+}
+
+/* Runs ascend inside the part, refer to what may be referred to, and have as many bytes as they say. If nothing of what was counts, they tile it. */
 static int is_sound(const struct varve_ask *ask, const struct varve_answer *answer) {
     uint64_t at = ask->offset, end = ask->offset + ask->length, bytes = 0;
     for (size_t i = 0; i < answer->run_count; i++) {
@@ -122,11 +153,7 @@ static int is_sound(const struct varve_ask *ask, const struct varve_answer *answ
         bytes += run->label == VARVE_FIRST ? run->length : 0;
         at = run->offset + run->length;
     }
-    for (size_t i = 0; i < answer->granule_count; i++)
-        if (answer->granules[i].index < ask->offset / VV_CHUNK || answer->granules[i].index >= vv_granules(end) ||
-            (i > 0 && answer->granules[i].index <= answer->granules[i - 1].index))
-            return 0;
-    return bytes == answer->data_bytes;
+    return bytes == answer->data_bytes && do_granules_agree(ask, answer);
 }
 
 /* The new data of one run, granule by granule; those that are new as a whole keep their ids. */
@@ -230,7 +257,7 @@ int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_
     save->fine_ns += vv_clock_ns() - begin;
     if (rc)
         return vv_error(error, rc < 0 ? rc : -EIO, "region %s: its device (%s) could not compare it: %s", device->name,
-                        device->ops.name, varve_error_text(rc < 0 ? rc : -EIO));
+                        device->ops.name, why(device, rc < 0 ? rc : -EIO));
     if (!is_sound(&ask, &answer))
         return nonsense(device, error);
     *at += ask.length;
@@ -240,18 +267,21 @@ int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_
 
 /* ---- after a restart ---- */
 
-/* An origin as runs: pieces of a repeated one each on its own, and what another rank has stored as never seen. */
+/* An origin as runs. What another rank has stored was never seen; nor, to be told in few words, what repeats a piece: it is seen through the first. */
 static int add_runs(struct vv_buf *runs, const struct vv_origin *origin, uint32_t rank) {
-    uint64_t most = origin->kind == VV_ORIGIN_REPEATED ? origin->piece : UINT32_C(1) << 30;
-    for (uint64_t at = 0; at < origin->length; at += most) {
-        uint64_t left = origin->length - at;
+    int is_repeated = origin->kind == VV_ORIGIN_REPEATED;
+    uint64_t most = UINT32_C(1) << 30;
+    for (uint64_t at = 0, length; at < origin->length; at += length) {
+        int is_seen = origin->owner == rank && !(is_repeated && at > 0);
         struct varve_run run = {.offset = origin->offset + at,
-                                .length = (uint32_t)(left < most ? left : most),
                                 .label = origin->kind == VV_ORIGIN_ZERO ? VARVE_ZERO
-                                         : origin->owner == rank        ? VARVE_SHIFTED
+                                         : is_seen                      ? VARVE_SHIFTED
                                                                         : VARVE_FIRST,
-                                .place = {.source = origin->source, .address = origin->address}};
-        run.place.address += origin->kind == VV_ORIGIN_FROM ? at : 0;
+                                .place = {.source = origin->source, .address = origin->address + (is_repeated ? 0 : at)}};
+        length = origin->length - at < most ? origin->length - at : most;
+        if (is_repeated && at == 0 && length > origin->piece)
+            length = origin->piece;
+        run.length = (uint32_t)length;
         vv_buf_append(runs, &run, sizeof run);
     }
     return runs->failed;

@@ -331,7 +331,8 @@ struct vv_save {
     uint64_t layout_end; /* becomes the history's when committed */
     uint64_t regions;
     int is_base;
-    uint64_t base_bytes;
+    uint64_t base_bytes;     /* of the manifest, if it is one, */
+    uint64_t manifest_bytes; /* and as it is stored */
     struct vv_recipe_layers layers; /* those of the manifest written */
     uint64_t *live;                 /* bytes each source holds after the commit */
     uint64_t begun_ns, sealed_ns;

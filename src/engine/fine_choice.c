@@ -130,6 +130,12 @@ void vv_fine_say(const struct vv_save *save, struct varve_stats *stats) {
 
 /* ---- after a restart ---- */
 
+static void refill_granule(const struct vv_fine *fine, const uint8_t *memory, uint64_t length, uint64_t at) {
+    struct vv_hash128 ids[VV_FINE_MOST];
+    uint32_t size = length - at < VV_CHUNK ? (uint32_t)(length - at) : VV_CHUNK;
+    vv_fine_restore(fine, at, size, ids, vv_fine_name(fine, memory + at, size, ids));
+}
+
 static void refill_region(struct vv_session *session, struct vv_history *history, const struct vv_region *region,
                           struct vv_past *past) {
     vv_past_marks(past, past->length, asked_for(session, region));
@@ -141,13 +147,15 @@ static void refill_region(struct vv_session *session, struct vv_history *history
                            .marks = past->marks,
                            .is_by_place = session->settings.fine_method == VV_CHOOSE_FINE_METHOD_BASIC ||
                                           session->settings.dedup == VV_CHOOSE_DEDUP_NONE};
-    const uint8_t *memory = region->ptr;
-    struct vv_hash128 ids[VV_FINE_MOST];
-    for (uint64_t at = 0; at < past->length; at += VV_CHUNK) {
-        uint32_t size = past->length - at < VV_CHUNK ? (uint32_t)(past->length - at) : VV_CHUNK;
-        if (vv_hash128_is_zero(past->ids[at / VV_CHUNK]))
+    uint64_t done = 0;
+    for (size_t i = 0; i < past->origins.count; i++) {
+        const struct vv_origin *origin = &past->origins.list[i];
+        uint64_t from = origin->offset / VV_CHUNK * VV_CHUNK, to = origin->offset + origin->length;
+        if (origin->kind == VV_ORIGIN_ZERO)
             continue;
-        vv_fine_restore(&fine, at, size, ids, vv_fine_name(&fine, memory + at, size, ids));
+        done = from > done ? from : done;
+        for (; done < to; done += VV_CHUNK)
+            refill_granule(&fine, (const uint8_t *)region->ptr, past->length, done);
     }
 }
 

@@ -9,6 +9,7 @@
 #define FLUSH (1u << 20)
 #define PACK_FROM 256u /* runs; fewer are not worth it */
 #define PACK_LEVEL 3
+#define PIECE_SHORT 2048u /* a zstd frame has some bytes at least, so it is never 256 times smaller */
 
 struct recipe {
     struct vv_save *save;
@@ -200,32 +201,48 @@ static int make_coder(struct recipe *recipe) {
     return recipe->piece ? vv_coder_create(&recipe->coder) : -ENOMEM;
 }
 
-static int pass_on_piece(struct recipe *recipe, const uint8_t *data, uint32_t size) {
+/* To the pack, or to the writer of the team. */
+static int add_bytes(struct recipe *recipe, const void *data, size_t size) {
+    recipe->save->manifest_bytes += size;
+    return vv_outlet_manifest_add(recipe->save, data, size, recipe->error);
+}
+
+/* Into recipe->piece. */
+static struct vv_manifest_piece make_piece(struct recipe *recipe, const uint8_t *data, uint32_t size) {
     static const struct vv_coding coding = {.codec = VV_CODEC_ZSTD};
     static const struct vv_content content = {.type = VARVE_BYTES};
-    struct vv_manifest_piece piece = {size, size};
-    int rc = make_coder(recipe);
-    if (rc)
-        return rc;
     uint8_t *out = recipe->piece + VV_PIECE_HEAD_SIZE;
     int64_t got = vv_coder_encode(recipe->coder, &coding, &content, data, size, out, PACK_LEVEL);
     if (got > 0 && got < size)
-        piece.stored = (uint32_t)got;
-    else
-        memcpy(out, data, size); /* as it is, also when there was no memory to make it smaller */
-    vv_manifest_piece_encode(recipe->piece, &piece);
-    return vv_outlet_manifest_add(recipe->save, recipe->piece, VV_PIECE_HEAD_SIZE + piece.stored, recipe->error);
+        return (struct vv_manifest_piece){size, (uint32_t)got};
+    memcpy(out, data, size); /* as it is, also when there was no memory to make it smaller */
+    return (struct vv_manifest_piece){size, size};
+}
+
+static int pass_on_pieces(struct recipe *recipe, const uint8_t *data, uint64_t size, uint32_t most) {
+    int rc = make_coder(recipe);
+    while (size > 0 && rc == 0) {
+        uint32_t part = size < most ? (uint32_t)size : most;
+        struct vv_manifest_piece piece = make_piece(recipe, data, part);
+        if ((uint64_t)piece.stored * VV_PIECE_RATIO < part) /* it packs too well: short pieces never do */
+            rc = pass_on_pieces(recipe, data, part, PIECE_SHORT);
+        else {
+            vv_manifest_piece_encode(recipe->piece, &piece);
+            rc = add_bytes(recipe, recipe->piece, VV_PIECE_HEAD_SIZE + piece.stored);
+        }
+        data += part;
+        size -= part;
+    }
+    return rc;
 }
 
 /* What was encoded so far goes on its way. */
 static int pass_on(struct recipe *recipe) {
     int rc = recipe->buf.failed;
     if (rc == 0 && recipe->buf.size && !recipe->is_packed)
-        rc = vv_outlet_manifest_add(recipe->save, recipe->buf.data, recipe->buf.size, recipe->error);
-    for (size_t at = 0; at < recipe->buf.size && recipe->is_packed && rc == 0; at += VV_PIECE_MAX) {
-        size_t left = recipe->buf.size - at;
-        rc = pass_on_piece(recipe, recipe->buf.data + at, left < VV_PIECE_MAX ? (uint32_t)left : VV_PIECE_MAX);
-    }
+        rc = add_bytes(recipe, recipe->buf.data, recipe->buf.size);
+    if (rc == 0 && recipe->is_packed)
+        rc = pass_on_pieces(recipe, recipe->buf.data, recipe->buf.size, VV_PIECE_MAX);
     return rc;
 }
 
@@ -297,6 +314,7 @@ static int write_manifest(struct recipe *recipe, int is_overlay) {
     struct vv_save *save = recipe->save;
     struct vv_hash128 digest;
     int rc = settle_leans(recipe, is_overlay);
+    save->manifest_bytes = VV_MANIFEST_HEAD_SIZE;
     uint64_t length = VV_MANIFEST_HEAD_SIZE + recipe->buf.size;
     if (rc == 0)
         rc = is_overlay ? write_overlay(recipe) : write_base(recipe);

@@ -591,6 +591,7 @@ static int try_together(struct restart *restart, struct varve_error *error) {
         return rc;
     session->is_overwritten = 1;
     vv_unwatch_regions(session); /* we write them now; the next checkpoint looks at everything */
+    vv_devices_settle(session);
     rc = vv_peers_run(restart->peers, read_checked, restart, error);
     if (rc == 0)
         rc = vv_candidate_judge(session, restart->view, restart->is_thin, error);

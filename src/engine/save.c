@@ -248,7 +248,6 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
     struct vv_source source = {.generation = save->attempt.generation,
                                .attempt = save->attempt.attempt,
                                .version = save->attempt.version};
-    vv_devices_settle(session);
     if (session->must_begin_anew)
         vv_begin_anew(session);
     int64_t slot = vv_history_source(&session->history, &source);
@@ -284,6 +283,7 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
     save->begun_ns = vv_clock_ns();
     save->is_shared = vv_sharing_is_due(session);
+    vv_devices_settle(session); /* of the last one, before anything of this one can fail */
     int rc = vv_outlet_begin(save, error);
     if (rc == 0)
         rc = begin_save(save, error);
@@ -323,7 +323,7 @@ static void note_sums(const struct vv_save *save, struct varve_stats *stats) {
     stats->chunks_new = save->sums.chunks_new;
     stats->writers = save->is_gathered ? save->session->team.writers : save->session->comm->ranks;
     stats->group = save->is_gathered ? save->session->team.count : 1;
-    stats->bytes_base = save->is_base && save->session->layers.count > 0 ? save->base_bytes : 0;
+    stats->bytes_base = save->is_base && save->session->layers.count > 0 ? save->manifest_bytes : 0;
     vv_fine_say(save, stats);
     stats->runs_changed = 0;
     for (size_t i = 0; i < save->session->history.count; i++)

@@ -64,7 +64,7 @@ enum { KNOWN = 1, KNOWN_SPARSE /* where few live bytes are left */ };
 static int is_known(const struct vv_scan *scan, struct vv_hash128 id, struct vv_origin *origin) {
     const struct vv_save *save = scan->save;
     const struct vv_session *session = save->session;
-    if (scan->is_full || scan->fine.is_by_place)
+    if (scan->is_full || (scan->fine.is_by_place && !session->is_continued))
         return 0;
     int is_asked = session->settings.dedup != VV_CHOOSE_DEDUP_NONE || scan->is_blank || session->is_continued;
     const struct vv_known *known = is_asked ? vv_table_find(&session->history.table, id) : NULL;

@@ -42,8 +42,9 @@ int vv_manifest_head_parse(const uint8_t *data, size_t size, struct vv_manifest_
 #define VV_PIECE_MAX (1u << 20)
 struct vv_manifest_piece {
     uint32_t raw;    /* 1 to VV_PIECE_MAX */
-    uint32_t stored; /* 1 to raw; less: a zstd frame */
+    uint32_t stored; /* 1 to raw, and raw / VV_PIECE_RATIO at least; less than raw: a zstd frame */
 };
+#define VV_PIECE_RATIO 256u /* or little storage could ask for much memory */
 void vv_manifest_piece_encode(uint8_t out[VV_PIECE_HEAD_SIZE], const struct vv_manifest_piece *piece);
 /* left: bytes of the section from the head of the piece on. */
 int vv_manifest_piece_parse(const uint8_t data[VV_PIECE_HEAD_SIZE], uint64_t left, struct vv_manifest_piece *out,

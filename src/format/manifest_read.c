@@ -392,7 +392,7 @@ static int take_any(struct vv_manifest_reader *reader, struct vv_run *out, struc
 
 static int take_repeated(struct vv_manifest_reader *reader, struct vv_run *out, struct varve_error *error) {
     out->piece = take_varint(reader);
-    if (out->piece < 1 || out->piece > out->length)
+    if (out->piece < 1 || out->piece > out->length || out->piece > UINT32_MAX)
         return fail(reader, error, VARVE_CORRUPT, "piece has %" PRIu64 " bytes, must have 1 to %" PRIu64, out->piece,
                     out->length);
     out->place_count = 1;

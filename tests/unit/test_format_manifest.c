@@ -40,7 +40,7 @@ static struct vv_run random_run(uint64_t offset, uint64_t length, int is_overlay
     else if (run.kind == VV_RUN_FROM_ANY)
         run.place_count = (uint32_t)(2 + random_below(15));
     if (run.kind == VV_RUN_REPEATED)
-        run.piece = 1 + random_below(length);
+        run.piece = 1 + random_below(length < UINT32_MAX ? length : UINT32_MAX);
     for (uint32_t i = 0; i < run.place_count; i++) {
         run.places[i].lean = (uint32_t)random_below(LEANS + 1);
         run.places[i].owner = (uint32_t)random_bits(30);
