@@ -136,6 +136,13 @@ static void check(struct job *job, int version) {
                    (unsigned long long)job->plan->seed);
 }
 
+static void end_job(struct job *job) {
+    varve_close(job->session);
+    for (int version = 0; version <= VERSIONS; version++)
+        piece_free(&job->then[version]);
+    piece_free(&job->now);
+}
+
 static void run_rank(struct varve_comm *comm, void *arg) {
     struct job job = {.plan = arg, .comm = comm};
     piece_make(&job.now, 50000 + comm->rank * 1000, ROOM);
@@ -159,7 +166,7 @@ static void run_rank(struct varve_comm *comm, void *arg) {
     for (int version = VERSIONS; version > 0; version--)
         if (version != FAILING)
             check(&job, version);
-    varve_close(job.session);
+    end_job(&job);
 }
 
 /* The same once more without saving it: then what is stored must be all that. */
@@ -177,7 +184,7 @@ static void run_again(struct varve_comm *comm, void *arg) {
     }
     open_session(&job);
     check(&job, VERSIONS);
-    varve_close(job.session);
+    end_job(&job);
 }
 
 /* ---- in the test ---- */
