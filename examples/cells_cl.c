@@ -129,6 +129,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: cells_cl STORE [MEBIBYTES [STEPS]]\n");
         return 1;
     }
+    setvbuf(stdout, NULL, _IOLBF, 0); /* who looks through a pipe wants to see it, too */
     open_device(&device, bytes);
     if (varve_open(argv[1], "cells", NULL, &session, &error) != 0) {
         fprintf(stderr, "cells_cl: %s\n", error.text);
@@ -143,15 +144,17 @@ int main(int argc, char **argv) {
         printf("restarted from step %" PRId64 "\n", step);
         verify(&device, step);
     } else {
-        printf("first run\n");
+        printf("first run; the kernels are compiled now\n");
         compute(&device, -1);
     }
     for (step++; step < last; step++) {
         compute(&device, step);
-        if (step % 10 == 0 && varve_checkpoint(session, step) != 0)
+        if (step % 10 != 0)
+            continue;
+        if (varve_checkpoint(session, step) != 0)
             return fail(session);
+        tell(session);
     }
-    tell(session);
     verify(&device, step - 1);
     rc = varve_close(session);
     close_device(&device);

@@ -273,7 +273,7 @@ struct varve_stats {
     double seconds_blocked; /* inside varve_checkpoint, seconds_waited included */
     double seconds_durable; /* from the call until it survives */
     uint64_t bytes_protected;
-    uint64_t bytes_changed;  /* in chunks that differ from the last checkpoint */
+    uint64_t bytes_changed;  /* in chunks (fine ones where they are used) that differ from the last checkpoint */
     uint64_t bytes_zero;     /* of these, zeros: never stored */
     uint64_t bytes_known;    /* of these, the same as another chunk of this rank, now or earlier */
     uint64_t bytes_new;      /* of these, new: encoded and stored */

@@ -98,7 +98,7 @@ struct varve_device_ops {
 };
 
 /* Protect `bytes` bytes of a device's memory under a name. chunk: 32 to 4096, or 0 for the setting `fine` (where that
- * is auto or never, 128). Each rank for itself. */
+ * is 0 or 1, 128). Each rank for itself. */
 VARVE_API int varve_protect_device(struct varve_session *session, const char *region, uint64_t bytes, uint32_t chunk,
                                    const struct varve_device_ops *ops, void *arg);
 

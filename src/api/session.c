@@ -174,7 +174,10 @@ int varve_describe(struct varve_session *session, const char *name, const struct
     if (rc == 0 && array)
         rc = vv_array_check(array, name, &session->error);
     if (rc == 0 && (rc = vv_session_describe(session->inner, name, array)) < 0)
-        vv_error(&session->error, rc, rc == -ENOENT ? "no region %s is protected" : "no memory to describe region %s",
+        vv_error(&session->error, rc,
+                 rc == -ENOENT    ? "no region %s is protected"
+                 : rc == -ENOTSUP ? "region %s lies in a device's memory: a bound cannot be applied there"
+                                  : "no memory to describe region %s",
                  name);
     return end(session, rc);
 }
@@ -183,10 +186,13 @@ int varve_fine(struct varve_session *session, const char *name, uint32_t chunk) 
     begin(session);
     int rc = check_region_name(session, name);
     if (rc == 0 && !vv_settings_is_fine(chunk))
-        rc = vv_error(&session->error, -EINVAL, "region %s: fine chunks have 32 to 4096 bytes, a power of two, not %u", name,
+        rc = vv_error(&session->error, -EINVAL, "region %s: fine chunks have 32 to 4096 bytes, a power of two, or 0 or 1 is given, not %u", name,
                       chunk);
     if (rc == 0 && (rc = vv_session_fine(session->inner, name, chunk)) < 0)
-        vv_error(&session->error, rc, "no region %s is protected", name);
+        vv_error(&session->error, rc,
+                 rc == -ENOENT ? "no region %s is protected: protect it before varve_fine"
+                               : "region %s lies in a device's memory, which is always looked at finely",
+                 name);
     return end(session, rc);
 }
 
@@ -220,9 +226,12 @@ static int check_device(struct varve_session *session, const char *name, uint64_
     if (!ops || ops->size != sizeof *ops || !ops->name || !ops->compare || !ops->settle || !ops->write || !ops->restored ||
         !ops->leave)
         return vv_error(&session->error, -EINVAL, "region %s: a device needs all its functions", name);
-    if (bytes == 0 || chunk == 1 || !vv_settings_is_fine(chunk))
+    if (bytes == 0)
+        return vv_error(&session->error, -EINVAL, "region %s: a device's region cannot be empty", name);
+    if (chunk == 1 || !vv_settings_is_fine(chunk))
         return vv_error(&session->error, -EINVAL,
-                        "region %s: a device's region has bytes, and chunks of 32 to 4096 bytes, a power of two", name);
+                        "region %s: chunks of a device have 32 to 4096 bytes, a power of two, or 0 is given, not %u", name,
+                        chunk);
     return 0;
 }
 

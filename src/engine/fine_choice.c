@@ -24,13 +24,27 @@ static void choose(const struct vv_session *session, const struct vv_region *reg
     uint32_t asked = asked_for(session, region);
     uint64_t granules = vv_granules(past->pending_length);
     past->fine = 0;
-    if (region->device || past->is_nameless || past->pending_nameless)
+    if (region->device || past->is_nameless || past->pending_nameless ||
+        session->settings.fine_method == VV_CHOOSE_FINE_METHOD_FULL)
         return;
     past->fine = asked > 1 ? asked : asked == 0 ? past->fine_sampled : 0;
     if (asked == 0 && vv_fine_sample_is_of(past->sample, granules))
         return;
     vv_fine_sample_free(past->sample);
     past->sample = asked == 0 ? vv_fine_sample_make(granules) : NULL;
+}
+
+/* Why a region is looked at finely, or is not. */
+static const char *why(const struct vv_session *session, const struct vv_region *region) {
+    if (session->settings.fine_method == VV_CHOOSE_FINE_METHOD_FULL)
+        return "fine_method=full";
+    if (region->device)
+        return "a device looks for itself";
+    if (region->fine)
+        return region->fine > 1 ? "asked for by the program (varve_fine)" : "switched off by the program (varve_fine)";
+    if (session->settings.fine)
+        return session->settings.fine > 1 ? "asked for (fine)" : "switched off (fine=1)";
+    return session->fine_reason[0] ? session->fine_reason : "not enough was sampled yet";
 }
 
 static int list_usable(struct vv_save *save) {
@@ -48,6 +62,7 @@ int vv_fine_prepare(struct vv_save *save) {
     struct vv_history *history = &session->history;
     uint64_t most = 0, bytes = 0; /* of the regions that are looked at finely, the largest and all */
     save->stats.fine = 0;
+    save->fine_why = "no region is protected";
     for (size_t i = 0; i < session->regions.count; i++) {
         const struct vv_region *region = &session->regions.list[i];
         struct vv_past *past = vv_history_find(history, region->number);
@@ -55,6 +70,8 @@ int vv_fine_prepare(struct vv_save *save) {
         uint32_t chunk = region->device ? vv_device_chunk(session, region) : past->fine;
         bytes += chunk ? region->size : 0;
         save->mark_bytes += past->fine ? region->size / past->fine * sizeof(struct vv_fine_mark) : 0;
+        if (save->stats.fine == 0 || (chunk && region->size >= most))
+            save->fine_why = why(session, region);
         if (chunk && region->size >= most) {
             most = region->size;
             save->stats.fine = chunk;
@@ -114,18 +131,13 @@ void vv_fine_judge(struct vv_save *save) {
 
 void vv_fine_say(const struct vv_save *save, struct varve_stats *stats) {
     const struct vv_session *session = save->session;
-    const char *why = session->settings.fine_method == VV_CHOOSE_FINE_METHOD_FULL ? "fine_method=full"
-                      : session->settings.fine == 1                               ? "fine=1"
-                      : session->settings.fine > 1                                ? "asked for"
-                      : session->fine_reason[0]                                   ? session->fine_reason
-                                                                                  : "not enough was sampled yet";
     stats->chunks_fixed = save->fine_counts.fixed;
     stats->chunks_zero = save->fine_counts.zero;
     stats->chunks_first = save->fine_counts.first;
     stats->chunks_shifted = save->fine_counts.shifted;
     stats->bytes_seen = vv_seen_bytes(&session->history.seen) + save->mark_bytes;
     stats->seconds_fine = (double)save->fine_ns * 1e-9;
-    snprintf(stats->fine_reason, sizeof stats->fine_reason, "%s", why);
+    snprintf(stats->fine_reason, sizeof stats->fine_reason, "%s", save->fine_why ? save->fine_why : "");
 }
 
 /* ---- after a restart ---- */

@@ -107,6 +107,8 @@ int vv_session_describe(struct vv_session *session, const char *name, const stru
     struct vv_region *region = vv_regions_find(&session->regions, name);
     if (!region)
         return -ENOENT;
+    if (region->device && array && array->lossy)
+        return -ENOTSUP; /* nobody would round it */
     struct vv_array *made = array ? vv_array_make(array) : NULL;
     if (array && !made)
         return -ENOMEM;
@@ -118,6 +120,8 @@ int vv_session_fine(struct vv_session *session, const char *name, uint32_t chunk
     struct vv_region *region = vv_regions_find(&session->regions, name);
     if (!region)
         return -ENOENT;
+    if (region->device && chunk == 1)
+        return -ENOTSUP; /* a device always looks finely */
     region->fine = chunk;
     return 0;
 }

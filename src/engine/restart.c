@@ -71,8 +71,9 @@ static int add_target(struct restart *restart, const struct vv_recipe_region *st
     if (region->size != stored->length && !may_differ)
         return vv_error(error, VARVE_MISMATCH,
                         "region %s of version %" PRIu64 ": %" PRIu64 " bytes are stored but %" PRIu64
-                        " are protected; protect the stored size, or restart with VARVE_RESTART_RESIZE",
-                        stored->name, vv_view_attempt(restart->view)->version, stored->length, region->size);
+                        " are protected; protect the stored size%s",
+                        stored->name, vv_view_attempt(restart->view)->version, stored->length, region->size,
+                        region->device ? " (regions of devices cannot be resized)" : ", or restart with VARVE_RESTART_RESIZE");
     if (restart->target_count == restart->target_room) {
         size_t room = restart->target_room ? restart->target_room * 2 : 16;
         struct target *targets = vv_realloc(restart->targets, room * sizeof *targets);

@@ -54,7 +54,7 @@ def kill_at_times(scene, times, *setup, size=3072, change=20, latency="4ms", tri
         scene.expect_restart(store, version, acts)
         scene.verify(store, 0)
         restored.append(version)
-    expect(len(restored) * 2 >= len(times), "only %d of %d kills came before the end" % (len(restored), len(times)))
+    expect(len(restored) * 3 >= len(times), "only %d of %d kills came before the end" % (len(restored), len(times)))
     return "killed %d times within %.0f ms, restored %d x checkpoint 2 and %d x checkpoint 3, each on both ranks" % (
         len(restored), length, restored.count(2), restored.count(3))
 

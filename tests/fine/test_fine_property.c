@@ -18,6 +18,13 @@
 static uint64_t first_seed;
 static unsigned times = 1;
 
+/* TEST_SCALE: percent, less where a sanitizer makes everything slower. */
+static unsigned often(unsigned rounds) {
+    const char *percent = getenv("TEST_SCALE");
+    unsigned some = rounds * times * (percent && atoi(percent) > 0 ? (unsigned)atoi(percent) : 100) / 100;
+    return some ? some : 1;
+}
+
 static const char *const methods[] = {"tree", "basic", "full"};
 static const uint32_t sizes[] = {1, 32, 64, 128, 256, 512, 1024, 2048, 4096};
 #define SIZES (sizeof sizes / sizeof sizes[0])
@@ -150,7 +157,7 @@ static void live_through(const char *method, uint32_t chunk, uint64_t seed) {
 
 static void every_version_comes_back(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 3 * times; round++)
+    for (unsigned round = 0; round < often(3); round++)
         for (unsigned m = 0; m < 3; m++)
             for (unsigned s = 0; s < SIZES; s++)
                 live_through(methods[m], sizes[s], first_seed + round * 1000 + m * 100 + s);
@@ -248,7 +255,7 @@ static void follow(const struct trial *trial) {
 /* All regions have chunks of the same size. */
 static void nothing_seen_is_stored_again(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 2 * times; round++)
+    for (unsigned round = 0; round < often(2); round++)
         for (unsigned s = 0; s < SIZES; s++)
             for (int is_auto = 0; is_auto < 2; is_auto++)
                 follow(&(struct trial){ORACLE_TREE, sizes[s], is_auto ? "auto" : "sync", 0,
@@ -258,13 +265,13 @@ static void nothing_seen_is_stored_again(void **unused) {
 /* Contents of one region are found in another one with other chunks only where 4 KiB are the same. */
 static void sizes_may_differ(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 12 * times; round++)
+    for (unsigned round = 0; round < often(12); round++)
         follow(&(struct trial){ORACLE_TREE, 0, "sync", 0, first_seed + 200000 + round});
 }
 
 static void basic_and_full_store_what_they_say(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < times; round++)
+    for (unsigned round = 0; round < often(1); round++)
         for (unsigned s = 0; s < SIZES; s++) {
             follow(&(struct trial){ORACLE_BASIC, sizes[s], "sync", 0, first_seed + 300000 + round * 1000 + s});
             follow(&(struct trial){ORACLE_FULL, sizes[s], "auto", 0, first_seed + 300500 + round * 1000 + s});
@@ -274,7 +281,7 @@ static void basic_and_full_store_what_they_say(void **unused) {
 /* After a restart everything is known that was restored. */
 static void restored_bytes_have_been_seen(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < times; round++)
+    for (unsigned round = 0; round < often(1); round++)
         for (unsigned s = 0; s < SIZES; s++)
             follow(&(struct trial){ORACLE_TREE, sizes[s], "sync", 1, first_seed + 400000 + round * 1000 + s});
 }
@@ -284,7 +291,7 @@ static void restored_bytes_have_been_seen(void **unused) {
 /* A list with an entry per chunk says enough to bring every version back, however many checkpoints there are. */
 static void a_list_is_enough(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 2 * times; round++)
+    for (unsigned round = 0; round < often(2); round++)
         for (unsigned s = 1; s < SIZES; s++) {
             struct piece now, back, then[12];
             struct list *list = list_create(sizes[s]);
