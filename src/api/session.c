@@ -186,7 +186,7 @@ int varve_fine(struct varve_session *session, const char *name, uint32_t chunk) 
     begin(session);
     int rc = check_region_name(session, name);
     if (rc == 0 && !vv_settings_is_fine(chunk))
-        rc = vv_error(&session->error, -EINVAL, "region %s: fine chunks have 32 to 4096 bytes, a power of two, or 0 or 1 is given, not %u", name,
+        rc = vv_error(&session->error, -EINVAL, "region %s: %u is no size of fine chunks: 0, 1, or a power of two from 32 to 4096", name,
                       chunk);
     if (rc == 0 && (rc = vv_session_fine(session->inner, name, chunk)) < 0)
         vv_error(&session->error, rc,
@@ -230,7 +230,7 @@ static int check_device(struct varve_session *session, const char *name, uint64_
         return vv_error(&session->error, -EINVAL, "region %s: a device's region cannot be empty", name);
     if (chunk == 1 || !vv_settings_is_fine(chunk))
         return vv_error(&session->error, -EINVAL,
-                        "region %s: chunks of a device have 32 to 4096 bytes, a power of two, or 0 is given, not %u", name,
+                        "region %s: %u is no size of chunks on a device: 0, or a power of two from 32 to 4096", name,
                         chunk);
     return 0;
 }

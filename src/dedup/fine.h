@@ -10,7 +10,7 @@
 #include "dedup/seen.h"
 
 #define VV_FINE_LEAST 32u
-#define VV_FINE_MOST 128u /* chunks in a granule: 4096 / 32 */
+#define VV_FINE_MOST (4096u / VV_FINE_LEAST) /* chunks in a granule */
 
 enum vv_label { VV_LABEL_FIXED, VV_LABEL_ZERO, VV_LABEL_FIRST, VV_LABEL_SHIFTED }; /* as enum varve_label */
 

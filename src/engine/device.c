@@ -252,7 +252,7 @@ int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_
                             .is_whole = !device->is_in_step};
     struct varve_answer answer = {0};
     uint64_t begin = vv_clock_ns();
-    device->is_asked = 1;
+    device->is_asked = save->has_devices = 1;
     int rc = device->ops.compare(device->arg, &ask, &answer);
     save->fine_ns += vv_clock_ns() - begin;
     if (rc)

@@ -319,6 +319,7 @@ struct vv_save {
     struct vv_fine_counts fine_counts;
     uint64_t fine_ns;
     uint64_t mark_bytes;
+    int has_devices; /* some were asked */
     const char *fine_why; /* of the largest region that is looked at finely, if there is one */
     uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored */
     int is_gathered;         /* our team's writer writes it */

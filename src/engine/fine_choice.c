@@ -116,7 +116,7 @@ void vv_fine_judge(struct vv_save *save) {
     struct vv_session *session = save->session;
     double looked = (double)(save->fine_counts.fixed + save->fine_counts.zero + save->fine_counts.first +
                              save->fine_counts.shifted) * save->stats.fine;
-    if (looked > 0)
+    if (looked > 0 && !save->has_devices) /* which take other times, and may have compiled something first */
         session->fine_look = (double)save->fine_ns * 1e-9 / looked;
     struct vv_fine_costs costs = {
         .write = 1 / (session->storage_speed > 0 ? session->storage_speed : USUAL_SPEED),

@@ -602,9 +602,36 @@ static void labels_bring_the_bytes_back(void **unused) {
     }
 }
 
+/* Places that repeat with any period are one origin, also when it ends and goes on within a piece. */
+static void repeats_join(void **state) {
+    (void)state;
+    struct vv_origins origins = {0};
+    uint64_t offset = 0;
+    static const struct {
+        uint64_t address;
+        uint32_t length;
+    } parts[] = {{4096, 128}, {4096, 64}, {4160, 64}, {4096, 32}, {4128, 96}, {4096, 128}, {4096, 64}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        struct vv_origin origin = {offset, parts[i].length, parts[i].address, 3, 0, VV_ORIGIN_FROM, 0};
+        assert_int_equal(vv_origins_add(&origins, &origin), 0);
+        offset += parts[i].length;
+    }
+    assert_int_equal(origins.count, 1);
+    assert_int_equal(origins.list[0].kind, VV_ORIGIN_REPEATED);
+    assert_int_equal(origins.list[0].piece, 128);
+    assert_int_equal(origins.list[0].length, offset);
+    struct vv_origin inside = {192, 64, 4160, 3, 0, VV_ORIGIN_FROM, 0}, elsewhere = {192, 64, 4096, 3, 0, VV_ORIGIN_FROM, 0};
+    assert_true(vv_origins_say(&origins, &inside));
+    assert_false(vv_origins_say(&origins, &elsewhere));
+    struct vv_origin wrong = {offset, 64, 4096, 3, 0, VV_ORIGIN_FROM, 0}; /* it should go on at 4160 */
+    assert_int_equal(vv_origins_add(&origins, &wrong), 0);
+    assert_int_equal(origins.count, 2);
+    vv_origins_clear(&origins);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_does_not_fit_is_not_remembered),
+        cmocka_unit_test(repeats_join), cmocka_unit_test(what_does_not_fit_is_not_remembered),
         cmocka_unit_test(the_memory_is_used_and_not_exceeded),
         cmocka_unit_test(equal_beginnings_are_told_apart),
         cmocka_unit_test(only_what_is_alive_is_kept),
