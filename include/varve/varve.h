@@ -1,10 +1,14 @@
 /* Varve: checkpoints for programs that run long.
  *
  *     struct varve_session *s;
+ *     struct varve_error error;
  *     int64_t step = -1;
- *     varve_open("file:///scratch/ck", "heat2d", NULL, &s, NULL);
+ *     if (varve_open("file:///scratch/ck", "heat2d", NULL, &s, &error) != 0)
+ *         die(error.text);
  *     varve_protect(s, "temperature", t, n * sizeof *t);
- *     int rc = varve_restart(s, VARVE_LATEST, &step);    // VARVE_NO_CHECKPOINT on a first run
+ *     int rc = varve_restart(s, VARVE_LATEST, &step);
+ *     if (rc != 0 && rc != VARVE_NO_CHECKPOINT)          // that is a first run
+ *         die(varve_session_error(s)->text);
  *     for (step++; step < last; step++) {
  *         compute();
  *         if (step % 100 == 0)
@@ -71,7 +75,7 @@ struct varve_options {
  * file:///path, a path, or mem://name for tests. Makes the store if there is none. Fails with VARVE_BUSY while another
  * session writes the same name; a dead one's name is free by itself (if it cannot be told at once, open watches its
  * heartbeat for up to takeover_seconds). The session is the caller's, to be closed with varve_close. options and error
- * may be NULL. */
+ * may be NULL. On failure *out is NULL; all other functions return -EINVAL (or NULL) for a session that is NULL. */
 VARVE_API int varve_open(const char *store, const char *name, const struct varve_options *options,
                          struct varve_session **out, struct varve_error *error);
 
@@ -79,7 +83,8 @@ VARVE_API int varve_open(const char *store, const char *name, const struct varve
  * NULL. The memory of regions from varve_alloc is freed. */
 VARVE_API int varve_close(struct varve_session *session);
 
-/* Why the session's last call failed. Lives until the next call on the session. */
+/* Why the session's last call failed. Lives until the next call on the session. Never NULL: for a NULL session it tells
+ * that there is none. */
 VARVE_API const struct varve_error *varve_session_error(const struct varve_session *session);
 
 /* ---- what is protected ---- */

@@ -13,7 +13,8 @@ extern "C" {
 
 struct varve_store;
 
-/* Open an existing store; VARVE_NO_STORE if there is none. settings as in struct varve_options, may be NULL. */
+/* Open an existing store; VARVE_NO_STORE if there is none. settings as in struct varve_options, may be NULL. On failure
+ * *out is NULL, and the other functions return -EINVAL for it. */
 VARVE_API int varve_store_open(const char *uri, const char *settings, struct varve_store **out,
                                struct varve_error *error);
 VARVE_API void varve_store_close(struct varve_store *store); /* accepts NULL */

@@ -1,8 +1,10 @@
 /* Varve for MPI programs. The only header that needs MPI; link with -lvarve_mpi -lvarve (pkg-config varve-mpi).
  *
  *     struct varve_session *s;
+ *     struct varve_error error;
  *     int64_t step = -1;
- *     varve_open_mpi(MPI_COMM_WORLD, "file:///scratch/ck", "heat2d", NULL, &s, NULL);
+ *     if (varve_open_mpi(MPI_COMM_WORLD, "file:///scratch/ck", "heat2d", NULL, &s, &error) != 0)
+ *         die(error.text);                                   // all ranks, or none
  *     varve_protect(s, "temperature", t, n * sizeof *t);     // each rank its own part
  *     int rc = varve_restart(s, VARVE_LATEST, &step);        // the same checkpoint, and the same code, on all ranks
  *     ...

@@ -50,6 +50,9 @@ static int open_parts(struct varve_store *store, const char *uri, const char *se
 
 int varve_store_open(const char *uri, const char *settings, struct varve_store **out, struct varve_error *error) {
     vv_error_clear(error);
+    if (out) {
+        *out = NULL;
+    }
     if (!uri || !*uri || !out) {
         return vv_error(error, -EINVAL, "the address of the store is missing");
     }
@@ -372,6 +375,9 @@ int varve_store_resolve(struct varve_store *store, struct varve_which *which, st
 
 int vv_inspect_open_view(struct varve_store *store, struct varve_which *which, struct vv_view **out,
                          struct varve_error *error) {
+    if (!store || !which->name) {
+        return vv_error(error, -EINVAL, "a store and the name of a checkpoint are needed");
+    }
     int rc = find_which(store, which, out, error);
     if (rc == 0 && !*out) {
         rc = vv_view_open(store->store, which->name, which->generation, (uint64_t)which->version, out, error);

@@ -156,7 +156,7 @@ static int show_rank(struct rank_shown *shown, struct varve_error *error) {
 
 int varve_store_show(struct varve_store *store, const struct varve_which *which, struct varve_checkpoint_detail *detail,
                      varve_stored_region_fn fn, void *arg, struct varve_error *error) {
-    struct varve_which found = *which;
+    struct varve_which found = which ? *which : (struct varve_which){0};
     struct vv_left_out left_out = {0};
     struct vv_residents *residents = NULL;
     struct vv_view *view = NULL;
@@ -253,13 +253,14 @@ static int read_once(struct varve_store *store, const struct varve_which *which,
 
 int varve_store_read(struct varve_store *store, const struct varve_which *which, uint32_t rank, const char *region,
                      int is_checked_first, varve_bytes_fn fn, void *arg, struct varve_error *error) {
-    struct varve_which found = *which;
+    struct varve_which found = which ? *which : (struct varve_which){0};
     struct vv_residents *residents = NULL;
     struct vv_view *view = NULL;
 
     vv_error_clear(error);
-    if (!region || !*region || !fn) {
-        return vv_error(error, -EINVAL, "the name of a region and a function for its bytes are needed");
+    if (!store || !found.name || !region || !*region || !fn) {
+        return vv_error(error, -EINVAL,
+                        "a store, the names of a checkpoint and a region, and a function for its bytes are needed");
     }
     if (!is_checked_first && store->store->settings.layout != VV_LAYOUT_LOCAL) {
         int once = read_once(store, which, rank, region, fn, arg, error);

@@ -15,7 +15,10 @@ struct varve_session {
     int is_warned;            /* on_error=warn: varve_checkpoint only logs a failure; varve_wait still tells it */
 };
 
+/* A program that did not look at what open returned has no session: that is an error of its next call, not its end. */
 static int begin(struct varve_session *session) {
+    if (!session)
+        return -EINVAL;
     vv_error_clear(&session->error);
     return 0;
 }
@@ -103,6 +106,8 @@ int varve_open_comm(struct varve_comm *comm, const char *store, const char *name
                     struct varve_session **out, struct varve_error *error) {
     struct varve_error why;
     vv_error_clear(&why);
+    if (out)
+        *out = NULL;
     int rc = check_comm(comm, &why);
     if (rc == 0 && (rc = open_together(comm, store, name, options, out, &why)) < 0)
         comm->ops->close(comm);
@@ -130,7 +135,8 @@ int varve_close(struct varve_session *session) {
 }
 
 const struct varve_error *varve_session_error(const struct varve_session *session) {
-    return &session->error;
+    static const struct varve_error no_session = {-EINVAL, -1, "there is no session: look at what varve_open returned"};
+    return session ? &session->error : &no_session;
 }
 
 /* ---- regions ---- */
@@ -148,7 +154,8 @@ static int protect(struct varve_session *session, const char *name, void *ptr, s
 }
 
 int varve_protect_flags(struct varve_session *session, const char *name, void *ptr, size_t size, unsigned flags) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     return end(session, protect(session, name, ptr, size, flags));
 }
 
@@ -157,7 +164,8 @@ int varve_protect(struct varve_session *session, const char *name, void *ptr, si
 }
 
 int varve_protect_array(struct varve_session *session, const char *name, void *ptr, const struct varve_array *array) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     int rc = check_region_name(session, name);
     if (rc == 0)
         rc = vv_array_check(array, name, &session->error);
@@ -169,7 +177,8 @@ int varve_protect_array(struct varve_session *session, const char *name, void *p
 }
 
 int varve_describe(struct varve_session *session, const char *name, const struct varve_array *array) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     int rc = check_region_name(session, name);
     if (rc == 0 && array)
         rc = vv_array_check(array, name, &session->error);
@@ -183,7 +192,8 @@ int varve_describe(struct varve_session *session, const char *name, const struct
 }
 
 int varve_fine(struct varve_session *session, const char *name, uint32_t chunk) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     int rc = check_region_name(session, name);
     if (rc == 0 && !vv_settings_is_fine(chunk))
         rc = vv_error(&session->error, -EINVAL, "region %s: %u is no size of fine chunks: 0, 1, or a power of two from 32 to 4096", name,
@@ -212,7 +222,8 @@ static int take_callbacks(struct varve_session *session, const char *name, const
 int varve_protect_callback(struct varve_session *session, const char *name, const struct varve_callbacks *callbacks,
                            void *arg) {
     struct varve_callbacks taken;
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     int rc = check_region_name(session, name);
     if (rc == 0)
         rc = take_callbacks(session, name, callbacks, &taken);
@@ -237,7 +248,8 @@ static int check_device(struct varve_session *session, const char *name, uint64_
 
 int varve_protect_device(struct varve_session *session, const char *name, uint64_t bytes, uint32_t chunk,
                          const struct varve_device_ops *ops, void *arg) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     int rc = check_region_name(session, name);
     if (rc == 0)
         rc = check_device(session, name, bytes, chunk, ops);
@@ -247,12 +259,14 @@ int varve_protect_device(struct varve_session *session, const char *name, uint64
 }
 
 int varve_device_error(struct varve_session *session, int code, const char *text) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     return end(session, vv_error(&session->error, code, "%s", text));
 }
 
 void *varve_alloc(struct varve_session *session, const char *name, size_t size) {
-    begin(session);
+    if (begin(session) != 0)
+        return NULL;
     void *ptr = vv_regions_map(&session->inner->regions, size);
     if (!ptr) {
         end(session, vv_error(&session->error, -ENOMEM, "no memory: region %s wants %zu bytes", name ? name : "?", size));
@@ -265,12 +279,13 @@ void *varve_alloc(struct varve_session *session, const char *name, size_t size) 
 }
 
 void varve_free(struct varve_session *session, void *ptr) {
-    if (ptr)
+    if (session && ptr)
         vv_session_free(session->inner, ptr);
 }
 
 int varve_unprotect(struct varve_session *session, const char *name) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     int rc = check_region_name(session, name);
     if (rc)
         return end(session, rc);
@@ -281,7 +296,8 @@ int varve_unprotect(struct varve_session *session, const char *name) {
 /* ---- saving ---- */
 
 int varve_checkpoint(struct varve_session *session, int64_t version) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     int rc = vv_session_checkpoint(session->inner, version, &session->error);
     if (rc && session->is_warned && rc == session->inner->request.result) { /* it was begun */
         if (vv_comm_is_root(session->inner->comm))
@@ -293,17 +309,20 @@ int varve_checkpoint(struct varve_session *session, int64_t version) {
 }
 
 int varve_wait(struct varve_session *session) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     return end(session, vv_session_wait(session->inner, &session->error));
 }
 
 int varve_test(struct varve_session *session) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     return end(session, vv_session_test(session->inner, &session->error));
 }
 
 int varve_need(struct varve_session *session) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     return end(session, vv_session_is_due(session->inner, &session->error));
 }
 
@@ -312,7 +331,8 @@ int varve_need(struct varve_session *session) {
 int varve_restart_regions(struct varve_session *session, int64_t version, const char *const *regions, size_t count,
                           unsigned flags, int64_t *version_out) {
     struct vv_restart_options options = {version, regions, regions ? count : 0, flags};
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     return end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
 }
 
@@ -321,22 +341,26 @@ int varve_restart(struct varve_session *session, int64_t version, int64_t *versi
 }
 
 int varve_continue(struct varve_session *session, int64_t version, int64_t *version_out) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     return end(session, vv_session_continue(session->inner, version, version_out, &session->error));
 }
 
 int varve_reject(struct varve_session *session, int64_t version) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     return end(session, vv_session_reject(session->inner, version, &session->error));
 }
 
 int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     return end(session, vv_session_stored(session->inner, version, fn, arg, version_out, &session->error));
 }
 
 int varve_stats_get(struct varve_session *session, struct varve_stats *stats) {
-    begin(session);
+    if (begin(session) != 0)
+        return -EINVAL;
     if (!stats || stats->size < sizeof(size_t) || stats->size > sizeof *stats)
         return end(session, vv_error(&session->error, -EINVAL, "set stats->size to sizeof(struct varve_stats)"));
     size_t size = stats->size;

@@ -1,4 +1,5 @@
 /* varve_protect_cl: the one function that programs call. */
+#include <errno.h>
 #include <stdio.h>
 #include <varve/varve_cl.h>
 
@@ -8,6 +9,8 @@ int varve_protect_cl(struct varve_session *session, const char *region, cl_comma
                      uint64_t offset, uint64_t bytes, uint32_t chunk) {
     struct cl_region *own;
     char why[256] = "", text[640];
+    if (!session)
+        return -EINVAL;
     int rc = vv_cl_region_create(queue, buffer, offset, bytes, &own, why, sizeof why);
     if (rc) {
         snprintf(text, sizeof text, "region %.255s, %llu bytes from offset %llu: %s", region ? region : "?",

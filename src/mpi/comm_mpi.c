@@ -181,6 +181,8 @@ static int set_up(MPI_Comm mpi, struct mpi_comm *own) {
 int varve_open_mpi(MPI_Comm mpi, const char *store, const char *name, const struct varve_options *options,
                    struct varve_session **out, struct varve_error *error) {
     int is_ready = 0, is_over = 0;
+    if (out)
+        *out = NULL;
     MPI_Initialized(&is_ready);
     MPI_Finalized(&is_over);
     if (!is_ready || is_over)
