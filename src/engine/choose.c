@@ -159,7 +159,10 @@ static int try_candidates(struct vv_session *session, int64_t version, try_fn tr
     vv_free(candidates.list);
     if (rc < 0 || result == 0)
         return rc < 0 ? rc : 0;
-    return explain(session, version, result, &why, &damage, error);
+    rc = explain(session, version, result, &why, &damage, error);
+    if (rc == VARVE_NO_CHECKPOINT)
+        vv_tell_first_run(session);
+    return rc;
 }
 
 static int check_options(const struct vv_restart_options *options, struct varve_error *error) {

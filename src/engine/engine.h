@@ -120,6 +120,9 @@ struct vv_copies {
 
 struct vv_session {
     char name[VV_NAME_MAX + 1];
+    char *address;        /* of the store, as the program gave it */
+    int is_store_new;     /* this session has made it */
+    int is_first_run_told;
     struct vv_settings settings;
     struct vv_log log;
     struct vv_store *store;

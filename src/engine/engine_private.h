@@ -411,6 +411,10 @@ void vv_wait_before(int look);
 /* The name of this host, "?" if it has none. */
 void vv_read_host(char *out, size_t room);
 
+/* ---- first_run.c ---- */
+/* No checkpoint was found: rank 0's log tells once what was looked for, and what is there instead. Not collective. */
+void vv_tell_first_run(struct vv_session *session);
+
 /* ---- choose.c ---- */
 /* Open a checkpoint whose record a keeper has read. Not to find it here is an error, never "there is none". */
 int vv_open_named(struct vv_session *session, struct vv_store *store, uint32_t generation, uint64_t version,

@@ -103,8 +103,10 @@ static int find_store(struct vv_session *session, const char *uri, struct vv_sto
     if (rc)
         return rc;
     *first = finder == UINT64_MAX ? VV_COMM_ROOT : (uint32_t)finder;
-    if (comm->rank == *first && !session->store)
+    if (comm->rank == *first && !session->store) {
         rc = open_store_as(session, uri, object, error);
+        session->is_store_new = rc == 0;
+    }
     if (comm->rank == *first && rc == 0) {
         memcpy(object->store_id, session->store->id, sizeof object->store_id);
         object->settings = session->store->settings;
@@ -232,13 +234,16 @@ static int enter(struct vv_session *session, const char *uri, struct varve_error
     return rc ? rc : vv_keepers_adopt(session, error);
 }
 
-static int create(const char *name, const struct vv_settings *settings, const struct vv_log *log,
+static int create(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
                   struct varve_comm *comm, struct vv_session **out, struct varve_error *error) {
     struct vv_session *session = vv_calloc(1, sizeof *session);
     if (!session)
         return vv_error(error, -ENOMEM, "no memory for a session");
     *out = session;
     strncpy(session->name, name, VV_NAME_MAX);
+    session->address = vv_strdup(uri);
+    if (!session->address)
+        return vv_error(error, -ENOMEM, "no memory for a session");
     session->settings = *settings;
     session->log = *log;
     session->comm = comm;
@@ -269,7 +274,7 @@ int vv_session_open(const char *uri, const char *name, const struct vv_settings 
     struct vv_session *session = NULL;
     int rc = vv_name_check(name) ? vv_error(error, -EINVAL, "a checkpoint's name has 1 to %d bytes; got %zu",
                                             VV_NAME_MAX, strlen(name))
-                                 : create(name, settings, log, comm, &session, error);
+                                 : create(uri, name, settings, log, comm, &session, error);
     rc = vv_comm_agree_call(comm, rc, VV_CALL_OPEN, vv_sum64(name, strlen(name)), error);
     if (rc == 0)
         rc = enter(session, uri, error);
@@ -299,6 +304,7 @@ void vv_session_close(struct vv_session *session) {
     for (size_t i = 0; i < session->regions.count; i++)
         vv_device_leave(&session->regions.list[i]);
     vv_regions_clear(&session->regions);
+    vv_free(session->address);
     vv_free(session->rejected);
     vv_free(session->unsettled);
     vv_free(session);

@@ -45,6 +45,7 @@ promised() {
 judge() {
     promised '^waves: the same to the last bit' "waves was not the same after a kill"
     promised '^restarted from step [1-9]00$' "waves did not restart"
+    promised 'no checkpoint of waves in quiet: a first run \(the store is new\)' "the first run was not said"
     promised '^verify ended with exit code 20$' "verify did not find the damage"
     promised 'skipped checkpoint waves@1000' "the damaged checkpoint was not named"
     promised '^restarted from step 900$' "the newest whole checkpoint was not taken"
