@@ -49,11 +49,20 @@ static void scale_points(struct campaign *campaign) {
         campaign->points = 1;
 }
 
+static void parse_slice(struct campaign *campaign, const char *text) {
+    char rest;
+    if (!text || sscanf(text, "%u/%u%c", &campaign->slice, &campaign->slices, &rest) != 2 || campaign->slice < 1 ||
+        campaign->slice > campaign->slices) {
+        fprintf(stderr, "--slice needs two numbers, as in 3/10\n");
+        exit(2);
+    }
+}
+
 void campaign_begin(struct campaign *campaign, const char *name, int argc, char **argv) {
     const char *folder = usual_folder();
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    *campaign = (struct campaign){.name = name, .seed = (uint64_t)now.tv_sec};
+    *campaign = (struct campaign){.name = name, .seed = (uint64_t)now.tv_sec, .slice = 1, .slices = 1};
 #ifndef VARVE_FAULTS
     printf("%s: skipped, this build has no fault points\n", name);
     exit(77);
@@ -64,12 +73,17 @@ void campaign_begin(struct campaign *campaign, const char *name, int argc, char 
             campaign->seed = parse_number(argv[i], value);
         } else if (!strcmp(argv[i], "--points") || !strcmp(argv[i], "--rounds")) {
             campaign->points = parse_number(argv[i], value);
+        } else if (!strcmp(argv[i], "--slice")) {
+            parse_slice(campaign, value);
+        } else if (!strcmp(argv[i], "--list") && value) {
+            campaign->is_listing = !strcmp(value, "yes");
         } else if (!strcmp(argv[i], "--replay") && value) {
             campaign->replay = value;
         } else if (!strcmp(argv[i], "--dir") && value) {
             folder = value;
         } else {
-            fprintf(stderr, "usage: %s [--seed N] [--points N] [--replay POINT] [--dir FOLDER]\n", name);
+            fprintf(stderr, "usage: %s [--seed N] [--points N] [--slice K/N] [--list yes] [--replay POINT] [--dir FOLDER]\n",
+                    name);
             exit(2);
         }
     }
@@ -86,15 +100,34 @@ void campaign_begin(struct campaign *campaign, const char *name, int argc, char 
 
 int campaign_end(struct campaign *campaign) {
     folder_remove(campaign->folder);
-    printf("%s: %" PRIu64 " points, seed %" PRIu64 "\n", campaign->name, campaign->tried, campaign->seed);
+    printf("%s: %" PRIu64 " points, seed %" PRIu64 ", slice %u/%u\n", campaign->name, campaign->tried, campaign->seed,
+           campaign->slice, campaign->slices);
     return 0;
 }
 
-uint64_t campaign_random(struct campaign *campaign, uint64_t bound) {
-    uint64_t x = campaign->random += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
+static uint64_t mix(uint64_t x) { /* splitmix64 */
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (x ^ (x >> 31)) % bound;
+    return x ^ (x >> 31);
+}
+
+uint64_t campaign_random(struct campaign *campaign, uint64_t bound) {
+    return mix(campaign->random += UINT64_C(0x9e3779b97f4a7c15)) % bound;
+}
+
+uint64_t campaign_hash(const struct campaign *campaign, const char *point) {
+    uint64_t hash = mix(campaign->seed + 1);
+    for (; *point; point++)
+        hash = mix(hash ^ (uint8_t)*point) + UINT64_C(0x9e3779b97f4a7c15);
+    return hash;
+}
+
+int campaign_takes(const struct campaign *campaign, const char *point) {
+    if (campaign_hash(campaign, point) % campaign->slices != campaign->slice - 1)
+        return 0;
+    if (campaign->is_listing)
+        printf("point %s\n", point);
+    return !campaign->is_listing;
 }
 
 void campaign_shuffle(struct campaign *campaign, void *items, size_t count, size_t size) {

@@ -16,14 +16,16 @@ struct campaign {
     const char *name;
     uint64_t seed;
     uint64_t points; /* how many to try; 0: all */
+    unsigned slice, slices; /* try only slice 1 to `slices` of them */
+    int is_listing;         /* print them instead */
     const char *replay;
     char folder[FOLDER_ROOM]; /* ours, removed at the end */
     uint64_t random;
     uint64_t tried;
 };
 
-/* --seed N, --points N (or --rounds N; 0 is all), --replay POINT, --dir FOLDER. Without --seed the time decides. Exits
- * with 77 in builds without fault points. TEST_SCALE (percent) lowers points. */
+/* --seed N, --points N (or --rounds N; 0 is all), --slice K/N, --list yes, --replay POINT, --dir FOLDER. Without --seed the time
+ * decides. Exits with 77 in builds without fault points. TEST_SCALE (percent) lowers points. */
 void campaign_begin(struct campaign *campaign, const char *name, int argc, char **argv);
 /* Print the count and the seed; returns the exit code. */
 int campaign_end(struct campaign *campaign);
@@ -32,8 +34,14 @@ int campaign_end(struct campaign *campaign);
 uint64_t campaign_random(struct campaign *campaign, uint64_t bound);
 /* Put `count` items of `size` bytes in a random order. */
 void campaign_shuffle(struct campaign *campaign, void *items, size_t count, size_t size);
-/* How many of `all` points to try. */
+/* How many of `all` points to try, whatever the slice. */
 size_t campaign_share(const struct campaign *campaign, size_t all);
+
+/* A number that only the seed and a point's text decide. Points are put in the order of these numbers and cut into slices by them: where
+ * another run finds some points more or fewer, all others keep their places. */
+uint64_t campaign_hash(const struct campaign *campaign, const char *point);
+/* Is this point to be tried? Each point is in one of the slices. With --list it is printed, and not tried. */
+int campaign_takes(const struct campaign *campaign, const char *point);
 
 /* The point failed: say so, and how to see it again; exits. */
 void campaign_fail(const struct campaign *campaign, const char *point, const char *format, ...)

@@ -228,7 +228,8 @@ static void try_others(struct campaign *campaign, size_t most) {
     campaign_shuffle(campaign, all, count, sizeof *all);
     printf("damage: %zu of %zu cuts, removals, swaps and additions\n", most < count ? most : count, count);
     for (size_t i = 0; i < count && i < most; i++)
-        try_damage(campaign, &all[i]);
+        if (damage_is_taken(campaign, "other", i))
+            try_damage(campaign, &all[i]);
     free(all);
 }
 
@@ -236,7 +237,8 @@ static void try_all(struct campaign *campaign) {
     uint64_t flips = campaign->points ? (campaign->points + 1) / 2 : 10000;
     for (uint64_t i = 0; i < flips; i++) {
         struct damage damage = damage_flip(campaign, &objects);
-        try_damage(campaign, &damage);
+        if (damage_is_taken(campaign, "flip", i))
+            try_damage(campaign, &damage);
     }
     try_others(campaign, campaign->points ? (size_t)(campaign->points / 2) : SIZE_MAX);
 }

@@ -244,6 +244,12 @@ size_t damage_others(struct campaign *campaign, const struct objects *objects, c
     return count;
 }
 
+int damage_is_taken(const struct campaign *campaign, const char *what, uint64_t number) {
+    char text[64];
+    snprintf(text, sizeof text, "%s %" PRIu64, what, number);
+    return campaign_takes(campaign, text);
+}
+
 /* ---- verify ---- */
 
 static void take_finding(void *arg, int level, const char *key, const char *text) {

@@ -57,6 +57,9 @@ struct damage damage_flip(struct campaign *campaign, const struct objects *objec
 size_t damage_others(struct campaign *campaign, const struct objects *objects, const struct object *object,
                      struct damage *out);
 
+/* Is the flip, or the other damage, of this number to be tried? By its number: where it hits depends on how well this store was compressed. */
+int damage_is_taken(const struct campaign *campaign, const char *what, uint64_t number);
+
 /* Does verify find it, and say what it is? Call in a child; ends it with 1 if not. */
 void damage_verify(const struct damage *damage, const char *folder);
 

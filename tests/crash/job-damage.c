@@ -270,7 +270,8 @@ static void try_others(size_t most) {
     campaign_shuffle(&campaign, all, count, sizeof *all);
     printf("job-damage: %zu of %zu cuts, removals, swaps and additions\n", most < count ? most : count, count);
     for (size_t i = 0; i < count && i < most; i++)
-        try_damage(&all[i]);
+        if (damage_is_taken(&campaign, "other", i))
+            try_damage(&all[i]);
     free(all);
 }
 
@@ -278,7 +279,8 @@ static void try_all(void) {
     uint64_t flips = campaign.points ? (campaign.points + 1) / 2 : 3000;
     for (uint64_t i = 0; i < flips; i++) {
         struct damage damage = damage_flip(&campaign, &objects);
-        try_damage(&damage);
+        if (damage_is_taken(&campaign, "flip", i))
+            try_damage(&damage);
     }
     try_others(campaign.points ? (size_t)(campaign.points / 2) : SIZE_MAX);
 }

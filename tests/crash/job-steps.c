@@ -363,11 +363,8 @@ static void try_point(const struct point *point) {
 }
 
 static void try_points(struct points *points) {
-    size_t count = campaign_share(&campaign, points->count);
-    printf(CAMPAIGN ": %zu of %zu points\n", count, points->count);
-    fflush(stdout);
-    campaign_shuffle(&campaign, points->list, points->count, sizeof *points->list);
-    for (size_t i = 0; i < count; i++)
+    points_choose(&campaign, points);
+    for (size_t i = 0; i < points->count; i++)
         try_point(&points->list[i]);
 }
 

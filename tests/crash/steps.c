@@ -133,6 +133,31 @@ void add_named_points(struct campaign *campaign, struct points *points, uint64_t
     fclose(file);
 }
 
+/* ---- choosing ---- */
+
+static int compare_points(const void *left, const void *right, void *campaign) {
+    char texts[2][256];
+    point_print(left, texts[0]);
+    point_print(right, texts[1]);
+    uint64_t a = campaign_hash(campaign, texts[0]), b = campaign_hash(campaign, texts[1]);
+    return a != b ? (a > b) - (a < b) : strcmp(texts[0], texts[1]);
+}
+
+void points_choose(struct campaign *campaign, struct points *points) {
+    size_t count = campaign_share(campaign, points->count), kept = 0;
+    char text[256];
+    printf("%s: %zu of %zu points, slice %u/%u of these\n", campaign->name, count, points->count, campaign->slice,
+           campaign->slices);
+    qsort_r(points->list, points->count, sizeof *points->list, compare_points, campaign);
+    for (size_t i = 0; i < count; i++) {
+        point_print(&points->list[i], text);
+        if (campaign_takes(campaign, text))
+            points->list[kept++] = points->list[i];
+    }
+    points->count = kept;
+    fflush(stdout);
+}
+
 /* ---- trying ---- */
 
 static void make_scenario(const struct point *point, int is_tolerant, const char *folder, struct scenario *out) {
@@ -186,9 +211,7 @@ void points_run(struct campaign *campaign, struct points *points, int is_toleran
         try_point(campaign, &point, is_tolerant);
         return;
     }
-    size_t count = campaign_share(campaign, points->count);
-    printf("%s: %zu of %zu points\n", campaign->name, count, points->count);
-    campaign_shuffle(campaign, points->list, points->count, sizeof *points->list);
-    for (size_t i = 0; i < count; i++)
+    points_choose(campaign, points);
+    for (size_t i = 0; i < points->count; i++)
         try_point(campaign, &points->list[i], is_tolerant);
 }

@@ -30,7 +30,9 @@ void count_plain(struct campaign *campaign, uint64_t *allocations, uint64_t *ste
 /* Add every occurrence of every named fault point of the scenario; most: per name, 0 for all. */
 void add_named_points(struct campaign *campaign, struct points *points, uint64_t most);
 
-/* Try points in a random order as far as the campaign wants to, or the one to be replayed. */
+/* Put the points in the order of campaign_hash, print how many there are, and drop those that the campaign does not take. */
+void points_choose(struct campaign *campaign, struct points *points);
+/* Try the points that the campaign chooses, or the one to be replayed. */
 void points_run(struct campaign *campaign, struct points *points, int is_tolerant);
 
 #endif

@@ -593,6 +593,11 @@ int main(int argc, char **argv) {
         rounds = 0;
     }
     for (uint64_t i = 0; i < rounds; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "round %" PRIu64, i);
+        if (!campaign_takes(&campaign, text))
+            continue;
+        campaign.random = campaign_hash(&campaign, text); /* the same round in whatever slice */
         uint64_t chance = campaign_random(&campaign, 10);
         unsigned kind = chance < 5 ? 0 : chance < 7 ? 1 : chance < 8 ? 2 : 3; /* "stopped" takes seconds */
         try_round(&campaign, kind, kind == 0 && campaign_random(&campaign, 3) == 0);

@@ -222,6 +222,7 @@ static void by_chance(void **state) {
         seed = (first + (uint64_t)i) * UINT64_C(0x9e3779b97f4a7c15);
         tell_story();
     }
+    printf("test_lost_chance: %d points, the first is story %" PRIu64 "\n", stories, first);
 }
 
 int main(int argc, char **argv) {

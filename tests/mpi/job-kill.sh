@@ -2,7 +2,7 @@
 # job-kill.sh FLAVOUR PROGRAM POINTS [POINT]: under mpirun, a random rank of a job of four is killed at a random operation of its storage or at a fault
 # point; mpirun ends the others; then another job looks at what there is (tests/crash/job.h).
 #
-# JOB_SEED repeats a run; a single POINT, as printed when one fails, repeats it alone. The sample of operations is drawn from as many as
+# JOB_SEED repeats a run; JOB_SLICE=3/10 tries the third tenth of its points; a single POINT, as printed when one fails, repeats it alone. The sample of operations is drawn from as many as
 # there are, roughly: a job that has ended before that operation was met is looked at all the same, and counted as unmet.
 set -u
 here=$(dirname "$0")
@@ -78,7 +78,7 @@ run_job "$folder/prepared" dying 0 - store.record.before_create=kill:3 && fail "
 if [ $# -gt 3 ]; then
     echo "$4" >"$folder/points"
 else
-    draw >"$folder/points"
+    draw | awk -v slice="${JOB_SLICE:-1/1}" 'BEGIN { split(slice, of, "/") } NR % of[2] == of[1] % of[2]' >"$folder/points"
 fi
 killed=0 tried=0
 while read -r rank life fault name <&3; do

@@ -265,8 +265,8 @@ class Campaign:
     def report(self, runs, begun):
         counts = self.counts
         restored = sorted(self.restored)
-        print("kill %s, %s, ranks %s, seed %s: %d runs, each disturbed in the middle" %
-              (self.options.kill, self.options.mpi, ",".join(map(str, self.options.ranks)), self.options.seed, runs))
+        print("kill-restart: %d points, each disturbed in the middle, kill %s, %s, ranks %s, seed %s" %
+              (runs, self.options.kill, self.options.mpi, ",".join(map(str, self.options.ranks)), self.options.seed))
         print("%d starts, %d kills, %d stops, %d restored from a checkpoint" %
               (counts["starts"], counts["kills"], counts["stops"], counts["restores"]))
         if restored:

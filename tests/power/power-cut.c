@@ -1,6 +1,6 @@
 /* Power cuts: what varve_wait promised must be there when the file system comes back.
  *
- *     power-cut --fs ext4|xfs [--moments N] [--seed S] [--ranks N] [FOLDER]
+ *     power-cut --fs ext4|xfs [--moments N] [--first N] [--seed S] [--ranks N] [FOLDER]
  *
  * A file system on a loop device. A child, or the ranks of a job (tests/group), save checkpoints as fast as they can and tell through a pipe
  * which of them varve_wait called durable. At some moment the file system is shut down in the hardest way it has (its log is not flushed: everything that
@@ -39,7 +39,7 @@ static const char *kind = "ext4";
 static char folder[1000] = ".";
 static char image[1100], mountpoint[1100], store[1200];
 static uint64_t seed = 1;
-static unsigned moments = 2;
+static unsigned moments = 2, first_moment;
 static uint32_t ranks = 1;
 static uint64_t salt; /* the rank: each has other data */
 
@@ -376,6 +376,8 @@ static int parse(int argc, char **argv) {
             kind = value, i++;
         else if (strcmp(argv[i], "--moments") == 0)
             moments = (unsigned)strtoul(value, NULL, 10), i++;
+        else if (strcmp(argv[i], "--first") == 0)
+            first_moment = (unsigned)strtoul(value, NULL, 10), i++;
         else if (strcmp(argv[i], "--seed") == 0)
             seed = strtoull(value, NULL, 10), i++;
         else if (strcmp(argv[i], "--ranks") == 0)
@@ -393,7 +395,7 @@ static int parse(int argc, char **argv) {
 int main(int argc, char **argv) {
     size_t reported = 0;
     if (parse(argc, argv) != 0) {
-        fprintf(stderr, "usage: power-cut --fs ext4|xfs [--moments N] [--seed S] [--ranks N] [FOLDER]\n");
+        fprintf(stderr, "usage: power-cut --fs ext4|xfs [--moments N] [--first N] [--seed S] [--ranks N] [FOLDER]\n");
         return 2;
     }
     snprintf(image, sizeof image, "%s/%s.image", folder, kind);
@@ -406,11 +408,12 @@ int main(int argc, char **argv) {
     }
     came_back = group_memory(GROUP_RANKS_MAX * sizeof *came_back);
     for (unsigned i = 0; i < moments; i++)
-        reported += one_moment(i);
+        reported += one_moment(first_moment + i);
     detach();
     unlink(image);
     rmdir(mountpoint);
-    printf("%s: %u power cuts, %u ranks, seed %llu, %zu checkpoints reported durable, all of them whole\n", kind,
-           moments, ranks, (unsigned long long)seed, reported);
+    printf("power-cut: %u points, the first is %u, %s, %u ranks, seed %llu, %zu checkpoints reported durable, all of them "
+           "whole\n",
+           moments, first_moment, kind, ranks, (unsigned long long)seed, reported);
     return 0;
 }
