@@ -26,7 +26,8 @@ struct vv_backend_options {
     int may_create;     /* make the folder (its parent must exist), else VARVE_NO_STORE when there is none */
     int direct;         /* enum vv_direct: bypass the page cache for large objects */
     int mode;           /* enum vv_mode: who may read and write files and folders made here */
-    uint64_t min_free;  /* bytes that must stay free, looked at as an upload begins and every 64 MiB: -ENOSPC below */
+    uint64_t min_free;  /* bytes that must stay free, looked at as an upload begins and every 64 MiB: -ENOSPC below; and, unless it is 0, 16
+                         * inodes */
     struct vv_log *log; /* lives as long as the backend; NULL: warnings to stderr */
     const struct vv_file_tuning *tuning; /* for measurements; NULL: what measured best */
 };
@@ -55,6 +56,9 @@ int vv_backend_list(struct varve_backend *backend, const char *prefix, const cha
                     varve_list_fn fn, void *arg);
 int vv_backend_remove(struct varve_backend *backend, const char *key);
 int vv_backend_space(struct varve_backend *backend, uint64_t *bytes_out);
+/* What was short when something failed with -ENOSPC or -EDQUOT the last time: bytes or inodes, how many, and where. 1 and
+ * the text, or 0 if that is not known. */
+int vv_backend_shortage(struct varve_backend *backend, char *text, size_t size);
 /* 0 also where visible means durable. */
 int vv_backend_sync(struct varve_backend *backend, const char *key);
 int vv_backend_sweep(struct varve_backend *backend); /* how many leftovers went, or an error */

@@ -134,8 +134,7 @@ static int rename_into(struct file_backend *file, const char *path, const char *
     return result == -ENOENT ? -ESTALE : result;
 }
 
-static int file_replace(struct varve_backend *backend, const char *key, const void *data, size_t size) {
-    struct file_backend *file = (struct file_backend *)backend;
+static int replace_once(struct file_backend *file, const char *key, const void *data, size_t size) {
     const char *slash = strrchr(key, '/');
     char *path = NULL, folder[VV_BACKEND_KEY_MAX + 1];
     size_t made = SIZE_MAX;
@@ -157,6 +156,17 @@ static int file_replace(struct varve_backend *backend, const char *key, const vo
         vv_file_temporary_drop(file, key, path);
     vv_file_cache_drop(file, key);
     vv_free(path);
+    return result;
+}
+
+static int file_replace(struct varve_backend *backend, const char *key, const void *data, size_t size) {
+    struct file_backend *file = (struct file_backend *)backend;
+    int result;
+    do
+        result = replace_once(file, key, data, size);
+    while (vv_file_reserve_take(file, result));
+    if (result == 0)
+        vv_file_reserve_keep(file, 0);
     return result;
 }
 
@@ -227,6 +237,7 @@ static void file_close(struct varve_backend *backend) {
     vv_file_noted_clear(file);
     vv_file_watch_clear(file);
     pthread_mutex_destroy(&file->noted.lock);
+    pthread_mutex_destroy(&file->reserve.lock);
     pthread_mutex_destroy(&file->cache.lock);
     pthread_mutex_destroy(&file->durable_lock);
     if (file->root_fd >= 0)
@@ -323,6 +334,10 @@ static void set_tuning(struct file_backend *file, const struct vv_file_tuning *t
         file->tuning.direct_read_min = DIRECT_READ_MIN;
 }
 
+struct file_backend *vv_file_backend(struct varve_backend *backend) {
+    return backend->ops == &file_ops ? (struct file_backend *)backend : NULL;
+}
+
 int vv_file_open(const char *path, const struct vv_backend_options *options, struct varve_backend **out,
                  struct varve_error *error) {
     struct file_backend *file = vv_calloc(1, sizeof(*file));
@@ -340,6 +355,7 @@ int vv_file_open(const char *path, const struct vv_backend_options *options, str
     atomic_init(&file->counter, 0);
     vv_file_host_token(file->host);
     pthread_mutex_init(&file->noted.lock, NULL);
+    pthread_mutex_init(&file->reserve.lock, NULL);
     pthread_mutex_init(&file->cache.lock, NULL);
     pthread_mutex_init(&file->durable_lock, NULL);
     int result = vv_file_writer_init(&file->writer, file->tuning.block_bytes, file->tuning.in_flight);

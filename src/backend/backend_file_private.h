@@ -5,6 +5,7 @@
  *   file_whole.c     is all of the file system there, or does a server of it miss? probe, and second looks
  *   file_temporary.c names of files that are being written; sweep
  *   file_upload.c    one object being written, and how it gets its name
+ *   file_reserve.c   a few files that hold room for when there is none; how much is free
  *   file_writer.c    the helper threads that keep several direct writes in flight, and their blocks of memory
  *   file_read.c      get, with a small cache of open files
  */
@@ -80,6 +81,22 @@ struct file_noted {
     unsigned count;
 };
 
+/* What is free, and what must be for data to be stored. */
+struct file_room {
+    uint64_t bytes, own_bytes; /* for everybody, and for us: root may use more */
+    int has_inodes;            /* their number is limited */
+    uint64_t inodes;
+    uint64_t wanted_bytes, wanted_inodes;
+};
+
+/* See file_reserve.c. */
+struct file_reserve {
+    atomic_uint_least64_t look_ns; /* when it is looked at next */
+    pthread_mutex_t lock;          /* of what follows */
+    int is_short;
+    struct file_room shortage; /* as it was when something did not fit */
+};
+
 enum file_nameless { NAMELESS_UNKNOWN, NAMELESS_YES, NAMELESS_NO };
 
 struct file_backend {
@@ -99,6 +116,7 @@ struct file_backend {
     struct file_cache cache;
     struct file_watch watch;
     struct file_noted noted;
+    struct file_reserve reserve;
     pthread_mutex_t durable_lock;
     uint64_t durable[FILE_DURABLE_KNOWN]; /* sums of folders whose way from the root is durable */
     unsigned durable_next;
@@ -114,12 +132,16 @@ struct file_upload {
     struct file_block *block; /* being filled, or NULL */
     size_t fill;
     uint64_t offset;  /* of the block in the file */
+    int is_small;     /* a few bytes of the store's own, as its creator said: it may have the reserve */
     uint64_t checked; /* the free space was looked at when the file had this size */
     uint64_t started; /* early writeback has been asked for up to here */
     enum { FILE_UNDECIDED, FILE_DIRECT, FILE_BUFFERED } way;
     unsigned in_flight; /* this and error: under the writer's lock */
     int error;
 };
+
+/* backend_file.c */
+struct file_backend *vv_file_backend(struct varve_backend *backend); /* NULL if it is another kind */
 
 /* file_folder.c */
 
@@ -181,6 +203,20 @@ int vv_file_is_temporary(const char *name); /* one that lies beside objects */
 void vv_file_note(struct file_backend *file, const char *folder);
 void vv_file_noted_clear(struct file_backend *file);
 int vv_file_sweep(struct varve_backend *backend);
+
+/* file_reserve.c */
+
+int vv_file_is_short(int result); /* -ENOSPC or -EDQUOT */
+/* Is there room for so many bytes of data? -ENOSPC if not. */
+int vv_file_room_check(struct file_backend *file, uint64_t size);
+/* Something did not fit: remember how much was free. */
+void vv_file_note_short(struct file_backend *file, int result);
+/* What was short the last time, in words; 0: nothing was. */
+int vv_file_shortage(struct file_backend *file, char *text, size_t size);
+/* A small write has had this result: 1 if there is more room now, so that it is worth trying again. */
+int vv_file_reserve_take(struct file_backend *file, int result);
+/* Make the reserve whole if there is room; a look now and then unless is_due. */
+void vv_file_reserve_keep(struct file_backend *file, int is_due);
 
 /* file_upload.c */
 int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out);

@@ -27,6 +27,9 @@ int vv_mem_open(const char *name, int may_create, struct varve_backend **out, st
 int vv_file_open(const char *path, const struct vv_backend_options *options, struct varve_backend **out,
                  struct varve_error *error);
 
+/* What it is behind its wrappers. */
+struct varve_backend *vv_backend_innermost(struct varve_backend *backend);
+
 /* The names a list() found: collect, sort, then call back with no lock held. */
 struct vv_name_list {
     struct vv_found *items;

@@ -268,6 +268,12 @@ struct wrap *vv_wrap_find(struct varve_backend *backend, const struct wrap_hooks
     return NULL;
 }
 
+struct varve_backend *vv_backend_innermost(struct varve_backend *backend) {
+    while (backend->ops == &wrap_ops)
+        backend = wrap_of(backend)->inner;
+    return backend;
+}
+
 const char *vv_backend_name(const struct varve_backend *backend) {
     while (backend->ops == &wrap_ops)
         backend = ((const struct wrap *)backend)->inner;

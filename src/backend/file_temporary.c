@@ -250,5 +250,6 @@ int vv_file_sweep(struct varve_backend *backend) {
         removed = result < 0 ? result : removed + result;
         vv_free(path);
     }
+    vv_file_reserve_keep(file, 1);
     return removed;
 }

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "backend/backend_file_private.h"
@@ -82,16 +81,10 @@ static int open_file(struct file_backend *file, struct file_upload *upload) {
     return vv_file_temporary(file, upload->key, &upload->made, &upload->temporary);
 }
 
-/* The reserve is for objects known to be small: with it a store can still be opened, thinned out and pruned when its disk is
- * full of data. */
-static int check_room(struct file_backend *file, uint64_t size_hint) {
-    struct statvfs st;
-    if ((size_hint == 0 && file->min_free == 0) || (size_hint > 0 && size_hint < FILE_SMALL))
-        return 0;
-    if (fstatvfs(file->root_fd, &st) < 0)
-        return -errno;
-    uint64_t room = (uint64_t)st.f_bavail * st.f_frsize;
-    return room < file->min_free || room - file->min_free < size_hint ? -ENOSPC : 0;
+/* What min_free leaves, and the reserve, are for objects known to be small: with them a store can still be opened, thinned out
+ * and pruned when its disk is full of data. */
+static int is_small(uint64_t size_hint) {
+    return size_hint > 0 && size_hint < FILE_SMALL;
 }
 
 #define ROOM_EVERY (64u << 20)
@@ -101,7 +94,7 @@ static int keep_room(struct file_backend *file, struct file_upload *upload) {
     if (upload->offset - upload->checked < ROOM_EVERY)
         return 0;
     upload->checked = upload->offset;
-    return check_room(file, 0);
+    return vv_file_room_check(file, 0);
 }
 
 /* Frees everything; the file goes away unless it has got its name. */
@@ -121,7 +114,7 @@ static void upload_destroy(struct file_backend *file, struct file_upload *upload
 
 int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out) {
     struct file_backend *file = (struct file_backend *)backend;
-    int result = check_room(file, size_hint);
+    int result = is_small(size_hint) ? 0 : vv_file_room_check(file, size_hint);
     if (result < 0)
         return result;
     struct file_upload *upload = vv_calloc(1, sizeof(*upload));
@@ -130,8 +123,11 @@ int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size
     upload->base.backend = backend;
     upload->fd = -1;
     upload->made = SIZE_MAX;
+    upload->is_small = is_small(size_hint);
     upload->key = vv_strdup(key);
-    result = upload->key ? open_file(file, upload) : -ENOMEM;
+    do
+        result = upload->key ? open_file(file, upload) : -ENOMEM;
+    while (upload->is_small && vv_file_reserve_take(file, result));
     if (result >= 0) {
         upload->fd = result;
         result = vv_file_set_mode(file, upload->fd);
@@ -139,6 +135,7 @@ int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size
     if (result == 0 && file->tuning.preallocate && size_hint >= FILE_SMALL)
         result = fallocate(upload->fd, 0, 0, (off_t)size_hint) < 0 && errno == ENOSPC ? -ENOSPC : 0;
     if (result < 0) {
+        vv_file_note_short(file, result);
         upload_destroy(file, upload);
         return result;
     }
@@ -225,6 +222,7 @@ static int append(struct file_backend *file, struct file_upload *upload, const v
 
 /* A failed upload stays failed, whatever the caller does with it. */
 static void set_error(struct file_backend *file, struct file_upload *upload, int result) {
+    vv_file_note_short(file, result);
     pthread_mutex_lock(&file->writer.lock);
     if (upload->error == 0)
         upload->error = result;
@@ -320,29 +318,57 @@ static int publish(struct file_backend *file, struct file_upload *upload) {
     int result = vv_file_mark_now(file, &mark);
     if (result < 0)
         return result;
-    int folder = give_name(file, upload);
+    int folder;
+    do
+        folder = give_name(file, upload);
+    while (upload->is_small && vv_file_reserve_take(file, folder));
     if (folder < 0)
         return folder;
     upload->is_published = 1;
     result = VV_FAULT("backend.file.after_link");
     if (result == 0)
-        result = vv_file_folder_sync(file, upload->key, folder, upload->made, mark);
+        do
+            result = vv_file_folder_sync(file, upload->key, folder, upload->made, mark);
+        while (upload->is_small && vv_file_reserve_take(file, result));
     close(folder);
     return result;
+}
+
+/* A small object lies in its block until now, all of it: should there be no room, also if only the sync finds that out, it is
+ * written once more. */
+static int write_small(struct file_backend *file, struct file_upload *upload) {
+    size_t size = upload->fill;
+    int result = vv_file_writer_wait(&file->writer, upload);
+    if (result < 0)
+        return result;
+    do {
+        result = size > 0 ? vv_file_write_all(upload->fd, upload->block->data, size, 0) : 0;
+        if (result == 0)
+            result = vv_file_sync(upload->fd);
+    } while (vv_file_reserve_take(file, result));
+    upload->offset = size;
+    upload->fill = 0;
+    return result;
+}
+
+static int write_all(struct file_backend *file, struct file_upload *upload) {
+    if (upload->is_small && upload->way == FILE_UNDECIDED)
+        return write_small(file, upload);
+    int result = write_rest(file, upload);
+    if (result == 0)
+        result = trim(file, upload);
+    return result == 0 ? vv_file_sync(upload->fd) : result;
 }
 
 int vv_file_upload_commit(struct varve_upload *base) {
     struct file_upload *upload = (struct file_upload *)base;
     struct file_backend *file = (struct file_backend *)base->backend;
-    int result = write_rest(file, upload);
-    if (result == 0)
-        result = trim(file, upload);
-    if (result == 0)
-        result = vv_file_sync(upload->fd);
+    int result = write_all(file, upload);
     if (result == 0)
         result = VV_FAULT("backend.file.before_link");
     if (result == 0)
         result = publish(file, upload);
+    vv_file_note_short(file, result);
     vv_file_cache_expire(file);
     upload_destroy(file, upload);
     return result;

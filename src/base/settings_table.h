@@ -114,7 +114,8 @@
     X(CHOICE, mode, "private|group|umask", NULL, "private",                                                            \
       "Permissions of new files: for the owner only, readable by the group, or as the umask says.")                    \
     X(BYTES, min_free, "0", NULL, "16M",                                                                               \
-      "Refuse to store data when less than this would remain free on the storage; small objects may use it.")                                         \
+      "Refuse to store data when less than this would remain free on the storage, or, unless it is 0, less than 16"     \
+      " inodes; small objects may use them.")                                         \
     X(BYTES, restart_window, "1M", "1T", "256M",                                                                       \
       "Memory that a restart may use beside the regions it fills.")
 /* clang-format on */

@@ -78,9 +78,9 @@ static int begin_attempt(struct vv_session *session, uint64_t version, struct vv
 static void explain_full(const struct vv_session *session, uint64_t version, struct varve_error *error) {
     struct varve_error cause = *error;
     vv_error(error, cause.code,
-             "version %" PRIu64 " of %s was not saved: the storage is full, or less than min_free (%" PRIu64
-             " bytes) would remain; earlier checkpoints are as they were, `varve forget` and `varve prune` free space (%.200s)",
-             version, session->name, session->settings.min_free, cause.text);
+             "version %" PRIu64 " of %s was not saved: %.400s; earlier checkpoints are as they were, `varve forget` and"
+             " `varve prune` free space",
+             version, session->name, cause.text);
     error->rank = cause.rank;
 }
 

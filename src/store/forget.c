@@ -29,7 +29,9 @@ int vv_record_bury(struct vv_store *store, const char *name, const struct vv_att
     vv_buf_clear(&buf);
     if (rc == 0)
         rc = VV_FAULT("store.forget.after_replace");
-    return rc < 0 ? vv_error_sys(error, rc, "cannot forget %s", text) : 0;
+    if (rc < 0)
+        vv_error_sys(error, rc, "cannot forget %s", text);
+    return vv_error_shortage(store, rc, error);
 }
 
 /* Does a session of generation `session` whose beat names `refers` need this record? It needs the one it refers to,

@@ -90,7 +90,9 @@ static int write_beat(struct vv_lease *lease, uint32_t generation, const struct 
     vv_key_print(&key, text);
     int rc = buf.failed ? buf.failed : vv_backend_replace(lease->store->backend, text, buf.data, buf.size);
     vv_buf_clear(&buf);
-    return rc < 0 ? vv_error_sys(error, rc, "cannot renew %s", text) : 0;
+    if (rc < 0)
+        vv_error_sys(error, rc, "cannot renew %s", text);
+    return vv_error_shortage(lease->store, rc, error);
 }
 
 /* The next beat with this state and reference. Under the lock. The reference changes in memory only once it is

@@ -56,6 +56,19 @@ static int accept_existing(struct vv_store *store, const char *key, const void *
     return rc < 0 ? vv_error_sys(error, rc, "%s: sync", key) : 0;
 }
 
+/* Of unknown size, for the backend: it is data, and must not have what is kept for small objects. */
+static int put(struct vv_store *store, const char *key, const void *data, size_t size) {
+    struct varve_upload *upload = NULL;
+    int rc = vv_backend_create(store->backend, key, 0, &upload);
+    if (rc < 0)
+        return rc;
+    if ((rc = vv_backend_upload_write(upload, data, size)) < 0) {
+        vv_backend_upload_abort(upload);
+        return rc;
+    }
+    return vv_backend_upload_commit(upload);
+}
+
 int vv_pack_copy_create(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
                         const void *data, size_t size, struct varve_error *error) {
     struct vv_pack_id id = {.store = store, .name = name, .attempt = *attempt, .writer = writer};
@@ -71,7 +84,7 @@ int vv_pack_copy_create(struct vv_store *store, const char *name, const struct v
     if (rc < 0) {
         return rc;
     }
-    rc = vv_backend_put(store->backend, key, data, size);
+    rc = put(store, key, data, size);
     if (rc == -EEXIST) {
         return accept_existing(store, key, data, size, error);
     }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #define EMIT_CHUNK 1024 /* blocks encoded at a time */
+#define HINT_MIN (1u << 20)
 
 /* Blocks of one stream; extents_offset and first_id count within it. */
 struct block_table {
@@ -80,7 +81,8 @@ static int fail(struct vv_pack_writer *pack, int rc, const char *what, struct va
     char key[VV_KEY_ROOM];
     pack->failed = rc;
     object_key(pack, VV_KIND_PACK, 0, key);
-    return vv_error_sys(error, rc, "%s: %s", key, what);
+    vv_error_sys(error, rc, "%s: %s", key, what);
+    return vv_error_shortage(pack->store, rc, error);
 }
 
 /* Begin an object: its head is the first thing in it. */
@@ -94,7 +96,8 @@ static int begin_object(struct vv_pack_writer *pack, int kind, uint32_t part, ui
     vv_head_encode(&head, &key, pack->store->id, 0);
     int rc = head.failed;
     if (rc == 0) {
-        rc = vv_backend_create(pack->store->backend, text, hint, out);
+        /* a small one is data all the same: it must not have what is kept for objects known to be small */
+        rc = vv_backend_create(pack->store->backend, text, hint < HINT_MIN ? 0 : hint, out);
     }
     if (rc == 0) {
         rc = vv_backend_upload_write(*out, head.data, head.size);

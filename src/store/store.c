@@ -55,7 +55,17 @@ int vv_object_create(struct vv_store *store, const struct vv_key *key, const str
     char text[VV_KEY_ROOM];
     vv_key_print(key, text);
     int rc = bytes->failed ? bytes->failed : vv_backend_put(store->backend, text, bytes->data, bytes->size);
-    return rc < 0 ? vv_error_sys(error, rc, "cannot create %s", text) : 0;
+    if (rc < 0)
+        vv_error_sys(error, rc, "cannot create %s", text);
+    return vv_error_shortage(store, rc, error);
+}
+
+int vv_error_shortage(struct vv_store *store, int rc, struct varve_error *error) {
+    char text[512];
+    size_t used = error ? strlen(error->text) : 0;
+    if (error && (rc == -ENOSPC || rc == -EDQUOT) && vv_backend_shortage(store->backend, text, sizeof text))
+        snprintf(error->text + used, sizeof error->text - used, " (%s)", text);
+    return rc;
 }
 
 int vv_tombstone_create(struct vv_store *store, const struct vv_key *key, int reason, const char *text,
