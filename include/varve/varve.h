@@ -105,9 +105,14 @@ VARVE_API int varve_protect(struct varve_session *session, const char *region, v
  * VARVE_NO_KERNEL_WRITES: a promise that no system call (read, recv, what MPI does for a receive) and no thread that
  * blocks SIGSEGV writes it while a checkpoint is in flight; with tracker=trap-mprotect, as long as it is protected.
  * Then it can be held by mprotect where nothing better is allowed. Whoever breaks the promise gets EFAULT, or the
- * signal. */
+ * signal.
+ * VARVE_NO_DEVICE_WRITES: a promise that only processors write it, no device, and nobody through a registered buffer.
+ * A process that has memory pinned for devices (VmPin in /proc/self/status) is otherwise looked at whole at each
+ * checkpoint, and nothing of it is held; such regions are tracked and held as ever. Whoever breaks the promise may get
+ * old bytes into a checkpoint; the audit of each checkpoint finds that by chance only. */
 #define VARVE_DEVICE_WRITES 1u
 #define VARVE_NO_KERNEL_WRITES 2u
+#define VARVE_NO_DEVICE_WRITES 4u
 VARVE_API int varve_protect_flags(struct varve_session *session, const char *region, void *ptr, size_t size,
                                   unsigned flags);
 
@@ -327,6 +332,7 @@ struct varve_stats {
     uint64_t bytes_seen;      /* memory of what is known of fine chunks */
     double seconds_fine;      /* looking at them */
     char fine_reason[128];    /* why fine chunks are used, or not */
+    uint64_t chunks_audited;  /* that no tracker had reported and that were compared all the same */
 };
 /* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result
  * is -EINPROGRESS and the numbers are those known so far. */

@@ -147,8 +147,11 @@ static int protect(struct varve_session *session, const char *name, void *ptr, s
         return rc;
     if (!ptr && size > 0)
         return vv_error(&session->error, -EINVAL, "region %s: no memory was given", name);
-    if (flags & ~(VARVE_DEVICE_WRITES | VARVE_NO_KERNEL_WRITES))
+    if (flags & ~(VARVE_DEVICE_WRITES | VARVE_NO_KERNEL_WRITES | VARVE_NO_DEVICE_WRITES))
         return vv_error(&session->error, -EINVAL, "region %s: unknown flags %#x", name, flags);
+    if ((flags & VARVE_DEVICE_WRITES) && (flags & VARVE_NO_DEVICE_WRITES))
+        return vv_error(&session->error, -EINVAL,
+                        "region %s: VARVE_DEVICE_WRITES and VARVE_NO_DEVICE_WRITES contradict each other", name);
     rc = vv_session_protect(session->inner, name, ptr, size, flags);
     return rc ? vv_error(&session->error, rc, "no memory to protect region %s", name) : 0;
 }

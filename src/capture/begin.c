@@ -91,7 +91,9 @@ static void unschedule(struct vv_watched *w) {
 
 /* The one it has while it is not held. */
 static struct vv_tracker *tracker_for(const struct vv_capture *c, const struct vv_watched *w) {
-    if (!w->base.is_plain || w->base.untracked)
+    if (!w->base.is_plain || w->base.untracked || w->base.is_doubted)
+        return &vv_tracker_none;
+    if (!c->is_forced && vv_pinned_may_write(c, w))
         return &vv_tracker_none;
     if (c->preferred != &c->trap.base)
         return c->preferred;
@@ -104,7 +106,9 @@ static void prepare(struct vv_capture *c, struct vv_watched *w) {
     int is_guarded = w->base.tracker == &c->trap.base;
     if (w->base.untracked > 0)
         w->base.untracked--;
-    if (w->is_attached && (!w->base.is_plain || (is_guarded && w->base.was_lost)))
+    if (w->is_attached && (!w->base.is_plain || w->base.is_doubted || (is_guarded && w->base.was_lost)))
+        vv_watched_detach(c, w);
+    if (w->is_attached && !c->is_forced && vv_pinned_may_write(c, w))
         vv_watched_detach(c, w);
     /* Zeros that are told once are not told again unless they change, and a checkpoint that failed does not have them. Noting them all would
      * fill the bytes of sparse regions: ask for everything instead. */
@@ -157,6 +161,7 @@ static int collect_watch(struct vv_capture *c, struct vv_watched *w) {
     collecting.is_ignored = is_early;
     int rc = tracker->ops->collect(tracker, &w->base, collected, &collecting);
     collecting.is_ignored = 0;
+    w->told_by = rc == 0 && !is_early && tracker != &vv_tracker_none ? tracker : NULL;
     if (rc == 0 && is_early)
         rc = vv_pages_walk(w->base.ptr, w->base.size, collected, &collecting);
     else if (rc != 0 && tracker != &vv_tracker_none) {

@@ -128,6 +128,7 @@ int vv_capture_create_guarded(const struct vv_capture_options *options, struct v
     c->mode = options->capture;
     c->ordering = options->order;
     c->log = options->log;
+    c->is_forced = options->tracker != VV_CHOOSE_TRACKER_AUTO;
     c->hold_traps = -1;
     c->sample_ms = 1;
     c->sums.reason = "nothing was captured yet";
@@ -174,10 +175,6 @@ void vv_capture_destroy(struct vv_capture *c) {
     vv_free(c);
 }
 
-const char *vv_capture_tracker(const struct vv_capture *c) {
-    return c->preferred->ops->name;
-}
-
 const char *vv_capture_reason(const struct vv_capture *c) {
     return c->reason;
 }
@@ -209,6 +206,7 @@ int vv_capture_begin(struct vv_capture *c, const struct vv_capture_plan *plan, v
     vv_lock_give(&c->lock);
     start_anew(c, plan);
     c->is_begun = 1;
+    vv_pinned_look(c);
     int rc = vv_watches_take_in(c);
     if (rc == -EFBIG)
         vv_error(error, rc, "more than 16 TiB are protected in one process");

@@ -71,6 +71,11 @@ struct vv_capture_plan {
 typedef int (*vv_untouched_fn)(void *arg, struct vv_watch *watch, uint64_t first, uint64_t last);
 int vv_capture_begin(struct vv_capture *capture, const struct vv_capture_plan *plan, vv_untouched_fn untouched,
                      void *arg, struct varve_error *error);
+/* Show a random sample of the chunks that are there and of which a tracker has told nothing, as they lie in the program's memory: `most` of them, with
+ * equal chances (one may come twice), or all if there are not more. random: the state of a generator. fn returns 0 or an error, which ends
+ * it. Between vv_capture_begin and vv_capture_decide. */
+typedef int (*vv_unreported_fn)(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data);
+int vv_capture_unreported(struct vv_capture *capture, uint64_t most, uint64_t *random, vv_unreported_fn fn, void *arg);
 /* Does everything that is scheduled fit staging, so that it can be looked at there as well? */
 int vv_capture_fits(const struct vv_capture *capture);
 /* Show all chunks that are scheduled (before vv_capture_decide: in the program's memory) or staged, those of a watch by ascending number. fn returns 0 or

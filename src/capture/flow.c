@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "capture/private.h"
+#include "memory/process.h"
 
 /* Of pieces that are in no slot. */
 #define SLOT_MEMORY VV_NONE
@@ -174,8 +175,8 @@ static int fail_lost(struct vv_capture *c, struct varve_error *error) {
     struct vv_watched *w = c->lost;
     w->base.was_lost = 1;
     return vv_error(error, -EFAULT,
-                    "region %s: its memory was unmapped, moved or replaced while a checkpoint of it was in flight",
-                    w->name);
+                    "region %s: its memory was unmapped, moved, replaced%s while a checkpoint of it was in flight",
+                    w->name, c->trap.is_uffd && vv_process_is_merged() ? ", or merged with equal pages by the kernel (KSM)," : "");
 }
 
 /* ---- windows ---- */

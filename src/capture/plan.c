@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "capture/private.h"
 #include "memory/pagemap.h"
+#include "memory/process.h"
 
 #define FEW_SLOTS 16u /* fewer give none away for windows */
 
@@ -47,7 +48,9 @@ int vv_capture_fits(const struct vv_capture *c) {
 }
 
 static int may_hold(struct vv_capture *c, struct vv_watched *w) {
-    if (!w->base.is_plain || w->base.was_lost || w->cannot_guard || w->hold_first >= w->hold_end)
+    if (!w->base.is_plain || w->base.was_lost || w->base.is_doubted || w->cannot_guard || w->hold_first >= w->hold_end)
+        return 0;
+    if (vv_pinned_may_write(c, w)) /* whatever tracker was asked for: nobody would notice a torn page */
         return 0;
     if (c->mode == VV_CHOOSE_CAPTURE_TRAP)
         return w->is_attached && w->base.tracker == &c->trap.base;
@@ -60,12 +63,23 @@ static int can_hold_any(struct vv_capture *c) {
     int can = 0, works = vv_peek_works();
     if (works)
         vv_capture_guard(c);
+    c->is_merged = c->trap.is_uffd && vv_process_is_merged();
+    works = works && !c->is_merged;
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct vv_watched *w = c->sorted[i];
         w->may_hold = works && c->guard && w->scheduled > 0 && may_hold(c, w);
         can |= w->may_hold;
     }
     return can;
+}
+
+static const char *why_not_held(const struct vv_capture *c) {
+    if (c->is_merged)
+        return "what did not fit was drained: the kernel merges equal pages of this process (KSM)";
+    for (size_t i = 0; i < c->sorted_count; i++)
+        if (c->sorted[i]->scheduled > 0 && vv_pinned_may_write(c, c->sorted[i]))
+            return "what did not fit was drained: memory is pinned for devices, and VARVE_NO_DEVICE_WRITES was not promised";
+    return "what did not fit was drained: holding needs a kernel-capable userfaultfd or VARVE_NO_KERNEL_WRITES";
 }
 
 static void plan_drain(struct vv_capture *c, uint64_t chunks, uint64_t stage, const char *reason) {
@@ -137,8 +151,7 @@ static void plan_once(struct vv_capture *c) {
     else if (c->plan.must_not_hold)
         plan_drain(c, chunks, slots, "what did not fit was drained: copies go to other nodes meanwhile");
     else if (!can_hold_any(c))
-        plan_drain(c, chunks, slots,
-                   "what did not fit was drained: holding needs a kernel-capable userfaultfd or VARVE_NO_KERNEL_WRITES");
+        plan_drain(c, chunks, slots, why_not_held(c));
     else if (!vv_cost_holding_pays(c, chunks))
         plan_drain(c, chunks, slots, "what did not fit was drained: cheaper than holding");
     else

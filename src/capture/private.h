@@ -61,6 +61,7 @@ struct vv_watched {
     int had_holes, is_stale;        /* told as untouched in this checkpoint; in one that failed */
     int has_order;                  /* the log knows in which order it is written */
     int may_hold, cannot_guard;
+    struct vv_tracker *told_by;     /* who told what changed in this checkpoint; NULL: everything is looked at */
     uint64_t scheduled, to_hold, busy; /* chunks: of this checkpoint; planned to be held; SCHEDULED or IN_PROGRESS */
     struct vv_hole *holes;          /* while one begins */
     size_t hole_count, hole_room;
@@ -122,6 +123,10 @@ struct vv_capture {
     struct vv_trap trap;
     struct vv_guard *guard;
     int guard_tried;
+    int is_forced;     /* a tracker was asked for: it is believed whatever is pinned */
+    int64_t pinned;    /* bytes, at the most that were seen; negative: the kernel does not tell */
+    int is_pinned_said;
+    int is_merged; /* the kernel may merge its pages, which takes them out of a userfaultfd unseen */
     char why_not[192]; /* there is no guard */
     char reason[128];
 
@@ -248,6 +253,11 @@ int vv_capture_create_guarded(const struct vv_capture_options *options, struct v
 /* Makes the guard if that was not tried yet. */
 struct vv_guard *vv_capture_guard(struct vv_capture *c);
 int vv_guard_suits(const struct vv_guard *guard, const struct vv_watched *w);
+
+/* pinned.c: look again at what is pinned; told in the log once. */
+void vv_pinned_look(struct vv_capture *c);
+/* May devices write this watch, so that neither trackers nor guards can be believed? */
+int vv_pinned_may_write(const struct vv_capture *c, const struct vv_watched *w);
 
 /* begin.c */
 int vv_begin_collect(struct vv_capture *c, vv_untouched_fn untouched, void *arg, struct varve_error *error);

@@ -5,6 +5,7 @@
  *
  *   plan     every region gets its length and its address in the layout
  *   capture  the trackers tell which chunks may have changed
+ *   audit    some of those they did not tell are compared with the last checkpoint (audit.c)
  *   share    with many ranks: they are named, and the ranks agree who stores what several of them hold (naming.c,
  *            sharing.c). What another rank stores is let go of
  *   capture  the rest is copied into staging, held in place, or taken at once (capture/capture.h). Here the call returns
@@ -118,6 +119,13 @@ struct vv_copies {
     struct vv_rounds rounds;
 };
 
+/* How much is audited (audit.c). */
+struct vv_audit_state {
+    uint64_t random;      /* of the generator; 0: not begun */
+    double chunk_seconds; /* that one chunk takes; 0: not measured yet */
+    double call_seconds;  /* of the processor, that the last calls have taken */
+};
+
 struct vv_session {
     char name[VV_NAME_MAX + 1];
     char *address;        /* of the store, as the program gave it */
@@ -139,6 +147,7 @@ struct vv_session {
     struct vv_capture *capture;
     int capturing;         /* enum vv_capture_choice, as it is done */
     struct vv_watch *left; /* watches over memory that the program took back while a checkpoint was in flight */
+    struct vv_audit_state audit;
     struct vv_history history;
     struct vv_flight *flight;
     int is_flying;        /* a checkpoint was begun and has not landed; the caller's thread knows */

@@ -140,6 +140,15 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data);
 /* ... and hand those of these chunks to the blocks that are ours to store. */
 int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data, struct varve_error *error);
 
+/* Is an unreported chunk as it was in the last checkpoint? 1 also if nobody knows. */
+int vv_scan_is_same(struct vv_scan *scan, uint64_t index, const uint8_t *data);
+
+/* ---- audit.c: are the trackers right? ---- */
+/* After vv_capture_begin, in the call. -EFAULT: a tracker has missed a change; the region is named, and looked at whole from then on. */
+int vv_audit(struct vv_save *save, struct varve_error *error);
+/* A call has taken so much of the processor. */
+void vv_audit_learn(struct vv_session *session, double seconds);
+
 /* ---- scan_fine.c: where a granule has changed, only what is new in it is stored ---- */
 /* A granule that differs and that nobody knows as a whole: find what is new in it, store that, and note where everything is. */
 int vv_scan_fine(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size, struct vv_hash128 id,

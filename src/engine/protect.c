@@ -11,6 +11,8 @@ static int watch_region(struct vv_session *session, struct vv_region *region) {
     if (region->watch || region->is_callback || !region->name)
         return 0;
     region->watch = vv_capture_watch(session->capture, region->name, region->ptr, region->size, region->flags);
+    if (region->watch)
+        region->watch->is_doubted = region->is_doubted;
     return region->watch ? 0 : -ENOMEM;
 }
 

@@ -279,7 +279,7 @@ static uint64_t expected_bytes(const struct vv_save *save) {
     return session->has_saved ? session->last_fresh : save->sums.protected_bytes;
 }
 
-int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
+static int prepare(struct vv_save *save, struct varve_error *error) {
     struct vv_session *session = save->session;
     save->begun_ns = vv_clock_ns();
     save->is_shared = vv_sharing_is_due(session);
@@ -297,6 +297,8 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     rc = vv_outlet_consume(save, rc, ask_callback, error); /* first: they may write protected memory, too */
     if (rc == 0)
         rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);
+    if (rc == 0)
+        rc = vv_audit(save, error);
     if (save->is_shared)
         rc = name_changes(save, rc, error);
     if (!save->is_shared_behind)
@@ -307,6 +309,13 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     if (rc == 0)
         rc = vv_capture_go(session->capture, error);
     return rc ? vv_error_default(error, rc, "the state could not be captured: %s", varve_error_text(rc)) : 0;
+}
+
+int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
+    uint64_t begin = vv_clock_thread_ns();
+    int rc = prepare(save, error);
+    vv_audit_learn(save->session, (double)(vv_clock_thread_ns() - begin) * 1e-9);
+    return rc;
 }
 
 /* ---- writing ---- */

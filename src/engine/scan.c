@@ -208,6 +208,13 @@ static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data,
     return rc ? rc : vv_origins_add(&scan->past->changed, &origin);
 }
 
+int vv_scan_is_same(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
+    if (index >= scan->comparable || scan->is_full)
+        return 1;
+    uint32_t size = size_of(scan, index);
+    return vv_hash128_equal(id_of(scan, as_stored(scan, data, size), size), scan->past->ids[index]);
+}
+
 int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     struct vv_save *save = scan->save;
     data = as_stored(scan, data, granule_end(scan, index) - index * VV_CHUNK);

@@ -15,7 +15,8 @@ struct vv_region {
     char *name;       /* NULL: unprotected, the slot is empty */
     void *ptr;        /* memory, or NULL */
     uint64_t size;    /* of callback regions: as asked at the last checkpoint */
-    unsigned flags;   /* VARVE_DEVICE_WRITES, VARVE_NO_KERNEL_WRITES */
+    unsigned flags;   /* VARVE_DEVICE_WRITES and the others of varve_protect_flags */
+    int is_doubted;   /* its tracker was found to lie */
     struct vv_watch *watch; /* the capture's, or NULL: will be made when a checkpoint begins */
     struct vv_array *array; /* what it holds; NULL: bytes */
     uint32_t fine;          /* bytes of its chunks, 1 for whole granules; 0: as the setting says */

@@ -27,12 +27,13 @@ enum vv_access { VV_ACCESS_NOT, VV_ACCESS_WAIT, VV_ACCESS_COW, VV_ACCESS_AVOIDED
 struct vv_watch {
     uint8_t *ptr;
     uint64_t size;
-    unsigned flags;             /* VARVE_DEVICE_WRITES, VARVE_NO_KERNEL_WRITES */
+    unsigned flags;             /* VARVE_DEVICE_WRITES and the others of varve_protect_flags */
     struct vv_tracker *tracker; /* never NULL once it is added */
     uint8_t *bytes;             /* chunks + 1 of them; pages cost nothing until touched */
     uint8_t *marks;             /* one per 4096 of those bytes: something was put there; the others need not be looked at */
     uint64_t chunks;
     int is_plain;               /* private anonymous memory, and no other watch lies there: may be watched and held */
+    int is_doubted;             /* its tracker was found to lie: all of it is looked at, and never held */
     int was_lost;               /* the program took the memory away under a capture: never held again */
     unsigned untracked;         /* epochs for which it is not worth watching */
     void *user;                 /* the caller's, to find its own data from a piece */

@@ -1,0 +1,79 @@
+/* The audit: trackers are not believed blindly. A device that writes past the page table, a kernel with a bug, a program that found a way we did
+ * not think of: all end in chunks that have changed and that no tracker reports. At every checkpoint some of those that were not reported are chosen
+ * at random and compared with the ids of the last one. One that differs proves the tracker wrong: the checkpoint fails, and the region is
+ * looked at whole from then on. Inside the call, since only then does nobody write them. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/alloc.h"
+#include "engine/engine_private.h"
+
+#define LEAST 64u          /* chunks, whatever they cost */
+#define MOST (1u << 16)    /* however much time there is */
+#define SHARE 0.01         /* of the processor time that the call takes, for more than those */
+#define GUESS 1e-6         /* seconds per chunk, before it was measured */
+
+struct audit {
+    struct vv_save *save;
+    uint64_t count;
+    const struct vv_region *liar; /* the first that was found */
+    const char *tracker;
+    uint64_t offset;
+};
+
+static struct vv_region *region_of(const struct audit *audit, const struct vv_scan *scan) {
+    return &audit->save->session->regions.list[scan - audit->save->scans];
+}
+
+static int compare(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data) {
+    struct audit *audit = arg;
+    struct vv_scan *scan = watch->user;
+    audit->count++;
+    if (watch->is_doubted || vv_scan_is_same(scan, chunk, data))
+        return 0;
+    struct vv_region *region = region_of(audit, scan);
+    watch->is_doubted = region->is_doubted = 1;
+    if (!audit->liar) {
+        audit->liar = region;
+        audit->offset = chunk * VV_CHUNK;
+        audit->tracker = vv_capture_tracker(audit->save->session->capture);
+    }
+    return 0;
+}
+
+static uint64_t how_many(const struct vv_audit_state *state) {
+    double per_chunk = state->chunk_seconds > 0 ? state->chunk_seconds : GUESS;
+    double more = SHARE * state->call_seconds / per_chunk;
+    return more > MOST - LEAST ? MOST : LEAST + (uint64_t)more;
+}
+
+static void learn(struct vv_audit_state *state, double seconds, uint64_t count) {
+    double now = count ? seconds / (double)count : 0;
+    if (now > 0)
+        state->chunk_seconds = state->chunk_seconds > 0 ? (state->chunk_seconds + now) / 2 : now;
+}
+
+int vv_audit(struct vv_save *save, struct varve_error *error) {
+    struct vv_audit_state *state = &save->session->audit;
+    struct audit audit = {.save = save};
+    uint64_t begin = vv_clock_thread_ns();
+    int rc = state->random ? 0 : vv_random(&state->random, sizeof state->random);
+    if (rc == 0)
+        rc = vv_capture_unreported(save->session->capture, how_many(state), &state->random, compare, &audit);
+    learn(state, (double)(vv_clock_thread_ns() - begin) * 1e-9, audit.count);
+    save->stats.chunks_audited = audit.count;
+    if (rc)
+        return vv_error(error, rc, "what the trackers have told could not be checked: %s", varve_error_text(rc));
+    if (!audit.liar)
+        return 0;
+    return vv_error(error, -EFAULT,
+                    "region %s changed at offset %" PRIu64 ", and the tracker (%s) did not notice: a device or a registered buffer wrote it."
+                    " From now on all of it is looked at; protect it with VARVE_DEVICE_WRITES, or set tracker=none."
+                    " Earlier checkpoints of this session may hold old bytes of it",
+                    audit.liar->name, audit.offset, audit.tracker);
+}
+
+void vv_audit_learn(struct vv_session *session, double seconds) {
+    double *known = &session->audit.call_seconds;
+    *known = *known > 0 ? (*known + seconds) / 2 : seconds;
+}

@@ -1,0 +1,55 @@
+#include "memory/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The number behind a word at the start of a line. */
+static int find_in_lines(char *text, const char *word, int64_t *out) {
+    size_t length = strlen(word);
+    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        if (strncmp(line, word, length) != 0)
+            continue;
+        *out = strtoll(line + length, NULL, 10);
+        return 1;
+    }
+    return 0;
+}
+
+/* 0 or -errno. Read piece by piece, since a line before it may be long (the groups of a user); opened anew each time, since a descriptor that a
+ * child of fork inherits speaks of its parent. */
+static int find_number(const char *path, const char *word, int64_t *out) {
+    char text[4096];
+    size_t kept = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), is_found = 0;
+    if (fd < 0)
+        return -errno;
+    while (!is_found) {
+        ssize_t got = read(fd, text + kept, sizeof text - 1 - kept);
+        if (got <= 0)
+            break;
+        text[kept + (size_t)got] = 0;
+        is_found = find_in_lines(text, word, out);
+        const char *last = strrchr(text, '\n'); /* what follows is the beginning of a line */
+        last = last ? last + 1 : text;
+        kept = strlen(last);
+        kept = kept < sizeof text / 2 ? kept : 0; /* no line of ours is so long */
+        memmove(text, last, kept);
+    }
+    close(fd);
+    return is_found ? 0 : -ENOTSUP;
+}
+
+int64_t vv_process_pinned(void) {
+    int64_t kib = 0;
+    return find_number("/proc/self/status", "VmPin:", &kib) == 0 ? kib * 1024 : -ENOTSUP;
+}
+
+int vv_process_is_merged(void) {
+    int64_t count = 0;
+    if (find_number("/proc/self/ksm_stat", "ksm_rmap_items ", &count) == 0)
+        return count > 0;
+    return find_number("/proc/self/ksm_merging_pages", "", &count) == 0 && count > 0;
+}
