@@ -50,6 +50,10 @@ expect() { # WHAT WANTED GOT
     [ "$2" = "$3" ] || { echo "$1: wanted '$2', got '$3'"; cat "$build/results"; exit 1; }
 }
 
+# The first slice of each; the short stages; the rest by turns.
+expect "order" "1 many 1 fragile 2 fragile 3 fragile 2 many 3 many 4 many 5 many 6 many 7 many" "$(order 0 many fragile | xargs)"
+expect "order of one" "2 fragile 2 many" "$(order 2 many fragile | xargs)"
+
 # All things, each once, by two at a time.
 run_jobs 2 0 many fragile
 expect "things" "$(seq 0 99)" "$(sort -n "$folder/things")"
