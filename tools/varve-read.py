@@ -2016,10 +2016,11 @@ def version_number(text):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="varve-read.py", description="read a Varve store (format version 1)")
+    parser = argparse.ArgumentParser(prog="varve-read.py", description="read a Varve store (format version 1)",
+                                     allow_abbrev=False)
     sub = parser.add_subparsers(dest="command", required=True)
     for command, function in (("ls", cmd_ls), ("show", cmd_show), ("restore", cmd_restore), ("verify", cmd_verify)):
-        p = sub.add_parser(command)
+        p = sub.add_parser(command, allow_abbrev=False)
         p.set_defaults(function=function)
         p.add_argument("store", metavar="STORE")
         if command == "ls":

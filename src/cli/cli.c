@@ -163,6 +163,7 @@ static const struct option long_options[] = {
     {"generation", required_argument, NULL, 'g'},
     {"output", required_argument, NULL, 'o'},
     {"keep-last", required_argument, NULL, 'k'},
+    {"all-names", no_argument, NULL, 'A'},
     {"list", no_argument, NULL, 'l'},
     {"man", no_argument, NULL, 'm'},
     {"directory", required_argument, NULL, 'C'},
@@ -188,6 +189,7 @@ static const struct {
     {'g', OPTION_GENERATION, "--generation"},
     {'o', OPTION_OUTPUT, "--output"},
     {'k', OPTION_KEEP_LAST, "--keep-last"},
+    {'A', OPTION_ALL_NAMES, "--all-names"},
     {'l', OPTION_LIST, "--list"},
     {'m', OPTION_MAN, "--man"},
     {'C', OPTION_FOLDER, "--directory"},
@@ -301,21 +303,41 @@ static void find_exit_failed(struct cli *cli, int argc, char **argv) {
     optind = 0; /* from the start again */
 }
 
+/* getopt_long also accepts the beginning of a long option. A tool that deletes must not guess, and an option added later
+ * must not change the meaning of a script. number: of the long option just found, or -1. */
+static int refuse_beginning(struct cli *cli, int number, char **argv) {
+    if (number < 0) {
+        return 0;
+    }
+    const char *word = argv[optind - 1];
+    if (optarg && optarg == word) { /* the value is a word of its own */
+        word = argv[optind - 2];
+    }
+    size_t size = strcspn(word, "=");
+    const char *name = long_options[number].name;
+    return size == strlen("--") + strlen(name)
+               ? 0
+               : cli_usage(cli, "there is no option %.*s; write --%s if that is meant", (int)size, word, name);
+}
+
 static int take_options(struct cli *cli, int argc, char **argv) {
     int letter;
+    int number = -1;
     int rc = 0;
 
     for (int i = 1; i < argc; i++) { /* also a mistake before it is told in JSON */
         cli->is_json |= strcmp(argv[i], "--json") == 0;
     }
-    while (rc == 0 && (letter = getopt_long(argc, argv, SHORT_OPTIONS, long_options, NULL)) != -1) {
+    while (rc == 0 && (letter = getopt_long(argc, argv, SHORT_OPTIONS, long_options, &number)) != -1) {
         if (letter == '?') {
             rc = cli_usage(cli, "there is no option %s", argv[optind - 1]);
         } else if (letter == ':') {
             rc = cli_usage(cli, "the option %s needs a value", argv[optind - 1]);
         } else {
-            rc = take_option(cli, letter);
+            rc = refuse_beginning(cli, number, argv);
+            rc = rc ? rc : take_option(cli, letter);
         }
+        number = -1;
     }
     cli->args = argv + optind;
     cli->arg_count = argc - optind;

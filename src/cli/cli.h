@@ -36,6 +36,7 @@ enum option_bit {
     OPTION_FORMAT = 1 << 12,
     OPTION_TOLERANCE = 1 << 13,
     OPTION_RELATIVE = 1 << 14,
+    OPTION_ALL_NAMES = 1 << 15,
 };
 
 /* One command line. */

@@ -229,7 +229,9 @@ static int finish(const struct forgetting *forgetting) {
         json_end();
     } else if (forgetting->forgotten == 0 && forgetting->failed == 0) {
         cli_note("nothing to forget");
-    } else if (forgetting->forgotten && !is_dry_run) {
+    } else if (forgetting->forgotten && is_dry_run) {
+        cli_note("%" PRIu64 " would be forgotten; nothing was changed", forgetting->forgotten);
+    } else if (forgetting->forgotten) {
         cli_note("%" PRIu64 " forgotten; `varve prune` frees the space", forgetting->forgotten);
     }
     if (forgetting->failed) {
@@ -238,27 +240,49 @@ static int finish(const struct forgetting *forgetting) {
     return EXIT_OK;
 }
 
+/* Checkpoints of every name go only when somebody has asked for exactly that. */
+static int check_usage(struct cli *cli) {
+    int is_all = has_option(cli, OPTION_ALL_NAMES);
+
+    if (!has_option(cli, OPTION_KEEP_LAST)) {
+        if (is_all) {
+            return cli_usage(cli, "--all-names goes with --keep-last N; to forget a name whole, name its versions");
+        }
+        return cli->arg_count ? 0 : cli_usage(cli, "what to forget? Give NAME@VERSION, or NAME --keep-last N");
+    }
+    if (is_all && cli->arg_count) {
+        return cli_usage(cli, "either --all-names or \"%s\", not both", cli->args[0]);
+    }
+    if (!is_all && !cli->arg_count) {
+        return cli_usage(cli, "of which names? Give them, or --all-names for every name of %s; nothing was forgotten",
+                         cli->address);
+    }
+    return 0;
+}
+
 static int run(struct cli *cli) {
     struct forgetting forgetting = {.cli = cli};
 
-    if (!has_option(cli, OPTION_KEEP_LAST) && cli->arg_count == 0) {
-        return cli_usage(cli, "what to forget? Give NAME@VERSION, or --keep-last N");
+    int rc = check_usage(cli);
+    if (rc) {
+        return rc;
     }
-    int rc = has_option(cli, OPTION_KEEP_LAST) ? run_keep_last(&forgetting) : run_named(&forgetting);
+    rc = has_option(cli, OPTION_KEEP_LAST) ? run_keep_last(&forgetting) : run_named(&forgetting);
     return rc ? rc : finish(&forgetting);
 }
 
 const struct command command_forget = {
     .name = "forget",
     .summary = "give up checkpoints, by version or all but the newest",
-    .usage = "forget STORE NAME@VERSION... | --keep-last N [NAME...]",
+    .usage = "forget STORE NAME@VERSION... | --keep-last N NAME...|--all-names",
     .help = "Give up checkpoints for good. Other checkpoints keep what they need. Space is freed by `varve prune`.\n"
             "What a running program continues from is refused, with exit code 11.\n\n"
-            "  --keep-last N    all but the newest N whole ones of each name (of the given names, or of all)\n"
+            "  --keep-last N    all but the newest N whole ones of each of the given names\n"
+            "  --all-names      of every name in the store\n"
             "  -n, --dry-run    only tell what would be forgotten\n"
             "  -g, --generation G   of this generation, when several have the version\n\n"
             "example: varve forget /scratch/ck heat2d --keep-last 3 -n\n",
-    .options = OPTION_KEEP_LAST | OPTION_DRY_RUN | OPTION_GENERATION,
+    .options = OPTION_KEEP_LAST | OPTION_ALL_NAMES | OPTION_DRY_RUN | OPTION_GENERATION,
     .most_args = -1,
     .run = run,
 };

@@ -64,10 +64,15 @@ run 0 forget ck heat heat --keep-last 2 -n
 is out <<'END'
 would forget heat@100 of generation 1, 1.3 MiB protected
 END
-run 0 forget ck --keep-last 2 -n
+has err '1 would be forgotten; nothing was changed'
+run 0 forget ck --all-names --keep-last 2 -n
 is out <<'END'
 would forget heat@100 of generation 1, 1.3 MiB protected
 END
+run 1 forget ck --keep-last 2 -n
+has err 'of which names'
+run 1 forget ck --all-names
+run 1 forget ck heat --all-names --keep-last 2
 run 0 forget ck heat --keep-last 1
 check "two went" test "$(grep -c '^forget heat@' out)" -eq 2
 run 0 ls ck --json
