@@ -11,23 +11,41 @@ const char *vv_log_level_name(int level) {
     return level >= VV_LOG_ERROR && level <= VV_LOG_TRACE ? level_names[level] : "unknown";
 }
 
-void vv_log(const struct vv_log *log, int level, const char *format, ...) {
+static int is_heard(const struct vv_log *log, int level) {
+    return level <= (log ? log->level : VV_LOG_WARN);
+}
+
+static void put_line(const struct vv_log *log, int level, const char *name, const char *format, va_list args) {
     char line[LINE_BYTES];
     int used = 0;
-    va_list args;
 
-    if (level > (log ? log->level : VV_LOG_WARN)) {
-        return;
-    }
     if (log && log->rank >= 0) {
         used = snprintf(line, sizeof line, "rank %d: ", log->rank);
     }
-    va_start(args, format);
     vsnprintf(line + used, sizeof line - (size_t)used, format, args);
-    va_end(args);
     if (log && log->fn) {
         log->fn(log->arg, level, line);
     } else {
-        fprintf(stderr, "varve: %s: %s\n", vv_log_level_name(level), line);
+        fprintf(stderr, "varve: %s: %s\n", name, line);
+    }
+}
+
+void vv_log(const struct vv_log *log, int level, const char *format, ...) {
+    va_list args;
+
+    if (is_heard(log, level)) {
+        va_start(args, format);
+        put_line(log, level, vv_log_level_name(level), format, args);
+        va_end(args);
+    }
+}
+
+void vv_log_note(const struct vv_log *log, const char *format, ...) {
+    va_list args;
+
+    if (is_heard(log, VV_LOG_WARN)) {
+        va_start(args, format);
+        put_line(log, VV_LOG_INFO, "note", format, args);
+        va_end(args);
     }
 }

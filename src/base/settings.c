@@ -152,6 +152,21 @@ static int parse_on_error(const char *text, enum vv_on_error *out, unsigned *ret
     return 0;
 }
 
+/* Numbers of which 0 has a name of its own. People read and write the word; 0 stays allowed. */
+static const struct {
+    const char *name;
+    const char *word;
+} zero_words[] = {{"keep", "all"}};
+
+static const char *zero_word(const struct vv_setting *setting) {
+    for (size_t i = 0; i < sizeof zero_words / sizeof zero_words[0]; i++) {
+        if (!strcmp(zero_words[i].name, setting->name)) {
+            return zero_words[i].word;
+        }
+    }
+    return NULL;
+}
+
 /* Bounds come from the table and always parse. */
 
 static int set_int(const struct vv_setting *setting, const char *text, int *field) {
@@ -159,6 +174,11 @@ static int set_int(const struct vv_setting *setting, const char *text, int *fiel
     parse_int(setting->low, &low);
     if (setting->high) {
         parse_int(setting->high, &high);
+    }
+    const char *word = zero_word(setting);
+    if (word && !strcmp(text, word)) {
+        *field = 0;
+        return 0;
     }
     if (parse_int(text, &v) < 0 || v < low || v > high) {
         return -1;
@@ -337,12 +357,24 @@ const char *vv_setting_type_text(const struct vv_setting *setting) {
 }
 
 void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t room) {
-    if (setting->type == VV_TYPE_CHOICE || setting->type == VV_TYPE_TEXT) {
+    const char *word = zero_word(setting);
+    if (word) {
+        snprintf(out, room, "%s, %s to %s", word, setting->low, setting->high);
+    } else if (setting->type == VV_TYPE_CHOICE || setting->type == VV_TYPE_TEXT) {
         snprintf(out, room, "%s", setting->low);
     } else if (setting->high) {
         snprintf(out, room, "%s to %s", setting->low, setting->high);
     } else {
         snprintf(out, room, "%s or more", setting->low);
+    }
+}
+
+static void show_int(const struct vv_setting *setting, int v, char *out, size_t room) {
+    const char *word = zero_word(setting);
+    if (word && v == 0) {
+        snprintf(out, room, "%s", word);
+    } else {
+        snprintf(out, room, "%d", v);
     }
 }
 
@@ -375,7 +407,7 @@ void vv_setting_value_text(const struct vv_settings *settings, const struct vv_s
     const void *field = (const char *)settings + setting->offset;
     switch (setting->type) {
     case VV_TYPE_INT:
-        snprintf(out, room, "%d", *(const int *)field);
+        show_int(setting, *(const int *)field, out, room);
         break;
     case VV_TYPE_BYTES:
         show_bytes(*(const uint64_t *)field, out, room);
@@ -390,6 +422,10 @@ void vv_setting_value_text(const struct vv_settings *settings, const struct vv_s
         snprintf(out, room, "%s", (const char *)field);
         break;
     }
+}
+
+int vv_setting_is_default(const struct vv_settings *settings, enum vv_setting_index index) {
+    return strcmp(settings->origins[index], "default") == 0;
 }
 
 const char *vv_setting_origin(const struct vv_settings *settings, const struct vv_setting *setting) {

@@ -2,7 +2,7 @@
  * parsing of files and environment, `varve config --list` and the manual page all come from it.
  *
  * X(type, name, low, high, default, help), all values as a person would write them. The types:
- *   INT     whole number
+ *   INT     whole number; some have a word for 0 (zero_words in settings.c)
  *   BYTES   whole number, optionally followed by K, M, G or T (powers of 1024)
  *   DOUBLE  decimal number
  *   CHOICE  one of the words in low; the field holds its position, see the enums in settings.h. A switch is "off|on".
@@ -13,9 +13,10 @@
 
 /* clang-format off */
 #define VV_SETTINGS_TABLE(X)                                                                                           \
-    X(INT, keep, "0", "1000000", "0",                                                                                  \
-      "How many checkpoints of a name to keep; older ones are forgotten. 0 keeps all; 1 is raised to 2, so that there" \
-      " is always one to fall back to.")                                                                               \
+    X(INT, keep, "0", "1000000", "3",                                                                                  \
+      "How many checkpoints of a name to keep; older ones are forgotten. all (or 0) keeps every one; 1 is raised to 2, so" \
+      " that there is always one to fall back to. While nobody has set it, a run that finds more than six checkpoints of"  \
+      " earlier runs leaves those alone and only keeps its own few: somebody may have wanted them.")                      \
     X(TEXT, on_error, "fail|warn|retry:n", NULL, "fail",                                                               \
       "What a checkpoint that cannot be written does: make the call fail, only warn, or try n more times and then"     \
       " fail.")                                                                                                        \

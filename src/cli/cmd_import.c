@@ -192,14 +192,31 @@ static int protect(struct importing *importing, struct varve_session *session, s
 
 /* ---- the checkpoint ---- */
 
-/* Has the user said which variables belong together? */
+/* What the user has said. */
+struct wishes {
+    int is_match_set; /* which variables belong together */
+    char keep[24];    /* of the environment; "": nothing was said there */
+};
+
 static int on_setting(void *arg, const struct varve_setting_info *setting) {
-    int *is_match_set = arg;
+    struct wishes *wishes = arg;
 
     if (strcmp(setting->name, "match") == 0) {
-        *is_match_set = strcmp(setting->origin, "default") != 0;
+        wishes->is_match_set = strcmp(setting->origin, "default") != 0;
+    }
+    if (strcmp(setting->name, "keep") == 0 && strcmp(setting->origin, "environment") == 0) {
+        snprintf(wishes->keep, sizeof wishes->keep, "%s", setting->value);
     }
     return 0;
+}
+
+/* Imported versions are an archive: none of them goes because of a default, or of a file that was written for programs. The
+ * environment is for this command, and what it does is said. */
+static void tell_keep(const struct importing *importing, const struct wishes *wishes) {
+    if (wishes->keep[0] && strcmp(wishes->keep, "all") != 0 && !importing->cli->is_json) {
+        cli_note("VARVE_KEEP is set: all but the newest %s versions of %s are forgotten", wishes->keep,
+                 importing->which.name);
+    }
 }
 
 /* Small whatever there is to import. */
@@ -212,7 +229,7 @@ static void choose_settings(char *out, size_t size, uint64_t bytes, int is_match
     table = table > TABLE_BYTES ? TABLE_BYTES : table < TABLE_LEAST ? TABLE_LEAST : table;
     double share = all > 0 ? table / all : 0.5;
     threads = threads < 2 ? 2 : threads > THREADS_MOST ? THREADS_MOST : threads;
-    snprintf(out, size, "codec=size,capture=sync,dedup=local,staging=16M,threads=%ld,table_share=%.6f%s", threads,
+    snprintf(out, size, "keep=all,codec=size,capture=sync,dedup=local,staging=16M,threads=%ld,table_share=%.6f%s", threads,
              share > 0.5 ? 0.5 : share, is_match_set ? "" : ",match=" MATCH);
 }
 
@@ -336,17 +353,18 @@ static int store_checkpoint(struct importing *importing, struct varve_error *err
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session;
     char settings[256];
-    int is_match_set = 0;
+    struct wishes wishes = {0};
 
     importing->feeds = calloc(importing->plan.region_count + 1, sizeof *importing->feeds);
     if (!importing->feeds) {
         return -ENOMEM;
     }
-    int rc = varve_settings_list(NULL, on_setting, &is_match_set, error);
+    int rc = varve_settings_list(NULL, on_setting, &wishes, error);
     if (rc < 0) {
         return rc;
     }
-    choose_settings(settings, sizeof settings, importing->total, is_match_set);
+    tell_keep(importing, &wishes);
+    choose_settings(settings, sizeof settings, importing->total, wishes.is_match_set);
     options.settings = settings;
     rc = varve_open(importing->cli->address, importing->which.name, &options, &session, error);
     if (rc < 0) {

@@ -168,6 +168,10 @@ struct vv_session {
     size_t rejected_count;
     int is_overwritten; /* the restart under way has begun to write regions */
 
+    uint32_t first_generation; /* of this session */
+    int is_keep_told;      /* what will be kept was said, and keep_from is known */
+    uint32_t keep_from;    /* records of lower generations are not forgotten by keep=N; 0: they may be */
+
     uint64_t uncatalogued; /* checkpoints since the catalogue was written */
     uint64_t catalogued;   /* how many it has then */
 

@@ -202,6 +202,7 @@ static int claim(struct vv_session *session, const char *uri, uint64_t above, st
     rc = vv_comm_follow(comm, rc, &entry, sizeof entry, VV_COMM_ROOT, error);
     if (rc)
         return rc;
+    session->first_generation = entry.generation;
     if (!vv_comm_is_root(comm))
         rc = join_claim(session, uri, above, &entry, error);
     return vv_comm_agree(comm, rc, error);

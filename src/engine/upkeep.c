@@ -45,13 +45,63 @@ static int agree_on_cut(struct vv_session *session, struct vv_attempt *cut) {
     return oldest > 0;
 }
 
+/* How many checkpoints of earlier sessions the default may find and still forget. Under the default there are at most
+ * `keep` of them, and one more for every session in a row that died between its commit and this place. */
+static uint64_t most_by_default(const struct vv_session *session) {
+    return 2 * (uint64_t)session->settings.keep;
+}
+
+/* Nobody has set keep, and there is more than the default would have left: somebody has kept those checkpoints on purpose,
+ * or a library did that still kept everything. They stay. One answer for all keepers; none of them can count: they stay. */
+static uint32_t find_keep_from(struct vv_session *session, uint64_t *older) {
+    struct varve_error error = {0};
+    uint64_t may_go = 1;
+    if (!vv_setting_is_default(&session->settings, VV_SETTING_keep))
+        return 0;
+    if (session->lease)
+        may_go = vv_keep_count(session->store, session->name, session->first_generation, older, &error) == 0 &&
+                 *older <= most_by_default(session);
+    if (vv_is_local(session) && session->comm->ops->least(session->comm, &may_go, 1) != 0)
+        may_go = 0;
+    return may_go ? 0 : session->first_generation;
+}
+
+/* Deletions are announced, once, before the first one. Whoever has set keep knows, and reads it with log=info. */
+static void tell_kept(const struct vv_session *session, uint64_t older) {
+    int keep = session->settings.keep;
+    if (!vv_setting_is_default(&session->settings, VV_SETTING_keep))
+        vv_log(&session->log, VV_LOG_INFO, "keeping the newest %d checkpoints of %s in %s (keep=%d, from %s)", keep,
+               session->name, session->address, keep, session->settings.origins[VV_SETTING_keep]);
+    else if (session->keep_from)
+        vv_log_note(&session->log,
+                    "keeping the newest %d checkpoints that this run makes of %s in %s (keep=%d), and the %" PRIu64
+                    " of earlier runs; if keep=%d is set, those are forgotten, too; keep=all keeps every one",
+                    keep, session->name, session->address, keep, older, keep);
+    else
+        vv_log_note(&session->log, "keeping the newest %d checkpoints of %s in %s (keep=%d); keep=all keeps every one",
+                    keep, session->name, session->address, keep);
+}
+
+static void begin_keeping(struct vv_session *session) {
+    uint64_t older = 0;
+    if (session->is_keep_told)
+        return;
+    session->is_keep_told = 1;
+    session->keep_from = find_keep_from(session, &older);
+    if (vv_comm_is_root(session->comm))
+        tell_kept(session, older);
+}
+
 static void keep_newest(struct vv_session *session) {
     struct varve_error error = {0};
     struct vv_attempt cut = {0};
-    if (session->settings.keep == 0 || (vv_is_local(session) && !agree_on_cut(session, &cut)) || !session->lease)
+    if (session->settings.keep == 0)
+        return;
+    begin_keeping(session);
+    if ((vv_is_local(session) && !agree_on_cut(session, &cut)) || !session->lease)
         return;
     if (vv_keep(session->store, session->lease, session->name, (uint32_t)session->settings.keep,
-                vv_is_local(session) ? &cut : NULL, &error) < 0)
+                vv_is_local(session) ? &cut : NULL, session->keep_from, &error) < 0)
         vv_log(&session->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error.text);
 }
 

@@ -115,9 +115,11 @@ int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_opt
 /* keep=N after a commit: forget all but the newest `keep` (at least 2) readable records of the name, then prune.
  * Damaged records are not counted and not touched, but prune then refuses. Does nothing while there are no more than
  * `keep` keys below record/. VARVE_FENCED when a higher claim exists. Never waits. cut (may be NULL): nothing
- * that is not older than this is forgotten. */
+ * that is not older than this is forgotten. from: nothing of generations below this is forgotten, whatever the count. */
 int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, uint32_t keep,
-            const struct vv_attempt *cut, struct varve_error *error);
+            const struct vv_attempt *cut, uint32_t from, struct varve_error *error);
+/* How many readable records there are of generations below `below`. */
+int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint64_t *out, struct varve_error *error);
 /* The oldest that keep=N would keep here: 1, 0 when there are fewer, or an error. With several stores of one job the
  * oldest of all their answers is the cut for all of them: what a node has of a commit that failed must not push out,
  * there, what was reported. */

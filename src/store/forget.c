@@ -134,9 +134,23 @@ int vv_keep_cut(struct vv_store *store, const char *name, uint32_t keep, struct 
     return rc ? rc : kept == at_least_two(keep);
 }
 
+int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint64_t *out, struct varve_error *error) {
+    struct keeping keeping = {.store = store, .name = name};
+    uint64_t count = 0;
+    int rc = vv_records_list(store, name, take_key, &keeping, error);
+    for (size_t i = 0; rc == 0 && i < keeping.count; i++) {
+        int found = keeping.list[i].generation < below ? is_readable(&keeping, &keeping.list[i], error) : 0;
+        rc = found < 0 ? found : 0;
+        count += found == 1;
+    }
+    vv_free(keeping.list);
+    *out = count;
+    return rc;
+}
+
 /* Those that go are moved to the front of the list; how many, or an error. */
 static int64_t choose(struct keeping *keeping, struct vv_lease *lease, uint32_t keep, const struct vv_attempt *cut,
-                      struct varve_error *error) {
+                      uint32_t from, struct varve_error *error) {
     struct vv_attempt refers;
     size_t kept = 0, chosen = 0;
     vv_lease_refers(lease, &refers);
@@ -147,7 +161,7 @@ static int64_t choose(struct keeping *keeping, struct vv_lease *lease, uint32_t 
             return rc;
         if (rc == 0)
             continue;
-        if (kept++ < keep || (cut && !vv_attempt_is_newer(cut, &at)) ||
+        if (kept++ < keep || at.generation < from || (cut && !vv_attempt_is_newer(cut, &at)) ||
             is_needed(vv_lease_generation(lease), &refers, at.generation, at.version))
             continue;
         keeping->list[chosen++] = at;
@@ -166,7 +180,7 @@ static int forget_chosen(struct keeping *keeping, size_t chosen, struct varve_er
 }
 
 int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, uint32_t keep,
-            const struct vv_attempt *cut, struct varve_error *error) {
+            const struct vv_attempt *cut, uint32_t from, struct varve_error *error) {
     struct keeping keeping = {.store = store, .name = name};
     struct vv_prune_options options = {0};
     struct vv_prune_result result;
@@ -177,7 +191,7 @@ int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, ui
     if (rc == 0)
         rc = vv_records_list(store, name, take_key, &keeping, error);
     if (rc == 0 && keeping.count > keep) {
-        int64_t chosen = choose(&keeping, lease, keep, cut, error);
+        int64_t chosen = choose(&keeping, lease, keep, cut, from, error);
         rc = chosen < 0 ? (int)chosen : forget_chosen(&keeping, (size_t)chosen, error);
         if (rc == 0)
             rc = vv_prune(store, name, &options, &result, error);

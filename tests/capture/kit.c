@@ -96,7 +96,7 @@ int kit_try_open(const char *store, const char *settings, struct varve_session *
     struct varve_options options = VARVE_OPTIONS_INIT;
     char all[512];
     /* Beats would meet storage_break, and are not what is tested. */
-    snprintf(all, sizeof all, "beat_seconds=600,dead_seconds=1200%s%s", settings[0] ? "," : "", settings);
+    snprintf(all, sizeof all, "keep=all,beat_seconds=600,dead_seconds=1200%s%s", settings[0] ? "," : "", settings);
     options.settings = all;
     options.log = log_line;
     return varve_open(store, KIT_NAME, &options, out, error);

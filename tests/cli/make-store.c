@@ -39,8 +39,10 @@ static void check(int rc, const char *what, const char *text) {
 static struct varve_session *open_session(const char *store, const char *name) {
     struct varve_session *session = NULL;
     struct varve_error error = {.text = ""};
+    struct varve_options options = VARVE_OPTIONS_INIT;
 
-    check(varve_open(store, name, NULL, &session, &error), "open", error.text);
+    options.settings = "keep=all";
+    check(varve_open(store, name, &options, &session, &error), "open", error.text);
     return session;
 }
 

@@ -2,17 +2,17 @@
 . "${SOURCE:?}/lib.sh"
 
 run 0 config
-check "keep" grep -q '^keep  *0  *default$' out
+check "keep" grep -q '^keep  *3  *default$' out
 run 0 config --list
-check "keep with bounds" grep -q '^    allowed 0 to 1000000, default 0$' out
+check "keep with bounds" grep -q '^    allowed all, 0 to 1000000, default 3$' out
 has_not out '^guard'
 cp out list
 run 0 config --json
 json 'len({s["name"] for s in of("setting")}) == len(of("setting")) > 10' \
 	'all(s["help"] and s["type"] and s["bounds"] for s in of("setting"))' \
 	'len(lines) == len(of("setting")) + len(of("choice"))'
-VARVE_KEEP=3 "$VARVE" config >out 2>err
-check "from the environment" grep -q '^keep  *3  *environment$' out
+VARVE_KEEP=all "$VARVE" config >out 2>err
+check "from the environment" grep -q '^keep  *all  *environment$' out
 echo 'codec = zstd # small' >varve.conf
 run 0 config
 check "from a file" grep -q '^codec  *zstd  *varve.conf:1$' out

@@ -15,7 +15,7 @@
 #include "damages.h"
 #include "world.h"
 
-#define SETTINGS "block_size=64K,part_size=1M,threads=0,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
+#define SETTINGS "keep=all,block_size=64K,part_size=1M,threads=0,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
 #define FORGOTTEN 2 /* this version of every series */
 
 /* ---- the store ---- */

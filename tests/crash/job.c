@@ -14,7 +14,7 @@
 #include "world.h"
 
 #define NAME "job"
-#define SETTINGS "dedup=exact,block_size=64K,part_size=1M,beat_seconds=1,dead_seconds=2,takeover_seconds=60"
+#define SETTINGS "keep=all,dedup=exact,block_size=64K,part_size=1M,beat_seconds=1,dead_seconds=2,takeover_seconds=60"
 #define KIND_RECORD 7
 #define KIND_TOMBSTONE 8
 #define BULKY 1 /* the rank that has enough for several parts */

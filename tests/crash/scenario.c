@@ -13,7 +13,7 @@
 #include "world.h"
 
 #define NAME "job"
-#define SETTINGS "block_size=64K,part_size=1M,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
+#define SETTINGS "keep=all,block_size=64K,part_size=1M,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
 
 struct run {
     const struct scenario *scenario;

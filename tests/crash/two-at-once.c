@@ -110,7 +110,7 @@ static struct varve_session *open_session(const struct writer *writer) {
     struct varve_error error = {0};
     char settings[160], pid[32];
     snprintf(settings, sizeof settings, "threads=0,beat_seconds=1,dead_seconds=2,takeover_seconds=%d,log=warn%s",
-             writer->takeover_seconds, writer->round->is_keeping ? ",keep=3" : "");
+             writer->takeover_seconds, writer->round->is_keeping ? ",keep=3" : ",keep=all");
     options.settings = settings;
     options.log = note_line;
     int rc = varve_open(writer->round->folder, NAME, &options, &session, &error);

@@ -73,7 +73,9 @@ int main(int argc, char **argv) {
         return 2;
     int first = atoi(argv[2]), last = atoi(argv[3]);
     edits_seed(strtoull(argv[4], NULL, 10) + (uint64_t)first);
-    options.settings = argv[5];
+    char settings[256];
+    snprintf(settings, sizeof settings, "keep=all,%s", argv[5]);
+    options.settings = settings;
     snprintf(path, sizeof path, "%s/expect", argv[1]);
     mkdir(argv[1], 0700);
     mkdir(path, 0700);

@@ -29,7 +29,9 @@ static void say_nothing(void *arg, int level, const char *line) {
 void world_open(struct world *world) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_error error = {0};
-    options.settings = world->settings;
+    char all[sizeof world->settings + 16];
+    snprintf(all, sizeof all, "keep=all,%s", world->settings);
+    options.settings = all;
     options.log = say_nothing;
     if (varve_open(world->address, "fine", &options, &world->session, &error) != 0)
         fail_msg("open %s with %s: %s", world->address, world->settings, error.text);

@@ -11,7 +11,7 @@
 #include "test.h"
 
 #define NAME "job"
-#define SETTINGS "block_size=64K,threads=0,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
+#define SETTINGS "keep=all,block_size=64K,threads=0,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
 
 static struct board *board;
 static char folder[128];

@@ -44,7 +44,7 @@ static void live(struct varve_comm *comm, void *arg) {
     char store[4096];
     int is_second = *(int *)arg;
     /* what ranks share would be on one node only, and could not be looked at on the other */
-    options.settings = "storage=local,block_size=64K,threads=0,dedup=local";
+    options.settings = "keep=all,storage=local,block_size=64K,threads=0,dedup=local";
     snprintf(store, sizeof store, "%s/node%u", dir, comm->rank / 2);
     check(comm, "open", varve_open_comm(group_comm(comm), store, "job", &options, &session, &error), error.text);
     varve_protect(session, "field", field, sizeof field);

@@ -128,7 +128,7 @@ static void run_rank(struct varve_comm *comm, void *arg) {
     struct varve_session *session = NULL;
     struct varve_error error;
     struct state *state = calloc(1, sizeof *state);
-    if (!state || open_session(comm, job->keep ? "keep=2,log=error" : "log=error", &session, &error) != 0)
+    if (!state || open_session(comm, job->keep ? "keep=2,log=error" : "keep=all,log=error", &session, &error) != 0)
         _exit(1);
     protect(session, state);
     for (int64_t version = 0;; version++) {
@@ -320,7 +320,7 @@ static void check_session(struct varve_comm *comm, void *arg) {
     struct varve_session *session = NULL;
     struct varve_error error;
     struct state *state = calloc(1, sizeof *state);
-    if (!state || open_session(comm, "log=error", &session, &error) != 0)
+    if (!state || open_session(comm, "keep=all,log=error", &session, &error) != 0)
         die("open", error.text);
     protect(session, state);
     int64_t newest = moment->count ? moment->reports[moment->count - 1] : -1;

@@ -67,8 +67,8 @@ static struct varve_session *open_session(const char *store) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session = NULL;
     struct varve_error error;
-    char settings[64];
-    snprintf(settings, sizeof settings, "threads=0,codec=none,storage=%s", storage);
+    char settings[80];
+    snprintf(settings, sizeof settings, "keep=all,threads=0,codec=none,storage=%s", storage);
     options.settings = settings;
     int rc = varve_open_mpi(MPI_COMM_WORLD, store, NAME, &options, &session, &error);
     need(rc == 0, "open", error.text);

@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
         struct varve_error error;
         char settings[100];
         fill(version);
-        snprintf(settings, sizeof settings, "codec=%s", codecs[version - 1]);
+        snprintf(settings, sizeof settings, "keep=all,codec=%s", codecs[version - 1]);
         options.settings = settings;
         if (varve_open(argv[1], "typed", &options, &session, &error) != 0) {
             fprintf(stderr, "%s\n", error.text);

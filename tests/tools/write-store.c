@@ -40,7 +40,8 @@ int main(int argc, char **argv) {
         noise[i] = (uint8_t)rand();
         smooth[i] = (uint8_t)(i / 3000);
     }
-    static const char *const settings[] = {"codec=none,part_size=1M", "codec=lz4,block_size=64K", "codec=zstd"};
+    static const char *const settings[] = {"keep=all,codec=none,part_size=1M", "keep=all,codec=lz4,block_size=64K",
+                                           "keep=all,codec=zstd"};
     for (int version = 0; version < 9; version++) {
         struct varve_options options = VARVE_OPTIONS_INIT;
         struct varve_session *session;

@@ -162,7 +162,7 @@ int main(int argc, char **argv) {
         struct varve_options options = VARVE_OPTIONS_INIT;
         struct varve_session *session;
         struct varve_error error;
-        snprintf(settings, sizeof settings, "codec=%s,block_size=%s,part_size=1M", codecs[version],
+        snprintf(settings, sizeof settings, "keep=all,codec=%s,block_size=%s,part_size=1M", codecs[version],
                  version % 2 ? "128K" : "1M");
         options.settings = settings;
         fill(version);

@@ -95,7 +95,7 @@ static void test_defaults(void **state) {
     (void)state;
     assert_int_equal(load(NULL), 0);
     assert_string_equal(heard, "");
-    assert_int_equal(settings.keep, 0);
+    assert_int_equal(settings.keep, 3);
     assert_string_equal(settings.on_error, "fail");
     assert_int_equal(settings.codec, VV_CHOOSE_CODEC_AUTO);
     assert_int_equal(settings.zstd_level, 1);
@@ -332,6 +332,20 @@ static void test_keep_one_becomes_two(void **state) {
     assert_string_equal(value_of("keep"), "2");
 }
 
+static void test_keep_all(void **state) {
+    (void)state;
+    assert_int_equal(load("keep=all"), 0);
+    assert_int_equal(settings.keep, 0);
+    assert_string_equal(value_of("keep"), "all");
+    assert_false(vv_setting_is_default(&settings, VV_SETTING_keep));
+    assert_int_equal(load("keep=0"), 0);
+    assert_string_equal(value_of("keep"), "all");
+    assert_int_equal(load("keep=al"), VARVE_SETTING);
+    assert_int_equal(load("threads=all"), VARVE_SETTING);
+    assert_int_equal(load("threads=1"), 0);
+    assert_true(vv_setting_is_default(&settings, VV_SETTING_keep));
+}
+
 static void test_text_of_the_program(void **state) {
     (void)state;
     assert_int_equal(load("keep=3,threads = 4\n# a comment, with a comma\n\n codec=lz4 # fast, not small\nlog=info,"),
@@ -374,13 +388,13 @@ static void test_home_without_xdg(void **state) {
     (void)state;
     write_file("home/.config/varve/varve.conf", "keep=8\n");
     assert_int_equal(load(NULL), 0);
-    assert_int_equal(settings.keep, 0);
+    assert_int_equal(settings.keep, 3);
     unsetenv("XDG_CONFIG_HOME");
     assert_int_equal(load(NULL), 0);
     assert_int_equal(settings.keep, 8);
     unsetenv("HOME");
     assert_int_equal(load(NULL), 0);
-    assert_int_equal(settings.keep, 0);
+    assert_int_equal(settings.keep, 3);
 }
 
 static void test_one_file_instead_of_three(void **state) {
@@ -405,7 +419,7 @@ static void test_errors_name_file_and_line(void **state) {
     assert_string_equal(error.text, "varve.conf:3: there is no setting \"speed\"");
     write_file("varve.conf", "keep=many");
     assert_int_equal(load(NULL), VARVE_SETTING);
-    assert_string_equal(error.text, "varve.conf:1: keep cannot be \"many\"; allowed is 0 to 1000000");
+    assert_string_equal(error.text, "varve.conf:1: keep cannot be \"many\"; allowed is all, 0 to 1000000");
     write_file("varve.conf", "\n\nkeep\n");
     assert_int_equal(load(NULL), VARVE_SETTING);
     assert_string_equal(error.text, "varve.conf:3: \"keep\" is not of the form name=value");
@@ -437,13 +451,13 @@ static void test_environment(void **state) {
     setenv("VARVE_THREADS", "", 1);
     setenv("VARVE_FAULT_LIST", "x", 1);
     setenv("VARVE_KEEPS", "3", 1);
-    setenv("VARVE_keep", "3", 1);
+    setenv("VARVE_keep", "7", 1);
     setenv("VARVE_", "3", 1);
     setenv("VARVES", "3", 1);
     assert_int_equal(load(NULL), 0);
     assert_true(settings.block_size == 2 << 20);
     assert_int_equal(settings.threads, 2);
-    assert_int_equal(settings.keep, 0);
+    assert_int_equal(settings.keep, 3);
     assert_non_null(strstr(heard, "the environment has VARVE_KEEPS, which is no setting of Varve\n"));
     assert_non_null(strstr(heard, "the environment has VARVE_keep, "));
     assert_non_null(strstr(heard, "the environment has VARVE_, "));
@@ -514,6 +528,7 @@ int main(void) {
         CLEAN(test_values_are_shown),
         CLEAN(test_on_error),
         CLEAN(test_keep_one_becomes_two),
+        CLEAN(test_keep_all),
         CLEAN(test_text_of_the_program),
         CLEAN(test_order_of_the_sources),
         CLEAN(test_home_without_xdg),

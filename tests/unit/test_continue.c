@@ -19,7 +19,7 @@
 #define SIZE (2u << 20)
 
 /* With the usual share one id in a thousand may be forgotten: tests that count chunks need more room. */
-#define ROOMY "table_share=0.05"
+#define ROOMY "keep=all,table_share=0.05"
 
 static uint8_t one[SIZE], two[SIZE], other[2 * SIZE], seen[2 * SIZE];
 
@@ -543,7 +543,7 @@ static void want_of_memory(void **unused) {
 static void large_becomes_small_and_back(void **unused) {
     (void)unused;
     struct made made = {.size = SIZE + 99, .period = UINT64_MAX, .zero_to = 3 * CHUNK};
-    struct varve_session *s = open_session("log=error,on_error=fail");
+    struct varve_session *s = open_session("keep=all,log=error,on_error=fail");
     for (int64_t version = 1; version <= 12; version++) {
         made.changed = 5;
         made.shift = (uint64_t)version;

@@ -212,7 +212,9 @@ static void run(const char *uri, const char *settings) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session;
     struct varve_error error = {0};
-    options.settings = settings;
+    char all[128];
+    snprintf(all, sizeof all, "keep=all,%s", settings); /* any version may be wanted back */
+    options.settings = all;
     memset(&model, 0, sizeof model);
     model.last = -1;
     if (varve_open(uri, "model", &options, &session, &error) != 0)

@@ -14,7 +14,7 @@
 
 #define NAME "ranges"
 #define URI "mem://" NAME
-#define SETTINGS "block_size=64K,codec=lz4,tracker=scan,threads=1"
+#define SETTINGS "keep=all,block_size=64K,codec=lz4,tracker=scan,threads=1"
 #define PAGE 4096u
 #define VERSIONS 6
 #define REGIONS 11
