@@ -31,7 +31,8 @@ extern "C" {
     X(FORGOTTEN, -20008, "the checkpoint was forgotten")                                                               \
     X(SETTING, -20009, "a setting is unknown or has a value that is not allowed")                                      \
     X(UNSUPPORTED, -20010, "not supported by this backend, build or kernel")                                           \
-    X(DISAGREED, -20011, "the ranks did not agree")
+    X(DISAGREED, -20011, "the ranks did not agree")                                                                    \
+    X(EARLIER_FAILED, -20012, "this checkpoint was begun, but an earlier one failed after its call had returned")
 
 #define VARVE_ERROR_ENUM(name, number, sentence) VARVE_##name = number,
 enum varve_code { VARVE_OK = 0, VARVE_ERROR_MAP(VARVE_ERROR_ENUM) };
@@ -39,7 +40,7 @@ enum varve_code { VARVE_OK = 0, VARVE_ERROR_MAP(VARVE_ERROR_ENUM) };
 
 /* What went wrong, for people. Owned by the caller; the library only fills it. */
 struct varve_error {
-    int code;       /* the value the function returned, or 0 */
+    int code;       /* the value the function returned, or 0; with VARVE_EARLIER_FAILED, why the earlier one failed */
     int rank;       /* the rank on which it happened, or -1 */
     char text[492]; /* what happened, to which object, and what to do; no line end */
 };

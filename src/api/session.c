@@ -27,7 +27,8 @@ static int begin(struct varve_session *session) {
 static int end(struct varve_session *session, int rc) {
     if (rc < 0) {
         vv_error_default(&session->error, rc, "%s", varve_error_text(rc));
-        session->error.code = rc;
+        if (rc != VARVE_EARLIER_FAILED) /* it tells why the earlier one failed */
+            session->error.code = rc;
         if (session->error.rank < 0)
             session->error.rank = (int)session->inner->comm->rank;
     }

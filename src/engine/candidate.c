@@ -145,6 +145,7 @@ void vv_candidate_take(struct vv_session *session, struct vv_view *view, struct 
     session->has_saved = session->is_continued = 0;
     session->tries = 0;
     session->request.is_told = 1; /* whatever failed before is behind us */
+    session->request.tells_earlier = 0;
     vv_unsettled_drop(session);
 }
 

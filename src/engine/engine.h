@@ -33,7 +33,7 @@
  * and some more. Failure: the first error of any stage stops the scan and lets the
  * program's pages go, the attempt's objects are removed, the history stays that of the last committed checkpoint
  * (dedup/history.h) and the chunks count as changed for the next one, so nothing is missing from it. Whoever asks next
- * is told: test, wait, close, or the next checkpoint, which then begins nothing.
+ * is told: test, wait, close, or the next checkpoint, which is begun all the same.
  *
  * RESTARTING. vv_session_restart walks the records from the newest, opens a view, compares what is stored with what is
  * protected before a byte is written, fetches the runs in windows, computes the id of every granule and compares each
@@ -92,7 +92,8 @@ struct vv_request {
     uint64_t version;
     int is_done;
     int result;
-    int is_told; /* its failure */
+    int is_told;       /* its failure */
+    int tells_earlier; /* its call was also the one that told of an earlier failure */
     struct varve_error error;
     struct varve_stats stats;
     uint64_t begun_ns; /* 0: none was begun yet */

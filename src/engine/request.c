@@ -235,20 +235,50 @@ static int run_attempts(struct vv_session *session, struct varve_error *error) {
     return rc;
 }
 
-/* A failure that nobody was told of yet stops the next call, unless the user wants only warnings, which there was one of. */
-static int tell_last(struct vv_session *session, int64_t version, struct varve_error *error) {
-    struct vv_request *request = &session->request;
+/* ---- a failure that nobody was told of yet ---- */
+
+/* With on_error=warn there was a warning, which is all that the user wants. */
+static int is_untold(const struct vv_session *session) {
+    const struct vv_request *request = &session->request;
     unsigned retries;
-    if (request->result == 0 || request->is_told ||
-        vv_settings_on_error(&session->settings, &retries) == VV_ON_ERROR_WARN)
+    return request->result != 0 && !request->is_told &&
+           vv_settings_on_error(&session->settings, &retries) != VV_ON_ERROR_WARN;
+}
+
+/* A session that was fenced can do nothing any more: there the failure is all there is to tell. */
+static int refuse_fenced(struct vv_session *session, int64_t version, struct varve_error *error) {
+    struct vv_request *request = &session->request;
+    if (!is_untold(session) || request->result != VARVE_FENCED)
         return 0;
     request->is_told = 1;
-    vv_error(error, request->result,
-             "version %" PRIu64 " failed after its call had returned, and version %" PRId64
-             " was not begun; nothing is missing from the next: %.300s",
+    vv_error(error, VARVE_FENCED,
+             "version %" PRIu64 " failed after its call had returned, and version %" PRId64 " was not begun: %.300s",
              request->version, version, request->error.text);
     error->rank = request->error.rank;
-    return request->result;
+    return VARVE_FENCED;
+}
+
+/* This call has begun its own checkpoint, or (rc) failed to; it also tells of the one before. */
+static int tell_earlier(const struct vv_request *earlier, int64_t version, int rc, struct varve_error *error) {
+    struct varve_error own = *error;
+    if (rc) {
+        vv_error(error, rc, "%.290s (version %" PRIu64 " had failed before, after its call had returned: %.100s)", own.text,
+                 earlier->version, earlier->error.text);
+        error->rank = own.rank;
+        return rc;
+    }
+    vv_error(error, earlier->result,
+             "version %" PRId64 " was begun; version %" PRIu64
+             " had failed after its call had returned, and nothing is missing from the next: %.300s",
+             version, earlier->version, earlier->error.text);
+    error->rank = earlier->error.rank;
+    return VARVE_EARLIER_FAILED;
+}
+
+/* A program that takes VARVE_EARLIER_FAILED for a failure of this version asks for it once more: it is there. */
+static int is_there_already(const struct vv_session *session, int64_t version) {
+    const struct vv_request *request = &session->request;
+    return request->tells_earlier && request->result == 0 && version >= 0 && request->version == (uint64_t)version;
 }
 
 static int run_request(struct vv_session *session, struct varve_error *error) {
@@ -265,19 +295,37 @@ static int run_request(struct vv_session *session, struct varve_error *error) {
     return rc;
 }
 
+/* Before anything is begun, and the same on all ranks. 1: there is nothing to begin. */
+static int may_begin(struct vv_session *session, int64_t version, struct varve_error *error) {
+    int is_there = is_there_already(session, version);
+    int rc = is_there ? 0 : check_version(session, version, error);
+    rc = vv_comm_agree_call(session->comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, error);
+    if (rc == 0)
+        rc = refuse_fenced(session, version, error);
+    if (rc == 0 && is_there)
+        session->request.tells_earlier = 0; /* once */
+    return rc ? rc : is_there;
+}
+
+static void note_times(struct vv_session *session, uint64_t begin, uint64_t landed) {
+    session->request.blocked_ns = vv_clock_ns() - begin;
+    session->request.waited_ns = landed - begin;
+}
+
 int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error) {
     struct varve_error why = {0};
+    struct vv_request earlier = {0};
     uint64_t begin = vv_clock_ns();
     vv_flight_land(session);
     uint64_t landed = vv_clock_ns();
-    int rc = check_version(session, version, &why);
-    rc = vv_comm_agree_call(session->comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, &why);
-    if (rc == 0)
-        rc = tell_last(session, version, &why);
+    int rc = may_begin(session, version, &why);
     if (rc) { /* it was not begun: wait, close and the statistics speak of the last one that was */
-        *error = why;
-        return rc;
+        if (rc < 0)
+            *error = why;
+        return rc < 0 ? rc : 0;
     }
+    if (is_untold(session))
+        earlier = session->request;
     begin_request(session, (uint64_t)version);
     vv_flight_occupy(session);
     rc = run_request(session, &why);
@@ -285,12 +333,14 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
         vv_flight_rest(session);
     vv_flight_lock(session);
     session->request.is_told = rc != 0;
-    session->request.blocked_ns = vv_clock_ns() - begin;
-    session->request.waited_ns = landed - begin;
+    session->request.tells_earlier = earlier.result != 0 && rc == 0;
+    note_times(session, begin, landed);
     vv_flight_unlock(session);
     session->last_blocked = (double)(vv_clock_ns() - begin) * 1e-9;
     session->seconds_spent += session->last_blocked;
     session->last_ns = vv_clock_ns();
+    if (earlier.result)
+        rc = tell_earlier(&earlier, version, rc, &why);
     if (rc)
         *error = why;
     return rc;

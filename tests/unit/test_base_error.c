@@ -38,6 +38,7 @@ static void test_numbers_never_change(void **state) {
     assert_int_equal(VARVE_SETTING, -20009);
     assert_int_equal(VARVE_UNSUPPORTED, -20010);
     assert_int_equal(VARVE_DISAGREED, -20011);
+    assert_int_equal(VARVE_EARLIER_FAILED, -20012);
 }
 
 static void test_fill(void **state) {
