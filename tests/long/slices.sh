@@ -32,6 +32,7 @@ run_many() {
 stage fragile 3
 run_fragile() {
     echo "$slice" >>"$folder/tries"
+    echo 1000000 >>"$work/uncounted"
     [ "$slice" -ne 2 ] || [ -e "$folder/mended" ] || false
     echo "fragile: 1 points"
 }
@@ -124,6 +125,6 @@ cat docs/campaigns.md
 state=$(tested_state)
 grep -q '^| old | all 2 |' docs/campaigns.md
 grep -q "^| many | all 7 | \`$state\` | [-0-9]* | 100 | [0-9]* | passed |$" docs/campaigns.md
-grep -q "^| fragile | 1 of 3 | \`$state\` | [-0-9]* | 1 | [0-9]* | passed |$" docs/campaigns.md
+grep -q "^| fragile | 1 of 3 | \`$state\` | [-0-9]* | 1 | -[0-9,]* | passed |$" docs/campaigns.md
 grep -q "^| fragile VARVE_CAPTURE=trap | 1 of 3 |" docs/campaigns.md
 expect "the end of the document" after "$(tail -n 1 docs/campaigns.md)"
