@@ -42,7 +42,7 @@ static uint32_t is_parent_lost(struct vv_session *session) {
     int rc = vv_record_load(session->store, session->name, parent->generation, parent->version, &record, &why);
     if (rc == 0)
         vv_record_clear(&record);
-    return rc == -ENOENT || rc == VARVE_FORGOTTEN || rc == VARVE_CORRUPT;
+    return rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN || rc == VARVE_CORRUPT;
 }
 
 /* The generation may have changed since the last attempt; the keeper knows. */
