@@ -140,7 +140,7 @@ void vv_candidate_take(struct vv_session *session, struct vv_view *view, struct 
     session->history = *history;
     memset(history, 0, sizeof *history);
     memset(&session->layers, 0, sizeof session->layers);
-    session->parent = *vv_view_attempt(view);
+    session->parent = session->origin = *vv_view_attempt(view);
     session->parent_writers = vv_view_record(view)->writers_digest;
     session->has_saved = session->is_continued = 0;
     session->tries = 0;

@@ -165,6 +165,7 @@ struct vv_session {
     struct vv_attempt *unsettled; /* node-local stores: commits that failed, of which some nodes may have the record */
     size_t unsettled_count;
 
+    struct vv_attempt origin; /* what the last restart has gone on from; generation 0: there was none */
     uint64_t *rejected; /* pairs generation, version */
     size_t rejected_count;
     int is_overwritten; /* the restart under way has begun to write regions */

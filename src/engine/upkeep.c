@@ -25,13 +25,21 @@ static void catalogue(struct vv_session *session) {
     vv_catalogue_clear(&all);
 }
 
+static struct vv_keep_options keep_options(const struct vv_session *session) {
+    return (struct vv_keep_options){.keep = (uint32_t)session->settings.keep,
+                                    .from = session->keep_from,
+                                    .origin = session->origin,
+                                    .rejected = session->rejected,
+                                    .rejected_count = session->rejected_count};
+}
+
 /* Up to which checkpoint all keepers keep: 1, 0 when one of them has not enough, or cannot tell. Collective. */
 static int agree_on_cut(struct vv_session *session, struct vv_attempt *cut) {
-    uint32_t keep = (uint32_t)session->settings.keep;
+    struct vv_keep_options options = keep_options(session);
     struct varve_error error = {0};
     uint64_t generation = UINT64_MAX, version = UINT64_MAX;
     if (session->lease) {
-        int is_found = vv_keep_cut(session->store, session->name, keep, cut, &error) == 1;
+        int is_found = vv_keep_cut(session->store, session->lease, session->name, &options, cut, &error) == 1;
         generation = is_found ? cut->generation : 0;
         version = is_found ? cut->version : 0;
     }
@@ -100,8 +108,9 @@ static void keep_newest(struct vv_session *session) {
     begin_keeping(session);
     if ((vv_is_local(session) && !agree_on_cut(session, &cut)) || !session->lease)
         return;
-    if (vv_keep(session->store, session->lease, session->name, (uint32_t)session->settings.keep,
-                vv_is_local(session) ? &cut : NULL, session->keep_from, &error) < 0)
+    struct vv_keep_options options = keep_options(session);
+    options.cut = vv_is_local(session) ? &cut : NULL;
+    if (vv_keep(session->store, session->lease, session->name, &options, &error) < 0)
         vv_log(&session->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error.text);
 }
 

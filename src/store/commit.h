@@ -112,18 +112,30 @@ struct vv_prune_result {
 int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_options *options,
              struct vv_prune_result *out, struct varve_error *error);
 
-/* keep=N after a commit: forget all but the newest `keep` (at least 2) readable records of the name, then prune.
- * Damaged records are not counted and not touched, but prune then refuses. Does nothing while there are no more than
- * `keep` keys below record/. VARVE_FENCED when a higher claim exists. Never waits. cut (may be NULL): nothing
- * that is not older than this is forgotten. from: nothing of generations below this is forgotten, whatever the count. */
-int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, uint32_t keep,
-            const struct vv_attempt *cut, uint32_t from, struct varve_error *error);
+/* Which checkpoints keep=N keeps. */
+struct vv_keep_options {
+    uint32_t keep; /* so many at least, and never fewer than 2; 0: all */
+    /* What the session went on from when it last restarted; generation 0: it has not. Records of earlier generations
+     * that are newer were passed over by that restart, damaged or refused: they take nobody's place. */
+    struct vv_attempt origin;
+    const uint64_t *rejected; /* pairs generation, version: those the program has refused take nobody's place either */
+    size_t rejected_count;
+    const struct vv_attempt *cut; /* or NULL: nothing that is not older than this is forgotten */
+    uint32_t from;                /* nothing of generations below this is forgotten, whatever the count */
+};
+
+/* keep=N after a commit: forget all but the newest `keep` readable records of the name that count, then prune. What does
+ * not count stays as long as what is next to it. Damaged records are not counted and not touched, but prune then refuses.
+ * Does nothing while there are no more than `keep` keys below record/. VARVE_FENCED when a higher claim exists. Never
+ * waits. */
+int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
+            struct varve_error *error);
 /* How many readable records there are of generations below `below`. */
 int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint64_t *out, struct varve_error *error);
 /* The oldest that keep=N would keep here: 1, 0 when there are fewer, or an error. With several stores of one job the
  * oldest of all their answers is the cut for all of them: what a node has of a commit that failed must not push out,
  * there, what was reported. */
-int vv_keep_cut(struct vv_store *store, const char *name, uint32_t keep, struct vv_attempt *cut_out,
-                struct varve_error *error);
+int vv_keep_cut(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
+                struct vv_attempt *cut_out, struct varve_error *error);
 
 #endif

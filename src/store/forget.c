@@ -79,14 +79,21 @@ int vv_forget(struct vv_store *store, const char *name, uint32_t generation, uin
     return rc;
 }
 
-/* ---- keep=N ---- */
+/* ---- keep=N ----
+ *
+ * Counted are checkpoints that somebody may want to go back to. A restart that passed over newer ones, because they were
+ * damaged or refused, has shown that they are none; the record after it names what it came back from as its parent. */
 
 struct keeping {
     struct vv_store *store;
     const char *name;
+    const struct vv_keep_options *options;
     struct vv_attempt *list; /* all keys below record/, newest first */
     size_t count;
     size_t room;
+    /* Of generations below this one, what is newer than the origin was passed over. */
+    uint32_t generation;
+    struct vv_attempt origin;
 };
 
 static int take_key(void *arg, uint32_t generation, uint64_t version) {
@@ -103,43 +110,83 @@ static int take_key(void *arg, uint32_t generation, uint64_t version) {
     return 0;
 }
 
-/* 1 a whole record, 0 a tombstone, a damaged one or nothing, or an error of the storage. */
-static int is_readable(struct keeping *keeping, const struct vv_attempt *at, struct varve_error *error) {
+static int keeping_begin(struct keeping *keeping, struct vv_store *store, const struct vv_lease *lease,
+                         const char *name, const struct vv_keep_options *options, struct varve_error *error) {
+    *keeping = (struct keeping){.store = store,
+                                .name = name,
+                                .options = options,
+                                .generation = vv_lease_generation(lease),
+                                .origin = options->origin};
+    return vv_records_list(store, name, take_key, keeping, error);
+}
+
+static uint32_t how_many(const struct keeping *keeping) {
+    return keeping->options->keep < 2 ? 2 : keeping->options->keep;
+}
+
+static int is_passed_over(const struct keeping *keeping, const struct vv_attempt *at) {
+    const uint64_t *rejected = keeping->options->rejected;
+    for (size_t i = 0; i < keeping->options->rejected_count; i++)
+        if (rejected[2 * i] == at->generation && rejected[2 * i + 1] == at->version)
+            return 1;
+    return keeping->origin.generation != 0 && at->generation < keeping->generation &&
+           vv_attempt_is_newer(at, &keeping->origin);
+}
+
+/* 1 a whole record, and its parent; 0 a tombstone, a damaged one or nothing; or an error of the storage. */
+static int is_readable(struct keeping *keeping, const struct vv_attempt *at, struct vv_attempt *parent_out,
+                       struct varve_error *error) {
     struct vv_record record;
     int rc = vv_record_load(keeping->store, keeping->name, at->generation, at->version, &record, error);
     if (rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT)
         return 0;
     if (rc < 0)
         return rc;
+    *parent_out = record.parent;
     vv_record_clear(&record);
     return 1;
 }
 
-static uint32_t at_least_two(uint32_t keep) {
-    return keep < 2 ? 2 : keep;
+enum worth { WORTH_NOTHING, WORTH_NO_PLACE, WORTH_A_PLACE };
+
+/* What the next key of the list is: a whole record that counts, a whole one that does not, or nothing (a tombstone, a
+ * damaged one, gone); or an error of the storage. */
+static int weigh(struct keeping *keeping, const struct vv_attempt *at, struct varve_error *error) {
+    struct vv_attempt parent;
+    int rc = is_readable(keeping, at, &parent, error);
+    if (rc < 1)
+        return rc < 0 ? rc : WORTH_NOTHING;
+    if (is_passed_over(keeping, at))
+        return WORTH_NO_PLACE;
+    if (parent.generation != 0 && parent.generation < at->generation) {
+        keeping->generation = at->generation;
+        keeping->origin = parent;
+    }
+    return WORTH_A_PLACE;
 }
 
-int vv_keep_cut(struct vv_store *store, const char *name, uint32_t keep, struct vv_attempt *cut_out,
-                struct varve_error *error) {
-    struct keeping keeping = {.store = store, .name = name};
+int vv_keep_cut(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
+                struct vv_attempt *cut_out, struct varve_error *error) {
+    struct keeping keeping;
     uint32_t kept = 0;
-    int rc = vv_records_list(store, name, take_key, &keeping, error);
-    for (size_t i = 0; rc == 0 && i < keeping.count && kept < at_least_two(keep); i++) {
-        int found = is_readable(&keeping, &keeping.list[i], error);
-        rc = found < 0 ? found : 0;
-        kept += found == 1;
+    int rc = keeping_begin(&keeping, store, lease, name, options, error);
+    for (size_t i = 0; rc == 0 && i < keeping.count && kept < how_many(&keeping); i++) {
+        int worth = weigh(&keeping, &keeping.list[i], error);
+        rc = worth < 0 ? worth : 0;
+        kept += worth == WORTH_A_PLACE;
         *cut_out = keeping.list[i];
     }
     vv_free(keeping.list);
-    return rc ? rc : kept == at_least_two(keep);
+    return rc ? rc : kept == how_many(&keeping);
 }
 
 int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint64_t *out, struct varve_error *error) {
     struct keeping keeping = {.store = store, .name = name};
+    struct vv_attempt parent;
     uint64_t count = 0;
     int rc = vv_records_list(store, name, take_key, &keeping, error);
     for (size_t i = 0; rc == 0 && i < keeping.count; i++) {
-        int found = keeping.list[i].generation < below ? is_readable(&keeping, &keeping.list[i], error) : 0;
+        int found = keeping.list[i].generation < below ? is_readable(&keeping, &keeping.list[i], &parent, error) : 0;
         rc = found < 0 ? found : 0;
         count += found == 1;
     }
@@ -149,19 +196,20 @@ int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint
 }
 
 /* Those that go are moved to the front of the list; how many, or an error. */
-static int64_t choose(struct keeping *keeping, struct vv_lease *lease, uint32_t keep, const struct vv_attempt *cut,
-                      uint32_t from, struct varve_error *error) {
+static int64_t choose(struct keeping *keeping, struct vv_lease *lease, struct varve_error *error) {
+    const struct vv_attempt *cut = keeping->options->cut;
     struct vv_attempt refers;
     size_t kept = 0, chosen = 0;
     vv_lease_refers(lease, &refers);
     for (size_t i = 0; i < keeping->count; i++) {
         struct vv_attempt at = keeping->list[i];
-        int rc = is_readable(keeping, &at, error);
-        if (rc < 0)
-            return rc;
-        if (rc == 0)
-            continue;
-        if (kept++ < keep || at.generation < from || (cut && !vv_attempt_is_newer(cut, &at)) ||
+        int worth = weigh(keeping, &at, error);
+        if (worth < 0)
+            return worth;
+        int is_among_newest = kept < how_many(keeping);
+        kept += worth == WORTH_A_PLACE;
+        if (worth == WORTH_NOTHING || is_among_newest || at.generation < keeping->options->from ||
+            (cut && !vv_attempt_is_newer(cut, &at)) ||
             is_needed(vv_lease_generation(lease), &refers, at.generation, at.version))
             continue;
         keeping->list[chosen++] = at;
@@ -179,22 +227,21 @@ static int forget_chosen(struct keeping *keeping, size_t chosen, struct varve_er
     return rc;
 }
 
-int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, uint32_t keep,
-            const struct vv_attempt *cut, uint32_t from, struct varve_error *error) {
-    struct keeping keeping = {.store = store, .name = name};
-    struct vv_prune_options options = {0};
+int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
+            struct varve_error *error) {
+    struct keeping keeping = {0};
+    struct vv_prune_options pruning = {0};
     struct vv_prune_result result;
-    if (keep == 0)
+    if (options->keep == 0)
         return 0;
-    keep = at_least_two(keep);
     int rc = vv_lease_check(lease, error);
     if (rc == 0)
-        rc = vv_records_list(store, name, take_key, &keeping, error);
-    if (rc == 0 && keeping.count > keep) {
-        int64_t chosen = choose(&keeping, lease, keep, cut, from, error);
+        rc = keeping_begin(&keeping, store, lease, name, options, error);
+    if (rc == 0 && keeping.count > how_many(&keeping)) {
+        int64_t chosen = choose(&keeping, lease, error);
         rc = chosen < 0 ? (int)chosen : forget_chosen(&keeping, (size_t)chosen, error);
         if (rc == 0)
-            rc = vv_prune(store, name, &options, &result, error);
+            rc = vv_prune(store, name, &pruning, &result, error);
     }
     vv_free(keeping.list);
     if (rc == 0)

@@ -169,6 +169,11 @@ static inline int prune(struct vv_store *store, struct vv_prune_result *out) {
     return rc;
 }
 
+static inline int keep_newest(struct vv_store *store, struct vv_lease *lease, uint32_t keep) {
+    struct vv_keep_options options = {.keep = keep};
+    return vv_keep(store, lease, NAME, &options, &error);
+}
+
 /* Flip a byte of an object; a negative offset counts from its end. */
 static inline void damage(struct vv_store *store, const char *key, int64_t offset) {
     struct vv_buf buf;

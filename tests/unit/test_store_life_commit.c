@@ -159,7 +159,7 @@ static void test_fenced(void **state) {
     supersede(2);
     assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), VARVE_FENCED);
     assert_int_equal(vv_lease_advance(lease, &error), VARVE_FENCED);
-    assert_int_equal(vv_keep(store, lease, NAME, 2, NULL, 0, &error), VARVE_FENCED);
+    assert_int_equal(keep_newest(store, lease, 2), VARVE_FENCED);
     assert_int_equal(record_state(store, 1, 10), VARVE_NO_CHECKPOINT);
     next_session(); /* which adopts it */
     assert_int_equal(vv_adopt(store, lease, NAME, &error), 1);

@@ -154,10 +154,10 @@ static void test_keep(void **state) {
     (void)state;
     struct vv_lean last = checkpoint(store, lease, at(1, 1, 0), at(0, 0, 0), NULL, 0);
     char text[VV_KEY_ROOM];
-    ok(vv_keep(store, lease, NAME, 0, NULL, 0, &error));
+    ok(keep_newest(store, lease, 0));
     for (uint64_t version = 2; version <= 10; version++) {
         last = checkpoint(store, lease, at(1, version, 0), last.attempt, NULL, 0);
-        ok(vv_keep(store, lease, NAME, 3, NULL, 0, &error));
+        ok(keep_newest(store, lease, 3));
     }
     for (uint64_t version = 1; version <= 10; version++) {
         assert_int_equal(record_state(store, 1, version), version > 7 ? 0 : VARVE_NO_CHECKPOINT);
@@ -168,7 +168,7 @@ static void test_keep(void **state) {
     damage(store, text, 200);
     checkpoint(store, lease, at(1, 11, 0), at(1, 9, 0), NULL, 0);
     checkpoint(store, lease, at(1, 12, 0), at(1, 11, 0), NULL, 0);
-    assert_int_equal(vv_keep(store, lease, NAME, 1, NULL, 0, &error), VARVE_CORRUPT);
+    assert_int_equal(keep_newest(store, lease, 1), VARVE_CORRUPT);
     assert_int_equal(record_state(store, 1, 10), VARVE_CORRUPT);
     assert_int_equal(record_state(store, 1, 9), VARVE_FORGOTTEN);
     assert_int_equal(record_state(store, 1, 11), 0);

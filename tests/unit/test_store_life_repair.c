@@ -167,7 +167,7 @@ static void live(void) {
     checkpoint(own, lease, at(generation, 2, 0), first.attempt, &first, 1);
     ok(write_pack(own, failed, &half));
     ok(vv_attempt_drop(own, NAME, &failed, 2, &error));
-    ok(vv_keep(own, lease, NAME, 2, NULL, 0, &error));
+    ok(keep_newest(own, lease, 2));
     struct vv_repair_options options = {0};
     ok(vv_repair(own, &options, &error));
     vv_lease_release(lease);
