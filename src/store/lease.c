@@ -26,6 +26,8 @@
 #include "store/store_private.h"
 
 #define SECOND UINT64_C(1000000000)
+#define UNSEEN_SECONDS 4
+#define UNSEEN_POLL_MS 50u
 
 enum fence { FENCE_NONE, FENCE_TAKEN_OVER, FENCE_CLAIM_GONE };
 
@@ -384,9 +386,37 @@ static int is_kept(const struct vv_lease *lease, const struct vv_lease_options *
     return vv_claim_is_of(lease->store, lease->name, highest, options->session_id, error);
 }
 
+/* A claim that the storage says is there, and shows nowhere: neither in a listing nor by its key. */
+struct unseen {
+    uint32_t generation;
+    uint64_t since_ns;
+};
+
+/* Another session was faster, so its claim will be the highest at the next look. If it is not, waiting may help, for a
+ * while. -EEXIST: look again. */
+static int look_again(const struct vv_lease *lease, struct unseen *unseen, uint32_t generation,
+                      struct varve_error *error) {
+    uint64_t now = vv_clock_ns();
+    if (unseen->generation != generation) {
+        *unseen = (struct unseen){generation, now};
+        vv_error_clear(error);
+        return -EEXIST;
+    }
+    if (now - unseen->since_ns > UNSEEN_SECONDS * SECOND)
+        return vv_error(error, -ESTALE,
+                        "claim %u of %s exists, but cannot be looked at: either this host is shown an old state of the "
+                        "storage (wait a minute, see the mount options in docs/backends.md), or what lies in its claim "
+                        "folder under %08x is no claim, such as a link that leads nowhere: remove it then",
+                        generation, lease->name, generation);
+    vv_sleep_ms(UNSEEN_POLL_MS);
+    vv_error_clear(error);
+    return -EEXIST;
+}
+
 /* The generation above the highest, once the highest claim's owner is known to be dead. */
 static int claim_next(struct vv_lease *lease, const struct vv_lease_options *options, struct varve_error *error) {
     uint64_t deadline = vv_clock_ns() + options->takeover_seconds * SECOND;
+    struct unseen unseen = {0};
     for (;;) {
         uint32_t highest = 0;
         int rc = vv_claims_highest(lease->store, lease->name, &highest, error);
@@ -399,9 +429,10 @@ static int claim_next(struct vv_lease *lease, const struct vv_lease_options *opt
             rc = vv_error(error, -EOVERFLOW, "%s has no generation left to claim", lease->name);
         if (rc == 0 && (rc = enter_generation(lease, base + 1, error)) < 0 && rc != -EEXIST)
             end_generation(lease, base + 1);
+        if (rc == -EEXIST)
+            rc = look_again(lease, &unseen, base + 1, error);
         if (rc != -EEXIST)
             return rc;
-        vv_error_clear(error); /* somebody else was faster: look again */
     }
 }
 

@@ -33,6 +33,21 @@ int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, 
     return rc;
 }
 
+/* A listing may be some seconds old where folders are cached; a look by key is not. Generations follow one another, so what
+ * a listing lacks is found above the highest that it has. */
+static int probe_above(struct vv_store *store, const char *name, uint32_t *highest, struct varve_error *error) {
+    char text[VV_KEY_ROOM];
+    uint64_t size;
+    int rc = 0;
+    while (rc == 0 && *highest < UINT32_MAX) {
+        struct vv_key key = vv_generation_key(name, *highest + 1, VV_KIND_CLAIM);
+        vv_key_print(&key, text);
+        rc = vv_backend_stat(store->backend, text, &size);
+        *highest += rc == 0;
+    }
+    return rc == 0 || rc == -ENOENT ? 0 : vv_error_sys(error, rc, "cannot look at %s", text);
+}
+
 int vv_claims_highest(struct vv_store *store, const char *name, uint32_t *out, struct varve_error *error) {
     char prefix[VV_KEY_ROOM];
     struct vv_numbers claims;
@@ -41,7 +56,7 @@ int vv_claims_highest(struct vv_store *store, const char *name, uint32_t *out, s
     if (rc == 0)
         *out = claims.count ? (uint32_t)claims.list[claims.count - 1] : 0;
     vv_numbers_clear(&claims);
-    return rc;
+    return rc == 0 ? probe_above(store, name, out, error) : rc;
 }
 
 /* Missing, damaged or newer than this program: nothing is known, but nothing went wrong either. */
