@@ -72,38 +72,87 @@ static int try_version(struct adoption *adoption, uint32_t generation, uint64_t 
     return rc;
 }
 
-/* Only versions above everything that has an entry below record/ come into question: a lower one was passed over or
- * given up by its own session. *has_records tells whether there was any. */
-static int try_generation(struct adoption *adoption, uint32_t generation, int *has_records) {
+/* ---- what comes into question ---- */
+
+struct settling {
+    struct vv_store *store;
+    const char *name;
+    struct vv_attempt newest;
+    struct varve_error *error;
+};
+
+/* Does what stands under a record's key show that this version was a checkpoint, or may have been? Only the tombstone
+ * that a prune puts in the way of sleepers shows nothing. 1, 0, or an error of the storage. */
+static int was_checkpoint(struct settling *settling, const struct vv_attempt *at) {
+    struct vv_key key = vv_attempt_key(settling->name, at, VV_KIND_RECORD, 0, 0);
+    struct vv_tombstone tombstone = {0};
+    struct vv_buf buf;
+    key.attempt = 0;
+    vv_buf_init(&buf);
+    int rc = vv_object_read(settling->store, &key, &buf, settling->error);
+    int is_pruned = rc == 0 &&
+                    vv_tombstone_parse(buf.data, buf.size, &key, settling->store->id, &tombstone, NULL) == 0 &&
+                    tombstone.reason == VV_TOMBSTONE_PRUNED;
+    vv_buf_clear(&buf);
+    if (rc < 0 && rc != -ENOENT && rc != VARVE_CORRUPT)
+        return rc;
+    vv_error_clear(settling->error);
+    return rc != -ENOENT && !is_pruned;
+}
+
+static int take_settled(void *arg, uint32_t generation, uint64_t version) {
+    struct settling *settling = arg;
+    struct vv_attempt at = {.generation = generation, .version = version};
+    int rc = was_checkpoint(settling, &at);
+    if (rc == 1)
+        settling->newest = at;
+    return rc;
+}
+
+int vv_settled_newest(struct vv_store *store, const char *name, struct vv_attempt *out, struct varve_error *error) {
+    struct settling settling = {.store = store, .name = name, .error = error};
+    int rc = vv_records_list(store, name, take_settled, &settling, error);
+    *out = settling.newest;
+    return rc;
+}
+
+int vv_is_adoptable(const struct vv_attempt *settled, const struct vv_attempt *attempt) {
+    return settled->generation == 0 || vv_attempt_is_newer(attempt, settled);
+}
+
+/* ---- looking for it ---- */
+
+static int try_generation(struct adoption *adoption, uint32_t generation, const struct vv_attempt *settled) {
     struct vv_attempt attempt = {.generation = generation};
     struct vv_key key = vv_attempt_key(adoption->name, &attempt, VV_KIND_WRITERS, 0, 0);
     char prefix[VV_KEY_ROOM];
     struct vv_numbers versions = {0};
-    uint64_t newest = 0;
-    int rc = vv_records_newest(adoption->store, adoption->name, generation, &newest, adoption->error);
-    if (rc < 0)
-        return rc;
-    *has_records = rc;
     vv_prefix_data(&key, 1, prefix);
-    rc = vv_numbers_list(adoption->store, prefix, 16, *has_records ? &newest : NULL, &versions, adoption->error);
-    for (size_t i = versions.count; rc == 0 && i > 0; i--)
-        rc = try_version(adoption, generation, versions.list[i - 1]);
+    int rc = vv_numbers_list(adoption->store, prefix, 16, NULL, &versions, adoption->error);
+    for (size_t i = versions.count; rc == 0 && i > 0; i--) {
+        attempt.version = versions.list[i - 1];
+        if (!vv_is_adoptable(settled, &attempt))
+            break;
+        rc = try_version(adoption, generation, attempt.version);
+    }
     vv_numbers_clear(&versions);
     return rc;
 }
 
-/* Generations downwards; where one has records, all below are older than a checkpoint that exists. */
+/* Generations downwards, as far as they may hold something. */
 static int try_generations(struct adoption *adoption) {
     struct vv_key key = vv_attempt_key(adoption->name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
     char prefix[VV_KEY_ROOM];
-    struct vv_numbers generations;
-    int has_records = 0;
+    struct vv_numbers generations = {0};
+    struct vv_attempt settled;
     vv_prefix_data(&key, 0, prefix);
-    int rc = vv_numbers_list(adoption->store, prefix, 8, NULL, &generations, adoption->error);
-    for (size_t i = generations.count; rc == 0 && i > 0 && !has_records; i--) {
+    int rc = vv_settled_newest(adoption->store, adoption->name, &settled, adoption->error);
+    if (rc == 0)
+        rc = vv_numbers_list(adoption->store, prefix, 8, NULL, &generations, adoption->error);
+    for (size_t i = generations.count; rc == 0 && i > 0 && generations.list[i - 1] >= settled.generation; i--) {
         uint32_t generation = (uint32_t)generations.list[i - 1];
         if (generation != 0 && generation < vv_lease_generation(adoption->lease))
-            rc = try_generation(adoption, generation, &has_records);
+            rc = try_generation(adoption, generation, &settled);
     }
     vv_numbers_clear(&generations);
     return rc;

@@ -46,6 +46,7 @@ struct prune {
     struct vv_attempts kept;
     struct vv_attempts committed; /* what records show to have been committed */
     struct vv_attempts closed; /* versions with a tombstone; attempt is 0 */
+    struct vv_attempt settled; /* the newest that is, or was, a checkpoint */
     uint32_t highest;          /* claim */
     /* the generation looked at last */
     uint32_t live_generation;
@@ -122,7 +123,7 @@ static int read_records(struct prune *prune) {
     prune->entry_count = left;
     vv_attempts_sort(&prune->reached);
     vv_attempts_sort(&prune->committed);
-    return 0;
+    return vv_settled_newest(prune->store, prune->name, &prune->settled, prune->error);
 }
 
 /* The first entry that is not newer than this version of this generation. */
@@ -187,10 +188,8 @@ static int is_worth_keeping(struct prune *prune, const struct vv_attempt *attemp
     struct vv_writers writers;
     struct vv_record record;
     struct varve_error why = {0};
-    int is_adoptable = attempt->generation == prune->highest &&
-                       !has_newer_record(prune, attempt->generation, attempt->version);
     if (find_entry(prune, attempt->generation, attempt->version) ||
-        (!is_adoptable && !vv_attempts_has(&prune->committed, attempt)))
+        (!vv_is_adoptable(&prune->settled, attempt) && !vv_attempts_has(&prune->committed, attempt)))
         return 0;
     int rc = vv_attempt_is_closed(prune->store, prune->name, attempt, prune->error);
     if (rc != 0)
@@ -208,7 +207,10 @@ static int is_worth_keeping(struct prune *prune, const struct vv_attempt *attemp
                    ? 0
                    : vv_error(prune->error, rc, "cannot prune %s: %.400s", prune->name, why.text);
     vv_writers_clear(&writers);
+    rc = vv_attempts_has(&prune->committed, attempt) ? 0 : vv_parent_check(prune->store, prune->name, &record, &why);
     vv_record_clear(&record);
+    if (rc < 0)
+        return vv_adopt_is_unfit(rc) ? 0 : vv_error(prune->error, rc, "cannot prune %s: %.400s", prune->name, why.text);
     vv_log(prune->store->log, VV_LOG_WARN,
            "version %" PRIu64 " of %s (generation %u) is complete but has no record: kept; the next session of that name adopts it, "
            "or `varve repair` rebuilds it",

@@ -67,6 +67,14 @@ int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_
 int vv_attempt_is_closed(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                          struct varve_error *error);
 
+/* ---- adoption ---- */
+
+/* The newest version of the name that is a checkpoint, or was one until it was forgotten; generation 0: there is none. */
+int vv_settled_newest(struct vv_store *store, const char *name, struct vv_attempt *out, struct varve_error *error);
+/* Would the next session adopt this attempt if all its votes are there? Only what is newer than all that was ever a
+ * checkpoint: an older one was passed over or given up. Adopt and prune ask alike. */
+int vv_is_adoptable(const struct vv_attempt *settled, const struct vv_attempt *attempt);
+
 /* ---- commit ---- */
 
 /* From full votes to a record: claim, parent, writers list, record. vv_commit and vv_adopt are this. */

@@ -182,7 +182,8 @@ static void test_tombstone_lifetime(void **state) {
     (void)state;
     vv_lease_release(lease);
     lease = NULL;
-    write_single(store, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct pack_spec half = {.writers = 2};
+    ok(write_pack(store, at(1, 10, 0), &half));
     /* superseded, on a host about which nothing is known: waste, but its session may be asleep before the record */
     put_session(1, VV_BEAT_RUNNING, at(0, 0, 0));
     put_session(2, VV_BEAT_ENDED, at(0, 0, 0));
@@ -290,6 +291,18 @@ static void test_parent_forgotten_late(void **state) {
     assert_whole(store);
 }
 
+/* A checkpoint of whoever slept before its record and came through. */
+static void record_without_claim(struct vv_attempt attempt) {
+    struct vv_writers writers;
+    struct vv_record record;
+    vv_fault_set(NULL);
+    write_single(store, attempt, at(0, 0, 0), NULL, 0);
+    assert_int_equal(vv_votes_read(store, NAME, &attempt, &writers, &record, &error), 1);
+    ok(vv_votes_record(store, NAME, &attempt, &writers, &record, &error));
+    vv_writers_clear(&writers);
+    vv_record_clear(&record);
+}
+
 /* The same session in a further generation. */
 static void test_sleeping_adopter(void **state) {
     (void)state;
@@ -297,7 +310,10 @@ static void test_sleeping_adopter(void **state) {
     next_session();
     struct sleeper sleeper = {.is_adopter = 1};
     start_sleeper(&sleeper);
-    ok(prune(store, NULL)); /* generation 1 has ended: waste */
+    ok(prune(store, NULL)); /* the next session would adopt it */
+    assert_true(exists(store, at(1, 10, 0), VV_KIND_PACK));
+    record_without_claim(at(1, 11, 0));
+    ok(prune(store, NULL)); /* older than a checkpoint: waste */
     assert_false(exists(store, at(1, 10, 0), VV_KIND_PACK));
     assert_int_equal(record_state(store, 1, 10), VARVE_FORGOTTEN);
     assert_int_equal(wait_sleeper(&sleeper), 0);
