@@ -48,6 +48,7 @@ struct prune {
     struct vv_attempts closed; /* versions with a tombstone; attempt is 0 */
     struct vv_attempt settled; /* the newest that is, or was, a checkpoint */
     uint32_t highest;          /* claim */
+    struct vv_attempt held;    /* what its beat names, if its session may be alive */
     /* the generation looked at last */
     uint32_t live_generation;
     int is_live;
@@ -221,7 +222,7 @@ static int is_worth_keeping(struct prune *prune, const struct vv_attempt *attemp
 static int take_attempt(struct prune *prune, const struct vv_attempt *attempt) {
     if (vv_attempts_has(&prune->reached, attempt))
         return 0;
-    int rc = may_be_committed(prune, attempt);
+    int rc = vv_attempt_compare(&prune->held, attempt) == 0 ? 1 : may_be_committed(prune, attempt);
     if (rc == 0)
         rc = is_worth_keeping(prune, attempt);
     if (rc < 0)
@@ -258,6 +259,19 @@ static int walk_generation(struct prune *prune, struct vv_key *key) {
     return rc;
 }
 
+/* What a session that may be alive has named stays, though it was forgotten: repair may be about to write its record
+ * again. Later than the records. */
+static int look_at_held(struct prune *prune) {
+    int life = VV_LIFE_DEAD;
+    prune->held = (struct vv_attempt){0};
+    int rc = vv_claims_highest(prune->store, prune->name, &prune->highest, prune->error);
+    if (rc == 0 && prune->highest)
+        rc = vv_life_look(prune->store, prune->name, prune->highest, 0, &life, &prune->held, prune->error);
+    if (life == VV_LIFE_DEAD)
+        prune->held = (struct vv_attempt){0};
+    return rc;
+}
+
 /* Claims are listed after the generations: each generation that has data had its claim before. */
 static int walk_data(struct prune *prune) {
     struct vv_key key = vv_attempt_key(prune->name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
@@ -266,7 +280,7 @@ static int walk_data(struct prune *prune) {
     vv_prefix_data(&key, 0, prefix);
     int rc = vv_numbers_list(prune->store, prefix, 8, NULL, &generations, prune->error);
     if (rc == 0)
-        rc = vv_claims_highest(prune->store, prune->name, &prune->highest, prune->error);
+        rc = look_at_held(prune);
     for (size_t i = 0; rc == 0 && i < generations.count; i++) {
         key.generation = (uint32_t)generations.list[i];
         if (key.generation != 0)

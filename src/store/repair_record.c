@@ -172,17 +172,37 @@ static int is_still_damaged(struct vv_repair *repair, const struct vv_attempt *a
     return is_unfit(rc) || rc == VARVE_NO_CHECKPOINT ? 0 : rc;
 }
 
-static int replace_record(struct vv_repair *repair, const struct vv_attempt *attempt, const struct vv_record *record) {
+/* Name it in the beat: from now on nobody forgets it, and a prune leaves its data alone even where somebody has. With
+ * NULL: let it go again, before anything else is made, since a beat that names something says that nothing is adopted. */
+static int hold(struct vv_repair *repair, const struct vv_attempt *attempt) {
+    struct vv_attempt none = {0};
+    if (!repair->lease)
+        return 0;
+    int rc = vv_lease_refer(repair->lease, attempt ? attempt : &none, repair->error);
+    return rc < 0 ? rc : vv_lease_check(repair->lease, repair->error);
+}
+
+static int put_record(struct vv_repair *repair, const struct vv_attempt *attempt, const struct vv_record *record) {
     struct vv_key key = vv_attempt_key(repair->name, attempt, VV_KIND_RECORD, 0, 0);
     struct vv_buf buf;
-    int rc = is_still_damaged(repair, attempt);
-    if (rc < 1)
-        return rc;
     vv_buf_init(&buf);
     vv_record_encode(&buf, &key, repair->store->id, record);
-    rc = vv_repair_put(repair, &key, &buf, 0, "the footers of its packs");
+    int rc = vv_repair_put(repair, &key, &buf, 0, "the footers of its packs");
     vv_buf_clear(&buf);
     return rc < 0 ? rc : vv_repair_reach(repair, attempt, record);
+}
+
+/* Between the last look and the replacing somebody may forget the damaged record, and a prune follow. A prune reads the
+ * records before the beats. If it has read the beat before the beat named this attempt, the tombstone was there before the
+ * last look, and stays. If it has read it later, it leaves the data. */
+static int replace_record(struct vv_repair *repair, const struct vv_attempt *attempt, const struct vv_record *record) {
+    int rc = hold(repair, attempt);
+    if (rc == 0)
+        rc = is_still_damaged(repair, attempt);
+    if (rc == 1)
+        rc = put_record(repair, attempt, record);
+    int freed = rc < 0 ? 0 : hold(repair, NULL);
+    return rc < 0 ? rc : freed;
 }
 
 /* 1 settled, 0 it cannot be rebuilt, and why, or an error. */
