@@ -69,6 +69,10 @@ struct varve_backend_ops {
      * 0, or an error, and then why (room bytes) says to a person what is missing. It may try what changes nothing. Optional: for
      * storage that goes on when a server is down and then shows only a part of its objects. */
     int (*probe)(struct varve_backend *backend, char *why, size_t room);
+    /* Let listings of prefix that begin later show all that was there when this began, or say -ESTALE. Called before anything is
+     * deleted, or said not to exist, because it is not listed. It may try what changes nothing. Optional: for storage whose
+     * clients remember listings. */
+    int (*refresh)(struct varve_backend *backend, const char *prefix);
 };
 
 /* The first member of every backend and of every upload. */

@@ -65,6 +65,9 @@ int vv_backend_sweep(struct varve_backend *backend); /* how many leftovers went,
 /* Is all of the storage there? Before anything is concluded from what is not found; 0 also where nothing can be missing by
  * halves. One process per store is enough: those that only join need not ask. */
 int vv_backend_probe(struct varve_backend *backend, struct varve_error *error);
+/* Listings of prefix that begin later show all that was there when this began. To be called before something is deleted, or
+ * said not to exist, because it is not listed. -ESTALE: they do not. */
+int vv_backend_refresh(struct varve_backend *backend, const char *prefix, struct varve_error *error);
 
 /* A whole small object at once: create, write, commit. -EEXIST if the key is taken. */
 int vv_backend_put(struct varve_backend *backend, const char *key, const void *data, size_t size);
@@ -98,6 +101,7 @@ enum vv_verb {
     VV_VERB_SYNC,
     VV_VERB_SWEEP,
     VV_VERB_PROBE,
+    VV_VERB_REFRESH,
     VV_VERB_COUNT
 };
 

@@ -21,6 +21,10 @@
 #define IN_FLIGHT 2
 #define DIRECT_READ_MIN (128u << 10)
 
+static int look_at(struct file_backend *file, const char *key, struct stat *st) {
+    return fstatat(file->root_fd, key, st, 0) < 0 ? -errno : S_ISREG(st->st_mode) ? 0 : -ENOENT;
+}
+
 static int file_stat(struct varve_backend *backend, const char *key, uint64_t *size_out) {
     struct file_backend *file = (struct file_backend *)backend;
     struct file_try look;
@@ -28,7 +32,11 @@ static int file_stat(struct varve_backend *backend, const char *key, uint64_t *s
     int result;
     vv_file_try_begin(file, &look);
     do {
-        result = fstatat(file->root_fd, key, &st, 0) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOENT;
+        result = look_at(file, key, &st);
+        if (result == -ENOENT) {
+            vv_file_ask_above(file, key); /* it may only be remembered that there is none */
+            result = look_at(file, key, &st);
+        }
         result = vv_file_missing(file, result, look.mark);
     } while (vv_file_try_again(file, &look, result));
     if (result == 0)
@@ -73,9 +81,9 @@ static int collect(DIR *folder, int is_root, const char *after, struct vv_name_l
 static int list_once(struct file_backend *file, const char *prefix, const char *after, uint64_t mark,
                      struct vv_name_list *names) {
     int has_temporaries = 0;
-    int fd = openat(file->root_fd, *prefix ? prefix : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = vv_file_open_listing(file, prefix);
     if (fd < 0) {
-        int result = vv_file_missing(file, -errno, mark);
+        int result = vv_file_missing(file, fd, mark);
         return result == -ENOENT ? 0 : result;
     }
     DIR *folder = fdopendir(fd);
@@ -263,6 +271,7 @@ static const struct varve_backend_ops file_ops = {
     .sweep = vv_file_sweep,
     .close = file_close,
     .probe = vv_file_probe,
+    .refresh = vv_file_refresh,
 };
 
 /* Only the last folder of the path is made: a missing parent is more likely a file system that is not mounted. */

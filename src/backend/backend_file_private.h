@@ -3,6 +3,7 @@
  *   backend_file.c   open, stat, list, replace, remove, space, sync, close
  *   file_folder.c    folders below the root: made on demand, made durable, checked to be there
  *   file_whole.c     is all of the file system there, or does a server of it miss? probe, and second looks
+ *   file_fresh.c     folders as they are now, where a host remembers what it has seen of them
  *   file_temporary.c names of files that are being written; sweep
  *   file_upload.c    one object being written, and how it gets its name
  *   file_reserve.c   a few files that hold room for when there is none; how much is free
@@ -186,6 +187,16 @@ int vv_file_try_again(struct file_backend *file, struct file_try *look, int64_t 
 /* A folder was removed by somebody else after it was found and before it was used. 0: find or make it again. An error:
  * the root is gone, or not all of the file system is there; -ENOENT: this has gone on for too long to be chance. */
 int vv_file_try_anew(struct file_backend *file, struct file_try *look);
+
+/* file_fresh.c */
+
+/* Let what is remembered of a folder be compared with the storage: the folder that is open as fd, or the nearest one
+ * above key. */
+void vv_file_ask(int fd);
+void vv_file_ask_above(struct file_backend *file, const char *key);
+/* Open the folder of a prefix to list it, as it is now; or an error. */
+int vv_file_open_listing(struct file_backend *file, const char *prefix);
+int vv_file_refresh(struct varve_backend *backend, const char *prefix);
 
 /* file_temporary.c */
 

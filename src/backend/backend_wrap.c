@@ -222,6 +222,21 @@ static int wrap_probe(struct varve_backend *backend, char *why, size_t room) {
     return (int)result;
 }
 
+static int wrap_refresh(struct varve_backend *backend, const char *prefix) {
+    struct wrap *wrap = wrap_of(backend);
+    struct wrap_op op = {.verb = VV_VERB_REFRESH, .key = prefix};
+    const struct varve_backend_ops *ops = wrap->inner->ops;
+    int64_t result;
+    do {
+        result = enter(wrap, &op);
+        if (result == 0 && ops->size >= offsetof(struct varve_backend_ops, refresh) + sizeof(ops->refresh) &&
+            ops->refresh)
+            result = ops->refresh(wrap->inner, prefix);
+        result = leave(wrap, &op, result);
+    } while (result == WRAP_AGAIN);
+    return (int)result;
+}
+
 static void wrap_close(struct varve_backend *backend) {
     struct wrap *wrap = wrap_of(backend);
     if (!wrap)
@@ -250,6 +265,7 @@ static const struct varve_backend_ops wrap_ops = {
     .sweep = wrap_sweep,
     .close = wrap_close,
     .probe = wrap_probe,
+    .refresh = wrap_refresh,
 };
 
 void vv_wrap_init(struct wrap *wrap, const struct wrap_hooks *hooks, struct varve_backend *inner) {

@@ -157,6 +157,10 @@ static int open_new(struct file_backend *file, const char *key, uint64_t mark, s
     cached->references = 1;
     cached->direct_fd = -1;
     cached->fd = open_object(file, key, 0);
+    if (cached->fd == -ENOENT) {
+        vv_file_ask_above(file, key); /* it may only be remembered that there is none */
+        cached->fd = open_object(file, key, 0);
+    }
     cached->key = vv_strdup(key);
     int result = cached->fd < 0 ? cached->fd : cached->key ? 0 : -ENOMEM;
     if (result == 0 && fstat(cached->fd, st) < 0)

@@ -60,7 +60,7 @@ static int find_candidates(struct vv_session *session, int64_t version, struct c
     out->session = session;
     out->version = version;
     if (session->lease)
-        rc = vv_records_list(session->store, session->name, add_candidate, out, error);
+        rc = vv_records_list_whole(session->store, session->name, add_candidate, out, error);
     if (rc < 0)
         vv_error_default(error, rc, "the checkpoints of %s could not be listed: %s", session->name,
                          varve_error_text(rc));

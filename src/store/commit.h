@@ -9,6 +9,12 @@
 typedef int (*vv_record_fn)(void *arg, uint32_t generation, uint64_t version);
 int vv_records_list(struct vv_store *store, const char *name, vv_record_fn fn, void *arg, struct varve_error *error);
 
+/* The same, with everything that was there when it began, also where hosts remember listings: the newest checkpoints that
+ * heartbeats name must be among them. -ESTALE if they are not. To be used before anything is concluded from what is not
+ * listed. */
+int vv_records_list_whole(struct vv_store *store, const char *name, vv_record_fn fn, void *arg,
+                          struct varve_error *error);
+
 /* Read one record. VARVE_NO_CHECKPOINT when there is none, VARVE_FORGOTTEN for a tombstone, VARVE_CORRUPT, ... */
 int vv_record_load(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
                    struct vv_record *out, struct varve_error *error);

@@ -33,30 +33,42 @@ int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, 
     return rc;
 }
 
-/* A listing may be some seconds old where folders are cached; a look by key is not. Generations follow one another, so what
- * a listing lacks is found above the highest that it has. */
-static int probe_above(struct vv_store *store, const char *name, uint32_t *highest, struct varve_error *error) {
+/* A listing may be some seconds old where folders are remembered; a look by key is not. Generations follow one another,
+ * so what a listing lacks is found above the highest that it has. */
+static int add_unlisted(struct vv_store *store, const char *name, uint32_t highest, struct vv_numbers *claims,
+                        struct varve_error *error) {
     char text[VV_KEY_ROOM];
     uint64_t size;
     int rc = 0;
-    while (rc == 0 && *highest < UINT32_MAX) {
-        struct vv_key key = vv_generation_key(name, *highest + 1, VV_KIND_CLAIM);
+    while (rc == 0 && highest < UINT32_MAX) {
+        struct vv_key key = vv_generation_key(name, ++highest, VV_KIND_CLAIM);
         vv_key_print(&key, text);
         rc = vv_backend_stat(store->backend, text, &size);
-        *highest += rc == 0;
+        if (rc == 0)
+            rc = vv_numbers_add(claims, highest);
     }
     return rc == 0 || rc == -ENOENT ? 0 : vv_error_sys(error, rc, "cannot look at %s", text);
 }
 
-int vv_claims_highest(struct vv_store *store, const char *name, uint32_t *out, struct varve_error *error) {
+int vv_claims_list(struct vv_store *store, const char *name, uint32_t after, struct vv_numbers *out,
+                   struct varve_error *error) {
     char prefix[VV_KEY_ROOM];
-    struct vv_numbers claims;
+    uint64_t above = after;
     vv_prefix_claims(name, prefix);
-    int rc = vv_numbers_list(store, prefix, 8, NULL, &claims, error);
+    int rc = vv_numbers_list(store, prefix, 8, after ? &above : NULL, out, error);
+    if (rc < 0)
+        return rc;
+    uint32_t highest = out->count ? (uint32_t)out->list[out->count - 1] : after;
+    return add_unlisted(store, name, highest, out, error);
+}
+
+int vv_claims_highest(struct vv_store *store, const char *name, uint32_t *out, struct varve_error *error) {
+    struct vv_numbers claims;
+    int rc = vv_claims_list(store, name, 0, &claims, error);
     if (rc == 0)
         *out = claims.count ? (uint32_t)claims.list[claims.count - 1] : 0;
     vv_numbers_clear(&claims);
-    return rc == 0 ? probe_above(store, name, out, error) : rc;
+    return rc;
 }
 
 /* Missing, damaged or newer than this program: nothing is known, but nothing went wrong either. */

@@ -1,7 +1,8 @@
 /* Prune: removing what no record reaches, beside running sessions (docs/format.md 10).
  *
  * In this order, each step finished before the next begins:
- *   1. all records of the name are read: what they commit and lean on is reached;
+ *   1. all records of the name are read: what they commit and lean on is reached. Then the beats are looked at: what
+ *      they name must have been among them, or the listing was older than it looked (fresh.c);
  *   2. the data is listed, later than the records. An attempt that is not reached is waste, unless its session
  *      may still commit it; then what its packs lean on is reached too, because its parent may have been
  *      forgotten after the session looked;
@@ -52,6 +53,7 @@ struct prune {
     /* the generation looked at last */
     uint32_t live_generation;
     int is_live;
+    struct vv_patience patience;
 };
 
 static int out_of_memory(struct prune *prune) {
@@ -110,7 +112,9 @@ static int read_entry(struct prune *prune, struct entry *entry) {
 
 static int read_records(struct prune *prune) {
     size_t left = 0;
-    int rc = vv_records_list(prune->store, prune->name, take_entry, prune, prune->error);
+    int rc = vv_records_refresh(prune->store, prune->name, prune->error);
+    if (rc == 0)
+        rc = vv_records_list(prune->store, prune->name, take_entry, prune, prune->error);
     for (size_t i = 0; rc == 0 && i < prune->entry_count; i++) {
         struct entry entry = prune->entries[i];
         rc = read_entry(prune, &entry);
@@ -148,6 +152,21 @@ static const struct entry *find_entry(const struct prune *prune, uint32_t genera
         return NULL;
     const struct entry *entry = &prune->entries[at];
     return entry->generation == generation && entry->version == version ? entry : NULL;
+}
+
+static int is_listed(const void *arg, uint32_t generation, uint64_t version) {
+    return find_entry(arg, generation, version) != NULL;
+}
+
+/* Later than the records were read: a session that has gone on since, and forgotten what they leaned on, has named a newer
+ * one. AGAIN if there is one that was not listed. */
+static int check_listing(struct prune *prune) {
+    struct vv_attempt lacking;
+    int rc = vv_listing_lacks(prune->store, prune->name, is_listed, prune, &lacking, prune->error);
+    if (rc != 1)
+        return rc;
+    rc = vv_listing_wait(prune->name, &prune->patience, &lacking, prune->error);
+    return rc < 0 ? rc : AGAIN;
 }
 
 static int has_newer_record(const struct prune *prune, uint32_t generation, uint64_t version) {
@@ -290,43 +309,61 @@ static int walk_data(struct prune *prune) {
     return rc;
 }
 
-struct pack_listing {
-    struct prune *prune;
-    const struct vv_attempt *attempt;
-};
-
-/* A pack that is gone again, or a tombstone, leans on nothing. One that cannot be read may lean on anything: stop. */
-static int reach_from_pack(void *arg, const char *component, int is_prefix) {
-    struct pack_listing *listing = arg;
-    struct prune *prune = listing->prune;
+/* A pack that is not there, or a tombstone, leans on nothing: 0. One that cannot be read may lean on anything: stop.
+ * Otherwise 1, and how many writers it was written for. */
+static int reach_from_pack(struct prune *prune, const struct vv_attempt *attempt, uint32_t writer,
+                           uint32_t *writers_out) {
     struct vv_footer footer;
-    uint64_t writer;
-    if (is_prefix || vv_hex_parse(component, 8, &writer) < 0)
-        return 0;
-    struct vv_pack_id id = {
-        .store = prune->store, .name = prune->name, .attempt = *listing->attempt, .writer = (uint32_t)writer};
+    struct vv_pack_id id = {.store = prune->store, .name = prune->name, .attempt = *attempt, .writer = writer};
     int rc = vv_pack_footer_load(&id, VV_KIND_PACK, NULL, &footer, NULL, prune->error);
     if (rc == -ENOENT || rc == VARVE_FORGOTTEN)
         return 0;
     if (rc < 0)
         return rc;
+    *writers_out = footer.writers;
     rc = reach(prune, NULL, footer.leans, footer.lean_count);
     vv_footer_clear(&footer);
-    return rc;
+    return rc < 0 ? rc : 1;
+}
+
+struct pack_listing {
+    struct prune *prune;
+    const struct vv_attempt *attempt;
+};
+
+static int take_pack(void *arg, const char *component, int is_prefix) {
+    struct pack_listing *listing = arg;
+    uint64_t writer;
+    uint32_t writers;
+    if (is_prefix || vv_hex_parse(component, 8, &writer) < 0)
+        return 0;
+    int rc = reach_from_pack(listing->prune, listing->attempt, (uint32_t)writer, &writers);
+    return rc < 0 ? rc : 0;
+}
+
+/* By key, since a listing may lack a pack. A session looks at its parent's record after its last pack was written: one whose
+ * first pack is not there yet will see for itself what was forgotten. On one of several nodes the first may be elsewhere. */
+static int reach_from_attempt(struct prune *prune, const struct vv_attempt *attempt) {
+    struct pack_listing listing = {.prune = prune, .attempt = attempt};
+    struct vv_key key = vv_attempt_key(prune->name, attempt, VV_KIND_WRITERS, 0, 0);
+    char prefix[VV_KEY_ROOM];
+    uint32_t writers = 0, ignored;
+    vv_error_clear(prune->error);
+    int rc = reach_from_pack(prune, attempt, 0, &writers);
+    for (uint32_t writer = 1; rc >= 0 && writer < writers; writer++)
+        rc = reach_from_pack(prune, attempt, writer, &ignored);
+    if (rc < 0 || writers > 0)
+        return rc < 0 ? rc : 0;
+    vv_prefix_data(&key, 3, prefix);
+    vv_error_clear(prune->error);
+    rc = vv_backend_list(prune->store->backend, prefix, NULL, 0, take_pack, &listing);
+    return rc < 0 ? vv_error_default(prune->error, rc, "cannot list %s: %s", prefix, varve_error_text(rc)) : 0;
 }
 
 static int reach_from_kept(struct prune *prune) {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < prune->kept.count; i++) {
-        struct pack_listing listing = {.prune = prune, .attempt = &prune->kept.list[i]};
-        struct vv_key key = vv_attempt_key(prune->name, listing.attempt, VV_KIND_WRITERS, 0, 0);
-        char prefix[VV_KEY_ROOM];
-        vv_prefix_data(&key, 3, prefix);
-        vv_error_clear(prune->error);
-        rc = vv_backend_list(prune->store->backend, prefix, NULL, 0, reach_from_pack, &listing);
-        if (rc < 0)
-            vv_error_default(prune->error, rc, "cannot list %s: %s", prefix, varve_error_text(rc));
-    }
+    for (size_t i = 0; rc == 0 && i < prune->kept.count; i++)
+        rc = reach_from_attempt(prune, &prune->kept.list[i]);
     if (rc < 0)
         return rc;
     vv_attempts_sort(&prune->reached);
@@ -409,6 +446,8 @@ static int one_round(struct prune *prune) {
     int rc = fault(prune, VV_FAULT("store.prune.before_records"));
     if (rc == 0)
         rc = read_records(prune);
+    if (rc == 0)
+        rc = check_listing(prune);
     if (rc == 0)
         rc = fault(prune, VV_FAULT("store.prune.before_data"));
     if (rc == 0)

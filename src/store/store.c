@@ -240,15 +240,7 @@ struct number_listing {
     struct vv_numbers *out;
 };
 
-static int take_number(void *arg, const char *component, int is_prefix) {
-    struct number_listing *listing = arg;
-    struct vv_numbers *out = listing->out;
-    uint64_t number;
-    (void)is_prefix;
-    if (vv_hex_parse(component, listing->digits, &number) < 0) {
-        vv_log(listing->store->log, VV_LOG_WARN, "%s/%s cannot be interpreted; left alone", listing->prefix, component);
-        return 0;
-    }
+int vv_numbers_add(struct vv_numbers *out, uint64_t number) {
     if (out->count == out->room) {
         size_t room = out->room ? out->room * 2 : 64;
         uint64_t *list = vv_realloc(out->list, room * sizeof *list);
@@ -259,6 +251,17 @@ static int take_number(void *arg, const char *component, int is_prefix) {
     }
     out->list[out->count++] = number;
     return 0;
+}
+
+static int take_number(void *arg, const char *component, int is_prefix) {
+    struct number_listing *listing = arg;
+    uint64_t number;
+    (void)is_prefix;
+    if (vv_hex_parse(component, listing->digits, &number) < 0) {
+        vv_log(listing->store->log, VV_LOG_WARN, "%s/%s cannot be interpreted; left alone", listing->prefix, component);
+        return 0;
+    }
+    return vv_numbers_add(listing->out, number);
 }
 
 int vv_numbers_list(struct vv_store *store, const char *prefix, int digits, const uint64_t *after,

@@ -24,6 +24,27 @@ int vv_prefix_is_used(struct vv_store *store, const char *prefix, struct varve_e
 int vv_records_newest(struct vv_store *store, const char *name, uint32_t generation, uint64_t *version_out,
                       struct varve_error *error);
 
+/* Let a listing of the records show all that is there now; see vv_backend_refresh. */
+int vv_records_refresh(struct vv_store *store, const char *name, struct varve_error *error);
+/* Does a listing of records lack what a beat names, although it is there? 1 and the first such, 0, or an error. It must
+ * have been read before this. A session may have committed since: then it must be there in the next listing. */
+typedef int (*vv_listed_fn)(const void *arg, uint32_t generation, uint64_t version);
+int vv_listing_lacks(struct vv_store *store, const char *name, vv_listed_fn is_listed, const void *arg,
+                     struct vv_attempt *lacking_out, struct varve_error *error);
+/* Before the next listing: waits a little if the last one should have had it. 0, or -ESTALE when that goes on too long.
+ * Begins as zeros. */
+struct vv_patience {
+    struct vv_attempt lacking;
+    uint64_t since_ns;
+};
+int vv_listing_wait(const char *name, struct vv_patience *patience, const struct vv_attempt *lacking,
+                    struct varve_error *error);
+
+/* The claims of a name above `after`, ascending, with those that a listing does not show yet. Clear in every case. */
+int vv_claims_list(struct vv_store *store, const char *name, uint32_t after, struct vv_numbers *out,
+                   struct varve_error *error);
+int vv_numbers_add(struct vv_numbers *numbers, uint64_t number); /* 0 or -ENOMEM */
+
 /* ---- a set of attempts ---- */
 
 struct vv_attempts {

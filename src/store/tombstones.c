@@ -60,11 +60,8 @@ static int find_graves(struct graves *graves, const struct vv_attempts *closed) 
 
 /* Only generations from the lowest grave upwards matter. */
 static int look_at_sessions(struct graves *graves, uint32_t lowest) {
-    char prefix[VV_KEY_ROOM];
     struct vv_numbers claims;
-    uint64_t after = lowest - 1;
-    vv_prefix_claims(graves->name, prefix);
-    int rc = vv_numbers_list(graves->store, prefix, 8, &after, &claims, graves->error);
+    int rc = vv_claims_list(graves->store, graves->name, lowest - 1, &claims, graves->error);
     if (rc == 0 && claims.count && !(graves->sessions = vv_calloc(claims.count, sizeof *graves->sessions)))
         rc = vv_error_sys(graves->error, -ENOMEM, "cannot prune %s", graves->name);
     for (size_t i = 0; rc == 0 && i < claims.count; i++) {

@@ -1,0 +1,123 @@
+/* Folders as they are now, where a host remembers what it has seen of them.
+ *
+ * Clients of network file systems answer from memory for some seconds: what a folder lists, and that a name does not exist.
+ * Two things are done about it.
+ *
+ * Before every listing, and before "there is none" is believed, the folder itself is asked for with AT_STATX_FORCE_SYNC. NFS
+ * then asks the server; if the folder has changed, what was remembered of it is dropped, the names that did not exist, too.
+ * Lustre, GPFS, CephFS and local file systems know anyway. With FUSE the question reaches the file system's process, which
+ * may have a memory of its own: sshfs answers from it.
+ *
+ * So before something is deleted because it is not listed, a file with a name of its own is made in the folder, and the listing
+ * must show it: a client that changes a folder itself drops what it remembers of it. A listing that does not show it is not
+ * believed. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/backend_file_private.h"
+#include "base/thread.h"
+
+#define MARK_ROOM 128
+#define SHOWN_NS UINT64_C(2000000000) /* how long a listing may take to show it */
+
+void vv_file_ask(int fd) {
+    struct statx st;
+    (void)statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_MTIME, &st);
+}
+
+/* The nearest folder above the key that exists, so that a name below it that did not is looked up anew. */
+void vv_file_ask_above(struct file_backend *file, const char *key) {
+    char path[VV_BACKEND_KEY_MAX + 2];
+    struct statx st;
+    snprintf(path, sizeof(path), "%s", key);
+    for (char *slash; (slash = strrchr(path, '/'));) {
+        *slash = '\0';
+        if (statx(file->root_fd, path, AT_STATX_FORCE_SYNC, STATX_MTIME, &st) == 0)
+            return;
+    }
+    vv_file_ask(file->root_fd);
+}
+
+int vv_file_open_listing(struct file_backend *file, const char *prefix) {
+    const char *path = *prefix ? prefix : ".";
+    int fd = openat(file->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        vv_file_ask_above(file, path);
+        fd = openat(file->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (fd < 0)
+        return -errno;
+    vv_file_ask(fd);
+    return fd;
+}
+
+/* ---- a mark that a listing must show ---- */
+
+/* The name of a temporary file, so that listings leave it out and sweep removes it if we die here. */
+static int mark_name(struct file_backend *file, char out[MARK_ROOM]) {
+    uint64_t random = 0;
+    int result = vv_random(&random, sizeof(random));
+    if (result < 0)
+        return result;
+    snprintf(out, MARK_ROOM, ".fresh.,%s-%ld-%u-%016" PRIx64, *file->host ? file->host : "unknown", (long)getpid(),
+             atomic_fetch_add(&file->counter, 1), random);
+    return 0;
+}
+
+/* Errors that say nothing about listings: no right to write, no room. Then there is only what the client tells. */
+static int says_nothing(int result) {
+    return result == -EACCES || result == -EPERM || result == -EROFS || result == -ENOSPC || result == -EDQUOT ||
+           result == -ENOENT;
+}
+
+/* 1 the folder's listing has the name, 0 it has not, or an error. */
+static int is_shown(struct file_backend *file, const char *prefix, const char *name) {
+    int fd = vv_file_open_listing(file, prefix);
+    if (fd < 0)
+        return fd;
+    DIR *folder = fdopendir(fd);
+    if (!folder) {
+        close(fd);
+        return -ENOMEM;
+    }
+    int is_found = 0;
+    for (const struct dirent *entry; !is_found && (entry = readdir(folder));)
+        is_found = strcmp(entry->d_name, name) == 0;
+    closedir(folder);
+    return is_found;
+}
+
+static int wait_until_shown(struct file_backend *file, const char *prefix, const char *name) {
+    uint64_t since = vv_clock_ns();
+    int result = 0;
+    for (unsigned looks = 0; (result = is_shown(file, prefix, name)) == 0; looks++) {
+        if (vv_clock_ns() - since > SHOWN_NS)
+            return -ESTALE;
+        vv_sleep_ms(looks < 6 ? 1u << looks : 64);
+    }
+    return result < 0 ? result : 0;
+}
+
+int vv_file_refresh(struct varve_backend *backend, const char *prefix) {
+    struct file_backend *file = (struct file_backend *)backend;
+    char name[MARK_ROOM];
+    int result = mark_name(file, name);
+    int folder = result < 0 ? result : vv_file_open_listing(file, prefix);
+    if (folder < 0) /* nothing lies below it; the listing will tell whether the root is there */
+        return folder == -ENOENT || folder == -ENOTDIR ? 0 : folder;
+    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file->file_mode);
+    result = fd < 0 ? -errno : 0;
+    if (fd >= 0) {
+        close(fd);
+        result = wait_until_shown(file, prefix, name);
+        (void)unlinkat(folder, name, 0);
+    }
+    close(folder);
+    return says_nothing(result) ? 0 : result;
+}
