@@ -40,7 +40,8 @@ die() {
 
 # ---- the server and two mounts ----
 
-mount -t tmpfs none /run && mkdir -p /run/sshd || die "cannot mount"
+# What the server exports is in memory: 200 rounds make some ten thousand files durable, and the disk is not what is tried here.
+mount -t tmpfs none /run && mkdir -p /run/sshd && mount -t tmpfs none "$dir/server" || die "cannot mount"
 ip link set lo up || missing "a network of its own cannot be made here"
 ssh-keygen -q -t ed25519 -N '' -f "$dir/keys/host" && ssh-keygen -q -t ed25519 -N '' -f "$dir/keys/client" || die "no keys"
 cat >"$dir/keys/sshd_config" <<CONFIG
