@@ -222,6 +222,37 @@ struct varve_prune_result {
 VARVE_API int varve_store_prune(struct varve_store *store, const char *name, int is_dry_run, varve_action_fn fn,
                                 void *arg, struct varve_prune_result *out, struct varve_error *error);
 
+/* ---- who holds a name ---- */
+enum varve_holding {
+    VARVE_HELD_BY_NOBODY = 0,
+    VARVE_HELD_BY_DEAD = 1,
+    VARVE_HELD_BY_UNKNOWN = 2, /* only its heartbeat tells whether it is alive */
+    VARVE_HELD_BY_LIVING = 3
+};
+struct varve_holder {
+    size_t size;           /* sizeof(struct varve_holder), set by the caller */
+    int holding;           /* enum varve_holding */
+    uint32_t generation;   /* 0: the name was never claimed */
+    uint32_t pid;          /* in the holder's own PID namespace */
+    uint32_t ranks;
+    uint32_t beat_seconds; /* how often it renews its heartbeat */
+    uint32_t dead_seconds; /* it is dead when its heartbeat was seen unchanged for so long */
+    uint64_t claimed_ns;   /* since 1970, on the holder's clock; 0: its claim cannot be read */
+    uint64_t beat_ns;      /* when its heartbeat was last renewed, on the holder's clock; 0: not known */
+    char host[256];
+    char program[256];
+    char evidence[200];    /* for `holding` */
+};
+/* Looks, and waits for nothing. */
+VARVE_API int varve_store_holder(struct varve_store *store, const char *name, struct varve_holder *out,
+                                 struct varve_error *error);
+/* Free the name of a dead holder, so that the next varve_open need not wait. VARVE_BUSY while the holder is alive. If that is not
+ * known, its heartbeat is watched for its dead_seconds (progress in milliseconds); with is_dead, for those who know that it is dead,
+ * for two of its periods only. The holder's objects are not touched: if it is alive after all, its next checkpoint ends with
+ * VARVE_FENCED. out (may be NULL) says who it was, as found and watched. */
+VARVE_API int varve_store_unlock(struct varve_store *store, const char *name, int is_dead, varve_progress_fn progress,
+                                 void *arg, struct varve_holder *out, struct varve_error *error);
+
 /* Rebuild what can be rebuilt. Returns how many things were (or would be) repaired. */
 VARVE_API int varve_store_repair(struct varve_store *store, int is_dry_run, varve_action_fn fn, void *arg,
                                  struct varve_error *error);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/lease.h"
 #include "store/verify.h"
 
 /* ---- totals ---- */
@@ -236,4 +237,63 @@ int varve_store_repair(struct varve_store *store, int is_dry_run, varve_action_f
     vv_inspect_ranged_clear(store);
     int rc = vv_repair(store->store, &options, error);
     return rc < 0 ? vv_error_default(error, rc, "cannot repair %s: %s", store->address, varve_error_text(rc)) : rc;
+}
+
+/* ---- who holds a name ---- */
+
+static void give_holder(const struct vv_holder *from, struct varve_holder *out) {
+    struct varve_holder holder = {
+        .size = out->size,
+        .holding = from->holding,
+        .generation = from->generation,
+        .pid = from->pid,
+        .ranks = from->ranks,
+        .beat_seconds = from->beat_seconds,
+        .dead_seconds = from->dead_seconds,
+        .claimed_ns = from->claimed_ns,
+        .beat_ns = from->beat_ns,
+    };
+    snprintf(holder.host, sizeof holder.host, "%s", from->host);
+    snprintf(holder.program, sizeof holder.program, "%s", from->program);
+    snprintf(holder.evidence, sizeof holder.evidence, "%s", from->evidence);
+    memcpy(out, &holder, out->size);
+}
+
+static int check_holder(struct varve_store *store, const char *name, const struct varve_holder *out,
+                        struct varve_error *error) {
+    if (!store || !name) {
+        return vv_error(error, -EINVAL, "a store and a name must be given");
+    }
+    if (out && (out->size > sizeof *out || out->size < sizeof out->size)) {
+        return vv_error(error, -EINVAL, "the size of struct varve_holder must be set, to what this library knows");
+    }
+    return vv_inspect_require_name(store, name, error);
+}
+
+int varve_store_holder(struct varve_store *store, const char *name, struct varve_holder *out, struct varve_error *error) {
+    struct vv_holder holder;
+
+    vv_error_clear(error);
+    int rc = out ? check_holder(store, name, out, error) : vv_error(error, -EINVAL, "no place for the result");
+    rc = rc ? rc : vv_holder_look(store->store, name, &holder, error);
+    if (rc == 0) {
+        give_holder(&holder, out);
+    }
+    return rc < 0 ? vv_error_default(error, rc, "cannot find out who holds \"%s\": %s", name, varve_error_text(rc)) : 0;
+}
+
+int varve_store_unlock(struct varve_store *store, const char *name, int is_dead, varve_progress_fn progress, void *arg,
+                       struct varve_holder *out, struct varve_error *error) {
+    struct vv_holder holder = {0};
+
+    vv_error_clear(error);
+    int rc = check_holder(store, name, out, error);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = vv_unlock(store->store, name, is_dead, progress, arg, &holder, error);
+    if (out) {
+        give_holder(&holder, out);
+    }
+    return rc < 0 ? vv_error_default(error, rc, "cannot unlock \"%s\": %s", name, varve_error_text(rc)) : 0;
 }

@@ -3,6 +3,7 @@
  * thread has exited looks like a zombie while its other threads go on. */
 #include "base/alive.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -81,10 +82,54 @@ void vv_alive_self(struct vv_alive_id *out) {
     out->pid_space = st.st_ino;
 }
 
+#define FIRST_PID_SPACE UINT64_C(0xEFFFFFFC) /* PROC_PID_INIT_INO: the namespace that contains all others */
+
+/* Is a process certainly not in this PID namespace? It is when it has gone away; also when we may look and see another one. */
+static int is_outside(const char *number, uint64_t space) {
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%.20s/ns/pid", number);
+    if (stat(path, &st) == 0)
+        return st.st_ino != space;
+    return (errno == ENOENT || errno == ESRCH) && kill((pid_t)strtol(number, NULL, 10), 0) < 0 && errno == ESRCH;
+}
+
+/* A /proc that hides processes (hidepid) hides those that one may not look into. So all are shown to whoever may look into
+ * process 1, and to whoever may not and yet sees it. */
+static int is_proc_whole(void) {
+    struct stat st;
+    if (stat("/proc/1", &st) < 0)
+        return 0;
+    return stat("/proc/1/ns/pid", &st) == 0 || errno == EACCES || errno == EPERM;
+}
+
+/* A PID namespace has a first process as long as it has any. So if /proc shows every process of the machine, and none is in
+ * that namespace, everything in it is dead: a container that was killed. */
+static int is_space_gone(uint64_t space, uint64_t own) {
+    if (space == 0 || own != FIRST_PID_SPACE || !is_proc_whole())
+        return 0;
+    DIR *folder = opendir("/proc");
+    if (!folder)
+        return 0;
+    int is_gone = 1;
+    struct dirent *entry;
+    errno = 0;
+    while (is_gone && (entry = readdir(folder))) {
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && strcmp(entry->d_name, "1") != 0)
+            is_gone = is_outside(entry->d_name, space);
+        errno = 0;
+    }
+    is_gone = is_gone && errno == 0;
+    closedir(folder);
+    return is_gone;
+}
+
 enum vv_alive vv_alive_look(const struct vv_alive_id *id) {
     struct vv_alive_id self;
     struct proc_stat there;
     vv_alive_self(&self);
+    if (id->pid_space != self.pid_space && is_space_gone(id->pid_space, self.pid_space))
+        return VV_ALIVE_NO;
     if (id->pid_space == 0 || id->pid_space != self.pid_space || id->start == 0 || id->pid == 0 || id->pid > INT32_MAX)
         return VV_ALIVE_UNKNOWN;
     if (kill((pid_t)id->pid, 0) < 0 && errno == ESRCH)

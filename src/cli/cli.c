@@ -19,7 +19,8 @@
 
 static const struct command *const commands[] = {
     &command_ls,     &command_show,   &command_diff,   &command_stats, &command_verify, &command_restore,
-    &command_import, &command_export, &command_forget, &command_prune, &command_repair, &command_config,
+    &command_import, &command_export, &command_forget, &command_prune, &command_repair, &command_unlock,
+    &command_config,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
@@ -164,6 +165,7 @@ static const struct option long_options[] = {
     {"output", required_argument, NULL, 'o'},
     {"keep-last", required_argument, NULL, 'k'},
     {"all-names", no_argument, NULL, 'A'},
+    {"dead", no_argument, NULL, 'D'},
     {"list", no_argument, NULL, 'l'},
     {"man", no_argument, NULL, 'm'},
     {"directory", required_argument, NULL, 'C'},
@@ -190,6 +192,7 @@ static const struct {
     {'o', OPTION_OUTPUT, "--output"},
     {'k', OPTION_KEEP_LAST, "--keep-last"},
     {'A', OPTION_ALL_NAMES, "--all-names"},
+    {'D', OPTION_DEAD, "--dead"},
     {'l', OPTION_LIST, "--list"},
     {'m', OPTION_MAN, "--man"},
     {'C', OPTION_FOLDER, "--directory"},

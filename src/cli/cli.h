@@ -37,6 +37,7 @@ enum option_bit {
     OPTION_TOLERANCE = 1 << 13,
     OPTION_RELATIVE = 1 << 14,
     OPTION_ALL_NAMES = 1 << 15,
+    OPTION_DEAD = 1 << 16,
 };
 
 /* One command line. */
@@ -77,7 +78,8 @@ struct command {
 };
 
 extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
-    command_import, command_export, command_forget, command_prune, command_repair, command_config;
+    command_import, command_export, command_forget, command_prune, command_repair,
+    command_unlock, command_config;
 
 static inline int has_option(const struct cli *cli, unsigned bit) {
     return (cli->given & bit) != 0;

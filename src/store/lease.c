@@ -458,6 +458,25 @@ int vv_lease_take(struct vv_store *store, const char *name, const struct vv_leas
     return 0;
 }
 
+int vv_lease_end_above(struct vv_store *store, const char *name, uint32_t highest, struct varve_error *error) {
+    const struct vv_lease_options options = {.ranks = 1, .beat_seconds = 1, .dead_seconds = 2};
+    struct vv_lease *lease = NULL;
+    if (highest == UINT32_MAX)
+        return vv_error(error, -EOVERFLOW, "%s has no generation left to claim", name);
+    int rc = lease_create(store, name, &options, &lease, error);
+    if (rc < 0)
+        return rc;
+    rc = enter_generation(lease, highest + 1, error);
+    if (rc == -EEXIST)
+        rc = vv_error(error, VARVE_BUSY, "%s was taken by another session meanwhile", name);
+    else if (rc == 0)
+        rc = renew(lease, VV_BEAT_ENDED, &lease->beat.refers, error);
+    if (rc < 0 && rc != VARVE_BUSY)
+        end_generation(lease, highest + 1);
+    vv_lease_abandon(lease);
+    return rc;
+}
+
 uint32_t vv_lease_generation(const struct vv_lease *lease) {
     return atomic_load(&lease->generation);
 }

@@ -48,6 +48,28 @@ void vv_lease_release(struct vv_lease *lease);
 /* The same without writing anything: as if the process had died. For tests, and after fork. */
 void vv_lease_abandon(struct vv_lease *lease);
 
+/* Who holds a name: the owner of its highest claim. */
+enum vv_holding { VV_HELD_BY_NOBODY, VV_HELD_BY_DEAD, VV_HELD_BY_UNKNOWN, VV_HELD_BY_LIVING };
+struct vv_holder {
+    uint32_t generation; /* 0: nobody ever claimed it */
+    int holding;         /* enum vv_holding */
+    int has_claim;       /* it can be read, and what follows is known */
+    uint64_t claimed_ns;
+    uint32_t pid, ranks, beat_seconds, dead_seconds;
+    char host[VV_TEXT_ROOM], program[VV_TEXT_ROOM];
+    uint64_t beat_ns;    /* on the holder's clock; 0: there is none that can be read */
+    char evidence[200];
+};
+int vv_holder_look(struct vv_store *store, const char *name, struct vv_holder *out, struct varve_error *error);
+/* Free a name whose holder is dead, by a claim above it that ends at once: should the holder be alive after all, it is
+ * fenced with its next checkpoint, and what it had committed stays. VARVE_BUSY while it is alive. If that is not known, its
+ * heartbeat is watched for its dead_seconds; with is_dead, where somebody knows more than can be seen here, only for two of
+ * its periods. progress may be NULL. out says who it was, also after VARVE_BUSY. */
+int vv_unlock(struct vv_store *store, const char *name, int is_dead, int (*progress)(void *, uint64_t, uint64_t), void *arg,
+              struct vv_holder *out, struct varve_error *error);
+/* Claim the generation above `highest` and end it at once. VARVE_BUSY when somebody else was faster. */
+int vv_lease_end_above(struct vv_store *store, const char *name, uint32_t highest, struct varve_error *error);
+
 /* What can be said about a generation without waiting. UNKNOWN: its process is on another host, or hidden; treat as
  * MAYBE. */
 enum vv_life { VV_LIFE_DEAD, VV_LIFE_MAYBE, VV_LIFE_UNKNOWN };

@@ -25,6 +25,8 @@ struct watch {
     int has_seen;
     uint64_t counted_ns; /* for how long they were seen unchanged */
     uint64_t looked_ns;  /* when the last look ended */
+    vv_watch_fn progress;
+    void *arg;
     int is_renewed;     /* its beat has changed while we watched: it is alive, and waiting is of no use */
 };
 
@@ -75,9 +77,9 @@ static int busy(const struct watch *watch, struct varve_error *error) {
                         watch->name, watch->generation, watch->dead_seconds);
     return vv_error(error, VARVE_BUSY,
                     "%s is in use: process %u (%s) on host %s writes it since %" PRIu64
-                    " s; end that first, or use another name; if it is dead, its heartbeat must be seen unchanged for %u s",
+                    " s; end that first, or use another name; if it is dead, `varve unlock STORE %s` frees the name",
                     watch->name, claim->pid, claim->program[0] ? claim->program : "?", claim->host,
-                    now > claim->time_ns ? (now - claim->time_ns) / SECOND : 0, watch->dead_seconds);
+                    now > claim->time_ns ? (now - claim->time_ns) / SECOND : 0, watch->name);
 }
 
 static unsigned poll_ms(const struct watch *watch, uint64_t left_ns) {
@@ -129,6 +131,38 @@ int vv_watch(struct vv_store *store, const char *name, uint32_t generation, uint
     int rc = load_claim(&watch, error);
     if (rc == 0)
         rc = watch_until(&watch, deadline_ns, error);
+    if (rc == 0)
+        vv_error_clear(error);
+    vv_buf_clear(&watch.seen);
+    return rc;
+}
+
+/* Asked for by a person, who sees how far it is and may stop it. */
+static int watch_shown(struct watch *watch, struct varve_error *error) {
+    for (;;) {
+        int rc = look(watch, error);
+        if (rc < 0)
+            return rc;
+        if (watch->is_renewed)
+            return busy(watch, error);
+        uint64_t whole = watch->dead_seconds * SECOND;
+        uint64_t done = watch->counted_ns < whole ? watch->counted_ns : whole;
+        if (watch->progress && (rc = watch->progress(watch->arg, done / 1000000, whole / 1000000)) != 0)
+            return vv_error(error, -EINTR, "the watch over %s was stopped", watch->name);
+        if (done == whole)
+            return 0;
+        vv_sleep_ms(poll_ms(watch, whole - done));
+    }
+}
+
+int vv_watch_shown(struct vv_store *store, const char *name, uint32_t generation, uint32_t seconds, vv_watch_fn progress,
+                   void *arg, struct varve_error *error) {
+    struct watch watch = {.store = store, .name = name, .generation = generation, .progress = progress, .arg = arg};
+    vv_buf_init(&watch.seen);
+    int rc = load_claim(&watch, error);
+    watch.dead_seconds = seconds;
+    if (rc == 0)
+        rc = watch_shown(&watch, error);
     if (rc == 0)
         vv_error_clear(error);
     vv_buf_clear(&watch.seen);

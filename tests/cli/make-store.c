@@ -1,7 +1,8 @@
 /* Make the small store that the tests of the `varve` command look at, and beside it the bytes each region must have.
  *
  *     make-store STORE FOLDER        heat: 100, 200, 300; wave: 1; FOLDER gets VERSION.REGION files of heat
- *     make-store --hold STORE NAME   open a session, save version 900, print "ready", hold on until stdin ends
+ *     make-store --hold STORE NAME   open a session, save version 900, print "ready", hold on until stdin ends; a line "save" saves
+ *                                version 901 and prints what became of it
  *     make-store --again STORE NAME  a second life of the job: restart, save version 300 once more
  *     make-store --arrays STORE FOLDER  field: 1, 2, with arrays of many types; FOLDER gets VERSION.REGION files */
 #include <math.h>
@@ -116,7 +117,14 @@ static void hold(const char *store, const char *name) {
     save(session, 900);
     puts("ready");
     fflush(stdout);
-    while (getchar() != EOF) {
+    char line[16];
+    while (fgets(line, sizeof line, stdin)) {
+        if (!strcmp(line, "save\n")) {
+            int rc = varve_checkpoint(session, 901);
+            rc = rc ? rc : varve_wait(session);
+            puts(rc ? varve_error_name(rc) : "saved");
+            fflush(stdout);
+        }
     }
     check(varve_close(session), "close", "");
 }
