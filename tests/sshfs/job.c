@@ -1,4 +1,4 @@
-/* A job that saves when it is told to. Each version changes one granule, so that it leans on many before it.
+/* A job that saves when it is told to. Each version changes one piece of sixteen, so that it leans on those before it.
  *
  *     sshfs-job STORE
  *
@@ -10,29 +10,29 @@
 #include <string.h>
 #include <varve/varve.h>
 
-#define GRANULES 256
-#define WORDS 512
+#define PIECES 16
+#define WORDS 8192
 
-static uint64_t cells[GRANULES][WORDS];
+static uint64_t cells[PIECES][WORDS];
 
-/* What a granule holds at a version: the number of the version that wrote it last. */
-static uint64_t word_of(int64_t version, int granule, int word) {
-    int64_t back = (version - granule) % GRANULES;
-    int64_t writer = version < granule ? 0 : version - back;
-    return (uint64_t)writer * 0x9e3779b97f4a7c15u + (uint64_t)granule * WORDS + (uint64_t)word;
+/* What a piece holds at a version: the number of the version that wrote it last. */
+static uint64_t word_of(int64_t version, int piece, int word) {
+    int64_t back = (version - piece) % PIECES;
+    int64_t writer = version < piece ? 0 : version - back;
+    return (uint64_t)writer * 0x9e3779b97f4a7c15u + (uint64_t)piece * WORDS + (uint64_t)word;
 }
 
 static void fill(int64_t version) {
-    for (int granule = 0; granule < GRANULES; granule++)
+    for (int piece = 0; piece < PIECES; piece++)
         for (int word = 0; word < WORDS; word++)
-            cells[granule][word] = word_of(version, granule, word);
+            cells[piece][word] = word_of(version, piece, word);
 }
 
 static int is_right(int64_t version) {
     int is_same = 1;
-    for (int granule = 0; granule < GRANULES; granule++)
+    for (int piece = 0; piece < PIECES; piece++)
         for (int word = 0; word < WORDS; word++)
-            is_same &= cells[granule][word] == word_of(version, granule, word);
+            is_same &= cells[piece][word] == word_of(version, piece, word);
     return is_same;
 }
 
