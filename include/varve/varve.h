@@ -29,7 +29,7 @@
  *    still being stored. Memory that devices write (RDMA) is protected with VARVE_DEVICE_WRITES.
  *  - Protected memory is freed, unmapped or moved only after varve_unprotect or varve_free, or when its name has been
  *    protected elsewhere. These wait as long as a checkpoint in flight needs it where it is. Otherwise that checkpoint
- *    fails with -EFAULT, and the text names the region.
+ *    fails with -EFAULT, and the text names the region. Memory of varve_protect_moving needs no such care.
  *  - After a failed varve_restart the contents of the protected regions are undefined, unless the error is
  *    VARVE_NO_CHECKPOINT or VARVE_MISMATCH: then nothing was written.
  *  - A store needs a file system with working fsync and link (or rename without replacing).
@@ -170,6 +170,23 @@ VARVE_API int varve_fine(struct varve_session *session, const char *region, uint
  * such region. */
 VARVE_API int varve_describe(struct varve_session *session, const char *region, const struct varve_array *array);
 
+/* Memory that moves and grows: fn is asked where it is now, by the thread that calls varve_checkpoint or varve_restart, at
+ * the start of that call, and must not call functions of this session. ptr may be NULL when there are no bytes. The array
+ * has been zeroed: if dimensions are filled in, it tells what the region holds, and bytes may stay 0; its flags count in
+ * any case. Nonzero fails the call, before anything is begun. Where nothing has moved it costs nothing; what has moved is
+ * looked at as a whole, and what has grown or shrunk keeps in common with the last checkpoint what it has in common.
+ *
+ * Such memory is never held: what does not fit staging is stored inside the call. So it may be freed, moved and resized
+ * at any time when no call of the session runs, without a word, and also while a checkpoint is in flight. */
+struct varve_memory {
+    size_t size; /* sizeof(struct varve_memory), set by the library */
+    void *ptr;
+    size_t bytes;
+    struct varve_array array;
+};
+typedef int (*varve_memory_fn)(void *arg, struct varve_memory *out);
+VARVE_API int varve_protect_moving(struct varve_session *session, const char *region, varve_memory_fn fn, void *arg);
+
 /* Protect data that does not lie in one piece of memory. All three are called by the thread that calls varve_checkpoint
  * or varve_restart, inside that call, and must not call functions of this session. Nonzero means failure. A checkpoint
  * that is tried again asks again from the start; so does a restart that passes over a damaged checkpoint. */
@@ -259,6 +276,32 @@ VARVE_API int varve_restart(struct varve_session *session, int64_t version, int6
 VARVE_API int varve_restart_regions(struct varve_session *session, int64_t version, const char *const *regions,
                                     size_t count, unsigned flags, int64_t *version_out);
 
+struct varve_region_info {
+    const char *name; /* lives during the call */
+    uint64_t bytes;
+    const struct varve_array *array; /* what it holds; type VARVE_BYTES and no dimensions if nobody said. Lives during the call */
+};
+
+/* Where the stored regions go, for programs that learn their sizes from the store. Both are called by the thread that
+ * calls varve_restart_alloc, inside that call, and must not call functions of this session. */
+struct varve_allocator {
+    size_t size; /* sizeof(struct varve_allocator) */
+    /* Memory for region->bytes bytes of this rank, or VARVE_NOT_WANTED: the region is passed over. NULL fails the call
+     * with -ENOMEM on all ranks, unless bytes is 0. */
+    void *(*alloc)(void *arg, const struct varve_region_info *region);
+    /* The checkpoint was passed over, or the call fails: this memory is the program's again, and is not protected. */
+    void (*release)(void *arg, const char *region, void *ptr);
+};
+#define VARVE_NOT_WANTED ((void *)-1)
+
+/* Collective. varve_restart for programs that allocate: asks for memory for each stored region that is not protected, or
+ * is with another size (that protection ends then), and protects what it gets, with the array that is stored. Regions
+ * that are protected with the stored size are filled where they are. If a checkpoint turns out to be damaged, on whichever
+ * rank, all its memory is released, and the program is asked again, for the next older one. Nothing that was given is lost: in
+ * the end it is protected, or was released. Errors as of varve_restart. */
+VARVE_API int varve_restart_alloc(struct varve_session *session, int64_t version,
+                                  const struct varve_allocator *allocator, void *arg, int64_t *version_out);
+
 /* Collective. Go on from a version (or VARVE_LATEST) without reading it back: what the protected regions still have in
  * common with it will not be stored again. For programs that have their data already, and only want to add a
  * checkpoint; all of it is compared by content at the next varve_checkpoint. Before the first one. Errors as of
@@ -269,15 +312,11 @@ VARVE_API int varve_continue(struct varve_session *session, int64_t version, int
  * session, and let the next restart take an older one. Version numbers as given back by varve_restart. */
 VARVE_API int varve_reject(struct varve_session *session, int64_t version);
 
-struct varve_region_info {
-    const char *name; /* lives during the call */
-    uint64_t bytes;
-    const struct varve_array *array; /* what it holds; type VARVE_BYTES and no dimensions if nobody said. Lives during the call */
-};
 typedef int (*varve_region_fn)(void *arg, const struct varve_region_info *region);
 
 /* Collective. What a version (or VARVE_LATEST) holds of this rank, before anything is protected: calls fn per region
- * until it returns nonzero. version_out may be NULL, fn too. */
+ * until it returns nonzero. version_out may be NULL, fn too. To restart with sizes from the store, use
+ * varve_restart_alloc: what is found here may turn out to be damaged when it is read. */
 VARVE_API int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg,
                            int64_t *version_out);
 

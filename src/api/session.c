@@ -148,11 +148,9 @@ static int protect(struct varve_session *session, const char *name, void *ptr, s
         return rc;
     if (!ptr && size > 0)
         return vv_error(&session->error, -EINVAL, "region %s: no memory was given", name);
-    if (flags & ~(VARVE_DEVICE_WRITES | VARVE_NO_KERNEL_WRITES | VARVE_NO_DEVICE_WRITES))
-        return vv_error(&session->error, -EINVAL, "region %s: unknown flags %#x", name, flags);
-    if ((flags & VARVE_DEVICE_WRITES) && (flags & VARVE_NO_DEVICE_WRITES))
-        return vv_error(&session->error, -EINVAL,
-                        "region %s: VARVE_DEVICE_WRITES and VARVE_NO_DEVICE_WRITES contradict each other", name);
+    rc = vv_region_flags_check(name, flags, &session->error);
+    if (rc)
+        return rc;
     rc = vv_session_protect(session->inner, name, ptr, size, flags);
     return rc ? vv_error(&session->error, rc, "no memory to protect region %s", name) : 0;
 }
@@ -232,6 +230,17 @@ int varve_protect_callback(struct varve_session *session, const char *name, cons
     if (rc == 0)
         rc = take_callbacks(session, name, callbacks, &taken);
     if (rc == 0 && (rc = vv_session_protect_callback(session->inner, name, &taken, arg)) < 0)
+        vv_error(&session->error, rc, "no memory to protect region %s", name);
+    return end(session, rc);
+}
+
+int varve_protect_moving(struct varve_session *session, const char *name, varve_memory_fn fn, void *arg) {
+    if (begin(session) != 0)
+        return -EINVAL;
+    int rc = check_region_name(session, name);
+    if (rc == 0 && !fn)
+        rc = vv_error(&session->error, -EINVAL, "region %s: a function that tells where it is is needed", name);
+    if (rc == 0 && (rc = vv_session_protect_moving(session->inner, name, fn, arg)) < 0)
         vv_error(&session->error, rc, "no memory to protect region %s", name);
     return end(session, rc);
 }
@@ -334,7 +343,8 @@ int varve_need(struct varve_session *session) {
 
 int varve_restart_regions(struct varve_session *session, int64_t version, const char *const *regions, size_t count,
                           unsigned flags, int64_t *version_out) {
-    struct vv_restart_options options = {version, regions, regions ? count : 0, flags};
+    struct vv_restart_options options = {
+        .version = version, .regions = regions, .region_count = regions ? count : 0, .flags = flags};
     if (begin(session) != 0)
         return -EINVAL;
     return end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
@@ -342,6 +352,14 @@ int varve_restart_regions(struct varve_session *session, int64_t version, const 
 
 int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out) {
     return varve_restart_regions(session, version, NULL, 0, 0, version_out);
+}
+
+int varve_restart_alloc(struct varve_session *session, int64_t version, const struct varve_allocator *allocator,
+                        void *arg, int64_t *version_out) {
+    struct vv_restart_options options = {.version = version, .is_allocating = 1, .allocator = allocator, .arg = arg};
+    if (begin(session) != 0)
+        return -EINVAL;
+    return end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
 }
 
 int varve_continue(struct varve_session *session, int64_t version, int64_t *version_out) {

@@ -170,6 +170,10 @@ static int check_options(const struct vv_restart_options *options, struct varve_
         return vv_error(error, -EINVAL, "version %" PRId64 ": give 0 or more, or VARVE_LATEST", options->version);
     if (options->flags & ~(VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING))
         return vv_error(error, -EINVAL, "flags %#x are not known", options->flags);
+    const struct varve_allocator *allocator = options->allocator;
+    if (options->is_allocating &&
+        (!allocator || allocator->size < sizeof *allocator || !allocator->alloc || !allocator->release))
+        return vv_error(error, -EINVAL, "varve_restart_alloc needs both functions of an allocator, and its size");
     return 0;
 }
 
@@ -177,10 +181,14 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
                        struct varve_error *error) {
     vv_flight_land(session);
     int rc = check_options(options, error);
+    if (rc == 0)
+        rc = vv_ask_regions(session, error);
     rc = vv_comm_agree_call(session->comm, rc, VV_CALL_RESTART, (uint64_t)options->version, error);
     if (rc)
         return rc;
     vv_regions_pack(&session->regions);
+    if (options->is_allocating) /* the program may let go of memory when it is asked */
+        vv_unwatch_regions(session);
     session->is_overwritten = 0;
     return try_candidates(session, options->version, vv_try_restart, options, version_out, error);
 }

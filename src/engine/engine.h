@@ -204,6 +204,8 @@ void vv_session_close(struct vv_session *session);
 int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags);
 int vv_session_protect_callback(struct vv_session *session, const char *name, const struct varve_callbacks *callbacks,
                                 void *arg);
+/* fn tells where it is, at each checkpoint and restart. */
+int vv_session_protect_moving(struct vv_session *session, const char *name, varve_memory_fn fn, void *arg);
 int vv_session_protect_device(struct vv_session *session, const char *name, uint64_t bytes, uint32_t chunk,
                               const struct varve_device_ops *ops, void *arg);
 /* What it holds; NULL: bytes. array has been checked. */
@@ -228,6 +230,9 @@ struct vv_restart_options {
     const char *const *regions; /* NULL: all protected */
     size_t region_count;
     unsigned flags; /* VARVE_RESTART_* */
+    int is_allocating; /* what is not protected, or with another size, gets memory from the program */
+    const struct varve_allocator *allocator;
+    void *arg;
 };
 int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
                        struct varve_error *error);

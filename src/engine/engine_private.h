@@ -392,6 +392,8 @@ void vv_flight_sample(struct vv_session *session);
 int vv_watch_regions(struct vv_session *session);
 /* Forget all watches: the memory will be written by us, or the history does not fit them any more. Nothing is in flight. */
 void vv_unwatch_regions(struct vv_session *session);
+/* Regions that move are asked where they are. In the caller's thread; nothing is in flight. 0, or why not. */
+int vv_ask_regions(struct vv_session *session, struct varve_error *error);
 
 /* ---- upkeep.c: after a commit; nothing here can fail the checkpoint. Collective. ---- */
 void vv_upkeep(struct vv_session *session);

@@ -13,6 +13,8 @@ static int watch_region(struct vv_session *session, struct vv_region *region) {
     region->watch = vv_capture_watch(session->capture, region->name, region->ptr, region->size, region->flags);
     if (region->watch)
         region->watch->is_doubted = region->is_doubted;
+    if (region->watch && region->ask)
+        region->watch->was_lost = 1; /* it may go at any time after the call: never held */
     return region->watch ? 0 : -ENOMEM;
 }
 
@@ -69,25 +71,95 @@ static void describe(struct vv_region *region, struct vv_array *array) {
     region->array = array;
 }
 
-int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags) {
-    struct vv_region *region = vv_regions_add(&session->regions, name);
-    if (!region)
-        return -ENOMEM;
-    describe(region, NULL);
+/* Its memory is here from now on. What is where it was keeps its watch. */
+static void place(struct vv_session *session, struct vv_region *region, void *ptr, uint64_t size, unsigned flags) {
     if (region->watch && !region->is_callback && region->ptr == ptr && region->size == size && region->flags == flags)
-        return 0;
+        return;
     let_go(session, region);
     region->is_callback = 0;
     region->ptr = ptr;
     region->size = size;
     region->flags = flags;
     if (session->is_flying)
-        return 0;
+        return;
     vv_flight_lock(session);
     watch_region(session, region); /* if there is no memory for it now, the next checkpoint tries again */
     vv_flight_sample(session);
     vv_flight_unlock(session);
+}
+
+int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags) {
+    struct vv_region *region = vv_regions_add(&session->regions, name);
+    if (!region)
+        return -ENOMEM;
+    describe(region, NULL);
+    if (region->ask)
+        let_go(session, region); /* it may be held from now on */
+    region->ask = NULL;
+    place(session, region, ptr, size, flags);
     return 0;
+}
+
+/* ---- regions that move ---- */
+
+int vv_session_protect_moving(struct vv_session *session, const char *name, varve_memory_fn fn, void *arg) {
+    struct vv_region *region = vv_regions_add(&session->regions, name);
+    if (!region)
+        return -ENOMEM;
+    let_go(session, region);
+    describe(region, NULL);
+    region->is_callback = 0;
+    region->ptr = NULL;
+    region->size = 0;
+    region->flags = 0;
+    region->ask = fn;
+    region->arg = arg;
+    return 0;
+}
+
+/* Is what the program says possible? Its bytes, if an array tells them. */
+static int check_memory(const char *name, struct varve_memory *memory, struct varve_error *error) {
+    struct varve_array *array = &memory->array;
+    if (array->dims > 0) {
+        int rc = vv_array_check(array, name, error);
+        if (rc)
+            return rc;
+        uint64_t bytes = vv_array_bytes(array);
+        if (memory->bytes != 0 && memory->bytes != bytes)
+            return vv_error(error, -EINVAL, "region %s: its array has %llu bytes, but %zu are said", name,
+                            (unsigned long long)bytes, memory->bytes);
+        memory->bytes = (size_t)bytes;
+    }
+    if (!memory->ptr && memory->bytes > 0)
+        return vv_error(error, -EINVAL, "region %s: no memory was given", name);
+    return vv_region_flags_check(name, array->flags, error);
+}
+
+static int ask_region(struct vv_session *session, struct vv_region *region, struct varve_error *error) {
+    struct varve_memory memory = {.size = sizeof memory, .array = {.size = sizeof memory.array}};
+    int rc = region->ask(region->arg, &memory);
+    if (rc)
+        return vv_error(error, rc < 0 ? rc : -EIO, "region %s: the function that tells where it is returned %d",
+                        region->name, rc);
+    rc = check_memory(region->name, &memory, error);
+    if (rc)
+        return rc;
+    if (memory.array.dims > 0) { /* otherwise what varve_describe has said holds */
+        struct vv_array *made = vv_array_make(&memory.array);
+        if (!made)
+            return vv_error(error, -ENOMEM, "no memory to describe region %s", region->name);
+        describe(region, made);
+    }
+    place(session, region, memory.ptr, memory.bytes, memory.array.flags);
+    return 0;
+}
+
+int vv_ask_regions(struct vv_session *session, struct varve_error *error) {
+    int rc = 0;
+    for (size_t i = 0; i < session->regions.count && rc == 0; i++)
+        if (session->regions.list[i].name && session->regions.list[i].ask)
+            rc = ask_region(session, &session->regions.list[i], error);
+    return rc;
 }
 
 int vv_session_protect_callback(struct vv_session *session, const char *name, const struct varve_callbacks *callbacks,
@@ -98,6 +170,7 @@ int vv_session_protect_callback(struct vv_session *session, const char *name, co
     let_go(session, region);
     describe(region, NULL);
     region->is_callback = 1;
+    region->ask = NULL;
     region->ptr = NULL;
     region->flags = 0;
     region->callbacks = *callbacks;

@@ -299,6 +299,8 @@ static int run_request(struct vv_session *session, struct varve_error *error) {
 static int may_begin(struct vv_session *session, int64_t version, struct varve_error *error) {
     int is_there = is_there_already(session, version);
     int rc = is_there ? 0 : check_version(session, version, error);
+    if (rc == 0 && !is_there)
+        rc = vv_ask_regions(session, error);
     rc = vv_comm_agree_call(session->comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, error);
     if (rc == 0)
         rc = refuse_fenced(session, version, error);

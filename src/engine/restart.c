@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "chunk/id.h"
-#include "engine/engine_private.h"
+#include "engine/given.h"
 #include "engine/spread.h"
 #include "peers/peers.h"
 
@@ -52,6 +52,7 @@ struct restart {
     struct vv_recipe_layers layers;
     struct target *targets;
     size_t target_count, target_room;
+    struct vv_given given;
 };
 
 /* ---- which regions ---- */
@@ -73,7 +74,8 @@ static int add_target(struct restart *restart, const struct vv_recipe_region *st
                         "region %s of version %" PRIu64 ": %" PRIu64 " bytes are stored but %" PRIu64
                         " are protected; protect the stored size%s",
                         stored->name, vv_view_attempt(restart->view)->version, stored->length, region->size,
-                        region->device ? " (regions of devices cannot be resized)" : ", or restart with VARVE_RESTART_RESIZE");
+                        region->device ? " (regions of devices cannot be resized)"
+                                       : ", or restart with varve_restart_alloc or VARVE_RESTART_RESIZE");
     if (restart->target_count == restart->target_room) {
         size_t room = restart->target_room ? restart->target_room * 2 : 16;
         struct target *targets = vv_realloc(restart->targets, room * sizeof *targets);
@@ -112,6 +114,29 @@ static int check_missing(struct restart *restart, struct varve_error *error) {
     return rc;
 }
 
+/* Shall the program be asked for memory? Where the size fits, there is some already. */
+static int needs_memory(const struct restart *restart, const struct vv_recipe_region *stored,
+                        const struct vv_region *region) {
+    if (!restart->options->is_allocating)
+        return 0;
+    return !region || (!region->is_callback && region->size != stored->length);
+}
+
+static int match_region(struct restart *restart, const struct vv_recipe_region *stored, struct varve_error *error) {
+    struct vv_regions *regions = &restart->session->regions;
+    struct vv_region *region = vv_regions_find(regions, stored->name);
+    if (needs_memory(restart, stored, region)) {
+        int rc = vv_given_take(&restart->given, restart->peers, stored, error);
+        if (rc < 0)
+            return rc;
+        region = vv_regions_find(regions, stored->name);
+    }
+    if (region)
+        return is_wanted(restart->options, stored->name) ? add_target(restart, stored, region, error) : 0;
+    vv_log(&restart->session->log, VV_LOG_INFO, "region %s is stored but not protected", stored->name);
+    return 0;
+}
+
 /* Before a byte is written: does what is stored fit what is protected? */
 static int match_regions(struct restart *restart, struct varve_error *error) {
     struct vv_recipe_region stored;
@@ -119,12 +144,7 @@ static int match_regions(struct restart *restart, struct varve_error *error) {
     if (rc)
         return rc;
     while ((rc = vv_recipe_next_region(restart->recipe, &stored, error)) > 0) {
-        struct vv_region *region = vv_regions_find(&restart->session->regions, stored.name);
-        if (!region) {
-            vv_log(&restart->session->log, VV_LOG_INFO, "region %s is stored but not protected", stored.name);
-            continue;
-        }
-        rc = is_wanted(restart->options, stored.name) ? add_target(restart, &stored, region, error) : 0;
+        rc = match_region(restart, &stored, error);
         if (rc)
             break;
     }
@@ -605,7 +625,11 @@ static int try_together(struct restart *restart, struct varve_error *error) {
 
 int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                    struct varve_error *error) {
-    struct restart restart = {.session = session, .options = arg, .generation = generation, .version = version};
+    struct restart restart = {.session = session,
+                              .options = arg,
+                              .generation = generation,
+                              .version = version,
+                              .given = {.session = session, .options = arg}};
     int rc = vv_open_peers(session, &restart.peers, error);
     if (rc == 0)
         rc = try_together(&restart, error);
@@ -618,6 +642,7 @@ int vv_try_restart(struct vv_session *session, const void *arg, uint32_t generat
     vv_view_close(restart.view);
     vv_peers_close(restart.peers);
     vv_free(restart.targets);
+    vv_given_end(&restart.given, rc == 0);
     if (rc)
         vv_candidate_leave(session);
     return rc;

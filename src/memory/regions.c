@@ -4,8 +4,18 @@
 
 #include "base/alloc.h"
 #include "base/array.h"
+#include "base/error.h"
 #include "base/hash.h"
 #include "memory/regions.h"
+
+int vv_region_flags_check(const char *name, unsigned flags, struct varve_error *error) {
+    if (flags & ~(VARVE_DEVICE_WRITES | VARVE_NO_KERNEL_WRITES | VARVE_NO_DEVICE_WRITES))
+        return vv_error(error, -EINVAL, "region %s: unknown flags %#x", name, flags);
+    if ((flags & VARVE_DEVICE_WRITES) && (flags & VARVE_NO_DEVICE_WRITES))
+        return vv_error(error, -EINVAL,
+                        "region %s: VARVE_DEVICE_WRITES and VARVE_NO_DEVICE_WRITES contradict each other", name);
+    return 0;
+}
 
 void vv_regions_init(struct vv_regions *regions) {
     memset(regions, 0, sizeof *regions);
@@ -130,6 +140,16 @@ void *vv_regions_map(struct vv_regions *regions, size_t size) {
     return ptr;
 }
 
+/* One that moves is asked where it is when that matters. */
+static void leave_memory(struct vv_regions *regions, struct vv_region *region) {
+    if (!region->ask) {
+        vv_regions_remove(regions, region);
+        return;
+    }
+    region->ptr = NULL;
+    region->size = 0;
+}
+
 void vv_regions_unmap(struct vv_regions *regions, void *ptr) {
     size_t at = 0;
     while (at < regions->mapping_count && regions->mappings[at].ptr != ptr)
@@ -138,7 +158,7 @@ void vv_regions_unmap(struct vv_regions *regions, void *ptr) {
         return;
     for (size_t i = 0; i < regions->count; i++)
         if (regions->list[i].name && !regions->list[i].is_callback && regions->list[i].ptr == ptr)
-            vv_regions_remove(regions, &regions->list[i]);
+            leave_memory(regions, &regions->list[i]);
     vv_pages_unmap(ptr, regions->mappings[at].size);
     regions->mappings[at] = regions->mappings[--regions->mapping_count];
 }

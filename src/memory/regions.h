@@ -23,7 +23,8 @@ struct vv_region {
     struct vv_device *device; /* the engine's: it lies in a device's memory; NULL: it does not */
     int is_callback;
     struct varve_callbacks callbacks;
-    void *arg;
+    varve_memory_fn ask; /* tells where it is at each checkpoint; NULL: it stays where it is */
+    void *arg;           /* of the callbacks, or of ask */
 };
 
 /* Memory that vv_regions_map made; it lives until it is unmapped or everything is cleared, protected or not. */
@@ -43,6 +44,9 @@ struct vv_regions {
     struct vv_mapping *mappings;
     size_t mapping_count;
 };
+
+/* May a program say this about a region's memory? 0 or -EINVAL, and why. */
+int vv_region_flags_check(const char *name, unsigned flags, struct varve_error *error);
 
 void vv_regions_init(struct vv_regions *regions);
 void vv_regions_clear(struct vv_regions *regions); /* unmaps everything */
