@@ -61,6 +61,7 @@ judge() {
     promised '^exit code 1: they differ' "diff did not find two steps different"
     promised '^refused' "another number of ranks was not refused"
     [ "$(grep -c 'no damage found' "$work/told")" -eq 3 ] || fail "verify should find three stores whole"
+    python3 "$source/tests/tutorial/shown.py" "$tutorial" "$work/told" || fail "the tutorial shows what is not printed"
 }
 
 # ---- on this host ----
