@@ -17,6 +17,8 @@ static int open_backend(struct varve_store *store, struct varve_backend **out, s
     struct vv_backend_options options = {
         .direct = store->settings.direct,
         .mode = store->settings.mode,
+        .owner = store->settings.owner,
+        .purpose = VV_FOR_EITHER,
         .log = &store->log,
     };
     return vv_backend_open(store->address, &options, out, error);

@@ -22,7 +22,8 @@
 #define DIRECT_READ_MIN (128u << 10)
 
 static int look_at(struct file_backend *file, const char *key, struct stat *st) {
-    return fstatat(file->root_fd, key, st, 0) < 0 ? -errno : S_ISREG(st->st_mode) ? 0 : -ENOENT;
+    int result = vv_file_below_stat(file, key, st);
+    return result < 0 ? result : vv_file_kind_check(st->st_mode);
 }
 
 static int file_stat(struct varve_backend *backend, const char *key, uint64_t *size_out) {
@@ -44,23 +45,28 @@ static int file_stat(struct varve_backend *backend, const char *key, uint64_t *s
     return result;
 }
 
-/* What an entry is. Not to find out is an error, never "nothing": an entry left out would be an object taken for absent. */
+/* What an entry is. Not to find out is an error, never "nothing": an entry left out would be an object taken for absent. So
+ * links, pipes and the like are told as objects: their names are taken, and whoever reads one is told what is wrong. */
 enum entry_kind { ENTRY_FILE, ENTRY_FOLDER, ENTRY_OTHER };
 
 static int kind_of(DIR *folder, const struct dirent *entry) {
     struct stat st;
     if (entry->d_type == DT_DIR)
         return ENTRY_FOLDER;
-    if (entry->d_type == DT_REG)
+    if (entry->d_type != DT_UNKNOWN)
         return ENTRY_FILE;
-    if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
-        return ENTRY_OTHER;
-    if (fstatat(dirfd(folder), entry->d_name, &st, 0) < 0)
+    if (fstatat(dirfd(folder), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? ENTRY_OTHER : -errno;
-    return S_ISDIR(st.st_mode) ? ENTRY_FOLDER : S_ISREG(st.st_mode) ? ENTRY_FILE : ENTRY_OTHER;
+    return S_ISDIR(st.st_mode) ? ENTRY_FOLDER : ENTRY_FILE;
 }
 
-static int collect(DIR *folder, int is_root, const char *after, struct vv_name_list *names, int *has_temporaries) {
+/* The folder of temporary names is no part of the store, unless there is something in it that is not ours. */
+static int is_hidden(struct file_backend *file, int is_root, const char *name) {
+    return is_root && strcmp(name, "tmp") == 0 ? vv_file_tmp_is_ours(file) : 0;
+}
+
+static int collect(struct file_backend *file, DIR *folder, int is_root, const char *after, struct vv_name_list *names,
+                   int *has_temporaries) {
     for (;;) {
         errno = 0;
         const struct dirent *entry = readdir(folder);
@@ -68,9 +74,14 @@ static int collect(DIR *folder, int is_root, const char *after, struct vv_name_l
             return -errno;
         const char *name = entry->d_name;
         *has_temporaries |= vv_file_is_temporary(name);
-        if (vv_backend_key_check(name) < 0 || (is_root && strcmp(name, "tmp") == 0))
+        if (vv_backend_key_check(name) < 0)
             continue;
-        int result = after && strcmp(name, after) <= 0 ? ENTRY_OTHER : kind_of(folder, entry);
+        int result = is_hidden(file, is_root, name);
+        if (result < 0)
+            return result;
+        if (result)
+            continue;
+        result = after && strcmp(name, after) <= 0 ? ENTRY_OTHER : kind_of(folder, entry);
         if (result == ENTRY_FILE || result == ENTRY_FOLDER)
             result = vv_name_list_add(names, name, strlen(name), result == ENTRY_FOLDER);
         if (result < 0)
@@ -92,7 +103,7 @@ static int list_once(struct file_backend *file, const char *prefix, const char *
         close(fd);
         return result;
     }
-    int result = collect(folder, !*prefix, after, names, &has_temporaries);
+    int result = collect(file, folder, !*prefix, after, names, &has_temporaries);
     closedir(folder);
     if (has_temporaries)
         vv_file_note(file, prefix);
@@ -119,6 +130,16 @@ static int file_list(struct varve_backend *backend, const char *prefix, const ch
     return result;
 }
 
+static int rename_from(struct file_backend *file, const char *path, int folder, const char *name) {
+    const char *temporary;
+    int from = vv_file_parent(file, path, &temporary);
+    if (from < 0)
+        return from;
+    int result = renameat(from, temporary, folder, name) < 0 ? -errno : 0;
+    close(from);
+    return result;
+}
+
 /* The file at path becomes the object key, durably. made: as the folders were found when the file was created. */
 static int rename_into(struct file_backend *file, const char *path, const char *key, size_t made) {
     const char *slash = strrchr(key, '/');
@@ -132,7 +153,7 @@ static int rename_into(struct file_backend *file, const char *path, const char *
         int folder = vv_file_folder_open(file, key, &made);
         if (folder < 0)
             return folder == -ENOENT ? -ESTALE : folder;
-        result = renameat(file->root_fd, path, folder, slash ? slash + 1 : key) < 0 ? -errno : 0;
+        result = rename_from(file, path, folder, slash ? slash + 1 : key);
         if (result == 0)
             result = vv_file_folder_sync(file, key, folder, made, mark);
         close(folder);
@@ -146,7 +167,8 @@ static int replace_once(struct file_backend *file, const char *key, const void *
     const char *slash = strrchr(key, '/');
     char *path = NULL, folder[VV_BACKEND_KEY_MAX + 1];
     size_t made = SIZE_MAX;
-    int fd = vv_file_temporary(file, key, &made, &path);
+    int fd = vv_file_may_write(file);
+    fd = fd < 0 ? fd : vv_file_temporary(file, key, &made, &path);
     if (fd < 0)
         return fd;
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - key) : 0, key);
@@ -181,10 +203,11 @@ static int file_replace(struct varve_backend *backend, const char *key, const vo
 static int file_remove(struct varve_backend *backend, const char *key) {
     struct file_backend *file = (struct file_backend *)backend;
     uint64_t mark = vv_file_mark(file);
-    int result = unlinkat(file->root_fd, key, 0) < 0 ? -errno : 0;
+    int result = vv_file_may_write(file);
+    result = result < 0 ? result : vv_file_below_unlink(file, key, 0);
     if (result == -EISDIR || result == -EPERM) {
         struct stat st;
-        if (fstatat(file->root_fd, key, &st, 0) == 0 && S_ISDIR(st.st_mode))
+        if (vv_file_below_stat(file, key, &st) == 0 && S_ISDIR(st.st_mode))
             result = -ENOENT;
     }
     if (result < 0)
@@ -210,9 +233,9 @@ static int sync_once(struct file_backend *file, const char *key) {
     int result = vv_file_mark_now(file, &mark);
     if (result < 0)
         return result;
-    int fd = openat(file->root_fd, key, O_RDONLY | O_CLOEXEC);
+    int fd = vv_file_below(file, key, O_RDONLY | O_NONBLOCK, 0);
     if (fd < 0)
-        return vv_file_missing(file, -errno, mark);
+        return vv_file_missing(file, fd, mark);
     result = vv_file_sync(fd);
     close(fd);
     if (result < 0)
@@ -251,6 +274,7 @@ static void file_close(struct varve_backend *backend) {
     if (file->root_fd >= 0)
         close(file->root_fd);
     free(file->root);
+    vv_free(file->given);
     vv_free(file);
 }
 
@@ -287,10 +311,8 @@ static int make_root(const char *path, mode_t mode, struct varve_error *error) {
 }
 
 /* The root itself must survive too, whoever made it. A parent that may not be read was made durable by somebody else. */
-static int sync_parent(const char *path, struct varve_error *error) {
-    char parent[VV_BACKEND_PATH_MAX + 4];
-    snprintf(parent, sizeof(parent), "%s/..", path);
-    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+static int sync_parent(struct file_backend *file, const char *path, struct varve_error *error) {
+    int fd = openat(file->root_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return 0;
     int result = vv_file_sync(fd);
@@ -313,11 +335,22 @@ static int open_root(struct file_backend *file, const char *path, int may_create
     file->root = file->root_fd < 0 ? NULL : realpath(path, NULL);
     if (!file->root)
         return vv_error_sys(error, -errno, "cannot open the folder %s", path);
-    return may_create ? sync_parent(path, error) : 0;
+    file->given = vv_strdup(path);
+    if (!file->given)
+        return vv_error_sys(error, -ENOMEM, "cannot open the folder %s", path);
+    return may_create ? sync_parent(file, path, error) : 0;
+}
+
+static int set_trust(struct file_backend *file, int purpose, struct varve_error *error) {
+    int result = purpose == VV_FOR_WRITING ? vv_file_trust_root(file, file->given, error) : 0;
+    atomic_store(&file->trust, purpose == VV_FOR_WRITING ? TRUST_YES
+                               : purpose == VV_FOR_READING ? TRUST_READ
+                                                          : TRUST_UNKNOWN);
+    return result;
 }
 
 static int probe_direct(struct file_backend *file, struct varve_error *error) {
-    int fd = open(file->root, O_TMPFILE | O_WRONLY | O_CLOEXEC | O_DIRECT, 0600);
+    int fd = openat(file->root_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC | O_DIRECT, 0600);
     if (fd < 0 && errno != EINVAL)
         return 0; /* cannot tell: no O_TMPFILE, no right to write, ... */
     if (fd < 0)
@@ -357,6 +390,11 @@ int vv_file_open(const char *path, const struct vv_backend_options *options, str
     file->watch.graphs_fd = -1;
     file->min_free = options->min_free;
     file->log = options->log;
+    file->owner = options->owner;
+    atomic_init(&file->trust, TRUST_UNKNOWN);
+    atomic_init(&file->is_link_told, 0);
+    atomic_init(&file->is_open_to_all, 0);
+    atomic_init(&file->is_stranger_told, 0);
     set_modes(file, options->mode);
     set_tuning(file, options->tuning);
     atomic_init(&file->may_direct, options->direct != VV_DIRECT_OFF);
@@ -373,7 +411,11 @@ int vv_file_open(const char *path, const struct vv_backend_options *options, str
     if (result == 0)
         result = open_root(file, path, options->may_create, error);
     if (result == 0)
+        result = set_trust(file, options->purpose, error);
+    if (result == 0) {
+        vv_file_below_init(file);
         vv_file_watch_init(file);
+    }
     if (result == 0 && options->direct == VV_DIRECT_ON)
         result = probe_direct(file, error);
     if (result < 0) {

@@ -1,6 +1,8 @@
 /* Parts of the file backend: objects are files, keys are paths below a root folder.
  *
  *   backend_file.c   open, stat, list, replace, remove, space, sync, close
+ *   file_below.c     find things below the root without following links
+ *   file_trust.c     whose root is it, and may we write there?
  *   file_folder.c    folders below the root: made on demand, made durable, checked to be there
  *   file_whole.c     is all of the file system there, or does a server of it miss? probe, and second looks
  *   file_fresh.c     folders as they are now, where a host remembers what it has seen of them
@@ -13,8 +15,10 @@
 #ifndef VV_BACKEND_FILE_PRIVATE_H
 #define VV_BACKEND_FILE_PRIVATE_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "backend/backend_private.h"
@@ -32,6 +36,7 @@ struct vv_file_tuning {
     int preallocate;          /* fallocate when the size is known */
     int named_temporaries;    /* as on file systems without O_TMPFILE */
     int rename_only;          /* and without hard links */
+    int step_by_step;         /* as on kernels without openat2 */
     int skip_early_writeback; /* buffered: leave everything to fsync */
     size_t direct_read_min;   /* smaller gets go through the page cache; SIZE_MAX: all */
 };
@@ -98,14 +103,22 @@ struct file_reserve {
     struct file_room shortage; /* as it was when something did not fit */
 };
 
+enum file_trust { TRUST_UNKNOWN, TRUST_YES, TRUST_NO, TRUST_READ };
 enum file_nameless { NAMELESS_UNKNOWN, NAMELESS_YES, NAMELESS_NO };
 
 struct file_backend {
     struct varve_backend base;
-    char *root; /* absolute */
+    char *root;  /* absolute */
+    char *given; /* the same as the user wrote it */
     int root_fd;
+    int has_openat2;         /* links are refused by the kernel, for a whole path at once */
+    atomic_int is_link_told; /* the log says that a link is in the way */
+    atomic_int is_open_to_all;   /* everybody may make files in the root: what lies there must be ours */
+    atomic_int is_stranger_told; /* the log says that something there is not */
     mode_t folder_mode, file_mode;
-    int mode; /* enum vv_mode */
+    int mode;         /* enum vv_mode */
+    int owner;        /* enum vv_owner */
+    atomic_int trust; /* enum file_trust: may we write here? */
     uint64_t min_free;
     struct vv_log *log;
     struct vv_file_tuning tuning;
@@ -143,6 +156,27 @@ struct file_upload {
 
 /* backend_file.c */
 struct file_backend *vv_file_backend(struct varve_backend *backend); /* NULL if it is another kind */
+
+/* file_below.c */
+
+void vv_file_below_init(struct file_backend *file); /* after the root was opened */
+/* Open what lies at path below the root ("" for the root itself), close-on-exec. -ELOOP: a link is in the way. */
+int vv_file_below(struct file_backend *file, const char *path, int flags, mode_t mode);
+/* The folder that path lies in, open to be given to the calls that end in "at"; *name_out is the last part of path. */
+int vv_file_parent(struct file_backend *file, const char *path, const char **name_out);
+/* About the entry itself: a link is told as a link. */
+int vv_file_below_stat(struct file_backend *file, const char *path, struct stat *st);
+int vv_file_below_unlink(struct file_backend *file, const char *path, int flags);
+/* 0: a plain file, as objects are. -ENOENT: a folder. Other errors: something that nobody of us has put there. */
+int vv_file_kind_check(mode_t mode);
+
+/* file_trust.c */
+
+/* May we write to the root that is open? path is for messages, and to look whether it is a link. -EPERM: better not. */
+int vv_file_trust_root(struct file_backend *file, const char *path, struct varve_error *error);
+int vv_file_is_trusted_owner(uid_t owner); /* us, or the superuser */
+/* The same for verbs that write; the reason is told in the log, once. */
+int vv_file_may_write(struct file_backend *file);
 
 /* file_folder.c */
 
@@ -206,11 +240,15 @@ int vv_file_has_nameless(struct file_backend *file);
 /* A new file that will become the object key, open for writing; *path_out is its name below the root, to be freed by the
  * caller. made as for vv_file_folder_open. */
 int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, char **path_out);
+/* A name in the root for a file that is removed at once. */
+int vv_file_owner_name(struct file_backend *file, char *out, size_t room);
 /* Has somebody removed it? */
 int vv_file_temporary_is_gone(struct file_backend *file, const char *path);
 /* Remove it, and the folders that were made for it. */
 void vv_file_temporary_drop(struct file_backend *file, const char *key, const char *path);
 int vv_file_is_temporary(const char *name); /* one that lies beside objects */
+/* Does the folder tmp, below the root, hold only what we put there? Also if there is none. 1, 0, or an error. */
+int vv_file_tmp_is_ours(struct file_backend *file);
 void vv_file_note(struct file_backend *file, const char *folder);
 void vv_file_noted_clear(struct file_backend *file);
 int vv_file_sweep(struct varve_backend *backend);

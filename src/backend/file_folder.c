@@ -64,18 +64,31 @@ static void folder_path(const char *key, size_t size, char *out) {
 static int open_folder(struct file_backend *file, const char *key, size_t size) {
     char path[VV_BACKEND_KEY_MAX + 2];
     folder_path(key, size, path);
-    int fd = openat(file->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
+    return vv_file_below(file, path, O_RDONLY | O_DIRECTORY, 0);
+}
+
+/* The umask must not take away what group members need; a set-group-id bit inherited from the parent stays. By its open
+ * folder: at its name there may be another one by now, or a link. */
+static void open_to_group(int parent, const char *name) {
+    struct stat st;
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && st.st_uid == geteuid())
+        (void)fchmod(fd, (st.st_mode & (mode_t)~07) | 0770);
+    close(fd);
 }
 
 static int make_folder(struct file_backend *file, const char *path) {
-    if (mkdirat(file->root_fd, path, file->folder_mode) < 0)
-        return -errno;
-    /* The umask must not take away what group members need; a set-group-id bit inherited from the parent stays. */
-    struct stat st;
-    if (file->mode == VV_MODE_GROUP && fstatat(file->root_fd, path, &st, 0) == 0)
-        (void)fchmodat(file->root_fd, path, (st.st_mode & (mode_t)~07) | 0770, 0);
-    return 1;
+    const char *name;
+    int parent = vv_file_parent(file, path, &name);
+    if (parent < 0)
+        return parent;
+    int result = mkdirat(parent, name, file->folder_mode) < 0 ? -errno : 1;
+    if (result > 0 && file->mode == VV_MODE_GROUP)
+        open_to_group(parent, name);
+    close(parent);
+    return result;
 }
 
 /* Make all folders of key. 0, or -ENOENT if one vanished meanwhile. */
@@ -162,7 +175,7 @@ void vv_file_folder_prune(struct file_backend *file, const char *key) {
     for (size_t size = folder_size(key); size > 0;) {
         char path[VV_BACKEND_KEY_MAX + 2];
         folder_path(key, size, path);
-        if (unlinkat(file->root_fd, path, AT_REMOVEDIR) < 0)
+        if (vv_file_below_unlink(file, path, AT_REMOVEDIR) < 0)
             return;
         size = folder_size(path);
     }
@@ -173,11 +186,9 @@ int vv_file_tmp_open(struct file_backend *file) {
     int result;
     vv_file_try_begin(file, &look);
     do {
-        int fd = openat(file->root_fd, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd >= 0)
+        int fd = vv_file_below(file, "tmp", O_RDONLY | O_DIRECTORY, 0);
+        if (fd != -ENOENT)
             return fd;
-        if (errno != ENOENT)
-            return -errno;
         result = make_folder(file, "tmp");
         if (result < 0 && result != -EEXIST)
             result = vv_file_missing(file, result, look.mark);

@@ -34,26 +34,27 @@ void vv_file_ask(int fd) {
 /* The nearest folder above the key that exists, so that a name below it that did not is looked up anew. */
 void vv_file_ask_above(struct file_backend *file, const char *key) {
     char path[VV_BACKEND_KEY_MAX + 2];
-    struct statx st;
     snprintf(path, sizeof(path), "%s", key);
     for (char *slash; (slash = strrchr(path, '/'));) {
         *slash = '\0';
-        if (statx(file->root_fd, path, AT_STATX_FORCE_SYNC, STATX_MTIME, &st) == 0)
-            return;
+        int fd = vv_file_below(file, path, O_PATH | O_DIRECTORY, 0);
+        if (fd < 0)
+            continue;
+        vv_file_ask(fd);
+        close(fd);
+        return;
     }
     vv_file_ask(file->root_fd);
 }
 
 int vv_file_open_listing(struct file_backend *file, const char *prefix) {
-    const char *path = *prefix ? prefix : ".";
-    int fd = openat(file->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) {
-        vv_file_ask_above(file, path);
-        fd = openat(file->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = vv_file_below(file, prefix, O_RDONLY | O_DIRECTORY, 0);
+    if (fd == -ENOENT) {
+        vv_file_ask_above(file, prefix);
+        fd = vv_file_below(file, prefix, O_RDONLY | O_DIRECTORY, 0);
     }
-    if (fd < 0)
-        return -errno;
-    vv_file_ask(fd);
+    if (fd >= 0)
+        vv_file_ask(fd);
     return fd;
 }
 
@@ -111,8 +112,10 @@ int vv_file_refresh(struct varve_backend *backend, const char *prefix) {
     int folder = result < 0 ? result : vv_file_open_listing(file, prefix);
     if (folder < 0) /* nothing lies below it; the listing will tell whether the root is there */
         return folder == -ENOENT || folder == -ENOTDIR ? 0 : folder;
-    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file->file_mode);
-    result = fd < 0 ? -errno : 0;
+    result = vv_file_may_write(file);
+    int fd = result < 0 ? -1 : openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file->file_mode);
+    if (result == 0 && fd < 0)
+        result = -errno;
     if (fd >= 0) {
         close(fd);
         result = wait_until_shown(file, prefix, name);

@@ -132,11 +132,7 @@ static void cache_keep(struct file_backend *file, struct file_cached *cached) {
 }
 
 static int open_object(struct file_backend *file, const char *key, int flags) {
-    int fd;
-    do
-        fd = openat(file->root_fd, key, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
-    while (fd < 0 && errno == EINTR);
-    return fd < 0 ? -errno : fd;
+    return vv_file_below(file, key, O_RDONLY | O_NONBLOCK | flags, 0);
 }
 
 static void open_direct(struct file_backend *file, struct file_cached *cached) {
@@ -165,8 +161,8 @@ static int open_new(struct file_backend *file, const char *key, uint64_t mark, s
     int result = cached->fd < 0 ? cached->fd : cached->key ? 0 : -ENOMEM;
     if (result == 0 && fstat(cached->fd, st) < 0)
         result = -errno;
-    if (result == 0 && !S_ISREG(st->st_mode))
-        result = -ENOENT;
+    if (result == 0)
+        result = vv_file_kind_check(st->st_mode);
     if (result < 0) {
         cached_destroy(cached);
         return vv_file_missing(file, result, mark);
@@ -181,7 +177,7 @@ static int open_new(struct file_backend *file, const char *key, uint64_t mark, s
 
 static int is_current(struct file_backend *file, const struct file_cached *cached, struct stat *st) {
     struct stat named;
-    return fstat(cached->fd, st) == 0 && st->st_nlink > 0 && fstatat(file->root_fd, cached->key, &named, 0) == 0 &&
+    return fstat(cached->fd, st) == 0 && st->st_nlink > 0 && vv_file_below_stat(file, cached->key, &named) == 0 &&
            named.st_ino == st->st_ino && named.st_dev == st->st_dev;
 }
 

@@ -110,9 +110,8 @@ static void file_name(unsigned number, char out[8]) {
     snprintf(out, 8, "%u", number % FILES);
 }
 
-static int open_folder(const struct file_backend *file) {
-    int fd = openat(file->root_fd, FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
+static int open_folder(struct file_backend *file) {
+    return vv_file_below(file, FOLDER, O_RDONLY | O_DIRECTORY, 0);
 }
 
 /* Freed blocks may be had only after the file system has committed their release: the sync makes it so. */

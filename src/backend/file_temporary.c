@@ -8,7 +8,10 @@
  * name both succeeded in 4 of 3,200 rounds, and in 3 the name could not be opened afterwards. In the same place it is one
  * operation of one server. Other file systems gain too: links across folders are slow, or refused, on some.
  *
- * HOST stands for one boot of one machine and one PID namespace. sweep() removes a file if its process is known to be gone:
+ * HOST stands for one boot of one machine and one PID namespace, 16 hex digits or "unknown"; RANDOM has 16, too. Whatever is
+ * not called so from the first character to the last is not ours and stays, also in tmp and however old it is.
+ *
+ * sweep() removes a file if its process is known to be gone:
  * the same host, and no such process. Files of other hosts may be alive however silent they are; they go when they have not
  * changed for seven days by the clock that stamps them. Should the writer be alive after all, its commit finds no file and
  * fails; nothing else can happen. */
@@ -19,6 +22,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -72,6 +76,14 @@ static int writer_text(struct file_backend *file, char out[WRITER_ROOM]) {
     return 0;
 }
 
+int vv_file_owner_name(struct file_backend *file, char *out, size_t room) {
+    char writer[WRITER_ROOM];
+    int result = writer_text(file, writer);
+    if (result == 0)
+        snprintf(out, room, ".owner.,%s", writer);
+    return result;
+}
+
 /* The path below the root, and where its last component begins. */
 static char *temporary_path(struct file_backend *file, const char *key, const char *writer, int *is_beside) {
     const char *slash = strrchr(key, '/');
@@ -120,27 +132,94 @@ int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, 
 }
 
 int vv_file_temporary_is_gone(struct file_backend *file, const char *path) {
-    return faccessat(file->root_fd, path, F_OK, 0) < 0 && errno == ENOENT;
+    struct stat st;
+    return vv_file_below_stat(file, path, &st) == -ENOENT;
 }
 
 void vv_file_temporary_drop(struct file_backend *file, const char *key, const char *path) {
-    (void)unlinkat(file->root_fd, path, 0);
+    (void)vv_file_below_unlink(file, path, 0);
     if (strncmp(path, "tmp/", 4) != 0)
         vv_file_folder_prune(file, key);
 }
 
 /* ---- finding them ---- */
 
-/* The part of a name that tells the writer; NULL if it is not one of ours. In tmp it is all of it. */
-static const char *writer_of(const char *name, int is_tmp) {
-    const char *mark = name[0] == '.' ? strrchr(name, ',') : NULL;
+/* What a name tells about its writer. */
+struct writer {
+    char host[17];
+    long pid;
+};
+
+static int take_hex(const char **at, char *out) {
+    size_t size = strspn(*at, "0123456789abcdef");
+    if (size != 16)
+        return 0;
+    if (out)
+        snprintf(out, 17, "%.16s", *at);
+    *at += size;
+    return 1;
+}
+
+/* As printf writes it: digits without a sign and without a zero before them, then a minus sign. */
+static int take_number(const char **at, unsigned long most, unsigned long *out) {
+    size_t size = strspn(*at, "0123456789");
+    if (size < 1 || size > 10 || ((*at)[0] == '0' && size > 1) || (*at)[size] != '-')
+        return 0;
+    *out = strtoul(*at, NULL, 10);
+    *at += size + 1;
+    return *out <= most;
+}
+
+/* "HOST-PID-N-RANDOM", and nothing else. */
+static int writer_parse(const char *text, struct writer *out) {
+    unsigned long pid, counter;
+    *out = (struct writer){.host = ""};
+    if (strncmp(text, "unknown-", 8) == 0)
+        text += 7;
+    else if (!take_hex(&text, out->host))
+        return 0;
+    if (*text++ != '-' || !take_number(&text, INT_MAX, &pid) || pid == 0 || !take_number(&text, UINT_MAX, &counter))
+        return 0;
+    out->pid = (long)pid;
+    return take_hex(&text, NULL) && !*text;
+}
+
+/* Is it a name of ours? In tmp that is the writer alone, elsewhere ".NAME.," and the writer, where NAME is of a key. */
+static int name_parse(const char *name, int is_tmp, struct writer *out) {
+    char own[NAME_MAX + 1];
+    const char *mark = strrchr(name, ',');
     if (is_tmp)
-        return name;
-    return mark && mark > name + 2 && mark[-1] == '.' ? mark + 1 : NULL;
+        return writer_parse(name, out);
+    if (name[0] != '.' || !mark || mark < name + 3 || mark[-1] != '.' || (size_t)(mark - name) > sizeof(own))
+        return 0;
+    snprintf(own, sizeof(own), "%.*s", (int)(mark - name) - 2, name + 1);
+    return vv_backend_key_check(own) == 0 && writer_parse(mark + 1, out);
 }
 
 int vv_file_is_temporary(const char *name) {
-    return writer_of(name, 0) != NULL;
+    struct writer writer;
+    return name_parse(name, 0, &writer);
+}
+
+int vv_file_tmp_is_ours(struct file_backend *file) {
+    struct writer writer;
+    int is_ours = 1;
+    int fd = vv_file_below(file, "tmp", O_RDONLY | O_DIRECTORY, 0);
+    if (fd == -ENOTDIR || fd == -ELOOP)
+        return 0;
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder) {
+        int result = fd < 0 ? fd : -errno;
+        if (fd >= 0)
+            close(fd);
+        return result == -ENOENT ? 1 : result;
+    }
+    for (const struct dirent *entry; is_ours && (errno = 0, entry = readdir(folder));)
+        is_ours = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                  name_parse(entry->d_name, 1, &writer);
+    int result = is_ours && errno ? -errno : is_ours;
+    closedir(folder);
+    return result;
 }
 
 /* More than there is room for are found by a later listing. */
@@ -205,15 +284,12 @@ static int is_old(struct sweep *sweep, const struct stat *st) {
 
 /* Is the writer that chose this name known to be gone, or is the file so old that it must be? */
 static int is_leftover(struct sweep *sweep, const char *name) {
-    const char *writer = writer_of(name, sweep->is_tmp);
-    char host[17];
+    struct writer writer;
     struct stat st;
-    long pid = 0;
-    if (!writer || fstatat(sweep->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+    if (!name_parse(name, sweep->is_tmp, &writer) || fstatat(sweep->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
         return 0;
-    if (sscanf(writer, "%16[0-9a-f]-%ld-", host, &pid) == 2 && pid > 0 && pid <= INT_MAX && *sweep->file->host &&
-        strcmp(host, sweep->file->host) == 0)
-        return (kill((pid_t)pid, 0) < 0 && errno == ESRCH) || is_old(sweep, &st);
+    if (*sweep->file->host && strcmp(writer.host, sweep->file->host) == 0)
+        return (kill((pid_t)writer.pid, 0) < 0 && errno == ESRCH) || is_old(sweep, &st);
     return is_old(sweep, &st);
 }
 
@@ -221,9 +297,9 @@ static int is_leftover(struct sweep *sweep, const char *name) {
 static int sweep_folder(struct file_backend *file, const char *path) {
     struct sweep sweep = {.file = file, .is_tmp = strcmp(path, "tmp") == 0};
     uint64_t mark = vv_file_mark(file);
-    sweep.fd = openat(file->root_fd, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    sweep.fd = vv_file_below(file, path, O_RDONLY | O_DIRECTORY, 0);
     if (sweep.fd < 0) {
-        int result = vv_file_missing(file, -errno, mark);
+        int result = vv_file_missing(file, sweep.fd, mark);
         return result == -ENOENT ? 0 : result;
     }
     DIR *folder = fdopendir(sweep.fd);
@@ -240,7 +316,10 @@ static int sweep_folder(struct file_backend *file, const char *path) {
 
 int vv_file_sweep(struct varve_backend *backend) {
     struct file_backend *file = (struct file_backend *)backend;
-    int removed = sweep_folder(file, "tmp");
+    int removed = vv_file_may_write(file);
+    if (removed < 0)
+        return removed;
+    removed = sweep_folder(file, "tmp");
     for (char *path; removed >= 0 && (path = take_noted(file));) {
         char key[VV_BACKEND_KEY_MAX + 3];
         int result = sweep_folder(file, path);

@@ -58,9 +58,9 @@ static int open_nameless(struct file_backend *file, const char *key) {
             *slash = '\0';
         else
             strcpy(path, ".");
-        int fd = openat(file->root_fd, path, O_TMPFILE | O_WRONLY | O_CLOEXEC, file->file_mode);
-        if (fd >= 0 || (errno != ENOENT && errno != EPERM) || !slash)
-            return fd < 0 ? -errno : fd;
+        int fd = vv_file_below(file, path, O_TMPFILE | O_WRONLY, file->file_mode);
+        if ((fd != -ENOENT && fd != -EPERM) || !slash)
+            return fd;
     }
 }
 
@@ -104,7 +104,7 @@ static void upload_destroy(struct file_backend *file, struct file_upload *upload
     if (upload->fd >= 0)
         close(upload->fd);
     if (upload->temporary && upload->is_published)
-        (void)unlinkat(file->root_fd, upload->temporary, 0);
+        (void)vv_file_below_unlink(file, upload->temporary, 0);
     else if (upload->temporary)
         vv_file_temporary_drop(file, upload->key, upload->temporary);
     vv_free(upload->temporary);
@@ -114,7 +114,9 @@ static void upload_destroy(struct file_backend *file, struct file_upload *upload
 
 int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out) {
     struct file_backend *file = (struct file_backend *)backend;
-    int result = is_small(size_hint) ? 0 : vv_file_room_check(file, size_hint);
+    int result = vv_file_may_write(file);
+    if (result == 0 && !is_small(size_hint))
+        result = vv_file_room_check(file, size_hint);
     if (result < 0)
         return result;
     struct file_upload *upload = vv_calloc(1, sizeof(*upload));
@@ -270,20 +272,31 @@ static int trim(struct file_backend *file, struct file_upload *upload) {
 }
 
 /* The name by a hard link; over a network a repeated request may find its own first success. */
-static int link_temporary(struct file_backend *file, struct file_upload *upload, int folder, const char *name) {
+static int link_from(struct file_backend *file, struct file_upload *upload, int from, const char *temporary, int folder,
+                     const char *name) {
     struct stat st;
     int result = -EOPNOTSUPP;
     if (!file->tuning.rename_only)
-        result = linkat(file->root_fd, upload->temporary, folder, name, 0) < 0 ? -errno : 0;
+        result = linkat(from, temporary, folder, name, 0) < 0 ? -errno : 0;
     if (result == -EEXIST && fstat(upload->fd, &st) == 0 && st.st_nlink == 2)
         return 0;
     if (result != -EPERM && result != -EOPNOTSUPP && result != -ENOSYS && result != -EMLINK)
         return result;
-    if (renameat2(file->root_fd, upload->temporary, folder, name, RENAME_NOREPLACE) < 0)
+    if (renameat2(from, temporary, folder, name, RENAME_NOREPLACE) < 0)
         return errno == EINVAL || errno == ENOSYS ? -EOPNOTSUPP : -errno;
     vv_free(upload->temporary);
     upload->temporary = NULL;
     return 0;
+}
+
+static int link_temporary(struct file_backend *file, struct file_upload *upload, int folder, const char *name) {
+    const char *temporary;
+    int from = vv_file_parent(file, upload->temporary, &temporary);
+    if (from < 0)
+        return from;
+    int result = link_from(file, upload, from, temporary, folder, name);
+    close(from);
+    return result;
 }
 
 static int link_nameless(struct file_upload *upload, int folder, const char *name) {

@@ -355,7 +355,8 @@ int vv_file_probe(struct varve_backend *backend, char *why, size_t room) {
                  varve_error_text(result));
     if (result < 0)
         return result;
-    result = make_and_remove(file);
+    result = vv_file_may_write(file);
+    result = result < 0 ? result : make_and_remove(file);
     if (result == 0 || says_nothing(result))
         return 0;
     snprintf(why, room,

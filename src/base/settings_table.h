@@ -114,6 +114,9 @@
       "The least important messages that are logged.")                                                                 \
     X(CHOICE, mode, "private|group|umask", NULL, "private",                                                            \
       "Permissions of new files: for the owner only, readable by the group, or as the umask says.")                    \
+    X(CHOICE, owner, "self|any", NULL, "self",                                                                         \
+      "Whose folders are written to: those of the user and of the superuser to which others may not write (self), or anybody's." \
+      " With mode=group also those of others to which their group may write. Reading is always allowed.")              \
     X(BYTES, min_free, "0", NULL, "16M",                                                                               \
       "Refuse to store data when less than this would remain free on the storage, or, unless it is 0, less than 16"     \
       " inodes; small objects may use them.")                                         \

@@ -29,6 +29,7 @@ static int open_backend(struct vv_session *session, const char *uri, int may_cre
         .may_create = may_create,
         .direct = session->settings.direct,
         .mode = session->settings.mode,
+        .owner = session->settings.owner,
         .min_free = session->settings.min_free,
         .log = &session->log,
     };

@@ -1,7 +1,7 @@
 /* The conformance suite on one target, named by the first argument:
  *
  *   mem, limit, retry, fault, count     the memory backend, bare or in a wrapper that changes nothing
- *   file, file-buffered, file-named, file-rename, file-prealloc   the file backend in the current folder
+ *   file, file-buffered, file-named, file-rename, file-prealloc, file-steps   the file backend in the current folder
  *   shm                                 the file backend in /dev/shm
  *   any address with "://"              that store; its folder must be empty, and is not cleaned up */
 #include <errno.h>
@@ -31,6 +31,7 @@ static struct place places[] = {
     {.name = "file-named", .parent = "", .tuning = {.named_temporaries = 1}},
     {.name = "file-rename", .parent = "", .tuning = {.named_temporaries = 1, .rename_only = 1}},
     {.name = "file-prealloc", .parent = "", .tuning = {.preallocate = 1, .in_flight = 1}},
+    {.name = "file-steps", .parent = "", .tuning = {.step_by_step = 1}},
     {.name = "shm", .parent = "/dev/shm"},
 };
 
