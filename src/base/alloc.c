@@ -14,7 +14,7 @@ static atomic_uint_fast64_t alloc_fail_at;
 static pthread_once_t alloc_once = PTHREAD_ONCE_INIT;
 
 static void read_environment(void) {
-    const char *text = getenv("VARVE_FAIL_ALLOC");
+    const char *text = secure_getenv("VARVE_FAIL_ALLOC");
     if (text) {
         atomic_store(&alloc_fail_at, strtoull(text, NULL, 10));
     }

@@ -73,8 +73,8 @@ static void arm(const char *spec) {
 }
 
 static void read_environment(void) {
-    list_path = getenv("VARVE_FAULT_LIST");
-    arm(getenv("VARVE_FAULT"));
+    list_path = secure_getenv("VARVE_FAULT_LIST");
+    arm(secure_getenv("VARVE_FAULT"));
 }
 
 void vv_fault_set(const char *spec) {
@@ -85,7 +85,7 @@ void vv_fault_set(const char *spec) {
 static void append_to_list(const char *name) {
     char line[NAME_BYTES + 1];
     int size = snprintf(line, sizeof line, "%s\n", name);
-    int fd = open(list_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int fd = open(list_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0 || size >= (int)sizeof line || write(fd, line, (size_t)size) != size) {
         fprintf(stderr, "varve: cannot list the fault point \"%s\" in %s\n", name, list_path);
         abort();

@@ -2,7 +2,8 @@
  *
  * The strongest first: environment (VARVE_KEEP=3), the text the program gave, ./varve.conf,
  * $XDG_CONFIG_HOME/varve/varve.conf (or ~/.config/varve/varve.conf), /etc/varve.conf, the default. If VARVE_CONFIG
- * names a file, it is read instead of the three. Files have a "name = value" per line; "#" begins a comment. */
+ * names a file, it is read instead of the three. Files have a "name = value" per line; "#" begins a comment. Files that
+ * others may have written are ignored with a warning. */
 #ifndef VV_SETTINGS_H
 #define VV_SETTINGS_H
 
@@ -83,8 +84,8 @@ int vv_settings_set(struct vv_settings *settings, const char *name, const char *
                     struct varve_error *error);
 /* "name=value" items, separated by commas or line ends. */
 int vv_settings_set_text(struct vv_settings *settings, const char *text, const char *origin, struct varve_error *error);
-/* A file that does not exist is -ENOENT. */
-int vv_settings_set_file(struct vv_settings *settings, const char *path, struct varve_error *error);
+/* A file that does not exist is -ENOENT; one that others may have written, or that is no plain file, -EPERM. */
+int vv_settings_set_file(struct vv_settings *settings, const char *path, int may_be_link, struct varve_error *error);
 int vv_settings_set_environment(struct vv_settings *settings, const struct vv_log *log, struct varve_error *error);
 /* Rules between settings. */
 int vv_settings_check(const struct vv_settings *settings, struct varve_error *error);

@@ -1,13 +1,21 @@
-/* Where settings come from: text, files, environment, and their order. Each source overwrites what weaker ones set. */
+/* Where settings come from: text, files, environment, and their order. Each source overwrites what weaker ones set.
+ *
+ * Settings decide what is removed and who may read new files, so a file counts only if nobody but us and the superuser can
+ * have written it: the working directory may be one where everybody makes files. A program that runs with other rights than
+ * its caller (set-user-ID) takes nothing from the caller's environment. */
 #include "base/error.h"
 #include "base/settings.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define ITEM_BYTES 1024
@@ -81,10 +89,58 @@ static int set_lines(struct vv_settings *settings, FILE *file, const char *path,
     return ferror(file) ? vv_error_sys(error, -errno, "cannot read settings from %s", path) : 0;
 }
 
-int vv_settings_set_file(struct vv_settings *settings, const char *path, struct varve_error *error) {
-    FILE *file = fopen(path, "re");
-    if (!file) {
+static int refuse(struct varve_error *error, const char *path, const char *why) {
+    return vv_error(error, -EPERM, "the settings in %s are not obeyed: %s", path, why);
+}
+
+static int check_file(int fd, const char *path, struct varve_error *error) {
+    char why[80];
+    struct stat st;
+    if (fstat(fd, &st) < 0) {
         return vv_error_sys(error, -errno, "cannot read settings from %s", path);
+    }
+    if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)) {
+        return 0; /* /dev/null: VARVE_CONFIG names it to have no file at all */
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return refuse(error, path, "it is not a plain file");
+    }
+    if (st.st_uid != geteuid() && st.st_uid != 0) {
+        snprintf(why, sizeof why, "it belongs to user %u", (unsigned)st.st_uid);
+        return refuse(error, path, why);
+    }
+    if (st.st_mode & (S_IWGRP | S_IWOTH)) {
+        return refuse(error, path, "others may write to it (chmod go-w)");
+    }
+    return 0;
+}
+
+/* Without waiting for whoever is at the other end of a pipe. */
+static int open_file(const char *path, int may_be_link, struct varve_error *error) {
+    int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (may_be_link ? 0 : O_NOFOLLOW);
+    int fd = open(path, flags);
+    if (fd < 0 && errno == ELOOP) {
+        return refuse(error, path, "it is a link");
+    }
+    if (fd < 0) {
+        return vv_error_sys(error, -errno, "cannot read settings from %s", path);
+    }
+    int rc = check_file(fd, path, error);
+    if (rc < 0) {
+        close(fd);
+    }
+    return rc < 0 ? rc : fd;
+}
+
+int vv_settings_set_file(struct vv_settings *settings, const char *path, int may_be_link, struct varve_error *error) {
+    int fd = open_file(path, may_be_link, error);
+    if (fd < 0) {
+        return fd;
+    }
+    FILE *file = fdopen(fd, "r");
+    if (!file) {
+        close(fd);
+        return vv_error_sys(error, -ENOMEM, "cannot read settings from %s", path);
     }
     int rc = set_lines(settings, file, path, error);
     fclose(file);
@@ -138,21 +194,28 @@ static int set_variable(struct vv_settings *settings, const char *entry, const s
 }
 
 int vv_settings_set_environment(struct vv_settings *settings, const struct vv_log *log, struct varve_error *error) {
-    for (char **entry = environ; entry && *entry; entry++) {
-        int rc = strncmp(*entry, PREFIX, strlen(PREFIX)) ? 0 : set_variable(settings, *entry, log, error);
-        if (rc < 0) {
-            return rc;
+    int is_secure = getauxval(AT_SECURE) != 0; /* as secure_getenv asks it */
+    int rc = 0;
+    for (char **entry = environ; entry && *entry && rc == 0; entry++) {
+        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0) {
+            continue;
         }
+        if (is_secure) {
+            vv_log(log, VV_LOG_WARN,
+                   "settings in the environment are not obeyed: the program runs with other rights than its caller");
+            return 0;
+        }
+        rc = set_variable(settings, *entry, log, error);
     }
-    return 0;
+    return rc;
 }
 
-/* A file that need not be there. One that is there but closed to us is no reason to stop a job. */
-static int set_usual_file(struct vv_settings *settings, const char *path, const struct vv_log *log,
+/* A file that need not be there. One that is there but closed to us, or not to be trusted, is no reason to stop a job. */
+static int set_usual_file(struct vv_settings *settings, const char *path, int may_be_link, const struct vv_log *log,
                           struct varve_error *error) {
     struct varve_error own;
     vv_error_clear(&own);
-    int rc = vv_settings_set_file(settings, path, &own);
+    int rc = vv_settings_set_file(settings, path, may_be_link, &own);
     if (rc == -ENOENT || rc == -ENOTDIR) {
         return 0;
     }
@@ -165,8 +228,8 @@ static int set_usual_file(struct vv_settings *settings, const char *path, const 
 
 /* An empty path if there is no home. */
 static void find_home_file(char *out, size_t room) {
-    const char *config = getenv("XDG_CONFIG_HOME");
-    const char *home = getenv("HOME");
+    const char *config = secure_getenv("XDG_CONFIG_HOME");
+    const char *home = secure_getenv("HOME");
     int size = 0;
     out[0] = '\0';
     if (config && *config) {
@@ -181,14 +244,15 @@ static void find_home_file(char *out, size_t room) {
 
 static int set_files(struct vv_settings *settings, const struct vv_log *log, struct varve_error *error) {
     char home_file[PATH_MAX];
-    const char *only = getenv("VARVE_CONFIG");
+    const char *only = secure_getenv("VARVE_CONFIG");
     if (only && *only) {
-        return vv_settings_set_file(settings, only, error);
+        return vv_settings_set_file(settings, only, 1, error);
     }
     find_home_file(home_file, sizeof home_file);
     const char *const paths[] = {"/etc/varve.conf", home_file, "varve.conf"};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        int rc = set_usual_file(settings, paths[i], log, error);
+        int may_be_link = paths[i][0] == '/'; /* in the working directory anybody may have made it */
+        int rc = *paths[i] ? set_usual_file(settings, paths[i], may_be_link, log, error) : 0;
         if (rc < 0) {
             return rc;
         }

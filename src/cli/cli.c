@@ -377,7 +377,7 @@ static int looks_like_address(const char *text) {
 }
 
 static void find_address(struct cli *cli) {
-    const char *environment = getenv("VARVE_STORE");
+    const char *environment = secure_getenv("VARVE_STORE");
 
     if (cli->address) {
         return;

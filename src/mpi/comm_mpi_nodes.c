@@ -30,7 +30,7 @@ static int split_by_word(MPI_Comm mpi, int rank, const char *word, MPI_Comm *out
 }
 
 static int split(struct mpi_comm *own, MPI_Comm *out) {
-    const char *word = getenv("VARVE_DOMAIN");
+    const char *word = secure_getenv("VARVE_DOMAIN");
     int is_named = word && *word, rank = (int)own->comm.rank;
     if (MPI_Allreduce(MPI_IN_PLACE, &is_named, 1, MPI_INT, MPI_MIN, own->mpi) != MPI_SUCCESS)
         return -ECOMM;
