@@ -736,7 +736,7 @@ class Object:
 
     def open(self):
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 os.close(fd)
                 raise Damage(self.key, "not a regular file")
@@ -1907,9 +1907,9 @@ def cmd_restore(store, args):
                     file.seek(piece, 1) if isinstance(piece, int) else file.write(piece)
                 cp.read_region(args.rank, region, write)
                 file.truncate(region.length)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(temporary, 0o666 & ~mask)
+                mask = os.umask(0)
+                os.umask(mask)
+                os.fchmod(file.fileno(), 0o666 & ~mask)
             os.replace(temporary, target)
         except BaseException:
             os.unlink(temporary)

@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,9 +43,11 @@ static void fill(struct varve_error *error, int code, const char *format, va_lis
     __attribute__((format(printf, 3, 0)));
 
 static void fill(struct varve_error *error, int code, const char *format, va_list args) {
+    char raw[sizeof error->text];
+    vsnprintf(raw, sizeof raw, format, args); /* the old text may be among what is told */
     error->code = code;
     error->rank = -1;
-    vsnprintf(error->text, sizeof error->text, format, args);
+    vv_printable(raw, error->text, sizeof error->text);
 }
 
 int vv_error(struct varve_error *error, int code, const char *format, ...) {

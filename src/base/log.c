@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -16,13 +18,14 @@ static int is_heard(const struct vv_log *log, int level) {
 }
 
 static void put_line(const struct vv_log *log, int level, const char *name, const char *format, va_list args) {
-    char line[LINE_BYTES];
+    char raw[LINE_BYTES], line[LINE_BYTES];
     int used = 0;
 
     if (log && log->rank >= 0) {
-        used = snprintf(line, sizeof line, "rank %d: ", log->rank);
+        used = snprintf(raw, sizeof raw, "rank %d: ", log->rank);
     }
-    vsnprintf(line + used, sizeof line - (size_t)used, format, args);
+    vsnprintf(raw + used, sizeof raw - (size_t)used, format, args);
+    vv_printable(raw, line, sizeof line); /* names in it are the choice of somebody else */
     if (log && log->fn) {
         log->fn(log->arg, level, line);
     } else {

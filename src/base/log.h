@@ -1,4 +1,5 @@
-/* The log: one line per event, to a callback if the application gave one, otherwise to stderr. */
+/* The log: one line per event, to a callback if the application gave one, otherwise to stderr. Control characters in what is
+ * told come as \xHH: a name cannot forge another line. */
 #ifndef VV_LOG_H
 #define VV_LOG_H
 

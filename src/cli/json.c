@@ -13,19 +13,18 @@ static void put_quoted(const char *text) {
     putchar('"');
     while (*at) {
         size_t length = utf8_length((const char *)at);
+        uint32_t point = length ? utf8_point((const char *)at, length) : 0xfffd;
         if (length == 0) {
+            length = 1;
             fputs("\\ufffd", stdout);
-            at++;
-        } else if (length > 1) {
-            fwrite(at, 1, length, stdout);
-            at += length;
         } else if (*at == '"' || *at == '\\') {
-            printf("\\%c", *at++);
-        } else if (*at < 0x20 || *at == 0x7f) {
-            printf("\\u%04x", *at++);
+            printf("\\%c", *at);
+        } else if (is_control_point(point)) { /* all of them below U+10000 */
+            printf("\\u%04x", (unsigned)point);
         } else {
-            putchar(*at++);
+            fwrite(at, 1, length, stdout);
         }
+        at += length;
     }
     putchar('"');
 }

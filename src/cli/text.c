@@ -62,11 +62,24 @@ size_t utf8_length(const char *text) {
     return length;
 }
 
-/* U+0080 to U+009F are controls too. */
+uint32_t utf8_point(const char *text, size_t length) {
+    const unsigned char *at = (const unsigned char *)text;
+    uint32_t point = length < 2 ? at[0] : at[0] & (0x7fu >> length);
+
+    for (size_t i = 1; i < length; i++) {
+        point = point << 6 | (at[i] & 0x3f);
+    }
+    return point;
+}
+
+/* U+0080 to U+009F are controls too; the others begin a line, or turn the order around in which it is read. */
+int is_control_point(uint32_t point) {
+    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x061c || point == 0x200e || point == 0x200f ||
+           (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+}
+
 static int is_control(const char *text, size_t length) {
-    unsigned char first = (unsigned char)text[0];
-    return length == 0 || (length == 1 && (first < 0x20 || first == 0x7f)) ||
-           (length == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0);
+    return length == 0 || is_control_point(utf8_point(text, length));
 }
 
 /* The text made safe, in new memory; NULL without. */

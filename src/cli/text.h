@@ -16,6 +16,9 @@ void text_time_local(char out[TIME_ROOM], uint64_t ns);
 void text_time_utc(char out[TIME_ROOM], uint64_t ns);
 /* Bytes of the UTF-8 character at text, 1 to 4; 0 if it is none (or at the end). */
 size_t utf8_length(const char *text);
+/* The number of the character of so many bytes; and whether it commands a terminal instead of being seen. */
+uint32_t utf8_point(const char *text, size_t length);
+int is_control_point(uint32_t point);
 /* Print to stdout what somebody else named: control characters, and bytes that are no UTF-8, come as \xHH, so that a
  * name cannot command the terminal. */
 void text_put(const char *text);
