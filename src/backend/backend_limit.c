@@ -83,18 +83,20 @@ static void limit_destroy(struct wrap *wrap) {
 static const struct wrap_hooks limit_hooks = {
     .name = "limit", .enter = limit_enter, .leave = limit_leave, .destroy = limit_destroy};
 
-/* A file of another size is somebody else's: nothing is written into it. */
+/* A file of another size, or of another user, is somebody else's: nothing is written into it. */
 static int make_room(int fd) {
     struct stat info;
     if (fstat(fd, &info) < 0)
         return -errno;
+    if (info.st_uid != geteuid() || info.st_nlink != 1)
+        return -EPERM;
     if (!S_ISREG(info.st_mode) || (info.st_size != 0 && info.st_size != sizeof(uint64_t)))
         return -EEXIST;
     return info.st_size == 0 && ftruncate(fd, sizeof(uint64_t)) < 0 ? -errno : 0;
 }
 
 static int map_line(const char *file, _Atomic uint64_t **out) {
-    int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    int fd = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd < 0)
         return -errno;
     int result = make_room(fd);

@@ -1,11 +1,12 @@
-/* varve restore: the bytes of one region into a file. They go to FILE.partial, which becomes FILE when all of it was
- * right; to stdout only after a first pass has checked them, because what is in a pipe cannot be taken back. */
+/* varve restore: the bytes of one region into a file. They go to a file of another name beside it, which becomes FILE when
+ * all of it was right; to stdout only after a first pass has checked them, because what is in a pipe cannot be taken back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,78 +94,124 @@ static int taken(struct varve_error *error, const char *path) {
     return -EEXIST;
 }
 
-/* Without --force the last step must not replace a file that has appeared meanwhile. */
-static int publish(const char *partial, const char *path, int is_forced, struct varve_error *error) {
-    struct stat stat;
-    if (is_forced) {
-        if (lstat(path, &stat) == 0 && !S_ISREG(stat.st_mode)) {
-            snprintf(error->text, sizeof error->text,
-                     "%s is no plain file and is not replaced; -o - writes to standard output", path);
-            return -EEXIST;
-        }
-        return rename(partial, path) < 0 ? system_error(error, "rename the result to", path) : 0;
+/* ---- a file that appears when all of it is right ---- */
+
+/* The folder stays open, and nobody can guess the name: a link or a file that somebody has put beside FILE is never
+ * followed or overwritten, and a folder on the way that is exchanged meanwhile leads nowhere. */
+struct output {
+    const char *path; /* as the user gave it */
+    int folder;
+    const char *name; /* in the folder */
+    char partial[48]; /* until all of it is right */
+    struct stat made;
+};
+
+static int open_folder(struct output *output, struct varve_error *error) {
+    const char *slash = strrchr(output->path, '/');
+    char *folder = slash ? strndup(output->path, slash == output->path ? 1 : (size_t)(slash - output->path)) : strdup(".");
+
+    output->name = slash ? slash + 1 : output->path;
+    output->folder = folder ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    free(folder);
+    if (output->folder >= 0 && !*output->name) {
+        close(output->folder);
+        errno = EISDIR;
+        output->folder = -1;
     }
-    if (renameat2(AT_FDCWD, partial, AT_FDCWD, path, RENAME_NOREPLACE) == 0) {
-        return 0;
-    }
-    if (errno == EEXIST) {
-        return taken(error, path);
-    }
-    if (errno != EINVAL && errno != ENOSYS) {
-        return system_error(error, "rename the result to", path);
-    }
-    if (link(partial, path) < 0) {
-        return errno == EEXIST ? taken(error, path) : system_error(error, "make", path);
-    }
-    unlink(partial);
-    return 0;
+    return output->folder < 0 ? system_error(error, "make", output->path) : 0;
 }
 
-static int open_partial(const char *partial, int is_forced, int *fd_out, struct varve_error *error) {
-    int fd = open(partial, O_WRONLY | O_CREAT | O_CLOEXEC | (is_forced ? O_TRUNC : O_EXCL), 0666);
+static int open_partial(struct output *output, int *fd_out, struct varve_error *error) {
+    unsigned long long random = 0;
 
-    if (fd < 0 && errno == EEXIST) {
-        snprintf(error->text, sizeof error->text,
-                 "%s is there already, from a restore that runs or was stopped; remove it, or --force to replace it",
-                 partial);
-        return -EEXIST;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) {
+        return system_error(error, "make", output->path);
     }
+    snprintf(output->partial, sizeof output->partial, ".varve-%016llx.partial", random);
+    int fd = openat(output->folder, output->partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) {
-        return system_error(error, "make", partial);
+        return system_error(error, "make", output->path);
     }
     *fd_out = fd;
-    return 0;
+    return fstat(fd, &output->made) < 0 ? system_error(error, "look at", output->path) : 0;
+}
+
+static int is_ours(const struct output *output) {
+    struct stat there;
+    return fstatat(output->folder, output->partial, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           there.st_dev == output->made.st_dev && there.st_ino == output->made.st_ino;
+}
+
+/* Without --force the last step must not replace a file that has appeared meanwhile. */
+static int name_new(const struct output *output, struct varve_error *error) {
+    int folder = output->folder;
+
+    if (renameat2(folder, output->partial, folder, output->name, RENAME_NOREPLACE) == 0) {
+        return 0;
+    }
+    if (errno == EINVAL || errno == ENOSYS) {
+        if (linkat(folder, output->partial, folder, output->name, 0) == 0) {
+            unlinkat(folder, output->partial, 0);
+            return 0;
+        }
+    }
+    return errno == EEXIST ? taken(error, output->path) : system_error(error, "rename the result to", output->path);
+}
+
+static int publish(const struct output *output, int is_forced, struct varve_error *error) {
+    struct stat there;
+
+    if (!is_ours(output)) {
+        snprintf(error->text, sizeof error->text, "cannot make %s: somebody has put another file in the place of ours",
+                 output->path);
+        return -ESTALE;
+    }
+    if (!is_forced) {
+        return name_new(output, error);
+    }
+    if (fstatat(output->folder, output->name, &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode)) {
+        snprintf(error->text, sizeof error->text,
+                 "%s is no plain file and is not replaced; -o - writes to standard output", output->path);
+        return -EEXIST;
+    }
+    return renameat(output->folder, output->partial, output->folder, output->name) < 0
+               ? system_error(error, "rename the result to", output->path)
+               : 0;
+}
+
+static int fill_file(struct restoration *restoration, struct output *output, const struct varve_which *which,
+                     int is_forced, struct varve_error *error) {
+    int rc = open_partial(output, &restoration->fd, error);
+
+    if (restoration->fd < 0) {
+        return rc;
+    }
+    rc = rc ? rc : read_region(restoration, which, 0, error);
+    if (rc == 0 && fsync(restoration->fd) < 0 && errno != EINVAL && errno != ENOTSUP) {
+        rc = system_error(error, "write", output->path);
+    }
+    close(restoration->fd);
+    rc = rc ? rc : publish(output, is_forced, error);
+    if (rc < 0 && is_ours(output)) {
+        unlinkat(output->folder, output->partial, 0);
+    }
+    return rc;
 }
 
 static int restore_file(struct restoration *restoration, const struct varve_which *which, struct varve_error *error) {
-    const char *path = restoration->cli->output;
+    struct output output = {.path = restoration->cli->output};
     int is_forced = has_option(restoration->cli, OPTION_FORCE);
-    struct stat stat;
-    char *partial = NULL;
+    struct stat there;
 
-    if (!is_forced && lstat(path, &stat) == 0) {
-        return taken(error, path);
-    }
-    if (asprintf(&partial, "%s.partial", path) < 0) {
-        return -ENOMEM;
-    }
-    int rc = open_partial(partial, is_forced, &restoration->fd, error);
+    int rc = open_folder(&output, error);
     if (rc < 0) {
-        free(partial);
         return rc;
     }
-    rc = read_region(restoration, which, 0, error);
-    if (rc == 0 && fsync(restoration->fd) < 0 && errno != EINVAL && errno != ENOTSUP) {
-        rc = system_error(error, "write", partial);
+    if (!is_forced && fstatat(output.folder, output.name, &there, AT_SYMLINK_NOFOLLOW) == 0) {
+        rc = taken(error, output.path);
     }
-    close(restoration->fd);
-    if (rc == 0) {
-        rc = publish(partial, path, is_forced, error);
-    }
-    if (rc < 0) {
-        unlink(partial);
-    }
-    free(partial);
+    rc = rc ? rc : fill_file(restoration, &output, which, is_forced, error);
+    close(output.folder);
     return rc;
 }
 
