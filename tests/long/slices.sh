@@ -55,6 +55,9 @@ expect() { # WHAT WANTED GOT
 expect "order" "1 many 1 fragile 2 fragile 3 fragile 2 many 3 many 4 many 5 many 6 many 7 many" "$(order 0 many fragile | xargs)"
 expect "order of one" "2 fragile 2 many" "$(order 2 many fragile | xargs)"
 
+slices_of[whole]=1
+expect "order where one cannot be cut" "2 many" "$(order 2 many whole | xargs)"
+
 # All things, each once, by two at a time.
 run_jobs 2 0 many fragile
 expect "things" "$(seq 0 99)" "$(sort -n "$folder/things")"
