@@ -23,7 +23,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define REMEDY "give a folder of your own, or owner=any if you trust all who can write there"
+#define REMEDY "give a folder of your own, access=read to restart from it only, or owner=any if you trust all who can write there"
 
 int vv_file_is_trusted_owner(uid_t owner) {
     return owner == geteuid() || owner == 0;

@@ -110,6 +110,9 @@
     X(CHOICE, storage, "shared|local", NULL, "shared",                                                                 \
       "What a new store of a job is made for: one store that all ranks see, or one on every node's own disk. A store"  \
       " that exists keeps what it was made for.")                                                                      \
+    X(CHOICE, access, "write|read", NULL, "write",                                                                     \
+      "read: the session only restarts. It claims nothing and writes nothing, so it works on a read-only mount, in a"  \
+      " store of somebody else, and beside a running job; varve_checkpoint fails.")                                    \
     X(CHOICE, log, "error|warn|info|debug|trace", NULL, "warn",                                                        \
       "The least important messages that are logged.")                                                                 \
     X(CHOICE, mode, "private|group|umask", NULL, "private",                                                            \

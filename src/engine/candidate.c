@@ -14,11 +14,11 @@ static int name_checkpoint(struct vv_session *session, uint32_t generation, uint
         return rc;
     struct vv_attempt attempt = {generation, record.attempt, version};
     vv_record_clear(&record);
-    return vv_lease_refer(session->lease, &attempt, error);
+    return session->lease ? vv_lease_refer(session->lease, &attempt, error) : 0;
 }
 
 int vv_candidate_name(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
-    int rc = session->lease ? name_checkpoint(session, generation, version, error) : 0;
+    int rc = session->is_keeper ? name_checkpoint(session, generation, version, error) : 0;
     return vv_comm_agree(session->comm, rc, error);
 }
 

@@ -15,7 +15,7 @@ int vv_open_peers(struct vv_session *session, struct vv_peers **out, struct varv
         .store = session->store,
         .name = session->name,
         .is_local = vv_is_local(session),
-        .is_keeper = session->lease != NULL,
+        .is_keeper = session->is_keeper,
         .threads = (unsigned)session->settings.threads,
         .window = session->settings.restart_window,
     };
@@ -59,7 +59,7 @@ static int find_candidates(struct vv_session *session, int64_t version, struct c
     memset(out, 0, sizeof *out);
     out->session = session;
     out->version = version;
-    if (session->lease)
+    if (session->is_keeper)
         rc = vv_records_list_whole(session->store, session->name, add_candidate, out, error);
     if (rc < 0)
         vv_error_default(error, rc, "the checkpoints of %s could not be listed: %s", session->name,
@@ -137,7 +137,33 @@ int vv_open_named(struct vv_session *session, struct vv_store *store, uint32_t g
 typedef int (*try_fn)(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                       struct varve_error *error);
 
-static int try_candidates(struct vv_session *session, int64_t version, try_fn try, const void *arg,
+/* A keeper: is there a record? */
+static int can_read(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
+    struct vv_record record;
+    int rc = vv_record_load(session->store, session->name, generation, version, &record, error);
+    if (rc == 0)
+        vv_record_clear(&record);
+    return rc;
+}
+
+/* Nobody knows that we read it, without a claim: was it forgotten meanwhile? Then that is the reason, and no damage. Collective. */
+static int see_forgotten(struct vv_session *session, const struct vv_attempt *candidate, int result,
+                         struct varve_error *why) {
+    struct varve_error ignored = {0};
+    uint32_t is_gone = 0;
+    if (result == VARVE_MISMATCH || session->may == VV_MAY_WRITE)
+        return result;
+    if (vv_comm_is_root(session->comm)) {
+        int rc = can_read(session, candidate->generation, candidate->version, &ignored);
+        is_gone = rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT;
+    }
+    int rc = vv_comm_follow(session->comm, 0, &is_gone, sizeof is_gone, VV_COMM_ROOT, why);
+    if (rc || !is_gone)
+        return rc ? rc : result;
+    return vv_comm_all_say(why, VARVE_FORGOTTEN, "it was forgotten while it was read");
+}
+
+static int try_listed(struct vv_session *session, int64_t version, try_fn try, const void *arg,
                           int64_t *version_out, struct varve_error *error) {
     struct candidates candidates = {0};
     struct vv_attempt candidate = {0};
@@ -148,6 +174,8 @@ static int try_candidates(struct vv_session *session, int64_t version, try_fn tr
         rc = 0;
         vv_error_clear(&why);
         result = try(session, arg, candidate.generation, candidate.version, &why);
+        if (result < 0)
+            result = see_forgotten(session, &candidate, result, &why);
         if (result == 0 && version_out)
             *version_out = (int64_t)candidate.version;
         if (result == 0 || !may_go_on(session, &candidate, result, &why))
@@ -162,6 +190,39 @@ static int try_candidates(struct vv_session *session, int64_t version, try_fn tr
     rc = explain(session, version, result, &why, &damage, error);
     if (rc == VARVE_NO_CHECKPOINT)
         vv_tell_first_run(session);
+    return rc;
+}
+
+static int take_newest(void *arg, uint32_t generation, uint64_t version) {
+    *(struct vv_attempt *)arg = (struct vv_attempt){generation, 0, version};
+    return 1;
+}
+
+/* Is there a newer record than this one? Then it becomes that. Collective; 1, 0, or an error of the group. */
+static int has_newer(struct vv_session *session, struct vv_attempt *newest, struct varve_error *error) {
+    struct vv_attempt found = {0};
+    struct varve_error ignored = {0};
+    uint32_t is_newer = 0;
+    if (vv_comm_is_root(session->comm) &&
+        vv_records_list(session->store, session->name, take_newest, &found, &ignored) == 0)
+        is_newer = vv_attempt_is_newer(&found, newest) != 0;
+    if (is_newer)
+        *newest = found;
+    int rc = vv_comm_follow(session->comm, 0, &is_newer, sizeof is_newer, VV_COMM_ROOT, error);
+    return rc ? rc : (int)is_newer;
+}
+
+/* Beside a job with keep=N, all that we listed may be forgotten before we come to read it. Then there are newer ones. */
+static int try_candidates(struct vv_session *session, int64_t version, try_fn try, const void *arg,
+                          int64_t *version_out, struct varve_error *error) {
+    struct vv_attempt newest = {0};
+    if (session->may == VV_MAY_WRITE || version >= 0)
+        return try_listed(session, version, try, arg, version_out, error);
+    int rc = has_newer(session, &newest, error);
+    do {
+        vv_error_clear(error);
+        rc = rc < 0 ? rc : try_listed(session, version, try, arg, version_out, error);
+    } while ((rc == VARVE_NO_CHECKPOINT || rc == VARVE_CORRUPT) && has_newer(session, &newest, error) == 1);
     return rc;
 }
 
@@ -270,15 +331,6 @@ static int tell_regions(void *arg, struct vv_store *store, struct varve_error *e
     return asked->asking->fn ? walk_regions(asked, 1, error) : 0;
 }
 
-/* A keeper: is there a record? */
-static int can_read(struct vv_session *session, uint32_t generation, uint64_t version, struct varve_error *error) {
-    struct vv_record record;
-    int rc = vv_record_load(session->store, session->name, generation, version, &record, error);
-    if (rc == 0)
-        vv_record_clear(&record);
-    return rc;
-}
-
 /* Nobody's fn is called before all ranks can read theirs. */
 static int try_stored(struct vv_session *session, const void *arg, uint32_t generation, uint64_t version,
                       struct varve_error *error) {
@@ -289,7 +341,7 @@ static int try_stored(struct vv_session *session, const void *arg, uint32_t gene
         return rc;
     rc = vv_keepers_complete(session, asked.peers, generation, version, &is_thin, error);
     if (rc == 0) {
-        rc = session->lease ? can_read(session, generation, version, error) : 0;
+        rc = session->is_keeper ? can_read(session, generation, version, error) : 0;
         rc = vv_comm_agree(session->comm, rc, error);
     }
     if (rc == 0)

@@ -62,7 +62,7 @@ static int is_of_one_session(const struct candidate *candidate) {
     struct vv_session *session = candidate->session;
     struct varve_error ignored = {0};
     uint64_t id[2] = {0, 0}, least[5] = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, 1};
-    if (session->lease && (candidate->found == 1 || candidate->found == VARVE_FORGOTTEN)) {
+    if (session->is_keeper && (candidate->found == 1 || candidate->found == VARVE_FORGOTTEN)) {
         uint8_t bytes[16] = {0};
         least[4] = vv_claim_session(session->store, session->name, candidate->generation, bytes, &ignored) == 1;
         memcpy(id, bytes, sizeof id);
@@ -93,7 +93,7 @@ static int check_same(const struct candidate *candidate) {
     uint64_t own[3] = {candidate->what.attempt.attempt, candidate->what.writers_digest.low,
                        candidate->what.writers_digest.high};
     uint64_t least[6];
-    int says = candidate->session->lease && candidate->found;
+    int says = candidate->session->is_keeper && candidate->found;
     for (int i = 0; i < 3; i++) {
         least[i] = says ? own[i] : UINT64_MAX;
         least[3 + i] = says ? ~own[i] : UINT64_MAX;
@@ -112,13 +112,13 @@ static int check_same(const struct candidate *candidate) {
 /* Who has it, and is it the same? */
 static int look_everywhere(struct candidate *candidate) {
     struct vv_session *session = candidate->session;
-    candidate->found = session->lease ? look_here(candidate) : 1;
+    candidate->found = session->is_keeper ? look_here(candidate) : 1;
     int rc = vv_comm_agree(session->comm, candidate->found < 0 ? candidate->found : 0, candidate->error);
     if (rc == VARVE_FORGOTTEN)
         rc = spread_forgetting(candidate);
     if (rc)
         return rc;
-    uint64_t least[2] = {session->lease && candidate->found ? session->comm->rank : UINT64_MAX,
+    uint64_t least[2] = {session->is_keeper && candidate->found ? session->comm->rank : UINT64_MAX,
                          (uint64_t)candidate->found};
     rc = session->comm->ops->least(session->comm, least, 2);
     if (rc)
@@ -127,6 +127,9 @@ static int look_everywhere(struct candidate *candidate) {
         return vv_comm_all_say(candidate->error, VARVE_CORRUPT, "its record cannot be read on any node");
     candidate->donor = (uint32_t)least[0];
     candidate->is_everywhere = least[1] == 1;
+    if (!candidate->is_everywhere && session->may != VV_MAY_WRITE)
+        return vv_comm_all_say(candidate->error, VARVE_CORRUPT,
+                               "its record is not on every node, and a session that only reads cannot copy it there");
     return check_same(candidate);
 }
 
@@ -243,15 +246,18 @@ static int put_list(const struct candidate *candidate, const struct vv_lean *lea
 static int spread_list(struct candidate *candidate, const struct vv_lean *lean, struct vv_buf *bytes) {
     struct vv_session *session = candidate->session;
     struct varve_comm *comm = session->comm;
-    int found = session->lease ? has_list(candidate, lean, bytes) : 1;
+    int found = session->is_keeper ? has_list(candidate, lean, bytes) : 1;
     int rc = vv_comm_agree(comm, found < 0 ? found : 0, candidate->error);
-    uint64_t least[2] = {session->lease && found == 1 ? comm->rank : UINT64_MAX, found == 1};
+    uint64_t least[2] = {session->is_keeper && found == 1 ? comm->rank : UINT64_MAX, found == 1};
     if (rc == 0 && (rc = comm->ops->least(comm, least, 2)) != 0)
         return vv_error(candidate->error, rc, "the ranks could not compare their lists: %s", varve_error_text(rc));
     if (rc || least[1])
         return rc;
     if (least[0] == UINT64_MAX)
         return vv_comm_all_say(candidate->error, VARVE_CORRUPT, "no node has a writers list that it needs");
+    if (session->may != VV_MAY_WRITE)
+        return vv_comm_all_say(candidate->error, VARVE_CORRUPT,
+                               "a writers list that it needs is not on every node, and a session that only reads cannot copy it");
     if (comm->rank != least[0])
         vv_buf_clear(bytes);
     rc = vv_share_bytes(comm, bytes, (uint32_t)least[0], candidate->error);

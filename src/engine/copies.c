@@ -39,7 +39,7 @@ static uint32_t rank_of(struct varve_comm *comm, uint32_t node, uint32_t local) 
 
 /* Ranks that share a disk are no help to each other: where the group does not know the nodes, their stores tell. Collective. */
 static int is_each_alone(struct vv_session *session) {
-    uint64_t is_keeper = session->lease != NULL;
+    uint64_t is_keeper = session->is_keeper;
     return session->comm->ops->least(session->comm, &is_keeper, 1) == 0 && is_keeper;
 }
 

@@ -127,6 +127,13 @@ struct vv_audit_state {
     double call_seconds;  /* of the processor, that the last calls have taken */
 };
 
+/* May this session write? */
+enum vv_may {
+    VV_MAY_WRITE,      /* it has its claim */
+    VV_MAY_READ,       /* it was asked not to: access=read */
+    VV_MAY_WRITE_LATER /* nothing could be written when it was opened: the next checkpoint tries to claim */
+};
+
 struct vv_session {
     char name[VV_NAME_MAX + 1];
     char *address;        /* of the store, as the program gave it */
@@ -135,7 +142,10 @@ struct vv_session {
     struct vv_settings settings;
     struct vv_log log;
     struct vv_store *store;
-    struct vv_lease *lease; /* a keeper's (keepers.c): rank 0 is one; NULL on the others */
+    enum vv_may may;        /* the same on all ranks */
+    int is_keeper;          /* lists and reads records for the others (keepers.c): rank 0, or one rank per node */
+    struct vv_lease *lease; /* a keeper's; NULL on the others, and where nothing is claimed */
+    uint32_t claims_seen;   /* the highest claim when this session was opened without one */
     struct varve_comm *comm;  /* for one thread at a time: the caller's, or our own while a checkpoint is in flight */
     struct varve_comm *aside; /* for the caller's, meanwhile; NULL: our own thread must not talk */
     struct vv_sharing sharing;

@@ -321,6 +321,8 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
     vv_flight_land(session);
     uint64_t landed = vv_clock_ns();
     int rc = may_begin(session, version, &why);
+    if (rc == 0)
+        rc = vv_access_write(session, &why);
     if (rc) { /* it was not begun: wait, close and the statistics speak of the last one that was */
         if (rc < 0)
             *error = why;

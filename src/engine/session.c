@@ -27,6 +27,7 @@ static int open_backend(struct vv_session *session, const char *uri, int may_cre
                         struct varve_error *error) {
     struct vv_backend_options options = {
         .may_create = may_create,
+        .purpose = session->may == VV_MAY_READ ? VV_FOR_READING : VV_FOR_WRITING,
         .direct = session->settings.direct,
         .mode = session->settings.mode,
         .owner = session->settings.owner,
@@ -105,7 +106,9 @@ static int find_store(struct vv_session *session, const char *uri, struct vv_sto
         return rc;
     *first = finder == UINT64_MAX ? VV_COMM_ROOT : (uint32_t)finder;
     if (comm->rank == *first && !session->store) {
-        rc = open_store_as(session, uri, object, error);
+        rc = session->may == VV_MAY_READ
+                 ? vv_error(error, VARVE_NO_STORE, "there is no store at %.300s, and with access=read none is made", uri)
+                 : open_store_as(session, uri, object, error);
         session->is_store_new = rc == 0;
     }
     if (comm->rank == *first && rc == 0) {
@@ -125,13 +128,13 @@ static int join_store(struct vv_session *session, const char *uri, const struct 
         vv_wait_before(i);
         rc = look_for_store(session, uri, error);
     }
-    if (rc == 0 && is_local && !session->store)
+    if (rc == 0 && is_local && !session->store && session->may != VV_MAY_READ)
         rc = open_store_as(session, uri, object, error);
     if (rc)
         return rc;
     if (session->store && is_like(session->store, object))
         return 0;
-    if (!is_local)
+    if (!is_local || !session->store)
         return lost(session, uri, first, error);
     vv_read_host(host, sizeof host);
     return vv_error(error, VARVE_MISMATCH,
@@ -192,7 +195,7 @@ static int join_claim(struct vv_session *session, const char *uri, uint64_t abov
     return rc < 0 ? rc : 0;
 }
 
-static int claim(struct vv_session *session, const char *uri, uint64_t above, struct varve_error *error) {
+int vv_claim_together(struct vv_session *session, uint64_t above, struct varve_error *error) {
     struct varve_comm *comm = session->comm;
     struct entry entry = {.generation = 0};
     int rc = 0;
@@ -205,7 +208,7 @@ static int claim(struct vv_session *session, const char *uri, uint64_t above, st
         return rc;
     session->first_generation = entry.generation;
     if (!vv_comm_is_root(comm))
-        rc = join_claim(session, uri, above, &entry, error);
+        rc = join_claim(session, session->address, above, &entry, error);
     return vv_comm_agree(comm, rc, error);
 }
 
@@ -230,10 +233,10 @@ static int enter(struct vv_session *session, const char *uri, struct varve_error
     uint64_t above = 0;
     int rc = open_stores(session, uri, &above, error);
     if (rc == 0)
-        rc = claim(session, uri, above, error);
+        rc = vv_access_open(session, above, error);
     if (rc == 0)
         rc = set_up_sharing(session, error);
-    return rc ? rc : vv_keepers_adopt(session, error);
+    return rc || session->may != VV_MAY_WRITE ? rc : vv_keepers_adopt(session, error);
 }
 
 static int create(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
@@ -247,6 +250,7 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
     if (!session->address)
         return vv_error(error, -ENOMEM, "no memory for a session");
     session->settings = *settings;
+    session->may = settings->access == VV_CHOOSE_ACCESS_READ ? VV_MAY_READ : VV_MAY_WRITE;
     session->log = *log;
     session->comm = comm;
     session->opened_ns = session->last_ns = vv_clock_ns();

@@ -80,6 +80,27 @@ int vv_lease_is_open_here(const uint8_t session_id[16]) {
     return is_open;
 }
 
+/* Sessions of this process that have failed while they made their claim. The claim may stand, and nobody renews its beat. */
+#define GIVEN_UP 32
+static uint8_t given_up[GIVEN_UP][16];
+static unsigned given_up_next;
+
+static void note_given_up(const uint8_t session_id[16]) {
+    pthread_mutex_lock(&open_lock);
+    memcpy(given_up[given_up_next++ % GIVEN_UP], session_id, 16);
+    pthread_mutex_unlock(&open_lock);
+}
+
+int vv_lease_is_given_up_here(const uint8_t session_id[16]) {
+    static const uint8_t none[16];
+    int found = 0;
+    pthread_mutex_lock(&open_lock);
+    for (unsigned i = 0; i < GIVEN_UP && !found; i++)
+        found = memcmp(given_up[i], session_id, 16) == 0;
+    pthread_mutex_unlock(&open_lock);
+    return found && memcmp(session_id, none, 16) != 0;
+}
+
 /* ---- the beat ---- */
 
 static int write_beat(struct vv_lease *lease, uint32_t generation, const struct vv_beat *beat,
@@ -427,8 +448,11 @@ static int claim_next(struct vv_lease *lease, const struct vv_lease_options *opt
         uint32_t base = highest > options->above ? highest : options->above;
         if (rc == 0 && base == UINT32_MAX)
             rc = vv_error(error, -EOVERFLOW, "%s has no generation left to claim", lease->name);
-        if (rc == 0 && (rc = enter_generation(lease, base + 1, error)) < 0 && rc != -EEXIST)
+        if (rc == 0 && (rc = enter_generation(lease, base + 1, error)) < 0 && rc != -EEXIST) {
             end_generation(lease, base + 1);
+            if (!options->session_id) /* else other processes go on with it */
+                note_given_up(lease->claim.session_id);
+        }
         if (rc == -EEXIST)
             rc = look_again(lease, &unseen, base + 1, error);
         if (rc != -EEXIST)

@@ -70,6 +70,9 @@ int vv_unlock(struct vv_store *store, const char *name, int is_dead, int (*progr
 /* Claim the generation above `highest` and end it at once. VARVE_BUSY when somebody else was faster. */
 int vv_lease_end_above(struct vv_store *store, const char *name, uint32_t highest, struct varve_error *error);
 
+/* Has a session of this process with this id failed while it made its claim? Then nobody has it. */
+int vv_lease_is_given_up_here(const uint8_t session_id[16]);
+
 /* What can be said about a generation without waiting. UNKNOWN: its process is on another host, or hidden; treat as
  * MAYBE. */
 enum vv_life { VV_LIFE_DEAD, VV_LIFE_MAYBE, VV_LIFE_UNKNOWN };

@@ -96,7 +96,7 @@ int vv_life_look(struct vv_store *store, const char *name, uint32_t generation, 
         return claimed;
     if (rc == 0 && claimed == 0 && memcmp(beat.session_id, claim.session_id, sizeof beat.session_id) != 0)
         beat = (struct vv_beat){0};
-    if (beat.state == VV_BEAT_ENDED)
+    if (beat.state == VV_BEAT_ENDED || (claimed == 0 && vv_lease_is_given_up_here(claim.session_id)))
         life = VV_LIFE_DEAD;
     if (life != VV_LIFE_DEAD && claimed == 0)
         life = life_of_process(&claim);

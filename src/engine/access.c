@@ -1,0 +1,106 @@
+/* Sessions without a claim.
+ *
+ * Restarting needs none. The claim, and the heartbeat that names what is read, are a courtesy: whoever forgets checkpoints
+ * leaves that one alone. Without them it may be forgotten and pruned while it is read. That is found out by reading, and then
+ * another one is tried (choose.c); wrong bytes are found by their digests.
+ *
+ * A session has no claim because it was asked to read only (access=read), and then it never writes anything. Or because nothing
+ * could be written when it was opened: the file system is full to the last byte, mounted read-only, or somebody else's. Then the
+ * first checkpoint tries to claim, once more. It must be the very next claim of the name: if another session came between, what
+ * we go on from is not the newest any more, and ours would hide what that one has saved. Whether what we go on from is still a
+ * checkpoint is looked at by every commit (store/commit.c). */
+#include <errno.h>
+
+#include "engine/engine_private.h"
+
+static int cannot_write(int rc) {
+    return rc == -ENOSPC || rc == -EDQUOT || rc == -EROFS || rc == -EACCES || rc == -EPERM;
+}
+
+/* Who lists and reads the records: rank 0, or the first rank of every node, as far as the group knows the nodes. */
+static int is_reading_keeper(const struct vv_session *session) {
+    struct varve_comm *comm = session->comm;
+    if (!vv_is_local(session))
+        return vv_comm_is_root(comm);
+    return comm->nodes == 0 || !comm->ops->rank_of || comm->ops->rank_of(comm, comm->node, 0) == comm->rank;
+}
+
+static void drop_claim(struct vv_session *session, enum vv_may may) {
+    vv_lease_release(session->lease); /* of a node that could be written */
+    session->lease = NULL;
+    session->may = may;
+    session->is_keeper = is_reading_keeper(session);
+}
+
+int vv_access_open(struct vv_session *session, uint64_t above, struct varve_error *error) {
+    if (session->may == VV_MAY_READ) {
+        drop_claim(session, VV_MAY_READ);
+        return 0;
+    }
+    int rc = vv_claim_together(session, above, error);
+    session->is_keeper = session->lease != NULL;
+    if (!cannot_write(rc))
+        return rc;
+    if (vv_comm_is_root(session->comm))
+        vv_log(&session->log, VV_LOG_WARN, "%s is open for reading only, until a checkpoint can be written: %s", session->name,
+               error->text);
+    drop_claim(session, VV_MAY_WRITE_LATER);
+    vv_error_clear(error);
+    rc = session->is_keeper ? vv_claims_highest(session->store, session->name, &session->claims_seen, error) : 0;
+    return vv_comm_agree(session->comm, rc, error);
+}
+
+/* A claim above the one we saw may be our own, made half-way by a try that failed. */
+static int check_unclaimed(struct vv_session *session, struct varve_error *error) {
+    uint8_t owner[16];
+    uint32_t highest = 0;
+    int rc = vv_claims_highest(session->store, session->name, &highest, error);
+    if (rc < 0 || highest == session->claims_seen)
+        return rc;
+    rc = vv_claim_session(session->store, session->name, highest, owner, error);
+    if (rc == 1 && highest == session->claims_seen + 1 && vv_lease_is_given_up_here(owner)) {
+        session->claims_seen = highest;
+        return 0;
+    }
+    return rc < 0 ? rc
+                  : vv_error(error, VARVE_FENCED,
+                             "another session has claimed %s since this one was opened for reading only: close it and open it"
+                             " again",
+                             session->name);
+}
+
+/* We have claims; are they the very next, and does the beat name what we go on from? */
+static int settle_claim(struct vv_session *session, uint64_t above, struct varve_error *error) {
+    if (!session->lease)
+        return 0;
+    if (vv_lease_generation(session->lease) != above + 1)
+        return vv_error(error, VARVE_FENCED, "another session of %s came between: close this one and open it again",
+                        session->name);
+    return session->parent.generation ? vv_lease_refer(session->lease, &session->parent, error) : 0;
+}
+
+static int claim_late(struct vv_session *session, struct varve_error *error) {
+    int rc = vv_comm_agree(session->comm, session->is_keeper ? check_unclaimed(session, error) : 0, error);
+    uint64_t above = session->claims_seen;
+    if (rc == 0 && (rc = vv_comm_most(session->comm, &above)) != 0)
+        return vv_error(error, rc, "the ranks could not compare their claims: %s", varve_error_text(rc));
+    if (rc == 0)
+        rc = vv_claim_together(session, above, error);
+    if (rc == 0)
+        rc = vv_comm_agree(session->comm, settle_claim(session, above, error), error);
+    if (rc) {
+        drop_claim(session, VV_MAY_WRITE_LATER);
+        return rc;
+    }
+    session->is_keeper = session->lease != NULL;
+    session->may = VV_MAY_WRITE;
+    return 0;
+}
+
+int vv_access_write(struct vv_session *session, struct varve_error *error) {
+    if (session->may == VV_MAY_READ)
+        return vv_comm_all_say(error, -EROFS,
+                               "this session of %s only reads (access=read): open one with access=write to save checkpoints",
+                               session->name);
+    return session->may == VV_MAY_WRITE_LATER ? claim_late(session, error) : 0;
+}

@@ -1,0 +1,93 @@
+/* A restart could not write its claim when the file system was full. Without any reserve left it now restarts without a claim, and the
+ * first checkpoint for which there is room makes it. */
+#include "found/small.h"
+
+static void fill(void) {
+    shell("rm -rf $D/ck/.reserve, && mkdir $D/others && (cat /dev/zero >$D/others/zeros; for i in $(seq 2000); do"
+          " : >$D/others/$i || break; done; cat /dev/zero >>$D/others/zeros) 2>/dev/null || true");
+}
+
+static struct varve_session *restart_when_full(void) {
+    shell("mount -t tmpfs -o size=8m,nr_inodes=500,mode=755 none $D");
+    make_versions("job", "", 3);
+    fill();
+    logged[0] = '\0';
+    struct varve_session *session = open_name("job", "");
+    assert_non_null(strstr(logged, "job is open for reading only"));
+    restart(session, 3);
+    return session;
+}
+
+static void test_later(void **state) {
+    (void)state;
+    if (!can_mount())
+        skip();
+    struct varve_session *session = restart_when_full();
+    expect(session, save(session, 4), -ENOSPC);
+    assert_non_null(strstr(varve_session_error(session)->text, "are short in"));
+    expect(session, save(session, 5), -ENOSPC);
+    shell("rm -r $D/others");
+    expect(session, save(session, 6), 0);
+    expect(session, save(session, 7), 0);
+    assert_int_equal(varve_close(session), 0);
+    session = open_name("job", "");
+    restart(session, 7);
+    assert_int_equal(varve_close(session), 0);
+}
+
+/* What another session has saved meanwhile must not be hidden by what we go on from. */
+static void test_somebody_came_between(void **state) {
+    (void)state;
+    if (!can_mount())
+        skip();
+    struct varve_session *session = restart_when_full(), *other;
+    shell("rm -r $D/others");
+    other = open_name("job", "");
+    restart(other, 3);
+    expect(other, save(other, 10), 0);
+    assert_int_equal(varve_close(other), 0);
+    expect(session, save(session, 4), VARVE_FENCED);
+    expect(session, save(session, 4), VARVE_FENCED);
+    varve_close(session);
+    other = open_name("job", "");
+    restart(other, 10);
+    assert_int_equal(varve_close(other), 0);
+}
+
+/* What we go on from may be forgotten while we have no heartbeat that names it: then the next checkpoint is a whole one. */
+static void test_parent_is_forgotten(void **state) {
+    (void)state;
+    if (!can_mount())
+        skip();
+    struct varve_session *session = restart_when_full();
+    struct varve_store *tool;
+    struct varve_error error;
+    shell("rm -r $D/others");
+    assert_int_equal(varve_store_open(store_path, NULL, &tool, &error), 0);
+    assert_int_equal(varve_store_forget(tool, &(struct varve_which){.name = "job", .version = 3}, &error), 0);
+    assert_int_equal(varve_store_prune(tool, NULL, 0, NULL, NULL, NULL, &error), 0);
+    varve_store_close(tool);
+    memset(region, 5, SIZE / 2);
+    expect(session, varve_checkpoint(session, 4), 0);
+    expect(session, varve_wait(session), 0);
+    assert_int_equal(varve_close(session), 0);
+    uint8_t *wanted = malloc(SIZE);
+    memcpy(wanted, region, SIZE);
+    memset(region, 0, SIZE);
+    int64_t got;
+    session = open_name("job", "access=read");
+    expect(session, varve_restart(session, VARVE_LATEST, &got), 0);
+    assert_int_equal(got, 4);
+    assert_memory_equal(region, wanted, SIZE);
+    free(wanted);
+    assert_int_equal(varve_close(session), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_later, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_somebody_came_between, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_parent_is_forgotten, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

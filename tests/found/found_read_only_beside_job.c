@@ -1,0 +1,130 @@
+/* While a job ran, its checkpoints could not be restarted from by anybody else: the name was busy. With access=read they can. The job
+ * forgets and prunes what is being read (keep=2): then another checkpoint is taken, and never wrong bytes. */
+#include "found/small.h"
+
+#include "group/group.h"
+
+#define RANKS 3u
+
+/* ---- one process ---- */
+
+static void run_job(void) {
+    struct varve_session *session = open_name("job", "keep=2");
+    for (int64_t version = 1; access(folder, F_OK) == 0; version++) {
+        char mark[80];
+        if (save(session, version) != 0)
+            _exit(1);
+        snprintf(mark, sizeof mark, "%s/begun", folder);
+        if (version == 3)
+            close(open(mark, O_WRONLY | O_CREAT, 0600));
+        snprintf(mark, sizeof mark, "%s/over", folder);
+        if (access(mark, F_OK) == 0)
+            break;
+    }
+    _exit(varve_close(session) != 0);
+}
+
+static void wait_for(const char *name) {
+    char path[120];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    while (access(path, F_OK) < 0)
+        usleep(1000);
+}
+
+static void test_beside_a_job(void **state) {
+    (void)state;
+    int status;
+    int64_t last = 0, got = 0;
+    pid_t child = fork();
+    if (child == 0)
+        run_job();
+    wait_for("begun");
+    for (int i = 0; i < 60 || last < 12; i++) {
+        struct varve_session *session = open_name("job", "access=read");
+        memset(region, 0, SIZE);
+        expect(session, varve_restart(session, VARVE_LATEST, &got), 0);
+        assert_true(got >= last);
+        check_region(got);
+        last = got;
+        assert_int_equal(varve_close(session), 0);
+    }
+    struct varve_session *other = NULL;
+    struct varve_error error;
+    assert_int_equal(try_open("job", "", &other, &error), VARVE_BUSY); /* to write it is another matter */
+    shell(": >$D/over");
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    shell("test $(ls $D/ck/n/job/claim | wc -l) = 1 && test $(ls $D/ck/n/job/beat | wc -l) = 1");
+}
+
+/* What is forgotten and pruned between the look at its record and the reading of its data. */
+static void test_forgotten_while_it_is_read(void **state) {
+    (void)state;
+    int64_t got;
+    make_versions("job", "", 3);
+    struct varve_session *session = open_name("job", "access=read");
+    restart(session, 3);
+    struct varve_store *tool;
+    struct varve_error error;
+    assert_int_equal(varve_store_open(store_path, NULL, &tool, &error), 0);
+    for (int64_t version = 2; version <= 3; version++)
+        assert_int_equal(varve_store_forget(tool, &(struct varve_which){.name = "job", .version = version}, &error), 0);
+    assert_int_equal(varve_store_prune(tool, NULL, 0, NULL, NULL, NULL, &error), 0);
+    varve_store_close(tool);
+    restart(session, 1);
+    expect(session, varve_restart(session, 3, &got), -ENOENT);
+    assert_int_equal(varve_close(session), 0);
+}
+
+/* ---- many ranks ---- */
+
+static void rank_main(struct varve_comm *comm, void *arg) {
+    const int *is_reading = arg;
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_session *session;
+    struct varve_error error;
+    int64_t got = -1;
+    options.settings = *is_reading ? "access=read" : "keep=0";
+    if (varve_open_comm(group_comm(comm), store_path, "many", &options, &session, &error) != 0)
+        group_fail(comm, "open: %s", error.text);
+    varve_protect(session, "data", region, SIZE);
+    if (*is_reading) {
+        if (varve_restart(session, VARVE_LATEST, &got) != 0 || got != 5)
+            group_fail(comm, "restart: %s", varve_session_error(session)->text);
+        check_region(5 + comm->rank);
+        if (varve_checkpoint(session, 6) != -EROFS)
+            group_fail(comm, "a checkpoint was begun");
+    } else {
+        fill_region(5 + comm->rank);
+        if (varve_checkpoint(session, 5) != 0)
+            group_fail(comm, "checkpoint: %s", varve_session_error(session)->text);
+    }
+    if (varve_close(session) != 0)
+        group_fail(comm, "close");
+}
+
+static void run_ranks(int is_reading) {
+    struct group_end end;
+    char text[512];
+    if (group_run(RANKS, rank_main, &is_reading, NULL, &end) != 0) {
+        group_describe(&end, text, sizeof text);
+        fail_msg("%s", text);
+    }
+}
+
+static void test_many_ranks(void **state) {
+    (void)state;
+    run_ranks(0);
+    char *before = snapshot();
+    run_ranks(1);
+    expect_unchanged(before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_beside_a_job, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_forgotten_while_it_is_read, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_many_ranks, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

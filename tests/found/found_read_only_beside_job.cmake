@@ -1,0 +1,1 @@
+target_link_libraries(found_read_only_beside_job PRIVATE group)

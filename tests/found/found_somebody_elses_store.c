@@ -1,0 +1,51 @@
+/* A store that may be read, but not written, could not be restarted from. */
+#include "found/small.h"
+
+static void as_nobody(const char *settings, int is_warned) {
+    assert_int_equal(setgid(65534), 0);
+    assert_int_equal(setuid(65534), 0);
+    struct varve_session *session = NULL;
+    struct varve_error error;
+    int rc = try_open("job", settings, &session, &error);
+    if (rc && is_warned) { /* refused, as the folder is somebody else's: then the text says how to read it */
+        assert_non_null(strstr(error.text, "access=read"));
+        _exit(0);
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(varve_protect(session, "data", region, SIZE), 0);
+    assert_true(is_warned == (strstr(logged, "job is open for reading only") != NULL));
+    restart(session, 3);
+    assert_true(save(session, 4) == (is_warned ? -EACCES : -EROFS));
+    assert_int_equal(varve_close(session), 0);
+    _exit(0);
+}
+
+static void run(const char *settings, int is_warned) {
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        as_nobody(settings, is_warned);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void test_other_user(void **state) {
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can become somebody else\n");
+        skip();
+    }
+    umask(022);
+    make_versions("job", "mode=umask", 3);
+    char *before = snapshot();
+    run("access=read", 0);
+    run("", 1);
+    expect_unchanged(before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_other_user, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
