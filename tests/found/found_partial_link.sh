@@ -8,6 +8,7 @@ cd "$work"
 mkdir -p in/deep
 head -c 100000 /dev/urandom >in/data
 cp in/data in/deep/data
+chmod 4755 in/deep/data
 "$VARVE" import store x -C in . >/dev/null 2>&1
 region=$("$VARVE" show store x --json | sed -n 's/.*"region":"\([^"]*\)".*/\1/p' | grep -v varve | head -1)
 
@@ -50,6 +51,7 @@ ln -s ../victim out2/data
 check "export replaces a link" "$VARVE" export store x -C out2 --force
 check "and not what it leads to" grep -q '^precious$' victim
 check "it is a file now" test ! -L out2/data
+check "set-user-ID is not given back" test -x out2/deep/data -a ! -u out2/deep/data
 check "nothing came outside" test -z "$(ls outside)"
 
 # The file that shares a limit.
