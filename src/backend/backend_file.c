@@ -107,7 +107,12 @@ static int list_once(struct file_backend *file, const char *prefix, const char *
     closedir(folder);
     if (has_temporaries)
         vv_file_note(file, prefix);
-    /* A folder that was removed while open reads as empty: so may a vanished root. */
+    /* A folder that was removed while open reads as empty, or, where it was remembered longer than it lived, as missing: so
+     * may a vanished root. */
+    if (result == -ENOENT) {
+        vv_name_list_clear(names);
+        result = 0;
+    }
     if (result == 0 && names->count == 0)
         result = vv_file_root_check(file);
     return result < 0 ? result : vv_file_whole(file, mark);
