@@ -99,9 +99,9 @@ static int list_once(struct file_backend *file, const char *prefix, const char *
     }
     DIR *folder = fdopendir(fd);
     if (!folder) {
-        int result = -errno;
+        int result = vv_file_missing(file, -errno, mark); /* it looks at the folder, which may be gone */
         close(fd);
-        return result;
+        return result == -ENOENT ? 0 : result;
     }
     int result = collect(file, folder, !*prefix, after, names, &has_temporaries);
     closedir(folder);

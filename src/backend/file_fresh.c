@@ -84,8 +84,9 @@ static int is_shown(struct file_backend *file, const char *prefix, const char *n
         return fd;
     DIR *folder = fdopendir(fd);
     if (!folder) {
+        int result = -errno;
         close(fd);
-        return -ENOMEM;
+        return result;
     }
     int is_found = 0;
     for (const struct dirent *entry; !is_found && (entry = readdir(folder));)
