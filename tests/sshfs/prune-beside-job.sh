@@ -29,7 +29,7 @@ fi
 
 mkdir -p "$2" && dir=$(cd "$2" && pwd) || exit 1
 rounds=$3 port=2222
-rm -rf "${dir:?}"/{keys,server,a,b,out,prune.log}
+rm -rf "${dir:?}"/{keys,server,a,b,out,*.log}
 mkdir -p "$dir"/{keys,server,a,b}
 
 die() {
@@ -56,9 +56,16 @@ PidFile none
 Subsystem sftp internal-sftp
 CONFIG
 "$(command -v sshd)" -f "$dir/keys/sshd_config" -E "$dir/sshd.log" || die "sshd does not start"
-for mount in a b; do
+mount_at() {
     sshfs -p $port -o "IdentityFile=$dir/keys/client" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
-        "root@127.0.0.1:$dir/server" "$dir/$mount" 2>>"$dir/sshfs.log" || die "sshfs does not mount"
+        "root@127.0.0.1:$dir/server" "$1" 2>>"$dir/sshfs.log"
+}
+for mount in a b; do
+    tries=0
+    until mount_at "$dir/$mount"; do # the server may not listen yet
+        [ $((tries += 1)) -lt 40 ] || die "sshfs does not mount"
+        sleep 0.25
+    done
 done
 
 # ---- rounds ----
