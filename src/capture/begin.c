@@ -3,13 +3,12 @@
  * What was never touched is kept apart ("holes") until the tracker has answered to the end: if it breaks off, everything that is there counts as
  * changed, and nobody must have been told the contrary. Holes also tell which pages there is nothing to arm in. */
 #include <errno.h>
-#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "capture/private.h"
+#include "memory/mapped.h"
 
-#define ASKED_LEAST (256u << 10)
 #define EARLY_LEAST (16u << 20) /* bytes: what is smaller will fit staging */
 #define REST_EPOCHS 7u /* for which a watch is left alone that changes as a whole */
 
@@ -163,12 +162,13 @@ static int collect_watch(struct vv_capture *c, struct vv_watched *w) {
     collecting.is_ignored = 0;
     w->told_by = rc == 0 && !is_early && tracker != &vv_tracker_none ? tracker : NULL;
     if (rc == 0 && is_early)
-        rc = vv_pages_walk(w->base.ptr, w->base.size, collected, &collecting);
+        rc = (w->is_attached ? vv_pages_walk_ours : vv_pages_walk)(w->base.ptr, w->base.size, collected, &collecting);
     else if (rc != 0 && tracker != &vv_tracker_none) {
         vv_log(c->log, VV_LOG_DEBUG, "region %s: %s could not tell what changed (%d): everything is looked at", w->name,
                tracker->ops->name, rc);
         unschedule(w);
         vv_watched_detach(c, w);
+        w->base.is_doubted |= rc == -EFAULT; /* a page that cannot be read: a tracker may tell of it only once */
         rc = vv_pages_walk(w->base.ptr, w->base.size, collected, &collecting);
     }
     if (rc == 0)
@@ -176,12 +176,28 @@ static int collect_watch(struct vv_capture *c, struct vv_watched *w) {
     return rc;
 }
 
-/* Is it there at all? Small regions are too many to ask for. */
-static int look_if_mapped(const struct vv_watched *w, struct varve_error *error) {
-    uintptr_t start = (uintptr_t)w->base.ptr & ~(uintptr_t)(VV_PAGE - 1), end = (uintptr_t)w->base.ptr + w->base.size;
-    if (w->base.size < ASKED_LEAST || msync((void *)start, end - start, MS_ASYNC) == 0 || errno != ENOMEM)
-        return 0;
-    return vv_error(error, -EFAULT, "region %s: its memory is not mapped; unprotect a region before its memory goes",
+/* Is it there at all? To read what is not would be a signal for the program. */
+static int look_if_mapped(struct vv_capture *c, struct varve_error *error) {
+    struct vv_mapped mapped;
+    int rc = 1;
+    if (vv_mapped_open(&mapped, 0) != 0)
+        return 0; /* no /proc: nobody can tell */
+    for (size_t i = 0; i < c->sorted_count && rc == 1; i++) {
+        rc = vv_mapped_has(&mapped, c->sorted[i]->base.ptr, c->sorted[i]->base.size);
+        if (rc == 0)
+            vv_error(error, -EFAULT,
+                     "region %s: its memory is not mapped, or some of it may not be read (PROT_NONE);"
+                     " unprotect a region before its memory goes",
+                     c->sorted[i]->name);
+    }
+    vv_mapped_close(&mapped);
+    return rc == 0 ? -EFAULT : 0;
+}
+
+static int fail_collect(const struct vv_watched *w, int rc, struct varve_error *error) {
+    return vv_error(error, rc,
+                    rc == -EFAULT ? "region %s: a page of it cannot be read: a guard page, or memory that has failed"
+                                  : "region %s: no memory to note what changed",
                     w->name);
 }
 
@@ -200,18 +216,16 @@ static void note_first(struct vv_capture *c) {
 int vv_begin_collect(struct vv_capture *c, vv_untouched_fn untouched, void *arg, struct varve_error *error) {
     c->was_first = c->is_first;
     note_first(c);
-    for (size_t i = 0; i < c->sorted_count; i++) {
+    int rc = look_if_mapped(c, error);
+    for (size_t i = 0; i < c->sorted_count && rc == 0; i++) {
         struct vv_watched *w = c->sorted[i];
         w->scheduled = w->to_hold = w->busy = 0;
         w->is_unseen = 0;
         w->hole_count = 0;
-        int rc = look_if_mapped(w, error);
-        if (rc != 0)
-            return rc;
         prepare(c, w);
         rc = collect_watch(c, w);
         if (rc != 0)
-            return vv_error_default(error, rc, "region %s: no memory to note what changed", w->name);
+            return fail_collect(w, rc, error);
         w->had_holes = w->hole_count > 0;
         for (size_t k = 0; rc == 0 && k < w->hole_count; k++)
             rc = untouched(arg, &w->base, w->holes[k].first, w->holes[k].last);
@@ -219,7 +233,7 @@ int vv_begin_collect(struct vv_capture *c, vv_untouched_fn untouched, void *arg,
             return vv_error_default(error, rc, "region %s: what was never touched could not be noted", w->name);
         rest_if_useless(c, w);
     }
-    return 0;
+    return rc;
 }
 
 void vv_begin_clear(struct vv_capture *c) {

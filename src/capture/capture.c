@@ -165,6 +165,7 @@ void vv_capture_destroy(struct vv_capture *c) {
         c->scan->ops->close(c->scan);
     vv_trap_clear(&c->trap);
     vv_slots_free(&c->slots);
+    vv_free(c->draining);
     vv_numbers_free(&c->order);
     vv_numbers_free(&c->log_of_writes);
     for (size_t i = 0; i < c->count; i++)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "base/thread.h"
 #include "capture/private.h"
@@ -356,18 +357,23 @@ static int give_slots(struct vv_capture *c, struct vv_queue *queue, struct vv_pi
     return 1;
 }
 
+/* A copy: what is hashed and what is stored must be the same bytes, whoever writes meanwhile although nobody may. */
 static int give_memory(struct vv_capture *c, struct vv_piece *piece) {
     if (c->drained >= c->drain)
         return 0;
+    if (!c->draining && !(c->draining = vv_malloc((size_t)VV_DRAINED * VV_PAGE)))
+        return -ENOMEM;
     uint32_t number = c->order.list[c->drained];
     struct vv_watched *w = vv_watched_of(c, number, &piece->first);
-    for (piece->count = 0; c->drained < c->drain && piece->count < VV_MOST; c->drained++, piece->count++)
+    for (piece->count = 0; c->drained < c->drain && piece->count < VV_DRAINED; c->drained++, piece->count++)
         if (c->order.list[c->drained] != number + piece->count)
             break;
     piece->watch = &w->base;
-    piece->data = w->base.ptr + piece->first * VV_PAGE;
+    uint64_t size = vv_chunks_size(w, piece->first, piece->count);
+    memcpy(c->draining, w->base.ptr + piece->first * VV_PAGE, size);
+    piece->data = c->draining;
     piece->slot = SLOT_MEMORY;
-    c->sums.bytes_drained += vv_chunks_size(w, piece->first, piece->count);
+    c->sums.bytes_drained += size;
     return 1;
 }
 

@@ -3,6 +3,8 @@
  *   capture.c       create, begin, go, settle
  *   watches.c       the watches, their trackers and numbers
  *   begin.c         what changed: asks the trackers, and remembers what was never touched
+ *   pinned.c        memory that devices may write, where no tracker sees it
+ *   unreported.c    some of what the trackers said nothing about, for the audit
  *   plan.c          what is drained, staged and held; into and out of the guard
  *   cost.c          whether holding pays
  *   order.c         the expected order of writes
@@ -20,6 +22,7 @@
 #include <stdatomic.h>
 
 #include "capture/capture.h"
+#include "memory/pagemap.h"
 #include "memory/peek.h"
 
 #define VV_NONE UINT32_MAX
@@ -27,6 +30,7 @@ enum {
     VV_AHEAD = 5,    /* beside enum vv_access: released, or copied in the call, before anybody came */
     VV_MARK = 4096,  /* bytes of a watch per mark */
     VV_MOST = 64,    /* chunks of a piece */
+    VV_DRAINED = 16, /* of one that is drained: its copy stays near the processor */
     VV_URGENT = 64,  /* chunks that somebody waits for, and those that follow, at a time */
     VV_FINE = 1,     /* chunks of a piece in the paper's mode: it stores page by page */
     VV_SPARE = 16,   /* one in so many slots is left for surprises */
@@ -111,7 +115,9 @@ struct vv_trap { /* tracker_trap.c */
     struct vv_tracker_ops ops;
     char name[24];
     struct vv_capture *capture;
-    int pagemap; /* -1: not looked at */
+    int pagemap; /* -1: cannot be looked at */
+    int (*scan)(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end, struct vv_page_range *found,
+                size_t room, uint64_t *next_out); /* vv_pagemap_scan, or on older kernels vv_pagemap_read */
     int is_uffd, is_mprotect;
     uint64_t pages; /* attached */
 };
@@ -145,6 +151,7 @@ struct vv_capture {
     uint32_t drained, held_next;       /* cursors into order */
     struct vv_slots slots;
     struct vv_window window, urgent;
+    uint8_t *draining; /* what is drained just now; NULL: nothing was yet */
     uint32_t ring[VV_RING]; /* chunks waited for */
     uint32_t ring_head, ring_tail;
     struct vv_waiting waiting[VV_WAITING];

@@ -3,7 +3,7 @@
  * VV_PAGE_ARMED of a page: it has memory behind it, was armed, and nobody was let through since. Everything else that is there may have
  * changed. The page table has the last word. MADV_DONTNEED drops a page, with a userfaultfd together with its protection, so that whoever
  * writes it then meets no guard; with mprotect whoever reads it gets the page of zeros in its place. Kernels without
- * PAGEMAP_SCAN do not tell; there a page that is dropped and used again before the next checkpoint stays unnoticed. */
+ * PAGEMAP_SCAN tell the first by the entry of each page, and of the second only that it may be so: then it counts as changed. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static int look_at_pages(struct vv_trap *trap, struct vv_watched *w) {
     uint64_t base = vv_page_address(w, 0);
     uint64_t start = vv_page_address(w, w->page_first), end = vv_page_address(w, w->page_end);
     while (start < end) {
-        int count = vv_pagemap_scan(trap->pagemap, &query, start, end, found, FOUND, &start);
+        int count = trap->scan(trap->pagemap, &query, start, end, found, FOUND, &start);
         if (count < 0)
             return count;
         for (int i = 0; i < count; i++)
@@ -117,9 +117,9 @@ static int trap_collect(struct vv_tracker *tracker, struct vv_watch *watch, vv_p
     struct trap_walk walk = {w, fn, arg};
     if (trap->is_mprotect)
         look_at_mappings(w);
-    if (trap->pagemap >= 0 && look_at_pages(trap, w) != 0)
+    if (trap->pagemap < 0 || look_at_pages(trap, w) != 0)
         disarmed(w, 0, watch->chunks + 1); /* nobody knows: all may have changed */
-    return vv_pages_walk(watch->ptr, watch->size, report_unarmed, &walk);
+    return (trap->is_uffd ? vv_pages_walk_ours : vv_pages_walk)(watch->ptr, watch->size, report_unarmed, &walk);
 }
 
 void vv_trap_init(struct vv_trap *trap, struct vv_capture *c, const char *guard_name) {
@@ -137,7 +137,10 @@ void vv_trap_init(struct vv_trap *trap, struct vv_capture *c, const char *guard_
     struct vv_page_range range;
     uint64_t page = (uint64_t)(uintptr_t)c & ~(uint64_t)(VV_PAGE - 1), next;
     trap->pagemap = vv_pagemap_open();
-    if (trap->pagemap >= 0 && vv_pagemap_scan(trap->pagemap, &query, page, page + VV_PAGE, &range, 1, &next) < 0)
+    trap->scan = vv_pagemap_scan;
+    if (trap->pagemap >= 0 && trap->scan(trap->pagemap, &query, page, page + VV_PAGE, &range, 1, &next) < 0)
+        trap->scan = vv_pagemap_read;
+    if (trap->pagemap >= 0 && trap->scan(trap->pagemap, &query, page, page + VV_PAGE, &range, 1, &next) < 0)
         vv_trap_clear(trap);
 }
 
@@ -235,7 +238,7 @@ static int64_t count_pages(struct vv_trap *trap, const struct vv_page_query *que
     struct vv_page_range found[VV_MOST];
     int64_t bytes = 0;
     while (start < end) {
-        int count = vv_pagemap_scan(trap->pagemap, query, start, end, found, VV_MOST, &start);
+        int count = trap->scan(trap->pagemap, query, start, end, found, VV_MOST, &start);
         if (count < 0)
             return count;
         for (int i = 0; i < count; i++)

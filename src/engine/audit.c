@@ -17,26 +17,21 @@ struct audit {
     struct vv_save *save;
     uint64_t count;
     const struct vv_region *liar; /* the first that was found */
-    const char *tracker;
     uint64_t offset;
 };
 
-static struct vv_region *region_of(const struct audit *audit, const struct vv_scan *scan) {
-    return &audit->save->session->regions.list[scan - audit->save->scans];
-}
-
+/* By plain loads: memory that is tracked can be read. What cannot was told when it became so, and is not tracked since. */
 static int compare(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data) {
     struct audit *audit = arg;
-    struct vv_scan *scan = watch->user;
+    const struct vv_scan *scan = watch->user;
     audit->count++;
-    if (watch->is_doubted || vv_scan_is_same(scan, chunk, data))
+    if (watch->is_doubted || vv_scan_is_same(watch->user, chunk, data))
         return 0;
-    struct vv_region *region = region_of(audit, scan);
+    struct vv_region *region = &audit->save->session->regions.list[scan - audit->save->scans];
     watch->is_doubted = region->is_doubted = 1;
     if (!audit->liar) {
         audit->liar = region;
         audit->offset = chunk * VV_CHUNK;
-        audit->tracker = vv_capture_tracker(audit->save->session->capture);
     }
     return 0;
 }
@@ -70,7 +65,7 @@ int vv_audit(struct vv_save *save, struct varve_error *error) {
                     "region %s changed at offset %" PRIu64 ", and the tracker (%s) did not notice: a device or a registered buffer wrote it."
                     " From now on all of it is looked at; protect it with VARVE_DEVICE_WRITES, or set tracker=none."
                     " Earlier checkpoints of this session may hold old bytes of it",
-                    audit.liar->name, audit.offset, audit.tracker);
+                    audit.liar->name, audit.offset, vv_capture_tracker(save->session->capture));
 }
 
 void vv_audit_learn(struct vv_session *session, double seconds) {

@@ -143,6 +143,10 @@ int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const ui
 /* Is an unreported chunk as it was in the last checkpoint? 1 also if nobody knows. */
 int vv_scan_is_same(struct vv_scan *scan, uint64_t index, const uint8_t *data);
 
+/* ---- reachable.c: -EFAULT, and the region's name, if the memory of a wanted one cannot be written ---- */
+int vv_regions_reachable(const struct vv_session *session, int (*is_wanted)(const void *arg, size_t slot),
+                         const void *arg, struct varve_error *error);
+
 /* ---- audit.c: are the trackers right? ---- */
 /* After vv_capture_begin, in the call. -EFAULT: a tracker has missed a change; the region is named, and looked at whole from then on. */
 int vv_audit(struct vv_save *save, struct varve_error *error);
@@ -330,7 +334,7 @@ struct vv_save {
     uint64_t mark_bytes;
     int has_devices; /* some were asked */
     const char *fine_why; /* of the largest region that is looked at finely, if there is one */
-    uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored */
+    uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored; or a copy of one that is named */
     int is_gathered;         /* our team's writer writes it */
     struct vv_moves moves;
     struct vv_outlet outlet;

@@ -90,26 +90,30 @@ static int add_target(struct restart *restart, const struct vv_recipe_region *st
     return 0;
 }
 
+static int is_target(const void *arg, size_t slot) {
+    return ((const uint8_t *)arg)[slot];
+}
+
 static int check_missing(struct restart *restart, struct varve_error *error) {
     struct vv_regions *regions = &restart->session->regions;
     for (size_t i = 0; i < restart->options->region_count; i++)
         if (!vv_regions_find(regions, restart->options->regions[i]))
             return vv_error(error, VARVE_MISMATCH, "region %s is asked for but not protected",
                             restart->options->regions[i]);
-    if (restart->options->flags & VARVE_RESTART_MISSING)
-        return 0;
     uint8_t *is_found = vv_calloc(regions->count + 1, 1);
     if (!is_found)
         return vv_error(error, -ENOMEM, "no memory to compare regions");
     for (size_t i = 0; i < restart->target_count; i++)
         is_found[restart->targets[i].slot] = 1;
-    int rc = 0;
-    for (size_t i = 0; i < regions->count && rc == 0; i++)
+    int rc = 0, may_miss = (restart->options->flags & VARVE_RESTART_MISSING) != 0;
+    for (size_t i = 0; i < regions->count && rc == 0 && !may_miss; i++)
         if (regions->list[i].name && !is_found[i] && is_wanted(restart->options, regions->list[i].name))
             rc = vv_error(error, VARVE_MISMATCH,
                           "region %s is protected but version %" PRIu64
                           " has none of this name: unprotect it, or restart with VARVE_RESTART_MISSING; nothing was restored",
                           regions->list[i].name, vv_view_attempt(restart->view)->version);
+    if (rc == 0)
+        rc = vv_regions_reachable(restart->session, is_target, is_found, error);
     vv_free(is_found);
     return rc;
 }
@@ -315,6 +319,11 @@ static int want_run(struct restart *restart, const struct vv_run *run, struct vv
     return rc;
 }
 
+static int fail_zero(const struct vv_recipe_region *stored, struct varve_error *error) {
+    return vv_error(error, -EFAULT, "region %s: a page of it cannot be written: a guard page, or memory that has failed",
+                    stored->name);
+}
+
 static int read_memory(struct restart *restart, struct vv_recipe *recipe, const struct vv_recipe_region *stored,
                        struct vv_region *region, struct vv_past *past, struct varve_error *error) {
     struct vv_run run;
@@ -328,7 +337,8 @@ static int read_memory(struct restart *restart, struct vv_recipe *recipe, const 
             continue;
         uint64_t size = region->size - run.offset < run.length ? region->size - run.offset : run.length;
         if (run.kind == VV_RUN_ZERO) {
-            vv_pages_zero(base + run.offset, size);
+            if (vv_pages_zero(base + run.offset, size) != 0)
+                return fail_zero(stored, error);
             continue;
         }
         note_memory(restart, base + run.offset, size);
@@ -336,8 +346,9 @@ static int read_memory(struct restart *restart, struct vv_recipe *recipe, const 
         if (rc)
             return rc;
     }
-    if (rc == 0 && region->size > stored->length)
-        vv_pages_zero(base + stored->length, region->size - stored->length);
+    if (rc == 0 && region->size > stored->length &&
+        vv_pages_zero(base + stored->length, region->size - stored->length) != 0)
+        return fail_zero(stored, error);
     return rc;
 }
 
@@ -604,6 +615,8 @@ static int try_together(struct restart *restart, struct varve_error *error) {
     int rc = vv_keepers_complete(session, restart->peers, generation, restart->version, &restart->is_thin, error);
     if (rc == 0)
         rc = vv_candidate_name(session, generation, restart->version, error);
+    /* Guarded memory may be read-only until then. We write them all; the next checkpoint looks at everything. */
+    vv_unwatch_regions(session);
     if (rc == 0)
         rc = vv_peers_run(restart->peers, compare, restart, error);
     if (rc == 0)
@@ -611,7 +624,6 @@ static int try_together(struct restart *restart, struct varve_error *error) {
     if (rc)
         return rc;
     session->is_overwritten = 1;
-    vv_unwatch_regions(session); /* we write them now; the next checkpoint looks at everything */
     vv_devices_settle(session);
     rc = vv_peers_run(restart->peers, read_checked, restart, error);
     if (rc == 0)

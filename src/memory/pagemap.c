@@ -52,6 +52,53 @@ int vv_pagemap_scan(int fd, const struct vv_page_query *query, uint64_t start, u
     return count;
 }
 
+/* Bits of an entry: 63 present, 62 swapped, 61 of a file or shared, 57 write-protected by a userfaultfd, 56 mapped here only. The page of zeros is
+ * neither of a file nor mapped here only; but so are others. */
+static uint64_t categories_of(uint64_t entry) {
+    uint64_t sum = 0;
+    sum |= entry >> 63 & 1 ? VV_PAGE_PRESENT : 0;
+    sum |= entry >> 62 & 1 ? VV_PAGE_SWAPPED : 0;
+    sum |= entry >> 57 & 1 ? 0 : VV_PAGE_WRITTEN;
+    sum |= (entry >> 63 & 1) && !(entry >> 61 & 1) && !(entry >> 56 & 1) ? VV_PAGE_ZERO : 0;
+    return sum;
+}
+
+static int does_match(const struct vv_page_query *query, uint64_t categories) {
+    uint64_t must = query->all | query->inverted, seen = categories ^ query->inverted;
+    return (seen & must) == must && (query->any == 0 || (seen & query->any) != 0);
+}
+
+int vv_pagemap_read(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
+                    struct vv_page_range *found, size_t room, uint64_t *next_out) {
+    const uint64_t page = 4096;
+    uint64_t entries[512];
+    size_t count = 0;
+    if (query->flags != 0)
+        return -EINVAL;
+    while (start < end) {
+        uint64_t pages = (end - start) / page < 512 ? (end - start) / page : 512;
+        ssize_t got = pread(fd, entries, pages * sizeof entries[0], (off_t)(start / page * sizeof entries[0]));
+        if (got < (ssize_t)sizeof entries[0])
+            return got < 0 ? -errno : -EIO;
+        for (size_t i = 0; i < (size_t)got / sizeof entries[0]; i++, start += page) {
+            uint64_t seen = categories_of(entries[i]), wanted = seen & query->wanted;
+            if (!does_match(query, seen))
+                continue;
+            if (count > 0 && found[count - 1].end == start && found[count - 1].categories == wanted) {
+                found[count - 1].end += page;
+                continue;
+            }
+            if (count == room) {
+                *next_out = start;
+                return (int)count;
+            }
+            found[count++] = (struct vv_page_range){start, start + page, wanted};
+        }
+    }
+    *next_out = end;
+    return (int)count;
+}
+
 static int is_special_name(const char *name) {
     return name[0] == '[' && strncmp(name, "[heap]", 6) != 0 && strncmp(name, "[stack", 6) != 0 &&
            strncmp(name, "[anon:", 6) != 0;
@@ -74,8 +121,10 @@ static int next_by_query(int fd, uint64_t from, struct vv_map *out) {
         return rc == -ENOENT ? 0 : rc;
     out->start = arg.vma_start;
     out->end = arg.vma_end;
+    out->is_readable = (arg.vma_flags & QUERY_READABLE) != 0;
     out->is_writable = (arg.vma_flags & QUERY_WRITABLE) != 0;
-    out->is_anonymous = arg.inode == 0 && (arg.vma_flags & QUERY_READABLE) && !(arg.vma_flags & QUERY_SHARED);
+    out->is_anonymous = arg.inode == 0 && arg.dev_major == 0 && arg.dev_minor == 0 && out->is_readable &&
+                        !(arg.vma_flags & QUERY_SHARED);
     /* The kernel's own pages, such as [vdso], are never writable. */
     if (out->is_anonymous && !out->is_writable && ask_kernel(fd, from, &arg, name, sizeof name) == 0)
         out->is_anonymous = !is_special_name(name);
@@ -90,8 +139,10 @@ static int parse_line(const char *line, struct vv_map *out) {
                &major, &minor, &inode) != 7)
         return -1;
     const char *name = strchr(line, '[');
+    out->is_readable = flags[0] == 'r';
     out->is_writable = flags[1] == 'w';
-    out->is_anonymous = inode == 0 && flags[3] == 'p' && flags[0] == 'r' && !(name && is_special_name(name));
+    out->is_anonymous = inode == 0 && major == 0 && minor == 0 && flags[3] == 'p' && out->is_readable &&
+                        !(name && is_special_name(name));
     return 0;
 }
 

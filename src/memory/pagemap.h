@@ -40,12 +40,17 @@ int vv_pagemap_open(void);
 int vv_pagemap_scan(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
                     struct vv_page_range *found, size_t room, uint64_t *next_out);
 
+/* The same from the entries of the pages, for kernels without it: knows PRESENT, SWAPPED, WRITTEN (Linux 5.14; of absent pages always), and ZERO, which
+ * then only means that it may be that page. No flags. */
+int vv_pagemap_read(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
+                    struct vv_page_range *found, size_t room, uint64_t *next_out);
+
 /* ---- mappings ---- */
 
 struct vv_map {
     uint64_t start, end;
     int is_anonymous; /* private, readable, of no file: what is absent reads as zeros */
-    int is_writable;
+    int is_readable, is_writable;
 };
 struct vv_maps {
     int fd;     /* asked for one mapping at a time (Linux 6.11), or -1 */

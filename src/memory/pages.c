@@ -1,8 +1,11 @@
 /* Untouched pages, by PAGEMAP_SCAN (Linux 6.7), which jumps over holes in the page table, else by /proc/self/pagemap.
  *
  * A page that is neither present nor swapped in a private anonymous mapping has never been written (or was dropped
- * since) and reads as zeros. In a mapping of a file, or shared with other processes, absence says nothing: those are
- * walked as touched. */
+ * since) and reads as zeros. In a mapping of a file, of a device or of hugetlbfs, or shared with other processes,
+ * absence says nothing, nor where the program has a userfaultfd of its own that fills in pages when they are read: those
+ * are walked as touched. An entry that is neither present nor empty may be many things: swapped, on its way to another
+ * place, in a device's memory; but also a guard page or memory that has failed, which nobody can read. So such pages are
+ * asked for before anybody reads them. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,6 +13,8 @@
 
 #include "memory/pagemap.h"
 #include "memory/pages.h"
+#include "memory/peek.h"
+#include "memory/uffd.h"
 
 #define PAGE 4096u         /* other page sizes are not looked at: everything counts as touched there */
 #define SMALL (256u << 10) /* below this, reading the bytes is cheaper than looking */
@@ -21,9 +26,19 @@ struct walk {
     uint64_t size;
     uint64_t done; /* everything below this offset was reported */
     int stopped;   /* what fn returned when it wanted no more */
+    int is_ours;   /* registered by ourselves, if at all */
+    int is_taken;  /* the mapping is registered by somebody else; -1: not looked yet */
     vv_pages_fn fn;
     void *arg;
 };
+
+/* Of a page that is absent. */
+static int is_taken(struct walk *walk, uint64_t offset) {
+    uint64_t page = (walk->base + offset) & ~(uint64_t)(PAGE - 1);
+    if (walk->is_taken < 0)
+        walk->is_taken = !walk->is_ours && vv_uffd_is_taken((uintptr_t)page);
+    return walk->is_taken;
+}
 
 static int report(struct walk *walk, uint64_t until, int is_untouched) {
     if (until > walk->size)
@@ -32,13 +47,27 @@ static int report(struct walk *walk, uint64_t until, int is_untouched) {
         return 0;
     uint64_t from = walk->done;
     walk->done = until;
+    if (is_untouched)
+        is_untouched = !is_taken(walk, from);
     walk->stopped = walk->fn(walk->arg, from, until - from, is_untouched);
     return walk->stopped;
 }
 
+int vv_pages_ask(uint64_t start, uint64_t end) {
+    uint8_t byte;
+    if (!vv_peek_works())
+        return 0;
+    for (; start < end; start += PAGE)
+        if (vv_peek(&byte, (const void *)(uintptr_t)start, 1) != 0)
+            return -EFAULT;
+    return 0;
+}
+
 /* Pages [start, end) are touched; what lies between them and the last report is not. Addresses, not offsets. */
-static int touched(struct walk *walk, uint64_t start, uint64_t end) {
+static int touched(struct walk *walk, uint64_t start, uint64_t end, int is_present) {
     int rc = start > walk->base ? report(walk, start - walk->base, 1) : 0;
+    if (rc == 0 && !is_present)
+        rc = walk->stopped = vv_pages_ask(start, end);
     return rc ? rc : report(walk, end - walk->base, 0);
 }
 
@@ -52,7 +81,7 @@ static int scan_range(struct walk *walk, int fd, uint64_t start, uint64_t end) {
         if (count < 0)
             return count == -EINVAL ? -ENOTTY : count;
         for (int i = 0; i < count; i++) {
-            int rc = touched(walk, found[i].start, found[i].end);
+            int rc = touched(walk, found[i].start, found[i].end, (found[i].categories & VV_PAGE_PRESENT) != 0);
             if (rc)
                 return rc;
         }
@@ -71,8 +100,8 @@ static int pagemap_range(struct walk *walk, int fd, uint64_t start, uint64_t end
             return got < 0 ? -errno : -EIO;
         uint64_t seen = (uint64_t)got / 8;
         for (uint64_t i = 0; i < seen; i++) {
-            int is_touched = (entries[i] >> 62) != 0; /* bit 63 present, bit 62 swapped */
-            int rc = is_touched ? touched(walk, start + i * PAGE, start + (i + 1) * PAGE) : 0;
+            int is_touched = (entries[i] >> 62) != 0, is_present = (entries[i] >> 63) != 0; /* bit 62: swapped */
+            int rc = is_touched ? touched(walk, start + i * PAGE, start + (i + 1) * PAGE, is_present) : 0;
             if (rc)
                 return rc;
         }
@@ -88,6 +117,7 @@ static int walk_mapping(struct walk *walk, int fd, uint64_t start, uint64_t end)
         start = first;
     if (end > last)
         end = last;
+    walk->is_taken = -1;
     int rc = scan_range(walk, fd, start, end);
     if (rc == -ENOTTY)
         rc = pagemap_range(walk, fd, start, end);
@@ -110,9 +140,8 @@ static int walk_mappings(struct walk *walk, struct vv_maps *maps, int fd) {
     return 0;
 }
 
-int vv_pages_walk(const void *ptr, uint64_t size, vv_pages_fn fn, void *arg) {
-    struct walk walk = {.base = (uint64_t)(uintptr_t)ptr, .size = size, .fn = fn, .arg = arg};
-    if (size >= SMALL && sysconf(_SC_PAGESIZE) == PAGE) {
+static int walk_pages(struct walk walk) {
+    if (walk.size >= SMALL && sysconf(_SC_PAGESIZE) == PAGE) {
         struct vv_maps maps;
         int fd = vv_pagemap_open();
         if (fd >= 0 && vv_maps_open(&maps) == 0) {
@@ -122,7 +151,15 @@ int vv_pages_walk(const void *ptr, uint64_t size, vv_pages_fn fn, void *arg) {
         if (fd >= 0)
             close(fd);
     }
-    return walk.stopped ? walk.stopped : report(&walk, size, 0);
+    return walk.stopped ? walk.stopped : report(&walk, walk.size, 0);
+}
+
+int vv_pages_walk(const void *ptr, uint64_t size, vv_pages_fn fn, void *arg) {
+    return walk_pages((struct walk){.base = (uint64_t)(uintptr_t)ptr, .size = size, .fn = fn, .arg = arg});
+}
+
+int vv_pages_walk_ours(const void *ptr, uint64_t size, vv_pages_fn fn, void *arg) {
+    return walk_pages((struct walk){.base = (uint64_t)(uintptr_t)ptr, .size = size, .fn = fn, .arg = arg, .is_ours = 1});
 }
 
 static int zero_range(void *arg, uint64_t offset, uint64_t length, int is_untouched) {
@@ -131,8 +168,8 @@ static int zero_range(void *arg, uint64_t offset, uint64_t length, int is_untouc
     return 0;
 }
 
-void vv_pages_zero(void *ptr, uint64_t size) {
-    vv_pages_walk(ptr, size, zero_range, ptr);
+int vv_pages_zero(void *ptr, uint64_t size) {
+    return vv_pages_walk(ptr, size, zero_range, ptr);
 }
 
 void vv_pages_back(void *ptr, uint64_t size) {

@@ -85,7 +85,7 @@ static int take(struct pass *pass, const struct vv_page_range *first, size_t cou
     static const struct vv_page_query query = {.flags = VV_SCAN_PROTECT | VV_SCAN_CHECK,
                                                .all = VV_PAGE_WRITTEN,
                                                .any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED,
-                                               .wanted = VV_PAGE_WRITTEN | VV_PAGE_ZERO};
+                                               .wanted = VV_PAGE_WRITTEN | VV_PAGE_ZERO | VV_PAGE_SWAPPED};
     struct vv_page_range found[ROOM];
     struct tiles tiles = {first, first + count, first->start};
     uint64_t start = first->start, end = first[count - 1].end;
@@ -95,6 +95,8 @@ static int take(struct pass *pass, const struct vv_page_range *first, size_t cou
             return taken;
         for (int i = 0; i < taken; i++) {
             int rc = report_absent(pass, &tiles, found[i].start);
+            if (rc == 0 && (found[i].categories & VV_PAGE_SWAPPED))
+                rc = vv_pages_ask(found[i].start, found[i].end);
             if (rc == 0)
                 rc = report(pass, found[i].start, found[i].end, (found[i].categories & VV_PAGE_ZERO) != 0);
             if (rc != 0)

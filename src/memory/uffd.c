@@ -57,6 +57,22 @@ int vv_uffd_unregister(int fd, uintptr_t start, size_t length) {
     return request(fd, UFFDIO_UNREGISTER, &range);
 }
 
+/* By trying: the kernel tells it in another way only together with a walk over all pages (smaps). One page is enough, as registrations are of
+ * mappings; and for write protection, which stops nobody until something is protected. */
+int vv_uffd_is_taken(uintptr_t page) {
+    const size_t length = 4096;
+    int fd = vv_uffd_open(VV_UFFD_USER_ONLY, 0);
+    if (fd == -EINVAL)
+        fd = vv_uffd_open(VV_UFFD_KERNEL_CAPABLE, 0); /* before Linux 5.11 */
+    if (fd < 0)
+        return 0;
+    int rc = vv_uffd_register(fd, page, length);
+    if (rc == 0)
+        vv_uffd_unregister(fd, page, length);
+    close(fd);
+    return rc == -EBUSY;
+}
+
 static int write_protect(int fd, uintptr_t start, size_t length, uint64_t mode) {
     struct uffdio_writeprotect arg = {.range = {start, length}, .mode = mode};
     return request(fd, UFFDIO_WRITEPROTECT, &arg);

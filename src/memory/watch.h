@@ -33,7 +33,7 @@ struct vv_watch {
     uint8_t *marks;             /* one per 4096 of those bytes: something was put there; the others need not be looked at */
     uint64_t chunks;
     int is_plain;               /* private anonymous memory, and no other watch lies there: may be watched and held */
-    int is_doubted;             /* its tracker was found to lie: all of it is looked at, and never held */
+    int is_doubted;             /* its tracker was found to lie, or a page cannot be read: all of it is looked at, and never held */
     int was_lost;               /* the program took the memory away under a capture: never held again */
     unsigned untracked;         /* epochs for which it is not worth watching */
     void *user;                 /* the caller's, to find its own data from a piece */
