@@ -615,8 +615,7 @@ static int try_together(struct restart *restart, struct varve_error *error) {
     int rc = vv_keepers_complete(session, restart->peers, generation, restart->version, &restart->is_thin, error);
     if (rc == 0)
         rc = vv_candidate_name(session, generation, restart->version, error);
-    /* Guarded memory may be read-only until then. We write them all; the next checkpoint looks at everything. */
-    vv_unwatch_regions(session);
+    vv_unwatch_regions(session); /* guarded memory may be read-only until then */
     if (rc == 0)
         rc = vv_peers_run(restart->peers, compare, restart, error);
     if (rc == 0)
@@ -624,6 +623,7 @@ static int try_together(struct restart *restart, struct varve_error *error) {
     if (rc)
         return rc;
     session->is_overwritten = 1;
+    vv_unwatch_regions(session); /* also what the program has allocated meanwhile: we write it now */
     vv_devices_settle(session);
     rc = vv_peers_run(restart->peers, read_checked, restart, error);
     if (rc == 0)
