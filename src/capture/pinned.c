@@ -1,7 +1,7 @@
-/* Memory that is pinned for devices. A device, or the kernel through a registered buffer, writes it without touching the page table:
- * trackers do not see it, guards do not stop it. What of the process is pinned nobody tells, so as soon as anything is, nothing is
- * believed but regions that are promised to be written by processors only. For good: who pins once does so again, and between two checkpoints
- * nobody looks. */
+/* Memory that is pinned for devices. A device, or the kernel through a registered buffer, writes it without touching
+ * the page table: trackers do not see it, guards do not stop it. What of the process is pinned nobody tells, so as soon
+ * as anything is, nothing is believed but regions that are promised to be written by processors only. For good: who
+ * pins once does so again, and between two checkpoints nobody looks. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -34,12 +34,16 @@ static void say(struct vv_capture *c) {
         return;
     c->is_pinned_said = 1;
     if (!c->is_forced && c->preferred != &vv_tracker_none)
-        snprintf(c->reason, sizeof c->reason, "none: %s; %s is for VARVE_NO_DEVICE_WRITES only", what, c->preferred->ops->name);
+        snprintf(c->reason, sizeof c->reason, "none: %s; %s is for VARVE_NO_DEVICE_WRITES only", what,
+                 c->preferred->ops->name);
     /* One rank speaks for all: it is the same everywhere, mostly. */
     vv_log(c->log, !c->log || c->log->rank <= 0 ? VV_LOG_WARN : VV_LOG_INFO,
            "%s, and devices write where no tracker sees it: %s %" PRIu64
-           " bytes at each checkpoint, and nothing is held; protect regions that no device writes with VARVE_NO_DEVICE_WRITES",
-           what, c->is_forced ? "the tracker is believed because it was asked for, for" : "all that was touched is looked at, of",
+           " bytes at each checkpoint, and nothing is held; protect regions that no device writes with "
+           "VARVE_NO_DEVICE_WRITES",
+           what,
+           c->is_forced ? "the tracker is believed because it was asked for, for"
+                        : "all that was touched is looked at, of",
            bytes);
 }
 

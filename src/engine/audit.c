@@ -1,17 +1,18 @@
-/* The audit: trackers are not believed blindly. A device that writes past the page table, a kernel with a bug, a program that found a way we did
- * not think of: all end in chunks that have changed and that no tracker reports. At every checkpoint some of those that were not reported are chosen
- * at random and compared with the ids of the last one. One that differs proves the tracker wrong: the checkpoint fails, and the region is
- * looked at whole from then on. Inside the call, since only then does nobody write them. */
+/* The audit: trackers are not believed blindly. A device that writes past the page table, a kernel with a bug, a
+ * program that found a way we did not think of: all end in chunks that have changed and that no tracker reports. At
+ * every checkpoint some of those that were not reported are chosen at random and compared with the ids of the last one.
+ * One that differs proves the tracker wrong: the checkpoint fails, and the region is looked at whole from then on.
+ * Inside the call, since only then does nobody write them. */
 #include <errno.h>
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 
-#define LEAST 64u          /* chunks, whatever they cost */
-#define MOST (1u << 16)    /* however much time there is */
-#define SHARE 0.01         /* of the processor time that the call takes, for more than those */
-#define GUESS 1e-6         /* seconds per chunk, before it was measured */
+#define LEAST 64u       /* chunks, whatever they cost */
+#define MOST (1u << 16) /* however much time there is */
+#define SHARE 0.01      /* of the processor time that the call takes, for more than those */
+#define GUESS 1e-6      /* seconds per chunk, before it was measured */
 
 struct audit {
     struct vv_save *save;
@@ -20,7 +21,8 @@ struct audit {
     uint64_t offset;
 };
 
-/* By plain loads: memory that is tracked can be read. What cannot was told when it became so, and is not tracked since. */
+/* By plain loads: memory that is tracked can be read. What cannot was told when it became so, and is not tracked since.
+ */
 static int compare(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data) {
     struct audit *audit = arg;
     const struct vv_scan *scan = watch->user;
@@ -62,7 +64,8 @@ int vv_audit(struct vv_save *save, struct varve_error *error) {
     if (!audit.liar)
         return 0;
     return vv_error(error, -EFAULT,
-                    "region %s changed at offset %" PRIu64 ", and the tracker (%s) did not notice: a device or a registered buffer wrote it."
+                    "region %s changed at offset %" PRIu64
+                    ", and the tracker (%s) did not notice: a device or a registered buffer wrote it."
                     " From now on all of it is looked at; protect it with VARVE_DEVICE_WRITES, or set tracker=none."
                     " Earlier checkpoints of this session may hold old bytes of it",
                     audit.liar->name, audit.offset, vv_capture_tracker(save->session->capture));

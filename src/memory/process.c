@@ -18,8 +18,8 @@ static int find_in_lines(char *text, const char *word, int64_t *out) {
     return 0;
 }
 
-/* 0 or -errno. Read piece by piece, since a line before it may be long (the groups of a user); opened anew each time, since a descriptor that a
- * child of fork inherits speaks of its parent. */
+/* 0 or -errno. Read piece by piece, since a line before it may be long (the groups of a user); opened anew each time,
+ * since a descriptor that a child of fork inherits speaks of its parent. */
 static int find_number(const char *path, const char *word, int64_t *out) {
     char text[4096];
     size_t kept = 0;

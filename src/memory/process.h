@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-/* Bytes pinned for devices (VmPin: RDMA, registered buffers of io_uring): those may write them past the page table, where no tracker
- * sees it and no guard stops it. -ENOTSUP: the kernel does not tell, or /proc is not there. Drivers that pin without counting (some GPUs, VFIO,
- * XPMEM) are not in it. */
+/* Bytes pinned for devices (VmPin: RDMA, registered buffers of io_uring): those may write them past the page table,
+ * where no tracker sees it and no guard stops it. -ENOTSUP: the kernel does not tell, or /proc is not there. Drivers
+ * that pin without counting (some GPUs, VFIO, XPMEM) are not in it. */
 int64_t vv_process_pinned(void);
 /* 1 if the kernel may merge equal pages of this process (KSM). */
 int vv_process_is_merged(void);

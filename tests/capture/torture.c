@@ -1,10 +1,12 @@
-/* Everything a program may do to its memory, in random order, with every tracker and way of capturing, and every byte compared.
+/* Everything a program may do to its memory, in random order, with every tracker and way of capturing, and every byte
+ * compared.
  *
  *   torture [--seconds N] [--seed N] [--settings TEXT [--life N]]
  *
- * One life is a process with three regions. Between checkpoints pages are dropped, freed, collapsed, paged out, moved, replaced, protected and
- * written, by the program, its children and the kernel; in flight they are written. What each checkpoint holds is compared with a copy made just
- * before it, and at the end everything is restarted. A life that fails tells how to repeat it. Pages given to MADV_FREE may also be zeros. */
+ * One life is a process with three regions. Between checkpoints pages are dropped, freed, collapsed, paged out, moved,
+ * replaced, protected and written, by the program, its children and the kernel; in flight they are written. What each
+ * checkpoint holds is compared with a copy made just before it, and at the end everything is restarted. A life that
+ * fails tells how to repeat it. Pages given to MADV_FREE may also be zeros. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -58,7 +60,7 @@ struct region {
     uint8_t *map, *ptr; /* whole pages; what is protected */
     size_t map_size, size;
     unsigned flags;
-    uint8_t *then;      /* as it was before the call */
+    uint8_t *then;        /* as it was before the call */
     uint8_t *may_be_zero; /* per page of the map */
 };
 
@@ -153,7 +155,8 @@ static int may_kernel_write(const struct life *life) {
 static void write_anyhow(struct life *life) {
     struct piece piece = some_pages(life);
     uint64_t which = roll_below(&life->dice, may_kernel_write(life) ? 5 : 2);
-    void (*const hows[])(struct life *, struct piece *) = {write_some, write_all, kernel_reads, ring_reads, child_writes};
+    void (*const hows[])(struct life *, struct piece *) = {write_some, write_all, kernel_reads, ring_reads,
+                                                           child_writes};
     hows[which](life, &piece);
 }
 
@@ -176,7 +179,8 @@ static void collapse(struct life *life, struct piece *piece) {
     (void)life;
     uintptr_t at = (uintptr_t)piece->at & ~(uintptr_t)(HUGE_BYTES - 1);
     madvise(piece->region->map, piece->region->map_size, ADVICE_HUGEPAGE);
-    if (at >= (uintptr_t)piece->region->map && at + HUGE_BYTES <= (uintptr_t)piece->region->map + piece->region->map_size)
+    if (at >= (uintptr_t)piece->region->map &&
+        at + HUGE_BYTES <= (uintptr_t)piece->region->map + piece->region->map_size)
         madvise((void *)at, HUGE_BYTES, ADVICE_COLLAPSE);
 }
 
@@ -219,7 +223,8 @@ static void move_there_and_back(struct life *life, struct piece *piece) {
 static void replace(struct life *life, struct piece *piece) {
     if (life->registered == (int)(piece->region - life->regions))
         return;
-    if (mmap(piece->at, piece->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != piece->at)
+    if (mmap(piece->at, piece->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+        piece->at)
         fail("mmap: %s", strerror(errno));
     memset(piece->region->may_be_zero + piece->page, 0, piece->pages);
     if (roll_below(&life->dice, 2))
@@ -275,7 +280,8 @@ struct reading {
     int64_t version;
 };
 
-static void compare_page(const struct region *region, size_t offset, const uint8_t *data, size_t size, int64_t version) {
+static void compare_page(const struct region *region, size_t offset, const uint8_t *data, size_t size,
+                         int64_t version) {
     static const uint8_t zeros[4096];
     size_t skew = (size_t)(region->ptr - region->map);
     const uint8_t *then = region->then + skew + offset;
@@ -394,7 +400,8 @@ static int checkpoint(struct life *life, int64_t version) {
     for (int i = 0; i < REGIONS; i++)
         memcpy(life->regions[i].then, life->regions[i].map, life->regions[i].map_size);
     int rc = varve_checkpoint(life->session, version);
-    /* What is freed now may be zeros in the copy and not in the checkpoint, or the other way round: as it is noted here. */
+    /* What is freed now may be zeros in the copy and not in the checkpoint, or the other way round: as it is noted
+     * here. */
     uint8_t *noted[REGIONS];
     for (int i = 0; i < REGIONS; i++) {
         size_t pages = life->regions[i].map_size / PAGE;
@@ -465,16 +472,16 @@ static int run(const struct way *way, uint64_t seed, uint64_t life) {
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        snprintf(kit_where, sizeof kit_where, "torture --seed %llu --settings '%s' --life %llu", (unsigned long long)seed,
-                 way->settings, (unsigned long long)life);
+        snprintf(kit_where, sizeof kit_where, "torture --seed %llu --settings '%s' --life %llu",
+                 (unsigned long long)seed, way->settings, (unsigned long long)life);
         live(way, mix(seed * 1000003 + life));
     }
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
         fail("fork: %s", strerror(errno));
     if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77))
         return WEXITSTATUS(status);
-    printf("FAILED: torture --seed %llu --settings '%s' --life %llu: status %#x\n", (unsigned long long)seed, way->settings,
-           (unsigned long long)life, (unsigned)status);
+    printf("FAILED: torture --seed %llu --settings '%s' --life %llu: status %#x\n", (unsigned long long)seed,
+           way->settings, (unsigned long long)life, (unsigned)status);
     exit(1);
 }
 
@@ -500,7 +507,7 @@ int main(int argc, char **argv) {
             break;
     }
 out:
-    printf("%llu lives of %d checkpoints, all right; %llu could not be tried here\n", (unsigned long long)lives, CHECKPOINTS,
-           (unsigned long long)skipped);
+    printf("%llu lives of %d checkpoints, all right; %llu could not be tried here\n", (unsigned long long)lives,
+           CHECKPOINTS, (unsigned long long)skipped);
     return lives > 0 ? 0 : 77;
 }

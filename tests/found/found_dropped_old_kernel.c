@@ -1,5 +1,5 @@
-/* Kernels before Linux 6.7 have no PAGEMAP_SCAN. There a page that was given back (MADV_DONTNEED) and written anew between two checkpoints was not
- * noticed by trackers that trap, and a restart gave its old bytes. */
+/* Kernels before Linux 6.7 have no PAGEMAP_SCAN. There a page that was given back (MADV_DONTNEED) and written anew
+ * between two checkpoints was not noticed by trackers that trap, and a restart gave its old bytes. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 #define SIZE ((size_t)8 << 20)
 #define PAGE ((size_t)4096)
 
-/* An older kernel: neither PAGEMAP_SCAN (16) nor PROCMAP_QUERY (17). The library is linked into this program, and finds this one. */
+/* An older kernel: neither PAGEMAP_SCAN (16) nor PROCMAP_QUERY (17). The library is linked into this program, and finds
+ * this one. */
 int ioctl(int fd, unsigned long request, ...) {
     va_list args;
     va_start(args, request);

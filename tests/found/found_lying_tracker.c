@@ -1,15 +1,17 @@
-/* A tracker that misses changes made wrong checkpoints, and nothing ever found out. At every checkpoint some chunks that were not
- * reported are compared all the same: a lie is found, the checkpoint fails and names the region, and the next one is right. */
+/* A tracker that misses changes made wrong checkpoints, and nothing ever found out. At every checkpoint some chunks
+ * that were not reported are compared all the same: a lie is found, the checkpoint fails and names the region, and the
+ * next one is right. */
 #include "pinned.h"
 
 #define SIZE ((size_t)16 << 20)
-/* An eighth of it is written by the kernel, unseen. Of 64 chunks or more not one of these is looked at with (7/8)^64 = 0.0002, and in 20 checkpoints
- * with 8e-75. */
+/* An eighth of it is written by the kernel, unseen. Of 64 chunks or more not one of these is looked at with (7/8)^64 =
+ * 0.0002, and in 20 checkpoints with 8e-75. */
 #define UNSEEN (SIZE / 8)
 #define CHECKPOINTS 20
 
 static void is_found(void **state) {
-    static const char *const settings[] = {"tracker=scan", "tracker=scan,fine=64", "tracker=trap-uffd", "tracker=trap-mprotect"};
+    static const char *const settings[] = {"tracker=scan", "tracker=scan,fine=64", "tracker=trap-uffd",
+                                           "tracker=trap-mprotect"};
     (void)state;
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         struct pinned pinned;

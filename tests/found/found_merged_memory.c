@@ -1,5 +1,6 @@
-/* Pages that the kernel merges with equal ones (KSM) leave a userfaultfd without a word. Checkpoints of such memory that was held failed
- * again and again, and the text said that it had been unmapped or moved. It is not held any more. */
+/* Pages that the kernel merges with equal ones (KSM) leave a userfaultfd without a word. Checkpoints of such memory
+ * that was held failed again and again, and the text said that it had been unmapped or moved. It is not held any more.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Memory that the program fills in by a userfaultfd of its own, when it is first read (UMap does so): what was not there yet was stored as zeros.
- * It is read instead, which asks the program for it. */
+/* Memory that the program fills in by a userfaultfd of its own, when it is first read (UMap does so): what was not
+ * there yet was stored as zeros. It is read instead, which asks the program for it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>

@@ -1,5 +1,5 @@
-/* A region of which a part may not be read (PROT_NONE, a guard page) ended the program with SIGSEGV, and so did a restart into memory that may
- * not be written. Both are errors that name the region. */
+/* A region of which a part may not be read (PROT_NONE, a guard page) ended the program with SIGSEGV, and so did a
+ * restart into memory that may not be written. Both are errors that name the region. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* As an ordinary user nothing can be held where vm.unprivileged_userfaultfd is 0: what exceeds staging is stored inside the call. That is allowed, but
- * was said nowhere. The bytes are right, and the statistics and the log say what happened and why. */
+/* As an ordinary user nothing can be held where vm.unprivileged_userfaultfd is 0: what exceeds staging is stored inside
+ * the call. That is allowed, but was said nowhere. The bytes are right, and the statistics and the log say what
+ * happened and why. */
 #include <errno.h>
 #include <ftw.h>
 #include <grp.h>
@@ -66,7 +67,8 @@ static void right_and_said(void **state) {
             continue;
         assert_int_equal(varve_stats_get(session, &stats), 0);
         print_message("held %zu, drained %zu, staged %zu: %s; tracker %s\n", (size_t)stats.bytes_held,
-                      (size_t)stats.bytes_drained, (size_t)stats.bytes_staged, stats.capture_reason, stats.tracker_reason);
+                      (size_t)stats.bytes_drained, (size_t)stats.bytes_staged, stats.capture_reason,
+                      stats.tracker_reason);
         if (stats.bytes_held == 0) { /* else this machine lets ordinary users hold */
             assert_true(stats.bytes_drained > SIZE / 2);
             assert_non_null(strstr(stats.capture_reason, "drained"));
@@ -93,7 +95,8 @@ static int remove_one(const char *path, const struct stat *stat, int kind, struc
 static int become_nobody(void) {
     if (geteuid() != 0)
         return 0; /* already */
-    return setgroups(0, NULL) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0
+    return setgroups(0, NULL) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0 &&
+                   prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0
                ? 0
                : -1;
 }

@@ -1,5 +1,6 @@
-/* A registered buffer of io_uring was filled between two checkpoints. No tracker can see that, the checkpoint said "nothing changed", and a restart
- * gave old bytes. Where anything is pinned all memory is looked at, unless a region is promised to be written by processors only. */
+/* A registered buffer of io_uring was filled between two checkpoints. No tracker can see that, the checkpoint said
+ * "nothing changed", and a restart gave old bytes. Where anything is pinned all memory is looked at, unless a region is
+ * promised to be written by processors only. */
 #include "pinned.h"
 
 #define SIZE ((size_t)4 << 20)
@@ -71,7 +72,8 @@ static void promised(void **state) {
     own = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pinned_fill(own, SIZE, 77);
     struct varve_session *session = pinned_session(&pinned, NULL);
-    assert_int_equal(varve_protect_flags(session, "own", own, SIZE, VARVE_NO_DEVICE_WRITES | VARVE_DEVICE_WRITES), -EINVAL);
+    assert_int_equal(varve_protect_flags(session, "own", own, SIZE, VARVE_NO_DEVICE_WRITES | VARVE_DEVICE_WRITES),
+                     -EINVAL);
     assert_int_equal(varve_protect_flags(session, "own", own, SIZE, VARVE_NO_DEVICE_WRITES), 0);
     assert_int_equal(pinned_save(session, 1), 0);
     assert_int_equal(pinned_save(session, 2), 0);

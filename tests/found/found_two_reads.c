@@ -1,5 +1,6 @@
-/* A thread that writes protected memory during varve_checkpoint breaks the rules. But what was drained was read twice, once for its id and once to be
- * stored: the checkpoint was reported and could never be read back. Whatever is stored must be readable, or the checkpoint must fail. */
+/* A thread that writes protected memory during varve_checkpoint breaks the rules. But what was drained was read twice,
+ * once for its id and once to be stored: the checkpoint was reported and could never be read back. Whatever is stored
+ * must be readable, or the checkpoint must fail. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* A region whose memory was unmapped before the next checkpoint, or before a restart: small ones ended the program with SIGSEGV. It is an
- * error that names the region. */
+/* A region whose memory was unmapped before the next checkpoint, or before a restart: small ones ended the program with
+ * SIGSEGV. It is an error that names the region. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

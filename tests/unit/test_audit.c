@@ -1,4 +1,5 @@
-/* The audit: what is drawn, and what happens to a tracker that lies. The tracker here reports what the test tells it to. */
+/* The audit: what is drawn, and what happens to a tracker that lies. The tracker here reports what the test tells it
+ * to. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 
 /* ---- a tracker that does as it is told ---- */
 
-static int is_first;               /* the next collect reports everything */
+static int is_first;                /* the next collect reports everything */
 static uint32_t told_from, told_to; /* then these chunks */
 static uint32_t hole_from, hole_to;
 
