@@ -4,6 +4,8 @@
  * can be built for more than one MPI. */
 #include <errno.h>
 #include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <varve/varve_comm.h>
@@ -116,14 +118,58 @@ static const struct varve_comm_ops mpi_ops = {
     .place_of = vv_mpi_place_of,
 };
 
-static int refuse(struct varve_error *error, int code, const char *text) {
+__attribute__((format(printf, 3, 4))) static int refuse(struct varve_error *error, int code, const char *format, ...) {
     if (error) {
+        va_list words;
         memset(error, 0, sizeof *error);
         error->code = code;
         error->rank = -1;
-        strncpy(error->text, text, sizeof error->text - 1);
+        va_start(words, format);
+        vsnprintf(error->text, sizeof error->text, format, words);
+        va_end(words);
     }
     return code;
+}
+
+/* ---- the MPI of the program ---- */
+
+static const struct varve_mpi_kind our_kind = VARVE_MPI_KIND;
+
+static int is_our_family(const char *family) {
+    return strcmp(family, our_kind.family) == 0;
+}
+
+/* The family as a library names itself; NULL: we cannot tell. Some are of a family and say only their own name. */
+static const char *family_of(const char *text) {
+    static const char *const names[][2] = {
+        {"Open MPI", "Open MPI"}, {"MPICH", "MPICH"}, {"Intel(R) MPI", "MPICH"}, {"MVAPICH", "MPICH"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strstr(text, names[i][0]))
+            return names[i][1];
+    return NULL;
+}
+
+/* Two MPIs in one process: the functions are of that which was loaded first, the handles compiled into us may be of the other. Nothing
+ * that takes a handle may be called before this has returned 0. */
+static int check_kind(const struct varve_mpi_kind *kind, const void *mpi, struct varve_error *error) {
+    char loaded[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+    if (!kind || !kind->family || !kind->version || !mpi)
+        return refuse(error, -EINVAL, "varve_open_mpi_of needs a communicator, and the kind of its MPI");
+    if (!is_our_family(kind->family) || kind->comm_size != our_kind.comm_size)
+        return refuse(error, VARVE_UNSUPPORTED,
+                      "this program is compiled with %s %s, and its libvarve_mpi is built for %s %s: build Varve with the "
+                      "mpicc of the program, or the program with that of Varve",
+                      kind->family, kind->version, our_kind.family, our_kind.version);
+    MPI_Get_library_version(loaded, &length);
+    loaded[strcspn(loaded, ",\n")] = '\0'; /* the rest is how it was built */
+    const char *family = family_of(loaded);
+    if (family && family_of(our_kind.family) && !is_our_family(family))
+        return refuse(error, VARVE_UNSUPPORTED,
+                      "the MPI that this process has loaded is \"%s\", and libvarve_mpi is built for %s %s: look at what "
+                      "the program and its libraries are linked with (ldd)",
+                      loaded, our_kind.family, our_kind.version);
+    return 0;
 }
 
 static int duplicate(MPI_Comm mpi, MPI_Comm *out) {
@@ -178,28 +224,39 @@ static int set_up(MPI_Comm mpi, struct mpi_comm *own) {
     return rc;
 }
 
-int varve_open_mpi(MPI_Comm mpi, const char *store, const char *name, const struct varve_options *options,
-                   struct varve_session **out, struct varve_error *error) {
-    int is_ready = 0, is_over = 0;
-    if (out)
-        *out = NULL;
+static int check_comm(MPI_Comm mpi, struct varve_error *error) {
+    int is_ready = 0, is_over = 0, is_inter = 0;
     MPI_Initialized(&is_ready);
     MPI_Finalized(&is_over);
     if (!is_ready || is_over)
         return refuse(error, -EINVAL, "varve_open_mpi must be called between MPI_Init and MPI_Finalize");
     if (mpi == MPI_COMM_NULL)
         return refuse(error, -EINVAL, "varve_open_mpi needs a communicator, and got MPI_COMM_NULL");
-    int is_inter = 0;
     MPI_Comm_test_inter(mpi, &is_inter);
     if (is_inter)
         return refuse(error, -EINVAL, "varve_open_mpi needs an ordinary communicator, and got an intercommunicator");
+    return 0;
+}
+
+int varve_open_mpi_of(const struct varve_mpi_kind *kind, const void *mpi, const char *store, const char *name,
+                      const struct varve_options *options, struct varve_session **out, struct varve_error *error) {
+    MPI_Comm of_program;
+    if (out)
+        *out = NULL;
+    int rc = check_kind(kind, mpi, error);
+    if (rc)
+        return rc;
+    memcpy(&of_program, mpi, sizeof of_program);
+    rc = check_comm(of_program, error);
+    if (rc)
+        return rc;
     struct mpi_comm *own = calloc(1, sizeof *own);
     if (!own) /* a rank without so little memory cannot even tell the others */
         return refuse(error, -ENOMEM, "no memory for a session");
-    int rc = set_up(mpi, own);
+    rc = set_up(of_program, own);
     if (rc) {
         free(own);
-        return refuse(error, rc,
+        return refuse(error, rc, "%s",
                       rc == -ENOMEM ? "no memory for the table of nodes"
                                     : "MPI could not make a communicator for the session");
     }

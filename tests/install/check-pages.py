@@ -18,6 +18,7 @@ def squeeze(text):
 def functions(text):
     """Declarations outside structs, without comments and line ends."""
     text = re.sub(r"struct \w+ ?\{.*?\};", "", squeeze(text), flags=re.S)
+    text = re.sub(r"static inline (.*?\))\{.*?\}", r"\1;", text)
     return set(re.findall(r"(?:const )?\w+(?: \w+)?[ *]varve_\w+\([^()]*\);", text))
 
 
