@@ -210,9 +210,10 @@ int vv_settings_set_environment(struct vv_settings *settings, const struct vv_lo
     return rc;
 }
 
-/* A file that need not be there. One that is there but closed to us, or not to be trusted, is no reason to stop a job. */
-static int set_usual_file(struct vv_settings *settings, const char *path, int may_be_link, const struct vv_log *log,
-                          struct varve_error *error) {
+/* A file that need not be there. One that is there but closed to us, or not to be trusted, is no reason to stop a job. But it
+ * may be where a person has written keep=all (with a umask of 002, files are open to the group): see keep_all_instead. */
+static int set_usual_file(struct vv_settings *settings, const char *path, int may_be_link, int *is_refused,
+                          const struct vv_log *log, struct varve_error *error) {
     struct varve_error own;
     vv_error_clear(&own);
     int rc = vv_settings_set_file(settings, path, may_be_link, &own);
@@ -220,7 +221,8 @@ static int set_usual_file(struct vv_settings *settings, const char *path, int ma
         return 0;
     }
     if (rc < 0 && rc != VARVE_SETTING) {
-        vv_log(log, VV_LOG_WARN, "%s", own.text);
+        vv_log(log, VV_LOG_WARN, "%s; no checkpoint is forgotten unless keep is set elsewhere", own.text);
+        *is_refused = 1;
         return 0;
     }
     return rc < 0 ? vv_error(error, rc, "%s", own.text) : 0;
@@ -242,7 +244,8 @@ static void find_home_file(char *out, size_t room) {
     }
 }
 
-static int set_files(struct vv_settings *settings, const struct vv_log *log, struct varve_error *error) {
+static int set_files(struct vv_settings *settings, int *is_refused, const struct vv_log *log,
+                     struct varve_error *error) {
     char home_file[PATH_MAX];
     const char *only = secure_getenv("VARVE_CONFIG");
     if (only && *only) {
@@ -252,7 +255,7 @@ static int set_files(struct vv_settings *settings, const struct vv_log *log, str
     const char *const paths[] = {"/etc/varve.conf", home_file, "varve.conf"};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         int may_be_link = paths[i][0] == '/'; /* in the working directory anybody may have made it */
-        int rc = *paths[i] ? set_usual_file(settings, paths[i], may_be_link, log, error) : 0;
+        int rc = *paths[i] ? set_usual_file(settings, paths[i], may_be_link, is_refused, log, error) : 0;
         if (rc < 0) {
             return rc;
         }
@@ -260,15 +263,27 @@ static int set_files(struct vv_settings *settings, const struct vv_log *log, str
     return 0;
 }
 
+/* A default must not remove what a file that was not obeyed may have told to keep. Too much on storage can be mended. */
+static int keep_all_instead(struct vv_settings *settings, struct varve_error *error) {
+    if (!vv_setting_is_default(settings, VV_SETTING_keep)) {
+        return 0;
+    }
+    return vv_settings_set(settings, "keep", "all", "a file was not obeyed", error);
+}
+
 int vv_settings_load(struct vv_settings *settings, const char *text, const struct vv_log *log,
                      struct varve_error *error) {
+    int is_refused = 0;
     vv_settings_init(settings);
-    int rc = set_files(settings, log, error);
+    int rc = set_files(settings, &is_refused, log, error);
     if (rc == 0 && text) {
         rc = vv_settings_set_text(settings, text, "program", error);
     }
     if (rc == 0) {
         rc = vv_settings_set_environment(settings, log, error);
+    }
+    if (rc == 0 && is_refused) {
+        rc = keep_all_instead(settings, error);
     }
     if (rc == 0) {
         rc = vv_settings_check(settings, error);

@@ -1,7 +1,10 @@
 /* ./varve.conf was obeyed whoever had made it: keep=2 and mode=umask, planted in a shared folder, removed checkpoints and
  * made new ones readable for all; a pipe of that name hung the program. Only a plain file that nobody but us and the
  * superuser can have written counts; any other is ignored with a warning that names it. A set-user-ID program takes nothing
- * from the environment. */
+ * from the environment.
+ *
+ * A file that is not obeyed may have said keep=all (with a umask of 002, an editor makes it writable for the group). The
+ * default then removed what it told to keep: now nothing is forgotten unless keep is set elsewhere. */
 #include "session.h"
 
 #include <sys/auxv.h>
@@ -43,7 +46,7 @@ static int teardown(void **state) {
 }
 
 static void assert_ignored(const char *why) {
-    assert_int_equal(load(0), standard_keep());
+    assert_int_equal(load(0), 0); /* neither what it says nor the default: nothing is removed */
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(heard, "varve.conf"));
     assert_non_null(strstr(heard, why));
@@ -62,6 +65,19 @@ static void test_file_that_others_may_write(void **state) {
     assert_ignored("others may write");
     assert_int_equal(chmod("varve.conf", 0646), 0);
     assert_ignored("others may write");
+}
+
+/* What somebody else has said about keep counts, whatever lies in the working directory. */
+static void test_keep_set_elsewhere(void **state) {
+    struct vv_log log = {.level = VV_LOG_WARN, .rank = -1, .fn = hear};
+    struct vv_settings settings;
+    (void)state;
+    found_write("varve.conf", "keep = all\n", 0664);
+    assert_int_equal(vv_settings_load(&settings, "keep=5", &log, &found_error), 0);
+    assert_int_equal(settings.keep, 5);
+    setenv("VARVE_KEEP", "4", 1);
+    assert_int_equal(vv_settings_load(&settings, NULL, &log, &found_error), 0);
+    assert_int_equal(settings.keep, 4);
 }
 
 static void test_file_of_another_user(void **state) {
@@ -170,7 +186,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(test_own_file), TEST(test_file_that_others_may_write), TEST(test_file_of_another_user), TEST(test_link),
         TEST(test_pipe),     TEST(test_folder),                     TEST(test_file_at_home),         TEST(test_file_by_name),
-        TEST(test_set_user_id),
+        TEST(test_set_user_id), TEST(test_keep_set_elsewhere),
     };
     if (argc > 1 && strcmp(argv[1], "secure") == 0)
         return run_secure();
