@@ -89,6 +89,8 @@ static int claim_late(struct vv_session *session, struct varve_error *error) {
     if (rc == 0)
         rc = vv_comm_agree(session->comm, settle_claim(session, above, error), error);
     if (rc) {
+        if (session->lease && vv_lease_generation(session->lease) == above + 1)
+            session->claims_seen = (uint32_t)above + 1; /* our own, which ends now: nobody came between */
         drop_claim(session, VV_MAY_WRITE_LATER);
         return rc;
     }

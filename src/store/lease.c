@@ -80,7 +80,8 @@ int vv_lease_is_open_here(const uint8_t session_id[16]) {
     return is_open;
 }
 
-/* Sessions of this process that have failed while they made their claim. The claim may stand, and nobody renews its beat. */
+/* Sessions of this process that have failed while they made their claim, or could not write their end. The claim may
+ * stand, and nobody renews its beat. */
 #define GIVEN_UP 32
 static uint8_t given_up[GIVEN_UP][16];
 static unsigned given_up_next;
@@ -555,9 +556,11 @@ void vv_lease_release(struct vv_lease *lease) {
         stop_thread(lease);
         if (lease->is_halfway)
             end_generation(lease, atomic_load(&lease->generation) + 1);
-        if (renew(lease, VV_BEAT_ENDED, &lease->beat.refers, &error) < 0)
+        if (renew(lease, VV_BEAT_ENDED, &lease->beat.refers, &error) < 0) {
+            note_given_up(lease->claim.session_id); /* this process, at least, need not wait for it */
             vv_log(lease->store->log, VV_LOG_WARN, "the end of generation %u of %s was not written: %s",
                    lease->generation, lease->name, error.text);
+        }
     }
     vv_lease_abandon(lease);
 }

@@ -1,5 +1,6 @@
 /* A restart could not write its claim when the file system was full. Without any reserve left it now restarts without a claim, and the
  * first checkpoint for which there is room makes it. */
+#include "base/fault.h"
 #include "found/small.h"
 
 static void fill(void) {
@@ -32,6 +33,26 @@ static void test_later(void **state) {
     assert_int_equal(varve_close(session), 0);
     session = open_name("job", "");
     restart(session, 7);
+    assert_int_equal(varve_close(session), 0);
+}
+
+/* A claim that was made and had to be let go of is our own: it is no session that came between. It was taken for one, and no
+ * checkpoint could be written any more. */
+static void test_claimed_half_way(void **state) {
+    (void)state;
+    if (!can_mount())
+        skip();
+    struct varve_session *session = restart_when_full();
+    shell("rm -r $D/others");
+    for (int64_t version = 4; version < 6; version++) {
+        vv_fault_set("store.beat.before_refer=error:28");
+        expect(session, save(session, version), -ENOSPC);
+        vv_fault_set(NULL);
+    }
+    expect(session, save(session, 6), 0);
+    assert_int_equal(varve_close(session), 0);
+    session = open_name("job", "");
+    restart(session, 6);
     assert_int_equal(varve_close(session), 0);
 }
 
@@ -86,6 +107,7 @@ static void test_parent_is_forgotten(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_later, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_claimed_half_way, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_somebody_came_between, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_parent_is_forgotten, make_folder, remove_folder),
     };
