@@ -157,18 +157,20 @@ static int check_kind(const struct varve_mpi_kind *kind, const void *mpi, struct
     if (!kind || !kind->family || !kind->version || !mpi)
         return refuse(error, -EINVAL, "varve_open_mpi_of needs a communicator, and the kind of its MPI");
     if (!is_our_family(kind->family) || kind->comm_size != our_kind.comm_size)
-        return refuse(error, VARVE_UNSUPPORTED,
-                      "this program is compiled with %s %s, and its libvarve_mpi is built for %s %s: build Varve with the "
-                      "mpicc of the program, or the program with that of Varve",
-                      kind->family, kind->version, our_kind.family, our_kind.version);
+        return refuse(
+            error, VARVE_UNSUPPORTED,
+            "this program is compiled with %s %s, and its libvarve_mpi is built for %s %s: build Varve with the "
+            "mpicc of the program, or the program with that of Varve",
+            kind->family, kind->version, our_kind.family, our_kind.version);
     MPI_Get_library_version(loaded, &length);
     loaded[strcspn(loaded, ",\n")] = '\0'; /* the rest is how it was built */
     const char *family = family_of(loaded);
     if (family && family_of(our_kind.family) && !is_our_family(family))
-        return refuse(error, VARVE_UNSUPPORTED,
-                      "the MPI that this process has loaded is \"%s\", and libvarve_mpi is built for %s %s: look at what "
-                      "the program and its libraries are linked with (ldd)",
-                      loaded, our_kind.family, our_kind.version);
+        return refuse(
+            error, VARVE_UNSUPPORTED,
+            "the MPI that this process has loaded is \"%s\", and libvarve_mpi is built for %s %s: look at what "
+            "the program and its libraries are linked with (ldd)",
+            loaded, our_kind.family, our_kind.version);
     return 0;
 }
 

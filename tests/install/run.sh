@@ -78,10 +78,11 @@ configure_user() {
 
 # finds VERSION COMPONENT: does a project get it that asks for this?
 finds() {
-    mkdir -p "$work/asks"
-    printf 'cmake_minimum_required(VERSION 3.25)\nproject(x C)\nfind_package(varve %s REQUIRED COMPONENTS %s)\n' "$1" \
+    rm -rf "$work/asks"
+    mkdir "$work/asks"
+    printf 'cmake_minimum_required(VERSION 3.20)\nproject(x C)\nfind_package(varve %s REQUIRED COMPONENTS %s)\n' "$1" \
         "$2" >"$work/asks/CMakeLists.txt"
-    cmake --fresh -G "$generator" -S "$work/asks" -B "$work/asks/build" -DCMAKE_PREFIX_PATH="$prefix"
+    cmake -G "$generator" -S "$work/asks" -B "$work/asks/build" -DCMAKE_PREFIX_PATH="$prefix"
 }
 
 refuses() {
@@ -147,6 +148,12 @@ if [ -n "$mpicc" ]; then
     check "compile with mpicc and pkg-config" "$mpicc" $warn -o "$work/many" "$user/many.c" \
         $(pkg-config --cflags --libs varve-mpi) -Wl,-rpath,"$libraries"
     [ -z "$flavour" ] || twice "mpicc" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/many"
+    # Varve statically; MPI is as mpicc links it.
+    # shellcheck disable=SC2046,SC2086
+    check "compile with mpicc statically" "$mpicc" $warn -o "$work/many_static" "$user/many.c" \
+        $(pkg-config --static --cflags --libs varve-mpi | sed 's/-l\(varve[a-z_]*\)/-l:lib\1.a/g')
+    check "it needs no libvarve_mpi.so" bash -c '! readelf -d "$0" | grep NEEDED.*libvarve' "$work/many_static"
+    [ -z "$flavour" ] || twice "mpicc, static" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/many_static"
 fi
 
 # The example, small and short; 77: there is no device.
@@ -171,6 +178,7 @@ check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$w
 twice "find_package" "version 7 came back" "$work/project/one"
 twice "find_package, static" "version 7 came back" "$work/project/one_static"
 [ -z "$flavour" ] || twice "find_package, MPI" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many"
+[ -z "$flavour" ] || twice "find_package, MPI, static" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many_static"
 if [ -n "$with_cl" ] && [ -n "$cells" ]; then
     cells=$work/project/cells
     twice "find_package, OpenCL" "restarted from step 10" run_cells
