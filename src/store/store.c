@@ -240,16 +240,16 @@ struct number_listing {
     struct vv_numbers *out;
 };
 
-int vv_numbers_add(struct vv_numbers *out, uint64_t number) {
-    if (out->count == out->room) {
-        size_t room = out->room ? out->room * 2 : 64;
-        uint64_t *list = vv_realloc(out->list, room * sizeof *list);
+int vv_numbers_add(struct vv_numbers *numbers, uint64_t number) {
+    if (numbers->count == numbers->room) {
+        size_t room = numbers->room ? numbers->room * 2 : 64;
+        uint64_t *list = vv_realloc(numbers->list, room * sizeof *list);
         if (!list)
             return -ENOMEM;
-        out->list = list;
-        out->room = room;
+        numbers->list = list;
+        numbers->room = room;
     }
-    out->list[out->count++] = number;
+    numbers->list[numbers->count++] = number;
     return 0;
 }
 

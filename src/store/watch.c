@@ -147,7 +147,7 @@ static int watch_shown(struct watch *watch, struct varve_error *error) {
             return busy(watch, error);
         uint64_t whole = watch->dead_seconds * SECOND;
         uint64_t done = watch->counted_ns < whole ? watch->counted_ns : whole;
-        if (watch->progress && (rc = watch->progress(watch->arg, done / 1000000, whole / 1000000)) != 0)
+        if (watch->progress && watch->progress(watch->arg, done / 1000000, whole / 1000000) != 0)
             return vv_error(error, -EINTR, "the watch over %s was stopped", watch->name);
         if (done == whole)
             return 0;
