@@ -99,10 +99,14 @@ static int claim_late(struct vv_session *session, struct varve_error *error) {
     return 0;
 }
 
+int vv_access_refuse(struct vv_session *session, struct varve_error *error) {
+    if (session->may != VV_MAY_READ)
+        return 0;
+    return vv_comm_all_say(error, -EROFS,
+                           "this session of %s only reads (access=read): open one with access=write to save checkpoints",
+                           session->name);
+}
+
 int vv_access_write(struct vv_session *session, struct varve_error *error) {
-    if (session->may == VV_MAY_READ)
-        return vv_comm_all_say(error, -EROFS,
-                               "this session of %s only reads (access=read): open one with access=write to save checkpoints",
-                               session->name);
     return session->may == VV_MAY_WRITE_LATER ? claim_late(session, error) : 0;
 }

@@ -281,14 +281,16 @@ static int is_there_already(const struct vv_session *session, int64_t version) {
     return request->tells_earlier && request->result == 0 && version >= 0 && request->version == (uint64_t)version;
 }
 
+/* A claim that cannot be had fails the checkpoint, like everything else that the storage refuses: whoever asks is told. */
 static int run_request(struct vv_session *session, struct varve_error *error) {
-    if (vv_is_in_background(session)) {
-        int rc = launch(session, error);
+    int rc = vv_access_write(session, error);
+    if (rc || vv_is_in_background(session)) {
+        rc = rc ? rc : launch(session, error);
         if (rc)
             end_request(session, rc, error);
         return rc;
     }
-    int rc = run_attempts(session, error);
+    rc = run_attempts(session, error);
     end_request(session, rc, error);
     if (rc == 0)
         vv_upkeep(session);
@@ -302,6 +304,8 @@ static int may_begin(struct vv_session *session, int64_t version, struct varve_e
     if (rc == 0 && !is_there)
         rc = vv_ask_regions(session, error);
     rc = vv_comm_agree_call(session->comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, error);
+    if (rc == 0)
+        rc = vv_access_refuse(session, error);
     if (rc == 0)
         rc = refuse_fenced(session, version, error);
     if (rc == 0 && is_there)
@@ -321,8 +325,6 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
     vv_flight_land(session);
     uint64_t landed = vv_clock_ns();
     int rc = may_begin(session, version, &why);
-    if (rc == 0)
-        rc = vv_access_write(session, &why);
     if (rc) { /* it was not begun: wait, close and the statistics speak of the last one that was */
         if (rc < 0)
             *error = why;
