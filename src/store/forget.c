@@ -201,15 +201,14 @@ static int64_t choose(struct keeping *keeping, struct vv_lease *lease, struct va
     struct vv_attempt refers;
     size_t kept = 0, chosen = 0;
     vv_lease_refers(lease, &refers);
-    for (size_t i = 0; i < keeping->count; i++) {
+    for (size_t i = 0; i < keeping->count && keeping->list[i].generation >= keeping->options->from; i++) {
         struct vv_attempt at = keeping->list[i];
         int worth = weigh(keeping, &at, error);
         if (worth < 0)
             return worth;
         int is_among_newest = kept < how_many(keeping);
         kept += worth == WORTH_A_PLACE;
-        if (worth == WORTH_NOTHING || is_among_newest || at.generation < keeping->options->from ||
-            (cut && !vv_attempt_is_newer(cut, &at)) ||
+        if (worth == WORTH_NOTHING || is_among_newest || (cut && !vv_attempt_is_newer(cut, &at)) ||
             is_needed(vv_lease_generation(lease), &refers, at.generation, at.version))
             continue;
         keeping->list[chosen++] = at;
