@@ -112,7 +112,7 @@ static int read_entry(struct prune *prune, struct entry *entry) {
 
 static int read_records(struct prune *prune) {
     size_t left = 0;
-    int rc = vv_records_refresh(prune->store, prune->name, prune->error);
+    int rc = prune->options->is_dry_run ? 0 : vv_records_refresh(prune->store, prune->name, prune->error);
     if (rc == 0)
         rc = vv_records_list(prune->store, prune->name, take_entry, prune, prune->error);
     for (size_t i = 0; rc == 0 && i < prune->entry_count; i++) {
