@@ -288,13 +288,13 @@ struct varve_region_info {
  * calls varve_restart_alloc, inside that call, and must not call functions of this session. */
 struct varve_allocator {
     size_t size; /* sizeof(struct varve_allocator) */
-    /* Memory for region->bytes bytes of this rank, or VARVE_NOT_WANTED: the region is passed over. NULL fails the call
-     * with -ENOMEM on all ranks, unless bytes is 0. */
+    /* Memory for region->bytes bytes of this rank, or VARVE_NOT_WANTED: the region is passed over. NULL, or MAP_FAILED
+     * as mmap returns it, fails the call with -ENOMEM on all ranks, unless bytes is 0. */
     void *(*alloc)(void *arg, const struct varve_region_info *region);
     /* The checkpoint was passed over, or the call fails: this memory is the program's again, and is not protected. */
     void (*release)(void *arg, const char *region, void *ptr);
 };
-#define VARVE_NOT_WANTED ((void *)-1)
+#define VARVE_NOT_WANTED ((void *)-2) /* not MAP_FAILED: a failed mmap must not drop a region */
 
 /* Collective. varve_restart for programs that allocate: asks for memory for each stored region that is not protected, or
  * is with another size (that protection ends then), and protects what it gets, with the array that is stored. Regions

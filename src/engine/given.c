@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "engine/given.h"
@@ -25,6 +26,8 @@ struct question {
 static int ask(void *arg) {
     struct question *question = arg;
     question->ptr = question->options->allocator->alloc(question->options->arg, &question->info);
+    if (question->ptr == MAP_FAILED) /* the answer of mmap, handed on */
+        question->ptr = NULL;
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <varve/varve.h>
@@ -179,6 +180,29 @@ static void no_memory_is_an_error(void **state) {
     free(list.items);
 }
 
+/* A program that maps its memory hands on what mmap returned. That was taken for VARVE_NOT_WANTED: the restart succeeded
+ * without the region, and the next checkpoints did not have it. */
+static void *give_map_failed(void *arg, const struct varve_region_info *region) {
+    struct list *list = arg;
+    list->given++;
+    void *ptr = mmap(NULL, SIZE_MAX & ~(size_t)4095, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_equal(ptr, MAP_FAILED);
+    assert_true(region->bytes > 0);
+    return ptr;
+}
+
+static void a_failed_mmap_is_no_memory(void **state) {
+    static const struct varve_allocator mapping = {sizeof mapping, give_map_failed, take_back};
+    struct list list = {0};
+    (void)state;
+    make_store(2);
+    struct varve_session *session = open_session();
+    assert_int_equal(varve_restart_alloc(session, VARVE_LATEST, &mapping, &list, NULL), -ENOMEM);
+    assert_int_equal(list.given, 1);
+    assert_int_equal(list.released, 0);
+    assert_int_equal(varve_close(session), 0);
+}
+
 /* Going back: the list is protected with another size by now. */
 static void asks_again_where_sizes_differ(void **state) {
     struct list list = {0};
@@ -318,6 +342,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(falls_back, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(nothing_is_left_when_all_fails, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(no_memory_is_an_error, ranks_setup, ranks_teardown),
+        cmocka_unit_test_setup_teardown(a_failed_mmap_is_no_memory, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(asks_again_where_sizes_differ, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(protected_and_unwanted, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(arguments, ranks_setup, ranks_teardown),
