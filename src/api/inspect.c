@@ -42,6 +42,9 @@ static int open_parts(struct varve_store *store, const char *uri, const char *se
         return rc;
     }
     rc = vv_store_open(backend, VV_STORE_READ, &store->log, &store->store, error);
+    if (rc == VARVE_NO_STORE) {
+        return vv_error(error, rc, "there is no store at %.300s: it would have an object named varve", uri);
+    }
     if (rc < 0) {
         return rc;
     }

@@ -94,7 +94,7 @@ int vv_file_shortage(struct file_backend *file, char *text, size_t size) {
         snprintf(text, size, "inodes are short in %.400s: %" PRIu64 " are free, %" PRIu64 " must be", file->root,
                  room.inodes, room.wanted_inodes ? room.wanted_inodes : 1);
     else
-        snprintf(text, size, "bytes are short in %.400s: %" PRIu64 " are free, of which %" PRIu64 " must stay so", file->root,
+        snprintf(text, size, "bytes are short in %.400s: %" PRIu64 " are free, and %" PRIu64 " must stay free", file->root,
                  room.bytes, room.wanted_bytes);
     return 1;
 }

@@ -270,8 +270,8 @@ static int refuse(const struct vv_setting *setting, const char *value, const cha
         return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\": %s", origin, setting->name, value, why->text);
     }
     vv_setting_allowed_text(setting, allowed, sizeof allowed);
-    return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\"; allowed is %s", origin, setting->name, value,
-                    allowed);
+    return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\"; allowed is %s%s", origin, setting->name, value,
+                    allowed, setting->type == VV_TYPE_BYTES ? ", in bytes or with K, M, G or T after the number" : "");
 }
 
 void vv_settings_init(struct vv_settings *settings) {
@@ -288,7 +288,7 @@ int vv_settings_set(struct vv_settings *settings, const char *name, const char *
                     struct varve_error *error) {
     const struct vv_setting *setting = vv_setting_find(name);
     if (!setting) {
-        return vv_error(error, VARVE_SETTING, "%s: there is no setting \"%s\"", origin, name);
+        return vv_error(error, VARVE_SETTING, "%s: there is no setting \"%s\"; varve(5) lists all", origin, name);
     }
     struct varve_error why;
     vv_error_clear(&why);

@@ -142,8 +142,8 @@ static void text_summary(const struct comparison *comparison, const struct varve
 
     text_size(size, comparison->bytes_changed);
     if (result->regions_differing) {
-        printf("\n%" PRIu64 " of %" PRIu64 " region%s differ, in %s%s", result->regions_differing, result->regions,
-               plural(result->regions), comparison->is_quick ? "at most " : "", size);
+        printf("\n%" PRIu64 " of %" PRIu64 " region%s differ%s, in %s%s", result->regions_differing, result->regions,
+               plural(result->regions), result->regions == 1 ? "s" : "", comparison->is_quick ? "at most " : "", size);
     } else {
         printf("%sno difference in %" PRIu64 " region%s", result->regions_within ? "\n" : "", result->regions,
                plural(result->regions));

@@ -75,7 +75,8 @@ static int add_target(struct restart *restart, const struct vv_recipe_region *st
                         " are protected; protect the stored size%s",
                         stored->name, vv_view_attempt(restart->view)->version, stored->length, region->size,
                         region->device ? " (regions of devices cannot be resized)"
-                                       : ", or restart with varve_restart_alloc or VARVE_RESTART_RESIZE");
+                                       : ", or restart with varve_restart_alloc, or with"
+                                         " varve_restart_regions and VARVE_RESTART_RESIZE");
     if (restart->target_count == restart->target_room) {
         size_t room = restart->target_room ? restart->target_room * 2 : 16;
         struct target *targets = vv_realloc(restart->targets, room * sizeof *targets);

@@ -44,7 +44,14 @@ static int open_store_as(struct vv_session *session, const char *uri, const stru
                          struct varve_error *error) {
     struct varve_backend *backend;
     int rc = open_backend(session, uri, 1, &backend, error);
-    return rc ? rc : vv_store_open_as(backend, like, &session->log, &session->store, error);
+    if (rc)
+        return rc;
+    rc = vv_store_open_as(backend, like, &session->log, &session->store, error);
+    if (rc == VARVE_NO_STORE)
+        vv_error(error, rc,
+                 "there are files at %.300s but no store (it would have an object named varve): give a new or an empty folder",
+                 uri);
+    return rc;
 }
 
 void vv_wait_before(int look) {

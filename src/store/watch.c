@@ -76,8 +76,9 @@ static int busy(const struct watch *watch, struct varve_error *error) {
                         "%s may be in use: its claim %u cannot be read, and its heartbeat was not watched for %u s",
                         watch->name, watch->generation, watch->dead_seconds);
     return vv_error(error, VARVE_BUSY,
-                    "%s is in use: process %u (%s) on host %s writes it since %" PRIu64
-                    " s; end that first, or use another name; if it is dead, `varve unlock STORE %s` frees the name",
+                    "%s is in use: process %u (%s) on host %s claimed it %" PRIu64
+                    " s ago; end that process first, or use another name; if it is dead, `varve unlock STORE %s` frees the"
+                    " name",
                     watch->name, claim->pid, claim->program[0] ? claim->program : "?", claim->host,
                     now > claim->time_ns ? (now - claim->time_ns) / SECOND : 0, watch->name);
 }
@@ -116,9 +117,8 @@ static int watch_until(struct watch *watch, uint64_t deadline_ns, struct varve_e
             return busy(watch, error);
         if (!is_told++)
             vv_log(watch->store->log, VV_LOG_WARN,
-                   "waiting for process %u on host %s, which claimed %s: it is dead when its heartbeat stays unchanged "
-                   "for "
-                   "%u s",
+                   "waiting for process %u on host %s, which claimed %s: it counts as dead when its heartbeat has not "
+                   "changed for %u s",
                    watch->claim.pid, watch->has_claim ? watch->claim.host : "?", watch->name, watch->dead_seconds);
         vv_sleep_ms(poll_ms(watch, deadline_ns - now));
     }

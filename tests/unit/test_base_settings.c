@@ -252,7 +252,8 @@ static void test_the_message_tells_what_is_allowed(void **state) {
     (void)state;
     vv_settings_init(&settings);
     set("block_size", "1");
-    assert_string_equal(error.text, "test: block_size cannot be \"1\"; allowed is 64K to 16M");
+    assert_string_equal(error.text, "test: block_size cannot be \"1\"; allowed is 64K to 16M, in bytes or with "
+                                    "K, M, G or T after the number");
     set("direct", "maybe");
     assert_string_equal(error.text, "test: direct cannot be \"maybe\"; allowed is auto|on|off");
     set("interval_seconds", "-1");
@@ -262,7 +263,7 @@ static void test_the_message_tells_what_is_allowed(void **state) {
     set("match", "1234567890123456789012345678901234567890123456789012345678901234");
     assert_non_null(strstr(error.text, "longer than 63 bytes"));
     set("blok_size", "1M");
-    assert_string_equal(error.text, "test: there is no setting \"blok_size\"");
+    assert_string_equal(error.text, "test: there is no setting \"blok_size\"; varve(5) lists all");
 }
 
 static void check_words(const char *name, int last) {
@@ -360,7 +361,7 @@ static void test_text_of_the_program(void **state) {
     assert_int_equal(load("keep=3,nothing"), VARVE_SETTING);
     assert_string_equal(error.text, "program: \"nothing\" is not of the form name=value");
     assert_int_equal(load("speed=3"), VARVE_SETTING);
-    assert_string_equal(error.text, "program: there is no setting \"speed\"");
+    assert_string_equal(error.text, "program: there is no setting \"speed\"; varve(5) lists all");
 }
 
 static void test_order_of_the_sources(void **state) {
@@ -416,7 +417,7 @@ static void test_errors_name_file_and_line(void **state) {
     (void)state;
     write_file("varve.conf", "# ours\nkeep=3\nspeed=11\n");
     assert_int_equal(load(NULL), VARVE_SETTING);
-    assert_string_equal(error.text, "varve.conf:3: there is no setting \"speed\"");
+    assert_string_equal(error.text, "varve.conf:3: there is no setting \"speed\"; varve(5) lists all");
     write_file("varve.conf", "keep=many");
     assert_int_equal(load(NULL), VARVE_SETTING);
     assert_string_equal(error.text, "varve.conf:1: keep cannot be \"many\"; allowed is all, 0 to 1000000");
