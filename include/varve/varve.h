@@ -11,10 +11,11 @@
  *         die(varve_session_error(s)->text);
  *     for (step++; step < last; step++) {
  *         compute();
- *         if (step % 100 == 0)
- *             varve_checkpoint(s, step);
+ *         if (step % 100 == 0 && varve_checkpoint(s, step) != 0)
+ *             warn(varve_session_error(s)->text);
  *     }
- *     varve_close(s);
+ *     if (varve_close(s) != 0)
+ *         warn("the last checkpoint is not safe");
  *
  * Six words to learn: open, protect, checkpoint, wait, restart, close. varve_checkpoint promises that the program may
  * change its memory again; what it was at the call is stored while the program goes on. varve_wait promises that the
@@ -242,7 +243,7 @@ VARVE_API int varve_unprotect(struct varve_session *session, const char *region)
 VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
 
 /* Collective. Wait until the last checkpoint that was begun survives. 0, or why it does not exist. A call that was
- * refused for its arguments has begun none.
+ * refused for its arguments, or because of access=read, has begun none: only its own code tells that.
  *
  * Unless MPI_THREAD_MULTIPLE was provided on all of them, ranks talk to each other only inside collective calls, so a job
  * takes the last step of a checkpoint in the next one:
