@@ -234,7 +234,7 @@ static void try(const char *settings, int is_local, uint32_t victim) {
         assert_true(shifted > 0);
 }
 
-#define QUIET ",log=error"
+#define QUIET ",keep=all,log=error"
 
 static void one_store(void **unused) {
     (void)unused;

@@ -639,7 +639,7 @@ static void test_short_of_memory(void **state) {
     uint64_t stride = is_short() ? 11 : 1;
     for (uint64_t at = 50; at < 110; at += stride) { /* where the writer is at work */
         struct plan plan = {.fn = save_short, .ranks = 3, .is_still = 1, .allocation = at,
-                            .settings = "aggregate=3,on_error=warn,log=error,capture=sync,threads=0,dedup=none"};
+                            .settings = "aggregate=3,keep=all,on_error=warn,log=error,capture=sync,threads=0,dedup=none"};
         setup(NULL);
         run(&plan);
         for (int step = 0; step < 4; step++)
