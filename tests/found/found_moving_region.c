@@ -173,6 +173,43 @@ static void may_go_in_flight(void **state) {
     free(list.items);
 }
 
+/* Freed, and by chance allocated at the same place with the same size: no protection was changed, but all bytes were. */
+static void the_same_place_again(void **state) {
+    static const char *const settings[] = {"tracker=auto", "tracker=none", "tracker=trap-uffd", "capture=sync"};
+    const size_t bytes = 2 << 20;
+    (void)state;
+    for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
+        struct list list = {.count = bytes / 8};
+        struct varve_options options = VARVE_OPTIONS_INIT;
+        struct varve_session *session;
+        struct varve_error error;
+        options.settings = settings[k];
+        if (varve_open("mem://same-place", "probe", &options, &session, &error) != 0)
+            continue; /* not on this kernel */
+        assert_int_equal(varve_close(session), 0);
+        session = open_at("", settings[k]);
+        assert_int_equal(varve_protect_moving(session, "list", where, &list), 0);
+        for (int version = 1; version <= 4; version++) {
+            list.items = mmap(list.items, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | (list.items ? MAP_FIXED : 0), -1, 0);
+            assert_ptr_not_equal(list.items, MAP_FAILED);
+            for (size_t i = 0; i < list.count && version != 3; i++) /* 3: zeros, nothing is touched */
+                list.items[i] = value(i, version) * (uint64_t)version;
+            assert_int_equal(varve_checkpoint(session, version), 0);
+        }
+        for (int version = 1; version <= 4; version++) {
+            assert_int_equal(varve_restart(session, version, NULL), 0);
+            for (size_t i = 0; i < list.count; i++)
+                if (list.items[i] != (version == 3 ? 0 : value(i, version) * (uint64_t)version))
+                    fail_msg("%s: version %d, item %zu is wrong", settings[k], version, i);
+        }
+        assert_int_equal(varve_close(session), 0);
+        munmap(list.items, bytes);
+        assert_int_equal(ranks_teardown(NULL), 0);
+        assert_int_equal(ranks_setup(NULL), 0);
+    }
+}
+
 static void what_the_function_says(void **state) {
     struct list list = {.answer = -EAGAIN};
     (void)state;
@@ -289,6 +326,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(moves_and_grows, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(only_what_is_new, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(may_go_in_flight, ranks_setup, ranks_teardown),
+        cmocka_unit_test_setup_teardown(the_same_place_again, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(what_the_function_says, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(an_array_is_stored, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(restarts, ranks_setup, ranks_teardown),
