@@ -311,8 +311,9 @@ int varve_unprotect(struct varve_session *session, const char *name) {
 int varve_checkpoint(struct varve_session *session, int64_t version) {
     if (begin(session) != 0)
         return -EINVAL;
+    uint64_t last_ns = session->inner->request.begun_ns;
     int rc = vv_session_checkpoint(session->inner, version, &session->error);
-    if (rc && session->is_warned && rc == session->inner->request.result) { /* it was begun */
+    if (rc && session->is_warned && session->inner->request.begun_ns != last_ns) { /* it was begun */
         if (vv_comm_is_root(session->inner->comm))
             vv_log(&session->inner->log, VV_LOG_WARN, "checkpoint %lld failed on rank %d, the program goes on: %s",
                    (long long)version, session->error.rank, session->error.text);

@@ -190,6 +190,24 @@ static void only_a_warning(void **state) {
     assert_int_equal(varve_close(session), 0);
 }
 
+static int tell_failure(void *arg, struct varve_memory *out) {
+    (void)arg, (void)out;
+    return -EFBIG;
+}
+
+/* A call that was refused with the code of the one before was taken for it, and reported as done. */
+static void refused_is_no_warning(void **state) {
+    (void)state;
+    open_session("on_error=warn,log=error");
+    fail_behind(2);
+    assert_int_equal(varve_protect_moving(session, "moving", tell_failure, NULL), 0);
+    assert_int_equal(varve_checkpoint(session, 3), -EFBIG);
+    assert_int_equal(varve_unprotect(session, "moving"), 0);
+    fill(3);
+    assert_int_equal(varve_checkpoint(session, 3), 0);
+    assert_int_equal(varve_close(session), 0);
+}
+
 /* ---- many ranks ---- */
 
 static int may_heal;
@@ -259,6 +277,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(arguments_first, set_up, ranks_teardown),
         cmocka_unit_test_setup_teardown(both_fail, set_up, ranks_teardown),
         cmocka_unit_test_setup_teardown(only_a_warning, set_up, ranks_teardown),
+        cmocka_unit_test_setup_teardown(refused_is_no_warning, set_up, ranks_teardown),
         cmocka_unit_test_setup_teardown(all_ranks_are_told_the_same, set_up, ranks_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
