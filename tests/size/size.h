@@ -75,7 +75,8 @@ static inline void need_session(const struct varve_session *session, int rc) {
 static inline struct varve_session *open_session(const char *store, const char *name) {
     struct varve_session *session = NULL;
     struct varve_error error;
-    if (varve_open(store, name, NULL, &session, &error) != 0)
+    struct varve_options options = {.size = sizeof options, .settings = "keep=all"};
+    if (varve_open(store, name, &options, &session, &error) != 0)
         fail_msg("%s", error.text);
     return session;
 }
