@@ -162,7 +162,7 @@ static void run_open(struct run *run) {
     unsigned flags = c->flags < 0 ? c->mode->flags : (unsigned)c->flags;
     char address[4096], settings[1024];
     snprintf(address, sizeof address, "%s?limit=%.0f", c->store, c->storage);
-    snprintf(settings, sizeof settings, "codec=none,staging=%zu,%s%s%s", c->staging, c->mode->settings,
+    snprintf(settings, sizeof settings, "codec=none,keep=all,staging=%zu,%s%s%s", c->staging, c->mode->settings,
              *c->settings ? "," : "", c->settings);
     run->session = open_session(address, settings);
     check_session(run->session,

@@ -11,7 +11,7 @@ static struct new_files *looking; /* nftw has no argument for it */
 
 static int take_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     (void)st;
-    if (type != FTW_F || strchr(path + ftw->base, ',') || strstr(path, "/beat/"))
+    if (type != FTW_F || strchr(path + ftw->base, ',') || strstr(path, "/beat/") || strstr(path, "/.reserve,/"))
         return 0;
     if (looking->count == looking->room) {
         looking->room = looking->room ? 2 * looking->room : 256;

@@ -27,7 +27,7 @@ static void pattern(uint8_t *to, size_t page) {
 }
 
 static void *fill_in(void *arg) {
-    uint8_t *page = aligned_alloc(PAGE, PAGE);
+    static _Alignas(PAGE) uint8_t page[PAGE];
     struct uffd_msg message;
     while (read(fault_fd, &message, sizeof message) == sizeof message) {
         uintptr_t at = (uintptr_t)message.arg.pagefault.address & ~(uintptr_t)(PAGE - 1);
@@ -35,7 +35,6 @@ static void *fill_in(void *arg) {
         struct uffdio_copy copy = {.dst = at, .src = (uintptr_t)page, .len = PAGE};
         ioctl(fault_fd, UFFDIO_COPY, &copy);
     }
-    free(page);
     return arg;
 }
 
