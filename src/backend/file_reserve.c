@@ -165,7 +165,7 @@ static int write_one(struct file_backend *file, int folder, const char *name) {
 
 /* Only where it leaves as much again: the last bytes are better used by what is being written. */
 static int has_room(const struct file_backend *file, unsigned missing) {
-    struct file_room room;
+    struct file_room room = {0};
     return read_room(file, &room) == 0 && room.own_bytes >= 2 * (uint64_t)missing * FILE_BYTES &&
            (!room.has_inodes || room.inodes >= 2 * (uint64_t)missing + 1);
 }

@@ -120,7 +120,7 @@ int vv_records_list_whole(struct vv_store *store, const char *name, vv_record_fn
                           struct varve_error *error) {
     struct keys keys = {0};
     struct vv_patience patience = {0};
-    struct vv_attempt lacking;
+    struct vv_attempt lacking = {0};
     int rc;
     while ((rc = list_whole(store, name, &keys, &lacking, error)) == 1)
         if ((rc = vv_listing_wait(name, &patience, &lacking, error)) < 0)

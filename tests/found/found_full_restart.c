@@ -45,6 +45,7 @@ static void test_later(void **state) {
  * checkpoint could be written any more. */
 static void test_claimed_half_way(void **state) {
     (void)state;
+#ifdef VARVE_FAULTS
     if (!can_mount())
         skip();
     struct varve_session *session = restart_when_full();
@@ -59,6 +60,9 @@ static void test_claimed_half_way(void **state) {
     session = open_name("job", "");
     restart(session, 6);
     assert_int_equal(varve_close(session), 0);
+#else
+    skip(); /* there are no fault points */
+#endif
 }
 
 /* A program that looks only at what varve_wait or varve_close say must not take nothing for something. */
