@@ -62,9 +62,10 @@ int vv_object_create(struct vv_store *store, const struct vv_key *key, const str
 
 int vv_error_shortage(struct vv_store *store, int rc, struct varve_error *error) {
     char text[512];
-    size_t used = error ? strlen(error->text) : 0;
-    if (error && (rc == -ENOSPC || rc == -EDQUOT) && vv_backend_shortage(store->backend, text, sizeof text))
-        snprintf(error->text + used, sizeof error->text - used, " (%s)", text);
+    if (!error || (rc != -ENOSPC && rc != -EDQUOT) || !vv_backend_shortage(store->backend, text, sizeof text))
+        return rc;
+    size_t used = strlen(error->text);
+    snprintf(error->text + used, sizeof error->text - used, " (%s)", text);
     return rc;
 }
 
