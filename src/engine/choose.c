@@ -238,6 +238,12 @@ static int check_options(const struct vv_restart_options *options, struct varve_
     return 0;
 }
 
+/* A program that goes on after this error makes checkpoints of something else: see keep_options in upkeep.c. */
+static int noted(struct vv_session *session, int rc) {
+    session->has_failed_restart = rc < 0 && rc != VARVE_NO_CHECKPOINT;
+    return rc;
+}
+
 int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
                        struct varve_error *error) {
     vv_flight_land(session);
@@ -251,7 +257,7 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
     if (options->is_allocating) /* the program may let go of memory when it is asked */
         vv_unwatch_regions(session);
     session->is_overwritten = 0;
-    return try_candidates(session, options->version, vv_try_restart, options, version_out, error);
+    return noted(session, try_candidates(session, options->version, vv_try_restart, options, version_out, error));
 }
 
 /* The history of a session that has one would be lost. */
@@ -272,7 +278,7 @@ int vv_session_continue(struct vv_session *session, int64_t version, int64_t *ve
     if (rc)
         return rc;
     session->is_overwritten = 0;
-    return try_candidates(session, version, vv_try_continue, NULL, version_out, error);
+    return noted(session, try_candidates(session, version, vv_try_continue, NULL, version_out, error));
 }
 
 /* ---- asking ---- */

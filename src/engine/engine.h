@@ -183,6 +183,7 @@ struct vv_session {
     uint32_t first_generation; /* of this session */
     int is_keep_told;      /* what will be kept was said, and keep_from is known */
     uint32_t keep_from;    /* records of lower generations are not forgotten by keep=N; 0: they may be */
+    int has_failed_restart; /* the last restart found checkpoints and returned an error; the same on all ranks */
 
     uint64_t uncatalogued; /* checkpoints since the catalogue was written */
     uint64_t catalogued;   /* how many it has then */

@@ -25,9 +25,10 @@ static void catalogue(struct vv_session *session) {
     vv_catalogue_clear(&all);
 }
 
+/* After a restart that failed, what the session saves may be a beginning by mistake: it replaces nothing of earlier runs. */
 static struct vv_keep_options keep_options(const struct vv_session *session) {
     return (struct vv_keep_options){.keep = (uint32_t)session->settings.keep,
-                                    .from = session->keep_from,
+                                    .from = session->has_failed_restart ? session->first_generation : session->keep_from,
                                     .origin = session->origin,
                                     .rejected = session->rejected,
                                     .rejected_count = session->rejected_count};
@@ -80,7 +81,7 @@ static void tell_kept(const struct vv_session *session, uint64_t older) {
     if (!vv_setting_is_default(&session->settings, VV_SETTING_keep))
         vv_log(&session->log, VV_LOG_INFO, "keeping the newest %d checkpoints of %s in %s (keep=%d, from %s)", keep,
                session->name, session->address, keep, session->settings.origins[VV_SETTING_keep]);
-    else if (session->keep_from)
+    else if (session->keep_from && !session->has_failed_restart)
         vv_log_note(&session->log,
                     "keeping the newest %d checkpoints that this run makes of %s in %s (keep=%d), and the %" PRIu64
                     " of earlier runs; if keep=%d is set, those are forgotten, too; keep=all keeps every one",
@@ -88,6 +89,12 @@ static void tell_kept(const struct vv_session *session, uint64_t older) {
     else
         vv_log_note(&session->log, "keeping the newest %d checkpoints of %s in %s (keep=%d); keep=all keeps every one",
                     keep, session->name, session->address, keep);
+}
+
+static void tell_failed_restart(const struct vv_session *session) {
+    vv_log(&session->log, VV_LOG_WARN,
+           "the restart of %s failed, and new checkpoints are made all the same: those of earlier runs are not forgotten",
+           session->name);
 }
 
 static void begin_keeping(struct vv_session *session) {
@@ -98,6 +105,8 @@ static void begin_keeping(struct vv_session *session) {
     session->keep_from = find_keep_from(session, &older);
     if (vv_comm_is_root(session->comm))
         tell_kept(session, older);
+    if (vv_comm_is_root(session->comm) && session->has_failed_restart)
+        tell_failed_restart(session);
 }
 
 static void keep_newest(struct vv_session *session) {
