@@ -199,25 +199,46 @@ static void protect_briefly(struct life *life, struct piece *piece) {
     mprotect(piece->at, piece->size, PROT_READ | PROT_WRITE);
 }
 
+static int is_one_mapping(const void *at, size_t size) {
+    FILE *file = fopen("/proc/self/maps", "re");
+    unsigned long long from = 0, to = 0;
+    int is_found = 0;
+    while (file && !is_found && fscanf(file, "%llx-%llx%*[^\n]", &from, &to) == 2)
+        is_found = (uintptr_t)at >= from && (uintptr_t)at + size <= to;
+    if (file)
+        fclose(file);
+    return is_found;
+}
+
+/* Page by page where several mappings share it: in one call Linux before 6.17 refuses, and later ones may stop halfway
+ * (at memory of a userfaultfd). */
+static void move_pages(uint8_t *from, uint8_t *to, size_t size) {
+    size_t step = is_one_mapping(from, size) ? size : PAGE;
+    for (size_t at = 0; at < size; at += step)
+        if (mremap(from + at, step, step, MREMAP_MAYMOVE | MREMAP_FIXED, to + at) != to + at)
+            fail("mremap: %s", strerror(errno));
+}
+
+static uint8_t *reserve_pages(size_t size) {
+    void *there = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (there == MAP_FAILED)
+        fail("mmap: %s", strerror(errno));
+    return there;
+}
+
 /* The same pages, at the same place, by way of another. Registered ones stay. */
 static void move_there_and_back(struct life *life, struct piece *piece) {
     if (life->registered == (int)(piece->region - life->regions))
         return;
-    piece->pages = piece->pages < 3 ? piece->pages : 3; /* what several mappings share cannot be moved in one go */
+    piece->pages = piece->pages < 3 ? piece->pages : 3;
     piece->size = piece->pages * PAGE;
-    void *there = mmap(NULL, piece->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (there == MAP_FAILED)
-        fail("mmap: %s", strerror(errno));
-    if (mremap(piece->at, piece->size, piece->size, MREMAP_MAYMOVE | MREMAP_FIXED, there) != there) {
-        munmap(there, piece->size);
-        return;
-    }
+    uint8_t *there = reserve_pages(piece->size);
+    move_pages(piece->at, there, piece->size);
     if (roll_below(&life->dice, 2)) {
-        ((uint8_t *)there)[roll_below(&life->dice, PAGE)]++;
+        there[roll_below(&life->dice, PAGE)]++;
         is_written(piece, 0, 1);
     }
-    if (mremap(there, piece->size, piece->size, MREMAP_MAYMOVE | MREMAP_FIXED, piece->at) != piece->at)
-        fail("mremap back: %s", strerror(errno));
+    move_pages(there, piece->at, piece->size);
 }
 
 static void replace(struct life *life, struct piece *piece) {
@@ -249,11 +270,9 @@ static void move_region(struct life *life, struct piece *piece) {
     if (varve_unprotect(life->session, region->name) != 0)
         fail("unprotect");
     size_t skew = (size_t)(region->ptr - region->map);
-    void *there = mmap(NULL, region->map_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mremap(region->map, region->map_size, region->map_size, MREMAP_MAYMOVE | MREMAP_FIXED, there) == there)
-        region->map = there;
-    else /* several mappings by now: it comes back where it was */
-        munmap(there, region->map_size);
+    uint8_t *there = reserve_pages(region->map_size);
+    move_pages(region->map, there, region->map_size);
+    region->map = there;
     region->ptr = region->map + skew;
     if (varve_protect_flags(life->session, region->name, region->ptr, region->size, region->flags) != 0)
         fail("protect: %s", varve_session_error(life->session)->text);
