@@ -19,5 +19,8 @@ cmake -S "$SOURCE" -B "$WORK/build" -G Ninja -DCMAKE_C_COMPILER="$WORK/cc" -DBUI
 	{ cat "$WORK/log"; exit 1; }
 ninja -C "$WORK/build" src/CMakeFiles/varve_mpi.dir/mpi/comm_mpi.c.o >"$WORK/log" 2>&1 || { cat "$WORK/log"; exit 1; }
 # Its compiler links MPI; every word more is of another one.
-ninja -C "$WORK/build" -t commands src/libvarve_mpi.so | grep -E 'openmpi|-lmpi' && { echo "this is for two MPIs"; exit 1; }
+ninja -C "$WORK/build" -t commands src/libvarve_mpi.so >"$WORK/commands" &&
+	grep -q 'libvarve_mpi\.so' "$WORK/commands" ||
+	{ echo "no command links libvarve_mpi.so:"; cat "$WORK/commands"; exit 1; }
+grep -E 'openmpi|-lmpi' "$WORK/commands" && { echo "this is for two MPIs"; exit 1; }
 exit 0

@@ -69,7 +69,8 @@ unlock 0
 unlock 0
 grep -q 'held by  *nobody' out || fail "it is not free"
 
-unshare --pid --fork true 2>/dev/null || { echo "the rest needs PID namespaces: skipped"; exit 0; }
+unshare --pid --fork true 2>/dev/null ||
+	{ echo "skipped: holders on this machine are right, alive and dead; the rest needs PID namespaces"; exit 77; }
 
 # Elsewhere: only the heartbeat tells. It changes: alive, whatever is said.
 hold unshare --pid --fork --kill-child --mount-proc # as in a container
@@ -95,5 +96,7 @@ if [ "$(id -u)" -eq 0 ] && [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]
 	begin=$(date +%s)
 	unlock 0
 	[ $(($(date +%s) - begin)) -lt 10 ] || fail "a dead namespace was not seen"
+else
+	echo "not tried: only root in the first PID namespace sees that another one is dead"
 fi
 exit 0
