@@ -313,17 +313,38 @@ static void run_kind(const struct kind *kind, unsigned long rounds) {
     printf("%s: %lu points, %" PRId64 " versions\n", kind->name, rounds, versions);
 }
 
+static int is_kind(const char *name) {
+    int is_found = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        is_found |= strcmp(name, kinds[i].name) == 0;
+    return is_found;
+}
+
+/* Ends the program: what is mistyped must not pass without a round. */
+static void refuse(const char *word) {
+    fprintf(stderr, "found_full_store: %s is no option, no kind of file system, or has no value\n", word);
+    exit(1);
+}
+
 int main(int argc, char **argv) {
     unsigned long rounds = 1;
     const char *only = NULL;
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--rounds") == 0)
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc)
+            refuse(argv[i]);
+        else if (strcmp(argv[i], "--rounds") == 0)
             rounds = strtoul(argv[i + 1], NULL, 10);
-        if (strcmp(argv[i], "--seed") == 0)
+        else if (strcmp(argv[i], "--seed") == 0)
             state = strtoull(argv[i + 1], NULL, 10);
-        if (strcmp(argv[i], "--kind") == 0)
+        else if (strcmp(argv[i], "--kind") == 0)
             only = argv[i + 1];
+        else
+            refuse(argv[i]);
     }
+    if (only && !is_kind(only))
+        refuse(only);
+    if (rounds == 0)
+        refuse("--rounds 0");
     if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
         printf("only root can mount file systems here\n");
         return 77;
