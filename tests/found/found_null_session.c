@@ -31,6 +31,11 @@ static void open_sets_null(void **state) {
     assert_int_equal(varve_open("mem://null", "x", NULL, NULL, NULL), -EINVAL);
 }
 
+static int no_memory(void *arg, struct varve_memory *out) {
+    (void)arg, (void)out;
+    return 0;
+}
+
 static void regions_need_a_session(void **state) {
     char byte = 0;
     struct varve_array array = {.size = sizeof array, .type = VARVE_U8, .dims = 1, .dim = {{1, 0, 1}}};
@@ -44,6 +49,8 @@ static void regions_need_a_session(void **state) {
     assert_int_equal(varve_fine(none, "r", 64), -EINVAL);
     assert_int_equal(varve_protect_callback(none, "r", &callbacks, NULL), -EINVAL);
     assert_int_equal(varve_protect_device(none, "r", 1, 0, &ops, NULL), -EINVAL);
+    assert_int_equal(varve_protect_moving(none, "r", no_memory, NULL), -EINVAL);
+    assert_int_equal(varve_protect_moving(none, NULL, NULL, NULL), -EINVAL);
     assert_int_equal(varve_device_error(none, -EIO, "text"), -EINVAL);
     assert_null(varve_alloc(none, "r", 1));
     varve_free(none, &byte);
@@ -108,6 +115,7 @@ static void inspection_needs_a_store(void **state) {
     struct varve_verify_options verify = {.size = sizeof verify};
     struct varve_verify_result verified;
     struct varve_prune_result pruned;
+    struct varve_holder holder = {.size = sizeof holder};
     (void)state;
     assert_true(varve_store_open(NOWHERE, NULL, &store, NULL) < 0);
     assert_null(store);
@@ -124,6 +132,9 @@ static void inspection_needs_a_store(void **state) {
     assert_int_equal(varve_store_forget(NULL, &which, NULL), -EINVAL);
     assert_int_equal(varve_store_prune(NULL, NULL, 1, NULL, NULL, &pruned, NULL), -EINVAL);
     assert_int_equal(varve_store_repair(NULL, 1, NULL, NULL, NULL), -EINVAL);
+    assert_int_equal(varve_store_holder(NULL, "x", &holder, NULL), -EINVAL);
+    assert_int_equal(varve_store_unlock(NULL, "x", 1, NULL, NULL, &holder, NULL), -EINVAL);
+    assert_int_equal(varve_store_unlock(NULL, "x", 1, NULL, NULL, NULL, NULL), -EINVAL);
     varve_store_close(NULL);
 }
 
@@ -131,6 +142,7 @@ static void inspection_needs_a_name(void **state) {
     struct varve_session *session;
     struct varve_store *store;
     struct varve_checkpoint_detail detail;
+    struct varve_holder holder = {.size = sizeof holder};
     (void)state;
     assert_int_equal(varve_open("mem://null", "x", NULL, &session, NULL), 0);
     assert_int_equal(varve_store_open("mem://null", NULL, &store, NULL), 0);
@@ -138,6 +150,9 @@ static void inspection_needs_a_name(void **state) {
     assert_int_equal(varve_store_show(store, NULL, &detail, NULL, NULL, NULL), -EINVAL);
     assert_int_equal(varve_store_read(store, NULL, 0, "r", 0, no_bytes, NULL, NULL), -EINVAL);
     assert_int_equal(varve_store_forget(store, NULL, NULL), -EINVAL);
+    assert_int_equal(varve_store_holder(store, NULL, &holder, NULL), -EINVAL);
+    assert_int_equal(varve_store_holder(store, "x", NULL, NULL), -EINVAL);
+    assert_int_equal(varve_store_unlock(store, NULL, 1, NULL, NULL, &holder, NULL), -EINVAL);
     varve_store_close(store);
     assert_int_equal(varve_close(session), 0);
 }
