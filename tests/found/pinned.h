@@ -45,9 +45,13 @@ static inline void pinned_register(struct pinned *pinned, size_t size) {
     exit(77);
 }
 
+/* How often sessions of pinned_session have said what pinned memory costs, since pinned_open. */
+static int pinned_told;
+
 /* registered 0: nothing yet. */
 static inline void pinned_open(struct pinned *pinned, size_t size, size_t registered) {
     memset(pinned, 0, sizeof *pinned);
+    pinned_told = 0;
     snprintf(pinned->folder, sizeof pinned->folder, "/dev/shm/found-pinned-XXXXXX");
     if (!mkdtemp(pinned->folder)) {
         snprintf(pinned->folder, sizeof pinned->folder, "/tmp/found-pinned-XXXXXX");
@@ -79,11 +83,18 @@ static inline void pinned_receive(struct pinned *pinned, uint64_t seed) {
     free(bytes);
 }
 
+static inline void pinned_line(void *arg, int level, const char *line) {
+    (void)arg, (void)level;
+    fprintf(stderr, "%s\n", line);
+    pinned_told += strstr(line, "pinned for devices (VmPin), and devices write where no tracker sees it") != NULL;
+}
+
 static inline struct varve_session *pinned_session(const struct pinned *pinned, const char *settings) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session = NULL;
     struct varve_error error = {0};
     options.settings = settings;
+    options.log = pinned_line;
     if (varve_open(pinned->store, "pinned", &options, &session, &error) != 0)
         fail_msg("%s", error.text);
     return session;
