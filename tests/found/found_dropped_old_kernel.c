@@ -37,6 +37,8 @@ static void fill(uint8_t *data, size_t size, uint64_t seed) {
     }
 }
 
+static int traps_tried; /* ways to trap that work here: the others never had the fault */
+
 static struct varve_session *open_session(const char *settings, uint8_t *data, struct varve_error *error) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session = NULL;
@@ -84,9 +86,11 @@ static void run(const char *settings) {
     struct varve_session *session = open_session(settings, data, &error);
     if (!session) {
         printf("not tried: %s: %s\n", settings, error.text);
+        assert_int_equal(error.code, -ENOTSUP);
         munmap(data, SIZE);
         return;
     }
+    traps_tried += strstr(settings, "trap") != NULL;
     for (int round = 0; round < 6; round++) {
         assert_int_equal(varve_checkpoint(session, ++version), 0);
         assert_int_equal(varve_wait(session), 0);
@@ -112,5 +116,8 @@ static void all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed == 0 && traps_tried == 0)
+        printf("skipped: no writes can be trapped here\n");
+    return failed ? failed : traps_tried ? 0 : 77;
 }

@@ -9,6 +9,8 @@
 #define UNSEEN (SIZE / 8)
 #define CHECKPOINTS 20
 
+static int tried; /* trackers that work here */
+
 static void is_found(void **state) {
     static const char *const settings[] = {"tracker=scan", "tracker=scan,fine=64", "tracker=trap-uffd",
                                            "tracker=trap-mprotect"};
@@ -21,11 +23,13 @@ static void is_found(void **state) {
         int rc = 0, version = 1;
         pinned_open(&pinned, SIZE, UNSEEN);
         options.settings = settings[i];
-        if (varve_open(pinned.store, "pinned", &options, &session, &error) != 0) {
+        if ((rc = varve_open(pinned.store, "pinned", &options, &session, &error)) != 0) {
             printf("not tried: %s: %s\n", settings[i], error.text);
+            assert_int_equal(rc, -ENOTSUP);
             pinned_close(&pinned);
             continue;
         }
+        tried++;
         assert_int_equal(varve_protect_flags(session, "data", pinned.data, SIZE, VARVE_NO_KERNEL_WRITES), 0);
         assert_int_equal(pinned_save(session, version++), 0);
         for (; version <= CHECKPOINTS + 1 && rc == 0; version++) {
@@ -69,5 +73,8 @@ static void honest(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(honest), cmocka_unit_test(is_found)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed == 0 && tried == 0)
+        printf("skipped: no tracker works here\n");
+    return failed ? failed : tried ? 0 : 77;
 }

@@ -62,10 +62,12 @@ static void none_later(void **state) {
         struct varve_options options = VARVE_OPTIONS_INIT;
         struct varve_session *session = NULL;
         options.settings = settings[i];
-        if (varve_open("mem://no-access", "no-access", &options, &session, &error) != 0) {
+        int rc = varve_open("mem://no-access", "no-access", &options, &session, &error);
+        if (rc == -ENOTSUP && settings[i] && strstr(settings[i], "trap")) {
             printf("not tried: %s: %s\n", settings[i], error.text);
             continue;
         }
+        assert_int_equal(rc, 0); /* the others work everywhere */
         uint8_t *arena = new_memory(size);
         assert_int_equal(varve_protect(session, "arena", arena, size), 0);
         assert_int_equal(varve_checkpoint(session, ++version), 0);
@@ -88,8 +90,9 @@ static void guard_page(void **state) {
     assert_int_equal(varve_protect(session, "arena", arena, size), 0);
     assert_int_equal(varve_checkpoint(session, ++version), 0);
     assert_int_equal(varve_wait(session), 0);
-    if (madvise(arena + 100 * PAGE, PAGE, GUARD_INSTALL) != 0)
-        print_message("not tried: no guard pages before Linux 6.13\n");
+    int is_guarded = madvise(arena + 100 * PAGE, PAGE, GUARD_INSTALL) == 0;
+    if (!is_guarded)
+        assert_int_equal(errno, EINVAL);
     else {
         must_name(session, varve_checkpoint(session, ++version));
         must_name(session, varve_checkpoint(session, ++version));
@@ -98,6 +101,10 @@ static void guard_page(void **state) {
     }
     assert_int_equal(varve_close(session), 0);
     munmap(arena, size);
+    if (!is_guarded) {
+        print_message("skipped: no guard pages before Linux 6.13\n");
+        skip();
+    }
 }
 
 static void restart_into(void **state) {
