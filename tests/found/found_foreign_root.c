@@ -34,6 +34,10 @@ static int save_plainly(void) {
     return save_with("min_free=0");
 }
 
+static int save_again(void) {
+    return found_save(found_path("ck"), "min_free=0", 3, 4) == 0 ? 0 : 2;
+}
+
 static int save_anyway(void) {
     return save_with("min_free=0,owner=any");
 }
@@ -68,6 +72,16 @@ static void test_root_that_its_group_may_write(void **state) {
     assert_int_equal(as_user(OTHER, save_as_group), 0);
 }
 
+/* Our own root: whoever made it so trusts the group. */
+static void test_own_root_that_its_group_may_write(void **state) {
+    (void)state;
+    make_root(STRANGER, 0770);
+    assert_int_equal(as_user(STRANGER, save_plainly), 0);
+    assert_true(found_is_there(found_path("ck/varve")));
+    assert_int_equal(chmod(found_path("ck"), 02775), 0);
+    assert_int_equal(as_user(STRANGER, save_again), 0);
+}
+
 static void test_root_that_everybody_may_write(void **state) {
     (void)state;
     make_root(STRANGER, 0777);
@@ -88,13 +102,20 @@ static void test_sticky_root(void **state) {
         assert_int_equal(chmod(found_path(planted[i]), 0777), 0);
         assert_int_equal(chown(found_path(planted[i]), OTHER, OTHER), 0);
     }
-    assert_true(as_user(STRANGER, save_plainly) != 0);
+    assert_int_equal(as_user(STRANGER, save_plainly), 1);
     assert_int_equal(rmdir(found_path("ck/n/x")), 0);
     assert_int_equal(rmdir(found_path("ck/n")), 0);
-    assert_true(as_user(STRANGER, save_plainly) != 0); /* tmp, where heartbeats are written, is still his */
+    assert_int_equal(as_user(STRANGER, save_plainly), 1); /* tmp, where heartbeats are written, is still his */
     assert_int_equal(rmdir(found_path("ck/tmp")), 0);
+    found_write(found_path("ck/varve"), "x", 0666);
+    assert_int_equal(chown(found_path("ck/varve"), OTHER, OTHER), 0);
+    assert_int_equal(as_user(STRANGER, save_plainly), 1); /* not looked into, or it would be damaged */
+    assert_false(found_is_there(found_path("ck/n")));
+    assert_int_equal(unlink(found_path("ck/varve")), 0);
     assert_int_equal(as_user(STRANGER, save_plainly), 0);
-    assert_true(as_user(OTHER, save_plainly) != 0);
+    assert_int_equal(as_user(OTHER, save_plainly), 2); /* -EACCES: varve has mode 0600 */
+    assert_int_equal(chmod(found_path("ck/varve"), 0644), 0);
+    assert_int_equal(as_user(OTHER, save_plainly), 1); /* it is right and may be read, and is somebody else's */
 }
 
 static int plant_link(void) {
@@ -141,6 +162,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_root_of_another_user, found_setup, found_teardown),
         cmocka_unit_test_setup_teardown(test_root_that_its_group_may_write, found_setup, found_teardown),
+        cmocka_unit_test_setup_teardown(test_own_root_that_its_group_may_write, found_setup, found_teardown),
         cmocka_unit_test_setup_teardown(test_root_that_everybody_may_write, found_setup, found_teardown),
         cmocka_unit_test_setup_teardown(test_sticky_root, found_setup, found_teardown),
         cmocka_unit_test_setup_teardown(test_link_of_another_user, found_setup, found_teardown),
