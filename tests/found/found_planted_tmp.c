@@ -4,6 +4,7 @@
 #include "session.h"
 
 #include "backend/backend_file_private.h"
+#include "base/log.h"
 
 static void plant_victim(void) {
     assert_int_equal(mkdir(found_path("victim"), 0700), 0);
@@ -17,6 +18,19 @@ static void plant_victim(void) {
 static void assert_victim_is_whole(void) {
     assert_true(found_is_there(found_path("victim/thesis.tex")));
     assert_true(found_is_there(found_path("victim/0123456789abcdef-1-0-0123456789abcdef")));
+}
+
+static int links_told; /* warnings of a link inside a store, and the last one */
+static char link_line[1000];
+
+static void count_links(void *arg, int level, const char *line) {
+    (void)arg;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+    if (!strstr(line, " is, or leads through, a symbolic link, which is not followed"))
+        return;
+    links_told++;
+    snprintf(link_line, sizeof link_line, "%s", line);
 }
 
 static void test_tmp_is_a_link(void **state) {
@@ -35,7 +49,13 @@ static void test_link_in_a_store_that_is_there(void **state) {
     if (found_is_there(found_path("ck/tmp")))
         assert_int_equal(rmdir(found_path("ck/tmp")), 0);
     assert_int_equal(symlink(found_path("victim"), found_path("ck/tmp")), 0);
-    (void)found_save(found_path("ck"), "keep=2,min_free=0", 6, 9);
+    links_told = 0;
+    found_log = count_links;
+    int rc = found_save(found_path("ck"), "keep=2,min_free=0", 6, 9);
+    found_log = NULL;
+    assert_int_equal(rc, -ELOOP);
+    assert_int_equal(links_told, 1);
+    assert_non_null(strstr(link_line, found_path("ck/tmp")));
     assert_victim_is_whole();
 }
 
@@ -87,7 +107,8 @@ static void test_strangers_in_our_tmp_stay(void **state) {
 
 static struct varve_backend *open_backend(int step_by_step) {
     struct vv_file_tuning tuning = {.step_by_step = step_by_step};
-    struct vv_backend_options options = {.may_create = 1, .tuning = &tuning};
+    static struct vv_log log = {.level = VV_LOG_WARN, .rank = -1, .fn = count_links};
+    struct vv_backend_options options = {.may_create = 1, .tuning = &tuning, .log = &log};
     struct varve_backend *backend = NULL;
     assert_int_equal(vv_backend_open(found_path("root"), &options, &backend, &found_error), 0);
     return backend;
@@ -107,6 +128,7 @@ static void refuse_links(int step_by_step) {
     int count = 0;
     plant_victim();
     assert_int_equal(mkdir(found_path("victim/empty"), 0700), 0);
+    links_told = 0;
     assert_int_equal(vv_backend_put(backend, "n/a", "1", 1), 0);
     assert_int_equal(symlink(found_path("victim"), found_path("root/n/link")), 0);
     assert_int_equal(symlink(found_path("victim/thesis.tex"), found_path("root/n/file")), 0);
@@ -125,6 +147,7 @@ static void refuse_links(int step_by_step) {
     /* Names that are taken are told, so that nobody waits for them to appear. */
     assert_int_equal(vv_backend_list(backend, "n", NULL, 0, see_name, &count), 0);
     assert_int_equal(count, 4);
+    assert_int_equal(links_told, 1); /* however often one is in the way */
     /* The link itself is an entry of ours to replace and remove; what it leads to is not. */
     assert_int_equal(vv_backend_replace(backend, "n/file", "4", 1), 0);
     assert_int_equal(vv_backend_remove(backend, "n/dangling"), 0);

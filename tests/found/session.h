@@ -21,6 +21,7 @@
 static char found_folder[256];
 static char found_bytes[20000];
 static struct varve_error found_error;
+static varve_log_fn found_log; /* NULL: stderr */
 
 static inline char *found_path(const char *name) {
     static char paths[4][600];
@@ -65,6 +66,7 @@ static inline void found_make_old(const char *path) {
 static inline int found_open(const char *store, const char *settings, struct varve_session **out) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     options.settings = settings;
+    options.log = found_log;
     int rc = varve_open(store, "x", &options, out, &found_error);
     if (rc == 0 && (rc = varve_protect(*out, "r", found_bytes, sizeof found_bytes)) < 0)
         varve_close(*out);
