@@ -27,6 +27,32 @@ check "restore writes its file" "$VARVE" restore store x "$region" -o got --forc
 check "all of it" test -s got
 check "the link is still there" test -L got.partial
 check "what it leads to is as it was" grep -q '^precious$' victim
+for planted in pipe folder dangling; do
+    rm -rf got got.partial
+    case $planted in
+    pipe) mkfifo got.partial ;;
+    folder) mkdir got.partial ;;
+    dangling) ln -s made got.partial ;;
+    esac
+    before=$(stat -c '%i %f %Y %Z' got.partial)
+    for force in "" --force; do
+        check "restore beside a $planted works" timeout 20 "$VARVE" restore store x "$region" -o got $force
+        check "all of it, beside a $planted" cmp got in/data
+    done
+    check "the $planted is as it was" test "$(stat -c '%i %f %Y %Z' got.partial)" = "$before"
+done
+check "nothing was made through the link beside it" test ! -e made
+rm -rf got.partial
+
+# Nobody can guess the name until all of it is right. A restore that is killed for a file too large leaves it behind.
+for try in 1 2; do
+    code=0
+    (ulimit -c 0 && ulimit -f 20 && exec "$VARVE" restore store x "$region" -o killed) >out 2>&1 || code=$?
+    check "restore $try was killed by SIGXFSZ, not $code" test $code -eq $((128 + $(kill -l XFSZ)))
+done
+check "two names of 16 random digits" test "$(ls -A | grep -cE '^\.varve-[0-9a-f]{16}\.partial$')" -eq 2
+check "nothing has the right name" test ! -e killed
+rm .varve-*
 
 for planted in link pipe folder dangling; do
     rm -rf got
