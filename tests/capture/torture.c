@@ -75,6 +75,43 @@ struct life {
     int source;                /* a file of noise */
 };
 
+/* ---- what works on this machine ---- */
+
+/* Actions that some machines do not have, and how often each worked: shared by all lives. */
+enum action { RING, RING_FIXED, VM_WRITEV, FREED, COLLAPSED, PAGED_OUT, POPULATED, ACTIONS };
+static const char *const action_names[ACTIONS] = {"io_uring",           "io_uring into registered memory",
+                                                  "process_vm_writev",  "MADV_FREE",
+                                                  "MADV_COLLAPSE",      "MADV_PAGEOUT",
+                                                  "MADV_POPULATE_WRITE"};
+static uint64_t *worked;
+
+static void note(enum action action, int is_done) {
+    worked[action] += is_done != 0;
+}
+
+static void print_worked(int is_any, const char *title) {
+    int count = 0;
+    for (int i = 0; i < ACTIONS; i++)
+        if ((worked[i] > 0) == is_any) {
+            printf("%s%s", count++ ? ", " : title, action_names[i]);
+            if (is_any)
+                printf(" %llu", (unsigned long long)worked[i]);
+        }
+    if (count)
+        printf("\n");
+}
+
+/* MADV_PAGEOUT also succeeds where there is nowhere to page out to. */
+static int is_swapped(const void *at) {
+    uint64_t entry = 0;
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    off_t offset = (off_t)((uintptr_t)at / PAGE * sizeof entry);
+    int is_read = fd >= 0 && pread(fd, &entry, sizeof entry, offset) == (ssize_t)sizeof entry;
+    if (fd >= 0)
+        close(fd);
+    return is_read && (entry >> 62 & 1);
+}
+
 /* ---- pieces of a region ---- */
 
 struct piece {
@@ -128,6 +165,7 @@ static void ring_reads(struct life *life, struct piece *piece) {
     if (uring_read(&life->uring, life->source, piece->at, size, roll_below(&life->dice, 4096), is_fixed ? 0 : -1) !=
         (ssize_t)size)
         fail("io_uring: %s", strerror(errno));
+    note(is_fixed ? RING_FIXED : RING, 1);
     is_written(piece, 0, size);
 }
 
@@ -144,6 +182,7 @@ static void child_writes(struct life *life, struct piece *piece) {
     int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) != pid || (status != 0 && WEXITSTATUS(status) != 77))
         fail("process_vm_writev of a child: status %d", status);
+    note(VM_WRITEV, status == 0);
     if (status == 0)
         is_written(piece, 100, sizeof bytes);
 }
@@ -171,8 +210,10 @@ static void drop(struct life *life, struct piece *piece) {
 
 static void give_back(struct life *life, struct piece *piece) {
     (void)life;
-    if (madvise(piece->at, piece->size, ADVICE_FREE) == 0)
-        memset(piece->region->may_be_zero + piece->page, 1, piece->pages);
+    if (madvise(piece->at, piece->size, ADVICE_FREE) != 0)
+        return;
+    note(FREED, 1);
+    memset(piece->region->may_be_zero + piece->page, 1, piece->pages);
 }
 
 static void collapse(struct life *life, struct piece *piece) {
@@ -181,17 +222,20 @@ static void collapse(struct life *life, struct piece *piece) {
     madvise(piece->region->map, piece->region->map_size, ADVICE_HUGEPAGE);
     if (at >= (uintptr_t)piece->region->map &&
         at + HUGE_BYTES <= (uintptr_t)piece->region->map + piece->region->map_size)
-        madvise((void *)at, HUGE_BYTES, ADVICE_COLLAPSE);
+        note(COLLAPSED, madvise((void *)at, HUGE_BYTES, ADVICE_COLLAPSE) == 0);
 }
 
 static void page_out(struct life *life, struct piece *piece) {
     (void)life;
     madvise(piece->at, piece->size, ADVICE_COLD);
     madvise(piece->at, piece->size, ADVICE_PAGEOUT);
+    note(PAGED_OUT, is_swapped(piece->at));
 }
 
 static void back(struct life *life, struct piece *piece) {
-    madvise(piece->at, piece->size, roll_below(&life->dice, 2) ? ADVICE_POPULATE_WRITE : MADV_NOHUGEPAGE);
+    int advice = roll_below(&life->dice, 2) ? ADVICE_POPULATE_WRITE : MADV_NOHUGEPAGE;
+    int is_done = madvise(piece->at, piece->size, advice) == 0;
+    note(POPULATED, is_done && advice == ADVICE_POPULATE_WRITE);
 }
 
 static void protect_briefly(struct life *life, struct piece *piece) {
@@ -512,6 +556,9 @@ int main(int argc, char **argv) {
     int is_one = text_of(argc, argv, "--life") != NULL;
     double begin = kit_seconds();
     printf("seed %llu\n", (unsigned long long)seed);
+    worked = mmap(NULL, ACTIONS * sizeof *worked, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (worked == MAP_FAILED)
+        fail("mmap: %s", strerror(errno));
     for (;; life++) {
         for (size_t i = 0; i < WAYS; i++) {
             if (only && strcmp(only, ways[i].settings) != 0)
@@ -528,5 +575,7 @@ int main(int argc, char **argv) {
 out:
     printf("%llu lives of %d checkpoints, all right; %llu could not be tried here\n", (unsigned long long)lives,
            CHECKPOINTS, (unsigned long long)skipped);
+    print_worked(1, "these actions worked: ");
+    print_worked(0, "of these actions none worked here: ");
     return lives > 0 ? 0 : 77;
 }
