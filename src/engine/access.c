@@ -7,9 +7,11 @@
  * A session has no claim because it was asked to read only (access=read), and then it never writes anything. Or because nothing
  * could be written when it was opened: the file system is full to the last byte, mounted read-only, or somebody else's. Then the
  * first checkpoint tries to claim, once more. It must be the very next claim of the name: if another session came between, what
- * we go on from is not the newest any more, and ours would hide what that one has saved. Whether what we go on from is still a
+ * we go on from is not the newest any more, and ours would hide what that one has saved. Nor may there be a newer record than
+ * those we chose from: the session before us was taken for dead, and may have gone on all the same. Whether what we go on from is still a
  * checkpoint is looked at by every commit (store/commit.c). */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "engine/engine_private.h"
 
@@ -47,7 +49,38 @@ int vv_access_open(struct vv_session *session, uint64_t above, struct varve_erro
     drop_claim(session, VV_MAY_WRITE_LATER);
     vv_error_clear(error);
     rc = session->is_keeper ? vv_claims_highest(session->store, session->name, &session->claims_seen, error) : 0;
+    vv_access_look(session);
     return vv_comm_agree(session->comm, rc, error);
+}
+
+static int take_newest(void *arg, uint32_t generation, uint64_t version) {
+    *(struct vv_attempt *)arg = (struct vv_attempt){generation, 0, version};
+    return 1;
+}
+
+int vv_newest_record(struct vv_session *session, struct vv_attempt *out, struct varve_error *error) {
+    *out = (struct vv_attempt){0};
+    int rc = vv_records_list_whole(session->store, session->name, take_newest, out, error);
+    return rc < 0 ? rc : 0;
+}
+
+/* If it cannot be told, what was seen before counts: then a checkpoint may be refused that would have been right. */
+void vv_access_look(struct vv_session *session) {
+    struct varve_error ignored = {0};
+    struct vv_attempt newest;
+    if (session->may == VV_MAY_WRITE_LATER && session->is_keeper && vv_newest_record(session, &newest, &ignored) == 0)
+        session->newest_seen = newest;
+}
+
+static int check_unsaved(struct vv_session *session, struct varve_error *error) {
+    struct vv_attempt newest;
+    int rc = vv_newest_record(session, &newest, error);
+    if (rc < 0 || !vv_attempt_is_newer(&newest, &session->newest_seen) || !vv_attempt_is_newer(&newest, &session->parent))
+        return rc;
+    return vv_error(error, VARVE_FENCED,
+                    "another session has saved version %" PRIu64 " of %s since this one was opened for reading only: close it"
+                    " and open it again",
+                    newest.version, session->name);
 }
 
 /* A claim above the one we saw may be our own, made half-way by a try that failed. */
@@ -56,11 +89,11 @@ static int check_unclaimed(struct vv_session *session, struct varve_error *error
     uint32_t highest = 0;
     int rc = vv_claims_highest(session->store, session->name, &highest, error);
     if (rc < 0 || highest == session->claims_seen)
-        return rc;
+        return rc < 0 ? rc : check_unsaved(session, error);
     rc = vv_claim_session(session->store, session->name, highest, owner, error);
     if (rc == 1 && highest == session->claims_seen + 1 && vv_lease_is_given_up_here(owner)) {
         session->claims_seen = highest;
-        return 0;
+        return check_unsaved(session, error);
     }
     return rc < 0 ? rc
                   : vv_error(error, VARVE_FENCED,
@@ -76,7 +109,8 @@ static int settle_claim(struct vv_session *session, uint64_t above, struct varve
     if (vv_lease_generation(session->lease) != above + 1)
         return vv_error(error, VARVE_FENCED, "another session of %s came between: close this one and open it again",
                         session->name);
-    return session->parent.generation ? vv_lease_refer(session->lease, &session->parent, error) : 0;
+    int rc = check_unsaved(session, error); /* again: from now on nobody else can commit */
+    return rc == 0 && session->parent.generation ? vv_lease_refer(session->lease, &session->parent, error) : rc;
 }
 
 static int claim_late(struct vv_session *session, struct varve_error *error) {

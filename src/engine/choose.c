@@ -103,11 +103,16 @@ static int may_go_on(struct vv_session *session, const struct vv_attempt *candid
     return 1;
 }
 
-/* The result of a walk that ended without success. */
+/* The result of a walk that ended without success. Two results promise that nothing was written: not after this walk, or one
+ * before it in the same call, has begun to. */
 static int explain(const struct vv_session *session, int64_t version, int result, const struct varve_error *why,
                    const struct varve_error *damage, struct varve_error *error) {
-    if (session->is_overwritten && damage->code && (result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT))
-        result = VARVE_CORRUPT; /* these would promise that nothing was written */
+    int is_promise = result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT;
+    if (session->is_overwritten && is_promise && !damage->code)
+        return vv_comm_all_say(error, VARVE_CORRUPT, "a checkpoint was forgotten while it was read, and no other can be: %s",
+                               why->code ? why->text : "there is none");
+    if (session->is_overwritten && is_promise)
+        result = VARVE_CORRUPT;
     if (result == VARVE_NO_CHECKPOINT && version >= 0) /* asked for by number: not to be taken for a first run */
         return vv_comm_all_say(error, -ENOENT,
                                "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
@@ -168,6 +173,7 @@ static int try_listed(struct vv_session *session, int64_t version, try_fn try, c
     struct candidates candidates = {0};
     struct vv_attempt candidate = {0};
     struct varve_error why = {0}, damage = {0};
+    vv_access_look(session);
     int rc = find_candidates(session, version, &candidates, error);
     int result = VARVE_NO_CHECKPOINT;
     while (rc == 0 && (rc = next_candidate(&candidates, &candidate, error)) > 0) {
@@ -193,23 +199,17 @@ static int try_listed(struct vv_session *session, int64_t version, try_fn try, c
     return rc;
 }
 
-static int take_newest(void *arg, uint32_t generation, uint64_t version) {
-    *(struct vv_attempt *)arg = (struct vv_attempt){generation, 0, version};
-    return 1;
-}
-
-/* Is there a newer record than this one? Then it becomes that. Collective; 1, 0, or an error of the group. */
-static int has_newer(struct vv_session *session, struct vv_attempt *newest, struct varve_error *error) {
+/* Is there a newer record than this one? Then it becomes that. Collective; 1, or 0, also when the group cannot talk any more. */
+static int has_newer(struct vv_session *session, struct vv_attempt *newest) {
     struct vv_attempt found = {0};
     struct varve_error ignored = {0};
     uint32_t is_newer = 0;
-    if (vv_comm_is_root(session->comm) &&
-        vv_records_list(session->store, session->name, take_newest, &found, &ignored) == 0)
+    if (vv_comm_is_root(session->comm) && vv_newest_record(session, &found, &ignored) == 0)
         is_newer = vv_attempt_is_newer(&found, newest) != 0;
     if (is_newer)
         *newest = found;
-    int rc = vv_comm_follow(session->comm, 0, &is_newer, sizeof is_newer, VV_COMM_ROOT, error);
-    return rc ? rc : (int)is_newer;
+    int rc = vv_comm_follow(session->comm, 0, &is_newer, sizeof is_newer, VV_COMM_ROOT, &ignored);
+    return rc == 0 && is_newer;
 }
 
 /* Beside a job with keep=N, all that we listed may be forgotten before we come to read it. Then there are newer ones. */
@@ -218,11 +218,12 @@ static int try_candidates(struct vv_session *session, int64_t version, try_fn tr
     struct vv_attempt newest = {0};
     if (session->may == VV_MAY_WRITE || version >= 0)
         return try_listed(session, version, try, arg, version_out, error);
-    int rc = has_newer(session, &newest, error);
+    int rc = 0;
+    (void)has_newer(session, &newest);
     do {
         vv_error_clear(error);
-        rc = rc < 0 ? rc : try_listed(session, version, try, arg, version_out, error);
-    } while ((rc == VARVE_NO_CHECKPOINT || rc == VARVE_CORRUPT) && has_newer(session, &newest, error) == 1);
+        rc = try_listed(session, version, try, arg, version_out, error);
+    } while ((rc == VARVE_NO_CHECKPOINT || rc == VARVE_CORRUPT) && has_newer(session, &newest));
     return rc;
 }
 
@@ -252,7 +253,7 @@ int vv_session_restart(struct vv_session *session, const struct vv_restart_optio
         rc = vv_ask_regions(session, error);
     rc = vv_comm_agree_call(session->comm, rc, VV_CALL_RESTART, (uint64_t)options->version, error);
     if (rc)
-        return rc;
+        return noted(session, rc);
     vv_regions_pack(&session->regions);
     if (options->is_allocating) /* the program may let go of memory when it is asked */
         vv_unwatch_regions(session);
@@ -276,7 +277,7 @@ int vv_session_continue(struct vv_session *session, int64_t version, int64_t *ve
     int rc = check_continue(session, version, error);
     rc = vv_comm_agree_call(session->comm, rc, VV_CALL_CONTINUE, (uint64_t)version, error);
     if (rc)
-        return rc;
+        return noted(session, rc);
     session->is_overwritten = 0;
     return noted(session, try_candidates(session, version, vv_try_continue, NULL, version_out, error));
 }
@@ -369,7 +370,10 @@ int vv_session_stored(struct vv_session *session, int64_t version, varve_region_
     if (rc)
         return rc;
     session->is_overwritten = 0; /* no restart is under way */
-    return try_candidates(session, version, try_stored, &asking, version_out, error);
+    rc = try_candidates(session, version, try_stored, &asking, version_out, error);
+    if (rc && rc != VARVE_NO_CHECKPOINT && rc != -ENOENT) /* a program that allocates by it gets no further, either */
+        session->has_failed_restart = 1;
+    return rc;
 }
 
 /* ---- refusing ---- */

@@ -146,6 +146,7 @@ struct vv_session {
     int is_keeper;          /* lists and reads records for the others (keepers.c): rank 0, or one rank per node */
     struct vv_lease *lease; /* a keeper's; NULL on the others, and where nothing is claimed */
     uint32_t claims_seen;   /* the highest claim when this session was opened without one */
+    struct vv_attempt newest_seen; /* a keeper's without a claim: the newest record when it last looked for one to read */
     struct varve_comm *comm;  /* for one thread at a time: the caller's, or our own while a checkpoint is in flight */
     struct varve_comm *aside; /* for the caller's, meanwhile; NULL: our own thread must not talk */
     struct vv_sharing sharing;

@@ -103,6 +103,28 @@ static void test_somebody_came_between(void **state) {
     assert_int_equal(varve_close(other), 0);
 }
 
+/* The session before us was taken for dead, and committed once more under its own claim. Its last record stands for that: it is
+ * out of sight until we have restarted. */
+static void test_predecessor_went_on(void **state) {
+    (void)state;
+    if (!can_mount())
+        skip();
+    shell("mount -t tmpfs -o size=8m,nr_inodes=500,mode=755 none $D");
+    make_versions("job", "", 3);
+    shell("mkdir $D/aside && cd $D/ck/n/job/record && mv $(find . -type f | sort | head -1) $D/aside/");
+    fill();
+    struct varve_session *session = open_name("job", "");
+    assert_non_null(strstr(logged, "job is open for reading only"));
+    restart(session, 2);
+    shell("rm -r $D/others && mv $D/aside/* $D/ck/n/job/record/");
+    expect(session, save(session, 3), VARVE_FENCED);
+    expect(session, save(session, 4), VARVE_FENCED);
+    varve_close(session);
+    session = open_name("job", "");
+    restart(session, 3);
+    assert_int_equal(varve_close(session), 0);
+}
+
 /* What we go on from may be forgotten while we have no heartbeat that names it: then the next checkpoint is a whole one. */
 static void test_parent_is_forgotten(void **state) {
     (void)state;
@@ -137,6 +159,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_is_told, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_is_only_warned, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_somebody_came_between, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_predecessor_went_on, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_parent_is_forgotten, make_folder, remove_folder),
     };
     if (!can_mount())

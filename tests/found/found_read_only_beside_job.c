@@ -57,13 +57,12 @@ static void test_beside_a_job(void **state) {
     shell("test $(ls $D/ck/n/job/claim | wc -l) = 1 && test $(ls $D/ck/n/job/beat | wc -l) = 1");
 }
 
-/* What is forgotten and pruned between the look at its record and the reading of its data. */
-static void test_forgotten_while_it_is_read(void **state) {
-    (void)state;
-    int64_t got;
-    make_versions("job", "", 3);
-    struct varve_session *session = open_name("job", "access=read");
-    restart(session, 3);
+/* ---- forgotten while it is read: the restart asks for memory between its look at the record and its reading of the data ---- */
+
+static uint8_t extra[SIZE];
+static int is_saved_again;
+
+static void forget_all(void) {
     struct varve_store *tool;
     struct varve_error error;
     assert_int_equal(varve_store_open(store_path, NULL, &tool, &error), 0);
@@ -71,9 +70,75 @@ static void test_forgotten_while_it_is_read(void **state) {
         assert_int_equal(varve_store_forget(tool, &(struct varve_which){.name = "job", .version = version}, &error), 0);
     assert_int_equal(varve_store_prune(tool, NULL, 0, NULL, NULL, NULL, &error), 0);
     varve_store_close(tool);
-    restart(session, 1);
+}
+
+/* Version 4 has no region "extra". */
+static void save_again(void) {
+    struct varve_session *session = open_name("job", "keep=1");
+    expect(session, varve_restart_regions(session, 1, (const char *const[]){"data"}, 1, 0, NULL), 0);
+    expect(session, save(session, 4), 0);
+    expect(session, save(session, 5), 0);
+    expect(session, save(session, 6), 0);
+    assert_int_equal(varve_close(session), 0);
+}
+
+static void *give_memory(void *arg, const struct varve_region_info *info) {
+    int *asked = arg;
+    assert_int_equal(info->bytes, SIZE);
+    if ((*asked)++ == 0) {
+        forget_all();
+        if (is_saved_again)
+            save_again();
+    }
+    return malloc(SIZE);
+}
+
+static void take_memory(void *arg, const char *name, void *memory) {
+    (void)arg, (void)name;
+    free(memory);
+}
+
+static struct varve_session *prepare_reading(void) {
+    struct varve_session *session = open_name("job", "");
+    assert_int_equal(varve_protect(session, "extra", extra, SIZE), 0);
+    for (int64_t version = 1; version <= 3; version++) {
+        memset(extra, (int)version, SIZE);
+        expect(session, save(session, version), 0);
+    }
+    assert_int_equal(varve_close(session), 0);
+    session = open_name("job", "access=read");
+    assert_int_equal(varve_unprotect(session, "data"), 0);
+    assert_int_equal(varve_protect(session, "extra", extra, SIZE), 0);
+    memset(extra, 0, SIZE);
+    logged[0] = '\0';
+    return session;
+}
+
+static void test_forgotten_while_it_is_read(void **state) {
+    (void)state;
+    struct varve_allocator allocator = {sizeof allocator, give_memory, take_memory};
+    struct varve_session *session = prepare_reading();
+    int asked = is_saved_again = 0;
+    int64_t got = 0;
+    expect(session, varve_restart_alloc(session, VARVE_LATEST, &allocator, &asked, &got), 0);
+    assert_int_equal(got, 1);
+    assert_int_equal(asked, 2);
+    assert_int_equal(extra[5], 1);
+    assert_null(strstr(logged, "damaged")); /* it was not */
     expect(session, varve_restart(session, 3, &got), -ENOENT);
     assert_int_equal(varve_close(session), 0);
+}
+
+/* The newer one that is there in the end does not fit. Its error promises that nothing was written, and something was. */
+static void test_another_one_meanwhile(void **state) {
+    (void)state;
+    struct varve_allocator allocator = {sizeof allocator, give_memory, take_memory};
+    struct varve_session *session = prepare_reading();
+    int asked = 0;
+    is_saved_again = 1;
+    expect(session, varve_restart_alloc(session, VARVE_LATEST, &allocator, &asked, NULL), VARVE_CORRUPT);
+    assert_non_null(strstr(varve_session_error(session)->text, "extra"));
+    varve_close(session);
 }
 
 /* ---- many ranks ---- */
@@ -124,6 +189,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_beside_a_job, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_forgotten_while_it_is_read, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_another_one_meanwhile, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_many_ranks, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
