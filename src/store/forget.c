@@ -219,10 +219,11 @@ static int64_t choose(struct keeping *keeping, struct vv_lease *lease, struct va
 /* Oldest first: if it ends half-way, what is left is still the newest. */
 static int forget_chosen(struct keeping *keeping, size_t chosen, struct varve_error *error) {
     int rc = 0;
-    for (size_t i = chosen; rc == 0 && i > 0; i--)
-        rc = vv_record_bury(keeping->store, keeping->name, &keeping->list[i - 1], error);
-    if (chosen)
-        vv_catalogue_bury(keeping->store, keeping->name, keeping->list, chosen);
+    size_t first = chosen;
+    while (first > 0 && (rc = vv_record_bury(keeping->store, keeping->name, &keeping->list[first - 1], error)) == 0)
+        first--;
+    if (first < chosen)
+        vv_catalogue_bury(keeping->store, keeping->name, keeping->list + first, chosen - first);
     return rc;
 }
 
