@@ -112,6 +112,7 @@ static void note_capture(struct field_async *a, const struct varve_stats *stats,
     memcpy(a->reason, stats->capture_reason, sizeof a->reason);
     if (checkpoint == 0)
         return;
+    field_add(&a->audit, ranks_most(stats->seconds_audit));
     a->staged += ranks_sum((double)stats->bytes_staged);
     a->drained += ranks_sum((double)stats->bytes_drained);
     a->held += ranks_sum((double)stats->bytes_held);

@@ -31,6 +31,7 @@ struct field_async {
     struct field_list asking;          /* of that, inside varve_test and varve_wait; the slowest rank's */
     struct field_list program_cpu;     /* of the threads that work, the call included */
     struct field_list helper_cpu;      /* of all other threads */
+    struct field_list audit;           /* of that of the call, for the audit; the slowest rank's */
     double first_blocked, first_flight;
     double staged, drained, held;              /* bytes of all later checkpoints and ranks */
     double wait, cow, avoided, ahead, trapped; /* pages, likewise */

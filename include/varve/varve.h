@@ -28,9 +28,10 @@
  *  - No other thread, device or process may write a protected region during varve_checkpoint or varve_restart: no
  *    receive, RMA or input into it may be outstanding. When the call has returned they may, although the checkpoint is
  *    still being stored. Memory that devices write (RDMA) is protected with VARVE_DEVICE_WRITES.
- *  - Protected memory is freed, unmapped or moved only after varve_unprotect or varve_free, or when its name has been
- *    protected elsewhere. These wait as long as a checkpoint in flight needs it where it is. Otherwise that checkpoint
- *    fails with -EFAULT, and the text names the region. Memory of varve_protect_moving needs no such care.
+ *  - Protected memory is freed, unmapped, moved or dropped (MADV_DONTNEED) only after varve_unprotect or varve_free, or
+ *    when its name has been protected elsewhere. These wait as long as a checkpoint in flight needs it where it is.
+ *    Otherwise that checkpoint fails with -EFAULT, and the text names the region. Memory of varve_protect_moving needs
+ *    no such care.
  *  - After a failed varve_restart the contents of the protected regions are undefined, unless the error is
  *    VARVE_NO_CHECKPOINT or VARVE_MISMATCH: then nothing was written.
  *  - A store needs a file system with working fsync and link (or rename without replacing).
@@ -297,11 +298,12 @@ struct varve_allocator {
 };
 #define VARVE_NOT_WANTED ((void *)-2) /* not MAP_FAILED: a failed mmap must not drop a region */
 
-/* Collective. varve_restart for programs that allocate: asks for memory for each stored region that is not protected, or
- * is with another size (that protection ends then), and protects what it gets, with the array that is stored. Regions
- * that are protected with the stored size are filled where they are. If a checkpoint turns out to be damaged, on whichever
- * rank, all its memory is released, and the program is asked again, for the next older one. Nothing that was given is lost: in
- * the end it is protected, or was released. Errors as of varve_restart. */
+/* Collective. varve_restart for programs that allocate: asks for memory for each stored region that is not protected,
+ * or is with another size (that protection ends then). What it gets is protected with the array that is stored, and with
+ * the flags that its name had. Regions that are protected with the stored size are filled where they are. If a
+ * checkpoint turns out to be damaged, on whichever rank, all its memory is released, and the program is asked again, for
+ * the next older one. Nothing that was given is lost: in the end it is protected, or was released. Errors as of
+ * varve_restart. */
 VARVE_API int varve_restart_alloc(struct varve_session *session, int64_t version,
                                   const struct varve_allocator *allocator, void *arg, int64_t *version_out);
 
@@ -382,6 +384,7 @@ struct varve_stats {
     double seconds_fine;      /* looking at them */
     char fine_reason[128];    /* why fine chunks are used, or not */
     uint64_t chunks_audited;  /* that no tracker had reported and that were compared all the same */
+    double seconds_audit;     /* of a processor, inside the call, for these */
 };
 /* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result
  * is -EINPROGRESS and the numbers are those known so far. */

@@ -16,7 +16,8 @@
     X(INT, keep, "0", "1000000", "3",                                                                                  \
       "How many checkpoints of a name to keep; older ones are forgotten. all (or 0) keeps every one; 1 is raised to 2, so" \
       " that there is always one to fall back to. While nobody has set it, a run that finds more than six checkpoints of"  \
-      " earlier runs leaves those alone and only keeps its own few: somebody may have wanted them.")                      \
+      " earlier runs leaves those alone and only keeps its own few: somebody may have wanted them. After a restart that"   \
+      " failed, nothing of earlier runs is forgotten, whatever is set.")                                                  \
     X(TEXT, on_error, "fail|warn|retry:n", NULL, "fail",                                                               \
       "What a checkpoint that cannot be written does: make the call fail, only warn, or try n more times and then"     \
       " fail.")                                                                                                        \
@@ -116,7 +117,7 @@
     X(CHOICE, log, "error|warn|info|debug|trace", NULL, "warn",                                                        \
       "The least important messages that are logged.")                                                                 \
     X(CHOICE, mode, "private|group|umask", NULL, "private",                                                            \
-      "Permissions of new files: for the owner only, readable by the group, or as the umask says.")                    \
+      "Permissions of new files: for the owner only, for the owner and the group, or as the umask says.")               \
     X(CHOICE, owner, "self|any", NULL, "self",                                                                         \
       "Whose folders are written to: those of the user and of the superuser to which others may not write (self), or anybody's." \
       " With mode=group also those of others to which their group may write. Reading is always allowed.")              \

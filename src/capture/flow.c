@@ -176,8 +176,9 @@ static int fail_lost(struct vv_capture *c, struct varve_error *error) {
     struct vv_watched *w = c->lost;
     w->base.was_lost = 1;
     return vv_error(error, -EFAULT,
-                    "region %s: its memory was unmapped, moved, replaced%s while a checkpoint of it was in flight",
-                    w->name, c->trap.is_uffd && vv_process_is_merged() ? ", or merged with equal pages by the kernel (KSM)," : "");
+                    "region %s: its memory was unmapped, moved, dropped (MADV_DONTNEED)%s or replaced while a checkpoint of it"
+                    " was in flight",
+                    w->name, c->trap.is_uffd && vv_process_is_merged() ? ", merged with equal pages by the kernel (KSM)" : "");
 }
 
 /* ---- windows ---- */

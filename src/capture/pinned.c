@@ -56,7 +56,7 @@ const char *vv_capture_tracker(const struct vv_capture *c) {
 
 void vv_pinned_look(struct vv_capture *c) {
     int64_t now = vv_process_pinned();
-    if (now > c->pinned || (now < 0 && c->pinned == 0))
+    if (now > 0 ? now > c->pinned : c->pinned == 0)
         c->pinned = now;
     if (is_any(c) && !c->is_pinned_said)
         say(c);

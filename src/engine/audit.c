@@ -11,7 +11,7 @@
 
 #define LEAST 64u       /* chunks, whatever they cost */
 #define MOST (1u << 16) /* however much time there is */
-#define SHARE 0.01      /* of the processor time that the call takes, for more than those */
+#define SHARE 0.01      /* of the processor time that the call takes, if that is more */
 #define GUESS 1e-6      /* seconds per chunk, before it was measured */
 
 struct audit {
@@ -40,8 +40,8 @@ static int compare(void *arg, struct vv_watch *watch, uint64_t chunk, const uint
 
 static uint64_t how_many(const struct vv_audit_state *state) {
     double per_chunk = state->chunk_seconds > 0 ? state->chunk_seconds : GUESS;
-    double more = SHARE * state->call_seconds / per_chunk;
-    return more > MOST - LEAST ? MOST : LEAST + (uint64_t)more;
+    double affordable = SHARE * state->call_seconds / per_chunk;
+    return affordable > MOST ? MOST : affordable > LEAST ? (uint64_t)affordable : LEAST;
 }
 
 static void learn(struct vv_audit_state *state, double seconds, uint64_t count) {
@@ -57,8 +57,9 @@ int vv_audit(struct vv_save *save, struct varve_error *error) {
     int rc = state->random ? 0 : vv_random(&state->random, sizeof state->random);
     if (rc == 0)
         rc = vv_capture_unreported(save->session->capture, how_many(state), &state->random, compare, &audit);
-    learn(state, (double)(vv_clock_thread_ns() - begin) * 1e-9, audit.count);
     save->stats.chunks_audited = audit.count;
+    save->stats.seconds_audit = (double)(vv_clock_thread_ns() - begin) * 1e-9;
+    learn(state, save->stats.seconds_audit, audit.count);
     if (rc)
         return vv_error(error, rc, "what the trackers have told could not be checked: %s", varve_error_text(rc));
     if (!audit.liar)

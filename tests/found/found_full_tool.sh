@@ -1,7 +1,7 @@
 #!/bin/bash
 # On a file system without a free inode, or without a free byte, `varve forget` and `varve prune` could not free anything. Now they do, and
 # an import, a listing and a restore work afterwards.
-set -eu
+set -euo pipefail
 if [ "${1:-}" != --inside ]; then
     [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null || { echo "only root can mount file systems here"; exit 77; }
     exec unshare --mount --propagation private bash "$0" --inside

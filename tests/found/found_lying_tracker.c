@@ -5,7 +5,7 @@
 
 #define SIZE ((size_t)16 << 20)
 /* An eighth of it is written by the kernel, unseen. Of 64 chunks or more not one of these is looked at with (7/8)^64 =
- * 0.0002, and in 20 checkpoints with 8e-75. */
+ * 0.0002, and in 20 checkpoints with 6e-75. */
 #define UNSEEN (SIZE / 8)
 #define CHECKPOINTS 20
 

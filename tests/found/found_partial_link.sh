@@ -17,8 +17,10 @@ check() { # WHAT COMMAND...: must be so
     shift
     "$@" || { echo "not so: $what"; exit 1; }
 }
-refused() { # COMMAND...: must fail, and soon
-    ! timeout 20 "$@" >out 2>&1 && test $? -eq 0
+refused() { # COMMAND...: must fail, and soon: 124 is the end of the time, more is a signal
+    code=0
+    timeout 20 "$@" >out 2>&1 || code=$?
+    test $code -gt 0 && test $code -lt 124
 }
 
 echo precious >victim
