@@ -11,31 +11,57 @@
 
 #define LEAST 64u       /* chunks, whatever they cost */
 #define MOST (1u << 16) /* however much time there is */
-#define SHARE 0.01      /* of the processor time that the call takes, if that is more */
-#define GUESS 1e-6      /* seconds per chunk, before it was measured */
+#define SHARE 0.005     /* of the processor time of the call, if that is more: half of what it may be, since times vary */
+#define GUESS 4e-6      /* seconds per chunk, before it was measured */
+
+#define AHEAD 8u        /* chunks that are on their way from memory while another one is compared */
+#define LINE 64u
+
+struct drawn {
+    struct vv_watch *watch;
+    uint64_t chunk;
+    const uint8_t *data;
+};
 
 struct audit {
     struct vv_save *save;
-    uint64_t count;
+    struct drawn drawn[AHEAD];
+    uint64_t count;               /* drawn; all but the last few are compared */
     const struct vv_region *liar; /* the first that was found */
     uint64_t offset;
 };
 
 /* By plain loads: memory that is tracked can be read. What cannot was told when it became so, and is not tracked since.
  */
-static int compare(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data) {
-    struct audit *audit = arg;
+static void compare(struct audit *audit, const struct drawn *drawn) {
+    struct vv_watch *watch = drawn->watch;
     const struct vv_scan *scan = watch->user;
-    audit->count++;
-    if (watch->is_doubted || vv_scan_is_same(watch->user, chunk, data))
-        return 0;
+    if (watch->is_doubted || vv_scan_is_same(watch->user, drawn->chunk, drawn->data))
+        return;
     struct vv_region *region = &audit->save->session->regions.list[scan - audit->save->scans];
     watch->is_doubted = region->is_doubted = 1;
     if (!audit->liar) {
         audit->liar = region;
-        audit->offset = chunk * VV_CHUNK;
+        audit->offset = drawn->chunk * VV_CHUNK;
     }
+}
+
+/* Chunks drawn at random are in no cache: most of the time would be waiting for them, one line after the other. */
+static int take(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data) {
+    struct audit *audit = arg;
+    struct drawn *place = &audit->drawn[audit->count % AHEAD];
+    if (audit->count++ >= AHEAD)
+        compare(audit, place);
+    *place = (struct drawn){watch, chunk, data};
+    uint32_t size = vv_scan_prefetch(watch->user, chunk);
+    for (uint32_t at = 0; at < size; at += LINE)
+        __builtin_prefetch(data + at);
     return 0;
+}
+
+static void compare_rest(struct audit *audit) {
+    for (uint64_t i = audit->count > AHEAD ? audit->count - AHEAD : 0; i < audit->count; i++)
+        compare(audit, &audit->drawn[i % AHEAD]);
 }
 
 static uint64_t how_many(const struct vv_audit_state *state) {
@@ -56,7 +82,8 @@ int vv_audit(struct vv_save *save, struct varve_error *error) {
     uint64_t begin = vv_clock_thread_ns();
     int rc = state->random ? 0 : vv_random(&state->random, sizeof state->random);
     if (rc == 0)
-        rc = vv_capture_unreported(save->session->capture, how_many(state), &state->random, compare, &audit);
+        rc = vv_capture_unreported(save->session->capture, how_many(state), &state->random, take, &audit);
+    compare_rest(&audit);
     save->stats.chunks_audited = audit.count;
     save->stats.seconds_audit = (double)(vv_clock_thread_ns() - begin) * 1e-9;
     learn(state, save->stats.seconds_audit, audit.count);

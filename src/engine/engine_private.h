@@ -140,7 +140,9 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data);
 /* ... and hand those of these chunks to the blocks that are ours to store. */
 int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data, struct varve_error *error);
 
-/* Is an unreported chunk as it was in the last checkpoint? 1 also if nobody knows. */
+/* Is an unreported chunk as it was in the last checkpoint? 1 also if nobody knows. Before, with others between: lets what is
+ * known of it come from memory; returns its size. */
+uint32_t vv_scan_prefetch(const struct vv_scan *scan, uint64_t index);
 int vv_scan_is_same(struct vv_scan *scan, uint64_t index, const uint8_t *data);
 
 /* ---- reachable.c: -EFAULT, and the region's name, if the memory of a wanted one cannot be written ---- */

@@ -208,6 +208,12 @@ static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data,
     return rc ? rc : vv_origins_add(&scan->past->changed, &origin);
 }
 
+uint32_t vv_scan_prefetch(const struct vv_scan *scan, uint64_t index) {
+    if (index < scan->comparable)
+        __builtin_prefetch(&scan->past->ids[index]);
+    return size_of(scan, index);
+}
+
 int vv_scan_is_same(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     if (index >= scan->comparable || scan->is_full)
         return 1;
