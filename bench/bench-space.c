@@ -13,10 +13,10 @@
  *   all       every page
  *   training  replicas: half is dense and changes wholly, the rest is an embedding of which a share of the rows changes
  *
- * keep=2, so what is needed is the last state, and what the one before had in other pages: the model counts both, once
- * for all ranks. space_over_needed is the largest value after the first 20 checkpoints. bytes_over_new is what was stored
- * over what the model says is new, of the same checkpoints. restart_over_fresh is a cold restart at the end over one of a
- * store that has only this state. slowest_over_median is of the blocking times.
+ * keep=2, so what is needed is the last state, and what the one before had in other pages: the model counts both,
+ * once for all ranks. space_over_needed is the largest value after the first 20 checkpoints. bytes_over_new is what was
+ * stored over what the model says is new, of the same checkpoints. restart_over_fresh is a cold restart at the end over
+ * one of a store that has only this state. slowest_over_median is of the blocking times.
  *
  * --check fails when a bound is passed. Every restart is compared byte by byte. */
 #include <ftw.h>
