@@ -1,7 +1,7 @@
 /* Checkpoints of a running program against files written and read by hand: seconds blocked, seconds of run time lost,
  * seconds until durable, bytes, restart.
  *
- *   bench-field [--json] [--check] [--slack FACTOR] [--keep] [--mode NAME] [--pattern p0|p1] [--size MIB]
+ *   bench-field [--json] [--check] [--slack FACTOR] [--keep] [--mode NAME,...] [--pattern p0|p1] [--size MIB]
  *               [--checkpoints N] [--rounds N] [--iterations N] [--settings TEXT]
  *               [--mpi-threads single|funneled|serialized|multiple] [FOLDER]
  *   mpirun -n RANKS bench-field ...
@@ -189,7 +189,7 @@ int main(int argc, char **argv) {
     if (!child)
         lock_folder();
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        if (only_mode && strcmp(only_mode, modes[i].name) != 0)
+        if (only_mode && !bench_is_in(only_mode, modes[i].name))
             continue;
         found = 1;
         if (child) {
