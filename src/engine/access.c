@@ -6,7 +6,7 @@
  *
  * A session has no claim because it was asked to read only (access=read), and then it never writes anything. Or because nothing
  * could be written when it was opened: the file system is full to the last byte, mounted read-only, or somebody else's. Then the
- * first checkpoint tries to claim, once more. It must be the very next claim of the name: if another session came between, what
+ * first restart, and then the first checkpoint, try to claim once more. It must be the very next claim of the name: if another session came between, what
  * we go on from is not the newest any more, and ours would hide what that one has saved. Nor may there be a newer record than
  * those we chose from: the session before us was taken for dead, and may have gone on all the same. Whether what we go on from is still a
  * checkpoint is looked at by every commit (store/commit.c). */
@@ -131,6 +131,15 @@ static int claim_late(struct vv_session *session, struct varve_error *error) {
     session->is_keeper = session->lease != NULL;
     session->may = VV_MAY_WRITE;
     return 0;
+}
+
+/* What a dead session had fully written is adopted by whoever has the claim: before anything is chosen. */
+int vv_access_choose(struct vv_session *session, struct varve_error *error) {
+    struct varve_error ignored = {0};
+    int is_undecided = session->parent.generation == 0 && session->request.begun_ns == 0;
+    if (session->may != VV_MAY_WRITE_LATER || !is_undecided || claim_late(session, &ignored) != 0)
+        return 0;
+    return vv_keepers_adopt(session, error);
 }
 
 int vv_access_refuse(struct vv_session *session, struct varve_error *error) {

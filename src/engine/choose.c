@@ -216,9 +216,11 @@ static int has_newer(struct vv_session *session, struct vv_attempt *newest) {
 static int try_candidates(struct vv_session *session, int64_t version, try_fn try, const void *arg,
                           int64_t *version_out, struct varve_error *error) {
     struct vv_attempt newest = {0};
+    int rc = vv_access_choose(session, error);
+    if (rc)
+        return rc;
     if (session->may == VV_MAY_WRITE || version >= 0)
         return try_listed(session, version, try, arg, version_out, error);
-    int rc = 0;
     (void)has_newer(session, &newest);
     do {
         vv_error_clear(error);

@@ -450,6 +450,8 @@ int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attem
 /* Finish what a dead session had fully written. */
 /* access.c: claim the next generation, or go without where nothing may or can be written; the same on all ranks. */
 int vv_access_open(struct vv_session *session, uint64_t above, struct varve_error *error);
+/* Before a checkpoint is chosen to go on from: a session without a claim tries for one again. Collective. */
+int vv_access_choose(struct vv_session *session, struct varve_error *error);
 /* A keeper, before it lists what it may read: remembers the newest record, if it may come to save later. */
 void vv_access_look(struct vv_session *session);
 /* The newest record of this keeper's store; generation 0 if there is none. */
