@@ -1,17 +1,19 @@
 /* Sessions without a claim.
  *
- * Restarting needs none. The claim, and the heartbeat that names what is read, are a courtesy: whoever forgets checkpoints
- * leaves that one alone. Without them it may be forgotten and pruned while it is read. That is found out by reading, and then
- * another one is tried (choose.c); wrong bytes are found by their digests.
+ * Restarting needs none. The claim, and the heartbeat that names what is read, are a courtesy: whoever forgets
+ * checkpoints leaves that one alone. Without them it may be forgotten and pruned while it is read. That is found out by
+ * reading, and then another one is tried (choose.c); wrong bytes are found by their digests.
  *
- * A session has no claim because it was asked to read only (access=read), and then it never writes anything. Or because nothing
- * could be written when it was opened: the file system is full to the last byte, mounted read-only, or somebody else's. Then the
- * first restart, and then the first checkpoint, try to claim once more. It must be the very next claim of the name: if another session came between, what
- * we go on from is not the newest any more, and ours would hide what that one has saved. Nor may there be a newer record than
- * those we chose from: the session before us was taken for dead, and may have gone on all the same. Whether what we go on from is still a
- * checkpoint is looked at by every commit (store/commit.c). */
+ * A session has no claim because it was asked to read only (access=read), and then it never writes anything. Or because
+ * nothing could be written when it was opened: the file system is full to the last byte, mounted read-only, or somebody
+ * else's. Then the first restart, and after it the first checkpoint, try to claim once more. It must be the very next
+ * claim of the name: if another session came between, what we go on from is not the newest any more, and ours would hide
+ * what that one has saved. Nor may there be a newer record than those we chose from: the session before us was taken for
+ * dead, and may have gone on all the same. Whether what we go on from is still a checkpoint is looked at by every commit
+ * (store/commit.c). */
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "engine/engine_private.h"
 
@@ -48,9 +50,15 @@ int vv_access_open(struct vv_session *session, uint64_t above, struct varve_erro
                error->text);
     drop_claim(session, VV_MAY_WRITE_LATER);
     vv_error_clear(error);
-    rc = session->is_keeper ? vv_claims_highest(session->store, session->name, &session->claims_seen, error) : 0;
+    uint32_t highest = 0;
+    rc = session->is_keeper ? vv_claims_highest(session->store, session->name, &highest, error) : 0;
+    rc = vv_comm_agree(session->comm, rc, error);
+    uint64_t seen = highest;
+    if (rc == 0 && (rc = vv_comm_most(session->comm, &seen)) != 0)
+        return vv_error(error, rc, "the ranks could not compare their claims: %s", varve_error_text(rc));
+    session->claims_seen = (uint32_t)seen;
     vv_access_look(session);
-    return vv_comm_agree(session->comm, rc, error);
+    return rc;
 }
 
 static int take_newest(void *arg, uint32_t generation, uint64_t version) {
@@ -64,12 +72,22 @@ int vv_newest_record(struct vv_session *session, struct vv_attempt *out, struct 
     return rc < 0 ? rc : 0;
 }
 
-/* If it cannot be told, what was seen before counts: then a checkpoint may be refused that would have been right. */
+/* The newest of all nodes, known to all ranks: who lists for a node and who claims it need not be the same. If one cannot tell,
+ * what was seen before counts: then a checkpoint may be refused that would have been right. */
 void vv_access_look(struct vv_session *session) {
     struct varve_error ignored = {0};
-    struct vv_attempt newest;
-    if (session->may == VV_MAY_WRITE_LATER && session->is_keeper && vv_newest_record(session, &newest, &ignored) == 0)
-        session->newest_seen = newest;
+    struct vv_attempt newest = {0};
+    if (session->may != VV_MAY_WRITE_LATER)
+        return;
+    uint64_t is_told = !session->is_keeper || vv_newest_record(session, &newest, &ignored) == 0;
+    if (session->comm->ops->least(session->comm, &is_told, 1) != 0 || !is_told)
+        return;
+    uint64_t generation = newest.generation, version = 0;
+    if (vv_comm_most(session->comm, &generation) != 0)
+        return;
+    version = newest.generation == generation ? newest.version : 0;
+    if (vv_comm_most(session->comm, &version) == 0)
+        session->newest_seen = (struct vv_attempt){(uint32_t)generation, 0, version};
 }
 
 static int check_unsaved(struct vv_session *session, struct varve_error *error) {
@@ -83,15 +101,19 @@ static int check_unsaved(struct vv_session *session, struct varve_error *error) 
                     newest.version, session->name);
 }
 
-/* A claim above the one we saw may be our own, made half-way by a try that failed. */
+static int is_own(const struct vv_session *session, const uint8_t owner[16]) {
+    return vv_lease_is_given_up_here(owner) || memcmp(owner, session->claim_tried, sizeof session->claim_tried) == 0;
+}
+
+/* A claim above the one we saw may be our own, made half-way by a try that failed, on this rank or on another of its node. */
 static int check_unclaimed(struct vv_session *session, struct varve_error *error) {
     uint8_t owner[16];
     uint32_t highest = 0;
     int rc = vv_claims_highest(session->store, session->name, &highest, error);
-    if (rc < 0 || highest == session->claims_seen)
+    if (rc < 0 || highest <= session->claims_seen)
         return rc < 0 ? rc : check_unsaved(session, error);
     rc = vv_claim_session(session->store, session->name, highest, owner, error);
-    if (rc == 1 && highest == session->claims_seen + 1 && vv_lease_is_given_up_here(owner)) {
+    if (rc == 1 && highest == session->claims_seen + 1 && is_own(session, owner)) {
         session->claims_seen = highest;
         return check_unsaved(session, error);
     }
@@ -123,8 +145,9 @@ static int claim_late(struct vv_session *session, struct varve_error *error) {
     if (rc == 0)
         rc = vv_comm_agree(session->comm, settle_claim(session, above, error), error);
     if (rc) {
-        if (session->lease && vv_lease_generation(session->lease) == above + 1)
-            session->claims_seen = (uint32_t)above + 1; /* our own, which ends now: nobody came between */
+        uint64_t own = session->lease ? vv_lease_generation(session->lease) : 0;
+        if (vv_comm_most(session->comm, &own) == 0 && own == above + 1)
+            session->claims_seen = (uint32_t)own; /* ours, on some node, which ends now: nobody came between */
         drop_claim(session, VV_MAY_WRITE_LATER);
         return rc;
     }
@@ -135,11 +158,15 @@ static int claim_late(struct vv_session *session, struct varve_error *error) {
 
 /* What a dead session had fully written is adopted by whoever has the claim: before anything is chosen. */
 int vv_access_choose(struct vv_session *session, struct varve_error *error) {
-    struct varve_error ignored = {0};
+    struct varve_error why = {0};
     int is_undecided = session->parent.generation == 0 && session->request.begun_ns == 0;
-    if (session->may != VV_MAY_WRITE_LATER || !is_undecided || claim_late(session, &ignored) != 0)
+    if (session->may != VV_MAY_WRITE_LATER || !is_undecided)
         return 0;
-    return vv_keepers_adopt(session, error);
+    if (claim_late(session, &why) == 0)
+        return vv_keepers_adopt(session, error);
+    if (vv_comm_is_root(session->comm))
+        vv_log(&session->log, VV_LOG_INFO, "%s is still open for reading only: %s", session->name, why.text);
+    return 0;
 }
 
 int vv_access_refuse(struct vv_session *session, struct varve_error *error) {

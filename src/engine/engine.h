@@ -145,8 +145,9 @@ struct vv_session {
     enum vv_may may;        /* the same on all ranks */
     int is_keeper;          /* lists and reads records for the others (keepers.c): rank 0, or one rank per node */
     struct vv_lease *lease; /* a keeper's; NULL on the others, and where nothing is claimed */
-    uint32_t claims_seen;   /* the highest claim when this session was opened without one */
-    struct vv_attempt newest_seen; /* a keeper's without a claim: the newest record when it last looked for one to read */
+    uint32_t claims_seen;   /* without a claim: the highest of all nodes when it was opened; the same on all ranks */
+    uint8_t claim_tried[16]; /* the session id of the last claim that all ranks tried to make */
+    struct vv_attempt newest_seen; /* and the newest record when it last looked for one to read; likewise */
     struct varve_comm *comm;  /* for one thread at a time: the caller's, or our own while a checkpoint is in flight */
     struct varve_comm *aside; /* for the caller's, meanwhile; NULL: our own thread must not talk */
     struct vv_sharing sharing;

@@ -452,7 +452,7 @@ int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attem
 int vv_access_open(struct vv_session *session, uint64_t above, struct varve_error *error);
 /* Before a checkpoint is chosen to go on from: a session without a claim tries for one again. Collective. */
 int vv_access_choose(struct vv_session *session, struct varve_error *error);
-/* A keeper, before it lists what it may read: remembers the newest record, if it may come to save later. */
+/* Before checkpoints are listed: remembers the newest record, if the session may come to save later. Collective. */
 void vv_access_look(struct vv_session *session);
 /* The newest record of this keeper's store; generation 0 if there is none. */
 int vv_newest_record(struct vv_session *session, struct vv_attempt *out, struct varve_error *error);

@@ -214,6 +214,7 @@ int vv_claim_together(struct vv_session *session, uint64_t above, struct varve_e
     if (rc)
         return rc;
     session->first_generation = entry.generation;
+    memcpy(session->claim_tried, entry.session_id, sizeof session->claim_tried);
     if (!vv_comm_is_root(comm))
         rc = join_claim(session, session->address, above, &entry, error);
     return vv_comm_agree(comm, rc, error);
