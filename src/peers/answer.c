@@ -263,6 +263,10 @@ static int take(void *arg, size_t index, const void *data, uint32_t size) {
     else
         memcpy(asking->out, (const uint8_t *)data + 4, size);
     asking->result = status ? status : (int64_t)size;
+    if (status < 0) {
+        round->peers->refused = status;
+        round->peers->refused_by = asking->home;
+    }
     return 0;
 }
 

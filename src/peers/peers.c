@@ -1,5 +1,6 @@
 /* The rounds: the calling thread moves questions and answers while the work of the rank runs in another. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -217,10 +218,18 @@ static int run_rounds(struct vv_peers *peers, struct varve_error *error) {
     return rc < 0 ? rc : 0;
 }
 
+/* The error is of the rank that needs the data. Whose storage it was is told, too. */
+static void say_who_read(const struct vv_peers *peers, struct varve_error *error) {
+    *error = peers->work_error;
+    size_t used = strlen(error->text);
+    if (peers->refused == peers->work_result && peers->refused_by != peers->comm->rank)
+        snprintf(error->text + used, sizeof error->text - used, " (rank %u was asked to read it)", peers->refused_by);
+}
+
 /* All ranks have a thread that waits, or none lets it work. */
 static int run_beside(struct vv_peers *peers, struct varve_error *error) {
     pthread_t thread;
-    peers->is_done = peers->is_free = peers->broken = peers->work_result = 0;
+    peers->is_done = peers->is_free = peers->broken = peers->work_result = peers->refused = 0;
     vv_error_clear(&peers->work_error);
     int started = vv_thread_start(&thread, run_work, peers);
     if (started)
@@ -235,7 +244,7 @@ static int run_beside(struct vv_peers *peers, struct varve_error *error) {
     if (started == 0)
         pthread_join(thread, NULL);
     if (rc == 0 && (rc = peers->work_result) != 0)
-        *error = peers->work_error;
+        say_who_read(peers, error);
     return rc;
 }
 

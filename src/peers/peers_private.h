@@ -132,6 +132,8 @@ struct vv_peers {
     void *work_arg;
     int work_result;
     struct varve_error work_error;
+    int refused;         /* the last error with which another rank answered, */
+    uint32_t refused_by; /* and which one; of the calling thread */
 
     struct vv_buf directory; /* struct vv_holders, ids ascending: those of which this rank is the home */
     struct vv_buf known;     /* the same, of those that this rank has asked for; with the lock */

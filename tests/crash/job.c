@@ -83,9 +83,11 @@ static void give_up(struct run *run) {
         pause();
 }
 
-/* In a restart ranks read for each other: the victim could not, and the error is of the rank that needs the data. */
-static int is_read_for_another(const char *what, const struct varve_error *error) {
-    return strcmp(what, "restart") == 0 && strstr(error->text, "/data/") && strstr(error->text, ": read: ");
+/* In a restart ranks read for each other: the error is of the rank that needs the data, and says who could not read it. */
+static int is_read_for_another(const struct varve_error *error, int victim) {
+    char who[64];
+    snprintf(who, sizeof who, "(rank %d was asked to read it)", victim);
+    return strstr(error->text, who) != NULL;
 }
 
 /* A call failed. That is all right where faults are to be lived with, if it says what happened, and where. */
@@ -100,7 +102,7 @@ static void tolerate(struct run *run, const char *what, int rc, const struct var
         rank_fail(run, "%s failed with %s, but the text is \"%s\" and its code %d", what, varve_error_name(rc),
                   error->text, error->code);
     /* Data that seems damaged leads to an older checkpoint, which may not fit the memory of any rank. */
-    if (error && error->rank != plan->victim && !plan->may_lie && !is_read_for_another(what, error))
+    if (error && error->rank != plan->victim && !plan->may_lie && !is_read_for_another(error, plan->victim))
         rank_fail(run, "%s failed on rank %d, but is said to have failed on rank %d: %s: %s", what, plan->victim,
                   error->rank, varve_error_name(rc), error->text);
     if (rc == VARVE_FENCED || rc == VARVE_DISAGREED || (rc == VARVE_CORRUPT && !plan->may_lie))
