@@ -447,7 +447,6 @@ int vv_is_local(const struct vv_session *session);
 /* All packs are durable: make the attempt a checkpoint. Codes as vv_commit. */
 int vv_keepers_commit(struct vv_session *session, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
                       struct varve_error *error);
-/* Finish what a dead session had fully written. */
 /* access.c: claim the next generation, or go without where nothing may or can be written; the same on all ranks. */
 int vv_access_open(struct vv_session *session, uint64_t above, struct varve_error *error);
 /* Before a checkpoint is chosen to go on from: a session without a claim tries for one again. Collective. */
@@ -462,6 +461,7 @@ int vv_access_refuse(struct vv_session *session, struct varve_error *error);
 int vv_access_write(struct vv_session *session, struct varve_error *error);
 /* session.c: all keepers claim the generation above the highest, or fail. */
 int vv_claim_together(struct vv_session *session, uint64_t above, struct varve_error *error);
+/* Finish what a dead session had fully written. */
 int vv_keepers_adopt(struct vv_session *session, struct varve_error *error);
 /* Everybody's buf becomes root's. */
 int vv_share_bytes(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error);

@@ -62,7 +62,7 @@ static void test_beside_a_job(void **state) {
 static uint8_t extra[SIZE];
 static int is_saved_again;
 
-static void forget_all(void) {
+static void forget_newest(void) {
     struct varve_store *tool;
     struct varve_error error;
     assert_int_equal(varve_store_open(store_path, NULL, &tool, &error), 0);
@@ -88,7 +88,7 @@ static void *give_memory(void *arg, const struct varve_region_info *info) {
     int *asked = arg;
     assert_int_equal(info->bytes, SIZE);
     if ((*asked)++ == 0) {
-        forget_all();
+        forget_newest();
         if (is_saved_again)
             save_again();
     }
