@@ -53,6 +53,7 @@ struct varve_comm *mailboxes_comm(struct mailboxes *boxes, uint32_t rank, uint32
 void mailboxes_leave(struct mailboxes *boxes, uint32_t rank);
 /* Somebody has died: calls fail from now on. */
 void mailboxes_break(struct mailboxes *boxes);
+int box_is_broken(struct mailboxes *boxes);
 
 /* ---- bytes: the lock is held ---- */
 

@@ -2,6 +2,7 @@
  *
  * Sending and receiving take turns, so that ranks which send long messages to each other do not wait for room in their rings
  * for ever. One message is received at a time. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "group_private.h"
@@ -120,7 +121,9 @@ int group_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t 
     struct sending sending[GROUP_RANKS_MAX];
     uint32_t pending[GROUP_RANKS_MAX];
     struct trading trading = {.member = member, .sending = sending, .pending = pending};
-    int result = 0, rc = 0;
+    int result = 0, rc = box_is_broken(member->boxes) ? -ECOMM : 0;
+    if (rc)
+        return rc; /* see begin_call */
     check_partners(comm, out, out_count, from, from_count);
     for (size_t i = 0; i < out_count; i++)
         if (out[i].rank == comm->rank)

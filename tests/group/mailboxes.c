@@ -117,6 +117,13 @@ void mailboxes_break(struct mailboxes *boxes) {
     pthread_mutex_unlock(&boxes->lock);
 }
 
+int box_is_broken(struct mailboxes *boxes) {
+    box_lock(boxes);
+    int is_broken = boxes->is_broken;
+    pthread_mutex_unlock(&boxes->lock);
+    return is_broken;
+}
+
 /* ---- bytes ---- */
 
 /* As many of the bytes as there is room for now. The lock is held. */
