@@ -24,6 +24,8 @@
 #include "dedup/exchange.h"
 #include "scale.h"
 
+static struct varve_error ignored;
+
 #define CHUNK 4096
 #define ROUNDS_MAX 64
 
@@ -221,10 +223,10 @@ static struct vv_exchange *make_exchange(struct varve_comm *comm, const struct o
     struct vv_exchange *exchange = NULL;
     int rc = -1;
     if (strcmp(options->scheme, "top-k") == 0)
-        rc = vv_exchange_topk(comm, options->top, &exchange);
+        rc = vv_exchange_topk(comm, options->top, &exchange, &ignored);
     for (int shape = 0; shape < 3 && !exchange; shape++)
         if (strcmp(options->scheme, shapes[shape]) == 0)
-            rc = vv_exchange_exact(comm, shape, &exchange);
+            rc = vv_exchange_exact(comm, shape, &exchange, &ignored);
     if (rc)
         fail(options->scheme, rc);
     return exchange;

@@ -131,12 +131,12 @@ static int can_trade(const struct varve_comm *comm) {
     return comm->ops->size >= offsetof(struct varve_comm_ops, trade) + sizeof comm->ops->trade && comm->ops->trade;
 }
 
-int vv_hops_create(struct varve_comm *comm, int shape, struct vv_hops **out) {
+int vv_hops_create(struct varve_comm *comm, int shape, struct vv_hops **out, struct varve_error *error) {
     if (!can_trade(comm))
         return -ENOTSUP;
-    struct varve_error error = {0};
     struct vv_hops *hops = vv_calloc(1, sizeof *hops);
-    int rc = vv_comm_agree(comm, hops ? 0 : -ENOMEM, &error);
+    int rc = hops ? 0 : vv_error(error, -ENOMEM, "no memory for messages between the ranks");
+    rc = vv_comm_agree(comm, rc, error);
     if (rc) {
         vv_free(hops);
         return rc;

@@ -28,7 +28,7 @@ enum vv_hops_shape {
 };
 
 /* Made once per session, kept. Returns -ENOTSUP when the group cannot trade. Same answer everywhere. */
-int vv_hops_create(struct varve_comm *comm, int shape, struct vv_hops **out);
+int vv_hops_create(struct varve_comm *comm, int shape, struct vv_hops **out, struct varve_error *error);
 void vv_hops_destroy(struct vv_hops *hops); /* accepts NULL; not collective */
 
 /* How many ranks are homes of ids, and so see one id in so many each. */

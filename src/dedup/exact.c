@@ -366,14 +366,14 @@ static void exact_close(struct vv_exchange *exchange) {
 
 static const struct vv_exchange_ops exact_ops = {"exact", exact_run, exact_close};
 
-int vv_exchange_exact(struct varve_comm *comm, int shape, struct vv_exchange **out) {
+int vv_exchange_exact(struct varve_comm *comm, int shape, struct vv_exchange **out, struct varve_error *error) {
     struct vv_hops *hops = NULL;
-    int rc = vv_hops_create(comm, shape, &hops);
+    int rc = vv_hops_create(comm, shape, &hops, error);
     if (rc)
         return rc;
-    struct varve_error error = {0};
     struct exact *exact = vv_calloc(1, sizeof *exact);
-    rc = vv_comm_agree(comm, exact ? 0 : -ENOMEM, &error);
+    rc = exact ? 0 : vv_error(error, -ENOMEM, "no memory for deduplication between ranks");
+    rc = vv_comm_agree(comm, rc, error);
     if (rc) {
         vv_hops_destroy(hops);
         vv_free(exact);

@@ -67,13 +67,13 @@ struct vv_exchange {
 };
 
 /* shape: enum vv_hops_shape. -ENOTSUP when the group cannot trade. Collective. */
-int vv_exchange_exact(struct varve_comm *comm, int shape, struct vv_exchange **out);
+int vv_exchange_exact(struct varve_comm *comm, int shape, struct vv_exchange **out, struct varve_error *error);
 /* How many ids this rank may remember as a home; forgets nothing when it grows. 0 or -ENOMEM. Not collective. */
 int vv_exchange_exact_room(struct vv_exchange *exchange, size_t entries);
 /* Drop what this rank remembers as a home: for when the slots of the history begin anew. All ranks do, or none. */
 void vv_exchange_exact_forget(struct vv_exchange *exchange);
 /* k: how many ids survive a merge. */
-int vv_exchange_topk(struct varve_comm *comm, size_t k, struct vv_exchange **out);
+int vv_exchange_topk(struct varve_comm *comm, size_t k, struct vv_exchange **out, struct varve_error *error);
 
 static inline void vv_exchange_close(struct vv_exchange *exchange) { /* accepts NULL; not collective */
     if (exchange)

@@ -365,12 +365,12 @@ static void topk_close(struct vv_exchange *exchange) {
 
 static const struct vv_exchange_ops topk_ops = {"top-k", topk_run, topk_close};
 
-int vv_exchange_topk(struct varve_comm *comm, size_t k, struct vv_exchange **out) {
-    struct varve_error error = {0};
+int vv_exchange_topk(struct varve_comm *comm, size_t k, struct vv_exchange **out, struct varve_error *error) {
     if (comm->ops->size < offsetof(struct varve_comm_ops, trade) + sizeof comm->ops->trade || !comm->ops->trade)
         return -ENOTSUP;
     struct topk *topk = vv_calloc(1, sizeof *topk);
-    int rc = vv_comm_agree(comm, topk ? 0 : -ENOMEM, &error);
+    int rc = topk ? 0 : vv_error(error, -ENOMEM, "no memory for deduplication between ranks");
+    rc = vv_comm_agree(comm, rc, error);
     if (rc) {
         vv_free(topk);
         return rc;

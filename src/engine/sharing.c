@@ -25,11 +25,12 @@ static int say(struct vv_session *session, const char *name, const char *reason)
     return 0;
 }
 
-static int open_exchange(struct vv_session *session) {
+static int open_exchange(struct vv_session *session, struct varve_error *error) {
     struct vv_sharing *sharing = &session->sharing;
     sharing->is_exact = session->settings.dedup != VV_CHOOSE_DEDUP_TOP_K;
-    return sharing->is_exact ? vv_exchange_exact(session->comm, VV_HOPS_AUTO, &sharing->exchange)
-                             : vv_exchange_topk(session->comm, (size_t)session->settings.dedup_top, &sharing->exchange);
+    size_t top = (size_t)session->settings.dedup_top;
+    return sharing->is_exact ? vv_exchange_exact(session->comm, VV_HOPS_AUTO, &sharing->exchange, error)
+                             : vv_exchange_topk(session->comm, top, &sharing->exchange, error);
 }
 
 int vv_sharing_open(struct vv_session *session, struct varve_error *error) {
@@ -40,7 +41,7 @@ int vv_sharing_open(struct vv_session *session, struct varve_error *error) {
         return say(session, "local", "as it was asked for");
     if (session->comm->ranks == 1)
         return say(session, "local", "there is one process");
-    int rc = session->comm->ops->trade ? open_exchange(session) : -ENOTSUP;
+    int rc = session->comm->ops->trade ? open_exchange(session, error) : -ENOTSUP;
     if (rc == -ENOTSUP)
         return say(session, "local", "the group of processes cannot trade");
     if (rc)

@@ -311,10 +311,8 @@ int vv_peers_open(const struct vv_peers_options *options, struct vv_peers **out,
         vv_error(error, rc, "no means to restart together: %s", varve_error_text(rc));
     rc = vv_comm_agree(comm, rc, error);
     if (rc == 0 && is_many) {
-        int made = vv_hops_create(comm, VV_HOPS_AUTO, &peers->hops);
-        if (made != -ENOTSUP && made != 0)
-            rc = vv_error(error, made, "the ranks cannot ask each other: %s", varve_error_text(made));
-        rc = vv_comm_agree(comm, rc, error);
+        rc = vv_hops_create(comm, VV_HOPS_AUTO, &peers->hops, error); /* the same on all ranks, and so is the error */
+        rc = rc == -ENOTSUP ? 0 : rc;
     }
     if (rc) {
         vv_peers_close(peers);

@@ -7,6 +7,8 @@
 #include "test.h"
 #include "thread_group.h"
 
+static struct varve_error ignored;
+
 static uint64_t mix(uint64_t value) {
     value = (value + 1) * UINT64_C(0x9e3779b97f4a7c15);
     value = (value ^ value >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -88,7 +90,9 @@ static void drop_offers(struct scene *scene) {
 }
 
 static int open_exchange(const struct scene *scene, struct varve_comm *comm, struct vv_exchange **out) {
-    int rc = scene->k ? vv_exchange_topk(comm, scene->k, out) : vv_exchange_exact(comm, scene->shape, out);
+    struct varve_error error = {0};
+    int rc = scene->k ? vv_exchange_topk(comm, scene->k, out, &error)
+                      : vv_exchange_exact(comm, scene->shape, out, &error);
     if (rc == 0 && scene->room)
         assert_int_equal(vv_exchange_exact_room(*out, scene->room), 0);
     return rc;
@@ -379,7 +383,7 @@ static void remember(struct varve_comm *comm, void *arg) {
     struct vv_verdict verdicts[FEW];
     uint32_t a = 0, b = comm->ranks - 1;
     int is_b = comm->rank == b, is_a = comm->rank == a;
-    assert_int_equal(vv_exchange_exact(comm, scene->shape, &exchange), 0);
+    assert_int_equal(vv_exchange_exact(comm, scene->shape, &exchange, &ignored), 0);
     assert_int_equal(vv_exchange_exact_room(exchange, scene->is_grown ? 4096 : 16384), 0);
     /* stored by a as source 0, found by b in the next */
     assert_int_equal(offer_alone(exchange, comm, a, 0, 0, is_alive, verdicts), 0);

@@ -10,6 +10,8 @@
 #include "test.h"
 #include "thread_group.h"
 
+static struct varve_error ignored;
+
 static uint64_t mix(uint64_t value) {
     value = (value + 1) * UINT64_C(0x9e3779b97f4a7c15);
     value = (value ^ value >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -321,7 +323,7 @@ static void ask_once(struct scene *scene, struct varve_comm *comm, struct vv_hop
 static void ask_some(struct varve_comm *comm, void *arg) {
     struct scene *scene = arg;
     struct vv_hops *hops = NULL;
-    int rc = vv_hops_create(comm, scene->shape, &hops);
+    int rc = vv_hops_create(comm, scene->shape, &hops, &ignored);
     scene->codes[comm->rank] = rc;
     for (int i = 0; i < scene->rounds && rc == 0; i++)
         ask_once(scene, comm, hops);
@@ -442,7 +444,7 @@ static void ask_nobody(struct varve_comm *comm, void *arg) {
     struct vv_question question = {{1, 2}, 77, 0, NULL};
     struct vv_hops *hops = NULL;
     int *codes = arg;
-    assert_int_equal(vv_hops_create(comm, VV_HOPS_GRID, &hops), 0);
+    assert_int_equal(vv_hops_create(comm, VV_HOPS_GRID, &hops, &ignored), 0);
     codes[comm->rank] = vv_hops_ask(hops, &question, comm->rank == 1, &ops, &asker, NULL, NULL);
     assert_int_equal(vv_hops_ask(hops, NULL, 0, &ops, &asker, NULL, NULL), 0); /* and then goes on */
     vv_hops_destroy(hops);
@@ -489,10 +491,10 @@ static void cannot_without_trade(void **state) {
     struct vv_hops *hops = NULL;
     (void)state;
     ops.trade = NULL;
-    assert_int_equal(vv_hops_create(&comm, VV_HOPS_AUTO, &hops), -ENOTSUP);
+    assert_int_equal(vv_hops_create(&comm, VV_HOPS_AUTO, &hops, &ignored), -ENOTSUP);
     ops.trade = thread_trade;
     ops.size = offsetof(struct varve_comm_ops, trade);
-    assert_int_equal(vv_hops_create(&comm, VV_HOPS_AUTO, &hops), -ENOTSUP);
+    assert_int_equal(vv_hops_create(&comm, VV_HOPS_AUTO, &hops, &ignored), -ENOTSUP);
     assert_null(hops);
 }
 
