@@ -59,6 +59,8 @@ void vv_capture_unwatch(struct vv_capture *capture, struct vv_watch *watch);
  * guard for good (its tracker is `none` from then on, is_plain 0): it may be somebody else's memory next. Another thread goes on consuming
  * meanwhile. The watch itself stays until vv_capture_unwatch, since copies of its chunks may not be consumed yet. */
 void vv_capture_leave(struct vv_capture *capture, struct vv_watch *watch);
+/* Bytes [offset, offset + length) belong to the next checkpoint, changed or not. Nothing is in flight. */
+void vv_capture_mark(struct vv_capture *c, struct vv_watch *watch, uint64_t offset, uint64_t length);
 
 /* ---- one checkpoint ---- */
 struct vv_capture_plan {

@@ -176,10 +176,16 @@ void vv_capture_leave(struct vv_capture *c, struct vv_watch *watch) {
     c->has_changed = 1;
 }
 
-void vv_watch_mark(struct vv_watch *watch, uint64_t offset, uint64_t length) {
+/* Threads of the program may write meanwhile, and be trapped; they do not wait for long. */
+void vv_capture_mark(struct vv_capture *c, struct vv_watch *watch, uint64_t offset, uint64_t length) {
     uint64_t last = (offset + length + VV_PAGE - 1) / VV_PAGE;
-    for (uint64_t chunk = offset / VV_PAGE; chunk < last && chunk < watch->chunks; chunk++)
-        vv_byte_set((struct vv_watched *)watch, chunk, VV_CHUNK_CHANGED, VV_CHUNK_CHANGED);
+    last = last < watch->chunks ? last : watch->chunks;
+    for (uint64_t chunk = offset / VV_PAGE; chunk < last;) {
+        vv_lock_take(&c->lock);
+        for (uint64_t end = chunk + VV_MARK; chunk < end && chunk < last; chunk++)
+            vv_byte_set((struct vv_watched *)watch, chunk, VV_CHUNK_CHANGED, VV_CHUNK_CHANGED);
+        vv_lock_give(&c->lock);
+    }
 }
 
 /* ---- lists and numbers ---- */

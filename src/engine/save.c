@@ -125,7 +125,7 @@ static void look_at_rounded(struct vv_save *save) {
     for (size_t i = 0; i < session->regions.count; i++) {
         const struct vv_region *region = &session->regions.list[i];
         if (region->watch && (save->scans[i].is_full || is_rounded_anew(save->scans[i].past)))
-            vv_watch_mark(region->watch, 0, region->size);
+            vv_capture_mark(session->capture, region->watch, 0, region->size);
     }
 }
 
@@ -140,7 +140,7 @@ static void look_at_victims(struct vv_save *save) {
             const struct vv_origin *origin = &past->origins.list[j];
             if (origin->kind == VV_ORIGIN_ZERO || !save->is_victim[origin->source])
                 continue;
-            vv_watch_mark(watch, origin->offset, origin->length);
+            vv_capture_mark(session->capture, watch, origin->offset, origin->length);
             budget -= (double)origin->length;
         }
     }

@@ -41,8 +41,6 @@ struct vv_watch {
     uint32_t first;             /* number of its first chunk among all of the capture; set when one begins */
 };
 
-/* Bytes [offset, offset + length) belong to the next checkpoint, changed or not. Nothing is in flight. */
-void vv_watch_mark(struct vv_watch *watch, uint64_t offset, uint64_t length);
 /* The whole pages inside: first address and length, 0 if there are none. */
 uintptr_t vv_watch_inside(const struct vv_watch *watch, size_t *length_out);
 

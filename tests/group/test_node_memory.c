@@ -227,7 +227,7 @@ static void lose_one(struct varve_comm *comm, void *arg) {
         raise(SIGKILL);
     if (comm->rank == 1)
         _exit(0);
-    for (int i = 0; i < 2000 && comm->node == 0 && vv_node_memory_is_alive(memory, 1); i++)
+    for (int i = 0; i < 20000 && comm->node == 0 && vv_node_memory_is_alive(memory, 1); i++)
         vv_sleep_ms(1);
     board->code[comm->rank] = vv_node_memory_is_alive(memory, 1); /* that of the other node is another, and lives */
     wait_for_node(memory, 2 + comm->node);

@@ -91,7 +91,7 @@ make_base() {
     mapfile -t sources < <(list_sources)
     [ ${#sources[@]} -gt 0 ] || skip "this host has no package archive of Debian $suite"
     apt-config dump | grep '^Acquire::' >"$work/apt.conf" || true # proxies and the like
-    mmdebstrap --variant=minbase --include=sudo --aptopt="$work/apt.conf" "$suite" "$base.new" "${sources[@]}" ||
+    mmdebstrap --format=tar --variant=minbase --include=sudo --aptopt="$work/apt.conf" "$suite" "$base.new" "${sources[@]}" ||
         fail "mmdebstrap could not make a base system"
     mv "$base.new" "$base"
 }

@@ -10,7 +10,7 @@
 #include "test.h"
 #include "thread_group.h"
 
-static struct varve_error ignored;
+static _Thread_local struct varve_error ignored; /* ranks are threads */
 
 static uint64_t mix(uint64_t value) {
     value = (value + 1) * UINT64_C(0x9e3779b97f4a7c15);
