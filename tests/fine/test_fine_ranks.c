@@ -200,9 +200,8 @@ static void look_at_stores(const struct plan *plan) {
     }
 }
 
-static uint64_t all_shifted;
-
-static void try(const char *settings, int is_local, uint32_t victim) {
+/* How many chunks were found elsewhere. */
+static uint64_t try_once(const char *settings, int is_local, uint32_t victim) {
     static uint64_t count;
     struct plan plan = {settings, is_local, victim, first_seed + 100000 * count++};
     struct group_options options = {.seconds = 60, .ranks_per_node = is_local ? 1 : 0, .has_aside = (int)(count % 2)};
@@ -232,13 +231,17 @@ static void try(const char *settings, int is_local, uint32_t victim) {
             fixed += board->stats[version][rank].chunks_fixed;
         }
     assert_true(first > 0 && fixed > 0); /* they were used */
-    all_shifted += shifted;
+    return shifted;
 }
 
-/* One try alone may by chance have none. */
-static int some_were_shifted(void **unused) {
-    (void)unused;
-    return all_shifted > 0 ? 0 : -1;
+/* The edits of one seed may by chance have none (1794828555 with chunks of 256 bytes): then those of two others. */
+static void try(const char *settings, int is_local, uint32_t victim) {
+    int wants_shifted = !strstr(settings, "dedup=none") && !strstr(settings, "basic");
+    uint64_t shifted = try_once(settings, is_local, victim);
+    for (int more = 2; more > 0 && wants_shifted && shifted == 0; more--)
+        shifted = try_once(settings, is_local, victim);
+    if (wants_shifted)
+        assert_true(shifted > 0);
 }
 
 #define QUIET ",keep=all,log=error"
@@ -277,7 +280,7 @@ int main(int argc, char **argv) {
     board = group_memory(sizeof *board);
     first_seed = edits_first_seed();
     for (int i = 0; i < rounds && failed == 0; i++)
-        failed = cmocka_run_group_tests(tests, NULL, some_were_shifted);
+        failed = cmocka_run_group_tests(tests, NULL, NULL);
     group_memory_free(board, sizeof *board);
     return failed;
 }
