@@ -323,7 +323,7 @@ static void ask_once(struct scene *scene, struct varve_comm *comm, struct vv_hop
 static void ask_some(struct varve_comm *comm, void *arg) {
     struct scene *scene = arg;
     struct vv_hops *hops = NULL;
-    int rc = vv_hops_create(comm, scene->shape, &hops, &ignored);
+    int rc = vv_hops_create(comm, scene->shape, &hops, &scene->errors[comm->rank]);
     scene->codes[comm->rank] = rc;
     for (int i = 0; i < scene->rounds && rc == 0; i++)
         ask_once(scene, comm, hops);
@@ -467,6 +467,7 @@ static void no_memory_leaves_nobody_waiting(void **state) {
 #else
     uint32_t node_of[THREAD_RANKS_MAX];
     uint32_t ranks = spread_ranks(node_of, 5, 1, 1, 0), failed = 0;
+    uint64_t ranks_told = 0;
     (void)state;
     for (uint64_t k = 1;; k++) {
         struct scene scene = {.ranks = ranks, .shape = VV_HOPS_GRID, .asked = 6, .common = 4, .seed = 8, .rounds = 1};
@@ -479,9 +480,15 @@ static void no_memory_leaves_nobody_waiting(void **state) {
         if (is_over)
             break;
         assert_true(scene.codes[0] == -ENOMEM);
+        for (uint32_t rank = 0; rank < ranks; rank++) { /* all say the same rank, and what happened there */
+            assert_true(scene.errors[rank].text[0] != 0);
+            assert_int_equal(scene.errors[rank].rank, scene.errors[0].rank);
+            ranks_told |= UINT64_C(1) << scene.errors[rank].rank;
+        }
         failed++;
     }
     assert_true(failed > 50);
+    assert_true((ranks_told & (ranks_told - 1)) != 0); /* not always the same one */
 #endif
 }
 
