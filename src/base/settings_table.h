@@ -74,8 +74,10 @@
       "Share of the protected memory that is used to find fine chunks that turn up elsewhere; those that do not fit count"\
       " as new then. Where fine is asked for, the 12 bytes for each fine chunk come on top; with fine=0 they count within"\
       " this share.")                                                                                                    \
-    X(DOUBLE, rewrite_share, "0", "1", "0.04",                                                                         \
-      "Old data with few live bytes that is rewritten with each checkpoint, as a share of the new bytes.")             \
+    X(DOUBLE, space, "0", "100", "2",                                                                                  \
+      "How much space the checkpoints that are kept may take, as a multiple of what they need: live chunks of old, nearly" \
+      " empty data are stored again so that it can go. Less space means more that is stored again: about a quarter of the"  \
+      " new bytes with 2, a tenth with 3. 0: nothing is ever stored again.")                                            \
     X(INT, beat_seconds, "1", "3600", "15",                                                                            \
       "How often a session renews its heartbeat.")                                                                     \
     X(INT, dead_seconds, "2", "86400", "60",                                                                           \

@@ -134,6 +134,8 @@ enum vv_may {
     VV_MAY_WRITE_LATER /* nothing could be written when it was opened: the next checkpoint tries to claim */
 };
 
+#define VV_DYING 16 /* checkpoints whose dead attempts are counted */
+
 struct vv_session {
     char name[VV_NAME_MAX + 1];
     char *address;        /* of the store, as the program gave it */
@@ -185,6 +187,7 @@ struct vv_session {
     uint32_t first_generation; /* of this session */
     int is_keep_told;      /* what will be kept was said, and keep_from is known */
     uint32_t keep_from;    /* records of lower generations are not forgotten by keep=N; 0: they may be */
+    uint64_t dying[VV_DYING]; /* bytes of attempts that only older kept checkpoints lean on, the latest first */
     int has_failed_restart; /* the last restart found checkpoints and returned an error; the same on all ranks */
 
     uint64_t uncatalogued; /* checkpoints since the catalogue was written */

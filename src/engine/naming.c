@@ -145,7 +145,8 @@ static void settle_offers(struct vv_save *save, const struct vv_verdict *verdict
         }
         vv_table_put(&history->table, &known, history->is_alive);
     }
-    save->sums.fresh = save->fixed_bytes + (stored > save->sums.rewritten ? stored - save->sums.rewritten : 0);
+    save->sums.rewritten = save->sums.rewritten < stored ? save->sums.rewritten : stored; /* of others, they have been */
+    save->sums.fresh = save->fixed_bytes + stored - save->sums.rewritten;
 }
 
 /* Of granules that are stored finely, writing tells where their parts are. */

@@ -13,7 +13,6 @@
 #define STAGING_LEAST (16u << 20)
 #define BLOCK_LEAST (64u << 10)
 #define SPEED_LEAST (8u << 20) /* bytes stored that tell how fast checkpoints are stored */
-#define SPARSE_SHARE 4 /* a source with less than 1/4 of its bytes alive is worth emptying */
 
 static uint64_t round_up(uint64_t size) {
     return (size + VV_CHUNK - 1) & ~(uint64_t)(VV_CHUNK - 1);
@@ -91,24 +90,6 @@ static int plan(struct vv_save *save, struct varve_error *error) {
     return 0;
 }
 
-/* Not while ranks share what they store: what is sparse for one of them may be full for others. */
-static int mark_victims(struct vv_save *save) {
-    const struct vv_history *history = &save->session->history;
-    if (save->is_shared || save->session->settings.rewrite_share <= 0)
-        return 0;
-    for (uint32_t i = 0; i < history->source_count; i++) {
-        const struct vv_source *source = &history->sources[i];
-        if (!history->is_alive[i] || i == save->source || source->live_bytes * SPARSE_SHARE >= source->raw_bytes)
-            continue;
-        if (!save->is_victim)
-            save->is_victim = vv_calloc(history->source_count, 1);
-        if (!save->is_victim)
-            return -ENOMEM;
-        save->is_victim[i] = 1;
-    }
-    return 0;
-}
-
 static double bound_of(const struct vv_array *array) {
     return array ? array->bound : 0;
 }
@@ -126,23 +107,6 @@ static void look_at_rounded(struct vv_save *save) {
         const struct vv_region *region = &session->regions.list[i];
         if (region->watch && (save->scans[i].is_full || is_rounded_anew(save->scans[i].past)))
             vv_capture_mark(session->capture, region->watch, 0, region->size);
-    }
-}
-
-/* Unchanged chunks are not looked at; those that lie where few live bytes are left are, as far as the budget may allow. */
-static void look_at_victims(struct vv_save *save) {
-    const struct vv_session *session = save->session;
-    double budget = session->settings.rewrite_share * (double)session->last_fresh;
-    for (size_t i = 0; i < session->regions.count && save->is_victim && budget > 0; i++) {
-        const struct vv_past *past = save->scans[i].past;
-        struct vv_watch *watch = session->regions.list[i].watch;
-        for (size_t j = 0; watch && j < past->origins.count && budget > 0; j++) {
-            const struct vv_origin *origin = &past->origins.list[j];
-            if (origin->kind == VV_ORIGIN_ZERO || !save->is_victim[origin->source])
-                continue;
-            vv_capture_mark(session->capture, watch, origin->offset, origin->length);
-            budget -= (double)origin->length;
-        }
     }
 }
 
@@ -255,9 +219,20 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
         return vv_error(error, (int)slot, "no memory to begin a checkpoint");
     save->source = (uint32_t)slot;
     int rc = plan(save, error);
-    if (rc == 0 && (mark_victims(save) != 0 || vv_watch_regions(session) != 0 || vv_fine_prepare(save) != 0))
+    if (rc == 0 && vv_watch_regions(session) != 0)
         rc = vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
-    return rc ? rc : begin_scans(save, error);
+    return rc;
+}
+
+/* When it is known what is emptied. */
+static int begin_looking(struct vv_save *save, struct varve_error *error) {
+    int rc = vv_fine_prepare(save) ? vv_error(error, -ENOMEM, "no memory to begin a checkpoint") : begin_scans(save, error);
+    if (rc)
+        return rc;
+    share_out(save);
+    vv_compact_look(save);
+    look_at_rounded(save);
+    return 0;
 }
 
 /* What changed, and who of the ranks stores it: now, or later in the background, if it will be where nobody can write it by then. */
@@ -287,11 +262,9 @@ static int prepare(struct vv_save *save, struct varve_error *error) {
     int rc = vv_outlet_begin(save, error);
     if (rc == 0)
         rc = begin_save(save, error);
-    if (rc == 0) {
-        share_out(save);
-        look_at_victims(save);
-        look_at_rounded(save);
-    }
+    rc = vv_compact_plan(save, rc, error);
+    if (rc == 0)
+        rc = begin_looking(save, error);
     struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share,
                                    session->copies.count > 0};
     rc = vv_outlet_consume(save, rc, ask_callback, error); /* first: they may write protected memory, too */
@@ -429,8 +402,8 @@ void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
     struct vv_session *session = save->session;
     struct vv_source *source = &session->history.sources[save->source];
     source->writers_digest = writers_digest;
-    /* What others refer to here does not make it sparse, nor does what we refer to elsewhere make it full. */
-    source->raw_bytes = save->is_shared ? save->live[save->source] : save->sums.fresh + save->sums.rewritten;
+    source->raw_bytes = save->sums.fresh + save->sums.rewritten;
+    vv_compact_note(session, save->live);
     vv_history_accept(&session->history, save->live);
     session->history.layout_end = save->layout_end;
     session->layers = save->layers;

@@ -39,12 +39,7 @@ static void forget_marks(const struct vv_scan *scan, uint64_t index) {
         vv_fine_forget(&scan->fine, index * VV_CHUNK, (uint32_t)(granule_end(scan, index) - index * VV_CHUNK));
 }
 
-static int has_budget(const struct vv_save *save, uint32_t size) {
-    double budget = save->session->settings.rewrite_share * (double)save->sums.fresh;
-    return (double)(save->sums.rewritten + size) <= budget;
-}
-
-/* Is some of this unchanged granule held by a source that is nearly empty, and is there budget to store it again? */
+/* Is some of this unchanged granule held by a source that is being emptied? */
 static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
     struct vv_save *save = scan->save;
     const struct vv_origins *origins = &scan->past->origins;
@@ -54,7 +49,7 @@ static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
          at < origins->count && origins->list[at].offset < index * VV_CHUNK + size; at++) {
         const struct vv_origin *origin = &origins->list[at];
         if (origin->kind != VV_ORIGIN_ZERO && save->is_victim[origin->source])
-            return has_budget(save, size);
+            return vv_compact_take(save, size);
     }
     return 0;
 }
@@ -84,7 +79,7 @@ static int place_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data
     origin->kind = VV_ORIGIN_FROM;
     int known = is_known(scan, id, origin);
     int is_sparse = known == KNOWN_SPARSE && scan->is_blank; /* it may have been there all the time */
-    if (known == KNOWN || (is_sparse && !has_budget(save, size))) {
+    if (known == KNOWN || (is_sparse && !vv_compact_take(save, size))) {
         if (scan->is_blank) /* nothing else will remember it */
             vv_table_touch(&history->table, id);
         if (!is_rewrite)

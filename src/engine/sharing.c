@@ -160,7 +160,8 @@ static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
     for (uint32_t i = first; i < count; i++) {
         const struct vv_source *source = &history->sources[i];
         sum = sum * 31 + vv_sum64(source, offsetof(struct vv_source, writers_digest));
-        values[i - first] = !(history->is_alive[i] && i != save->source);
+        int is_emptied = save->is_victim && save->is_victim[i]; /* on all ranks */
+        values[i - first] = !(history->is_alive[i] && i != save->source) || is_emptied;
     }
     if (!is_alive)
         sum = 0; /* differs from everybody's */

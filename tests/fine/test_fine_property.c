@@ -221,7 +221,7 @@ static void follow(const struct trial *trial) {
     struct oracle *oracle = oracle_create(trial->method);
     snprintf(address, sizeof address, "mem://exact-%llu", (unsigned long long)trial->seed);
     snprintf(settings, sizeof settings,
-             "fine=1,fine_method=%s,fine_share=1,codec=none,rewrite_share=0,capture=%s,dedup=local,table_share=0.1",
+             "fine=1,fine_method=%s,fine_share=1,codec=none,space=0,capture=%s,dedup=local,table_share=0.1",
              methods[trial->method], trial->capture);
     world_make(&world, address, settings, SPARE);
     for (unsigned i = 0; i < WORLD_REGIONS; i++)

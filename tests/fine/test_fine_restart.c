@@ -25,7 +25,7 @@
 #define READS_MOST 65536u
 #define NEEDS_MOST 4096u
 #define RANKS_MOST 4
-#define BLOCKS "block_size=64K,rewrite_share=0,keep=0,fine=64,fine_share=1,"
+#define BLOCKS "block_size=64K,space=0,keep=0,fine=64,fine_share=1,"
 
 struct read {
     char key[VV_KEY_ROOM];

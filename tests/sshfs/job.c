@@ -60,7 +60,7 @@ int main(int count, char **arguments) {
     struct varve_error error = {0};
     char line[64];
     int64_t version = 0;
-    options.settings = "keep=2,rewrite_share=0";
+    options.settings = "keep=2,space=0";
     int rc = count == 2 ? varve_open(arguments[1], "job", &options, &session, &error) : -1;
     if (rc < 0)
         return failed(rc, error.text);

@@ -498,7 +498,7 @@ static void large_regions_leave_sparse_sources_slowly(void **unused) {
 static void what_stays_is_remembered(void **unused) {
     (void)unused;
     struct made made = {.size = 2000 * CHUNK, .period = UINT64_MAX, .changed = 1000};
-    struct varve_session *s = open_session("log=error,rewrite_share=0");
+    struct varve_session *s = open_session("log=error,space=0");
     protect_made(s, &made, VARVE_LARGE);
     save(s, 1);
     uint64_t again = 0;
