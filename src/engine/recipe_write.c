@@ -246,10 +246,22 @@ static int pass_on(struct recipe *recipe) {
     return rc;
 }
 
+/* Bytes of attempts that nothing but a layer of the manifest would keep alive. */
+static uint64_t bytes_held(const struct vv_save *save, const uint64_t *live) {
+    const struct vv_history *history = &save->session->history;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < history->source_count; i++) {
+        struct vv_attempt attempt = attempt_of(&history->sources[i]);
+        if (live[i] == 0 && i != save->source && holds_layer(&save->session->layers, &attempt))
+            bytes += history->sources[i].raw_bytes;
+    }
+    return bytes;
+}
+
 /* Encode an overlay; 1 if it is worth writing, 0 if a base is. */
-static int try_overlay(struct recipe *recipe) {
+static int try_overlay(struct recipe *recipe, const uint64_t *live) {
     const struct vv_recipe_layers *layers = &recipe->save->session->layers;
-    if (layers->count == 0 || layers->count == VV_LAYERS_MAX)
+    if (layers->count == 0 || layers->count == VV_LAYERS_MAX || bytes_held(recipe->save, live) > layers->layer[0].length)
         return 0;
     put_overlay(recipe);
     return recipe->buf.size <= layers->layer[0].length / 4;
@@ -338,7 +350,7 @@ int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_err
     /* With all layers' attempts in the list an overlay can be tried; a base then needs fewer of them. */
     int rc = collect_leans(&recipe, live, &save->session->layers);
     vv_manifest_begin(&recipe.writer, &recipe.buf, save->session->comm->rank);
-    int is_overlay = rc == 0 && try_overlay(&recipe);
+    int is_overlay = rc == 0 && try_overlay(&recipe, live);
     if (rc == 0 && recipe.buf.failed)
         rc = recipe.buf.failed;
     if (rc == 0 && !is_overlay) {

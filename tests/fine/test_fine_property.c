@@ -109,9 +109,9 @@ static void draw_settings(char *out, size_t room, const char *method, uint32_t c
     static const char *const codecs[] = {"none", "auto", "lz4", "size"};
     static const char *const captures[] = {"auto", "sync", "sync,threads=0"};
     static const char *const dedups[] = {"auto", "local", "none", "exact"};
-    snprintf(out, room, "fine=%u,fine_method=%s,fine_share=%s,codec=%s,capture=%s,dedup=%s,rewrite_share=%s%s", chunk,
+    snprintf(out, room, "fine=%u,fine_method=%s,fine_share=%s,codec=%s,capture=%s,dedup=%s,space=%s%s", chunk,
              method, shares[edits_draw(4)], codecs[edits_draw(4)], captures[edits_draw(3)], dedups[edits_draw(4)],
-             edits_draw(3) == 0 ? "1" : "0.04", edits_draw(2) ? ",block_size=64K" : "");
+             edits_draw(3) == 0 ? "1" : "2", edits_draw(2) ? ",block_size=64K" : "");
 }
 
 /* Die and come back, go back in the middle, or go on without reading. */

@@ -102,7 +102,7 @@ static void test_defaults(void **state) {
     assert_int_equal(settings.block_size, 1 << 20);
     assert_int_equal(settings.part_size, 1 << 30);
     assert_true(settings.table_share == 0.01);
-    assert_true(settings.rewrite_share == 0.04);
+    assert_true(settings.space == 2);
     assert_int_equal(settings.aggregate, 0);
     assert_int_equal(settings.grouping, VV_CHOOSE_GROUPING_AUTO);
     assert_int_equal(settings.group_block, 4 << 10);

@@ -248,7 +248,7 @@ static void run(const char *uri, const char *settings) {
 
 static void model_holds(void **unused) {
     static const char *const settings[] = {"", "codec=none,threads=0", "codec=zstd,block_size=64K", "codec=lz4,part_size=1M",
-                                           "table_share=0,rewrite_share=1", "rewrite_share=1,block_size=64K",
+                                           "table_share=0", "block_size=64K",
                                            "codec=size,block_size=64K", "codec=fpzip", "codec=zfp,block_size=64K",
                                            "codec=bitshuffle-zstd,threads=0", "codec=delta-lz4", "codec=xor-zstd"};
     (void)unused;
