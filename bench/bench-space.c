@@ -1,7 +1,9 @@
 /* What a store takes after hundreds of checkpoints, beside what the kept ones need.
  *
  *   mpirun -n RANKS bench-space [--json] [--check] [--pattern P,...] [--share S,...] [--size SIZE] [--checkpoints N]
- *          [--mode NAME] [--settings TEXT] [FOLDER]
+ *          [--life N] [--mode NAME] [--settings TEXT] [FOLDER]
+ *
+ * --life N: the job ends and is restarted every N checkpoints.
  *
  * Every rank has SIZE bytes of noise (16 MiB unless told); half of it is the same on all ranks. Before each checkpoint
  * some pages get new noise:
@@ -59,7 +61,7 @@ struct result {
 static char folder[3000] = ".";
 static char store[3100], store_fresh[3100];
 static size_t size = 16 * BENCH_MIB;
-static unsigned checkpoints = 400;
+static unsigned checkpoints = 400, life; /* life: checkpoints until it is restarted; 0: never */
 static const char *patterns = "random,hotcold,band,lasting,all,training";
 static const char *shares = "0.05";
 static const char *settings = "codec=none,dedup=exact";
@@ -240,6 +242,13 @@ static double restart(const char *path, const struct memory *memory) {
     return bench_median(times, RESTARTS);
 }
 
+static struct varve_session *live_again(struct varve_session *session, struct memory *memory) {
+    together_check(session, varve_close(session), "close");
+    session = open_session(store, memory);
+    together_check(session, varve_restart(session, VARVE_LATEST, NULL), "restart");
+    return session;
+}
+
 static void save_fresh(struct memory *memory) {
     double blocked;
     together_make_folder(store_fresh);
@@ -266,6 +275,8 @@ static void run(struct result *r, const struct pattern *pattern, double share) {
     struct varve_session *session = open_session(store, &memory);
     double state = state_bytes(&memory, pattern), fresh = state;
     for (unsigned i = 0; i < checkpoints; i++) {
+        if (life && i % life == life - 1)
+            session = live_again(session, &memory);
         if (i > 0)
             fresh = step(&memory, pattern, share, i);
         double stored = save(session, i, &r->blocked[i]);
@@ -342,7 +353,7 @@ static int run_pattern(const struct pattern *pattern) {
 static int usage(void) {
     fputs("usage: bench-space [--json] [--check] [--pattern random,hotcold,band,lasting,all,training] [--share "
           "0.05,...]\n"
-          "                   [--size SIZE] [--checkpoints 30..10000] [--mode NAME] [--settings TEXT] [FOLDER]\n",
+          "                   [--size SIZE] [--checkpoints 30..10000] [--life N] [--mode NAME] [--settings TEXT] [FOLDER]\n",
           stderr);
     return 2;
 }
@@ -363,6 +374,8 @@ static int parse(int argc, char **argv) {
             size = bench_size(value);
         else if (strcmp(argv[i], "--checkpoints") == 0)
             checkpoints = (unsigned)strtoul(value, NULL, 10);
+        else if (strcmp(argv[i], "--life") == 0)
+            life = (unsigned)strtoul(value, NULL, 10);
         else if (strcmp(argv[i], "--mode") == 0)
             mode = value;
         else if (strcmp(argv[i], "--settings") == 0)

@@ -219,6 +219,22 @@ void vv_history_live(const struct vv_history *history, uint64_t *live_out) {
     }
 }
 
+void vv_history_own(struct vv_history *history, uint32_t rank) {
+    for (uint32_t i = 0; i < history->source_count; i++)
+        history->sources[i].own_bytes = 0;
+    for (size_t i = 0; i < history->count; i++) {
+        if (history->list[i].is_gone)
+            continue;
+        const struct vv_origins *origins = vv_past_after(&history->list[i]);
+        for (size_t j = 0; j < origins->count; j++) {
+            const struct vv_origin *origin = &origins->list[j];
+            if (origin->kind != VV_ORIGIN_ZERO && origin->owner == rank)
+                history->sources[origin->source].own_bytes +=
+                    origin->kind == VV_ORIGIN_REPEATED ? origin->piece : origin->length;
+        }
+    }
+}
+
 /* Ids behind a shorter end must be zero should the region grow again. Origins tell where there are any: the rest is not touched. */
 static void clear_tail(struct vv_past *past) {
     uint64_t end = (past->pending_length + VV_CHUNK - 1) / VV_CHUNK;

@@ -21,7 +21,8 @@ struct vv_source {
     uint64_t version;
     struct vv_hash128 writers_digest;
     uint64_t live_bytes; /* of ours that it still holds, after the last commit */
-    uint64_t raw_bytes;  /* that it stored in all; 0 when unknown */
+    uint64_t own_bytes;  /* of these, what this rank has stored there itself */
+    uint64_t raw_bytes;  /* that this rank stored there in all; 0 when unknown */
 };
 
 /* A change of one granule, waiting for the commit. */
@@ -99,6 +100,8 @@ const struct vv_origins *vv_past_after(const struct vv_past *past);
 int vv_history_merge(struct vv_history *history);
 /* What each source will hold after the commit: live_out has source_count entries. */
 void vv_history_live(const struct vv_history *history, uint64_t *live_out);
+/* The same of what this rank has stored itself, into own_bytes of the sources. */
+void vv_history_own(struct vv_history *history, uint32_t rank);
 /* The save was committed: pending becomes past; sources nobody refers to die. live: from vv_history_live. */
 void vv_history_accept(struct vv_history *history, const uint64_t *live);
 /* The save failed: pending is dropped, and the source it was writing dies with all its ids in the table. */

@@ -44,7 +44,7 @@ static uint32_t first_alive(const struct vv_history *history) {
 static uint64_t share_alive(const struct vv_source *source) {
     if (source->live_bytes == 0)
         return 0;
-    double share = source->raw_bytes ? (double)source->live_bytes / (double)source->raw_bytes : 1;
+    double share = source->raw_bytes ? (double)source->own_bytes / (double)source->raw_bytes : 0;
     return share < 1 ? (uint64_t)(share * FULL) : FULL;
 }
 
@@ -92,8 +92,7 @@ static struct account own_account(const struct vv_session *session, const struct
         const struct vv_source *source = &history->sources[i];
         uint32_t at = i - oldest->first;
         int is_alive = at < oldest->count ? oldest->live[at] > 0 : history->is_alive[i];
-        uint64_t own = source->live_bytes < source->raw_bytes ? source->live_bytes : source->raw_bytes;
-        account.live += (double)own;
+        account.live += (double)(source->own_bytes < source->raw_bytes ? source->own_bytes : source->raw_bytes);
         account.raw += is_alive ? (double)source->raw_bytes : 0;
     }
     for (size_t i = 0; i < VV_DYING; i++)
@@ -211,7 +210,8 @@ int vv_compact_take(struct vv_save *save, uint32_t size) {
 
 /* What nothing leans on any more stays as long as the checkpoints that did are kept. */
 void vv_compact_note(struct vv_session *session, const uint64_t *live) {
-    const struct vv_history *history = &session->history;
+    struct vv_history *history = &session->history;
+    vv_history_own(history, session->comm->rank);
     size_t keep = session->settings.keep < VV_DYING ? (size_t)session->settings.keep : VV_DYING;
     uint64_t dead = 0;
     for (uint32_t i = 0; i < history->source_count; i++)

@@ -540,6 +540,19 @@ static void renumber_regions(struct restart *restart) {
             regions->list[i].number = regions->next_number++;
 }
 
+/* Where it cannot be told, nothing counts as wasted. */
+static void find_waste(struct restart *restart, const uint64_t *live) {
+    struct vv_history *history = &restart->history;
+    for (uint32_t i = 0; i < history->source_count; i++) {
+        struct varve_error ignored = {0};
+        uint64_t stored = 0;
+        (void)vv_view_stored(restart->view, i, restart->session->comm->rank, &stored, &ignored);
+        history->sources[i].live_bytes = live[i];
+        history->sources[i].raw_bytes = stored;
+    }
+    vv_history_own(history, restart->session->comm->rank);
+}
+
 /* The history as it will be, while this can still fail. */
 static int prepare_history(struct restart *restart, struct varve_error *error) {
     struct vv_history *history = &restart->history;
@@ -560,8 +573,7 @@ static int prepare_history(struct restart *restart, struct varve_error *error) {
     if (!live)
         return vv_error(error, -ENOMEM, "no memory to restart");
     vv_history_live(history, live);
-    for (uint32_t i = 0; i < history->source_count; i++)
-        history->sources[i].live_bytes = live[i];
+    find_waste(restart, live);
     vv_free(live);
     history->layout_end = restart->layers.layout_bytes;
     return 0;

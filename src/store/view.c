@@ -263,6 +263,20 @@ int vv_view_writer_count(struct vv_view *view, uint32_t source, uint32_t *out, s
     return rc;
 }
 
+int vv_view_stored(struct vv_view *view, uint32_t source, uint32_t owner, uint64_t *out, struct varve_error *error) {
+    struct vv_cached *cached = NULL;
+    int rc = vv_view_writers(view, source, &cached, error);
+    *out = 0;
+    if (rc)
+        return rc;
+    const struct vv_writers *writers = cached->object;
+    int64_t home = vv_writers_home(writers, owner);
+    if (home >= 0)
+        *out = (writers->list[home].pack_length + writers->list[home].parts_length) / writers->list[home].owners;
+    vv_view_release(view, cached);
+    return 0;
+}
+
 static void footer_destroy(void *object) {
     vv_footer_clear(object);
     vv_free(object);
