@@ -1,0 +1,173 @@
+/* What a store takes stays bounded, however long a job runs and however its memory changes: by one process and by ranks
+ * that share what they store, with every way of storing; and everything comes back. */
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <varve/varve.h>
+
+#include "group.h"
+#include "test.h"
+
+#define CHUNK 4096u
+#define CHUNKS 256u
+#define SIZE (CHUNKS * CHUNK)
+#define CHECKPOINTS 80
+#define CHANGED 13 /* chunks of each half: a twentieth */
+#define MOST 3.3   /* of what is needed: the first attempt goes as a whole; metadata is much with so little data */
+
+static char folder[64], store[80];
+
+/* The first half is the same on all ranks, and changes alike. */
+struct memory {
+    uint8_t bytes[SIZE];
+    uint64_t common, own;
+};
+
+struct way {
+    uint32_t ranks;
+    const char *settings;
+    struct group_options options;
+    int is_hot; /* the same chunks change each time, and one more that stays */
+};
+
+static uint64_t draw(uint64_t *state) {
+    *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return *state >> 33;
+}
+
+static void fill(uint8_t *chunk, uint64_t *state) {
+    for (size_t i = 0; i < CHUNK; i += 8) {
+        uint64_t word = draw(state) << 32 ^ draw(state);
+        memcpy(chunk + i, &word, 8);
+    }
+}
+
+static void change_half(uint8_t *half, uint64_t *state, const struct way *way, int step) {
+    for (uint32_t i = 0; i < CHANGED; i++) {
+        uint32_t which = way->is_hot ? i : (uint32_t)(draw(state) % (CHUNKS / 2));
+        fill(half + (size_t)which * CHUNK, state);
+    }
+    if (way->is_hot)
+        fill(half + (CHANGED + (size_t)step % (CHUNKS / 2 - CHANGED)) * CHUNK, state);
+}
+
+static void change(struct memory *memory, const struct way *way, int step) {
+    change_half(memory->bytes, &memory->common, way, step);
+    change_half(memory->bytes + SIZE / 2, &memory->own, way, step);
+}
+
+static struct varve_session *open_session(struct varve_comm *comm, const struct way *way, struct memory *memory) {
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_session *session;
+    struct varve_error error;
+    char settings[256];
+    snprintf(settings, sizeof settings, "keep=2,codec=none,log=error%s%s", *way->settings ? "," : "", way->settings);
+    options.settings = settings;
+    if (varve_open_comm(group_comm(comm), store, "job", &options, &session, &error) != 0)
+        group_fail(comm, "open: %s", error.text);
+    if (varve_protect(session, "memory", memory->bytes, SIZE) != 0)
+        group_fail(comm, "protect: %s", varve_session_error(session)->text);
+    return session;
+}
+
+static struct varve_session *live_again(struct varve_comm *comm, const struct way *way, struct varve_session *session,
+                                        struct memory *memory) {
+    static uint8_t then[SIZE];
+    if (varve_close(session) != 0)
+        group_fail(comm, "close");
+    memcpy(then, memory->bytes, SIZE);
+    memset(memory->bytes, 0, SIZE);
+    session = open_session(comm, way, memory);
+    if (varve_restart(session, VARVE_LATEST, NULL) != 0)
+        group_fail(comm, "restart: %s", varve_session_error(session)->text);
+    if (memcmp(then, memory->bytes, SIZE) != 0)
+        group_fail(comm, "what came back is not what was saved");
+    return session;
+}
+
+static void rank_main(struct varve_comm *comm, void *arg) {
+    const struct way *way = arg;
+    static struct memory memory;
+    memory.common = 1;
+    memory.own = 2 + comm->rank;
+    for (uint32_t i = 0; i < CHUNKS; i++)
+        fill(memory.bytes + (size_t)i * CHUNK, i < CHUNKS / 2 ? &memory.common : &memory.own);
+    struct varve_session *session = open_session(comm, way, &memory);
+    for (int i = 0; i < CHECKPOINTS; i++) {
+        if (i % 30 == 29)
+            session = live_again(comm, way, session, &memory);
+        change(&memory, way, i);
+        if (varve_checkpoint(session, i) != 0 || varve_wait(session) != 0)
+            group_fail(comm, "checkpoint %d: %s", i, varve_session_error(session)->text);
+    }
+    session = live_again(comm, way, session, &memory);
+    varve_close(session);
+}
+
+static double bytes;
+
+static int add_file(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+    (void)ftw;
+    bytes += type == FTW_F && strstr(path, "/data/") ? (double)st->st_size : 0;
+    return 0;
+}
+
+static void run(const struct way *way) {
+    struct group_end end;
+    char text[512], command[128];
+    if (group_run(way->ranks, rank_main, (void *)(uintptr_t)way, &way->options, &end) != 0) {
+        group_describe(&end, text, sizeof text);
+        fail_msg("%u ranks, %s: %s", way->ranks, way->settings, text);
+    }
+    int is_shared = way->ranks > 1 && !strstr(way->settings, "dedup=local");
+    double halves = is_shared ? 1 + way->ranks : 2 * way->ranks, copies = strstr(way->settings, "copies=2") ? 2 : 1;
+    double needed = copies * halves * (SIZE / 2 + (CHANGED + 1.0) * CHUNK);
+    bytes = 0;
+    nftw(store, add_file, 16, FTW_PHYS);
+    print_message("%u ranks, %-40s %s: %.2f of what is needed\n", way->ranks, way->settings,
+                  way->is_hot ? "hot" : "random", bytes / needed);
+    assert_true(bytes / needed < MOST);
+    snprintf(command, sizeof command, "rm -rf %s", store);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_one_process(void **state) {
+    static const char *const settings[] = {"", "fine=64", "capture=trap", "dedup=none"};
+    (void)state;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        for (int is_hot = 0; is_hot < 2; is_hot++)
+            run(&(struct way){.ranks = 1, .settings = settings[i], .is_hot = is_hot});
+}
+
+static void test_ranks(void **state) {
+    static const char *const settings[] = {"dedup=exact", "dedup=local", "dedup=exact,aggregate=4",
+                                           "dedup=exact,fine=64"};
+    (void)state;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        run(&(struct way){.ranks = 4, .settings = settings[i]});
+    run(&(struct way){.ranks = 4, .settings = "dedup=exact", .is_hot = 1});
+    run(&(struct way){.ranks = 4, .settings = "dedup=exact", .options.has_aside = 1});
+}
+
+static int setup(void **state) {
+    (void)state;
+    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/test-space-XXXXXX" : "/tmp/test-space-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(store, sizeof store, "%s/store", folder);
+    return 0;
+}
+
+static int teardown(void **state) {
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_process), cmocka_unit_test(test_ranks)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
