@@ -6,7 +6,8 @@
  *
  * How many: none while little is wasted, more the nearer the store comes to `space` times what is needed, and never so many
  * that a checkpoint becomes much slower than others. What is emptied is emptied wholly, as the rest would keep it alive;
- * only one attempt that is too large for that is emptied in several checkpoints.
+ * only one attempt that is too large for that is emptied in several checkpoints. A large one, such as the first of a job, is
+ * emptied early: while it is, what it holds is stored twice, which fits into the bound only as long as little else is wasted.
  *
  * An attempt goes when no rank leans on it, so the ranks of a job choose together: by the rank that has most left of it. */
 #include <errno.h>
@@ -16,17 +17,27 @@
 #include "base/alloc.h"
 #include "engine/engine_private.h"
 
-#define BEGIN 0.85   /* of the waste that is allowed: from there on something is done about it, */
-#define RATE 0.8     /* up to so much of the new bytes */
-#define WORTH 0.95   /* what is fuller than this frees next to nothing */
-#define OLDEST 512u  /* attempts that are looked at */
-#define FULL 1000000 /* of a share */
+#define BEGIN 0.85 /* of the waste that is allowed: from there on something is done about it, */
+#define RATE 0.8   /* up to so much of the new bytes; more would not be freed sooner, and swings */
+#define LARGE 6 /* an attempt with more than 1/6 of what is alive, and more than three checkpoints store, goes early, */
+#define LARGE_BEGIN 0.04 /* as soon as so much of the waste that is allowed is there, */
+#define LARGE_STEPS 16   /* in so many steps, */
+#define DECAY 0.08       /* if it loses at least so much of what it would lose if all of memory changed alike */
+#define ATTEMPTS 160     /* that a checkpoint leans on: small ones are put together, */
+#define SMALL_STEPS 64   /* of what is alive, 1/64 at a time */
+#define WORTH 0.95       /* what is fuller than this frees next to nothing */
+#define OLDEST 512u      /* attempts that are looked at */
+#define FULL 1000000     /* of a share */
 
-/* What the ranks know of the oldest attempts. */
+/* What the ranks know of the oldest attempts, each number from the rank for which it is largest. */
+enum { LIVE, RAW, LOST, FULLNESS, NUMBERS };
 struct oldest {
     uint32_t first, count;
-    uint64_t live[OLDEST]; /* bytes, on the rank that has most */
-    uint64_t full[OLDEST]; /* the share that is alive, in parts of FULL, likewise */
+    uint64_t numbers[NUMBERS * OLDEST];
+    const uint64_t *live; /* bytes that are alive, */
+    const uint64_t *raw;  /* that were stored, */
+    const uint64_t *lost; /* that were alive one checkpoint before, */
+    const uint64_t *full; /* and the share that is alive, in parts of FULL */
 };
 
 /* In bytes, summed over the ranks. */
@@ -65,20 +76,23 @@ static int agree_on_first(struct vv_save *save, int rc, uint32_t *first) {
 static int agree_on_live(struct vv_save *save, struct oldest *oldest) {
     const struct vv_history *history = &save->session->history;
     struct varve_comm *comm = save->session->comm;
-    uint32_t left = history->source_count - oldest->first;
-    oldest->count = left < OLDEST ? left : OLDEST;
-    for (uint32_t i = 0; i < oldest->count; i++) {
+    uint32_t left = history->source_count - oldest->first, count = left < OLDEST ? left : OLDEST;
+    uint64_t *numbers = oldest->numbers;
+    oldest->count = count;
+    for (uint32_t i = 0; i < count; i++) {
         const struct vv_source *source = &history->sources[oldest->first + i];
-        oldest->live[i] = ~source->live_bytes;
-        oldest->full[i] = ~share_alive(source);
+        numbers[LIVE * count + i] = ~source->live_bytes;
+        numbers[RAW * count + i] = ~source->raw_bytes;
+        numbers[LOST * count + i] = ~source->lost_bytes;
+        numbers[FULLNESS * count + i] = ~share_alive(source);
     }
-    int rc = comm->ops->least(comm, oldest->live, oldest->count);
-    if (rc == 0)
-        rc = comm->ops->least(comm, oldest->full, oldest->count);
-    for (uint32_t i = 0; i < oldest->count; i++) {
-        oldest->live[i] = ~oldest->live[i];
-        oldest->full[i] = ~oldest->full[i];
-    }
+    int rc = comm->ops->least(comm, numbers, (size_t)NUMBERS * count);
+    for (uint32_t i = 0; i < NUMBERS * count; i++)
+        numbers[i] = ~numbers[i];
+    oldest->live = numbers + (size_t)LIVE * count;
+    oldest->raw = numbers + (size_t)RAW * count;
+    oldest->lost = numbers + (size_t)LOST * count;
+    oldest->full = numbers + (size_t)FULLNESS * count;
     return rc;
 }
 
@@ -112,73 +126,156 @@ static int add_account(void *arg, uint32_t rank, const void *data, size_t size) 
     return 0;
 }
 
-/* Of the new bytes, the share that is stored again beside them. */
-static double find_rate(const struct vv_session *session, const struct account *all) {
+/* Of the waste that is allowed, the share that is there. */
+static double find_waste(const struct vv_session *session, const struct account *all) {
     double keep = session->settings.keep;
     double allowed = session->settings.space * (all->live + (keep - 1) * all->fresh) - all->live;
-    double wasted = allowed > 0 ? (all->raw + all->fresh - all->live) / allowed : 1;
-    double rate = wasted > BEGIN ? RATE * (wasted - BEGIN) / (1 - BEGIN) : 0;
+    return allowed > 0 ? (all->raw + all->fresh - all->live) / allowed : 1;
+}
+
+/* Of the new bytes, the share that is stored again beside them. */
+static double find_rate(double waste) {
+    double rate = waste > BEGIN ? RATE * (waste - BEGIN) / (1 - BEGIN) : 0;
     return rate < RATE ? rate : RATE;
 }
 
-/* The same on all ranks, by the one that has most new bytes: the slowest one decides how long it takes. Collective. */
-static int agree_on_budget(struct vv_save *save, const struct oldest *oldest, uint64_t *out, struct varve_error *error) {
+/* The same on all ranks. */
+struct measure {
+    double waste;
+    uint64_t
+        fresh; /* bytes that were new last time, on the rank that had most: the slowest one decides how long it takes */
+};
+
+/* Collective. */
+static int agree_on_measure(struct vv_save *save, const struct oldest *oldest, struct measure *out,
+                            struct varve_error *error) {
     struct vv_session *session = save->session;
     struct account own = own_account(session, oldest), all = {0};
-    uint64_t most = session->last_fresh;
-    double rate = 0;
+    *out = (struct measure){.fresh = session->last_fresh};
     int rc = session->comm->ops->collect(session->comm, &own, sizeof own, add_account, &all);
     if (rc == 0)
-        rate = find_rate(session, &all);
-    rc = vv_comm_follow(session->comm, rc, &rate, sizeof rate, VV_COMM_ROOT, error);
-    if (rc == 0)
-        rc = vv_comm_most(session->comm, &most);
-    *out = rc == 0 ? (uint64_t)(rate * (double)most) : 0;
-    return rc;
+        out->waste = find_waste(session, &all);
+    rc = vv_comm_follow(session->comm, rc, &out->waste, sizeof out->waste, VV_COMM_ROOT, error);
+    return rc ? rc : vv_comm_most(session->comm, &out->fresh);
 }
 
 /* ---- which ---- */
 
 struct choice {
     uint32_t at;
-    uint64_t full;
+    uint64_t order;
 };
 
 static int compare(const void *a, const void *b) {
     const struct choice *x = a, *y = b;
-    return x->full != y->full ? (x->full < y->full ? -1 : 1) : x->at < y->at ? -1 : 1;
+    return x->order != y->order ? (x->order < y->order ? -1 : 1) : x->at < y->at ? -1 : 1;
 }
 
-static void choose(struct vv_save *save, const struct oldest *oldest) {
-    struct choice choices[OLDEST];
-    size_t count = 0;
+struct choices {
+    struct vv_save *save;
+    const struct oldest *oldest;
+    uint64_t live;     /* bytes of the victims */
+    uint32_t attempts; /* that are left */
+};
+
+static void add_victim(struct choices *choices, uint32_t at) {
+    uint8_t *is_victim = &choices->save->is_victim[choices->oldest->first + at];
+    if (*is_victim)
+        return;
+    *is_victim = 1;
+    choices->live += choices->oldest->live[at];
+    choices->attempts--;
+}
+
+static uint64_t sum_live(const struct oldest *oldest) {
     uint64_t live = 0;
     for (uint32_t i = 0; i < oldest->count; i++)
-        if (oldest->live[i] > 0 && oldest->full[i] < WORTH * FULL && oldest->first + i != save->source)
-            choices[count++] = (struct choice){i, oldest->full[i]};
-    qsort(choices, count, sizeof *choices, compare);
+        live += oldest->live[i];
+    return live;
+}
+
+/* Does it lose bytes as others do? What never changes may stay where it is. */
+static int is_decaying(const struct oldest *oldest, uint32_t at, uint64_t live, const struct measure *measure) {
+    double usual = (double)measure->fresh * (double)oldest->live[at] / (double)live;
+    return (double)oldest->lost[at] > DECAY * usual;
+}
+
+/* Nothing of a large attempt is freed before all of it is: so it is emptied before much else is wasted. */
+static void choose_large(struct choices *choices, const struct measure *measure) {
+    const struct oldest *oldest = choices->oldest;
+    uint64_t live = sum_live(oldest), budget = (uint64_t)(RATE * (double)measure->fresh);
+    uint64_t large = live / LARGE > 3 * budget ? live / LARGE : 3 * budget;
+    for (uint32_t i = 0; i < oldest->count && measure->waste > LARGE_BEGIN && choices->live == 0; i++)
+        if (oldest->raw[i] > large && oldest->live[i] > 0 && is_decaying(oldest, i, live, measure)) {
+            add_victim(choices, i);
+            choices->save->rewrite_left = live / LARGE_STEPS > budget ? live / LARGE_STEPS : budget;
+        }
+}
+
+/* The emptiest, as far as the budget goes. The first one may be emptied in several checkpoints. */
+static void choose_empty(struct choices *choices, const struct measure *measure) {
+    struct vv_save *save = choices->save;
+    const struct oldest *oldest = choices->oldest;
+    struct choice list[OLDEST];
+    uint64_t budget = (uint64_t)(find_rate(measure->waste) * (double)measure->fresh);
+    size_t count = 0;
+    for (uint32_t i = 0; i < oldest->count && budget > 0; i++)
+        if (oldest->live[i] > 0 && oldest->full[i] < WORTH * FULL)
+            list[count++] = (struct choice){i, oldest->full[i]};
+    qsort(list, count, sizeof *list, compare);
+    save->rewrite_left = budget > save->rewrite_left ? budget : save->rewrite_left;
     for (size_t i = 0; i < count; i++) {
-        live += oldest->live[choices[i].at];
-        if (i > 0 && live > save->rewrite_left)
+        if (choices->live > 0 && choices->live + oldest->live[list[i].at] > save->rewrite_left)
             break;
-        save->is_victim[oldest->first + choices[i].at] = 1;
+        add_victim(choices, list[i].at);
     }
+}
+
+/* A restart opens every attempt, so there are not many of them: those go that have the fewest bytes. */
+static void choose_small(struct choices *choices, const struct measure *measure) {
+    const struct oldest *oldest = choices->oldest;
+    struct choice list[OLDEST];
+    uint64_t most = sum_live(oldest) / SMALL_STEPS, budget = 0;
+    size_t count = 0;
+    if (choices->attempts <= ATTEMPTS)
+        return;
+    most = measure->fresh > most ? measure->fresh : most;
+    for (uint32_t i = 0; i < oldest->count; i++)
+        if (oldest->live[i] > 0)
+            list[count++] = (struct choice){i, oldest->live[i]};
+    qsort(list, count, sizeof *list, compare);
+    for (size_t i = 0; i < count && (i == 0 || budget + oldest->live[list[i].at] <= most); i++) {
+        budget += oldest->live[list[i].at];
+        add_victim(choices, list[i].at);
+    }
+    if (budget > choices->save->rewrite_left)
+        choices->save->rewrite_left = budget;
+}
+
+static void choose(struct vv_save *save, const struct oldest *oldest, const struct measure *measure) {
+    struct choices choices = {.save = save, .oldest = oldest};
+    for (uint32_t i = 0; i < oldest->count; i++)
+        choices.attempts += oldest->live[i] > 0;
+    choose_large(&choices, measure);
+    choose_small(&choices, measure);
+    choose_empty(&choices, measure);
 }
 
 int vv_compact_plan(struct vv_save *save, int rc, struct varve_error *error) {
     const struct vv_settings *settings = &save->session->settings;
     struct oldest oldest;
+    struct measure measure;
     if (settings->space == 0 || settings->keep == 0)
         return rc;
     int is_known = agree_on_first(save, rc, &oldest.first);
     if (is_known == 1)
-        is_known = agree_on_live(save, &oldest) == 0 && agree_on_budget(save, &oldest, &save->rewrite_left, error) == 0;
-    if (rc || is_known < 1 || save->rewrite_left == 0)
+        is_known = agree_on_live(save, &oldest) == 0 && agree_on_measure(save, &oldest, &measure, error) == 0;
+    if (rc || is_known < 1)
         return rc;
     save->is_victim = vv_calloc(save->session->history.source_count, 1);
     if (!save->is_victim)
         return vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
-    choose(save, &oldest);
+    choose(save, &oldest, &measure);
     return 0;
 }
 
@@ -208,14 +305,24 @@ int vv_compact_take(struct vv_save *save, uint32_t size) {
     return 1;
 }
 
+static uint64_t less(uint64_t from, uint64_t amount) {
+    return from > amount ? from - amount : 0;
+}
+
 /* What nothing leans on any more stays as long as the checkpoints that did are kept. */
-void vv_compact_note(struct vv_session *session, const uint64_t *live) {
+void vv_compact_note(struct vv_save *save) {
+    struct vv_session *session = save->session;
     struct vv_history *history = &session->history;
     vv_history_own(history, session->comm->rank);
     size_t keep = session->settings.keep < VV_DYING ? (size_t)session->settings.keep : VV_DYING;
     uint64_t dead = 0;
-    for (uint32_t i = 0; i < history->source_count; i++)
-        dead += history->is_alive[i] && live[i] == 0 ? history->sources[i].raw_bytes : 0;
+    for (uint32_t i = 0; i < history->source_count; i++) {
+        struct vv_source *source = &history->sources[i];
+        source->lost_bytes = less(source->live_bytes, save->live[i]);
+        if (save->is_victim && save->is_victim[i]) /* that it was emptied does not mean that it changes */
+            source->lost_bytes = less(source->lost_bytes, save->sums.rewritten);
+        dead += history->is_alive[i] && save->live[i] == 0 ? source->raw_bytes : 0;
+    }
     for (size_t i = keep > 1 ? keep - 1 : 0; i > 0; i--)
         session->dying[i] = session->dying[i - 1];
     session->dying[0] = dead;

@@ -324,7 +324,7 @@ void vv_compact_look(struct vv_save *save);
 /* May so many bytes be stored again? They are taken off the budget. */
 int vv_compact_take(struct vv_save *save, uint32_t size);
 /* Before a commit is accepted: what will die with it. */
-void vv_compact_note(struct vv_session *session, const uint64_t *live);
+void vv_compact_note(struct vv_save *save);
 
 /* ---- save.c: this rank's part of one attempt, up to its yes ---- */
 struct vv_save {

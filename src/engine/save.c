@@ -403,7 +403,7 @@ void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
     struct vv_source *source = &session->history.sources[save->source];
     source->writers_digest = writers_digest;
     source->raw_bytes = save->sums.fresh + save->sums.rewritten;
-    vv_compact_note(session, save->live);
+    vv_compact_note(save);
     vv_history_accept(&session->history, save->live);
     session->history.layout_end = save->layout_end;
     session->layers = save->layers;

@@ -270,7 +270,7 @@ static void save_apart(struct job *job) {
 static void found_where_another_rank_stored_it(void **state) {
     (void)state;
     for (int aside = 0; aside < 2; aside++) {
-        run(&(struct plan){.fn = save_apart, .settings = EXACT, .options = {.has_aside = aside}});
+        run(&(struct plan){.fn = save_apart, .settings = EXACT ",space=0", .options = {.has_aside = aside}});
         assert_int_equal(stored(0), 100 * CHUNK);
         for (int step = 1; step < 4; step++)
             assert_int_equal(stored(step), 0);
