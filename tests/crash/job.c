@@ -29,7 +29,7 @@ struct run {
     int rank;
     int step;
     int64_t last_saved; /* -1: none */
-    struct world_fine fine;
+    struct world_shown shown;
 };
 
 static int is_talkative(void) {
@@ -226,7 +226,7 @@ static int try_save(struct run *run, int64_t version) {
     if (rc == 0 && waited < 0 && strcmp(run->plan->on_error, "warn") != 0 && strcmp(stats.capture, "sync") == 0)
         rank_fail(run, "checkpoint %" PRId64 " failed without a word: %s", version, varve_error_name(waited));
     if (waited == 0) {
-        world_fine_add(&run->fine, &stats);
+        world_shown_add(&run->shown, &stats);
         note(run, JOB_SAVED, 0, version, NULL);
         run->last_saved = version;
     }
@@ -385,8 +385,8 @@ void job_run(const struct job_way *way, const struct job_plan *plan, struct job_
     case JOB_FRESH:
         first_life(&run);
         second_life(&run);
-        if (!plan->is_tolerant && world_fine_missing(&run.fine))
-            rank_fail(&run, "no fine chunk was %s", world_fine_missing(&run.fine));
+        if (!plan->is_tolerant && world_shown_missing(&run.shown))
+            rank_fail(&run, "there was no %s", world_shown_missing(&run.shown));
         break;
     case JOB_DYING:
         dying_life(&run);

@@ -24,7 +24,7 @@ struct run {
     int step;
     int64_t last_saved; /* -1: none */
     int warnings;
-    struct world_fine fine;
+    struct world_shown shown;
 };
 
 static void note_line(void *arg, int level, const char *line) {
@@ -123,7 +123,7 @@ static int try_save(struct run *run, int64_t version) {
         child_fail("step %d: the statistics are of version %" PRId64 ", not %" PRId64, run->step, stats.version,
                    version);
     if (stats.result == 0) {
-        world_fine_add(&run->fine, &stats);
+        world_shown_add(&run->shown, &stats);
         child_tell(EVENT_SAVED, version);
         run->last_saved = version;
         return 0;
@@ -408,10 +408,10 @@ void scenario_run(void *arg) {
     child_tell(EVENT_COUNT, run.step);
     if (getenv("CRASH_LOG"))
         fprintf(stderr, "fine chunks: %" PRIu64 " fixed, %" PRIu64 " zero, %" PRIu64 " first, %" PRIu64 " shifted\n",
-                run.fine.fixed, run.fine.zero, run.fine.first, run.fine.shifted);
-    const char *missing = scenario->is_tolerant ? NULL : world_fine_missing(&run.fine);
+                run.shown.fixed, run.shown.zero, run.shown.first, run.shown.shifted);
+    const char *missing = scenario->is_tolerant ? NULL : world_shown_missing(&run.shown);
     if (missing)
-        child_fail("no fine chunk was %s", missing);
+        child_fail("there was no %s", missing);
     if (count_files() != files || count_threads() != threads)
         child_fail("%d files and %d threads are left open", count_files() - files, count_threads() - threads);
 }

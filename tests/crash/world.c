@@ -292,20 +292,26 @@ void world_clear(struct world *world) {
     }
 }
 
-void world_fine_add(struct world_fine *fine, const struct varve_stats *stats) {
-    fine->fixed += stats->chunks_fixed;
-    fine->zero += stats->chunks_zero;
-    fine->first += stats->chunks_first;
-    fine->shifted += stats->chunks_shifted;
+void world_shown_add(struct world_shown *shown, const struct varve_stats *stats) {
+    shown->fixed += stats->chunks_fixed;
+    shown->zero += stats->chunks_zero;
+    shown->first += stats->chunks_first;
+    shown->shifted += stats->chunks_shifted;
+    shown->rewritten += stats->bytes_rewritten;
 }
 
-const char *world_fine_missing(const struct world_fine *fine) {
+static const char *missing_fine(const struct world_shown *shown) {
     const char *chunk = getenv("VARVE_FINE"), *dedup = getenv("VARVE_DEDUP");
     if (!chunk || strtol(chunk, NULL, 10) < 32)
         return NULL;
-    if (!fine->fixed || !fine->zero || !fine->first)
-        return !fine->fixed ? "fixed" : !fine->zero ? "zero" : "first";
+    if (!shown->fixed || !shown->zero || !shown->first)
+        return !shown->fixed ? "fixed chunk" : !shown->zero ? "zero chunk" : "first chunk";
     /* With these, chunks that moved are not looked for, or not all of them are known. */
     int may_miss = getenv("VARVE_FINE_METHOD") || getenv("VARVE_FINE_SHARE") || (dedup && strcmp(dedup, "none") == 0);
-    return fine->shifted || may_miss ? NULL : "shifted";
+    return shown->shifted || may_miss ? NULL : "shifted chunk";
+}
+
+const char *world_shown_missing(const struct world_shown *shown) {
+    const char *fine = missing_fine(shown);
+    return fine ? fine : getenv("VARVE_SPACE") && !shown->rewritten ? "chunk that was stored again" : NULL;
 }

@@ -43,12 +43,14 @@ int world_compare(const struct world *world, int64_t version, char *text, size_t
 /* Forget the memory: before the session is closed, or after. */
 void world_clear(struct world *world);
 
-/* What was found of fine chunks while nothing went wrong: a campaign with VARVE_FINE must meet all kinds of them. */
-struct world_fine {
-    uint64_t fixed, zero, first, shifted;
+/* What happened while nothing went wrong: a campaign with VARVE_FINE must meet all kinds of fine chunks, one with VARVE_SPACE attempts
+ * that are emptied. */
+struct world_shown {
+    uint64_t fixed, zero, first, shifted; /* chunks */
+    uint64_t rewritten;                   /* bytes */
 };
-void world_fine_add(struct world_fine *fine, const struct varve_stats *stats);
-/* The kind that is missing although the environment asks for fine chunks; NULL: none. */
-const char *world_fine_missing(const struct world_fine *fine);
+void world_shown_add(struct world_shown *shown, const struct varve_stats *stats);
+/* What is missing although the environment asks for it; NULL: nothing. */
+const char *world_shown_missing(const struct world_shown *shown);
 
 #endif
