@@ -338,7 +338,7 @@ struct varve_stats {
     uint64_t bytes_zero;     /* of these, zeros: never stored */
     uint64_t bytes_known;    /* of these, the same as another chunk of this rank, now or earlier */
     uint64_t bytes_new;      /* of these, new: encoded and stored */
-    uint64_t bytes_rewritten; /* old data stored again to keep reads few and long */
+    uint64_t bytes_rewritten; /* old data stored again, so that what it lay in can go */
     uint64_t bytes_stored;   /* data as it went to storage */
     uint64_t bytes_metadata; /* everything else that went to storage in packs */
     uint64_t bytes_base;     /* of which manifests written as a whole again */

@@ -21,9 +21,11 @@ struct vv_source {
     uint64_t version;
     struct vv_hash128 writers_digest;
     uint64_t live_bytes; /* of ours that it still holds, after the last commit */
-    uint64_t lost_bytes; /* of ours that it held one checkpoint before, and that have changed since */
+    uint64_t lost_bytes; /* of ours that changed since the checkpoint before, or since the one before that: the fewer */
+    uint64_t lost_last;  /* since the checkpoint before */
     uint64_t own_bytes;  /* of these, what this rank has stored there itself */
     uint64_t raw_bytes;  /* that this rank stored there in all; 0 when unknown */
+    int is_over;         /* nobody in the job needs it, and never will */
 };
 
 /* A change of one granule, waiting for the commit. */

@@ -340,7 +340,8 @@ struct vv_save {
     int is_shared;           /* it is compared with other ranks */
     int is_shared_behind;    /* in the background */
     struct vv_naming naming; /* if it is */
-    uint64_t fixed_bytes;    /* stored whatever the others say */
+    uint64_t fixed_bytes;    /* stored whatever the others say; */
+    uint64_t fixed_rewritten; /* stored again */
     uint8_t *is_usable;      /* per source: fine chunks may be referred to there; NULL: no region is looked at finely */
     struct vv_fine_counts fine_counts;
     uint64_t fine_ns;

@@ -145,8 +145,10 @@ static void settle_offers(struct vv_save *save, const struct vv_verdict *verdict
         }
         vv_table_put(&history->table, &known, history->is_alive);
     }
-    save->sums.rewritten = save->sums.rewritten < stored ? save->sums.rewritten : stored; /* of others, they have been */
-    save->sums.fresh = save->fixed_bytes + stored - save->sums.rewritten;
+    uint64_t rewritten = save->sums.rewritten - save->fixed_rewritten;
+    rewritten = rewritten < stored ? rewritten : stored; /* the rest was stored by others */
+    save->sums.rewritten = save->fixed_rewritten + rewritten;
+    save->sums.fresh = save->fixed_bytes + stored - rewritten;
 }
 
 /* Of granules that are stored finely, writing tells where their parts are. */

@@ -250,6 +250,8 @@ static int pass_on(struct recipe *recipe) {
 static uint64_t bytes_held(const struct vv_save *save, const uint64_t *live) {
     const struct vv_history *history = &save->session->history;
     uint64_t bytes = 0;
+    if (save->session->settings.space == 0 || save->session->settings.keep == 0)
+        return 0;
     for (uint32_t i = 0; i < history->source_count; i++) {
         struct vv_attempt attempt = attempt_of(&history->sources[i]);
         if (live[i] == 0 && i != save->source && holds_layer(&save->session->layers, &attempt))

@@ -540,13 +540,14 @@ static void renumber_regions(struct restart *restart) {
             regions->list[i].number = regions->next_number++;
 }
 
-/* Where it cannot be told, nothing counts as wasted. */
+/* What cannot be told counts as full. */
 static void find_waste(struct restart *restart, const uint64_t *live) {
     struct vv_history *history = &restart->history;
     for (uint32_t i = 0; i < history->source_count; i++) {
         struct varve_error ignored = {0};
         uint64_t stored = 0;
-        (void)vv_view_stored(restart->view, i, restart->session->comm->rank, &stored, &ignored);
+        if (live[i] > 0)
+            (void)vv_view_stored(restart->view, i, restart->session->comm->rank, &stored, &ignored);
         history->sources[i].live_bytes = live[i];
         history->sources[i].raw_bytes = stored;
     }

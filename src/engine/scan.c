@@ -39,19 +39,27 @@ static void forget_marks(const struct vv_scan *scan, uint64_t index) {
         vv_fine_forget(&scan->fine, index * VV_CHUNK, (uint32_t)(granule_end(scan, index) - index * VV_CHUNK));
 }
 
-/* Is some of this unchanged granule held by a source that is being emptied? */
-static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
-    struct vv_save *save = scan->save;
+/* Where some of this granule is held by a source that is being emptied; NULL: it is not. */
+static const struct vv_origin *find_victim(const struct vv_scan *scan, uint64_t index, uint32_t size) {
+    const struct vv_save *save = scan->save;
     const struct vv_origins *origins = &scan->past->origins;
     if (!save->is_victim)
-        return 0;
+        return NULL;
     for (size_t at = vv_origins_find(origins, index * VV_CHUNK);
          at < origins->count && origins->list[at].offset < index * VV_CHUNK + size; at++) {
         const struct vv_origin *origin = &origins->list[at];
         if (origin->kind != VV_ORIGIN_ZERO && save->is_victim[origin->source])
-            return vv_compact_take(save, size);
+            return origin;
     }
-    return 0;
+    return NULL;
+}
+
+/* An unchanged granule. Of what repeats a piece only the first is stored. */
+static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
+    const struct vv_origin *origin = find_victim(scan, index, size);
+    if (!origin)
+        return 0;
+    return origin->kind == VV_ORIGIN_REPEATED ? scan->save->rewrite_left > 0 : vv_compact_take(scan->save, size);
 }
 
 /* Is this content stored somewhere we know and may refer to? Without ids of the past the table alone can tell. */
@@ -113,6 +121,7 @@ struct looked {
     struct vv_hash128 id; /* zero for zeros */
     int is_same;          /* as in the last checkpoint, and it may stay where it is */
     int is_rewrite;
+    int is_moved; /* it has changed, and what is left of it in an attempt that is emptied is stored with it */
 };
 
 static struct vv_hash128 id_of(const struct vv_scan *scan, const uint8_t *data, uint32_t size) {
@@ -135,6 +144,8 @@ static struct looked look_at(struct vv_scan *scan, uint64_t index, const uint8_t
     save->sums.changed += looked.size;
     if (vv_hash128_is_zero(looked.id))
         save->sums.zero += looked.size;
+    else
+        looked.is_moved = scan->fine.chunk > 0 && wants_rewrite(scan, index, looked.size);
     vv_fine_sample_look(scan->past->sample, &save->session->history.met, index, data, looked.size);
     return looked;
 }
@@ -147,7 +158,7 @@ static int is_where_it_was(const struct vv_scan *scan, const struct vv_origin *o
 /* Nothing like it is known as a whole, but parts of it may be. */
 static int is_finely_stored(const struct vv_scan *scan, const struct looked *looked) {
     struct vv_origin origin;
-    return scan->fine.chunk > 0 && !looked->is_rewrite && !vv_hash128_is_zero(looked->id) &&
+    return scan->fine.chunk > 0 && !looked->is_rewrite && !looked->is_moved && !vv_hash128_is_zero(looked->id) &&
            is_known(scan, looked->id, &origin) != KNOWN;
 }
 
@@ -192,7 +203,7 @@ static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data,
     }
     keep_marks(scan, index, data, &looked);
     if (!vv_hash128_is_zero(looked.id))
-        rc = place_chunk(scan, index, data, looked.size, looked.id, looked.is_rewrite, &origin);
+        rc = place_chunk(scan, index, data, looked.size, looked.id, looked.is_rewrite || looked.is_moved, &origin);
     if (rc == 0)
         rc = vv_scan_new_id(scan, index, looked.id);
     if (rc == 0 && is_where_it_was(scan, &origin)) { /* it was counted as changed, and as zero or known */
@@ -237,11 +248,13 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     if (vv_hash128_is_zero(looked.id))
         return vv_origins_add(&scan->past->changed, &origin);
     origin.kind = VV_ORIGIN_FROM;
-    if (is_known(scan, looked.id, &origin) == KNOWN) {
+    int known = is_known(scan, looked.id, &origin);
+    int is_sparse = known == KNOWN_SPARSE && scan->is_blank; /* as in place_chunk */
+    if (known == KNOWN || (is_sparse && !vv_compact_take(save, looked.size))) {
         save->sums.known += looked.is_rewrite ? 0 : looked.size;
         return vv_origins_add(&scan->past->changed, &origin);
     }
-    *(looked.is_rewrite ? &save->sums.rewritten : &save->sums.fresh) += looked.size;
+    *(looked.is_rewrite || looked.is_moved || is_sparse ? &save->sums.rewritten : &save->sums.fresh) += looked.size;
     rc = vv_naming_add(&save->naming, scan, index, looked.id, looked.size);
     return rc ? rc : 1;
 }

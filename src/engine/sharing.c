@@ -135,6 +135,7 @@ static int name_chunks(void *arg, struct vv_watch *watch, uint64_t first, uint32
 static int name_all(struct vv_save *save, struct varve_error *error) {
     uint64_t begin = vv_clock_ns();
     save->fixed_bytes = save->sums.fresh;
+    save->fixed_rewritten = save->sums.rewritten;
     save->naming.is_stable = save->is_shared_behind;
     int rc = vv_capture_look(save->session->capture, name_chunks, save);
     save->stats.seconds_named = (double)(vv_clock_ns() - begin) / NS;

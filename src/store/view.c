@@ -263,20 +263,6 @@ int vv_view_writer_count(struct vv_view *view, uint32_t source, uint32_t *out, s
     return rc;
 }
 
-int vv_view_stored(struct vv_view *view, uint32_t source, uint32_t owner, uint64_t *out, struct varve_error *error) {
-    struct vv_cached *cached = NULL;
-    int rc = vv_view_writers(view, source, &cached, error);
-    *out = 0;
-    if (rc)
-        return rc;
-    const struct vv_writers *writers = cached->object;
-    int64_t home = vv_writers_home(writers, owner);
-    if (home >= 0)
-        *out = (writers->list[home].pack_length + writers->list[home].parts_length) / writers->list[home].owners;
-    vv_view_release(view, cached);
-    return 0;
-}
-
 static void footer_destroy(void *object) {
     vv_footer_clear(object);
     vv_free(object);
@@ -332,6 +318,24 @@ int vv_view_footer(struct vv_view *view, uint32_t source, uint32_t writer, struc
     struct vv_cache_key key = {.attempt = *vv_view_source(view, source), .writer = writer, .kind = VV_CACHED_FOOTER};
     int rc = vv_pack_cache_acquire(view->cache, &key, load_footer, &load, footer_destroy, out, error);
     return vv_view_missing(view, rc, error);
+}
+
+int vv_view_stored(struct vv_view *view, uint32_t source, uint32_t owner, uint64_t *out, struct varve_error *error) {
+    struct vv_cached *cached = NULL, *footer = NULL;
+    int rc = vv_view_writers(view, source, &cached, error);
+    *out = 0;
+    if (rc)
+        return rc;
+    int64_t home = vv_writers_home(cached->object, owner);
+    if (home >= 0)
+        rc = vv_view_footer(view, source, (uint32_t)home, &footer, error);
+    if (footer) {
+        const struct vv_footer *found = footer->object;
+        *out = found->raw_bytes / found->owners;
+        vv_view_release(view, footer);
+    }
+    vv_view_release(view, cached);
+    return rc;
 }
 
 /* ---- from the pack or its copy ---- */

@@ -29,7 +29,7 @@ int vv_view_used_copies(const struct vv_view *view);
 int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint32_t *out, struct varve_error *error);
 /* How many writers stored that attempt. */
 int vv_view_writer_count(struct vv_view *view, uint32_t source, uint32_t *out, struct varve_error *error);
-/* What its writer's pack takes there; where several share it, its part of that. */
+/* The new data of its writer's pack, before encoding; where several share it, its part of that. */
 int vv_view_stored(struct vv_view *view, uint32_t source, uint32_t owner, uint64_t *out, struct varve_error *error);
 /* Load what tells where the bytes of this owner are, before it is needed; what goes wrong shows again then. Any thread. */
 void vv_view_ahead(struct vv_view *view, uint32_t source, uint32_t owner);
