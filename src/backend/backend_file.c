@@ -420,6 +420,7 @@ int vv_file_open(const char *path, const struct vv_backend_options *options, str
     if (result == 0) {
         vv_file_below_init(file);
         vv_file_watch_init(file);
+        vv_file_order_init(file);
     }
     if (result == 0 && options->direct == VV_DIRECT_ON && options->purpose != VV_FOR_READING)
         result = probe_direct(file, error);

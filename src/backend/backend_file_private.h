@@ -4,6 +4,7 @@
  *   file_below.c     find things below the root without following links
  *   file_trust.c     whose root is it, and may we write there?
  *   file_folder.c    folders below the root: made on demand, made durable, checked to be there
+ *   file_order.c     does one sync of a folder make the way to it durable, too?
  *   file_whole.c     is all of the file system there, or does a server of it miss? probe, and second looks
  *   file_fresh.c     folders as they are now, where a host remembers what it has seen of them
  *   file_temporary.c names of files that are being written; sweep
@@ -38,6 +39,7 @@ struct vv_file_tuning {
     int rename_only;          /* and without hard links */
     int step_by_step;         /* as on kernels without openat2 */
     int skip_early_writeback; /* buffered: leave everything to fsync */
+    int each_folder;          /* as on file systems of which file_order.c knows nothing */
     size_t direct_read_min;   /* smaller gets go through the page cache; SIZE_MAX: all */
 };
 
@@ -132,8 +134,9 @@ struct file_backend {
     struct file_noted noted;
     struct file_reserve reserve;
     pthread_mutex_t durable_lock;
-    uint64_t durable[FILE_DURABLE_KNOWN]; /* sums of folders whose way from the root is durable */
-    unsigned durable_next;
+    uint64_t durable[FILE_DURABLE_KNOWN]; /* sums of folders whose way from the root is durable, last used first */
+    int is_ordered;                       /* see file_order.c; on this device */
+    dev_t ordered_device;
 };
 
 struct file_upload {
@@ -195,6 +198,12 @@ void vv_file_folder_prune(struct file_backend *file, const char *key);
 int vv_file_tmp_open(struct file_backend *file);
 int vv_file_sync(int fd);
 int vv_file_set_mode(struct file_backend *file, int fd);
+
+/* file_order.c */
+
+void vv_file_order_init(struct file_backend *file); /* after the root was opened */
+/* Is all that was made before an entry of this folder, the folders above included, durable when the entry is? */
+int vv_file_is_ordered(const struct file_backend *file, int fd);
 
 /* file_whole.c */
 

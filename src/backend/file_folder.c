@@ -5,7 +5,8 @@
  *
  * Durability: an object is durable when its file is, its folder is, and every folder from there up to the root is.
  * Another process may have made a folder a moment ago and not have synced its parent yet, so "it was there already"
- * proves nothing: each process syncs the whole way once per folder and remembers the last few it has done. */
+ * proves nothing: each process syncs the whole way once per folder and remembers the last few it has done. Where the
+ * file system has one log for all of them, the folder alone is enough (file_order.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -123,33 +124,60 @@ int vv_file_folder_open(struct file_backend *file, const char *key, size_t *made
     return result == -ENOTDIR ? vv_file_missing(file, result, look.mark) : result;
 }
 
-static int is_known_durable(struct file_backend *file, uint64_t sum) {
-    int found = 0;
+static size_t size_above(const char *key, size_t size) {
+    while (size > 0 && key[size - 1] != '/')
+        size--;
+    return size > 0 ? size - 1 : 0;
+}
+
+/* With the lock: where it is in the list, or the last place. */
+static unsigned find_durable(const struct file_backend *file, uint64_t sum) {
+    unsigned at = 0;
+    while (at < FILE_DURABLE_KNOWN - 1 && file->durable[at] != sum)
+        at++;
+    return at;
+}
+
+/* What is in use stays: every checkpoint has folders of its own, and they must not drive out those above them. */
+static void remember_durable(struct file_backend *file, uint64_t sum) {
     pthread_mutex_lock(&file->durable_lock);
-    for (unsigned i = 0; i < FILE_DURABLE_KNOWN && !found; i++)
-        found = file->durable[i] == sum;
+    unsigned at = find_durable(file, sum);
+    memmove(file->durable + 1, file->durable, at * sizeof(file->durable[0]));
+    file->durable[0] = sum;
+    pthread_mutex_unlock(&file->durable_lock);
+}
+
+static int is_known_durable(struct file_backend *file, uint64_t sum) {
+    pthread_mutex_lock(&file->durable_lock);
+    int found = file->durable[find_durable(file, sum)] == sum;
     pthread_mutex_unlock(&file->durable_lock);
     return found;
 }
 
-static void remember_durable(struct file_backend *file, uint64_t sum) {
-    if (is_known_durable(file, sum))
-        return;
+/* It was removed: whoever makes it again may not have synced its parent. */
+static void forget_durable(struct file_backend *file, uint64_t sum) {
     pthread_mutex_lock(&file->durable_lock);
-    file->durable[file->durable_next++ % FILE_DURABLE_KNOWN] = sum;
+    unsigned at = find_durable(file, sum);
+    if (file->durable[at] == sum)
+        file->durable[at] = 0;
     pthread_mutex_unlock(&file->durable_lock);
+}
+
+/* The folder of key and all above it. Those nearest to the root last, so that they are the last to be forgotten. */
+static void remember_way(struct file_backend *file, const char *key) {
+    for (size_t size = folder_size(key); size > 0; size = size_above(key, size))
+        remember_durable(file, vv_sum64(key, size));
 }
 
 static int sync_way(struct file_backend *file, const char *key, int fd, size_t made) {
     int result = sync_folder(fd);
     size_t size = folder_size(key);
-    uint64_t whole = vv_sum64(key, size);
+    if (result < 0 || vv_file_is_ordered(file, fd))
+        return result;
     while (result == 0 && size > 0) {
         if (size < made && is_known_durable(file, vv_sum64(key, size)))
             break;
-        while (size > 0 && key[size - 1] != '/')
-            size--;
-        size = size > 0 ? size - 1 : 0;
+        size = size_above(key, size);
         int parent = open_folder(file, key, size);
         if (parent == -ENOENT)
             return 0; /* somebody has removed the object, and its folders with it */
@@ -158,8 +186,8 @@ static int sync_way(struct file_backend *file, const char *key, int fd, size_t m
         result = sync_folder(parent);
         close(parent);
     }
-    if (result == 0 && folder_size(key) > 0)
-        remember_durable(file, whole);
+    if (result == 0)
+        remember_way(file, key);
     return result;
 }
 
@@ -177,6 +205,7 @@ void vv_file_folder_prune(struct file_backend *file, const char *key) {
         folder_path(key, size, path);
         if (vv_file_below_unlink(file, path, AT_REMOVEDIR) < 0)
             return;
+        forget_durable(file, vv_sum64(path, size));
         size = folder_size(path);
     }
 }
