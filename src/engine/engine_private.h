@@ -395,9 +395,14 @@ void vv_flight_occupy(struct vv_session *session);
 void vv_flight_rest(struct vv_session *session);
 /* Nothing is in flight afterwards. Collective when something was. */
 void vv_flight_land(struct vv_session *session);
+/* The request's outcome is known afterwards. Its upkeep may still be in flight: what touches more than the request lands first. Collective
+ * like land. */
+void vv_flight_wait(struct vv_session *session);
+/* With the lock: the outcome is known. */
+void vv_flight_tell(struct vv_session *session);
 /* For what the caller's thread says to the others, also while something is in flight. */
 struct varve_comm *vv_comm_of_caller(const struct vv_session *session);
-/* 1 if nothing is in flight any more on any rank, or an error of the group. Collective. */
+/* 1 if wait would not wait, on any rank, or an error of the group. Collective. */
 int vv_flight_test(struct vv_session *session);
 /* The background thread keeps off the capture between these. */
 void vv_flight_lock(struct vv_session *session);

@@ -3,7 +3,10 @@
  *
  * A group of one commits here, and one whose threads may all communicate. Elsewhere ranks may talk to each other only in the thread that makes a collective call: then
  * the commit waits for the next such call (test, wait, checkpoint, restart, close). If the job dies before, all parts are stored, and the next life
- * adopts them. */
+ * adopts them.
+ *
+ * In a group of one, whoever asks is told as soon as the record is durable. The upkeep that follows (beat, forget, prune) goes on behind, and
+ * the next call that begins, chooses or ends anything waits for it. */
 #include <errno.h>
 #include <time.h>
 
@@ -111,6 +114,8 @@ void vv_flight_close(struct vv_session *session) {
     struct vv_flight *flight = session->flight;
     if (!flight)
         return;
+    if (session->comm->ranks == 1)
+        vv_flight_land(session);
     if (flight->has_thread) {
         pthread_mutex_lock(&flight->lock);
         while (flight->state == FLYING)
@@ -149,6 +154,28 @@ void vv_flight_land(struct vv_session *session) {
     vv_flight_rest(session);
 }
 
+/* With the lock. Ranks stay together: there everybody waits for the upkeep, which is collective, too. */
+static int is_told_early(const struct vv_session *session) {
+    return session->comm->ranks == 1 && session->request.is_done && session->request.result == 0;
+}
+
+void vv_flight_tell(struct vv_session *session) {
+    pthread_cond_broadcast(&session->flight->changed);
+}
+
+void vv_flight_wait(struct vv_session *session) {
+    struct vv_flight *flight = session->flight;
+    if (!session->is_flying)
+        return;
+    pthread_mutex_lock(&flight->lock);
+    while (flight->state == FLYING && !is_told_early(session))
+        pthread_cond_wait(&flight->changed, &flight->lock);
+    int has_landed = flight->state != FLYING;
+    pthread_mutex_unlock(&flight->lock);
+    if (has_landed)
+        vv_flight_land(session);
+}
+
 void vv_flight_occupy(struct vv_session *session) {
     pthread_mutex_lock(&session->flight->lock);
     session->flight->state = BUSY;
@@ -168,7 +195,7 @@ int vv_flight_test(struct vv_session *session) {
     if (!session->is_flying)
         return 1;
     pthread_mutex_lock(&flight->lock);
-    uint64_t is_written = flight->state == WRITTEN;
+    uint64_t is_written = flight->state == WRITTEN || is_told_early(session);
     pthread_mutex_unlock(&flight->lock);
     struct varve_comm *comm = vv_comm_of_caller(session);
     int rc = comm->ops->least(comm, &is_written, 1);

@@ -154,8 +154,9 @@ static void end_request(struct vv_session *session, int result, const struct var
         request->error = *error;
     request->durable_ns = vv_clock_ns();
     request->is_done = 1;
-    vv_flight_unlock(session);
     end_save(session);
+    vv_flight_tell(session);
+    vv_flight_unlock(session);
 }
 
 void vv_request_finish(struct vv_session *session) {
@@ -356,7 +357,7 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
 
 int vv_session_wait(struct vv_session *session, struct varve_error *error) {
     struct vv_request *request = &session->request;
-    vv_flight_land(session);
+    vv_flight_wait(session);
     if (request->result) {
         request->is_told = 1;
         *error = request->error;
