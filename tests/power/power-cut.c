@@ -5,7 +5,7 @@
  * A file system on a loop device. A child, or the ranks of a job (tests/group), save checkpoints as fast as they can and tell through a pipe
  * which of them varve_wait called durable. At some moment the file system is shut down in the hardest way it has (its log is not flushed: everything that
  * was not synced is gone, and all further calls fail), the child is killed, and the file system is mounted again, which replays its log. Then:
- * the store opens, verify finds no damage, the newest reported checkpoint or a newer one is restored bit by bit, and where
+ * the store opens, verify finds no damage, what was reported has its record, the newest reported checkpoint or a newer one is restored bit by bit, and where
  * nothing is forgotten (every other moment), every reported one; with ranks, the same one on all of them.
  *
  * Mounts live in a mount namespace of our own and loop devices are detached with them: whatever happens to this process, nothing stays behind but the image
@@ -277,6 +277,16 @@ static void note_finding(void *arg, int level, const char *key, const char *text
     findings->bad++;
 }
 
+/* A reported one has its record before any session came by: that the next one would adopt it is not enough. */
+static void check_records(struct varve_store *opened, const struct moment *moment) {
+    struct varve_error error;
+    for (size_t i = moment->keep && moment->count ? moment->count - 1 : 0; i < moment->count; i++) {
+        struct varve_which which = {.name = "power", .version = moment->reports[i]};
+        if (varve_store_resolve(opened, &which, &error) != 0)
+            die("a reported checkpoint has no record", error.text);
+    }
+}
+
 static void check_verify(const struct moment *moment, int is_settled) {
     struct varve_error error;
     struct varve_store *opened;
@@ -292,6 +302,7 @@ static void check_verify(const struct moment *moment, int is_settled) {
         die("verify", error.text);
     if (findings.bad > 0 || result.damaged_objects > 0)
         die("verify", "there is damage");
+    check_records(opened, moment);
     varve_store_close(opened);
 }
 
