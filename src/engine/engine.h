@@ -21,10 +21,11 @@
  *
  * Everything after the capture runs in the session's own thread (flight.c) while the program goes on; with
  * capture=sync, on_error=retry or threads=0 it runs inside the call. One checkpoint is in flight at a time: the next
- * one, and whatever else needs the store, waits for it to land. Ranks talk to each other in the thread that makes a
- * collective call, so with many ranks the commit waits for the next such call; until then every part lies sealed in the
- * store, and a later life adopts it. Where the group has another one aside (MPI_THREAD_MULTIPLE), the session's thread
- * talks, too: it commits, sends copies and, if everything fits staging, shares.
+ * one, and whatever else needs the store, waits for it to land; a process alone that waits or asks is told once the
+ * record is durable. Ranks talk to each other in the thread that makes a collective call, so with many ranks the
+ * commit waits for the next such call; until then every part lies sealed in the store, and a later life adopts it.
+ * Where the group has another one aside (MPI_THREAD_MULTIPLE), the session's thread talks, too: it commits, sends
+ * copies and, if everything fits staging, shares.
  *
  * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it).
  * Beside it: three more block buffers, as far as they are filled, for small regions of different types; as much again
