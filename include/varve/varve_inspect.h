@@ -185,6 +185,22 @@ struct varve_store_totals {
 VARVE_API int varve_store_stats(struct varve_store *store, const char *name, struct varve_store_totals *out,
                                 struct varve_error *error);
 
+struct varve_usage {
+    size_t size; /* sizeof(struct varve_usage), set by the caller */
+    uint64_t checkpoints;
+    uint64_t bytes_live;      /* what they refer to, as stored, each byte once, and the tables of their own packs */
+    uint64_t bytes_kept;      /* all objects of the attempts they lean on; what is not live of it is waste */
+    uint64_t bytes_free;      /* what nothing leans on: prune would free it */
+    uint64_t objects_free;
+    uint64_t attempts;        /* that any of them leans on, its own included */
+    uint64_t newest_attempts; /* that the newest leans on, its own included */
+    uint64_t newest_packs;    /* in these */
+};
+/* What the checkpoints of a name need of the space they keep. Reads all manifests and tables, no data. progress (may be NULL)
+ * counts in bytes of regions. VARVE_UNSUPPORTED for one of several node-local stores. */
+VARVE_API int varve_store_usage(struct varve_store *store, const char *name, varve_progress_fn progress, void *arg,
+                                struct varve_usage *out, struct varve_error *error);
+
 /* level: 0 damage: of an object, or under the key of its record a checkpoint that cannot be restored; 1 a checkpoint
  * that is complete but has lost its record; 2 a note. */
 typedef void (*varve_finding_fn)(void *arg, int level, const char *key, const char *text);

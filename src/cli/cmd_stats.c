@@ -1,10 +1,22 @@
-/* varve stats: what a store holds and what it takes. */
+/* varve stats: what a store holds and what it takes, and of each name how much of that is needed. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 #include "json.h"
+#include "progress.h"
 #include "text.h"
+
+struct stats {
+    struct cli *cli;
+    struct progress progress;
+    struct table *table;
+    char **names; /* that have checkpoints */
+    size_t count;
+};
 
 static double ratio_of(const struct varve_store_totals *totals) {
     return totals->bytes ? (double)totals->bytes_protected / (double)totals->bytes : 0;
@@ -41,6 +53,114 @@ static void tell_text(const struct varve_store_totals *totals) {
     }
 }
 
+/* ---- of each name ---- */
+
+/* The checkpoints of a name follow one another. */
+static int take_name(void *arg, const struct varve_checkpoint_info *info) {
+    struct stats *stats = arg;
+
+    if (stats->count && !strcmp(stats->names[stats->count - 1], info->name)) {
+        return 0;
+    }
+    char **names = realloc(stats->names, (stats->count + 1) * sizeof *names);
+    if (!names) {
+        return -ENOMEM;
+    }
+    stats->names = names;
+    names[stats->count] = strdup(info->name);
+    return names[stats->count] ? (int)(stats->count++, 0) : -ENOMEM;
+}
+
+static int on_progress(void *arg, uint64_t done, uint64_t total) {
+    struct stats *stats = arg;
+    return progress_update(&stats->progress, done, total);
+}
+
+static double waste_of(const struct varve_usage *usage) {
+    return usage->bytes_kept ? (double)(usage->bytes_kept - usage->bytes_live) / (double)usage->bytes_kept : 0;
+}
+
+static void tell_usage_json(const char *name, const struct varve_usage *usage) {
+    json_begin("space");
+    json_text("name", name);
+    json_u64("checkpoints", usage->checkpoints);
+    json_u64("bytes_live", usage->bytes_live);
+    json_u64("bytes_kept", usage->bytes_kept);
+    json_u64("bytes_waste", usage->bytes_kept - usage->bytes_live);
+    json_number("waste", waste_of(usage));
+    json_u64("attempts", usage->attempts);
+    json_u64("newest_attempts", usage->newest_attempts);
+    json_u64("newest_packs", usage->newest_packs);
+    json_u64("objects_free", usage->objects_free);
+    json_u64("bytes_free", usage->bytes_free);
+    json_end();
+}
+
+static void add_row(struct table *table, const char *name, const struct varve_usage *usage) {
+    char share[16];
+
+    snprintf(share, sizeof share, "%.0f %%", 100 * waste_of(usage));
+    table_text(table, name);
+    table_number(table, usage->checkpoints);
+    table_size(table, usage->bytes_live);
+    table_size(table, usage->bytes_kept);
+    table_size(table, usage->bytes_kept - usage->bytes_live);
+    table_text(table, share);
+    table_number(table, usage->newest_attempts);
+    table_number(table, usage->newest_packs);
+    table_size(table, usage->bytes_free);
+}
+
+/* What cannot be told of one name, since something of it is damaged or elsewhere, is told of the others. */
+static int tell_name(struct stats *stats, const char *name) {
+    struct varve_usage usage = {.size = sizeof usage};
+    struct varve_error error = {.text = ""};
+
+    progress_begin(&stats->progress, "counting", stats->cli->is_json);
+    int rc = varve_store_usage(stats->cli->store, name, on_progress, stats, &usage, &error);
+    progress_end(&stats->progress);
+    if (rc == -EINTR) {
+        return cli_fail(stats->cli, rc, &error);
+    }
+    if (rc < 0 && stats->cli->is_json) {
+        json_begin("space");
+        json_text("name", name);
+        json_text("reason", error.text);
+        json_end();
+    } else if (rc < 0) {
+        cli_note("how much of the space of \"%s\" is needed cannot be told: %s", name, error.text);
+    } else if (stats->cli->is_json) {
+        tell_usage_json(name, &usage);
+    } else {
+        add_row(stats->table, name, &usage);
+    }
+    return EXIT_OK;
+}
+
+static int tell_names(struct cli *cli) {
+    static const char *const titles[] = {"<NAME", "CHECKPOINTS", "LIVE",  "KEPT", "WASTE",
+                                         "SHARE", "ATTEMPTS",    "PACKS", "FREE"};
+    struct stats stats = {.cli = cli, .table = table_create(titles, 9)};
+    struct varve_error error = {.text = ""};
+    int exit_code = EXIT_OK;
+
+    int rc = stats.table ? varve_store_list(cli->store, cli->arg_count ? cli->args[0] : NULL, take_name, &stats, &error)
+                         : -ENOMEM;
+    for (size_t i = 0; rc == 0 && exit_code == EXIT_OK && i < stats.count; i++) {
+        exit_code = tell_name(&stats, stats.names[i]);
+    }
+    if (rc == 0 && !cli->is_json && stats.count && exit_code == EXIT_OK) {
+        putchar('\n');
+        rc = table_print(stats.table) < 0 ? -ENOMEM : 0;
+    }
+    table_destroy(stats.table);
+    for (size_t i = 0; i < stats.count; i++) {
+        free(stats.names[i]);
+    }
+    free(stats.names);
+    return rc < 0 ? cli_fail(cli, rc, &error) : exit_code;
+}
+
 static int run(struct cli *cli) {
     struct varve_store_totals totals;
     struct varve_error error = {.text = ""};
@@ -54,20 +174,26 @@ static int run(struct cli *cli) {
                  cli->address, cli->args[0]);
         return cli_fail(cli, VARVE_NO_CHECKPOINT, &error);
     }
-    if (cli->is_json) {
-        tell_json(&totals);
-    } else {
+    if (!cli->is_json) {
         tell_text(&totals);
     }
-    return EXIT_OK;
+    int exit_code = tell_names(cli);
+    if (cli->is_json && exit_code == EXIT_OK) {
+        tell_json(&totals);
+    }
+    return exit_code;
 }
 
 const struct command command_stats = {
     .name = "stats",
     .summary = "tell what a store holds and what it takes",
     .usage = "stats STORE [NAME]",
-    .help = "Count checkpoints, objects and bytes of a store, or of one name in it.\n\n"
-            "example: varve stats /scratch/ck\n",
+    .help =
+        "Count checkpoints, objects and bytes of a store, or of one name in it. Then, for each name: what its "
+        "checkpoints\n"
+        "need (live), what they keep on storage, how much of that is waste, on how many attempts with how many packs\n"
+        "the newest one leans, and what `varve prune` would free.\n\n"
+        "example: varve stats /scratch/ck\n",
     .most_args = 1,
     .run = run,
 };

@@ -55,8 +55,12 @@ run 0 stats ck
 has out '^names  *2$'
 has out '^checkpoints  *4$'
 run 0 stats ck --json
-json 'lines[0]["bytes_stored"] <= lines[0]["bytes"] and lines[0]["checkpoints"] == 4'
-check "objects" test "$(find ck -type f ! -path 'ck/tmp/*' ! -path 'ck/.reserve,/*' | wc -l)" -eq "$("$PYTHON" -c 'import json; print(json.load(open("out"))["objects"])')"
+json 'lines[-1]["bytes_stored"] <= lines[-1]["bytes"] and lines[-1]["checkpoints"] == 4' \
+	'[s["name"] for s in of("space")] == ["heat", "wave \"1\""]' \
+	'all(0 < s["bytes_live"] <= s["bytes_kept"] <= lines[-1]["bytes"] for s in of("space"))' \
+	'all(s["bytes_waste"] == s["bytes_kept"] - s["bytes_live"] for s in of("space"))' \
+	'of("space")[0]["newest_attempts"] == 3 and of("space")[0]["bytes_free"] == 0'
+check "objects" test "$(find ck -type f ! -path 'ck/tmp/*' ! -path 'ck/.reserve,/*' | wc -l)" -eq "$("$PYTHON" -c 'import json; print(json.loads(open("out").readlines()[-1])["objects"])')"
 run 0 stats ck heat
 has out '^checkpoints  *3$'
 run 1 stats ck nobody
