@@ -18,7 +18,7 @@
 #include "engine/engine_private.h"
 
 #define BEGIN 0.80 /* of the waste that is allowed: from there on something is done about it, */
-#define PAYS 0.5     /* of the new bytes beside which it is stored: so much must be freed */
+#define PAYS 0.5   /* of the new bytes beside which it is stored: so much must be freed */
 #define RATE 0.8   /* up to so much of the new bytes; more would not be freed sooner, and swings */
 #define LARGE 6 /* an attempt with more than 1/6 of what is alive, and more than three checkpoints store, goes early, */
 #define LARGE_BEGIN 0.04 /* as soon as so much of the waste that is allowed is there, */
@@ -27,6 +27,7 @@
 #define DECAY 0.08       /* if it loses at least so much of what it would lose if all of memory changed alike */
 #define ATTEMPTS 160     /* that a checkpoint leans on: small ones are put together, */
 #define SMALL_STEPS 64   /* of what is alive, 1/64 at a time */
+#define OVERFULL 1.0     /* of the waste that is allowed: then everything is tried */
 #define WORTH 0.95       /* what is fuller than this frees next to nothing */
 #define OLDEST 512u      /* attempts that are looked at */
 #define FULL 1000000     /* of a share */
@@ -172,7 +173,7 @@ static double find_rate(double waste) {
 struct measure {
     double waste;
     uint64_t
-        fresh; /* bytes that were new last time, on the rank that had most: the slowest one decides how long it takes */
+        fresh; /* bytes that were new last time, whoever stored them, on the rank that had most: the slowest one decides how long it takes */
 };
 
 /* Collective. */
@@ -180,7 +181,7 @@ static int agree_on_measure(struct vv_save *save, const struct oldest *oldest, s
                             struct varve_error *error) {
     struct vv_session *session = save->session;
     struct account own = own_account(session, oldest), all = {0};
-    *out = (struct measure){.fresh = session->last_fresh};
+    *out = (struct measure){.fresh = session->last_fresh + session->last_elsewhere};
     int rc = session->comm->ops->collect(session->comm, &own, sizeof own, add_account, &all);
     if (rc == 0)
         out->waste = find_waste(session, &all);
@@ -244,10 +245,11 @@ static void choose_large(struct choices *choices, const struct measure *measure)
         }
 }
 
-/* What is stored again keeps the attempt alive that it is stored in. That must be worth less than what is freed. */
-static int does_pay(const struct measure *measure, uint64_t live, uint64_t freed, uint64_t budget) {
-    uint64_t steps = (live + budget - 1) / budget;
-    return (double)freed > PAYS * (double)steps * (double)measure->fresh;
+/* What is stored again keeps the attempt alive that it is stored in. That must be worth less than what is freed; or there is so much waste that
+ * anything helps. */
+static int does_pay(const struct measure *measure, uint64_t own, uint64_t freed, uint64_t budget) {
+    uint64_t steps = (own + budget - 1) / budget;
+    return measure->waste > OVERFULL || (double)freed > PAYS * (double)steps * (double)measure->fresh;
 }
 
 /* The emptiest, as far as the budget goes, and all of them or none. The first one may be emptied in several checkpoints. */
@@ -255,7 +257,7 @@ static void choose_empty(struct choices *choices, const struct measure *measure)
     struct vv_save *save = choices->save;
     const struct oldest *oldest = choices->oldest;
     struct choice list[OLDEST];
-    uint64_t budget = (uint64_t)(find_rate(measure->waste) * (double)measure->fresh), live = 0, freed = 0;
+    uint64_t budget = (uint64_t)(find_rate(measure->waste) * (double)measure->fresh), live = 0, own = 0, freed = 0;
     size_t count = 0, taken = 0;
     for (uint32_t i = 0; i < oldest->count && budget > 0; i++)
         if (is_open(choices, i) && fullness(oldest, i) < WORTH)
@@ -267,9 +269,10 @@ static void choose_empty(struct choices *choices, const struct measure *measure)
         if (choices->live + live > 0 && choices->live + live + oldest->live[at] > budget)
             break;
         live += oldest->live[at];
-        freed += less(oldest->raw[at], oldest->live[at]);
+        own += oldest->own[at];
+        freed += less(oldest->raw[at], oldest->own[at]); /* what others hold there counts as live more than once */
     }
-    if (taken == 0 || !does_pay(measure, live, freed, budget))
+    if (taken == 0 || !does_pay(measure, own, freed, budget))
         return;
     save->rewrite_left = budget;
     for (size_t i = 0; i < taken; i++)

@@ -204,7 +204,8 @@ struct vv_session {
     double changed_share;  /* of what was looked at in the last checkpoint, what was different; 1 before the first */
     double fine_look;      /* seconds per byte of granules that were looked at finely; 0 before the first */
     char fine_reason[64];  /* what the last sample has said */
-    uint64_t last_fresh;   /* new bytes in the last checkpoint */
+    uint64_t last_fresh;   /* new bytes in the last checkpoint that this rank has stored, */
+    uint64_t last_elsewhere; /* and that others have stored */
     double last_blocked;   /* seconds of the last call */
     uint64_t opened_ns;
     uint64_t last_ns;     /* when the last checkpoint ended */

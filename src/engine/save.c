@@ -390,6 +390,7 @@ static void learn(struct vv_save *save) {
     struct vv_session *session = save->session;
     double seconds = (double)(save->sealed_ns - save->begun_ns) * 1e-9;
     session->last_fresh = save->sums.fresh;
+    session->last_elsewhere = save->sums.elsewhere;
     session->changed_share = save->sums.looked ? (double)save->sums.changed / (double)save->sums.looked : 1;
     uint64_t stored = save->is_gathered ? save->sums.fresh + save->sums.rewritten : save->stats.bytes_stored;
     if (stored >= SPEED_LEAST) {
