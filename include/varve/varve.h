@@ -245,8 +245,8 @@ VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
 
 /* Collective. Wait until the last checkpoint that was begun survives. 0, or why it does not exist. A call that was
  * refused for its arguments, or because of access=read, has begun none: only its own code tells that.
- * Older checkpoints that keep=N lets go of may still be there: varve_checkpoint, varve_restart and varve_close wait until
- * they are gone.
+ * Older checkpoints that keep=N lets go of may still be there, and may go while the program goes on: varve_checkpoint,
+ * varve_restart and varve_close wait until they are gone.
  *
  * Unless MPI_THREAD_MULTIPLE was provided on all of them, ranks talk to each other only inside collective calls, so a job
  * takes the last step of a checkpoint in the next one:

@@ -167,6 +167,7 @@ struct vv_session {
     struct vv_history history;
     struct vv_flight *flight;
     int is_flying;        /* a checkpoint was begun and has not landed; the caller's thread knows */
+    int has_landed;       /* one has */
     struct vv_save *save; /* the one under way */
 
     struct vv_attempt parent;        /* the checkpoint our history is of; generation 0: none */

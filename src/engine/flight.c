@@ -151,12 +151,14 @@ void vv_flight_land(struct vv_session *session) {
     if (!is_committed_behind(session))
         vv_request_finish(session);
     session->is_flying = 0;
+    session->has_landed = 1;
     vv_flight_rest(session);
 }
 
-/* With the lock. Ranks stay together: there everybody waits for the upkeep, which is collective, too. */
+/* With the lock. Ranks stay together: there everybody waits for the upkeep, which is collective, too. So does the first checkpoint of a session:
+ * jobs that make one and end without closing would never forget any. */
 static int is_told_early(const struct vv_session *session) {
-    return session->comm->ranks == 1 && session->request.is_done && session->request.result == 0;
+    return session->comm->ranks == 1 && session->has_landed && session->request.is_done && session->request.result == 0;
 }
 
 void vv_flight_tell(struct vv_session *session) {
