@@ -363,7 +363,7 @@ void vv_compact_look(struct vv_save *save) {
             int is_repeated = origin->kind == VV_ORIGIN_REPEATED; /* one piece is stored */
             uint64_t cost = is_repeated ? origin->piece : origin->length;
             cost = cost < left ? cost : left;
-            vv_watch_mark(watch, origin->offset, is_repeated ? origin->length : cost);
+            vv_capture_mark(session->capture, watch, origin->offset, is_repeated ? origin->length : cost);
             left -= cost;
         }
     }
