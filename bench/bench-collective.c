@@ -110,9 +110,10 @@ static struct varve_session *open_mode(size_t mode, int is_counted) {
     const char *dedup = strcmp(modes[mode], "full") == 0 ? "none" : modes[mode];
     snprintf(store, sizeof store, "%s?%s%s", path_of(mode),
              is_counted || !limit ? "count=1" : "limit=", is_counted || !limit ? "" : limit);
-    /* The sessions of all modes are open over the same memory, which has changed everywhere: no need to find out. */
-    snprintf(settings, sizeof settings, "codec=none,capture=sync,tracker=none,dedup=%s,dedup_top=%u%s%s", dedup, top,
-             *more_settings ? "," : "", more_settings);
+    /* The sessions of all modes are open over the same memory, which has changed everywhere: no need to find out.
+     * All checkpoints stay, so that the growth of the store is what one of them stored. */
+    snprintf(settings, sizeof settings, "keep=all,codec=none,capture=sync,tracker=none,dedup=%s,dedup_top=%u%s%s", dedup,
+             top, *more_settings ? "," : "", more_settings);
     return together_open(store, "collective", settings);
 }
 

@@ -22,6 +22,7 @@
  * the same time, taken by turns with ours; and, for restart, a cold read() of it into fresh memory. Whatever ranks do
  * together is timed from when all are ready until all have done it. "fastest bare" is the best of several ways past
  * the page cache. Ratios are of medians. Bytes are sums over the ranks.
+ * Every checkpoint is kept (keep=all), so old data is never stored again to bound space: bench-space counts that.
  *
  * Restart means fresh memory and nothing of the store in the page cache, and all bytes are compared afterwards.
  * Alone, every restart and every cold read is a process of its own. Ranks of an MPI job stay the processes they are:

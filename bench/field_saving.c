@@ -24,8 +24,9 @@ struct varve_session *field_open(const struct field_setup *setup, const struct f
     struct varve_session *session = NULL;
     struct varve_error error;
     char settings[512];
-    snprintf(settings, sizeof settings, "%s%s%s", mode->settings, *mode->settings && *setup->settings ? "," : "",
-             setup->settings);
+    /* The growth of the store is what a checkpoint stored only if nothing goes meanwhile. */
+    snprintf(settings, sizeof settings, "keep=all%s%s%s%s", *mode->settings ? "," : "", mode->settings,
+             *setup->settings ? "," : "", setup->settings);
     options.settings = settings;
     if (ranks_open(setup->store_path, "field", &options, &session, &error) != 0) {
         fprintf(stderr, "open: %s\n", error.text);
