@@ -358,7 +358,7 @@ struct varve_stats {
     uint64_t pages_avoided; /* written in flight, after they were stored; seen only by trackers that trap */
     uint64_t pages_ahead;   /* held pages that were released before anybody wrote them */
     uint64_t pages_trapped; /* writes that were stopped, in all, up to the next checkpoint */
-    uint64_t bytes_memory;  /* staging and page state, at the most */
+    uint64_t bytes_memory;  /* of all the library has in this process, the most since it began; see varve_stats(3) */
     char capture[16];         /* auto, sync or trap */
     char capture_reason[128]; /* why it was staged, drained or held */
     char tracker_reason[128]; /* why this tracker was chosen */

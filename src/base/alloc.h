@@ -18,6 +18,17 @@ void vv_free(void *ptr); /* accepts NULL */
 void *vv_pages_map(size_t size);
 void vv_pages_unmap(void *ptr, size_t size); /* accepts NULL */
 
+/* ---- how much there is ----
+ *
+ * Of the whole process: what was allocated here, without what was mapped and never touched. Looking at it walks the page
+ * table of all mappings, so it is done where most is in use, not at every allocation. */
+
+/* Look how much there is now, and remember the most. */
+uint64_t vv_memory_note(void);
+uint64_t vv_memory_most(void); /* of all that were seen, since the process began */
+/* Another library took so much for us, or gave it back. */
+void vv_memory_told(int64_t more);
+
 /* Make the k-th allocation from now fail (1 is the next), once; 0 switches off. Only in builds with fault points. */
 void vv_alloc_fail_at(uint64_t k);
 /* Allocations since the last vv_alloc_fail_at. */

@@ -70,12 +70,20 @@ static int lz4_decode(struct vv_coder *coder, uint8_t element, const void *store
     return got >= 0 && (size_t)got == size ? 0 : VARVE_CORRUPT;
 }
 
+/* What zstd takes depends on the level and the size. */
+static void tell_memory(struct vv_coder *coder) {
+    size_t bytes = ZSTD_sizeof_CCtx(coder->zstd_encoder) + ZSTD_sizeof_DCtx(coder->zstd_decoder);
+    vv_memory_told((int64_t)bytes - (int64_t)coder->zstd_bytes);
+    coder->zstd_bytes = bytes;
+}
+
 int64_t vv_zstd_encode(struct vv_coder *coder, const void *data, size_t size, void *out, size_t room, int level) {
     if (!coder->zstd_encoder)
         coder->zstd_encoder = ZSTD_createCCtx();
     if (!coder->zstd_encoder)
         return -ENOMEM;
     size_t got = ZSTD_compressCCtx(coder->zstd_encoder, out, room, data, size, level);
+    tell_memory(coder);
     if (ZSTD_isError(got))
         return ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ? -ENOMEM : 0;
     return (int64_t)got;
@@ -87,6 +95,7 @@ int vv_zstd_decode(struct vv_coder *coder, const void *stored, size_t stored_siz
     if (!coder->zstd_decoder)
         return -ENOMEM;
     size_t got = ZSTD_decompressDCtx(coder->zstd_decoder, out, size, stored, stored_size);
+    tell_memory(coder);
     if (ZSTD_isError(got))
         return ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ? -ENOMEM : VARVE_CORRUPT;
     return got == size ? 0 : VARVE_CORRUPT;

@@ -30,11 +30,12 @@ const struct vv_codec_ops *vv_codec_by_number(uint8_t number); /* NULL when unkn
 extern const struct vv_codec_ops vv_codec_none, vv_codec_lz4, vv_codec_zstd, vv_codec_fpzip, vv_codec_zfp,
     vv_codec_zfp_grid, vv_codec_lz4_zstd;
 
-/* Buffers that grow on demand and stay. The filters use the first, codecs the others. */
-enum vv_coder_buffer { VV_CODER_FILTERED, VV_CODER_VALUES, VV_CODER_STREAM, VV_CODER_BUFFERS };
+/* Buffers that grow on demand and stay. The filters use the first, who encodes the last, codecs the others. */
+enum vv_coder_buffer { VV_CODER_FILTERED, VV_CODER_VALUES, VV_CODER_STREAM, VV_CODER_OUT, VV_CODER_BUFFERS };
 struct vv_coder {
     struct ZSTD_CCtx_s *zstd_encoder;
     struct ZSTD_DCtx_s *zstd_decoder;
+    size_t zstd_bytes; /* that both have taken */
     struct {
         uint8_t *data;
         size_t room;

@@ -140,11 +140,16 @@ int vv_coder_create(struct vv_coder **out) {
 void vv_coder_destroy(struct vv_coder *coder) {
     if (!coder)
         return;
+    vv_memory_told(-(int64_t)coder->zstd_bytes);
     ZSTD_freeCCtx(coder->zstd_encoder);
     ZSTD_freeDCtx(coder->zstd_decoder);
     for (int i = 0; i < VV_CODER_BUFFERS; i++)
         vv_free(coder->buffer[i].data);
     vv_free(coder);
+}
+
+uint8_t *vv_coder_out(struct vv_coder *coder, size_t size) {
+    return vv_coder_room(coder, VV_CODER_OUT, size);
 }
 
 /* Run the filters over data; the result is the coder's, or NULL without memory. */

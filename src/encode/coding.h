@@ -72,6 +72,8 @@ int vv_coding_check(const struct vv_coding *coding, struct varve_error *error);
 struct vv_coder;
 int vv_coder_create(struct vv_coder **out); /* 0 or -ENOMEM; takes little memory before it is used */
 void vv_coder_destroy(struct vv_coder *coder); /* accepts NULL */
+/* Room of its own for what is encoded, which lasts until it is asked for again; NULL without memory. */
+uint8_t *vv_coder_out(struct vv_coder *coder, size_t size);
 /* Encode into out, which has size bytes: gives the encoded size, 0 when it would not be smaller (or the coding does not
  * fit: values that are not on the grid), or a negative error. level: of zstd. */
 int64_t vv_coder_encode(struct vv_coder *coder, const struct vv_coding *coding, const struct vv_content *content,

@@ -131,22 +131,19 @@ static uint64_t variable_of(const struct vv_block_buffer *buffer) {
     return buffer->region != UINT64_MAX ? buffer->region : VV_SHARED_BLOCKS | buffer->content.type;
 }
 
-/* The bytes it takes, 0 if it does not get smaller; into buffer->encoded. */
+/* The bytes it takes, 0 if it does not get smaller; into the coder's own room: who waits to be encoded needs none. */
 static int64_t encode_bytes(struct vv_block_buffer *buffer, struct vv_coder *coder, const uint8_t *data,
                             struct vv_coding *coding) {
     const struct vv_blocks_options *options = &buffer->blocks->options;
-    if (coding->codec == VV_CODEC_NONE)
-        return 0;
-    if (!buffer->encoded)
-        buffer->encoded = vv_malloc(options->block_size);
-    if (!buffer->encoded)
+    uint8_t *encoded = coding->codec == VV_CODEC_NONE ? NULL : vv_coder_out(coder, options->block_size);
+    if (!encoded)
         return 0;
     int64_t got =
-        vv_coder_encode(coder, coding, &buffer->content, data, buffer->size, buffer->encoded, options->level);
+        vv_coder_encode(coder, coding, &buffer->content, data, buffer->size, encoded, options->level);
     if (got == 0 && coding->codec >= VV_CODEC_FPZIP && coding->codec <= VV_CODEC_ZFP_GRID) {
         /* One value that is no number is enough for that. */
         vv_coding_fit(VV_CODING_SHUFFLE_ZSTD, &buffer->content, 0, coding);
-        got = vv_coder_encode(coder, coding, &buffer->content, data, buffer->size, buffer->encoded, options->level);
+        got = vv_coder_encode(coder, coding, &buffer->content, data, buffer->size, encoded, options->level);
     }
     return got;
 }
@@ -169,7 +166,7 @@ static const void *encode(struct vv_block_buffer *buffer, struct vv_coder *coder
     memcpy(block->filter, coding.filter, sizeof block->filter);
     block->element = coding.element;
     block->stored = (uint32_t)stored;
-    return buffer->encoded;
+    return vv_coder_out(coder, block->stored);
 }
 
 /* ---- which order: by sample ---- */
@@ -262,18 +259,18 @@ static void give_back(struct vv_block_buffer *buffer) {
     buffer->size = buffer->extent_count = buffer->id_count = buffer->chunk_count = 0;
     buffer->is_fine = 0;
     if (vv_blocks_are_grouped(blocks)) { /* there are many: only those at work have all they need */
-        vv_free(buffer->encoded);
         vv_free(buffer->ordered);
-        buffer->encoded = buffer->ordered = NULL;
+        buffer->ordered = NULL;
     }
     buffer->next = blocks->free;
     blocks->free = buffer;
+    blocks->submitted--;
     pthread_cond_signal(&blocks->freed);
 }
 
-static const void *prepare(struct vv_block_buffer *buffer, struct vv_block *block) {
+/* What is stored is the block itself, or the coder's. */
+static const void *prepare(struct vv_block_buffer *buffer, struct vv_lent_coder *lent, struct vv_block *block) {
     struct vv_blocks *blocks = buffer->blocks;
-    struct vv_lent_coder *lent = vv_coders_borrow(&blocks->coders);
     if (vv_blocks_are_grouped(blocks))
         order_block(buffer, lent);
     if (buffer->is_fine)
@@ -284,9 +281,7 @@ static const void *prepare(struct vv_block_buffer *buffer, struct vv_block *bloc
                                .stored = buffer->size};
     if (buffer->region != UINT64_MAX && buffer->content.type != VARVE_BYTES)
         vv_values_range(buffer->content.type, buffer->raw, buffer->size, &block->range);
-    const void *stored = lent ? encode(buffer, lent->coder, block) : buffer->raw;
-    vv_coders_return(&blocks->coders, lent);
-    return stored;
+    return lent ? encode(buffer, lent->coder, block) : buffer->raw;
 }
 
 int vv_block_write(void *arg) {
@@ -294,7 +289,8 @@ int vv_block_write(void *arg) {
     struct vv_blocks *blocks = buffer->blocks;
     struct varve_error error = {0};
     struct vv_block block;
-    const void *stored = prepare(buffer, &block);
+    struct vv_lent_coder *lent = vv_coders_borrow(&blocks->coders);
+    const void *stored = prepare(buffer, lent, &block);
     pthread_mutex_lock(&blocks->mutex);
     if (buffer->is_large && (blocks->large_ids += buffer->id_count) > LARGE_IDS)
         block.flags = 0; /* a later session finds less of it again */
@@ -307,5 +303,6 @@ int vv_block_write(void *arg) {
         blocks->error = error.code ? error : (struct varve_error){.code = rc, .rank = -1};
     give_back(buffer);
     pthread_mutex_unlock(&blocks->mutex);
+    vv_coders_return(&blocks->coders, lent);
     return rc;
 }

@@ -26,10 +26,6 @@ static unsigned lanes_for(uint32_t ranks) {
     return ranks > 1 ? ranks + LANES_MORE : VV_LANES_OWN;
 }
 
-uint64_t vv_blocks_memory(uint32_t block_size, unsigned blocks, uint32_t ranks) {
-    return (uint64_t)block_size * (blocks + lanes_for(ranks) - 1);
-}
-
 int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks **out) {
     struct vv_blocks *blocks = vv_calloc(1, sizeof *blocks);
     if (!blocks)
@@ -58,7 +54,6 @@ void vv_blocks_destroy(struct vv_blocks *blocks) {
     for (unsigned i = 0; blocks->all && i < blocks->count; i++) {
         struct vv_block_buffer *buffer = &blocks->all[i];
         vv_free(buffer->raw);
-        vv_free(buffer->encoded);
         vv_free(buffer->ordered);
         vv_free(buffer->extents);
         vv_free(buffer->ids);
@@ -147,6 +142,9 @@ void vv_blocks_variable(struct vv_blocks *blocks, const struct vv_variable *vari
 static int submit(struct vv_blocks *blocks, unsigned lane) {
     struct vv_block_buffer *buffer = blocks->lanes[lane];
     blocks->lanes[lane] = blocks->lanes[--blocks->lane_count];
+    pthread_mutex_lock(&blocks->mutex);
+    blocks->submitted++;
+    pthread_mutex_unlock(&blocks->mutex);
     return vv_pool_submit(blocks->options.pool, vv_block_write, buffer);
 }
 
@@ -205,7 +203,7 @@ static int open_lane(struct vv_blocks *blocks, unsigned *lane_out) {
         return rc;
     pthread_mutex_lock(&blocks->mutex);
     /* After an error the pool drops jobs unrun and their buffers do not come back: do not wait for them. */
-    while (!blocks->free && blocks->error.code == 0)
+    while ((!blocks->free || blocks->submitted >= blocks->options.blocks) && blocks->error.code == 0)
         pthread_cond_wait(&blocks->freed, &blocks->mutex);
     struct vv_block_buffer *buffer = blocks->free;
     rc = blocks->error.code ? blocks->error.code : make_buffer(buffer);
@@ -289,6 +287,7 @@ int vv_blocks_finish(struct vv_blocks *blocks, struct varve_error *error) {
     while (blocks->lane_count > 0 && rc == 0)
         rc = submit(blocks, blocks->lane_count - 1);
     int waited = vv_pool_wait(blocks->options.pool);
+    vv_memory_note(); /* copies, blocks, coders and the storage's buffers: most of all is here now */
     if (rc == 0)
         rc = waited;
     if (rc && error)

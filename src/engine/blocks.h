@@ -44,8 +44,6 @@ struct vv_known_order {
 };
 #define VV_KNOWN_ORDERS 1024u
 
-/* Bytes of all its blocks, at the most. */
-uint64_t vv_blocks_memory(uint32_t block_size, unsigned blocks, uint32_t ranks);
 int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks **out);
 /* Data of this region follows. It must live until another one is told. */
 void vv_blocks_variable(struct vv_blocks *blocks, const struct vv_variable *variable);

@@ -22,8 +22,7 @@ struct vv_block_buffer {
     struct vv_blocks *blocks;
     struct vv_block_buffer *next; /* in the list of free ones */
     uint8_t *raw;                 /* made when it is first used, */
-    uint8_t *encoded;             /* and when something first gets smaller, */
-    uint8_t *ordered;             /* or is put into order */
+    uint8_t *ordered;             /* and when something is first put into order */
     uint32_t size;
     struct vv_lane lane;
     struct vv_content content;
@@ -53,6 +52,7 @@ struct vv_blocks {
     struct vv_block_buffer *free;
     struct vv_block_buffer *all;
     unsigned count;
+    unsigned submitted; /* to the pool, and not done */
     struct vv_coders coders;
     uint64_t large_ids; /* of large regions, in the tables */
     uint64_t bytes_turns, bytes_concatenated; /* of blocks with several ranks */

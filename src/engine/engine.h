@@ -28,8 +28,9 @@
  * copies and, if everything fits staging, shares.
  *
  * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it).
- * Beside it: three more block buffers, as far as they are filled, for small regions of different types; as much again
- * as a block for each that is being encoded, and what its codec needs (a few blocks' worth per thread at the most); then the ids and origins that changed, and the history. A scan that finds no free block waits; a program that
+ * Beside it: a block buffer for each lane that is open (one large region: one; four at the most); per thread that encodes
+ * a block for the outcome, and what its codec needs (a few blocks' worth at the most); then the ids and origins that
+ * changed, and the history. All of it is told by varve_stats (vv_memory_note). A scan that finds no free block waits; a program that
  * overtakes the capture is stopped at the page. The writer of several ranks has, beside a ring for each, a block for each
  * and some more. Failure: the first error of any stage stops the scan and lets the
  * program's pages go, the attempt's objects are removed, the history stays that of the last committed checkpoint
@@ -99,7 +100,6 @@ struct vv_request {
     struct varve_stats stats;
     uint64_t begun_ns; /* 0: none was begun yet */
     uint64_t blocked_ns, waited_ns, durable_ns;
-    uint64_t block_bytes; /* buffers on the way to storage */
 };
 
 /* With whom chunks are exchanged while they are consumed (rounds.c). */

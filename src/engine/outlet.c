@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "encode/grid.h"
 #include "engine/engine_private.h"
 #include "format/manifest.h"
@@ -129,6 +130,7 @@ int vv_outlet_finish(struct vv_save *save, int rc, struct varve_error *error) {
     struct varve_error why = {.rank = -1};
     int finished = 0;
     if (save->is_gathered) {
+        vv_memory_note(); /* the writer's blocks are another's */
         if (rc == 0)
             rc = vv_client_data_end(&outlet->client, error);
         return vv_outlet_explain(save, rc, error);

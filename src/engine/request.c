@@ -195,9 +195,6 @@ static int launch(struct vv_session *session, struct varve_error *error) {
     if (rc)
         return rc;
     rc = vv_comm_agree(session->comm, vv_save_prepare(session->save, error), error);
-    session->request.block_bytes = session->save->is_gathered
-                                       ? vv_team_memory(session)
-                                       : (uint64_t)session->save->room.block_size * session->save->room.blocks;
     if (rc)
         give_up(session, rc, error);
     else
@@ -387,7 +384,7 @@ static void note_capture(const struct vv_session *session, struct varve_stats *s
     stats->pages_avoided = sums.avoided_pages;
     stats->pages_ahead = sums.ahead_pages;
     stats->pages_trapped = sums.trapped_pages;
-    stats->bytes_memory = sums.memory + session->request.block_bytes;
+    stats->bytes_memory = vv_memory_most();
     strncpy(stats->capture, names[session->capturing], sizeof stats->capture - 1);
     strncpy(stats->capture_reason, sums.reason ? sums.reason : "", sizeof stats->capture_reason - 1);
     strncpy(stats->tracker, vv_capture_tracker(session->capture), sizeof stats->tracker - 1);

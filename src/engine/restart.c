@@ -614,6 +614,7 @@ static int read_checked(void *arg, struct vv_store *store, struct varve_error *e
     if (restart->needs_others)
         vv_load_ahead(restart->view, restart->session->comm->rank, restart->pool);
     int rc = read_regions(restart, error);
+    vv_memory_note();
     vv_fetch_destroy(restart->fetch); /* what it kept is memory for what follows */
     restart->fetch = NULL;
     if (rc == 0)

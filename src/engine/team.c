@@ -144,10 +144,6 @@ int vv_team_open(struct vv_session *session, struct varve_error *error) {
     return rc;
 }
 
-uint64_t vv_team_memory(const struct vv_session *session) {
-    return session->team.thread ? vv_team_writer_memory(session->team.thread) : 0;
-}
-
 void vv_team_close(struct vv_session *session) {
     vv_team_writer_stop(session->team.thread);
     vv_post_close(session->team.post);

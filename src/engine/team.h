@@ -149,12 +149,8 @@ int vv_client_end(struct vv_client *client, const struct vv_say_end *end, struct
 /* The attempt has failed, or is over: nothing of it is left in the rings afterwards. */
 void vv_client_close(struct vv_client *client, const struct varve_error *why);
 
-/* What this rank's writer, if it runs here, needs for blocks, at the most. */
-uint64_t vv_team_memory(const struct vv_session *session);
-
 /* ---- writer.c: the writer of a team ---- */
 int vv_team_writer_start(struct vv_session *session, struct vv_team_writer **out, struct varve_error *error);
-uint64_t vv_team_writer_memory(const struct vv_team_writer *writer); /* of its blocks, at the most */
 void vv_team_writer_stop(struct vv_team_writer *writer); /* nothing is under way; accepts NULL */
 
 /* ---- level.c: who forwards how much to whom. Pure arithmetic. ---- */

@@ -367,10 +367,6 @@ int vv_team_writer_start(struct vv_session *session, struct vv_team_writer **out
     return 0;
 }
 
-uint64_t vv_team_writer_memory(const struct vv_team_writer *writer) {
-    return vv_blocks_memory((uint32_t)writer->session->settings.block_size, writer->threads + 2, writer->team->count);
-}
-
 void vv_team_writer_stop(struct vv_team_writer *writer) {
     if (!writer)
         return;

@@ -47,6 +47,63 @@ static void test_pages(void **state) {
     vv_pages_unmap(NULL, 4096);
 }
 
+#define LARGE ((size_t)1 << 20)
+
+/* From small to large and back, and larger in place: the bytes stay. */
+static void test_resize(void **state) {
+    (void)state;
+    static const size_t sizes[] = {100, LARGE, 8 * LARGE, 2 * LARGE, 60, LARGE + 1, 1};
+    uint8_t *ptr = NULL;
+    size_t had = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ptr = vv_realloc(ptr, sizes[i]);
+        assert_non_null(ptr);
+        for (size_t at = 0; at < had && at < sizes[i]; at += 59)
+            assert_int_equal(ptr[at], (uint8_t)(at % 251));
+        had = sizes[i];
+        for (size_t at = 0; at < had; at++)
+            ptr[at] = (uint8_t)(at % 251);
+    }
+    vv_free(ptr);
+}
+
+static void test_large_alignment(void **state) {
+    (void)state;
+    for (size_t alignment = 64; alignment <= 2 * LARGE; alignment *= 2) {
+        uint8_t *ptr = vv_aligned(3 * LARGE + 5, alignment);
+        assert_non_null(ptr);
+        assert_int_equal((uintptr_t)ptr % alignment, 0);
+        ptr[0] = ptr[3 * LARGE + 4] = 1;
+        vv_free(ptr);
+    }
+    uint8_t *zeros = vv_calloc(LARGE, 2);
+    assert_non_null(zeros);
+    for (size_t i = 0; i < 2 * LARGE; i += 512)
+        assert_int_equal(zeros[i], 0);
+    vv_free(zeros);
+    volatile size_t huge = SIZE_MAX - 100;
+    assert_null(vv_malloc(huge));
+}
+
+/* What is touched counts, and what is not, does not. */
+static void test_memory(void **state) {
+    (void)state;
+    uint64_t before = vv_memory_note();
+    void *small = vv_malloc(50000);
+    uint8_t *pages = vv_pages_map(64 * LARGE);
+    assert_true(small && pages);
+    memset(pages + LARGE, 1, 4 * LARGE);
+    vv_memory_told(1000);
+    uint64_t with = vv_memory_note();
+    assert_in_range(with - before, 4 * LARGE + 51000, 4 * LARGE + 60000);
+    assert_true(vv_memory_most() >= with);
+    vv_memory_told(-1000);
+    vv_free(small);
+    vv_pages_unmap(pages, 64 * LARGE);
+    assert_int_equal(vv_memory_note(), before);
+    assert_true(vv_memory_most() >= with);
+}
+
 #ifdef VARVE_FAULTS
 static void *allocate(unsigned kind) {
     switch (kind) {
@@ -122,6 +179,9 @@ int main(void) {
         cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_strdup),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_large_alignment),
+        cmocka_unit_test(test_memory),
 #ifdef VARVE_FAULTS
         cmocka_unit_test(test_the_kth_fails_once),
         cmocka_unit_test(test_failed_realloc_keeps_the_bytes),
