@@ -141,9 +141,9 @@ static struct mapping *take_mapping(const void *ptr) {
 /* alignment: a power of two. What lies before and behind it goes back. */
 static void *map_aligned(size_t size, size_t alignment) {
     size_t room = alignment > PAGE ? size + alignment : size;
-    uint8_t *ptr = room < size ? MAP_FAILED
-                               : mmap(NULL, room, PROT_READ | PROT_WRITE,
-                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *ptr = room < size
+                       ? MAP_FAILED
+                       : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (ptr == MAP_FAILED)
         return NULL;
     size_t before = alignment > PAGE ? (alignment - (uintptr_t)ptr % alignment) % alignment : 0;
@@ -177,7 +177,7 @@ static int unmap_large(void *ptr) {
 
 /* ---- how much there is ---- */
 
-static atomic_int_least64_t small_bytes; /* the C library's, and other libraries' that were told */
+static atomic_int_least64_t small_bytes; /* the C library's */
 static atomic_uint_fast64_t most_bytes;
 
 #define SMALL_HEAD sizeof(size_t) /* before each piece of the C library */
@@ -191,10 +191,6 @@ static void *count_small(void *ptr) {
 static void uncount_small(void *ptr) {
     if (ptr)
         atomic_fetch_sub_explicit(&small_bytes, (int64_t)(malloc_usable_size(ptr) + SMALL_HEAD), memory_order_relaxed);
-}
-
-void vv_memory_told(int64_t more) {
-    atomic_fetch_add_explicit(&small_bytes, more, memory_order_relaxed);
 }
 
 /* Of a mapping, what was touched. */
@@ -275,11 +271,11 @@ static void *resize_large(struct mapping *mapping, size_t size) {
 }
 
 static void *resize_small(void *ptr, size_t size) {
-    size_t had = ptr ? malloc_usable_size(ptr) : 0;
+    size_t had = malloc_usable_size(ptr);
     void *resized = size >= LARGE ? move_to(ptr, had, size) : realloc(ptr, at_least_one(size));
     if (!resized)
         return NULL;
-    vv_memory_told(ptr ? -(int64_t)(had + SMALL_HEAD) : 0);
+    atomic_fetch_sub_explicit(&small_bytes, (int64_t)(had + SMALL_HEAD), memory_order_relaxed);
     if (size >= LARGE)
         free(ptr);
     else

@@ -26,8 +26,6 @@ void vv_pages_unmap(void *ptr, size_t size); /* accepts NULL */
 /* Look how much there is now, and remember the most. */
 uint64_t vv_memory_note(void);
 uint64_t vv_memory_most(void); /* of all that were seen, since the process began */
-/* Another library took so much for us, or gave it back. */
-void vv_memory_told(int64_t more);
 
 /* Make the k-th allocation from now fail (1 is the next), once; 0 switches off. Only in builds with fault points. */
 void vv_alloc_fail_at(uint64_t k);

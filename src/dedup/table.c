@@ -30,9 +30,7 @@ void vv_table_clear(struct vv_table *table) {
 }
 
 int vv_table_resize(struct vv_table *table, size_t entries) {
-    size_t buckets = 1;
-    while (buckets * WAYS < entries)
-        buckets *= 2;
+    size_t buckets = (entries + WAYS - 1) / WAYS; /* not more: what it may take is a setting */
     if (entries == 0 || buckets <= table->buckets)
         return 0;
     struct vv_table grown = {vv_pages_map(buckets * WAYS * sizeof *grown.list), buckets};

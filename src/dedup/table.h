@@ -16,7 +16,7 @@ struct vv_known {
 
 struct vv_table {
     struct vv_known *list; /* buckets of VV_TABLE_WAYS; an all-zero id is an empty entry */
-    size_t buckets;        /* a power of two, or 0: remembers nothing */
+    size_t buckets;        /* 0: remembers nothing */
 };
 
 /* Room for about `entries` ids; keeps what it knows when it grows. 0 or -ENOMEM (the old table stays). */

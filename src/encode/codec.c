@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <lz4.h>
 #include <string.h>
+#define ZSTD_STATIC_LINKING_ONLY /* for memory of our own */
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -70,20 +71,25 @@ static int lz4_decode(struct vv_coder *coder, uint8_t element, const void *store
     return got >= 0 && (size_t)got == size ? 0 : VARVE_CORRUPT;
 }
 
-/* What zstd takes depends on the level and the size. */
-static void tell_memory(struct vv_coder *coder) {
-    size_t bytes = ZSTD_sizeof_CCtx(coder->zstd_encoder) + ZSTD_sizeof_DCtx(coder->zstd_decoder);
-    vv_memory_told((int64_t)bytes - (int64_t)coder->zstd_bytes);
-    coder->zstd_bytes = bytes;
+/* Memory of zstd is ours: it is much with high levels, shall be gone when it is freed, and is counted. */
+static void *zstd_alloc(void *arg, size_t size) {
+    (void)arg;
+    return vv_malloc(size);
 }
+
+static void zstd_free(void *arg, void *ptr) {
+    (void)arg;
+    vv_free(ptr);
+}
+
+static const ZSTD_customMem zstd_memory = {zstd_alloc, zstd_free, NULL};
 
 int64_t vv_zstd_encode(struct vv_coder *coder, const void *data, size_t size, void *out, size_t room, int level) {
     if (!coder->zstd_encoder)
-        coder->zstd_encoder = ZSTD_createCCtx();
+        coder->zstd_encoder = ZSTD_createCCtx_advanced(zstd_memory);
     if (!coder->zstd_encoder)
         return -ENOMEM;
     size_t got = ZSTD_compressCCtx(coder->zstd_encoder, out, room, data, size, level);
-    tell_memory(coder);
     if (ZSTD_isError(got))
         return ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ? -ENOMEM : 0;
     return (int64_t)got;
@@ -91,11 +97,10 @@ int64_t vv_zstd_encode(struct vv_coder *coder, const void *data, size_t size, vo
 
 int vv_zstd_decode(struct vv_coder *coder, const void *stored, size_t stored_size, void *out, size_t size) {
     if (!coder->zstd_decoder)
-        coder->zstd_decoder = ZSTD_createDCtx();
+        coder->zstd_decoder = ZSTD_createDCtx_advanced(zstd_memory);
     if (!coder->zstd_decoder)
         return -ENOMEM;
     size_t got = ZSTD_decompressDCtx(coder->zstd_decoder, out, size, stored, stored_size);
-    tell_memory(coder);
     if (ZSTD_isError(got))
         return ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ? -ENOMEM : VARVE_CORRUPT;
     return got == size ? 0 : VARVE_CORRUPT;

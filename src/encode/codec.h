@@ -35,7 +35,6 @@ enum vv_coder_buffer { VV_CODER_FILTERED, VV_CODER_VALUES, VV_CODER_STREAM, VV_C
 struct vv_coder {
     struct ZSTD_CCtx_s *zstd_encoder;
     struct ZSTD_DCtx_s *zstd_decoder;
-    size_t zstd_bytes; /* that both have taken */
     struct {
         uint8_t *data;
         size_t room;

@@ -140,7 +140,6 @@ int vv_coder_create(struct vv_coder **out) {
 void vv_coder_destroy(struct vv_coder *coder) {
     if (!coder)
         return;
-    vv_memory_told(-(int64_t)coder->zstd_bytes);
     ZSTD_freeCCtx(coder->zstd_encoder);
     ZSTD_freeDCtx(coder->zstd_decoder);
     for (int i = 0; i < VV_CODER_BUFFERS; i++)

@@ -10,7 +10,11 @@
 #include "base/match.h"
 #include "engine/engine_private.h"
 
-#define STAGING_LEAST (16u << 20)
+#define STAGING_LEAST (12u << 20)
+#define MEMORY_LEAST (1u << 20) /* for copies and blocks, whatever the ceiling */
+#define BESIDE (10u << 20) /* four buffers of the storage, a huge page each; an open block, samples, small pieces */
+#define CHUNK_BYTES 56u /* of memory per chunk: its id, before and after, and that in the pack's table */
+#define OFFER_BYTES 80u /* more where other ranks are asked for it */
 #define BLOCK_LEAST (64u << 10)
 #define SPEED_LEAST (8u << 20) /* bytes stored that tell how fast checkpoints are stored */
 
@@ -112,6 +116,18 @@ static void look_at_rounded(struct vv_save *save) {
 
 /* ---- room ---- */
 
+/* What the ceiling leaves for copies and blocks when every chunk changes: the rest cannot be made smaller. */
+static uint64_t below_ceiling(const struct vv_save *save, uint64_t all) {
+    const struct vv_session *session = save->session;
+    const struct vv_settings *settings = &session->settings;
+    uint64_t chunks = save->sums.protected_bytes / VV_CHUNK;
+    uint64_t other = BESIDE + chunks * (CHUNK_BYTES + (session->comm->ranks > 1 ? OFFER_BYTES : 0)) +
+                     vv_ids_room(session, save->sums.protected_bytes) * sizeof(struct vv_known);
+    uint64_t left = settings->memory > other ? settings->memory - other : 0;
+    left = left < MEMORY_LEAST ? MEMORY_LEAST : left;
+    return settings->memory > 0 && left < all ? left : all;
+}
+
 /* The blocks on their way to storage are copies, too: they take up to a quarter of the staging. */
 static void share_out(struct vv_save *save) {
     const struct vv_settings *settings = &save->session->settings;
@@ -121,6 +137,7 @@ static void share_out(struct vv_save *save) {
         all = (uint64_t)(settings->staging_share * (double)save->sums.protected_bytes);
         all = all < STAGING_LEAST ? STAGING_LEAST : all;
     }
+    all = below_ceiling(save, all);
     room->blocks = settings->queue > 0 ? (unsigned)settings->queue : (unsigned)settings->threads + 2;
     room->block_size = (uint32_t)settings->block_size;
     if (save->session->capturing == VV_CHOOSE_CAPTURE_TRAP) { /* a page is processed when it is on its way to storage */

@@ -17,6 +17,8 @@
 #include "base/match.h"
 #include "engine/engine_private.h"
 
+#define WINDOW_LEAST (1u << 20) /* of a restart, whatever the ceiling of all memory */
+
 /* What rank 0 tells the others. */
 struct entry {
     uint8_t session_id[16];
@@ -258,6 +260,8 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
     if (!session->address)
         return vv_error(error, -ENOMEM, "no memory for a session");
     session->settings = *settings;
+    if (settings->memory > 0 && settings->restart_window > settings->memory / 2)
+        session->settings.restart_window = settings->memory / 2 < WINDOW_LEAST ? WINDOW_LEAST : settings->memory / 2;
     session->may = settings->access == VV_CHOOSE_ACCESS_READ ? VV_MAY_READ : VV_MAY_WRITE;
     session->log = *log;
     session->comm = comm;

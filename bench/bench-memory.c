@@ -1,0 +1,272 @@
+/* What the library adds to the memory of a process, at the peak.
+ *
+ *   bench-memory [--json] [--check] [--size SIZE,...] [--life NAME,...] [--checkpoints N] [--settings TEXT]
+ *          [--ceiling SIZE] [FOLDER]
+ *
+ * Every life is a process of its own with SIZE bytes of noise:
+ *
+ *   bare     has them and writes all of them as often as the others; no session
+ *   all      a checkpoint after each time
+ *   tenth    the same, but a tenth of the pages is written each time
+ *   again    all; then the session ends, another restarts in the same process, and goes on like all
+ *   restart  a new process restarts from what again has left, and goes on like all
+ *
+ * peak is VmHWM; added is peak without that of bare. told is bytes_memory of varve_stats, the most of all checkpoints.
+ *
+ * --ceiling SIZE: with the setting memory=SIZE, and a bound on what is told.
+ *
+ * --check fails when a bound is passed. Every restart is compared with what was stored. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <varve/varve.h>
+
+#include "bench.h"
+
+#define PAGE 4096u
+#define MIB ((double)BENCH_MIB)
+#define TOLD_OFF 0.2 /* of what was added, the most that is not told or told too much */
+#define MOST 50u     /* checkpoints */
+
+struct life {
+    const char *name;
+    int has_session, is_restarted, goes_on;
+    unsigned every; /* page in so many is written each time */
+};
+static const struct life lives[] = {
+    {"bare", 0, 0, 0, 1}, {"all", 1, 0, 0, 1}, {"tenth", 1, 0, 0, 10}, {"again", 1, 0, 1, 1}, {"restart", 1, 1, 0, 1}};
+#define LIVES (sizeof lives / sizeof *lives)
+
+struct result {
+    uint64_t peak, told; /* bytes */
+    double blocked;      /* seconds, the median */
+};
+
+static char folder[3000] = ".", store[3100];
+static const char *sizes = "16M", *chosen = "bare,all,tenth,again,restart", *settings = "codec=auto";
+static unsigned checkpoints = 5;
+static size_t ceiling;
+static int is_json, is_check;
+
+/* ---- one life ---- */
+
+static void fill_page(uint8_t *page, size_t number, uint64_t seed) {
+    uint64_t state = (seed + 1) << 32 | number;
+    for (size_t i = 0; i < PAGE; i += 8) {
+        uint64_t word = bench_random(&state);
+        memcpy(page + i, &word, 8);
+    }
+}
+
+static void fill(uint8_t *memory, size_t size, unsigned every, uint64_t seed) {
+    for (size_t page = 0; page * PAGE < size; page += every)
+        fill_page(memory + page * PAGE, page, seed);
+}
+
+static uint64_t read_peak(void) {
+    char line[200];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    bench_check(file != NULL, "/proc/self/status");
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
+            break;
+    fclose(file);
+    return kib << 10;
+}
+
+static void check(struct varve_session *session, int rc, const char *what) {
+    if (rc < 0) {
+        fprintf(stderr, "%s: %s\n", what, varve_session_error(session)->text);
+        exit(1);
+    }
+}
+
+static struct varve_session *open_session(uint8_t *memory, size_t size) {
+    char all[1000];
+    snprintf(all, sizeof all, "%s,memory=%zu", settings, ceiling);
+    struct varve_options options = {.size = sizeof options, .settings = all};
+    struct varve_session *session = NULL;
+    struct varve_error error;
+    if (varve_open(store, "memory", &options, &session, &error) != 0)
+        fprintf(stderr, "open: %s\n", error.text), exit(1);
+    check(session, varve_protect(session, "memory", memory, size), "protect");
+    return session;
+}
+
+static void save(struct varve_session *session, int64_t version, struct result *r, double *blocked) {
+    struct varve_stats stats = {.size = sizeof stats};
+    double start = bench_now();
+    check(session, varve_checkpoint(session, version), "checkpoint");
+    *blocked = bench_now() - start;
+    check(session, varve_wait(session), "wait");
+    check(session, varve_stats_get(session, &stats), "stats");
+    r->told = stats.bytes_memory > r->told ? stats.bytes_memory : r->told;
+}
+
+/* The first and the last page must be as the newest checkpoint had them. */
+static void restart(struct varve_session *session, uint8_t *memory, size_t size) {
+    int64_t version = -1;
+    uint8_t page[PAGE];
+    size_t last = size / PAGE - 1;
+    memset(memory, 0, PAGE);
+    check(session, varve_restart(session, VARVE_LATEST, &version), "restart");
+    for (int i = 0; i < 2; i++) {
+        fill_page(page, i ? last : 0, (uint64_t)version);
+        if (memcmp(page, memory + (i ? last * PAGE : 0), PAGE) != 0)
+            fprintf(stderr, "what is restored is not what was saved\n"), exit(1);
+    }
+}
+
+/* Versions go on from the one given. */
+static void go_on(const struct life *life, struct varve_session *session, uint8_t *memory, size_t size,
+                  uint64_t version, struct result *r) {
+    double blocked[MOST] = {0};
+    for (unsigned i = 0; i < checkpoints; i++) {
+        fill(memory, size, i ? life->every : 1, version + i);
+        if (session)
+            save(session, (int64_t)(version + i), r, &blocked[i]);
+    }
+    r->blocked = bench_median(blocked, checkpoints);
+}
+
+static void live(const struct life *life, size_t size, struct result *r) {
+    uint8_t *memory = bench_pages(size);
+    struct varve_session *session = life->has_session ? open_session(memory, size) : NULL;
+    if (life->is_restarted)
+        restart(session, memory, size);
+    go_on(life, session, memory, size, life->is_restarted ? 2 * MOST : 0, r);
+    if (life->goes_on) {
+        check(session, varve_close(session), "close");
+        session = open_session(memory, size);
+        restart(session, memory, size);
+        go_on(life, session, memory, size, MOST, r);
+    }
+    r->peak = read_peak();
+    if (session)
+        check(session, varve_close(session), "close");
+}
+
+/* In a process of its own: a peak is one of all its life. */
+static void run(const struct life *life, size_t size, struct result *out) {
+    int ends[2], status;
+    bench_check(pipe(ends) == 0, "pipe");
+    if (!life->is_restarted)
+        bench_remove(store);
+    fflush(stdout);
+    pid_t child = fork();
+    bench_check(child >= 0, "fork");
+    if (child == 0) {
+        struct result result = {0};
+        live(life, size, &result);
+        _exit(write(ends[1], &result, sizeof result) != sizeof result);
+    }
+    close(ends[1]);
+    ssize_t got = read(ends[0], out, sizeof *out);
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    if (got != sizeof *out || status != 0)
+        fprintf(stderr, "%s has failed\n", life->name), exit(1);
+}
+
+/* ---- how it is said ---- */
+
+/* Bytes that may be added. */
+static double bound_of(size_t size) {
+    return 24 * MIB + 0.075 * (double)(size > 64 * BENCH_MIB ? size - 64 * BENCH_MIB : 0);
+}
+
+static int report(const struct life *life, size_t size, const struct result *r, const struct result *bare) {
+    double added = (double)r->peak - (double)bare->peak;
+    if (is_json)
+        printf("{\"bench\":\"memory\",\"life\":\"%s\",\"bytes\":%zu,\"settings\":\"%s\",\"peak\":%llu,"
+               "\"peak_over_protected\":%.4f,\"added\":%.0f,\"told\":%llu,\"seconds_blocked\":%.4f}\n",
+               life->name, size, settings, (unsigned long long)r->peak, (double)r->peak / (double)size, added,
+               (unsigned long long)r->told, r->blocked);
+    else
+        printf("%-8s %6zu MiB: peak %.3f of protected, %6.1f MiB added, %6.1f told, %.1f ms blocked\n", life->name,
+               size / BENCH_MIB, (double)r->peak / (double)size, added / MIB, (double)r->told / MIB, r->blocked * 1e3);
+    if (!is_check || !life->has_session)
+        return 0;
+    if (added > bound_of(size))
+        fprintf(stderr, "memory, %s, %zu bytes: added %.1f MiB, which is over %.1f\n", life->name, size, added / MIB,
+                bound_of(size) / MIB);
+    int is_true = (double)r->told > (1 - TOLD_OFF) * added && (double)r->told < (1 + TOLD_OFF) * added;
+    if (!is_true)
+        fprintf(stderr, "memory, %s, %zu bytes: added %.1f MiB, but told are %.1f\n", life->name, size, added / MIB,
+                (double)r->told / MIB);
+    int is_below = ceiling == 0 || r->told <= ceiling;
+    if (!is_below)
+        fprintf(stderr, "memory, %s, %zu bytes: told are %.1f MiB, over the ceiling\n", life->name, size,
+                (double)r->told / MIB);
+    return added > bound_of(size) || !is_true || !is_below;
+}
+
+static int run_size(size_t size) {
+    struct result bare = {0}, result;
+    int failed = 0;
+    for (size_t i = 0; i < LIVES; i++) {
+        if (i > 0 && !bench_is_in(chosen, lives[i].name))
+            continue;
+        run(&lives[i], size, &result);
+        if (i == 0)
+            bare = result;
+        failed |= report(&lives[i], size, &result, &bare);
+    }
+    bench_remove(store);
+    return failed;
+}
+
+/* ---- the command line ---- */
+
+static int usage(void) {
+    fputs("usage: bench-memory [--json] [--check] [--size SIZE,...] [--life bare,all,tenth,again,restart]\n"
+          "       [--checkpoints N] [--settings TEXT] [--ceiling SIZE] [FOLDER]\n",
+          stderr);
+    return 2;
+}
+
+static int parse(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        int is_pair = 1;
+        if (strcmp(argv[i], "--json") == 0)
+            is_json = 1, is_pair = 0;
+        else if (strcmp(argv[i], "--check") == 0)
+            is_check = 1, is_pair = 0;
+        else if (strcmp(argv[i], "--size") == 0)
+            sizes = value;
+        else if (strcmp(argv[i], "--life") == 0)
+            chosen = value;
+        else if (strcmp(argv[i], "--checkpoints") == 0)
+            checkpoints = (unsigned)strtoul(value, NULL, 10);
+        else if (strcmp(argv[i], "--ceiling") == 0)
+            ceiling = bench_size(value);
+        else if (strcmp(argv[i], "--settings") == 0)
+            settings = value;
+        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder)
+            strcpy(folder, argv[i]), is_pair = 0;
+        else
+            return -1;
+        i += is_pair;
+    }
+    return checkpoints < 2 || checkpoints > MOST ? -1 : 0;
+}
+
+int main(int argc, char **argv) {
+    int failed = 0;
+    if (parse(argc, argv) != 0)
+        return usage();
+    snprintf(store, sizeof store, "%s/bench-memory.store", folder);
+    for (const char *at = sizes; *at; at += strcspn(at, ","), at += *at == ',') {
+        char one[32];
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, ","), at);
+        size_t size = bench_size(one);
+        if (size == 0)
+            return usage();
+        failed |= run_size(size);
+    }
+    return failed;
+}
