@@ -69,8 +69,12 @@ static int plan_region(struct vv_save *save, struct vv_region *region, struct va
     return 0;
 }
 
-/* A share of the protected memory, but never of more memory than the machine has: reserved space is not data. */
+/* A share of the protected memory, but never of more memory than the machine has: reserved space is not data. Chunks of large
+ * regions are known from here alone, so they count twice. */
 size_t vv_ids_room(const struct vv_session *session, uint64_t protected_bytes) {
+    for (size_t i = 0; i < session->regions.count; i++)
+        if (vv_region_is_large(&session->regions.list[i]))
+            protected_bytes += session->regions.list[i].size;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     double bytes = (double)(protected_bytes < memory ? protected_bytes : memory);
     return (size_t)(session->settings.table_share * bytes / sizeof(struct vv_known));

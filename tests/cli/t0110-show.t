@@ -1,7 +1,7 @@
 # show: arrays, their shapes, ranges of values, blocks.
 . "${SOURCE:?}/lib.sh"
-VARVE_CODEC=shuffle-zstd
-export VARVE_CODEC
+VARVE_CODEC=shuffle-zstd VARVE_STAGING=32M # room for blocks of a whole MiB
+export VARVE_CODEC VARVE_STAGING
 make_store --arrays
 
 # How well it compresses is not for this test to say.
