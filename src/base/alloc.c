@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #ifdef VARVE_FAULTS
 
@@ -85,6 +86,7 @@ struct mapping {
     struct mapping *next;
     uint8_t *at;
     size_t size;
+    int is_ours; /* or the program's, which is not counted */
 };
 static struct mapping *mappings[LISTS];
 static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -154,7 +156,7 @@ static void *map_aligned(size_t size, size_t alignment) {
     return ptr + before;
 }
 
-static void *map_large(size_t size, size_t alignment) {
+static void *map_for(size_t size, size_t alignment, int is_ours) {
     struct mapping *mapping = size > SIZE_MAX / 2 ? NULL : malloc(sizeof *mapping);
     void *ptr = mapping ? map_aligned(whole_pages(size), alignment) : NULL;
     if (!ptr) {
@@ -162,15 +164,26 @@ static void *map_large(size_t size, size_t alignment) {
         errno = ENOMEM;
         return NULL;
     }
+    mapping->is_ours = is_ours;
     note_mapping(mapping, ptr, whole_pages(size));
     return ptr;
+}
+
+static void *map_large(size_t size, size_t alignment) {
+    return map_for(size, alignment, 1);
+}
+
+/* Where a process may have no more mappings, one in the middle of others cannot be taken out: then its pages go. */
+static void unmap(void *at, size_t size) {
+    if (munmap(at, size) != 0)
+        (void)madvise(at, size, MADV_DONTNEED);
 }
 
 static int unmap_large(void *ptr) {
     struct mapping *mapping = take_mapping(ptr);
     if (!mapping)
         return 0;
-    munmap(mapping->at, mapping->size);
+    unmap(mapping->at, mapping->size);
     free(mapping);
     return 1;
 }
@@ -196,15 +209,16 @@ static void uncount_small(void *ptr) {
 /* Of a mapping, what was touched. */
 static uint64_t resident(const struct mapping *mapping) {
     unsigned char there[4096];
-    uint64_t pages = 0;
-    for (size_t at = 0; at < mapping->size; at += sizeof there * PAGE) {
-        size_t size = mapping->size - at < sizeof there * PAGE ? mapping->size - at : sizeof there * PAGE;
+    uint64_t pages = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    size_t step = sizeof there * page;
+    for (size_t at = 0; at < mapping->size; at += step) {
+        size_t size = mapping->size - at < step ? mapping->size - at : step;
         if (mincore(mapping->at + at, size, there) != 0)
             return mapping->size;
-        for (size_t i = 0; i < (size + PAGE - 1) / PAGE; i++)
+        for (size_t i = 0; i < (size + page - 1) / page; i++)
             pages += there[i] & 1;
     }
-    return pages * PAGE;
+    return pages * page;
 }
 
 uint64_t vv_memory_note(void) {
@@ -213,7 +227,7 @@ uint64_t vv_memory_note(void) {
     lock_mappings();
     for (size_t i = 0; i < LISTS; i++)
         for (const struct mapping *mapping = mappings[i]; mapping; mapping = mapping->next)
-            now += resident(mapping);
+            now += mapping->is_ours ? resident(mapping) : 0;
     if (now > atomic_load_explicit(&most_bytes, memory_order_relaxed))
         atomic_store_explicit(&most_bytes, now, memory_order_relaxed);
     unlock_mappings();
@@ -264,7 +278,7 @@ static void *resize_large(struct mapping *mapping, size_t size) {
     if (size >= LARGE) {
         note_mapping(mapping, ptr, whole_pages(size));
     } else {
-        munmap(before, mapping->size);
+        unmap(before, mapping->size);
         free(mapping);
     }
     return ptr;
@@ -324,6 +338,10 @@ void vv_free(void *ptr) {
 
 void *vv_pages_map(size_t size) {
     return is_refused() ? NULL : map_large(size, PAGE);
+}
+
+void *vv_pages_map_for_program(size_t size) {
+    return is_refused() ? NULL : map_for(size, PAGE, 0);
 }
 
 void vv_pages_unmap(void *ptr, size_t size) {

@@ -17,6 +17,8 @@ void vv_free(void *ptr); /* accepts NULL */
 /* Zeroed pages that cost nothing until touched; NULL on failure. */
 void *vv_pages_map(size_t size);
 void vv_pages_unmap(void *ptr, size_t size); /* accepts NULL */
+/* The same for a program that asked for them: its memory does not count as ours. */
+void *vv_pages_map_for_program(size_t size);
 
 /* ---- how much there is ----
  *

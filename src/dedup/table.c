@@ -7,6 +7,7 @@
 #include "dedup/table.h"
 
 #define WAYS VV_TABLE_WAYS
+#define GROWTH 8 /* by less than an eighth it does not grow */
 
 /* By the first bits: who looks up ids in ascending order walks through the table. */
 static struct vv_known *bucket(const struct vv_table *table, struct vv_hash128 id) {
@@ -31,14 +32,16 @@ void vv_table_clear(struct vv_table *table) {
 
 int vv_table_resize(struct vv_table *table, size_t entries) {
     size_t buckets = (entries + WAYS - 1) / WAYS; /* not more: what it may take is a setting */
-    if (entries == 0 || buckets <= table->buckets)
-        return 0;
+    if (entries == 0 || buckets <= table->buckets + table->buckets / GROWTH)
+        return 0; /* to move all of it costs time, so a little more memory is no reason */
     struct vv_table grown = {vv_pages_map(buckets * WAYS * sizeof *grown.list), buckets};
     if (!grown.list)
         return -ENOMEM;
-    for (size_t i = 0; i < table->buckets * WAYS; i++)
-        if (!vv_hash128_is_zero(table->list[i].id))
-            vv_table_put(&grown, &table->list[i], NULL);
+    for (size_t i = 0; i < table->buckets * WAYS; i++) {
+        const struct vv_known *known = &table->list[i ^ (WAYS - 1)]; /* the oldest of a bucket first */
+        if (!vv_hash128_is_zero(known->id))
+            vv_table_put(&grown, known, NULL);
+    }
     vv_table_clear(table);
     *table = grown;
     return 0;

@@ -66,7 +66,8 @@ static int count_ids(const struct vv_session *session, struct vv_view *view, siz
         regions++;
     }
     vv_recipe_close(recipe);
-    *out = session->settings.table_share > 0 ? vv_ids_room(session, bytes) + regions + regions / 4 : 0; /* a full table forgets */
+    regions += regions / 4; /* a full table forgets */
+    *out = session->settings.table_share > 0 ? vv_ids_room(session, bytes) + regions : 0;
     return rc;
 }
 

@@ -69,12 +69,19 @@ static int plan_region(struct vv_save *save, struct vv_region *region, struct va
     return 0;
 }
 
-/* A share of the protected memory, but never of more memory than the machine has: reserved space is not data. Chunks of large
- * regions are known from here alone, so they count twice. */
-size_t vv_ids_room(const struct vv_session *session, uint64_t protected_bytes) {
+/* Of those that are there. */
+static uint64_t large_bytes(const struct vv_session *session) {
+    uint64_t bytes = 0;
     for (size_t i = 0; i < session->regions.count; i++)
-        if (vv_region_is_large(&session->regions.list[i]))
-            protected_bytes += session->regions.list[i].size;
+        if (session->regions.list[i].name && vv_region_is_large(&session->regions.list[i]))
+            bytes += session->regions.list[i].size;
+    return bytes;
+}
+
+/* A share of the protected memory, but never of more memory than the machine has: reserved space is not data. Chunks of
+ * large regions are known from here alone, so they count twice. */
+size_t vv_ids_room(const struct vv_session *session, uint64_t protected_bytes) {
+    protected_bytes += large_bytes(session);
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     double bytes = (double)(protected_bytes < memory ? protected_bytes : memory);
     return (size_t)(session->settings.table_share * bytes / sizeof(struct vv_known));
@@ -124,7 +131,8 @@ static void look_at_rounded(struct vv_save *save) {
 static uint64_t below_ceiling(const struct vv_save *save, uint64_t all) {
     const struct vv_session *session = save->session;
     const struct vv_settings *settings = &session->settings;
-    uint64_t chunks = save->sums.protected_bytes / VV_CHUNK;
+    uint64_t large = large_bytes(session), all_bytes = save->sums.protected_bytes;
+    uint64_t chunks = (all_bytes > large ? all_bytes - large : 0) / VV_CHUNK; /* of large ones nothing is kept */
     uint64_t other = BESIDE + chunks * (CHUNK_BYTES + (session->comm->ranks > 1 ? OFFER_BYTES : 0)) +
                      vv_ids_room(session, save->sums.protected_bytes) * sizeof(struct vv_known);
     uint64_t left = settings->memory > other ? settings->memory - other : 0;
@@ -148,7 +156,8 @@ static void share_out(struct vv_save *save) {
         room->block_size = BLOCK_LEAST;
         room->blocks = 2;
     }
-    while (vv_is_in_background(save->session) && room->block_size > BLOCK_LEAST &&
+    int is_bounded = vv_is_in_background(save->session) || settings->memory > 0;
+    while (is_bounded && room->block_size > BLOCK_LEAST &&
            (uint64_t)room->block_size * room->blocks > all / 4)
         room->block_size /= 2;
     uint64_t taken = (uint64_t)room->block_size * room->blocks;

@@ -134,7 +134,7 @@ void *vv_regions_map(struct vv_regions *regions, size_t size) {
     if (!mappings)
         return NULL;
     regions->mappings = mappings;
-    void *ptr = vv_pages_map(mapped);
+    void *ptr = vv_pages_map_for_program(mapped);
     if (ptr)
         mappings[regions->mapping_count++] = (struct vv_mapping){ptr, mapped};
     return ptr;

@@ -98,6 +98,11 @@ static void test_memory(void **state) {
     vv_pages_unmap(pages, 64 * LARGE);
     assert_int_equal(vv_memory_note(), before);
     assert_true(vv_memory_most() >= with);
+    void *theirs = vv_pages_map_for_program(4 * LARGE); /* what the program asked for is not ours */
+    assert_non_null(theirs);
+    memset(theirs, 1, 4 * LARGE);
+    assert_int_equal(vv_memory_note(), before);
+    vv_pages_unmap(theirs, 4 * LARGE);
 }
 
 #ifdef VARVE_FAULTS
