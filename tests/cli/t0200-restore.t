@@ -59,11 +59,13 @@ fi
 pack=$(find ck -path '*0000000000000064/00000000/00000000')
 "$PYTHON" - "$pack" <<'END'
 import os, sys
+size = os.path.getsize(sys.argv[1])
 with open(sys.argv[1], "r+b") as file:
-    file.seek(os.path.getsize(sys.argv[1]) // 2)
-    byte = file.read(1)
-    file.seek(-1, 1)
-    file.write(bytes([byte[0] ^ 1]))
+    for at in range(size // 4, size * 3 // 4, 65536):  # wherever its blocks lie among those of others
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 1]))
 END
 run 20 restore ck heat@100 temperature -o damaged
 check "no file from a damaged region" test ! -e damaged -a -z "$(find . -name "*.partial")"
