@@ -238,6 +238,31 @@ struct varve_prune_result {
 VARVE_API int varve_store_prune(struct varve_store *store, const char *name, int is_dry_run, varve_action_fn fn,
                                 void *arg, struct varve_prune_result *out, struct varve_error *error);
 
+struct varve_compact_options {
+    size_t size;   /* sizeof(struct varve_compact_options) */
+    uint64_t keep; /* only the newest so many checkpoints, the others are forgotten; 0: all */
+    /* Told before a checkpoint is written again, or forgotten; may be NULL. */
+    void (*report)(void *arg, int is_forgotten, uint32_t generation, uint64_t version);
+    varve_progress_fn progress; /* in bytes of regions, copied and read back */
+    void *arg;
+};
+struct varve_compact_result {
+    size_t size;            /* sizeof(struct varve_compact_result), set by the caller */
+    uint64_t moved;         /* checkpoints that were written again; 0: there was less than 5 % to gain */
+    uint64_t forgotten;     /* checkpoints */
+    uint64_t bytes_written; /* in new packs */
+    uint64_t bytes_before;  /* in packs of the name */
+    uint64_t bytes_after;
+    uint64_t bytes_live;    /* what the checkpoints that are left need, as struct varve_usage has it */
+};
+/* Let the checkpoints of a name take about what they need: each is written again, with what is live, under its version and
+ * a new generation, and read back; then the old ones are forgotten and pruned. Needs room for that beside what is there. VARVE_BUSY while a program may be writing the name, VARVE_UNSUPPORTED for node-local stores, data with
+ * copies, and where two lives that saved the same versions are kept. Killed or stopped anywhere, all checkpoints are there. options and out may be NULL; out is filled also after an
+ * error. */
+VARVE_API int varve_store_compact(struct varve_store *store, const char *name,
+                                  const struct varve_compact_options *options, struct varve_compact_result *out,
+                                  struct varve_error *error);
+
 /* ---- who holds a name ---- */
 enum varve_holding {
     VARVE_HELD_BY_NOBODY = 0,

@@ -1,10 +1,11 @@
-/* What checkpoints need of the space they keep. */
+/* What checkpoints need of the space they keep, and letting them take no more. */
 #include "inspect_private.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "engine/repack.h"
 #include "store/usage.h"
 
 int varve_store_usage(struct varve_store *store, const char *name, varve_progress_fn progress, void *arg,
@@ -36,4 +37,45 @@ int varve_store_usage(struct varve_store *store, const char *name, varve_progres
     };
     memcpy(out, &result, out->size);
     return 0;
+}
+
+int varve_store_compact(struct varve_store *store, const char *name, const struct varve_compact_options *options,
+                        struct varve_compact_result *out, struct varve_error *error) {
+    struct varve_compact_options given = {0};
+    struct vv_repack_result result = {0};
+
+    vv_error_clear(error);
+    if (!store || !name || (options && options->size > sizeof given) || (out && out->size > sizeof *out)) {
+        return vv_error(error, -EINVAL, "varve_store_compact needs a store and a name, and options of this library");
+    }
+    if (options) {
+        memcpy(&given, options, options->size);
+    }
+    int rc = vv_inspect_require_name(store, name, error);
+    if (rc < 0) {
+        return rc;
+    }
+    vv_inspect_ranged_clear(store);
+    struct vv_repack_options inner = {
+        .settings = &store->settings,
+        .pool = store->pool,
+        .keep = given.keep,
+        .report = given.report,
+        .progress = given.progress,
+        .arg = given.arg,
+    };
+    rc = vv_repack(store->store, name, &inner, &result, error);
+    if (out) {
+        struct varve_compact_result told = {
+            .size = out->size,
+            .moved = result.moved,
+            .forgotten = result.forgotten,
+            .bytes_written = result.written,
+            .bytes_before = result.before,
+            .bytes_after = result.after,
+            .bytes_live = result.live,
+        };
+        memcpy(out, &told, out->size);
+    }
+    return rc < 0 ? vv_error_default(error, rc, "cannot compact \"%s\": %s", name, varve_error_text(rc)) : 0;
 }

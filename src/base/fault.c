@@ -15,12 +15,12 @@
 
 #define NAME_BYTES 128
 
-enum action { ACTION_NONE, ACTION_KILL, ACTION_ERROR, ACTION_SLEEP };
+enum action { ACTION_NONE, ACTION_KILL, ACTION_STOP, ACTION_ERROR, ACTION_SLEEP };
 
 struct fault {
     char name[NAME_BYTES];
     enum action action;
-    int value; /* times to meet it before the kill, errno, or milliseconds */
+    int value; /* times to meet it before the kill or stop, errno, or milliseconds */
     int met;
 };
 
@@ -39,6 +39,8 @@ static int parse_action(const char *text, struct fault *out) {
     }
     if (sscanf(text, "kill:%d%n", &out->value, &used) == 1 && out->value > 0) {
         out->action = ACTION_KILL;
+    } else if (sscanf(text, "stop:%d%n", &out->value, &used) == 1 && out->value > 0) {
+        out->action = ACTION_STOP;
     } else if (sscanf(text, "error:%d%n", &out->value, &used) == 1 && out->value > 0) {
         out->action = ACTION_ERROR;
     } else if (sscanf(text, "sleep:%d%n", &out->value, &used) == 1 && out->value >= 0) {
@@ -109,8 +111,9 @@ int vv_fault_hit(const char *name) {
     }
     pthread_mutex_unlock(&lock);
 
-    if (fault.action == ACTION_KILL && fault.met == fault.value) {
-        raise(SIGKILL);
+    int is_due = fault.met == fault.value;
+    if (is_due && (fault.action == ACTION_KILL || fault.action == ACTION_STOP)) {
+        kill(getpid(), fault.action == ACTION_KILL ? SIGKILL : SIGSTOP);
     }
     if (fault.action == ACTION_SLEEP) {
         vv_sleep_ms((unsigned)fault.value);

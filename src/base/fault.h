@@ -1,8 +1,8 @@
 /* Named fault points: `VV_FAULT("store.record.before_create")` is a place where a test can stop the process, make the
  * function fail, or put it to sleep. Compiled out of builds without VARVE_FAULTS.
  *
- * VARVE_FAULT="name=kill", "name=kill:3" (third time it is met), "name=error:28" (fail with -28), "name=sleep:200"
- * (milliseconds). VARVE_FAULT_LIST=path appends every point met to that file. */
+ * VARVE_FAULT="name=kill", "name=kill:3" (third time it is met), "name=stop:1" (until SIGCONT), "name=error:28"
+ * (fail with -28), "name=sleep:200" (milliseconds). VARVE_FAULT_LIST=path appends every point met to that file. */
 #ifndef VV_FAULT_H
 #define VV_FAULT_H
 

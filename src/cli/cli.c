@@ -19,8 +19,8 @@
 
 static const struct command *const commands[] = {
     &command_ls,     &command_show,   &command_diff,   &command_stats, &command_verify, &command_restore,
-    &command_import, &command_export, &command_forget, &command_prune, &command_repair, &command_unlock,
-    &command_config,
+    &command_import, &command_export, &command_forget, &command_prune, &command_compact, &command_repair,
+    &command_unlock, &command_config,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 

@@ -78,7 +78,7 @@ struct command {
 };
 
 extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
-    command_import, command_export, command_forget, command_prune, command_repair,
+    command_import, command_export, command_forget, command_prune, command_compact, command_repair,
     command_unlock, command_config;
 
 static inline int has_option(const struct cli *cli, unsigned bit) {

@@ -5,11 +5,9 @@
 
 #include "base/alloc.h"
 #include "engine/engine_private.h"
+#include "engine/pieces.h"
 
 #define FLUSH (1u << 20)
-#define PACK_FROM 256u /* runs; fewer are not worth it */
-#define PACK_LEVEL 3
-#define PIECE_SHORT 2048u /* a zstd frame has some bytes at least, so it is never 256 times smaller */
 
 struct recipe {
     struct vv_save *save;
@@ -19,8 +17,7 @@ struct recipe {
     struct vv_buf buf;
     struct vv_manifest_writer writer;
     int is_packed;
-    struct vv_coder *coder; /* if it is, */
-    uint8_t *piece;         /* with room for one */
+    struct vv_pieces pieces; /* if it is */
     struct varve_error *error;
 };
 
@@ -185,55 +182,18 @@ static void fill_head(struct recipe *recipe, uint64_t runs, struct vv_manifest_h
     const struct vv_save *save = recipe->save;
     memset(head, 0, sizeof *head);
     head->runs = runs;
-    head->is_packed = recipe->is_packed = runs >= PACK_FROM;
+    head->is_packed = recipe->is_packed = runs >= VV_PACK_FROM;
     head->owner = save->session->comm->rank;
     head->regions = save->regions;
     head->protected_bytes = save->sums.protected_bytes;
     head->layout_bytes = save->layout_end;
 }
 
-/* ---- packing ---- */
-
-static int make_coder(struct recipe *recipe) {
-    if (recipe->piece)
-        return 0;
-    recipe->piece = vv_malloc(VV_PIECE_HEAD_SIZE + VV_PIECE_MAX);
-    return recipe->piece ? vv_coder_create(&recipe->coder) : -ENOMEM;
-}
-
 /* To the pack, or to the writer of the team. */
-static int add_bytes(struct recipe *recipe, const void *data, size_t size) {
+static int add_bytes(void *arg, const void *data, size_t size) {
+    struct recipe *recipe = arg;
     recipe->save->manifest_bytes += size;
     return vv_outlet_manifest_add(recipe->save, data, size, recipe->error);
-}
-
-/* Into recipe->piece. */
-static struct vv_manifest_piece make_piece(struct recipe *recipe, const uint8_t *data, uint32_t size) {
-    static const struct vv_coding coding = {.codec = VV_CODEC_ZSTD};
-    static const struct vv_content content = {.type = VARVE_BYTES};
-    uint8_t *out = recipe->piece + VV_PIECE_HEAD_SIZE;
-    int64_t got = vv_coder_encode(recipe->coder, &coding, &content, data, size, out, PACK_LEVEL);
-    if (got > 0 && got < size)
-        return (struct vv_manifest_piece){size, (uint32_t)got};
-    memcpy(out, data, size); /* as it is, also when there was no memory to make it smaller */
-    return (struct vv_manifest_piece){size, size};
-}
-
-static int pass_on_pieces(struct recipe *recipe, const uint8_t *data, uint64_t size, uint32_t most) {
-    int rc = make_coder(recipe);
-    while (size > 0 && rc == 0) {
-        uint32_t part = size < most ? (uint32_t)size : most;
-        struct vv_manifest_piece piece = make_piece(recipe, data, part);
-        if ((uint64_t)piece.stored * VV_PIECE_RATIO < part) /* it packs too well: short pieces never do */
-            rc = pass_on_pieces(recipe, data, part, PIECE_SHORT);
-        else {
-            vv_manifest_piece_encode(recipe->piece, &piece);
-            rc = add_bytes(recipe, recipe->piece, VV_PIECE_HEAD_SIZE + piece.stored);
-        }
-        data += part;
-        size -= part;
-    }
-    return rc;
 }
 
 /* What was encoded so far goes on its way. */
@@ -242,7 +202,7 @@ static int pass_on(struct recipe *recipe) {
     if (rc == 0 && recipe->buf.size && !recipe->is_packed)
         rc = add_bytes(recipe, recipe->buf.data, recipe->buf.size);
     if (rc == 0 && recipe->is_packed)
-        rc = pass_on_pieces(recipe, recipe->buf.data, recipe->buf.size, VV_PIECE_MAX);
+        rc = vv_pieces_pack(&recipe->pieces, recipe->buf.data, recipe->buf.size, add_bytes, recipe);
     return rc;
 }
 
@@ -366,7 +326,6 @@ int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_err
     vv_free(recipe.leans);
     vv_free(recipe.index_of);
     vv_buf_clear(&recipe.buf);
-    vv_coder_destroy(recipe.coder);
-    vv_free(recipe.piece);
+    vv_pieces_clear(&recipe.pieces);
     return rc ? vv_error_default(error, rc, "the manifest could not be written: %s", varve_error_text(rc)) : 0;
 }

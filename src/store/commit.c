@@ -217,13 +217,12 @@ static int explain_taken(struct vv_store *store, const char *name, const struct 
 /* An error here other than -EEXIST leaves it open whether the record exists. To find it there would not help: it may be
  * visible and yet not durable, so it is never reported as success. */
 static int create_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                         struct vv_record *record, struct varve_error *error) {
+                         const struct vv_record *record, struct varve_error *error) {
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_RECORD, 0, 0);
     struct vv_buf buf;
     int rc = VV_FAULT("store.record.before_create");
     if (rc < 0)
         return vv_error_sys(error, rc, "cannot create the record");
-    record->time_ns = vv_clock_wall_ns();
     vv_buf_init(&buf);
     vv_record_encode(&buf, &key, store->id, record);
     rc = vv_object_create(store, &key, &buf, error);
@@ -238,7 +237,7 @@ static int create_record(struct vv_store *store, const char *name, const struct 
 int vv_votes_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                     const struct vv_writers *writers, struct vv_record *record, struct varve_error *error) {
     int rc = create_writers(store, name, attempt, writers, error);
-    return rc < 0 ? rc : create_record(store, name, attempt, record, error);
+    return rc < 0 ? rc : vv_commit_record(store, name, attempt, record, error);
 }
 
 static int check_to_commit(struct vv_store *store, struct vv_lease *lease, const char *name,
@@ -284,6 +283,12 @@ int vv_commit_list(struct vv_store *store, const char *name, const struct vv_att
 
 int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct vv_record *record, struct varve_error *error) {
+    record->time_ns = vv_clock_wall_ns();
+    return create_record(store, name, attempt, record, error);
+}
+
+int vv_commit_copy_of(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                      const struct vv_record *record, struct varve_error *error) {
     return create_record(store, name, attempt, record, error);
 }
 

@@ -67,6 +67,9 @@ int vv_commit_list(struct vv_store *store, const char *name, const struct vv_att
                    const struct vv_writers *writers, struct varve_error *error);
 int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct vv_record *record, struct varve_error *error);
+/* The last step for a checkpoint that was saved at another time, which the record says. */
+int vv_commit_copy_of(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                      const struct vv_record *record, struct varve_error *error);
 
 /* The bytes of a commit (both objects are whole and belong together; what_out says which attempt with which writers
  * list), and taking it over from another node's store: the writers list and the record are created here, or mended

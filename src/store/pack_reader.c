@@ -178,10 +178,11 @@ static int check_identity(const struct vv_pack_id *id, const struct vv_footer *f
     if (what) {
         return vv_error(error, VARVE_CORRUPT, "%s: the %s in its footer cannot be right", key, what);
     }
-    const struct vv_attempt *last = footer->lean_count ? &footer->leans[footer->lean_count - 1].attempt : NULL;
-    if (last && !vv_attempt_is_newer(&id->attempt, last)) { /* another attempt at the same version is no past either */
-        return vv_error(error, VARVE_CORRUPT, "%s leans on the future: generation %u version %llu attempt %u", key,
-                        last->generation, (unsigned long long)last->version, last->attempt);
+    for (uint32_t i = 0; i < footer->lean_count; i++) {
+        const struct vv_attempt *lean = &footer->leans[i].attempt;
+        if (!vv_lean_is_possible(&id->attempt, &footer->parent, lean))
+            return vv_error(error, VARVE_CORRUPT, "%s leans on the future: generation %u version %llu attempt %u", key,
+                            lean->generation, (unsigned long long)lean->version, lean->attempt);
     }
     return 0;
 }

@@ -509,7 +509,7 @@ static struct vv_footer footer_of(struct vv_pack_writer *pack, uint64_t protecte
         .owners = pack->options.owners,
         .partner_count = pack->options.partner_count,
         .parent = pack->options.parent,
-        .time_ns = vv_clock_wall_ns(),
+        .time_ns = pack->options.time_ns ? pack->options.time_ns : vv_clock_wall_ns(),
         .protected_bytes = protected_bytes,
         .raw_bytes = pack->raw_bytes,
         .stored_bytes = pack->stored_bytes,

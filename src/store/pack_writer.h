@@ -19,6 +19,7 @@ struct vv_pack_options {
     uint64_t part_size;
     uint64_t size_hint; /* expected bytes, for the backend's space check */
     const char *program;
+    uint64_t time_ns; /* 0: that of sealing it */
 };
 
 /* Begin the pack of this attempt. */

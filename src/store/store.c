@@ -147,8 +147,9 @@ static int make_new(struct vv_store *store, int mode, const struct vv_store_obje
     if (rc < 0)
         return vv_error_sys(error, rc, "cannot look whether there is a store");
     if (is_foreign)
-        return vv_error(error, VARVE_NO_STORE,
-                        "there are files here but no store (it would have an object named varve): give a new or an empty folder");
+        return vv_error(
+            error, VARVE_NO_STORE,
+            "there are files here but no store (it would have an object named varve): give a new or an empty folder");
     return make_store(store, like, error);
 }
 
@@ -298,6 +299,12 @@ int vv_prefix_is_used(struct vv_store *store, const char *prefix, struct varve_e
 
 int vv_attempt_is_newer(const struct vv_attempt *a, const struct vv_attempt *b) {
     return a->generation != b->generation ? a->generation > b->generation : a->version > b->version;
+}
+
+int vv_lean_is_possible(const struct vv_attempt *own, const struct vv_attempt *parent, const struct vv_attempt *lean) {
+    if (vv_attempt_is_newer(own, lean))
+        return 1;
+    return lean->generation == own->generation && vv_attempt_is_newer(lean, own) && vv_attempt_is_newer(parent, own);
 }
 
 static int compare(const void *a, const void *b) {

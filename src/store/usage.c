@@ -73,6 +73,7 @@ static int add_owner(struct count *count, uint32_t owner) {
             count->options->progress(count->options->arg, count->done, count->total))
             rc = vv_error_sys(count->error, -EINTR, "stopped");
     }
+    count->run = NULL;
     vv_recipe_close(recipe);
     return rc;
 }
@@ -102,7 +103,7 @@ static int add_checkpoint(struct count *count, const struct vv_attempt *at) {
     rc = note_attempts(count, record);
     for (uint32_t owner = 0; rc == 0 && owner < record->ranks; owner++)
         rc = add_owner(count, owner);
-    count->live_data += (double)record->metadata_bytes;
+    count->live_data += (double)(record->metadata_bytes + record->writers_length);
     vv_view_close(count->view);
     count->view = NULL;
     return rc;
@@ -117,8 +118,11 @@ static int take_record(void *arg, uint32_t generation, uint64_t version) {
         return 0;
     if (rc < 0)
         return rc;
-    count->total += record.protected_bytes;
+    uint64_t bytes = record.protected_bytes;
     vv_record_clear(&record);
+    if (count->options->newest && count->records.count == count->options->newest)
+        return 0;
+    count->total += bytes;
     return vv_attempts_add(&count->records, &at);
 }
 

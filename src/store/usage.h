@@ -18,6 +18,7 @@ struct vv_usage_options {
     int (*progress)(void *arg, uint64_t done,
                     uint64_t total); /* in protected bytes; nonzero stops with -EINTR; or NULL */
     void *arg;
+    uint64_t newest; /* only so many checkpoints; 0: all */
 };
 
 /* Reads every manifest and the tables of packs, no data. Changes nothing. VARVE_UNSUPPORTED for one of several node-

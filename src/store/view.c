@@ -24,7 +24,7 @@ static int check_record(const struct vv_view *view, struct varve_error *error) {
     }
     for (uint32_t i = 0; i < record->lean_count; i++) {
         const struct vv_attempt *lean = &record->leans[i].attempt;
-        if (!vv_attempt_is_newer(&view->attempt, lean)) { /* another attempt at the same version is no past either */
+        if (!vv_lean_is_possible(&view->attempt, &record->parent, lean)) {
             return vv_error(error, VARVE_CORRUPT, "the record of generation %u version %llu leans on the future: %s",
                             view->attempt.generation, (unsigned long long)view->attempt.version,
                             vv_attempt_text(lean, text));
@@ -37,12 +37,29 @@ static int check_record(const struct vv_view *view, struct varve_error *error) {
     return 0;
 }
 
-static int open_record(struct vv_view *view, uint32_t generation, uint64_t version, struct varve_error *error) {
-    int rc = vv_record_load(view->store, view->name, generation, version, &view->record, error);
+/* A copy that the view owns. */
+static int copy_record(struct vv_view *view, const struct vv_attempt *attempt, const struct vv_record *record,
+                       struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(view->name, attempt, VV_KIND_RECORD, 0, 0);
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    vv_record_encode(&buf, &key, view->store->id, record);
+    int rc = buf.failed ? vv_error_sys(error, buf.failed, "open a checkpoint")
+                        : vv_record_parse(buf.data, buf.size, &key, view->store->id, &view->record, error);
+    vv_buf_clear(&buf);
+    return rc;
+}
+
+/* given: NULL, or what is not under its key. */
+static int open_record(struct vv_view *view, const struct vv_attempt *at, const struct vv_record *given,
+                       struct varve_error *error) {
+    int rc = given ? copy_record(view, at, given, error)
+                   : vv_record_load(view->store, view->name, at->generation, at->version, &view->record, error);
     if (rc < 0) {
         return rc;
     }
-    view->attempt = (struct vv_attempt){.generation = generation, .attempt = view->record.attempt, .version = version};
+    view->attempt = *at;
+    view->attempt.attempt = view->record.attempt;
     rc = check_record(view, error);
     if (rc == 0) {
         struct vv_cached *writers = NULL;
@@ -52,8 +69,9 @@ static int open_record(struct vv_view *view, uint32_t generation, uint64_t versi
     return rc;
 }
 
-int vv_view_open_with(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
-                      struct vv_pack_cache *cache, struct vv_view **out, struct varve_error *error) {
+static int open_view(struct vv_store *store, const char *name, const struct vv_attempt *at,
+                     const struct vv_record *given, struct vv_pack_cache *cache, struct vv_view **out,
+                     struct varve_error *error) {
     struct vv_view *view = vv_calloc(1, sizeof *view);
     if (!view) {
         return vv_error_sys(error, -ENOMEM, "open a checkpoint");
@@ -65,13 +83,24 @@ int vv_view_open_with(struct vv_store *store, const char *name, uint32_t generat
     view->owns_cache = !cache;
     snprintf(view->name, sizeof view->name, "%s", name);
     int rc = cache ? 0 : vv_pack_cache_create(VV_TABLES_BUDGET, &view->cache);
-    rc = rc < 0 ? vv_error_sys(error, rc, "open a checkpoint") : open_record(view, generation, version, error);
+    rc = rc < 0 ? vv_error_sys(error, rc, "open a checkpoint") : open_record(view, at, given, error);
     if (rc < 0) {
         vv_view_close(view);
         return rc;
     }
     *out = view;
     return 0;
+}
+
+int vv_view_open_with(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
+                      struct vv_pack_cache *cache, struct vv_view **out, struct varve_error *error) {
+    struct vv_attempt at = {.generation = generation, .version = version};
+    return open_view(store, name, &at, NULL, cache, out, error);
+}
+
+int vv_view_open_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                        const struct vv_record *record, struct vv_view **out, struct varve_error *error) {
+    return open_view(store, name, attempt, record, NULL, out, error);
 }
 
 void vv_view_expect_parts(struct vv_view *view) {

@@ -14,6 +14,10 @@ struct vv_view;
 
 int vv_view_open(struct vv_store *store, const char *name, uint32_t generation, uint64_t version, struct vv_view **out,
                  struct varve_error *error);
+/* The same for a record that is not under its key yet: an attempt is read back before it becomes the checkpoint. Its
+ * writers list must be there. */
+int vv_view_open_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                        const struct vv_record *record, struct vv_view **out, struct varve_error *error);
 void vv_view_close(struct vv_view *view); /* accepts NULL */
 /* Small parts of blocks will be asked for, one after another: keep the last block that was decoded. Before anything is
  * read. */

@@ -4,10 +4,10 @@
 run 0 --version
 check "version" grep -q '^varve [0-9]*\.[0-9]*\.[0-9]*$' out
 run 0 help
-for command in ls show diff stats verify restore forget prune repair unlock config; do
+for command in ls show diff stats verify restore forget prune compact repair unlock config; do
 	check "help lists $command" grep -q "^  $command " out
 done
-for command in ls list show diff stats verify check restore forget prune gc repair unlock config; do
+for command in ls list show diff stats verify check restore forget prune gc compact repair unlock config; do
 	"$VARVE" help $command >help.out 2>err
 	check "help $command has an example" grep -q '^example: .*varve' help.out
 	"$VARVE" $command --help >help2.out 2>err

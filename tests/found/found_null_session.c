@@ -131,6 +131,7 @@ static void inspection_needs_a_store(void **state) {
     assert_int_equal(varve_store_verify(NULL, &verify, &verified, NULL), -EINVAL);
     assert_int_equal(varve_store_forget(NULL, &which, NULL), -EINVAL);
     assert_int_equal(varve_store_prune(NULL, NULL, 1, NULL, NULL, &pruned, NULL), -EINVAL);
+    assert_int_equal(varve_store_compact(NULL, "x", NULL, NULL, NULL), -EINVAL);
     assert_int_equal(varve_store_repair(NULL, 1, NULL, NULL, NULL), -EINVAL);
     assert_int_equal(varve_store_holder(NULL, "x", &holder, NULL), -EINVAL);
     assert_int_equal(varve_store_unlock(NULL, "x", 1, NULL, NULL, &holder, NULL), -EINVAL);

@@ -17,12 +17,13 @@
 #define WASTEFUL_CHUNK 4096u
 #define WASTEFUL_CHUNKS 256u
 #define WASTEFUL_SIZE (WASTEFUL_CHUNKS * WASTEFUL_CHUNK)
-#define WASTEFUL_CHANGED 13 /* chunks of each half: a tenth */
-#define WASTEFUL_CHECKPOINTS 60
+#define WASTEFUL_CHANGED 13     /* chunks of each half: a tenth */
+#define WASTEFUL_CHECKPOINTS 60 /* unless told */
 
 struct wasteful {
     uint32_t ranks;
     const char *settings; /* besides */
+    int checkpoints;      /* 0: 60 */
 };
 
 /* The first half is the same on all ranks and changes alike, the second is each rank's own. */
@@ -87,7 +88,8 @@ static inline void wasteful_rank(struct varve_comm *comm, void *arg) {
     static struct wasteful_memory memory;
     wasteful_begin(&memory, comm->rank);
     struct varve_session *session = wasteful_open(comm, job->way, job->store, &memory);
-    for (int i = 0; i < WASTEFUL_CHECKPOINTS; i++) {
+    int count = job->way->checkpoints ? job->way->checkpoints : WASTEFUL_CHECKPOINTS;
+    for (int i = 0; i < count; i++) {
         wasteful_change(&memory);
         if (varve_checkpoint(session, i) != 0 || varve_wait(session) != 0)
             group_fail(comm, "checkpoint %d: %s", i, varve_session_error(session)->text);
@@ -95,7 +97,7 @@ static inline void wasteful_rank(struct varve_comm *comm, void *arg) {
     varve_close(session);
 }
 
-/* Versions 0 to 59 of "job"; 58 and 59 are left. */
+/* Versions from 0 on of "job"; the last two are left. */
 static inline void make_wasteful(const struct wasteful *way, const char *store) {
     struct wasteful_job job = {way, store};
     struct group_end end;

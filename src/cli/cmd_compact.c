@@ -1,0 +1,153 @@
+/* varve compact: let the checkpoints of names at rest take what they need, and no more. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "json.h"
+#include "progress.h"
+#include "text.h"
+
+struct compaction {
+    struct cli *cli;
+    struct progress progress;
+    const char *name; /* at hand */
+    char **names;
+    size_t count;
+};
+
+/* The checkpoints of a name follow one another. */
+static int take_name(void *arg, const struct varve_checkpoint_info *info) {
+    struct compaction *compaction = arg;
+
+    if (compaction->count && !strcmp(compaction->names[compaction->count - 1], info->name)) {
+        return 0;
+    }
+    char **names = realloc(compaction->names, (compaction->count + 1) * sizeof *names);
+    if (!names) {
+        return -ENOMEM;
+    }
+    compaction->names = names;
+    names[compaction->count] = strdup(info->name);
+    if (!names[compaction->count]) {
+        return -ENOMEM;
+    }
+    compaction->count++;
+    return 0;
+}
+
+static void on_checkpoint(void *arg, int is_forgotten, uint32_t generation, uint64_t version) {
+    struct compaction *compaction = arg;
+
+    if (compaction->cli->is_json) {
+        json_begin("action");
+        json_text("action", is_forgotten ? "forget" : "move");
+        json_text("name", compaction->name);
+        json_u64("version", version);
+        json_u64("generation", generation);
+        json_end();
+        return;
+    }
+    progress_clear(&compaction->progress);
+    printf("%s ", is_forgotten ? "forget" : "write again");
+    text_put(compaction->name);
+    printf("@%" PRIu64 " of generation %" PRIu32 "\n", version, generation);
+    fflush(stdout);
+}
+
+static int on_progress(void *arg, uint64_t done, uint64_t total) {
+    struct compaction *compaction = arg;
+    return progress_update(&compaction->progress, done, total);
+}
+
+static void tell(const struct compaction *compaction, const struct varve_compact_result *result) {
+    char before[SIZE_ROOM], after[SIZE_ROOM], live[SIZE_ROOM];
+
+    if (compaction->cli->is_json) {
+        json_begin("space");
+        json_text("name", compaction->name);
+        json_u64("moved", result->moved);
+        json_u64("forgotten", result->forgotten);
+        json_u64("bytes_before", result->bytes_before);
+        json_u64("bytes_after", result->bytes_after);
+        json_u64("bytes_live", result->bytes_live);
+        json_u64("bytes_written", result->bytes_written);
+        json_number("seconds", progress_seconds(&compaction->progress));
+        json_end();
+        return;
+    }
+    text_size(before, result->bytes_before);
+    text_size(after, result->bytes_after);
+    text_size(live, result->bytes_live);
+    text_put(compaction->name);
+    printf(": %s before, %s now, %s needed", before, after, live);
+    printf("%s\n", result->moved ? "" : "; nothing to gain by writing checkpoints again");
+}
+
+static int compact_name(struct compaction *compaction, const char *name) {
+    struct cli *cli = compaction->cli;
+    struct varve_compact_result result = {.size = sizeof result};
+    struct varve_error error = {.text = ""};
+    struct varve_compact_options options = {
+        .size = sizeof options,
+        .keep = has_option(cli, OPTION_KEEP_LAST) ? cli->keep_last : 0,
+        .report = on_checkpoint,
+        .progress = on_progress,
+        .arg = compaction,
+    };
+
+    compaction->name = name;
+    progress_begin(&compaction->progress, "compacting", cli->is_json);
+    int rc = varve_store_compact(cli->store, name, &options, &result, &error);
+    progress_end(&compaction->progress);
+    if (rc == 0) {
+        tell(compaction, &result);
+        return EXIT_OK;
+    }
+    int exit_code = cli_fail(cli, rc, &error);
+    if (rc != VARVE_BUSY && rc != VARVE_UNSUPPORTED && result.bytes_before > 0)
+        cli_note("nothing of \"%s\" is lost; run it again, or `varve prune` to free what is not needed", name);
+    return exit_code;
+}
+
+/* A name that cannot be compacted does not keep the others from it, an interrupt does. */
+static int run(struct cli *cli) {
+    struct compaction compaction = {.cli = cli};
+    struct varve_error error = {.text = ""};
+    int exit_code = EXIT_OK;
+
+    if (has_option(cli, OPTION_KEEP_LAST) && cli->arg_count == 0) {
+        return cli_usage(cli, "--keep-last goes with a NAME: it makes checkpoints be forgotten");
+    }
+    int rc = cli->arg_count ? 0 : varve_store_list(cli->store, NULL, take_name, &compaction, &error);
+    if (rc < 0) {
+        exit_code = cli_fail(cli, rc, &error);
+    } else if (cli->arg_count) {
+        exit_code = compact_name(&compaction, cli->args[0]);
+    }
+    for (size_t i = 0; i < compaction.count; i++) {
+        int code = rc < 0 || exit_code == EXIT_INTERRUPTED ? EXIT_OK : compact_name(&compaction, compaction.names[i]);
+        exit_code = exit_code ? exit_code : code;
+        free(compaction.names[i]);
+    }
+    free(compaction.names);
+    return exit_code;
+}
+
+const struct command command_compact = {
+    .name = "compact",
+    .summary = "store what is needed again, so that the rest can go",
+    .usage = "compact STORE [NAME [--keep-last N]]",
+    .help = "Write the checkpoints of a name again, with what they need and no more, read them back, and remove the "
+            "old data.\n"
+            "They keep their versions. Refused while a program writes the name. Needs room for the new data beside the "
+            "old.\n"
+            "Stopped or killed anywhere, all checkpoints are there. `varve stats` tells what there is to gain.\n\n"
+            "  --keep-last N   only the newest N checkpoints; the others are forgotten, and named\n\n"
+            "example: varve compact /scratch/ck heat2d\n",
+    .options = OPTION_KEEP_LAST,
+    .most_args = 1,
+    .run = run,
+};

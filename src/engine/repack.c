@@ -1,0 +1,385 @@
+/* Repacking a name: claim it, copy its checkpoints, forget the originals and what is not kept, prune.
+ *
+ * A copy is an ordinary checkpoint, of the generation that was claimed and with the version it had: it is made as every
+ * other is, and nothing that stands is changed for it. The newest comes first, so whatever happens, the newest
+ * checkpoint of the name is the newest one or a copy of it; older copies lean on newer ones. The originals are forgotten
+ * when all copies are there. Until then both may be seen: a compaction that comes after one that was killed forgets what
+ * has a copy.
+ *
+ * The beat names the newest original until all copies are made. Were it the newest copy, others could conclude that
+ * nothing older of that generation is still to come (docs/format.md 10, prune 6). A prune that runs beside may take an
+ * older copy for given up, as there is a newer record in its generation: it closes that version first, so the commit
+ * fails, and nothing was forgotten yet. */
+#include "engine/repack.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "engine/read.h"
+#include "engine/repack_private.h"
+#include "store/lease.h"
+#include "store/usage.h"
+
+#define BEAT_SECONDS 15
+#define DEAD_SECONDS 60
+#define WELL_PACKED 1.05 /* of what is live: less is not worth copying everything */
+#define WINDOW (32u << 20)
+
+static int out_of_memory(struct vv_repack *repack) {
+    return vv_error_sys(repack->error, -ENOMEM, "cannot compact %s", repack->name);
+}
+
+int vv_repack_progress(struct vv_repack *repack, uint64_t bytes) {
+    const struct vv_repack_options *options = repack->options;
+    repack->progress += bytes;
+    if (options->progress && options->progress(options->arg, repack->progress, repack->total))
+        return vv_error_sys(repack->error, -EINTR, "stopped");
+    return 0;
+}
+
+/* ---- which ---- */
+
+static int append(struct vv_repack *repack, struct vv_attempts_list *to, const struct vv_attempt *at) {
+    if (to->count == to->room) {
+        size_t more = to->room ? to->room * 2 : 64;
+        struct vv_attempt *longer = vv_realloc(to->list, more * sizeof *longer);
+        if (!longer)
+            return out_of_memory(repack);
+        to->list = longer;
+        to->room = more;
+    }
+    to->list[to->count++] = *at;
+    return 0;
+}
+
+/* The same regions with the same content, by their digests? 1, 0 or an error. */
+static int compare_owner(struct vv_repack *repack, struct vv_view *one, struct vv_view *other, uint32_t owner) {
+    struct vv_recipe *recipes[2] = {NULL, NULL};
+    struct vv_recipe_region a, b;
+    int is_same = 1, more = 1, rc = vv_recipe_open(one, owner, &recipes[0], repack->error);
+    if (rc == 0)
+        rc = vv_recipe_open(other, owner, &recipes[1], repack->error);
+    while (rc == 0 && more && is_same) {
+        more = vv_recipe_next_region(recipes[0], &a, repack->error);
+        int too = more < 0 ? more : vv_recipe_next_region(recipes[1], &b, repack->error);
+        rc = more < 0 ? more : too < 0 ? too : 0;
+        is_same =
+            rc == 0 && more == too &&
+            (!more || (strcmp(a.name, b.name) == 0 && a.length == b.length && vv_hash128_equal(a.digest, b.digest)));
+    }
+    vv_recipe_close(recipes[0]);
+    vv_recipe_close(recipes[1]);
+    return rc < 0 ? rc : is_same;
+}
+
+static int is_copy(struct vv_repack *repack, const struct vv_attempt *copy, const struct vv_attempt *original) {
+    struct vv_view *views[2] = {NULL, NULL};
+    int rc = vv_view_open(repack->store, repack->name, copy->generation, copy->version, &views[0], repack->error);
+    if (rc == 0)
+        rc = vv_view_open(repack->store, repack->name, original->generation, original->version, &views[1],
+                          repack->error);
+    const struct vv_record *one = rc == 0 ? vv_view_record(views[0]) : NULL;
+    const struct vv_record *other = rc == 0 ? vv_view_record(views[1]) : NULL;
+    int is_same = rc == 0 && one->ranks == other->ranks;
+    for (uint32_t owner = 0; rc == 0 && is_same && owner < one->ranks; owner++) {
+        is_same = compare_owner(repack, views[0], views[1], owner);
+        rc = is_same < 0 ? is_same : 0;
+    }
+    vv_view_close(views[0]);
+    vv_view_close(views[1]);
+    return rc < 0 ? rc : is_same;
+}
+
+/* Was it copied already, by a compaction that was killed? 1, 0 or an error. */
+static int has_copy(struct vv_repack *repack, const struct vv_attempt *at) {
+    for (size_t i = 0; i < repack->kept.count; i++) {
+        int rc = repack->kept.list[i].version == at->version ? is_copy(repack, &repack->kept.list[i], at) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Newest first. A record that is damaged stops everything: what it leans on is not known. */
+static int take_record(void *arg, uint32_t generation, uint64_t version) {
+    struct vv_repack *repack = arg;
+    struct vv_attempt at = {.generation = generation, .version = version};
+    struct vv_record record;
+    int rc = vv_record_load(repack->store, repack->name, generation, version, &record, repack->error);
+    if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT) {
+        vv_error_clear(repack->error);
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    at.attempt = record.attempt;
+    uint64_t bytes = record.protected_bytes;
+    vv_record_clear(&record);
+    rc = has_copy(repack, &at);
+    if (rc)
+        return rc < 0 ? rc : append(repack, &repack->moved, &at);
+    if (repack->options->keep && repack->kept.count == repack->options->keep)
+        return append(repack, &repack->dropped, &at);
+    repack->total += 2 * bytes; /* copied, and read back */
+    return append(repack, &repack->kept, &at);
+}
+
+static int list_records(struct vv_repack *repack) {
+    return vv_records_list_whole(repack->store, repack->name, take_record, repack, repack->error);
+}
+
+/* Copies of a pack on other nodes are not made here, and should not be lost unasked. */
+static int check_copies(struct vv_repack *repack, struct vv_view *view) {
+    const struct vv_record *record = vv_view_record(view);
+    for (uint32_t source = 0; source <= record->lean_count; source++)
+        for (uint32_t owner = 0; owner < record->ranks; owner++) {
+            uint32_t partners = 0;
+            int rc = vv_view_partners(view, source, owner, &partners, repack->error);
+            if (rc < 0)
+                return rc;
+            if (partners)
+                return vv_error(repack->error, VARVE_UNSUPPORTED,
+                                "%s is stored with copies (setting copies), which compact cannot make", repack->name);
+        }
+    return 0;
+}
+
+/* ---- one checkpoint ---- */
+
+static int read_owner(struct vv_repack *repack, struct vv_view *view, uint32_t owner) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region region;
+    int rc = vv_recipe_open(view, owner, &recipe, repack->error);
+    while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, repack->error)) == 1) {
+        rc = vv_region_stream(view, recipe, &region, repack->store->settings.seed, WINDOW, repack->options->pool, NULL,
+                              NULL, repack->error);
+        if (rc == 0)
+            rc = vv_repack_progress(repack, region.length);
+    }
+    vv_recipe_close(recipe);
+    return rc;
+}
+
+/* Every byte from the storage, against the digests of the regions, which were those of the old one. */
+static int read_back(struct vv_repack *repack, const struct vv_attempt *attempt, const struct vv_record *record) {
+    struct vv_view *view = NULL;
+    int rc = vv_view_open_record(repack->store, repack->name, attempt, record, &view, repack->error);
+    for (uint32_t owner = 0; rc == 0 && owner < record->ranks; owner++)
+        rc = read_owner(repack, view, owner);
+    vv_view_close(view);
+    return rc;
+}
+
+/* The older ones come before it. */
+static void note_done(struct vv_repack *repack, const struct vv_attempt *attempt, const struct vv_record *record) {
+    memmove(repack->done + 1, repack->done, repack->done_count * sizeof *repack->done);
+    repack->done[0] = (struct vv_repacked){.lean = {*attempt, record->writers_digest}};
+    repack->done_count++;
+}
+
+/* As every checkpoint is committed, but that it is read back before it is one. The old record said what is protected, and so must the
+ * new one. */
+static int commit(struct vv_repack *repack, const struct vv_record *old, const struct vv_attempt *attempt) {
+    struct vv_store *store = repack->store;
+    struct vv_writers writers;
+    struct vv_record record;
+    int rc = vv_votes_read(store, repack->name, attempt, &writers, &record, repack->error);
+    if (rc != 1)
+        return rc < 0 ? rc : vv_error(repack->error, -EIO, "the pack of version %" PRIu64 " is gone", attempt->version);
+    record.time_ns = old->time_ns;
+    if (record.ranks != old->ranks || record.regions != old->regions || record.protected_bytes != old->protected_bytes)
+        rc = vv_error(repack->error, -EPROTO, "version %" PRIu64 " did not come out as it was", attempt->version);
+    else
+        rc = vv_commit_list(store, repack->name, attempt, &writers, repack->error);
+    if (rc == 0)
+        rc = read_back(repack, attempt, &record);
+    if (rc == 0)
+        rc = vv_commit_check(store, repack->lease, repack->name, attempt, &record, repack->error);
+    if (rc == 0)
+        rc = vv_commit_copy_of(store, repack->name, attempt, &record, repack->error);
+    if (rc == 0)
+        note_done(repack, attempt, &record);
+    vv_writers_clear(&writers);
+    vv_record_clear(&record);
+    return rc;
+}
+
+static int copy(struct vv_repack *repack, const struct vv_attempt *at) {
+    const struct vv_repack_options *options = repack->options;
+    struct vv_attempt attempt = {.generation = vv_lease_generation(repack->lease), .version = at->version};
+    struct vv_view *view = NULL;
+    if (options->report)
+        options->report(options->arg, 0, at->generation, at->version);
+    int rc = vv_lease_check(repack->lease, repack->error);
+    if (rc == 0)
+        rc = vv_view_open(repack->store, repack->name, at->generation, at->version, &view, repack->error);
+    if (rc == 0)
+        rc = check_copies(repack, view);
+    if (rc == 0)
+        rc = vv_repack_write(repack, view, &attempt);
+    if (rc == 0)
+        rc = commit(repack, vv_view_record(view), &attempt);
+    vv_view_close(view);
+    repack->result->moved += rc == 0;
+    return rc == 0 ? append(repack, &repack->moved, at) : rc;
+}
+
+/* Do all copies stand? Nothing is forgotten before that is known. */
+static int check_copied(struct vv_repack *repack) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < repack->done_count; i++) {
+        const struct vv_attempt *at = &repack->done[i].lean.attempt;
+        struct vv_view *view = NULL;
+        rc = vv_view_open(repack->store, repack->name, at->generation, at->version, &view, repack->error);
+        vv_view_close(view);
+    }
+    return rc;
+}
+
+/* ---- all of them ---- */
+
+static int make_tools(struct vv_repack *repack) {
+    const struct vv_settings *settings = repack->options->settings;
+    unsigned threads = (unsigned)settings->threads;
+    repack->done = vv_calloc(repack->kept.count + 1, sizeof *repack->done);
+    repack->orders = vv_calloc(VV_KNOWN_ORDERS, sizeof *repack->orders);
+    int rc = repack->done && repack->orders ? vv_pool_create(threads, threads + 2, NULL, &repack->pool) : -ENOMEM;
+    if (rc == 0)
+        rc = vv_chooser_create(&repack->chooser);
+    if (rc < 0)
+        return vv_error_sys(repack->error, rc, "cannot compact %s", repack->name);
+    return vv_match_open(settings->match, &repack->match, repack->error);
+}
+
+/* Oldest first: what is left after a kill has no hole in it. */
+static int forget(struct vv_repack *repack, const struct vv_attempts_list *these, int is_told) {
+    const struct vv_repack_options *options = repack->options;
+    int rc = 0;
+    for (size_t i = these->count; rc == 0 && i-- > 0;) {
+        const struct vv_attempt *at = &these->list[i];
+        if (options->report && is_told)
+            options->report(options->arg, 1, at->generation, at->version);
+        rc = vv_lease_check(repack->lease, repack->error);
+        if (rc == 0)
+            rc = vv_forget(repack->store, repack->name, at->generation, at->version, repack->error);
+        if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT)
+            rc = 0;
+        repack->result->forgotten += rc == 0 && is_told;
+    }
+    return rc;
+}
+
+static int measure(struct vv_repack *repack, uint64_t newest, struct vv_usage *usage) {
+    struct vv_usage_options options = {.newest = newest};
+    return vv_usage_count(repack->store, repack->name, &options, usage, repack->error);
+}
+
+/* The copies are of one generation, in which a version is there once. */
+static int check_versions(struct vv_repack *repack) {
+    const struct vv_attempts_list *kept = &repack->kept;
+    for (size_t i = 1; i < kept->count; i++)
+        if (kept->list[i].version >= kept->list[i - 1].version)
+            return vv_error(repack->error, VARVE_UNSUPPORTED,
+                            "%s went back to an older version in generation %u, and both lives are kept: forget version"
+                            " %" PRIu64 " of generation %u first (%s@%" PRIu64 ":%u), if nobody needs it",
+                            repack->name, kept->list[i - 1].generation, kept->list[i].version, kept->list[i].generation,
+                            repack->name, kept->list[i].version, kept->list[i].generation);
+    return 0;
+}
+
+static int copy_all(struct vv_repack *repack) {
+    const struct vv_attempts_list *kept = &repack->kept;
+    int rc = check_versions(repack);
+    if (rc == 0)
+        rc = make_tools(repack);
+    if (rc == 0)
+        rc = vv_lease_refer(repack->lease, &kept->list[0], repack->error);
+    for (size_t i = 0; rc == 0 && i < kept->count; i++)
+        rc = copy(repack, &kept->list[i]);
+    return rc == 0 ? check_copied(repack) : rc;
+}
+
+static int finish(struct vv_repack *repack) {
+    static const struct vv_prune_options prune = {0};
+    const struct vv_attempt *newest = repack->done_count   ? &repack->done[repack->done_count - 1].lean.attempt
+                                      : repack->kept.count ? &repack->kept.list[0]
+                                                           : NULL;
+    struct vv_usage usage = {0};
+    int rc = newest ? vv_lease_refer(repack->lease, newest, repack->error) : 0;
+    if (rc == 0)
+        rc = forget(repack, &repack->dropped, 1);
+    if (rc == 0)
+        rc = forget(repack, &repack->moved, 0);
+    if (rc == 0)
+        rc = vv_prune(repack->store, repack->name, &prune, NULL, repack->error);
+    if (rc == 0)
+        rc = measure(repack, 0, &usage);
+    repack->result->after = usage.kept_bytes + usage.free.bytes;
+    repack->result->live = usage.live_bytes;
+    return rc;
+}
+
+/* What a compaction that was killed has copied already. */
+static int forget_copied(struct vv_repack *repack) {
+    static const struct vv_prune_options prune = {0};
+    if (repack->moved.count == 0)
+        return 0;
+    int rc = vv_lease_refer(repack->lease, &repack->kept.list[0], repack->error);
+    if (rc == 0)
+        rc = forget(repack, &repack->moved, 0);
+    if (rc == 0)
+        rc = vv_prune(repack->store, repack->name, &prune, NULL, repack->error);
+    repack->moved.count = 0;
+    return rc;
+}
+
+static int run(struct vv_repack *repack) {
+    struct vv_usage usage = {0};
+    int rc = vv_adopt(repack->store, repack->lease, repack->name, repack->error);
+    rc = rc < 0 ? rc : list_records(repack);
+    if (rc == 0)
+        rc = measure(repack, 0, &usage);
+    repack->result->before = repack->result->after = usage.kept_bytes + usage.free.bytes;
+    repack->result->live = usage.live_bytes;
+    if (rc == 0)
+        rc = forget_copied(repack);
+    if (rc == 0)
+        rc = measure(repack, repack->options->keep, &usage);
+    if (rc < 0)
+        return rc;
+    if (repack->kept.count && (double)usage.kept_bytes > WELL_PACKED * (double)usage.live_bytes)
+        rc = copy_all(repack);
+    return rc == 0 ? finish(repack) : rc;
+}
+
+static void clear(struct vv_repack *repack) {
+    vv_lease_release(repack->lease);
+    vv_place_map_clear(&repack->map);
+    vv_match_close(repack->match);
+    vv_chooser_destroy(repack->chooser);
+    vv_pool_destroy(repack->pool);
+    vv_free(repack->orders);
+    vv_free(repack->done);
+    vv_free(repack->kept.list);
+    vv_free(repack->dropped.list);
+    vv_free(repack->moved.list);
+}
+
+int vv_repack(struct vv_store *store, const char *name, const struct vv_repack_options *options,
+              struct vv_repack_result *out, struct varve_error *error) {
+    struct vv_lease_options lease = {
+        .ranks = 1, .beat_seconds = BEAT_SECONDS, .dead_seconds = DEAD_SECONDS, .program = "varve compact"};
+    struct vv_repack repack = {.store = store, .name = name, .options = options, .result = out, .error = error};
+    *out = (struct vv_repack_result){0};
+    if (store->settings.layout == VV_LAYOUT_LOCAL)
+        return vv_error(error, VARVE_UNSUPPORTED,
+                        "this is the store of one node of a job: what its checkpoints need is on other nodes, too");
+    int rc = vv_lease_take(store, name, &lease, &repack.lease, error);
+    if (rc == 0)
+        rc = run(&repack);
+    clear(&repack);
+    return rc < 0 ? rc : 0;
+}

@@ -1,0 +1,48 @@
+/* What repack.c (which checkpoints, in which order) and repack_write.c (the pack of one) share. */
+#ifndef VV_REPACK_PRIVATE_H
+#define VV_REPACK_PRIVATE_H
+
+#include "base/match.h"
+#include "engine/blocks.h"
+#include "engine/repack.h"
+#include "store/place_map.h"
+#include "store/view.h"
+
+/* The copy of a checkpoint. */
+struct vv_repacked {
+    struct vv_lean lean;
+    uint32_t index; /* its lean index in the one at hand */
+};
+
+struct vv_attempts_list {
+    struct vv_attempt *list;
+    size_t count, room;
+};
+
+struct vv_repack {
+    struct vv_store *store;
+    const char *name;
+    const struct vv_repack_options *options;
+    struct vv_repack_result *result;
+    struct varve_error *error;
+    struct vv_lease *lease;
+    struct vv_attempts_list kept;    /* newest first */
+    struct vv_attempts_list dropped; /* newest first: they are forgotten in the end, without being moved; */
+    struct vv_attempts_list moved;   /* and so are these, of which there is a copy. Newest first. */
+    struct vv_repacked *done;        /* the copies, oldest first */
+    size_t done_count;
+    struct vv_place_map map; /* from where bytes were to where they are */
+    struct vv_match *match;
+    struct vv_chooser *chooser;
+    struct vv_pool *pool; /* for blocks */
+    struct vv_known_order *orders;
+    uint64_t progress, total;
+};
+
+/* So many bytes more; -EINTR when it shall stop. */
+int vv_repack_progress(struct vv_repack *repack, uint64_t bytes);
+/* Write and seal the pack of this attempt: all that the view's checkpoint refers to and the map does not have, and a
+ * manifest for each owner. */
+int vv_repack_write(struct vv_repack *repack, struct vv_view *view, const struct vv_attempt *attempt);
+
+#endif
