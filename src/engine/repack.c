@@ -55,6 +55,28 @@ static int append(struct vv_repack *repack, struct vv_attempts_list *to, const s
     return 0;
 }
 
+/* Every byte of it, against the digests of its regions. */
+static int read_owner(struct vv_repack *repack, struct vv_view *view, uint32_t owner) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region region;
+    int rc = vv_recipe_open(view, owner, &recipe, repack->error);
+    while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, repack->error)) == 1) {
+        rc = vv_region_stream(view, recipe, &region, repack->store->settings.seed, WINDOW, repack->options->pool, NULL,
+                              NULL, repack->error);
+        if (rc == 0)
+            rc = vv_repack_progress(repack, region.length);
+    }
+    vv_recipe_close(recipe);
+    return rc;
+}
+
+static int read_view(struct vv_repack *repack, struct vv_view *view) {
+    int rc = 0;
+    for (uint32_t owner = 0; rc == 0 && owner < vv_view_record(view)->ranks; owner++)
+        rc = read_owner(repack, view, owner);
+    return rc;
+}
+
 /* The same regions with the same content, by their digests? 1, 0 or an error. */
 static int compare_owner(struct vv_repack *repack, struct vv_view *one, struct vv_view *other, uint32_t owner) {
     struct vv_recipe *recipes[2] = {NULL, NULL};
@@ -75,6 +97,7 @@ static int compare_owner(struct vv_repack *repack, struct vv_view *one, struct v
     return rc < 0 ? rc : is_same;
 }
 
+/* The copy may have been adopted without having been read back: it is read before its original goes. */
 static int is_copy(struct vv_repack *repack, const struct vv_attempt *copy, const struct vv_attempt *original) {
     struct vv_view *views[2] = {NULL, NULL};
     int rc = vv_view_open(repack->store, repack->name, copy->generation, copy->version, &views[0], repack->error);
@@ -88,6 +111,8 @@ static int is_copy(struct vv_repack *repack, const struct vv_attempt *copy, cons
         is_same = compare_owner(repack, views[0], views[1], owner);
         rc = is_same < 0 ? is_same : 0;
     }
+    if (rc == 0 && is_same)
+        rc = read_view(repack, views[0]);
     vv_view_close(views[0]);
     vv_view_close(views[1]);
     return rc < 0 ? rc : is_same;
@@ -149,26 +174,12 @@ static int check_copies(struct vv_repack *repack, struct vv_view *view) {
 
 /* ---- one checkpoint ---- */
 
-static int read_owner(struct vv_repack *repack, struct vv_view *view, uint32_t owner) {
-    struct vv_recipe *recipe = NULL;
-    struct vv_recipe_region region;
-    int rc = vv_recipe_open(view, owner, &recipe, repack->error);
-    while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, repack->error)) == 1) {
-        rc = vv_region_stream(view, recipe, &region, repack->store->settings.seed, WINDOW, repack->options->pool, NULL,
-                              NULL, repack->error);
-        if (rc == 0)
-            rc = vv_repack_progress(repack, region.length);
-    }
-    vv_recipe_close(recipe);
-    return rc;
-}
-
 /* Every byte from the storage, against the digests of the regions, which were those of the old one. */
 static int read_back(struct vv_repack *repack, const struct vv_attempt *attempt, const struct vv_record *record) {
     struct vv_view *view = NULL;
     int rc = vv_view_open_record(repack->store, repack->name, attempt, record, &view, repack->error);
-    for (uint32_t owner = 0; rc == 0 && owner < record->ranks; owner++)
-        rc = read_owner(repack, view, owner);
+    if (rc == 0)
+        rc = read_view(repack, view);
     vv_view_close(view);
     return rc;
 }
@@ -207,6 +218,13 @@ static int commit(struct vv_repack *repack, const struct vv_record *old, const s
     return rc;
 }
 
+/* What did not come out well, or was stopped, must not be adopted later. */
+static void give_up(struct vv_repack *repack, const struct vv_attempt *attempt) {
+    struct varve_error ignored = {0};
+    if (vv_commit_refuse(repack->store, repack->name, attempt, &ignored) < 0)
+        vv_log(repack->store->log, VV_LOG_WARN, "a copy that was given up may still be adopted: %s", ignored.text);
+}
+
 static int copy(struct vv_repack *repack, const struct vv_attempt *at) {
     const struct vv_repack_options *options = repack->options;
     struct vv_attempt attempt = {.generation = vv_lease_generation(repack->lease), .version = at->version};
@@ -217,11 +235,11 @@ static int copy(struct vv_repack *repack, const struct vv_attempt *at) {
     if (rc == 0)
         rc = vv_view_open(repack->store, repack->name, at->generation, at->version, &view, repack->error);
     if (rc == 0)
-        rc = check_copies(repack, view);
-    if (rc == 0)
         rc = vv_repack_write(repack, view, &attempt);
     if (rc == 0)
         rc = commit(repack, vv_view_record(view), &attempt);
+    if (rc < 0 && rc != VARVE_FENCED) /* then it belongs to somebody else */
+        give_up(repack, &attempt);
     vv_view_close(view);
     repack->result->moved += rc == 0;
     return rc == 0 ? append(repack, &repack->moved, at) : rc;
@@ -290,9 +308,23 @@ static int check_versions(struct vv_repack *repack) {
     return 0;
 }
 
+/* What can be said before anything is written. */
+static int check_all(struct vv_repack *repack) {
+    int rc = check_versions(repack);
+    for (size_t i = 0; rc == 0 && i < repack->kept.count; i++) {
+        const struct vv_attempt *at = &repack->kept.list[i];
+        struct vv_view *view = NULL;
+        rc = vv_view_open(repack->store, repack->name, at->generation, at->version, &view, repack->error);
+        if (rc == 0)
+            rc = check_copies(repack, view);
+        vv_view_close(view);
+    }
+    return rc;
+}
+
 static int copy_all(struct vv_repack *repack) {
     const struct vv_attempts_list *kept = &repack->kept;
-    int rc = check_versions(repack);
+    int rc = check_all(repack);
     if (rc == 0)
         rc = make_tools(repack);
     if (rc == 0)
@@ -302,13 +334,28 @@ static int copy_all(struct vv_repack *repack) {
     return rc == 0 ? check_copied(repack) : rc;
 }
 
+static int read_kept(struct vv_repack *repack) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < repack->kept.count; i++) {
+        const struct vv_attempt *at = &repack->kept.list[i];
+        struct vv_view *view = NULL;
+        rc = vv_view_open(repack->store, repack->name, at->generation, at->version, &view, repack->error);
+        if (rc == 0)
+            rc = read_view(repack, view);
+        vv_view_close(view);
+    }
+    return rc;
+}
+
 static int finish(struct vv_repack *repack) {
     static const struct vv_prune_options prune = {0};
-    const struct vv_attempt *newest = repack->done_count   ? &repack->done[repack->done_count - 1].lean.attempt
-                                      : repack->kept.count ? &repack->kept.list[0]
-                                                           : NULL;
+    const struct vv_attempt *named = repack->done_count   ? &repack->done[0].lean.attempt /* made last */
+                                     : repack->kept.count ? &repack->kept.list[0]
+                                                          : NULL;
     struct vv_usage usage = {0};
-    int rc = newest ? vv_lease_refer(repack->lease, newest, repack->error) : 0;
+    int rc = named ? vv_lease_refer(repack->lease, named, repack->error) : 0;
+    if (rc == 0 && repack->done_count == 0 && repack->dropped.count) /* others go because these are there */
+        rc = read_kept(repack);
     if (rc == 0)
         rc = forget(repack, &repack->dropped, 1);
     if (rc == 0)

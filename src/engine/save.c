@@ -15,6 +15,7 @@
 #define BESIDE (10u << 20) /* four buffers of the storage, a huge page each; an open block, samples, small pieces */
 #define CHUNK_BYTES 56u /* of memory per chunk: its id, before and after, and that in the pack's table */
 #define OFFER_BYTES 80u /* more where other ranks are asked for it */
+#define IDS_MORE 256u /* places: in a small table chance would leave some out */
 #define BLOCK_LEAST (64u << 10)
 #define SPEED_LEAST (8u << 20) /* bytes stored that tell how fast checkpoints are stored */
 
@@ -84,7 +85,8 @@ size_t vv_ids_room(const struct vv_session *session, uint64_t protected_bytes) {
     protected_bytes += large_bytes(session);
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     double bytes = (double)(protected_bytes < memory ? protected_bytes : memory);
-    return (size_t)(session->settings.table_share * bytes / sizeof(struct vv_known));
+    double room = session->settings.table_share * bytes / sizeof(struct vv_known);
+    return room > 0 ? (size_t)room + IDS_MORE : 0;
 }
 
 static int plan(struct vv_save *save, struct varve_error *error) {

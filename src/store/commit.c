@@ -292,6 +292,13 @@ int vv_commit_copy_of(struct vv_store *store, const char *name, const struct vv_
     return create_record(store, name, attempt, record, error);
 }
 
+int vv_commit_refuse(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                     struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_RECORD, 0, 0);
+    int rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_PRUNED, "", error);
+    return rc == -EEXIST ? 0 : rc;
+}
+
 int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
                     const struct vv_writers *writers, struct vv_record *record, struct varve_error *error) {
     int rc = check_to_commit(store, lease, name, record, error);

@@ -71,6 +71,11 @@ int vv_commit_record(struct vv_store *store, const char *name, const struct vv_a
 int vv_commit_copy_of(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                       const struct vv_record *record, struct varve_error *error);
 
+/* This attempt was not committed, and never is: a tombstone takes the place of its record. 0 also if something stands
+ * there already. */
+int vv_commit_refuse(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                     struct varve_error *error);
+
 /* The bytes of a commit (both objects are whole and belong together; what_out says which attempt with which writers
  * list), and taking it over from another node's store: the writers list and the record are created here, or mended
  * when they are damaged. The caller holds the claim. VARVE_FORGOTTEN when a tombstone stands in the way. */

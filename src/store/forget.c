@@ -88,7 +88,7 @@ struct keeping {
     struct vv_store *store;
     const char *name;
     const struct vv_keep_options *options;
-    struct vv_attempt *list; /* all keys below record/, newest first */
+    struct vv_attempt *list; /* all keys below record/, newest first; attempt is 1 for those that took a place */
     size_t count;
     size_t room;
     /* Of generations below this one, what is newer than the origin was passed over. */
@@ -149,15 +149,26 @@ static int is_readable(struct keeping *keeping, const struct vv_attempt *at, str
 
 enum worth { WORTH_NOTHING, WORTH_NO_PLACE, WORTH_A_PLACE };
 
+/* Beside a copy that compact has made, the original takes no place of its own; and a version saved again does not
+ * either. */
+static int has_place(const struct keeping *keeping, size_t index) {
+    for (size_t i = 0; i < index; i++)
+        if (keeping->list[i].attempt && keeping->list[i].version == keeping->list[index].version)
+            return 1;
+    return 0;
+}
+
 /* What the next key of the list is: a whole record that counts, a whole one that does not, or nothing (a tombstone, a
  * damaged one, gone); or an error of the storage. */
-static int weigh(struct keeping *keeping, const struct vv_attempt *at, struct varve_error *error) {
+static int weigh(struct keeping *keeping, size_t index, struct varve_error *error) {
+    struct vv_attempt *at = &keeping->list[index];
     struct vv_attempt parent;
     int rc = is_readable(keeping, at, &parent, error);
     if (rc < 1)
         return rc < 0 ? rc : WORTH_NOTHING;
-    if (is_passed_over(keeping, at))
+    if (is_passed_over(keeping, at) || has_place(keeping, index))
         return WORTH_NO_PLACE;
+    at->attempt = 1;
     if (parent.generation != 0 && parent.generation < at->generation) {
         keeping->generation = at->generation;
         keeping->origin = parent;
@@ -171,10 +182,10 @@ int vv_keep_cut(struct vv_store *store, struct vv_lease *lease, const char *name
     uint32_t kept = 0;
     int rc = keeping_begin(&keeping, store, lease, name, options, error);
     for (size_t i = 0; rc == 0 && i < keeping.count && kept < how_many(&keeping); i++) {
-        int worth = weigh(&keeping, &keeping.list[i], error);
+        *cut_out = keeping.list[i];
+        int worth = weigh(&keeping, i, error);
         rc = worth < 0 ? worth : 0;
         kept += worth == WORTH_A_PLACE;
-        *cut_out = keeping.list[i];
     }
     vv_free(keeping.list);
     return rc ? rc : kept == how_many(&keeping);
@@ -203,7 +214,7 @@ static int64_t choose(struct keeping *keeping, struct vv_lease *lease, struct va
     vv_lease_refers(lease, &refers);
     for (size_t i = 0; i < keeping->count && keeping->list[i].generation >= keeping->options->from; i++) {
         struct vv_attempt at = keeping->list[i];
-        int worth = weigh(keeping, &at, error);
+        int worth = weigh(keeping, i, error);
         if (worth < 0)
             return worth;
         int is_among_newest = kept < how_many(keeping);

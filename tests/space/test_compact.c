@@ -265,14 +265,14 @@ static void test_prune_beside(void **state) {
 }
 
 #ifdef VARVE_FAULTS
-/* It stops before it makes the record of the first copy. */
+/* It stops before it makes the record of the second copy. */
 static void compact_and_stop(void) {
     struct varve_store *tool = NULL;
     struct varve_error error = {.text = ""};
-    vv_fault_set("store.record.before_create=stop:1");
+    vv_fault_set("store.record.before_create=stop:2");
     int rc = varve_store_open(store, "log=error", &tool, &error);
     rc = rc ? rc : varve_store_compact(tool, "job", NULL, NULL, &error);
-    _exit(rc == VARVE_FENCED ? 0 : 1);
+    _exit(rc == VARVE_FENCED || rc == VARVE_FORGOTTEN ? 0 : 1);
 }
 
 /* Tells when it has stopped, and lets it go on when that was read. */
@@ -340,6 +340,45 @@ static void test_stopped_for_long(void **state) {
     skip(); /* it takes a fault point */
 }
 #endif
+
+static int damage_copy(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+    char noise[400];
+    (void)ftw;
+    if (type != FTW_F || !strstr(path, "/data/00000002/") || !strstr(path, "/00000000/00000000"))
+        return 0;
+    FILE *file = fopen(path, "r+b");
+    memset(noise, 'x', sizeof noise);
+    assert_non_null(file);
+    fseek(file, (long)st->st_size / 2, SEEK_SET);
+    assert_int_equal(fwrite(noise, sizeof noise, 1, file), 1);
+    return fclose(file);
+}
+
+/* When the first part of a copy was read back, the rest of it is damaged. */
+static int damage(void *arg, uint64_t done, uint64_t total) {
+    unsigned *calls = arg;
+    if (++*calls == 5) /* four ranks were copied, one was read back */
+        assert_int_equal(nftw(store, damage_copy, 16, FTW_PHYS), 0);
+    return done > total;
+}
+
+/* A copy that cannot be read back is never committed nor adopted, and no original goes for it. */
+static void test_damaged_copy(void **state) {
+    unsigned calls = 0;
+    struct varve_compact_options options = {.size = sizeof options, .progress = damage, .arg = &calls};
+    struct varve_error error = {.text = ""};
+    (void)state;
+    make_store(&(struct wasteful){.ranks = 4, .settings = "dedup=exact"});
+    struct varve_store *tool = open_tool(store);
+    assert_int_equal(varve_store_compact(tool, "job", &options, NULL, &error), VARVE_CORRUPT);
+    check_version(tool, 4, newest - 1, "a damaged copy"); /* verify finds the damage in what nobody needs */
+    check_version(tool, 4, newest, "a damaged copy");
+    varve_store_close(tool);
+    struct varve_compact_result result = compact();
+    check_small(&result);
+    check_all(4, "a damaged copy, and done");
+    clear_folder(store);
+}
 
 static int stop(void *arg, uint64_t done, uint64_t total) {
     unsigned *left = arg;
@@ -461,15 +500,11 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stopped_for_long),
-        cmocka_unit_test(test_one_rank),
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_prune_beside),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_job_alive),
-        cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_stopped_for_long), cmocka_unit_test(test_damaged_copy),
+        cmocka_unit_test(test_one_rank),         cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_prune_beside),     cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_job_alive),        cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_damaged),          cmocka_unit_test(test_killed),
         cmocka_unit_test(test_ranks_killed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
