@@ -77,7 +77,8 @@
     X(DOUBLE, space, "0", "100", "2",                                                                                  \
       "How much space the checkpoints that are kept may take, as a multiple of what they need: live chunks of old, nearly" \
       " empty data are stored again so that it can go. Less space means more that is stored again: with pages that"  \
-      " change at random about 0.3 of the new bytes with 2, a tenth with 3. For a moment it may be more than that, above"  \
+      " change at random about 0.3 of the new bytes with 2, a tenth with 3; up to 0.6 where most writes go to a few pages."  \
+      " Data of devices is never stored again. For a moment it may be more than that, above"                            \
       " all in the first checkpoints of a job. 0: nothing is ever stored again.")                                       \
     X(INT, beat_seconds, "1", "3600", "15",                                                                            \
       "How often a session renews its heartbeat.")                                                                     \

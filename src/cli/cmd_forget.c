@@ -16,6 +16,7 @@ struct candidate {
     uint64_t bytes_protected;
     int is_damaged;
     int is_chosen; /* to be forgotten */
+    int counts;    /* as one of those that are kept */
 };
 struct candidates {
     struct candidate *list;
@@ -83,7 +84,7 @@ static void forget_named(struct forgetting *forgetting, const struct varve_which
         note_failure(forgetting, cli_fail(cli, rc, &error));
         return;
     }
-    struct candidate candidate = {(char *)which.name, which.generation, which.version, 0, 0, 1};
+    struct candidate candidate = {(char *)which.name, which.generation, which.version, 0, 0, 1, 0};
     if (varve_store_show(cli->store, &which, &detail, NULL, NULL, NULL) == 0) {
         candidate.bytes_protected = detail.info.bytes_protected;
     }
@@ -124,7 +125,7 @@ static int collect(void *arg, const struct varve_checkpoint_info *info) {
         return -ENOMEM;
     }
     list[candidates->count++] =
-        (struct candidate){name, info->generation, info->version, info->bytes_protected, info->is_damaged, 0};
+        (struct candidate){name, info->generation, info->version, info->bytes_protected, info->is_damaged, 0, 0};
     return 0;
 }
 
@@ -147,6 +148,17 @@ static int counts_as_kept(struct forgetting *forgetting, const struct candidate 
     return rc == 0;
 }
 
+/* Of a version that is there twice, as a compaction leaves it that was killed, one counts. */
+static int is_counted(const struct candidates *candidates, size_t index) {
+    const struct candidate *candidate = &candidates->list[index];
+    for (size_t i = index; i > 0 && strcmp(candidates->list[i - 1].name, candidate->name) == 0; i--) {
+        if (candidates->list[i - 1].version == candidate->version && candidates->list[i - 1].counts) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* The list has names together, newest first. */
 static void choose_old(struct forgetting *forgetting, struct candidates *candidates) {
     uint64_t kept = 0;
@@ -157,7 +169,8 @@ static void choose_old(struct forgetting *forgetting, struct candidates *candida
             kept = 0;
         }
         if (kept < forgetting->cli->keep_last) {
-            kept += (uint64_t)counts_as_kept(forgetting, candidate);
+            candidate->counts = !is_counted(candidates, i) && counts_as_kept(forgetting, candidate);
+            kept += (uint64_t)candidate->counts;
         } else {
             candidate->is_chosen = !candidate->is_damaged;
         }
@@ -232,7 +245,7 @@ static int finish(const struct forgetting *forgetting) {
     } else if (forgetting->forgotten && is_dry_run) {
         cli_note("%" PRIu64 " would be forgotten; nothing was changed", forgetting->forgotten);
     } else if (forgetting->forgotten) {
-        cli_note("%" PRIu64 " forgotten; `varve prune` frees the space", forgetting->forgotten);
+        cli_note("%" PRIu64 " forgotten; `varve prune` frees what no other checkpoint needs", forgetting->forgotten);
     }
     if (forgetting->failed) {
         return forgetting->forgotten ? EXIT_PARTIAL : forgetting->first_exit;

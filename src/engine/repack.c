@@ -3,8 +3,8 @@
  * A copy is an ordinary checkpoint, of the generation that was claimed and with the version it had: it is made as every
  * other is, and nothing that stands is changed for it. The newest comes first, so whatever happens, the newest
  * checkpoint of the name is the newest one or a copy of it; older copies lean on newer ones. The originals are forgotten
- * when all copies are there. Until then both may be seen: a compaction that comes after one that was killed forgets what
- * has a copy.
+ * when all copies are there. Until then both may be seen. One that fails removes its copies; after one that was killed the
+ * next copies all that is kept once more, and forgets the rest.
  *
  * The beat names the newest original until all copies are made. Were it the newest copy, others could conclude that
  * nothing older of that generation is still to come (docs/format.md 10, prune 6). A prune that runs beside may take an
@@ -356,6 +356,7 @@ static int finish(struct vv_repack *repack) {
     int rc = named ? vv_lease_refer(repack->lease, named, repack->error) : 0;
     if (rc == 0 && repack->done_count == 0 && repack->dropped.count) /* others go because these are there */
         rc = read_kept(repack);
+    repack->is_forgetting = rc == 0;
     if (rc == 0)
         rc = forget(repack, &repack->dropped, 1);
     if (rc == 0)
@@ -369,20 +370,6 @@ static int finish(struct vv_repack *repack) {
     return rc;
 }
 
-/* What a compaction that was killed has copied already. */
-static int forget_copied(struct vv_repack *repack) {
-    static const struct vv_prune_options prune = {0};
-    if (repack->moved.count == 0)
-        return 0;
-    int rc = vv_lease_refer(repack->lease, &repack->kept.list[0], repack->error);
-    if (rc == 0)
-        rc = forget(repack, &repack->moved, 0);
-    if (rc == 0)
-        rc = vv_prune(repack->store, repack->name, &prune, NULL, repack->error);
-    repack->moved.count = 0;
-    return rc;
-}
-
 static int run(struct vv_repack *repack) {
     struct vv_usage usage = {0};
     int rc = vv_adopt(repack->store, repack->lease, repack->name, repack->error);
@@ -392,18 +379,34 @@ static int run(struct vv_repack *repack) {
     repack->result->before = repack->result->after = usage.kept_bytes + usage.free.bytes;
     repack->result->live = usage.live_bytes;
     if (rc == 0)
-        rc = forget_copied(repack);
-    if (rc == 0)
         rc = measure(repack, repack->options->keep, &usage);
     if (rc < 0)
         return rc;
-    if (repack->kept.count && (double)usage.kept_bytes > WELL_PACKED * (double)usage.live_bytes)
+    int is_wasteful = (double)usage.kept_bytes > WELL_PACKED * (double)usage.live_bytes;
+    /* What a compaction that was killed has copied is there twice, and all of it counts as needed. */
+    if (repack->kept.count && (is_wasteful || repack->moved.count))
         rc = copy_all(repack);
     return rc == 0 ? finish(repack) : rc;
 }
 
+/* The originals are all there: then the copies go, so that nothing is there twice. The claim is given up already, since it
+ * protects what it has made; whoever has claimed since, and goes on from a copy, keeps it. */
+static void undo(struct vv_repack *repack) {
+    static const struct vv_prune_options prune = {0};
+    struct varve_error why = {0};
+    int rc = 0;
+    for (size_t i = 0; i < repack->done_count && rc == 0; i++) {
+        const struct vv_attempt *at = &repack->done[i].lean.attempt;
+        rc = vv_forget(repack->store, repack->name, at->generation, at->version, &why);
+    }
+    if (rc == 0)
+        rc = vv_prune(repack->store, repack->name, &prune, NULL, &why);
+    if (rc < 0)
+        vv_log(repack->store->log, VV_LOG_WARN, "copies of checkpoints of %s are left, until it is compacted: %s",
+               repack->name, why.text);
+}
+
 static void clear(struct vv_repack *repack) {
-    vv_lease_release(repack->lease);
     vv_place_map_clear(&repack->map);
     vv_match_close(repack->match);
     vv_chooser_destroy(repack->chooser);
@@ -427,6 +430,9 @@ int vv_repack(struct vv_store *store, const char *name, const struct vv_repack_o
     int rc = vv_lease_take(store, name, &lease, &repack.lease, error);
     if (rc == 0)
         rc = run(&repack);
+    vv_lease_release(repack.lease);
+    if (rc < 0 && rc != VARVE_FENCED && !repack.is_forgetting && repack.done_count)
+        undo(&repack);
     clear(&repack);
     return rc < 0 ? rc : 0;
 }

@@ -31,6 +31,7 @@ struct vv_repack {
     struct vv_attempts_list moved;   /* and so are these, of which there is a copy. Newest first. */
     struct vv_repacked *done;        /* the copies, oldest first */
     size_t done_count;
+    int is_forgetting; /* originals */
     struct vv_place_map map; /* from where bytes were to where they are */
     struct vv_match *match;
     struct vv_chooser *chooser;

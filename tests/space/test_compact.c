@@ -220,6 +220,19 @@ static void test_ranks_killed(void **state) {
     fail_everywhere(4, "kill", "", 5);
 }
 
+static int count_one(void *arg, const struct varve_checkpoint_info *info) {
+    (void)info;
+    ++*(int *)arg;
+    return 0;
+}
+
+static int count_checkpoints(struct varve_store *tool) {
+    struct varve_error error = {.text = ""};
+    int count = 0;
+    assert_int_equal(varve_store_list(tool, "job", count_one, &count, &error), 0);
+    return count;
+}
+
 /* ---- beside others ---- */
 
 struct beside {
@@ -252,6 +265,7 @@ static void test_prune_beside(void **state) {
     beside.other = open_tool(store);
     int rc = varve_store_compact(tool, "job", &options, &result, &error);
     assert_true(rc < 0 && result.moved == 1);
+    assert_int_equal(count_checkpoints(tool), 2); /* the copy is gone */
     print_message("pruned beside: %s\n", error.text);
     assert_true(beside.prunes > 8);
     assert_int_equal(beside.refused, beside.prunes);
@@ -394,6 +408,7 @@ static void test_stopped(void **state) {
         struct varve_compact_options options = {.size = sizeof options, .progress = stop, .arg = &left};
         struct varve_store *tool = open_tool(store);
         assert_int_equal(varve_store_compact(tool, "job", &options, NULL, &error), -EINTR);
+        assert_int_equal(count_checkpoints(tool), 2);
         varve_store_close(tool);
         check_all(1, "stopped");
     }
