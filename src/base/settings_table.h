@@ -100,10 +100,10 @@
     X(BYTES, staging, "0", NULL, "0",                                                                                  \
       "The same in bytes; 0: by staging_share, but 12M at least.")                                                     \
     X(BYTES, memory, "0", NULL, "0",                                                                                   \
-      "Ceiling for the memory of the library in a process that writes by itself. What is known of the chunks and the"  \
-      " buffers of the storage come first; copies and blocks get what is left, 1M at least, and a restart half of it"  \
-      " all. Not counted: fine chunks, what codecs take for each thread, memory that ranks share."                     \
-      " 0: only staging and restart_window bound it.")                                                                 \
+      "The library takes at most about this much memory in a process that writes by itself. Tables and buffers come"   \
+      " first; copies of changed pages get the rest, 1M at least. Too little makes checkpoints block longer. Not"       \
+      " counted: fine chunks, what codecs take for each thread, memory that ranks share. bytes_memory of varve_stats(3)"\
+      " tells the use. 0: only staging and restart_window bound it.")                                                   \
     X(INT, queue, "0", "1024", "0",                                                                                    \
       "Blocks that may wait for the storage where a rank writes by itself, each of block_size; part of staging. 0: threads + 2.")                    \
     X(INT, nice, "0", "19", "5",                                                                                       \

@@ -69,7 +69,7 @@ static void tell_error(struct cli *cli, const char *name, const char *text, int 
 int cli_fail(struct cli *cli, int code, const struct varve_error *error) {
     const char *text = error && error->text[0] ? error->text : varve_error_text(code);
     if (code == -EINTR) {
-        text = "interrupted; nothing was left half done, the command can be given again";
+        text = "interrupted; nothing is lost, the command can be given again";
     }
     int exit_code = exit_code_of(code) == EXIT_FAILED ? cli->exit_failed : exit_code_of(code);
     tell_error(cli, varve_error_name(code), text, exit_code);

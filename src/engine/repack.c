@@ -1,15 +1,15 @@
 /* Repacking a name: claim it, copy its checkpoints, forget the originals and what is not kept, prune.
  *
- * A copy is an ordinary checkpoint, of the generation that was claimed and with the version it had: it is made as every
- * other is, and nothing that stands is changed for it. The newest comes first, so whatever happens, the newest
- * checkpoint of the name is the newest one or a copy of it; older copies lean on newer ones. The originals are forgotten
- * when all copies are there. Until then both may be seen. One that fails removes its copies; after one that was killed the
- * next copies all that is kept once more, and forgets the rest.
+ * A copy is an ordinary checkpoint, of the generation that was claimed and with the version it had: it is made as
+ * every other is, and nothing that stands is changed for it. The newest comes first, so whatever happens, the
+ * newest checkpoint of the name is the newest one or a copy of it; older copies lean on newer ones. The originals
+ * are forgotten when all copies are there. Until then both may be seen. One that fails removes its copies; after
+ * one that was killed the next copies all that is kept once more, and forgets the rest.
  *
  * The beat names the newest original until all copies are made. Were it the newest copy, others could conclude that
- * nothing older of that generation is still to come (docs/format.md 10, prune 6). A prune that runs beside may take an
- * older copy for given up, as there is a newer record in its generation: it closes that version first, so the commit
- * fails, and nothing was forgotten yet. */
+ * nothing older of that generation is still to come (docs/format.md 10, prune 6). A prune that runs beside may take
+ * an older copy for given up, as there is a newer record in its generation: it closes that version first, so the
+ * commit fails, and nothing was forgotten yet. */
 #include "engine/repack.h"
 
 #include <errno.h>
@@ -191,8 +191,8 @@ static void note_done(struct vv_repack *repack, const struct vv_attempt *attempt
     repack->done_count++;
 }
 
-/* As every checkpoint is committed, but that it is read back before it is one. The old record said what is protected, and so must the
- * new one. */
+/* As every checkpoint is committed, but that it is read back before it is one. The old record said what is
+ * protected, and so must the new one. */
 static int commit(struct vv_repack *repack, const struct vv_record *old, const struct vv_attempt *attempt) {
     struct vv_store *store = repack->store;
     struct vv_writers writers;
@@ -389,8 +389,8 @@ static int run(struct vv_repack *repack) {
     return rc == 0 ? finish(repack) : rc;
 }
 
-/* The originals are all there: then the copies go, so that nothing is there twice. The claim is given up already, since it
- * protects what it has made; whoever has claimed since, and goes on from a copy, keeps it. */
+/* The originals are all there: then the copies go, so that nothing is there twice. The claim is given up already,
+ * since it protects what it has made; whoever has claimed since, and goes on from a copy, keeps it. */
 static void undo(struct vv_repack *repack) {
     static const struct vv_prune_options prune = {0};
     struct varve_error why = {0};
