@@ -47,7 +47,7 @@ static struct varve_stats run(void (*change)(uint8_t *data), const char *setting
     assert_non_null(data);
     assert_non_null(expected);
     fill(data, SIZE);
-    assert_int_equal(varve_open("mem://auto?limit=100MB", "t", &options, &session, NULL), 0);
+    assert_int_equal(varve_open("mem://auto?limit=30MB", "t", &options, &session, NULL), 0);
     assert_int_equal(varve_protect(session, "data", data, SIZE), 0);
     for (unsigned i = 0; i < checkpoints; i++) {
         if (i > 0)
