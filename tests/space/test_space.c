@@ -72,7 +72,13 @@ static struct varve_session *open_session(struct varve_comm *comm, const struct 
     char settings[256];
     snprintf(settings, sizeof settings, "keep=2,codec=none,log=error%s%s", *way->settings ? "," : "", way->settings);
     options.settings = settings;
-    if (varve_open_comm(group_comm(comm), store, "job", &options, &session, &error) != 0)
+    char address[96];
+    uint32_t each = way->options.ranks_per_node;
+    if (each)
+        snprintf(address, sizeof address, "%s/node%u", store, comm->rank / each);
+    else
+        snprintf(address, sizeof address, "%s", store);
+    if (varve_open_comm(group_comm(comm), address, "job", &options, &session, &error) != 0)
         group_fail(comm, "open: %s", error.text);
     if (varve_protect(session, "memory", memory->bytes, SIZE) != 0)
         group_fail(comm, "protect: %s", varve_session_error(session)->text);
@@ -131,7 +137,7 @@ static void run(const struct way *way) {
     }
     int is_shared = way->ranks > 1 && !strstr(way->settings, "dedup=local");
     double halves = is_shared ? 1 + way->ranks : 2 * way->ranks;
-    double needed = halves * (SIZE / 2 + (CHANGED + 1.0) * CHUNK);
+    double needed = halves * (SIZE / 2 + (CHANGED + 1.0) * CHUNK) * (strstr(way->settings, "copies=2") ? 2 : 1);
     bytes = 0;
     nftw(store, add_file, 16, FTW_PHYS);
     print_message("%u ranks, %-40s %s: %.2f of what is needed\n", way->ranks, way->settings,
@@ -171,6 +177,13 @@ static void test_ranks(void **state) {
     run(&(struct way){.ranks = 4, .settings = "dedup=exact", .options.has_aside = 1});
 }
 
+/* Two nodes with disks of their own, each with a copy of what the other has. */
+static void test_nodes(void **state) {
+    (void)state;
+    assert_int_equal(mkdir(store, 0700), 0);
+    run(&(struct way){.ranks = 4, .settings = "dedup=exact,storage=local,copies=2", .options.ranks_per_node = 2});
+}
+
 static int setup(void **state) {
     (void)state;
     strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/test-space-XXXXXX" : "/tmp/test-space-XXXXXX");
@@ -189,6 +202,7 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_process), cmocka_unit_test(test_long),
-                                       cmocka_unit_test(test_ranks), cmocka_unit_test(test_ranks_differ)};
+                                       cmocka_unit_test(test_ranks), cmocka_unit_test(test_ranks_differ),
+                                       cmocka_unit_test(test_nodes)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
