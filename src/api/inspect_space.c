@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "engine/repack.h"
+#include "engine/compact.h"
 #include "store/usage.h"
 
 int varve_store_usage(struct varve_store *store, const char *name, varve_progress_fn progress, void *arg,
@@ -42,7 +42,7 @@ int varve_store_usage(struct varve_store *store, const char *name, varve_progres
 int varve_store_compact(struct varve_store *store, const char *name, const struct varve_compact_options *options,
                         struct varve_compact_result *out, struct varve_error *error) {
     struct varve_compact_options given = {0};
-    struct vv_repack_result result = {0};
+    struct vv_compact_result result = {0};
 
     vv_error_clear(error);
     if (!store || !name || (options && options->size > sizeof given) || (out && out->size > sizeof *out)) {
@@ -56,7 +56,7 @@ int varve_store_compact(struct varve_store *store, const char *name, const struc
         return rc;
     }
     vv_inspect_ranged_clear(store);
-    struct vv_repack_options inner = {
+    struct vv_compact_options inner = {
         .settings = &store->settings,
         .pool = store->pool,
         .keep = given.keep,
@@ -64,7 +64,7 @@ int varve_store_compact(struct varve_store *store, const char *name, const struc
         .progress = given.progress,
         .arg = given.arg,
     };
-    rc = vv_repack(store->store, name, &inner, &result, error);
+    rc = vv_compact(store->store, name, &inner, &result, error);
     if (out) {
         struct varve_compact_result told = {
             .size = out->size,

@@ -1,398 +1,439 @@
-/* Space is bounded: old attempts are emptied.
+/* Compacting a name: claim it, copy its checkpoints, forget the originals and what is not kept, prune.
  *
- * A checkpoint leans on the attempts in which its chunks were stored. A few chunks that are left of an old one keep all of it
- * alive. So with every checkpoint some live chunks of the emptiest attempts are stored again, as if they were new: memory has
- * them. When none is left nothing leans on that attempt any more, and it goes when the checkpoints that did are forgotten.
+ * A copy is an ordinary checkpoint, of the generation that was claimed and with the version it had: it is made as
+ * every other is, and nothing that stands is changed for it. The newest comes first, so whatever happens, the
+ * newest checkpoint of the name is the newest one or a copy of it; older copies lean on newer ones. The originals
+ * are forgotten when all copies are there. Until then both may be seen. One that fails removes its copies; after
+ * one that was killed the next copies all that is kept once more, and forgets the rest.
  *
- * How many: none while little is wasted, more the nearer the store comes to `space` times what is needed, and never so many
- * that a checkpoint becomes much slower than others. What is emptied is emptied wholly, as the rest would keep it alive;
- * only one attempt that is too large for that is emptied in several checkpoints. A large one, such as the first of a job, is
- * emptied early: while it is, what it holds is stored twice, which fits into the bound only as long as little else is wasted.
- *
- * An attempt goes when no rank leans on it, so the ranks of a job choose together: by the rank that has most left of it. */
+ * The beat names the newest original until all copies are made. Were it the newest copy, others could conclude that
+ * nothing older of that generation is still to come (docs/format.md 10, prune 6). A prune that runs beside may take
+ * an older copy for given up, as there is a newer record in its generation: it closes that version first, so the
+ * commit fails, and nothing was forgotten yet. */
+#include "engine/compact.h"
+
 #include <errno.h>
-#include <stdlib.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "engine/engine_private.h"
+#include "base/fault.h"
+#include "engine/compact_private.h"
+#include "engine/read.h"
+#include "store/lease.h"
+#include "store/usage.h"
 
-#define BEGIN 0.80 /* of the waste that is allowed: from there on something is done about it, */
-#define PAYS 0.5   /* of the new bytes beside which it is stored: so much must be freed */
-#define RATE 0.8   /* up to so much of the new bytes; more would not be freed sooner, and swings */
-#define LARGE 6 /* an attempt with more than 1/6 of what is alive, and more than three checkpoints store, goes early, */
-#define LARGE_BEGIN 0.04 /* as soon as so much of the waste that is allowed is there, */
-#define LARGE_STEPS 16   /* in so many steps, or more: */
-#define LARGE_RATE 6u    /* times the new bytes at most in each, */
-#define DECAY 0.08       /* if it loses at least so much of what it would lose if all of memory changed alike */
-#define ATTEMPTS 160     /* that a checkpoint leans on: small ones are put together, */
-#define SMALL_STEPS 64   /* of what is alive, 1/64 at a time */
-#define OVERFULL 1.0     /* of the waste that is allowed: then everything is tried */
-#define WORTH 0.95       /* what is fuller than this frees next to nothing */
-#define OLDEST 512u      /* attempts that are looked at */
-#define FULL 1000000     /* of a share */
+#define BEAT_SECONDS 15
+#define DEAD_SECONDS 60
+#define WELL_PACKED 1.05 /* of what is live: less is not worth copying everything */
+#define WINDOW (32u << 20)
 
-/* What the ranks know of the oldest attempts that are alive on any of them, each number from the rank for which it is largest. */
-enum { LIVE, RAW, OWN, LOST, PINNED, NUMBERS };
-struct oldest {
-    uint32_t count;
-    uint32_t source[OLDEST];
-    uint64_t numbers[NUMBERS * OLDEST];
-    const uint64_t *live;   /* bytes that are alive, */
-    const uint64_t *raw;    /* that a rank has stored there, */
-    const uint64_t *own;    /* the part of them that it needs itself, */
-    const uint64_t *lost;   /* and that were alive one checkpoint before */
-    const uint64_t *pinned; /* some of it cannot be stored again */
-};
-
-/* In bytes, summed over the ranks. */
-struct account {
-    double raw, live, fresh;
-};
-
-static uint64_t less(uint64_t from, uint64_t amount) {
-    return from > amount ? from - amount : 0;
+static int out_of_memory(struct vv_compact *compact) {
+    return vv_error_sys(compact->error, -ENOMEM, "cannot compact %s", compact->name);
 }
 
-/* By the rank that has most of it: one with little of its own must not speak for all. What is unknown counts as full. */
-static double fullness(const struct oldest *oldest, uint32_t at) {
-    if (oldest->own[at] == 0)
-        return 0;
-    return oldest->own[at] < oldest->raw[at] ? (double)oldest->own[at] / (double)oldest->raw[at] : 1;
-}
-
-static void list_oldest(const struct vv_history *history, struct oldest *oldest) {
-    oldest->count = 0;
-    for (uint32_t i = 0; i < history->source_count && oldest->count < OLDEST; i++)
-        if (!history->sources[i].is_over)
-            oldest->source[oldest->count++] = i;
-}
-
-/* Do all ranks count the same attempts? 1, 0, or an error of the group. Collective. */
-static int agree_on_sources(struct vv_save *save, int rc, const struct oldest *oldest) {
-    const struct vv_history *history = &save->session->history;
-    uint64_t sum = rc ? 0 : vv_sum64(&history->source_count, sizeof history->source_count);
-    for (uint32_t i = 0; rc == 0 && i < oldest->count; i++)
-        sum = sum * 31 + vv_sum64(&history->sources[oldest->source[i]], offsetof(struct vv_source, writers_digest));
-    uint64_t values[2] = {sum, ~sum};
-    int broken = save->session->comm->ops->least(save->session->comm, values, 2);
-    return broken ? broken : values[0] == ~values[1] && values[0] != 0;
-}
-
-/* A device reports what has changed, and nothing else. */
-static void pin_devices(const struct vv_session *session, const struct oldest *oldest, uint64_t *pinned) {
-    for (size_t i = 0; i < session->regions.count; i++) {
-        const struct vv_past *past =
-            session->regions.list[i].device
-                ? vv_history_find((struct vv_history *)&session->history, session->regions.list[i].number)
-                : NULL;
-        for (size_t j = 0; past && j < past->origins.count; j++)
-            for (uint32_t at = 0; at < oldest->count && past->origins.list[j].kind != VV_ORIGIN_ZERO; at++)
-                if (oldest->source[at] == past->origins.list[j].source)
-                    pinned[at] = ~UINT64_C(1);
-    }
-}
-
-/* What nobody needs any more is never asked about again. */
-static void note_over(struct vv_save *save, const struct oldest *oldest) {
-    for (uint32_t i = 0; i < oldest->count; i++)
-        if (oldest->live[i] == 0 && oldest->source[i] != save->source)
-            save->session->history.sources[oldest->source[i]].is_over = 1;
-}
-
-/* Collective. */
-static int agree_on_live(struct vv_save *save, struct oldest *oldest) {
-    const struct vv_history *history = &save->session->history;
-    struct varve_comm *comm = save->session->comm;
-    uint64_t *numbers = oldest->numbers;
-    size_t count = oldest->count;
-    for (size_t i = 0; i < count; i++) {
-        const struct vv_source *source = &history->sources[oldest->source[i]];
-        numbers[LIVE * count + i] = ~source->live_bytes;
-        numbers[RAW * count + i] = ~source->raw_bytes;
-        numbers[OWN * count + i] = ~source->own_bytes;
-        numbers[LOST * count + i] = ~source->lost_bytes;
-        numbers[PINNED * count + i] = ~UINT64_C(0);
-    }
-    pin_devices(save->session, oldest, numbers + PINNED * count);
-    int rc = comm->ops->least(comm, numbers, NUMBERS * count);
-    for (size_t i = 0; i < NUMBERS * count; i++)
-        numbers[i] = ~numbers[i];
-    oldest->live = numbers + LIVE * count;
-    oldest->raw = numbers + RAW * count;
-    oldest->own = numbers + OWN * count;
-    oldest->lost = numbers + LOST * count;
-    oldest->pinned = numbers + PINNED * count;
-    if (rc == 0)
-        note_over(save, oldest);
-    return rc;
-}
-
-/* ---- how much ---- */
-
-/* What this rank has stored and refers to. What it refers to in the packs of others is theirs to count. */
-static struct account own_account(const struct vv_session *session, const struct oldest *oldest) {
-    const struct vv_history *history = &session->history;
-    struct account account = {.fresh = (double)session->last_fresh};
-    for (uint32_t i = 0; i < oldest->count; i++) {
-        const struct vv_source *source = &history->sources[oldest->source[i]];
-        account.live += (double)(source->own_bytes < source->raw_bytes ? source->own_bytes : source->raw_bytes);
-        account.raw += oldest->live[i] > 0 ? (double)source->raw_bytes : 0;
-    }
-    for (size_t i = 0; i < VV_DYING; i++)
-        account.raw += (double)session->dying[i];
-    return account;
-}
-
-static int add_account(void *arg, uint32_t rank, const void *data, size_t size) {
-    struct account *sum = arg, one;
-    (void)rank;
-    if (size != sizeof one)
-        return -EPROTO;
-    memcpy(&one, data, sizeof one);
-    sum->raw += one.raw;
-    sum->live += one.live;
-    sum->fresh += one.fresh;
+int vv_compact_progress(struct vv_compact *compact, uint64_t bytes) {
+    const struct vv_compact_options *options = compact->options;
+    compact->progress += bytes;
+    if (options->progress && options->progress(options->arg, compact->progress, compact->total))
+        return vv_error_sys(compact->error, -EINTR, "stopped");
     return 0;
-}
-
-/* Of the waste that is allowed, the share that is there. */
-static double find_waste(const struct vv_session *session, const struct account *all) {
-    double keep = session->settings.keep;
-    double allowed = session->settings.space * (all->live + (keep - 1) * all->fresh) - all->live;
-    return allowed > 0 ? (all->raw + all->fresh - all->live) / allowed : 1;
-}
-
-/* Of the new bytes, the share that is stored again beside them. */
-static double find_rate(double waste) {
-    double rate = waste > BEGIN ? RATE * (waste - BEGIN) / (1 - BEGIN) : 0;
-    return rate < RATE ? rate : RATE;
-}
-
-/* The same on all ranks. */
-struct measure {
-    double waste;
-    uint64_t
-        fresh; /* bytes that were new last time, whoever stored them, on the rank that had most: the slowest one decides how long it takes */
-};
-
-/* Collective. */
-static int agree_on_measure(struct vv_save *save, const struct oldest *oldest, struct measure *out,
-                            struct varve_error *error) {
-    struct vv_session *session = save->session;
-    struct account own = own_account(session, oldest), all = {0};
-    *out = (struct measure){.fresh = session->last_fresh + session->last_elsewhere};
-    int rc = session->comm->ops->collect(session->comm, &own, sizeof own, add_account, &all);
-    if (rc == 0)
-        out->waste = find_waste(session, &all);
-    rc = vv_comm_follow(session->comm, rc, &out->waste, sizeof out->waste, VV_COMM_ROOT, error);
-    return rc ? rc : vv_comm_most(session->comm, &out->fresh);
 }
 
 /* ---- which ---- */
 
-struct choice {
-    uint32_t at;
-    uint64_t order;
-};
-
-static int compare(const void *a, const void *b) {
-    const struct choice *x = a, *y = b;
-    return x->order != y->order ? (x->order < y->order ? -1 : 1) : x->at < y->at ? -1 : 1;
-}
-
-struct choices {
-    struct vv_save *save;
-    const struct oldest *oldest;
-    uint64_t live;     /* bytes of the victims */
-    uint32_t attempts; /* that are left */
-};
-
-static int is_open(const struct choices *choices, uint32_t at) {
-    const struct oldest *oldest = choices->oldest;
-    return oldest->live[at] > 0 && !oldest->pinned[at] && !choices->save->is_victim[oldest->source[at]];
-}
-
-static void add_victim(struct choices *choices, uint32_t at) {
-    choices->save->is_victim[choices->oldest->source[at]] = 1;
-    choices->live += choices->oldest->live[at];
-    choices->attempts--;
-}
-
-static uint64_t sum_live(const struct oldest *oldest) {
-    uint64_t live = 0;
-    for (uint32_t i = 0; i < oldest->count; i++)
-        live += oldest->live[i];
-    return live;
-}
-
-/* Does it lose bytes as others do? What never changes may stay where it is. */
-static int is_decaying(const struct oldest *oldest, uint32_t at, uint64_t live, const struct measure *measure) {
-    double usual = (double)measure->fresh * (double)oldest->live[at] / (double)live;
-    return (double)oldest->lost[at] > DECAY * usual;
-}
-
-/* Nothing of a large attempt is freed before all of it is: so it is emptied before much else is wasted. */
-static void choose_large(struct choices *choices, const struct measure *measure) {
-    const struct oldest *oldest = choices->oldest;
-    uint64_t live = sum_live(oldest), budget = (uint64_t)(RATE * (double)measure->fresh), step = live / LARGE_STEPS;
-    uint64_t large = live / LARGE > 3 * budget ? live / LARGE : 3 * budget;
-    step = step < LARGE_RATE * measure->fresh ? step : LARGE_RATE * measure->fresh;
-    for (uint32_t i = 0; i < oldest->count && measure->waste > LARGE_BEGIN && choices->live == 0; i++)
-        if (is_open(choices, i) && oldest->raw[i] > large && is_decaying(oldest, i, live, measure)) {
-            add_victim(choices, i);
-            choices->save->rewrite_left = step > budget ? step : budget;
-        }
-}
-
-/* What is stored again keeps the attempt alive that it is stored in. That must be worth less than what is freed; or there is so much waste that
- * anything helps. */
-static int does_pay(const struct measure *measure, uint64_t own, uint64_t freed, uint64_t budget) {
-    uint64_t steps = (own + budget - 1) / budget;
-    return measure->waste > OVERFULL || (double)freed > PAYS * (double)steps * (double)measure->fresh;
-}
-
-/* The emptiest, as far as the budget goes, and all of them or none. The first one may be emptied in several checkpoints. */
-static void choose_empty(struct choices *choices, const struct measure *measure) {
-    struct vv_save *save = choices->save;
-    const struct oldest *oldest = choices->oldest;
-    struct choice list[OLDEST];
-    uint64_t budget = (uint64_t)(find_rate(measure->waste) * (double)measure->fresh), live = 0, own = 0, freed = 0;
-    size_t count = 0, taken = 0;
-    for (uint32_t i = 0; i < oldest->count && budget > 0; i++)
-        if (is_open(choices, i) && fullness(oldest, i) < WORTH)
-            list[count++] = (struct choice){i, (uint64_t)(fullness(oldest, i) * FULL)};
-    qsort(list, count, sizeof *list, compare);
-    budget = budget > save->rewrite_left ? budget : save->rewrite_left;
-    for (; taken < count; taken++) {
-        uint32_t at = list[taken].at;
-        if (choices->live + live > 0 && choices->live + live + oldest->live[at] > budget)
-            break;
-        live += oldest->live[at];
-        own += oldest->own[at];
-        freed += less(oldest->raw[at], oldest->own[at]); /* what others hold there counts as live more than once */
+static int append(struct vv_compact *compact, struct vv_attempts_list *to, const struct vv_attempt *at) {
+    if (to->count == to->room) {
+        size_t more = to->room ? to->room * 2 : 64;
+        struct vv_attempt *longer = vv_realloc(to->list, more * sizeof *longer);
+        if (!longer)
+            return out_of_memory(compact);
+        to->list = longer;
+        to->room = more;
     }
-    if (taken == 0 || !does_pay(measure, own, freed, budget))
-        return;
-    save->rewrite_left = budget;
-    for (size_t i = 0; i < taken; i++)
-        add_victim(choices, list[i].at);
+    to->list[to->count++] = *at;
+    return 0;
 }
 
-/* A restart opens every attempt, so there are not many of them: those go that have the fewest bytes. */
-static void choose_small(struct choices *choices, const struct measure *measure) {
-    const struct oldest *oldest = choices->oldest;
-    struct choice list[OLDEST];
-    uint64_t most = sum_live(oldest) / SMALL_STEPS, budget = 0;
-    size_t count = 0;
-    if (choices->attempts <= ATTEMPTS)
-        return;
-    most = measure->fresh > most ? measure->fresh : most;
-    for (uint32_t i = 0; i < oldest->count; i++)
-        if (is_open(choices, i))
-            list[count++] = (struct choice){i, oldest->live[i]};
-    qsort(list, count, sizeof *list, compare);
-    for (size_t i = 0; i < count && (i == 0 || budget + oldest->live[list[i].at] <= most); i++) {
-        budget += oldest->live[list[i].at];
-        add_victim(choices, list[i].at);
+/* Every byte of it, against the digests of its regions. */
+static int read_owner(struct vv_compact *compact, struct vv_view *view, uint32_t owner) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region region;
+    int rc = vv_recipe_open(view, owner, &recipe, compact->error);
+    while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, compact->error)) == 1) {
+        rc = vv_region_stream(view, recipe, &region, compact->store->settings.seed, WINDOW, compact->options->pool,
+                              NULL, NULL, compact->error);
+        if (rc == 0)
+            rc = vv_compact_progress(compact, region.length);
     }
-    if (budget > choices->save->rewrite_left)
-        choices->save->rewrite_left = budget;
+    vv_recipe_close(recipe);
+    return rc;
 }
 
-static void choose(struct vv_save *save, const struct oldest *oldest, const struct measure *measure) {
-    struct choices choices = {.save = save, .oldest = oldest};
-    for (uint32_t i = 0; i < oldest->count; i++)
-        choices.attempts += oldest->live[i] > 0;
-    choose_large(&choices, measure);
-    choose_small(&choices, measure);
-    choose_empty(&choices, measure);
+static int read_view(struct vv_compact *compact, struct vv_view *view) {
+    int rc = 0;
+    for (uint32_t owner = 0; rc == 0 && owner < vv_view_record(view)->ranks; owner++)
+        rc = read_owner(compact, view, owner);
+    return rc;
 }
 
-/* 1, 0 if nothing can be said, or an error of the group. Collective. */
-static int measure_all(struct vv_save *save, int rc, struct oldest *oldest, struct measure *measure) {
-    struct varve_error ignored = {.rank = -1};
-    list_oldest(&save->session->history, oldest);
-    int is_known = agree_on_sources(save, rc, oldest);
-    if (is_known < 1)
-        return is_known;
-    return agree_on_live(save, oldest) == 0 && agree_on_measure(save, oldest, measure, &ignored) == 0;
+/* The same regions with the same content, by their digests? 1, 0 or an error. */
+static int compare_owner(struct vv_compact *compact, struct vv_view *one, struct vv_view *other, uint32_t owner) {
+    struct vv_recipe *recipes[2] = {NULL, NULL};
+    struct vv_recipe_region a, b;
+    int is_same = 1, more = 1, rc = vv_recipe_open(one, owner, &recipes[0], compact->error);
+    if (rc == 0)
+        rc = vv_recipe_open(other, owner, &recipes[1], compact->error);
+    while (rc == 0 && more && is_same) {
+        more = vv_recipe_next_region(recipes[0], &a, compact->error);
+        int too = more < 0 ? more : vv_recipe_next_region(recipes[1], &b, compact->error);
+        rc = more < 0 ? more : too < 0 ? too : 0;
+        is_same =
+            rc == 0 && more == too &&
+            (!more || (strcmp(a.name, b.name) == 0 && a.length == b.length && vv_hash128_equal(a.digest, b.digest)));
+    }
+    vv_recipe_close(recipes[0]);
+    vv_recipe_close(recipes[1]);
+    return rc < 0 ? rc : is_same;
 }
 
-/* While ranks do not ask each other, each of them would store what they share: so it waits until they do, which may be next time. */
-static int is_apart(struct vv_save *save, const struct measure *measure) {
-    struct vv_sharing *sharing = &save->session->sharing;
-    if (!sharing->exchange || save->is_shared)
-        return 0;
-    if (measure->waste > BEGIN)
-        sharing->rest = 0;
-    return 1;
+/* The copy may have been adopted without having been read back: it is read before its original goes. */
+static int is_copy(struct vv_compact *compact, const struct vv_attempt *copy, const struct vv_attempt *original) {
+    struct vv_view *views[2] = {NULL, NULL};
+    int rc = vv_view_open(compact->store, compact->name, copy->generation, copy->version, &views[0], compact->error);
+    if (rc == 0)
+        rc = vv_view_open(compact->store, compact->name, original->generation, original->version, &views[1],
+                          compact->error);
+    const struct vv_record *one = rc == 0 ? vv_view_record(views[0]) : NULL;
+    const struct vv_record *other = rc == 0 ? vv_view_record(views[1]) : NULL;
+    int is_same = rc == 0 && one->ranks == other->ranks;
+    for (uint32_t owner = 0; rc == 0 && is_same && owner < one->ranks; owner++) {
+        is_same = compare_owner(compact, views[0], views[1], owner);
+        rc = is_same < 0 ? is_same : 0;
+    }
+    if (rc == 0 && is_same)
+        rc = read_view(compact, views[0]);
+    vv_view_close(views[0]);
+    vv_view_close(views[1]);
+    return rc < 0 ? rc : is_same;
 }
 
-int vv_compact_plan(struct vv_save *save, int rc, struct varve_error *error) {
-    const struct vv_settings *settings = &save->session->settings;
-    struct oldest oldest;
-    struct measure measure;
-    if (settings->space == 0 || settings->keep == 0)
-        return rc;
-    if (measure_all(save, rc, &oldest, &measure) < 1 || rc || is_apart(save, &measure))
-        return rc;
-    save->is_victim = vv_calloc(save->session->history.source_count, 1);
-    if (!save->is_victim)
-        return vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
-    choose(save, &oldest, &measure);
-    if (save->rewrite_left == 0) { /* then nobody need look */
-        vv_free(save->is_victim);
-        save->is_victim = NULL;
+/* Was it copied already, by a compaction that was killed? 1, 0 or an error. */
+static int has_copy(struct vv_compact *compact, const struct vv_attempt *at) {
+    for (size_t i = 0; i < compact->kept.count; i++) {
+        int rc = compact->kept.list[i].version == at->version ? is_copy(compact, &compact->kept.list[i], at) : 0;
+        if (rc)
+            return rc;
     }
     return 0;
 }
 
-/* ---- doing it ---- */
+/* Newest first. A record that is damaged stops everything: what it leans on is not known. */
+static int take_record(void *arg, uint32_t generation, uint64_t version) {
+    struct vv_compact *compact = arg;
+    struct vv_attempt at = {.generation = generation, .version = version};
+    struct vv_record record;
+    int rc = vv_record_load(compact->store, compact->name, generation, version, &record, compact->error);
+    if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT) {
+        vv_error_clear(compact->error);
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    at.attempt = record.attempt;
+    uint64_t bytes = record.protected_bytes;
+    vv_record_clear(&record);
+    rc = has_copy(compact, &at);
+    if (rc)
+        return rc < 0 ? rc : append(compact, &compact->moved, &at);
+    if (compact->options->keep && compact->kept.count == compact->options->keep)
+        return append(compact, &compact->dropped, &at);
+    compact->total += 2 * bytes; /* copied, and read back */
+    return append(compact, &compact->kept, &at);
+}
 
-void vv_compact_look(struct vv_save *save) {
-    const struct vv_session *session = save->session;
-    uint64_t left = save->rewrite_left;
-    for (size_t i = 0; i < session->regions.count && save->is_victim && left > 0; i++) {
-        const struct vv_past *past = save->scans[i].past;
-        struct vv_watch *watch = session->regions.list[i].watch;
-        for (size_t j = 0; watch && j < past->origins.count && left > 0; j++) {
-            const struct vv_origin *origin = &past->origins.list[j];
-            if (origin->kind == VV_ORIGIN_ZERO || !save->is_victim[origin->source])
-                continue;
-            int is_repeated = origin->kind == VV_ORIGIN_REPEATED; /* one piece is stored */
-            uint64_t cost = is_repeated ? origin->piece : origin->length;
-            cost = cost < left ? cost : left;
-            vv_capture_mark(session->capture, watch, origin->offset, is_repeated ? origin->length : cost);
-            left -= cost;
+static int list_records(struct vv_compact *compact) {
+    return vv_records_list_whole(compact->store, compact->name, take_record, compact, compact->error);
+}
+
+/* Copies of a pack on other nodes are not made here, and should not be lost unasked. */
+static int check_copies(struct vv_compact *compact, struct vv_view *view) {
+    const struct vv_record *record = vv_view_record(view);
+    for (uint32_t source = 0; source <= record->lean_count; source++)
+        for (uint32_t owner = 0; owner < record->ranks; owner++) {
+            uint32_t partners = 0;
+            int rc = vv_view_partners(view, source, owner, &partners, compact->error);
+            if (rc < 0)
+                return rc;
+            if (partners)
+                return vv_error(compact->error, VARVE_UNSUPPORTED,
+                                "%s is stored with copies (setting copies), which compact cannot make", compact->name);
         }
-    }
+    return 0;
 }
 
-int vv_compact_take(struct vv_save *save, uint32_t size) {
-    int may = save->rewrite_left > 0;
-    save->rewrite_left = less(save->rewrite_left, size);
-    return may;
+/* ---- one checkpoint ---- */
+
+/* Every byte from the storage, against the digests of the regions, which were those of the old one. */
+static int read_back(struct vv_compact *compact, const struct vv_attempt *attempt, const struct vv_record *record) {
+    struct vv_view *view = NULL;
+    int rc = vv_view_open_record(compact->store, compact->name, attempt, record, &view, compact->error);
+    if (rc == 0)
+        rc = read_view(compact, view);
+    vv_view_close(view);
+    return rc;
 }
 
-/* What nothing leans on any more stays as long as the checkpoints that did are kept. */
-void vv_compact_note(struct vv_save *save) {
-    struct vv_session *session = save->session;
-    struct vv_history *history = &session->history;
-    vv_history_own(history, session->comm->rank);
-    size_t others = (size_t)session->settings.keep - 1; /* checkpoints that are kept beside the newest */
-    others = others < VV_DYING ? others : VV_DYING;
-    uint64_t dead = 0;
-    for (uint32_t i = 0; i < history->source_count; i++) {
-        struct vv_source *source = &history->sources[i];
-        uint64_t lost = less(source->live_bytes, save->live[i]);
-        if (save->is_victim && save->is_victim[i]) /* that it was emptied does not mean that it changes */
-            lost = less(lost, save->sums.rewritten);
-        source->lost_bytes = lost < source->lost_last ? lost : source->lost_last; /* once is not a habit */
-        source->lost_last = lost;
-        dead += history->is_alive[i] && save->live[i] == 0 ? source->raw_bytes : 0;
+/* The older ones come before it. */
+static void note_done(struct vv_compact *compact, const struct vv_attempt *attempt, const struct vv_record *record) {
+    memmove(compact->done + 1, compact->done, compact->done_count * sizeof *compact->done);
+    compact->done[0] = (struct vv_compacted){.lean = {*attempt, record->writers_digest}};
+    compact->done_count++;
+}
+
+/* As every checkpoint is committed, but that it is read back before it is one. The old record said what is
+ * protected, and so must the new one. */
+static int commit(struct vv_compact *compact, const struct vv_record *old, const struct vv_attempt *attempt) {
+    struct vv_store *store = compact->store;
+    struct vv_writers writers;
+    struct vv_record record;
+    int rc = vv_votes_read(store, compact->name, attempt, &writers, &record, compact->error);
+    if (rc != 1)
+        return rc < 0 ? rc
+                      : vv_error(compact->error, -EIO, "the pack of version %" PRIu64 " is gone", attempt->version);
+    record.time_ns = old->time_ns;
+    if (record.ranks != old->ranks || record.regions != old->regions || record.protected_bytes != old->protected_bytes)
+        rc = vv_error(compact->error, -EPROTO, "version %" PRIu64 " did not come out as it was", attempt->version);
+    else
+        rc = vv_commit_list(store, compact->name, attempt, &writers, compact->error);
+    if (rc == 0)
+        rc = read_back(compact, attempt, &record);
+    if (rc == 0)
+        rc = vv_commit_check(store, compact->lease, compact->name, attempt, &record, compact->error);
+    if (rc == 0)
+        rc = vv_commit_copy_of(store, compact->name, attempt, &record, compact->error);
+    if (rc == 0)
+        note_done(compact, attempt, &record);
+    vv_writers_clear(&writers);
+    vv_record_clear(&record);
+    return rc;
+}
+
+/* What did not come out well, or was stopped, must not be adopted later. */
+static void give_up(struct vv_compact *compact, const struct vv_attempt *attempt) {
+    struct varve_error ignored = {0};
+    if (vv_commit_refuse(compact->store, compact->name, attempt, &ignored) < 0)
+        vv_log(compact->store->log, VV_LOG_WARN, "a copy that was given up may still be adopted: %s", ignored.text);
+}
+
+static int copy(struct vv_compact *compact, const struct vv_attempt *at) {
+    const struct vv_compact_options *options = compact->options;
+    struct vv_attempt attempt = {.generation = vv_lease_generation(compact->lease), .version = at->version};
+    struct vv_view *view = NULL;
+    if (options->report)
+        options->report(options->arg, 0, at->generation, at->version);
+    int rc = vv_lease_check(compact->lease, compact->error);
+    if (rc == 0)
+        rc = vv_view_open(compact->store, compact->name, at->generation, at->version, &view, compact->error);
+    if (rc == 0)
+        rc = vv_compact_write(compact, view, &attempt);
+    if (rc == 0)
+        rc = commit(compact, vv_view_record(view), &attempt);
+    if (rc < 0 && rc != VARVE_FENCED) /* then it belongs to somebody else */
+        give_up(compact, &attempt);
+    vv_view_close(view);
+    compact->result->moved += rc == 0;
+    return rc == 0 ? append(compact, &compact->moved, at) : rc;
+}
+
+/* Do all copies stand? Nothing is forgotten before that is known. */
+static int check_copied(struct vv_compact *compact) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < compact->done_count; i++) {
+        const struct vv_attempt *at = &compact->done[i].lean.attempt;
+        struct vv_view *view = NULL;
+        rc = vv_view_open(compact->store, compact->name, at->generation, at->version, &view, compact->error);
+        vv_view_close(view);
     }
-    for (size_t i = VV_DYING - 1; i > 0; i--)
-        session->dying[i] = i < others ? session->dying[i - 1] : 0;
-    session->dying[0] = others > 0 ? dead : 0;
+    return rc;
+}
+
+/* ---- all of them ---- */
+
+static int make_tools(struct vv_compact *compact) {
+    const struct vv_settings *settings = compact->options->settings;
+    unsigned threads = (unsigned)settings->threads;
+    compact->done = vv_calloc(compact->kept.count + 1, sizeof *compact->done);
+    compact->orders = vv_calloc(VV_KNOWN_ORDERS, sizeof *compact->orders);
+    int rc = compact->done && compact->orders ? vv_pool_create(threads, threads + 2, NULL, &compact->pool) : -ENOMEM;
+    if (rc == 0)
+        rc = vv_chooser_create(&compact->chooser);
+    if (rc < 0)
+        return vv_error_sys(compact->error, rc, "cannot compact %s", compact->name);
+    return vv_match_open(settings->match, &compact->match, compact->error);
+}
+
+/* Oldest first: what is left after a kill has no hole in it. */
+static int forget(struct vv_compact *compact, const struct vv_attempts_list *these, int is_told) {
+    const struct vv_compact_options *options = compact->options;
+    int rc = 0;
+    for (size_t i = these->count; rc == 0 && i-- > 0;) {
+        const struct vv_attempt *at = &these->list[i];
+        if (options->report && is_told)
+            options->report(options->arg, 1, at->generation, at->version);
+        rc = vv_lease_check(compact->lease, compact->error);
+        if (rc == 0)
+            rc = vv_forget(compact->store, compact->name, at->generation, at->version, compact->error);
+        if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT)
+            rc = 0;
+        compact->result->forgotten += rc == 0 && is_told;
+    }
+    return rc;
+}
+
+static int measure(struct vv_compact *compact, uint64_t newest, struct vv_usage *usage) {
+    struct vv_usage_options options = {.newest = newest};
+    return vv_usage_count(compact->store, compact->name, &options, usage, compact->error);
+}
+
+/* The copies are of one generation, in which a version is there once. */
+static int check_versions(struct vv_compact *compact) {
+    const struct vv_attempts_list *kept = &compact->kept;
+    for (size_t i = 1; i < kept->count; i++)
+        if (kept->list[i].version >= kept->list[i - 1].version)
+            return vv_error(compact->error, VARVE_UNSUPPORTED,
+                            "%s went back to an older version in generation %u, and both lives are kept: forget version"
+                            " %" PRIu64 " of generation %u first (%s@%" PRIu64 ":%u), if nobody needs it",
+                            compact->name, kept->list[i - 1].generation, kept->list[i].version,
+                            kept->list[i].generation, compact->name, kept->list[i].version, kept->list[i].generation);
+    return 0;
+}
+
+/* What can be said before anything is written. */
+static int check_all(struct vv_compact *compact) {
+    int rc = check_versions(compact);
+    for (size_t i = 0; rc == 0 && i < compact->kept.count; i++) {
+        const struct vv_attempt *at = &compact->kept.list[i];
+        struct vv_view *view = NULL;
+        rc = vv_view_open(compact->store, compact->name, at->generation, at->version, &view, compact->error);
+        if (rc == 0)
+            rc = check_copies(compact, view);
+        vv_view_close(view);
+    }
+    return rc;
+}
+
+static int copy_all(struct vv_compact *compact) {
+    const struct vv_attempts_list *kept = &compact->kept;
+    int rc = check_all(compact);
+    if (rc == 0)
+        rc = make_tools(compact);
+    if (rc == 0)
+        rc = vv_lease_refer(compact->lease, &kept->list[0], compact->error);
+    for (size_t i = 0; rc == 0 && i < kept->count; i++)
+        rc = copy(compact, &kept->list[i]);
+    return rc == 0 ? check_copied(compact) : rc;
+}
+
+static int read_kept(struct vv_compact *compact) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < compact->kept.count; i++) {
+        const struct vv_attempt *at = &compact->kept.list[i];
+        struct vv_view *view = NULL;
+        rc = vv_view_open(compact->store, compact->name, at->generation, at->version, &view, compact->error);
+        if (rc == 0)
+            rc = read_view(compact, view);
+        vv_view_close(view);
+    }
+    return rc;
+}
+
+static int finish(struct vv_compact *compact) {
+    static const struct vv_prune_options prune = {0};
+    const struct vv_attempt *named = compact->done_count   ? &compact->done[0].lean.attempt /* made last */
+                                     : compact->kept.count ? &compact->kept.list[0]
+                                                           : NULL;
+    struct vv_usage usage = {0};
+    int rc = named ? vv_lease_refer(compact->lease, named, compact->error) : 0;
+    if (rc == 0 && compact->done_count == 0 && compact->dropped.count) /* others go because these are there */
+        rc = read_kept(compact);
+    compact->is_forgetting = rc == 0;
+    if (rc == 0)
+        rc = forget(compact, &compact->dropped, 1);
+    if (rc == 0)
+        rc = forget(compact, &compact->moved, 0);
+    if (rc == 0)
+        rc = vv_prune(compact->store, compact->name, &prune, NULL, compact->error);
+    if (rc == 0)
+        rc = measure(compact, 0, &usage);
+    compact->result->after = usage.kept_bytes + usage.free.bytes;
+    compact->result->live = usage.live_bytes;
+    return rc;
+}
+
+static int run(struct vv_compact *compact) {
+    struct vv_usage usage = {0};
+    int rc = vv_adopt(compact->store, compact->lease, compact->name, compact->error);
+    rc = rc < 0 ? rc : list_records(compact);
+    if (rc == 0)
+        rc = measure(compact, 0, &usage);
+    compact->result->before = compact->result->after = usage.kept_bytes + usage.free.bytes;
+    compact->result->live = usage.live_bytes;
+    if (rc == 0)
+        rc = measure(compact, compact->options->keep, &usage);
+    if (rc < 0)
+        return rc;
+    int is_wasteful = (double)usage.kept_bytes > WELL_PACKED * (double)usage.live_bytes;
+    /* What a compaction that was killed has copied is there twice, and all of it counts as needed. */
+    if (compact->kept.count && (is_wasteful || compact->moved.count))
+        rc = copy_all(compact);
+    return rc == 0 ? finish(compact) : rc;
+}
+
+/* The originals are all there: then the copies go, so that nothing is there twice. The claim is given up already,
+ * since it protects what it has made; whoever has claimed since, and goes on from a copy, keeps it. */
+static void undo(struct vv_compact *compact) {
+    static const struct vv_prune_options prune = {0};
+    struct varve_error why = {0};
+    int rc = 0;
+    for (size_t i = 0; i < compact->done_count && rc == 0; i++) {
+        const struct vv_attempt *at = &compact->done[i].lean.attempt;
+        rc = vv_forget(compact->store, compact->name, at->generation, at->version, &why);
+    }
+    if (rc == 0)
+        rc = vv_prune(compact->store, compact->name, &prune, NULL, &why);
+    if (rc < 0)
+        vv_log(compact->store->log, VV_LOG_WARN, "copies of checkpoints of %s are left, until it is compacted: %s",
+               compact->name, why.text);
+}
+
+static void clear(struct vv_compact *compact) {
+    vv_place_map_clear(&compact->map);
+    vv_match_close(compact->match);
+    vv_chooser_destroy(compact->chooser);
+    vv_pool_destroy(compact->pool);
+    vv_free(compact->orders);
+    vv_free(compact->done);
+    vv_free(compact->kept.list);
+    vv_free(compact->dropped.list);
+    vv_free(compact->moved.list);
+}
+
+int vv_compact(struct vv_store *store, const char *name, const struct vv_compact_options *options,
+               struct vv_compact_result *out, struct varve_error *error) {
+    struct vv_lease_options lease = {
+        .ranks = 1, .beat_seconds = BEAT_SECONDS, .dead_seconds = DEAD_SECONDS, .program = "varve compact"};
+    struct vv_compact compact = {.store = store, .name = name, .options = options, .result = out, .error = error};
+    *out = (struct vv_compact_result){0};
+    if (store->settings.layout == VV_LAYOUT_LOCAL)
+        return vv_error(error, VARVE_UNSUPPORTED,
+                        "this is the store of one node of a job: what its checkpoints need is on other nodes, too");
+    int rc = vv_lease_take(store, name, &lease, &compact.lease, error);
+    if (rc == 0)
+        rc = run(&compact);
+    vv_lease_release(compact.lease);
+    if (rc < 0 && rc != VARVE_FENCED && !compact.is_forgetting && compact.done_count)
+        undo(&compact);
+    clear(&compact);
+    return rc < 0 ? rc : 0;
 }

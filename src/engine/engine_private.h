@@ -316,15 +316,15 @@ int vv_copies_agree(struct vv_save *save, int rc, struct varve_error *error);
 /* Our pack is sealed: the partners keep its tables, too. Collective if there are copies. */
 int vv_copies_tables(struct vv_save *save, int rc, struct varve_error *error);
 
-/* ---- compact.c: old attempts are emptied ---- */
+/* ---- emptying.c: old attempts are emptied ---- */
 /* Which, and how much of them. rc: how this rank has fared so far, and what is returned unless that was 0. Collective. */
-int vv_compact_plan(struct vv_save *save, int rc, struct varve_error *error);
+int vv_emptying_plan(struct vv_save *save, int rc, struct varve_error *error);
 /* Chunks that have not changed are not looked at, but for those of the victims. */
-void vv_compact_look(struct vv_save *save);
+void vv_emptying_look(struct vv_save *save);
 /* May so many bytes be stored again? They are taken off the budget. */
-int vv_compact_take(struct vv_save *save, uint32_t size);
+int vv_emptying_take(struct vv_save *save, uint32_t size);
 /* Before a commit is accepted: what will die with it. */
-void vv_compact_note(struct vv_save *save);
+void vv_emptying_note(struct vv_save *save);
 
 /* ---- save.c: this rank's part of one attempt, up to its yes ---- */
 struct vv_save {

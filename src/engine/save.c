@@ -262,7 +262,7 @@ static int begin_looking(struct vv_save *save, struct varve_error *error) {
     if (rc)
         return rc;
     share_out(save);
-    vv_compact_look(save);
+    vv_emptying_look(save);
     look_at_rounded(save);
     return 0;
 }
@@ -294,7 +294,7 @@ static int prepare(struct vv_save *save, struct varve_error *error) {
     int rc = vv_outlet_begin(save, error);
     if (rc == 0)
         rc = begin_save(save, error);
-    rc = vv_compact_plan(save, rc, error);
+    rc = vv_emptying_plan(save, rc, error);
     if (rc == 0)
         rc = begin_looking(save, error);
     struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share,
@@ -436,7 +436,7 @@ void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
     struct vv_source *source = &session->history.sources[save->source];
     source->writers_digest = writers_digest;
     source->raw_bytes = save->sums.fresh + save->sums.rewritten;
-    vv_compact_note(save);
+    vv_emptying_note(save);
     vv_history_accept(&session->history, save->live);
     session->history.layout_end = save->layout_end;
     session->layers = save->layers;

@@ -59,7 +59,7 @@ static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
     const struct vv_origin *origin = find_victim(scan, index, size);
     if (!origin)
         return 0;
-    return origin->kind == VV_ORIGIN_REPEATED ? scan->save->rewrite_left > 0 : vv_compact_take(scan->save, size);
+    return origin->kind == VV_ORIGIN_REPEATED ? scan->save->rewrite_left > 0 : vv_emptying_take(scan->save, size);
 }
 
 /* Is this content stored somewhere we know and may refer to? Without ids of the past the table alone can tell. */
@@ -87,7 +87,7 @@ static int place_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data
     origin->kind = VV_ORIGIN_FROM;
     int known = is_known(scan, id, origin);
     int is_sparse = known == KNOWN_SPARSE && scan->is_blank; /* it may have been there all the time */
-    if (known == KNOWN || (is_sparse && !vv_compact_take(save, size))) {
+    if (known == KNOWN || (is_sparse && !vv_emptying_take(save, size))) {
         if (scan->is_blank) /* nothing else will remember it */
             vv_table_touch(&history->table, id);
         if (!is_rewrite)
@@ -250,7 +250,7 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     origin.kind = VV_ORIGIN_FROM;
     int known = is_known(scan, looked.id, &origin);
     int is_sparse = known == KNOWN_SPARSE && scan->is_blank; /* as in place_chunk */
-    if (known == KNOWN || (is_sparse && !vv_compact_take(save, looked.size))) {
+    if (known == KNOWN || (is_sparse && !vv_emptying_take(save, looked.size))) {
         save->sums.known += looked.is_rewrite ? 0 : looked.size;
         return vv_origins_add(&scan->past->changed, &origin);
     }

@@ -1,12 +1,12 @@
-/* Repacking: the checkpoints of a name at rest take what they need, and no more. */
-#ifndef VV_REPACK_H
-#define VV_REPACK_H
+/* Compacting: the checkpoints of a name at rest take what they need, and no more. */
+#ifndef VV_COMPACT_H
+#define VV_COMPACT_H
 
 #include "base/settings.h"
 #include "base/thread.h"
 #include "store/commit.h"
 
-struct vv_repack_options {
+struct vv_compact_options {
     const struct vv_settings *settings; /* how blocks are made; codec=auto means the smallest here */
     struct vv_pool *pool;               /* reads */
     uint64_t keep;                      /* only the newest so many, the others are forgotten; 0: all */
@@ -16,7 +16,7 @@ struct vv_repack_options {
     int (*progress)(void *arg, uint64_t done, uint64_t total);
     void *arg;
 };
-struct vv_repack_result {
+struct vv_compact_result {
     uint64_t moved; /* checkpoints; 0: they were packed well enough */
     uint64_t forgotten;
     uint64_t written; /* bytes in new packs */
@@ -31,7 +31,7 @@ struct vv_repack_result {
  * VARVE_BUSY while a session may be alive; VARVE_UNSUPPORTED for node-local stores, for data with copies, and where two lives that saved
  * the same versions are kept;
  * VARVE_CORRUPT when a checkpoint is damaged: then all stay as they are. out is filled in any case. */
-int vv_repack(struct vv_store *store, const char *name, const struct vv_repack_options *options,
-              struct vv_repack_result *out, struct varve_error *error);
+int vv_compact(struct vv_store *store, const char *name, const struct vv_compact_options *options,
+               struct vv_compact_result *out, struct varve_error *error);
 
 #endif

@@ -11,8 +11,8 @@
 #include "base/alloc.h"
 #include "chunk/id.h"
 #include "encode/grid.h"
+#include "engine/compact_private.h"
 #include "engine/pieces.h"
-#include "engine/repack_private.h"
 #include "store/pack_writer.h"
 
 #define WINDOW (32u << 20)
@@ -30,7 +30,7 @@ struct want {
 };
 
 struct copying {
-    struct vv_repack *repack;
+    struct vv_compact *compact;
     struct vv_view *view;
     struct vv_attempt attempt;
     struct vv_pack_writer *pack;
@@ -52,14 +52,14 @@ struct copying {
 };
 
 static int no_memory(const struct copying *copying) {
-    return vv_error_sys(copying->repack->error, -ENOMEM, "cannot compact %s", copying->repack->name);
+    return vv_error_sys(copying->compact->error, -ENOMEM, "cannot compact %s", copying->compact->name);
 }
 
 /* ---- pass one: data ---- */
 
 /* One want goes to the blocks, granule by granule. */
 static int store_want(struct copying *copying, const struct want *want, const uint8_t *data) {
-    uint64_t seed = copying->repack->store->settings.seed;
+    uint64_t seed = copying->compact->store->settings.seed;
     int rc = 0;
     struct vv_variable variable = want->variable;
     variable.is_large = 1; /* one process copies for all ranks: no ids in memory for all of it */
@@ -78,7 +78,7 @@ static int store_want(struct copying *copying, const struct want *want, const ui
 }
 
 static int flush(struct copying *copying) {
-    struct varve_error *error = copying->repack->error;
+    struct varve_error *error = copying->compact->error;
     int rc = vv_fetch_run(copying->fetch, error);
     uint32_t at = 0;
     if (rc < 0)
@@ -88,7 +88,7 @@ static int flush(struct copying *copying) {
     copying->want_count = copying->filled = 0;
     if (rc < 0) {
         int finished = vv_blocks_finish(copying->blocks, error); /* the block that failed knows more */
-        return finished ? finished : vv_error_sys(error, rc, "cannot compact %s", copying->repack->name);
+        return finished ? finished : vv_error_sys(error, rc, "cannot compact %s", copying->compact->name);
     }
     return 0;
 }
@@ -105,8 +105,8 @@ static int want(struct copying *copying, const struct vv_run *run, uint64_t skip
             rc = flush(copying);
             continue;
         }
-        rc =
-            vv_fetch_add(copying->fetch, run, skip, size, copying->window + copying->filled, 0, copying->repack->error);
+        rc = vv_fetch_add(copying->fetch, run, skip, size, copying->window + copying->filled, 0,
+                          copying->compact->error);
         copying->wants[copying->want_count++] =
             (struct want){copying->variable, address, copying->region.address + copying->region.length, size};
         copying->filled += size;
@@ -129,17 +129,17 @@ static uint64_t address_of(const struct copying *copying, const struct vv_run *r
 static int map_add(struct copying *copying, struct vv_spot_of from, uint64_t skip, uint64_t length, uint64_t address) {
     struct vv_spot_of to = {copying->attempt, copying->owner, address};
     from.address += skip;
-    return vv_place_map_add(&copying->repack->map, &from, length, &to) < 0 ? no_memory(copying) : 0;
+    return vv_place_map_add(&copying->compact->map, &from, length, &to) < 0 ? no_memory(copying) : 0;
 }
 
-static struct vv_repacked *find_done(const struct copying *copying, const struct vv_attempt *attempt) {
-    struct vv_repack *repack = copying->repack;
-    size_t low = 0, high = repack->done_count;
+static struct vv_compacted *find_done(const struct copying *copying, const struct vv_attempt *attempt) {
+    struct vv_compact *compact = copying->compact;
+    size_t low = 0, high = compact->done_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = vv_attempt_compare(&repack->done[middle].lean.attempt, attempt);
+        int order = vv_attempt_compare(&compact->done[middle].lean.attempt, attempt);
         if (order == 0)
-            return &repack->done[middle];
+            return &compact->done[middle];
         *(order < 0 ? &low : &high) = order < 0 ? middle + 1 : middle;
     }
     return NULL; /* the attempt at hand */
@@ -181,7 +181,7 @@ static int add_known(void *arg, uint64_t offset, uint64_t length, const struct v
 static int find_whole(struct copying *copying, const struct vv_run *run, struct whole *out) {
     struct vv_spot_of from = spot_of(copying, run);
     *out = (struct whole){.length = run->piece};
-    vv_place_map_look(&copying->repack->map, &from, run->piece, add_known, out);
+    vv_place_map_look(&copying->compact->map, &from, run->piece, add_known, out);
     if (out->known == 0)
         return 0;
     return out->known == out->length && !out->is_torn ? 1 : 2;
@@ -206,7 +206,7 @@ static int copy_run(struct copying *copying, const struct vv_run *run) {
     if (run->kind == VV_RUN_REPEATED)
         return copy_repeated(copying, run);
     struct vv_spot_of from = spot_of(copying, run);
-    return vv_place_map_look(&copying->repack->map, &from, run->length, copy_piece, copying);
+    return vv_place_map_look(&copying->compact->map, &from, run->length, copy_piece, copying);
 }
 
 /* What is known of a region's values, as a session tells it (outlet.c). */
@@ -214,7 +214,7 @@ static void describe(struct copying *copying) {
     const struct vv_region_shape *shape = &copying->region.shape;
     uint64_t row = shape->dims > 1 ? shape->dim[shape->dims - 1].local : 0;
     copying->variable = (struct vv_variable){
-        .key = vv_match_name(copying->repack->match, copying->region.name) ^ shape->type,
+        .key = vv_match_name(copying->compact->match, copying->region.name) ^ shape->type,
         .region = copying->region.number,
         .length = copying->region.length,
         .owner = copying->owner,
@@ -225,7 +225,7 @@ static void describe(struct copying *copying) {
 }
 
 static int copy_owner(struct copying *copying) {
-    struct varve_error *error = copying->repack->error;
+    struct varve_error *error = copying->compact->error;
     struct vv_recipe *recipe = NULL;
     struct vv_run run;
     int rc = vv_recipe_open(copying->view, copying->owner, &recipe, error);
@@ -235,7 +235,7 @@ static int copy_owner(struct copying *copying) {
             if ((rc = copy_run(copying, &run)) < 0)
                 break;
         if (rc == 0)
-            rc = vv_repack_progress(copying->repack, copying->region.length);
+            rc = vv_compact_progress(copying->compact, copying->region.length);
     }
     copying->run = NULL;
     vv_recipe_close(recipe);
@@ -273,7 +273,7 @@ static void put_run(struct copying *copying, const struct vv_run *run) {
 
 static struct vv_run run_to(const struct copying *copying, int kind, uint64_t offset, uint64_t length,
                             const struct vv_spot_of *to) {
-    const struct vv_repacked *done = find_done(copying, &to->attempt);
+    const struct vv_compacted *done = find_done(copying, &to->attempt);
     struct vv_run run = {.kind = kind, .offset = offset, .length = length, .place_count = 1};
     run.places[0] = (struct vv_place){done ? done->index : 0, to->owner, to->address, 0};
     return run;
@@ -282,7 +282,7 @@ static struct vv_run run_to(const struct copying *copying, int kind, uint64_t of
 static int put_piece(void *arg, uint64_t offset, uint64_t length, const struct vv_spot_of *to) {
     struct copying *copying = arg;
     if (!to)
-        return vv_error(copying->repack->error, -EPROTO, "bytes of region %s were not copied", copying->region.name);
+        return vv_error(copying->compact->error, -EPROTO, "bytes of region %s were not copied", copying->region.name);
     struct vv_run run = run_to(copying, VV_RUN_FROM, copying->run->offset + offset, length, to);
     put_run(copying, &run);
     return 0;
@@ -308,7 +308,7 @@ static int put_one(struct copying *copying, const struct vv_run *run) {
         return 0;
     }
     struct vv_spot_of from = spot_of(copying, run);
-    return vv_place_map_look(&copying->repack->map, &from, run->length, put_piece, copying);
+    return vv_place_map_look(&copying->compact->map, &from, run->length, put_piece, copying);
 }
 
 static int put_region(struct copying *copying, struct vv_recipe *recipe) {
@@ -322,7 +322,7 @@ static int put_region(struct copying *copying, struct vv_recipe *recipe) {
     int rc = 0;
     memcpy(entry.name, region->name, sizeof entry.name);
     vv_manifest_region(&copying->manifest, &entry, region->address);
-    while (rc == 0 && (rc = vv_recipe_next_run(recipe, &run, copying->repack->error)) == 1)
+    while (rc == 0 && (rc = vv_recipe_next_run(recipe, &run, copying->compact->error)) == 1)
         rc = put_one(copying, &run);
     copying->run = NULL;
     if (rc == 0) {
@@ -334,11 +334,11 @@ static int put_region(struct copying *copying, struct vv_recipe *recipe) {
 
 static int add_bytes(void *arg, const void *data, size_t size) {
     struct copying *copying = arg;
-    return vv_pack_manifest_add(copying->pack, data, size, copying->repack->error);
+    return vv_pack_manifest_add(copying->pack, data, size, copying->compact->error);
 }
 
 static int write_manifest(struct copying *copying, struct vv_manifest_head *head, const struct vv_buf *buf) {
-    struct varve_error *error = copying->repack->error;
+    struct varve_error *error = copying->compact->error;
     struct vv_hash128 digest;
     head->owner = copying->owner;
     head->regions = head->entries = copying->manifest.entries;
@@ -354,7 +354,7 @@ static int write_manifest(struct copying *copying, struct vv_manifest_head *head
 }
 
 static int put_owner(struct copying *copying) {
-    struct varve_error *error = copying->repack->error;
+    struct varve_error *error = copying->compact->error;
     struct vv_manifest_head head = {0};
     struct vv_recipe_layers layers;
     struct vv_recipe *recipe = NULL;
@@ -380,15 +380,15 @@ static int put_owner(struct copying *copying) {
 
 /* All of them, used or not: the next copy may lean only on what its parent leans on. */
 static int put_leans(struct copying *copying) {
-    struct vv_repack *repack = copying->repack;
-    struct vv_lean *leans = vv_calloc(repack->done_count + 1, sizeof *leans);
+    struct vv_compact *compact = copying->compact;
+    struct vv_lean *leans = vv_calloc(compact->done_count + 1, sizeof *leans);
     if (!leans)
         return no_memory(copying);
-    for (uint32_t i = 0; i < repack->done_count; i++) {
-        leans[i] = repack->done[i].lean;
-        repack->done[i].index = i + 1;
+    for (uint32_t i = 0; i < compact->done_count; i++) {
+        leans[i] = compact->done[i].lean;
+        compact->done[i].index = i + 1;
     }
-    int rc = vv_pack_leans(copying->pack, leans, (uint32_t)repack->done_count, repack->error);
+    int rc = vv_pack_leans(copying->pack, leans, (uint32_t)compact->done_count, compact->error);
     vv_free(leans);
     return rc;
 }
@@ -396,7 +396,7 @@ static int put_leans(struct copying *copying) {
 /* ---- all of it ---- */
 
 static void plan_coding(struct copying *copying, int *level_out) {
-    const struct vv_settings *settings = copying->repack->options->settings;
+    const struct vv_settings *settings = copying->compact->options->settings;
     struct vv_chooser_plan plan = {
         .name = settings->codec - VV_CHOOSE_CODEC_NAMED,
         .level = settings->zstd_level > LEVEL_LEAST ? settings->zstd_level : LEVEL_LEAST,
@@ -408,53 +408,53 @@ static void plan_coding(struct copying *copying, int *level_out) {
         plan.level = settings->zstd_level;
     if (plan.name < 0)
         plan.name = -1;
-    vv_chooser_begin(copying->repack->chooser, &plan);
+    vv_chooser_begin(copying->compact->chooser, &plan);
     *level_out = plan.level;
 }
 
 static int begin_blocks(struct copying *copying, uint32_t ranks) {
-    struct vv_repack *repack = copying->repack;
-    const struct vv_settings *settings = repack->options->settings;
+    struct vv_compact *compact = copying->compact;
+    const struct vv_settings *settings = compact->options->settings;
     struct vv_blocks_options options = {
         .pack = copying->pack,
-        .pool = repack->pool,
-        .chooser = repack->chooser,
+        .pool = compact->pool,
+        .chooser = compact->chooser,
         .block_size = (uint32_t)settings->block_size,
         .blocks = (unsigned)settings->threads + 2,
         .ranks = ranks < RANKS_MOST ? ranks : RANKS_MOST,
         .grouping = settings->grouping,
         .turn = 4096,
-        .orders = repack->orders,
+        .orders = compact->orders,
     };
     plan_coding(copying, &options.level);
     return vv_blocks_create(&options, &copying->blocks);
 }
 
 static int begin(struct copying *copying) {
-    struct vv_repack *repack = copying->repack;
+    struct vv_compact *compact = copying->compact;
     const struct vv_record *record = vv_view_record(copying->view);
     struct vv_pack_options options = {
         .writers = 1,
         .ranks = record->ranks,
         .owners = record->ranks,
-        .parent = repack->done_count ? repack->done[0].lean.attempt : (struct vv_attempt){0},
-        .part_size = repack->options->settings->part_size,
+        .parent = compact->done_count ? compact->done[0].lean.attempt : (struct vv_attempt){0},
+        .part_size = compact->options->settings->part_size,
         .program = record->program,
         .time_ns = record->time_ns,
     };
-    int rc = vv_pack_begin(repack->store, repack->name, &copying->attempt, &options, &copying->pack, repack->error);
+    int rc = vv_pack_begin(compact->store, compact->name, &copying->attempt, &options, &copying->pack, compact->error);
     if (rc < 0)
         return rc;
     copying->window = vv_malloc(WINDOW);
     copying->wants = vv_calloc(WANTS, sizeof *copying->wants);
     rc = copying->window && copying->wants ? begin_blocks(copying, record->ranks) : -ENOMEM;
     if (rc == 0)
-        rc = vv_fetch_create(copying->view, repack->options->pool, &copying->fetch);
+        rc = vv_fetch_create(copying->view, compact->options->pool, &copying->fetch);
     return rc < 0 ? no_memory(copying) : 0;
 }
 
 static int write_all(struct copying *copying) {
-    struct vv_repack *repack = copying->repack;
+    struct vv_compact *compact = copying->compact;
     uint32_t ranks = vv_view_record(copying->view)->ranks;
     int rc = begin(copying);
     for (copying->owner = 0; rc == 0 && copying->owner < ranks; copying->owner++)
@@ -462,7 +462,7 @@ static int write_all(struct copying *copying) {
     if (rc == 0)
         rc = flush(copying);
     if (rc == 0)
-        rc = vv_blocks_finish(copying->blocks, repack->error);
+        rc = vv_blocks_finish(copying->blocks, compact->error);
     if (rc == 0)
         rc = put_leans(copying);
     for (copying->owner = 0; rc == 0 && copying->owner < ranks; copying->owner++)
@@ -470,8 +470,8 @@ static int write_all(struct copying *copying) {
     return rc;
 }
 
-int vv_repack_write(struct vv_repack *repack, struct vv_view *view, const struct vv_attempt *attempt) {
-    struct copying copying = {.repack = repack, .view = view, .attempt = *attempt};
+int vv_compact_write(struct vv_compact *compact, struct vv_view *view, const struct vv_attempt *attempt) {
+    struct copying copying = {.compact = compact, .view = view, .attempt = *attempt};
     struct vv_pack_sums sums = {0};
     int rc = write_all(&copying);
     vv_blocks_destroy(copying.blocks);
@@ -480,9 +480,9 @@ int vv_repack_write(struct vv_repack *repack, struct vv_view *view, const struct
     vv_free(copying.window);
     vv_free(copying.wants);
     if (rc == 0)
-        rc = vv_pack_seal(copying.pack, copying.protected_bytes, copying.regions, &sums, repack->error);
+        rc = vv_pack_seal(copying.pack, copying.protected_bytes, copying.regions, &sums, compact->error);
     else
         vv_pack_abort(copying.pack);
-    repack->result->written += sums.stored_bytes + sums.metadata_bytes;
+    compact->result->written += sums.stored_bytes + sums.metadata_bytes;
     return rc;
 }
