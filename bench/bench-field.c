@@ -82,6 +82,7 @@ static void measure(const struct field_mode *mode, struct field_result *r) {
     make_store();
     (mode->is_async ? field_measure_async : field_measure_saving)(&setup, r);
     field_measure_restart(&setup, r);
+    r->peak = ranks_most((double)bench_peak());
     if (!is_kept)
         remove_all();
 }

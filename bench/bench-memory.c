@@ -65,18 +65,6 @@ static void fill(uint8_t *memory, size_t size, unsigned every, uint64_t seed) {
         fill_page(memory + page * PAGE, page, seed);
 }
 
-static uint64_t read_peak(void) {
-    char line[200];
-    unsigned long long kib = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    bench_check(file != NULL, "/proc/self/status");
-    while (fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
-            break;
-    fclose(file);
-    return kib << 10;
-}
-
 static void check(struct varve_session *session, int rc, const char *what) {
     if (rc < 0) {
         fprintf(stderr, "%s: %s\n", what, varve_session_error(session)->text);
@@ -143,7 +131,7 @@ static void live(const struct life *life, size_t size, struct result *r) {
         restart(session, memory, size);
         go_on(life, session, memory, size, MOST, r);
     }
-    r->peak = read_peak();
+    r->peak = bench_peak();
     if (session)
         check(session, varve_close(session), "close");
 }

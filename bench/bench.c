@@ -27,6 +27,18 @@ double bench_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+uint64_t bench_peak(void) {
+    char line[200];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    bench_check(file != NULL, "/proc/self/status");
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
+            break;
+    fclose(file);
+    return kib << 10;
+}
+
 double bench_cpu(void) {
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);

@@ -89,7 +89,13 @@ static void json_floor(const struct field_result *r) {
     printf(",\"dedup\":\"%s\",\"dedup_reason\":\"%s\"", r->dedup, r->dedup_reason);
 }
 
+/* Of all the process has done so far, earlier modes included. */
+static double peak_over_protected(const struct field_result *r) {
+    return over(r->peak * r->ranks, r->protected_bytes);
+}
+
 static void json_bytes(const struct field_result *r) {
+    printf(",\"peak_over_protected\":%.4f", peak_over_protected(r));
     printf(",\"later_bytes_over_floor\":%.4f,\"metadata_over_raw\":%.6f", over(r->later_growth, r->later_changed),
            over(r->first_metadata, r->protected_bytes));
     printf(",\"later_metadata_over_bound\":%.4f,\"later_metadata_bytes\":%.0f", later_metadata_share(r),
@@ -213,8 +219,9 @@ static void people_bytes(const struct field_result *r) {
            100 * over(r->first_metadata, r->protected_bytes));
     printf("  %-42s %8.3f     of the bound: %.0f bytes for %.0f chunks in %.0f runs\n", "later checkpoints, metadata",
            later_metadata_share(r), r->later_metadata, r->later_chunks, r->later_runs);
-    printf("  %-42s %8.3f %%\n\n", "largest rewritten base, of protected",
+    printf("  %-42s %8.3f %%\n", "largest rewritten base, of protected",
            100 * over(r->base_most, r->protected_bytes));
+    printf("  %-42s %8.3f     of what it protects\n\n", "memory of a rank at the most", peak_over_protected(r));
 }
 
 void field_print_people(const struct field_result *r) {

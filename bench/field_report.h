@@ -57,6 +57,7 @@ struct field_result {
     double later_floor;                 /* of later_changed, what is left when no rank stores what another does */
     double later_metadata, later_chunks, later_runs; /* rewritten bases apart */
     double base_most;
+    double peak; /* bytes of memory, of the rank that has had most since it began */
     struct field_async async;
 };
 
