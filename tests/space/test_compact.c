@@ -500,6 +500,69 @@ static void test_damaged(void **state) {
     clear_folder(store);
 }
 
+/* Nothing is to be written again; but others would go because this one is there, and it cannot be read. */
+static void test_keep_damaged(void **state) {
+    struct varve_compact_options options = {.size = sizeof options, .keep = 1};
+    struct varve_error error = {.text = ""};
+    (void)state;
+    make_store(&(struct wasteful){.ranks = 1, .settings = ""});
+    assert_int_equal(compact().moved, 2);
+    assert_int_equal(nftw(store, damage_copy, 16, FTW_PHYS), 0);
+    struct varve_store *tool = open_tool(store);
+    assert_int_equal(varve_store_compact(tool, "job", &options, NULL, &error), VARVE_CORRUPT);
+    assert_int_equal(count_checkpoints(tool), 2);
+    varve_store_close(tool);
+    clear_folder(store);
+}
+
+/* A compaction was killed when one copy was there. The job goes on with keep=3: the copy and its original count once. */
+static void test_keep_counts_versions(void **state) {
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_session *session = NULL;
+    struct varve_error error = {.text = ""};
+    static struct wasteful_memory memory;
+    (void)state;
+    make_model(&(struct wasteful){.ranks = 1, .settings = "", .checkpoints = FEW});
+    struct varve_store *tool = NULL;
+    for (unsigned step = 1; !tool || count_checkpoints(tool) != 3; step += 10) {
+        char fault[64];
+        varve_store_close(tool);
+        copy_model();
+        snprintf(fault, sizeof fault, "kill:%u", step);
+        assert_int_not_equal(in_child(fault), 0);
+        tool = open_tool(store);
+    }
+    options.settings = "keep=3,log=error";
+    assert_int_equal(varve_open(store, "job", &options, &session, &error), 0);
+    assert_int_equal(varve_protect(session, "memory", memory.bytes, WASTEFUL_SIZE), 0);
+    assert_int_equal(varve_restart(session, VARVE_LATEST, NULL), 0);
+    assert_int_equal(varve_checkpoint(session, newest + 1), 0);
+    assert_int_equal(varve_close(session), 0);
+    check_version(tool, 1, newest, "kept");
+    check_version(tool, 1, newest - 1, "kept, and not pushed out by a copy");
+    varve_store_close(tool);
+    clear_folder(store);
+}
+
+/* ---- what it does not do ---- */
+
+static void refuse(uint32_t ranks, const char *settings, const char *wanted) {
+    struct wasteful way = {.ranks = ranks, .settings = settings, .checkpoints = FEW, .ranks_per_node = 1};
+    struct varve_error error = {.text = ""};
+    make_store(&way);
+    struct varve_store *tool = open_tool(store);
+    assert_int_equal(varve_store_compact(tool, "job", NULL, NULL, &error), VARVE_UNSUPPORTED);
+    assert_non_null(strstr(error.text, wanted));
+    varve_store_close(tool);
+    clear_folder(store);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    refuse(1, "storage=local", "the store of one node");
+    refuse(2, "copies=2", "with copies");
+}
+
 static int setup(void **state) {
     (void)state;
     if (make_folder(folder, store) != 0)
@@ -515,11 +578,19 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stopped_for_long), cmocka_unit_test(test_damaged_copy),
-        cmocka_unit_test(test_one_rank),         cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_prune_beside),     cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_job_alive),        cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_damaged),          cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_stopped_for_long),
+        cmocka_unit_test(test_damaged_copy),
+        cmocka_unit_test(test_keep_damaged),
+        cmocka_unit_test(test_keep_counts_versions),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_prune_beside),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_job_alive),
+        cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_killed),
         cmocka_unit_test(test_ranks_killed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -22,8 +22,9 @@
 
 struct wasteful {
     uint32_t ranks;
-    const char *settings; /* besides */
-    int checkpoints;      /* 0: 60 */
+    const char *settings;    /* besides */
+    int checkpoints;         /* 0: 60 */
+    uint32_t ranks_per_node; /* 0: all on one */
 };
 
 /* The first half is the same on all ranks and changes alike, the second is each rank's own. */
@@ -102,7 +103,8 @@ static inline void make_wasteful(const struct wasteful *way, const char *store) 
     struct wasteful_job job = {way, store};
     struct group_end end;
     char text[512];
-    if (group_run(way->ranks, wasteful_rank, &job, NULL, &end) != 0) {
+    struct group_options options = {.ranks_per_node = way->ranks_per_node};
+    if (group_run(way->ranks, wasteful_rank, &job, &options, &end) != 0) {
         group_describe(&end, text, sizeof text);
         fail_msg("%u ranks, %s: %s", way->ranks, way->settings, text);
     }
