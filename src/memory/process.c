@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,6 +46,24 @@ static int find_number(const char *path, const char *word, int64_t *out) {
 int64_t vv_process_pinned(void) {
     int64_t kib = 0;
     return find_number("/proc/self/status", "VmPin:", &kib) == 0 ? kib * 1024 : -ENOTSUP;
+}
+
+int64_t vv_process_private(int pid) {
+    char path[48];
+    int64_t kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
+    return find_number(path, "Private_Dirty:", &kib) == 0 ? kib * 1024 : -ENOTSUP;
+}
+
+int64_t vv_process_resident(void) {
+    char text[128];
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = 0;
+    const char *second = strchr(text, ' ');
+    return second ? strtoll(second, NULL, 10) : -ENOTSUP;
 }
 
 int vv_process_is_merged(void) {

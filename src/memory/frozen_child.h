@@ -1,0 +1,59 @@
+/* Between frozen.c and the child it makes: what both share, and the child's life. */
+#ifndef VV_FROZEN_CHILD_H
+#define VV_FROZEN_CHILD_H
+
+#include "memory/frozen.h"
+
+#if defined(__x86_64__) || defined(__aarch64__)
+#define VV_FROZEN_IS_KNOWN 1
+#else
+#define VV_FROZEN_IS_KNOWN 0
+#endif
+
+/* No library code and none that the compiler adds: what that needs (thread-local data, shadow memory, a stack guard) is
+ * dropped in the child. */
+#ifdef __has_attribute
+#if __has_attribute(no_stack_protector)
+#define VV_NO_GUARD __attribute__((no_stack_protector))
+#endif
+#if __has_attribute(no_profile_instrument_function)
+#define VV_NO_PROFILE __attribute__((no_profile_instrument_function))
+#endif
+#endif
+#ifndef VV_NO_GUARD
+#define VV_NO_GUARD
+#endif
+#ifndef VV_NO_PROFILE
+#define VV_NO_PROFILE
+#endif
+#ifdef __clang__
+#define VV_NO_CHECKS __attribute__((no_sanitize("address", "thread", "undefined", "memory", "coverage")))
+#else
+#define VV_NO_CHECKS __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
+#endif
+#define VV_BARE VV_NO_GUARD VV_NO_PROFILE VV_NO_CHECKS __attribute__((no_instrument_function))
+#define VV_BARE_INLINE static inline VV_BARE __attribute__((always_inline))
+
+struct vv_frozen_request {
+    uint32_t count;
+    int gives_between;
+    struct vv_frozen_run runs[VV_FROZEN_RUNS];
+};
+struct vv_frozen_shared {
+    uint32_t is_ready; /* the child has let go of the program's descriptors; waited for as a futex */
+    uint32_t asked;    /* requests in all; a byte in the pipe tells the child to look */
+    uint32_t answered; /* waited for as a futex */
+    uint32_t at;       /* the run that is being copied */
+    uint32_t kept_count;
+    int parent, pipe; /* its process, and the end that the child reads */
+    size_t page;
+    struct vv_frozen_request requests[2]; /* in turns: one is given back while the next is made */
+    struct vv_frozen_range kept[VV_FROZEN_KEPT];
+    uint8_t buffer[] __attribute__((aligned(4096)));
+};
+
+/* Makes the child, which never returns; in the parent its process id or -errno, and a descriptor of it in *pidfd where
+ * the kernel has such. All signals are blocked. */
+long vv_frozen_spawn(struct vv_frozen_shared *shared, int *pidfd);
+
+#endif
