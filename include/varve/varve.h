@@ -351,7 +351,7 @@ struct varve_stats {
     uint64_t attempts; /* tries it took */
     double seconds_waited; /* inside varve_checkpoint, for the checkpoint before it */
     uint64_t bytes_staged;  /* copied inside the call */
-    uint64_t bytes_drained; /* stored inside the call: they did not fit, and could not or should not be held */
+    uint64_t bytes_drained; /* stored inside the call: they did not fit, and could not or should not be left */
     uint64_t bytes_held;    /* left in the program's memory; who writes them is stopped until they are copied */
     uint64_t pages_wait;    /* held pages whose writer had to wait until they were stored */
     uint64_t pages_cow;     /* held pages that were copied because somebody wrote them */
@@ -359,8 +359,8 @@ struct varve_stats {
     uint64_t pages_ahead;   /* held pages that were released before anybody wrote them */
     uint64_t pages_trapped; /* writes that were stopped, in all, up to the next checkpoint */
     uint64_t bytes_memory;  /* of all the library has in this process, the most since it began; see varve_stats(3) */
-    char capture[16];         /* auto, sync or trap */
-    char capture_reason[128]; /* why it was staged, drained or held */
+    char capture[16];         /* auto, sync, trap, frozen or held */
+    char capture_reason[128]; /* why it was staged, drained, held or frozen */
     char tracker_reason[128]; /* why this tracker was chosen */
     uint64_t bytes_elsewhere; /* of bytes_changed, stored by another rank, now or earlier */
     uint64_t bytes_copied;    /* of other ranks, stored here as their copies */
@@ -387,6 +387,8 @@ struct varve_stats {
     char fine_reason[128];    /* why fine chunks are used, or not */
     uint64_t chunks_audited;  /* that no tracker had reported and that were compared all the same */
     double seconds_audit;     /* of a processor, inside the call, for these */
+    uint64_t bytes_frozen;    /* left to a copy of the process that the kernel keeps as it was at the call; nobody is stopped */
+    uint64_t bytes_frozen_most; /* memory that this copy took, at the most that was seen; not in bytes_memory */
 };
 /* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result
  * is -EINPROGRESS and the numbers are those known so far. */

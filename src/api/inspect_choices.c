@@ -77,7 +77,7 @@ static const char *without_name(const char *reason, const char *name) {
 }
 
 static int tell_all(const struct choices *choices, struct varve_error *error) {
-    static const char *const names[] = {"auto", "sync", "trap"};
+    static const char *const names[] = {"auto", "sync", "trap", "frozen", "held"};
     const struct vv_log log = {.level = VV_LOG_ERROR, .rank = -1};
     const struct vv_settings *settings = choices->settings;
     struct vv_capture *capture = NULL;

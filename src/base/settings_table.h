@@ -88,9 +88,12 @@
       "How long open waits to see whether another session that holds the name is dead.")                               \
     X(INT, threads, "0", "64", "2",                                                                                    \
       "Threads that hash, compress and write; with 0 the calling thread does it.")                                     \
-    X(CHOICE, capture, "auto|sync|trap", NULL, "auto",                                                                 \
-      "How the state is taken: auto copies what changed and holds what does not fit; sync stores everything inside the"\
-      " call; trap write-protects all memory and copies pages when they are first written.")                           \
+    X(CHOICE, capture, "auto|sync|trap|frozen|held", NULL, "auto",                                                     \
+      "How the state is taken. auto copies what changed; what does not fit is held, frozen or stored inside the call," \
+      " whatever costs least. sync stores everything inside the call; trap write-protects all memory and copies pages" \
+      " when they are first written. frozen always freezes what does not fit: a copy of the process, made by the kernel"\
+      " page by page as the program writes, keeps it until it is stored. held never does: for programs that must not"  \
+      " have a child process.")                                                                                        \
     X(CHOICE, order, "learned|address", NULL, "learned",                                                               \
       "In which order held pages are stored: as the program is expected to write them, or by address.")                \
     X(CHOICE, tracker, "auto|scan|trap-uffd|trap-mprotect|none", NULL, "auto",                                         \

@@ -126,16 +126,22 @@ int vv_capture_create_guarded(const struct vv_capture_options *options, struct v
     if (!c)
         return vv_error(error, -ENOMEM, "no memory for a session");
     c->mode = options->capture;
+    if (options->capture == VV_CHOOSE_CAPTURE_FROZEN || options->capture == VV_CHOOSE_CAPTURE_HELD) {
+        c->mode = VV_CHOOSE_CAPTURE_AUTO;
+        c->freezing = options->capture == VV_CHOOSE_CAPTURE_FROZEN ? VV_FREEZE_ALWAYS : VV_FREEZE_NEVER;
+    }
     c->ordering = options->order;
     c->log = options->log;
     c->is_forced = options->tracker != VV_CHOOSE_TRACKER_AUTO;
-    c->hold_traps = -1;
+    c->hold_traps = c->frozen_copies = -1;
     c->sample_ms = 1;
     c->sums.reason = "nothing was captured yet";
     c->slots.bulk = c->slots.cow = (struct vv_queue){VV_NONE, VV_NONE};
     if (guard)
         take_guard(c, guard);
     int rc = choose_tracker(c, options->tracker, error);
+    if (rc == 0 && c->freezing == VV_FREEZE_ALWAYS && !vv_freeze_works(c))
+        rc = vv_error(error, -ENOTSUP, "capture=frozen does not work here: %s", c->why_not_frozen);
     if (rc != 0) {
         vv_capture_destroy(c);
         return rc;
@@ -159,6 +165,7 @@ void vv_capture_destroy(struct vv_capture *c) {
     vv_capture_settle(c, 0);
     for (size_t i = 0; i < c->count; i++)
         vv_capture_unwatch(c, &c->all[i]->base);
+    vv_frozen_destroy(c->frozen);
     if (c->guard)
         c->guard->ops->close(c->guard);
     if (c->scan)
@@ -184,6 +191,7 @@ const char *vv_capture_reason(const struct vv_capture *c) {
 
 static void start_anew(struct vv_capture *c, const struct vv_capture_plan *plan) {
     vv_cost_learn(c);
+    vv_freeze_learn(c);
     c->plan = *plan;
     c->sums = (struct vv_capture_sums){.reason = "nothing was captured"};
     c->order.count = 0;
@@ -194,6 +202,7 @@ static void start_anew(struct vv_capture *c, const struct vv_capture_plan *plan)
     c->window.run_count = c->window.next = c->urgent.run_count = c->urgent.next = 0;
     c->was_held_before = c->was_held;
     c->is_going = c->in_flight = c->was_held = 0;
+    c->is_frozen = c->is_copied = c->was_refused = 0;
     c->lost = NULL;
     for (size_t i = 0; i < c->sorted_count && c->samples > 0; i++)
         c->sorted[i]->has_order |= c->sorted[i]->base.tracker == c->scan && c->sorted[i]->base.size > plan->staging;
@@ -267,8 +276,12 @@ static void stage_run(struct vv_capture *c, struct vv_watched *w, uint64_t first
 }
 
 /* By address, whatever the expected order: nobody waits for them, and long runs are copied and looked at faster. */
-static void stage_all(struct vv_capture *c) {
-    for (size_t i = 0; i < c->sorted_count; i++) {
+void vv_stage_all(struct vv_capture *c) {
+    if (c->is_copied)
+        return;
+    c->is_copied = 1;
+    vv_slots_back(&c->slots, c->stage);
+    for (size_t i = 0; i < c->sorted_count && c->stage > 0; i++) {
         struct vv_watched *w = c->sorted[i];
         for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks; chunk = vv_skip(w, chunk + 1)) {
             uint64_t first = chunk;
@@ -291,7 +304,7 @@ static void begin_log(struct vv_capture *c, int is_held) {
         return;
     vv_order_forget(c);
     c->surprises = 0;
-    c->held_chunks = c->order.count - c->drain - c->stage;
+    c->held_chunks = is_held ? c->order.count - c->drain - c->stage : 0;
     c->lead = is_held ? c->drain + c->stage + c->window.room : 0;
     for (uint32_t i = 0; is_held && i < c->drain + c->stage && c->mode == VV_CHOOSE_CAPTURE_AUTO; i++) {
         uint64_t chunk;
@@ -302,18 +315,19 @@ static void begin_log(struct vv_capture *c, int is_held) {
 
 int vv_capture_go(struct vv_capture *c, struct varve_error *error) {
     (void)error;
-    uint32_t held = c->order.count - c->drain - c->stage;
-    vv_slots_back(&c->slots, c->stage);
-    if (c->stage)
-        stage_all(c);
+    uint32_t left = c->order.count - c->drain - c->stage;
+    int is_held = left > 0 && !c->is_frozen;
+    vv_stage_all(c);
     vv_lock_take(&c->lock);
-    begin_log(c, held > 0);
-    for (uint32_t i = c->order.count - held; i < c->order.count; i++) {
+    begin_log(c, is_held);
+    for (uint32_t i = c->order.count - left; i < c->order.count; i++) {
         uint64_t chunk;
         struct vv_watched *w = vv_watched_of(c, c->order.list[i], &chunk);
-        c->sums.bytes_held += vv_chunk_size(w, chunk);
+        *(is_held ? &c->sums.bytes_held : &c->sums.bytes_frozen) += vv_chunk_size(w, chunk);
+        if (!is_held)
+            vv_state_set(w, chunk, VV_STAGED); /* the memory is free */
     }
-    c->was_held = held > 0;
+    c->was_held = is_held;
     c->is_going = c->in_flight = 1;
     vv_lock_give(&c->lock);
     return 0;

@@ -6,16 +6,17 @@
  *   vv_capture_look      in the call, or in the background once all is staged: shows everything, so that it can be named. What turns out
  *                        not to be needed is dropped before anything is copied.
  *   vv_capture_decide    in the call. Makes the expected order of writes from what the last epoch taught. Decides, by measured costs, how much
- *                        of what is scheduled is copied into staging, drained inside the call, and held, and arms the guard over
- *                        the last; where that fails, it is drained instead.
- *   vv_capture_next/done in the call, while vv_capture_must_drain says so: the calling thread consumes what neither fits staging nor is held.
+ *                        of what is scheduled is copied into staging, drained inside the call, and either held or frozen. Arms the guard
+ *                        over what is held, or makes the frozen copy of the process; where that fails, it is drained instead.
+ *   vv_capture_next/done in the call, while vv_capture_must_drain says so: the calling thread consumes what neither fits staging nor is left for
+ *                        later.
  *   vv_capture_go        in the call. Copies into staging. After it has returned the program may write.
  *   vv_capture_next/done in the background, by one thread, until nothing is left. Whoever writes a held page too early gets it copied
- *                        into a free slot (COW), or waits until it is processed (WAIT).
+ *                        into a free slot (COW), or waits until it is processed (WAIT). Whoever writes a frozen page just does.
  *   vv_capture_settle    nothing is held any more. Says whether the checkpoint was committed; if not, its chunks are carried over into
  *                        the next one.
  *
- * A chunk: IDLE, SCHEDULED (the bytes are in the program's memory, unwritten), then STAGED (a copy is in a slot; the memory is free) or
+ * A chunk: IDLE, SCHEDULED (the bytes are in the program's memory, unwritten), then STAGED (a copy is in a slot, or frozen; the memory is free) or
  * IN_PROGRESS (being read from the program's memory), then PROCESSED. Only SCHEDULED and IN_PROGRESS chunks hold their pages.
  *
  * What is held is read with vv_peek, never by plain loads: the program may have unmapped it. A page is disarmed after it was read;
@@ -41,7 +42,7 @@ struct vv_capture_options {
 };
 
 /* Probes what works here; a tracker that was asked for and does not work is an error (-ENOTSUP, with the reason). With capture=trap the tracker is a trap
- * (uffd where it is transparent; else mprotect, for regions with VARVE_NO_KERNEL_WRITES only). */
+ * (uffd where it is transparent; else mprotect, for regions with VARVE_NO_KERNEL_WRITES only). With capture=frozen a frozen copy must work here. */
 int vv_capture_create(const struct vv_capture_options *options, struct vv_capture **out, struct varve_error *error);
 /* From now on as with capture=sync. Before the first checkpoint. */
 void vv_capture_inside(struct vv_capture *capture);
@@ -115,12 +116,14 @@ struct vv_capture_sums {
     uint64_t bytes_staged;  /* copied in the call */
     uint64_t bytes_drained; /* consumed in the call because they did not fit */
     uint64_t bytes_held;
+    uint64_t bytes_frozen;  /* left to a frozen copy of the process */
+    uint64_t frozen_memory; /* that the copy kept, at the most that was seen: what the program rewrote too early */
     uint64_t wait_pages, cow_pages, avoided_pages; /* first writes by what they met; the last are those noticed by a trap */
     uint64_t ahead_pages;   /* held pages released before anybody came */
     uint64_t trapped_pages; /* all traps, also those after the checkpoint was stored */
     double seconds_waited;  /* of writers, for WAIT pages */
     uint64_t memory;        /* staging in use at the most, and page state, bytes */
-    const char *reason;     /* why it was staged, drained or held; constant text */
+    const char *reason;     /* why it was staged, drained, held or frozen; constant text */
 };
 /* Of the checkpoint begun last; traps are counted until the next begins. */
 void vv_capture_sums(struct vv_capture *capture, struct vv_capture_sums *out);

@@ -1,6 +1,9 @@
-/* Is it cheaper to hold what does not fit staging, or to drain it inside the call? Both are estimated in seconds that the program loses,
- * holding by what it cost last time. */
+/* What is cheapest for what does not fit staging: to hold it, to freeze it, or to drain it inside the call? All three are
+ * estimated in seconds that the program loses, the first two by what they cost last time. */
+#include <math.h>
+
 #include "capture/private.h"
+#include "memory/process.h"
 
 #define UNKNOWN_SPEED 500e6      /* bytes per second of a storage not measured yet */
 #define LOOK_SECONDS 0.25e-9     /* to look at a byte that did not change */
@@ -10,6 +13,10 @@
 #define SCATTERED 4u            /* one jump in so many pages */
 #define TRAP_SECONDS 20e-6       /* lost by a writer that is stopped, beside what it waits for */
 #define PAGES_PER_TRAP 64.0      /* held pages per trap, before it was measured */
+#define FREEZE_SECONDS 32e-9     /* a page of the process, to make a frozen copy, before it was measured */
+#define FIRST_WRITE_SECONDS 1e-6 /* that the first write to a page takes longer when a frozen copy had it */
+#define COPY_SECONDS 2.5e-6      /* and more, when it still has it */
+#define COPIED 0.25              /* of what is frozen, written before it was given back, before it was measured */
 #define FORGET 0.5               /* of what holding cost, for every checkpoint that did without: it may be better by now */
 
 /* Do expected writes jump about? Then pages are released one by one, which costs many times what a range costs. */
@@ -43,12 +50,14 @@ static uint64_t pages_to_arm(const struct vv_capture *c) {
     return pages;
 }
 
-int vv_cost_holding_pays(struct vv_capture *c, uint64_t scheduled) {
-    double excess = (double)(scheduled - c->slots.count);
+static double cost_of_draining(const struct vv_capture *c, double excess) {
     double speed = c->plan.storage_speed > 0 ? c->plan.storage_speed : UNKNOWN_SPEED;
+    return excess * VV_PAGE * (LOOK_SECONDS + c->plan.changed_share / speed);
+}
+
+static double cost_of_holding(const struct vv_capture *c, uint64_t scheduled, double excess) {
     double arm = c->arm_seconds_per_page > 0 ? c->arm_seconds_per_page : ARM_SECONDS;
     double traps = c->hold_traps >= 0 ? c->hold_traps : excess / PAGES_PER_TRAP;
-    double drain = excess * VV_PAGE * (LOOK_SECONDS + c->plan.changed_share / speed);
     double pages = (double)pages_to_arm(c);
     /* What is held is not tracked meanwhile: next time all of it has to be looked at. */
     double hold = pages * (arm + VV_PAGE * LOOK_SECONDS) + traps * TRAP_SECONDS + c->hold_seconds_waited;
@@ -58,8 +67,33 @@ int vv_cost_holding_pays(struct vv_capture *c, uint64_t scheduled) {
      * is worth looking at everything once. */
     double share = c->was_first ? c->sampled_share : c->plan.changed_share;
     if (c->was_held_before && c->scan && c->preferred == c->scan && share * (double)scheduled < (double)c->slots.count)
-        return 0;
-    return hold < drain;
+        return INFINITY;
+    return hold;
+}
+
+/* Page tables are copied, and whatever is written next was shared with the copy. */
+static double cost_of_freezing(const struct vv_capture *c, uint64_t scheduled, double excess) {
+    int64_t resident = vv_process_resident();
+    double pages = resident > 0 ? (double)resident : (double)scheduled;
+    double make = c->freeze_seconds_per_page > 0 ? c->freeze_seconds_per_page : FREEZE_SECONDS;
+    double copies = c->frozen_copies >= 0 ? c->frozen_copies : excess * COPIED;
+    return pages * make + (double)scheduled * FIRST_WRITE_SECONDS + copies * COPY_SECONDS;
+}
+
+enum vv_way vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze) {
+    double excess = (double)(scheduled - c->slots.count), drain = cost_of_draining(c, excess);
+    double hold = can_hold ? cost_of_holding(c, scheduled, excess) : INFINITY;
+    double freeze = can_freeze ? cost_of_freezing(c, scheduled, excess) : INFINITY;
+    if (can_freeze && c->freezing == VV_FREEZE_ALWAYS)
+        return VV_WAY_FREEZE;
+    if (freeze < drain && freeze < hold)
+        return VV_WAY_FREEZE;
+    return hold < drain ? VV_WAY_HOLD : VV_WAY_DRAIN;
+}
+
+void vv_cost_frozen(struct vv_capture *c, double seconds, uint64_t pages) {
+    if (pages > 0)
+        c->freeze_seconds_per_page = seconds / (double)pages;
 }
 
 void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages) {
@@ -69,6 +103,8 @@ void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages) {
 
 /* The epoch is over: what did it cost? */
 void vv_cost_learn(struct vv_capture *c) {
+    if (c->sums.bytes_frozen > 0)
+        c->frozen_copies = (double)c->sums.frozen_memory / VV_PAGE;
     if (c->was_held) {
         c->hold_traps = (double)c->sums.trapped_pages;
         c->hold_seconds_waited = c->sums.seconds_waited;

@@ -378,7 +378,7 @@ static int give_memory(struct vv_capture *c, struct vv_piece *piece) {
     return 1;
 }
 
-enum next { NOTHING, READ_URGENT, READ_WINDOW, GIVE_URGENT, GIVE_WINDOW, GIVEN };
+enum next { NOTHING, READ_URGENT, READ_WINDOW, READ_FROZEN, GIVE_URGENT, GIVE_WINDOW, GIVE_FROZEN, GIVEN };
 
 /* Copies made for somebody who wrote go first when slots run short, or always, as in the paper. With the lock. */
 static int cow_goes_first(const struct vv_capture *c) {
@@ -388,6 +388,10 @@ static int cow_goes_first(const struct vv_capture *c) {
 
 /* With the lock. */
 static enum next choose_next(struct vv_capture *c, struct vv_piece *piece) {
+    if (c->is_frozen && vv_freeze_has_piece(c))
+        return GIVE_FROZEN;
+    if (c->is_frozen && c->held_next < c->order.count)
+        return READ_FROZEN;
     if (c->urgent.next < c->urgent.run_count)
         return GIVE_URGENT;
     gather_waited(c, &c->urgent);
@@ -436,12 +440,19 @@ int vv_capture_next(struct vv_capture *c, struct vv_piece *piece, struct varve_e
         release_whole(c);
     if (next == READ_URGENT || next == READ_WINDOW)
         rc = read_window(c, window);
+    if (next == READ_FROZEN && (rc = vv_freeze_read(c, error)) != 0)
+        return rc;
     if (next == NOTHING)
         wait_for_copies(c);
     if (rc != 0 || c->lost)
         return fail_lost(c, error);
     if (next == NOTHING || next == GIVEN)
         return next == GIVEN;
+    if (next == READ_FROZEN || next == GIVE_FROZEN) {
+        piece->slot = SLOT_WINDOW;
+        vv_freeze_give(c, piece);
+        return 1;
+    }
     return give_run(c, window, piece);
 }
 
@@ -502,6 +513,7 @@ static struct vv_release drop_next(struct vv_capture *c, struct vv_watched *w, u
 }
 
 void vv_capture_stop(struct vv_capture *c) {
+    vv_freeze_end(c);
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct vv_watched *w = c->sorted[i];
         for (uint64_t page = w->page_first; page < w->page_end;) {

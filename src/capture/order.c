@@ -55,7 +55,7 @@ static void place_by_address(struct vv_capture *c, enum which which) {
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct vv_watched *w = c->sorted[i];
         for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks; chunk = vv_skip(w, chunk + 1))
-            if (vv_state(w, chunk) == VV_SCHEDULED && (which == ALL || !vv_can_hold(w, chunk)))
+            if (vv_state(w, chunk) == VV_SCHEDULED && (which == ALL || !vv_can_stay(c, w, chunk)))
                 place(c, w, chunk);
     }
 }
@@ -95,7 +95,7 @@ void vv_order_by_address(struct vv_capture *c) {
     place_by_address(c, ALL);
 }
 
-/* The lowest that can be held, until there are so many in all. */
+/* The lowest of the others, until there are so many in all. */
 static void place_lowest(struct vv_capture *c, uint64_t count) {
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct vv_watched *w = c->sorted[i];

@@ -1,8 +1,8 @@
-/* What is drained, staged and held, and the way of watches into the guard and out of it.
+/* What is drained, staged, and held or frozen, and the way of watches into the guard and out of it.
  *
- * The order array has the chunks to drain first, then those to stage, then those to hold. Everything that can fail about holding happens
- * here, inside vv_capture_decide, while it can still be drained instead: a watch that cannot be put into the guard or armed
- * is struck off, and the plan is made again. */
+ * The order array has the chunks to drain first, then those to stage, then those to hold or, in another checkpoint, to freeze. Everything
+ * that can fail about either happens here, inside vv_capture_decide, while it can still be drained instead: a watch that cannot be
+ * put into the guard or armed is struck off, and so is freezing when no copy can be made; then the plan is made again. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -82,6 +82,17 @@ static const char *why_not_held(const struct vv_capture *c) {
     return "what did not fit was drained: holding needs a kernel-capable userfaultfd or VARVE_NO_KERNEL_WRITES";
 }
 
+static const char *why_drained(const struct vv_capture *c, int can_hold, int can_freeze) {
+    if (can_hold)
+        return can_freeze ? "what did not fit was drained: cheaper than holding and freezing"
+                          : "what did not fit was drained: cheaper than holding";
+    if (can_freeze)
+        return "what did not fit was drained: cheaper than freezing";
+    if (c->plan.must_not_hold)
+        return "what did not fit was drained: copies go to other nodes meanwhile";
+    return c->freezing == VV_FREEZE_ALWAYS ? "what did not fit was drained: nothing of it could be frozen" : why_not_held(c);
+}
+
 static void plan_drain(struct vv_capture *c, uint64_t chunks, uint64_t stage, const char *reason) {
     vv_slots_reset(&c->slots, 0);
     vv_order_by_address(c);
@@ -96,8 +107,8 @@ static void set_states(struct vv_capture *c, int is_final) {
     for (uint32_t i = 0; i < c->order.count; i++) {
         uint64_t chunk;
         struct vv_watched *w = vv_watched_of(c, c->order.list[i], &chunk);
-        int is_held = i >= c->drain + c->stage;
-        vv_state_set(w, chunk, is_held || !is_final ? VV_SCHEDULED : i < c->drain ? VV_PROCESSED : VV_STAGED);
+        int is_last = i >= c->drain + c->stage, is_held = is_last && !c->is_frozen;
+        vv_state_set(w, chunk, is_last || !is_final ? VV_SCHEDULED : i < c->drain ? VV_PROCESSED : VV_STAGED);
         w->to_hold += is_held;
     }
 }
@@ -130,6 +141,21 @@ static void plan_hold(struct vv_capture *c) {
            c->surprises, c->pace * 1e6);
 }
 
+static void plan_freeze(struct vv_capture *c) {
+    vv_slots_reset(&c->slots, 0);
+    c->is_frozen = 1;
+    vv_order_expected(c, 0);
+    uint32_t room = c->slots.free_count, all = c->order.count;
+    uint64_t drain = c->unholdable > room ? c->unholdable - room : 0;
+    if (c->freezing != VV_FREEZE_ALWAYS && drain < c->drain_first)
+        drain = c->drain_first;
+    c->drain = (uint32_t)(drain < all ? drain : all);
+    c->stage = between(room, 0, all - c->drain);
+    c->is_frozen = all > c->drain + c->stage;
+    vv_freeze_arrange(c, c->ordering == VV_CHOOSE_ORDER_ADDRESS || vv_cost_is_scattered(c));
+    c->sums.reason = c->is_frozen ? "what did not fit was frozen" : why_drained(c, 0, 1);
+}
+
 static void plan_trap(struct vv_capture *c) {
     can_hold_any(c);
     give_windows(c);
@@ -140,22 +166,34 @@ static void plan_trap(struct vv_capture *c) {
                                                     : "trap: nothing could be held, all was stored inside the call";
 }
 
+/* Who may be stopped and who not does not matter for freezing: nobody ever is. */
+static void plan_excess(struct vv_capture *c, uint64_t chunks) {
+    int can_hold = !c->plan.must_not_hold && c->freezing != VV_FREEZE_ALWAYS && can_hold_any(c);
+    int can_freeze = c->mode == VV_CHOOSE_CAPTURE_AUTO && !c->was_refused && vv_freeze_works(c);
+    enum vv_way way = vv_cost_choose(c, chunks, can_hold, can_freeze);
+    if (way == VV_WAY_FREEZE && !vv_freeze_can_any(c)) {
+        can_freeze = 0;
+        way = vv_cost_choose(c, chunks, can_hold, 0);
+    }
+    if (way == VV_WAY_FREEZE)
+        plan_freeze(c);
+    else if (way == VV_WAY_HOLD)
+        plan_hold(c);
+    else
+        plan_drain(c, chunks, c->slots.count, why_drained(c, can_hold, can_freeze));
+}
+
 static void plan_once(struct vv_capture *c) {
     uint64_t chunks = scheduled_in_all(c), slots = c->slots.count;
+    c->is_frozen = 0;
     if (c->mode == VV_CHOOSE_CAPTURE_SYNC)
         plan_drain(c, chunks, 0, "sync: everything was stored inside the call");
     else if (c->mode == VV_CHOOSE_CAPTURE_TRAP && !c->plan.must_not_hold)
         plan_trap(c);
     else if (chunks <= slots)
         plan_drain(c, chunks, chunks, "everything fitted staging");
-    else if (c->plan.must_not_hold)
-        plan_drain(c, chunks, slots, "what did not fit was drained: copies go to other nodes meanwhile");
-    else if (!can_hold_any(c))
-        plan_drain(c, chunks, slots, why_not_held(c));
-    else if (!vv_cost_holding_pays(c, chunks))
-        plan_drain(c, chunks, slots, "what did not fit was drained: cheaper than holding");
     else
-        plan_hold(c);
+        plan_excess(c, chunks);
 }
 
 /* ---- states, and the guard ---- */
@@ -180,7 +218,7 @@ static int put_into_guard(struct vv_capture *c, struct vv_watched *w, uint64_t *
 /* -EAGAIN: another plan is needed. */
 static int use_guard(struct vv_capture *c) {
     uint64_t pages = 0, start = vv_clock_ns();
-    int is_held = c->order.count > c->drain + c->stage, has_failed = 0;
+    int is_held = !c->is_frozen && c->order.count > c->drain + c->stage, has_failed = 0;
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct vv_watched *w = c->sorted[i];
         int is_guarded = w->is_attached && w->base.tracker == &c->trap.base;
@@ -194,12 +232,27 @@ static int use_guard(struct vv_capture *c) {
     return has_failed ? -EAGAIN : 0;
 }
 
+/* -EAGAIN: as above. */
+static int use_copy(struct vv_capture *c) {
+    if (!c->is_frozen)
+        return 0;
+    vv_stage_all(c);
+    if (vv_freeze_begin(c) == 0)
+        return 0;
+    c->was_refused = 1;
+    c->is_copied = 0;
+    c->sums.bytes_staged = 0;
+    return -EAGAIN;
+}
+
 int vv_plan_make(struct vv_capture *c) {
     int rc = -EAGAIN;
     while (rc == -EAGAIN) {
         plan_once(c);
         set_states(c, 1);
         rc = use_guard(c);
+        if (rc == 0)
+            rc = use_copy(c);
         if (rc == -EAGAIN)
             set_states(c, 0);
     }

@@ -5,8 +5,9 @@
  *   begin.c         what changed: asks the trackers, and remembers what was never touched
  *   pinned.c        memory that devices may write, where no tracker sees it
  *   unreported.c    some of what the trackers said nothing about, for the audit
- *   plan.c          what is drained, staged and held; into and out of the guard
- *   cost.c          whether holding pays
+ *   plan.c          what is drained, staged, and held or frozen; into and out of the guard
+ *   freeze.c        what is left to a frozen copy of the process
+ *   cost.c          whether that, or holding, pays
  *   order.c         the expected order of writes
  *   slots.c         the staging buffer
  *   look.c          everything shown before it is consumed
@@ -22,6 +23,7 @@
 #include <stdatomic.h>
 
 #include "capture/capture.h"
+#include "memory/frozen.h"
 #include "memory/pagemap.h"
 #include "memory/peek.h"
 
@@ -65,6 +67,8 @@ struct vv_watched {
     int had_holes, is_stale;        /* told as untouched in this checkpoint; in one that failed */
     int has_order;                  /* the log knows in which order it is written */
     int may_hold, cannot_guard;
+    int may_freeze, cannot_freeze;
+    int is_overlapped;              /* another watch has some of its memory */
     struct vv_tracker *told_by;     /* who told what changed in this checkpoint; NULL: everything is looked at */
     uint64_t scheduled, to_hold, busy; /* chunks: of this checkpoint; planned to be held; SCHEDULED or IN_PROGRESS */
     struct vv_hole *holes;          /* while one begins */
@@ -105,6 +109,13 @@ struct vv_window {
     uint32_t run_count, next;
 };
 
+/* Frozen chunks that were read together. */
+struct vv_thaw {
+    struct vv_run runs[VV_FROZEN_RUNS];
+    uint32_t run_count, next, given; /* chunks of the next run that were handed out already */
+    int is_ascending;                /* all that is frozen comes by address */
+};
+
 struct vv_waiting {
     uintptr_t page;
     uint64_t since_ns;
@@ -129,6 +140,10 @@ struct vv_capture {
     struct vv_trap trap;
     struct vv_guard *guard;
     int guard_tried;
+    enum { VV_FREEZE_CHEAPER, VV_FREEZE_ALWAYS, VV_FREEZE_NEVER } freezing;
+    struct vv_frozen *frozen; /* NULL: none was wanted yet */
+    int cannot_freeze;
+    char why_not_frozen[160];
     int is_forced;     /* a tracker was asked for: it is believed whatever is pinned */
     int64_t pinned;    /* bytes, at the most that were seen; negative: the kernel does not tell */
     int is_pinned_said;
@@ -145,12 +160,15 @@ struct vv_capture {
     int has_changed; /* watches came or went since the last begin */
     uint64_t next_number;
 
-    struct vv_numbers order; /* this checkpoint's chunks: those to drain, those to stage, those to hold */
+    struct vv_numbers order; /* this checkpoint's chunks: those to drain, those to stage, those to hold or freeze */
     struct vv_numbers log_of_writes; /* first accesses in this epoch, or of an earlier one that taught more */
     uint32_t drain, stage, unholdable; /* counts */
     uint32_t drained, held_next;       /* cursors into order */
     struct vv_slots slots;
     struct vv_window window, urgent;
+    struct vv_thaw thaw;
+    int is_frozen, was_refused; /* of this checkpoint: nothing is held, what comes last is frozen; that failed */
+    int is_copied; /* what is staged is in its slots */
     uint8_t *draining; /* what is drained just now; NULL: nothing was yet */
     uint32_t ring[VV_RING]; /* chunks waited for */
     uint32_t ring_head, ring_tail;
@@ -164,6 +182,10 @@ struct vv_capture {
     struct vv_capture_sums sums;
     uint64_t surprises, held_chunks, lead; /* of the epoch that the log is of */
     double arm_seconds_per_page, hold_traps, hold_seconds_waited; /* as measured */
+    double freeze_seconds_per_page; /* of the process, to make a frozen copy, as measured; 0: unknown */
+    double frozen_copies; /* pages that the last one kept at the most; negative: unknown */
+    uint64_t freeze_begun_ns, freeze_looked_ns;
+    uint64_t drain_first; /* chunks, so that a frozen copy does not grow too large */
     int was_held, was_held_before, was_scattered; /* in this checkpoint, in the one before; its expected order */
     int is_first, was_first; /* the last checkpoint was the first of most of it: all was new, which tells nothing */
     double sampled_share; /* of what there was before the first checkpoint, what was seen written */
@@ -237,6 +259,11 @@ static inline int vv_can_hold(const struct vv_watched *w, uint64_t chunk) {
     return w->may_hold && chunk >= w->hold_first && chunk < w->hold_end;
 }
 
+/* Need it not be captured inside the call? */
+static inline int vv_can_stay(const struct vv_capture *c, const struct vv_watched *w, uint64_t chunk) {
+    return c->is_frozen ? w->may_freeze : vv_can_hold(w, chunk);
+}
+
 /* Pages [first, last) of a watch are to be disarmed. */
 struct vv_release {
     struct vv_watched *watched;
@@ -254,7 +281,9 @@ void vv_watched_free(struct vv_watched *w);
 /* Those that came and went since the last checkpoint. 0, -ENOMEM or -EFBIG. */
 int vv_watches_take_in(struct vv_capture *c);
 
-/* capture.c. With a guard of the caller's (tests), which the capture closes; NULL: what works here. */
+/* capture.c. What is staged is copied into its slots. */
+void vv_stage_all(struct vv_capture *c);
+/* With a guard of the caller's (tests), which the capture closes; NULL: what works here. */
 int vv_capture_create_guarded(const struct vv_capture_options *options, struct vv_guard *guard, struct vv_capture **out,
                               struct varve_error *error);
 /* Makes the guard if that was not tried yet. */
@@ -275,8 +304,25 @@ void vv_begin_early(struct vv_capture *c);
 void vv_watched_return(struct vv_capture *c, struct vv_watched *w);
 /* plan.c */
 int vv_plan_make(struct vv_capture *c);
-/* cost.c: 1 if what exceeds the slots is better held. */
-int vv_cost_holding_pays(struct vv_capture *c, uint64_t scheduled);
+/* freeze.c; 1 if copies can be made at all, and (long, it asks for all mappings) if there is anything for them. */
+int vv_freeze_works(struct vv_capture *c);
+int vv_freeze_can_any(struct vv_capture *c);
+/* The chunks that are to be frozen come as they are, or by address: then what lies between two that were read will not be asked for
+ * any more, and can be given back with them. */
+void vv_freeze_arrange(struct vv_capture *c, int must_ascend);
+/* Make the copy, of what is SCHEDULED. 0 or -errno. */
+int vv_freeze_begin(struct vv_capture *c);
+/* Read the next chunks, then hand them out. */
+int vv_freeze_read(struct vv_capture *c, struct varve_error *error);
+int vv_freeze_has_piece(const struct vv_capture *c);
+void vv_freeze_give(struct vv_capture *c, struct vv_piece *piece);
+void vv_freeze_end(struct vv_capture *c);
+/* The epoch is over. */
+void vv_freeze_learn(struct vv_capture *c);
+/* cost.c: what becomes of what exceeds the slots? */
+enum vv_way { VV_WAY_DRAIN, VV_WAY_HOLD, VV_WAY_FREEZE };
+enum vv_way vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze);
+void vv_cost_frozen(struct vv_capture *c, double seconds, uint64_t pages);
 /* Does the order jump about? */
 int vv_cost_is_scattered(const struct vv_capture *c);
 /* Then: how many chunks to drain first. */
@@ -288,7 +334,7 @@ void vv_cost_learn(struct vv_capture *c);
 int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room);
 void vv_numbers_free(struct vv_numbers *numbers);
 void vv_order_by_address(struct vv_capture *c);
-/* Those that cannot be held come first, c->unholdable of them; then, until there are `lowest` in all, by address. */
+/* Those that cannot be held (or frozen) come first, c->unholdable of them; then, until there are `lowest` in all, by address. */
 void vv_order_expected(struct vv_capture *c, uint64_t lowest);
 /* A first access in this epoch. With the lock. */
 void vv_order_note(struct vv_capture *c, struct vv_watched *w, uint64_t chunk, int access);

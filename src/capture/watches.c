@@ -236,8 +236,11 @@ static void find_plain(struct vv_capture *c) {
             w->is_suitable = length > 0 && !(w->base.flags & VARVE_DEVICE_WRITES) &&
                              vv_memory_is_plain((const void *)inside, length);
         w->base.is_plain = w->is_suitable;
-        if (furthest && start < reached)
+        w->is_overlapped = furthest && start < reached;
+        if (w->is_overlapped) {
             w->base.is_plain = furthest->base.is_plain = 0;
+            furthest->is_overlapped = 1;
+        }
         if (!furthest || end > reached) {
             furthest = w;
             reached = end;

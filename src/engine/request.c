@@ -373,12 +373,14 @@ int vv_session_test(struct vv_session *session, struct varve_error *error) {
 }
 
 static void note_capture(const struct vv_session *session, struct varve_stats *stats) {
-    static const char *const names[] = {"auto", "sync", "trap"};
+    static const char *const names[] = {"auto", "sync", "trap", "frozen", "held"};
     struct vv_capture_sums sums;
     vv_capture_sums(session->capture, &sums);
     stats->bytes_staged = sums.bytes_staged;
     stats->bytes_drained = sums.bytes_drained;
     stats->bytes_held = sums.bytes_held;
+    stats->bytes_frozen = sums.bytes_frozen;
+    stats->bytes_frozen_most = sums.frozen_memory;
     stats->pages_wait = sums.wait_pages;
     stats->pages_cow = sums.cow_pages;
     stats->pages_avoided = sums.avoided_pages;

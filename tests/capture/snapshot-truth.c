@@ -1,14 +1,15 @@
 /* A checkpoint is what memory was at the call, whatever happens to the memory afterwards.
  *
- *     snapshot-truth --settings "capture=auto,staging=1M" [--must staged,held,traps,flight] [--rounds 20] [--mib 8]
- *                    [--limit 60MB] [--flags no-kernel] [--seed N] [--no-faults]
+ *     snapshot-truth --settings "capture=auto,staging=1M" [--must staged,held,frozen,traps,flight] [--rounds 20]
+ *                    [--mib 8] [--limit 60MB] [--flags no-kernel] [--seed N] [--no-faults] [--nobody]
  *
  * Every round changes some or all pages, changes regions, takes a copy of everything, calls varve_checkpoint, and lets
  * threads write all over the regions from the moment the call returns; meanwhile regions move and go away. What is in
  * the store afterwards must be the copy. Some rounds go straight into the next checkpoint; in some the storage fails,
  * and nothing may be missing from the next. Every so many rounds the session ends, and another one restarts.
  *
- * --must names what has to have happened, so that a run cannot pass by never doing what it is there to test. */
+ * --must names what has to have happened, so that a run cannot pass by never doing what it is there to test. --nobody:
+ * as a user without any privilege. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ struct run {
     int64_t version;
     /* what happened */
     uint64_t failed, restored, in_flight, scribbled, straight;
-    uint64_t staged, drained, held, wait, cow, avoided, ahead, trapped, memory;
+    uint64_t staged, drained, held, frozen, wait, cow, avoided, ahead, trapped, memory;
     char tracker[16], reason[128];
 };
 
@@ -48,6 +49,7 @@ static void add_stats(struct run *run) {
     run->staged += stats.bytes_staged;
     run->drained += stats.bytes_drained;
     run->held += stats.bytes_held;
+    run->frozen += stats.bytes_frozen;
     run->wait += stats.pages_wait;
     run->cow += stats.pages_cow;
     run->avoided += stats.pages_avoided;
@@ -66,9 +68,9 @@ static void print_stats(const struct run *run) {
            run->settings, run->rounds, run->failed, run->straight, run->restored, run->seed);
     printf("  in flight when the call returned: %" PRIu64 "; pages written by others meanwhile: %" PRIu64 "\n",
            run->in_flight, run->scribbled);
-    printf("  MiB staged %" PRIu64 ", drained %" PRIu64 ", held %" PRIu64 "; pages wait %" PRIu64 ", cow %" PRIu64
+    printf("  MiB staged %" PRIu64 ", drained %" PRIu64 ", held %" PRIu64 ", frozen %" PRIu64 "; pages wait %" PRIu64 ", cow %" PRIu64
            ", avoided %" PRIu64 ", ahead %" PRIu64 ", trapped %" PRIu64 "\n",
-           run->staged >> 20, run->drained >> 20, run->held >> 20, run->wait, run->cow, run->avoided, run->ahead,
+           run->staged >> 20, run->drained >> 20, run->held >> 20, run->frozen >> 20, run->wait, run->cow, run->avoided, run->ahead,
            run->trapped);
     printf("  regions moved %" PRIu64 ", left %" PRIu64 ", resized %" PRIu64 ", hollowed %" PRIu64 "; memory %" PRIu64
            " KiB; tracker %s; %s\n",
@@ -84,6 +86,8 @@ static void check_must(const struct run *run) {
         fail("nothing was ever staged: this run tested nothing");
     if (is_wanted(run, "held") && !run->held)
         fail("nothing was ever held: this run tested nothing; the library says: %s", run->reason);
+    if (is_wanted(run, "frozen") && !run->frozen)
+        fail("nothing was ever frozen: this run tested nothing; the library says: %s", run->reason);
     if (is_wanted(run, "traps") && !run->trapped)
         fail("no write was ever stopped: this run tested nothing");
     if (is_wanted(run, "flight") && run->in_flight < run->rounds / 4)
@@ -343,6 +347,12 @@ static void check_machine(const struct run *run) {
         skip("%s: the kernel does not note writes (PAGEMAP_SCAN, Linux 6.7)", run->settings);
 }
 
+static void become_nobody(void) {
+    if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
+        skip("this process cannot become a user without privileges");
+    setenv("HOME", "/", 1); /* the other user's settings are not ours to read */
+}
+
 int main(int argc, char **argv) {
     static struct run run;
     const char *scale = getenv("TEST_SCALE");
@@ -358,6 +368,8 @@ int main(int argc, char **argv) {
     run.has_faults = !has_word(argc, argv, "--no-faults");
     run.dice.state = mix(run.seed);
     run.now.version = run.before.version = run.good.version = -1;
+    if (has_word(argc, argv, "--nobody"))
+        become_nobody();
     check_machine(&run);
     for (unsigned done = 0; done < run.rounds; done += ROUNDS_PER_LIFE) {
         unsigned rounds = run.rounds - done;

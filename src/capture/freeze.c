@@ -1,0 +1,255 @@
+/* What does not fit staging is left to a frozen copy of the process (memory/frozen.h): the program may write, free, move and
+ * replace its memory at once, and nobody is ever stopped.
+ *
+ * The copy is made inside vv_capture_decide, while all can still be drained instead, and after the copies for staging, which
+ * would cost more to write with a second process beside. Its chunks count as STAGED from vv_capture_go on. They are
+ * read in windows as large as the buffer, handed out run by run, and each page is given back when it was read.
+ *
+ * Memory is bounded by what was seen: a flight in which the program has rewritten more than staging and two per cent of what
+ * is protected before it was given back makes the next one drain as much more, of what is expected to be written first. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/thread.h"
+#include "capture/private.h"
+#include "memory/frozen.h"
+#include "memory/inherited.h"
+#include "memory/process.h"
+
+#define GAP (64u * (uint64_t)VV_PAGE) /* memory between two ranges that is kept with them, at first */
+#define LOOK_NS UINT64_C(100000000)   /* between two looks at the copy's memory */
+#define EXTRA_SHARE 50u               /* one in so many bytes that are protected may be kept beside staging */
+
+/* ---- is it possible? ---- */
+
+int vv_freeze_works(struct vv_capture *c) {
+    if (c->freezing == VV_FREEZE_NEVER || c->cannot_freeze)
+        return 0;
+    if (c->frozen)
+        return 1;
+    int rc = vv_frozen_works(c->why_not_frozen, sizeof c->why_not_frozen);
+    if (rc == 0)
+        rc = vv_frozen_create(&c->frozen);
+    c->cannot_freeze = rc != 0;
+    if (rc != 0)
+        vv_log(c->log, VV_LOG_INFO, "memory is not frozen: %s", c->why_not_frozen);
+    return rc == 0;
+}
+
+/* What devices write past the page table is in no copy as it was; and before Linux 5.12 a page that is pinned elsewhere in the
+ * process could part from its device by the mere making of one. */
+static int may_freeze(const struct vv_capture *c, const struct vv_watched *w) {
+    if (w->scheduled == 0 || w->cannot_freeze || w->is_overlapped || w->base.is_doubted)
+        return 0;
+    if (c->pinned != 0 && c->freezing != VV_FREEZE_ALWAYS)
+        return 0;
+    return !(w->base.flags & VARVE_DEVICE_WRITES) && !vv_pinned_may_write(c, w);
+}
+
+int vv_freeze_can_any(struct vv_capture *c) {
+    struct vv_inherited inherited;
+    int can = 0;
+    c->freeze_begun_ns = vv_clock_ns();
+    if (vv_inherited_open(&inherited) != 0)
+        return 0; /* nobody tells what a copy would have */
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        w->may_freeze = may_freeze(c, w) && vv_inherited_has(&inherited, w->base.ptr, w->base.size);
+        can |= w->may_freeze;
+    }
+    vv_inherited_close(&inherited);
+    return can;
+}
+
+/* ---- making it ---- */
+
+struct ranges {
+    struct vv_frozen_range list[VV_FROZEN_KEPT];
+    size_t count;
+    uint64_t gap;
+};
+
+static int add_range(struct ranges *ranges, uintptr_t start, uintptr_t end) {
+    struct vv_frozen_range *last = ranges->count ? &ranges->list[ranges->count - 1] : NULL;
+    if (last && start <= last->start + last->length + ranges->gap) {
+        last->length = end - last->start;
+        return 0;
+    }
+    if (ranges->count == VV_FROZEN_KEPT)
+        return -ENOSPC;
+    ranges->list[ranges->count++] = (struct vv_frozen_range){start, end - start};
+    return 0;
+}
+
+/* What is to be frozen is SCHEDULED, and nothing else is. */
+static int add_watch(struct ranges *ranges, const struct vv_watched *w) {
+    int rc = 0;
+    for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks && rc == 0; chunk = vv_skip(w, chunk + 1)) {
+        uint64_t first = chunk;
+        while (chunk < w->base.chunks && vv_state(w, chunk) == VV_SCHEDULED)
+            chunk++;
+        uintptr_t start = (uintptr_t)w->base.ptr + first * VV_PAGE;
+        if (chunk > first)
+            rc = add_range(ranges, start, start + vv_chunks_size(w, first, chunk - first));
+    }
+    return rc;
+}
+
+static void find_ranges(const struct vv_capture *c, struct ranges *ranges) {
+    int rc = -ENOSPC;
+    for (ranges->gap = GAP; rc != 0; ranges->gap *= 4) {
+        rc = 0;
+        ranges->count = 0;
+        for (size_t i = 0; i < c->sorted_count && rc == 0; i++)
+            rc = add_watch(ranges, c->sorted[i]);
+    }
+}
+
+int vv_freeze_begin(struct vv_capture *c) {
+    int64_t pages = vv_process_resident();
+    struct ranges *ranges = vv_malloc(sizeof *ranges);
+    if (!ranges)
+        return -ENOMEM;
+    find_ranges(c, ranges);
+    int rc = vv_frozen_begin(c->frozen, ranges->list, ranges->count);
+    vv_free(ranges);
+    if (rc == 0) {
+        vv_cost_frozen(c, (double)(vv_clock_ns() - c->freeze_begun_ns) * 1e-9, pages > 0 ? (uint64_t)pages : 0);
+        c->freeze_looked_ns = 0;
+    } else {
+        vv_log(c->log, VV_LOG_INFO, "no frozen copy could be made (%d): what does not fit is stored inside the call", rc);
+    }
+    return rc;
+}
+
+/* ---- reading it ---- */
+
+static int compare_numbers(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void vv_freeze_arrange(struct vv_capture *c, int must_ascend) {
+    uint32_t first = c->drain + c->stage, *list = c->order.list;
+    if (must_ascend)
+        qsort(list + first, c->order.count - first, sizeof *list, compare_numbers);
+    c->thaw.is_ascending = 1;
+    for (uint32_t i = first + 1; i < c->order.count && c->thaw.is_ascending; i++)
+        c->thaw.is_ascending = list[i - 1] < list[i];
+}
+
+/* The next chunks, as many as the buffer holds. Windows end where a large page may end, so that those are given back whole. */
+static uint32_t gather(struct vv_capture *c, uint32_t *numbers) {
+    uint32_t count = 0;
+    for (; c->held_next < c->order.count && count < VV_FROZEN_BYTES / VV_PAGE; c->held_next++) {
+        uint32_t number = c->order.list[c->held_next];
+        uint64_t chunk;
+        const struct vv_watched *w = vv_watched_of(c, number, &chunk);
+        uintptr_t start = (uintptr_t)w->base.ptr + chunk * VV_PAGE;
+        if (count > 0 && number == numbers[count - 1] + 1 && start % VV_FROZEN_BYTES < VV_PAGE)
+            break;
+        numbers[count++] = number;
+    }
+    qsort(numbers, count, sizeof *numbers, compare_numbers);
+    return count;
+}
+
+static void make_runs(struct vv_thaw *thaw, const uint32_t *numbers, uint32_t count) {
+    thaw->run_count = thaw->next = thaw->given = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct vv_run *run = thaw->run_count ? &thaw->runs[thaw->run_count - 1] : NULL;
+        if (run && run->number + run->count == numbers[i])
+            run->count++;
+        else
+            thaw->runs[thaw->run_count++] = (struct vv_run){numbers[i], 1, i};
+    }
+}
+
+static void note_memory(struct vv_capture *c) {
+    uint64_t now = vv_clock_ns();
+    if (c->freeze_looked_ns && now - c->freeze_looked_ns < LOOK_NS)
+        return;
+    c->freeze_looked_ns = now;
+    int64_t bytes = vv_frozen_memory(c->frozen);
+    if (bytes > (int64_t)c->sums.frozen_memory)
+        c->sums.frozen_memory = (uint64_t)bytes;
+}
+
+/* Who is to blame? The region of the run that was being copied; else any that was asked for. */
+static int fail_frozen(struct vv_capture *c, struct varve_error *error) {
+    int at = vv_frozen_fatal_run(c->frozen);
+    uint64_t chunk;
+    struct vv_watched *w = vv_watched_of(c, c->thaw.runs[at >= 0 ? at : 0].number, &chunk);
+    int is_hole = vv_frozen_met_a_hole(c->frozen);
+    w->cannot_freeze |= is_hole;
+    if (!is_hole && c->freezing != VV_FREEZE_ALWAYS) { /* whoever ended it, such as a system short of memory, may do so again */
+        c->cannot_freeze = 1;
+        vv_log(c->log, VV_LOG_WARN, "the frozen copy of the process is gone: %s; no other is made", vv_frozen_fate(c->frozen));
+    }
+    c->thaw.run_count = 0;
+    return vv_error(error, -ECHILD,
+                    "region %s: the frozen copy of the process that its bytes were to be read from is gone: %s%s", w->name,
+                    vv_frozen_fate(c->frozen), is_hole ? ": memory that is not in the copy, or cannot be read" : "");
+}
+
+int vv_freeze_read(struct vv_capture *c, struct varve_error *error) {
+    struct vv_frozen_run wanted[VV_FROZEN_RUNS];
+    uint32_t numbers[VV_FROZEN_BYTES / VV_PAGE];
+    struct vv_watched *first = NULL;
+    int is_one = 1;
+    make_runs(&c->thaw, numbers, gather(c, numbers));
+    for (uint32_t i = 0; i < c->thaw.run_count; i++) {
+        const struct vv_run *run = &c->thaw.runs[i];
+        uint64_t chunk;
+        struct vv_watched *w = vv_watched_of(c, run->number, &chunk);
+        wanted[i] = (struct vv_frozen_run){(uintptr_t)w->base.ptr + chunk * VV_PAGE,
+                                           (uint32_t)vv_chunks_size(w, chunk, run->count), run->place * VV_PAGE};
+        is_one &= !first || first == w;
+        first = w;
+    }
+    note_memory(c);
+    int rc = vv_frozen_read(c->frozen, wanted, c->thaw.run_count, c->thaw.is_ascending && is_one);
+    return rc ? fail_frozen(c, error) : 0;
+}
+
+int vv_freeze_has_piece(const struct vv_capture *c) {
+    return c->thaw.next < c->thaw.run_count;
+}
+
+void vv_freeze_give(struct vv_capture *c, struct vv_piece *piece) {
+    struct vv_thaw *thaw = &c->thaw;
+    const struct vv_run *run = &thaw->runs[thaw->next];
+    uint32_t left = run->count - thaw->given;
+    piece->watch = &vv_watched_of(c, run->number + thaw->given, &piece->first)->base;
+    piece->count = left < VV_MOST ? left : VV_MOST;
+    piece->data = vv_frozen_buffer(c->frozen) + (size_t)(run->place + thaw->given) * VV_PAGE;
+    thaw->given += piece->count;
+    if (thaw->given == run->count) {
+        thaw->next++;
+        thaw->given = 0;
+    }
+}
+
+/* ---- the end ---- */
+
+/* How much more, or less, must be drained for the copy to stay within its bounds? */
+void vv_freeze_learn(struct vv_capture *c) {
+    uint64_t all = 0, most, used = c->sums.frozen_memory;
+    if (c->sums.bytes_frozen == 0)
+        return;
+    for (size_t i = 0; i < c->sorted_count; i++)
+        all += c->sorted[i]->base.size;
+    most = c->plan.staging + all / EXTRA_SHARE;
+    if (used > most)
+        c->drain_first += (used - most) / VV_PAGE;
+    else
+        c->drain_first -= c->drain_first < (most - used) / VV_PAGE / 2 ? c->drain_first : (most - used) / VV_PAGE / 2;
+}
+
+void vv_freeze_end(struct vv_capture *c) {
+    c->thaw.run_count = c->thaw.next = 0;
+    if (c->frozen)
+        vv_frozen_end(c->frozen);
+}
