@@ -1,12 +1,13 @@
-/* What does not fit staging is left to a frozen copy of the process (memory/frozen.h): the program may write, free, move and
- * replace its memory at once, and nobody is ever stopped.
+/* What does not fit staging is left to a frozen copy of the process (memory/frozen.h): the program may write, free,
+ * move and replace its memory at once, and nobody is ever stopped.
  *
- * The copy is made inside vv_capture_decide, while all can still be drained instead, and after the copies for staging, which
- * would cost more to write with a second process beside. Its chunks count as STAGED from vv_capture_go on. They are
- * read in windows as large as the buffer, handed out run by run, and each page is given back when it was read.
+ * The copy is made inside vv_capture_decide, while all can still be drained instead, and after the copies for staging,
+ * which would cost more to write with a second process beside. Its chunks count as STAGED from vv_capture_go on. They
+ * are read in windows as large as the buffer, handed out run by run, and each page is given back when it was read.
  *
- * Memory is bounded by what was seen: a flight in which the program has rewritten more than staging and two per cent of what
- * is protected before it was given back makes the next one drain as much more, of what is expected to be written first. */
+ * Memory is bounded by what was seen: a flight in which the program has rewritten more than staging and two per cent
+ * of what is protected before it was given back makes the next one drain as much more, of what is expected to be
+ * written first. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -38,8 +39,8 @@ int vv_freeze_works(struct vv_capture *c) {
     return rc == 0;
 }
 
-/* What devices write past the page table is in no copy as it was; and before Linux 5.12 a page that is pinned elsewhere in the
- * process could part from its device by the mere making of one. */
+/* What devices write past the page table is in no copy as it was; and before Linux 5.12 a page that is pinned
+ * elsewhere in the process could part from its device by the mere making of one. */
 static int may_freeze(const struct vv_capture *c, const struct vv_watched *w) {
     if (w->scheduled == 0 || w->cannot_freeze || w->is_overlapped || w->base.is_doubted)
         return 0;
@@ -119,7 +120,8 @@ int vv_freeze_begin(struct vv_capture *c) {
         vv_cost_frozen(c, (double)(vv_clock_ns() - c->freeze_begun_ns) * 1e-9, pages > 0 ? (uint64_t)pages : 0);
         c->freeze_looked_ns = 0;
     } else {
-        vv_log(c->log, VV_LOG_INFO, "no frozen copy could be made (%d): what does not fit is stored inside the call", rc);
+        vv_log(c->log, VV_LOG_INFO, "no frozen copy could be made (%d): what does not fit is stored inside the call",
+               rc);
     }
     return rc;
 }
@@ -140,7 +142,8 @@ void vv_freeze_arrange(struct vv_capture *c, int must_ascend) {
         c->thaw.is_ascending = list[i - 1] < list[i];
 }
 
-/* The next chunks, as many as the buffer holds. Windows end where a large page may end, so that those are given back whole. */
+/* The next chunks, as many as the buffer holds. Windows end where a large page may end, so that those are given back
+ * whole. */
 static uint32_t gather(struct vv_capture *c, uint32_t *numbers) {
     uint32_t count = 0;
     for (; c->held_next < c->order.count && count < VV_FROZEN_BYTES / VV_PAGE; c->held_next++) {
@@ -184,14 +187,16 @@ static int fail_frozen(struct vv_capture *c, struct varve_error *error) {
     struct vv_watched *w = vv_watched_of(c, c->thaw.runs[at >= 0 ? at : 0].number, &chunk);
     int is_hole = vv_frozen_met_a_hole(c->frozen);
     w->cannot_freeze |= is_hole;
-    if (!is_hole && c->freezing != VV_FREEZE_ALWAYS) { /* whoever ended it, such as a system short of memory, may do so again */
+    if (!is_hole &&
+        c->freezing != VV_FREEZE_ALWAYS) { /* whoever ended it, such as a system short of memory, may do so again */
         c->cannot_freeze = 1;
-        vv_log(c->log, VV_LOG_WARN, "the frozen copy of the process is gone: %s; no other is made", vv_frozen_fate(c->frozen));
+        vv_log(c->log, VV_LOG_WARN, "the frozen copy of the process is gone: %s; no other is made",
+               vv_frozen_fate(c->frozen));
     }
     c->thaw.run_count = 0;
-    return vv_error(error, -ECHILD,
-                    "region %s: the frozen copy of the process that its bytes were to be read from is gone: %s%s", w->name,
-                    vv_frozen_fate(c->frozen), is_hole ? ": memory that is not in the copy, or cannot be read" : "");
+    return vv_error(
+        error, -ECHILD, "region %s: the frozen copy of the process that its bytes were to be read from is gone: %s%s",
+        w->name, vv_frozen_fate(c->frozen), is_hole ? ": memory that is not in the copy, or cannot be read" : "");
 }
 
 int vv_freeze_read(struct vv_capture *c, struct varve_error *error) {
@@ -244,8 +249,8 @@ void vv_freeze_learn(struct vv_capture *c) {
     most = c->plan.staging + all / EXTRA_SHARE;
     if (used > most)
         c->drain_first += (used - most) / VV_PAGE;
-    else
-        c->drain_first -= c->drain_first < (most - used) / VV_PAGE / 2 ? c->drain_first : (most - used) / VV_PAGE / 2;
+    else if (used < most / 2) /* the program has become slower, or its order is known by now */
+        c->drain_first -= c->drain_first / 4 + (c->drain_first > 0);
 }
 
 void vv_freeze_end(struct vv_capture *c) {

@@ -28,16 +28,16 @@
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
-#define LOOK_MS 50        /* while an answer is waited for: is the child still there? */
-#define READY_MS 100      /* to close descriptors, which a file on a network may make long; then it does so later */
-#define ALL_SIGNALS 8     /* bytes of the kernel's set */
+#define LOOK_MS 50    /* while an answer is waited for: is the child still there? */
+#define READY_MS 100  /* to close descriptors, which a file on a network may make long; then it does so later */
+#define ALL_SIGNALS 8 /* bytes of the kernel's set */
 
 struct vv_frozen {
     struct vv_frozen_shared *shared;
     size_t mapped;
     int pipe[2];
-    int pid, pidfd; /* pid 0: none */
-    int owner;      /* the process that made it */
+    int pid, pidfd;  /* pid 0: none */
+    int owner;       /* the process that made it */
     int has_adopted; /* the child runs as the thread that reads does */
     int fatal_signal, fatal_run;
     char fate[96];
@@ -250,7 +250,8 @@ int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, s
 
 /* ---- does it work here? ---- */
 
-/* A child of a process that has asked for another namespace would be the first in it, and take it along when it ends. */
+/* A child of a process that has asked for another namespace would be the first in it, and take it along when it
+ * ends. */
 static int has_other_namespace(void) {
     char own[64] = "", childrens[64] = "";
     ssize_t a = readlink("/proc/self/ns/pid", own, sizeof own - 1);

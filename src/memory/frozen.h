@@ -42,8 +42,8 @@ int vv_frozen_works(char *why, size_t room);
 int vv_frozen_create(struct vv_frozen **out);
 void vv_frozen_destroy(struct vv_frozen *frozen); /* accepts NULL */
 
-/* Freeze. Only these ranges (ascending, apart from each other, at most VV_FROZEN_KEPT) will be asked for: the child drops
- * the rest. 0 or -errno: nothing is frozen. */
+/* Freeze. Only these ranges (ascending, apart from each other, at most VV_FROZEN_KEPT) will be asked for: the child
+ * drops the rest. 0 or -errno: nothing is frozen. */
 int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count);
 /* Copy runs (at most VV_FROZEN_RUNS) as they were to their places in the buffer; whole pages in them are given back
  * and cannot be asked for again. gives_between: the runs ascend, and what lies between them is given back, too.

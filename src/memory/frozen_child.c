@@ -1,5 +1,5 @@
-/* The life of a frozen copy: one function that never returns, with everything it uses inlined, since it drops the memory
- * that other code needs: the program's data, thread-local data, all of the stack but its own part of it.
+/* The life of a frozen copy: one function that never returns, with everything it uses inlined, since it drops the
+ * memory that other code needs: the program's data, thread-local data, all of the stack but its own part of it.
  *
  * Raw system calls only. A fault (memory that is not there) kills it, which its parent notices. */
 #include "memory/frozen_child.h"
@@ -21,8 +21,8 @@
 #ifndef CLONE_PIDFD
 #define CLONE_PIDFD 0x1000
 #endif
-#define LOOK_SECONDS 1       /* how often it looks whether its parent is still there */
-#define OWN_STACK 65536u     /* bytes around it that it keeps */
+#define LOOK_SECONDS 1   /* how often it looks whether its parent is still there */
+#define OWN_STACK 65536u /* bytes around it that it keeps */
 #define MOST_DESCRIPTORS (1u << 20)
 
 #ifdef __x86_64__
@@ -153,7 +153,8 @@ VV_BARE_INLINE int read_letter(struct line *line, char letter) {
     return 0;
 }
 
-/* Whatever is not needed: a page that this child shares with the program costs the program a copy when it is written. */
+/* Whatever is not needed: a page that this child shares with the program costs the program a copy when it is
+ * written. */
 VV_BARE_INLINE void drop_the_rest(struct vv_frozen_shared *shared) {
     struct line line = {0, 0, 0, 0, 0};
     long fd = call(SYS_openat, AT_FDCWD, (long)"/proc/self/maps", O_RDONLY, 0, 0), got = fd;

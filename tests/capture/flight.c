@@ -12,7 +12,8 @@
 struct mode mode = {.settings = ""};
 
 static void check_machine(void) {
-    if ((mode.must_hold || strstr(mode.settings, "trap-uffd")) && !mode.is_mprotect && !has_kernel_uffd())
+    int is_frozen = strstr(mode.settings, "capture=frozen") != NULL;
+    if (((mode.must_hold && !is_frozen) || strstr(mode.settings, "trap-uffd")) && !mode.is_mprotect && !has_kernel_uffd())
         skip("%s: no userfaultfd that stops system calls here", mode.settings);
     if (strstr(mode.settings, "tracker=scan") && !has_scan())
         skip("%s: the kernel does not note writes (Linux 6.7)", mode.settings);
@@ -139,7 +140,7 @@ void flight_land(struct flight *flight) {
     struct varve_stats stats;
     flight_arrive(flight);
     kit_stats(flight->session, &stats);
-    *mode.held += stats.bytes_held > 0;
+    *mode.held += stats.bytes_held > 0 || stats.bytes_frozen > 0;
     if (must_hold_each() && !flight->need_not_hold && stats.bytes_held == 0)
         fail("nothing was held: this tested nothing; the library says: %s", stats.capture_reason);
     change_pages(flight, 40);

@@ -8,7 +8,7 @@
 struct mode {
     const char *settings;
     unsigned flags;  /* for regions into which no system call writes */
-    int must_hold;   /* memory that can be held has to be: in every case, or with capture=auto, which decides by what
+    int must_hold;   /* memory that can be held (or frozen) has to be: in every case, or with capture=auto, which decides by what
                         it costs, in one case at least */
     unsigned *held;  /* how many flights were; of all processes */
     int is_mprotect; /* writes are stopped by signals */

@@ -47,7 +47,7 @@ static int run_all(void) {
                 ran += result != 77;
                 failed += result == 1;
             }
-    printf("%s: %d cases, %d failed, in %u something was held\n", mode.settings, ran, failed, *mode.held);
+    printf("%s: %d cases, %d failed, in %u something was held or frozen\n", mode.settings, ran, failed, *mode.held);
     if (mode.must_hold && ran && *mode.held == 0) {
         printf("FAILED: nothing was ever held: this tested nothing\n");
         failed++;

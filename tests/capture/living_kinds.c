@@ -325,8 +325,9 @@ static void device(void) {
         flight_arrive(&flight);
         struct varve_stats stats;
         kit_stats(flight.session, &stats);
-        if (stats.bytes_held)
-            fail("%llu bytes of a region that devices write were held", (unsigned long long)stats.bytes_held);
+        if (stats.bytes_held || stats.bytes_frozen)
+            fail("%llu bytes of a region that devices write were held or frozen",
+                 (unsigned long long)(stats.bytes_held + stats.bytes_frozen));
     }
     uring_close(&uring);
     flight_close(&flight);

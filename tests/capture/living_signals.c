@@ -275,6 +275,37 @@ static void forks(void) {
     flight_close(&flight);
 }
 
+static volatile sig_atomic_t children_told;
+
+static void count_child(int number) {
+    (void)number;
+    children_told++;
+}
+
+/* A program that waits for any child meets its own and no other. */
+static void waits(void) {
+    struct flight flight;
+    struct scribble_target target = {new_memory(SIZE), SIZE};
+    signal(SIGCHLD, count_child);
+    flight_open(&flight);
+    flight_protect(&flight, "data", target.ptr, target.size, 1);
+    flight_launch(&flight);
+    flight_must_be_up(&flight);
+    struct scribblers *scribblers = flight_scribble(&flight, NULL);
+    if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)
+        fail("the program has a child it did not make");
+    int child = forked_writer(&target);
+    if (waitpid(-1, NULL, 0) != child || waitpid(-1, NULL, 0) != -1 || errno != ECHILD)
+        fail("the program's own child is not the only one");
+    scribblers_stop(scribblers);
+    flight_land(&flight);
+    flight_close(&flight);
+    if (children_told != 1)
+        fail("%d times the program was told that a child has ended", (int)children_told);
+    if (waitpid(-1, NULL, WNOHANG | __WALL) != -1)
+        fail("a child of the library's is left behind");
+}
+
 static void spawns(void) {
     extern char **environ;
     struct flight flight;
@@ -304,6 +335,7 @@ const struct living_case signal_cases[] = {
     {"threads", threads_come_and_go},
     {"signals-blocked", signals_blocked},
     {"forks", forks},
+    {"waits", waits},
     {"spawns", spawns},
     {NULL, NULL},
 };

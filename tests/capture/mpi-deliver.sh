@@ -29,7 +29,8 @@ deliver_all() {
     way=$1
     echo "mpi-deliver: $flavour, $way"
     deliver capture=auto,staging=64M
-    deliver capture=auto,staging=512K $must
+    deliver capture=held,staging=512K $must
+    deliver capture=frozen,staging=512K
     deliver capture=trap,staging=512K $must
     deliver capture=sync
 }

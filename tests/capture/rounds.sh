@@ -16,17 +16,21 @@ try() { # SETTINGS MUST [OPTION...]
 }
 
 try capture=auto,staging=64M staged,flight
-try capture=auto,staging=1M held,flight
-try capture=auto,staging=1M,order=address held,flight
+try capture=held,staging=1M held,flight
+try capture=held,staging=1M,order=address held,flight
 try capture=sync nothing
 try capture=trap,tracker=trap-uffd,staging=1M held,traps,flight
 try capture=trap,tracker=trap-uffd,staging=1M,order=address held,traps,flight
 try capture=trap,tracker=trap-mprotect,staging=1M held,traps,flight --flags no-kernel
 try capture=auto,staging=64M,tracker=scan staged,flight
-try capture=auto,staging=1M,tracker=scan held,flight
+try capture=held,staging=1M,tracker=scan held,flight
 try capture=auto,staging=64M,tracker=none staged,flight
 try capture=auto,staging=1M,tracker=none flight
-try capture=auto,staging=1M,tracker=trap-uffd held,flight
-try capture=auto,staging=1M,tracker=trap-mprotect flight --flags no-kernel
+try capture=held,staging=1M,tracker=trap-uffd held,flight
+try capture=held,staging=1M,tracker=trap-mprotect flight --flags no-kernel
+try capture=auto,staging=1M flight
+try capture=frozen,staging=1M frozen,flight
+try capture=frozen,staging=1M,tracker=none,order=address frozen,flight
+try capture=frozen,staging=1M frozen,flight --nobody
 echo "$failed ways of capturing failed"
 exit $failed

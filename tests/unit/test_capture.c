@@ -277,7 +277,7 @@ static void dropped_pages_are_noticed(void **state) {
     static const int trackers[] = {VV_CHOOSE_TRACKER_AUTO, VV_CHOOSE_TRACKER_TRAP_UFFD};
     for (size_t i = 0; i < 2; i++) {
         struct program program = {.random = 5};
-        program.capture = create(FAKE, VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, trackers[i], &program.fake);
+        program.capture = create(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, trackers[i], &program.fake);
         open_program(&program);
         struct region *region = &program.regions[0];
         unprotect(&program, region);
@@ -311,18 +311,24 @@ static int has_uffd(void) {
 static void run_models(enum guard_kind kind) {
     static const uint64_t slots[] = {0, 1, 7, 40, 300, 4096};
     const char *text = getenv("TEST_SCALE");
+    char why[160];
     unsigned rounds = text ? (unsigned)atoi(text) / 50 + 1 : 3;
     int trap = kind == MPROTECT ? VV_CHOOSE_TRACKER_TRAP_MPROTECT : VV_CHOOSE_TRACKER_TRAP_UFFD;
     const int ways[][3] = {{VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO},
-                           {VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_ADDRESS, VV_CHOOSE_TRACKER_NONE},
-                           {VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, trap},
+                           {VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO},
+                           {VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_ADDRESS, VV_CHOOSE_TRACKER_NONE},
+                           {VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, trap},
+                           {VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO},
+                           {VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_ORDER_ADDRESS, VV_CHOOSE_TRACKER_NONE},
+                           {VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_ORDER_LEARNED, trap},
                            {VV_CHOOSE_CAPTURE_SYNC, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO},
                            {VV_CHOOSE_CAPTURE_TRAP, VV_CHOOSE_ORDER_LEARNED, trap},
                            {VV_CHOOSE_CAPTURE_TRAP, VV_CHOOSE_ORDER_ADDRESS, trap}};
     for (uint64_t seed = 1; seed <= rounds; seed++)
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
             for (size_t k = 0; k < sizeof slots / sizeof slots[0]; k++)
-                run_model(kind, ways[i][0], ways[i][1], ways[i][2], slots[k] * CHUNK, seed * 100 + i * 10 + k);
+                if (ways[i][0] != VV_CHOOSE_CAPTURE_FROZEN || vv_frozen_works(why, sizeof why) == 0)
+                    run_model(kind, ways[i][0], ways[i][1], ways[i][2], slots[k] * CHUNK, seed * 100 + i * 10 + k);
 }
 
 static void model_with_a_fake_guard(void **state) {
@@ -463,12 +469,12 @@ static struct vv_capture_sums last_epoch(int capture, int ordering, enum pattern
 static void order_is_learned(void **state) {
     (void)state;
     for (enum pattern pattern = ASCENDING; pattern <= SHUFFLED; pattern++) {
-        struct vv_capture_sums sums = last_epoch(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, pattern, 5);
+        struct vv_capture_sums sums = last_epoch(VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, pattern, 5);
         assert_string_equal(sums.reason, "what did not fit was held");
         assert_true(sums.wait_pages + sums.cow_pages <= PAGES / 32);
         assert_true(sums.ahead_pages >= PAGES * 3 / 4);
         assert_int_equal(sums.bytes_staged + sums.bytes_held, PAGES * CHUNK);
-        struct vv_capture_sums blind = last_epoch(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_ADDRESS, pattern, 5);
+        struct vv_capture_sums blind = last_epoch(VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_ADDRESS, pattern, 5);
         assert_true(pattern == ASCENDING || blind.wait_pages + blind.cow_pages > PAGES / 8);
     }
 }
@@ -552,7 +558,7 @@ static void slots_and_waiting(void **state) {
 
 static void what_fits_is_staged(void **state) {
     (void)state;
-    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_NONE, 100);
+    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_NONE, 100);
     start(&steps, 100, 1);
     assert_int_equal(sums_of(&steps).bytes_staged, 100 * CHUNK);
     assert_string_equal(sums_of(&steps).reason, "everything fitted staging");
@@ -576,9 +582,9 @@ static void what_fits_is_staged(void **state) {
 
 static void stop_lets_everybody_go(void **state) {
     (void)state;
-    for (int mode = VV_CHOOSE_CAPTURE_AUTO; mode <= VV_CHOOSE_CAPTURE_TRAP; mode += 2) {
+    for (int mode = VV_CHOOSE_CAPTURE_TRAP; mode <= VV_CHOOSE_CAPTURE_HELD; mode += 2) {
         struct steps steps = open_steps(FAKE, mode, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 200);
-        start(&steps, mode == VV_CHOOSE_CAPTURE_AUTO ? 4 : 1, 1);
+        start(&steps, mode == VV_CHOOSE_CAPTURE_HELD ? 4 : 1, 1);
         assert_true(fake_try_write(steps.fake, steps.ptr + 199 * CHUNK, 9)); /* the only free slot */
         assert_false(fake_try_write(steps.fake, steps.ptr + 150 * CHUNK, 9));
         vv_capture_stop(steps.capture);
@@ -621,10 +627,10 @@ static void lose_memory(enum guard_kind kind, int mode) {
 
 static void lost_memory_is_an_error(void **state) {
     (void)state;
-    lose_memory(MPROTECT, VV_CHOOSE_CAPTURE_AUTO);
+    lose_memory(MPROTECT, VV_CHOOSE_CAPTURE_HELD);
     if (!has_uffd())
         return;
-    lose_memory(UFFD, VV_CHOOSE_CAPTURE_AUTO);
+    lose_memory(UFFD, VV_CHOOSE_CAPTURE_HELD);
     lose_memory(UFFD, VV_CHOOSE_CAPTURE_TRAP);
 }
 
@@ -633,7 +639,7 @@ static void replaced_memory_is_an_error(void **state) {
     (void)state;
     if (!has_uffd())
         skip();
-    for (int mode = VV_CHOOSE_CAPTURE_AUTO; mode <= VV_CHOOSE_CAPTURE_TRAP; mode += 2) {
+    for (int mode = VV_CHOOSE_CAPTURE_TRAP; mode <= VV_CHOOSE_CAPTURE_HELD; mode += 2) {
         struct steps steps = open_steps(UFFD, mode, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 200);
         start(&steps, 0, 1);
         uint8_t *there = mmap(steps.ptr + 199 * CHUNK, CHUNK, PROT_READ | PROT_WRITE,
@@ -648,7 +654,7 @@ static void replaced_memory_is_an_error(void **state) {
 /* Memory that two regions share is never held, and both get it right. */
 static void overlapping_regions(void **state) {
     (void)state;
-    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 400);
+    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 400);
     start(&steps, 10, 1);
     assert_true(steps.watch->is_plain);
     assert_true(sums_of(&steps).bytes_held > 0);
@@ -679,7 +685,7 @@ static void *consume_slowly(void *arg) {
 
 static void leave_waits_until_nothing_is_held(void **state) {
     (void)state;
-    for (int mode = VV_CHOOSE_CAPTURE_AUTO; mode <= VV_CHOOSE_CAPTURE_TRAP; mode += 2) {
+    for (int mode = VV_CHOOSE_CAPTURE_TRAP; mode <= VV_CHOOSE_CAPTURE_HELD; mode += 2) {
         struct steps steps = open_steps(FAKE, mode, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 300);
         pthread_t thread;
         start(&steps, 20, 1);
@@ -703,7 +709,7 @@ static void leave_waits_until_nothing_is_held(void **state) {
 
 static void what_changes_as_a_whole_is_not_tracked(void **state) {
     (void)state;
-    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 400);
+    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 400);
     if (!steps.capture->scan) {
         close_steps(&steps);
         skip();
@@ -758,7 +764,7 @@ static void sparse_regions_cost_nothing(void **state) {
     skip(); /* its shadow of so much memory is not sparse */
 #endif
     const uint64_t size = UINT64_C(1) << 40;
-    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 1);
+    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 1);
     uint8_t *ptr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (ptr == MAP_FAILED) {
         close_steps(&steps);
@@ -790,7 +796,7 @@ static void page_state_is_small(void **state) {
     (void)state;
     uint32_t order[PAGES];
     make_order(SHUFFLED, order);
-    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_NONE, PAGES);
+    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_NONE, PAGES);
     for (int i = 0; i < 3; i++) {
         struct vv_capture_sums sums = epoch(&steps, order, 64, 1, 1);
         assert_true(sums.memory <= 64 * CHUNK + (uint64_t)PAGES * CHUNK / 400);
@@ -803,7 +809,7 @@ static void memory_runs_out(void **state) {
     (void)state;
     uint64_t pages = 200, limit = 1;
     for (uint64_t k = 1; k <= limit; k++) {
-        struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, pages);
+        struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, pages);
         struct vv_capture_plan plan = {20 * CHUNK, 1, 1, 0};
         struct varve_error error = {0};
         vv_alloc_fail_at(k);
@@ -826,7 +832,7 @@ static void memory_runs_out(void **state) {
 /* The order is known before anything was ever held. */
 static void samples_teach_the_order(void **state) {
     (void)state;
-    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, PAGES);
+    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, PAGES);
     if (!steps.capture->scan) {
         close_steps(&steps);
         skip();

@@ -1,4 +1,5 @@
-/* A frozen copy of the process: it has the bytes of its moment whatever becomes of the memory, and nobody notices it. */
+/* A frozen copy of the process: it has the bytes of its moment whatever becomes of the memory, and nobody notices
+ * it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -467,8 +468,8 @@ static void memory_that_a_child_has(void **state) {
 
 /* ---- memory, and who may ---- */
 
-/* Everything is rewritten while it is frozen: the copy keeps as much, until it has been asked for it. What nobody will ask
- * for it lets go at once. */
+/* Everything is rewritten while it is frozen: the copy keeps as much, until it has been asked for it. What nobody
+ * will ask for it lets go at once. */
 static void memory_is_given_back(void **state) {
     (void)state;
     if (!is_possible())

@@ -1,0 +1,357 @@
+/* Capturing with a frozen copy of the process: memory is free as soon as the call returns, what a copy would not
+ * have is taken inside the call, and a copy that cannot be made or is lost does no harm. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "capture/private.h"
+#include "refuse.h"
+#include "test.h"
+
+#define CHUNK 4096u
+#define PAGES 1000u
+#define SIZE ((size_t)PAGES * CHUNK)
+
+/* ---- a program with one region ---- */
+
+struct program {
+    struct vv_capture *capture;
+    struct vv_watch *watch;
+    uint8_t *ptr;
+    uint8_t *stored; /* by the last checkpoint */
+    uint64_t seen;   /* chunks of it */
+};
+
+static uint8_t *map(size_t size, int flags) {
+    uint8_t *at = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+    CHECK(at != MAP_FAILED);
+    return at;
+}
+
+static void fill(uint8_t *at, size_t size, unsigned seed) {
+    for (size_t i = 0; i < size; i += 64)
+        memset(at + i, (int)((i / 64 + seed) * 2654435761u >> 9), 64);
+}
+
+static int is_filled(const uint8_t *at, size_t size, unsigned seed) {
+    for (size_t i = 0; i < size; i++)
+        if (at[i] != (uint8_t)((i / 64 + seed) * 2654435761u >> 9))
+            return 0;
+    return 1;
+}
+
+static struct vv_capture *create(int choice, int tracker) {
+    static const struct vv_log quiet = {.level = VV_LOG_ERROR, .rank = -1};
+    struct vv_capture_options options = {choice, VV_CHOOSE_ORDER_LEARNED, tracker, &quiet};
+    struct vv_capture *capture = NULL;
+    struct varve_error error = {0};
+    if (vv_capture_create(&options, &capture, &error) != 0)
+        fprintf(stderr, "%s\n", error.text);
+    CHECK(capture);
+    return capture;
+}
+
+static struct program open_program(int choice, int tracker, uint8_t *ptr, unsigned flags) {
+    struct program program = {.capture = create(choice, tracker), .ptr = ptr, .stored = map(SIZE, MAP_PRIVATE)};
+    fill(ptr, SIZE, 1);
+    program.watch = vv_capture_watch(program.capture, "field", ptr, SIZE, flags);
+    return program;
+}
+
+static void close_program(struct program *program) {
+    vv_capture_destroy(program->capture);
+    munmap(program->stored, SIZE);
+    munmap(program->ptr, SIZE);
+}
+
+static int note_untouched(void *arg, struct vv_watch *watch, uint64_t first, uint64_t last) {
+    struct program *program = arg;
+    (void)watch;
+    memset(program->stored + first * CHUNK, 0, (last - first) * CHUNK);
+    return 0;
+}
+
+static int take(struct program *program, struct varve_error *error) {
+    struct vv_piece piece;
+    int rc = vv_capture_next(program->capture, &piece, error);
+    if (rc == 1) {
+        if (piece.watch == program->watch)
+            memcpy(program->stored + piece.first * CHUNK, piece.data, (size_t)piece.count * CHUNK);
+        program->seen += piece.count;
+        vv_capture_done(program->capture, &piece);
+    }
+    return rc;
+}
+
+/* Up to the return of the call. */
+static void begin(struct program *program, uint64_t slots, int must_not_hold) {
+    struct vv_capture_plan plan = {slots * CHUNK, 1e6, 1, must_not_hold};
+    struct varve_error error = {0};
+    program->seen = 0;
+    CHECK(vv_capture_begin(program->capture, &plan, note_untouched, program, &error) == 0);
+    CHECK(vv_capture_decide(program->capture, &error) == 0);
+    while (vv_capture_must_drain(program->capture))
+        CHECK(take(program, &error) == 1);
+    CHECK(vv_capture_go(program->capture, &error) == 0);
+}
+
+static int finish(struct program *program, struct varve_error *error) {
+    int rc = 1;
+    while (rc == 1)
+        rc = take(program, error);
+    vv_capture_stop(program->capture);
+    vv_capture_settle(program->capture, rc == 0);
+    return rc;
+}
+
+static struct vv_capture_sums sums_of(const struct program *program) {
+    struct vv_capture_sums sums;
+    vv_capture_sums(program->capture, &sums);
+    return sums;
+}
+
+static int is_possible(void) {
+    char why[160] = "";
+    if (vv_frozen_works(why, sizeof why) == 0)
+        return 1;
+    print_message("skipped: %s\n", why);
+    return 0;
+}
+
+/* ---- free at once ---- */
+
+static void memory_is_free_at_once(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    for (int way = 0; way < 4; way++) {
+        struct program program =
+            open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
+        begin(&program, way * 20u, way == 2);
+        assert_int_equal(sums_of(&program).bytes_frozen, SIZE - way * 20u * CHUNK);
+        assert_int_equal(sums_of(&program).bytes_held + sums_of(&program).bytes_drained, 0);
+        assert_string_equal(sums_of(&program).reason, "what did not fit was frozen");
+        if (way != 3)
+            vv_capture_leave(program.capture, program.watch); /* nobody consumes: it must not wait */
+        if (way == 0)
+            munmap(program.ptr, SIZE);
+        else
+            memset(program.ptr, 9, SIZE);
+        assert_int_equal(finish(&program, NULL), 0);
+        assert_int_equal(program.seen, PAGES);
+        assert_true(is_filled(program.stored, SIZE, 1));
+        close_program(&program);
+    }
+}
+
+/* What is written after the call is in the next checkpoint, and what is not is not, with a tracker whose notes the
+ * copy must not disturb. */
+static void notes_survive(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
+    if (!program.capture->scan) {
+        close_program(&program);
+        skip();
+    }
+    begin(&program, 10, 0);
+    assert_int_equal(finish(&program, NULL), 0);
+    for (unsigned round = 0; round < 6; round++) {
+        unsigned first = round * 100, count = 30 + round;
+        fill(program.ptr, SIZE, 1);          /* all is written, */
+        begin(&program, 10, 0);              /* and frozen, */
+        for (unsigned i = 0; i < count; i++) /* and some is written while it is, */
+            program.ptr[(first + i) * CHUNK] ^= 0xff;
+        assert_int_equal(finish(&program, NULL), 0);
+        assert_true(is_filled(program.stored, SIZE, 1));
+        program.ptr[(first + 60) * CHUNK] ^= 0xff; /* and one page later. */
+        if (program.watch->tracker == &vv_tracker_none)
+            continue; /* it rests: what changes as a whole is not watched */
+        begin(&program, 10, 0);
+        assert_int_equal(program.capture->order.count, count + 1);
+        assert_int_equal(finish(&program, NULL), 0);
+        assert_memory_equal(program.stored, program.ptr, SIZE);
+    }
+    close_program(&program);
+}
+
+/* ---- what a copy would not have ---- */
+
+static void expect_drained(struct program *program, uint64_t pages) {
+    begin(program, 0, 0);
+    assert_int_equal(sums_of(program).bytes_drained, pages * CHUNK);
+    assert_int_equal(sums_of(program).bytes_frozen, SIZE - pages * CHUNK);
+    memset(program->ptr, 7, SIZE);
+    assert_int_equal(finish(program, NULL), 0);
+    assert_true(is_filled(program->stored, SIZE, 1));
+    close_program(program);
+}
+
+static void other_memory_is_drained(void **state) {
+    (void)state;
+    static const int advices[] = {MADV_DONTFORK, MADV_WIPEONFORK};
+    if (!is_possible())
+        skip();
+    struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_SHARED), 0);
+    expect_drained(&program, PAGES);
+    for (int i = 0; i < 2; i++) {
+        uint8_t *at = map(SIZE, MAP_PRIVATE);
+        assert_int_equal(madvise(at + 10 * CHUNK, 5 * CHUNK, advices[i]), 0);
+        program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, at, 0);
+        expect_drained(&program, PAGES);
+    }
+    program =
+        open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), VARVE_DEVICE_WRITES);
+    expect_drained(&program, PAGES);
+    program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+    expect_drained(&program, 0);
+}
+
+/* Read for one region it would be given back, and be missing for the other. */
+static void overlapping_regions_are_drained(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
+    struct vv_watch *other = vv_capture_watch(program.capture, "other", program.ptr + 100 * CHUNK, 50 * CHUNK, 0);
+    uint8_t *third = map(SIZE, MAP_PRIVATE);
+    fill(third, SIZE, 2);
+    assert_non_null(vv_capture_watch(program.capture, "third", third, SIZE, 0));
+    assert_non_null(other);
+    begin(&program, 0, 0);
+    assert_int_equal(sums_of(&program).bytes_drained, (PAGES + 50) * CHUNK);
+    assert_int_equal(sums_of(&program).bytes_frozen, SIZE);
+    memset(program.ptr, 7, SIZE);
+    assert_int_equal(finish(&program, NULL), 0);
+    assert_int_equal(program.seen, 2 * PAGES + 50);
+    assert_true(is_filled(program.stored, SIZE, 1));
+    close_program(&program);
+    munmap(third, SIZE);
+}
+
+/* ---- what goes wrong ---- */
+
+static void a_lost_copy_fails_the_checkpoint(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    for (int mode = VV_CHOOSE_CAPTURE_AUTO; mode <= VV_CHOOSE_CAPTURE_FROZEN; mode += VV_CHOOSE_CAPTURE_FROZEN) {
+        struct program program = open_program(mode, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+        struct varve_error error = {0};
+        begin(&program, 10, 1);
+        assert_true(sums_of(&program).bytes_frozen > 0);
+        assert_int_equal(take(&program, &error), 1);
+        kill(vv_frozen_pid(program.capture->frozen), SIGKILL);
+        memset(program.ptr, 7, SIZE);
+        assert_int_equal(finish(&program, &error), -ECHILD);
+        assert_non_null(strstr(error.text, "field"));
+        assert_non_null(strstr(error.text, "signal 9"));
+        fill(program.ptr, SIZE, 1);
+        begin(&program, 10, 1); /* all of it, in another way unless this one was asked for */
+        assert_int_equal(sums_of(&program).bytes_frozen > 0, mode == VV_CHOOSE_CAPTURE_FROZEN);
+        assert_int_equal(finish(&program, &error), 0);
+        assert_true(is_filled(program.stored, SIZE, 1));
+        close_program(&program);
+    }
+}
+
+static void check_refused_later(void) {
+    struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
+    refuse(SYS_clone, 0, ENOMEM);
+    begin(&program, 10, 0);
+    struct vv_capture_sums sums = sums_of(&program);
+    CHECK(sums.bytes_frozen == 0 && sums.bytes_staged == 10 * CHUNK && sums.bytes_drained == SIZE - 10 * CHUNK);
+    memset(program.ptr, 7, SIZE);
+    CHECK(finish(&program, NULL) == 0);
+    CHECK(program.seen == PAGES && is_filled(program.stored, SIZE, 1));
+}
+
+static void check_refused_from_the_start(void) {
+    static const struct vv_log quiet = {.level = VV_LOG_ERROR, .rank = -1};
+    struct vv_capture_options options = {VV_CHOOSE_CAPTURE_FROZEN, 0, VV_CHOOSE_TRACKER_NONE, &quiet};
+    struct vv_capture *capture = NULL;
+    struct varve_error error = {0};
+    refuse(SYS_clone, 0, EPERM);
+    CHECK(vv_capture_create(&options, &capture, &error) == -ENOTSUP);
+    CHECK(strstr(error.text, "Operation not permitted"));
+    struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+    begin(&program, 10, 1);
+    CHECK(sums_of(&program).bytes_frozen == 0 && finish(&program, NULL) == 0);
+    CHECK(is_filled(program.stored, SIZE, 1));
+}
+
+static void copies_that_cannot_be_made(void **state) {
+    (void)state;
+    assert_true(in_child(check_refused_from_the_start)); /* before the answer is known here */
+    if (!is_possible())
+        skip();
+    assert_true(in_child(check_refused_later));
+}
+
+/* ---- choosing ---- */
+
+/* A program that rewrites everything at once makes the copy grow: next time some is drained, and with a slow one
+ * nothing. */
+static void memory_is_bounded(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+    uint64_t most = 50 * CHUNK + SIZE / 50;
+    for (int round = 0; round < 4; round++) {
+        begin(&program, 50, 1);
+        struct vv_capture_sums sums = sums_of(&program);
+        uint64_t bound = round == 0 ? SIZE : SIZE - SIZE / 2;
+        assert_true(sums.bytes_frozen > 0 && sums.bytes_frozen <= bound);
+        fill(program.ptr, SIZE, 1);
+        assert_int_equal(finish(&program, NULL), 0);
+        assert_true(is_filled(program.stored, SIZE, 1));
+        print_message("frozen %u KiB, drained %u, kept %u of %u\n", (unsigned)(sums.bytes_frozen >> 10),
+                      (unsigned)(sums.bytes_drained >> 10), (unsigned)(sums_of(&program).frozen_memory >> 10),
+                      (unsigned)(most >> 10));
+    }
+    for (int round = 0; round < 8; round++) {
+        begin(&program, 50, 1);
+        assert_int_equal(finish(&program, NULL), 0);
+        fill(program.ptr, SIZE, 1);
+    }
+    begin(&program, 50, 1);
+    assert_true(sums_of(&program).bytes_drained < SIZE / 2);
+    assert_int_equal(finish(&program, NULL), 0);
+    close_program(&program);
+}
+
+static void fast_storage_is_drained_to(void **state) {
+    (void)state;
+    struct vv_capture_plan plan = {10 * CHUNK, 1e15, 0.01, 1};
+    struct varve_error error = {0};
+    struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+    assert_int_equal(vv_capture_begin(program.capture, &plan, note_untouched, &program, &error), 0);
+    assert_int_equal(vv_capture_decide(program.capture, &error), 0);
+    while (vv_capture_must_drain(program.capture))
+        assert_int_equal(take(&program, &error), 1);
+    assert_int_equal(vv_capture_go(program.capture, &error), 0);
+    assert_int_equal(sums_of(&program).bytes_frozen, 0);
+    print_message("%s\n", sums_of(&program).reason);
+    assert_int_equal(finish(&program, &error), 0);
+    close_program(&program);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_that_cannot_be_made),
+        cmocka_unit_test(memory_is_free_at_once),
+        cmocka_unit_test(notes_survive),
+        cmocka_unit_test(other_memory_is_drained),
+        cmocka_unit_test(overlapping_regions_are_drained),
+        cmocka_unit_test(a_lost_copy_fails_the_checkpoint),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(fast_storage_is_drained_to),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
