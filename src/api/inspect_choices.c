@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "capture/capture.h"
+#include "memory/frozen.h"
 #include "memory/peek.h"
 
 #define REASON_ROOM 256
@@ -70,6 +71,17 @@ static int tell_guard(const struct choices *choices, int capture, const char *tr
     return tell(choices, "guard", name, reason);
 }
 
+static int tell_frozen(const struct choices *choices, int capture) {
+    char why[160] = "";
+
+    if (capture == VV_CHOOSE_CAPTURE_AUTO || capture == VV_CHOOSE_CAPTURE_FROZEN) {
+        return vv_frozen_works(why, sizeof why) == 0
+                   ? tell(choices, "frozen", "works", "a copy of the process can be made, and is as it was")
+                   : tell(choices, "frozen", "none", why);
+    }
+    return tell(choices, "frozen", "none", "nothing is frozen: the setting capture says so");
+}
+
 /* "scan: the kernel notes writes" of scan. */
 static const char *without_name(const char *reason, const char *name) {
     size_t length = strlen(name);
@@ -97,7 +109,10 @@ static int tell_all(const struct choices *choices, struct varve_error *error) {
     snprintf(tracker, sizeof tracker, "%s", vv_capture_tracker(capture));
     rc = tell(choices, "tracker", tracker, without_name(vv_capture_reason(capture), tracker));
     vv_capture_destroy(capture); /* memory has one guard at a time */
-    return rc != 0 ? rc : tell_guard(choices, mode, tracker);
+    if (rc == 0) {
+        rc = tell_guard(choices, mode, tracker);
+    }
+    return rc != 0 ? rc : tell_frozen(choices, mode);
 }
 
 int varve_choices_list(const char *settings, varve_choice_fn fn, void *arg, struct varve_error *error) {

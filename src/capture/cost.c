@@ -80,15 +80,15 @@ static double cost_of_freezing(const struct vv_capture *c, uint64_t scheduled, d
     return pages * make + (double)scheduled * FIRST_WRITE_SECONDS + copies * COPY_SECONDS;
 }
 
-enum vv_way vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze) {
+enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze) {
     double excess = (double)(scheduled - c->slots.count), drain = cost_of_draining(c, excess);
     double hold = can_hold ? cost_of_holding(c, scheduled, excess) : INFINITY;
     double freeze = can_freeze ? cost_of_freezing(c, scheduled, excess) : INFINITY;
     if (can_freeze && c->freezing == VV_FREEZE_ALWAYS)
-        return VV_WAY_FREEZE;
+        return VV_REST_FREEZE;
     if (freeze < drain && freeze < hold)
-        return VV_WAY_FREEZE;
-    return hold < drain ? VV_WAY_HOLD : VV_WAY_DRAIN;
+        return VV_REST_FREEZE;
+    return hold < drain ? VV_REST_HOLD : VV_REST_DRAIN;
 }
 
 void vv_cost_frozen(struct vv_capture *c, double seconds, uint64_t pages) {

@@ -21,6 +21,7 @@
 
 #define GAP (64u * (uint64_t)VV_PAGE) /* memory between two ranges that is kept with them, at first */
 #define LOOK_NS UINT64_C(100000000)   /* between two looks at the copy's memory */
+#define REFUSALS 3u                   /* in a row; then it is not tried any more */
 #define EXTRA_SHARE 50u               /* one in so many bytes that are protected may be kept beside staging */
 
 /* ---- is it possible? ---- */
@@ -119,7 +120,9 @@ int vv_freeze_begin(struct vv_capture *c) {
     if (rc == 0) {
         vv_cost_frozen(c, (double)(vv_clock_ns() - c->freeze_begun_ns) * 1e-9, pages > 0 ? (uint64_t)pages : 0);
         c->freeze_looked_ns = 0;
+        c->refusals = 0;
     } else {
+        c->cannot_freeze |= ++c->refusals >= REFUSALS && c->freezing != VV_FREEZE_ALWAYS;
         vv_log(c->log, VV_LOG_INFO, "no frozen copy could be made (%d): what does not fit is stored inside the call",
                rc);
     }
@@ -187,9 +190,8 @@ static int fail_frozen(struct vv_capture *c, struct varve_error *error) {
     struct vv_watched *w = vv_watched_of(c, c->thaw.runs[at >= 0 ? at : 0].number, &chunk);
     int is_hole = vv_frozen_met_a_hole(c->frozen);
     w->cannot_freeze |= is_hole;
-    if (!is_hole &&
-        c->freezing != VV_FREEZE_ALWAYS) { /* whoever ended it, such as a system short of memory, may do so again */
-        c->cannot_freeze = 1;
+    if (!is_hole && c->freezing != VV_FREEZE_ALWAYS) {
+        c->cannot_freeze = 1; /* whoever ended it, such as a system short of memory, may do so again */
         vv_log(c->log, VV_LOG_WARN, "the frozen copy of the process is gone: %s; no other is made",
                vv_frozen_fate(c->frozen));
     }

@@ -170,14 +170,14 @@ static void plan_trap(struct vv_capture *c) {
 static void plan_excess(struct vv_capture *c, uint64_t chunks) {
     int can_hold = !c->plan.must_not_hold && c->freezing != VV_FREEZE_ALWAYS && can_hold_any(c);
     int can_freeze = c->mode == VV_CHOOSE_CAPTURE_AUTO && !c->was_refused && vv_freeze_works(c);
-    enum vv_way way = vv_cost_choose(c, chunks, can_hold, can_freeze);
-    if (way == VV_WAY_FREEZE && !vv_freeze_can_any(c)) {
+    enum vv_rest way = vv_cost_choose(c, chunks, can_hold, can_freeze);
+    if (way == VV_REST_FREEZE && !vv_freeze_can_any(c)) {
         can_freeze = 0;
         way = vv_cost_choose(c, chunks, can_hold, 0);
     }
-    if (way == VV_WAY_FREEZE)
+    if (way == VV_REST_FREEZE)
         plan_freeze(c);
-    else if (way == VV_WAY_HOLD)
+    else if (way == VV_REST_HOLD)
         plan_hold(c);
     else
         plan_drain(c, chunks, c->slots.count, why_drained(c, can_hold, can_freeze));

@@ -143,6 +143,7 @@ struct vv_capture {
     enum { VV_FREEZE_CHEAPER, VV_FREEZE_ALWAYS, VV_FREEZE_NEVER } freezing;
     struct vv_frozen *frozen; /* NULL: none was wanted yet */
     int cannot_freeze;
+    unsigned refusals; /* in a row: a copy could not be made */
     char why_not_frozen[160];
     int is_forced;     /* a tracker was asked for: it is believed whatever is pinned */
     int64_t pinned;    /* bytes, at the most that were seen; negative: the kernel does not tell */
@@ -320,8 +321,8 @@ void vv_freeze_end(struct vv_capture *c);
 /* The epoch is over. */
 void vv_freeze_learn(struct vv_capture *c);
 /* cost.c: what becomes of what exceeds the slots? */
-enum vv_way { VV_WAY_DRAIN, VV_WAY_HOLD, VV_WAY_FREEZE };
-enum vv_way vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze);
+enum vv_rest { VV_REST_DRAIN, VV_REST_HOLD, VV_REST_FREEZE };
+enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze);
 void vv_cost_frozen(struct vv_capture *c, double seconds, uint64_t pages);
 /* Does the order jump about? */
 int vv_cost_is_scattered(const struct vv_capture *c);

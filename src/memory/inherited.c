@@ -13,9 +13,9 @@ void vv_inherited_close(struct vv_inherited *inherited) {
     fclose(inherited->text);
 }
 
-/* dc: not in the child; wf: empty there; um: filled in when touched; io, pf, mm: of a device; ht: a pool's. */
+/* dc: not in the child; wf, dp: empty there; um: filled in when touched; io, pf, mm: of a device; ht: a pool's. */
 static int is_inherited(const char *flags) {
-    static const char *const others[] = {" dc", " wf", " um", " io", " pf", " mm", " ht"};
+    static const char *const others[] = {" dc", " wf", " dp", " um", " io", " pf", " mm", " ht"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strstr(flags, others[i]))
             return 0;
@@ -25,14 +25,16 @@ static int is_inherited(const char *flags) {
 /* The next mapping, up to its last line, which has the flags; a kernel without that line has no end here. */
 static int next_mapping(struct vv_inherited *inherited) {
     char line[512], mode[5];
+    uint64_t inode;
     int is_private = 0;
     while (fgets(line, sizeof line, inherited->text)) {
         if (strncmp(line, "VmFlags:", 8) == 0) {
             inherited->is_good = is_private && is_inherited(line);
             return 1;
         }
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &inherited->start, &inherited->end, mode) == 3)
-            is_private = mode[0] == 'r' && mode[3] == 'p';
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*x:%*x %" SCNu64, &inherited->start, &inherited->end, mode,
+                   &inode) == 4)
+            is_private = mode[0] == 'r' && mode[3] == 'p' && inode == 0;
         while (!strchr(line, '\n') && fgets(line, sizeof line, inherited->text))
             ;
     }

@@ -1,6 +1,7 @@
-/* Would a child process have this memory as it is now, and keep it when ours changes? Not where it is shared, where the
- * program has asked for something else (MADV_DONTFORK, MADV_WIPEONFORK), where somebody fills pages in when they are
- * first touched (a userfaultfd of the program's), and not memory of devices or huge pages of a pool.
+/* Would a child process have this memory as it is now, and keep it when ours changes? Not where it is shared, where pages
+ * that were not written yet come from a file, which may change, where the program has asked for something else
+ * (MADV_DONTFORK, MADV_WIPEONFORK), where somebody fills pages in when they are first touched (a userfaultfd of the
+ * program's), and not memory of devices or huge pages of a pool.
  *
  * Asked for in ascending order. Only the long list of mappings tells it, which walks the page tables: about as long as
  * making the child takes. */

@@ -28,12 +28,12 @@ run 1 config now
 
 # Which tracker and guard there are depends on the kernel and on who asks; that they are told, and why, does not.
 run 0 config
-for what in capture tracker guard; do
+for what in capture tracker guard frozen; do
 	has out "^$what  *[a-z-][a-z-]*  *[a-z].* [a-z]"
 done
 has out '^capture  *auto  *the setting capture (default)$'
 run 0 config --json
-json '[c["what"] for c in of("choice")] == ["capture", "tracker", "guard"]' \
+json '[c["what"] for c in of("choice")] == ["capture", "tracker", "guard", "frozen"]' \
 	'all(c["choice"] and c["reason"] for c in of("choice"))' \
 	'of("choice")[1]["choice"] in ("scan", "trap-uffd", "trap-mprotect", "none")' \
 	'of("choice")[2]["choice"] in ("uffd", "mprotect", "none")'
