@@ -216,9 +216,11 @@ int vv_freeze_read(struct vv_capture *c, struct varve_error *error) {
         is_one &= !first || first == w;
         first = w;
     }
-    note_memory(c);
     int rc = vv_frozen_read(c->frozen, wanted, c->thaw.run_count, c->thaw.is_ascending && is_one);
-    return rc ? fail_frozen(c, error) : 0;
+    if (rc)
+        return fail_frozen(c, error);
+    note_memory(c); /* by now it has dropped what nobody asks for */
+    return 0;
 }
 
 int vv_freeze_has_piece(const struct vv_capture *c) {
