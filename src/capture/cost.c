@@ -77,7 +77,8 @@ static double cost_of_freezing(const struct vv_capture *c, uint64_t scheduled, d
     double pages = resident > 0 ? (double)resident : (double)scheduled;
     double make = c->freeze_seconds_per_page > 0 ? c->freeze_seconds_per_page : FREEZE_SECONDS;
     double copies = c->frozen_copies >= 0 ? c->frozen_copies : excess * COPIED;
-    return pages * make + (double)scheduled * FIRST_WRITE_SECONDS + copies * COPY_SECONDS;
+    double first = (double)c->drain_first < excess ? (double)c->drain_first : excess;
+    return pages * make + (double)scheduled * FIRST_WRITE_SECONDS + copies * COPY_SECONDS + cost_of_draining(c, first);
 }
 
 enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze) {

@@ -52,8 +52,8 @@ static int may_freeze(const struct vv_capture *c, const struct vv_watched *w) {
 
 int vv_freeze_can_any(struct vv_capture *c) {
     struct vv_inherited inherited;
+    uint64_t begun_ns = vv_clock_ns();
     int can = 0;
-    c->freeze_begun_ns = vv_clock_ns();
     if (vv_inherited_open(&inherited) != 0)
         return 0; /* nobody tells what a copy would have */
     for (size_t i = 0; i < c->sorted_count; i++) {
@@ -62,6 +62,7 @@ int vv_freeze_can_any(struct vv_capture *c) {
         can |= w->may_freeze;
     }
     vv_inherited_close(&inherited);
+    c->freeze_asked_ns = vv_clock_ns() - begun_ns;
     return can;
 }
 
@@ -114,11 +115,15 @@ int vv_freeze_begin(struct vv_capture *c) {
     struct ranges *ranges = vv_malloc(sizeof *ranges);
     if (!ranges)
         return -ENOMEM;
+    uint64_t begun_ns = vv_clock_ns();
     find_ranges(c, ranges);
     int rc = vv_frozen_begin(c->frozen, ranges->list, ranges->count);
     vv_free(ranges);
     if (rc == 0) {
-        vv_cost_frozen(c, (double)(vv_clock_ns() - c->freeze_begun_ns) * 1e-9, pages > 0 ? (uint64_t)pages : 0);
+        uint64_t took = vv_clock_ns() - begun_ns;
+        vv_cost_frozen(c, (double)(took + c->freeze_asked_ns) * 1e-9, pages > 0 ? (uint64_t)pages : 0);
+        vv_log(c->log, VV_LOG_DEBUG, "%.2f ms for a copy of the process, and %.2f ms to know what it has",
+               (double)took * 1e-6, (double)c->freeze_asked_ns * 1e-6);
         c->freeze_looked_ns = 0;
         c->refusals = 0;
     } else {
