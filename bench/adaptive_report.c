@@ -130,6 +130,8 @@ void adaptive_json(FILE *file, const struct adaptive_line *line) {
     json_lists(file, line);
     fprintf(file, ",\"ahead_pages\":%.1f,\"bytes_staged\":%.0f,\"bytes_drained\":%.0f,\"bytes_held\":%.0f",
             MEAN(r, pages_ahead), MEAN(r, bytes_staged), MEAN(r, bytes_drained), MEAN(r, bytes_held));
+    fprintf(file, ",\"bytes_frozen\":%.0f,\"bytes_frozen_most\":%.0f", MEAN(r, bytes_frozen),
+            MEAN(r, bytes_frozen_most));
     json_text(file, "tracker", last->tracker);
     json_text(file, "tracker_reason", last->tracker_reason);
     json_text(file, "capture", last->capture);

@@ -116,6 +116,7 @@ static void note_capture(struct field_async *a, const struct varve_stats *stats,
     a->staged += ranks_sum((double)stats->bytes_staged);
     a->drained += ranks_sum((double)stats->bytes_drained);
     a->held += ranks_sum((double)stats->bytes_held);
+    a->frozen += ranks_sum((double)stats->bytes_frozen);
     a->wait += ranks_sum((double)stats->pages_wait);
     a->cow += ranks_sum((double)stats->pages_cow);
     a->avoided += ranks_sum((double)stats->pages_avoided);

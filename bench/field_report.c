@@ -119,6 +119,7 @@ static void json_capture(const struct field_result *r) {
     const struct field_async *a = &r->async;
     printf(",\"later_bytes_staged\":%.0f,\"later_bytes_drained\":%.0f,\"later_bytes_held\":%.0f", a->staged, a->drained,
            a->held);
+    printf(",\"later_bytes_frozen\":%.0f", a->frozen);
     printf(",\"later_pages_wait\":%.0f,\"later_pages_cow\":%.0f,\"later_pages_avoided\":%.0f", a->wait, a->cow,
            a->avoided);
     printf(",\"later_pages_ahead\":%.0f,\"later_pages_trapped\":%.0f", a->ahead, a->trapped);
@@ -191,8 +192,8 @@ static void people_async(const struct field_result *r) {
     printf("  %-42s %8.3f s   varies by %.3f s\n", "  the same work undisturbed", work, spread(&a->undisturbed));
     printf("  %-42s %8.3f s   undisturbed %.3f s; helper threads %.3f s\n", "  processor, per rank: the program",
            median(&a->program_cpu) / count, median(&a->undisturbed_cpu) / count, median(&a->helper_cpu) / count);
-    printf("  %-42s %8.1f MiB copied, %.1f stored in the call, %.1f held\n", "  per rank", over(a->staged, per),
-           over(a->drained, per), over(a->held, per));
+    printf("  %-42s %8.1f MiB copied, %.1f stored in the call, %.1f held, %.1f frozen\n", "  per rank",
+           over(a->staged, per), over(a->drained, per), over(a->held, per), over(a->frozen, per));
     printf("  %-42s %8.0f stopped: %.0f copied, %.0f waited; %.0f released in time\n", "  pages of all of them",
            a->trapped, a->cow, a->wait, a->ahead);
     printf("  %-42s %8.3f %%  tracker %s; %s\n", "  most memory beside it, of protected",

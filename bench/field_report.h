@@ -33,7 +33,7 @@ struct field_async {
     struct field_list helper_cpu;      /* of all other threads */
     struct field_list audit;           /* of that of the call, for the audit; the slowest rank's */
     double first_blocked, first_flight;
-    double staged, drained, held;              /* bytes of all later checkpoints and ranks */
+    double staged, drained, held, frozen;      /* bytes of all later checkpoints and ranks */
     double wait, cow, avoided, ahead, trapped; /* pages, likewise */
     double memory_most;                        /* bytes of all ranks */
     char tracker[16];

@@ -20,7 +20,8 @@
 #include "memory/process.h"
 
 #define GAP (64u * (uint64_t)VV_PAGE) /* memory between two ranges that is kept with them, at first */
-#define LOOK_NS UINT64_C(100000000)   /* between two looks at the copy's memory */
+#define LOOK_NS UINT64_C(10000000)    /* between two looks at the copy's memory, at least */
+#define LOOK_SHARE 20u                /* one in so many of the time */
 #define REFUSALS 3u                   /* in a row; then it is not tried any more */
 #define EXTRA_SHARE 50u               /* one in so many bytes that are protected may be kept beside staging */
 
@@ -124,7 +125,7 @@ int vv_freeze_begin(struct vv_capture *c) {
         vv_cost_frozen(c, (double)(took + c->freeze_asked_ns) * 1e-9, pages > 0 ? (uint64_t)pages : 0);
         vv_log(c->log, VV_LOG_DEBUG, "%.2f ms for a copy of the process, and %.2f ms to know what it has",
                (double)took * 1e-6, (double)c->freeze_asked_ns * 1e-6);
-        c->freeze_looked_ns = 0;
+        c->freeze_look_ns = 0;
         c->refusals = 0;
     } else {
         c->cannot_freeze |= ++c->refusals >= REFUSALS && c->freezing != VV_FREEZE_ALWAYS;
@@ -180,10 +181,11 @@ static void make_runs(struct vv_thaw *thaw, const uint32_t *numbers, uint32_t co
 
 static void note_memory(struct vv_capture *c) {
     uint64_t now = vv_clock_ns();
-    if (c->freeze_looked_ns && now - c->freeze_looked_ns < LOOK_NS)
+    if (now < c->freeze_look_ns)
         return;
-    c->freeze_looked_ns = now;
     int64_t bytes = vv_frozen_memory(c->frozen);
+    uint64_t pause = (vv_clock_ns() - now) * LOOK_SHARE;
+    c->freeze_look_ns = now + (pause > LOOK_NS ? pause : LOOK_NS);
     if (bytes > (int64_t)c->sums.frozen_memory)
         c->sums.frozen_memory = (uint64_t)bytes;
 }
@@ -221,11 +223,9 @@ int vv_freeze_read(struct vv_capture *c, struct varve_error *error) {
         is_one &= !first || first == w;
         first = w;
     }
+    note_memory(c);
     int rc = vv_frozen_read(c->frozen, wanted, c->thaw.run_count, c->thaw.is_ascending && is_one);
-    if (rc)
-        return fail_frozen(c, error);
-    note_memory(c); /* by now it has dropped what nobody asks for */
-    return 0;
+    return rc ? fail_frozen(c, error) : 0;
 }
 
 int vv_freeze_has_piece(const struct vv_capture *c) {

@@ -185,7 +185,7 @@ struct vv_capture {
     double arm_seconds_per_page, hold_traps, hold_seconds_waited; /* as measured */
     double freeze_seconds_per_page; /* of the process, to make a frozen copy, as measured; 0: unknown */
     double frozen_copies; /* pages that the last one kept at the most; negative: unknown */
-    uint64_t freeze_asked_ns, freeze_looked_ns; /* it took to know what a copy has; when its memory was looked at */
+    uint64_t freeze_asked_ns, freeze_look_ns; /* it took to know what a copy has; when its memory is looked at next */
     uint64_t drain_first; /* chunks, so that a frozen copy does not grow too large */
     int was_held, was_held_before, was_scattered; /* in this checkpoint, in the one before; its expected order */
     int is_first, was_first; /* the last checkpoint was the first of most of it: all was new, which tells nothing */

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -20,7 +21,6 @@
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "memory/frozen_child.h"
-#include "memory/process.h"
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
@@ -57,10 +57,6 @@ int vv_frozen_fatal_run(const struct vv_frozen *frozen) {
 }
 int vv_frozen_met_a_hole(const struct vv_frozen *frozen) {
     return frozen->fatal_signal == SIGSEGV || frozen->fatal_signal == SIGBUS;
-}
-
-int64_t vv_frozen_memory(const struct vv_frozen *frozen) {
-    return frozen->pid ? vv_process_private(frozen->pid) : -ESRCH;
 }
 
 /* ---- made and unmade ---- */
@@ -224,7 +220,8 @@ static void adopt(struct vv_frozen *frozen) {
     errno = kept;
 }
 
-int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, int gives_between) {
+static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, int gives_between,
+               int wants_memory) {
     struct vv_frozen_shared *shared = frozen->shared;
     if (!frozen->pid || frozen->owner != getpid())
         return -ECHILD;
@@ -236,7 +233,9 @@ int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, s
     struct vv_frozen_request *request = &shared->requests[number % 2];
     request->count = (uint32_t)count;
     request->gives_between = gives_between;
-    memcpy(request->runs, runs, count * sizeof *runs);
+    request->wants_memory = wants_memory;
+    if (count > 0)
+        memcpy(request->runs, runs, count * sizeof *runs);
     __atomic_store_n(&shared->asked, number, __ATOMIC_RELEASE);
     while (write(frozen->pipe[1], "", 1) < 0 && errno == EINTR) /* we have its other end, too: never SIGPIPE */
         ;
@@ -246,6 +245,17 @@ int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, s
             return -ECHILD;
     }
     return 0;
+}
+
+int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, int gives_between) {
+    return ask(frozen, runs, count, gives_between, 0);
+}
+
+int64_t vv_frozen_memory(struct vv_frozen *frozen) {
+    static const char word[] = "Private_Dirty:";
+    int rc = ask(frozen, NULL, 0, 0, 1);
+    const char *found = rc == 0 ? strstr(frozen->shared->text, word) : NULL;
+    return rc != 0 ? rc : found ? strtoll(found + strlen(word), NULL, 10) * 1024 : -ENOTSUP;
 }
 
 /* ---- does it work here? ---- */

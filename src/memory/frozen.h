@@ -60,6 +60,6 @@ int vv_frozen_fatal_run(const struct vv_frozen *frozen);
 /* Did it touch memory that is not there (SIGSEGV, SIGBUS)? */
 int vv_frozen_met_a_hole(const struct vv_frozen *frozen);
 /* Bytes that only the child has: pages that the program has written since. Negative: unknown. Walks the page table. */
-int64_t vv_frozen_memory(const struct vv_frozen *frozen);
+int64_t vv_frozen_memory(struct vv_frozen *frozen);
 
 #endif

@@ -34,9 +34,11 @@
 #define VV_BARE VV_NO_GUARD VV_NO_PROFILE VV_NO_CHECKS __attribute__((no_instrument_function))
 #define VV_BARE_INLINE static inline VV_BARE __attribute__((always_inline))
 
+#define VV_FROZEN_TEXT 2048
+
 struct vv_frozen_request {
     uint32_t count;
-    int gives_between;
+    int gives_between, wants_memory;
     struct vv_frozen_run runs[VV_FROZEN_RUNS];
 };
 struct vv_frozen_shared {
@@ -49,6 +51,7 @@ struct vv_frozen_shared {
     size_t page;
     struct vv_frozen_request requests[2]; /* in turns: one is given back while the next is made */
     struct vv_frozen_range kept[VV_FROZEN_KEPT];
+    char text[VV_FROZEN_TEXT]; /* what the kernel says of the child's memory */
     uint8_t buffer[] __attribute__((aligned(4096)));
 };
 

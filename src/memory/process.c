@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,13 +45,6 @@ static int find_number(const char *path, const char *word, int64_t *out) {
 int64_t vv_process_pinned(void) {
     int64_t kib = 0;
     return find_number("/proc/self/status", "VmPin:", &kib) == 0 ? kib * 1024 : -ENOTSUP;
-}
-
-int64_t vv_process_private(int pid) {
-    char path[48];
-    int64_t kib = 0;
-    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
-    return find_number(path, "Private_Dirty:", &kib) == 0 ? kib * 1024 : -ENOTSUP;
 }
 
 int64_t vv_process_resident(void) {

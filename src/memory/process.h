@@ -8,10 +8,8 @@
  * where no tracker sees it and no guard stops it. -ENOTSUP: the kernel does not tell, or /proc is not there. Drivers
  * that pin without counting (some GPUs, VFIO, XPMEM) are not in it. */
 int64_t vv_process_pinned(void);
-/* Pages of this process that are there, and bytes that only another one of ours has and has written; negative: unknown.
- * The second walks that one's page table. */
+/* Pages of this process that are there; negative: unknown. */
 int64_t vv_process_resident(void);
-int64_t vv_process_private(int pid);
 /* 1 if the kernel may merge equal pages of this process (KSM). */
 int vv_process_is_merged(void);
 
