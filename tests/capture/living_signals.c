@@ -1,4 +1,5 @@
 /* Its signals, its threads, its children. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -306,6 +307,51 @@ static void waits(void) {
         fail("a child of the library's is left behind");
 }
 
+/* The copy that keeps what is frozen; 0 if there is none. */
+static int find_copy(void) {
+    char path[300], text[512];
+    int found = 0;
+    DIR *all = opendir("/proc");
+    for (struct dirent *entry; all && !found && (entry = readdir(all)) != NULL;) {
+        int parent = 0;
+        snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
+        FILE *file = entry->d_name[0] >= '0' && entry->d_name[0] <= '9' ? fopen(path, "re") : NULL;
+        if (!file)
+            continue;
+        const char *at = fgets(text, sizeof text, file) ? strstr(text, "(varve-frozen) ") : NULL;
+        if (at && sscanf(at, "(varve-frozen) %*c %d", &parent) == 1 && parent == getpid())
+            found = atoi(entry->d_name);
+        fclose(file);
+    }
+    if (all)
+        closedir(all);
+    return found;
+}
+
+/* Somebody ends it, a system short of memory perhaps: that checkpoint fails, and the next has everything. */
+static void killed_copy(void) {
+    struct flight flight;
+    struct scribble_target target = {new_memory(SIZE), SIZE};
+    if (!strstr(mode.settings, "capture=frozen"))
+        skip("there is no copy to lose");
+    flight_open(&flight);
+    flight_protect(&flight, "data", target.ptr, target.size, 1);
+    flight_launch(&flight);
+    int copy = find_copy();
+    if (copy <= 0 || kill(copy, SIGKILL) != 0)
+        fail("no copy of the process was found");
+    scribble_once(&target, 1, 7);
+    int rc = varve_wait(flight.session);
+    const char *text = varve_session_error(flight.session)->text;
+    if (rc != -ECHILD || !strstr(text, "data") || !strstr(text, "signal 9"))
+        fail("with its copy killed the checkpoint gives %d: %s", rc, text);
+    if (is_stored(flight.store, flight.version))
+        fail("a checkpoint that lost its copy is stored");
+    flight_again(&flight);
+    flight_arrive(&flight);
+    flight_close(&flight);
+}
+
 static void spawns(void) {
     extern char **environ;
     struct flight flight;
@@ -336,6 +382,7 @@ const struct living_case signal_cases[] = {
     {"signals-blocked", signals_blocked},
     {"forks", forks},
     {"waits", waits},
+    {"killed-copy", killed_copy},
     {"spawns", spawns},
     {NULL, NULL},
 };
