@@ -136,13 +136,21 @@ static void empty_pipe(const struct vv_frozen *frozen) {
         ;
 }
 
+/* By its number only while that is its own: somebody else may have waited for it, and the number may be another's now. */
+static void kill_child(const struct vv_frozen *frozen) {
+    siginfo_t info;
+    if (frozen->pidfd >= 0 && (syscall(SYS_pidfd_send_signal, frozen->pidfd, SIGKILL, NULL, 0) == 0 || errno == ESRCH))
+        return;
+    if (wait_for_child(frozen, WEXITED | WNOHANG | WNOWAIT, &info) == 0)
+        kill(frozen->pid, SIGKILL);
+}
+
 void vv_frozen_end(struct vv_frozen *frozen) {
     siginfo_t info;
     if (!frozen->pid)
         return;
     if (frozen->owner == getpid()) {
-        if (frozen->pidfd < 0 || syscall(SYS_pidfd_send_signal, frozen->pidfd, SIGKILL, NULL, 0) != 0)
-            kill(frozen->pid, SIGKILL);
+        kill_child(frozen);
         wait_for_child(frozen, WEXITED, &info);
         empty_pipe(frozen);
     }

@@ -400,6 +400,24 @@ static void a_killed_copy_is_an_error(void **state) {
     munmap(at, MB);
 }
 
+/* Whoever waits for every kind of child takes ours, too. */
+static void a_copy_that_others_waited_for(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    uint8_t *at = map(MB);
+    fill(at, MB, 1);
+    struct vv_frozen *frozen = freeze(at, MB);
+    struct vv_frozen_run run = {(uintptr_t)at, (uint32_t)MB, 0};
+    int pid = vv_frozen_pid(frozen);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(-1, NULL, __WALL), pid);
+    assert_int_equal(vv_frozen_read(frozen, &run, 1, 0), -ECHILD);
+    assert_non_null(strstr(vv_frozen_fate(frozen), "somebody else"));
+    vv_frozen_destroy(frozen);
+    munmap(at, MB);
+}
+
 static void memory_that_is_not_there_is_an_error(void **state) {
     (void)state;
     if (!is_possible())
@@ -550,6 +568,7 @@ int main(void) {
         cmocka_unit_test(descriptors_are_not_kept),
         cmocka_unit_test(it_ends_with_its_parent),
         cmocka_unit_test(a_killed_copy_is_an_error),
+        cmocka_unit_test(a_copy_that_others_waited_for),
         cmocka_unit_test(memory_that_is_not_there_is_an_error),
         cmocka_unit_test(a_child_of_fork_leaves_it_alone),
         cmocka_unit_test(memory_that_a_child_has),
