@@ -136,7 +136,7 @@ static void empty_pipe(const struct vv_frozen *frozen) {
         ;
 }
 
-/* By its number only while that is its own: somebody else may have waited for it, and the number may be another's now. */
+/* By its number only while that is its own: somebody else may have waited for it, and then it may be another's. */
 static void kill_child(const struct vv_frozen *frozen) {
     siginfo_t info;
     if (frozen->pidfd >= 0 && (syscall(SYS_pidfd_send_signal, frozen->pidfd, SIGKILL, NULL, 0) == 0 || errno == ESRCH))
