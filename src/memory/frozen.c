@@ -1,11 +1,10 @@
-/* The parent's side of a frozen copy; frozen_child.c has the other. Requests are told by a byte in a pipe, since a pipe
- * also tells the child when its parent is gone; answers by a futex. */
+/* The parent's side of a frozen copy; frozen_child.c has the other. Both wait for each other by futexes. A
+ * pipe, into which nobody writes, tells the child when its parent is gone or has become another program. */
 #include "memory/frozen.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -128,14 +127,6 @@ static void close_pidfd(struct vv_frozen *frozen) {
     frozen->pidfd = -1;
 }
 
-/* What the child was told and did not read: the next one must not take it for its own. */
-static void empty_pipe(const struct vv_frozen *frozen) {
-    char bytes[16];
-    struct pollfd end = {frozen->pipe[0], POLLIN, 0};
-    while (poll(&end, 1, 0) == 1 && read(end.fd, bytes, sizeof bytes) > 0)
-        ;
-}
-
 /* By its number only while that is its own: somebody else may have waited for it, and then it may be another's. */
 static void kill_child(const struct vv_frozen *frozen) {
     siginfo_t info;
@@ -152,7 +143,6 @@ void vv_frozen_end(struct vv_frozen *frozen) {
     if (frozen->owner == getpid()) {
         kill_child(frozen);
         wait_for_child(frozen, WEXITED, &info);
-        empty_pipe(frozen);
     }
     close_pidfd(frozen);
     frozen->pid = 0;
@@ -245,8 +235,7 @@ static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_
     if (count > 0)
         memcpy(request->runs, runs, count * sizeof *runs);
     __atomic_store_n(&shared->asked, number, __ATOMIC_RELEASE);
-    while (write(frozen->pipe[1], "", 1) < 0 && errno == EINTR) /* we have its other end, too: never SIGPIPE */
-        ;
+    syscall(SYS_futex, &shared->asked, FUTEX_WAKE, 1, NULL, NULL, 0);
     for (uint32_t seen; (seen = __atomic_load_n(&shared->answered, __ATOMIC_ACQUIRE)) != number;) {
         futex_wait(&shared->answered, seen, LOOK_MS);
         if (__atomic_load_n(&shared->answered, __ATOMIC_ACQUIRE) != number && is_gone(frozen))

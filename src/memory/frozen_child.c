@@ -6,6 +6,7 @@
 
 #if VV_FROZEN_IS_KNOWN
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -204,17 +205,13 @@ VV_BARE_INLINE void tell_memory(struct vv_frozen_shared *shared) {
         call(SYS_close, fd, 0, 0, 0, 0);
 }
 
-/* Is there anything to do? Ends the process when there is nobody left to do it for. */
-VV_BARE_INLINE void wait_for_work(const struct vv_frozen_shared *shared, long parent) {
-    char bytes[16];
-    struct timespec patience = {LOOK_SECONDS, 0};
+/* Until there is more to do than was seen. Ends the process when there is nobody left to do it for. */
+VV_BARE_INLINE void wait_for_work(struct vv_frozen_shared *shared, long parent, uint32_t seen) {
+    struct timespec patience = {LOOK_SECONDS, 0}, none = {0, 0};
     struct pollfd poll = {shared->pipe, POLLIN, 0};
-    long rc = call(SYS_ppoll, (long)&poll, 1, (long)&patience, 0, 0);
-    if (call(SYS_getppid, 0, 0, 0, 0, 0) != parent)
-        leave();
-    if (rc <= 0)
+    if (call(SYS_futex, (long)&shared->asked, FUTEX_WAIT, (long)seen, (long)&patience, 0) != -ETIMEDOUT)
         return;
-    if (!(poll.revents & POLLIN) || call(SYS_read, shared->pipe, (long)bytes, sizeof bytes, 0, 0) <= 0)
+    if (call(SYS_getppid, 0, 0, 0, 0, 0) != parent || call(SYS_ppoll, (long)&poll, 1, (long)&none, 0, 0) > 0)
         leave();
 }
 
@@ -233,7 +230,7 @@ static VV_BARE __attribute__((noinline, noreturn)) void live(struct vv_frozen_sh
     for (;;) {
         uint32_t asked = __atomic_load_n(&shared->asked, __ATOMIC_ACQUIRE);
         if (asked == seen) {
-            wait_for_work(shared, parent);
+            wait_for_work(shared, parent, seen);
             continue;
         }
         seen = asked;

@@ -43,11 +43,11 @@ struct vv_frozen_request {
 };
 struct vv_frozen_shared {
     uint32_t is_ready; /* the child has let go of the program's descriptors; waited for as a futex */
-    uint32_t asked;    /* requests in all; a byte in the pipe tells the child to look */
+    uint32_t asked;    /* requests in all; waited for as a futex */
     uint32_t answered; /* waited for as a futex */
     uint32_t at;       /* the run that is being copied */
     uint32_t kept_count;
-    int parent, pipe; /* its process, and the end that the child reads */
+    int parent, pipe; /* its process, and the end that the child keeps: the other closes when its parent is gone */
     size_t page;
     struct vv_frozen_request requests[2]; /* in turns: one is given back while the next is made */
     struct vv_frozen_range kept[VV_FROZEN_KEPT];
