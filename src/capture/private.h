@@ -142,7 +142,7 @@ struct vv_capture {
     int guard_tried;
     enum { VV_FREEZE_CHEAPER, VV_FREEZE_ALWAYS, VV_FREEZE_NEVER } freezing;
     struct vv_frozen *frozen; /* NULL: none was wanted yet */
-    int cannot_freeze;
+    int cannot_freeze, is_left_said;
     unsigned refusals; /* in a row: a copy could not be made */
     char why_not_frozen[160];
     int is_forced;     /* a tracker was asked for: it is believed whatever is pinned */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -29,13 +30,16 @@
 #endif
 #define LOOK_MS 50    /* while an answer is waited for: is the child still there? */
 #define READY_MS 100  /* to close descriptors, which a file on a network may make long; then it does so later */
+#define KILL_MS 100   /* to end by itself; then it is killed */
+#define END_MS 2000   /* to be gone after all; then it is left to itself */
 #define ALL_SIGNALS 8 /* bytes of the kernel's set */
 
 struct vv_frozen {
-    struct vv_frozen_shared *shared;
+    struct vv_frozen_shared *shared; /* NULL: left to a child that did not end; the next needs its own */
     size_t mapped;
     int pipe[2];
     int pid, pidfd;  /* pid 0: none */
+    int left_pidfd;  /* of one that did not end; -1: none */
     int owner;       /* the process that made it */
     int has_adopted; /* the child runs as the thread that reads does */
     int fatal_signal, fatal_run;
@@ -60,33 +64,63 @@ int vv_frozen_met_a_hole(const struct vv_frozen *frozen) {
 
 /* ---- made and unmade ---- */
 
+static void close_fd(int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* What is shared with a child. */
+static void close_parts(struct vv_frozen *frozen) {
+    if (frozen->shared)
+        munmap(frozen->shared, frozen->mapped);
+    frozen->shared = NULL;
+    close_fd(&frozen->pipe[0]);
+    close_fd(&frozen->pipe[1]);
+}
+
+static int open_parts(struct vv_frozen *frozen) {
+    frozen->mapped = sizeof *frozen->shared + VV_FROZEN_BYTES;
+    void *at = mmap(NULL, frozen->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return -ENOMEM;
+    frozen->shared = at;
+    int rc = pipe2(frozen->pipe, O_CLOEXEC) == 0 ? 0 : -errno;
+    if (rc != 0) {
+        frozen->pipe[0] = frozen->pipe[1] = -1;
+        close_parts(frozen);
+    }
+    return rc;
+}
+
 int vv_frozen_create(struct vv_frozen **out) {
     struct vv_frozen *frozen = vv_calloc(1, sizeof *frozen);
     if (!frozen)
         return -ENOMEM;
-    frozen->pidfd = frozen->pipe[0] = frozen->pipe[1] = -1;
-    frozen->mapped = sizeof *frozen->shared + VV_FROZEN_BYTES;
-    frozen->shared = mmap(NULL, frozen->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int rc = frozen->shared == MAP_FAILED ? -ENOMEM : 0;
-    if (rc == 0 && pipe2(frozen->pipe, O_CLOEXEC) != 0)
-        rc = -errno;
+    frozen->pidfd = frozen->left_pidfd = frozen->pipe[0] = frozen->pipe[1] = -1;
+    int rc = open_parts(frozen);
     if (rc != 0) {
-        vv_frozen_destroy(frozen);
+        vv_free(frozen);
         return rc;
     }
     *out = frozen;
     return 0;
 }
 
+/* One that did not end in time may have by now. */
+static void take_left(struct vv_frozen *frozen) {
+    siginfo_t info;
+    if (frozen->left_pidfd >= 0)
+        waitid((idtype_t)P_PIDFD, (id_t)frozen->left_pidfd, &info, WEXITED | WNOHANG | __WALL);
+    close_fd(&frozen->left_pidfd);
+}
+
 void vv_frozen_destroy(struct vv_frozen *frozen) {
     if (!frozen)
         return;
     vv_frozen_end(frozen);
-    if (frozen->shared != MAP_FAILED)
-        munmap(frozen->shared, frozen->mapped);
-    for (int i = 0; i < 2; i++)
-        if (frozen->pipe[i] >= 0)
-            close(frozen->pipe[i]);
+    take_left(frozen);
+    close_parts(frozen);
     vv_free(frozen);
 }
 
@@ -121,38 +155,64 @@ static int is_gone(struct vv_frozen *frozen) {
     return 1;
 }
 
-static void close_pidfd(struct vv_frozen *frozen) {
-    if (frozen->pidfd >= 0)
-        close(frozen->pidfd);
-    frozen->pidfd = -1;
-}
-
 /* By its number only while that is its own: somebody else may have waited for it, and then it may be another's. */
-static void kill_child(const struct vv_frozen *frozen) {
+static void signal_child(const struct vv_frozen *frozen, int number) {
     siginfo_t info;
-    if (frozen->pidfd >= 0 && (syscall(SYS_pidfd_send_signal, frozen->pidfd, SIGKILL, NULL, 0) == 0 || errno == ESRCH))
+    if (frozen->pidfd >= 0 && (syscall(SYS_pidfd_send_signal, frozen->pidfd, number, NULL, 0) == 0 || errno == ESRCH))
         return;
     if (wait_for_child(frozen, WEXITED | WNOHANG | WNOWAIT, &info) == 0)
-        kill(frozen->pid, SIGKILL);
+        kill(frozen->pid, number);
 }
 
-void vv_frozen_end(struct vv_frozen *frozen) {
+/* Told through the memory that both share: a program that has become another user since may not send signals to it.
+ * 1 if it is gone, 0 if it is still there after a while. */
+static int end_child(struct vv_frozen *frozen) {
     siginfo_t info;
-    if (!frozen->pid)
-        return;
-    if (frozen->owner == getpid()) {
-        kill_child(frozen);
-        wait_for_child(frozen, WEXITED, &info);
+    uint64_t start = vv_clock_ns(), passed = 0;
+    int is_killed = 0;
+    __atomic_store_n(&frozen->shared->must_end, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&frozen->shared->asked, frozen->shared->asked + 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &frozen->shared->asked, FUTEX_WAKE, 1, NULL, NULL, 0);
+    while (passed < END_MS) {
+        struct pollfd poll_it = {frozen->pidfd, POLLIN, 0};
+        if (frozen->pidfd < 0 || poll(&poll_it, 1, LOOK_MS) > 0) {
+            if (wait_for_child(frozen, WEXITED | WNOHANG, &info) != 0 || info.si_pid != 0)
+                return 1;
+            vv_sleep_ms(1); /* before Linux 5.3 a poll does not wait */
+        }
+        passed = (vv_clock_ns() - start) / 1000000;
+        if (passed >= KILL_MS && !is_killed)
+            signal_child(frozen, SIGKILL);
+        is_killed |= passed >= KILL_MS;
+        if (passed >= LOOK_MS)
+            signal_child(frozen, SIGCONT); /* of a session everybody may */
     }
-    close_pidfd(frozen);
+    return 0;
+}
+
+int vv_frozen_end(struct vv_frozen *frozen) {
+    int has_ended = 1;
+    if (!frozen->pid)
+        return 0;
+    if (frozen->owner == getpid())
+        has_ended = end_child(frozen);
+    if (!has_ended) { /* it ends when it sees the word, or nobody at the other end of the pipe */
+        close_parts(frozen);
+        take_left(frozen);
+        frozen->left_pidfd = frozen->pidfd;
+        frozen->pidfd = -1;
+    }
+    close_fd(&frozen->pidfd);
     frozen->pid = 0;
+    return has_ended ? 0 : -ETIMEDOUT;
 }
 
 /* ---- freezing ---- */
 
-static void futex_wait(uint32_t *word, uint32_t value, unsigned milliseconds) {
+/* 1 if nobody came: the child may have been stopped, as whole groups of processes are, and is told to go on then. */
+static int futex_wait(uint32_t *word, uint32_t value, unsigned milliseconds) {
     struct timespec patience = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
-    syscall(SYS_futex, word, FUTEX_WAIT, value, &patience, NULL, 0);
+    return syscall(SYS_futex, word, FUTEX_WAIT, value, &patience, NULL, 0) != 0 && errno == ETIMEDOUT;
 }
 
 /* When this returns well, the child keeps no pipe, socket or lock of the program open. */
@@ -160,9 +220,11 @@ static int wait_until_ready(struct vv_frozen *frozen) {
     uint32_t *word = &frozen->shared->is_ready;
     uint64_t start = vv_clock_ns();
     while (!__atomic_load_n(word, __ATOMIC_ACQUIRE)) {
-        futex_wait(word, 0, LOOK_MS);
+        int is_late = futex_wait(word, 0, LOOK_MS);
         if (!__atomic_load_n(word, __ATOMIC_ACQUIRE) && is_gone(frozen))
             return -ECHILD;
+        if (is_late)
+            signal_child(frozen, SIGCONT);
         if (vv_clock_ns() - start > READY_MS * UINT64_C(1000000))
             return 0;
     }
@@ -183,10 +245,14 @@ static long spawn(struct vv_frozen *frozen) {
 }
 
 int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count) {
-    struct vv_frozen_shared *shared = frozen->shared;
     if (frozen->pid || count > VV_FROZEN_KEPT)
         return -EINVAL;
-    shared->is_ready = shared->asked = shared->answered = 0;
+    take_left(frozen);
+    int rc = frozen->shared ? 0 : open_parts(frozen);
+    if (rc != 0)
+        return rc;
+    struct vv_frozen_shared *shared = frozen->shared;
+    shared->is_ready = shared->asked = shared->answered = shared->must_end = 0;
     shared->at = UINT32_MAX;
     shared->parent = frozen->owner = getpid();
     shared->pipe = frozen->pipe[0];
@@ -200,7 +266,7 @@ int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept
     if (pid < 0)
         return (int)pid;
     frozen->pid = (int)pid;
-    int rc = wait_until_ready(frozen);
+    rc = wait_until_ready(frozen);
     if (rc != 0)
         vv_frozen_end(frozen);
     return rc;
@@ -237,9 +303,11 @@ static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_
     __atomic_store_n(&shared->asked, number, __ATOMIC_RELEASE);
     syscall(SYS_futex, &shared->asked, FUTEX_WAKE, 1, NULL, NULL, 0);
     for (uint32_t seen; (seen = __atomic_load_n(&shared->answered, __ATOMIC_ACQUIRE)) != number;) {
-        futex_wait(&shared->answered, seen, LOOK_MS);
+        int is_late = futex_wait(&shared->answered, seen, LOOK_MS);
         if (__atomic_load_n(&shared->answered, __ATOMIC_ACQUIRE) != number && is_gone(frozen))
             return -ECHILD;
+        if (is_late)
+            signal_child(frozen, SIGCONT);
     }
     return 0;
 }

@@ -3,8 +3,9 @@
  * gives the pages back at once, so that it keeps little. It needs no privilege.
  *
  * The program does not notice it: the child has no signal to send when it ends, so that neither SIGCHLD nor waitpid
- * (without __WALL and __WCLONE) tell of it, it keeps no descriptor open, and no handler of pthread_atfork runs. It ends
- * when its parent ends or becomes another program (exec). What it costs: while it is made, page tables are copied, and
+ * (without __WALL and __WCLONE) tell of it, it keeps no descriptor open, and no handler of pthread_atfork runs. Only
+ * who stops it (SIGSTOP to all processes of a group) makes the kernel send its parent a SIGCHLD, as of any child; it
+ * is told to go on when it is missed. It ends when its parent ends or becomes another program (exec). What it costs: while it is made, page tables are copied, and
  * the first write of the program to each page afterwards takes longer, most where the child still needs the page.
  *
  * Shared mappings are not frozen, memory with MADV_DONTFORK is absent from it and memory with MADV_WIPEONFORK is empty:
@@ -50,8 +51,9 @@ int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept
  * 0, or -ECHILD: the child is gone; vv_frozen_fate tells how. */
 int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, int gives_between);
 const uint8_t *vv_frozen_buffer(const struct vv_frozen *frozen);
-/* The child ends. May be called at any time. */
-void vv_frozen_end(struct vv_frozen *frozen);
+/* The child ends. May be called at any time. 0, or -ETIMEDOUT: it is still there after two seconds, and was left to
+ * itself; it ends when it comes to look. */
+int vv_frozen_end(struct vv_frozen *frozen);
 
 int vv_frozen_pid(const struct vv_frozen *frozen); /* 0: nothing is frozen */
 /* Of a child that is gone: how it ended, for people, and the run it was copying, -1 if none. */

@@ -75,6 +75,11 @@ VV_BARE_INLINE void tell(uint32_t *word, uint32_t value) {
     call(SYS_futex, (long)word, FUTEX_WAKE, 1, 0, 0);
 }
 
+VV_BARE_INLINE void leave_if_told(const struct vv_frozen_shared *shared) {
+    if (__atomic_load_n(&shared->must_end, __ATOMIC_ACQUIRE))
+        leave();
+}
+
 /* ---- letting go ---- */
 
 VV_BARE_INLINE void close_all_but(unsigned kept) {
@@ -164,6 +169,7 @@ VV_BARE_INLINE void drop_the_rest(struct vv_frozen_shared *shared) {
         for (long i = 0; i < got; i++) {
             if (!read_letter(&line, (char)shared->buffer[i]))
                 continue;
+            leave_if_told(shared);
             if (line.is_private && line.is_writable)
                 drop_mapping(shared, line.start, line.end);
             line.start = line.end = 0;
@@ -181,6 +187,7 @@ VV_BARE_INLINE void copy_runs(struct vv_frozen_shared *shared, const struct vv_f
     for (uint32_t i = 0; i < request->count; i++) {
         const struct vv_frozen_run *run = &request->runs[i];
         __atomic_store_n(&shared->at, i, __ATOMIC_RELAXED);
+        leave_if_told(shared);
         copy(shared->buffer + run->place, (const uint8_t *)run->start, run->length);
     }
     __atomic_store_n(&shared->at, UINT32_MAX, __ATOMIC_RELAXED);
@@ -229,6 +236,7 @@ static VV_BARE __attribute__((noinline, noreturn)) void live(struct vv_frozen_sh
     drop_the_rest(shared);
     for (;;) {
         uint32_t asked = __atomic_load_n(&shared->asked, __ATOMIC_ACQUIRE);
+        leave_if_told(shared);
         if (asked == seen) {
             wait_for_work(shared, parent, seen);
             continue;

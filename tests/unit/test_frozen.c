@@ -418,6 +418,24 @@ static void a_copy_that_others_waited_for(void **state) {
     munmap(at, MB);
 }
 
+/* As a whole group of processes is. */
+static void a_stopped_copy_goes_on(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    uint8_t *at = map(MB);
+    fill(at, MB, 1);
+    struct vv_frozen *frozen = freeze(at, MB);
+    kill(vv_frozen_pid(frozen), SIGSTOP);
+    alarm(20);
+    assert_true(is_as_it_was(frozen, at, MB, 1));
+    kill(vv_frozen_pid(frozen), SIGSTOP);
+    assert_int_equal(vv_frozen_end(frozen), 0);
+    alarm(0);
+    vv_frozen_destroy(frozen);
+    munmap(at, MB);
+}
+
 static void memory_that_is_not_there_is_an_error(void **state) {
     (void)state;
     if (!is_possible())
@@ -546,6 +564,57 @@ static void check_refused(void) {
     CHECK(strstr(why, "Operation not permitted"));
 }
 
+/* Who has become another user may not kill what was made before. */
+static void check_another_user(void) {
+    uint8_t *at = map(MB);
+    fill(at, MB, 9);
+    struct vv_frozen *frozen = freeze(at, MB);
+    if (getuid() == 0)
+        CHECK(setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    alarm(20);
+    CHECK(is_as_it_was(frozen, at, MB, 9));
+    CHECK(vv_frozen_end(frozen) == 0);
+    CHECK(waitpid(-1, NULL, WNOHANG | __WALL) == -1);
+    vv_frozen_destroy(frozen);
+}
+
+static int *left_behind; /* shared with children */
+
+/* One that can neither be told nor killed is left behind, and the next one hears nothing of it. */
+static void check_left_behind(void) {
+    uint8_t *at = map(MB);
+    struct vv_frozen_range kept = {(uintptr_t)at, MB};
+    fill(at, MB, 9);
+    struct vv_frozen *frozen = freeze(at, MB);
+    *left_behind = vv_frozen_pid(frozen);
+    CHECK(is_as_it_was(frozen, at, MB, 9));
+    CHECK(kill(*left_behind, SIGSTOP) == 0);
+    refuse(SYS_kill, 0, EPERM);
+    refuse(424, 0, EPERM); /* pidfd_send_signal */
+    alarm(20);
+    CHECK(vv_frozen_end(frozen) == -ETIMEDOUT);
+    CHECK(vv_frozen_pid(frozen) == 0 && vv_frozen_end(frozen) == 0);
+    fill(at, MB, 8);
+    CHECK(vv_frozen_begin(frozen, &kept, 1) == 0);
+    memset(at, 0, MB);
+    CHECK(is_as_it_was(frozen, at, MB, 8));
+    vv_frozen_destroy(frozen);
+}
+
+static void copies_that_cannot_be_killed(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    assert_true(in_child(check_another_user));
+    left_behind = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(left_behind != MAP_FAILED);
+    int is_well = in_child(check_left_behind);
+    if (*left_behind)
+        kill(*left_behind, SIGKILL);
+    munmap(left_behind, PAGE);
+    assert_true(is_well);
+}
+
 static void in_other_processes(void **state) {
     (void)state;
     assert_true(in_child(check_refused)); /* before the answer is known here */
@@ -558,6 +627,7 @@ static void in_other_processes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_other_processes),
+        cmocka_unit_test(copies_that_cannot_be_killed),
         cmocka_unit_test(bytes_are_those_of_the_moment),
         cmocka_unit_test(scattered_runs),
         cmocka_unit_test(ranges_that_are_kept),
@@ -569,6 +639,7 @@ int main(void) {
         cmocka_unit_test(it_ends_with_its_parent),
         cmocka_unit_test(a_killed_copy_is_an_error),
         cmocka_unit_test(a_copy_that_others_waited_for),
+        cmocka_unit_test(a_stopped_copy_goes_on),
         cmocka_unit_test(memory_that_is_not_there_is_an_error),
         cmocka_unit_test(a_child_of_fork_leaves_it_alone),
         cmocka_unit_test(memory_that_a_child_has),
