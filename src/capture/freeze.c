@@ -266,6 +266,6 @@ void vv_freeze_end(struct vv_capture *c) {
     c->thaw.run_count = c->thaw.next = 0;
     if (c->frozen && vv_frozen_end(c->frozen) != 0 && !c->is_left_said) {
         c->is_left_said = 1;
-        vv_log(c->log, VV_LOG_WARN, "a frozen copy of the process does not end, and cannot be killed: it is left behind");
+        vv_log(c->log, VV_LOG_WARN, "a frozen copy of the process neither ends nor can be killed: it is left behind");
     }
 }

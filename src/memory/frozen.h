@@ -4,9 +4,10 @@
  *
  * The program does not notice it: the child has no signal to send when it ends, so that neither SIGCHLD nor waitpid
  * (without __WALL and __WCLONE) tell of it, it keeps no descriptor open, and no handler of pthread_atfork runs. Only
- * who stops it (SIGSTOP to all processes of a group) makes the kernel send its parent a SIGCHLD, as of any child; it
- * is told to go on when it is missed. It ends when its parent ends or becomes another program (exec). What it costs: while it is made, page tables are copied, and
- * the first write of the program to each page afterwards takes longer, most where the child still needs the page.
+ * who stops it (SIGSTOP to all processes of a group) makes the kernel send its parent a SIGCHLD, as of any child; it is
+ * told to go on when it is missed. It ends when its parent ends or becomes another program (exec). What it costs: while
+ * it is made, page tables are copied, and the first write of the program to each page afterwards takes longer, most
+ * where the child still needs the page.
  *
  * Shared mappings are not frozen, memory with MADV_DONTFORK is absent from it and memory with MADV_WIPEONFORK is empty:
  * see inherited.h.

@@ -181,6 +181,23 @@ VV_BARE_INLINE void drop_the_rest(struct vv_frozen_shared *shared) {
         call(SYS_close, fd, 0, 0, 0, 0);
 }
 
+/* A system short of memory takes this copy and not the program. */
+VV_BARE_INLINE void volunteer(void) {
+    long fd = call(SYS_openat, AT_FDCWD, (long)"/proc/self/oom_score_adj", O_WRONLY, 0, 0);
+    if (fd < 0)
+        return;
+    call(SYS_write, fd, (long)"1000", 4, 0, 0);
+    call(SYS_close, fd, 0, 0, 0, 0);
+}
+
+/* Whoever made it may go before everything else (SCHED_FIFO); this copy is not as important. */
+VV_BARE_INLINE void stand_back(void) {
+    struct sched_param none = {0};
+    long policy = call(SYS_sched_getscheduler, 0, 0, 0, 0, 0);
+    if (policy >= 0 && ((policy & 7) == SCHED_FIFO || (policy & 7) == SCHED_RR))
+        call(SYS_sched_setscheduler, 0, SCHED_OTHER, (long)&none, 0, 0);
+}
+
 /* ---- answering ---- */
 
 VV_BARE_INLINE void copy_runs(struct vv_frozen_shared *shared, const struct vv_frozen_request *request) {
@@ -233,6 +250,8 @@ static VV_BARE __attribute__((noinline, noreturn)) void live(struct vv_frozen_sh
     call(SYS_prctl, PR_SET_NAME, (long)"varve-frozen", 0, 0, 0); /* for people who look at the list of processes */
     close_all_but((unsigned)shared->pipe);
     tell(&shared->is_ready, 1);
+    stand_back();
+    volunteer();
     drop_the_rest(shared);
     for (;;) {
         uint32_t asked = __atomic_load_n(&shared->asked, __ATOMIC_ACQUIRE);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,6 +57,65 @@ int64_t vv_process_resident(void) {
     text[got > 0 ? got : 0] = 0;
     const char *second = strchr(text, ' ');
     return second ? strtoll(second, NULL, 10) : -ENOTSUP;
+}
+
+/* ---- memory that is left ---- */
+
+/* Of a control group; INT64_MAX: it has no bound, or does not tell. */
+static int64_t left_in_group(const char *folder, int is_second) {
+    char path[4352];
+    int64_t most = 0, used = 0, files = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, is_second ? "memory.max" : "memory.limit_in_bytes");
+    if (find_number(path, "", &most) != 0 || most <= 0) /* "max" */
+        return INT64_MAX;
+    snprintf(path, sizeof path, "%s/%s", folder, is_second ? "memory.current" : "memory.usage_in_bytes");
+    if (find_number(path, "", &used) != 0)
+        return INT64_MAX;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    if (find_number(path, is_second ? "inactive_file " : "total_inactive_file ", &files) != 0)
+        files = 0;
+    return used - files < most ? most - used + files : 0;
+}
+
+/* A line of /proc/self/cgroup: "0::/path" of the second version, "5:memory:/path" of the first. */
+static int64_t left_in_groups(char *line) {
+    char folder[4224];
+    int is_second = strncmp(line, "0::", 3) == 0;
+    char *path = is_second ? line + 2 : strstr(line, ":memory:");
+    int64_t least = INT64_MAX;
+    if (!path)
+        return least;
+    path = strchr(path, '/');
+    while (path && *path) {
+        int64_t left;
+        snprintf(folder, sizeof folder, "/sys/fs/cgroup%s%s", is_second ? "" : "/memory", path);
+        left = left_in_group(folder, is_second);
+        least = left < least ? left : least;
+        char *last = strrchr(path, '/');
+        if (last == path && path[1]) {
+            path[1] = 0; /* "/" itself comes last */
+            continue;
+        }
+        *last = 0;
+    }
+    return least;
+}
+
+int64_t vv_process_memory_left(void) {
+    char line[4096];
+    int64_t kib = 0, least = -ENOTSUP;
+    if (find_number("/proc/meminfo", "MemAvailable:", &kib) == 0)
+        least = kib * 1024;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        int64_t left = left_in_groups(line);
+        if (left < INT64_MAX && (least < 0 || left < least))
+            least = left;
+    }
+    if (file)
+        fclose(file);
+    return least;
 }
 
 int vv_process_is_merged(void) {

@@ -10,6 +10,9 @@
 int64_t vv_process_pinned(void);
 /* Pages of this process that are there; negative: unknown. */
 int64_t vv_process_resident(void);
+/* Bytes that may still be used: by the system, or, if that is less, by the control group of this process and those
+ * around it. Files that could be dropped count as free. Negative: unknown. */
+int64_t vv_process_memory_left(void);
 /* 1 if the kernel may merge equal pages of this process (KSM). */
 int vv_process_is_merged(void);
 

@@ -2,6 +2,7 @@
  * it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "base/thread.h"
 #include "memory/frozen.h"
 #include "memory/inherited.h"
+#include "memory/process.h"
 #include "refuse.h"
 #include "test.h"
 
@@ -515,6 +517,49 @@ static void memory_that_a_child_has(void **state) {
 
 /* ---- memory, and who may ---- */
 
+static int64_t number_in(const char *path) {
+    char text[64] = "";
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    return strtoll(text, NULL, 10);
+}
+
+static void it_goes_before_the_program(void **state) {
+    (void)state;
+    char path[64];
+    if (!is_possible())
+        skip();
+    uint8_t *at = map(MB);
+    int64_t own = number_in("/proc/self/oom_score_adj");
+    struct vv_frozen *frozen = freeze(at, MB);
+    assert_true(vv_frozen_memory(frozen) >= 0); /* it has come so far */
+    snprintf(path, sizeof path, "/proc/%d/oom_score_adj", vv_frozen_pid(frozen));
+    assert_int_equal(number_in(path), 1000);
+    assert_int_equal(number_in("/proc/self/oom_score_adj"), own);
+    vv_frozen_destroy(frozen);
+    munmap(at, MB);
+}
+
+static void memory_that_is_left(void **state) {
+    (void)state;
+    int64_t left = vv_process_memory_left();
+    print_message("%lld MiB are left\n", (long long)left >> 20);
+    assert_true(left > 0 && left <= (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
+}
+
+static void check_urgent_caller(void) {
+    struct sched_param first = {1};
+    uint8_t *at = map(MB);
+    if (sched_setscheduler(0, SCHED_FIFO, &first) != 0)
+        return; /* a privilege */
+    struct vv_frozen *frozen = freeze(at, MB);
+    CHECK(vv_frozen_memory(frozen) >= 0);
+    CHECK(sched_getscheduler(vv_frozen_pid(frozen)) == SCHED_OTHER && sched_getscheduler(0) == SCHED_FIFO);
+    vv_frozen_destroy(frozen);
+}
+
 /* Everything is rewritten while it is frozen: the copy keeps as much, until it has been asked for it. What nobody
  * will ask for it lets go at once. */
 static void memory_is_given_back(void **state) {
@@ -622,6 +667,7 @@ static void in_other_processes(void **state) {
     if (!is_possible())
         skip();
     assert_true(in_child(descriptors_on_older_kernels));
+    assert_true(in_child(check_urgent_caller));
 }
 
 int main(void) {
@@ -644,6 +690,8 @@ int main(void) {
         cmocka_unit_test(a_child_of_fork_leaves_it_alone),
         cmocka_unit_test(memory_that_a_child_has),
         cmocka_unit_test(memory_is_given_back),
+        cmocka_unit_test(it_goes_before_the_program),
+        cmocka_unit_test(memory_that_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
