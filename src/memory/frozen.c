@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -244,10 +245,33 @@ static long spawn(struct vv_frozen *frozen) {
 #endif
 }
 
+/* A child of a thread that has asked for another namespace would be the first in it, and take it along when it ends.
+ * A namespace without a first process has no name yet. */
+static int has_other_namespace(void) {
+    static const char path[] = "/proc/thread-self/ns/pid_for_children";
+    char own[64] = "", childrens[64] = "";
+    struct stat stat;
+    ssize_t a = readlink("/proc/thread-self/ns/pid", own, sizeof own - 1);
+    ssize_t b = readlink(path, childrens, sizeof childrens - 1);
+    if (b < 0)
+        return a > 0 && errno == ENOENT && lstat(path, &stat) == 0;
+    return a > 0 && strcmp(own, childrens) != 0;
+}
+
+static int refuse(struct vv_frozen *frozen, const char *why) {
+    snprintf(frozen->fate, sizeof frozen->fate, "%s", why);
+    return -ENOTSUP;
+}
+
 int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count) {
     if (frozen->pid || count > VV_FROZEN_KEPT)
         return -EINVAL;
+    frozen->fate[0] = 0;
     take_left(frozen);
+    if (!VV_FROZEN_IS_KNOWN)
+        return refuse(frozen, "a frozen copy is known for x86_64 and aarch64 only");
+    if (has_other_namespace())
+        return refuse(frozen, "the process has asked for another process namespace for its children");
     int rc = frozen->shared ? 0 : open_parts(frozen);
     if (rc != 0)
         return rc;
@@ -259,7 +283,6 @@ int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept
     shared->page = (size_t)sysconf(_SC_PAGESIZE);
     shared->kept_count = (uint32_t)count;
     memcpy(shared->kept, kept, count * sizeof *kept);
-    frozen->fate[0] = 0;
     frozen->has_adopted = frozen->fatal_signal = 0;
     frozen->fatal_run = -1;
     long pid = spawn(frozen);
@@ -325,15 +348,6 @@ int64_t vv_frozen_memory(struct vv_frozen *frozen) {
 
 /* ---- does it work here? ---- */
 
-/* A child of a process that has asked for another namespace would be the first in it, and take it along when it
- * ends. */
-static int has_other_namespace(void) {
-    char own[64] = "", childrens[64] = "";
-    ssize_t a = readlink("/proc/self/ns/pid", own, sizeof own - 1);
-    ssize_t b = readlink("/proc/self/ns/pid_for_children", childrens, sizeof childrens - 1);
-    return a > 0 && b > 0 && strcmp(own, childrens) != 0;
-}
-
 static int try_out(struct vv_frozen *frozen, volatile uint8_t *page, size_t size) {
     struct vv_frozen_range kept = {(uintptr_t)page, size};
     struct vv_frozen_run run = {(uintptr_t)page, (uint32_t)size, 0};
@@ -351,14 +365,6 @@ static int try_out(struct vv_frozen *frozen, volatile uint8_t *page, size_t size
 static int probe(char *why, size_t room) {
     struct vv_frozen *frozen = NULL;
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
-    if (!VV_FROZEN_IS_KNOWN) {
-        snprintf(why, room, "a frozen copy is known for x86_64 and aarch64 only");
-        return -ENOTSUP;
-    }
-    if (has_other_namespace()) {
-        snprintf(why, room, "the process has asked for another process namespace for its children");
-        return -ENOTSUP;
-    }
     uint8_t *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int rc = page == MAP_FAILED ? -ENOMEM : vv_frozen_create(&frozen);
     if (rc == 0)
@@ -372,16 +378,23 @@ static int probe(char *why, size_t room) {
     return rc;
 }
 
-static pthread_once_t tried = PTHREAD_ONCE_INIT;
-static int answer;
+static pthread_mutex_t answering = PTHREAD_MUTEX_INITIALIZER;
+static int is_answered, answer;
 static char reason[160];
 
-static void try_once(void) {
-    answer = probe(reason, sizeof reason);
+int vv_frozen_may_pass(int rc) {
+    return rc == -EAGAIN || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
 }
 
 int vv_frozen_works(char *why, size_t room) {
-    pthread_once(&tried, try_once);
+    pthread_mutex_lock(&answering);
+    if (!is_answered) {
+        reason[0] = 0;
+        answer = probe(reason, sizeof reason);
+        is_answered = !vv_frozen_may_pass(answer);
+    }
+    int rc = answer;
     snprintf(why, room, "%s", reason);
-    return answer;
+    pthread_mutex_unlock(&answering);
+    return rc;
 }

@@ -37,15 +37,18 @@ struct vv_frozen_run {
     uint32_t place; /* in the buffer */
 };
 
-/* 0, or -errno with a reason: what it promises is tried out, once in a process. */
+/* 0, or -errno with a reason: what it promises is tried out with a copy of the whole process, once, and again after an
+ * error that may pass. */
 int vv_frozen_works(char *why, size_t room);
+/* -errno of a process that is short of something just now. */
+int vv_frozen_may_pass(int rc);
 
 /* 0 or -errno. Nothing is frozen yet. */
 int vv_frozen_create(struct vv_frozen **out);
 void vv_frozen_destroy(struct vv_frozen *frozen); /* accepts NULL */
 
 /* Freeze. Only these ranges (ascending, apart from each other, at most VV_FROZEN_KEPT) will be asked for: the child
- * drops the rest. 0 or -errno: nothing is frozen. */
+ * drops the rest. 0 or -errno: nothing is frozen; vv_frozen_fate may tell more. */
 int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count);
 /* Copy runs (at most VV_FROZEN_RUNS) as they were to their places in the buffer; whole pages in them are given back
  * and cannot be asked for again. gives_between: the runs ascend, and what lies between them is given back, too.

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -660,14 +661,44 @@ static void copies_that_cannot_be_killed(void **state) {
     assert_true(is_well);
 }
 
+/* Short of memory at first, which is nothing to remember. */
+static void check_refused_for_a_while(void) {
+    char why[160] = "";
+    struct rlimit limit, none;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none = limit;
+    none.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(vv_frozen_works(why, sizeof why) == -EMFILE && why[0]);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(vv_frozen_works(why, sizeof why) == 0 && !why[0]);
+}
+
+/* After the answer is known: the first child would be the first process of the other namespace. */
+static void check_another_namespace(void) {
+    char why[160] = "";
+    uint8_t *at = map(MB);
+    struct vv_frozen_range kept = {(uintptr_t)at, MB};
+    struct vv_frozen *frozen = NULL;
+    CHECK(vv_frozen_works(why, sizeof why) == 0);
+    if (unshare(CLONE_NEWPID) != 0)
+        return; /* a privilege */
+    CHECK(vv_frozen_create(&frozen) == 0);
+    CHECK(vv_frozen_begin(frozen, &kept, 1) == -ENOTSUP);
+    CHECK(strstr(vv_frozen_fate(frozen), "namespace"));
+    vv_frozen_destroy(frozen);
+}
+
 static void in_other_processes(void **state) {
     (void)state;
     assert_true(in_child(check_refused)); /* before the answer is known here */
     assert_true(in_child(check_as_nobody));
+    assert_true(in_child(check_refused_for_a_while));
     if (!is_possible())
         skip();
     assert_true(in_child(descriptors_on_older_kernels));
     assert_true(in_child(check_urgent_caller));
+    assert_true(in_child(check_another_namespace));
 }
 
 int main(void) {
