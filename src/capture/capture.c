@@ -122,6 +122,7 @@ static int choose_tracker(struct vv_capture *c, int choice, struct varve_error *
 
 int vv_capture_create_guarded(const struct vv_capture_options *options, struct vv_guard *guard, struct vv_capture **out,
                               struct varve_error *error) {
+    char why[160] = "";
     struct vv_capture *c = vv_calloc(1, sizeof *c);
     if (!c)
         return vv_error(error, -ENOMEM, "no memory for a session");
@@ -140,8 +141,8 @@ int vv_capture_create_guarded(const struct vv_capture_options *options, struct v
     if (guard)
         take_guard(c, guard);
     int rc = choose_tracker(c, options->tracker, error);
-    if (rc == 0 && c->freezing == VV_FREEZE_ALWAYS && !vv_freeze_works(c))
-        rc = vv_error(error, -ENOTSUP, "capture=frozen does not work here: %s", c->why_not_frozen);
+    if (rc == 0 && c->freezing == VV_FREEZE_ALWAYS && vv_frozen_works(why, sizeof why) != 0)
+        rc = vv_error(error, -ENOTSUP, "capture=frozen does not work here: %s", why);
     if (rc != 0) {
         vv_capture_destroy(c);
         return rc;

@@ -10,6 +10,7 @@
  * written first. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -22,38 +23,28 @@
 #define GAP (64u * (uint64_t)VV_PAGE) /* memory between two ranges that is kept with them, at first */
 #define LOOK_NS UINT64_C(10000000)    /* between two looks at the copy's memory, at least */
 #define LOOK_SHARE 20u                /* one in so many of the time */
-#define REFUSALS 3u                   /* in a row; then it is not tried any more */
+#define PAUSE 8u                      /* checkpoints for which it is not asked again what was answered with no */
 #define EXTRA_SHARE 50u               /* one in so many bytes that are protected may be kept beside staging */
 
 /* ---- is it possible? ---- */
 
-int vv_freeze_works(struct vv_capture *c) {
-    if (c->freezing == VV_FREEZE_NEVER || c->cannot_freeze)
-        return 0;
-    if (c->frozen)
+/* Before Linux 5.12 a page that is pinned anywhere in the process could part from its device by the mere making of a
+ * copy: where anything is, none is made, not even to try it. */
+int vv_freeze_may(const struct vv_capture *c) {
+    if (c->freezing == VV_FREEZE_ALWAYS)
         return 1;
-    int rc = vv_frozen_works(c->why_not_frozen, sizeof c->why_not_frozen);
-    if (rc == 0)
-        rc = vv_frozen_create(&c->frozen);
-    c->cannot_freeze = rc != 0;
-    if (rc != 0)
-        vv_log(c->log, VV_LOG_INFO, "memory is not frozen: %s", c->why_not_frozen);
-    return rc == 0;
+    return c->freezing != VV_FREEZE_NEVER && !c->cannot_freeze && c->freeze_pause == 0 && c->pinned == 0;
 }
 
-/* What devices write past the page table is in no copy as it was; and before Linux 5.12 a page that is pinned
- * elsewhere in the process could part from its device by the mere making of one. */
+/* What devices write past the page table is in no copy as it was. */
 static int may_freeze(const struct vv_capture *c, const struct vv_watched *w) {
     if (w->scheduled == 0 || w->cannot_freeze || w->is_overlapped || w->base.is_doubted)
-        return 0;
-    if (c->pinned != 0 && c->freezing != VV_FREEZE_ALWAYS)
         return 0;
     return !(w->base.flags & VARVE_DEVICE_WRITES) && !vv_pinned_may_write(c, w);
 }
 
-int vv_freeze_can_any(struct vv_capture *c) {
+static int look_at_mappings(struct vv_capture *c) {
     struct vv_inherited inherited;
-    uint64_t begun_ns = vv_clock_ns();
     int can = 0;
     if (vv_inherited_open(&inherited) != 0)
         return 0; /* nobody tells what a copy would have */
@@ -63,7 +54,15 @@ int vv_freeze_can_any(struct vv_capture *c) {
         can |= w->may_freeze;
     }
     vv_inherited_close(&inherited);
+    return can;
+}
+
+int vv_freeze_can_any(struct vv_capture *c) {
+    uint64_t begun_ns = vv_clock_ns();
+    int can = look_at_mappings(c);
     c->freeze_asked_ns = vv_clock_ns() - begun_ns;
+    if (!can)
+        c->freeze_pause = PAUSE;
     return can;
 }
 
@@ -111,26 +110,36 @@ static void find_ranges(const struct vv_capture *c, struct ranges *ranges) {
     }
 }
 
-int vv_freeze_begin(struct vv_capture *c) {
-    int64_t pages = vv_process_resident();
+static int make_copy(struct vv_capture *c) {
     struct ranges *ranges = vv_malloc(sizeof *ranges);
     if (!ranges)
         return -ENOMEM;
-    uint64_t begun_ns = vv_clock_ns();
     find_ranges(c, ranges);
-    int rc = vv_frozen_begin(c->frozen, ranges->list, ranges->count);
+    int rc = c->frozen ? 0 : vv_frozen_create(&c->frozen);
+    if (rc == 0)
+        rc = vv_frozen_begin(c->frozen, ranges->list, ranges->count);
     vv_free(ranges);
+    return rc;
+}
+
+int vv_freeze_begin(struct vv_capture *c) {
+    int64_t pages = vv_process_resident();
+    uint64_t begun_ns = vv_clock_ns();
+    int rc = make_copy(c);
     if (rc == 0) {
         uint64_t took = vv_clock_ns() - begun_ns;
         vv_cost_frozen(c, (double)(took + c->freeze_asked_ns) * 1e-9, pages > 0 ? (uint64_t)pages : 0);
         vv_log(c->log, VV_LOG_DEBUG, "%.2f ms for a copy of the process, and %.2f ms to know what it has",
                (double)took * 1e-6, (double)c->freeze_asked_ns * 1e-6);
         c->freeze_look_ns = 0;
-        c->refusals = 0;
     } else {
-        c->cannot_freeze |= ++c->refusals >= REFUSALS && c->freezing != VV_FREEZE_ALWAYS;
-        vv_log(c->log, VV_LOG_INFO, "no frozen copy could be made (%d): what does not fit is stored inside the call",
-               rc);
+        const char *fate = c->frozen ? vv_frozen_fate(c->frozen) : "";
+        if (vv_frozen_may_pass(rc))
+            c->freeze_pause = PAUSE;
+        else
+            c->cannot_freeze = 1;
+        vv_log(c->log, VV_LOG_INFO, "memory is not frozen, no copy of the process could be made: %s%s%s", strerror(-rc),
+               fate[0] ? ": " : "", fate);
     }
     return rc;
 }
@@ -251,6 +260,7 @@ void vv_freeze_give(struct vv_capture *c, struct vv_piece *piece) {
 /* How much more, or less, must be drained for the copy to stay within its bounds? */
 void vv_freeze_learn(struct vv_capture *c) {
     uint64_t all = 0, most, used = c->sums.frozen_memory;
+    c->freeze_pause -= c->freeze_pause > 0;
     if (c->sums.bytes_frozen == 0)
         return;
     for (size_t i = 0; i < c->sorted_count; i++)

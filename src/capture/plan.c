@@ -169,7 +169,7 @@ static void plan_trap(struct vv_capture *c) {
 /* Who may be stopped and who not does not matter for freezing: nobody ever is. */
 static void plan_excess(struct vv_capture *c, uint64_t chunks) {
     int can_hold = !c->plan.must_not_hold && c->freezing != VV_FREEZE_ALWAYS && can_hold_any(c);
-    int can_freeze = c->mode == VV_CHOOSE_CAPTURE_AUTO && !c->was_refused && vv_freeze_works(c);
+    int can_freeze = c->mode == VV_CHOOSE_CAPTURE_AUTO && !c->was_refused && vv_freeze_may(c);
     enum vv_rest way = vv_cost_choose(c, chunks, can_hold, can_freeze);
     if (way == VV_REST_FREEZE && !vv_freeze_can_any(c)) {
         can_freeze = 0;

@@ -143,8 +143,7 @@ struct vv_capture {
     enum { VV_FREEZE_CHEAPER, VV_FREEZE_ALWAYS, VV_FREEZE_NEVER } freezing;
     struct vv_frozen *frozen; /* NULL: none was wanted yet */
     int cannot_freeze, is_left_said;
-    unsigned refusals; /* in a row: a copy could not be made */
-    char why_not_frozen[160];
+    unsigned freeze_pause; /* checkpoints for which it is not thought of */
     int is_forced;     /* a tracker was asked for: it is believed whatever is pinned */
     int64_t pinned;    /* bytes, at the most that were seen; negative: the kernel does not tell */
     int is_pinned_said;
@@ -305,8 +304,9 @@ void vv_begin_early(struct vv_capture *c);
 void vv_watched_return(struct vv_capture *c, struct vv_watched *w);
 /* plan.c */
 int vv_plan_make(struct vv_capture *c);
-/* freeze.c; 1 if copies can be made at all, and (long, it asks for all mappings) if there is anything for them. */
-int vv_freeze_works(struct vv_capture *c);
+/* freeze.c; 1 if copies may be made, as far as is known without making one, and (long, it asks for all mappings) if
+ * there is anything for them. */
+int vv_freeze_may(const struct vv_capture *c);
 int vv_freeze_can_any(struct vv_capture *c);
 /* The chunks that are to be frozen come as they are, or by address: then what lies between two that were read will not be asked for
  * any more, and can be given back with them. */

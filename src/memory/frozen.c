@@ -43,6 +43,7 @@ struct vv_frozen {
     int left_pidfd;  /* of one that did not end; -1: none */
     int owner;       /* the process that made it */
     int has_adopted; /* the child runs as the thread that reads does */
+    int is_tried;    /* one has answered */
     int fatal_signal, fatal_run;
     char fate[96];
 };
@@ -263,38 +264,6 @@ static int refuse(struct vv_frozen *frozen, const char *why) {
     return -ENOTSUP;
 }
 
-int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count) {
-    if (frozen->pid || count > VV_FROZEN_KEPT)
-        return -EINVAL;
-    frozen->fate[0] = 0;
-    take_left(frozen);
-    if (!VV_FROZEN_IS_KNOWN)
-        return refuse(frozen, "a frozen copy is known for x86_64 and aarch64 only");
-    if (has_other_namespace())
-        return refuse(frozen, "the process has asked for another process namespace for its children");
-    int rc = frozen->shared ? 0 : open_parts(frozen);
-    if (rc != 0)
-        return rc;
-    struct vv_frozen_shared *shared = frozen->shared;
-    shared->is_ready = shared->asked = shared->answered = shared->must_end = 0;
-    shared->at = UINT32_MAX;
-    shared->parent = frozen->owner = getpid();
-    shared->pipe = frozen->pipe[0];
-    shared->page = (size_t)sysconf(_SC_PAGESIZE);
-    shared->kept_count = (uint32_t)count;
-    memcpy(shared->kept, kept, count * sizeof *kept);
-    frozen->has_adopted = frozen->fatal_signal = 0;
-    frozen->fatal_run = -1;
-    long pid = spawn(frozen);
-    if (pid < 0)
-        return (int)pid;
-    frozen->pid = (int)pid;
-    rc = wait_until_ready(frozen);
-    if (rc != 0)
-        vv_frozen_end(frozen);
-    return rc;
-}
-
 /* It works for the thread that reads, on the processors and behind the threads that this one is behind. The one that
  * made it may be bound to a processor that the program wants for itself. */
 static void adopt(struct vv_frozen *frozen) {
@@ -333,6 +302,52 @@ static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_
             signal_child(frozen, SIGCONT);
     }
     return 0;
+}
+
+/* Does the first one answer at all? In a box that refuses what it needs it does not. */
+static int try_first(struct vv_frozen *frozen) {
+    int rc = ask(frozen, NULL, 0, 0, 0);
+    frozen->is_tried = rc == 0;
+    frozen->has_adopted = 0; /* another thread will read */
+    return rc;
+}
+
+static void prepare(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count) {
+    struct vv_frozen_shared *shared = frozen->shared;
+    shared->is_ready = shared->asked = shared->answered = shared->must_end = 0;
+    shared->at = UINT32_MAX;
+    shared->parent = frozen->owner = getpid();
+    shared->pipe = frozen->pipe[0];
+    shared->page = (size_t)sysconf(_SC_PAGESIZE);
+    shared->kept_count = (uint32_t)count;
+    memcpy(shared->kept, kept, count * sizeof *kept);
+    frozen->has_adopted = frozen->fatal_signal = 0;
+    frozen->fatal_run = -1;
+}
+
+int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count) {
+    if (frozen->pid || count > VV_FROZEN_KEPT)
+        return -EINVAL;
+    frozen->fate[0] = 0;
+    take_left(frozen);
+    if (!VV_FROZEN_IS_KNOWN)
+        return refuse(frozen, "a frozen copy is known for x86_64 and aarch64 only");
+    if (has_other_namespace())
+        return refuse(frozen, "the process has asked for another process namespace for its children");
+    int rc = frozen->shared ? 0 : open_parts(frozen);
+    if (rc != 0)
+        return rc;
+    prepare(frozen, kept, count);
+    long pid = spawn(frozen);
+    if (pid < 0)
+        return (int)pid;
+    frozen->pid = (int)pid;
+    rc = wait_until_ready(frozen);
+    if (rc == 0 && !frozen->is_tried && frozen->shared->is_ready)
+        rc = try_first(frozen);
+    if (rc != 0)
+        vv_frozen_end(frozen);
+    return rc;
 }
 
 int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, int gives_between) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -88,8 +89,7 @@ static int take(struct program *program, struct varve_error *error) {
 }
 
 /* Up to the return of the call. */
-static void begin(struct program *program, uint64_t slots, int must_not_hold) {
-    struct vv_capture_plan plan = {slots * CHUNK, 1e6, 1, must_not_hold};
+static void begin_with(struct program *program, struct vv_capture_plan plan) {
     struct varve_error error = {0};
     program->seen = 0;
     CHECK(vv_capture_begin(program->capture, &plan, note_untouched, program, &error) == 0);
@@ -97,6 +97,10 @@ static void begin(struct program *program, uint64_t slots, int must_not_hold) {
     while (vv_capture_must_drain(program->capture))
         CHECK(take(program, &error) == 1);
     CHECK(vv_capture_go(program->capture, &error) == 0);
+}
+
+static void begin(struct program *program, uint64_t slots, int must_not_hold) {
+    begin_with(program, (struct vv_capture_plan){slots * CHUNK, 1e6, 1, must_not_hold});
 }
 
 static int finish(struct program *program, struct varve_error *error) {
@@ -285,15 +289,81 @@ static void check_refused_from_the_start(void) {
     CHECK(is_filled(program.stored, SIZE, 1));
 }
 
+/* No copy is made, not even to try it, where memory is pinned or draining is cheaper. */
+static void check_not_tried(void) {
+    struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE),
+                                          VARVE_NO_DEVICE_WRITES);
+    refuse(SYS_clone, 0, EPERM);
+    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1});
+    CHECK(finish(&program, NULL) == 0);
+    CHECK(!program.capture->frozen && !program.capture->cannot_freeze);
+    program.capture->pinned = 4096;
+    begin(&program, 10, 1);
+    CHECK(finish(&program, NULL) == 0);
+    CHECK(!program.capture->frozen && !program.capture->cannot_freeze);
+    program.capture->pinned = 0;
+    begin(&program, 10, 1);
+    CHECK(sums_of(&program).bytes_frozen == 0 && finish(&program, NULL) == 0);
+    CHECK(program.capture->cannot_freeze);
+    CHECK(is_filled(program.stored, SIZE, 1));
+}
+
+static void copies_that_are_not_needed(void **state) {
+    (void)state;
+    assert_true(in_child(check_not_tried));
+}
+
+/* A process short of something just now is asked again later. */
+static void check_refused_for_a_while(void) {
+    struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+    struct rlimit limit, none;
+    int frozen_at = -1;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none = limit;
+    int next = dup(STDERR_FILENO);
+    CHECK(next >= 0 && close(next) == 0);
+    none.rlim_cur = (rlim_t)next + 1; /* one more, for the list of mappings, but not the two of a pipe */
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    begin(&program, 10, 1);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(sums_of(&program).bytes_frozen == 0 && finish(&program, NULL) == 0);
+    for (int i = 0; i < 20 && frozen_at < 0; i++) {
+        begin(&program, 10, 1);
+        if (sums_of(&program).bytes_frozen > 0)
+            frozen_at = i;
+        CHECK(finish(&program, NULL) == 0);
+    }
+    CHECK(frozen_at > 0);
+    CHECK(is_filled(program.stored, SIZE, 1));
+}
+
 static void copies_that_cannot_be_made(void **state) {
     (void)state;
     assert_true(in_child(check_refused_from_the_start)); /* before the answer is known here */
     if (!is_possible())
         skip();
     assert_true(in_child(check_refused_later));
+    assert_true(in_child(check_refused_for_a_while));
 }
 
 /* ---- choosing ---- */
+
+/* The list of mappings is long: where nothing of it can be frozen, it is not read each time. */
+static void nothing_to_freeze_is_remembered(void **state) {
+    (void)state;
+    unsigned asked = 0;
+    struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_SHARED), 0);
+    for (int i = 0; i < 20; i++) {
+        program.capture->freeze_asked_ns = 0;
+        begin(&program, 10, 1);
+        asked += program.capture->freeze_asked_ns > 0;
+        assert_int_equal(sums_of(&program).bytes_frozen, 0);
+        assert_int_equal(finish(&program, NULL), 0);
+    }
+    assert_true(asked >= 2 && asked <= 4);
+    assert_true(is_filled(program.stored, SIZE, 1));
+    close_program(&program);
+}
 
 /* A program that rewrites everything at once makes the copy grow: next time some is drained, and with a slow one
  * nothing. */
@@ -328,28 +398,24 @@ static void memory_is_bounded(void **state) {
 
 static void fast_storage_is_drained_to(void **state) {
     (void)state;
-    struct vv_capture_plan plan = {10 * CHUNK, 1e15, 0.01, 1};
-    struct varve_error error = {0};
     struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
-    assert_int_equal(vv_capture_begin(program.capture, &plan, note_untouched, &program, &error), 0);
-    assert_int_equal(vv_capture_decide(program.capture, &error), 0);
-    while (vv_capture_must_drain(program.capture))
-        assert_int_equal(take(&program, &error), 1);
-    assert_int_equal(vv_capture_go(program.capture, &error), 0);
+    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1});
     assert_int_equal(sums_of(&program).bytes_frozen, 0);
     print_message("%s\n", sums_of(&program).reason);
-    assert_int_equal(finish(&program, &error), 0);
+    assert_int_equal(finish(&program, NULL), 0);
     close_program(&program);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_that_cannot_be_made),
+        cmocka_unit_test(copies_that_are_not_needed),
         cmocka_unit_test(memory_is_free_at_once),
         cmocka_unit_test(notes_survive),
         cmocka_unit_test(other_memory_is_drained),
         cmocka_unit_test(overlapping_regions_are_drained),
         cmocka_unit_test(a_lost_copy_fails_the_checkpoint),
+        cmocka_unit_test(nothing_to_freeze_is_remembered),
         cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(fast_storage_is_drained_to),
     };
