@@ -195,8 +195,10 @@ static void note_memory(struct vv_capture *c) {
     int64_t bytes = vv_frozen_memory(c->frozen);
     uint64_t pause = (vv_clock_ns() - now) * LOOK_SHARE;
     c->freeze_look_ns = now + (pause > LOOK_NS ? pause : LOOK_NS);
+    vv_lock_take(&c->lock);
     if (bytes > (int64_t)c->sums.frozen_memory)
         c->sums.frozen_memory = (uint64_t)bytes;
+    vv_lock_give(&c->lock);
 }
 
 /* Who is to blame? The region of the run that was being copied; else any that was asked for. */
