@@ -17,7 +17,7 @@
 #define FIRST_WRITE_SECONDS 1e-6 /* that the first write to a page takes longer when a frozen copy had it */
 #define COPY_SECONDS 2.5e-6      /* and more, when it still has it */
 #define COPIED 0.25              /* of what is frozen, written before it was given back, before it was measured */
-#define FORGET 0.5               /* of what holding cost, for every checkpoint that did without: it may be better by now */
+#define FORGET 0.5               /* of what holding or freezing cost, for every checkpoint that did without */
 
 /* Do expected writes jump about? Then pages are released one by one, which costs many times what a range costs. */
 int vv_cost_is_scattered(const struct vv_capture *c) {
@@ -77,6 +77,7 @@ static double cost_of_freezing(const struct vv_capture *c, uint64_t scheduled, d
     double pages = resident > 0 ? (double)resident : (double)scheduled;
     double make = c->freeze_seconds_per_page > 0 ? c->freeze_seconds_per_page : FREEZE_SECONDS;
     double copies = c->frozen_copies >= 0 ? c->frozen_copies : excess * COPIED;
+    copies = copies < excess ? copies : excess;
     double first = (double)c->drain_first < excess ? (double)c->drain_first : excess;
     return pages * make + (double)scheduled * FIRST_WRITE_SECONDS + copies * COPY_SECONDS + cost_of_draining(c, first);
 }
@@ -104,8 +105,14 @@ void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages) {
 
 /* The epoch is over: what did it cost? */
 void vv_cost_learn(struct vv_capture *c) {
-    if (c->sums.bytes_frozen > 0)
+    if (c->sums.bytes_frozen > 0) {
         c->frozen_copies = (double)c->sums.frozen_memory / VV_PAGE;
+    } else {
+        if (c->frozen_copies > 0)
+            c->frozen_copies *= FORGET;
+        if (c->freeze_seconds_per_page > FREEZE_SECONDS)
+            c->freeze_seconds_per_page -= (c->freeze_seconds_per_page - FREEZE_SECONDS) * FORGET;
+    }
     if (c->was_held) {
         c->hold_traps = (double)c->sums.trapped_pages;
         c->hold_seconds_waited = c->sums.seconds_waited;

@@ -263,8 +263,10 @@ void vv_freeze_give(struct vv_capture *c, struct vv_piece *piece) {
 void vv_freeze_learn(struct vv_capture *c) {
     uint64_t all = 0, most, used = c->sums.frozen_memory;
     c->freeze_pause -= c->freeze_pause > 0;
-    if (c->sums.bytes_frozen == 0)
+    if (c->sums.bytes_frozen == 0) {
+        c->drain_first /= 2; /* it may be less by now */
         return;
+    }
     for (size_t i = 0; i < c->sorted_count; i++)
         all += c->sorted[i]->base.size;
     most = c->plan.staging + all / EXTRA_SHARE;

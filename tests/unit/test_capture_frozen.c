@@ -396,6 +396,34 @@ static void memory_is_bounded(void **state) {
     close_program(&program);
 }
 
+/* A copy that was dear once, when the machine was busy, is not for ever. */
+static void costs_fade(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    for (int way = 0; way < 3; way++) {
+        struct program program =
+            open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+        int frozen_at = -1;
+        for (int i = 0; i < 60 && frozen_at < 0; i++) {
+            begin(&program, 10, 1);
+            if (i == 0) {
+                program.capture->freeze_seconds_per_page = way == 0 ? 1 : 0;
+                program.capture->drain_first = way == 1 ? PAGES * 10 : 0;
+                program.capture->frozen_copies = way == 2 ? 1e12 : 0;
+                program.capture->sums.bytes_frozen = 0; /* nothing else is learnt from this one */
+            } else if (sums_of(&program).bytes_frozen > 0) {
+                frozen_at = i;
+            }
+            assert_int_equal(finish(&program, NULL), 0);
+        }
+        print_message("way %d: frozen again after %d\n", way, frozen_at);
+        assert_true(frozen_at > (way == 2 ? 0 : 1));
+        assert_true(is_filled(program.stored, SIZE, 1));
+        close_program(&program);
+    }
+}
+
 static void fast_storage_is_drained_to(void **state) {
     (void)state;
     struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
@@ -417,6 +445,7 @@ int main(void) {
         cmocka_unit_test(a_lost_copy_fails_the_checkpoint),
         cmocka_unit_test(nothing_to_freeze_is_remembered),
         cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(costs_fade),
         cmocka_unit_test(fast_storage_is_drained_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
