@@ -53,6 +53,10 @@ static int look_at_mappings(struct vv_capture *c) {
         w->may_freeze = may_freeze(c, w) && vv_inherited_has(&inherited, w->base.ptr, w->base.size);
         can |= w->may_freeze;
     }
+    if (can && vv_inherited_has_pool(&inherited)) {
+        vv_log(c->log, VV_LOG_INFO, "memory is not frozen: the process has private huge pages of a pool");
+        can = 0;
+    }
     vv_inherited_close(&inherited);
     return can;
 }

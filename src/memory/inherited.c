@@ -24,12 +24,13 @@ static int is_inherited(const char *flags) {
 
 /* The next mapping, up to its last line, which has the flags; a kernel without that line has no end here. */
 static int next_mapping(struct vv_inherited *inherited) {
-    char line[512], mode[5];
+    char line[512], mode[5] = "";
     uint64_t inode;
     int is_private = 0;
     while (fgets(line, sizeof line, inherited->text)) {
         if (strncmp(line, "VmFlags:", 8) == 0) {
             inherited->is_good = is_private && is_inherited(line);
+            inherited->has_pool |= mode[3] == 'p' && strstr(line, " ht") != NULL;
             return 1;
         }
         if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*x:%*x %" SCNu64, &inherited->start, &inherited->end, mode,
@@ -55,4 +56,10 @@ int vv_inherited_has(struct vv_inherited *inherited, const void *ptr, uint64_t s
         from = inherited->end;
     }
     return 1;
+}
+
+int vv_inherited_has_pool(struct vv_inherited *inherited) {
+    while (next_mapping(inherited))
+        ;
+    return inherited->has_pool;
 }

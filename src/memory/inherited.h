@@ -15,6 +15,7 @@ struct vv_inherited {
     FILE *text;
     uint64_t start, end; /* the mapping that was read last */
     int is_good;
+    int has_pool; /* one that was read has private huge pages of a pool */
 };
 
 /* 0 or -errno. */
@@ -22,5 +23,8 @@ int vv_inherited_open(struct vv_inherited *inherited);
 void vv_inherited_close(struct vv_inherited *inherited);
 /* 1 if all of it is such memory, 0 if not. No address may be below that of the call before. */
 int vv_inherited_has(struct vv_inherited *inherited, const void *ptr, uint64_t size);
+/* Reads on to the end. 1 if the process has private huge pages of a pool anywhere: when it writes one that a child has,
+ * too, and the pool is empty, one of them loses it. */
+int vv_inherited_has_pool(struct vv_inherited *inherited);
 
 #endif

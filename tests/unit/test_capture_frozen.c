@@ -238,6 +238,23 @@ static void overlapping_regions_are_drained(void **state) {
     munmap(third, SIZE);
 }
 
+/* Anywhere in the process: writing one that a copy has, too, takes another from the pool, which may be empty. */
+static void nothing_is_frozen_beside_a_pool(void **state) {
+    (void)state;
+    size_t size = (size_t)2 << 20;
+    if (!is_possible())
+        skip();
+    void *pool = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+    if (pool == MAP_FAILED)
+        skip(); /* the kernel has none */
+    struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
+    expect_drained(&program, PAGES);
+    munmap(pool, size);
+    program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
+    expect_drained(&program, 0);
+}
+
 /* ---- what goes wrong ---- */
 
 static void a_lost_copy_fails_the_checkpoint(void **state) {
@@ -442,6 +459,7 @@ int main(void) {
         cmocka_unit_test(notes_survive),
         cmocka_unit_test(other_memory_is_drained),
         cmocka_unit_test(overlapping_regions_are_drained),
+        cmocka_unit_test(nothing_is_frozen_beside_a_pool),
         cmocka_unit_test(a_lost_copy_fails_the_checkpoint),
         cmocka_unit_test(nothing_to_freeze_is_remembered),
         cmocka_unit_test(memory_is_bounded),
