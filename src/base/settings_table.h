@@ -105,7 +105,8 @@
     X(BYTES, memory, "0", NULL, "0",                                                                                   \
       "The library takes at most about this much memory in a process that writes by itself. Tables and buffers come"   \
       " first; copies of changed pages get the rest, 1M at least. Too little makes checkpoints block longer. Not"       \
-      " counted: fine chunks, what codecs take for each thread, memory that ranks share. bytes_memory of varve_stats(3)"\
+      " counted: fine chunks, what codecs take for each thread, memory that ranks share, a frozen copy of the"  \
+      " process. bytes_memory of varve_stats(3)"                                                                         \
       " tells the use. 0: only staging and restart_window bound it.")                                                   \
     X(INT, queue, "0", "1024", "0",                                                                                    \
       "Blocks that may wait for the storage where a rank writes by itself, each of block_size; part of staging. 0: threads + 2.")                    \

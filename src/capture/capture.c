@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "capture/private.h"
+#include "memory/process.h"
 #include "memory/signals.h"
 
 /* ---- the lock ---- */
@@ -136,6 +137,7 @@ int vv_capture_create_guarded(const struct vv_capture_options *options, struct v
     c->is_forced = options->tracker != VV_CHOOSE_TRACKER_AUTO;
     c->hold_traps = c->frozen_copies = -1;
     c->sample_ms = 1;
+    c->memory_left = vv_process_memory_left;
     c->sums.reason = "nothing was captured yet";
     c->slots.bulk = c->slots.cow = (struct vv_queue){VV_NONE, VV_NONE};
     if (guard)
@@ -203,7 +205,7 @@ static void start_anew(struct vv_capture *c, const struct vv_capture_plan *plan)
     c->window.run_count = c->window.next = c->urgent.run_count = c->urgent.next = 0;
     c->was_held_before = c->was_held;
     c->is_going = c->in_flight = c->was_held = 0;
-    c->is_frozen = c->is_copied = c->was_refused = 0;
+    c->is_frozen = c->is_copied = c->was_refused = c->is_short = 0;
     c->lost = NULL;
     for (size_t i = 0; i < c->sorted_count && c->samples > 0; i++)
         c->sorted[i]->has_order |= c->sorted[i]->base.tracker == c->scan && c->sorted[i]->base.size > plan->staging;

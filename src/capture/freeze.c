@@ -36,6 +36,14 @@ int vv_freeze_may(const struct vv_capture *c) {
     return c->freezing != VV_FREEZE_NEVER && !c->cannot_freeze && c->freeze_pause == 0 && c->pinned == 0;
 }
 
+/* A program that rewrites all of it at once makes the copy as large. */
+int vv_freeze_is_short(const struct vv_capture *c, uint64_t chunks) {
+    int64_t left = c->freezing != VV_FREEZE_ALWAYS ? c->memory_left() : -1;
+    uint64_t excess = chunks - c->slots.count;
+    excess -= c->drain_first < excess ? c->drain_first : excess;
+    return left >= 0 && excess * VV_PAGE > (uint64_t)left / 2;
+}
+
 /* What devices write past the page table is in no copy as it was. */
 static int may_freeze(const struct vv_capture *c, const struct vv_watched *w) {
     if (w->scheduled == 0 || w->cannot_freeze || w->is_overlapped || w->base.is_doubted)

@@ -88,6 +88,8 @@ static const char *why_drained(const struct vv_capture *c, int can_hold, int can
                           : "what did not fit was drained: cheaper than holding";
     if (can_freeze)
         return "what did not fit was drained: cheaper than freezing";
+    if (c->is_short)
+        return "what did not fit was drained: too little memory is left to freeze it";
     if (c->plan.must_not_hold)
         return "what did not fit was drained: copies go to other nodes meanwhile";
     return c->freezing == VV_FREEZE_ALWAYS ? "what did not fit was drained: nothing of it could be frozen" : why_not_held(c);
@@ -171,7 +173,8 @@ static void plan_excess(struct vv_capture *c, uint64_t chunks) {
     int can_hold = !c->plan.must_not_hold && c->freezing != VV_FREEZE_ALWAYS && can_hold_any(c);
     int can_freeze = c->mode == VV_CHOOSE_CAPTURE_AUTO && !c->was_refused && vv_freeze_may(c);
     enum vv_rest way = vv_cost_choose(c, chunks, can_hold, can_freeze);
-    if (way == VV_REST_FREEZE && !vv_freeze_can_any(c)) {
+    c->is_short = way == VV_REST_FREEZE && vv_freeze_is_short(c, chunks);
+    if (way == VV_REST_FREEZE && (c->is_short || !vv_freeze_can_any(c))) {
         can_freeze = 0;
         way = vv_cost_choose(c, chunks, can_hold, 0);
     }

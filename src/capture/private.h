@@ -144,6 +144,8 @@ struct vv_capture {
     struct vv_frozen *frozen; /* NULL: none was wanted yet */
     int cannot_freeze, is_left_said;
     unsigned freeze_pause; /* checkpoints for which it is not thought of */
+    int is_short; /* too little memory is left to freeze what does not fit */
+    int64_t (*memory_left)(void); /* vv_process_memory_left; tests have their own */
     int is_forced;     /* a tracker was asked for: it is believed whatever is pinned */
     int64_t pinned;    /* bytes, at the most that were seen; negative: the kernel does not tell */
     int is_pinned_said;
@@ -308,6 +310,8 @@ int vv_plan_make(struct vv_capture *c);
  * there is anything for them. */
 int vv_freeze_may(const struct vv_capture *c);
 int vv_freeze_can_any(struct vv_capture *c);
+/* 1 if too little memory is left in the system to freeze what exceeds the slots. */
+int vv_freeze_is_short(const struct vv_capture *c, uint64_t chunks);
 /* The chunks that are to be frozen come as they are, or by address: then what lies between two that were read will not be asked for
  * any more, and can be given back with them. */
 void vv_freeze_arrange(struct vv_capture *c, int must_ascend);

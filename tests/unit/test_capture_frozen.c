@@ -441,6 +441,33 @@ static void costs_fade(void **state) {
     }
 }
 
+static int64_t just_too_little(void) {
+    return (int64_t)(PAGES - 10) * CHUNK * 2 - 2;
+}
+static int64_t just_enough(void) {
+    return (int64_t)(PAGES - 10) * CHUNK * 2;
+}
+
+static void short_memory_is_left_alone(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    for (int mode = VV_CHOOSE_CAPTURE_AUTO; mode <= VV_CHOOSE_CAPTURE_FROZEN; mode += VV_CHOOSE_CAPTURE_FROZEN) {
+        struct program program = open_program(mode, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+        program.capture->memory_left = just_too_little;
+        begin(&program, 10, 1);
+        assert_int_equal(sums_of(&program).bytes_frozen > 0, mode == VV_CHOOSE_CAPTURE_FROZEN); /* it was asked for */
+        assert_true(sums_of(&program).bytes_frozen > 0 || strstr(sums_of(&program).reason, "too little memory"));
+        assert_int_equal(finish(&program, NULL), 0);
+        program.capture->memory_left = just_enough;
+        begin(&program, 10, 1);
+        assert_true(sums_of(&program).bytes_frozen > 0);
+        assert_int_equal(finish(&program, NULL), 0);
+        assert_true(is_filled(program.stored, SIZE, 1));
+        close_program(&program);
+    }
+}
+
 static void fast_storage_is_drained_to(void **state) {
     (void)state;
     struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
@@ -464,6 +491,7 @@ int main(void) {
         cmocka_unit_test(nothing_to_freeze_is_remembered),
         cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(costs_fade),
+        cmocka_unit_test(short_memory_is_left_alone),
         cmocka_unit_test(fast_storage_is_drained_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
