@@ -38,7 +38,8 @@ void mode_parse(int argc, char **argv) {
 }
 
 static int must_hold_each(void) {
-    return mode.must_hold && strstr(mode.settings, "capture=trap") != NULL;
+    return mode.must_hold &&
+           (strstr(mode.settings, "capture=trap") != NULL || strstr(mode.settings, "capture=frozen") != NULL);
 }
 
 int is_asked_for(const char *name) {
@@ -141,8 +142,8 @@ void flight_land(struct flight *flight) {
     flight_arrive(flight);
     kit_stats(flight->session, &stats);
     *mode.held += stats.bytes_held > 0 || stats.bytes_frozen > 0;
-    if (must_hold_each() && !flight->need_not_hold && stats.bytes_held == 0)
-        fail("nothing was held: this tested nothing; the library says: %s", stats.capture_reason);
+    if (must_hold_each() && !flight->need_not_hold && stats.bytes_held + stats.bytes_frozen == 0)
+        fail("nothing was held or frozen: this tested nothing; the library says: %s", stats.capture_reason);
     change_pages(flight, 40);
     flight_again(flight);
     flight_arrive(flight);

@@ -35,12 +35,12 @@ static void fill(uint8_t *data, uint64_t seed) {
     }
 }
 
-static struct varve_session *open_session(void *data, const char *settings) {
+static struct varve_session *open_session(void *data, const char *settings, const char *limit) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session = NULL;
     struct varve_error error = {0};
-    char store[80];
-    snprintf(store, sizeof store, "%s/store", folder);
+    char store[112];
+    snprintf(store, sizeof store, "file://%s/store%s", folder, limit);
     options.settings = settings;
     options.log = listen;
     if (varve_open(store, "user", &options, &session, &error) != 0)
@@ -49,12 +49,13 @@ static struct varve_session *open_session(void *data, const char *settings) {
     return session;
 }
 
-static void check(const char *settings, int may_freeze) {
+/* must_freeze 2: unless this machine lets ordinary users hold. */
+static void check(const char *settings, int must_freeze, const char *limit) {
     struct varve_stats stats = {.size = sizeof stats};
     uint8_t *data = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint8_t *then = malloc(SIZE), *back = calloc(1, SIZE);
     is_said = 0;
-    struct varve_session *session = open_session(data, settings);
+    struct varve_session *session = open_session(data, settings, limit);
     for (int64_t version = 1; version <= 4; version++) {
         if (version < 3)
             fill(data, (uint64_t)version); /* all of it */
@@ -69,11 +70,11 @@ static void check(const char *settings, int may_freeze) {
         print_message("held %zu, frozen %zu, drained %zu, staged %zu: %s; tracker %s\n", (size_t)stats.bytes_held,
                       (size_t)stats.bytes_frozen, (size_t)stats.bytes_drained, (size_t)stats.bytes_staged,
                       stats.capture_reason, stats.tracker_reason);
-        if (may_freeze) {
+        if (must_freeze == 1 || (must_freeze == 2 && stats.bytes_held == 0)) {
             assert_int_equal(stats.bytes_held, 0);
             assert_true(stats.bytes_frozen > SIZE / 2 && stats.bytes_drained == 0);
             assert_non_null(strstr(stats.capture_reason, "frozen"));
-        } else if (stats.bytes_held == 0) { /* else this machine lets ordinary users hold */
+        } else if (!must_freeze && stats.bytes_held == 0) { /* else this machine lets ordinary users hold */
             assert_true(stats.bytes_drained > SIZE / 2);
             assert_non_null(strstr(stats.capture_reason, "drained"));
             assert_non_null(strstr(stats.capture_reason, "userfaultfd"));
@@ -81,7 +82,7 @@ static void check(const char *settings, int may_freeze) {
         }
     }
     assert_int_equal(varve_close(session), 0);
-    session = open_session(back, settings);
+    session = open_session(back, settings, "");
     assert_int_equal(varve_restart(session, VARVE_LATEST, NULL), 0);
     assert_int_equal(varve_close(session), 0);
     assert_int_equal(memcmp(back, then, SIZE), 0);
@@ -92,12 +93,18 @@ static void check(const char *settings, int may_freeze) {
 
 static void frozen(void **state) {
     (void)state;
-    check("capture=frozen,staging=1M,log=info", 1);
+    check("capture=frozen,staging=1M,log=info", 1, "");
+}
+
+/* As it comes, on a storage for which it pays. */
+static void frozen_by_default(void **state) {
+    (void)state;
+    check("staging=1M,log=info", 2, "?limit=30MB");
 }
 
 static void drained_and_said(void **state) {
     (void)state;
-    check("capture=held,staging=1M,log=info", 0);
+    check("capture=held,staging=1M,log=info", 0, "");
 }
 
 static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *at) {
@@ -116,7 +123,8 @@ static int become_nobody(void) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frozen), cmocka_unit_test(drained_and_said)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(frozen), cmocka_unit_test(frozen_by_default),
+                                       cmocka_unit_test(drained_and_said)};
     int status = 1;
     snprintf(folder, sizeof folder, "/tmp/found-user-XXXXXX");
     if (!mkdtemp(folder) || (geteuid() == 0 && chown(folder, NOBODY, NOBODY) != 0)) {
