@@ -93,6 +93,13 @@ enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_ho
     return hold < drain ? VV_REST_HOLD : VV_REST_DRAIN;
 }
 
+/* To know what a copy would have: a part of what one takes, and charged also where none was made after all. */
+void vv_cost_walked(struct vv_capture *c, double seconds, uint64_t pages) {
+    double known = c->freeze_seconds_per_page > FREEZE_SECONDS ? c->freeze_seconds_per_page : FREEZE_SECONDS;
+    if (pages > 0 && seconds / (double)pages > known)
+        c->freeze_seconds_per_page = seconds / (double)pages;
+}
+
 void vv_cost_frozen(struct vv_capture *c, double seconds, uint64_t pages) {
     if (pages > 0)
         c->freeze_seconds_per_page = seconds / (double)pages;

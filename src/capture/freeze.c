@@ -70,9 +70,11 @@ static int look_at_mappings(struct vv_capture *c) {
 }
 
 int vv_freeze_can_any(struct vv_capture *c) {
+    int64_t pages = vv_process_resident();
     uint64_t begun_ns = vv_clock_ns();
     int can = look_at_mappings(c);
     c->freeze_asked_ns = vv_clock_ns() - begun_ns;
+    vv_cost_walked(c, (double)c->freeze_asked_ns * 1e-9, pages > 0 ? (uint64_t)pages : 0);
     if (!can)
         c->freeze_pause = PAUSE;
     return can;

@@ -327,6 +327,7 @@ void vv_freeze_learn(struct vv_capture *c);
 /* cost.c: what becomes of what exceeds the slots? */
 enum vv_rest { VV_REST_DRAIN, VV_REST_HOLD, VV_REST_FREEZE };
 enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze);
+void vv_cost_walked(struct vv_capture *c, double seconds, uint64_t pages);
 void vv_cost_frozen(struct vv_capture *c, double seconds, uint64_t pages);
 /* Does the order jump about? */
 int vv_cost_is_scattered(const struct vv_capture *c);

@@ -392,6 +392,20 @@ static void nothing_to_freeze_is_remembered(void **state) {
     close_program(&program);
 }
 
+/* Nor where it takes too long for what freezing gains. */
+static void long_lists_are_charged(void **state) {
+    (void)state;
+    struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+    vv_cost_walked(program.capture, 1e-9, 1000);
+    assert_true(program.capture->freeze_seconds_per_page == 0); /* less than was assumed says nothing of the copy */
+    vv_cost_walked(program.capture, 1e5, 1000);
+    begin(&program, 10, 1);
+    assert_true(sums_of(&program).bytes_frozen == 0 && program.capture->freeze_asked_ns == 0);
+    assert_int_equal(finish(&program, NULL), 0);
+    assert_true(is_filled(program.stored, SIZE, 1));
+    close_program(&program);
+}
+
 /* A program that rewrites everything at once makes the copy grow: next time some is drained, and with a slow one
  * nothing. */
 static void memory_is_bounded(void **state) {
@@ -499,6 +513,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_frozen_beside_a_pool),
         cmocka_unit_test(a_lost_copy_fails_the_checkpoint),
         cmocka_unit_test(nothing_to_freeze_is_remembered),
+        cmocka_unit_test(long_lists_are_charged),
         cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(costs_fade),
         cmocka_unit_test(short_memory_is_left_alone),
