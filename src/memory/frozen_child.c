@@ -164,7 +164,7 @@ VV_BARE_INLINE int read_letter(struct line *line, char letter) {
  * written. */
 VV_BARE_INLINE void drop_the_rest(struct vv_frozen_shared *shared) {
     struct line line = {0, 0, 0, 0, 0};
-    long fd = call(SYS_openat, AT_FDCWD, (long)"/proc/self/maps", O_RDONLY, 0, 0), got = fd;
+    long fd = call(SYS_openat, AT_FDCWD, (long)"/proc/self/maps", O_RDONLY, 0, 0), got;
     while (fd >= 0 && (got = call(SYS_read, fd, (long)shared->buffer, VV_FROZEN_BYTES, 0, 0)) > 0) {
         for (long i = 0; i < got; i++) {
             if (!read_letter(&line, (char)shared->buffer[i]))
@@ -220,7 +220,7 @@ VV_BARE_INLINE void give_back_runs(const struct vv_frozen_request *request, uint
 
 /* Its parent may not be allowed to look at another process; to look at oneself always is. */
 VV_BARE_INLINE void tell_memory(struct vv_frozen_shared *shared) {
-    long fd = call(SYS_openat, AT_FDCWD, (long)"/proc/self/smaps_rollup", O_RDONLY, 0, 0), size = 0, got = fd;
+    long fd = call(SYS_openat, AT_FDCWD, (long)"/proc/self/smaps_rollup", O_RDONLY, 0, 0), size = 0, got;
     while (fd >= 0 && size < VV_FROZEN_TEXT - 1 &&
            (got = call(SYS_read, fd, (long)shared->text + size, VV_FROZEN_TEXT - 1 - size, 0, 0)) > 0)
         size += got;
