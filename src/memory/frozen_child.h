@@ -26,8 +26,14 @@
 #ifndef VV_NO_PROFILE
 #define VV_NO_PROFILE
 #endif
-#ifdef __clang__
+#if defined(__has_attribute) && defined(__clang__)
+#if __has_attribute(disable_sanitizer_instrumentation) /* the other one leaves calls in front of atomic operations */
+#define VV_NO_CHECKS                                                                                                   \
+    __attribute__((no_sanitize("address", "thread", "undefined", "memory", "coverage"),                                \
+                   disable_sanitizer_instrumentation))
+#else
 #define VV_NO_CHECKS __attribute__((no_sanitize("address", "thread", "undefined", "memory", "coverage")))
+#endif
 #else
 #define VV_NO_CHECKS __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 #endif
