@@ -35,12 +35,16 @@ static void wave_page(uint64_t state, uint8_t *out) {
     memcpy(out, values, FIELD_PAGE);
 }
 
+static int is_alike(const struct field *field, size_t page) {
+    return page % 2 < (field->is_unique ? field->alike : 1);
+}
+
 static void fill_page(const struct field *field, size_t page, uint8_t *out) {
     uint64_t state = (uint64_t)page << 32 ^ (uint64_t)field->age[page] << 8;
     if (field->is_unique)
-        noise_page(state ^ (uint64_t)field->rank << 56, out);
+        noise_page(state ^ (is_alike(field, page) ? 0 : (uint64_t)field->rank << 56), out);
     else
-        wave_page(state ^ (page % 2 ? field->rank + 1 : 0), out);
+        wave_page(state ^ (is_alike(field, page) ? 0 : field->rank + 1), out);
 }
 
 void field_init(struct field *field, int has_memory) {
@@ -86,7 +90,7 @@ uint64_t field_advance(struct field *field, unsigned checkpoint) {
 uint64_t field_floor(const struct field *field, unsigned checkpoint) {
     uint64_t floor = 0;
     for (size_t i = 0; i < field->size / FIELD_PAGE; i++)
-        if ((checkpoint == 0 || is_rewritten(field, i, checkpoint)) && (field->is_unique || i % 2 || field->rank == 0))
+        if ((checkpoint == 0 || is_rewritten(field, i, checkpoint)) && (!is_alike(field, i) || field->rank == 0))
             floor += FIELD_PAGE;
     return floor;
 }

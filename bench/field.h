@@ -3,7 +3,8 @@
  * Float64, a smooth wave in every page of 4 KiB. Even pages are the same on all ranks of a job, odd ones are the
  * rank's own. Between two checkpoints about 10 % of the pages are written anew: in runs of 64, or, scattered, single
  * ones here and there. Unique memory has noise instead, another one on every rank and in every page for every
- * checkpoint: nothing can be saved there. */
+ * checkpoint: nothing can be saved there. Replicas of a training have noise, too, new in every page for every
+ * checkpoint, but all of it, or every other page, is the same on all ranks. */
 #ifndef FIELD_H
 #define FIELD_H
 
@@ -14,7 +15,8 @@
 
 struct field {
     unsigned rank;
-    int is_unique;
+    int is_unique;  /* noise, and all of it new each time; */
+    unsigned alike; /* of two pages of noise, those that are the same on all ranks */
     int is_scattered;
     size_t size;
     size_t pages;
@@ -22,7 +24,7 @@ struct field {
     uint32_t *age; /* per page: the checkpoint before which it was last written */
 };
 
-/* size, rank, is_unique and is_scattered are set by the caller. Without memory it is good for comparing only. */
+/* size, rank, is_unique, alike and is_scattered are set by the caller. Without memory it is good for comparing only. */
 void field_init(struct field *field, int has_memory);
 void field_clear(struct field *field);
 /* What the program writes before a checkpoint that is not the first: bytes written. */

@@ -142,16 +142,16 @@ void field_measure_async(const struct field_setup *setup, struct field_result *r
     uint64_t changed = 0;
     field_init(&field, 1);
     field_init(&twin, 1);
-    field_bare_write(setup, field.memory); /* unmeasured, and so is the first work: see field_measure_saving */
+    field_bare_write(setup, r->mode, field.memory); /* unmeasured, and so is the first work: see field_measure_saving */
     undisturbed(setup, &twin, 1, r);
     r->async.undisturbed.count = r->async.undisturbed_cpu.count = 0;
     struct varve_session *session = field_open(setup, r->mode);
-    field_check(session, varve_protect(session, "field", field.memory, setup->size), "protect");
+    field_protect(setup, r->mode, session, field.memory);
     for (unsigned i = 0; i < setup->checkpoints; i++) {
         undisturbed(setup, &twin, i + 1, r);
         if (i % 2)
             changed = one_checkpoint(setup, session, &field, r, i, changed);
-        field_add(&r->bare, field_bare_write(setup, field.memory)); /* nothing is in flight here */
+        field_add(&r->bare, field_bare_write(setup, r->mode, field.memory)); /* nothing is in flight here */
         if (i % 2 == 0)
             changed = one_checkpoint(setup, session, &field, r, i, changed);
         undisturbed(setup, &twin, i + 1, r);

@@ -18,6 +18,7 @@
 #define BOUND_BLOCKING_MANY 0.15
 #define BOUND_RUNTIME 0.35
 #define BOUND_RUNTIME_MANY 0.5
+#define BOUND_RUNTIME_TRAIN 0.6
 #define MANY_RANKS 3
 #define BOUND_AUDIT 0.01 /* of the blocking time */
 
@@ -220,8 +221,7 @@ static void people_bytes(const struct field_result *r) {
            100 * over(r->first_metadata, r->protected_bytes));
     printf("  %-42s %8.3f     of the bound: %.0f bytes for %.0f chunks in %.0f runs\n", "later checkpoints, metadata",
            later_metadata_share(r), r->later_metadata, r->later_chunks, r->later_runs);
-    printf("  %-42s %8.3f %%\n", "largest rewritten base, of protected",
-           100 * over(r->base_most, r->protected_bytes));
+    printf("  %-42s %8.3f %%\n", "largest rewritten base, of protected", 100 * over(r->base_most, r->protected_bytes));
     printf("  %-42s %8.3f     of what it protects\n\n", "memory of a rank at the most", peak_over_protected(r));
 }
 
@@ -261,11 +261,11 @@ int field_bytes_over(const struct field_result *r, int is_quiet) {
 }
 
 static int async_over(const struct field_result *r, double slack, int is_quiet) {
-    int is_many = r->ranks >= MANY_RANKS;
+    int is_many = r->ranks >= MANY_RANKS || r->mode->regions > 0;
+    double runtime = r->mode->regions > 0 ? BOUND_RUNTIME_TRAIN : is_many ? BOUND_RUNTIME_MANY : BOUND_RUNTIME;
     int is_over = passes(r, is_quiet, "blocking_over_bare", blocking_over_bare(r),
                          (is_many ? BOUND_BLOCKING_MANY : BOUND_BLOCKING) * slack);
-    is_over |= passes(r, is_quiet, "runtime_over_bare", runtime_over_bare(r),
-                      (is_many ? BOUND_RUNTIME_MANY : BOUND_RUNTIME) * slack);
+    is_over |= passes(r, is_quiet, "runtime_over_bare", runtime_over_bare(r), runtime * slack);
     is_over |= passes(r, is_quiet, "audit_over_blocking", audit_over_blocking(r), BOUND_AUDIT * slack);
     return is_over;
 }
@@ -273,7 +273,7 @@ static int async_over(const struct field_result *r, double slack, int is_quiet) 
 int field_times_over(const struct field_result *r, double slack, int is_quiet) {
     const struct field_mode *mode = r->mode;
     int is_over = passes(r, is_quiet, "restart_over_cold_read", restart_over_cold_read(r), BOUND_RESTART * slack);
-    if (mode->is_async && !mode->is_unique)
+    if (mode->is_async && (!mode->is_unique || mode->regions > 0))
         is_over |= async_over(r, slack, is_quiet);
     if (mode->is_unique && !mode->is_async)
         is_over |= passes(r, is_quiet, "durable_over_bare", durable_over_bare(r), BOUND_DURABLE * slack);

@@ -12,9 +12,11 @@ struct field_mode {
     const char *name;
     const char *settings;
     int is_unique;
-    int is_plain; /* stored as it is: bytes can be compared with the floor */
-    int is_async; /* the program runs on beside the checkpoint */
-    int is_exact; /* what several ranks hold is stored once, whatever that costs */
+    int is_plain;     /* stored as it is: bytes can be compared with the floor */
+    int is_async;     /* the program runs on beside the checkpoint */
+    int is_exact;     /* what several ranks hold is stored once, whatever that costs */
+    unsigned alike;   /* field.h */
+    unsigned regions; /* 0: one. Several are the tensors of a training, and bare is then the file of one replica */
 };
 
 struct field_list {

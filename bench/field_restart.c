@@ -25,7 +25,7 @@ static struct field_cost restart(const struct field_setup *setup, const struct f
     uint8_t *memory = bench_pages(setup->size);
     double begin = ranks_start(), cpu = bench_cpu();
     struct varve_session *session = field_open(setup, mode);
-    field_check(session, varve_protect(session, "field", memory, setup->size), "protect");
+    field_protect(setup, mode, session, memory);
     field_check(session, varve_restart(session, VARVE_LATEST, &version), "restart");
     cost.seconds = ranks_stop(begin);
     cost.cpu = ranks_sum(bench_cpu() - cpu);

@@ -31,7 +31,9 @@ const char *field_pattern(const struct field_setup *setup);
 struct field field_new(const struct field_setup *setup, const struct field_mode *mode);
 struct varve_session *field_open(const struct field_setup *setup, const struct field_mode *mode);
 void field_check(const struct varve_session *session, int rc, const char *what);
-double field_bare_write(const struct field_setup *setup, const void *data); /* seconds */
+void field_protect(const struct field_setup *setup, const struct field_mode *mode, struct varve_session *session,
+                   uint8_t *memory);
+double field_bare_write(const struct field_setup *setup, const struct field_mode *mode, const void *data); /* seconds */
 /* Of the whole store; while nobody writes. */
 double field_store_bytes(const struct field_setup *setup);
 /* Take down what a checkpoint stored. changed: bytes the program wrote before it; growth: of the store. */

@@ -127,7 +127,7 @@ int varve_open(const char *store, const char *name, const struct varve_options *
 int varve_close(struct varve_session *session) {
     if (!session)
         return 0;
-    struct varve_comm *comm = session->inner->comm;
+    struct varve_comm *comm = session->inner->given;
     int rc = varve_wait(session);
     vv_session_close(session->inner);
     vv_free(session);

@@ -205,7 +205,7 @@ static void start_anew(struct vv_capture *c, const struct vv_capture_plan *plan)
     c->window.run_count = c->window.next = c->urgent.run_count = c->urgent.next = 0;
     c->was_held_before = c->was_held;
     c->is_going = c->in_flight = c->was_held = 0;
-    c->is_frozen = c->is_copied = c->was_refused = c->is_short = 0;
+    c->is_frozen = c->is_copied = c->was_refused = c->is_short = c->is_deferred = 0;
     c->lost = NULL;
     for (size_t i = 0; i < c->sorted_count && c->samples > 0; i++)
         c->sorted[i]->has_order |= c->sorted[i]->base.tracker == c->scan && c->sorted[i]->base.size > plan->staging;
@@ -235,7 +235,7 @@ int vv_capture_begin(struct vv_capture *c, const struct vv_capture_plan *plan, v
 }
 
 int vv_capture_decide(struct vv_capture *c, struct varve_error *error) {
-    int rc = vv_plan_make(c);
+    int rc = c->is_deferred ? 0 : vv_plan_make(c);
     vv_begin_clear(c);
     if (rc != 0) {
         vv_capture_settle(c, 0);

@@ -69,6 +69,7 @@ struct vv_capture_plan {
     double storage_speed;  /* bytes per second that the way to storage takes, as measured; 0: unknown */
     double changed_share;  /* of the chunks consumed last time, how many were really different; 1: unknown */
     int must_not_hold;     /* who consumes waits for other ranks: nobody may be stopped meanwhile */
+    unsigned beside;       /* processes of the job on this node, which need memory at the same time; 0: unknown */
 };
 /* Ranges that were never touched are told to `untouched` at once (with the watch and whole chunks [first, last)). */
 typedef int (*vv_untouched_fn)(void *arg, struct vv_watch *watch, uint64_t first, uint64_t last);
@@ -79,15 +80,19 @@ int vv_capture_begin(struct vv_capture *capture, const struct vv_capture_plan *p
  * it. Between vv_capture_begin and vv_capture_decide. */
 typedef int (*vv_unreported_fn)(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data);
 int vv_capture_unreported(struct vv_capture *capture, uint64_t most, uint64_t *random, vv_unreported_fn fn, void *arg);
-/* Does everything that is scheduled fit staging, so that it can be looked at there as well? */
-int vv_capture_fits(const struct vv_capture *capture);
-/* Show all chunks that are scheduled (before vv_capture_decide: in the program's memory) or staged, those of a watch by ascending number. fn returns 0 or
- * an error, which ends it. */
+/* Can everything that is scheduled be looked at in the background as well, because it fits staging, or because what
+ * does not was frozen just now? Then vv_capture_decide has nothing left to decide, unless it is undone. */
+int vv_capture_defer(struct vv_capture *capture);
+void vv_capture_undefer(struct vv_capture *capture);
+/* Show all chunks that are scheduled (before vv_capture_decide: in the program's memory), or that were deferred, those
+ * of a watch by ascending number. fn returns 0 or an error, which ends it. */
 typedef int (*vv_look_fn)(void *arg, struct vv_watch *watch, uint64_t first, uint32_t count, const uint8_t *data);
-int vv_capture_look(struct vv_capture *capture, vv_look_fn fn, void *arg);
+int vv_capture_look(struct vv_capture *capture, vv_look_fn fn, void *arg, struct varve_error *error);
 /* This scheduled chunk need not be captured: somebody else stores it, or it is where it was. If the checkpoint fails, it counts as
- * changed nevertheless. Before vv_capture_decide. */
+ * changed nevertheless. Before vv_capture_decide; skip: after it, of one that was deferred, which may be shown
+ * once more. */
 void vv_capture_drop(struct vv_watch *watch, uint64_t chunk);
+void vv_capture_skip(struct vv_capture *capture, struct vv_watch *watch, uint64_t chunk);
 int vv_capture_decide(struct vv_capture *capture, struct varve_error *error);
 int vv_capture_must_drain(const struct vv_capture *capture);
 int vv_capture_go(struct vv_capture *capture, struct varve_error *error);

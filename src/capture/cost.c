@@ -7,6 +7,7 @@
 
 #define UNKNOWN_SPEED 500e6      /* bytes per second of a storage not measured yet */
 #define LOOK_SECONDS 0.25e-9     /* to look at a byte that did not change */
+#define NAME_SECONDS 0.4e-9      /* to give a byte its name and ask for it */
 #define ARM_SECONDS 0.4e-6       /* to arm a page, before it was measured */
 #define RELEASE_SECONDS 5.5e-6   /* to read, release and store a page of its own */
 #define SCATTERED_SECONDS 3.5e-6 /* that a running program loses by the release of a page of its own: its processor is interrupted */
@@ -78,14 +79,24 @@ static double cost_of_freezing(const struct vv_capture *c, uint64_t scheduled, d
     double make = c->freeze_seconds_per_page > 0 ? c->freeze_seconds_per_page : FREEZE_SECONDS;
     double copies = c->frozen_copies >= 0 ? c->frozen_copies : excess * COPIED;
     copies = copies < excess ? copies : excess;
-    double first = (double)c->drain_first < excess ? (double)c->drain_first : excess;
-    return pages * make + (double)scheduled * FIRST_WRITE_SECONDS + copies * COPY_SECONDS + cost_of_draining(c, first);
+    return pages * make + (double)scheduled * FIRST_WRITE_SECONDS + copies * COPY_SECONDS;
+}
+
+/* So that the copy does not grow too large. */
+static double cost_of_bounding(const struct vv_capture *c, double excess) {
+    return cost_of_draining(c, (double)c->drain_first < excess ? (double)c->drain_first : excess);
+}
+
+int vv_cost_defers(const struct vv_capture *c, uint64_t scheduled) {
+    double excess = (double)(scheduled - c->slots.count), name = (double)scheduled * VV_PAGE * NAME_SECONDS;
+    return c->freezing == VV_FREEZE_ALWAYS ||
+           cost_of_freezing(c, scheduled, excess) < name + cost_of_draining(c, excess);
 }
 
 enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze) {
     double excess = (double)(scheduled - c->slots.count), drain = cost_of_draining(c, excess);
     double hold = can_hold ? cost_of_holding(c, scheduled, excess) : INFINITY;
-    double freeze = can_freeze ? cost_of_freezing(c, scheduled, excess) : INFINITY;
+    double freeze = can_freeze ? cost_of_freezing(c, scheduled, excess) + cost_of_bounding(c, excess) : INFINITY;
     if (can_freeze && c->freezing == VV_FREEZE_ALWAYS)
         return VV_REST_FREEZE;
     if (freeze < drain && freeze < hold)

@@ -442,6 +442,8 @@ int vv_capture_next(struct vv_capture *c, struct vv_piece *piece, struct varve_e
         rc = read_window(c, window);
     if (next == READ_FROZEN && (rc = vv_freeze_read(c, error)) != 0)
         return rc;
+    if (next == READ_FROZEN && !vv_freeze_has_piece(c)) /* the rest was skipped */
+        return vv_capture_next(c, piece, error);
     if (next == NOTHING)
         wait_for_copies(c);
     if (rc != 0 || c->lost)

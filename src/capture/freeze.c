@@ -39,9 +39,8 @@ int vv_freeze_may(const struct vv_capture *c) {
 /* A program that rewrites all of it at once makes the copy as large. */
 int vv_freeze_is_short(const struct vv_capture *c, uint64_t chunks) {
     int64_t left = c->freezing != VV_FREEZE_ALWAYS ? c->memory_left() : -1;
-    uint64_t excess = chunks - c->slots.count;
-    excess -= c->drain_first < excess ? c->drain_first : excess;
-    return left >= 0 && excess * VV_PAGE > (uint64_t)left / 2;
+    unsigned beside = c->plan.beside > 0 ? c->plan.beside : 1;
+    return left >= 0 && chunks * VV_PAGE > (uint64_t)left / 2 / beside;
 }
 
 /* What devices write past the page table is in no copy as it was. */
@@ -215,11 +214,13 @@ static void note_memory(struct vv_capture *c) {
     vv_lock_give(&c->lock);
 }
 
-/* Who is to blame? The region of the run that was being copied; else any that was asked for. */
-static int fail_frozen(struct vv_capture *c, struct varve_error *error) {
-    int at = vv_frozen_fatal_run(c->frozen);
+/* Who is to blame? The region of the run that was being copied; else any that was asked for. before: runs that were
+ * asked for before ours. */
+static int fail_frozen(struct vv_capture *c, int before, const struct vv_watched *any, struct varve_error *error) {
+    int at = vv_frozen_fatal_run(c->frozen) - before;
     uint64_t chunk;
-    struct vv_watched *w = vv_watched_of(c, c->thaw.runs[at >= 0 ? at : 0].number, &chunk);
+    int is_known = at >= 0 && (uint32_t)at < c->thaw.run_count;
+    struct vv_watched *w = is_known ? vv_watched_of(c, c->thaw.runs[at].number, &chunk) : (struct vv_watched *)any;
     int is_hole = vv_frozen_met_a_hole(c->frozen);
     w->cannot_freeze |= is_hole;
     if (!is_hole && c->freezing != VV_FREEZE_ALWAYS) {
@@ -233,24 +234,100 @@ static int fail_frozen(struct vv_capture *c, struct varve_error *error) {
         w->name, vv_frozen_fate(c->frozen), is_hole ? ": memory that is not in the copy, or cannot be read" : "");
 }
 
-int vv_freeze_read(struct vv_capture *c, struct varve_error *error) {
-    struct vv_frozen_run wanted[VV_FROZEN_RUNS];
-    uint32_t numbers[VV_FROZEN_BYTES / VV_PAGE];
-    struct vv_watched *first = NULL;
+/* What to ask for; returns whether all of it is of one watch, of which *out is the first. */
+static int list_runs(const struct vv_capture *c, struct vv_frozen_run *wanted, struct vv_watched **out) {
     int is_one = 1;
-    make_runs(&c->thaw, numbers, gather(c, numbers));
     for (uint32_t i = 0; i < c->thaw.run_count; i++) {
         const struct vv_run *run = &c->thaw.runs[i];
         uint64_t chunk;
         struct vv_watched *w = vv_watched_of(c, run->number, &chunk);
         wanted[i] = (struct vv_frozen_run){(uintptr_t)w->base.ptr + chunk * VV_PAGE,
                                            (uint32_t)vv_chunks_size(w, chunk, run->count), run->place * VV_PAGE};
-        is_one &= !first || first == w;
-        first = w;
+        *out = i == 0 ? w : *out;
+        is_one &= *out == w;
     }
+    return is_one;
+}
+
+static int read_any(struct vv_capture *c, struct varve_error *error) {
+    struct vv_frozen_run wanted[VV_FROZEN_RUNS];
+    uint32_t numbers[VV_FROZEN_BYTES / VV_PAGE];
+    struct vv_watched *first = NULL;
+    make_runs(&c->thaw, numbers, gather(c, numbers));
+    int is_one = list_runs(c, wanted, &first);
     note_memory(c);
-    int rc = vv_frozen_read(c->frozen, wanted, c->thaw.run_count, c->thaw.is_ascending && is_one);
-    return rc ? fail_frozen(c, error) : 0;
+    int rc = vv_frozen_read(c->frozen, wanted, c->thaw.run_count,
+                            c->thaw.is_ascending && is_one ? VV_FROZEN_GIVE_BETWEEN : VV_FROZEN_GIVE);
+    return rc ? fail_frozen(c, 0, first, error) : 0;
+}
+
+/* ---- what was deferred ---- */
+
+#define MOST_RUNS (VV_FROZEN_RUNS - 2) /* beside the ends of what is given back */
+
+/* The chunks of one watch from *at on, in ascending order; with is_all also those that are skipped by now. Returns the
+ * watch, and what they span together with those. */
+static struct vv_watched *gather_watch(const struct vv_capture *c, uint32_t *at, int is_all, uint32_t *numbers,
+                                       uint32_t *count, struct vv_frozen_range *span) {
+    uint64_t chunk;
+    struct vv_watched *first = vv_watched_of(c, c->order.list[*at], &chunk);
+    uint64_t last = chunk;
+    span->start = (uintptr_t)first->base.ptr + chunk * VV_PAGE;
+    for (*count = 0; *at < c->order.count && *count < MOST_RUNS; ++*at) {
+        if (vv_watched_of(c, c->order.list[*at], &chunk) != first)
+            break;
+        last = chunk;
+        if (is_all || vv_state(first, chunk) == VV_STAGED)
+            numbers[(*count)++] = c->order.list[*at];
+    }
+    span->length = (uintptr_t)first->base.ptr + last * VV_PAGE + vv_chunk_size(first, last) - span->start;
+    return first;
+}
+
+int vv_freeze_look(struct vv_capture *c, const struct vv_watched *w, uint32_t *at, vv_look_fn fn, void *arg,
+                   struct varve_error *error) {
+    struct vv_frozen_run wanted[VV_FROZEN_RUNS];
+    struct vv_frozen_range span;
+    uint32_t numbers[MOST_RUNS], count;
+    uint64_t chunk;
+    int rc = 0;
+    while (rc == 0 && *at < c->order.count && vv_watched_of(c, c->order.list[*at], &chunk) == w) {
+        struct vv_watched *first = gather_watch(c, at, 1, numbers, &count, &span);
+        make_runs(&c->thaw, numbers, count);
+        list_runs(c, wanted, &first);
+        note_memory(c);
+        if (vv_frozen_read(c->frozen, wanted, c->thaw.run_count, VV_FROZEN_KEEP) != 0)
+            return fail_frozen(c, 0, w, error);
+        for (uint32_t i = 0; i < c->thaw.run_count && rc == 0; i++) {
+            const struct vv_run *run = &c->thaw.runs[i];
+            vv_watched_of(c, run->number, &chunk);
+            rc = fn(arg, &first->base, chunk, run->count, vv_frozen_buffer(c->frozen) + (size_t)run->place * VV_PAGE);
+        }
+    }
+    c->thaw.run_count = c->thaw.next = c->thaw.given = 0;
+    return rc;
+}
+
+/* Whole windows of a watch, so that everything between what is wanted can be given back. */
+static int read_deferred(struct vv_capture *c, struct varve_error *error) {
+    struct vv_frozen_run wanted[VV_FROZEN_RUNS];
+    struct vv_frozen_range span;
+    uint32_t numbers[MOST_RUNS], count;
+    do {
+        struct vv_watched *first = gather_watch(c, &c->held_next, 0, numbers, &count, &span), *same = first;
+        make_runs(&c->thaw, numbers, count);
+        wanted[0] = (struct vv_frozen_run){span.start, 0, 0};
+        list_runs(c, wanted + 1, &same);
+        wanted[c->thaw.run_count + 1] = (struct vv_frozen_run){span.start + span.length, 0, 0};
+        note_memory(c);
+        if (vv_frozen_read(c->frozen, wanted, c->thaw.run_count + 2, VV_FROZEN_GIVE_BETWEEN) != 0)
+            return fail_frozen(c, 1, first, error);
+    } while (count == 0 && c->held_next < c->order.count);
+    return 0;
+}
+
+int vv_freeze_read(struct vv_capture *c, struct varve_error *error) {
+    return c->is_deferred ? read_deferred(c, error) : read_any(c, error);
 }
 
 int vv_freeze_has_piece(const struct vv_capture *c) {
@@ -277,6 +354,8 @@ void vv_freeze_give(struct vv_capture *c, struct vv_piece *piece) {
 void vv_freeze_learn(struct vv_capture *c) {
     uint64_t all = 0, most, used = c->sums.frozen_memory;
     c->freeze_pause -= c->freeze_pause > 0;
+    if (c->is_deferred) /* nothing of it can be drained */
+        return;
     if (c->sums.bytes_frozen == 0) {
         c->drain_first /= 2; /* it may be less by now */
         return;

@@ -24,21 +24,36 @@ static int look_at_memory(struct vv_watched *w, vv_look_fn fn, void *arg) {
     return 0;
 }
 
-/* Nothing is consumed yet, and everything is in slots: nobody else touches the queue. */
-static int look_at_staging(struct vv_capture *c, vv_look_fn fn, void *arg) {
-    for (uint32_t slot = c->slots.bulk.head; slot != VV_NONE; slot = c->slots.list[slot].next) {
+/* The staged chunks of a watch, from a slot on; returns the next one. */
+static uint32_t look_at_slots(struct vv_capture *c, const struct vv_watched *w, uint32_t slot, vv_look_fn fn, void *arg,
+                              int *rc) {
+    for (; slot != VV_NONE && *rc == 0; slot = c->slots.list[slot].next) {
         uint64_t chunk;
-        struct vv_watched *w = vv_watched_of(c, c->slots.list[slot].number, &chunk);
-        int rc = w ? fn(arg, &w->base, chunk, 1, c->slots.data + (size_t)slot * VV_PAGE) : 0;
-        if (rc != 0)
-            return rc;
+        struct vv_watched *of = vv_watched_of(c, c->slots.list[slot].number, &chunk);
+        if (of && of != w)
+            break;
+        if (of)
+            *rc = fn(arg, &of->base, chunk, 1, c->slots.data + (size_t)slot * VV_PAGE);
     }
-    return 0;
+    return slot;
 }
 
-int vv_capture_look(struct vv_capture *c, vv_look_fn fn, void *arg) {
+/* Nothing is consumed yet, and everything is in slots or frozen, both in the order of the watches: nobody else touches
+ * the queue. */
+static int look_behind(struct vv_capture *c, vv_look_fn fn, void *arg, struct varve_error *error) {
+    uint32_t slot = c->slots.bulk.head, at = c->drain + c->stage;
+    int rc = 0;
+    for (size_t i = 0; i < c->sorted_count && rc == 0; i++) {
+        slot = look_at_slots(c, c->sorted[i], slot, fn, arg, &rc);
+        if (rc == 0)
+            rc = vv_freeze_look(c, c->sorted[i], &at, fn, arg, error);
+    }
+    return rc;
+}
+
+int vv_capture_look(struct vv_capture *c, vv_look_fn fn, void *arg, struct varve_error *error) {
     if (c->is_going)
-        return look_at_staging(c, fn, arg);
+        return look_behind(c, fn, arg, error);
     int rc = 0;
     for (size_t i = 0; i < c->sorted_count && rc == 0; i++)
         rc = look_at_memory(c->sorted[i], fn, arg);
@@ -51,4 +66,12 @@ void vv_capture_drop(struct vv_watch *watch, uint64_t chunk) {
         return;
     vv_state_set(w, chunk, VV_PROCESSED);
     w->scheduled--;
+}
+
+void vv_capture_skip(struct vv_capture *c, struct vv_watch *watch, uint64_t chunk) {
+    struct vv_watched *w = (struct vv_watched *)watch;
+    vv_lock_take(&c->lock);
+    if (vv_state(w, chunk) == VV_STAGED)
+        vv_state_set(w, chunk, VV_PROCESSED);
+    vv_lock_give(&c->lock);
 }

@@ -95,6 +95,13 @@ void vv_order_by_address(struct vv_capture *c) {
     place_by_address(c, ALL);
 }
 
+void vv_order_deferred(struct vv_capture *c) {
+    c->order.count = 0;
+    place_by_address(c, UNHOLDABLE);
+    c->unholdable = c->order.count;
+    place_by_address(c, ALL);
+}
+
 /* The lowest of the others, until there are so many in all. */
 static void place_lowest(struct vv_capture *c, uint64_t count) {
     for (size_t i = 0; i < c->sorted_count; i++) {

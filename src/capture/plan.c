@@ -43,10 +43,6 @@ static void give_windows(struct vv_capture *c) {
 
 /* ---- how much of what ---- */
 
-int vv_capture_fits(const struct vv_capture *c) {
-    return c->mode == VV_CHOOSE_CAPTURE_AUTO && scheduled_in_all(c) <= c->slots.count;
-}
-
 static int may_hold(struct vv_capture *c, struct vv_watched *w) {
     if (!w->base.is_plain || w->base.was_lost || w->base.is_doubted || w->cannot_guard || w->hold_first >= w->hold_end)
         return 0;
@@ -173,7 +169,8 @@ static void plan_excess(struct vv_capture *c, uint64_t chunks) {
     int can_hold = !c->plan.must_not_hold && c->freezing != VV_FREEZE_ALWAYS && can_hold_any(c);
     int can_freeze = c->mode == VV_CHOOSE_CAPTURE_AUTO && !c->was_refused && vv_freeze_may(c);
     enum vv_rest way = vv_cost_choose(c, chunks, can_hold, can_freeze);
-    c->is_short = way == VV_REST_FREEZE && vv_freeze_is_short(c, chunks);
+    uint64_t excess = chunks - c->slots.count, first = c->drain_first < excess ? c->drain_first : excess;
+    c->is_short = way == VV_REST_FREEZE && vv_freeze_is_short(c, excess - first);
     if (way == VV_REST_FREEZE && (c->is_short || !vv_freeze_can_any(c))) {
         can_freeze = 0;
         way = vv_cost_choose(c, chunks, can_hold, 0);
@@ -260,4 +257,55 @@ int vv_plan_make(struct vv_capture *c) {
             set_states(c, 0);
     }
     return rc;
+}
+
+/* ---- looked at in the background ---- */
+
+static int can_defer(struct vv_capture *c, uint64_t chunks) {
+    if (c->mode != VV_CHOOSE_CAPTURE_AUTO || c->was_refused || !vv_freeze_may(c) || !vv_cost_defers(c, chunks))
+        return 0;
+    c->is_short = vv_freeze_is_short(c, chunks - c->slots.count);
+    return !c->is_short && vv_freeze_can_any(c);
+}
+
+/* Nothing is drained, since it has no name yet. -EAGAIN: it would have to be. */
+static int plan_deferred(struct vv_capture *c) {
+    vv_slots_reset(&c->slots, 0);
+    c->is_frozen = 1;
+    vv_order_deferred(c);
+    c->drain = 0;
+    c->stage = c->slots.free_count;
+    c->sums.reason = "what did not fit was frozen";
+    set_states(c, 1);
+    return c->unholdable > c->stage ? -EAGAIN : 0;
+}
+
+static void undo(struct vv_capture *c) {
+    set_states(c, 0);
+    c->is_frozen = c->is_copied = c->is_deferred = 0;
+    c->sums.bytes_staged = 0;
+}
+
+int vv_capture_defer(struct vv_capture *c) {
+    uint64_t chunks = scheduled_in_all(c);
+    if (chunks <= c->slots.count)
+        return c->mode == VV_CHOOSE_CAPTURE_AUTO;
+    if (!can_defer(c, chunks))
+        return 0;
+    int rc = plan_deferred(c);
+    if (rc == 0)
+        rc = use_guard(c);
+    if (rc == 0)
+        rc = use_copy(c);
+    c->is_deferred = rc == 0;
+    if (rc != 0)
+        undo(c);
+    return rc == 0;
+}
+
+void vv_capture_undefer(struct vv_capture *c) {
+    if (!c->is_deferred)
+        return;
+    vv_freeze_end(c);
+    undo(c);
 }

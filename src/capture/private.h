@@ -170,6 +170,7 @@ struct vv_capture {
     struct vv_window window, urgent;
     struct vv_thaw thaw;
     int is_frozen, was_refused; /* of this checkpoint: nothing is held, what comes last is frozen; that failed */
+    int is_deferred; /* all of it is looked at in the background: what does not fit staging is frozen, watch by watch */
     int is_copied; /* what is staged is in its slots */
     uint8_t *draining; /* what is drained just now; NULL: nothing was yet */
     uint32_t ring[VV_RING]; /* chunks waited for */
@@ -310,8 +311,11 @@ int vv_plan_make(struct vv_capture *c);
  * there is anything for them. */
 int vv_freeze_may(const struct vv_capture *c);
 int vv_freeze_can_any(struct vv_capture *c);
-/* 1 if too little memory is left in the system to freeze what exceeds the slots. */
+/* 1 if too little memory is left in the system, for all ranks that do the same, to freeze so many chunks. */
 int vv_freeze_is_short(const struct vv_capture *c, uint64_t chunks);
+/* Show the frozen chunks of a watch, from *at in the order on, which is left behind them. */
+int vv_freeze_look(struct vv_capture *c, const struct vv_watched *w, uint32_t *at, vv_look_fn fn, void *arg,
+                   struct varve_error *error);
 /* The chunks that are to be frozen come as they are, or by address: then what lies between two that were read will not be asked for
  * any more, and can be given back with them. */
 void vv_freeze_arrange(struct vv_capture *c, int must_ascend);
@@ -326,6 +330,8 @@ void vv_freeze_end(struct vv_capture *c);
 void vv_freeze_learn(struct vv_capture *c);
 /* cost.c: what becomes of what exceeds the slots? */
 enum vv_rest { VV_REST_DRAIN, VV_REST_HOLD, VV_REST_FREEZE };
+/* Is it cheaper to freeze what does not fit than to name all of it, and drain it, inside the call? */
+int vv_cost_defers(const struct vv_capture *c, uint64_t scheduled);
 enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze);
 void vv_cost_walked(struct vv_capture *c, double seconds, uint64_t pages);
 void vv_cost_frozen(struct vv_capture *c, double seconds, uint64_t pages);
@@ -340,6 +346,8 @@ void vv_cost_learn(struct vv_capture *c);
 int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room);
 void vv_numbers_free(struct vv_numbers *numbers);
 void vv_order_by_address(struct vv_capture *c);
+/* Those first that cannot stay. */
+void vv_order_deferred(struct vv_capture *c);
 /* Those that cannot be held (or frozen) come first, c->unholdable of them; then, until there are `lowest` in all, by address. */
 void vv_order_expected(struct vv_capture *c, uint64_t lowest);
 /* A first access in this epoch. With the lock. */

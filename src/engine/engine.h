@@ -153,6 +153,8 @@ struct vv_session {
     struct vv_attempt newest_seen; /* and the newest record when it last looked for one to read; likewise */
     struct varve_comm *comm;  /* for one thread at a time: the caller's, or our own while a checkpoint is in flight */
     struct varve_comm *aside; /* for the caller's, meanwhile; NULL: our own thread must not talk */
+    struct varve_comm *given; /* the program's; it is comm, or aside */
+    struct varve_comm *near;  /* made of it where its own threads may not talk; NULL: none. It is comm then */
     struct vv_sharing sharing;
     struct vv_copies copies;
     struct vv_team team;

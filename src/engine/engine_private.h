@@ -234,6 +234,8 @@ int vv_naming_add_fine(struct vv_naming *naming, struct vv_scan *scan, uint64_t 
 uint32_t vv_naming_find(const struct vv_naming *naming, struct vv_hash128 id);
 /* The verdicts are there: origins for all named chunks. What is not to be stored here leaves the list. */
 int vv_naming_settle(struct vv_save *save, const struct vv_verdict *verdicts);
+/* It need not be captured. */
+void vv_naming_spare(struct vv_save *save, struct vv_watch *watch, uint64_t index);
 /* The first named chunk of a region from this granule on; NULL: none. */
 const struct vv_named *vv_naming_at(const struct vv_naming *naming, const struct vv_scan *scan, uint64_t index);
 void vv_naming_clear(struct vv_naming *naming);

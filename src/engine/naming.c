@@ -120,6 +120,13 @@ const struct vv_named *vv_naming_at(const struct vv_naming *naming, const struct
     return low < end ? &naming->list[low] : NULL;
 }
 
+void vv_naming_spare(struct vv_save *save, struct vv_watch *watch, uint64_t index) {
+    if (save->is_shared_behind)
+        vv_capture_skip(save->session->capture, watch, index);
+    else
+        vv_capture_drop(watch, index);
+}
+
 /* ---- verdicts ---- */
 
 static struct vv_known place_of(const struct vv_save *save, const struct vv_offer *offer, const struct vv_verdict *verdict) {
@@ -178,8 +185,7 @@ static int is_stored_here(struct vv_save *save, const struct vv_named *named) {
         return 1;
     if (!is_first)
         save->sums.known += naming->offers[named->offer].size;
-    if (!save->is_shared_behind)
-        vv_capture_drop(save->session->regions.list[named->scan].watch, named->index);
+    vv_naming_spare(save, save->session->regions.list[named->scan].watch, named->index);
     return 0;
 }
 

@@ -270,12 +270,22 @@ static int begin_looking(struct vv_save *save, struct varve_error *error) {
 /* What changed, and who of the ranks stores it: now, or later in the background, if it will be where nobody can write it by then. */
 static int name_changes(struct vv_save *save, int rc, struct varve_error *error) {
     struct vv_session *session = save->session;
-    uint64_t fits = rc == 0 && session->aside && vv_is_in_background(session) && vv_capture_fits(session->capture);
-    int broken = session->comm->ops->least(session->comm, &fits, 1);
+    uint64_t is_behind = rc == 0 && session->aside && vv_is_in_background(session);
+    is_behind = is_behind && vv_capture_defer(session->capture);
+    int broken = session->comm->ops->least(session->comm, &is_behind, 1);
     if (broken)
         return vv_error(error, broken, "the ranks could not agree: %s", varve_error_text(broken));
-    save->is_shared_behind = (int)fits;
-    return fits ? 0 : vv_sharing_run(save, rc, error);
+    save->is_shared_behind = (int)is_behind;
+    if (is_behind)
+        return 0;
+    vv_capture_undefer(session->capture);
+    return vv_sharing_run(save, rc, error);
+}
+
+/* Ranks that share this one's memory. */
+static unsigned ranks_beside(const struct vv_session *session) {
+    struct varve_comm *comm = session->comm;
+    return comm->nodes > 0 && comm->ops->node_size ? comm->ops->node_size(comm, comm->node) : 1;
 }
 
 /* What this rank will store: the naming knows; without one it is as much as last time. */
@@ -298,7 +308,7 @@ static int prepare(struct vv_save *save, struct varve_error *error) {
     if (rc == 0)
         rc = begin_looking(save, error);
     struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share,
-                                   session->copies.count > 0};
+                                   session->copies.count > 0, ranks_beside(session)};
     rc = vv_outlet_consume(save, rc, ask_callback, error); /* first: they may write protected memory, too */
     if (rc == 0)
         rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);

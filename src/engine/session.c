@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/match.h"
 #include "engine/engine_private.h"
+#include "gather/comm_near.h"
 
 #define WINDOW_LEAST (1u << 20) /* of a restart, whatever the ceiling of all memory */
 
@@ -224,7 +225,6 @@ int vv_claim_together(struct vv_session *session, uint64_t above, struct varve_e
 
 /* With whom duplicates and copies are exchanged. Copies travel while chunks are stored: where our own thread must not talk, that is inside the call. */
 static int set_up_sharing(struct vv_session *session, struct varve_error *error) {
-    session->aside = session->comm->aside;
     int rc = vv_comm_agree(session->comm, vv_copies_open(session, error), error);
     if (rc == 0)
         rc = vv_sharing_open(session, error);
@@ -238,9 +238,25 @@ static int set_up_sharing(struct vv_session *session, struct varve_error *error)
     return rc;
 }
 
+/* Where threads of the group may not talk (MPI below MPI_THREAD_MULTIPLE), ours can through the memory of the node, if
+ * all ranks are on one. The caller's thread keeps the group to itself then. */
+static void choose_group(struct vv_session *session) {
+    struct varve_error why = {.rank = -1};
+    session->aside = session->given->aside;
+    if (session->aside || session->comm->ranks == 1 || !vv_is_in_background(session))
+        return;
+    if (vv_comm_near_open(session->given, &session->near, &why) != 0) {
+        vv_log(&session->log, VV_LOG_DEBUG, "ranks talk in calls of the program only: %s", why.text);
+        return;
+    }
+    session->comm = session->near;
+    session->aside = session->given;
+}
+
 /* All ranks come in, or none. */
 static int enter(struct vv_session *session, const char *uri, struct varve_error *error) {
     uint64_t above = 0;
+    choose_group(session);
     int rc = open_stores(session, uri, &above, error);
     if (rc == 0)
         rc = vv_access_open(session, above, error);
@@ -264,7 +280,7 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
         session->settings.restart_window = settings->memory / 2 < WINDOW_LEAST ? WINDOW_LEAST : settings->memory / 2;
     session->may = settings->access == VV_CHOOSE_ACCESS_READ ? VV_MAY_READ : VV_MAY_WRITE;
     session->log = *log;
-    session->comm = comm;
+    session->comm = session->given = comm;
     session->opened_ns = session->last_ns = vv_clock_ns();
     session->request.is_done = 1;
     session->changed_share = 1;
@@ -315,6 +331,8 @@ void vv_session_close(struct vv_session *session) {
     vv_match_close(session->match);
     vv_sharing_close(session);
     vv_copies_close(session);
+    if (session->near)
+        session->near->ops->close(session->near);
     vv_free(session->save);
     vv_lease_release(session->lease);
     vv_store_close(session->store);

@@ -126,8 +126,8 @@ static int name_chunks(void *arg, struct vv_watch *watch, uint64_t first, uint32
         int rc = vv_scan_name(scan, i, data + (i - first) * VV_CHUNK);
         if (rc < 0)
             return rc;
-        if (rc == 0 && !save->is_shared_behind)
-            vv_capture_drop(watch, i);
+        if (rc == 0)
+            vv_naming_spare(save, watch, i);
     }
     return 0;
 }
@@ -137,7 +137,7 @@ static int name_all(struct vv_save *save, struct varve_error *error) {
     save->fixed_bytes = save->sums.fresh;
     save->fixed_rewritten = save->sums.rewritten;
     save->naming.is_stable = save->is_shared_behind;
-    int rc = vv_capture_look(save->session->capture, name_chunks, save);
+    int rc = vv_capture_look(save->session->capture, name_chunks, save, error);
     save->stats.seconds_named = (double)(vv_clock_ns() - begin) / NS;
     if (rc == 0) {
         save->naming.fates = vv_calloc(save->naming.offer_count + 1, 1);

@@ -276,7 +276,7 @@ static void adopt(struct vv_frozen *frozen) {
     errno = kept;
 }
 
-static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, int gives_between,
+static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, enum vv_frozen_after after,
                int wants_memory) {
     struct vv_frozen_shared *shared = frozen->shared;
     if (!frozen->pid || frozen->owner != getpid())
@@ -288,7 +288,7 @@ static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_
     uint32_t number = shared->asked + 1;
     struct vv_frozen_request *request = &shared->requests[number % 2];
     request->count = (uint32_t)count;
-    request->gives_between = gives_between;
+    request->after = after;
     request->wants_memory = wants_memory;
     if (count > 0)
         memcpy(request->runs, runs, count * sizeof *runs);
@@ -306,7 +306,7 @@ static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_
 
 /* Does the first one answer at all? In a box that refuses what it needs it does not. */
 static int try_first(struct vv_frozen *frozen) {
-    int rc = ask(frozen, NULL, 0, 0, 0);
+    int rc = ask(frozen, NULL, 0, VV_FROZEN_KEEP, 0);
     frozen->is_tried = rc == 0;
     frozen->has_adopted = 0; /* another thread will read */
     return rc;
@@ -350,13 +350,14 @@ int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept
     return rc;
 }
 
-int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, int gives_between) {
-    return ask(frozen, runs, count, gives_between, 0);
+int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count,
+                   enum vv_frozen_after after) {
+    return ask(frozen, runs, count, after, 0);
 }
 
 int64_t vv_frozen_memory(struct vv_frozen *frozen) {
     static const char word[] = "Private_Dirty:";
-    int rc = ask(frozen, NULL, 0, 0, 1);
+    int rc = ask(frozen, NULL, 0, VV_FROZEN_KEEP, 1);
     const char *found = rc == 0 ? strstr(frozen->shared->text, word) : NULL;
     return rc != 0 ? rc : found ? strtoll(found + strlen(word), NULL, 10) * 1024 : -ENOTSUP;
 }
@@ -371,7 +372,7 @@ static int try_out(struct vv_frozen *frozen, volatile uint8_t *page, size_t size
     if (rc != 0)
         return rc;
     memset((void *)page, 'a', size);
-    rc = vv_frozen_read(frozen, &run, 1, 0);
+    rc = vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE);
     for (size_t i = 0; rc == 0 && i < size; i++)
         rc = frozen->shared->buffer[i] == 'b' ? 0 : -EIO;
     return rc;

@@ -50,10 +50,12 @@ void vv_frozen_destroy(struct vv_frozen *frozen); /* accepts NULL */
 /* Freeze. Only these ranges (ascending, apart from each other, at most VV_FROZEN_KEPT) will be asked for: the child
  * drops the rest. 0 or -errno: nothing is frozen; vv_frozen_fate may tell more. */
 int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count);
-/* Copy runs (at most VV_FROZEN_RUNS) as they were to their places in the buffer; whole pages in them are given back
- * and cannot be asked for again. gives_between: the runs ascend, and what lies between them is given back, too.
- * 0, or -ECHILD: the child is gone; vv_frozen_fate tells how. */
-int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, int gives_between);
+/* Copy runs (at most VV_FROZEN_RUNS, also empty ones) as they were to their places in the buffer. Whole pages in them
+ * are kept, so that they can be asked for again, or given back; or the runs ascend, and what lies between them is given
+ * back, too. 0, or -ECHILD: the child is gone; vv_frozen_fate tells how. */
+enum vv_frozen_after { VV_FROZEN_KEEP, VV_FROZEN_GIVE, VV_FROZEN_GIVE_BETWEEN };
+int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count,
+                   enum vv_frozen_after after);
 const uint8_t *vv_frozen_buffer(const struct vv_frozen *frozen);
 /* The child ends. May be called at any time. 0, or -ETIMEDOUT: it is still there after two seconds, and was left to
  * itself; it ends when it comes to look. */

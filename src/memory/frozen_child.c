@@ -211,9 +211,9 @@ VV_BARE_INLINE void copy_runs(struct vv_frozen_shared *shared, const struct vv_f
 }
 
 VV_BARE_INLINE void give_back_runs(const struct vv_frozen_request *request, uintptr_t inside) {
-    for (uint32_t i = 0, last; i < request->count; i = last + 1) {
+    for (uint32_t i = 0, last; request->after != VV_FROZEN_KEEP && i < request->count; i = last + 1) {
         const struct vv_frozen_run *runs = request->runs;
-        last = request->gives_between ? request->count - 1 : i;
+        last = request->after == VV_FROZEN_GIVE_BETWEEN ? request->count - 1 : i;
         give_back((runs[i].start + inside) & ~inside, (runs[last].start + runs[last].length) & ~inside);
     }
 }

@@ -44,7 +44,8 @@
 
 struct vv_frozen_request {
     uint32_t count;
-    int gives_between, wants_memory;
+    enum vv_frozen_after after;
+    int wants_memory;
     struct vv_frozen_run runs[VV_FROZEN_RUNS];
 };
 struct vv_frozen_shared {

@@ -171,7 +171,7 @@ static void run_rank(struct varve_comm *comm, void *arg) {
         save_all(&rank);
     else
         restart(&rank);
-    struct varve_comm *inner = rank.session->comm;
+    struct varve_comm *inner = rank.session->given;
     vv_session_close(rank.session);
     inner->ops->close(inner);
     free(rank.field);

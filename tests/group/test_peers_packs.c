@@ -488,7 +488,7 @@ static void run_session(struct varve_comm *comm, void *arg) {
     snprintf(board->text[r], sizeof board->text[r], "%.255s", error.text);
     if (board->code[r] == 0 && !plan->is_continued)
         check(&rank, board->version[r]);
-    struct varve_comm *inner = session->comm;
+    struct varve_comm *inner = session->given;
     vv_session_close(session);
     inner->ops->close(inner);
     free(rank.field);

@@ -388,7 +388,7 @@ static void save_meddled(struct job *job) {
 
 static void written_during_the_call(void **state) {
     (void)state;
-    run(&(struct plan){.fn = save_meddled, .settings = EXACT, .is_meddling = 1});
+    run(&(struct plan){.fn = save_meddled, .settings = EXACT ",capture=sync", .is_meddling = 1});
     for (int rank = 0; rank < RANKS; rank++) {
         assert_int_equal(board->codes[0][rank], -EFAULT);
         assert_int_equal(board->codes[1][rank], 0);

@@ -100,7 +100,7 @@ static void begin_with(struct program *program, struct vv_capture_plan plan) {
 }
 
 static void begin(struct program *program, uint64_t slots, int must_not_hold) {
-    begin_with(program, (struct vv_capture_plan){slots * CHUNK, 1e6, 1, must_not_hold});
+    begin_with(program, (struct vv_capture_plan){slots * CHUNK, 1e6, 1, must_not_hold, 0});
 }
 
 static int finish(struct program *program, struct varve_error *error) {
@@ -194,6 +194,115 @@ static void notes_survive(void **state) {
     close_program(&program);
 }
 
+/* ---- looked at in the background ---- */
+
+struct looking {
+    struct program *program;
+    uint8_t *seen;
+    uint64_t chunks, last;
+    struct vv_watch *watch;
+    int is_ordered;
+};
+
+static int look(void *arg, struct vv_watch *watch, uint64_t first, uint32_t count, const uint8_t *data) {
+    struct looking *looking = arg;
+    looking->is_ordered &= watch != looking->watch || first == looking->last;
+    looking->watch = watch;
+    looking->last = first + count;
+    looking->chunks += count;
+    if (watch == looking->program->watch)
+        memcpy(looking->seen + first * CHUNK, data, (size_t)count * CHUNK);
+    return 0;
+}
+
+/* Every chunk is shown in its order, and those that are not skipped come once more; both as they were at the call. */
+static void deferred(unsigned slots, unsigned every) {
+    struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
+    uint8_t *second = map(SIZE, MAP_PRIVATE), *shared = map(10 * CHUNK, MAP_SHARED);
+    struct vv_capture_plan plan = {slots * CHUNK, 1e6, 1, 0, 0};
+    struct looking looking = {.program = &program, .seen = map(SIZE, MAP_PRIVATE), .is_ordered = 1};
+    struct varve_error error = {0};
+    memset(second, 5, SIZE);
+    memset(shared, 6, 10 * CHUNK);
+    assert_non_null(vv_capture_watch(program.capture, "second", second, SIZE, 0));
+    assert_non_null(vv_capture_watch(program.capture, "shared", shared, 10 * CHUNK, 0));
+    assert_int_equal(vv_capture_begin(program.capture, &plan, note_untouched, &program, &error), 0);
+    assert_int_equal(vv_capture_defer(program.capture), 1);
+    assert_int_equal(vv_capture_decide(program.capture, &error), 0);
+    assert_int_equal(vv_capture_must_drain(program.capture), 0);
+    assert_int_equal(vv_capture_go(program.capture, &error), 0);
+    memset(program.ptr, 9, SIZE);
+    munmap(second, SIZE);
+    memset(shared, 9, 10 * CHUNK);
+    assert_int_equal(vv_capture_look(program.capture, look, &looking, &error), 0);
+    assert_int_equal(looking.chunks, 2 * PAGES + 10);
+    assert_true(looking.is_ordered);
+    assert_true(is_filled(looking.seen, SIZE, 1));
+    memset(program.stored, 0, SIZE);
+    for (uint64_t chunk = 0; chunk < PAGES; chunk++)
+        if (every == 0 || chunk % every != 0)
+            vv_capture_skip(program.capture, program.watch, chunk);
+    program.seen = 0;
+    assert_int_equal(finish(&program, &error), 0);
+    for (uint64_t chunk = 0; chunk < PAGES && every > 0; chunk += every)
+        assert_memory_equal(program.stored + chunk * CHUNK, looking.seen + chunk * CHUNK, CHUNK);
+    /* Of frozen ones none comes that was skipped; staged ones may. */
+    assert_in_range(program.seen, PAGES + 10 + (every ? PAGES / every : 0),
+                    PAGES + 10 + (every ? PAGES / every : 0) + slots);
+    munmap(looking.seen, SIZE);
+    munmap(shared, 10 * CHUNK);
+    close_program(&program);
+}
+
+static void all_is_looked_at_later(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    deferred(10, 1);
+    deferred(100, 7);
+    deferred(1500, 2);
+    deferred(40, 0);
+}
+
+/* What cannot be frozen does not fit, or another rank does not defer: everything is as before. */
+static void deferring_is_undone(void **state) {
+    (void)state;
+    if (!is_possible())
+        skip();
+    struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
+    uint8_t *shared = map(20 * CHUNK, MAP_SHARED);
+    struct vv_watch *watch = vv_capture_watch(program.capture, "shared", shared, 20 * CHUNK, 0);
+    memset(shared, 6, 20 * CHUNK);
+    for (int is_possible_here = 0; is_possible_here < 2; is_possible_here++) {
+        struct vv_capture_plan plan = {10 * CHUNK, 1e6, 1, 0, 0};
+        struct looking looking = {.program = &program, .seen = map(SIZE, MAP_PRIVATE), .is_ordered = 1};
+        struct varve_error error = {0};
+        fill(program.ptr, SIZE, 1);
+        assert_int_equal(vv_capture_begin(program.capture, &plan, note_untouched, &program, &error), 0);
+        assert_int_equal(vv_capture_defer(program.capture), is_possible_here);
+        vv_capture_undefer(program.capture);
+        assert_int_equal(vv_capture_look(program.capture, look, &looking, &error), 0);
+        assert_int_equal(looking.chunks, PAGES + (is_possible_here ? 0 : 20));
+        assert_true(looking.is_ordered);
+        vv_capture_drop(program.watch, 3);
+        assert_int_equal(vv_capture_decide(program.capture, &error), 0);
+        program.seen = 0;
+        while (vv_capture_must_drain(program.capture))
+            assert_int_equal(take(&program, &error), 1);
+        assert_int_equal(vv_capture_go(program.capture, &error), 0);
+        memset(program.ptr, 9, SIZE);
+        assert_int_equal(finish(&program, &error), 0);
+        assert_int_equal(program.seen, PAGES - 1 + (is_possible_here ? 0 : 20));
+        memcpy(program.stored + 3 * CHUNK, looking.seen + 3 * CHUNK, CHUNK);
+        assert_true(is_filled(program.stored, SIZE, 1));
+        munmap(looking.seen, SIZE);
+        if (!is_possible_here)
+            vv_capture_unwatch(program.capture, watch);
+    }
+    munmap(shared, 20 * CHUNK);
+    close_program(&program);
+}
+
 /* ---- what a copy would not have ---- */
 
 static void expect_drained(struct program *program, uint64_t pages) {
@@ -254,8 +363,8 @@ static void nothing_is_frozen_beside_a_pool(void **state) {
     size_t size = (size_t)2 << 20;
     if (!is_possible())
         skip();
-    void *pool = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+    void *pool =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
     if (pool == MAP_FAILED)
         skip(); /* the kernel has none */
     struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
@@ -318,10 +427,10 @@ static void check_refused_from_the_start(void) {
 
 /* No copy is made, not even to try it, where memory is pinned or draining is cheaper. */
 static void check_not_tried(void) {
-    struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE),
-                                          VARVE_NO_DEVICE_WRITES);
+    struct program program =
+        open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), VARVE_NO_DEVICE_WRITES);
     refuse(SYS_clone, 0, EPERM);
-    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1});
+    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1, 0});
     CHECK(finish(&program, NULL) == 0);
     CHECK(!program.capture->frozen && !program.capture->cannot_freeze);
     program.capture->pinned = 4096;
@@ -495,7 +604,7 @@ static void short_memory_is_left_alone(void **state) {
 static void fast_storage_is_drained_to(void **state) {
     (void)state;
     struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
-    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1});
+    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1, 0});
     assert_int_equal(sums_of(&program).bytes_frozen, 0);
     print_message("%s\n", sums_of(&program).reason);
     assert_int_equal(finish(&program, NULL), 0);
@@ -508,6 +617,8 @@ int main(void) {
         cmocka_unit_test(copies_that_are_not_needed),
         cmocka_unit_test(memory_is_free_at_once),
         cmocka_unit_test(notes_survive),
+        cmocka_unit_test(all_is_looked_at_later),
+        cmocka_unit_test(deferring_is_undone),
         cmocka_unit_test(other_memory_is_drained),
         cmocka_unit_test(overlapping_regions_are_drained),
         cmocka_unit_test(nothing_is_frozen_beside_a_pool),

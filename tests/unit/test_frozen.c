@@ -53,7 +53,7 @@ static int is_as_it_was(struct vv_frozen *frozen, const uint8_t *at, size_t size
     for (size_t done = 0; done < size;) {
         size_t step = size - done < VV_FROZEN_BYTES ? size - done : VV_FROZEN_BYTES;
         struct vv_frozen_run run = {(uintptr_t)at + done, (uint32_t)step, 0};
-        if (vv_frozen_read(frozen, &run, 1, 1) != 0)
+        if (vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE_BETWEEN) != 0)
             return 0;
         for (size_t i = 0; i < step; i++)
             if (vv_frozen_buffer(frozen)[i] != byte_of(done + i, seed))
@@ -125,7 +125,7 @@ static void scattered_runs(void **state) {
         size_t half = SIZE / 2 * (size_t)gives_between;
         for (uint32_t i = 0; i < VV_FROZEN_RUNS; i++)
             runs[i] = (struct vv_frozen_run){(uintptr_t)at + half + i * 4 * PAGE + i, 4000 + i % 97, i * 4096};
-        assert_int_equal(vv_frozen_read(frozen, runs, VV_FROZEN_RUNS, gives_between), 0);
+        assert_int_equal(vv_frozen_read(frozen, runs, VV_FROZEN_RUNS, gives_between ? VV_FROZEN_GIVE_BETWEEN : VV_FROZEN_GIVE), 0);
         for (uint32_t i = 0; i < VV_FROZEN_RUNS; i++)
             for (uint32_t k = 0; k < runs[i].length; k++)
                 assert_int_equal(vv_frozen_buffer(frozen)[i * 4096 + k], byte_of(half + i * 4 * PAGE + i + k, 3));
@@ -150,7 +150,7 @@ static void ranges_that_are_kept(void **state) {
     memset(at, 1, SIZE);
     for (size_t i = 0; i < VV_FROZEN_KEPT; i++) {
         struct vv_frozen_run run = {kept[i].start, 5000, 16};
-        assert_int_equal(vv_frozen_read(frozen, &run, 1, 0), 0);
+        assert_int_equal(vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE), 0);
         for (size_t k = 0; k < 5000; k++)
             assert_int_equal(vv_frozen_buffer(frozen)[16 + k], byte_of(i * 4 * PAGE + 100 + k, 8));
     }
@@ -390,12 +390,12 @@ static void a_killed_copy_is_an_error(void **state) {
     struct vv_frozen *frozen = freeze(at, MB);
     struct vv_frozen_run run = {(uintptr_t)at, (uint32_t)MB, 0};
     kill(vv_frozen_pid(frozen), SIGKILL);
-    assert_int_equal(vv_frozen_read(frozen, &run, 1, 0), -ECHILD);
+    assert_int_equal(vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE), -ECHILD);
     assert_non_null(strstr(vv_frozen_fate(frozen), "signal 9"));
     assert_false(vv_frozen_met_a_hole(frozen));
-    assert_int_equal(vv_frozen_read(frozen, &run, 1, 0), -ECHILD);
+    assert_int_equal(vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE), -ECHILD);
     vv_frozen_end(frozen);
-    assert_int_equal(vv_frozen_read(frozen, &run, 1, 0), -ECHILD);
+    assert_int_equal(vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE), -ECHILD);
     struct vv_frozen_range kept = {(uintptr_t)at, MB}; /* the next one does not hear of the old requests */
     assert_int_equal(vv_frozen_begin(frozen, &kept, 1), 0);
     assert_true(is_as_it_was(frozen, at, MB, 1));
@@ -415,7 +415,7 @@ static void a_copy_that_others_waited_for(void **state) {
     int pid = vv_frozen_pid(frozen);
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(-1, NULL, __WALL), pid);
-    assert_int_equal(vv_frozen_read(frozen, &run, 1, 0), -ECHILD);
+    assert_int_equal(vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE), -ECHILD);
     assert_non_null(strstr(vv_frozen_fate(frozen), "somebody else"));
     vv_frozen_destroy(frozen);
     munmap(at, MB);
@@ -448,7 +448,7 @@ static void memory_that_is_not_there_is_an_error(void **state) {
     assert_int_equal(madvise(at + MB, MB, MADV_DONTFORK), 0);
     struct vv_frozen *frozen = freeze(at, 2 * MB);
     struct vv_frozen_run runs[] = {{(uintptr_t)at, 4096, 0}, {(uintptr_t)at + 2 * MB - 5000, 4096, 4096}};
-    assert_int_equal(vv_frozen_read(frozen, runs, 2, 0), -ECHILD);
+    assert_int_equal(vv_frozen_read(frozen, runs, 2, VV_FROZEN_GIVE), -ECHILD);
     assert_int_equal(vv_frozen_fatal_run(frozen), 1);
     assert_true(vv_frozen_met_a_hole(frozen));
     vv_frozen_destroy(frozen);
@@ -466,7 +466,7 @@ static void a_child_of_fork_leaves_it_alone(void **state) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        CHECK(vv_frozen_read(frozen, &run, 1, 0) == -ECHILD);
+        CHECK(vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE) == -ECHILD);
         vv_frozen_destroy(frozen);
         _exit(0);
     }
@@ -572,12 +572,12 @@ static void memory_is_given_back(void **state) {
     fill(other, 2 * SIZE, 1);
     struct vv_frozen *frozen = freeze(at, SIZE);
     struct vv_frozen_run first = {(uintptr_t)at, 1, 0};
-    assert_int_equal(vv_frozen_read(frozen, &first, 1, 0), 0); /* it has let go of the rest */
+    assert_int_equal(vv_frozen_read(frozen, &first, 1, VV_FROZEN_GIVE), 0); /* it has let go of the rest */
     memset(at, 2, SIZE);
     memset(other, 2, 2 * SIZE);
     int64_t before = vv_frozen_memory(frozen);
     assert_true(is_as_it_was(frozen, at, SIZE, 1));
-    assert_int_equal(vv_frozen_read(frozen, &first, 1, 0), 0); /* the last has been given back by now */
+    assert_int_equal(vv_frozen_read(frozen, &first, 1, VV_FROZEN_GIVE), 0); /* the last has been given back by now */
     int64_t after = vv_frozen_memory(frozen);
     print_message("%lld KiB in the copy, %lld after it was read\n", (long long)before / 1024, (long long)after / 1024);
     assert_true(before >= (int64_t)SIZE && before < (int64_t)(SIZE + SIZE / 2));

@@ -1,0 +1,396 @@
+/* Every call is made of trades: messages through a ring from each rank to each.
+ *
+ * A message is its size, and then its bytes in as many pieces as the ring needs. Between two ranks they come in the
+ * order in which they were sent, and all ranks make the same calls, so nothing else has to be said. Sending never waits
+ * for one ring alone: who cannot go on sleeps until anything comes for it, or anything of its own was taken. */
+#include "gather/comm_near.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "gather/node_memory.h"
+#include "gather/ring.h"
+
+#define RING_MOST (64u << 10)
+#define RING_LEAST (4u << 10)
+#define TOGETHER (4u << 20) /* bytes of all rings, if that leaves RING_LEAST */
+#define LOOK_MS 1000        /* how often who waits looks whether the others live */
+#define SHORT                                                                                                          \
+    (64u << 10) /* bytes of a message that needs no memory of its own: agreeing must not fail for want of it */
+
+struct bell_line {
+    struct vv_bell bell; /* something has come for this rank, or was taken that it has sent */
+    uint8_t pad[64 - sizeof(struct vv_bell)];
+};
+
+/* In front of the rings. */
+struct shared {
+    _Atomic uint32_t is_broken; /* a rank cannot talk any more: nobody waits for it */
+    uint8_t pad[60];
+    struct bell_line bells[VV_NEAR_MOST];
+};
+
+struct near {
+    struct varve_comm comm;
+    struct varve_comm *group;
+    struct vv_node_memory *memory;
+    struct shared *shared;
+    uint8_t *rings;
+    uint32_t room;
+    uint8_t short_message[SHORT];
+};
+
+static struct near *near_of(struct varve_comm *comm) {
+    return (struct near *)comm;
+}
+
+static struct vv_ring *ring_of(const struct near *near, uint32_t from, uint32_t to) {
+    return (struct vv_ring *)(near->rings + ((size_t)from * near->comm.ranks + to) * vv_ring_bytes(near->room));
+}
+
+static struct vv_bell *bell_of(const struct near *near, uint32_t rank) {
+    return &near->shared->bells[rank].bell;
+}
+
+static int give_up(const struct near *near) {
+    atomic_store(&near->shared->is_broken, 1);
+    for (uint32_t rank = 0; rank < near->comm.ranks; rank++)
+        vv_bell_ring(bell_of(near, rank));
+    return -ECOMM;
+}
+
+/* ---- one trade ---- */
+
+struct sending {
+    const struct varve_parcel *parcel;
+    uint64_t size; /* of the message, which is sent first */
+    uint64_t done; /* bytes of it, after the size */
+    int is_begun;
+};
+
+struct trade {
+    struct near *near;
+    struct sending sending[VV_NEAR_MOST];
+    uint32_t sending_count;
+    uint32_t pending[VV_NEAR_MOST]; /* ranks whose message has not begun */
+    uint32_t pending_count;
+    int is_coming; /* a message of `from`, */
+    uint32_t from;
+    uint8_t *data; /* NULL: there is no memory for it, and it is dropped */
+    void *into;    /* where a message of into_size bytes is received; NULL: anywhere */
+    uint64_t size, done, into_size;
+    varve_collect_fn fn;
+    void *arg;
+    int result; /* the first error of fn, or of memory */
+};
+
+/* As much as fits now; 1 if anything was sent. */
+static int push_one(const struct near *near, struct sending *one) {
+    uint32_t to = one->parcel->rank;
+    struct vv_ring *ring = ring_of(near, near->comm.rank, to);
+    uint32_t longest = vv_ring_longest(ring);
+    int has_moved = 0;
+    while (!one->is_begun || one->done < one->size) {
+        uint64_t left = one->size - one->done;
+        uint32_t size = !one->is_begun ? sizeof one->size : left < longest ? (uint32_t)left : longest;
+        void *room = vv_ring_reserve(ring, size, 0);
+        if (!room)
+            break;
+        memcpy(room, one->is_begun ? (const uint8_t *)one->parcel->data + one->done : (const uint8_t *)&one->size,
+               size);
+        vv_ring_send(ring, size, bell_of(near, to));
+        one->done += one->is_begun ? size : 0;
+        one->is_begun = has_moved = 1;
+    }
+    return has_moved;
+}
+
+static int push(struct trade *trade) {
+    int has_moved = 0;
+    for (uint32_t i = 0; i < trade->sending_count;) {
+        struct sending *one = &trade->sending[i];
+        has_moved |= push_one(trade->near, one);
+        if (one->is_begun && one->done == one->size)
+            *one = trade->sending[--trade->sending_count];
+        else
+            i++;
+    }
+    return has_moved;
+}
+
+/* The next piece from a rank, into `to` unless that is NULL; its size, 0 if there is none yet, or -ECOMM. */
+static int64_t take_piece(const struct near *near, uint32_t from, void *to, uint64_t room) {
+    struct vv_ring *ring = ring_of(near, from, near->comm.rank);
+    uint32_t size;
+    int is_broken;
+    const void *piece = vv_ring_peek(ring, &size, &is_broken);
+    if (is_broken || (piece && size > room))
+        return -ECOMM;
+    if (!piece)
+        return 0;
+    if (to)
+        memcpy(to, piece, size);
+    vv_ring_drop(ring);
+    vv_bell_ring(bell_of(near, from));
+    return size;
+}
+
+static uint8_t *find_room(const struct trade *trade, uint64_t size) {
+    if (trade->into && size == trade->into_size)
+        return trade->into;
+    if (size <= SHORT)
+        return trade->near->short_message;
+    return size < SIZE_MAX ? vv_malloc((size_t)size) : NULL;
+}
+
+static void leave_room(struct trade *trade) {
+    if (trade->data != trade->into && trade->data != trade->near->short_message)
+        vv_free(trade->data);
+    trade->data = NULL;
+}
+
+/* 1 if a message has begun to come. */
+static int begin_one(struct trade *trade) {
+    for (uint32_t i = 0; i < trade->pending_count; i++) {
+        uint64_t size = 0;
+        int64_t got = take_piece(trade->near, trade->pending[i], &size, sizeof size);
+        if (got == 0)
+            continue;
+        if (got != sizeof size)
+            return -ECOMM;
+        trade->is_coming = 1;
+        trade->from = trade->pending[i];
+        trade->pending[i] = trade->pending[--trade->pending_count];
+        trade->size = size;
+        trade->done = 0;
+        trade->data = find_room(trade, size);
+        if (!trade->data && trade->result == 0)
+            trade->result = -ENOMEM;
+        return 1;
+    }
+    return 0;
+}
+
+/* 1 if anything came, 0 if not, or -ECOMM. */
+static int pull(struct trade *trade) {
+    int has_moved = 0;
+    if (!trade->is_coming)
+        return begin_one(trade);
+    while (trade->done < trade->size) {
+        int64_t got = take_piece(trade->near, trade->from, trade->data ? trade->data + trade->done : NULL,
+                                 trade->size - trade->done);
+        if (got <= 0)
+            return got < 0 ? (int)got : has_moved;
+        trade->done += (uint64_t)got;
+        has_moved = 1;
+    }
+    if (trade->result == 0)
+        trade->result = trade->fn(trade->arg, trade->from, trade->data, (size_t)trade->size);
+    leave_room(trade);
+    trade->is_coming = 0;
+    return 1;
+}
+
+static int is_alive(const struct near *near, uint32_t rank) {
+    uint32_t node, local;
+    near->group->ops->place_of(near->group, rank, &node, &local);
+    return vv_node_memory_is_alive(near->memory, local);
+}
+
+/* Are all there that this one waits for? */
+static int are_alive(const struct trade *trade) {
+    int alive = !trade->is_coming || is_alive(trade->near, trade->from);
+    for (uint32_t i = 0; i < trade->pending_count && alive; i++)
+        alive = is_alive(trade->near, trade->pending[i]);
+    for (uint32_t i = 0; i < trade->sending_count && alive; i++)
+        alive = is_alive(trade->near, trade->sending[i].parcel->rank);
+    return alive;
+}
+
+static int run_trade(struct trade *trade) {
+    struct near *near = trade->near;
+    struct vv_bell *bell = bell_of(near, near->comm.rank);
+    while (trade->sending_count || trade->pending_count || trade->is_coming) {
+        uint32_t seen = vv_bell_look(bell);
+        if (atomic_load(&near->shared->is_broken))
+            return -ECOMM;
+        int sent = push(trade), came = pull(trade);
+        if (came < 0)
+            return came;
+        if (sent || came)
+            continue;
+        vv_bell_wait(bell, seen, LOOK_MS);
+        if (vv_bell_look(bell) == seen && !are_alive(trade))
+            return -ECOMM;
+    }
+    return 0;
+}
+
+/* The rest of what trade says was told. */
+static int trade_all(struct trade *trade, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
+                     size_t from_count) {
+    uint32_t own = trade->near->comm.rank, ranks = trade->near->comm.ranks;
+    if (out_count > ranks || from_count > ranks)
+        return -EINVAL;
+    for (size_t i = 0; i < out_count; i++)
+        if (out[i].rank == own)
+            trade->result = trade->fn(trade->arg, own, out[i].data, out[i].size);
+        else
+            trade->sending[trade->sending_count++] = (struct sending){.parcel = &out[i], .size = out[i].size};
+    for (size_t i = 0; i < from_count; i++)
+        if (from[i] != own)
+            trade->pending[trade->pending_count++] = from[i];
+    int rc = run_trade(trade);
+    leave_room(trade);
+    return rc ? give_up(trade->near) : trade->result;
+}
+
+static int near_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
+                      size_t from_count, varve_collect_fn fn, void *arg) {
+    struct trade trade = {.near = near_of(comm), .fn = fn, .arg = arg};
+    return trade_all(&trade, out, out_count, from, from_count);
+}
+
+/* ---- what is made of it ---- */
+
+static int near_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
+    struct varve_parcel parcel = {VV_COMM_ROOT, data, size};
+    if (!vv_comm_is_root(comm))
+        return near_trade(comm, &parcel, 1, NULL, 0, NULL, NULL);
+    struct trade trade = {.near = near_of(comm), .fn = fn, .arg = arg, .result = fn(arg, comm->rank, data, size)};
+    int rc = trade.result;
+    for (uint32_t rank = 1; rank < comm->ranks && !atomic_load(&trade.near->shared->is_broken); rank++)
+        rc = trade_all(&trade, NULL, 0, &rank, 1);
+    return rc;
+}
+
+struct place {
+    void *data;
+    size_t size;
+};
+
+/* It was received where it belongs. */
+static int is_in_place(void *arg, uint32_t rank, const void *data, size_t size) {
+    const struct place *place = arg;
+    (void)rank;
+    return size == place->size && (size == 0 || data == place->data) ? 0 : -EPROTO;
+}
+
+static int near_broadcast(struct varve_comm *comm, void *data, size_t size, uint32_t root) {
+    struct varve_parcel out[VV_NEAR_MOST];
+    struct place place = {data, size};
+    uint32_t count = 0;
+    struct trade trade = {.near = near_of(comm), .fn = is_in_place, .arg = &place, .into = data, .into_size = size};
+    if (comm->rank != root)
+        return trade_all(&trade, NULL, 0, &root, 1);
+    for (uint32_t rank = 0; rank < comm->ranks; rank++)
+        if (rank != root)
+            out[count++] = (struct varve_parcel){rank, data, size};
+    return trade_all(&trade, out, count, NULL, 0);
+}
+
+static int keep_least(void *arg, uint32_t rank, const void *data, size_t size) {
+    const struct place *place = arg;
+    uint64_t *values = place->data, value;
+    (void)rank;
+    if (size != place->size)
+        return -EPROTO;
+    for (size_t i = 0; i < size / sizeof value; i++) {
+        memcpy(&value, (const uint8_t *)data + i * sizeof value, sizeof value);
+        values[i] = value < values[i] ? value : values[i];
+    }
+    return 0;
+}
+
+static int near_least(struct varve_comm *comm, uint64_t *values, size_t count) {
+    struct place place = {values, count * sizeof *values};
+    int rc = near_collect(comm, values, place.size, keep_least, &place);
+    if (rc) /* the others wait for the answer */
+        return give_up(near_of(comm));
+    return near_broadcast(comm, values, place.size, VV_COMM_ROOT);
+}
+
+static uint32_t near_node_size(struct varve_comm *comm, uint32_t node) {
+    return near_of(comm)->group->ops->node_size(near_of(comm)->group, node);
+}
+
+static uint32_t near_rank_of(struct varve_comm *comm, uint32_t node, uint32_t local) {
+    return near_of(comm)->group->ops->rank_of(near_of(comm)->group, node, local);
+}
+
+static void near_place_of(struct varve_comm *comm, uint32_t rank, uint32_t *node, uint32_t *local) {
+    near_of(comm)->group->ops->place_of(near_of(comm)->group, rank, node, local);
+}
+
+static void near_close(struct varve_comm *comm) {
+    vv_node_memory_close(near_of(comm)->memory);
+    vv_free(comm);
+}
+
+static const struct varve_comm_ops near_ops = {
+    .size = sizeof(struct varve_comm_ops),
+    .name = "shared memory",
+    .least = near_least,
+    .broadcast = near_broadcast,
+    .collect = near_collect,
+    .close = near_close,
+    .trade = near_trade,
+    .node_size = near_node_size,
+    .rank_of = near_rank_of,
+    .place_of = near_place_of,
+};
+
+/* ---- made ---- */
+
+static uint32_t room_for(uint32_t ranks) {
+    uint32_t room = RING_MOST;
+    while (room > RING_LEAST && (uint64_t)room * ranks * ranks > TOGETHER)
+        room /= 2;
+    return room;
+}
+
+static int is_possible(const struct varve_comm *group) {
+    const struct varve_comm_ops *ops = group->ops;
+    return group->nodes == 1 && group->ranks > 1 && group->ranks <= VV_NEAR_MOST && ops->size >= sizeof *ops &&
+           ops->trade && ops->node_size && ops->rank_of && ops->place_of;
+}
+
+/* Collective. */
+static int set_up(struct near *near, struct varve_error *error) {
+    uint32_t ranks = near->comm.ranks;
+    size_t rings = (size_t)ranks * ranks * vv_ring_bytes(near->room);
+    int rc = vv_node_memory_open(near->group, sizeof *near->shared + rings, &near->memory, error);
+    if (rc)
+        return rc;
+    near->shared = vv_node_memory_at(near->memory);
+    near->rings = (uint8_t *)(near->shared + 1);
+    for (uint32_t i = 0; near->comm.local == 0 && i < ranks * ranks; i++)
+        vv_ring_init(ring_of(near, i / ranks, i % ranks), near->room);
+    return vv_comm_agree(near->group, 0, error); /* nobody sends before the rings are made */
+}
+
+int vv_comm_near_open(struct varve_comm *group, struct varve_comm **out, struct varve_error *error) {
+    *out = NULL;
+    if (!is_possible(group)) /* alike on all ranks */
+        return vv_comm_all_say(error, -ENOTSUP, "the group has several nodes, too many ranks, or cannot trade");
+    struct near *near = vv_calloc(1, sizeof *near);
+    int rc = vv_comm_agree(group, near ? 0 : vv_error(error, -ENOMEM, "no memory for a session"), error);
+    if (rc == 0) {
+        near->comm = *group;
+        near->comm.ops = &near_ops;
+        near->comm.aside = NULL;
+        near->group = group;
+        near->room = room_for(group->ranks);
+        rc = set_up(near, error);
+    }
+    if (rc) {
+        if (near)
+            vv_node_memory_close(near->memory);
+        vv_free(near);
+        return rc;
+    }
+    *out = &near->comm;
+    return 0;
+}
