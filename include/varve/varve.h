@@ -248,8 +248,8 @@ VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
  * Older checkpoints that keep=N lets go of may still be there, and may go while the program goes on: varve_checkpoint,
  * varve_restart and varve_close wait until they are gone.
  *
- * Unless MPI_THREAD_MULTIPLE was provided on all of them, ranks talk to each other only inside collective calls, so a job
- * takes the last step of a checkpoint in the next one:
+ * Unless all ranks are on one node, or MPI_THREAD_MULTIPLE was provided on all of them, ranks talk to each other only
+ * inside collective calls, so a job takes the last step of a checkpoint in the next one:
  * here, in varve_test (once all ranks have stored their parts), varve_checkpoint, varve_restart, varve_stored,
  * varve_reject or varve_close. Until then it is not listed; if the job dies meanwhile and every part is stored, the
  * next session of the name finishes it. */

@@ -13,7 +13,7 @@
  * The session works on a duplicate of the communicator and calls MPI only inside its collective calls, in the calling
  * thread: MPI_THREAD_FUNNELED will do, or MPI_THREAD_MULTIPLE where sessions are used in several threads at the same
  * time. Where all ranks have MPI_THREAD_MULTIPLE, a thread of the session calls MPI as well, on a second duplicate, and
- * deduplicates and commits in the background. MPI errors are returned on the duplicate, not fatal; after one the session is of no use on this rank. MPI must
+ * deduplicates and commits in the background; ranks of one node do so through memory they share. MPI errors are returned on the duplicate, not fatal; after one the session is of no use on this rank. MPI must
  * be initialised by MPI_Init or MPI_Init_thread. */
 #ifndef VARVE_MPI_H
 #define VARVE_MPI_H

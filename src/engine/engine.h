@@ -24,8 +24,9 @@
  * one, and whatever else needs the store, waits for it to land; a process alone that waits or asks is told once the
  * record is durable. Ranks talk to each other in the thread that makes a collective call, so with many ranks the
  * commit waits for the next such call; until then every part lies sealed in the store, and a later life adopts it.
- * Where the group has another one aside (MPI_THREAD_MULTIPLE), the session's thread talks, too: it commits, sends
- * copies and, if everything fits staging, shares.
+ * Where the group has another one aside (MPI_THREAD_MULTIPLE), or all ranks are on one node and talk through its memory
+ * (gather/comm_near.h), the session's thread talks, too: it commits, sends copies and, if everything is in staging or
+ * frozen, shares.
  *
  * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it).
  * Beside it: a block buffer for each lane that is open (one large region: one; four at the most); per thread that encodes

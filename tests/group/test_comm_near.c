@@ -34,7 +34,7 @@ static void check_promises(struct varve_comm *comm, void *arg) {
 }
 
 static void keeps_the_promises_of_a_comm(void **state) {
-    static const uint32_t ranks[] = {2, 3, 5, GROUP_RANKS_MAX};
+    static const uint32_t ranks[] = {2, 3, 5, 16};
     (void)state;
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(group_run(ranks[i], check_promises, NULL, NULL, NULL), 0);
