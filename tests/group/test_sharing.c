@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <varve/varve.h>
 
 #include "base/alloc.h"
 #include "group.h"
+#include "memory/frozen.h"
 #include "test.h"
 
 #define RANKS 4
@@ -209,6 +211,65 @@ static void same_on_all_ranks(void **state) {
 static void same_in_the_background(void **state) {
     (void)state;
     check_same(&(struct plan){.fn = save_same, .settings = EXACT, .options = {.has_aside = 1}});
+}
+
+/* Half is the same on all ranks, half the rank's own. The program overwrites everything as soon as the call returns. */
+static void save_and_overwrite(struct job *job) {
+    uint8_t *kept = malloc(SIZE);
+    int64_t got = -1;
+    for (int64_t version = 1; version <= 3; version++) {
+        fill(job, 0, CHUNKS / 2, (uint64_t)version);
+        fill(job, CHUNKS / 2, CHUNKS, 100 * (uint64_t)version + job->comm->rank);
+        memcpy(kept, job->field, SIZE);
+        int rc = varve_checkpoint(job->session, version);
+        memset(job->field, 0xdd, SIZE);
+        struct varve_stats *stats = &board->stats[version - 1][job->comm->rank];
+        if (rc == 0)
+            rc = varve_wait(job->session);
+        stats->size = sizeof *stats;
+        varve_stats_get(job->session, stats);
+        board->codes[version - 1][job->comm->rank] = rc;
+    }
+    if (varve_restart(job->session, 3, &got) != 0 || memcmp(kept, job->field, SIZE) != 0)
+        group_fail(job->comm, "what was overwritten after the call has come back with other bytes");
+    free(kept);
+}
+
+/* A rank with memory that cannot be frozen, more than fits staging: then all ranks name inside the call. */
+static void save_beside_shared(struct job *job) {
+    size_t size = 64 * CHUNK;
+    uint8_t *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 5, size);
+    if (job->comm->rank == 1 && varve_protect(job->session, "shared", shared, size) != 0)
+        group_fail(job->comm, "protect");
+    save_and_overwrite(job);
+    varve_unprotect(job->session, "shared");
+    munmap(shared, size);
+}
+
+static void named_behind_the_call(void **state) {
+    (void)state;
+    char why[160];
+    if (vv_frozen_works(why, sizeof why) != 0) {
+        print_message("%s\n", why);
+        skip();
+    }
+    for (int i = 0; i < 4; i++) {
+        run(&(struct plan){.fn = i < 2 ? save_and_overwrite : save_beside_shared,
+                           .settings = EXACT ",capture=frozen,staging=128K,keep=all",
+                           .options = {.has_aside = i % 2}});
+        for (int step = 0; step < 3; step++) {
+            for (int rank = 0; rank < RANKS; rank++) {
+                assert_int_equal(board->codes[step][rank], 0);
+                if (i < 2)
+                    assert_true(board->stats[step][rank].bytes_frozen > SIZE / 2);
+            }
+            /* Once, and what rank 1 has beside it. */
+            assert_in_range(stored(step), SIZE / 2 + RANKS * SIZE / 2, SIZE / 2 + RANKS * SIZE / 2 + CHUNK);
+        }
+        teardown(NULL);
+        setup(NULL);
+    }
 }
 
 static void same_with_trap(void **state) {
@@ -498,6 +559,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(same_on_all_ranks),
         CASE(same_in_the_background),
+        CASE(named_behind_the_call),
         CASE(same_with_trap),
         CASE(same_inside_the_call),
         CASE(same_with_top_k),
