@@ -80,10 +80,14 @@ int vv_capture_begin(struct vv_capture *capture, const struct vv_capture_plan *p
  * it. Between vv_capture_begin and vv_capture_decide. */
 typedef int (*vv_unreported_fn)(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data);
 int vv_capture_unreported(struct vv_capture *capture, uint64_t most, uint64_t *random, vv_unreported_fn fn, void *arg);
-/* Can everything that is scheduled be looked at in the background as well, because it fits staging, or because what
- * does not was frozen just now? Then vv_capture_decide has nothing left to decide, unless it is undone. */
-int vv_capture_defer(struct vv_capture *capture);
-void vv_capture_undefer(struct vv_capture *capture);
+/* Can everything that is scheduled be looked at in the background as well: because it fits staging, or because what
+ * does not can be frozen, as far as is known without trying? */
+enum vv_later { VV_LATER_NOT, VV_LATER_FROZEN, VV_LATER_STAGED };
+enum vv_later vv_capture_later(struct vv_capture *capture);
+/* Freeze it now. 1, and vv_capture_decide has nothing left to decide, unless it is undone; or 0. */
+int vv_capture_freeze(struct vv_capture *capture);
+void vv_capture_unfreeze(struct vv_capture *capture);
+int vv_capture_is_frozen(const struct vv_capture *capture);
 /* Show all chunks that are scheduled (before vv_capture_decide: in the program's memory), or that were deferred, those
  * of a watch by ascending number. fn returns 0 or an error, which ends it. */
 typedef int (*vv_look_fn)(void *arg, struct vv_watch *watch, uint64_t first, uint32_t count, const uint8_t *data);

@@ -74,7 +74,8 @@ static const char *why_not_held(const struct vv_capture *c) {
         return "what did not fit was drained: the kernel merges equal pages of this process (KSM)";
     for (size_t i = 0; i < c->sorted_count; i++)
         if (c->sorted[i]->scheduled > 0 && vv_pinned_may_write(c, c->sorted[i]))
-            return "what did not fit was drained: memory is pinned for devices, and VARVE_NO_DEVICE_WRITES was not promised";
+            return "what did not fit was drained: memory is pinned for devices, and VARVE_NO_DEVICE_WRITES was not "
+                   "promised";
     return "what did not fit was drained: holding needs a kernel-capable userfaultfd or VARVE_NO_KERNEL_WRITES";
 }
 
@@ -88,7 +89,8 @@ static const char *why_drained(const struct vv_capture *c, int can_hold, int can
         return "what did not fit was drained: too little memory is left to freeze it";
     if (c->plan.must_not_hold)
         return "what did not fit was drained: copies go to other nodes meanwhile";
-    return c->freezing == VV_FREEZE_ALWAYS ? "what did not fit was drained: nothing of it could be frozen" : why_not_held(c);
+    return c->freezing == VV_FREEZE_ALWAYS ? "what did not fit was drained: nothing of it could be frozen"
+                                           : why_not_held(c);
 }
 
 static void plan_drain(struct vv_capture *c, uint64_t chunks, uint64_t stage, const char *reason) {
@@ -134,9 +136,10 @@ static void plan_hold(struct vv_capture *c) {
     c->drain = drain;
     c->stage = between(room, 0, c->order.count - drain);
     c->sums.reason = "what did not fit was held";
-    vv_log(c->log, VV_LOG_DEBUG, "%u chunks: %u drained, %u staged, the rest held; of the last %" PRIu64 " held %" PRIu64
-           " came as a surprise; one more is written every %.2f us", c->order.count, c->drain, c->stage, c->held_chunks,
-           c->surprises, c->pace * 1e6);
+    vv_log(c->log, VV_LOG_DEBUG,
+           "%u chunks: %u drained, %u staged, the rest held; of the last %" PRIu64 " held %" PRIu64
+           " came as a surprise; one more is written every %.2f us",
+           c->order.count, c->drain, c->stage, c->held_chunks, c->surprises, c->pace * 1e6);
 }
 
 static void plan_freeze(struct vv_capture *c) {
@@ -261,15 +264,27 @@ int vv_plan_make(struct vv_capture *c) {
 
 /* ---- looked at in the background ---- */
 
-static int can_defer(struct vv_capture *c, uint64_t chunks) {
-    if (c->mode != VV_CHOOSE_CAPTURE_AUTO || c->was_refused || !vv_freeze_may(c) || !vv_cost_defers(c, chunks))
-        return 0;
-    c->is_short = vv_freeze_is_short(c, chunks - c->slots.count);
-    return !c->is_short && vv_freeze_can_any(c);
+/* Is there room for what cannot be frozen? It must not be drained, since it has no name yet. */
+static int fits_beside(const struct vv_capture *c) {
+    uint64_t chunks = 0;
+    for (size_t i = 0; i < c->sorted_count; i++)
+        chunks += c->sorted[i]->may_freeze ? 0 : c->sorted[i]->scheduled;
+    return chunks <= c->slots.count;
 }
 
-/* Nothing is drained, since it has no name yet. -EAGAIN: it would have to be. */
-static int plan_deferred(struct vv_capture *c) {
+enum vv_later vv_capture_later(struct vv_capture *c) {
+    uint64_t chunks = scheduled_in_all(c);
+    if (c->mode != VV_CHOOSE_CAPTURE_AUTO)
+        return VV_LATER_NOT;
+    if (chunks <= c->slots.count)
+        return VV_LATER_STAGED;
+    if (!vv_freeze_may(c) || !vv_cost_defers(c, chunks))
+        return VV_LATER_NOT;
+    c->is_short = vv_freeze_is_short(c, chunks - c->slots.count);
+    return !c->is_short && vv_freeze_can_any(c) && fits_beside(c) ? VV_LATER_FROZEN : VV_LATER_NOT;
+}
+
+static void plan_deferred(struct vv_capture *c) {
     vv_slots_reset(&c->slots, 0);
     c->is_frozen = 1;
     vv_order_deferred(c);
@@ -277,7 +292,6 @@ static int plan_deferred(struct vv_capture *c) {
     c->stage = c->slots.free_count;
     c->sums.reason = "what did not fit was frozen";
     set_states(c, 1);
-    return c->unholdable > c->stage ? -EAGAIN : 0;
 }
 
 static void undo(struct vv_capture *c) {
@@ -286,15 +300,9 @@ static void undo(struct vv_capture *c) {
     c->sums.bytes_staged = 0;
 }
 
-int vv_capture_defer(struct vv_capture *c) {
-    uint64_t chunks = scheduled_in_all(c);
-    if (chunks <= c->slots.count)
-        return c->mode == VV_CHOOSE_CAPTURE_AUTO;
-    if (!can_defer(c, chunks))
-        return 0;
-    int rc = plan_deferred(c);
-    if (rc == 0)
-        rc = use_guard(c);
+int vv_capture_freeze(struct vv_capture *c) {
+    plan_deferred(c);
+    int rc = use_guard(c);
     if (rc == 0)
         rc = use_copy(c);
     c->is_deferred = rc == 0;
@@ -303,9 +311,13 @@ int vv_capture_defer(struct vv_capture *c) {
     return rc == 0;
 }
 
-void vv_capture_undefer(struct vv_capture *c) {
-    if (!c->is_deferred)
+void vv_capture_unfreeze(struct vv_capture *c) {
+    if (!c->is_begun || !c->is_deferred) /* of this checkpoint */
         return;
     vv_freeze_end(c);
     undo(c);
+}
+
+int vv_capture_is_frozen(const struct vv_capture *c) {
+    return c->is_frozen;
 }

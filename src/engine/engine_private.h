@@ -116,6 +116,7 @@ struct vv_save;
 struct vv_scan {
     struct vv_save *save;
     struct vv_past *past;
+    struct vv_watch *watch; /* the region's when it began: the program may let go of it meanwhile. NULL: it has none */
     uint64_t size;       /* of the region now */
     uint64_t granules;   /* now */
     uint64_t comparable; /* granules below this have the same bounds as in the past */
@@ -364,6 +365,7 @@ struct vv_save {
     int is_base;
     uint64_t base_bytes;     /* of the manifest, if it is one, */
     uint64_t manifest_bytes; /* and as it is stored */
+    size_t ids_room;         /* places in the table of ids */
     struct vv_recipe_layers layers; /* those of the manifest written */
     uint64_t *live;                 /* bytes each source holds after the commit */
     uint64_t begun_ns, sealed_ns;

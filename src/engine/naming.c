@@ -185,7 +185,7 @@ static int is_stored_here(struct vv_save *save, const struct vv_named *named) {
         return 1;
     if (!is_first)
         save->sums.known += naming->offers[named->offer].size;
-    vv_naming_spare(save, save->session->regions.list[named->scan].watch, named->index);
+    vv_naming_spare(save, scan->watch, named->index);
     return 0;
 }
 

@@ -101,8 +101,9 @@ static int plan(struct vv_save *save, struct varve_error *error) {
         if (rc)
             return rc;
     }
+    save->ids_room = vv_ids_room(session, save->sums.protected_bytes);
     /* A table that cannot grow only finds fewer duplicates. */
-    if (vv_table_resize(&history->table, vv_ids_room(session, save->sums.protected_bytes)) != 0)
+    if (vv_table_resize(&history->table, save->ids_room) != 0)
         vv_log(&session->log, VV_LOG_INFO, "no memory for a larger table of ids: some duplicates will be stored again");
     return 0;
 }
@@ -136,7 +137,7 @@ static uint64_t below_ceiling(const struct vv_save *save, uint64_t all) {
     uint64_t large = large_bytes(session), all_bytes = save->sums.protected_bytes;
     uint64_t chunks = (all_bytes > large ? all_bytes - large : 0) / VV_CHUNK; /* of large ones nothing is kept */
     uint64_t other = BESIDE + chunks * (CHUNK_BYTES + (session->comm->ranks > 1 ? OFFER_BYTES : 0)) +
-                     vv_ids_room(session, save->sums.protected_bytes) * sizeof(struct vv_known);
+                     save->ids_room * sizeof(struct vv_known);
     uint64_t left = settings->memory > other ? settings->memory - other : 0;
     left = left < MEMORY_LEAST ? MEMORY_LEAST : left;
     return settings->memory > 0 && left < all ? left : all;
@@ -210,8 +211,9 @@ static int begin_scans(struct vv_save *save, struct varve_error *error) {
         struct vv_scan *scan = &save->scans[i];
         rc = vv_scan_begin(scan, save, vv_history_find(&session->history, region->number), region->size);
         vv_scan_fine_begin(scan);
-        if (region->watch)
-            region->watch->user = scan;
+        scan->watch = region->watch;
+        if (scan->watch)
+            scan->watch->user = scan;
     }
     return rc ? vv_error(error, rc, "no memory to begin a checkpoint") : 0;
 }
@@ -270,15 +272,21 @@ static int begin_looking(struct vv_save *save, struct varve_error *error) {
 /* What changed, and who of the ranks stores it: now, or later in the background, if it will be where nobody can write it by then. */
 static int name_changes(struct vv_save *save, int rc, struct varve_error *error) {
     struct vv_session *session = save->session;
-    uint64_t is_behind = rc == 0 && session->aside && vv_is_in_background(session);
-    is_behind = is_behind && vv_capture_defer(session->capture);
-    int broken = session->comm->ops->least(session->comm, &is_behind, 1);
+    struct varve_comm *comm = session->comm;
+    int may = rc == 0 && session->aside && vv_is_in_background(session);
+    uint64_t later = may ? vv_capture_later(session->capture) : VV_LATER_NOT;
+    enum vv_later own = (enum vv_later)later;
+    int broken = comm->ops->least(comm, &later, 1);
+    if (broken == 0 && later == VV_LATER_FROZEN) { /* all ranks freeze, or none */
+        later = own == VV_LATER_STAGED || vv_capture_freeze(session->capture);
+        broken = comm->ops->least(comm, &later, 1);
+    }
     if (broken)
         return vv_error(error, broken, "the ranks could not agree: %s", varve_error_text(broken));
-    save->is_shared_behind = (int)is_behind;
-    if (is_behind)
+    save->is_shared_behind = later != VV_LATER_NOT;
+    if (save->is_shared_behind)
         return 0;
-    vv_capture_undefer(session->capture);
+    vv_capture_unfreeze(session->capture);
     return vv_sharing_run(save, rc, error);
 }
 

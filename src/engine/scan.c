@@ -259,7 +259,9 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     return rc ? rc : 1;
 }
 
-/* The id was computed from the program's memory: nobody may have written since. If somebody did, others may refer to what is not there any more. */
+/* The id was computed from the program's memory, or from a frozen copy of it: the same bytes must come again. Memory is
+ * written by somebody who may not; a copy loses pages that the program had given up (MADV_FREE). Then others may refer to
+ * what is not there any more. */
 static int is_as_named(const struct vv_scan *scan, struct vv_hash128 id, const uint8_t *data, uint32_t size) {
     const struct vv_save *save = scan->save;
     return save->naming.is_stable || vv_hash128_equal(vv_id(save->session->store->settings.seed, data, size), id);
@@ -273,10 +275,10 @@ static int write_chunk(struct vv_scan *scan, const struct vv_named *named, const
     struct vv_hash128 id = is_fine ? save->naming.fine_ids[number] : save->naming.offers[number].id;
     data = as_stored(scan, data, size);
     if (!is_as_named(scan, id, data, size))
-        return vv_error(error, -EFAULT,
-                        "region %s was written while varve_checkpoint looked at it: no thread may write protected memory"
-                        " during the call",
-                        scan->past->name);
+        return vv_error(error, -EFAULT, "region %s %s", scan->past->name,
+                        save->is_shared_behind ? "was given up in parts (MADV_FREE) by the program, and is gone"
+                                               : "was written while varve_checkpoint looked at it: no thread may write"
+                                                 " protected memory during the call");
     save->naming.written++;
     if (is_fine)
         return vv_scan_fine(scan, named->index, data, size, id, NULL);

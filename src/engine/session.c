@@ -246,7 +246,8 @@ static void choose_group(struct vv_session *session) {
     if (session->aside || session->comm->ranks == 1 || !vv_is_in_background(session))
         return;
     if (vv_comm_near_open(session->given, &session->near, &why) != 0) {
-        vv_log(&session->log, VV_LOG_DEBUG, "ranks talk in calls of the program only: %s", why.text);
+        if (vv_comm_is_root(session->comm))
+            vv_log(&session->log, VV_LOG_INFO, "ranks talk to each other in calls of the program only: %s", why.text);
         return;
     }
     session->comm = session->near;

@@ -136,7 +136,7 @@ static int name_all(struct vv_save *save, struct varve_error *error) {
     uint64_t begin = vv_clock_ns();
     save->fixed_bytes = save->sums.fresh;
     save->fixed_rewritten = save->sums.rewritten;
-    save->naming.is_stable = save->is_shared_behind;
+    save->naming.is_stable = save->is_shared_behind && !vv_capture_is_frozen(save->session->capture);
     int rc = vv_capture_look(save->session->capture, name_chunks, save, error);
     save->stats.seconds_named = (double)(vv_clock_ns() - begin) / NS;
     if (rc == 0) {
@@ -179,10 +179,11 @@ static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
 }
 
 /* The memory of a home is half of what the table of ids may take, but not so little that small ranks forget at once. */
-static void make_room(struct vv_session *session, uint64_t protected_bytes) {
-    size_t room = vv_ids_room(session, protected_bytes) / 2;
-    if (session->sharing.is_exact) /* may fail: then it remembers less */
-        vv_exchange_exact_room(session->sharing.exchange, room < ROOM_LEAST ? ROOM_LEAST : room);
+static void make_room(const struct vv_save *save) {
+    struct vv_sharing *sharing = &save->session->sharing;
+    size_t room = save->ids_room / 2;
+    if (sharing->is_exact) /* may fail: then it remembers less */
+        vv_exchange_exact_room(sharing->exchange, room < ROOM_LEAST ? ROOM_LEAST : room);
 }
 
 static int ask(struct vv_save *save, struct vv_verdict *verdicts, struct varve_error *error) {
@@ -195,7 +196,7 @@ static int ask(struct vv_save *save, struct vv_verdict *verdicts, struct varve_e
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     if (!is_alive)
         vv_sharing_forget(session);
-    make_room(session, save->sums.protected_bytes);
+    make_room(save);
     struct vv_exchange_in in = {.offers = save->naming.offers,
                                 .count = save->naming.offer_count,
                                 .fixed_bytes = save->fixed_bytes + save->naming.fine_count * VV_CHUNK,

@@ -34,7 +34,7 @@ struct shared {
 
 struct near {
     struct varve_comm comm;
-    struct varve_comm *group;
+    uint32_t local_of[VV_NEAR_MOST], rank_of[VV_NEAR_MOST]; /* of a rank, its number on the node; and back */
     struct vv_node_memory *memory;
     struct shared *shared;
     uint8_t *rings;
@@ -63,15 +63,24 @@ static int give_up(const struct near *near) {
 
 /* ---- one trade ---- */
 
+/* What a message is part of: ranks that make different calls are found out. */
+enum kind { TRADE = 0x7472, COLLECT, BROADCAST };
+
+/* Is sent before the bytes. */
+struct head {
+    uint64_t kind, size;
+};
+
 struct sending {
     const struct varve_parcel *parcel;
-    uint64_t size; /* of the message, which is sent first */
-    uint64_t done; /* bytes of it, after the size */
+    struct head head;
+    uint64_t done; /* bytes, after the head */
     int is_begun;
 };
 
 struct trade {
     struct near *near;
+    enum kind kind;
     struct sending sending[VV_NEAR_MOST];
     uint32_t sending_count;
     uint32_t pending[VV_NEAR_MOST]; /* ranks whose message has not begun */
@@ -92,13 +101,13 @@ static int push_one(const struct near *near, struct sending *one) {
     struct vv_ring *ring = ring_of(near, near->comm.rank, to);
     uint32_t longest = vv_ring_longest(ring);
     int has_moved = 0;
-    while (!one->is_begun || one->done < one->size) {
-        uint64_t left = one->size - one->done;
-        uint32_t size = !one->is_begun ? sizeof one->size : left < longest ? (uint32_t)left : longest;
+    while (!one->is_begun || one->done < one->head.size) {
+        uint64_t left = one->head.size - one->done;
+        uint32_t size = !one->is_begun ? sizeof one->head : left < longest ? (uint32_t)left : longest;
         void *room = vv_ring_reserve(ring, size, 0);
         if (!room)
-            break;
-        memcpy(room, one->is_begun ? (const uint8_t *)one->parcel->data + one->done : (const uint8_t *)&one->size,
+            return longest == 0 ? -ECOMM : has_moved;
+        memcpy(room, one->is_begun ? (const uint8_t *)one->parcel->data + one->done : (const uint8_t *)&one->head,
                size);
         vv_ring_send(ring, size, bell_of(near, to));
         one->done += one->is_begun ? size : 0;
@@ -107,12 +116,16 @@ static int push_one(const struct near *near, struct sending *one) {
     return has_moved;
 }
 
+/* 1 if anything was sent, 0 if not, or -ECOMM. */
 static int push(struct trade *trade) {
     int has_moved = 0;
     for (uint32_t i = 0; i < trade->sending_count;) {
         struct sending *one = &trade->sending[i];
-        has_moved |= push_one(trade->near, one);
-        if (one->is_begun && one->done == one->size)
+        int moved = push_one(trade->near, one);
+        if (moved < 0)
+            return moved;
+        has_moved |= moved;
+        if (one->is_begun && one->done == one->head.size)
             *one = trade->sending[--trade->sending_count];
         else
             i++;
@@ -154,18 +167,18 @@ static void leave_room(struct trade *trade) {
 /* 1 if a message has begun to come. */
 static int begin_one(struct trade *trade) {
     for (uint32_t i = 0; i < trade->pending_count; i++) {
-        uint64_t size = 0;
-        int64_t got = take_piece(trade->near, trade->pending[i], &size, sizeof size);
+        struct head head = {0};
+        int64_t got = take_piece(trade->near, trade->pending[i], &head, sizeof head);
         if (got == 0)
             continue;
-        if (got != sizeof size)
+        if (got != sizeof head || head.kind != trade->kind)
             return -ECOMM;
         trade->is_coming = 1;
         trade->from = trade->pending[i];
         trade->pending[i] = trade->pending[--trade->pending_count];
-        trade->size = size;
+        trade->size = head.size;
         trade->done = 0;
-        trade->data = find_room(trade, size);
+        trade->data = find_room(trade, head.size);
         if (!trade->data && trade->result == 0)
             trade->result = -ENOMEM;
         return 1;
@@ -194,9 +207,7 @@ static int pull(struct trade *trade) {
 }
 
 static int is_alive(const struct near *near, uint32_t rank) {
-    uint32_t node, local;
-    near->group->ops->place_of(near->group, rank, &node, &local);
-    return vv_node_memory_is_alive(near->memory, local);
+    return vv_node_memory_is_alive(near->memory, near->local_of[rank]);
 }
 
 /* Are all there that this one waits for? */
@@ -209,23 +220,32 @@ static int are_alive(const struct trade *trade) {
     return alive;
 }
 
-static int run_trade(struct trade *trade) {
-    struct near *near = trade->near;
-    struct vv_bell *bell = bell_of(near, near->comm.rank);
-    while (trade->sending_count || trade->pending_count || trade->is_coming) {
-        uint32_t seen = vv_bell_look(bell);
-        if (atomic_load(&near->shared->is_broken))
+/* Until nothing is left to do, or nothing can be done now. 1, 0 or -ECOMM. */
+static int move(struct trade *trade) {
+    for (;;) {
+        if (!trade->sending_count && !trade->pending_count && !trade->is_coming)
+            return 1;
+        if (atomic_load(&trade->near->shared->is_broken))
             return -ECOMM;
-        int sent = push(trade), came = pull(trade);
-        if (came < 0)
+        int sent = push(trade), came = sent < 0 ? sent : pull(trade);
+        if (came < 0 || (!sent && !came))
             return came;
-        if (sent || came)
-            continue;
-        vv_bell_wait(bell, seen, LOOK_MS);
-        if (vv_bell_look(bell) == seen && !are_alive(trade))
-            return -ECOMM;
     }
-    return 0;
+}
+
+static int run_trade(struct trade *trade) {
+    struct vv_bell *bell = bell_of(trade->near, trade->near->comm.rank);
+    for (;;) {
+        uint32_t seen = vv_bell_look(bell);
+        int done = move(trade);
+        if (done != 0)
+            return done < 0 ? done : 0;
+        vv_bell_wait(bell, seen, LOOK_MS);
+        if (vv_bell_look(bell) != seen || are_alive(trade))
+            continue;
+        done = move(trade); /* what the dead have sent before */
+        return done == 1 ? 0 : -ECOMM;
+    }
 }
 
 /* The rest of what trade says was told. */
@@ -238,7 +258,8 @@ static int trade_all(struct trade *trade, const struct varve_parcel *out, size_t
         if (out[i].rank == own)
             trade->result = trade->fn(trade->arg, own, out[i].data, out[i].size);
         else
-            trade->sending[trade->sending_count++] = (struct sending){.parcel = &out[i], .size = out[i].size};
+            trade->sending[trade->sending_count++] =
+                (struct sending){.parcel = &out[i], .head = {trade->kind, out[i].size}};
     for (size_t i = 0; i < from_count; i++)
         if (from[i] != own)
             trade->pending[trade->pending_count++] = from[i];
@@ -249,7 +270,7 @@ static int trade_all(struct trade *trade, const struct varve_parcel *out, size_t
 
 static int near_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
                       size_t from_count, varve_collect_fn fn, void *arg) {
-    struct trade trade = {.near = near_of(comm), .fn = fn, .arg = arg};
+    struct trade trade = {.near = near_of(comm), .kind = TRADE, .fn = fn, .arg = arg};
     return trade_all(&trade, out, out_count, from, from_count);
 }
 
@@ -257,13 +278,14 @@ static int near_trade(struct varve_comm *comm, const struct varve_parcel *out, s
 
 static int near_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
     struct varve_parcel parcel = {VV_COMM_ROOT, data, size};
+    struct trade trade = {.near = near_of(comm), .kind = COLLECT, .fn = fn, .arg = arg};
+    int rc = 0;
     if (!vv_comm_is_root(comm))
-        return near_trade(comm, &parcel, 1, NULL, 0, NULL, NULL);
-    struct trade trade = {.near = near_of(comm), .fn = fn, .arg = arg, .result = fn(arg, comm->rank, data, size)};
-    int rc = trade.result;
-    for (uint32_t rank = 1; rank < comm->ranks && !atomic_load(&trade.near->shared->is_broken); rank++)
-        rc = trade_all(&trade, NULL, 0, &rank, 1);
-    return rc;
+        return trade_all(&trade, &parcel, 1, NULL, 0);
+    trade.result = fn(arg, comm->rank, data, size);
+    for (uint32_t rank = 1; rank < comm->ranks && rc != -ECOMM; rank++)
+        rc = trade_all(&trade, NULL, 0, &rank, 1) == -ECOMM && atomic_load(&trade.near->shared->is_broken) ? -ECOMM : 0;
+    return rc ? rc : trade.result;
 }
 
 struct place {
@@ -282,7 +304,8 @@ static int near_broadcast(struct varve_comm *comm, void *data, size_t size, uint
     struct varve_parcel out[VV_NEAR_MOST];
     struct place place = {data, size};
     uint32_t count = 0;
-    struct trade trade = {.near = near_of(comm), .fn = is_in_place, .arg = &place, .into = data, .into_size = size};
+    struct trade trade = {
+        .near = near_of(comm), .kind = BROADCAST, .fn = is_in_place, .arg = &place, .into = data, .into_size = size};
     if (comm->rank != root)
         return trade_all(&trade, NULL, 0, &root, 1);
     for (uint32_t rank = 0; rank < comm->ranks; rank++)
@@ -312,16 +335,19 @@ static int near_least(struct varve_comm *comm, uint64_t *values, size_t count) {
     return near_broadcast(comm, values, place.size, VV_COMM_ROOT);
 }
 
+/* Not asked of the group, which is the caller's thread's while this one is ours. */
 static uint32_t near_node_size(struct varve_comm *comm, uint32_t node) {
-    return near_of(comm)->group->ops->node_size(near_of(comm)->group, node);
+    return node == 0 ? comm->ranks : 0;
 }
 
 static uint32_t near_rank_of(struct varve_comm *comm, uint32_t node, uint32_t local) {
-    return near_of(comm)->group->ops->rank_of(near_of(comm)->group, node, local);
+    (void)node;
+    return near_of(comm)->rank_of[local];
 }
 
 static void near_place_of(struct varve_comm *comm, uint32_t rank, uint32_t *node, uint32_t *local) {
-    near_of(comm)->group->ops->place_of(near_of(comm)->group, rank, node, local);
+    *node = 0;
+    *local = near_of(comm)->local_of[rank];
 }
 
 static void near_close(struct varve_comm *comm) {
@@ -354,37 +380,48 @@ static uint32_t room_for(uint32_t ranks) {
 static int is_possible(const struct varve_comm *group) {
     const struct varve_comm_ops *ops = group->ops;
     return group->nodes == 1 && group->ranks > 1 && group->ranks <= VV_NEAR_MOST && ops->size >= sizeof *ops &&
-           ops->trade && ops->node_size && ops->rank_of && ops->place_of;
+           ops->trade && ops->node_size && ops->rank_of;
+}
+
+static struct near *create(struct varve_comm *group) {
+    struct near *near = vv_calloc(1, sizeof *near);
+    if (!near)
+        return NULL;
+    near->comm = *group;
+    near->comm.ops = &near_ops;
+    near->comm.aside = NULL;
+    near->room = room_for(group->ranks);
+    for (uint32_t local = 0; local < group->ranks; local++) {
+        uint32_t rank = group->ops->rank_of(group, 0, local);
+        near->rank_of[local] = rank;
+        if (rank < group->ranks)
+            near->local_of[rank] = local;
+    }
+    return near;
 }
 
 /* Collective. */
-static int set_up(struct near *near, struct varve_error *error) {
+static int set_up(struct near *near, struct varve_comm *group, struct varve_error *error) {
     uint32_t ranks = near->comm.ranks;
     size_t rings = (size_t)ranks * ranks * vv_ring_bytes(near->room);
-    int rc = vv_node_memory_open(near->group, sizeof *near->shared + rings, &near->memory, error);
+    int rc = vv_node_memory_open(group, sizeof *near->shared + rings, &near->memory, error);
     if (rc)
         return rc;
     near->shared = vv_node_memory_at(near->memory);
     near->rings = (uint8_t *)(near->shared + 1);
     for (uint32_t i = 0; near->comm.local == 0 && i < ranks * ranks; i++)
         vv_ring_init(ring_of(near, i / ranks, i % ranks), near->room);
-    return vv_comm_agree(near->group, 0, error); /* nobody sends before the rings are made */
+    return vv_comm_agree(group, 0, error); /* nobody sends before the rings are made */
 }
 
 int vv_comm_near_open(struct varve_comm *group, struct varve_comm **out, struct varve_error *error) {
     *out = NULL;
     if (!is_possible(group)) /* alike on all ranks */
-        return vv_comm_all_say(error, -ENOTSUP, "the group has several nodes, too many ranks, or cannot trade");
-    struct near *near = vv_calloc(1, sizeof *near);
+        return vv_comm_all_say(error, -ENOTSUP, "they are on several nodes, are too many, or cannot trade");
+    struct near *near = create(group);
     int rc = vv_comm_agree(group, near ? 0 : vv_error(error, -ENOMEM, "no memory for a session"), error);
-    if (rc == 0) {
-        near->comm = *group;
-        near->comm.ops = &near_ops;
-        near->comm.aside = NULL;
-        near->group = group;
-        near->room = room_for(group->ranks);
-        rc = set_up(near, error);
-    }
+    if (rc == 0)
+        rc = set_up(near, group, error);
     if (rc) {
         if (near)
             vv_node_memory_close(near->memory);

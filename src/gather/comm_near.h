@@ -9,8 +9,8 @@
 
 /* The ranks of `group` once more. Collective, the same code everywhere: 0, or -ENOTSUP with the reason where there are
  * several nodes, too many ranks, or no memory to share, or another error. Whoever waits for a rank that has died, or
- * that cannot talk any more, is told so (-ECOMM) after a second or two. Places are asked of `group`, which stays the
- * caller's. */
+ * that cannot talk any more, is told so (-ECOMM) after a second or two. `group` stays the caller's, and is not used
+ * afterwards. */
 int vv_comm_near_open(struct varve_comm *group, struct varve_comm **out, struct varve_error *error);
 
 #endif

@@ -204,13 +204,16 @@ static void check_same(const struct plan *given) {
 
 static void same_on_all_ranks(void **state) {
     (void)state;
-    check_same(&(struct plan){.fn = save_same, .settings = EXACT});
+    check_same(&(struct plan){.fn = save_same, .settings = EXACT, .options = {.ranks_per_node = 2}});
     assert_string_equal(board->stats[0][1].dedup, "exact");
 }
 
 static void same_in_the_background(void **state) {
     (void)state;
     check_same(&(struct plan){.fn = save_same, .settings = EXACT, .options = {.has_aside = 1}});
+    teardown(NULL);
+    setup(NULL);
+    check_same(&(struct plan){.fn = save_same, .settings = EXACT}); /* of one node, without */
 }
 
 /* Half is the same on all ranks, half the rank's own. The program overwrites everything as soon as the call returns. */
@@ -245,6 +248,86 @@ static void save_beside_shared(struct job *job) {
     save_and_overwrite(job);
     varve_unprotect(job->session, "shared");
     munmap(shared, size);
+}
+
+/* The program lets go of regions, and comes with others, while what they hold is being named. */
+static void save_and_let_go(struct job *job) {
+    uint8_t *other = malloc(SIZE), *kept = malloc(SIZE);
+    char name[32];
+    int64_t got = -1;
+    for (int64_t version = 1; version <= 6; version++) {
+        fill(job, 0, CHUNKS, (uint64_t)version);
+        memcpy(kept, job->field, SIZE);
+        int rc = varve_checkpoint(job->session, version);
+        if (version % 3 == 0)
+            varve_unprotect(job->session, "field");
+        if (version % 3 == 1 && varve_protect(job->session, "field", other, SIZE) != 0)
+            group_fail(job->comm, "protect");
+        memset(job->field, 0xdd, SIZE);
+        for (int i = 0; i < 200; i++) { /* the list of them grows */
+            snprintf(name, sizeof name, "empty.%d.%d", (int)version, i);
+            varve_protect(job->session, name, other, 0);
+        }
+        if (rc == 0)
+            rc = varve_wait(job->session);
+        for (int i = 0; i < 200; i++) {
+            snprintf(name, sizeof name, "empty.%d.%d", (int)version, i);
+            varve_unprotect(job->session, name);
+        }
+        if (rc != 0)
+            group_fail(job->comm, "checkpoint %d: %s", (int)version, varve_session_error(job->session)->text);
+        if (varve_protect(job->session, "field", job->field, SIZE) != 0 ||
+            varve_restart(job->session, version, &got) != 0 || memcmp(kept, job->field, SIZE) != 0)
+            group_fail(job->comm, "version %d: %s", (int)version, varve_session_error(job->session)->text);
+    }
+    free(other);
+    free(kept);
+}
+
+static void regions_come_and_go(void **state) {
+    (void)state;
+    run(&(struct plan){.fn = save_and_let_go, .settings = EXACT ",keep=all"});
+    run(&(struct plan){.fn = save_and_let_go, .settings = EXACT ",keep=all,capture=frozen,staging=128K"});
+}
+
+/* After one that was frozen, a checkpoint fails before anything of it is captured. */
+static int refuse_length(void *arg, uint64_t *out) {
+    *out = 0;
+    return *(int *)arg;
+}
+
+static int save_nothing(void *arg, uint64_t offset, void *buffer, size_t size) {
+    (void)arg, (void)offset, (void)buffer, (void)size;
+    return 0;
+}
+
+static int load_nothing(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total) {
+    (void)arg, (void)offset, (void)buffer, (void)size, (void)total;
+    return 0;
+}
+
+static void save_and_fail(struct job *job) {
+    static const struct varve_callbacks callbacks = {sizeof callbacks, refuse_length, save_nothing, load_nothing, 0};
+    int refused = 0;
+    if (varve_protect_callback(job->session, "callback", &callbacks, &refused) != 0)
+        group_fail(job->comm, "protect");
+    for (int64_t version = 1; version <= 6; version++) {
+        fill(job, 0, CHUNKS, (uint64_t)version);
+        refused = job->comm->rank == 1 && version % 2 == 0 ? -EIO : 0;
+        save(job, version);
+        usleep(20000); /* the written pages are looked at meanwhile */
+    }
+    refused = 0;
+    save(job, 7);
+    expect_back(job, 7);
+}
+
+static void fails_after_freezing(void **state) {
+    (void)state;
+    run(&(struct plan){.fn = save_and_fail, .settings = EXACT ",keep=all,capture=frozen,staging=128K"});
+    for (int step = 0; step < 7; step++)
+        for (int rank = 0; rank < RANKS; rank++)
+            assert_int_equal(board->codes[step][rank], step % 2 == 1 ? -EIO : 0);
 }
 
 static void named_behind_the_call(void **state) {
@@ -449,7 +532,7 @@ static void save_meddled(struct job *job) {
 
 static void written_during_the_call(void **state) {
     (void)state;
-    run(&(struct plan){.fn = save_meddled, .settings = EXACT ",capture=sync", .is_meddling = 1});
+    run(&(struct plan){.fn = save_meddled, .settings = EXACT, .is_meddling = 1, .options = {.ranks_per_node = 1}});
     for (int rank = 0; rank < RANKS; rank++) {
         assert_int_equal(board->codes[0][rank], -EFAULT);
         assert_int_equal(board->codes[1][rank], 0);
@@ -560,6 +643,8 @@ int main(void) {
         CASE(same_on_all_ranks),
         CASE(same_in_the_background),
         CASE(named_behind_the_call),
+        CASE(regions_come_and_go),
+        CASE(fails_after_freezing),
         CASE(same_with_trap),
         CASE(same_inside_the_call),
         CASE(same_with_top_k),
