@@ -70,6 +70,8 @@ struct vv_capture_plan {
     double changed_share;  /* of the chunks consumed last time, how many were really different; 1: unknown */
     int must_not_hold;     /* who consumes waits for other ranks: nobody may be stopped meanwhile */
     unsigned beside;       /* processes of the job on this node, which need memory at the same time; 0: unknown */
+    double own_share;      /* of the chunks that were different last time, how many no other rank stored; 0: unknown */
+    double drain_speed;    /* bytes per second that the storage takes when nothing else is in its way; 0: unknown */
 };
 /* Ranges that were never touched are told to `untouched` at once (with the watch and whole chunks [first, last)). */
 typedef int (*vv_untouched_fn)(void *arg, struct vv_watch *watch, uint64_t first, uint64_t last);

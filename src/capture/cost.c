@@ -14,7 +14,7 @@
 #define SCATTERED 4u            /* one jump in so many pages */
 #define TRAP_SECONDS 20e-6       /* lost by a writer that is stopped, beside what it waits for */
 #define PAGES_PER_TRAP 64.0      /* held pages per trap, before it was measured */
-#define FREEZE_SECONDS 32e-9     /* a page of the process, to make a frozen copy, before it was measured */
+#define FREEZE_SECONDS 120e-9    /* a page of the process, to make a frozen copy, before it was measured */
 #define FIRST_WRITE_SECONDS 1e-6 /* that the first write to a page takes longer when a frozen copy had it */
 #define COPY_SECONDS 2.5e-6      /* and more, when it still has it */
 #define COPIED 0.25              /* of what is frozen, written before it was given back, before it was measured */
@@ -52,7 +52,8 @@ static uint64_t pages_to_arm(const struct vv_capture *c) {
 }
 
 static double cost_of_draining(const struct vv_capture *c, double excess) {
-    double speed = c->plan.storage_speed > 0 ? c->plan.storage_speed : UNKNOWN_SPEED;
+    double known = c->plan.drain_speed > c->plan.storage_speed ? c->plan.drain_speed : c->plan.storage_speed;
+    double speed = known > 0 ? known : UNKNOWN_SPEED;
     return excess * VV_PAGE * (LOOK_SECONDS + c->plan.changed_share / speed);
 }
 
@@ -87,10 +88,11 @@ static double cost_of_bounding(const struct vv_capture *c, double excess) {
     return cost_of_draining(c, (double)c->drain_first < excess ? (double)c->drain_first : excess);
 }
 
+/* Of what was named, others store a part: what is left may fit. */
 int vv_cost_defers(const struct vv_capture *c, uint64_t scheduled) {
-    double excess = (double)(scheduled - c->slots.count), name = (double)scheduled * VV_PAGE * NAME_SECONDS;
-    return c->freezing == VV_FREEZE_ALWAYS ||
-           cost_of_freezing(c, scheduled, excess) < name + cost_of_draining(c, excess);
+    double own = (double)scheduled * (c->plan.own_share > 0 ? c->plan.own_share : 1), slots = (double)c->slots.count;
+    double here = (double)scheduled * VV_PAGE * NAME_SECONDS + cost_of_draining(c, own > slots ? own - slots : 0);
+    return c->freezing == VV_FREEZE_ALWAYS || cost_of_freezing(c, scheduled, (double)scheduled - slots) < here;
 }
 
 enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze) {

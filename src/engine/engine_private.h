@@ -224,7 +224,8 @@ struct vv_naming {
     size_t stand_in_count;
     struct vv_hash128 *fine_ids; /* of granules that are stored finely */
     size_t fine_count, fine_room;
-    int is_stable; /* named from copies that nobody can write any more */
+    int is_copied; /* named from copies that nobody can write meanwhile, */
+    int is_stable; /* and that will come again as they were */
     size_t written; /* of the list, once it is settled */
 };
 enum vv_fate { VV_FATE_STORE = 1, VV_FATE_STAND_IN = 2, VV_FATE_HELD_BY = 4 /* << j: partner j has it itself */ };

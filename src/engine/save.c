@@ -290,6 +290,12 @@ static int name_changes(struct vv_save *save, int rc, struct varve_error *error)
     return vv_sharing_run(save, rc, error);
 }
 
+/* Of what was new last time, the part that this rank has stored. */
+static double own_share(const struct vv_session *session) {
+    uint64_t all = session->last_fresh + session->last_elsewhere;
+    return session->has_saved && all > 0 ? (double)session->last_fresh / (double)all : 1;
+}
+
 /* Ranks that share this one's memory. */
 static unsigned ranks_beside(const struct vv_session *session) {
     struct varve_comm *comm = session->comm;
@@ -316,7 +322,8 @@ static int prepare(struct vv_save *save, struct varve_error *error) {
     if (rc == 0)
         rc = begin_looking(save, error);
     struct vv_capture_plan plan = {save->room.staging, session->storage_speed, session->changed_share,
-                                   session->copies.count > 0, ranks_beside(session)};
+                                   session->copies.count > 0, ranks_beside(session),  own_share(session),
+                                   session->stream_speed};
     rc = vv_outlet_consume(save, rc, ask_callback, error); /* first: they may write protected memory, too */
     if (rc == 0)
         rc = vv_capture_begin(session->capture, &plan, note_untouched, NULL, error);

@@ -230,7 +230,7 @@ int vv_scan_is_same(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
 int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     struct vv_save *save = scan->save;
     data = as_stored(scan, data, size_of(scan, index));
-    if (data != save->rounded && !save->naming.is_stable) /* it is read several times, and must be the same each time */
+    if (data != save->rounded && !save->naming.is_copied) /* it is read several times, and must be the same each time */
         data = memcpy(save->rounded, data, size_of(scan, index));
     struct looked looked = look_at(scan, index, data, id_of(scan, data, size_of(scan, index)));
     struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};

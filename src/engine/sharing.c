@@ -136,6 +136,7 @@ static int name_all(struct vv_save *save, struct varve_error *error) {
     uint64_t begin = vv_clock_ns();
     save->fixed_bytes = save->sums.fresh;
     save->fixed_rewritten = save->sums.rewritten;
+    save->naming.is_copied = save->is_shared_behind;
     save->naming.is_stable = save->is_shared_behind && !vv_capture_is_frozen(save->session->capture);
     int rc = vv_capture_look(save->session->capture, name_chunks, save, error);
     save->stats.seconds_named = (double)(vv_clock_ns() - begin) / NS;

@@ -214,7 +214,7 @@ static void compare(struct program *program) {
 }
 
 static void begin(struct program *program, uint64_t staging, double speed) {
-    struct vv_capture_plan plan = {staging, speed, 1, 0, 0};
+    struct vv_capture_plan plan = {staging, speed, 1, 0, 0, 0, 0};
     struct varve_error error = {0};
     for (int i = 0; i < REGIONS; i++) {
         struct region *region = &program->regions[i];
@@ -398,7 +398,7 @@ static void step(struct steps *steps) {
 
 /* Up to the return of the call. */
 static void start(struct steps *steps, uint64_t slots, double speed) {
-    struct vv_capture_plan plan = {slots * CHUNK, speed, 1, 0, 0};
+    struct vv_capture_plan plan = {slots * CHUNK, speed, 1, 0, 0, 0, 0};
     steps->is_over = steps->left = steps->result = 0;
     steps->seen = 0;
     assert_int_equal(vv_capture_begin(steps->capture, &plan, ignore_untouched, NULL, NULL), 0);
@@ -601,7 +601,7 @@ static void stop_lets_everybody_go(void **state) {
 /* The program takes memory away that is held: an error that names it, and the next checkpoint has everything. */
 static void lose_memory(enum guard_kind kind, int mode) {
     struct steps steps = open_steps(kind, mode, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, 200);
-    struct vv_capture_plan plan = {0, 1, 1, 0, 0};
+    struct vv_capture_plan plan = {0, 1, 1, 0, 0, 0, 0};
     struct varve_error error = {0};
     start(&steps, 0, 1);
     assert_int_equal(sums_of(&steps).bytes_held, 200 * CHUNK);
@@ -774,7 +774,7 @@ static void sparse_regions_cost_nothing(void **state) {
     assert_non_null(vv_capture_watch(steps.capture, "sparse", ptr, size, 0));
     uint64_t before = resident();
     for (int i = 0; i < 3; i++) {
-        struct vv_capture_plan plan = {16 * CHUNK, 1, 1, 0, 0};
+        struct vv_capture_plan plan = {16 * CHUNK, 1, 1, 0, 0, 0, 0};
         uint64_t untouched = 0;
         for (uint64_t k = 0; k < 40; k++)
             ptr[k * (size / 40)] = (uint8_t)(i + 1);
@@ -810,7 +810,7 @@ static void memory_runs_out(void **state) {
     uint64_t pages = 200, limit = 1;
     for (uint64_t k = 1; k <= limit; k++) {
         struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, pages);
-        struct vv_capture_plan plan = {20 * CHUNK, 1, 1, 0, 0};
+        struct vv_capture_plan plan = {20 * CHUNK, 1, 1, 0, 0, 0, 0};
         struct varve_error error = {0};
         vv_alloc_fail_at(k);
         int rc = vv_capture_begin(steps.capture, &plan, ignore_untouched, NULL, &error);

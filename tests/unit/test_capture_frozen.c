@@ -100,7 +100,7 @@ static void begin_with(struct program *program, struct vv_capture_plan plan) {
 }
 
 static void begin(struct program *program, uint64_t slots, int must_not_hold) {
-    begin_with(program, (struct vv_capture_plan){slots * CHUNK, 1e6, 1, must_not_hold, 0});
+    begin_with(program, (struct vv_capture_plan){slots * CHUNK, 1e6, 1, must_not_hold, 0, 0, 0});
 }
 
 static int finish(struct program *program, struct varve_error *error) {
@@ -232,7 +232,7 @@ static void deferred(unsigned slots, unsigned every) {
     struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
     uint8_t *second = map(SIZE, MAP_PRIVATE), *shared = map(10 * CHUNK, MAP_SHARED);
     uint8_t *skewed = map(21 * CHUNK, MAP_PRIVATE);
-    struct vv_capture_plan plan = {slots * CHUNK, 1e6, 1, 0, 0};
+    struct vv_capture_plan plan = {slots * CHUNK, 1e6, 1, 0, 0, 0, 0};
     struct looking looking = {.program = &program, .seen = map(SIZE, MAP_PRIVATE), .is_ordered = 1, .is_right = 1};
     struct varve_error error = {0};
     memset(second, 5, SIZE);
@@ -293,7 +293,7 @@ static void deferring_is_undone(void **state) {
     struct vv_watch *watch = vv_capture_watch(program.capture, "shared", shared, 20 * CHUNK, 0);
     memset(shared, 6, 20 * CHUNK);
     for (int is_possible_here = 0; is_possible_here < 2; is_possible_here++) {
-        struct vv_capture_plan plan = {10 * CHUNK, 1e6, 1, 0, 0};
+        struct vv_capture_plan plan = {10 * CHUNK, 1e6, 1, 0, 0, 0, 0};
         struct looking looking = {.program = &program, .seen = map(SIZE, MAP_PRIVATE), .is_ordered = 1, .is_right = 1};
         struct varve_error error = {0};
         fill(program.ptr, SIZE, 1);
@@ -451,7 +451,7 @@ static void check_not_tried(void) {
     struct program program =
         open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), VARVE_NO_DEVICE_WRITES);
     refuse(SYS_clone, 0, EPERM);
-    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1, 0});
+    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1, 0, 0, 0});
     CHECK(finish(&program, NULL) == 0);
     CHECK(!program.capture->frozen && !program.capture->cannot_freeze);
     program.capture->pinned = 4096;
@@ -625,7 +625,7 @@ static void short_memory_is_left_alone(void **state) {
 static void fast_storage_is_drained_to(void **state) {
     (void)state;
     struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
-    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1, 0});
+    begin_with(&program, (struct vv_capture_plan){10 * CHUNK, 1e15, 0.01, 1, 0, 0, 0});
     assert_int_equal(sums_of(&program).bytes_frozen, 0);
     print_message("%s\n", sums_of(&program).reason);
     assert_int_equal(finish(&program, NULL), 0);
