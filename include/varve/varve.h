@@ -29,9 +29,9 @@
  *    receive, RMA or input into it may be outstanding. When the call has returned they may, although the checkpoint is
  *    still being stored. Memory that devices write (RDMA) is protected with VARVE_DEVICE_WRITES.
  *  - Protected memory is freed, unmapped, moved or dropped (MADV_DONTNEED) only after varve_unprotect or varve_free, or
- *    when its name has been protected elsewhere. These wait as long as a checkpoint in flight needs it where it is.
- *    Otherwise that checkpoint fails with -EFAULT, and the text names the region. Memory of varve_protect_moving needs
- *    no such care.
+ *    when its name has been protected elsewhere, or after varve_release. These wait as long as a checkpoint in flight
+ *    needs it where it is. Otherwise that checkpoint fails with -EFAULT, and the text names the region. Memory of
+ *    varve_protect_moving needs no such care.
  *  - After a failed varve_restart the contents of the protected regions are undefined, unless the error is
  *    VARVE_NO_CHECKPOINT or VARVE_MISMATCH: then nothing was written.
  *  - A store needs a file system with working fsync and link (or rename without replacing).
@@ -254,6 +254,14 @@ VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
  * varve_reject or varve_close. Until then it is not listed; if the job dies meanwhile and every part is stored, the
  * next session of the name finishes it. */
 VARVE_API int varve_wait(struct varve_session *session);
+
+/* Wait until the checkpoint in flight needs the program's memory no more. From then on all protected memory may be
+ * freed, unmapped, moved, dropped or overwritten by any means, while the checkpoint is still being stored. Regions stay
+ * protected: unprotect what was freed, or protect its name elsewhere, before the next varve_checkpoint or
+ * varve_restart. Returns at once where nothing is held, and always 0: varve_wait tells what became of the checkpoint.
+ * varve_session_error is left as it was. Not collective. The only call that another thread may make during varve_wait,
+ * varve_test or varve_stats_get. */
+VARVE_API int varve_release(struct varve_session *session);
 
 /* Collective: every rank asks, and gets the same answer. 1 if the last checkpoint that was begun survives, 0 if it is
  * still being stored somewhere, or the error that varve_wait would return. Cheap enough for every step of a program. */

@@ -328,6 +328,14 @@ int varve_wait(struct varve_session *session) {
     return end(session, vv_session_wait(session->inner, &session->error));
 }
 
+/* Another thread may wait or test meanwhile: what the last call said stays as it is. */
+int varve_release(struct varve_session *session) {
+    if (!session)
+        return -EINVAL;
+    vv_flight_release(session->inner);
+    return 0;
+}
+
 int varve_test(struct varve_session *session) {
     if (begin(session) != 0)
         return -EINVAL;

@@ -60,6 +60,12 @@ void vv_capture_unwatch(struct vv_capture *capture, struct vv_watch *watch);
  * guard for good (its tracker is `none` from then on, is_plain 0): it may be somebody else's memory next. Another thread goes on consuming
  * meanwhile. The watch itself stays until vv_capture_unwatch, since copies of its chunks may not be consumed yet. */
 void vv_capture_leave(struct vv_capture *capture, struct vv_watch *watch);
+/* Does no chunk of any watch need the program's memory any more? Asked again and again with the same *next, which
+ * begins as 0. While one checkpoint is in flight, by any thread. */
+int vv_capture_is_free(struct vv_capture *capture, size_t *next);
+/* After that: watches leave a guard that makes the kernel's own writes fail (mprotect), and the next checkpoint looks at
+ * all of them. Other guards let every write pass that meets nothing held. */
+void vv_capture_unguard(struct vv_capture *capture);
 /* Bytes [offset, offset + length) belong to the next checkpoint, changed or not. Nothing is in flight. */
 void vv_capture_mark(struct vv_capture *c, struct vv_watch *watch, uint64_t offset, uint64_t length);
 

@@ -79,6 +79,8 @@ int vv_watched_attach(struct vv_capture *c, struct vv_watched *w, struct vv_trac
 
 /* ---- coming and going ---- */
 
+#define FREE_AT_ONCE 1024u /* watches that are looked at under the lock */
+
 /* Large arrays are mapped, so that what is never touched costs nothing; a million small ones must not be. */
 #define MAPPED (32u << 10)
 
@@ -174,6 +176,31 @@ void vv_capture_leave(struct vv_capture *c, struct vv_watch *watch) {
         vv_watched_detach(c, w);
     w->base.is_plain = 0;
     c->has_changed = 1;
+}
+
+/* Chunks only ever stop being busy, so that each watch is looked at until it is free, and then no more. */
+int vv_capture_is_free(struct vv_capture *c, size_t *next) {
+    int is_busy = 0;
+    while (*next < c->sorted_count && !is_busy) {
+        sigset_t before;
+        vv_signals_block(&before); /* as in vv_capture_leave */
+        vv_lock_take(&c->lock);
+        for (size_t end = *next + FREE_AT_ONCE; *next < end && *next < c->sorted_count && !is_busy;) {
+            is_busy = c->sorted[*next]->busy > 0;
+            *next += !is_busy;
+        }
+        vv_lock_give(&c->lock);
+        vv_signals_restore(&before);
+    }
+    return !is_busy;
+}
+
+void vv_capture_unguard(struct vv_capture *c) {
+    if (!c->guard || c->guard->ops->is_transparent)
+        return;
+    for (size_t i = 0; i < c->sorted_count; i++)
+        if (c->sorted[i]->is_attached && c->sorted[i]->base.tracker == &c->trap.base)
+            vv_watched_detach(c, c->sorted[i]);
 }
 
 /* Threads of the program may write meanwhile, and be trapped; they do not wait for long. */

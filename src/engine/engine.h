@@ -242,6 +242,9 @@ void vv_session_free(struct vv_session *session, void *ptr);
 int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error);
 /* The outcome of the last checkpoint that was begun, when it has one. */
 int vv_session_wait(struct vv_session *session, struct varve_error *error);
+/* Wait until the checkpoint in flight needs nothing of the program's memory any more. Another thread may be in
+ * vv_session_wait or vv_session_test. */
+void vv_flight_release(struct vv_session *session);
 /* 1 when it is known and good, 0 when it is not known yet, or the error. */
 int vv_session_test(struct vv_session *session, struct varve_error *error);
 /* Of this rank; not collective. */

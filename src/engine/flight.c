@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "engine/engine_private.h"
+#include "memory/signals.h"
 
 enum state {
     IDLE,
@@ -176,6 +177,27 @@ void vv_flight_wait(struct vv_session *session) {
     pthread_mutex_unlock(&flight->lock);
     if (has_landed)
         vv_flight_land(session);
+}
+
+/* What is not in flight any more may still be guarded. No signals: a handler of the program's that writes a held page
+ * would wait for the session's thread, which may want the lock to begin. */
+static int try_to_release(struct vv_session *session, size_t *next) {
+    struct vv_flight *flight = session->flight;
+    sigset_t before;
+    vv_signals_block(&before);
+    pthread_mutex_lock(&flight->lock);
+    int is_free = flight->state != FLYING || vv_capture_is_free(session->capture, next);
+    if (is_free && flight->state != BUSY)
+        vv_capture_unguard(session->capture);
+    pthread_mutex_unlock(&flight->lock);
+    vv_signals_restore(&before);
+    return is_free;
+}
+
+void vv_flight_release(struct vv_session *session) {
+    size_t next = 0;
+    while (!try_to_release(session, &next))
+        vv_sleep_ms(1);
 }
 
 void vv_flight_occupy(struct vv_session *session) {

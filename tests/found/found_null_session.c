@@ -62,6 +62,7 @@ static void checkpoints_need_a_session(void **state) {
     int64_t version = -7;
     (void)state;
     assert_int_equal(varve_checkpoint(none, 1), -EINVAL);
+    assert_int_equal(varve_release(none), -EINVAL);
     assert_int_equal(varve_wait(none), -EINVAL);
     assert_int_equal(varve_test(none), -EINVAL);
     assert_int_equal(varve_need(none), -EINVAL);
