@@ -183,6 +183,9 @@ void vv_capture_destroy(struct vv_capture *c) {
     vv_free(c->all);
     vv_free(c->sorted);
     vv_free(c->by_number);
+    for (size_t i = 0; i < c->lost_count; i++)
+        vv_free(c->lost_names[i]);
+    vv_free(c->lost_names);
     vv_free(c);
 }
 

@@ -172,9 +172,37 @@ static void release_whole(struct vv_capture *c) {
         release_watch(c, w);
 }
 
+/* Is a page that chunks of this watch hold not what was armed any more? With the lock. */
+static int is_gone(struct vv_capture *c, const struct vv_watched *w) {
+    for (uint64_t page = vv_skip(w, w->page_first); page < w->page_end; page = vv_skip(w, page + 1)) {
+        uint64_t first = page;
+        while (page < w->page_end && vv_page_is_busy(w, page))
+            page++;
+        if (page > first && vv_trap_check(&c->trap, w, first, page) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Who takes one region away without a word often takes others, too: one failure is enough for all of them. Only a
+ * userfaultfd can be asked without touching the memory. */
+static void lose_others(struct vv_capture *c) {
+    if (!c->trap.is_uffd || c->trap.pagemap < 0)
+        return;
+    for (size_t i = 0; i < c->sorted_count; i++) {
+        struct vv_watched *w = c->sorted[i];
+        vv_lock_take(&c->lock);
+        int has_gone = w->busy > 0 && w->base.tracker == &c->trap.base && is_gone(c, w);
+        vv_lock_give(&c->lock);
+        if (has_gone)
+            vv_watched_lose(c, w);
+    }
+}
+
 static int fail_lost(struct vv_capture *c, struct varve_error *error) {
     struct vv_watched *w = c->lost;
-    w->base.was_lost = 1;
+    vv_watched_lose(c, w);
+    lose_others(c);
     return vv_error(error, -EFAULT,
                     "region %s: its memory was unmapped, moved, dropped (MADV_DONTNEED)%s or replaced while a checkpoint of it"
                     " was in flight",

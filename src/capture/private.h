@@ -180,6 +180,8 @@ struct vv_capture {
     int has_more_waiting; /* than are noted */
     int is_begun, is_going, in_flight;
     struct vv_watched *_Atomic lost; /* its memory was taken away */
+    char **lost_names; /* of all watches that this happened to: never held again, wherever they are */
+    size_t lost_count;
 
     struct vv_capture_plan plan;
     struct vv_capture_sums sums;
@@ -281,6 +283,8 @@ struct vv_watched *vv_watched_at(const struct vv_capture *c, uintptr_t page);
 void vv_watched_detach(struct vv_capture *c, struct vv_watched *w);
 int vv_watched_attach(struct vv_capture *c, struct vv_watched *w, struct vv_tracker *tracker);
 void vv_watched_free(struct vv_watched *w);
+/* Memory of this watch was taken away under a capture: watches of its name are not held any more. */
+void vv_watched_lose(struct vv_capture *c, struct vv_watched *w);
 /* Those that came and went since the last checkpoint. 0, -ENOMEM or -EFBIG. */
 int vv_watches_take_in(struct vv_capture *c);
 

@@ -113,6 +113,26 @@ static void measure(struct vv_watched *w) {
     w->hold_end = w->skew && w->page_end > w->page_first ? w->page_end - 1 : w->page_end;
 }
 
+static int was_lost(const struct vv_capture *c, const char *name) {
+    for (size_t i = 0; i < c->lost_count; i++)
+        if (strcmp(c->lost_names[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Without memory for the name, at least this watch is not held. */
+void vv_watched_lose(struct vv_capture *c, struct vv_watched *w) {
+    w->base.was_lost = 1;
+    if (was_lost(c, w->name))
+        return;
+    char **names = vv_realloc(c->lost_names, (c->lost_count + 1) * sizeof *names);
+    if (!names)
+        return;
+    c->lost_names = names;
+    if ((names[c->lost_count] = vv_strdup(w->name)) != NULL)
+        c->lost_count++;
+}
+
 static int append(struct vv_capture *c, struct vv_watched *w) {
     if (c->count == c->room) {
         size_t room = c->room ? c->room * 2 : 16;
@@ -133,6 +153,7 @@ struct vv_watch *vv_capture_watch(struct vv_capture *c, const char *name, void *
         return NULL;
     w->base = (struct vv_watch){.ptr = ptr, .size = size, .flags = flags, .tracker = &vv_tracker_none};
     w->base.chunks = (size + VV_PAGE - 1) / VV_PAGE;
+    w->base.was_lost = was_lost(c, name);
     w->is_new = w->is_unseen = 1;
     w->name = vv_strdup(name);
     w->base.bytes = alloc_bytes(w->base.chunks + 1);
