@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -19,18 +20,31 @@ static void check_machine(void) {
         skip("%s: the kernel does not note writes (Linux 6.7)", mode.settings);
 }
 
+static void scale_rounds(void) {
+    const char *scale = getenv("TEST_SCALE");
+    if (scale && atoi(scale) > 0 && atoi(scale) < 100)
+        mode.rounds = mode.rounds * (unsigned)atoi(scale) / 100 + 1;
+}
+
 void mode_parse(int argc, char **argv) {
-    int at = 1;
+    int at = 1, is_nobody = 0;
     for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
         if (strcmp(argv[at], "--settings") == 0 && at + 1 < argc)
             mode.settings = argv[++at];
         else if (strcmp(argv[at], "--must-hold") == 0)
             mode.must_hold = 1;
+        else if (strcmp(argv[at], "--nobody") == 0)
+            is_nobody = 1;
+        else if (strcmp(argv[at], "--rounds") == 0 && at + 1 < argc)
+            mode.rounds = (unsigned)atoi(argv[++at]);
         else if (strcmp(argv[at], "--flags") == 0 && at + 1 < argc)
             mode.flags = strcmp(argv[++at], "no-kernel") == 0 ? VARVE_NO_KERNEL_WRITES : 0;
         else
-            fail("usage: %s --settings TEXT [--must-hold] [--flags no-kernel] [CASE...]", argv[0]);
+            fail("usage: %s --settings TEXT [--must-hold] [--nobody] [--rounds N] [--flags no-kernel] [CASE...]", argv[0]);
     }
+    scale_rounds();
+    if (is_nobody)
+        become_nobody();
     mode.cases = argv + at;
     mode.held = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     mode.is_mprotect = strstr(mode.settings, "trap-mprotect") != NULL;

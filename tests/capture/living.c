@@ -39,9 +39,10 @@ static int run_case(const struct living_case *it) {
 
 static int run_all(void) {
     const struct living_case *lists[] = {signal_cases, memory_cases, kernel_cases, kinds_cases};
+    size_t count = sizeof lists / sizeof *lists;
     int ran = 0, failed = 0;
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (const struct living_case *it = lists[i]; it->name; it++)
+    for (size_t i = 0; i < count * mode.rounds; i++)
+        for (const struct living_case *it = lists[i % count]; it->name; it++)
             if (is_asked_for(it->name)) {
                 int result = run_case(it);
                 ran += result != 77;
@@ -56,6 +57,7 @@ static int run_all(void) {
 }
 
 int main(int argc, char **argv) {
+    mode.rounds = 1;
     mode_parse(argc, argv);
     return run_all();
 }

@@ -2,7 +2,7 @@
  * moves, replaces, drops and overwrites it, also by system calls and through other mappings, and every checkpoint has
  * the bytes at the call.
  *
- *     releasing --settings "capture=held,..." [--must-hold] [--flags no-kernel] [CASE...]
+ *     releasing --settings "capture=held,..." [--must-hold] [--flags no-kernel] [--rounds 12] [CASE...]
  *
  * Case `untold` leaves varve_release out: where memory is held, a checkpoint must then fail, or the other cases would
  * prove nothing; and no second one may fail for the same region. Two regions go. */
@@ -22,7 +22,6 @@
 
 enum { UNMAP, MOVE, REPLACE, DROP, CLOSE, SHARE, WAYS };
 
-static int rounds = 24;
 static unsigned failed; /* checkpoints of the case `untold` */
 
 /* One of many ways to lose it; what is left is filled with something else. 1: there is memory at the same place. */
@@ -164,19 +163,19 @@ static void released(void) {
     flight_open(&flight);
     release(&flight); /* nothing is in flight */
     *mode.held = 0;
-    for (int round = 0; round < rounds; round++)
-        one_round(&flight, round, &up);
+    for (unsigned round = 0; round < mode.rounds; round++)
+        one_round(&flight, (int)round, &up);
     if (mode.must_hold && *mode.held == 0)
         fail("nothing was held or frozen: this tested too little");
     /* With capture=trap memory is needed until the last page is stored. */
     if (!strstr(mode.settings, "capture=sync") && !strstr(mode.settings, "capture=trap") && up == 0)
         fail("no checkpoint was in flight when its memory had gone: varve_release waits for too much");
     struct scene scene;
-    scene_make(&scene, rounds);
+    scene_make(&scene, 99);
     scene_protect(&scene, &flight);
     unprotect_all(&flight);
     flight_close(&flight);
-    printf("%s: %d checkpoints of memory that was released, %u in flight\n", mode.settings, rounds, up);
+    printf("%s: %u checkpoints of memory that was released, %u in flight\n", mode.settings, mode.rounds, up);
 }
 
 /* ---- beside another thread ---- */
@@ -197,7 +196,7 @@ static void *wait_on(void *arg) {
 static void beside(void) {
     struct flight flight;
     flight_open(&flight);
-    for (int round = 0; round < 8; round++) {
+    for (int round = 0; round < 4; round++) {
         struct scene scene;
         pthread_t thread;
         snprintf(kit_where, sizeof kit_where, "%s, round %d beside another thread", mode.settings, round);
@@ -300,6 +299,7 @@ int main(int argc, char **argv) {
         const char *name;
         void (*fn)(void);
     } cases[] = {{"released", released}, {"beside", beside}, {"broken", broken}, {"untold", untold}};
+    mode.rounds = 12; /* each way to lose it with each way to tell it */
     mode_parse(argc, argv);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (is_asked_for(cases[i].name))

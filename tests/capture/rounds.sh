@@ -1,36 +1,78 @@
 #!/bin/sh
-# rounds.sh SNAPSHOT-TRUTH [ROUNDS [SEED]]: many rounds of each way of capturing, in turn, on 24 MiB. Ends with the
-# number of ways that failed.
+# rounds.sh FOLDER [ROUNDS [SEED]]: what the gate samples of the tests labelled `capture`, many times; FOLDER has their
+# programs. Snapshot truth in each way of capturing on 24 MiB; memory that vanishes without a word or after
+# varve_release; torture; and all that a program lives through, once. Ends with 1 if anything failed.
 set -u
-program=$1 rounds=${2:-1000} seed=${3:-1}
+folder=$1 rounds=${2:-1000} seed=${3:-1}
 failed=0
 
-try() { # SETTINGS MUST [OPTION...]
-    settings=$1 must=$2
-    shift 2
-    nice "$program" --settings "$settings" --must "$must" --rounds "$rounds" --seed "$seed" --mib 24 --limit 250MB "$@"
+# try PROGRAM ARGUMENT...
+try() {
+    program=$1
+    shift
+    nice "$folder/$program" "$@"
     case $? in
     0 | 77) ;;
-    *) failed=$((failed + 1)) ;;
+    *)
+        echo "FAILED: $program $*"
+        failed=$((failed + 1))
+        ;;
     esac
 }
 
-try capture=auto,staging=64M staged,flight
-try capture=held,staging=1M held,flight
-try capture=held,staging=1M,order=address held,flight
-try capture=sync nothing
-try capture=trap,tracker=trap-uffd,staging=1M held,traps,flight
-try capture=trap,tracker=trap-uffd,staging=1M,order=address held,traps,flight
-try capture=trap,tracker=trap-mprotect,staging=1M held,traps,flight --flags no-kernel
-try capture=auto,staging=64M,tracker=scan staged,flight
-try capture=held,staging=1M,tracker=scan held,flight
-try capture=auto,staging=64M,tracker=none staged,flight
-try capture=auto,staging=1M,tracker=none flight
-try capture=held,staging=1M,tracker=trap-uffd held,flight
-try capture=held,staging=1M,tracker=trap-mprotect flight --flags no-kernel
-try capture=auto,staging=1M flight
-try capture=frozen,staging=1M frozen,flight
-try capture=frozen,staging=1M,tracker=none,order=address frozen,flight
-try capture=frozen,staging=1M frozen,flight --nobody
-echo "$failed ways of capturing failed"
-exit $failed
+truth() { # SETTINGS MUST [OPTION...]
+    settings=$1 must=$2
+    shift 2
+    try snapshot-truth --settings "$settings" --must "$must" --rounds "$rounds" --seed "$seed" --mib 24 --limit 250MB "$@"
+}
+
+truth capture=auto,staging=64M staged,flight
+truth capture=held,staging=1M held,flight
+truth capture=held,staging=1M,order=address held,flight
+truth capture=sync nothing
+truth capture=trap,tracker=trap-uffd,staging=1M held,traps,flight
+truth capture=trap,tracker=trap-uffd,staging=1M,order=address held,traps,flight
+truth capture=trap,tracker=trap-mprotect,staging=1M held,traps,flight --flags no-kernel
+truth capture=auto,staging=64M,tracker=scan staged,flight
+truth capture=held,staging=1M,tracker=scan held,flight
+truth capture=auto,staging=64M,tracker=none staged,flight
+truth capture=auto,staging=1M,tracker=none flight
+truth capture=held,staging=1M,tracker=trap-uffd held,flight
+truth capture=held,staging=1M,tracker=trap-mprotect flight --flags no-kernel
+truth capture=auto,staging=1M flight
+truth capture=auto,staging=1M flight --nobody
+truth capture=frozen,staging=1M frozen,flight
+truth capture=frozen,staging=1M,order=address frozen,flight
+truth capture=frozen,staging=1M,tracker=none,order=address frozen,flight
+truth capture=frozen,staging=1M,tracker=trap-uffd frozen,traps,flight
+truth capture=frozen,staging=1M,tracker=trap-mprotect frozen,flight --flags no-kernel
+truth capture=frozen,staging=1M frozen,flight --nobody
+
+frozen=capture=frozen,staging=512K
+held=capture=held,staging=512K
+trap=capture=trap,staging=512K
+try vanishing --settings $frozen --rounds "$rounds"
+try vanishing --settings $frozen,tracker=none --rounds "$rounds"
+try vanishing --settings $frozen --rounds "$rounds" --nobody
+
+some=$(((rounds + 4) / 5))
+try releasing --settings $held --must-hold --rounds "$rounds"
+try releasing --settings $held,tracker=none --must-hold --rounds $some
+try releasing --settings capture=auto,staging=64M --rounds $some
+try releasing --settings $frozen --must-hold --rounds $some
+try releasing --settings $trap,tracker=trap-uffd --must-hold --rounds $some
+try releasing --settings $trap,tracker=trap-mprotect --must-hold --flags no-kernel --rounds $some
+
+try torture --lives "$rounds" --seed "$seed"
+
+try living --settings capture=auto,staging=64M
+try living --settings $held,tracker=trap-uffd --must-hold
+try living --settings capture=sync
+try living --settings $trap,tracker=trap-uffd --must-hold
+try living --settings $trap,tracker=trap-mprotect --must-hold --flags no-kernel
+try living --settings $frozen --must-hold
+try living --settings $frozen,tracker=none --must-hold
+try living --settings $held,tracker=scan
+try living --settings $held,tracker=none
+echo "$failed programs failed"
+[ $failed -eq 0 ]

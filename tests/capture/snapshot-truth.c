@@ -347,12 +347,6 @@ static void check_machine(const struct run *run) {
         skip("%s: the kernel does not note writes (PAGEMAP_SCAN, Linux 6.7)", run->settings);
 }
 
-static void become_nobody(void) {
-    if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
-        skip("this process cannot become a user without privileges");
-    setenv("HOME", "/", 1); /* the other user's settings are not ours to read */
-}
-
 int main(int argc, char **argv) {
     static struct run run;
     const char *scale = getenv("TEST_SCALE");

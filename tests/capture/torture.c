@@ -1,12 +1,12 @@
 /* Everything a program may do to its memory, in random order, with every tracker and way of capturing, and every byte
  * compared.
  *
- *   torture [--seconds N] [--seed N] [--settings TEXT [--life N]]
+ *   torture [--seconds N | --lives N] [--seed N] [--settings TEXT [--life N]]
  *
  * One life is a process with three regions. Between checkpoints pages are dropped, freed, collapsed, paged out, moved,
  * replaced, protected and written, by the program, its children and the kernel; in flight they are written. What each
  * checkpoint holds is compared with a copy made just before it, and at the end everything is restarted. A life that
- * fails tells how to repeat it. Pages given to MADV_FREE may also be zeros. */
+ * fails tells how to repeat it. --lives: so many in each way, however long it takes. Pages given to MADV_FREE may also be zeros. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -356,11 +356,14 @@ static void compare_page(const struct region *region, size_t offset, const uint8
     size_t page = (skew + offset) / PAGE;
     if (region->may_be_zero[page] && (memcmp(data, zeros, size) == 0 || memcmp(then, zeros, size) == 0))
         return;
-    size_t at = 0;
-    while (data[at] == then[at])
-        at++;
-    fail("version %lld, region %s, byte %zu (page %zu): %02x is stored, it was %02x", (long long)version, region->name,
-         offset + at, page, data[at], then[at]);
+    size_t at = 0, count = 0;
+    for (size_t i = size; i-- > 0;)
+        if (data[i] != then[i]) {
+            at = i;
+            count++;
+        }
+    fail("version %lld, region %s, byte %zu (page %zu) and %zu more there: %02x is stored, it was %02x, now it is %02x",
+         (long long)version, region->name, offset + at, page, count - 1, data[at], then[at], region->ptr[offset + at]);
 }
 
 /* In pieces that do not cross pages of the memory. */
@@ -556,6 +559,7 @@ int main(int argc, char **argv) {
     double seconds = (double)number_of(argc, argv, "--seconds", 30) * (scale ? atof(scale) / 100 : 1);
     uint64_t seed = number_of(argc, argv, "--seed", (uint64_t)(kit_seconds() * 1e6) ^ (uint64_t)getpid());
     uint64_t life = number_of(argc, argv, "--life", 0), lives = 0, skipped = 0;
+    uint64_t most = number_of(argc, argv, "--lives", 0);
     int is_one = text_of(argc, argv, "--life") != NULL;
     double begin = kit_seconds();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -569,10 +573,10 @@ int main(int argc, char **argv) {
             int rc = run(&ways[i], seed, life);
             lives += rc == 0;
             skipped += rc == 77;
-            if (kit_seconds() - begin > seconds && life > 0)
+            if (kit_seconds() - begin > seconds && life > 0 && most == 0)
                 goto out;
         }
-        if (is_one || lives == 0)
+        if (is_one || lives == 0 || life + 1 == most)
             break;
     }
 out:

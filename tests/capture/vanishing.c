@@ -1,7 +1,7 @@
 /* With capture=frozen the program's memory is its own as soon as varve_checkpoint returns: it frees, unmaps, moves,
  * replaces, drops and closes it without a word, and every checkpoint has the bytes at the call.
  *
- *     vanishing --settings "capture=frozen,..." */
+ *     vanishing --settings "capture=frozen,..." [--nobody] [--rounds 24] */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 #include "flight.h"
 
 #define SIZE (3 * MIB)
-#define ROUNDS 24
 
 /* One of many ways to lose it; what is left is filled with something else. */
 static void vanish(uint8_t *at, int way) {
@@ -71,15 +70,16 @@ static void one_round(struct flight *flight, int round) {
 
 int main(int argc, char **argv) {
     struct flight flight;
+    mode.rounds = 24;
     mode_parse(argc, argv);
     flight_open(&flight);
-    for (int round = 0; round < ROUNDS; round++)
-        one_round(&flight, round);
-    if (*mode.held < ROUNDS)
-        fail("in %u of %d checkpoints something was frozen: this tested too little", *mode.held, ROUNDS);
+    for (unsigned round = 0; round < mode.rounds; round++)
+        one_round(&flight, (int)round);
+    if (*mode.held < mode.rounds)
+        fail("in %u of %u checkpoints something was frozen: this tested too little", *mode.held, mode.rounds);
     if (varve_unprotect(flight.session, "mapped") != 0 || varve_unprotect(flight.session, "heap") != 0)
         fail("unprotect: %s", varve_session_error(flight.session)->text);
     flight_close(&flight);
-    printf("%s: %d checkpoints of memory that vanished\n", mode.settings, ROUNDS);
+    printf("%s: %u checkpoints of memory that vanished\n", mode.settings, mode.rounds);
     return 0;
 }
