@@ -49,10 +49,11 @@ static void disarmed(struct vv_watched *w, uint64_t first, uint64_t last) {
         vv_byte_set(w, page, VV_PAGE_ARMED, 0);
 }
 
-/* Pages that became others without a trap. */
+/* Pages that became others without a trap. A page that was dropped is absent, or the page of zeros once it was read. The
+ * kernel may also have put zeros for it into a huge page, which mprotect does not stop: all of those are looked at. */
 static int look_at_pages(struct vv_trap *trap, struct vv_watched *w) {
-    const uint64_t sign = trap->is_uffd ? VV_PAGE_WRITTEN : VV_PAGE_ZERO;
-    const struct vv_page_query query = {.all = sign, .wanted = sign};
+    const uint64_t sign = trap->is_uffd ? VV_PAGE_WRITTEN : VV_PAGE_ZERO | VV_PAGE_HUGE;
+    const struct vv_page_query query = {.any = sign, .wanted = sign};
     struct vv_page_range found[FOUND];
     uint64_t base = vv_page_address(w, 0);
     uint64_t start = vv_page_address(w, w->page_first), end = vv_page_address(w, w->page_end);

@@ -15,7 +15,8 @@ enum {
     VV_PAGE_WRITTEN = 1 << 1,    /* not write-protected by one; says nothing of absent pages */
     VV_PAGE_PRESENT = 1 << 3,
     VV_PAGE_SWAPPED = 1 << 4,
-    VV_PAGE_ZERO = 1 << 5 /* present, and the page of zeros that all processes share */
+    VV_PAGE_ZERO = 1 << 5, /* present, and the page of zeros that all processes share */
+    VV_PAGE_HUGE = 1 << 6  /* mapped as a part of a huge page */
 };
 enum {
     VV_SCAN_PROTECT = 1 << 0, /* write-protect what matches, in the same go */
