@@ -108,6 +108,9 @@ static void note_capture(struct field_async *a, const struct varve_stats *stats,
     double memory = ranks_sum((double)stats->bytes_memory);
     if (memory > a->memory_most)
         a->memory_most = memory;
+    double frozen = ranks_sum((double)stats->bytes_frozen_most);
+    if (frozen > a->frozen_most)
+        a->frozen_most = frozen;
     memcpy(a->tracker, stats->tracker, sizeof a->tracker);
     memcpy(a->reason, stats->capture_reason, sizeof a->reason);
     if (checkpoint == 0)

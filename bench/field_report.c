@@ -124,6 +124,7 @@ static void json_capture(const struct field_result *r) {
     printf(",\"later_pages_wait\":%.0f,\"later_pages_cow\":%.0f,\"later_pages_avoided\":%.0f", a->wait, a->cow,
            a->avoided);
     printf(",\"later_pages_ahead\":%.0f,\"later_pages_trapped\":%.0f", a->ahead, a->trapped);
+    printf(",\"frozen_memory_over_protected\":%.4f", over(a->frozen_most, r->protected_bytes));
     printf(",\"extra_memory_over_protected\":%.4f,\"tracker\":\"%s\",\"capture_reason\":\"%s\"",
            over(a->memory_most, r->protected_bytes), a->tracker, a->reason);
 }
