@@ -52,13 +52,15 @@ int vv_pagemap_scan(int fd, const struct vv_page_query *query, uint64_t start, u
     return count;
 }
 
-/* Bits of an entry: 63 present, 62 swapped, 61 of a file or shared, 57 write-protected by a userfaultfd, 56 mapped here only. The page of zeros is
- * neither of a file nor mapped here only; but so are others. */
+/* Bits of an entry: 63 present, 62 swapped, 61 of a file or shared, 57 write-protected by a userfaultfd, 56 mapped here only,
+ * 55 soft-dirty. The page of zeros is neither of a file nor mapped here only; but so are others. */
 static uint64_t categories_of(uint64_t entry) {
     uint64_t sum = 0;
     sum |= entry >> 63 & 1 ? VV_PAGE_PRESENT : 0;
     sum |= entry >> 62 & 1 ? VV_PAGE_SWAPPED : 0;
     sum |= entry >> 57 & 1 ? 0 : VV_PAGE_WRITTEN;
+    sum |= entry >> 56 & 1 ? VV_PAGE_EXCLUSIVE : 0;
+    sum |= entry >> 55 & 1 ? VV_PAGE_SOFT_DIRTY : 0;
     sum |= (entry >> 63 & 1) && !(entry >> 61 & 1) && !(entry >> 56 & 1) ? VV_PAGE_ZERO : 0;
     return sum;
 }
@@ -70,13 +72,13 @@ static int does_match(const struct vv_page_query *query, uint64_t categories) {
 
 int vv_pagemap_read(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
                     struct vv_page_range *found, size_t room, uint64_t *next_out) {
-    const uint64_t page = 4096;
-    uint64_t entries[512];
+    const uint64_t page = 4096, most = 4096;
+    uint64_t entries[4096];
     size_t count = 0;
     if (query->flags != 0)
         return -EINVAL;
     while (start < end) {
-        uint64_t pages = (end - start) / page < 512 ? (end - start) / page : 512;
+        uint64_t pages = (end - start) / page < most ? (end - start) / page : most;
         ssize_t got = pread(fd, entries, pages * sizeof entries[0], (off_t)(start / page * sizeof entries[0]));
         if (got < (ssize_t)sizeof entries[0])
             return got < 0 ? -errno : -EIO;

@@ -16,7 +16,10 @@ enum {
     VV_PAGE_PRESENT = 1 << 3,
     VV_PAGE_SWAPPED = 1 << 4,
     VV_PAGE_ZERO = 1 << 5, /* present, and the page of zeros that all processes share */
-    VV_PAGE_HUGE = 1 << 6  /* mapped as a part of a huge page */
+    VV_PAGE_HUGE = 1 << 6, /* mapped as a part of a huge page; not known to vv_pagemap_read */
+    /* Of vv_pagemap_read only: */
+    VV_PAGE_SOFT_DIRTY = 1 << 7, /* written, or become present, since soft-dirty bits were cleared */
+    VV_PAGE_EXCLUSIVE = 1 << 8   /* present, and mapped by this process only, at one place; never the page of zeros */
 };
 enum {
     VV_SCAN_PROTECT = 1 << 0, /* write-protect what matches, in the same go */
@@ -35,14 +38,18 @@ struct vv_page_query {
 
 /* A descriptor or -errno. */
 int vv_pagemap_open(void);
+/* Either of the two below. */
+typedef int (*vv_pagemap_fn)(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
+                             struct vv_page_range *found, size_t room, uint64_t *next_out);
+
 /* Ranges of matching pages in [start, end), ascending; neighbours of equal categories are one. Returns how many, or
  * -errno (-ENOTTY or -EINVAL: not known to this kernel). *next_out: everything below was looked at. What is not mapped
  * matches nothing. */
 int vv_pagemap_scan(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
                     struct vv_page_range *found, size_t room, uint64_t *next_out);
 
-/* The same from the entries of the pages, for kernels without it: knows PRESENT, SWAPPED, WRITTEN (Linux 5.14; of absent pages always), and ZERO, which
- * then only means that it may be that page. No flags. */
+/* The same from the entries of the pages, for kernels without it: knows PRESENT, SWAPPED, WRITTEN (Linux 5.14; of
+ * absent pages always), SOFT_DIRTY, EXCLUSIVE, and ZERO, which then only means that it may be that page. No flags. */
 int vv_pagemap_read(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
                     struct vv_page_range *found, size_t room, uint64_t *next_out);
 

@@ -17,20 +17,16 @@
  * bits are taken away, so that the next one reports everything. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <unistd.h>
-#include <varve/varve.h>
 
 #include "base/alloc.h"
 #include "memory/pagemap.h"
+#include "memory/tracked.h"
 #include "memory/tracker.h"
 #include "memory/uffd.h"
 
 #define ROOM 512
-#define SMALLEST (256u << 10) /* below this, looking at the bytes is cheaper */
-#define MOST_RANGES 4096u     /* each may cut a mapping in three, and a process may have 65,530 */
 
 struct scan {
     struct vv_tracker base;
@@ -38,8 +34,6 @@ struct scan {
     int pagemap;
     pid_t pid; /* the descriptors speak of the memory of this process */
 };
-
-static atomic_uint range_count; /* of all trackers */
 
 /* One collect. */
 struct pass {
@@ -130,7 +124,8 @@ static int clear_old_bits(struct scan *scan, uint64_t start, uint64_t end) {
     return 0;
 }
 
-static int register_range(struct scan *scan, uint64_t start, uint64_t end) {
+static int register_range(void *context, uint64_t start, uint64_t end) {
+    struct scan *scan = context;
     int rc = vv_uffd_register(scan->uffd, start, end - start);
     int is_ours = rc == 0 || rc == -ENOMEM; /* a part may be; every other error comes before anything is done */
     if (rc == 0)
@@ -140,44 +135,20 @@ static int register_range(struct scan *scan, uint64_t start, uint64_t end) {
     return rc;
 }
 
-static int unregister_range(struct scan *scan, uint64_t start, uint64_t end) {
-    return vv_uffd_unregister(scan->uffd, start, end - start);
+/* A failure leaves that part as it was. */
+static void register_part(void *context, uint64_t start, uint64_t end) {
+    register_range(context, start, end);
 }
 
-/* Mapping by mapping, as the kernel refuses a range of which a part is of a kind it cannot register. */
-static void for_plain_parts(struct scan *scan, uint64_t start, uint64_t end,
-                            int (*what)(struct scan *scan, uint64_t start, uint64_t end)) {
-    struct vv_maps maps;
-    struct vv_map map;
-    if (vv_maps_open(&maps) != 0)
-        return;
-    while (start < end && vv_maps_next(&maps, start, &map) == 1 && map.start < end) {
-        uint64_t from = map.start > start ? map.start : start;
-        start = map.end < end ? map.end : end;
-        if (map.is_anonymous && map.is_writable)
-            what(scan, from, start); /* a failure leaves that part as it was */
-    }
-    vv_maps_close(&maps);
-}
-
-struct shifted {
-    struct pass *pass;
-    uint64_t start;
-};
-
-static int report_shifted(void *arg, uint64_t offset, uint64_t length, int is_untouched) {
-    struct shifted *shifted = arg;
-    uint64_t start = shifted->start + offset;
-    return report(shifted->pass, start, start + length, is_untouched);
+static void unregister_part(void *context, uint64_t start, uint64_t end) {
+    vv_uffd_unregister(((struct scan *)context)->uffd, start, end - start);
 }
 
 /* Mappings that are not ours: the program changed them. Everything there may have changed. */
 static int take_foreign(struct pass *pass, uint64_t start, uint64_t end) {
-    if (pass->is_second_try) {
-        struct shifted shifted = {pass, start};
-        return vv_pages_walk((const void *)(uintptr_t)start, end - start, report_shifted, &shifted);
-    }
-    for_plain_parts(pass->scan, start, end, register_range);
+    if (pass->is_second_try)
+        return vv_tracked_walk(pass->ptr, start, end, 0, pass->fn, pass->arg);
+    vv_tracked_for_plain(start, end, register_part, pass->scan);
     pass->is_second_try = 1;
     int rc = look(pass, start, end);
     pass->is_second_try = 0;
@@ -229,13 +200,12 @@ static int is_other_process(const struct scan *scan) {
 /* All pages lose their bit: the next collect reports everything. */
 static void disarm(struct scan *scan, uint64_t start, uint64_t end) {
     if (vv_uffd_unprotect(scan->uffd, start, end - start) != 0)
-        for_plain_parts(scan, start, end, unregister_range);
+        vv_tracked_for_plain(start, end, unregister_part, scan);
 }
 
 /* Whole pages [start, end) of the memory at ptr. */
-static int collect_inside(struct scan *scan, const uint8_t *ptr, uint64_t start, uint64_t end, vv_pages_fn fn,
-                          void *arg) {
-    struct pass pass = {.scan = scan, .ptr = ptr, .fn = fn, .arg = arg};
+static int collect_inside(void *context, const uint8_t *ptr, uint64_t start, uint64_t end, vv_pages_fn fn, void *arg) {
+    struct pass pass = {.scan = context, .ptr = ptr, .fn = fn, .arg = arg};
     return look(&pass, start, end);
 }
 
@@ -243,15 +213,10 @@ static int scan_collect(struct vv_tracker *tracker, struct vv_watch *watch, vv_p
     struct scan *scan = (struct scan *)tracker;
     size_t length;
     uintptr_t start = vv_watch_inside(watch, &length);
-    if (length == 0 || is_other_process(scan))
+    if (is_other_process(scan))
         return vv_pages_walk(watch->ptr, watch->size, fn, arg);
-    uint64_t head = start - (uintptr_t)watch->ptr, tail = watch->size - head - length;
-    int rc = head ? fn(arg, 0, head, 0) : 0;
-    if (rc == 0)
-        rc = collect_inside(scan, watch->ptr, start, start + length, fn, arg);
-    if (rc == 0 && tail)
-        rc = fn(arg, head + length, tail, 0);
-    if (rc != 0)
+    int rc = vv_tracked_collect(watch, collect_inside, scan, fn, arg);
+    if (rc != 0 && length > 0)
         disarm(scan, start, start + length);
     return rc;
 }
@@ -260,42 +225,23 @@ static int scan_peek(struct vv_tracker *tracker, struct vv_watch *watch, vv_page
     static const struct vv_page_query query = {
         .all = VV_PAGE_WRITTEN | VV_PAGE_PRESENT, .inverted = VV_PAGE_ZERO, .wanted = VV_PAGE_WRITTEN};
     struct scan *scan = (struct scan *)tracker;
-    struct vv_page_range found[ROOM];
-    size_t length;
-    uint64_t start = vv_watch_inside(watch, &length), end = start + length;
     if (is_other_process(scan))
         return -ENOTSUP;
-    while (start < end) {
-        int count = vv_pagemap_scan(scan->pagemap, &query, start, end, found, ROOM, &start);
-        if (count < 0)
-            return count;
-        for (int i = 0; i < count; i++) {
-            uint64_t offset = found[i].start - (uint64_t)(uintptr_t)watch->ptr;
-            int rc = fn(arg, offset, found[i].end - found[i].start, 0);
-            if (rc != 0)
-                return rc;
-        }
-    }
-    return 0;
+    return vv_tracked_peek(watch, vv_pagemap_scan, scan->pagemap, &query, fn, arg);
 }
 
 static int scan_attach(struct vv_tracker *tracker, struct vv_watch *watch) {
     struct scan *scan = (struct scan *)tracker;
     size_t length;
     uintptr_t start = vv_watch_inside(watch, &length);
-    if (length < SMALLEST)
-        return -ERANGE;
-    if ((watch->flags & VARVE_DEVICE_WRITES) || is_other_process(scan))
+    if (is_other_process(scan))
         return -ENOTSUP;
-    if (!vv_memory_is_plain((const void *)start, length))
-        return -ENOTSUP;
-    if (atomic_fetch_add(&range_count, 1) >= MOST_RANGES) {
-        atomic_fetch_sub(&range_count, 1);
-        return -ENOSPC;
-    }
-    int rc = register_range(scan, start, start + length);
+    int rc = vv_tracked_take(watch);
     if (rc != 0)
-        atomic_fetch_sub(&range_count, 1);
+        return rc;
+    rc = register_range(scan, start, start + length);
+    if (rc != 0)
+        vv_tracked_give();
     return rc;
 }
 
@@ -306,8 +252,8 @@ static void scan_detach(struct vv_tracker *tracker, struct vv_watch *watch) {
     if (is_other_process(scan))
         return;
     if (vv_uffd_unregister(scan->uffd, start, length) != 0)
-        for_plain_parts(scan, start, start + length, unregister_range);
-    atomic_fetch_sub(&range_count, 1);
+        vv_tracked_for_plain(start, start + length, unregister_part, scan);
+    vv_tracked_give();
 }
 
 static void scan_close(struct vv_tracker *tracker) {
@@ -327,67 +273,6 @@ static const struct vv_tracker_ops scan_ops = {
 };
 
 /* ---- does it work here? ---- */
-
-#define TRIAL_PAGES 16u
-
-/* Two bits per page of the trial memory: reported, and as what. */
-static int note_pages(void *arg, uint64_t offset, uint64_t length, int is_untouched) {
-    uint32_t *seen = arg;
-    for (uint64_t page = offset / VV_PAGE; page < (offset + length) / VV_PAGE; page++)
-        *seen |= (is_untouched ? UINT32_C(0x10000) : UINT32_C(1)) << page;
-    return 0;
-}
-
-static uint32_t collect_trial(struct scan *scan, uint8_t *pages) {
-    uint64_t start = (uint64_t)(uintptr_t)pages;
-    uint32_t seen = 0;
-    return collect_inside(scan, pages, start, start + TRIAL_PAGES * VV_PAGE, note_pages, &seen) == 0 ? seen : ~0u;
-}
-
-static int read_into(uint8_t *page) {
-    int ends[2];
-    if (pipe(ends) != 0)
-        return 0;
-    int did = write(ends[1], "x", 1) == 1 && read(ends[0], page, 1) == 1;
-    close(ends[0]);
-    close(ends[1]);
-    return did;
-}
-
-/* Returns what goes wrong, or NULL. Page 15 stays untouched. */
-static const char *try_pages(struct scan *scan, volatile uint8_t *pages) {
-    uint8_t *plain = (uint8_t *)(uintptr_t)pages;
-    for (unsigned i = 0; i < TRIAL_PAGES - 1; i++)
-        pages[i * VV_PAGE] = 1;
-    if (register_range(scan, (uintptr_t)pages, (uintptr_t)pages + TRIAL_PAGES * VV_PAGE) != 0)
-        return "memory cannot be registered for write tracking";
-    if (collect_trial(scan, plain) != (UINT32_C(0x80000000) | 0x7fff))
-        return "pages written before are not reported";
-    if (collect_trial(scan, plain) != UINT32_C(0x80000000))
-        return "pages that nobody wrote are reported";
-    pages[3 * VV_PAGE] = 2;
-    if (collect_trial(scan, plain) != (UINT32_C(0x80000000) | 1 << 3))
-        return "a write is not seen";
-    if (!read_into(plain + 5 * VV_PAGE + 7))
-        return "read(2) into a watched page fails";
-    if (collect_trial(scan, plain) != (UINT32_C(0x80000000) | 1 << 5))
-        return "a write by read(2) is not seen";
-    if (madvise(plain + 7 * VV_PAGE, VV_PAGE, MADV_DONTNEED) != 0 ||
-        collect_trial(scan, plain) != (UINT32_C(0x80000000) | 1 << 23))
-        return "a dropped page is not seen";
-    return NULL;
-}
-
-static const char *try_it(struct scan *scan) {
-    const size_t size = TRIAL_PAGES * VV_PAGE;
-    uint8_t *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED)
-        return "no memory";
-    madvise(pages, size, MADV_NOHUGEPAGE);
-    const char *problem = try_pages(scan, pages);
-    munmap(pages, size);
-    return problem;
-}
 
 static const char *open_descriptors(struct scan *scan) {
     scan->pagemap = vv_pagemap_open();
@@ -418,7 +303,7 @@ int vv_tracker_scan(struct vv_tracker **out, char *why, size_t room) {
     *scan = (struct scan){.base = {&scan_ops}, .uffd = -1, .pagemap = -1, .pid = getpid()};
     const char *problem = open_descriptors(scan);
     if (!problem)
-        problem = try_it(scan);
+        problem = vv_tracked_try(&(struct vv_trial){register_range, collect_inside, scan});
     if (problem) {
         snprintf(why, room, "%s", problem);
         if (scan->uffd >= 0)
