@@ -321,7 +321,8 @@ int vv_settings_check(const struct vv_settings *settings, struct varve_error *er
                         settings->origins[VV_SETTING_beat_seconds]);
     }
     if (settings->capture == VV_CHOOSE_CAPTURE_TRAP &&
-        (settings->tracker == VV_CHOOSE_TRACKER_SCAN || settings->tracker == VV_CHOOSE_TRACKER_NONE)) {
+        (settings->tracker == VV_CHOOSE_TRACKER_SCAN || settings->tracker == VV_CHOOSE_TRACKER_SOFTDIRTY ||
+         settings->tracker == VV_CHOOSE_TRACKER_NONE)) {
         return vv_error(error, VARVE_SETTING,
                         "capture=trap (from %s) stops writes, and the tracker chosen (from %s) does not: leave tracker at auto,"
                         " or take trap-uffd or trap-mprotect",

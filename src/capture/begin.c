@@ -111,7 +111,7 @@ static void prepare(struct vv_capture *c, struct vv_watched *w) {
         vv_watched_detach(c, w);
     /* Zeros that are told once are not told again unless they change, and a checkpoint that failed does not have them. Noting them all would
      * fill the bytes of sparse regions: ask for everything instead. */
-    if (w->is_attached && w->is_stale && w->base.tracker == c->scan)
+    if (w->is_attached && w->is_stale && w->base.tracker == c->noted)
         vv_watched_detach(c, w);
     w->is_stale = 0;
     if (!w->is_attached)
@@ -130,9 +130,11 @@ void vv_watched_return(struct vv_capture *c, struct vv_watched *w) {
 }
 
 void vv_begin_early(struct vv_capture *c) {
+    if (!c->noted || c->noted->ops->renew) /* the program is running: nothing can be begun anew */
+        return;
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct vv_watched *w = c->sorted[i];
-        if (w->is_attached || !w->is_unseen || w->base.size < EARLY_LEAST || tracker_for(c, w) != c->scan || !c->scan)
+        if (w->is_attached || !w->is_unseen || w->base.size < EARLY_LEAST || tracker_for(c, w) != c->noted)
             continue;
         vv_watched_return(c, w);
         w->is_early = w->is_fresh = w->is_attached;
@@ -146,7 +148,7 @@ static void rest_if_useless(struct vv_capture *c, struct vv_watched *w) {
         untouched += w->holes[i].last - w->holes[i].first;
     int is_useless = !w->is_fresh && w->scheduled * 2 > w->base.chunks - untouched;
     w->is_fresh = 0;
-    if (is_useless && w->is_attached && c->scan && w->base.tracker == c->scan) {
+    if (is_useless && w->is_attached && c->noted && w->base.tracker == c->noted) {
         vv_watched_detach(c, w);
         w->base.untracked = REST_EPOCHS;
     }
@@ -233,6 +235,8 @@ int vv_begin_collect(struct vv_capture *c, vv_untouched_fn untouched, void *arg,
             return vv_error_default(error, rc, "region %s: what was never touched could not be noted", w->name);
         rest_if_useless(c, w);
     }
+    if (rc == 0 && c->noted && c->noted->ops->renew)
+        c->noted->ops->renew(c->noted);
     return rc;
 }
 

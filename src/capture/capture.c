@@ -93,16 +93,21 @@ static int prefer_trap(struct vv_capture *c, int choice, struct varve_error *err
     return 0;
 }
 
-static int prefer_scan(struct vv_capture *c, int choice, struct varve_error *error) {
-    char why[128] = "";
-    if (vv_tracker_scan(&c->scan, why, sizeof why) == 0) {
-        c->preferred = c->scan;
+static int prefer_noted(struct vv_capture *c, int choice, struct varve_error *error) {
+    char why[128] = "", why_not[128] = "";
+    int is_softdirty = choice == VV_CHOOSE_TRACKER_SOFTDIRTY;
+    if (!is_softdirty && vv_tracker_scan(&c->noted, why, sizeof why) == 0)
         snprintf(c->reason, sizeof c->reason, "scan: the kernel notes writes (WP_ASYNC works here)");
-        return 0;
-    }
-    if (choice == VV_CHOOSE_TRACKER_SCAN)
+    else if (choice == VV_CHOOSE_TRACKER_SCAN)
         return vv_error(error, -ENOTSUP, "tracker scan does not work here: %s", why);
-    snprintf(c->reason, sizeof c->reason, "none: %.100s", why);
+    else if (vv_tracker_softdirty(is_softdirty, &c->noted, why_not, sizeof why_not) == 0)
+        snprintf(c->reason, sizeof c->reason, "softdirty: the kernel notes writes (soft-dirty bits work here)");
+    else if (is_softdirty)
+        return vv_error(error, -ENOTSUP, "tracker softdirty does not work here: %s", why_not);
+    if (c->noted)
+        c->preferred = c->noted;
+    else
+        snprintf(c->reason, sizeof c->reason, "none: %.55s; %.60s", why, why_not);
     return 0;
 }
 
@@ -116,7 +121,7 @@ static int choose_tracker(struct vv_capture *c, int choice, struct varve_error *
     if (c->mode == VV_CHOOSE_CAPTURE_TRAP || is_trap)
         return prefer_trap(c, choice, error);
     if (choice != VV_CHOOSE_TRACKER_NONE)
-        return prefer_scan(c, choice, error);
+        return prefer_noted(c, choice, error);
     snprintf(c->reason, sizeof c->reason, "none: as it was asked for");
     return 0;
 }
@@ -171,8 +176,8 @@ void vv_capture_destroy(struct vv_capture *c) {
     vv_frozen_destroy(c->frozen);
     if (c->guard)
         c->guard->ops->close(c->guard);
-    if (c->scan)
-        c->scan->ops->close(c->scan);
+    if (c->noted)
+        c->noted->ops->close(c->noted);
     vv_trap_clear(&c->trap);
     vv_slots_free(&c->slots);
     vv_free(c->draining);
@@ -211,7 +216,7 @@ static void start_anew(struct vv_capture *c, const struct vv_capture_plan *plan)
     c->is_frozen = c->is_copied = c->was_refused = c->is_short = c->is_deferred = 0;
     c->lost = NULL;
     for (size_t i = 0; i < c->sorted_count && c->samples > 0; i++)
-        c->sorted[i]->has_order |= c->sorted[i]->base.tracker == c->scan && c->sorted[i]->base.size > plan->staging;
+        c->sorted[i]->has_order |= c->sorted[i]->base.tracker == c->noted && c->sorted[i]->base.size > plan->staging;
     c->samples = 0;
     c->sample_ms = 1;
 }

@@ -68,7 +68,7 @@ static double cost_of_holding(const struct vv_capture *c, uint64_t scheduled, do
     /* What was held last time counts as changed. If so little really changes that it will fit staging as soon as it is tracked again, that
      * is worth looking at everything once. */
     double share = c->was_first ? c->sampled_share : c->plan.changed_share;
-    if (c->was_held_before && c->scan && c->preferred == c->scan && share * (double)scheduled < (double)c->slots.count)
+    if (c->was_held_before && c->noted && c->preferred == c->noted && share * (double)scheduled < (double)c->slots.count)
         return INFINITY;
     return hold;
 }

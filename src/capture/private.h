@@ -127,8 +127,7 @@ struct vv_trap { /* tracker_trap.c */
     char name[24];
     struct vv_capture *capture;
     int pagemap; /* -1: cannot be looked at */
-    int (*scan)(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end, struct vv_page_range *found,
-                size_t room, uint64_t *next_out); /* vv_pagemap_scan, or on older kernels vv_pagemap_read */
+    vv_pagemap_fn scan; /* vv_pagemap_scan, or on older kernels vv_pagemap_read */
     int is_uffd, is_mprotect;
     uint64_t pages; /* attached */
 };
@@ -136,7 +135,8 @@ struct vv_trap { /* tracker_trap.c */
 struct vv_capture {
     int mode, ordering;
     const struct vv_log *log;
-    struct vv_tracker *preferred, *scan;
+    struct vv_tracker *preferred;
+    struct vv_tracker *noted; /* the one that lets the kernel note writes: scan or softdirty; NULL: none works, or is wanted */
     struct vv_trap trap;
     struct vv_guard *guard;
     int guard_tried;

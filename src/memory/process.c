@@ -122,5 +122,7 @@ int vv_process_is_merged(void) {
     int64_t count = 0;
     if (find_number("/proc/self/ksm_stat", "ksm_rmap_items ", &count) == 0)
         return count > 0;
-    return find_number("/proc/self/ksm_merging_pages", "", &count) == 0 && count > 0;
+    if (find_number("/proc/self/ksm_merging_pages", "", &count) == 0)
+        return count > 0;
+    return find_number("/sys/kernel/mm/ksm/pages_shared", "", &count) == 0 && count > 0;
 }

@@ -73,6 +73,13 @@ int vv_uffd_is_taken(uintptr_t page) {
     return rc == -EBUSY;
 }
 
+/* Only registered mappings can be filled in; one that is registered already, and with us, may be so again. */
+int vv_uffd_is_ours(int fd, uintptr_t page) {
+    struct uffdio_zeropage arg = {.range = {page, 4096}};
+    int rc = request(fd, UFFDIO_ZEROPAGE, &arg);
+    return (rc == 0 || rc == -EEXIST) && vv_uffd_register(fd, page, 4096) == 0;
+}
+
 static int write_protect(int fd, uintptr_t start, size_t length, uint64_t mode) {
     struct uffdio_writeprotect arg = {.range = {start, length}, .mode = mode};
     return request(fd, UFFDIO_WRITEPROTECT, &arg);

@@ -34,6 +34,9 @@ int vv_uffd_unregister(int fd, uintptr_t start, size_t length);
  * opened: then others have none, either. Changes nothing. */
 int vv_uffd_is_taken(uintptr_t page);
 
+/* Is the mapping of this page registered with this descriptor? 1 or 0. A page that is absent may get the page of zeros. */
+int vv_uffd_is_ours(int fd, uintptr_t page);
+
 /* -ENOENT: nothing is mapped there, or not all of it is registered with this descriptor; then nothing, or only the
  * part below, was done. */
 int vv_uffd_protect(int fd, uintptr_t start, size_t length);

@@ -29,6 +29,7 @@ struct vv_watch {
     uint64_t size;
     unsigned flags;             /* VARVE_DEVICE_WRITES and the others of varve_protect_flags */
     struct vv_tracker *tracker; /* never NULL once it is added */
+    void *notes;                /* its tracker's own, while it is attached */
     uint8_t *bytes;             /* chunks + 1 of them; pages cost nothing until touched */
     uint8_t *marks;             /* one per 4096 of those bytes: something was put there; the others need not be looked at */
     uint64_t chunks;

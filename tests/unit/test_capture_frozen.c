@@ -166,7 +166,7 @@ static void notes_survive(void **state) {
         skip();
     struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
     uint8_t *then = map(SIZE, MAP_PRIVATE);
-    if (!program.capture->scan) {
+    if (!program.capture->noted) {
         close_program(&program);
         skip();
     }
@@ -183,7 +183,7 @@ static void notes_survive(void **state) {
         assert_int_equal(finish(&program, NULL), 0);
         assert_memory_equal(program.stored, then, SIZE);
         program.ptr[(first + 60) * CHUNK] ^= 0xff; /* and one page later. */
-        assert_ptr_equal(program.watch->tracker, program.capture->scan);
+        assert_ptr_equal(program.watch->tracker, program.capture->noted);
         begin(&program, 10, 0);
         assert_int_equal(program.capture->order.count, count + 1);
         assert_int_equal(sums_of(&program).bytes_frozen, (count + 1 - 10) * CHUNK);
