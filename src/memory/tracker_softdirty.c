@@ -122,14 +122,32 @@ static int collect_tiles(struct pass *pass, uint64_t start, uint64_t end) {
     return 0;
 }
 
-/* A part of one mapping. */
+/* The first page in [start, end) that is there; end: none is. */
+static uint64_t find_there(const struct softdirty *softdirty, uint64_t start, uint64_t end) {
+    static const struct vv_page_query query = {.any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED};
+    struct vv_page_range found;
+    for (uint64_t step = VV_PAGE; start < end; step = 16u << 20) { /* mostly the first */
+        uint64_t until = end - start < step ? end : start + step, next;
+        int count = vv_pagemap_read(softdirty->pagemap, &query, start, until, &found, 1, &next);
+        if (count != 0)
+            return count > 0 ? found.start : start;
+        start = until;
+    }
+    return end;
+}
+
+/* A part of one mapping. Where nothing is there, no bit can be wrong. */
 static int collect_mapping(struct pass *pass, const struct vv_map *map, uint64_t start, uint64_t end) {
-    const struct softdirty *softdirty = pass->softdirty;
-    int is_plain = map->is_anonymous && map->is_writable;
-    if (softdirty->uffd < 0 ? map->is_anonymous : vv_uffd_is_ours(softdirty->uffd, start))
-        return collect_tiles(pass, start, end);
-    int is_ours = is_plain && softdirty->uffd >= 0 && vv_uffd_register(softdirty->uffd, start, end - start) == 0;
-    return vv_tracked_walk(pass->ptr, start, end, is_ours, pass->fn, pass->arg);
+    struct softdirty *softdirty = pass->softdirty;
+    int is_plain = map->is_anonymous && map->is_writable, is_ours = map->is_anonymous;
+    if (softdirty->uffd >= 0) {
+        uint64_t there = find_there(softdirty, start, end);
+        int is_marked = there < end && vv_uffd_is_ours(softdirty->uffd, there);
+        is_ours = is_marked || (is_plain && vv_uffd_register(softdirty->uffd, start, end - start) == 0);
+        if (!is_marked)
+            return vv_tracked_walk(pass->ptr, start, end, is_ours, pass->fn, pass->arg);
+    }
+    return is_ours ? collect_tiles(pass, start, end) : vv_tracked_walk(pass->ptr, start, end, 0, pass->fn, pass->arg);
 }
 
 static int collect_mappings(struct pass *pass, struct vv_maps *maps, uint64_t start, uint64_t end) {

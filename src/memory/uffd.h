@@ -34,7 +34,7 @@ int vv_uffd_unregister(int fd, uintptr_t start, size_t length);
  * opened: then others have none, either. Changes nothing. */
 int vv_uffd_is_taken(uintptr_t page);
 
-/* Is the mapping of this page registered with this descriptor? 1 or 0. A page that is absent may get the page of zeros. */
+/* Is the mapping of this page, which is there, registered with this descriptor? 1 or 0. */
 int vv_uffd_is_ours(int fd, uintptr_t page);
 
 /* -ENOENT: nothing is mapped there, or not all of it is registered with this descriptor; then nothing, or only the

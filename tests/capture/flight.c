@@ -18,6 +18,8 @@ static void check_machine(void) {
         skip("%s: no userfaultfd that stops system calls here", mode.settings);
     if (strstr(mode.settings, "tracker=scan") && !has_scan())
         skip("%s: the kernel does not note writes (Linux 6.7)", mode.settings);
+    if (strstr(mode.settings, "tracker=softdirty") && !has_softdirty())
+        skip("%s: the kernel has no soft-dirty bits", mode.settings);
 }
 
 static void scale_rounds(void) {

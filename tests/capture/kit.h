@@ -43,6 +43,7 @@ double kit_seconds(void);
 int has_kernel_uffd(void);
 /* PAGEMAP_SCAN of pages that are noted when written (Linux 6.7): 1 or 0. */
 int has_scan(void);
+int has_softdirty(void); /* asked before a session is open: it clears the bits */
 /* From now on a user without privileges, with /proc/self as every ordinary process has it; skips where that cannot be. */
 void become_nobody(void);
 

@@ -97,6 +97,27 @@ static int is_seen_written(const uint8_t *page) {
     return count;
 }
 
+static int is_soft_dirty(const uint8_t *page) {
+    uint64_t entry = 0;
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    int has_it = fd >= 0 && pread(fd, &entry, sizeof entry, (off_t)((uintptr_t)page / PAGE * sizeof entry)) == sizeof entry;
+    if (fd >= 0)
+        close(fd);
+    return has_it && entry >> 55 & 1;
+}
+
+int has_softdirty(void) {
+    uint8_t *page = map_page();
+    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    int is_set = is_soft_dirty(page), is_clear = fd >= 0 && write(fd, "4", 1) == 1 && !is_soft_dirty(page);
+    *page = 2;
+    int is_noted = is_soft_dirty(page);
+    if (fd >= 0)
+        close(fd);
+    munmap(page, PAGE);
+    return is_set && is_clear && is_noted;
+}
+
 int has_scan(void) {
     uint8_t *page = map_page();
     int fd = watch_page(page, USER_MODE_ONLY, FEATURE_WP | FEATURE_WP_ASYNC);

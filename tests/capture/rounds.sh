@@ -35,6 +35,9 @@ truth capture=trap,tracker=trap-uffd,staging=1M,order=address held,traps,flight
 truth capture=trap,tracker=trap-mprotect,staging=1M held,traps,flight --flags no-kernel
 truth capture=auto,staging=64M,tracker=scan staged,flight
 truth capture=held,staging=1M,tracker=scan held,flight
+truth capture=auto,staging=64M,tracker=softdirty staged,flight
+truth capture=held,staging=1M,tracker=softdirty flight
+truth capture=frozen,staging=1M,tracker=softdirty frozen,flight
 truth capture=auto,staging=64M,tracker=none staged,flight
 truth capture=auto,staging=1M,tracker=none flight
 truth capture=held,staging=1M,tracker=trap-uffd held,flight

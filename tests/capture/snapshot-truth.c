@@ -345,6 +345,8 @@ static void check_machine(const struct run *run) {
              run->settings);
     if (strstr(run->settings, "tracker=scan") && !has_scan())
         skip("%s: the kernel does not note writes (PAGEMAP_SCAN, Linux 6.7)", run->settings);
+    if (strstr(run->settings, "tracker=softdirty") && !has_softdirty())
+        skip("%s: the kernel has no soft-dirty bits", run->settings);
 }
 
 int main(int argc, char **argv) {

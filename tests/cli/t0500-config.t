@@ -35,7 +35,7 @@ has out '^capture  *auto  *the setting capture (default)$'
 run 0 config --json
 json '[c["what"] for c in of("choice")] == ["capture", "tracker", "guard", "frozen"]' \
 	'all(c["choice"] and c["reason"] for c in of("choice"))' \
-	'of("choice")[1]["choice"] in ("scan", "trap-uffd", "trap-mprotect", "none")' \
+	'of("choice")[1]["choice"] in ("scan", "softdirty", "trap-uffd", "trap-mprotect", "none")' \
 	'of("choice")[2]["choice"] in ("uffd", "mprotect", "none")'
 
 # Everything inside the call: nothing is held then.
@@ -50,7 +50,7 @@ run 0 config --json
 json 'of("choice")[1]["choice"] == "none"'
 
 # What is asked for is what is told; or it does not work here, and that is an error with a reason.
-for tracker in scan trap-uffd trap-mprotect; do
+for tracker in scan softdirty trap-uffd trap-mprotect; do
 	export VARVE_TRACKER=$tracker
 	"$VARVE" config --json >out 2>err
 	case $? in
