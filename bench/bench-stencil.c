@@ -134,6 +134,7 @@ struct sums {
     uint64_t late_traps; /* after the second epoch */
     uint64_t bytes_held; /* after the second epoch, all together */
     uint64_t changed;    /* bytes, of the last checkpoint */
+    uint64_t looked_at;  /* the same: those that were captured, and those of the audit */
     struct varve_stats last;
 };
 
@@ -148,6 +149,8 @@ static void add_stats(struct varve_session *session, unsigned epoch, struct sums
         sums->bytes_held += stats->bytes_held;
     }
     sums->changed = stats->bytes_changed;
+    sums->looked_at = stats->bytes_staged + stats->bytes_drained + stats->bytes_held + stats->bytes_frozen +
+                      stats->chunks_audited * PAGE;
 }
 
 static void run_epochs(struct varve_session *session, int is_moving, struct grid *ours, struct grid *bare,
@@ -201,6 +204,7 @@ static unsigned report(const char *variant, const struct grid *ours, const struc
     printf(",\"traps_after_second_epoch\":%llu,\"traps\":%llu,\"bytes_held\":%llu,\"bytes_changed\":%llu",
            (unsigned long long)sums->late_traps, (unsigned long long)sums->traps, (unsigned long long)sums->bytes_held,
            (unsigned long long)sums->changed);
+    printf(",\"bytes_looked_at\":%llu", (unsigned long long)sums->looked_at);
     printf(",\"epoch_s\":%.4f,\"epoch_bare_s\":%.4f,\"first_sweep_s\":%.5f,\"first_sweep_bare_s\":%.5f", epoch,
            epoch_bare, first, first_bare);
     printf(",\"seconds_blocked\":%.4f,\"bytes_memory\":%llu,\"tracker\":\"%s\",\"capture\":\"%s\"}\n",

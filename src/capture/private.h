@@ -136,7 +136,7 @@ struct vv_capture {
     int mode, ordering;
     const struct vv_log *log;
     struct vv_tracker *preferred;
-    struct vv_tracker *noted; /* the one that lets the kernel note writes: scan or softdirty; NULL: none works, or is wanted */
+    struct vv_tracker *noted; /* scan or softdirty, where the kernel notes writes; NULL: none works, or is wanted */
     struct vv_trap trap;
     struct vv_guard *guard;
     int guard_tried;

@@ -52,8 +52,8 @@ int vv_pagemap_scan(int fd, const struct vv_page_query *query, uint64_t start, u
     return count;
 }
 
-/* Bits of an entry: 63 present, 62 swapped, 61 of a file or shared, 57 write-protected by a userfaultfd, 56 mapped here only,
- * 55 soft-dirty. The page of zeros is neither of a file nor mapped here only; but so are others. */
+/* Bits of an entry: 63 present, 62 swapped, 61 of a file or shared, 57 write-protected by a userfaultfd, 56 mapped here
+ * only, 55 soft-dirty. The page of zeros is neither of a file nor mapped here only; but so are others. */
 static uint64_t categories_of(uint64_t entry) {
     uint64_t sum = 0;
     sum |= entry >> 63 & 1 ? VV_PAGE_PRESENT : 0;

@@ -1,20 +1,20 @@
 /* The tracker on soft-dirty bits: the kernel sets one when a page is first written after all were cleared.
  *
- * Writing 4 to /proc/self/clear_refs clears the bits of the whole process. Between reading a bit and clearing it a write
- * goes unnoticed, so both happen while nobody writes: a collect reads the bits of its watch, and one clear follows when
- * all watches were collected (renew). That is a promise of the program's about one session. What other sessions protect
- * may be written meanwhile: so only one tracker of a process has the bits. The lock is `owner`.
+ * Writing 4 to /proc/self/clear_refs clears the bits of the whole process. Between reading a bit and clearing it, a
+ * write goes unnoticed. So both happen while nobody writes: a collect reads the bits of its watch, and one clear follows
+ * when all watches were collected (renew). The program's promise not to write is about the regions of one session. Those
+ * of another may be written meanwhile: so only one tracker of a process has the bits (`owner`).
  *
  * What the bits do not tell:
  *
- *   dropped   After MADV_DONTNEED and the like a page is absent, and is then reported as untouched, every time. If it was
+ *   dropped   After MADV_DONTNEED and the like a page is absent, and is reported as untouched, every time. If it was
  *             read again it is the page of zeros, with its bit clear. That one is never mapped exclusively, so all
  *             present pages that are not are reported. Those that a child of fork shares are among them.
  *   cleared   by somebody else. A canary, a page of our own, is written after each clear: if its bit is clear after
  *             others were read, those say nothing, and everything is reported.
  *   moved     mremap takes whole page tables along, with the bits as they were elsewhere. A mapping loses its
- *             userfaultfd when it is moved: so those we watch are registered with one, which is used for nothing else. One
- *             that is not registered came since, and everything there is reported.
+ *             userfaultfd when it is moved: so those we watch are registered with one, which is used for nothing else.
+ *             A mapping that is not registered came since, and everything there is reported.
  *   merged    KSM takes the bit of a page that it merges. In a process that lets it merge, everything is reported.
  *   flushed   Linux 5.6 to 5.10 do not flush the TLB after clearing, and then a write may leave no bit. Changing the
  *             protection of more than 33 pages flushes all of it: those around the canary. */

@@ -100,7 +100,8 @@ static int is_seen_written(const uint8_t *page) {
 static int is_soft_dirty(const uint8_t *page) {
     uint64_t entry = 0;
     int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    int has_it = fd >= 0 && pread(fd, &entry, sizeof entry, (off_t)((uintptr_t)page / PAGE * sizeof entry)) == sizeof entry;
+    off_t at = (off_t)((uintptr_t)page / PAGE * sizeof entry);
+    int has_it = fd >= 0 && pread(fd, &entry, sizeof entry, at) == (ssize_t)sizeof entry;
     if (fd >= 0)
         close(fd);
     return has_it && entry >> 55 & 1;

@@ -1,17 +1,19 @@
 #!/bin/bash
-# The tests of trackers, guards and captures on other kernels: each boots in QEMU, without KVM, and runs them as root and as nobody.
+# The tests of trackers, guards and captures on other kernels. Each boots in QEMU, without KVM, and runs them as root
+# and as nobody.
 #
 #     kernels.sh [--match REGEX] [--users "root nobody"] BUILD WORK [KERNEL...]
 #
-# BUILD is a build tree on a file system that QEMU may share; WORK is for what is unpacked and said. A KERNEL is a .deb or the
-# name of a package (apt-get download): by default the newest linux-image-6.1.*-amd64 that apt knows. A file of Debian 11,
-# linux-image-5.10.*-amd64, does as well. Needs qemu-system-x86, busybox-static, cpio and kmod. The guest has /usr and BUILD
-# read-only over 9p, and a /tmp in memory. TCG is 2 to 10 times slower than the machine: time limits are longer, and seconds mean
+# BUILD is a build tree; WORK is for what is unpacked and said. A KERNEL is a .deb or the name of a package (apt-get
+# download): by default the newest linux-image-6.1.*-amd64 that apt knows. Those of Debian 11 (5.10) and of backports
+# (6.12) do as well. Needs qemu-system-x86, busybox-static, cpio and kmod. The guest has /usr and BUILD read-only over
+# 9p, and a /tmp in memory. It is 2 to 10 times slower than the machine: time limits are longer, and seconds mean
 # nothing. Ends with "kernels: N points, F failed"; 77: something it needs is missing.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-match='^(test_(tracker|guard|frozen|capture|audit)|capture_truth|capture_living_softdirty|capture_torture|found_(dropped|merged|moving|unmapped))'
+match='^(test_(tracker|guard|frozen|capture|audit)|capture_truth|capture_living_softdirty|capture_torture'
+match+='|found_(dropped|merged|moving|unmapped))'
 users='root nobody'
 while [[ ${1:-} == --* ]]; do
     case $1 in
@@ -26,7 +28,9 @@ shift 2
 for tool in qemu-system-x86_64 busybox cpio depmod ctest; do
     command -v $tool >/dev/null || { echo "skipped: there is no $tool" && exit 77; }
 done
-[ $# -gt 0 ] || set -- "$(apt-cache search --names-only '^linux-image-6\.1\.[0-9.-]*-amd64$' | cut -d' ' -f1 | sort -V | tail -n 1)"
+if [ $# -eq 0 ]; then
+    set -- "$(apt-cache search --names-only '^linux-image-6\.1\.[0-9.-]*-amd64$' | cut -d' ' -f1 | sort -V | tail -n 1)"
+fi
 
 # unpack KERNEL: into $work/VERSION; sets version.
 unpack() {
@@ -91,9 +95,10 @@ print(")")'
 }
 
 boot() {
-    timeout "${KERNELS_SECONDS:-5400}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "${KERNELS_MEMORY:-2048}" \
-        -nodefaults -nographic -no-reboot -serial stdio -kernel "$work/$version/boot/vmlinuz-$version" \
-        -initrd "$work/$version/initramfs" -append "console=ttyS0 quiet panic=-1 mitigations=off build=$build" \
+    timeout "${KERNELS_SECONDS:-5400}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 \
+        -m "${KERNELS_MEMORY:-2048}" -nodefaults -nographic -no-reboot -serial stdio \
+        -kernel "$work/$version/boot/vmlinuz-$version" -initrd "$work/$version/initramfs" \
+        -append "console=ttyS0 quiet panic=-1 mitigations=off build=$build" \
         -virtfs local,path=/usr,mount_tag=usr,security_model=none,readonly=on,multidevs=remap \
         -virtfs "local,path=$build,mount_tag=build,security_model=none,readonly=on" </dev/null
 }

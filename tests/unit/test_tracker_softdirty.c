@@ -1,5 +1,5 @@
-/* The tracker on soft-dirty bits. Each trap of these bits has a case that fails where it is not minded. Skipped where the
- * kernel has none; tests/kernels runs it on kernels that do. */
+/* The tracker on soft-dirty bits. Each trap of these bits has a case that fails where it is not minded. Skipped where
+ * the kernel has none; tests/kernels runs it on kernels that do. */
 #include <fcntl.h>
 
 #include "tracker_cases.h"
@@ -308,7 +308,8 @@ static void buffers_swapped_by_mremap(void **unused) {
     (void)unused;
     enum { SIZE = 8 * MB };
     struct area areas[2];
-    uint8_t *a = map_filled(SIZE, 1), *b = map_filled(SIZE, 2), *third = map_filled(SIZE, 3), *free_place = map_aligned(SIZE);
+    uint8_t *a = map_filled(SIZE, 1), *b = map_filled(SIZE, 2), *third = map_filled(SIZE, 3);
+    uint8_t *free_place = map_aligned(SIZE);
     begin(&areas[0], a, SIZE);
     begin(&areas[1], b, SIZE);
     for (int round = 0; round < 4; round++) {
