@@ -1,5 +1,5 @@
 /* Capturing memory while it is written: a model that knows every byte, with guards real and fake; the order learned; and what happens when things
- * go wrong. TEST_SCALE in percent. */
+ * go wrong. TEST_SCALE in percent; TEST_TRACKER=softdirty: where the tracker is left open, that one. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -61,6 +61,9 @@ static void put(struct program *program, uint8_t *address, uint8_t value) {
 
 static struct vv_capture *create(enum guard_kind kind, int capture, int order, int tracker, struct fake_guard **fake_out) {
     static const struct vv_log quiet = {.level = VV_LOG_ERROR, .rank = -1};
+    const char *wanted = getenv("TEST_TRACKER");
+    if (tracker == VV_CHOOSE_TRACKER_AUTO && wanted && strcmp(wanted, "softdirty") == 0)
+        tracker = VV_CHOOSE_TRACKER_SOFTDIRTY;
     struct vv_capture_options options = {capture, order, tracker, &quiet};
     struct vv_capture *out = NULL;
     struct varve_error error = {0};
