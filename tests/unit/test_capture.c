@@ -832,6 +832,29 @@ static void memory_runs_out(void **state) {
     }
 }
 
+/* They are of the whole process: a second session does without, until the first is closed. */
+static void one_session_has_the_soft_dirty_bits(void **state) {
+    (void)state;
+    const int order = VV_CHOOSE_ORDER_LEARNED, any = VV_CHOOSE_TRACKER_AUTO;
+    struct fake_guard *fake;
+    for (int i = 0; i < 2; i++) {
+        struct vv_capture *first = create(FAKE, VV_CHOOSE_CAPTURE_HELD, order, any, &fake);
+        struct vv_capture_options options = {VV_CHOOSE_CAPTURE_AUTO, order, any, NULL};
+        struct vv_capture *second = NULL;
+        struct varve_error error = {0};
+        assert_int_equal(vv_capture_create(&options, &second, &error), 0);
+        if (strcmp(vv_capture_tracker(first), "softdirty") == 0) {
+            struct vv_capture *third = NULL;
+            assert_string_not_equal(vv_capture_tracker(second), "softdirty");
+            options.tracker = VV_CHOOSE_TRACKER_SOFTDIRTY;
+            assert_int_equal(vv_capture_create(&options, &third, &error), -ENOTSUP);
+            assert_non_null(strstr(error.text, "another session"));
+        }
+        vv_capture_destroy(second);
+        vv_capture_destroy(first);
+    }
+}
+
 /* The order is known before anything was ever held. */
 static void samples_teach_the_order(void **state) {
     (void)state;
@@ -880,6 +903,7 @@ int main(void) {
         cmocka_unit_test(page_state_is_small),
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(samples_teach_the_order),
+        cmocka_unit_test(one_session_has_the_soft_dirty_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
