@@ -109,7 +109,7 @@ failed=0 points=0
 for kernel in "$@"; do
     unpack "$kernel"
     make_initramfs
-    boot | tr -d '\r' | tee "$work/$version/said"
+    boot | sed -u 's/\r//' | tee "$work/$version/said"
     summary=$(sed -n 's/^guest: \([0-9]*\) points, \([0-9]*\) failed$/\1 \2/p' "$work/$version/said")
     [ -n "$summary" ] || { echo "$version: the guest did not come to its end" && summary="1 1"; }
     points=$((points + ${summary% *})) failed=$((failed + ${summary#* }))
