@@ -49,11 +49,12 @@ static void disarmed(struct vv_watched *w, uint64_t first, uint64_t last) {
         vv_byte_set(w, page, VV_PAGE_ARMED, 0);
 }
 
-/* Pages that became others without a trap. A page that was dropped is absent, or the page of zeros once it was read. The
- * kernel may also have put zeros for it into a huge page, which mprotect does not stop: all of those are looked at. */
+/* Pages that became others without a trap. Where a userfaultfd has them, the kernel does not make huge pages of them.
+ * Else it may, also of a page that was dropped and read again: then that is not the page of zeros any more. Before
+ * Linux 6.18 it leaves alone what nobody may write. */
 static int look_at_pages(struct vv_trap *trap, struct vv_watched *w) {
-    const uint64_t sign = trap->is_uffd ? VV_PAGE_WRITTEN : VV_PAGE_ZERO | VV_PAGE_HUGE;
-    const struct vv_page_query query = {.any = sign, .wanted = sign};
+    const uint64_t signs = trap->is_uffd ? VV_PAGE_WRITTEN : VV_PAGE_ZERO | VV_PAGE_HUGE;
+    const struct vv_page_query query = {.any = signs, .wanted = VV_PAGE_PRESENT};
     struct vv_page_range found[FOUND];
     uint64_t base = vv_page_address(w, 0);
     uint64_t start = vv_page_address(w, w->page_first), end = vv_page_address(w, w->page_end);

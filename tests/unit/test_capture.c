@@ -112,6 +112,8 @@ static void open_program(struct program *program) {
         struct region *region = &program->regions[i];
         region->map = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_ptr_not_equal(region->map, MAP_FAILED);
+        /* The kernel does not know what a fake guard has armed: it would make huge pages of dropped ones. */
+        madvise(region->map, ROOM, MADV_NOHUGEPAGE);
         region->at_call = calloc(1, ROOM);
         region->stored = calloc(1, ROOM);
         region->committed = calloc(1, ROOM);
@@ -194,7 +196,7 @@ static void consume(struct program *program, int limit) {
         vv_capture_done(program->capture, &piece);
     }
     if (rc < 0)
-        print_message("%d %s\n", rc, error.text);
+        print_message("%d %s: %s\n", rc, error.text, program->what);
     assert_true(rc >= 0);
 }
 
@@ -298,6 +300,40 @@ static void dropped_pages_are_noticed(void **state) {
         }
         close_program(&program);
     }
+}
+
+/* A dropped page that was read again, and then made a part of a huge page: it is the page of zeros no more. Linux 6.18
+ * does that to memory that mprotect has closed, too. */
+static void collapsed_pages_are_noticed(void **state) {
+    (void)state;
+    const size_t huge = 2 * MB;
+    struct program program = {.random = 7, .flags = VARVE_NO_KERNEL_WRITES};
+    program.capture = create(MPROTECT, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_TRAP_MPROTECT,
+                             &program.fake);
+    open_program(&program);
+    struct region *region = &program.regions[0];
+    uint8_t *map = mmap(NULL, 2 * huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    unprotect(&program, region);
+    region->ptr = (uint8_t *)(((uintptr_t)map + huge - 1) & ~(uintptr_t)(huge - 1));
+    region->size = huge;
+    madvise(region->ptr, huge, MADV_NOHUGEPAGE);
+    memset(region->ptr, 7, huge);
+    madvise(region->ptr, huge, MADV_HUGEPAGE);
+    region->watch = vv_capture_watch(program.capture, "collapsed", region->ptr, region->size, program.flags);
+    region->watch->user = region;
+    for (int round = 0; round < 4; round++) {
+        begin(&program, 4 * MB, 1);
+        consume(&program, -1);
+        compare(&program);
+        vv_capture_settle(program.capture, 1);
+        uint8_t *page = region->ptr + (size_t)(10 + round * 10) * CHUNK;
+        madvise(page, CHUNK, MADV_DONTNEED);
+        (void)*(volatile uint8_t *)page;
+        madvise(region->ptr, huge, 25 /* MADV_COLLAPSE, Linux 6.1 */);
+    }
+    close_program(&program);
+    munmap(map, 2 * huge);
 }
 
 static int has_uffd(void) {
@@ -888,6 +924,7 @@ int main(void) {
         cmocka_unit_test(model_with_userfaultfd),
         cmocka_unit_test(model_with_mprotect),
         cmocka_unit_test(dropped_pages_are_noticed),
+        cmocka_unit_test(collapsed_pages_are_noticed),
         cmocka_unit_test(order_is_learned),
         cmocka_unit_test(order_of_the_paper),
         cmocka_unit_test(trap_tracker_knows_what_was_written),
