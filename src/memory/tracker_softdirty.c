@@ -77,10 +77,9 @@ static int is_soft_dirty(const struct softdirty *softdirty, const volatile void 
 static int clear_bits(struct softdirty *softdirty) {
     void *canary = (void *)(uintptr_t)softdirty->canary;
     const size_t size = CANARY_PAGES * VV_PAGE;
-    if (pwrite(softdirty->clear_refs, "4", 1, 0) != 1)
-        return -errno;
-    if (mprotect(canary, size, PROT_READ) != 0 || mprotect(canary, size, PROT_READ | PROT_WRITE) != 0)
-        return -errno;
+    if (pwrite(softdirty->clear_refs, "4", 1, 0) != 1 || mprotect(canary, size, PROT_READ) != 0 ||
+        mprotect(canary, size, PROT_READ | PROT_WRITE) != 0)
+        return -EIO;
     softdirty->canary[0]++;
     return 0;
 }

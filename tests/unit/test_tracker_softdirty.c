@@ -138,6 +138,26 @@ static void huge_pages(void **unused) {
     munmap(p, 16 * MB);
 }
 
+/* A dropped page, read again, and then a part of a huge page: not the page of zeros any more. */
+static void collapsed_pages(void **unused) {
+    (void)unused;
+    struct area area;
+    uint8_t *p = map_filled(8 * MB, 1);
+    madvise(p, 8 * MB, MADV_HUGEPAGE);
+    begin(&area, p, 8 * MB);
+    for (int round = 0; round < 4; round++) {
+        collect(&area);
+        uint8_t *page = p + 2 * MB + (size_t)(5 + round) * PAGE;
+        madvise(page, PAGE, MADV_DONTNEED);
+        (void)*(volatile uint8_t *)page;
+        madvise(p + 2 * MB, 2 * MB, 25 /* MADV_COLLAPSE, Linux 6.1 */);
+    }
+    collect(&area);
+    expect_same(&area);
+    end(&area);
+    munmap(p, 8 * MB);
+}
+
 static void protection_comes_and_goes(void **unused) {
     (void)unused;
     struct area area;
@@ -303,6 +323,14 @@ static void writes_around_fork(void **unused) {
 
 /* ---- mappings ---- */
 
+static void collect_both(struct area *areas) {
+    for (int i = 0; i < 2; i++) {
+        forget(&areas[i]);
+        assert_int_equal(tracker->ops->collect(tracker, &areas[i].watch, apply, &areas[i]), 0);
+    }
+    renew();
+}
+
 /* Two buffers change places, as a program does that has an old and a new state. Nothing is written. */
 static void buffers_swapped_by_mremap(void **unused) {
     (void)unused;
@@ -313,15 +341,14 @@ static void buffers_swapped_by_mremap(void **unused) {
     begin(&areas[0], a, SIZE);
     begin(&areas[1], b, SIZE);
     for (int round = 0; round < 4; round++) {
-        collect(&areas[0]);
-        collect(&areas[1]); /* clears once more: all bits are clear */
-        expect(&areas[0], 0, 0);
+        collect_both(areas);
+        collect_both(areas);
+        assert_int_equal(areas[0].changed + areas[1].changed, 0);
         move(a, SIZE, free_place);
         move(round % 2 ? third : b, SIZE, a);
         move(free_place, SIZE, round % 2 ? third : b);
-        collect(&areas[0]);
+        collect_both(areas);
         expect_same(&areas[0]);
-        collect(&areas[1]);
         expect_same(&areas[1]);
     }
     end(&areas[0]);
@@ -359,10 +386,10 @@ static void reallocated_memory(void **unused) {
     uint8_t *q = mremap(p, 4 * MB, 16 * MB, MREMAP_MAYMOVE);
     assert_ptr_not_equal(q, MAP_FAILED);
     begin(&area, q, 16 * MB);
-    collect(&area);
-    expect_same(&area);
+    expect(&area, 4 * MB / PAGE, 12 * MB / PAGE);
     q[PAGE] = q[9 * MB] = 2;
     expect(&area, 2, 12 * MB / PAGE - 1);
+    expect_same(&area);
     end(&area);
     munmap(q, 16 * MB);
 }
@@ -419,17 +446,17 @@ static void a_peek_begins_nothing_anew(void **unused) {
     munmap(p, 8 * MB);
 }
 
+/* In a child, whose own it would be. */
 static int is_reason(const char *part) {
     struct vv_tracker *none = NULL;
     char why[100] = "";
-    tracker->ops->close(tracker);
     return vv_tracker_softdirty(0, &none, why, sizeof why) == -ENOTSUP && !none && strstr(why, part);
 }
 
-/* Writing to clear_refs succeeds and does nothing, or nothing can be opened. */
+/* Bits can be read, but not cleared. */
 static void check_a_lying_kernel(void) {
     refuse(SYS_pwrite64, 0, 0);
-    CHECK(is_reason("cannot be") || is_reason("that nobody wrote") || is_reason("not reported"));
+    CHECK(is_reason("not reported"));
 }
 
 static void check_no_userfaultfd(void) {
@@ -480,6 +507,7 @@ static void run_without_userfaultfd(void) {
         cmocka_unit_test(random_writes_match_a_model),
         cmocka_unit_test(a_region_inside_pages),
         cmocka_unit_test(dropped_pages_are_never_missed),
+        cmocka_unit_test(collapsed_pages),
         cmocka_unit_test(many_small_mappings),
         cmocka_unit_test(other_kinds_of_memory_are_always_reported),
         cmocka_unit_test(writes_by_system_calls),
@@ -502,6 +530,7 @@ static int run(void) {
         cmocka_unit_test(freed_pages),
         cmocka_unit_test(pages_that_may_be_swapped_out),
         cmocka_unit_test(huge_pages),
+        cmocka_unit_test(collapsed_pages),
         cmocka_unit_test(protection_comes_and_goes),
         cmocka_unit_test(one_clear_serves_all_watches),
         cmocka_unit_test(what_is_not_renewed_is_told_again),
