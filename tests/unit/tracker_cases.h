@@ -156,6 +156,7 @@ static void match_a_model(const uint8_t marks[5]) {
     struct area area;
     uint8_t *p = map(PAGES * PAGE);
     memset(p, 1, PAGES * PAGE / 2);
+    memset(model, ABSENT, PAGES);
     memset(model, DIRTY, PAGES / 2);
     begin(&area, p, PAGES * PAGE);
     for (int round = 0; round < 400; round++) {
