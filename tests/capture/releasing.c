@@ -175,6 +175,7 @@ static void released(void) {
     scene_protect(&scene, &flight);
     unprotect_all(&flight);
     flight_close(&flight);
+    scene_end(&scene);
     printf("%s: %u checkpoints of memory that was released, %u in flight\n", mode.settings, mode.rounds, up);
 }
 
@@ -238,6 +239,7 @@ static void broken(void) {
     flight_again(&flight);
     flight_arrive(&flight);
     flight_close(&flight);
+    scene_end(&scene);
 }
 
 /* ---- without a word ---- */
@@ -290,6 +292,7 @@ static void untold(void) {
     if (varve_unprotect(flight.session, "last") != 0)
         fail("unprotect: %s", varve_session_error(flight.session)->text);
     flight_close(&flight);
+    scene_end(&scene);
     printf("%s: %u checkpoints of memory that went without a word failed, %u held something\n", mode.settings, failed,
            held);
 }
