@@ -97,8 +97,8 @@
     X(CHOICE, order, "learned|address", NULL, "learned",                                                               \
       "In which order held pages are stored: as the program is expected to write them, or by address.")                \
     X(CHOICE, tracker, "auto|scan|softdirty|trap-uffd|trap-mprotect|none", NULL, "auto",                               \
-      "How changed pages are found. auto takes what works here: scan (Linux 6.7), else softdirty, else none. softdirty"\
-      " by name is also used where memory that mremap moves to a protected place may go unnoticed (docs/kernels.md).") \
+      "How changed pages are found. auto takes what works here: scan (Linux 6.7), else none. softdirty is for older"   \
+      " kernels, and must be asked for (docs/kernels.md).")                                                            \
     X(DOUBLE, staging_share, "0", "1", "0.05",                                                                         \
       "Share of the protected memory that copies of it may take while a checkpoint is in flight.")                     \
     X(BYTES, staging, "0", NULL, "0",                                                                                  \

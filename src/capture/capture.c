@@ -100,14 +100,14 @@ static int prefer_noted(struct vv_capture *c, int choice, struct varve_error *er
         snprintf(c->reason, sizeof c->reason, "scan: the kernel notes writes (WP_ASYNC works here)");
     else if (choice == VV_CHOOSE_TRACKER_SCAN)
         return vv_error(error, -ENOTSUP, "tracker scan does not work here: %s", why);
-    else if (vv_tracker_softdirty(is_softdirty, &c->noted, why_not, sizeof why_not) == 0)
+    else if (is_softdirty && vv_tracker_softdirty(1, &c->noted, why_not, sizeof why_not) == 0)
         snprintf(c->reason, sizeof c->reason, "softdirty: the kernel notes writes (soft-dirty bits work here)");
     else if (is_softdirty)
         return vv_error(error, -ENOTSUP, "tracker softdirty does not work here: %s", why_not);
     if (c->noted)
         c->preferred = c->noted;
     else
-        snprintf(c->reason, sizeof c->reason, "none: %.55s; %.60s", why, why_not);
+        snprintf(c->reason, sizeof c->reason, "none: %.100s", why);
     return 0;
 }
 
