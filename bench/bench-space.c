@@ -54,7 +54,7 @@ struct result {
     double stored, fresh;          /* bytes, after the first few */
     double packs;                  /* of data, at the end, per writer */
     double restart, restart_fresh;
-    double blocked[MOST];
+    double blocked[MOST], waited;
     unsigned checkpoints;
 };
 
@@ -213,13 +213,14 @@ static struct varve_session *open_session(const char *path, struct memory *memor
 }
 
 /* Returns what was stored, data and metadata. */
-static double save(struct varve_session *session, int64_t version, double *blocked) {
+static double save(struct varve_session *session, int64_t version, double *blocked, double *waited) {
     struct varve_stats stats = {.size = sizeof stats};
     double start = ranks_start();
     together_check(session, varve_checkpoint(session, version), "checkpoint");
     *blocked = ranks_most(bench_now() - start);
     together_check(session, varve_wait(session), "wait");
     together_check(session, varve_stats_get(session, &stats), "stats");
+    *waited += ranks_most(stats.seconds_waited);
     return ranks_sum((double)(stats.bytes_stored + stats.bytes_metadata));
 }
 
@@ -250,10 +251,10 @@ static struct varve_session *live_again(struct varve_session *session, struct me
 }
 
 static void save_fresh(struct memory *memory) {
-    double blocked;
+    double blocked, waited = 0;
     together_make_folder(store_fresh);
     struct varve_session *session = open_session(store_fresh, memory);
-    save(session, 1, &blocked);
+    save(session, 1, &blocked, &waited);
     together_check(session, varve_close(session), "close");
 }
 
@@ -279,7 +280,7 @@ static void run(struct result *r, const struct pattern *pattern, double share) {
             session = live_again(session, &memory);
         if (i > 0)
             fresh = step(&memory, pattern, share, i);
-        double stored = save(session, i, &r->blocked[i]);
+        double stored = save(session, i, &r->blocked[i], &r->waited);
         note(r, i, stored, fresh, i > 0 ? state + fresh : state);
     }
     together_check(session, varve_close(session), "close");
@@ -290,6 +291,14 @@ static void run(struct result *r, const struct pattern *pattern, double share) {
     r->restart_fresh = restart(store_fresh, &memory);
     together_remove_folder(store);
     together_remove_folder(store_fresh);
+}
+
+/* Of all the time that calls blocked, what they waited for the checkpoint before, and for what it forgets. */
+static double waited_share(const struct result *r) {
+    double blocked = 0;
+    for (unsigned i = 0; i < r->checkpoints; i++)
+        blocked += r->blocked[i];
+    return blocked > 0 ? r->waited / blocked : 0;
 }
 
 static double slowest(const struct result *r) {
@@ -307,9 +316,9 @@ static void report(const struct result *r, const char *pattern, double share) {
     if (is_json)
         printf("{\"bench\":\"space\",\"pattern\":\"%s\",\"share\":%.3f,\"ranks\":%u,\"mode\":\"%s\",\"bytes\":%zu,"
                "\"checkpoints\":%u,\"space_over_needed\":%.4f,\"space_over_needed_last\":%.4f,\"bytes_over_new\":%.4f,"
-               "\"packs\":%.1f,\"restart_over_fresh\":%.3f,\"slowest_over_median\":%.3f,\"seconds_restart\":%.4f}\n",
+               "\"packs\":%.1f,\"restart_over_fresh\":%.3f,\"slowest_over_median\":%.3f,\"waited_over_blocked\":%.3f,\"seconds_restart\":%.4f}\n",
                pattern, share, ranks_all(), mode, size, checkpoints, r->space_most, r->space_last, r->stored / r->fresh,
-               r->packs, r->restart / r->restart_fresh, slowest(r), r->restart);
+               r->packs, r->restart / r->restart_fresh, slowest(r), waited_share(r), r->restart);
     else
         printf("%-9s %4.1f %%  %u ranks, %s: space %.2f of needed (at the end %.2f), stored %.3f of new, %.0f packs, "
                "restart "

@@ -9,7 +9,6 @@
  * Two windows, so that chunks that somebody waits for need not wait for those already read. */
 #include <errno.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -211,21 +210,10 @@ static int fail_lost(struct vv_capture *c, struct varve_error *error) {
 
 /* ---- windows ---- */
 
-static int compare_numbers(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void make_runs(struct vv_window *window) {
-    qsort(window->numbers, window->count, sizeof window->numbers[0], compare_numbers);
-    window->run_count = window->next = 0;
-    for (uint32_t i = 0; i < window->count; i++) {
-        struct vv_run *run = window->run_count ? &window->runs[window->run_count - 1] : NULL;
-        if (run && run->number + run->count == window->numbers[i])
-            run->count++;
-        else
-            window->runs[window->run_count++] = (struct vv_run){window->numbers[i], 1, i};
-    }
+    vv_numbers_sort(window->numbers, window->count);
+    window->next = 0;
+    window->run_count = vv_runs_of(window->numbers, window->count, window->runs);
 }
 
 /* Which of them is it that is gone? */

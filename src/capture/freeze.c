@@ -9,7 +9,6 @@
  * of what is protected before it was given back makes the next one drain as much more, of what is expected to be
  * written first. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -159,15 +158,10 @@ int vv_freeze_begin(struct vv_capture *c) {
 
 /* ---- reading it ---- */
 
-static int compare_numbers(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 void vv_freeze_arrange(struct vv_capture *c, int must_ascend) {
     uint32_t first = c->drain + c->stage, *list = c->order.list;
     if (must_ascend)
-        qsort(list + first, c->order.count - first, sizeof *list, compare_numbers);
+        vv_numbers_sort(list + first, c->order.count - first);
     c->thaw.is_ascending = 1;
     for (uint32_t i = first + 1; i < c->order.count && c->thaw.is_ascending; i++)
         c->thaw.is_ascending = list[i - 1] < list[i];
@@ -186,19 +180,13 @@ static uint32_t gather(struct vv_capture *c, uint32_t *numbers) {
             break;
         numbers[count++] = number;
     }
-    qsort(numbers, count, sizeof *numbers, compare_numbers);
+    vv_numbers_sort(numbers, count);
     return count;
 }
 
 static void make_runs(struct vv_thaw *thaw, const uint32_t *numbers, uint32_t count) {
-    thaw->run_count = thaw->next = thaw->given = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct vv_run *run = thaw->run_count ? &thaw->runs[thaw->run_count - 1] : NULL;
-        if (run && run->number + run->count == numbers[i])
-            run->count++;
-        else
-            thaw->runs[thaw->run_count++] = (struct vv_run){numbers[i], 1, i};
-    }
+    thaw->next = thaw->given = 0;
+    thaw->run_count = vv_runs_of(numbers, count, thaw->runs);
 }
 
 static void note_memory(struct vv_capture *c) {

@@ -7,6 +7,7 @@
  * One correction: the log counts releases, which run ahead of the program by what was captured in the call. A chunk that was written when
  * the log had n entries is the program's (n - lead)th, and goes there. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -31,6 +32,27 @@ int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room) {
     numbers->list = list;
     numbers->room = room;
     return 0;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void vv_numbers_sort(uint32_t *list, uint32_t count) {
+    qsort(list, count, sizeof *list, compare_numbers);
+}
+
+uint32_t vv_runs_of(const uint32_t *list, uint32_t count, struct vv_run *runs) {
+    uint32_t run_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct vv_run *run = run_count ? &runs[run_count - 1] : NULL;
+        if (run && run->number + run->count == list[i])
+            run->count++;
+        else
+            runs[run_count++] = (struct vv_run){list[i], 1, i};
+    }
+    return run_count;
 }
 
 void vv_numbers_free(struct vv_numbers *numbers) {

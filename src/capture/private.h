@@ -349,6 +349,9 @@ void vv_cost_learn(struct vv_capture *c);
 /* order.c */
 int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room);
 void vv_numbers_free(struct vv_numbers *numbers);
+void vv_numbers_sort(uint32_t *list, uint32_t count);
+/* Numbers that follow each other, with the places of the first of each; returns how many runs there are. */
+uint32_t vv_runs_of(const uint32_t *list, uint32_t count, struct vv_run *runs);
 void vv_order_by_address(struct vv_capture *c);
 /* Those first that cannot stay. */
 void vv_order_deferred(struct vv_capture *c);

@@ -309,18 +309,25 @@ static int check_versions(struct vv_compact *compact) {
     return 0;
 }
 
-/* What can be said before anything is written. */
-static int check_all(struct vv_compact *compact) {
-    int rc = check_versions(compact);
+typedef int (*view_fn)(struct vv_compact *compact, struct vv_view *view);
+
+static int for_each_kept(struct vv_compact *compact, view_fn fn) {
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < compact->kept.count; i++) {
         const struct vv_attempt *at = &compact->kept.list[i];
         struct vv_view *view = NULL;
         rc = vv_view_open(compact->store, compact->name, at->generation, at->version, &view, compact->error);
         if (rc == 0)
-            rc = check_copies(compact, view);
+            rc = fn(compact, view);
         vv_view_close(view);
     }
     return rc;
+}
+
+/* What can be said before anything is written. */
+static int check_all(struct vv_compact *compact) {
+    int rc = check_versions(compact);
+    return rc ? rc : for_each_kept(compact, check_copies);
 }
 
 static int copy_all(struct vv_compact *compact) {
@@ -335,19 +342,6 @@ static int copy_all(struct vv_compact *compact) {
     return rc == 0 ? check_copied(compact) : rc;
 }
 
-static int read_kept(struct vv_compact *compact) {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < compact->kept.count; i++) {
-        const struct vv_attempt *at = &compact->kept.list[i];
-        struct vv_view *view = NULL;
-        rc = vv_view_open(compact->store, compact->name, at->generation, at->version, &view, compact->error);
-        if (rc == 0)
-            rc = read_view(compact, view);
-        vv_view_close(view);
-    }
-    return rc;
-}
-
 static int finish(struct vv_compact *compact) {
     static const struct vv_prune_options prune = {0};
     const struct vv_attempt *named = compact->done_count   ? &compact->done[0].lean.attempt /* made last */
@@ -356,7 +350,7 @@ static int finish(struct vv_compact *compact) {
     struct vv_usage usage = {0};
     int rc = named ? vv_lease_refer(compact->lease, named, compact->error) : 0;
     if (rc == 0 && compact->done_count == 0 && compact->dropped.count) /* others go because these are there */
-        rc = read_kept(compact);
+        rc = for_each_kept(compact, read_view);
     compact->is_forgetting = rc == 0;
     if (rc == 0)
         rc = forget(compact, &compact->dropped, 1);

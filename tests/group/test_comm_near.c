@@ -114,6 +114,28 @@ static int take_it(void *arg, uint32_t rank, const void *data, size_t size) {
     return 0;
 }
 
+/* One broadcasts, the other trades: both are told, and so is the third. */
+static void differ(struct varve_comm *comm, void *arg) {
+    (void)arg;
+    struct varve_comm *near = open_near(comm);
+    uint64_t value = 0;
+    uint32_t other = 0;
+    struct varve_parcel out = {other, &value, sizeof value};
+    int rc = comm->rank == 1 ? near->ops->trade(near, &out, 1, &other, 1, check_long, near)
+                             : near->ops->broadcast(near, &value, sizeof value, 0);
+    if (rc == 0) /* rank 0 has only sent */
+        rc = near->ops->least(near, &value, 1);
+    if (rc != -ECOMM)
+        group_fail(comm, "different calls met: %d", rc);
+    near->ops->close(near);
+}
+
+static void different_calls_are_found_out(void **state) {
+    struct group_options options = {.seconds = 30};
+    (void)state;
+    assert_int_equal(group_run(3, differ, NULL, &options, NULL), 0);
+}
+
 /* A long message needs memory: only its receiver fails, and all go on. */
 static void miss_memory(struct varve_comm *comm, void *arg) {
     (void)arg;
@@ -160,7 +182,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_the_promises_of_a_comm),       cmocka_unit_test(passes_long_messages),
         cmocka_unit_test(whoever_waits_for_the_dead_is_told), cmocka_unit_test(agreeing_needs_no_memory),
-        cmocka_unit_test(several_nodes_are_refused),
+        cmocka_unit_test(several_nodes_are_refused),          cmocka_unit_test(different_calls_are_found_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

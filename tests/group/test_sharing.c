@@ -11,8 +11,8 @@
 
 #include "base/alloc.h"
 #include "group.h"
-#include "memory/frozen.h"
 #include "test.h"
+#include "unit/freezing.h"
 
 #define RANKS 4
 #define CHUNK 4096
@@ -332,11 +332,8 @@ static void fails_after_freezing(void **state) {
 
 static void named_behind_the_call(void **state) {
     (void)state;
-    char why[160];
-    if (vv_frozen_works(why, sizeof why) != 0) {
-        print_message("%s\n", why);
+    if (!can_freeze())
         skip();
-    }
     for (int i = 0; i < 4; i++) {
         run(&(struct plan){.fn = i < 2 ? save_and_overwrite : save_beside_shared,
                            .settings = EXACT ",capture=frozen,staging=128K,keep=all",

@@ -871,22 +871,18 @@ static void memory_runs_out(void **state) {
 /* They are of the whole process: a second session does without, until the first is closed. */
 static void one_session_has_the_soft_dirty_bits(void **state) {
     (void)state;
-    const int order = VV_CHOOSE_ORDER_LEARNED, any = VV_CHOOSE_TRACKER_AUTO;
-    struct fake_guard *fake;
-    for (int i = 0; i < 2; i++) {
-        struct vv_capture *first = create(FAKE, VV_CHOOSE_CAPTURE_HELD, order, any, &fake);
-        struct vv_capture_options options = {VV_CHOOSE_CAPTURE_AUTO, order, any, NULL};
-        struct vv_capture *second = NULL;
+    struct vv_capture_options options = {VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_SOFTDIRTY, NULL};
+    for (int i = 0; i < 2; i++) { /* the second round: it was given back */
+        struct vv_capture *first = NULL, *second = NULL;
         struct varve_error error = {0};
-        assert_int_equal(vv_capture_create(&options, &second, &error), 0);
-        if (strcmp(vv_capture_tracker(first), "softdirty") == 0) {
-            struct vv_capture *third = NULL;
-            assert_string_not_equal(vv_capture_tracker(second), "softdirty");
-            options.tracker = VV_CHOOSE_TRACKER_SOFTDIRTY;
-            assert_int_equal(vv_capture_create(&options, &third, &error), -ENOTSUP);
-            assert_non_null(strstr(error.text, "another session"));
+        if (vv_capture_create(&options, &first, &error) != 0) {
+            print_message("%s\n", error.text);
+            assert_int_equal(i, 0);
+            skip();
         }
-        vv_capture_destroy(second);
+        assert_string_equal(vv_capture_tracker(first), "softdirty");
+        assert_int_equal(vv_capture_create(&options, &second, &error), -ENOTSUP);
+        assert_non_null(strstr(error.text, "another session"));
         vv_capture_destroy(first);
     }
 }

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "capture/private.h"
+#include "freezing.h"
 #include "refuse.h"
 #include "test.h"
 
@@ -118,19 +119,11 @@ static struct vv_capture_sums sums_of(const struct program *program) {
     return sums;
 }
 
-static int is_possible(void) {
-    char why[160] = "";
-    if (vv_frozen_works(why, sizeof why) == 0)
-        return 1;
-    print_message("skipped: %s\n", why);
-    return 0;
-}
-
 /* ---- free at once ---- */
 
 static void memory_is_free_at_once(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     for (int way = 0; way < 4; way++) {
         struct program program =
@@ -162,7 +155,7 @@ static void touch(uint8_t *at, size_t first, size_t count) {
  * copy must not disturb. Never more than half is written: the tracker would take a rest. */
 static void notes_survive(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
     uint8_t *then = map(SIZE, MAP_PRIVATE);
@@ -275,7 +268,7 @@ static void deferred(unsigned slots, unsigned every) {
 
 static void all_is_looked_at_later(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     deferred(10, 1);
     deferred(100, 7);
@@ -286,7 +279,7 @@ static void all_is_looked_at_later(void **state) {
 /* What cannot be frozen does not fit, or another rank does not defer: everything is as before. */
 static void deferring_is_undone(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
     uint8_t *shared = map(20 * CHUNK, MAP_SHARED);
@@ -339,7 +332,7 @@ static void expect_drained(struct program *program, uint64_t pages) {
 static void other_memory_is_drained(void **state) {
     (void)state;
     static const int advices[] = {MADV_DONTFORK, MADV_WIPEONFORK};
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_SHARED), 0);
     expect_drained(&program, PAGES);
@@ -359,7 +352,7 @@ static void other_memory_is_drained(void **state) {
 /* Read for one region it would be given back, and be missing for the other. */
 static void overlapping_regions_are_drained(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     struct program program = open_program(VV_CHOOSE_CAPTURE_FROZEN, VV_CHOOSE_TRACKER_AUTO, map(SIZE, MAP_PRIVATE), 0);
     struct vv_watch *other = vv_capture_watch(program.capture, "other", program.ptr + 100 * CHUNK, 50 * CHUNK, 0);
@@ -382,7 +375,7 @@ static void overlapping_regions_are_drained(void **state) {
 static void nothing_is_frozen_beside_a_pool(void **state) {
     (void)state;
     size_t size = (size_t)2 << 20;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     void *pool =
         mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
@@ -399,7 +392,7 @@ static void nothing_is_frozen_beside_a_pool(void **state) {
 
 static void a_lost_copy_fails_the_checkpoint(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     for (int mode = VV_CHOOSE_CAPTURE_AUTO; mode <= VV_CHOOSE_CAPTURE_FROZEN; mode += VV_CHOOSE_CAPTURE_FROZEN) {
         struct program program = open_program(mode, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
@@ -497,7 +490,7 @@ static void check_refused_for_a_while(void) {
 static void copies_that_cannot_be_made(void **state) {
     (void)state;
     assert_true(in_child(check_refused_from_the_start)); /* before the answer is known here */
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     assert_true(in_child(check_refused_later));
     assert_true(in_child(check_refused_for_a_while));
@@ -540,7 +533,7 @@ static void long_lists_are_charged(void **state) {
  * nothing. */
 static void memory_is_bounded(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
     uint64_t most = 50 * CHUNK + SIZE / 50;
@@ -570,7 +563,7 @@ static void memory_is_bounded(void **state) {
 /* A copy that was dear once, when the machine was busy, is not for ever. */
 static void costs_fade(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     for (int way = 0; way < 3; way++) {
         struct program program =
@@ -604,7 +597,7 @@ static int64_t just_enough(void) {
 
 static void short_memory_is_left_alone(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     for (int mode = VV_CHOOSE_CAPTURE_AUTO; mode <= VV_CHOOSE_CAPTURE_FROZEN; mode += VV_CHOOSE_CAPTURE_FROZEN) {
         struct program program = open_program(mode, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);

@@ -17,6 +17,7 @@
 #include "memory/frozen.h"
 #include "memory/inherited.h"
 #include "memory/process.h"
+#include "freezing.h"
 #include "refuse.h"
 #include "test.h"
 
@@ -24,14 +25,6 @@
 #define MB ((size_t)1 << 20)
 #define SIZE (8 * MB)
 #define NOBODY 65534
-
-static int is_possible(void) {
-    char why[160] = "";
-    if (vv_frozen_works(why, sizeof why) == 0)
-        return 1;
-    print_message("skipped: %s\n", why);
-    return 0;
-}
 
 static uint8_t *map(size_t size) {
     uint8_t *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -99,7 +92,7 @@ static void close_off(uint8_t *at) {
 static void bytes_are_those_of_the_moment(void **state) {
     static void (*const ways[])(uint8_t *) = {rewrite, drop, unmap, move, replace, close_off};
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
         uint8_t *at = map(SIZE);
@@ -114,7 +107,7 @@ static void bytes_are_those_of_the_moment(void **state) {
 
 static void scattered_runs(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(SIZE);
     fill(at, SIZE, 3);
@@ -136,7 +129,7 @@ static void scattered_runs(void **state) {
 
 static void ranges_that_are_kept(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(SIZE);
     struct vv_frozen_range kept[VV_FROZEN_KEPT];
@@ -178,7 +171,7 @@ static void *allocate_on(void *arg) {
 static void beside_threads_that_allocate(void **state) {
     (void)state;
     pthread_t threads[4];
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     atomic_store(&is_over, 0);
     for (uintptr_t i = 0; i < 4; i++)
@@ -210,7 +203,7 @@ static void the_thread_that_made_it_may_end(void **state) {
     (void)state;
     pthread_t thread;
     void *frozen = NULL;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(MB);
     fill(at, MB, 4);
@@ -233,7 +226,7 @@ static void count_signal(int number) {
 
 static void no_signal_and_nothing_to_wait_for(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(MB);
     fill(at, MB, 1);
@@ -261,7 +254,7 @@ static void no_signal_and_nothing_to_wait_for(void **state) {
 
 static void signals_do_not_reach_it(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(MB);
     fill(at, MB, 2);
@@ -283,7 +276,7 @@ static void descriptors_are_not_kept(void **state) {
     (void)state;
     int ends[2];
     char byte;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(MB);
     assert_int_equal(pipe(ends), 0);
@@ -374,7 +367,7 @@ static void copy_ends_with(int is_exec, int has_child, unsigned milliseconds) {
 
 static void it_ends_with_its_parent(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     copy_ends_with(0, 0, 2000);
     copy_ends_with(0, 1, 2000);
@@ -383,7 +376,7 @@ static void it_ends_with_its_parent(void **state) {
 
 static void a_killed_copy_is_an_error(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(MB);
     fill(at, MB, 1);
@@ -406,7 +399,7 @@ static void a_killed_copy_is_an_error(void **state) {
 /* Whoever waits for every kind of child takes ours, too. */
 static void a_copy_that_others_waited_for(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(MB);
     fill(at, MB, 1);
@@ -424,7 +417,7 @@ static void a_copy_that_others_waited_for(void **state) {
 /* As a whole group of processes is. */
 static void a_stopped_copy_goes_on(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(MB);
     fill(at, MB, 1);
@@ -441,7 +434,7 @@ static void a_stopped_copy_goes_on(void **state) {
 
 static void memory_that_is_not_there_is_an_error(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(2 * MB);
     fill(at, 2 * MB, 1);
@@ -457,7 +450,7 @@ static void memory_that_is_not_there_is_an_error(void **state) {
 
 static void a_child_of_fork_leaves_it_alone(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(MB);
     fill(at, MB, 6);
@@ -496,7 +489,7 @@ static void memory_that_a_child_has(void **state) {
     int local = 0;
     assert_true(has(at, 16 * PAGE) && has(at + 100, 3 * PAGE) && has(&local, sizeof local));
     assert_false(has(shared, PAGE));
-    assert_false(has((const void *)(uintptr_t)is_possible, 16)); /* of a file */
+    assert_false(has((const void *)(uintptr_t)can_freeze, 16)); /* of a file */
     assert_false(has(NULL, 1) || has((void *)UINTPTR_MAX, 2));
     assert_int_equal(madvise(at + 4 * PAGE, PAGE, MADV_DONTFORK), 0);
     assert_int_equal(madvise(at + 8 * PAGE, PAGE, MADV_WIPEONFORK), 0);
@@ -530,7 +523,7 @@ static int64_t number_in(const char *path) {
 static void it_goes_before_the_program(void **state) {
     (void)state;
     char path[64];
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(MB);
     int64_t own = number_in("/proc/self/oom_score_adj");
@@ -565,7 +558,7 @@ static void check_urgent_caller(void) {
  * will ask for it lets go at once. */
 static void memory_is_given_back(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     uint8_t *at = map(SIZE), *other = map(2 * SIZE);
     fill(at, SIZE, 1);
@@ -649,7 +642,7 @@ static void check_left_behind(void) {
 
 static void copies_that_cannot_be_killed(void **state) {
     (void)state;
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     assert_true(in_child(check_another_user));
     left_behind = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -694,7 +687,7 @@ static void in_other_processes(void **state) {
     assert_true(in_child(check_refused)); /* before the answer is known here */
     assert_true(in_child(check_as_nobody));
     assert_true(in_child(check_refused_for_a_while));
-    if (!is_possible())
+    if (!can_freeze())
         skip();
     assert_true(in_child(descriptors_on_older_kernels));
     assert_true(in_child(check_urgent_caller));
