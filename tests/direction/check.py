@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Fails when an include runs against the direction table of src/CMakeLists.txt.
+"""Fails when an include or a call runs against the direction table of src/CMakeLists.txt.
 
-The table is the USES list of each varve_folder(); mpi/, device/, files/ and cli/ may use public headers only, and
-cli/ those of files/. The third column of src/README.md
-must say the same. `check.py ROOT` checks a tree and prints who includes whom; `check.py --self-test` plants wrong
-includes in a small tree and expects to find exactly those."""
+The table is the USES list of each varve_folder(). The third column of src/README.md must be the same. mpi/, device/,
+files/ and cli/ may use public headers only, and cli/ those of files/.
+
+    check.py ROOT            includes of a tree; prints a table of them
+    check.py ROOT OBJECTS    also calls, from the symbols of the object files below OBJECTS; prints for each folder
+                             the largest circle of files that call each other
+    check.py --self-test     plants mistakes in a small tree and expects to find exactly those"""
+import collections
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -51,7 +57,7 @@ def judge(path, mark, target, uses):
         return (None if head in OUTSIDE[folder] else f"{folder} uses public headers only"), head
     if head not in uses.get(folder, set()):
         return f"{folder} may not include {head}", head
-    if name.endswith("_private.h"):
+    if name.endswith("private.h"):
         return f"{name} is for {head} alone", head
     return None, head
 
@@ -72,6 +78,65 @@ def check(root):
     if read_readme(root) != uses:
         wrong.append("src/README.md and src/CMakeLists.txt tell different tables")
     return uses, counts, wrong
+
+
+def read_symbols(path):
+    """What an object file defines for others, and what it needs."""
+    defined, needed = set(), set()
+    for line in subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout.splitlines():
+        kind, name = line.split()[-2:]
+        (needed if kind == "U" else defined if kind in "TDBRCVW" else set()).add(name)
+    return defined, needed
+
+
+def read_calls(objects, uses):
+    """{(folder, file): {(folder, file): a symbol}}: whom each file calls, or whose data it uses."""
+    needs, owners = {}, {}
+    for path in sorted(objects.glob("**/*.c.o")):
+        file = path.parent.name, path.name[:-2]
+        if file[0] not in uses or f"varve_{file[0]}.dir" not in path.parts:
+            continue
+        defined, needs[file] = read_symbols(path)
+        owners.update((name, file) for name in defined)
+    return {file: {owners[name]: name for name in sorted(needed) if owners.get(name, file) != file}
+            for file, needed in needs.items()}
+
+
+def judge_calls(calls, uses):
+    return [f"src/{file[0]}/{file[1]} calls {name} of {other[1]}: {file[0]} may not use {other[0]}"
+            for file, others in calls.items() for other, name in others.items()
+            if other[0] != file[0] and other[0] not in uses[file[0]]]
+
+
+def reach(file, calls):
+    """All files of its folder that it calls, and that those call."""
+    found, open_files = set(), [file]
+    while open_files:
+        for other in calls[open_files.pop()]:
+            if other[0] == file[0] and other not in found:
+                found.add(other)
+                open_files.append(other)
+    return found
+
+
+def largest_circles(calls):
+    """{folder: the names of most files that all reach each other}; a folder without a circle has one file."""
+    reached = {file: reach(file, calls) for file in calls}
+    circles = collections.defaultdict(list)
+    for file in sorted(calls):
+        circle = sorted({file[1]} | {other[1] for other in reached[file] if file in reached[other]})
+        circles[file[0]] = max(circles[file[0]], circle, key=len)
+    return circles
+
+
+def check_calls(objects, uses):
+    calls = read_calls(objects, uses)
+    if {file[0] for file in calls} != set(uses):
+        return [f"{objects} has no object files of all folders"]
+    wrong = judge_calls(calls, uses)
+    for folder, circle in largest_circles(calls).items():
+        print(f"{folder:<11}" + (f"largest circle {len(circle)}: {' '.join(circle)}" if len(circle) > 1 else "no circle"))
+    return wrong
 
 
 def show(uses, counts):
@@ -99,6 +164,7 @@ def self_test():
         ("src/base/wrong.c", '#include "store/c.h"\n'),
         ("src/format/wrong.c", '#  include <store/c.h>\n'),
         ("src/store/wrong.c", '#include "format/b_private.h"\n'),
+        ("src/store/wrong.c", '#include "format/private.h"\n'),
         ("src/store/wrong.h", '#include "base_a.h"\n'),
         ("src/store/wrong_folder.c", '#include "stroe/c.h"\n'),
         ("src/cli/wrong.c", '#include "base/a.h"\n'),
@@ -122,6 +188,32 @@ def self_test():
         (root / "src/CMakeLists.txt").write_text(files["src/CMakeLists.txt"].replace("(base)", "(base USES store)"))
         assert len(check(root)[2]) == 1
     print(f"{len(planted) + 2} planted mistakes found")
+    self_test_calls()
+
+
+def self_test_calls():
+    """Three files in a circle, and a call from base up into format."""
+    files = {
+        "base/a.c": "int b(void); int a(void) { return b(); }",
+        "base/b.c": "int c(void); int b(void) { return c(); }",
+        "base/c.c": "int a(void); int c(void) { return a(); }",
+        "base/up.c": "int d(void); int up(void) { return d(); }",
+        "format/d.c": "int a(void); int d(void) { return a(); }",
+    }
+    uses = {"base": set(), "format": {"base"}}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = pathlib.Path(folder, f"varve_{name.split('/')[0]}.dir", name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            subprocess.run([shutil.which("cc") or "gcc", "-c", path, "-o", f"{path}.o"], check=True)
+        calls = read_calls(pathlib.Path(folder), uses)
+        wrong = judge_calls(calls, uses)
+        assert wrong == ["src/base/up.c calls d of d.c: base may not use format"], wrong
+        circles = largest_circles(calls)
+        assert circles["base"] == ["a.c", "b.c", "c.c"] and circles["format"] == ["d.c"], circles
+        assert check_calls(pathlib.Path(folder), {"base": set(), "format": set(), "store": set()})
+    print("one call that runs back and one circle found")
 
 
 def main():
@@ -129,6 +221,8 @@ def main():
         return self_test()
     uses, counts, wrong = check(pathlib.Path(sys.argv[1]))
     show(uses, counts)
+    if len(sys.argv) > 2:
+        wrong += check_calls(pathlib.Path(sys.argv[2]), uses)
     print("\n".join(wrong))
     return 1 if wrong else 0
 

@@ -2,24 +2,26 @@
 # The tests of trackers, guards and captures on other kernels. Each boots in QEMU, without KVM, and runs them as root
 # and as nobody.
 #
-#     kernels.sh [--match REGEX] [--users "root nobody"] [--also COMMAND] BUILD WORK [KERNEL...]
+#     kernels.sh [--match REGEX] [--users "root nobody"] [--rounds 1000] [--also COMMAND] BUILD WORK [KERNEL...]
 #
 # BUILD is a build tree; WORK is for what is unpacked and said. A KERNEL is a .deb or the name of a package (apt-get
 # download): by default the newest linux-image-6.1.*-amd64 that apt knows. Those of Debian 11 (5.10) and of backports
 # (6.12) do as well. Needs qemu-system-x86, busybox-static, cpio and kmod. The guest has /usr and BUILD read-only over
 # 9p, and a /tmp in memory. It is 2 to 10 times slower than the machine: time limits are longer, and seconds mean
-# nothing. COMMAND is run there, too, by each user, and what it says is shown: a benchmark. Ends with "kernels: N
-# points, F failed"; 77: something it needs is missing.
+# nothing. Snapshot truth, vanishing memory and torture run there with so many rounds on little memory. COMMAND is run,
+# too, by each user, and what it says is shown: a benchmark. Ends with "kernels: N points, F failed"; 77: something it
+# needs is missing.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-match='^(test_(tracker|guard|frozen|capture|audit)|capture_truth|capture_living_softdirty|capture_torture'
+match='^(test_(tracker|guard|frozen|capture|audit)|capture_living_(softdirty|frozen|tiny)'
 match+='|found_(dropped|merged|moving|unmapped))'
-users='root nobody' also=''
+users='root nobody' rounds=1000 also=''
 while [[ ${1:-} == --* ]]; do
     case $1 in
     --match) match=$2 ;;
     --users) users=$2 ;;
+    --rounds) rounds=$2 ;;
     --also) also=$2 ;;
     *) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" >&2 && exit 2 ;;
     esac
@@ -93,7 +95,7 @@ for test in json.load(sys.stdin)["tests"]:
         line = "%s %d %s" % (test["name"], 5 * properties.get("TIMEOUT", 120), shlex.join(test["command"]))
         print(shlex.quote(line))
 print(")")'
-    printf 'build=%q\nusers=%q\nalso=%q\n' "$build" "$users" "$also"
+    printf 'build=%q\nusers=%q\nrounds=%q\nalso=%q\n' "$build" "$users" "$rounds" "$also"
 }
 
 boot() {
