@@ -1,9 +1,13 @@
 /* Agreement, made of the reductions and broadcasts of a group. */
 #include "comm/comm.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
 
 #define CODE_BIAS (INT64_C(1) << 31)
 
@@ -99,4 +103,21 @@ int vv_comm_follow(struct varve_comm *comm, int code, void *data, size_t size, u
         return share_error(comm, (int)told, root, error);
     rc = size ? comm->ops->broadcast(comm, data, size, root) : 0;
     return rc ? broken(comm, rc, error) : 0;
+}
+
+int vv_comm_share(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error) {
+    uint64_t size = buf->size;
+    uint8_t *data = NULL;
+    int rc = vv_comm_follow(comm, buf->failed, &size, sizeof size, root, error);
+    if (rc)
+        return rc;
+    if (comm->rank != root && !(data = vv_malloc(size ? size : 1)))
+        rc = vv_error(error, -ENOMEM, "no memory for %" PRIu64 " bytes from rank %u", size, root);
+    rc = vv_comm_agree(comm, rc, error);
+    if (rc == 0)
+        rc = vv_comm_follow(comm, 0, comm->rank == root ? buf->data : data, size, root, error);
+    if (rc == 0 && comm->rank != root)
+        vv_buf_append(buf, data, size);
+    vv_free(data);
+    return rc ? rc : vv_comm_agree(comm, buf->failed, error);
 }

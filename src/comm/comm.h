@@ -40,4 +40,8 @@ int vv_comm_most(struct varve_comm *comm, uint64_t *value);
  * NULL). */
 int vv_comm_follow(struct varve_comm *comm, int code, void *data, size_t size, uint32_t root, struct varve_error *error);
 
+/* Everybody's buf becomes root's. */
+struct vv_buf;
+int vv_comm_share(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error);
+
 #endif

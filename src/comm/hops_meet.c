@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
-#include "base/order.h"
+#include "base/sort.h"
 #include "comm/hops_private.h"
 
 static const uint8_t in_merged[1]; /* stands for an address in a buffer that may still move */

@@ -1,6 +1,6 @@
 /* The labels of fine chunks. Taking chunks in ascending order gives what many threads get in two passes, first occurrences before the rest: the lowest of
  * equal chunks is the one that is stored. */
-#include "chunk/id.h"
+#include "base/content_id.h"
 #include "dedup/fine.h"
 
 #define BATCH 8 /* chunks that are named before their slots are asked for, and looked at before their entries are */

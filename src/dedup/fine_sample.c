@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "chunk/id.h"
+#include "base/content_id.h"
 #include "dedup/fine_sample.h"
 
 #define GRANULE 4096u

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "chunk/id.h"
+#include "base/content_id.h"
 #include "dedup/history.h"
 
 static void drop_pending(struct vv_past *past) {

@@ -6,13 +6,12 @@
 #define VV_HISTORY_H
 
 #include "base/array.h"
+#include "base/content_id.h"
 #include "dedup/fine.h"
 #include "dedup/fine_sample.h"
 #include "dedup/origins.h"
 #include "dedup/seen.h"
 #include "dedup/table.h"
-
-#define VV_CHUNK 4096u
 
 /* An attempt that stored bytes we may refer to. */
 struct vv_source {

@@ -2,11 +2,13 @@
  * which the other half of the id tells; so nearly all places are used before anything is forgotten. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "dedup/table.h"
 
 #define WAYS VV_TABLE_WAYS
+#define ROOM_MORE 256u /* places: in a small table chance would leave some out */
 #define GROWTH 8 /* by less than an eighth it does not grow */
 
 /* By the first bits: who looks up ids in ascending order walks through the table. */
@@ -116,4 +118,11 @@ void vv_table_put(struct vv_table *table, const struct vv_known *known, const ui
     if (!place)
         place = &entry[WAYS - 1]; /* the oldest */
     put_first(bucket_of(table, place), place, known);
+}
+
+size_t vv_table_room(double share, uint64_t protected_bytes) {
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    double bytes = (double)(protected_bytes < memory ? protected_bytes : memory);
+    double room = share * bytes / sizeof(struct vv_known);
+    return room > 0 ? (size_t)room + ROOM_MORE : 0;
 }

@@ -43,4 +43,8 @@ void vv_table_touch(struct vv_table *table, struct vv_hash128 id);
  * bucket is given up. */
 void vv_table_put(struct vv_table *table, const struct vv_known *known, const uint8_t *is_alive);
 
+/* How many ids a table may remember: a share of the protected memory, but never of more memory than the machine has, since
+ * reserved space is not data. */
+size_t vv_table_room(double share, uint64_t protected_bytes);
+
 #endif

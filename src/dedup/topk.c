@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/order.h"
+#include "base/sort.h"
 #include "dedup/exchange.h"
 #include "dedup/loads.h"
 

@@ -12,7 +12,7 @@
 #include "memory/attached.h"
 #include "memory/pagebits.h"
 #include "memory/signals.h"
-#include "memory/watch.h"
+#include "memory/tracked_range.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18

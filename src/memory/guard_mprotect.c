@@ -18,7 +18,7 @@
 #include "memory/pagebits.h"
 #include "memory/pagemap.h"
 #include "memory/signals.h"
-#include "memory/watch.h"
+#include "memory/tracked_range.h"
 
 #define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE, Linux 5.14 */
 #define MAPPINGS_LEFT 5530     /* to the program; with the usual 65,530 that makes 30,000 runs */

@@ -30,7 +30,7 @@
 #include "memory/pagemap.h"
 #include "memory/signals.h"
 #include "memory/uffd.h"
-#include "memory/watch.h"
+#include "memory/tracked_range.h"
 
 #define MESSAGES 16
 /* How often to look where the faulting thread runs: that costs as much as a trap. */

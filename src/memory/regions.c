@@ -162,3 +162,11 @@ void vv_regions_unmap(struct vv_regions *regions, void *ptr) {
     vv_pages_unmap(ptr, regions->mappings[at].size);
     regions->mappings[at] = regions->mappings[--regions->mapping_count];
 }
+
+uint64_t vv_regions_large_bytes(const struct vv_regions *regions) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < regions->count; i++)
+        if (regions->list[i].name && vv_region_is_large(&regions->list[i]))
+            bytes += regions->list[i].size;
+    return bytes;
+}

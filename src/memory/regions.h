@@ -62,4 +62,15 @@ void vv_regions_unmap(struct vv_regions *regions, void *ptr);
 /* Drop empty slots; the order stays. */
 void vv_regions_pack(struct vv_regions *regions);
 
+/* May it be larger than memory? Then nothing is kept for each of its granules. */
+static inline int vv_region_is_large(const struct vv_region *region) {
+    return region->is_callback && (region->callbacks.flags & VARVE_LARGE);
+}
+/* Of those that are there. */
+uint64_t vv_regions_large_bytes(const struct vv_regions *regions);
+
+/* reachable.c: -EFAULT, and the region's name, if the memory of a wanted one cannot be written. */
+int vv_regions_reachable(const struct vv_regions *regions, int (*is_wanted)(const void *arg, size_t slot),
+                         const void *arg, struct varve_error *error);
+
 #endif

@@ -5,7 +5,7 @@
 
 #include "memory/pagemap.h"
 #include "memory/pages.h"
-#include "memory/watch.h"
+#include "memory/tracked_range.h"
 
 /* May the whole pages inside be watched? 0, and they count until vv_tracked_give; or -ERANGE: looking at the bytes is
  * cheaper; -ENOTSUP: memory of another kind; -ENOSPC: there are too many already. */

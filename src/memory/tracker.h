@@ -4,7 +4,7 @@
 #define VV_TRACKER_H
 
 #include "memory/pages.h"
-#include "memory/watch.h"
+#include "memory/tracked_range.h"
 
 struct vv_tracker;
 

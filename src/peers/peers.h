@@ -19,7 +19,7 @@
 #define VV_PEERS_H
 
 #include "comm/comm.h"
-#include "store/view.h"
+#include "read/view.h"
 
 struct vv_peers;
 

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "base/thread.h"
+#include "store/listing.h"
 #include "store/store_private.h"
 
 #define LARGE_MAX (UINT64_C(4) << 30)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chunk/id.h"
+#include "base/content_id.h"
 
 enum { OURS, FOREIGN }; /* owners */
 

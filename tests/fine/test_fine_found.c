@@ -9,7 +9,7 @@
 #include <varve/varve_device.h>
 
 #include "base/bytes.h"
-#include "chunk/id.h"
+#include "base/content_id.h"
 #include "format/manifest.h"
 #include "test.h"
 

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "group.h"
 #include "store/block_decode.h"
-#include "store/view_private.h"
+#include "read/view_private.h"
 #include "test.h"
 
 #define SIZE (2u << 20)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "engine/engine.h"
+#include "session/session.h"
 #include "group.h"
 #include "test.h"
 
@@ -85,7 +85,7 @@ static void check(struct rank *rank, const uint8_t *data, int64_t version) {
 
 static uint64_t bytes_read(const struct rank *rank) {
     struct vv_backend_counts counts;
-    if (vv_count_get(rank->session->store->backend, &counts) != 0)
+    if (vv_count_get(rank->session->job.store->backend, &counts) != 0)
         group_fail(rank->comm, "there is no count");
     return counts.bytes_read;
 }
@@ -171,7 +171,7 @@ static void run_rank(struct varve_comm *comm, void *arg) {
         save_all(&rank);
     else
         restart(&rank);
-    struct varve_comm *inner = rank.session->given;
+    struct varve_comm *inner = rank.session->job.given;
     vv_session_close(rank.session);
     inner->ops->close(inner);
     free(rank.field);

@@ -4,11 +4,11 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
-#include "engine/spread.h"
+#include "session/session.h"
+#include "restart/shared_packs.h"
 #include "group.h"
 #include "peers/peers_private.h"
-#include "store/view_private.h"
+#include "read/view_private.h"
 #include "unit/store_data.h"
 
 #define RANKS_MOST 8
@@ -477,18 +477,18 @@ static void run_session(struct varve_comm *comm, void *arg) {
         group_fail(comm, "open: %s", error.text);
     if (vv_session_protect(session, "field", rank.field, size_of(&plan->layout), 0) != 0)
         group_fail(comm, "protect");
-    uint64_t before = bytes_read(session->store, comm);
+    uint64_t before = bytes_read(session->job.store, comm);
     vv_alloc_fail_at(r == 1 ? plan->fail_at : 0);
     board->code[r] = plan->is_continued ? vv_session_continue(session, plan->version, &board->version[r], &error)
                                         : vv_session_restart(session, &options, &board->version[r], &error);
     if (r == 1)
         board->allocations = vv_alloc_count();
     vv_alloc_fail_at(0);
-    board->read[r] = bytes_read(session->store, comm) - before;
+    board->read[r] = bytes_read(session->job.store, comm) - before;
     snprintf(board->text[r], sizeof board->text[r], "%.255s", error.text);
     if (board->code[r] == 0 && !plan->is_continued)
         check(&rank, board->version[r]);
-    struct varve_comm *inner = session->given;
+    struct varve_comm *inner = session->job.given;
     vv_session_close(session);
     inner->ops->close(inner);
     free(rank.field);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "memory/guard.h"
-#include "memory/watch.h"
+#include "memory/tracked_range.h"
 
 #define FAKE_AREAS 64
 

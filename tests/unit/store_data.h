@@ -5,11 +5,12 @@
 
 #include "../format/random.h"
 #include "base/alloc.h"
-#include "chunk/id.h"
+#include "base/content_id.h"
 #include "encode/coding.h"
+#include "lifecycle/commit.h"
 #include "store/pack_reader.h"
 #include "store/pack_writer.h"
-#include "store/verify.h"
+#include "check/verify.h"
 #include "test.h"
 
 #include <errno.h>

@@ -13,11 +13,11 @@
 
 #include "base/fault.h"
 #include "base/thread.h"
-#include "store/catalogue.h"
-#include "store/commit.h"
+#include "lifecycle/catalogue.h"
+#include "lifecycle/commit.h"
 #include "store/pack_writer.h"
-#include "store/store_private.h"
-#include "store/verify.h"
+#include "lifecycle/lifecycle.h"
+#include "check/verify.h"
 
 #define NAME "heat 2d"
 

@@ -11,7 +11,7 @@
 #include "capture/private.h"
 #undef vv_run
 #include "comm/comm.h"
-#include "engine/engine.h"
+#include "session/session.h"
 #include "test.h"
 
 #define CHUNKS 4096u
@@ -66,7 +66,7 @@ static struct vv_session *open_session(struct vv_settings *settings) {
     if (rc)
         print_message("%s\n", error.text);
     assert_int_equal(rc, 0);
-    session->capture->preferred = &liar;
+    session->memory.capture->preferred = &liar;
     told_from = told_to = hole_from = hole_to = 0;
     return session;
 }

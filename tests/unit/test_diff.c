@@ -3,7 +3,7 @@
 #include <math.h>
 #include <varve/varve_inspect.h>
 
-#include "api/inspect_private.h"
+#include "inspect/inspect_private.h"
 #include "base/array.h"
 #include "store_data.h"
 

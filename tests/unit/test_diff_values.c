@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "api/inspect_diff_private.h"
+#include "inspect/diff_private.h"
 #include "base/array.h"
 #include "test.h"
 

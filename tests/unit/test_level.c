@@ -1,7 +1,7 @@
 /* Who gives how much to whom: afterwards all have about the mean, what one gives another takes, and nobody does both. */
 #include <string.h>
 
-#include "engine/team.h"
+#include "write/team.h"
 #include "test.h"
 
 #define MOST 24

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "encode/order.h"
+#include "encode/interleave.h"
 #include "test.h"
 
 #define CHUNK 4096u

@@ -1,8 +1,8 @@
 /* Packs that are lost or damaged, read with the help of their copy objects and of their partners' packs. */
 #include "store_data.h"
 
-#include "store/pack_copy.h"
-#include "store/view_private.h"
+#include "store/pack_replica.h"
+#include "read/view_private.h"
 
 #define BLOCK 8192u
 #define BLOCKS 6u

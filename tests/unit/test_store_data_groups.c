@@ -1,5 +1,5 @@
 /* Packs of several ranks, with bytes that another writer keeps: whatever reads, checks, mends and removes them. */
-#include "store/commit.h"
+#include "lifecycle/commit.h"
 #include "store_groups.h"
 
 static struct vv_lease *take_lease(struct vv_store *store) {

@@ -1,6 +1,6 @@
 /* Random checkpoints of several writers and owners, with every kind of run, layers, parts and partner copies: what
  * is read back is what a model in memory says. */
-#include "store/view_private.h"
+#include "read/view_private.h"
 #include "store_data.h"
 
 #define RANKS 3

@@ -1,0 +1,287 @@
+/* Repair: what docs/format.md 12 says can be rebuilt, is.
+ *
+ * A key that is taken stays taken: a damaged record or writers list is replaced by the rebuilt bytes in one step.
+ * Were it removed first, a prune in between would see data without a record, and end what is being saved.
+ *
+ * A record is made the way a session would make it: with a claim of its own, and by the steps of adoption, so that
+ * everything that is safe beside adoption is safe beside a repair. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "lifecycle/catalogue.h"
+#include "check/repair_private.h"
+
+void vv_repair_report(struct vv_repair *repair, const char *key, const char *format, ...) {
+    char text[512];
+    va_list args;
+    if (!repair->options->report)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    repair->options->report(repair->options->arg, key, text);
+}
+
+/* Put rebuilt bytes under key: in place of a damaged object, or where there is none. */
+int vv_repair_put(struct vv_repair *repair, const struct vv_key *key, const struct vv_buf *bytes, int is_missing,
+                  const char *from) {
+    char text[VV_KEY_ROOM];
+    int rc = bytes->failed;
+    vv_key_print(key, text);
+    if (rc == 0 && !repair->options->is_dry_run) {
+        rc = VV_FAULT("store.repair.before_put");
+        if (rc == 0)
+            rc = is_missing ? vv_backend_put(repair->store->backend, text, bytes->data, bytes->size)
+                            : vv_backend_replace(repair->store->backend, text, bytes->data, bytes->size);
+        if (rc == 0)
+            rc = VV_FAULT("store.repair.after_put");
+    }
+    if (rc < 0)
+        return vv_error_sys(repair->error, rc, "cannot repair %s", text);
+    repair->repairs++;
+    vv_repair_report(repair, text, "%s; %srebuilt from %s", is_missing ? "missing" : "damaged",
+                     repair->options->is_dry_run ? "can be " : "", from);
+    return 0;
+}
+
+/* ---- store object ---- */
+
+static int repair_store(struct vv_repair *repair) {
+    struct vv_key key = {.kind = VV_KIND_STORE};
+    struct vv_store_object object = {.settings = repair->store->settings};
+    struct vv_buf buf;
+    uint64_t size;
+    if (!repair->store->is_patched)
+        return 0;
+    memcpy(object.store_id, repair->store->id, sizeof object.store_id);
+    int rc = vv_backend_stat(repair->store->backend, "varve", &size);
+    if (rc < 0 && rc != -ENOENT)
+        return vv_error_sys(repair->error, rc, "cannot look at varve");
+    vv_buf_init(&buf);
+    vv_store_object_encode(&buf, &object);
+    rc = vv_repair_put(repair, &key, &buf, rc == -ENOENT, "records and claims");
+    vv_buf_clear(&buf);
+    if (rc == 0 && !repair->options->is_dry_run)
+        repair->store->is_patched = 0;
+    return rc;
+}
+
+/* ---- mutable objects ---- */
+
+static int remove_damaged(struct vv_repair *repair, const struct vv_key *key, const char *why) {
+    char text[VV_KEY_ROOM];
+    vv_key_print(key, text);
+    int rc = VV_FAULT("store.repair.before_remove");
+    if (rc == 0 && !repair->options->is_dry_run)
+        rc = vv_backend_remove(repair->store->backend, text);
+    if (rc < 0 && rc != -ENOENT)
+        return vv_error_sys(repair->error, rc, "cannot remove %s", text);
+    repair->repairs++;
+    vv_repair_report(repair, text, "%s; %sremoved", why, repair->options->is_dry_run ? "can be " : "");
+    return 0;
+}
+
+static int repair_beats(struct vv_repair *repair) {
+    char prefix[VV_KEY_ROOM];
+    struct vv_numbers beats;
+    vv_prefix_beats(repair->name, prefix);
+    int rc = vv_numbers_list(repair->store, prefix, 8, NULL, &beats, repair->error);
+    for (size_t i = 0; rc == 0 && i < beats.count; i++) {
+        struct vv_attempt attempt = {.generation = (uint32_t)beats.list[i]};
+        struct vv_key key = vv_attempt_key(repair->name, &attempt, VV_KIND_BEAT, 0, 0);
+        struct varve_error why = {0};
+        struct vv_beat beat;
+        int found = attempt.generation ? vv_beat_load(repair->store, repair->name, attempt.generation, &beat, &why) : 0;
+        if (found == VARVE_CORRUPT)
+            rc = remove_damaged(repair, &key, why.text);
+        else if (found == 0 && attempt.generation && vv_committed_by_beat(&repair->committed, &beat) < 0)
+            rc = vv_error_sys(repair->error, -ENOMEM, "cannot repair %s", repair->name);
+    }
+    vv_numbers_clear(&beats);
+    return rc;
+}
+
+static int read_catalogue(struct vv_repair *repair, const struct vv_key *key, struct vv_catalogue *out,
+                          struct varve_error *why) {
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    int rc = vv_object_read(repair->store, key, &buf, why);
+    if (rc == 0)
+        rc = vv_catalogue_parse(buf.data, buf.size, key, repair->store->id, out, why);
+    vv_buf_clear(&buf);
+    return rc;
+}
+
+/* What the catalogue lists was committed. */
+static int note_catalogue(struct vv_repair *repair) {
+    struct vv_key key = vv_attempt_key(repair->name, &(struct vv_attempt){0}, VV_KIND_CATALOGUE, 0, 0);
+    struct vv_catalogue catalogue = {0};
+    int rc = read_catalogue(repair, &key, &catalogue, repair->error);
+    if (rc == 0 && (rc = vv_committed_by_catalogue(&repair->committed, &catalogue)) < 0)
+        vv_error_sys(repair->error, rc, "cannot repair %s", repair->name);
+    vv_catalogue_clear(&catalogue);
+    return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT ? 0 : rc;
+}
+
+static int repair_catalogue(struct vv_repair *repair) {
+    struct vv_key key = vv_attempt_key(repair->name, &(struct vv_attempt){0}, VV_KIND_CATALOGUE, 0, 0);
+    struct varve_error why = {0};
+    struct vv_catalogue catalogue = {0};
+    int rc = read_catalogue(repair, &key, &catalogue, &why);
+    vv_catalogue_clear(&catalogue);
+    if (rc != VARVE_CORRUPT)
+        return 0;
+    if ((rc = remove_damaged(repair, &key, why.text)) < 0 || repair->options->is_dry_run)
+        return rc;
+    rc = vv_catalogue_load(repair->store, repair->name, 1, NULL, NULL, &catalogue, repair->error);
+    vv_catalogue_clear(&catalogue);
+    return rc;
+}
+
+/* ---- writers lists ---- */
+
+/* Rebuild the list of an attempt whose digest some record names. */
+static int rebuild_writers(struct vv_repair *repair, const struct vv_lean *lean, int is_missing) {
+    struct vv_key key = vv_attempt_key(repair->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
+    struct varve_error why = {0};
+    struct vv_writers writers;
+    struct vv_record record;
+    struct vv_hash128 digest;
+    struct vv_buf buf;
+    char text[VV_KEY_ROOM];
+    vv_key_print(&key, text);
+    int rc = vv_votes_read(repair->store, repair->name, &lean->attempt, &writers, &record, &why);
+    if (rc < 1) {
+        const char *reason = rc < 0 ? why.text
+                             : repair->store->settings.layout == VV_LAYOUT_LOCAL
+                                 ? "its packs are on several nodes; the job's next restart copies it from another one"
+                                 : "a pack is missing";
+        vv_repair_report(repair, text, "%s, and cannot be rebuilt: %s", is_missing ? "missing" : "damaged", reason);
+        return rc == -ENOMEM ? vv_error_sys(repair->error, rc, "cannot repair %s", text) : 0;
+    }
+    vv_buf_init(&buf);
+    vv_writers_encode(&buf, &key, repair->store->id, &writers, &digest);
+    if (!vv_hash128_equal(digest, lean->writers_digest))
+        vv_repair_report(repair, text, "%s, and the packs that are there do not give the list that was committed",
+                         is_missing ? "missing" : "damaged");
+    else
+        rc = vv_repair_put(repair, &key, &buf, is_missing, "the footers of its packs");
+    vv_buf_clear(&buf);
+    vv_writers_clear(&writers);
+    vv_record_clear(&record);
+    return rc < 0 ? rc : 0;
+}
+
+/* A writers list that a record names: is it there and the one that was committed? */
+static int repair_writers(struct vv_repair *repair, const struct vv_lean *lean) {
+    struct vv_key key = vv_attempt_key(repair->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
+    struct varve_error why = {0};
+    struct vv_writers writers = {0};
+    struct vv_buf buf;
+    char text[VV_KEY_ROOM];
+    vv_buf_init(&buf);
+    int rc = vv_object_read(repair->store, &key, &buf, &why);
+    if (rc == 0)
+        rc = vv_writers_parse(buf.data, buf.size, &key, repair->store->id, &writers, &why);
+    if (rc == 0 && !vv_hash128_equal(writers.digest, lean->writers_digest))
+        rc = VARVE_CORRUPT;
+    vv_buf_clear(&buf);
+    vv_writers_clear(&writers);
+    if (rc == -ENOENT || rc == VARVE_CORRUPT)
+        return rebuild_writers(repair, lean, rc == -ENOENT);
+    if (rc < 0) {
+        vv_key_print(&key, text);
+        vv_repair_report(repair, text, "left alone: %s", why.text);
+    }
+    return rc == -ENOMEM ? vv_error_sys(repair->error, rc, "cannot repair %s", repair->name) : 0;
+}
+
+static int compare_leans(const void *a, const void *b) {
+    const struct vv_lean *x = a, *y = b;
+    return vv_attempt_compare(&x->attempt, &y->attempt);
+}
+
+static void sort_leans(struct vv_repair *repair) {
+    size_t left = 0;
+    if (repair->lean_count)
+        qsort(repair->leans, repair->lean_count, sizeof *repair->leans, compare_leans);
+    for (size_t i = 0; i < repair->lean_count; i++)
+        if (left == 0 || compare_leans(&repair->leans[left - 1], &repair->leans[i]) != 0)
+            repair->leans[left++] = repair->leans[i];
+    repair->lean_count = left;
+}
+
+static int add_lean(struct vv_repair *repair, const struct vv_lean *lean) {
+    if (repair->lean_count == repair->lean_room) {
+        sort_leans(repair);
+        size_t room = repair->lean_room == 0                       ? 64
+                      : repair->lean_count > repair->lean_room / 2 ? repair->lean_room * 2
+                                                                   : repair->lean_room;
+        struct vv_lean *leans = vv_realloc(repair->leans, room * sizeof *leans);
+        if (!leans)
+            return vv_error_sys(repair->error, -ENOMEM, "cannot repair %s", repair->name);
+        repair->leans = leans;
+        repair->lean_room = room;
+    }
+    repair->leans[repair->lean_count++] = *lean;
+    return 0;
+}
+
+int vv_repair_reach(struct vv_repair *repair, const struct vv_attempt *own, const struct vv_record *record) {
+    struct vv_lean self = {.attempt = *own, .writers_digest = record->writers_digest};
+    int rc = add_lean(repair, &self);
+    for (uint32_t i = 0; rc == 0 && i < record->lean_count; i++)
+        rc = add_lean(repair, &record->leans[i]);
+    if (rc == 0 && (rc = vv_committed_by_record(&repair->committed, record)) < 0)
+        vv_error_sys(repair->error, rc, "cannot repair %s", repair->name);
+    return rc;
+}
+
+static int repair_all_writers(struct vv_repair *repair) {
+    int rc = 0;
+    sort_leans(repair);
+    for (size_t i = 0; rc == 0 && i < repair->lean_count; i++)
+        rc = repair_writers(repair, &repair->leans[i]);
+    return rc;
+}
+
+/* ---- all ---- */
+
+/* Records before writers lists, which they vouch for; the catalogue when the records are right. */
+static int repair_name(void *arg, const char *name) {
+    struct vv_repair *repair = arg;
+    repair->name = name;
+    repair->lean_count = 0;
+    repair->committed.count = repair->committed.sorted = 0;
+    int rc = repair_beats(repair);
+    if (rc == 0)
+        rc = vv_repair_records(repair);
+    if (rc == 0)
+        rc = repair_all_writers(repair);
+    if (rc == 0)
+        rc = note_catalogue(repair);
+    if (rc == 0)
+        rc = vv_repair_lost(repair);
+    vv_lease_release(repair->lease);
+    repair->lease = NULL;
+    return rc == 0 ? repair_catalogue(repair) : rc;
+}
+
+int vv_repair(struct vv_store *store, const struct vv_repair_options *options, struct varve_error *error) {
+    struct varve_error own = {0};
+    struct vv_repair repair = {.store = store, .options = options, .error = error ? error : &own};
+    int rc = repair_store(&repair);
+    if (rc == 0)
+        rc = vv_store_names(store, repair_name, &repair, repair.error);
+    vv_free(repair.leans);
+    vv_attempts_clear(&repair.committed);
+    if (rc < 0)
+        return rc;
+    vv_error_clear(error);
+    return repair.repairs;
+}

@@ -1,0 +1,136 @@
+/* After a commit: the beat names the new checkpoint, older ones go by keep=N, and the catalogue is renewed now and then. What goes
+ * wrong here is said and tried again next time. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "job/job.h"
+#include "lifecycle/catalogue.h"
+
+#define CATALOGUE_EVERY 65   /* checkpoints; more than the catalogue itself thinks worth writing */
+#define CATALOGUE_SPARE 1000
+
+/* Keep listing fast: now and then what the records say goes into the catalogue. The more there is in it, the less often it
+ * is written, but never so seldom that a listing has thousands of records to read. */
+static void catalogue(struct vv_job *job) {
+    struct vv_catalogue all = {0};
+    struct varve_error error = {0};
+    uint64_t spare = job->catalogued / 8 < CATALOGUE_SPARE ? job->catalogued / 8 : CATALOGUE_SPARE;
+    if (++job->uncatalogued <= CATALOGUE_EVERY + spare)
+        return;
+    job->uncatalogued = 0;
+    if (vv_catalogue_load(job->store, job->name, 1, NULL, NULL, &all, &error) == 0)
+        job->catalogued = all.count;
+    else
+        vv_log(&job->log, VV_LOG_INFO, "the catalogue could not be renewed: %s", error.text);
+    vv_catalogue_clear(&all);
+}
+
+/* After a restart that failed, what the session saves may be a beginning by mistake: it replaces nothing of earlier runs. */
+static struct vv_keep_options keep_options(const struct vv_job *job) {
+    return (struct vv_keep_options){.keep = (uint32_t)job->settings.keep,
+                                    .from = job->lineage.has_failed_restart ? job->first_generation : job->keep_from,
+                                    .origin = job->lineage.origin,
+                                    .rejected = job->lineage.rejected,
+                                    .rejected_count = job->lineage.rejected_count};
+}
+
+/* Up to which checkpoint all keepers keep: 1, 0 when one of them has not enough, or cannot tell. Collective. */
+static int agree_on_cut(struct vv_job *job, struct vv_attempt *cut) {
+    struct vv_keep_options options = keep_options(job);
+    struct varve_error error = {0};
+    uint64_t generation = UINT64_MAX, version = UINT64_MAX;
+    if (job->lease) {
+        int is_found = vv_keep_cut(job->store, job->lease, job->name, &options, cut, &error) == 1;
+        generation = is_found ? cut->generation : 0;
+        version = is_found ? cut->version : 0;
+    }
+    uint64_t oldest = generation;
+    if (job->comm->ranks == 1) /* nobody calls MPI after varve_wait */
+        return job->lease && generation > 0;
+    if (job->comm->ops->least(job->comm, &oldest, 1) != 0)
+        return 0;
+    version = generation == oldest ? version : UINT64_MAX;
+    if (job->comm->ops->least(job->comm, &version, 1) != 0)
+        return 0;
+    *cut = (struct vv_attempt){.generation = (uint32_t)oldest, .version = version};
+    return oldest > 0;
+}
+
+/* How many checkpoints of earlier sessions the default may find and still forget. Under the default there are at most
+ * `keep` of them, and one more for every session in a row that died between its commit and this place. */
+static uint64_t most_by_default(const struct vv_job *job) {
+    return 2 * (uint64_t)job->settings.keep;
+}
+
+/* Nobody has set keep, and there is more than the default would have left: somebody has kept those checkpoints on purpose,
+ * or a library did that still kept everything. They stay. One answer for all keepers; none of them can count: they stay. */
+static uint32_t find_keep_from(struct vv_job *job, uint64_t *older) {
+    struct varve_error error = {0};
+    uint64_t may_go = 1;
+    if (!vv_setting_is_default(&job->settings, VV_SETTING_keep))
+        return 0;
+    if (job->lease)
+        may_go = vv_keep_count(job->store, job->name, job->first_generation, older, &error) == 0 &&
+                 *older <= most_by_default(job);
+    if (vv_is_local(job) && job->comm->ranks > 1 && job->comm->ops->least(job->comm, &may_go, 1) != 0)
+        may_go = 0;
+    return may_go ? 0 : job->first_generation;
+}
+
+/* Deletions are announced, once, before the first one. Whoever has set keep knows, and reads it with log=info. */
+static void tell_kept(const struct vv_job *job, uint64_t older) {
+    int keep = job->settings.keep;
+    if (!vv_setting_is_default(&job->settings, VV_SETTING_keep))
+        vv_log(&job->log, VV_LOG_INFO, "keeping the newest %d checkpoints of %s in %s (keep=%d, from %s)", keep,
+               job->name, job->address, keep, job->settings.origins[VV_SETTING_keep]);
+    else if (job->keep_from && !job->lineage.has_failed_restart)
+        vv_log_note(&job->log,
+                    "keeping the newest %d checkpoints that this run makes of %s in %s (keep=%d), and the %" PRIu64
+                    " of earlier runs; if keep=%d is set, those are forgotten, too; keep=all keeps every one",
+                    keep, job->name, job->address, keep, older, keep);
+    else
+        vv_log_note(&job->log, "keeping the newest %d checkpoints of %s in %s (keep=%d); keep=all keeps every one",
+                    keep, job->name, job->address, keep);
+}
+
+static void tell_failed_restart(const struct vv_job *job) {
+    vv_log(&job->log, VV_LOG_WARN,
+           "the restart of %s failed, and new checkpoints are made all the same: those of earlier runs are not forgotten",
+           job->name);
+}
+
+static void begin_keeping(struct vv_job *job) {
+    uint64_t older = 0;
+    if (job->is_keep_told)
+        return;
+    job->is_keep_told = 1;
+    job->keep_from = find_keep_from(job, &older);
+    if (vv_comm_is_root(job->comm))
+        tell_kept(job, older);
+    if (vv_comm_is_root(job->comm) && job->lineage.has_failed_restart)
+        tell_failed_restart(job);
+}
+
+static void keep_newest(struct vv_job *job) {
+    struct varve_error error = {0};
+    struct vv_attempt cut = {0};
+    if (job->settings.keep == 0)
+        return;
+    begin_keeping(job);
+    if ((vv_is_local(job) && !agree_on_cut(job, &cut)) || !job->lease)
+        return;
+    struct vv_keep_options options = keep_options(job);
+    options.cut = vv_is_local(job) ? &cut : NULL;
+    if (vv_keep(job->store, job->lease, job->name, &options, &error) < 0)
+        vv_log(&job->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error.text);
+}
+
+void vv_upkeep(struct vv_job *job) {
+    struct varve_error error = {0};
+    if (job->lease && vv_lease_refer(job->lease, &job->lineage.parent, &error) != 0)
+        vv_log(&job->log, VV_LOG_WARN, "the heartbeat could not be renewed: %s", error.text);
+    vv_unsettled_forget(job);
+    keep_newest(job);
+    if (job->lease)
+        catalogue(job);
+}

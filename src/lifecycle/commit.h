@@ -1,0 +1,147 @@
+/* How attempts become checkpoints and stop being some: commit, adopt, forget, prune (docs/format.md 10). */
+#ifndef VV_COMMIT_H
+#define VV_COMMIT_H
+
+#include "lifecycle/lease.h"
+#include "store/records.h"
+
+/* vv_records_list with everything that was there when it began, also where hosts remember listings: the newest checkpoints that
+ * heartbeats name must be among them. -ESTALE if they are not. To be used before anything is concluded from what is not
+ * listed. */
+int vv_records_list_whole(struct vv_store *store, const char *name, vv_record_fn fn, void *arg,
+                          struct varve_error *error);
+
+/* The yes of one writer: what its footer says that the writers list and the record need. */
+struct vv_vote {
+    struct vv_attempt attempt; /* for which it is */
+    struct vv_writer entry;
+    struct vv_settings_store settings;
+    uint32_t ranks, writers;
+    struct vv_attempt parent;
+    uint64_t protected_bytes, raw_bytes, stored_bytes, regions, time_ns;
+    char program[VV_TEXT_ROOM];
+    uint32_t lean_count;
+    struct vv_lean *leans;
+};
+/* 1 and its vote if its pack and all parts are in this store, 0 if not, or an error. Clear it when 1. */
+int vv_vote_read(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
+                 struct vv_vote *out, struct varve_error *error);
+void vv_vote_clear(struct vv_vote *vote);
+
+/* Count votes that came in another way than through this store, in the order of the writers. The end frees the count
+ * (NULL is allowed, and means 0) and returns what vv_votes_read does; with writers_out NULL it only frees. */
+struct vv_count;
+int vv_count_begin(struct vv_store *store, const char *name, const struct vv_attempt *attempt, struct vv_count **out);
+int vv_count_add(struct vv_count *count, const struct vv_vote *vote, struct varve_error *error);
+int vv_count_end(struct vv_count *count, struct vv_writers *writers_out, struct vv_record *record_out,
+                 struct varve_error *error);
+
+/* Is the pack of every writer there? Gathers what the footers say. Every pack's end and footer is read and checked
+ * against the others. Returns 1 fully voted, 0 not (a pack is missing or a tombstone stands there), or an error. out
+ * is filled when 1: the writers list, and the record as it will be (leans are the union over the footers). */
+int vv_votes_read(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                  struct vv_writers *writers_out, struct vv_record *record_out, struct varve_error *error);
+
+/* All packs of the attempt are durable: make it a checkpoint. Checks the claim and the parent's record, creates the
+ * writers list and the record. metadata accounting is done by reading the footers. 0; VARVE_FENCED; VARVE_DISAGREED
+ * when a pack is missing; VARVE_FORGOTTEN when the parent or this version was forgotten, or the parent's record is
+ * damaged; -EEXIST when another attempt was committed; or an error after which the outcome is undecided (a later
+ * adoption may find it committed). record_out may be NULL; clear it with vv_record_clear. */
+int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
+              struct vv_record *record_out, struct varve_error *error);
+
+/* The three steps of a commit whose votes were counted elsewhere, for stores that each keep the writers list and the
+ * record. Each is done in every store before the next is begun in any: check claim, parent, and that no other attempt
+ * has the record; create the list; create the record. Codes as vv_commit. */
+int vv_commit_check(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
+                    const struct vv_record *record, struct varve_error *error);
+int vv_commit_list(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                   const struct vv_writers *writers, struct varve_error *error);
+int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                     struct vv_record *record, struct varve_error *error);
+/* The last step for a checkpoint that was saved at another time, which the record says. */
+int vv_commit_copy_of(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                      const struct vv_record *record, struct varve_error *error);
+
+/* This attempt was not committed, and never is: a tombstone takes the place of its record. 0 also if something stands
+ * there already. */
+int vv_commit_refuse(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                     struct varve_error *error);
+
+/* The bytes of a commit (both objects are whole and belong together; what_out says which attempt with which writers
+ * list), and taking it over from another node's store: the writers list and the record are created here, or mended
+ * when they are damaged. The caller holds the claim. VARVE_FORGOTTEN when a tombstone stands in the way. */
+int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
+                   struct vv_buf *writers_out, struct vv_buf *record_out, struct vv_lean *what_out,
+                   struct varve_error *error);
+int vv_commit_copy(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
+                   const struct vv_buf *writers_bytes, const struct vv_buf *record_bytes, struct varve_error *error);
+
+/* Give a failed attempt up and remove what it left. A tombstone in the place of its writers list makes certain that
+ * it will never be a checkpoint; further attempts at this version remain possible. Returns 0; 1 when there is a
+ * writers list, so that somebody may be about to create the record and nothing was removed (prune does it after the
+ * next checkpoint); -EEXIST when it is a checkpoint; or an error. */
+int vv_attempt_drop(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writers,
+                    struct varve_error *error);
+
+/* Adopt what dead generations below the lease's have fully voted but not recorded (docs/format.md 10). Returns how
+ * many (0 or 1). Must come before the lease's first vv_lease_refer: a beat that names a checkpoint tells others that
+ * this session adopts no more. */
+int vv_adopt(struct vv_store *store, struct vv_lease *lease, const char *name, struct varve_error *error);
+/* The same with another way to finish an attempt, which returns 1 when it did, 0 when the attempt is not fully voted
+ * or not fit, or an error. */
+typedef int (*vv_finish_fn)(void *arg, const struct vv_attempt *attempt, struct varve_error *error);
+int vv_adopt_with(struct vv_store *store, struct vv_lease *lease, const char *name, vv_finish_fn finish, void *arg,
+                  struct varve_error *error);
+/* Does this code make one attempt unfit for adoption, and not the storage unusable? */
+int vv_adopt_is_unfit(int rc);
+
+/* Turn one record into a tombstone, also a damaged one. VARVE_BUSY when a live session refers to it or to an older
+ * one of that generation, or made it itself and has not yet named it. VARVE_NO_CHECKPOINT, VARVE_FORGOTTEN when it
+ * is one already. Safe beside running sessions. */
+int vv_forget(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
+              struct varve_error *error);
+
+struct vv_prune_options {
+    int is_dry_run;
+    /* Told about every object before it is removed (or would be); may be NULL. */
+    void (*report)(void *arg, const char *key, uint64_t size);
+    void *arg;
+};
+struct vv_prune_result {
+    uint64_t objects;
+    uint64_t bytes;
+    uint64_t kept_attempts; /* uncommitted, of generations that may be alive */
+};
+/* Remove what no record of name reaches. Refuses when a record, or a pack of an attempt that may still be committed,
+ * cannot be read. Safe beside sessions, readers, and other prunes. out may be NULL. */
+int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_options *options,
+             struct vv_prune_result *out, struct varve_error *error);
+
+/* Which checkpoints keep=N keeps. */
+struct vv_keep_options {
+    uint32_t keep; /* so many at least, and never fewer than 2; 0: all */
+    /* What the session went on from when it last restarted; generation 0: it has not. Records of earlier generations
+     * that are newer were passed over by that restart, damaged or refused: they take nobody's place. */
+    struct vv_attempt origin;
+    const uint64_t *rejected; /* pairs generation, version: those the program has refused take nobody's place either */
+    size_t rejected_count;
+    const struct vv_attempt *cut; /* or NULL: nothing that is not older than this is forgotten */
+    uint32_t from;                /* nothing of generations below this is forgotten, whatever the count */
+};
+
+/* keep=N after a commit: forget all but the newest `keep` readable records of the name that count, then prune. What does
+ * not count stays as long as what is next to it. Damaged records are not counted and not touched, but prune then refuses.
+ * Does nothing while there are no more than `keep` keys below record/. VARVE_FENCED when a higher claim exists. Never
+ * waits. */
+int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
+            struct varve_error *error);
+/* How many readable records there are of generations below `below`. */
+int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint64_t *out, struct varve_error *error);
+/* The oldest that keep=N would keep here: 1, 0 when there are fewer, or an error. With several stores of one job the
+ * oldest of all their answers is the cut for all of them: what a node has of a commit that failed must not push out,
+ * there, what was reported. */
+int vv_keep_cut(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
+                struct vv_attempt *cut_out, struct varve_error *error);
+
+#endif

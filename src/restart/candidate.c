@@ -1,0 +1,220 @@
+/* One candidate becomes what the session goes on from: what restarting and continuing have in common. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/host.h"
+#include "restart/restart_private.h"
+
+int vv_open_peers(struct vv_restart_context *context, struct vv_peers **out, struct varve_error *error) {
+    const struct vv_peers_options options = {
+        .comm = context->job->comm,
+        .store = context->job->store,
+        .name = context->job->name,
+        .is_local = vv_is_local(context->job),
+        .is_keeper = context->job->is_keeper,
+        .threads = (unsigned)context->job->settings.threads,
+        .window = context->job->settings.restart_window,
+    };
+    return vv_peers_open(&options, out, error);
+}
+
+int vv_can_read(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error) {
+    struct vv_record record;
+    int rc = vv_record_load(job->store, job->name, generation, version, &record, error);
+    if (rc == 0)
+        vv_record_clear(&record);
+    return rc;
+}
+
+int vv_open_named(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
+                  struct vv_view **out, struct varve_error *error) {
+    int rc = VARVE_NO_CHECKPOINT;
+    for (int look = 0; look < VV_LOOKS && rc == VARVE_NO_CHECKPOINT; look++) {
+        vv_wait_before(look);
+        vv_error_clear(error);
+        rc = vv_view_open(store, job->name, generation, version, out, error);
+    }
+    if (rc != VARVE_NO_CHECKPOINT)
+        return rc;
+    return vv_error(error, -ESTALE,
+                    "rank %u does not find the record of version %" PRIu64 " (generation %u) that rank 0 has read: try again",
+                    job->comm->rank, version, generation);
+}
+
+static int name_checkpoint(struct vv_job *job, uint32_t generation, uint64_t version,
+                           struct varve_error *error) {
+    struct vv_record record;
+    int rc = vv_record_load(job->store, job->name, generation, version, &record, error);
+    if (rc)
+        return rc;
+    struct vv_attempt attempt = {generation, record.attempt, version};
+    vv_record_clear(&record);
+    return job->lease ? vv_lease_refer(job->lease, &attempt, error) : 0;
+}
+
+int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error) {
+    int rc = job->is_keeper ? name_checkpoint(job, generation, version, error) : 0;
+    return vv_comm_agree(job->comm, rc, error);
+}
+
+int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
+                      struct vv_view **out, struct varve_error *error) {
+    int rc = vv_open_named(job, store, generation, version, out, error);
+    if (rc)
+        return rc;
+    vv_view_expect_owner(*out, job->comm->rank);
+    uint32_t stored = vv_view_record(*out)->ranks, ours = job->comm->ranks;
+    if (stored == ours)
+        return 0;
+    return vv_error(error, VARVE_MISMATCH, "the checkpoint is of %u ranks, this job has %u: run it with %u", stored,
+                    ours, stored);
+}
+
+int vv_candidate_sources(struct vv_view *view, struct vv_history *history, struct varve_error *error) {
+    const struct vv_record *record = vv_view_record(view);
+    for (uint32_t i = 0; i <= record->lean_count; i++) {
+        const struct vv_attempt *attempt = vv_view_source(view, i);
+        struct vv_source source = {.generation = attempt->generation,
+                                   .attempt = attempt->attempt,
+                                   .version = attempt->version,
+                                   .writers_digest = i == 0 ? record->writers_digest
+                                                            : record->leans[i - 1].writers_digest};
+        if (vv_history_source(history, &source) < 0)
+            return vv_error(error, -ENOMEM, "no memory for what a checkpoint leans on");
+    }
+    return 0;
+}
+
+struct vv_origin vv_origin_of(const struct vv_run *run) {
+    struct vv_origin origin = {.offset = run->offset, .length = run->length, .kind = VV_ORIGIN_ZERO};
+    if (run->kind == VV_RUN_ZERO)
+        return origin;
+    /* Of several places one is enough to refer to; the view tries the others by itself. */
+    origin.kind = run->kind == VV_RUN_REPEATED ? VV_ORIGIN_REPEATED : VV_ORIGIN_FROM;
+    origin.piece = (uint32_t)run->piece;
+    origin.source = run->places[0].lean;
+    origin.owner = run->places[0].owner;
+    origin.address = run->places[0].address;
+    return origin;
+}
+
+/* ---- ids ---- */
+
+/* Chunks of large regions are known from the table alone, so they count twice. */
+size_t vv_candidate_room(const struct vv_restart_context *context, uint64_t bytes) {
+    return vv_table_room(context->job->settings.table_share, bytes + vv_regions_large_bytes(&context->memory->regions));
+}
+
+/* As many as a session that protects these regions may remember, and one for the short end of each: without it many
+ * small regions would be forgotten. */
+static int count_ids(const struct vv_restart_context *context, struct vv_view *view, size_t *out, struct varve_error *error) {
+    struct vv_recipe *recipe;
+    struct vv_recipe_region stored;
+    uint64_t bytes = 0, regions = 0;
+    int rc = vv_recipe_open(view, context->job->comm->rank, &recipe, error);
+    if (rc)
+        return rc;
+    while ((rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+        bytes += stored.length;
+        regions++;
+    }
+    vv_recipe_close(recipe);
+    regions += regions / 4; /* a full table forgets */
+    *out = context->job->settings.table_share > 0 ? vv_candidate_room(context, bytes) + regions : 0;
+    return rc;
+}
+
+static void put_ids(void *arg, const struct vv_place *place, const struct vv_hash128 *ids, uint32_t count) {
+    struct vv_history *history = arg;
+    for (uint32_t i = 0; i < count; i++) {
+        struct vv_known known = {ids[i], place->lean, place->owner, place->address + (uint64_t)i * VV_CHUNK};
+        vv_table_put(&history->table, &known, history->is_alive);
+    }
+}
+
+int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view *view, struct vv_history *history,
+                       struct varve_error *error) {
+    size_t entries = 0;
+    int rc = count_ids(context, view, &entries, error);
+    if (rc)
+        return rc;
+    vv_table_resize(&history->table, entries); /* may fail: then it finds less */
+    return vv_view_ids(view, context->job->comm->rank, put_ids, history, error);
+}
+
+/* ---- copies ---- */
+
+/* Of what was stored for it, is anything kept on fewer nodes than this session would? */
+static int is_kept_less(const struct vv_restart_context *context, struct vv_view *view, struct varve_error *error) {
+    uint32_t least = context->replicas, partners = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i <= vv_view_record(view)->lean_count && rc == 0 && least > 0; i++) {
+        rc = vv_view_partners(view, i, context->job->comm->rank, &partners, error);
+        if (rc == 0 && partners < least)
+            return 1;
+    }
+    return rc;
+}
+
+int vv_candidate_judge(struct vv_restart_context *context, struct vv_view *view, int is_thin, struct varve_error *error) {
+    int is_less = is_kept_less(context, view, error);
+    int rc = vv_comm_agree(context->job->comm, is_less < 0 ? is_less : 0, error);
+    uint64_t why = vv_view_used_copies(view) ? 2 : is_less > 0 || is_thin;
+    if (rc)
+        return rc;
+    rc = vv_comm_most(context->job->comm, &why);
+    if (rc)
+        return vv_error(error, rc, "the ranks could not compare what they have read: %s", varve_error_text(rc));
+    if (why)
+        vv_lineage_doubt(&context->job->lineage);
+    if (why && vv_comm_is_root(context->job->comm))
+        vv_log(&context->job->log, why == 2 ? VV_LOG_WARN : VV_LOG_INFO,
+               "parts of %s@%" PRIu64 " %s: the next checkpoint stores everything again", context->job->name,
+               vv_view_attempt(view)->version,
+               why == 2 ? "were read from copies, since the originals are missing or damaged"
+                        : "are kept on fewer nodes than wanted");
+    return 0;
+}
+
+/* ---- going on ---- */
+
+/* Versions above this one may exist in our generation: then we go on in a new one, the same on all nodes. */
+int vv_candidate_begin(struct vv_job *job, struct vv_view *view, struct varve_error *error) {
+    uint64_t next = job->lease ? vv_lease_generation(job->lease) + (job->lineage.tries > 0) : 0;
+    int rc = vv_comm_most(job->comm, &next);
+    while (rc == 0 && job->lease && vv_lease_generation(job->lease) < next)
+        rc = vv_lease_advance(job->lease, error);
+    if (rc == 0 && job->lease)
+        rc = vv_lease_refer(job->lease, vv_view_attempt(view), error);
+    return vv_comm_agree(job->comm, rc, error);
+}
+
+void vv_candidate_take(struct vv_job *job, struct vv_view *view, struct vv_history *history,
+                       const struct vv_recipe_layers *layers) {
+    vv_lineage_replace(&job->lineage, view, history, layers);
+    vv_unsettled_drop(job);
+}
+
+void vv_candidate_leave(struct vv_job *job) {
+    struct varve_error ignored = {0};
+    if (job->lease)
+        vv_lease_refer(job->lease, &job->lineage.parent, &ignored);
+}
+
+static struct vv_lost all_regions(const struct vv_restart_context *context) {
+    const struct vv_regions *regions = &context->memory->regions;
+    struct vv_lost lost = {0};
+    for (size_t i = 0; i < regions->count; i++)
+        if (regions->list[i].name)
+            vv_lost_add(&lost, regions->list[i].name);
+    return lost;
+}
+
+int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation, uint64_t version,
+                          int *is_thin_out, struct varve_error *error) {
+    const struct vv_lost all = all_regions(context);
+    const struct vv_completeness wanted = {context->replicas, &all};
+    return vv_keepers_complete(context->job, peers, &wanted, generation, version, is_thin_out, error);
+}

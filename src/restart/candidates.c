@@ -1,0 +1,220 @@
+/* Which checkpoint: walk the candidates, newest first, until one is whole on all ranks; ask about them; refuse one.
+ *
+ * The keepers list their records; the newest of all is the next candidate. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "restart/restart_private.h"
+
+struct candidates {
+    struct vv_restart_context *context;
+    int64_t version;
+    struct vv_attempt *list; /* a keeper's */
+    size_t count, room, next;
+};
+
+static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
+    struct candidates *candidates = arg;
+    if (candidates->version >= 0 ? version != (uint64_t)candidates->version
+                                 : vv_lineage_is_rejected(&candidates->context->job->lineage, generation, version))
+        return 0;
+    if (candidates->count == candidates->room) {
+        size_t room = candidates->room ? candidates->room * 2 : 64;
+        struct vv_attempt *list = vv_realloc(candidates->list, room * sizeof *list);
+        if (!list)
+            return -ENOMEM;
+        candidates->list = list;
+        candidates->room = room;
+    }
+    candidates->list[candidates->count++] = (struct vv_attempt){generation, 0, version};
+    return 0;
+}
+
+static int find_candidates(struct vv_restart_context *context, int64_t version, struct candidates *out,
+                           struct varve_error *error) {
+    int rc = 0;
+    memset(out, 0, sizeof *out);
+    out->context = context;
+    out->version = version;
+    if (context->job->is_keeper)
+        rc = vv_records_list_whole(context->job->store, context->job->name, add_candidate, out, error);
+    if (rc < 0)
+        vv_error_default(error, rc, "the checkpoints of %s could not be listed: %s", context->job->name,
+                         varve_error_text(rc));
+    return vv_comm_agree(context->job->comm, rc < 0 ? rc : 0, error);
+}
+
+/* 1 and the next candidate, 0 when there is none left, or an error of the group. Keepers may have different lists: a
+ * node may have missed a commit. */
+static int next_candidate(struct candidates *candidates, struct vv_attempt *out, struct varve_error *error) {
+    struct varve_comm *comm = candidates->context->job->comm;
+    const struct vv_attempt none = {0};
+    const struct vv_attempt *own = candidates->next < candidates->count ? &candidates->list[candidates->next] : &none;
+    uint64_t generation = own->generation;
+    int rc = vv_comm_most(comm, &generation);
+    uint64_t version = own->generation == generation ? own->version : 0;
+    if (rc == 0)
+        rc = vv_comm_most(comm, &version);
+    if (rc)
+        return vv_error(error, rc, "the ranks could not agree on a candidate: %s", varve_error_text(rc));
+    if (own->generation == generation && own->version == version)
+        candidates->next++;
+    *out = (struct vv_attempt){(uint32_t)generation, 0, version};
+    return generation != 0;
+}
+
+/* Damage makes us try an older one; what is merely gone is passed over; everything else is the caller's to know. */
+static int may_go_on(struct vv_restart_context *context, const struct vv_attempt *candidate, int rc,
+                     const struct varve_error *why) {
+    if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT) {
+        if (vv_comm_is_root(context->job->comm))
+            vv_log(&context->job->log, VV_LOG_INFO, "passed over checkpoint %s@%" PRIu64 " (generation %u): %s", context->job->name,
+                   candidate->version, candidate->generation, why->text);
+        return 1;
+    }
+    if (rc != VARVE_CORRUPT)
+        return 0;
+    if (vv_comm_is_root(context->job->comm))
+        vv_log(&context->job->log, VV_LOG_WARN, "skipped checkpoint %s@%" PRIu64 " (generation %u), damaged on rank %d: %s",
+               context->job->name, candidate->version, candidate->generation, why->rank, why->text);
+    return 1;
+}
+
+/* The result of a walk that ended without success. Two results promise that nothing was written: not after this walk, or one
+ * before it in the same call, has begun to. */
+static int explain(const struct vv_restart_context *context, int64_t version, int result, const struct varve_error *why,
+                   const struct varve_error *damage, struct varve_error *error) {
+    int is_promise = result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT;
+    if (context->memory->is_overwritten && is_promise && !damage->code)
+        return vv_comm_all_say(error, VARVE_CORRUPT, "a checkpoint was forgotten while it was read, and no other can be: %s",
+                               why->code ? why->text : "there is none");
+    if (context->memory->is_overwritten && is_promise)
+        result = VARVE_CORRUPT;
+    if (result == VARVE_NO_CHECKPOINT && version >= 0) /* asked for by number: not to be taken for a first run */
+        return vv_comm_all_say(error, -ENOENT,
+                               "%s has no checkpoint with version %" PRId64 "; `varve ls` tells which there are",
+                               context->job->name, version);
+    if (result == VARVE_NO_CHECKPOINT)
+        return vv_comm_all_say(error, result, "there is no checkpoint of %s in this store", context->job->name);
+    *error = result == VARVE_CORRUPT ? *damage : *why;
+    return result;
+}
+
+/* Nobody knows that we read it, without a claim: was it forgotten meanwhile? Then that is the reason, and no damage. Collective. */
+static int see_forgotten(struct vv_restart_context *context, const struct vv_attempt *candidate, int result,
+                         struct varve_error *why) {
+    struct varve_error ignored = {0};
+    uint32_t is_gone = 0;
+    if (result == VARVE_MISMATCH || context->job->may == VV_MAY_WRITE)
+        return result;
+    if (vv_comm_is_root(context->job->comm)) {
+        int rc = vv_can_read(context->job, candidate->generation, candidate->version, &ignored);
+        is_gone = rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT;
+    }
+    int rc = vv_comm_follow(context->job->comm, 0, &is_gone, sizeof is_gone, VV_COMM_ROOT, why);
+    if (rc || !is_gone)
+        return rc ? rc : result;
+    return vv_comm_all_say(why, VARVE_FORGOTTEN, "it was forgotten while it was read");
+}
+
+static int try_listed(struct vv_restart_context *context, int64_t version, vv_try_fn try, const void *arg,
+                          int64_t *version_out, struct varve_error *error) {
+    struct candidates candidates = {0};
+    struct vv_attempt candidate = {0};
+    struct varve_error why = {0}, damage = {0};
+    vv_access_look(context->job);
+    int rc = find_candidates(context, version, &candidates, error);
+    int result = VARVE_NO_CHECKPOINT;
+    while (rc == 0 && (rc = next_candidate(&candidates, &candidate, error)) > 0) {
+        rc = 0;
+        vv_error_clear(&why);
+        result = try(context, arg, candidate.generation, candidate.version, &why);
+        if (result < 0)
+            result = see_forgotten(context, &candidate, result, &why);
+        if (result == 0 && version_out)
+            *version_out = (int64_t)candidate.version;
+        if (result == 0 || !may_go_on(context, &candidate, result, &why))
+            break;
+        if (damage.code == 0 && (result == VARVE_CORRUPT || context->memory->is_overwritten))
+            damage = why;
+        result = damage.code ? VARVE_CORRUPT : VARVE_NO_CHECKPOINT;
+    }
+    vv_free(candidates.list);
+    if (rc < 0 || result == 0)
+        return rc < 0 ? rc : 0;
+    rc = explain(context, version, result, &why, &damage, error);
+    if (rc == VARVE_NO_CHECKPOINT)
+        vv_tell_first_run(context->job);
+    return rc;
+}
+
+/* Is there a newer record than this one? Then it becomes that. Collective; 1, or 0, also when the group cannot talk any more. */
+static int has_newer(struct vv_restart_context *context, struct vv_attempt *newest) {
+    struct vv_attempt found = {0};
+    struct varve_error ignored = {0};
+    uint32_t is_newer = 0;
+    if (vv_comm_is_root(context->job->comm) && vv_newest_record(context->job, &found, &ignored) == 0)
+        is_newer = vv_attempt_is_newer(&found, newest) != 0;
+    if (is_newer)
+        *newest = found;
+    int rc = vv_comm_follow(context->job->comm, 0, &is_newer, sizeof is_newer, VV_COMM_ROOT, &ignored);
+    return rc == 0 && is_newer;
+}
+
+/* Beside a job with keep=N, all that we listed may be forgotten before we come to read it. Then there are newer ones. */
+int vv_try_candidates(struct vv_restart_context *context, int64_t version, vv_try_fn try, const void *arg,
+                          int64_t *version_out, struct varve_error *error) {
+    struct vv_attempt newest = {0};
+    int rc = vv_access_choose(context->job, context->has_begun, error);
+    if (rc)
+        return rc;
+    if (context->job->may == VV_MAY_WRITE || version >= 0)
+        return try_listed(context, version, try, arg, version_out, error);
+    (void)has_newer(context, &newest);
+    do {
+        vv_error_clear(error);
+        rc = try_listed(context, version, try, arg, version_out, error);
+    } while ((rc == VARVE_NO_CHECKPOINT || rc == VARVE_CORRUPT) && has_newer(context, &newest));
+    return rc;
+}
+
+int vv_restart_options_check(const struct vv_restart_options *options, struct varve_error *error) {
+    if (options->version < VARVE_LATEST)
+        return vv_error(error, -EINVAL, "version %" PRId64 ": give 0 or more, or VARVE_LATEST", options->version);
+    if (options->flags & ~(VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING))
+        return vv_error(error, -EINVAL, "flags %#x are not known", options->flags);
+    const struct varve_allocator *allocator = options->allocator;
+    if (options->is_allocating &&
+        (!allocator || allocator->size < sizeof *allocator || !allocator->alloc || !allocator->release))
+        return vv_error(error, -EINVAL, "varve_restart_alloc needs both functions of an allocator, and its size");
+    return 0;
+}
+
+/* The one that was offered: what we restarted from, or else the newest of this version not rejected yet. 0 when all
+ * are rejected. */
+int vv_find_offered(struct vv_restart_context *context, int64_t version, uint32_t *generation_out,
+                        struct varve_error *error) {
+    struct candidates candidates = {0};
+    struct vv_attempt candidate = {0};
+    const struct vv_attempt *parent = &context->job->lineage.parent;
+    size_t count = 0;
+    int rc = find_candidates(context, version, &candidates, error);
+    *generation_out = 0;
+    if (parent->generation && parent->version == (uint64_t)version &&
+        !vv_lineage_is_rejected(&context->job->lineage, parent->generation, parent->version))
+        *generation_out = parent->generation;
+    while (rc == 0 && (rc = next_candidate(&candidates, &candidate, error)) > 0) {
+        rc = 0;
+        count++;
+        if (*generation_out == 0 && !vv_lineage_is_rejected(&context->job->lineage, candidate.generation, candidate.version))
+            *generation_out = candidate.generation;
+    }
+    vv_free(candidates.list);
+    if (rc == 0 && count == 0)
+        rc = vv_comm_all_say(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject", context->job->name,
+                             version);
+    return rc;
+}
+

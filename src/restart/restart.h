@@ -1,0 +1,55 @@
+/* From a record to memory. */
+#ifndef VV_RESTART_H
+#define VV_RESTART_H
+
+#include "capture/protected.h"
+#include "job/job.h"
+
+/* What a restart works on. */
+struct vv_restart_context {
+    struct vv_job *job;
+    struct vv_protected *memory;
+    uint32_t replicas; /* that this session keeps of everything */
+    int has_begun;     /* a checkpoint was begun in this session */
+};
+
+struct vv_restart_options {
+    int64_t version;            /* or VARVE_LATEST */
+    const char *const *regions; /* NULL: all protected */
+    size_t region_count;
+    unsigned flags;    /* VARVE_RESTART_* */
+    int is_allocating; /* what is not protected, or with another size, gets memory from the program */
+    const struct varve_allocator *allocator;
+    void *arg;
+};
+
+/* ---- candidates.c: walk the checkpoints, newest first. Collective, the same answer on all ranks. ---- */
+int vv_restart_options_check(const struct vv_restart_options *options, struct varve_error *error);
+/* Tries one checkpoint on all ranks. */
+typedef int (*vv_try_fn)(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
+                         struct varve_error *error);
+/* Try them until one is whole on all ranks. */
+int vv_try_candidates(struct vv_restart_context *context, int64_t version, vv_try_fn try, const void *arg,
+                      int64_t *version_out, struct varve_error *error);
+/* The generation of the one that was offered: what the job restarted from, or else the newest of this version that is not
+ * rejected yet. 0 when all are rejected. */
+int vv_find_offered(struct vv_restart_context *context, int64_t version, uint32_t *generation_out,
+                    struct varve_error *error);
+
+/* ---- restart.c: from one candidate; arg is a struct vv_restart_options ---- */
+int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
+                   struct varve_error *error);
+
+/* ---- resume.c: the same without reading; arg is not used ---- */
+int vv_try_continue(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
+                    struct varve_error *error);
+
+/* ---- stored_regions.c: what a checkpoint holds of this rank; arg is a struct vv_stored_asking ---- */
+struct vv_stored_asking {
+    varve_region_fn fn;
+    void *arg;
+};
+int vv_try_stored(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
+                  struct varve_error *error);
+
+#endif

@@ -1,0 +1,60 @@
+/* What the files of restart/ share. */
+#ifndef VV_RESTART_PRIVATE_H
+#define VV_RESTART_PRIVATE_H
+
+#include "restart/restart.h"
+
+/* ---- candidate.c: what restarting and continuing have in common ---- */
+/* The storage as the job sees it. Collective; nothing is in flight. */
+int vv_open_peers(struct vv_restart_context *context, struct vv_peers **out, struct varve_error *error);
+/* A keeper: is there a record? */
+int vv_can_read(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error);
+/* Open a checkpoint whose record a keeper has read. Not to find it here is an error, never "there is none". */
+int vv_open_named(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
+                  struct vv_view **out, struct varve_error *error);
+/* May it be read from node-local stores? Collective; see vv_keepers_complete. */
+int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation, uint64_t version,
+                          int *is_thin_out, struct varve_error *error);
+/* How many ids the table may remember of so many bytes. */
+size_t vv_candidate_room(const struct vv_restart_context *context, uint64_t bytes);
+/* A keeper names the checkpoint in its heartbeat before anybody reads it: from now on nobody forgets it. Whether somebody
+ * was faster shows when the view is opened. Collective. */
+int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error);
+/* Open it, if it is of as many ranks as this job has. */
+int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
+                      struct vv_view **out, struct varve_error *error);
+/* What it may lean on becomes the sources of an empty history; slots are the view's numbers of sources. */
+int vv_candidate_sources(struct vv_view *view, struct vv_history *history, struct varve_error *error);
+/* Put the ids that are stored for this rank's regions into the table; has room for as many as these bytes may take. */
+int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view *view, struct vv_history *history,
+                       struct varve_error *error);
+/* Where something is kept fewer times than it should be, the next checkpoint shall stand on its own, with all copies.
+ * Collective. */
+int vv_candidate_judge(struct vv_restart_context *context, struct vv_view *view, int is_thin, struct varve_error *error);
+/* The heartbeats name it, in a generation where nothing was tried yet. Collective. */
+int vv_candidate_begin(struct vv_job *job, struct vv_view *view, struct varve_error *error);
+/* All ranks agree: the job continues from it. layers: NULL if no byte of it was read. The history is taken. */
+void vv_candidate_take(struct vv_job *job, struct vv_view *view, struct vv_history *history,
+                       const struct vv_recipe_layers *layers);
+/* It did not work out: the heartbeats name the former parent again. */
+void vv_candidate_leave(struct vv_job *job);
+/* The origin a run stands for; sources of the view are slots of the history. */
+struct vv_origin vv_origin_of(const struct vv_run *run);
+
+/* ---- prefetch_tables.c: load the tables that a rank's regions need, many at a time; nothing here can fail ---- */
+void vv_load_ahead(struct vv_view *view, uint32_t rank, struct vv_pool *pool);
+
+/* ---- digest_check.c: what a restart has read must have the digests that were stored ---- */
+struct vv_check {
+    struct vv_pool *pool;
+    uint64_t seed;
+    struct vv_buf strips, pasts; /* begin as zeros */
+};
+/* Plan to hash a region, whose past has its origins, length and digest; its ids are filled in. 0 or -ENOMEM. The past
+ * must stay where it is. */
+int vv_check_region(struct vv_check *check, struct vv_past *past, const void *memory);
+/* Hash all planned; VARVE_CORRUPT when a digest differs. */
+int vv_check_run(struct vv_check *check, struct varve_error *error);
+void vv_check_clear(struct vv_check *check);
+
+#endif

@@ -1,0 +1,73 @@
+/* Going on from a checkpoint whose bytes stay where they are: only the tables that tell what it holds are read.
+ *
+ * The history that comes of it knows attempts and ids, but no regions. The first checkpoint therefore looks at
+ * everything, stores what the table does not know, and writes a manifest of its own; its parent is the checkpoint we go
+ * on from, and it leans on nothing else than that and what that leans on. */
+#include "restart/restart_private.h"
+#include "restart/shared_packs.h"
+
+struct resumption {
+    struct vv_restart_context *context;
+    uint32_t generation;
+    uint64_t version;
+    struct vv_peers *peers;
+    int is_shared; /* its tables are in packs that several ranks need */
+    struct vv_view *view;
+    struct vv_history history;
+};
+
+static int open_view(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct resumption *resumption = arg;
+    struct vv_job *job = resumption->context->job;
+    int rc = vv_candidate_open(job, store, resumption->generation, resumption->version, &resumption->view, error);
+    if (rc == 0)
+        rc = vv_candidate_sources(resumption->view, &resumption->history, error);
+    if (rc == 0 && !vv_is_local(job))
+        rc = vv_find_spread(resumption->view, resumption->peers, job->comm->rank, &resumption->is_shared, error);
+    return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
+}
+
+static int read_tables(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct resumption *resumption = arg;
+    (void)store;
+    int rc = vv_candidate_learn(resumption->context, resumption->view, &resumption->history, error);
+    return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
+}
+
+static int try_together(struct resumption *resumption, struct varve_error *error) {
+    struct vv_job *job = resumption->context->job;
+    struct vv_peers *peers = resumption->peers;
+    int is_thin = 0;
+    int rc = vv_candidate_complete(resumption->context, peers, resumption->generation, resumption->version, &is_thin, error);
+    if (rc == 0)
+        rc = vv_candidate_name(job, resumption->generation, resumption->version, error);
+    if (rc == 0)
+        rc = vv_peers_run(peers, open_view, resumption, error);
+    if (rc == 0)
+        rc = vv_peers_need(peers, resumption->is_shared, error);
+    if (rc == 0)
+        rc = vv_peers_run(peers, read_tables, resumption, error);
+    if (rc == 0)
+        rc = vv_candidate_judge(resumption->context, resumption->view, is_thin, error);
+    if (rc == 0)
+        rc = vv_candidate_begin(job, resumption->view, error);
+    if (rc)
+        return rc;
+    vv_candidate_take(job, resumption->view, &resumption->history, NULL);
+    return 0;
+}
+
+int vv_try_continue(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
+                    struct varve_error *error) {
+    struct resumption resumption = {.context = context, .generation = generation, .version = version};
+    (void)arg;
+    int rc = vv_open_peers(context, &resumption.peers, error);
+    if (rc == 0)
+        rc = try_together(&resumption, error);
+    vv_history_clear(&resumption.history);
+    vv_view_close(resumption.view);
+    vv_peers_close(resumption.peers);
+    if (rc)
+        vv_candidate_leave(context->job);
+    return rc;
+}

@@ -1,0 +1,177 @@
+/* Replicas: what the partners of a rank hold themselves need not be sent to them (write/output_replicas.c).
+ *
+ * A partner that holds the same content takes it from its own memory. So chunks that are on many nodes anyway cost no
+ * messages, and unique ones travel once per copy. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "save/save_private.h"
+
+/* ---- messages: chunks with their bytes ---- */
+
+struct chunk_head {
+    struct vv_hash128 id;
+    uint64_t address;
+    uint64_t size;
+};
+
+static int nonsense(uint32_t rank, struct varve_error *error) {
+    return vv_error(error, -EPROTO, "rank %u sent copies that make no sense", rank);
+}
+
+/* ---- chunks ---- */
+
+static const struct vv_stand_in *stand_in_of(const struct vv_naming *naming, uint32_t offer) {
+    size_t low = 0, high = naming->stand_in_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (naming->stand_ins[middle].offer < offer)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return &naming->stand_ins[low];
+}
+
+int vv_copies_write(struct vv_save *save, uint32_t number, const void *data) {
+    const struct vv_offer *offer = &save->offers.offers[number];
+    unsigned fates = save->offers.fates[number];
+    int rc = 0;
+    if (fates & VV_FATE_STORE)
+        rc = vv_save_add(save, save->job->comm->rank, offer->address, data, offer->size, offer->id,
+                         fates / VV_FATE_HELD_BY);
+    if (rc == 0 && (fates & VV_FATE_STAND_IN)) {
+        const struct vv_stand_in *stand_in = stand_in_of(&save->offers, number);
+        save->sums.copied += offer->size;
+        rc = vv_save_add(save, stand_in->owner, stand_in->address, data, offer->size, offer->id, 0);
+    }
+    return rc;
+}
+
+/* ---- who has what already ---- */
+
+/* Our chunks, told to the partners; they answer with one byte each. */
+static void tell_stored(struct vv_save *save) {
+    const struct vv_naming *naming = &save->offers;
+    vv_rounds_begin(&save->outputs->replicas.rounds);
+    for (uint32_t j = 0; j < save->outputs->replicas.count; j++)
+        for (size_t i = 0; i < naming->offer_count; i++) {
+            struct chunk_head head = {naming->offers[i].id, naming->offers[i].address, naming->offers[i].size};
+            if (naming->fates[i] & VV_FATE_STORE)
+                vv_buf_append(&save->outputs->replicas.rounds.sending[j], &head, sizeof head);
+        }
+}
+
+struct agreeing {
+    struct vv_taking taking; /* first */
+    struct vv_buf *answers; /* per rank that we keep copies of */
+    struct varve_parcel *out; /* the same, on their way */
+    size_t room;            /* of stand-ins */
+};
+
+static int add_stand_in(struct agreeing *agreeing, uint32_t offer, uint32_t owner, uint64_t address) {
+    struct vv_naming *naming = &((struct vv_save *)agreeing->taking.arg)->offers;
+    if (naming->stand_in_count == agreeing->room) {
+        agreeing->room = agreeing->room ? agreeing->room * 2 : 256;
+        struct vv_stand_in *list = vv_realloc(naming->stand_ins, agreeing->room * sizeof *list);
+        if (!list)
+            return -ENOMEM;
+        naming->stand_ins = list;
+    }
+    naming->stand_ins[naming->stand_in_count++] = (struct vv_stand_in){offer, owner, address};
+    naming->fates[offer] |= VV_FATE_STAND_IN;
+    return 0;
+}
+
+/* One content has one owner, so a chunk of ours stands in for one rank at most. */
+static int take_list(struct vv_taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
+    struct agreeing *agreeing = (struct agreeing *)taking;
+    struct vv_naming *naming = &((struct vv_save *)taking->arg)->offers;
+    struct vv_buf *answer = &agreeing->answers[vv_rounds_from(taking->rounds, rank)];
+    if (size % sizeof(struct chunk_head) != 0)
+        return nonsense(rank, taking->error);
+    for (size_t at = 0; at < size; at += sizeof(struct chunk_head)) {
+        struct chunk_head head;
+        memcpy(&head, data + at, sizeof head);
+        uint32_t offer = vv_naming_find(naming, head.id);
+        uint8_t has = offer != UINT32_MAX && naming->offers[offer].size == head.size && !naming->fates[offer];
+        if (has && add_stand_in(agreeing, offer, rank, head.address) != 0)
+            return vv_error(taking->error, -ENOMEM, "no memory to keep copies of rank %u", rank);
+        vv_buf_append(answer, &has, 1);
+    }
+    return answer->failed;
+}
+
+struct hearing {
+    struct vv_save *save;
+    struct varve_error *error;
+};
+
+static int hear_answer(void *arg, uint32_t rank, const void *data, size_t size) {
+    struct hearing *hearing = arg;
+    struct vv_naming *naming = &hearing->save->offers;
+    const struct vv_replicas *replicas = &hearing->save->outputs->replicas;
+    const uint8_t *has = data;
+    uint32_t j = 0;
+    while (j < replicas->count && replicas->partners[j] != rank)
+        j++;
+    size_t at = 0;
+    for (size_t i = 0; i < naming->offer_count; i++)
+        if (naming->fates[i] & VV_FATE_STORE) {
+            if (at == size)
+                return nonsense(rank, hearing->error);
+            naming->fates[i] |= has[at++] ? (uint8_t)(VV_FATE_HELD_BY << j) : 0;
+        }
+    return at == size ? 0 : nonsense(rank, hearing->error);
+}
+
+static int compare_stand_ins(const void *a, const void *b) {
+    uint32_t x = ((const struct vv_stand_in *)a)->offer, y = ((const struct vv_stand_in *)b)->offer;
+    return x < y ? -1 : x > y;
+}
+
+/* The answers go the other way: to those whose partner we are, from our partners. */
+static int answer(struct vv_save *save, const struct agreeing *agreeing, struct varve_error *error) {
+    const struct vv_replicas *replicas = &save->outputs->replicas;
+    struct hearing hearing = {save, error};
+    for (uint32_t i = 0; i < replicas->kept_count; i++)
+        agreeing->out[i] =
+            (struct varve_parcel){replicas->kept[i], agreeing->answers[i].data, agreeing->answers[i].size};
+    return save->job->comm->ops->trade(save->job->comm, agreeing->out, replicas->kept_count, replicas->partners,
+                                           replicas->count, hear_answer, &hearing);
+}
+
+static int ask_partners(struct vv_save *save, struct varve_error *error) {
+    struct varve_comm *comm = save->job->comm;
+    struct vv_rounds *rounds = &save->outputs->replicas.rounds;
+    struct agreeing agreeing = {.taking = {comm, rounds, 0, error, take_list, save}};
+    uint32_t kept = save->outputs->replicas.kept_count;
+    agreeing.answers = vv_calloc(kept + 1, sizeof *agreeing.answers);
+    agreeing.out = vv_calloc(kept + 1, sizeof *agreeing.out);
+    /* from here on everybody answers everybody, or nobody does */
+    int has_room = agreeing.answers && agreeing.out;
+    int rc = vv_comm_agree(comm, has_room ? 0 : vv_error(error, -ENOMEM, "no memory to agree on copies"), error);
+    if (rc == 0) {
+        tell_stored(save);
+        rc = vv_rounds_once(&agreeing.taking);
+        if (save->offers.stand_in_count > 0)
+            qsort(save->offers.stand_ins, save->offers.stand_in_count, sizeof *save->offers.stand_ins,
+                  compare_stand_ins);
+        rc = vv_comm_agree(comm, rc ? rc : agreeing.taking.rc, error);
+    }
+    if (rc == 0)
+        rc = vv_comm_agree(comm, answer(save, &agreeing, error), error);
+    vv_free(agreeing.out);
+    for (uint32_t i = 0; agreeing.answers && i < kept; i++)
+        vv_buf_clear(&agreeing.answers[i]);
+    vv_free(agreeing.answers);
+    vv_rounds_clear(rounds);
+    return rc;
+}
+
+int vv_copies_agree(struct vv_save *save, int rc, struct varve_error *error) {
+    rc = vv_comm_agree(save->job->comm, rc, error);
+    return rc || save->outputs->replicas.count == 0 ? rc : ask_partners(save, error);
+}

@@ -1,0 +1,181 @@
+/* What the program protects. */
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "base/array.h"
+#include "capture/device.h"
+#include "session/session_private.h"
+
+/* The region's memory is the program's again. */
+static void let_go(struct vv_session *session, struct vv_region *region) {
+    vv_device_leave(region);
+    vv_unwatch_region(&session->memory, region, session->background.is_flying);
+}
+
+/* What a checkpoint in flight says about the region does not change: its history holds the old description. */
+static void describe(struct vv_region *region, struct vv_array *array) {
+    vv_array_drop(region->array);
+    region->array = array;
+}
+
+/* Its memory is here from now on. What is where it was keeps its watch. */
+static void place(struct vv_session *session, struct vv_region *region, void *ptr, uint64_t size, unsigned flags) {
+    if (region->watch && !region->is_callback && region->ptr == ptr && region->size == size && region->flags == flags)
+        return;
+    let_go(session, region);
+    region->is_callback = 0;
+    region->ptr = ptr;
+    region->size = size;
+    region->flags = flags;
+    if (session->background.is_flying)
+        return;
+    vv_flight_lock(session);
+    vv_watch_region(&session->memory, region); /* if there is no memory for it now, the next checkpoint tries again */
+    vv_flight_sample(session);
+    vv_flight_unlock(session);
+}
+
+int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags) {
+    struct vv_region *region = vv_regions_add(&session->memory.regions, name);
+    if (!region)
+        return -ENOMEM;
+    describe(region, NULL);
+    if (region->ask)
+        let_go(session, region); /* it may be held from now on */
+    region->ask = NULL;
+    place(session, region, ptr, size, flags);
+    return 0;
+}
+
+/* ---- regions that move ---- */
+
+int vv_session_protect_moving(struct vv_session *session, const char *name, varve_memory_fn fn, void *arg) {
+    struct vv_region *region = vv_regions_add(&session->memory.regions, name);
+    if (!region)
+        return -ENOMEM;
+    let_go(session, region);
+    describe(region, NULL);
+    region->is_callback = 0;
+    region->ptr = NULL;
+    region->size = 0;
+    region->flags = 0;
+    region->ask = fn;
+    region->arg = arg;
+    return 0;
+}
+
+/* Is what the program says possible? Its bytes, if an array tells them. */
+static int check_memory(const char *name, struct varve_memory *memory, struct varve_error *error) {
+    struct varve_array *array = &memory->array;
+    if (array->dims > 0) {
+        int rc = vv_array_check(array, name, error);
+        if (rc)
+            return rc;
+        uint64_t bytes = vv_array_bytes(array);
+        if (memory->bytes != 0 && memory->bytes != bytes)
+            return vv_error(error, -EINVAL, "region %s: its array has %llu bytes, but %zu are said", name,
+                            (unsigned long long)bytes, memory->bytes);
+        memory->bytes = (size_t)bytes;
+    }
+    if (!memory->ptr && memory->bytes > 0)
+        return vv_error(error, -EINVAL, "region %s: no memory was given", name);
+    return vv_region_flags_check(name, array->flags, error);
+}
+
+static int ask_region(struct vv_session *session, struct vv_region *region, struct varve_error *error) {
+    struct varve_memory memory = {.size = sizeof memory, .array = {.size = sizeof memory.array}};
+    int rc = region->ask(region->arg, &memory);
+    if (rc)
+        return vv_error(error, rc < 0 ? rc : -EIO, "region %s: the function that tells where it is returned %d",
+                        region->name, rc);
+    rc = check_memory(region->name, &memory, error);
+    if (rc)
+        return rc;
+    if (memory.array.dims > 0) { /* otherwise what varve_describe has said holds */
+        struct vv_array *made = vv_array_make(&memory.array);
+        if (!made)
+            return vv_error(error, -ENOMEM, "no memory to describe region %s", region->name);
+        describe(region, made);
+    }
+    place(session, region, memory.ptr, memory.bytes, memory.array.flags);
+    return 0;
+}
+
+int vv_ask_regions(struct vv_session *session, struct varve_error *error) {
+    int rc = 0;
+    for (size_t i = 0; i < session->memory.regions.count && rc == 0; i++)
+        if (session->memory.regions.list[i].name && session->memory.regions.list[i].ask)
+            rc = ask_region(session, &session->memory.regions.list[i], error);
+    return rc;
+}
+
+int vv_session_protect_callback(struct vv_session *session, const char *name, const struct varve_callbacks *callbacks,
+                                void *arg) {
+    struct vv_region *region = vv_regions_add(&session->memory.regions, name);
+    if (!region)
+        return -ENOMEM;
+    let_go(session, region);
+    describe(region, NULL);
+    region->is_callback = 1;
+    region->ask = NULL;
+    region->ptr = NULL;
+    region->flags = 0;
+    region->callbacks = *callbacks;
+    region->arg = arg;
+    return 0;
+}
+
+int vv_session_protect_device(struct vv_session *session, const char *name, uint64_t bytes, uint32_t chunk,
+                              const struct varve_device_ops *ops, void *arg) {
+    struct vv_device *device = vv_device_create(name, bytes, chunk, ops, arg);
+    int rc = device ? vv_session_protect_callback(session, name, &vv_device_callbacks, device) : -ENOMEM;
+    if (rc) {
+        vv_free(device);
+        return rc;
+    }
+    struct vv_region *region = vv_regions_find(&session->memory.regions, name);
+    region->device = device;
+    region->size = bytes;
+    return 0;
+}
+
+int vv_session_describe(struct vv_session *session, const char *name, const struct varve_array *array) {
+    struct vv_region *region = vv_regions_find(&session->memory.regions, name);
+    if (!region)
+        return -ENOENT;
+    if (region->device && array && array->lossy)
+        return -ENOTSUP; /* nobody would round it */
+    struct vv_array *made = array ? vv_array_make(array) : NULL;
+    if (array && !made)
+        return -ENOMEM;
+    describe(region, made);
+    return 0;
+}
+
+int vv_session_fine(struct vv_session *session, const char *name, uint32_t chunk) {
+    struct vv_region *region = vv_regions_find(&session->memory.regions, name);
+    if (!region)
+        return -ENOENT;
+    if (region->device && chunk == 1)
+        return -ENOTSUP; /* a device always looks finely */
+    region->fine = chunk;
+    return 0;
+}
+
+int vv_session_unprotect(struct vv_session *session, const char *name) {
+    struct vv_region *region = vv_regions_find(&session->memory.regions, name);
+    if (!region)
+        return -ENOENT;
+    let_go(session, region);
+    vv_regions_remove(&session->memory.regions, region);
+    return 0;
+}
+
+void vv_session_free(struct vv_session *session, void *ptr) {
+    for (size_t i = 0; i < session->memory.regions.count; i++) {
+        struct vv_region *region = &session->memory.regions.list[i];
+        if (region->name && !region->is_callback && region->ptr == ptr)
+            let_go(session, region);
+    }
+    vv_regions_unmap(&session->memory.regions, ptr);
+}

@@ -1,0 +1,162 @@
+/* Opening and closing a session. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/match.h"
+#include "session/session_private.h"
+#include "encode/choice.h"
+#include "gather/comm_near.h"
+#include "capture/device.h"
+
+#define WINDOW_LEAST (1u << 20) /* of a restart, whatever the ceiling of all memory */
+
+/* With whom duplicates and copies are exchanged. Copies travel while chunks are stored: where our own thread must not talk, that is inside the call. */
+static int set_up_sharing(struct vv_session *session, struct varve_error *error) {
+    int rc = vv_comm_agree(session->job.comm, vv_replicas_open(&session->outputs, error), error);
+    if (rc == 0)
+        rc = vv_sharing_open(&session->rank_dedup, &session->job, error);
+    if (rc == 0)
+        rc = vv_team_open(&session->outputs, error);
+    if (rc == 0 && session->outputs.replicas.count > 0 && !session->job.aside && vv_is_in_background(&session->memory)) {
+        session->memory.capturing = VV_CHOOSE_CAPTURE_SYNC;
+        vv_capture_inside(session->memory.capture);
+        vv_log(&session->job.log, VV_LOG_INFO, "copies on other nodes are made inside the call: MPI_THREAD_MULTIPLE was not provided");
+    }
+    return rc;
+}
+
+/* Where threads of the group may not talk (MPI below MPI_THREAD_MULTIPLE), ours can through the memory of the node, if
+ * all ranks are on one. The caller's thread keeps the group to itself then. */
+static void choose_group(struct vv_session *session) {
+    struct varve_error why = {.rank = -1};
+    session->job.aside = session->job.given->aside;
+    if (session->job.aside || session->job.comm->ranks == 1 || !vv_is_in_background(&session->memory))
+        return;
+    if (vv_comm_near_open(session->job.given, &session->job.near, &why) != 0) {
+        if (vv_comm_is_root(session->job.comm))
+            vv_log(&session->job.log, VV_LOG_INFO, "ranks talk to each other in calls of the program only: %s", why.text);
+        return;
+    }
+    session->job.comm = session->job.near;
+    session->job.aside = session->job.given;
+}
+
+/* All ranks come in, or none. */
+static int enter(struct vv_session *session, const char *uri, struct varve_error *error) {
+    uint64_t above = 0;
+    choose_group(session);
+    int rc = vv_job_open_store(&session->job, uri, &above, error);
+    if (rc == 0)
+        rc = vv_access_open(&session->job, above, error);
+    if (rc == 0)
+        rc = set_up_sharing(session, error);
+    return rc || session->job.may != VV_MAY_WRITE ? rc : vv_keepers_adopt(&session->job, error);
+}
+
+static int create(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
+                  struct varve_comm *comm, struct vv_session **out, struct varve_error *error) {
+    struct vv_session *session = vv_calloc(1, sizeof *session);
+    if (!session)
+        return vv_error(error, -ENOMEM, "no memory for a session");
+    *out = session;
+    strncpy(session->job.name, name, VV_NAME_MAX);
+    session->job.address = vv_strdup(uri);
+    if (!session->job.address)
+        return vv_error(error, -ENOMEM, "no memory for a session");
+    session->job.settings = *settings;
+    if (settings->memory > 0 && settings->restart_window > settings->memory / 2)
+        session->job.settings.restart_window = settings->memory / 2 < WINDOW_LEAST ? WINDOW_LEAST : settings->memory / 2;
+    session->job.may = settings->access == VV_CHOOSE_ACCESS_READ ? VV_MAY_READ : VV_MAY_WRITE;
+    session->job.log = *log;
+    session->job.comm = session->job.given = comm;
+    session->schedule.opened_ns = session->schedule.last_ns = vv_clock_ns();
+    session->request.is_done = 1;
+    session->measured.changed_share = 1;
+    session->outputs.job = &session->job;
+    session->outputs.measured = &session->measured;
+    vv_regions_init(&session->memory.regions);
+    session->outputs.where = (struct vv_placement){session->job.settings.nice, session->job.settings.cpus};
+    const char *why;
+    session->memory.capturing = (int)vv_settings_capture(settings, &why);
+    struct vv_capture_options options = {session->memory.capturing, settings->order, settings->tracker, &session->job.log};
+    int rc = vv_capture_create(&options, &session->memory.capture, error);
+    if (rc)
+        return vv_error_default(error, rc, "%s", varve_error_text(rc));
+    unsigned threads = (unsigned)settings->threads;
+    rc = vv_pool_create(threads, threads + 2, &session->outputs.where, &session->outputs.pool);
+    if (rc == 0)
+        rc = vv_chooser_create(&session->outputs.chooser);
+    if (rc == 0 && (rc = vv_match_open(settings->match, &session->memory.match, error)) != 0)
+        return rc;
+    if (rc)
+        return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
+    return vv_flight_open(session, error);
+}
+
+int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
+                    struct varve_comm *comm, struct vv_session **out, struct varve_error *error) {
+    struct vv_session *session = NULL;
+    int rc = vv_name_check(name) ? vv_error(error, -EINVAL, "a checkpoint's name has 1 to %d bytes; got %zu",
+                                            VV_NAME_MAX, strlen(name))
+                                 : create(uri, name, settings, log, comm, &session, error);
+    rc = vv_comm_agree_call(comm, rc, VV_CALL_OPEN, vv_sum64(name, strlen(name)), error);
+    if (rc == 0)
+        rc = enter(session, uri, error);
+    if (rc) {
+        vv_session_close(session);
+        return rc;
+    }
+    *out = session;
+    return 0;
+}
+
+void vv_session_close(struct vv_session *session) {
+    if (!session)
+        return;
+    vv_flight_close(session);
+    vv_team_close(&session->outputs);
+    vv_capture_destroy(session->memory.capture);
+    vv_pool_destroy(session->outputs.pool);
+    vv_chooser_destroy(session->outputs.chooser);
+    vv_match_close(session->memory.match);
+    vv_sharing_close(&session->rank_dedup);
+    vv_replicas_close(&session->outputs);
+    if (session->save)
+        vv_output_destroy(session->save->output);
+    vv_free(session->save);
+    for (size_t i = 0; i < session->memory.regions.count; i++)
+        vv_device_leave(&session->memory.regions.list[i]);
+    vv_regions_clear(&session->memory.regions);
+    vv_job_clear(&session->job);
+    vv_free(session);
+}
+
+static int is_due(const struct vv_session *session) {
+    double seconds = session->job.settings.interval_seconds, share = session->job.settings.interval_share;
+    if (seconds <= 0 && share <= 0)
+        return 1;
+    double since = (double)(vv_clock_ns() - session->schedule.last_ns) * 1e-9;
+    if (seconds > 0 && since >= seconds)
+        return 1;
+    if (share <= 0)
+        return 0;
+    /* Due when one more checkpoint like the last keeps the total within its share of the run so far. */
+    double run = (double)(vv_clock_ns() - session->schedule.opened_ns) * 1e-9;
+    double next = session->schedule.last_blocked;
+    return session->schedule.seconds_spent + next <= share * run;
+}
+
+/* Clocks differ between the ranks: one of them says it. */
+int vv_session_is_due(struct vv_session *session, struct varve_error *error) {
+    uint32_t due = (uint32_t)is_due(session);
+    struct varve_comm *comm = vv_comm_of_caller(session);
+    int rc = vv_comm_agree_call(comm, 0, VV_CALL_NEED, 0, error);
+    if (rc == 0)
+        rc = vv_comm_follow(comm, 0, &due, sizeof due, VV_COMM_ROOT, error);
+    return rc ? rc : (int)due;
+}

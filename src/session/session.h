@@ -1,0 +1,156 @@
+/* A session runs the stages: the way of a checkpoint into the store, and the way back. No other folder knows their
+ * order.
+ *
+ * SAVING. vv_session_checkpoint makes a request (session/request.c) and runs this rank's part of an attempt (save/save.c):
+ *
+ *   plan     every region gets its length and its address in the layout
+ *   capture  the trackers tell which chunks may have changed
+ *   audit    some of those they did not tell are compared with the last checkpoint (save/audit.c)
+ *   share    with many ranks: they are named, and the ranks agree who stores what several of them hold (save/offers.c,
+ *            rank_dedup.c). What another rank stores is let go of
+ *   capture  the rest is copied into staging, held in place, or taken at once (capture/capture.h). Here the call returns
+ *   scan     piece by piece, in the order the capture gives: zero? same id as last time at this place? id known
+ *            elsewhere? else new (save/scan.c); or, if the ranks have agreed, is it ours to store?
+ *   copies   what is stored also goes to partners on other nodes (write/output_replicas.c), or, to level the nodes, only there (write/output_team.c)
+ *   output   new chunks go into this rank's own pack, or to the writer that it shares with others (write/output.h)
+ *   blocks   gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads encode them and
+ *            append them to the pack (write/blocks.c, block_write.c, writing.c)
+ *   manifest origins -> runs: an overlay, or a base when the overlays have grown (save/manifest_build.c)
+ *   commit   the pack is sealed: our yes; then the record; then the beat names the new checkpoint; then keep=N
+ *            (session/request.c, job/leaders.c, maintenance.c)
+ *
+ * Everything after the capture runs in the session's own thread (session/background.c) while the program goes on; with
+ * capture=sync, on_error=retry or threads=0 it runs inside the call. One checkpoint is in flight at a time: the next
+ * one, and whatever else needs the store, waits for it to land; a process alone that waits or asks is told once the
+ * record is durable. Ranks talk to each other in the thread that makes a collective call, so with many ranks the
+ * commit waits for the next such call; until then every part lies sealed in the store, and a later life adopts it.
+ * Where the group has another one aside (MPI_THREAD_MULTIPLE), or all ranks are on one node and talk through its memory
+ * (gather/comm_near.h), the session's thread talks, too: it commits, sends copies and, if everything is in staging or
+ * frozen, shares.
+ *
+ * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it).
+ * Beside it: a block buffer for each lane that is open (one large region: one; four at the most); per thread that encodes
+ * a block for the outcome, and what its codec needs (a few blocks' worth at the most); then the ids and origins that
+ * changed, and the history. All of it is told by varve_stats (vv_memory_note). A scan that finds no free block waits; a program that
+ * overtakes the capture is stopped at the page. The writer of several ranks has, beside a ring for each, a block for each
+ * and some more. Failure: the first error of any stage stops the scan and lets the
+ * program's pages go, the attempt's objects are removed, the history stays that of the last committed checkpoint
+ * (dedup/history.h) and the chunks count as changed for the next one, so nothing is missing from it. Whoever asks next
+ * is told: test, wait, close, or the next checkpoint, which is begun all the same.
+ *
+ * RESTARTING. vv_session_restart walks the records from the newest, opens a view, compares what is stored with what is
+ * protected before a byte is written, fetches the runs in windows, computes the id of every granule and compares each
+ * region's digest. The ids become the new history. A checkpoint that fails anywhere is named in the log with the
+ * reason, and the next older one is tried. With many ranks the reading runs on the storage as the job sees it (peers.h):
+ * what several ranks need is read once, and what this node does not have comes from another.
+ *
+ * CONTINUING. vv_session_continue goes on from a checkpoint of which no byte is read: the ids that are stored with its
+ * bytes become the table of ids, its record the sources, and the checkpoint the parent (restart/resume.c). Nothing is known
+ * about regions, so all of them are new in the next checkpoint, which stores what the table does not know.
+ *
+ * MANY RANKS. Every function below that is not about regions is collective and returns the same code on every rank,
+ * with the error of the rank where it happened. A step that a rank does alone ends in vv_comm_agree before any rank
+ * acts on it. Claims, records and deletions are the business of the keepers (job/leaders.c): rank 0, or one rank per node.
+ * In a checkpoint: versions compared; each rank names what changed; the ranks share it out; each rank captures; agree;
+ * each rank writes and seals its own pack; agree; the keeper counts the votes and creates the record; agree. In a restart, per candidate: the keeper names it; each rank
+ * compares regions; agree (nothing was written so far); each rank reads and checks; agree; the keeper goes on in the
+ * beat; agree. The record decides: a rank that dies anywhere leaves waste or a checkpoint that the next life finds.
+ *
+ * Threads: one thread at a time calls a session. Inside are its own thread, the pool's, the lease's and the guard's, and on the first
+ * rank of a team its writer's with a pool of its own, which has nothing to do with the others but through rings. What
+ * is in flight belongs to the session's thread (history, save, pack, capture, and the group, if it may talk); the
+ * caller's thread keeps off until it has landed, and talks aside meanwhile. */
+#ifndef VV_SESSION_H
+#define VV_SESSION_H
+
+#include <varve/varve_device.h>
+
+#include "restart/restart.h"
+#include "save/save.h"
+
+/* One checkpoint from its call to its end. */
+struct vv_request {
+    uint64_t version;
+    int is_done;
+    int result;
+    int is_told;       /* its failure */
+    int tells_earlier; /* its call was also the one that told of an earlier failure */
+    struct varve_error error;
+    struct varve_stats stats;
+    uint64_t begun_ns; /* 0: none was begun yet */
+    uint64_t blocked_ns, waited_ns, durable_ns;
+};
+
+struct vv_background_thread;
+struct vv_background {
+    struct vv_background_thread *thread;
+    int is_flying;  /* a checkpoint was begun and has not landed; the caller's thread knows */
+    int has_landed; /* one has */
+};
+
+/* When checkpoints were made, and what they cost the program. */
+struct vv_schedule {
+    uint64_t opened_ns;
+    uint64_t last_ns;     /* when the last checkpoint ended */
+    double last_blocked;  /* seconds of the last call */
+    double seconds_spent; /* in checkpoints */
+};
+
+struct vv_session {
+    struct vv_job job;               /* job/ */
+    struct vv_protected memory;      /* protect.c */
+    struct vv_outputs outputs;       /* write/ */
+    struct vv_sharing rank_dedup;    /* save/rank_dedup.c */
+    struct vv_measured measured;     /* save/ and write/ */
+    struct vv_audit_state audit;     /* save/audit.c */
+    struct vv_background background; /* background.c */
+    struct vv_schedule schedule;     /* request.c */
+    struct vv_save *save;            /* request.c: the one under way */
+    struct vv_request request;       /* request.c */
+};
+
+int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
+                    struct varve_comm *comm, struct vv_session **out, struct varve_error *error);
+/* Frees everything but the group; the outcome of the last request was the caller's to ask for. Accepts NULL. */
+void vv_session_close(struct vv_session *session);
+
+/* ---- regions: each rank for itself. 0, -ENOMEM or -ENOENT ---- */
+int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags);
+int vv_session_protect_callback(struct vv_session *session, const char *name, const struct varve_callbacks *callbacks,
+                                void *arg);
+/* fn tells where it is, at each checkpoint and restart. */
+int vv_session_protect_moving(struct vv_session *session, const char *name, varve_memory_fn fn, void *arg);
+int vv_session_protect_device(struct vv_session *session, const char *name, uint64_t bytes, uint32_t chunk,
+                              const struct varve_device_ops *ops, void *arg);
+/* What it holds; NULL: bytes. array has been checked. */
+int vv_session_describe(struct vv_session *session, const char *name, const struct varve_array *array);
+/* Bytes of its fine chunks; 1: none, 0: as the setting says. */
+int vv_session_fine(struct vv_session *session, const char *name, uint32_t chunk);
+int vv_session_unprotect(struct vv_session *session, const char *name);
+/* Memory from vv_regions_map. */
+void vv_session_free(struct vv_session *session, void *ptr);
+
+/* error: not NULL, and clear. */
+int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error);
+/* The outcome of the last checkpoint that was begun, when it has one. */
+int vv_session_wait(struct vv_session *session, struct varve_error *error);
+/* Wait until the checkpoint in flight needs nothing of the program's memory any more. Another thread may be in
+ * vv_session_wait or vv_session_test. */
+void vv_flight_release(struct vv_session *session);
+/* 1 when it is known and good, 0 when it is not known yet, or the error. */
+int vv_session_test(struct vv_session *session, struct varve_error *error);
+/* Of this rank; not collective. */
+void vv_session_stats(struct vv_session *session, struct varve_stats *out);
+
+int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
+                       struct varve_error *error);
+/* Only before the first checkpoint, and not after a restart. */
+int vv_session_continue(struct vv_session *session, int64_t version, int64_t *version_out, struct varve_error *error);
+int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error);
+/* Walk the regions of our rank in a checkpoint. */
+int vv_session_stored(struct vv_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out,
+                      struct varve_error *error);
+/* 1, 0, or an error of the group. */
+int vv_session_is_due(struct vv_session *session, struct varve_error *error);
+
+#endif
