@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What bench-aware has measured: tables, and pictures like figures 7, 8 and 9 of mcrEngine's paper.
 
-    aware.py aware.json                  the tables of docs/measurements.md
+    aware.py aware.json                  the tables of docs/measurements/grouping.md
     aware.py aware.json docs/aware.svg   and the pictures: ratio over the size of the groups, over the bytes of a turn,
                                          and over the time of the program, for each state
 """

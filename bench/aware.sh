@@ -1,7 +1,7 @@
 #!/bin/sh
 # aware.sh PROGRAM FOLDER [STORES [RANKS]]: bench-aware with everything: its own states and those of real programs (aware-data.sh), all kept in
 # FOLDER/aware-data, as dumps of RANKS ranks (32 unless told). Stores lie in STORES (/dev/shm unless told). JSON lines go to FOLDER/aware.json,
-# from which aware.py prints the tables of docs/measurements.md and draws docs/aware.svg. An hour on two cores, and 2 GB; what else the machine does only
+# from which aware.py prints the tables of docs/measurements/grouping.md and draws docs/aware.svg. An hour on two cores, and 2 GB; what else the machine does only
 # costs time. Fails when a bound is passed. AWARE_DATA in the environment: only these states;
 # AWARE_SWEEPS: over sizes of groups and turns only these.
 # aware.sh quick PROGRAM FOLDER: one small state on 4 ranks, and only whether all comes back with every scheme, and lines are JSON.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What bench-merkle says, as tables and a picture: merkle.py LINES.jsonl [PICTURE.svg]
 
-The tables are those of docs/measurements.md ("What fine chunks are worth"), the picture is docs/merkle.svg: how many times less is stored
+The tables are those of docs/measurements/fine-chunks.md, the picture is docs/merkle.svg: how many times less is stored
 than full checkpoints would take, by size of the chunks, with 20 checkpoints."""
 import json
 import math
