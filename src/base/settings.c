@@ -263,7 +263,7 @@ static void remember_origin(struct vv_settings *settings, const struct vv_settin
     snprintf(settings->origins[setting - table], VV_SETTING_ORIGIN_BYTES, "%s", origin);
 }
 
-static int refuse(const struct vv_setting *setting, const char *value, const char *origin, const struct varve_error *why,
+static int refuse_value(const struct vv_setting *setting, const char *value, const char *origin, const struct varve_error *why,
                   struct varve_error *error) {
     char allowed[256];
     if (why->text[0]) {
@@ -297,7 +297,7 @@ int vv_settings_set(struct vv_settings *settings, const char *name, const char *
         return vv_error_sys(error, rc, "%s: %s", origin, setting->name);
     }
     if (rc < 0) {
-        return refuse(setting, value, origin, &why, error);
+        return refuse_value(setting, value, origin, &why, error);
     }
     if (settings->keep == 1) {
         settings->keep = 2;

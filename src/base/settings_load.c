@@ -89,7 +89,7 @@ static int set_lines(struct vv_settings *settings, FILE *file, const char *path,
     return ferror(file) ? vv_error_sys(error, -errno, "cannot read settings from %s", path) : 0;
 }
 
-static int refuse(struct varve_error *error, const char *path, const char *why) {
+static int refuse_file(struct varve_error *error, const char *path, const char *why) {
     return vv_error(error, -EPERM, "the settings in %s are not obeyed: %s", path, why);
 }
 
@@ -103,14 +103,14 @@ static int check_file(int fd, const char *path, struct varve_error *error) {
         return 0; /* /dev/null: VARVE_CONFIG names it to have no file at all */
     }
     if (!S_ISREG(st.st_mode)) {
-        return refuse(error, path, "it is not a plain file");
+        return refuse_file(error, path, "it is not a plain file");
     }
     if (st.st_uid != geteuid() && st.st_uid != 0) {
         snprintf(why, sizeof why, "it belongs to user %u", (unsigned)st.st_uid);
-        return refuse(error, path, why);
+        return refuse_file(error, path, why);
     }
     if (st.st_mode & (S_IWGRP | S_IWOTH)) {
-        return refuse(error, path, "others may write to it (chmod go-w)");
+        return refuse_file(error, path, "others may write to it (chmod go-w)");
     }
     return 0;
 }
@@ -120,7 +120,7 @@ static int open_file(const char *path, int may_be_link, struct varve_error *erro
     int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (may_be_link ? 0 : O_NOFOLLOW);
     int fd = open(path, flags);
     if (fd < 0 && errno == ELOOP) {
-        return refuse(error, path, "it is a link");
+        return refuse_file(error, path, "it is a link");
     }
     if (fd < 0) {
         return vv_error_sys(error, -errno, "cannot read settings from %s", path);

@@ -35,7 +35,7 @@ struct vv_pool {
     pthread_t ids[];
 };
 
-static struct job take(struct vv_pool *pool) {
+static struct job take_job(struct vv_pool *pool) {
     struct job job = pool->ring[pool->first];
     pool->first = (pool->first + 1) % pool->room;
     pool->waiting--;
@@ -61,7 +61,7 @@ static void *work(void *arg) {
         if (!pool->waiting) {
             break;
         }
-        struct job job = take(pool);
+        struct job job = take_job(pool);
         if (!pool->error) {
             pool->running++;
             pthread_mutex_unlock(&pool->lock);

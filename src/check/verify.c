@@ -365,7 +365,7 @@ static int verify_store_object(struct vv_verifier *verifier) {
     return check_object(verifier, "varve");
 }
 
-static int measure(struct vv_verifier *verifier, struct varve_error *error) {
+static int measure_total(struct vv_verifier *verifier, struct varve_error *error) {
     char prefix[VV_KEY_ROOM] = "";
     if (!verifier->options->progress) {
         return 0;
@@ -383,7 +383,7 @@ int vv_verify(struct vv_store *store, const struct vv_verify_options *options, s
     if (options->name && vv_name_check(options->name) < 0) {
         return vv_error(error, -EINVAL, "this is no name of checkpoints: %.80s", options->name);
     }
-    int rc = measure(&verifier, error);
+    int rc = measure_total(&verifier, error);
     if (rc == 0) {
         rc = verify_store_object(&verifier);
     }

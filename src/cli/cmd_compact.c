@@ -57,12 +57,12 @@ static void on_checkpoint(void *arg, int is_forgotten, uint32_t generation, uint
     fflush(stdout);
 }
 
-static int on_progress(void *arg, uint64_t done, uint64_t total) {
+static int compact_progress(void *arg, uint64_t done, uint64_t total) {
     struct compaction *compaction = arg;
     return progress_update(&compaction->progress, done, total);
 }
 
-static void tell(const struct compaction *compaction, const struct varve_compact_result *result) {
+static void tell_result(const struct compaction *compaction, const struct varve_compact_result *result) {
     char before[SIZE_ROOM], after[SIZE_ROOM], live[SIZE_ROOM];
 
     if (compaction->cli->is_json) {
@@ -94,7 +94,7 @@ static int compact_name(struct compaction *compaction, const char *name) {
         .size = sizeof options,
         .keep = has_option(cli, OPTION_KEEP_LAST) ? cli->keep_last : 0,
         .report = on_checkpoint,
-        .progress = on_progress,
+        .progress = compact_progress,
         .arg = compaction,
     };
 
@@ -103,7 +103,7 @@ static int compact_name(struct compaction *compaction, const char *name) {
     int rc = varve_store_compact(cli->store, name, &options, &result, &error);
     progress_end(&compaction->progress);
     if (rc == 0) {
-        tell(compaction, &result);
+        tell_result(compaction, &result);
         return EXIT_OK;
     }
     int exit_code = cli_fail(cli, rc, &error);
@@ -113,7 +113,7 @@ static int compact_name(struct compaction *compaction, const char *name) {
 }
 
 /* A name that cannot be compacted does not keep the others from it, an interrupt does. */
-static int run(struct cli *cli) {
+static int run_compact(struct cli *cli) {
     struct compaction compaction = {.cli = cli};
     struct varve_error error = {.text = ""};
     int exit_code = EXIT_OK;
@@ -149,5 +149,5 @@ const struct command command_compact = {
             "example: varve compact /scratch/ck heat2d\n",
     .options = OPTION_KEEP_LAST,
     .most_args = 1,
-    .run = run,
+    .run = run_compact,
 };

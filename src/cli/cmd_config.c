@@ -12,7 +12,7 @@ struct configuration {
     struct table *table;
 };
 
-static void tell_json(const struct varve_setting_info *setting) {
+static void config_json(const struct varve_setting_info *setting) {
     json_begin("setting");
     json_text("name", setting->name);
     json_text("type", setting->type);
@@ -67,7 +67,7 @@ static int on_setting(void *arg, const struct varve_setting_info *setting) {
     if (has_option(configuration->cli, OPTION_MAN)) {
         man_one(setting);
     } else if (configuration->cli->is_json) {
-        tell_json(setting);
+        config_json(setting);
     } else if (has_option(configuration->cli, OPTION_LIST)) {
         list_one(setting);
     } else {
@@ -123,7 +123,7 @@ static int tell_choices(struct cli *cli, struct varve_error *error) {
     return rc;
 }
 
-static int run(struct cli *cli) {
+static int run_config(struct cli *cli) {
     struct varve_error error = {.text = ""};
 
     int rc = tell_settings(cli, &error);
@@ -144,5 +144,5 @@ const struct command command_config = {
             "example: VARVE_KEEP=3 varve config\n",
     .options = OPTION_LIST | OPTION_MAN,
     .is_storeless = 1,
-    .run = run,
+    .run = run_config,
 };

@@ -33,7 +33,7 @@ static int has_element(const struct varve_difference *difference) {
     return difference->elements_changed != 0;
 }
 
-static void tell_json(const struct comparison *comparison, const struct varve_difference *difference) {
+static void diff_json(const struct comparison *comparison, const struct varve_difference *difference) {
     json_begin("difference");
     json_u64("rank", difference->rank);
     json_text("region", difference->region);
@@ -103,14 +103,14 @@ static int on_difference(void *arg, const struct varve_difference *difference) {
 
     comparison->bytes_changed += difference->bytes_changed;
     if (comparison->cli->is_json) {
-        tell_json(comparison, difference);
+        diff_json(comparison, difference);
     } else if (difference->what != SAME) {
         tell_row(comparison, difference);
     }
     return 0;
 }
 
-static int on_progress(void *arg, uint64_t done, uint64_t total) {
+static int diff_progress(void *arg, uint64_t done, uint64_t total) {
     struct comparison *comparison = arg;
     return progress_update(&comparison->progress, done, total);
 }
@@ -161,7 +161,7 @@ static void text_summary(const struct comparison *comparison, const struct varve
     }
 }
 
-static int compare(struct comparison *comparison, const struct varve_which *which, struct varve_store *second,
+static int compare_checkpoints(struct comparison *comparison, const struct varve_which *which, struct varve_store *second,
                    struct varve_compare_result *result, struct varve_error *error) {
     static const char *const titles[] = {"RANK",  "<REGION",   "<WHAT", "FIRST",  "SECOND",  "CHANGED",
                                          "<TYPE", "DIFFERING", "AT",    "<VALUE", "LARGEST", "RELATIVE"};
@@ -174,7 +174,7 @@ static int compare(struct comparison *comparison, const struct varve_which *whic
         .tolerance = cli->tolerance,
         .relative = cli->relative,
         .difference = on_difference,
-        .progress = on_progress,
+        .progress = diff_progress,
         .arg = comparison,
     };
 
@@ -195,7 +195,7 @@ static int run_with(struct cli *cli, const struct varve_which *which, struct var
     struct varve_compare_result result = {.size = sizeof result};
     struct varve_error error = {.text = ""};
 
-    int rc = compare(&comparison, which, second, &result, &error);
+    int rc = compare_checkpoints(&comparison, which, second, &result, &error);
     if (rc < 0) {
         return cli_fail(cli, rc, &error);
     }
@@ -211,7 +211,7 @@ static int run_with(struct cli *cli, const struct varve_which *which, struct var
 }
 
 /* NAME@VERSION [STORE] NAME@VERSION */
-static int run(struct cli *cli) {
+static int run_diff(struct cli *cli) {
     struct varve_error error = {.text = ""};
     struct varve_which which[2];
     struct varve_store *second = NULL;
@@ -262,5 +262,5 @@ const struct command command_diff = {
     .least_args = 2,
     .most_args = 3,
     .exit_failed = EXIT_TROUBLE,
-    .run = run,
+    .run = run_diff,
 };

@@ -154,7 +154,7 @@ static void count_needs(struct exporting *exporting) {
 
 /* ---- giving back ---- */
 
-static void give_up(struct exporting *exporting, uint32_t number) {
+static void give_up_file(struct exporting *exporting, uint32_t number) {
     if (exporting->states[number] == BEGUN || exporting->states[number] == WRITTEN) {
         files_place_drop(&exporting->place, number);
         exporting->states[number] = FAILED;
@@ -273,7 +273,7 @@ static int spoil(struct exporting *exporting, const struct files_region *region,
                      error->text[0] ? error->text : varve_error_text(code));
             progress_clear(&exporting->progress);
             cli_fail(exporting->cli, code, &told);
-            give_up(exporting, number);
+            give_up_file(exporting, number);
         }
     }
     return 0;
@@ -318,7 +318,7 @@ static int give_back(struct exporting *exporting, struct varve_error *error) {
     }
     rc = rc ? rc : files_place_settle(&exporting->place, error);
     for (uint32_t i = 0; i < exporting->plan.files.count; i++) {
-        give_up(exporting, i);
+        give_up_file(exporting, i);
     }
     return rc;
 }
@@ -339,7 +339,7 @@ static int export(struct exporting *exporting, struct varve_error *error) {
 
 /* ---- the command ---- */
 
-static void tell_summary(const struct exporting *exporting) {
+static void export_summary(const struct exporting *exporting) {
     char size[SIZE_ROOM];
 
     if (exporting->cli->is_json) {
@@ -359,7 +359,7 @@ static void tell_summary(const struct exporting *exporting) {
              plural(exporting->files), exporting->which.name, exporting->which.version, size);
 }
 
-static int run(struct cli *cli) {
+static int run_export(struct cli *cli) {
     struct exporting exporting = {.cli = cli};
     struct varve_error error = {.text = ""};
 
@@ -382,7 +382,7 @@ static int run(struct cli *cli) {
     progress_end(&exporting.progress);
     close(exporting.place.folder);
     if (rc == 0 && (exporting.files || !exporting.failed)) {
-        tell_summary(&exporting);
+        export_summary(&exporting);
     }
     files_plan_clear(&exporting.plan);
     free(exporting.states);
@@ -410,5 +410,5 @@ const struct command command_export = {
     .options = OPTION_FOLDER | OPTION_FORCE | OPTION_GENERATION,
     .least_args = 1,
     .most_args = -1,
-    .run = run,
+    .run = run_export,
 };

@@ -229,7 +229,7 @@ static int run_keep_last(struct forgetting *forgetting) {
     return rc < 0 ? cli_fail(cli, rc, &error) : 0;
 }
 
-static int finish(const struct forgetting *forgetting) {
+static int finish_forgetting(const struct forgetting *forgetting) {
     struct cli *cli = forgetting->cli;
     int is_dry_run = has_option(cli, OPTION_DRY_RUN);
 
@@ -273,7 +273,7 @@ static int check_usage(struct cli *cli) {
     return 0;
 }
 
-static int run(struct cli *cli) {
+static int run_forget(struct cli *cli) {
     struct forgetting forgetting = {.cli = cli};
 
     int rc = check_usage(cli);
@@ -281,7 +281,7 @@ static int run(struct cli *cli) {
         return rc;
     }
     rc = has_option(cli, OPTION_KEEP_LAST) ? run_keep_last(&forgetting) : run_named(&forgetting);
-    return rc ? rc : finish(&forgetting);
+    return rc ? rc : finish_forgetting(&forgetting);
 }
 
 const struct command command_forget = {
@@ -297,5 +297,5 @@ const struct command command_forget = {
             "example: varve forget /scratch/ck heat2d --keep-last 3 -n\n",
     .options = OPTION_KEEP_LAST | OPTION_ALL_NAMES | OPTION_DRY_RUN | OPTION_GENERATION,
     .most_args = -1,
-    .run = run,
+    .run = run_forget,
 };

@@ -382,7 +382,7 @@ static int store_checkpoint(struct importing *importing, struct varve_error *err
 
 /* ---- the command ---- */
 
-static void tell_summary(const struct importing *importing) {
+static void import_summary(const struct importing *importing) {
     const struct varve_stats *stats = &importing->stats;
     uint64_t bytes = importing->plan.files.bytes, stored = stats->bytes_stored + stats->bytes_metadata;
     double ratio = stored ? (double)bytes / (double)stored : 0;
@@ -433,7 +433,7 @@ static int import(struct importing *importing, struct varve_error *error) {
     return rc;
 }
 
-static int run(struct cli *cli) {
+static int run_import(struct cli *cli) {
     struct importing importing = {.cli = cli};
     struct varve_error error = {.text = ""};
 
@@ -446,7 +446,7 @@ static int run(struct cli *cli) {
     }
     rc = import(&importing, &error);
     if (rc == 0) {
-        tell_summary(&importing);
+        import_summary(&importing);
     }
     files_plan_clear(&importing.plan);
     free(importing.feeds);
@@ -475,5 +475,5 @@ const struct command command_import = {
     .makes_store = 1,
     .least_args = 2,
     .most_args = -1,
-    .run = run,
+    .run = run_import,
 };

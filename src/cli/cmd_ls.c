@@ -13,7 +13,7 @@ struct listing {
     uint64_t damaged;
 };
 
-static void tell_json(const struct varve_checkpoint_info *info) {
+static void ls_json(const struct varve_checkpoint_info *info) {
     json_begin("checkpoint");
     json_text("name", info->name);
     json_i64("version", info->version);
@@ -57,7 +57,7 @@ static int on_checkpoint(void *arg, const struct varve_checkpoint_info *info) {
     listing->count++;
     listing->damaged += info->is_damaged != 0;
     if (listing->cli->is_json) {
-        tell_json(info);
+        ls_json(info);
     } else {
         add_row(listing->table, info);
         if (info->is_damaged) {
@@ -68,7 +68,7 @@ static int on_checkpoint(void *arg, const struct varve_checkpoint_info *info) {
     return 0;
 }
 
-static int finish(struct cli *cli, const struct listing *listing, const char *name) {
+static int finish_listing(struct cli *cli, const struct listing *listing, const char *name) {
     struct varve_error error = {.text = ""};
 
     if (name && listing->count == 0) {
@@ -90,7 +90,7 @@ static int finish(struct cli *cli, const struct listing *listing, const char *na
     return listing->damaged ? EXIT_CORRUPT : EXIT_OK;
 }
 
-static int run(struct cli *cli) {
+static int run_ls(struct cli *cli) {
     static const char *const titles[] = {"<NAME", "VERSION", "GENERATION", "TIME",
                                          "RANKS", "REGIONS", "PROTECTED",  "STORED"};
     struct listing listing = {.cli = cli, .table = table_create(titles, 8)};
@@ -102,7 +102,7 @@ static int run(struct cli *cli) {
         rc = -ENOMEM;
     }
     table_destroy(listing.table);
-    return rc < 0 ? cli_fail(cli, rc, &error) : finish(cli, &listing, name);
+    return rc < 0 ? cli_fail(cli, rc, &error) : finish_listing(cli, &listing, name);
 }
 
 const struct command command_ls = {
@@ -115,5 +115,5 @@ const struct command command_ls = {
             "  --json   one \"checkpoint\" line each, then a \"summary\"\n\n"
             "example: varve ls /scratch/ck heat2d\n",
     .most_args = 1,
-    .run = run,
+    .run = run_ls,
 };

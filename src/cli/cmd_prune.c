@@ -28,7 +28,7 @@ static void on_action(void *arg, const char *key, uint64_t bytes, const char *te
     fflush(stdout);
 }
 
-static void tell_summary(const struct cli *cli, const struct varve_prune_result *result) {
+static void prune_summary(const struct cli *cli, const struct varve_prune_result *result) {
     int is_dry_run = has_option(cli, OPTION_DRY_RUN);
     char size[SIZE_ROOM];
 
@@ -50,7 +50,7 @@ static void tell_summary(const struct cli *cli, const struct varve_prune_result 
     }
 }
 
-static int run(struct cli *cli) {
+static int run_prune(struct cli *cli) {
     struct varve_prune_result result = {0};
     struct varve_error error = {.text = ""};
 
@@ -58,7 +58,7 @@ static int run(struct cli *cli) {
                                on_action, cli, &result, &error);
     int exit_code = rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
     if (rc == 0 || result.objects) {
-        tell_summary(cli, &result);
+        prune_summary(cli, &result);
     }
     return exit_code && result.objects ? EXIT_PARTIAL : exit_code;
 }
@@ -74,5 +74,5 @@ const struct command command_prune = {
             "example: varve prune /scratch/ck -n\n",
     .options = OPTION_DRY_RUN,
     .most_args = 1,
-    .run = run,
+    .run = run_prune,
 };

@@ -25,7 +25,7 @@ static void on_action(void *arg, const char *key, uint64_t bytes, const char *te
     fflush(stdout);
 }
 
-static int run(struct cli *cli) {
+static int run_repair(struct cli *cli) {
     struct varve_error error = {.text = ""};
     int is_dry_run = has_option(cli, OPTION_DRY_RUN);
 
@@ -58,5 +58,5 @@ const struct command command_repair = {
             "  -n, --dry-run   only tell what would be rebuilt\n\n"
             "example: varve repair /scratch/ck -n\n",
     .options = OPTION_DRY_RUN,
-    .run = run,
+    .run = run_repair,
 };

@@ -264,7 +264,7 @@ static int make_head(struct restoration *restoration, const struct varve_which *
     return rc;
 }
 
-static void tell_summary(const struct restoration *restoration, const struct varve_which *which) {
+static void restore_summary(const struct restoration *restoration, const struct varve_which *which) {
     const struct cli *cli = restoration->cli;
     char size[SIZE_ROOM];
 
@@ -287,7 +287,7 @@ static void tell_summary(const struct restoration *restoration, const struct var
              which->name, which->version, which->generation, cli->output, size);
 }
 
-static int run(struct cli *cli) {
+static int run_restore(struct cli *cli) {
     struct restoration restoration = {.cli = cli, .fd = -1};
     struct varve_error error = {.text = ""};
     struct varve_which which;
@@ -316,7 +316,7 @@ static int run(struct cli *cli) {
         return cli_fail(cli, rc, &error);
     }
     if (!is_stdout) {
-        tell_summary(&restoration, &which);
+        restore_summary(&restoration, &which);
     }
     return EXIT_OK;
 }
@@ -338,5 +338,5 @@ const struct command command_restore = {
     .options = OPTION_OUTPUT | OPTION_RANK | OPTION_GENERATION | OPTION_FORCE | OPTION_FORMAT,
     .least_args = 2,
     .most_args = 2,
-    .run = run,
+    .run = run_restore,
 };

@@ -246,7 +246,7 @@ static int show_blocks(struct showing *showing, struct varve_error *error) {
 
 /* ---- the checkpoint ---- */
 
-static void tell_json(const struct varve_checkpoint_detail *detail) {
+static void show_json(const struct varve_checkpoint_detail *detail) {
     const struct varve_checkpoint_info *info = &detail->info;
 
     json_begin("checkpoint");
@@ -329,7 +329,7 @@ static int show(struct showing *showing, struct varve_which *which, struct varve
         return rc;
     }
     if (cli->is_json) {
-        tell_json(&detail);
+        show_json(&detail);
     } else {
         tell_text(&detail);
     }
@@ -339,7 +339,7 @@ static int show(struct showing *showing, struct varve_which *which, struct varve
     return rc == 0 && showing->region ? show_blocks(showing, error) : rc;
 }
 
-static int run(struct cli *cli) {
+static int run_show(struct cli *cli) {
     static const char *const titles[] = {"RANK",   "<REGION", "<TYPE", "<SHAPE", "SIZE",  "STORED",
                                          "<CODEC", "<RANGE",  "ZERO",  "RUNS",   "DIGEST"};
     struct showing showing = {.cli = cli, .region = cli->arg_count > 1 ? cli->args[1] : NULL};
@@ -377,5 +377,5 @@ const struct command command_show = {
     .options = OPTION_GENERATION | OPTION_RANK | OPTION_LONG | OPTION_RANGES,
     .least_args = 1,
     .most_args = 2,
-    .run = run,
+    .run = run_show,
 };

@@ -22,7 +22,7 @@ static double ratio_of(const struct varve_store_totals *totals) {
     return totals->bytes ? (double)totals->bytes_protected / (double)totals->bytes : 0;
 }
 
-static void tell_json(const struct varve_store_totals *totals) {
+static void stats_json(const struct varve_store_totals *totals) {
     json_begin("summary");
     json_u64("names", totals->names);
     json_u64("checkpoints", totals->checkpoints);
@@ -71,7 +71,7 @@ static int take_name(void *arg, const struct varve_checkpoint_info *info) {
     return names[stats->count] ? (int)(stats->count++, 0) : -ENOMEM;
 }
 
-static int on_progress(void *arg, uint64_t done, uint64_t total) {
+static int stats_progress(void *arg, uint64_t done, uint64_t total) {
     struct stats *stats = arg;
     return progress_update(&stats->progress, done, total);
 }
@@ -117,7 +117,7 @@ static int tell_name(struct stats *stats, const char *name) {
     struct varve_error error = {.text = ""};
 
     progress_begin(&stats->progress, "counting", stats->cli->is_json);
-    int rc = varve_store_usage(stats->cli->store, name, on_progress, stats, &usage, &error);
+    int rc = varve_store_usage(stats->cli->store, name, stats_progress, stats, &usage, &error);
     progress_end(&stats->progress);
     if (rc == -EINTR) {
         return cli_fail(stats->cli, rc, &error);
@@ -161,7 +161,7 @@ static int tell_names(struct cli *cli) {
     return rc < 0 ? cli_fail(cli, rc, &error) : exit_code;
 }
 
-static int run(struct cli *cli) {
+static int run_stats(struct cli *cli) {
     struct varve_store_totals totals;
     struct varve_error error = {.text = ""};
 
@@ -179,7 +179,7 @@ static int run(struct cli *cli) {
     }
     int exit_code = tell_names(cli);
     if (cli->is_json && exit_code == EXIT_OK) {
-        tell_json(&totals);
+        stats_json(&totals);
     }
     return exit_code;
 }
@@ -195,5 +195,5 @@ const struct command command_stats = {
         "the newest one leans, and what `varve prune` would free.\n\n"
         "example: varve stats /scratch/ck\n",
     .most_args = 1,
-    .run = run,
+    .run = run_stats,
 };

@@ -10,7 +10,7 @@
 
 static const char *const words[] = {"nobody", "dead", "unknown", "alive"};
 
-static void tell_json(const struct cli *cli, const struct varve_holder *holder) {
+static void unlock_json(const struct cli *cli, const struct varve_holder *holder) {
     json_begin("holder");
     json_text("name", cli->args[0]);
     json_text("state", words[holder->holding]);
@@ -40,7 +40,7 @@ static void put_age(const char *what, uint64_t ns) {
 
 static void tell_holder(const struct cli *cli, const struct varve_holder *holder) {
     if (cli->is_json) {
-        tell_json(cli, holder);
+        unlock_json(cli, holder);
         return;
     }
     printf("name       ");
@@ -66,11 +66,11 @@ static void tell_holder(const struct cli *cli, const struct varve_holder *holder
     fflush(stdout);
 }
 
-static int on_progress(void *arg, uint64_t done, uint64_t total) {
+static int unlock_progress(void *arg, uint64_t done, uint64_t total) {
     return progress_update(arg, done, total);
 }
 
-static void tell_summary(const struct cli *cli, int is_freed, int is_dry_run, const struct varve_holder *holder) {
+static void unlock_summary(const struct cli *cli, int is_freed, int is_dry_run, const struct varve_holder *holder) {
     if (cli->is_json) {
         json_begin("summary");
         json_bool("is_dry_run", is_dry_run);
@@ -97,12 +97,12 @@ static int unlock(struct cli *cli, struct varve_holder *holder, struct varve_err
                  is_dead ? ": you say that it is dead" : "; --dead, if you know that it is dead, makes it shorter");
     }
     progress_begin(&progress, "watching", cli->is_json);
-    int rc = varve_store_unlock(cli->store, cli->args[0], is_dead, on_progress, &progress, holder, error);
+    int rc = varve_store_unlock(cli->store, cli->args[0], is_dead, unlock_progress, &progress, holder, error);
     progress_end(&progress);
     return rc;
 }
 
-static int run(struct cli *cli) {
+static int run_unlock(struct cli *cli) {
     struct varve_holder holder = {.size = sizeof holder};
     struct varve_error error = {.text = ""};
     int is_dry_run = has_option(cli, OPTION_DRY_RUN);
@@ -119,7 +119,7 @@ static int run(struct cli *cli) {
     if (rc < 0) {
         return cli_fail(cli, rc, &error);
     }
-    tell_summary(cli, was_held && !is_dry_run, is_dry_run, &holder);
+    unlock_summary(cli, was_held && !is_dry_run, is_dry_run, &holder);
     return EXIT_OK;
 }
 
@@ -137,5 +137,5 @@ const struct command command_unlock = {
     .options = OPTION_DEAD | OPTION_DRY_RUN,
     .least_args = 1,
     .most_args = 1,
-    .run = run,
+    .run = run_unlock,
 };

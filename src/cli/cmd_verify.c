@@ -37,12 +37,12 @@ static void on_finding(void *arg, int level, const char *key, const char *text) 
     fflush(stdout);
 }
 
-static int on_progress(void *arg, uint64_t done, uint64_t total) {
+static int verify_progress(void *arg, uint64_t done, uint64_t total) {
     struct verification *verification = arg;
     return progress_update(&verification->progress, done, total);
 }
 
-static void tell_summary(const struct verification *verification, const struct varve_verify_result *result) {
+static void verify_summary(const struct verification *verification, const struct varve_verify_result *result) {
     char size[SIZE_ROOM];
 
     if (verification->cli->is_json) {
@@ -66,7 +66,7 @@ static void tell_summary(const struct verification *verification, const struct v
     }
 }
 
-static int run(struct cli *cli) {
+static int run_verify(struct cli *cli) {
     struct verification verification = {.cli = cli};
     struct varve_verify_result result = {0};
     struct varve_error error = {.text = ""};
@@ -75,7 +75,7 @@ static int run(struct cli *cli) {
         .name = cli->arg_count ? cli->args[0] : NULL,
         .is_quick = has_option(cli, OPTION_QUICK),
         .finding = on_finding,
-        .progress = on_progress,
+        .progress = verify_progress,
         .arg = &verification,
     };
 
@@ -85,7 +85,7 @@ static int run(struct cli *cli) {
     if (rc < 0) {
         return cli_fail(cli, rc, &error);
     }
-    tell_summary(&verification, &result);
+    verify_summary(&verification, &result);
     if (result.damaged_objects || result.lost_checkpoints) {
         cli_note("restore what is whole before anything else; `varve repair -n` tells what can be rebuilt, `varve forget` gives up what cannot");
         return EXIT_CORRUPT;
@@ -104,5 +104,5 @@ const struct command command_verify = {
             "example: varve verify /scratch/ck --quick\n",
     .options = OPTION_QUICK,
     .most_args = 1,
-    .run = run,
+    .run = run_verify,
 };

@@ -19,7 +19,7 @@ static const struct {
 };
 #define TYPE_COUNT ((int)(sizeof types / sizeof types[0]))
 
-static int refuse(struct varve_error *error, const char *region, const char *why) {
+static int refuse_region(struct varve_error *error, const char *region, const char *why) {
     snprintf(error->text, sizeof error->text, "region \"%s\" %s; --format raw writes its bytes as they are", region,
              why);
     return -EINVAL;
@@ -44,7 +44,7 @@ static size_t put_shape(char *out, size_t room, const struct varve_array *array)
     return used + (size_t)snprintf(out + used, room - used, "%s)", array->dims == 1 ? "," : "");
 }
 
-static void fill(const char *type, const struct varve_array *array, struct npy_head *out) {
+static void fill_head(const char *type, const struct varve_array *array, struct npy_head *out) {
     char *text = out->data + PREFIX;
     size_t room = sizeof out->data - PREFIX;
 
@@ -68,11 +68,11 @@ int npy_make(const struct varve_stored_region *region, struct npy_head *out, str
     if (array->type < 0 || array->type >= TYPE_COUNT || !types[array->type].name) {
         char why[80];
         snprintf(why, sizeof why, "has the type %s, which NumPy does not have", region->type);
-        return refuse(error, region->name, why);
+        return refuse_region(error, region->name, why);
     }
     if (!has_length(array, region->bytes)) {
-        return refuse(error, region->name, "has dimensions that do not give its length");
+        return refuse_region(error, region->name, "has dimensions that do not give its length");
     }
-    fill(types[array->type].name, array, out);
+    fill_head(types[array->type].name, array, out);
     return 0;
 }

@@ -183,7 +183,7 @@ static int width_of(const char *text) {
 }
 
 /* The widest text of each column, titles included; 0 for columns in which nobody has a text. */
-static void measure(const struct table *table, int *widths) {
+static void measure_columns(const struct table *table, int *widths) {
     for (size_t i = 0; i < table->count; i++) {
         int *width = &widths[i % (size_t)table->columns];
         int own = width_of(table->cells[i]);
@@ -228,7 +228,7 @@ int table_print(const struct table *table) {
     if (!widths) {
         return -1;
     }
-    measure(table, widths);
+    measure_columns(table, widths);
     print_row(table, widths, table->titles, 1);
     for (size_t i = 0; i + (size_t)table->columns <= table->count; i += (size_t)table->columns) {
         print_row(table, widths, (const char *const *)&table->cells[i], 0);

@@ -14,7 +14,7 @@
 
 /* What a stage keeps from the way there for the way back. */
 struct leg {
-    struct vv_lane *out, *from; /* one per partner */
+    struct vv_hop_lane *out, *from; /* one per partner */
     uint8_t *box;               /* the messages of out, or of from on the way back */
     uint32_t *order;            /* which question went where */
     uint32_t *met;              /* which question those that came in are part of */
@@ -48,7 +48,7 @@ struct tour {
     uint8_t mark[VV_MESSAGE_HEAD];
     /* while messages come in: */
     const struct vv_partners *senders;
-    struct vv_lane *lanes;
+    struct vv_hop_lane *lanes;
 };
 
 static int is_well(const struct tour *tour) {
@@ -113,7 +113,7 @@ static int broken(const struct vv_hops *hops, int rc, struct varve_error *error)
     return rc;
 }
 
-static int prepare(struct vv_hops *hops, size_t count, struct varve_error *error) {
+static int prepare_tour(struct vv_hops *hops, size_t count, struct varve_error *error) {
     uint32_t columns = hops->shape == VV_HOPS_FLAT ? 0 : vv_grid_square(&hops->grid);
     if (hops->shape == VV_HOPS_AUTO) {
         if (!hops->is_laid_out) {
@@ -161,7 +161,7 @@ uint32_t vv_hops_homes(const struct vv_hops *hops) {
 
 /* ---- messages ---- */
 
-static void drop_messages(struct vv_lane *lanes, size_t count) {
+static void drop_messages(struct vv_hop_lane *lanes, size_t count) {
     for (size_t i = 0; i < count; i++) {
         vv_free(lanes[i].owned);
         lanes[i].owned = NULL;
@@ -182,7 +182,7 @@ static int take_message(void *arg, uint32_t rank, const void *data, size_t size)
         fail(tour, -EPROTO);
         return 0;
     }
-    struct vv_lane *lane = &tour->lanes[slot];
+    struct vv_hop_lane *lane = &tour->lanes[slot];
     lane->message = lane->owned = vv_malloc(size ? size : 1);
     lane->size = size;
     if (lane->owned)
@@ -204,8 +204,8 @@ static void take_own(struct tour *tour, const struct varve_parcel *parcel) {
 }
 
 /* Each partner in `to` gets the message of its lane, and each lane of `from` the message of its partner. */
-static int trade(struct tour *tour, const struct vv_partners *to, const struct vv_lane *to_lanes,
-                 const struct vv_partners *from, struct vv_lane *from_lanes) {
+static int trade(struct tour *tour, const struct vv_partners *to, const struct vv_hop_lane *to_lanes,
+                 const struct vv_partners *from, struct vv_hop_lane *from_lanes) {
     struct vv_hops *hops = tour->hops;
     struct varve_comm *comm = hops->comm;
     size_t out_count = 0, from_count = 0;
@@ -276,7 +276,7 @@ static void write_questions(struct tour *tour, const struct vv_stage *stage, str
 static size_t count_questions(struct tour *tour, const struct vv_stage *stage, const struct leg *leg) {
     size_t total = 0;
     for (uint32_t i = 0; i < stage->from.count && is_well(tour); i++) {
-        struct vv_lane *lane = &leg->from[i];
+        struct vv_hop_lane *lane = &leg->from[i];
         int rc = lane->message ? vv_message_count(lane, &lane->count, &tour->is_marked) : -EPROTO;
         if (rc == 0 && total + lane->count > UINT32_MAX / 2)
             rc = -EOVERFLOW;
@@ -335,7 +335,7 @@ static int point_at_answers(struct tour *tour, const struct vv_buf *buf, const u
     return at == buf->size ? 0 : -EINVAL;
 }
 
-static int answer(struct tour *tour, struct vv_buf *buf) {
+static int answer_tour(struct tour *tour, struct vv_buf *buf) {
     const struct vv_meeting *here = &tour->meeting;
     for (size_t i = 0; i < here->count; i++)
         if (!is_here(&tour->hops->grid, &here->list[i]))
@@ -361,7 +361,7 @@ static void read_answers(struct tour *tour, const struct vv_stage *stage, const 
     if (!tour->answers)
         fail(tour, -ENOMEM);
     for (uint32_t i = 0; i < stage->out.count && is_well(tour); i++) {
-        const struct vv_lane *lane = &leg->out[i];
+        const struct vv_hop_lane *lane = &leg->out[i];
         int rc = lane->message ? vv_message_answers(lane, leg->order, tour->answers, &tour->is_marked) : -EPROTO;
         if (rc)
             fail(tour, rc);
@@ -430,7 +430,7 @@ static int travel(struct tour *tour, const struct vv_question *questions, size_t
     for (uint32_t i = 0; i < stages && rc == 0; i++)
         rc = go(tour, i);
     if (rc == 0 && is_well(tour)) {
-        int code = answer(tour, &answers);
+        int code = answer_tour(tour, &answers);
         if (code)
             fail(tour, code);
     }
@@ -472,7 +472,7 @@ int vv_hops_ask(struct vv_hops *hops, const struct vv_question *questions, size_
     struct tour tour = {.hops = hops, .ops = ops, .arg = arg, .sums = sums ? sums : &unused};
     if (!error)
         error = &unused_error;
-    int rc = prepare(hops, count, error);
+    int rc = prepare_tour(hops, count, error);
     if (rc)
         return rc;
     vv_message_mark(tour.mark);

@@ -31,7 +31,7 @@ void vv_message_mark(uint8_t head[VV_MESSAGE_HEAD]) {
     put_head(head, &(struct head){.is_marked = 1});
 }
 
-static int get_head(const struct vv_lane *lane, struct head *head) {
+static int get_head(const struct vv_hop_lane *lane, struct head *head) {
     if (lane->size < VV_MESSAGE_HEAD)
         return -EPROTO;
     *head = (struct head){vv_get32(lane->message), vv_get32(lane->message + 4), vv_get32(lane->message + 8),
@@ -106,7 +106,7 @@ static const uint8_t *get_data(const uint8_t *at, const uint8_t *end, const stru
 }
 
 /* The lanes' messages lie in one box. Counts of the lanes, and sizes behind the heads, are known. */
-static int make_box(struct vv_lane *lanes, size_t lane_count, struct head *head, uint8_t **box) {
+static int make_box(struct vv_hop_lane *lanes, size_t lane_count, struct head *head, uint8_t **box) {
     size_t total = 0;
     for (size_t i = 0; i < lane_count; i++)
         total += lanes[i].size += VV_MESSAGE_HEAD;
@@ -134,7 +134,7 @@ static struct head head_of_questions(const struct vv_question *questions, size_t
     return head;
 }
 
-static void count_lanes(const struct vv_question *questions, size_t count, const uint32_t *next, struct vv_lane *lanes,
+static void count_lanes(const struct vv_question *questions, size_t count, const uint32_t *next, struct vv_hop_lane *lanes,
                         size_t lane_count, const struct head *head) {
     size_t each = ID + (head->has_homes ? 4 : 0) + (head->size == DIFFERENT ? 0 : head->size);
     uint32_t first = 0;
@@ -151,7 +151,7 @@ static void count_lanes(const struct vv_question *questions, size_t count, const
     }
 }
 
-int vv_message_ask(const struct vv_question *questions, size_t count, const uint32_t *next, struct vv_lane *lanes,
+int vv_message_ask(const struct vv_question *questions, size_t count, const uint32_t *next, struct vv_hop_lane *lanes,
                    size_t lane_count, uint32_t *order, uint8_t **box) {
     struct head head = head_of_questions(questions, count);
     count_lanes(questions, count, next, lanes, lane_count, &head);
@@ -161,7 +161,7 @@ int vv_message_ask(const struct vv_question *questions, size_t count, const uint
     for (size_t i = 0; i < lane_count; i++)
         lanes[i].count = 0;
     for (size_t i = 0; i < count; i++) {
-        struct vv_lane *lane = &lanes[next[i]];
+        struct vv_hop_lane *lane = &lanes[next[i]];
         uint8_t *at = lane->at;
         order[lane->first + lane->count++] = (uint32_t)i;
         put_id(at, questions[i].id);
@@ -175,7 +175,7 @@ int vv_message_ask(const struct vv_question *questions, size_t count, const uint
     return 0;
 }
 
-int vv_message_count(const struct vv_lane *lane, uint32_t *count, int *is_marked) {
+int vv_message_count(const struct vv_hop_lane *lane, uint32_t *count, int *is_marked) {
     struct head head;
     int rc = get_head(lane, &head);
     if (rc)
@@ -185,7 +185,7 @@ int vv_message_count(const struct vv_lane *lane, uint32_t *count, int *is_marked
     return head.count > lane->size / ID || (head.is_marked && head.count) ? -EPROTO : 0;
 }
 
-int vv_message_questions(const struct vv_lane *lane, struct vv_question *out) {
+int vv_message_questions(const struct vv_hop_lane *lane, struct vv_question *out) {
     const uint8_t *at = lane->message + VV_MESSAGE_HEAD, *end = lane->message + lane->size;
     struct head head;
     int rc = get_head(lane, &head);
@@ -214,7 +214,7 @@ static struct head head_of_answers(const struct vv_answer *answers, size_t count
     return head;
 }
 
-static void size_lane(struct vv_lane *lane, const struct vv_answer *answers, const uint32_t *met,
+static void size_lane(struct vv_hop_lane *lane, const struct vv_answer *answers, const uint32_t *met,
                       const struct head *head) {
     lane->size = 0;
     if (head->size != DIFFERENT)
@@ -226,7 +226,7 @@ static void size_lane(struct vv_lane *lane, const struct vv_answer *answers, con
         }
 }
 
-int vv_message_answer(const struct vv_answer *answers, size_t count, const uint32_t *met, struct vv_lane *lanes,
+int vv_message_answer(const struct vv_answer *answers, size_t count, const uint32_t *met, struct vv_hop_lane *lanes,
                       size_t lane_count, uint8_t **box) {
     struct head head = head_of_answers(answers, count);
     for (size_t i = 0; i < lane_count; i++)
@@ -242,7 +242,7 @@ int vv_message_answer(const struct vv_answer *answers, size_t count, const uint3
     return rc;
 }
 
-int vv_message_answers(const struct vv_lane *lane, const uint32_t *order, struct vv_answer *answers, int *is_marked) {
+int vv_message_answers(const struct vv_hop_lane *lane, const uint32_t *order, struct vv_answer *answers, int *is_marked) {
     const uint8_t *at = lane->message + VV_MESSAGE_HEAD, *end = lane->message + lane->size;
     struct head head;
     int rc = get_head(lane, &head);

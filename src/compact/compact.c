@@ -220,7 +220,7 @@ static int commit(struct vv_compact *compact, const struct vv_record *old, const
 }
 
 /* What did not come out well, or was stopped, must not be adopted later. */
-static void give_up(struct vv_compact *compact, const struct vv_attempt *attempt) {
+static void give_up_attempt(struct vv_compact *compact, const struct vv_attempt *attempt) {
     struct varve_error ignored = {0};
     if (vv_commit_refuse(compact->store, compact->name, attempt, &ignored) < 0)
         vv_log(compact->store->log, VV_LOG_WARN, "a copy that was given up may still be adopted: %s", ignored.text);
@@ -240,7 +240,7 @@ static int copy(struct vv_compact *compact, const struct vv_attempt *at) {
     if (rc == 0)
         rc = commit(compact, vv_view_record(view), &attempt);
     if (rc < 0 && rc != VARVE_FENCED) /* then it belongs to somebody else */
-        give_up(compact, &attempt);
+        give_up_attempt(compact, &attempt);
     vv_view_close(view);
     compact->result->moved += rc == 0;
     return rc == 0 ? append(compact, &compact->moved, at) : rc;
@@ -291,7 +291,7 @@ static int forget(struct vv_compact *compact, const struct vv_attempts_list *the
     return rc;
 }
 
-static int measure(struct vv_compact *compact, uint64_t newest, struct vv_usage *usage) {
+static int measure_usage(struct vv_compact *compact, uint64_t newest, struct vv_usage *usage) {
     struct vv_usage_options options = {.newest = newest};
     return vv_usage_count(compact->store, compact->name, &options, usage, compact->error);
 }
@@ -342,7 +342,7 @@ static int copy_all(struct vv_compact *compact) {
     return rc == 0 ? check_copied(compact) : rc;
 }
 
-static int finish(struct vv_compact *compact) {
+static int finish_compacting(struct vv_compact *compact) {
     static const struct vv_prune_options prune = {0};
     const struct vv_attempt *named = compact->done_count   ? &compact->done[0].lean.attempt /* made last */
                                      : compact->kept.count ? &compact->kept.list[0]
@@ -359,29 +359,29 @@ static int finish(struct vv_compact *compact) {
     if (rc == 0)
         rc = vv_prune(compact->store, compact->name, &prune, NULL, compact->error);
     if (rc == 0)
-        rc = measure(compact, 0, &usage);
+        rc = measure_usage(compact, 0, &usage);
     compact->result->after = usage.kept_bytes + usage.free.bytes;
     compact->result->live = usage.live_bytes;
     return rc;
 }
 
-static int run(struct vv_compact *compact) {
+static int run_compaction(struct vv_compact *compact) {
     struct vv_usage usage = {0};
     int rc = vv_adopt(compact->store, compact->lease, compact->name, compact->error);
     rc = rc < 0 ? rc : list_records(compact);
     if (rc == 0)
-        rc = measure(compact, 0, &usage);
+        rc = measure_usage(compact, 0, &usage);
     compact->result->before = compact->result->after = usage.kept_bytes + usage.free.bytes;
     compact->result->live = usage.live_bytes;
     if (rc == 0)
-        rc = measure(compact, compact->options->keep, &usage);
+        rc = measure_usage(compact, compact->options->keep, &usage);
     if (rc < 0)
         return rc;
     int is_wasteful = (double)usage.kept_bytes > WELL_PACKED * (double)usage.live_bytes;
     /* What a compaction that was killed has copied is there twice, and all of it counts as needed. */
     if (compact->kept.count && (is_wasteful || compact->moved.count))
         rc = copy_all(compact);
-    return rc == 0 ? finish(compact) : rc;
+    return rc == 0 ? finish_compacting(compact) : rc;
 }
 
 /* The originals are all there: then the copies go, so that nothing is there twice. The claim is given up already,
@@ -424,7 +424,7 @@ int vv_compact(struct vv_store *store, const char *name, const struct vv_compact
                         "this is the store of one node of a job: what its checkpoints need is on other nodes, too");
     int rc = vv_lease_take(store, name, &lease, &compact.lease, error);
     if (rc == 0)
-        rc = run(&compact);
+        rc = run_compaction(&compact);
     vv_lease_release(compact.lease);
     if (rc < 0 && rc != VARVE_FENCED && !compact.is_forgetting && compact.done_count)
         undo(&compact);

@@ -214,7 +214,7 @@ static int sort_shared(struct run *run, size_t count, uint32_t *by_holders) {
 }
 
 /* The candidate with the least load. Its own load is counted without the chunk that it would lose. */
-static int choose(struct run *run, uint32_t index, int is_again) {
+static int choose_owner(struct run *run, uint32_t index, int is_again) {
     const struct vv_question *question = &run->questions[index];
     struct choice *choice = &run->choices[index];
     uint64_t least = UINT64_MAX;
@@ -255,7 +255,7 @@ static int choose_owners(struct run *run) {
     int rc = 0;
     for (int pass = 0; pass <= PASSES && rc == 0 && !(pass && is_level(&run->loads, GRAIN)); pass++)
         for (size_t i = 0; i < run->shared_count && rc == 0; i++)
-            rc = choose(run, run->shared[i], pass > 0);
+            rc = choose_owner(run, run->shared[i], pass > 0);
     for (size_t i = 0; i < run->shared_count && rc == 0; i++)
         remember(run, run->questions[run->shared[i]].id, &run->choices[run->shared[i]]);
     return rc;
@@ -277,7 +277,7 @@ static int write_answers(const struct run *run, size_t count, struct vv_buf *out
     return 0;
 }
 
-static int answer(void *arg, const struct vv_question *questions, size_t count, struct vv_buf *out, uint32_t *sizes) {
+static int answer_offers(void *arg, const struct vv_question *questions, size_t count, struct vv_buf *out, uint32_t *sizes) {
     struct run *run = arg;
     uint32_t by_holders[256] = {0};
     if (run->code)
@@ -299,7 +299,7 @@ static int answer(void *arg, const struct vv_question *questions, size_t count, 
 
 /* ---- where it was asked ---- */
 
-static int take(void *arg, size_t index, const void *data, uint32_t size) {
+static int take_verdict(void *arg, size_t index, const void *data, uint32_t size) {
     struct run *run = arg;
     const struct vv_offer *offer = &run->in->offers[index];
     struct vv_verdict *verdict = &run->verdicts[index];
@@ -337,7 +337,7 @@ static void write_question(const struct run *run, size_t index, uint32_t share, 
 
 static int exact_run(struct vv_exchange *exchange, const struct vv_exchange_in *in, struct vv_verdict *verdicts,
                      struct vv_exchange_sums *sums, struct varve_error *error) {
-    static const struct vv_hops_ops ops = {merge, answer, take};
+    static const struct vv_hops_ops ops = {merge, answer_offers, take_verdict};
     struct exact *exact = (struct exact *)exchange;
     struct run run = {.exact = exact, .in = in, .verdicts = verdicts, .sums = sums};
     uint64_t share = in->fixed_bytes / vv_hops_homes(exact->hops) / SHARE_UNIT;

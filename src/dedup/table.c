@@ -67,17 +67,17 @@ static struct vv_known *find_in(struct vv_known *entry, struct vv_hash128 id) {
     return NULL;
 }
 
-static struct vv_known *find(const struct vv_table *table, struct vv_hash128 id) {
+static struct vv_known *find_known(const struct vv_table *table, struct vv_hash128 id) {
     struct vv_known *first = bucket(table, id), *found = find_in(first, id);
     return found || !is_full(first) ? found : find_in(other_bucket(table, id), id);
 }
 
 const struct vv_known *vv_table_find(const struct vv_table *table, struct vv_hash128 id) {
-    return table->buckets == 0 ? NULL : find(table, id);
+    return table->buckets == 0 ? NULL : find_known(table, id);
 }
 
 void vv_table_touch(struct vv_table *table, struct vv_hash128 id) {
-    struct vv_known *place = table->buckets == 0 ? NULL : find(table, id);
+    struct vv_known *place = table->buckets == 0 ? NULL : find_known(table, id);
     if (place)
         put_first(bucket_of(table, place), place, place);
 }
@@ -106,7 +106,7 @@ void vv_table_put(struct vv_table *table, const struct vv_known *known, const ui
     if (table->buckets == 0)
         return;
     struct vv_known *entry = bucket(table, known->id);
-    struct vv_known *place = find(table, known->id);
+    struct vv_known *place = find_known(table, known->id);
     if (!place)
         place = find_place(entry, is_alive);
     if (!place)

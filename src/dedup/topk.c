@@ -79,7 +79,7 @@ static int add_load(struct vv_loads *loads, const struct entry *entry) {
 }
 
 /* Of two entries for the same id: left becomes the one for both. */
-static int choose(struct vv_loads *loads, struct entry *left, const struct entry *right) {
+static int choose_entry(struct vv_loads *loads, struct entry *left, const struct entry *right) {
     uint64_t *load = vv_loads_of(loads, left->owner, 0);
     if (!load)
         return -ENOMEM;
@@ -168,7 +168,7 @@ static int merge(const struct list *left, const struct list *right, size_t k, st
         rc = join(left, right, out, rivals, &loads);
     for (size_t i = 0; rc == 0 && i < out->count; i++)
         if (rivals[i])
-            rc = choose(&loads, &out->entries[i], rivals[i]);
+            rc = choose_entry(&loads, &out->entries[i], rivals[i]);
     out->is_cut = left->is_cut || right->is_cut;
     if (rc == 0)
         rc = cut(out, k);
@@ -233,7 +233,7 @@ static int give(struct run *run, uint32_t to) {
     return rc;
 }
 
-static int take(void *arg, uint32_t rank, const void *data, size_t size) {
+static int take_entries(void *arg, uint32_t rank, const void *data, size_t size) {
     struct run *run = arg;
     struct list other = {0}, merged = {0};
     (void)rank;
@@ -263,7 +263,7 @@ static int reduce(struct run *run) {
             return give(run, comm->rank - (uint32_t)step);
         uint32_t from = comm->rank + (uint32_t)step;
         if (from < comm->ranks)
-            rc = comm->ops->trade(comm, NULL, 0, &from, 1, take, run);
+            rc = comm->ops->trade(comm, NULL, 0, &from, 1, take_entries, run);
     }
     return rc;
 }

@@ -28,7 +28,7 @@ const struct varve_device_ops vv_cl_ops = {
 
 /* ---- what the device must have ---- */
 
-static int refuse(int code, const char *text, char *why, size_t why_size) {
+static int refuse_device(int code, const char *text, char *why, size_t why_size) {
     snprintf(why, why_size, "%s", text);
     return code;
 }
@@ -50,10 +50,10 @@ static int check_device(cl_device_id device, char *why, size_t why_size) {
     if (code != CL_SUCCESS)
         return vv_cl_code(code, "clGetDeviceInfo", why, why_size);
     if (!is_new_enough(version))
-        return refuse(-ENODEV, "the device has no OpenCL 1.2", why, why_size);
+        return refuse_device(-ENODEV, "the device has no OpenCL 1.2", why, why_size);
     if (!is_little)
-        return refuse(-ENODEV, "the device is not little-endian", why, why_size);
-    return has_compiler ? 0 : refuse(-ENODEV, "the device has no compiler for OpenCL C", why, why_size);
+        return refuse_device(-ENODEV, "the device is not little-endian", why, why_size);
+    return has_compiler ? 0 : refuse_device(-ENODEV, "the device has no compiler for OpenCL C", why, why_size);
 }
 
 static int check_buffer(struct cl_region *region, cl_context context, char *why, size_t why_size) {
@@ -68,11 +68,11 @@ static int check_buffer(struct cl_region *region, cl_context context, char *why,
     if (code != CL_SUCCESS)
         return vv_cl_code(code, "clGetMemObjectInfo", why, why_size);
     if (own != context)
-        return refuse(-EINVAL, "queue and buffer are of different contexts", why, why_size);
+        return refuse_device(-EINVAL, "queue and buffer are of different contexts", why, why_size);
     if (region->base > size || region->bytes > size - region->base)
-        return refuse(-EINVAL, "the buffer is smaller than what is to be protected", why, why_size);
+        return refuse_device(-EINVAL, "the buffer is smaller than what is to be protected", why, why_size);
     if (flags & CL_MEM_WRITE_ONLY)
-        return refuse(-EINVAL, "kernels may not read the buffer (CL_MEM_WRITE_ONLY)", why, why_size);
+        return refuse_device(-EINVAL, "kernels may not read the buffer (CL_MEM_WRITE_ONLY)", why, why_size);
     region->is_closed_to_host = (flags & (CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_READ_ONLY)) != 0;
     return 0;
 }
@@ -107,7 +107,7 @@ static int retain(struct cl_region *region, cl_command_queue queue, cl_mem buffe
     return 0;
 }
 
-static int fill(struct cl_region *region, char *why, size_t why_size) {
+static int fill_region(struct cl_region *region, char *why, size_t why_size) {
     cl_context context = NULL;
     cl_device_id device = NULL;
     cl_int code = clGetCommandQueueInfo(region->given, CL_QUEUE_CONTEXT, sizeof(cl_context), &context, NULL);
@@ -126,19 +126,19 @@ static int fill(struct cl_region *region, char *why, size_t why_size) {
 int vv_cl_region_create(cl_command_queue queue, cl_mem buffer, uint64_t offset, uint64_t bytes, struct cl_region **out,
                         char *why, size_t why_size) {
     if (!queue || !buffer || bytes == 0)
-        return refuse(-EINVAL, "a queue, a buffer and a size are needed", why, why_size);
+        return refuse_device(-EINVAL, "a queue, a buffer and a size are needed", why, why_size);
     if (offset % 64 != 0)
-        return refuse(-EINVAL, "the offset in the buffer is not a multiple of 64", why, why_size);
+        return refuse_device(-EINVAL, "the offset in the buffer is not a multiple of 64", why, why_size);
     if (bytes > (UINT64_C(1) << 43))
-        return refuse(-EINVAL, "a region of a device has 8 TiB at the most", why, why_size);
+        return refuse_device(-EINVAL, "a region of a device has 8 TiB at the most", why, why_size);
     struct cl_region *region = calloc(1, sizeof *region);
     if (!region)
-        return refuse(-ENOMEM, "no memory", why, why_size);
+        return refuse_device(-ENOMEM, "no memory", why, why_size);
     region->base = offset;
     region->bytes = bytes;
     int rc = retain(region, queue, buffer, why, why_size);
     if (rc == 0)
-        rc = fill(region, why, why_size);
+        rc = fill_region(region, why, why_size);
     if (rc)
         vv_cl_region_destroy(region);
     else

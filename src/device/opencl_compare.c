@@ -42,7 +42,7 @@ static int begin_part(struct cl_region *region, const struct varve_ask *ask) {
 }
 
 /* Which chunks are known, and which of the others stand for their equals. */
-static int find(struct cl_region *region) {
+static int find_known_chunks(struct cl_region *region) {
     struct cl_part *part = &region->part;
     struct cl_table *table = &region->table;
     int rc = vv_cl_name_chunks(region);
@@ -166,7 +166,7 @@ static void count_labels(const struct cl_region *region, struct varve_answer *an
 static int compare_listed(struct cl_region *region, const struct varve_ask *ask, struct varve_answer *answer) {
     struct counts counts = {0};
     struct layout layout;
-    int rc = find(region);
+    int rc = find_known_chunks(region);
     if (rc == 0)
         rc = label_and_grow(region, ask, &counts);
     if (rc == 0)

@@ -28,7 +28,7 @@ static uint64_t word_at(const uint8_t *bytes) {
     return word;
 }
 
-static uint64_t *take(uint64_t *keys, const uint8_t *bytes, size_t from, size_t words) {
+static uint64_t *take_words(uint64_t *keys, const uint8_t *bytes, size_t from, size_t words) {
     for (size_t i = 0; i < words; i++)
         *keys++ = word_at(bytes + from + 8 * i);
     return keys;
@@ -46,11 +46,11 @@ static void with_seed(uint64_t seed, uint8_t out[SECRET_BYTES]) {
 void vv_cl_keys(uint64_t seed, uint64_t keys[KEY_WORDS]) {
     uint8_t seeded[SECRET_BYTES];
     with_seed(seed, seeded);
-    keys = take(keys, secret, 0, 16);
-    keys = take(keys, secret, 3, 12);
-    keys = take(keys, secret, 103, 4);
-    keys = take(keys, seeded, 0, 24);
-    keys = take(keys, seeded, 121, 8);
-    keys = take(keys, seeded, 11, 8);
-    take(keys, seeded, 117, 8);
+    keys = take_words(keys, secret, 0, 16);
+    keys = take_words(keys, secret, 3, 12);
+    keys = take_words(keys, secret, 103, 4);
+    keys = take_words(keys, seeded, 0, 24);
+    keys = take_words(keys, seeded, 121, 8);
+    keys = take_words(keys, seeded, 11, 8);
+    take_words(keys, seeded, 117, 8);
 }

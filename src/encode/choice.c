@@ -219,7 +219,7 @@ static int is_about(const struct variable *variable, const struct vv_content *co
     return variable->type == content->type && variable->is_lossy == (content->grid > 0);
 }
 
-static struct variable *look(struct vv_chooser *chooser, struct vv_coder *coder, struct variable *variable,
+static struct variable *look_at_variable(struct vv_chooser *chooser, struct vv_coder *coder, struct variable *variable,
                              uint64_t number, const struct vv_content *content, const void *data, size_t size) {
     int is_shared = variable == &chooser->shared;
     size_t piece = piece_of(chooser, size);
@@ -358,7 +358,7 @@ void vv_chooser_pick(struct vv_chooser *chooser, struct vv_coder *coder, uint64_
     uint64_t again = chooser->plan.is_for_size ? LOOK_AGAIN_SIZE : LOOK_AGAIN;
     if (entry->drift >= 2 || entry->since_look > again)
         vv_choice_variable_doubt(entry);
-    entry = look(chooser, coder, entry, variable, content, data, size);
+    entry = look_at_variable(chooser, coder, entry, variable, content, data, size);
     if (is_about(entry, content)) {
         const struct candidate *chosen = choose(chooser, entry, size);
         take_off(chooser, chosen, size);

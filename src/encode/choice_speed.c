@@ -86,7 +86,7 @@ static void become_known(struct stream *stream, double bytes, double seconds) {
 }
 
 /* A call had to wait: the speed since the last one that had to. */
-static void measure(struct stream *stream) {
+static void measure_speed(struct stream *stream) {
     double time = stream->busy + (1 - stream->held) * stream->pause, speed = stream->bytes / time;
     if (speed > stream->ceiling)
         speed = stream->ceiling;
@@ -94,7 +94,7 @@ static void measure(struct stream *stream) {
     stream->calm = REST;
 }
 
-static void grow(struct stream *stream, double bytes) {
+static void add_bytes(struct stream *stream, double bytes) {
     if (stream->calm > 0) {
         stream->calm -= bytes;
         return;
@@ -127,9 +127,9 @@ void vv_choice_stream_wrote(struct stream *stream, size_t size, double seconds, 
         if (stream->speed <= 0)
             become_known(stream, bytes, seconds);
         else if (has_waited && stream->bytes < stream->total) /* else the first bytes went into a buffer */
-            measure(stream);
+            measure_speed(stream);
         else if (!has_waited)
-            grow(stream, bytes);
+            add_bytes(stream, bytes);
     }
     if (has_waited)
         stream->bytes = stream->busy = stream->pause = 0;

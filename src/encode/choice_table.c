@@ -101,7 +101,7 @@ static void add_candidate(struct vv_chooser *chooser, struct variable *variable,
     variable->candidates[variable->count++] = candidate;
 }
 
-static void fill(struct vv_chooser *chooser, struct variable *variable, uint64_t number,
+static void fill_variable(struct vv_chooser *chooser, struct variable *variable, uint64_t number,
                  const struct vv_content *content, const void *data, size_t size) {
     uint32_t next = variable->next;
     *variable = (struct variable){.number = number, .next = next};
@@ -182,7 +182,7 @@ struct variable *vv_choice_variable_of(struct vv_chooser *chooser, uint64_t numb
     }
     int is_other = variable->type != content->type || variable->is_lossy != (content->grid > 0) || variable->count == 0;
     if (variable->busy == 0 && (is_other || (is_new && variable != &chooser->shared)))
-        fill(chooser, variable, number, content, data, size);
+        fill_variable(chooser, variable, number, content, data, size);
     return variable;
 }
 

@@ -144,7 +144,7 @@ static int lay_out(struct vv_coder *coder, uint8_t element, const void *data, si
 }
 
 /* Put the parts behind the head together. */
-static int64_t finish(struct vv_coder *coder, uint8_t element, const void *data, size_t size, size_t head, size_t got,
+static int64_t finish_block(struct vv_coder *coder, uint8_t element, const void *data, size_t size, size_t head, size_t got,
                       uint8_t *out) {
     size_t tail = size % element;
     if (got == 0 || got + head + tail >= size)
@@ -175,7 +175,7 @@ static int64_t zfp_encode_reversible(struct vv_coder *coder, uint8_t element, co
     if (rc <= 0)
         return rc;
     vv_put32(out, row);
-    return finish(coder, element, data, size, HEAD, (size_t)rc, out);
+    return finish_block(coder, element, data, size, HEAD, (size_t)rc, out);
 }
 
 static int decode_any(struct vv_coder *coder, uint8_t element, size_t head, int grid, int tolerance,
@@ -297,7 +297,7 @@ static int64_t zfp_encode_grid(struct vv_coder *coder, uint8_t element, const st
     vv_put32(out, row);
     vv_put16((uint8_t *)out + 4, (uint16_t)grid);
     vv_put16((uint8_t *)out + 6, (uint16_t)tolerance);
-    return finish(coder, element, data, size, HEAD_GRID, (size_t)rc, out);
+    return finish_block(coder, element, data, size, HEAD_GRID, (size_t)rc, out);
 }
 
 static int zfp_decode_grid(struct vv_coder *coder, uint8_t element, const void *stored, size_t stored_size, void *out,

@@ -25,7 +25,7 @@ static int is_before(const struct vv_order_piece *a, const struct vv_order_piece
     return a->owner != b->owner ? a->owner < b->owner : a->address < b->address;
 }
 
-static int compare(const void *a, const void *b) {
+static int compare_parts(const void *a, const void *b) {
     return is_before(a, b) ? -1 : is_before(b, a);
 }
 
@@ -36,7 +36,7 @@ static void sort(const struct vv_order_piece *in, size_t count, struct vv_order_
     for (size_t i = 1; i < count && is_sorted; i++)
         is_sorted = is_before(&in[i - 1], &in[i]);
     if (!is_sorted)
-        qsort(out, count, sizeof *out, compare);
+        qsort(out, count, sizeof *out, compare_parts);
 }
 
 /* One hand for each owner. How many. */

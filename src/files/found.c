@@ -134,7 +134,7 @@ struct cursor {
     size_t left;
 };
 
-static int take(struct cursor *cursor, void *out, size_t size) {
+static int take_bytes(struct cursor *cursor, void *out, size_t size) {
     if (cursor->left < size)
         return -EBADMSG;
     memcpy(out, cursor->at, size);
@@ -146,7 +146,7 @@ static int take(struct cursor *cursor, void *out, size_t size) {
 static int read_variable(struct files_found *found, struct cursor *cursor, uint64_t *expected) {
     struct wire_variable wire;
     char name[FILES_NAME_MOST + 1];
-    if (take(cursor, &wire, sizeof wire) < 0 || wire.name > FILES_NAME_MOST || take(cursor, name, wire.name) < 0)
+    if (take_bytes(cursor, &wire, sizeof wire) < 0 || wire.name > FILES_NAME_MOST || take_bytes(cursor, name, wire.name) < 0)
         return -EBADMSG;
     name[wire.name] = '\0';
     if (wire.type < 0 || (size_t)wire.type >= TYPE_COUNT || wire.dims > VARVE_DIMS_MAX ||
@@ -167,7 +167,7 @@ int files_found_read(struct files_found *found, const void *data, size_t size) {
     struct cursor cursor = {data, size};
     struct wire_head head;
     uint64_t expected = 0;
-    int rc = take(&cursor, &head, sizeof head);
+    int rc = take_bytes(&cursor, &head, sizeof head);
     if (rc < 0 || head.magic != MAGIC || head.variables > FILES_VARIABLES_MOST || head.extents > FILES_EXTENTS_MOST)
         return -EBADMSG;
     for (uint64_t i = 0; i < head.variables && rc == 0; i++)
@@ -176,7 +176,7 @@ int files_found_read(struct files_found *found, const void *data, size_t size) {
         rc = -EBADMSG;
     if (rc == 0 && head.extents) {
         found->extents = malloc(cursor.left);
-        rc = found->extents ? take(&cursor, found->extents, cursor.left) : -ENOMEM;
+        rc = found->extents ? take_bytes(&cursor, found->extents, cursor.left) : -ENOMEM;
         found->extent_count = found->extent_room = (size_t)head.extents;
     }
     if (rc < 0)

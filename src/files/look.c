@@ -114,7 +114,7 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int make_room(struct answer *answer) {
+static int reserve_answer(struct answer *answer) {
     if (answer->size < answer->room)
         return 0;
     size_t room = answer->room ? answer->room * 2 : 65536;
@@ -136,7 +136,7 @@ static int listen_to(int fd, int seconds, struct answer *answer) {
             return -ETIMEDOUT;
         if (poll(&poller, 1, (int)left) <= 0)
             continue;
-        int rc = make_room(answer);
+        int rc = reserve_answer(answer);
         if (rc < 0)
             return rc;
         ssize_t got = read(fd, answer->data + answer->size, answer->room - answer->size);

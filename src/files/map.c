@@ -130,7 +130,7 @@ struct reader {
     int rc;
 };
 
-static uint64_t refuse(struct reader *reader, int rc, const char *wrong) {
+static uint64_t refuse_map(struct reader *reader, int rc, const char *wrong) {
     if (reader->rc == 0) {
         reader->rc = rc;
         reader->wrong = wrong;
@@ -143,17 +143,17 @@ static uint64_t number(struct reader *reader, uint64_t most, const char *what) {
     uint64_t value = 0;
     for (unsigned shift = 0;; shift += 7) {
         if (reader->at == reader->end)
-            return refuse(reader, VARVE_CORRUPT, "it ends too early");
+            return refuse_map(reader, VARVE_CORRUPT, "it ends too early");
         uint8_t byte = *reader->at++;
         if (shift == 63 && byte > 1)
-            return refuse(reader, VARVE_CORRUPT, "a number is too large");
+            return refuse_map(reader, VARVE_CORRUPT, "a number is too large");
         if (byte == 0 && shift > 0)
-            return refuse(reader, VARVE_CORRUPT, "a number is longer than it must be");
+            return refuse_map(reader, VARVE_CORRUPT, "a number is longer than it must be");
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (!(byte & 0x80))
             break;
     }
-    return value > most ? refuse(reader, VARVE_CORRUPT, what) : value;
+    return value > most ? refuse_map(reader, VARVE_CORRUPT, what) : value;
 }
 
 static int64_t signed_number(struct reader *reader) {
@@ -165,12 +165,12 @@ static int64_t signed_number(struct reader *reader) {
 static char *text(struct reader *reader, uint64_t most) {
     uint64_t size = number(reader, most, "a name is too long");
     if (size > (uint64_t)(reader->end - reader->at))
-        refuse(reader, VARVE_CORRUPT, "it ends too early");
+        refuse_map(reader, VARVE_CORRUPT, "it ends too early");
     if (reader->rc < 0 || size == 0)
         return NULL;
     char *out = memchr(reader->at, 0, (size_t)size) ? NULL : strndup((const char *)reader->at, (size_t)size);
     if (!out)
-        refuse(reader, memchr(reader->at, 0, (size_t)size) ? VARVE_CORRUPT : -ENOMEM, "a name has a zero byte");
+        refuse_map(reader, memchr(reader->at, 0, (size_t)size) ? VARVE_CORRUPT : -ENOMEM, "a name has a zero byte");
     else
         reader->at += size;
     return out;
@@ -181,14 +181,14 @@ static void take_region(struct reader *reader, struct files_plan *plan) {
     uint64_t length = number(reader, LENGTH_END - 1, "a region is too large");
     char *full = text(reader, FILES_PATH_MOST + FILES_NAME_MOST + 8);
     if (reader->rc == 0 && (!name || !strcmp(name, FILES_MAP_REGION)))
-        refuse(reader, VARVE_CORRUPT, "a region has no proper name");
+        refuse_map(reader, VARVE_CORRUPT, "a region has no proper name");
     if (reader->rc < 0) {
         free(name);
         free(full);
         return;
     }
     if (files_plan_region(plan, name, full) < 0)
-        refuse(reader, -ENOMEM, "no memory");
+        refuse_map(reader, -ENOMEM, "no memory");
     else
         plan->regions[plan->region_count - 1].length = length;
 }
@@ -202,24 +202,24 @@ static void take_piece(struct reader *reader, struct files_plan *plan, uint64_t 
     if (reader->rc < 0)
         return;
     if (jump < -(int64_t)*region || jump >= (int64_t)plan->region_count - (int64_t)*region) {
-        refuse(reader, VARVE_CORRUPT, "a piece is of a region that is not there");
+        refuse_map(reader, VARVE_CORRUPT, "a piece is of a region that is not there");
         return;
     }
     *region = (uint32_t)((int64_t)*region + jump);
     uint64_t room = plan->regions[*region].length;
     if ((shift < 0 && 0 - (uint64_t)shift > next[*region]) || shift > (int64_t)LENGTH_END) {
-        refuse(reader, VARVE_CORRUPT, "a piece lies outside of its region");
+        refuse_map(reader, VARVE_CORRUPT, "a piece lies outside of its region");
         return;
     }
     uint64_t offset = next[*region] + (uint64_t)shift;
     if (length == 0 || offset > room || length > room - offset || length > file->size - *at) {
-        refuse(reader, VARVE_CORRUPT, "a piece lies outside of its region or file");
+        refuse_map(reader, VARVE_CORRUPT, "a piece lies outside of its region or file");
         return;
     }
     struct files_piece piece = {*at, offset, length, (uint32_t)plan->files.count - 1, *region};
     int rc = files_plan_piece(plan, &piece);
     if (rc < 0)
-        refuse(reader, rc == -ENOMEM ? rc : VARVE_CORRUPT, "it has too many pieces");
+        refuse_map(reader, rc == -ENOMEM ? rc : VARVE_CORRUPT, "it has too many pieces");
     next[*region] = offset + length;
     *at += length;
 }
@@ -227,9 +227,9 @@ static void take_piece(struct reader *reader, struct files_plan *plan, uint64_t 
 static int add_file(struct reader *reader, struct files_plan *plan, const struct files_file *file) {
     struct files_list *files = &plan->files;
     if (reader->rc == 0 && (!file->path || !files_is_path(file->path)))
-        refuse(reader, VARVE_CORRUPT, "a path is absolute, or leads out of its folder");
+        refuse_map(reader, VARVE_CORRUPT, "a path is absolute, or leads out of its folder");
     if (reader->rc == 0 && files->count && strcmp(files->list[files->count - 1].path, file->path) >= 0)
-        refuse(reader, VARVE_CORRUPT, "its files are not in order");
+        refuse_map(reader, VARVE_CORRUPT, "its files are not in order");
     if (reader->rc < 0) {
         free(file->path);
         return reader->rc;
@@ -253,7 +253,7 @@ static void take_file(struct reader *reader, struct files_plan *plan, uint64_t *
     for (uint64_t i = 0; i < pieces && reader->rc == 0; i++)
         take_piece(reader, plan, next, &region, &at);
     if (at != file.size)
-        refuse(reader, VARVE_CORRUPT, "the pieces of a file do not add up to its size");
+        refuse_map(reader, VARVE_CORRUPT, "the pieces of a file do not add up to its size");
 }
 
 static void take_all(struct reader *reader, struct files_plan *plan) {
@@ -263,16 +263,16 @@ static void take_all(struct reader *reader, struct files_plan *plan) {
     uint64_t files = number(reader, FILES_MOST, "it has too many files");
     uint64_t *next = calloc(plan->region_count + 1, sizeof *next);
     if (files > (uint64_t)(reader->end - reader->at))
-        refuse(reader, VARVE_CORRUPT, "it ends too early");
+        refuse_map(reader, VARVE_CORRUPT, "it ends too early");
     if (reader->rc == 0)
         plan->files.list = calloc((size_t)files + 1, sizeof *plan->files.list);
     if (reader->rc == 0 && (!next || !plan->files.list))
-        refuse(reader, -ENOMEM, "no memory");
+        refuse_map(reader, -ENOMEM, "no memory");
     for (uint64_t i = 0; i < files && reader->rc == 0; i++)
         take_file(reader, plan, next);
     free(next);
     if (reader->at != reader->end)
-        refuse(reader, VARVE_CORRUPT, "something follows its end");
+        refuse_map(reader, VARVE_CORRUPT, "something follows its end");
 }
 
 /* Who gives the files back goes through a region once, and needs each byte for one piece. */
@@ -280,7 +280,7 @@ static void check_apart(struct reader *reader, const struct files_plan *plan) {
     for (size_t i = 1; i < plan->piece_count; i++) {
         const struct files_piece *before = &plan->pieces[i - 1], *piece = &plan->pieces[i];
         if (before->region == piece->region && before->region_offset + before->length > piece->region_offset)
-            refuse(reader, VARVE_CORRUPT, "two pieces share bytes of a region");
+            refuse_map(reader, VARVE_CORRUPT, "two pieces share bytes of a region");
     }
 }
 
@@ -289,12 +289,12 @@ int files_map_parse(const uint8_t *data, size_t size, struct files_plan *plan, s
     struct files_list none = {.count = 0};
     files_plan_begin(plan, &none);
     if (size < sizeof magic + 1 || memcmp(data, magic, sizeof magic) != 0) {
-        refuse(&reader, VARVE_CORRUPT, "it does not begin like one");
+        refuse_map(&reader, VARVE_CORRUPT, "it does not begin like one");
     } else {
         reader.at = data + sizeof magic;
         reader.end = data + size;
         if (number(&reader, UINT64_MAX, "") != VERSION)
-            refuse(&reader, VARVE_UNKNOWN_FORMAT, "a newer program wrote it");
+            refuse_map(&reader, VARVE_UNKNOWN_FORMAT, "a newer program wrote it");
         else
             take_all(&reader, plan);
     }

@@ -11,8 +11,8 @@
 
 #define DEPTH_MOST 128
 
-static int tell(struct varve_error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static int tell(struct varve_error *error, int code, const char *format, ...) {
+static int tell_error(struct varve_error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int tell_error(struct varve_error *error, int code, const char *format, ...) {
     va_list args;
     va_start(args, format);
     vsnprintf(error->text, sizeof error->text, format, args);
@@ -56,16 +56,16 @@ static char *tidy(const char *argument) {
 
 static int add_file(struct files_list *files, const char *path, const struct stat *stat, struct varve_error *error) {
     if (files->count >= FILES_MOST)
-        return tell(error, -E2BIG, "more than %u files; import them in several parts, under different names",
+        return tell_error(error, -E2BIG, "more than %u files; import them in several parts, under different names",
                     FILES_MOST);
     if (!files_is_path(path))
-        return tell(error, -EINVAL, "%s: this path cannot be stored: it is longer than %u bytes", path,
+        return tell_error(error, -EINVAL, "%s: this path cannot be stored: it is longer than %u bytes", path,
                     FILES_PATH_MOST);
     if (files->count == files->room) {
         size_t room = files->room ? files->room * 2 : 64;
         struct files_file *grown = realloc(files->list, room * sizeof *grown);
         if (!grown)
-            return tell(error, -ENOMEM, "no memory for a list of files");
+            return tell_error(error, -ENOMEM, "no memory for a list of files");
         files->list = grown;
         files->room = room;
     }
@@ -80,7 +80,7 @@ static int add_file(struct files_list *files, const char *path, const struct sta
                                 .ctime = stat->st_ctim.tv_sec,
                                 .ctime_ns = (uint32_t)stat->st_ctim.tv_nsec};
     if (!file->path)
-        return tell(error, -ENOMEM, "no memory for a list of files");
+        return tell_error(error, -ENOMEM, "no memory for a list of files");
     files->count++;
     files->bytes += file->size;
     return 0;
@@ -111,16 +111,16 @@ static int walk_folder(struct files_list *files, int fd, const char *path, int d
     struct dirent **names = NULL;
     int rc = 0;
     if (depth > DEPTH_MOST)
-        return tell(error, -ELOOP, "%s: folders are nested too deeply", path);
+        return tell_error(error, -ELOOP, "%s: folders are nested too deeply", path);
     int count = scandirat(fd, ".", &names, NULL, alphasort);
     if (count < 0)
-        return tell(error, -errno, "cannot list %s: %s", *path ? path : "the folder", strerror(errno));
+        return tell_error(error, -errno, "cannot list %s: %s", *path ? path : "the folder", strerror(errno));
     for (int i = 0; i < count; i++) {
         const char *name = names[i]->d_name;
         char *below = NULL;
         if (rc == 0 && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
             if (asprintf(&below, "%s%s%s", path, *path ? "/" : "", name) < 0)
-                rc = tell(error, -ENOMEM, "no memory for a list of files");
+                rc = tell_error(error, -ENOMEM, "no memory for a list of files");
             else
                 rc = walk_entry(files, fd, name, below, depth, error);
             free(below);
@@ -135,16 +135,16 @@ static int walk_entry(struct files_list *files, int folder, const char *name, co
                       struct varve_error *error) {
     struct stat stat;
     if (fstatat(folder, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
-        return tell(error, -errno, "cannot look at %s: %s", path, strerror(errno));
+        return tell_error(error, -errno, "cannot look at %s: %s", path, strerror(errno));
     if (S_ISREG(stat.st_mode))
         return add_file(files, path, &stat, error);
     if (!S_ISDIR(stat.st_mode))
-        return tell(error, -EINVAL, "%s is %s; only plain files and folders can be imported", path,
+        return tell_error(error, -EINVAL, "%s is %s; only plain files and folders can be imported", path,
                     kind_of(stat.st_mode));
     int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return tell(error, -errno, "cannot open %s: %s", path, strerror(errno));
-    int rc = is_store(fd) ? tell(error, -EINVAL,
+        return tell_error(error, -errno, "cannot open %s: %s", path, strerror(errno));
+    int rc = is_store(fd) ? tell_error(error, -EINVAL,
                                  "%s is a Varve store, which is not imported; name the files beside it instead, or"
                                  " move the store",
                                  *path ? path : "the folder")
@@ -157,9 +157,9 @@ int files_walk(struct files_list *files, int folder, const char *argument, struc
     char *path = tidy(argument);
     int rc = 0;
     if (!path)
-        rc = tell(error, -ENOMEM, "no memory for a list of files");
+        rc = tell_error(error, -ENOMEM, "no memory for a list of files");
     else if (argument[0] == '/' || (*path && !files_is_path(path)))
-        rc = tell(error, -EINVAL,
+        rc = tell_error(error, -EINVAL,
                   "%s: paths are stored as they are given, so they cannot begin with / or contain ..; "
                   "give the folder with -C and paths relative to it",
                   argument);

@@ -54,7 +54,7 @@ static struct vv_bell *bell_of(const struct near *near, uint32_t rank) {
     return &near->shared->bells[rank].bell;
 }
 
-static int give_up(const struct near *near) {
+static int give_up_near(const struct near *near) {
     atomic_store(&near->shared->is_broken, 1);
     for (uint32_t rank = 0; rank < near->comm.ranks; rank++)
         vv_bell_ring(bell_of(near, rank));
@@ -265,7 +265,7 @@ static int trade_all(struct trade *trade, const struct varve_parcel *out, size_t
             trade->pending[trade->pending_count++] = from[i];
     int rc = run_trade(trade);
     leave_room(trade);
-    return rc ? give_up(trade->near) : trade->result;
+    return rc ? give_up_near(trade->near) : trade->result;
 }
 
 static int near_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
@@ -331,7 +331,7 @@ static int near_least(struct varve_comm *comm, uint64_t *values, size_t count) {
     struct place place = {values, count * sizeof *values};
     int rc = near_collect(comm, values, place.size, keep_least, &place);
     if (rc) /* the others wait for the answer */
-        return give_up(near_of(comm));
+        return give_up_near(near_of(comm));
     return near_broadcast(comm, values, place.size, VV_COMM_ROOT);
 }
 

@@ -66,14 +66,14 @@ static int code_of(int number) {
     return number == ENOMEM || number == EMFILE || number == ENFILE ? -number : -ENOTSUP;
 }
 
-static int refuse(struct opening *opening, const char *what, int number) {
+static int refuse_opening(struct opening *opening, const char *what, int number) {
     return vv_error(opening->error, code_of(number), "the ranks of a node cannot share memory: %s: %s", what,
                     varve_error_text(-number));
 }
 
 /* ---- all ranks ---- */
 
-static int prepare(struct opening *opening, size_t size) {
+static int prepare_opening(struct opening *opening, size_t size) {
     uint32_t locals = opening->comm->ops->node_size(opening->comm, opening->comm->node);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), head, whole;
     if (size == 0 || opening->comm->local >= locals)
@@ -95,7 +95,7 @@ static int prepare(struct opening *opening, size_t size) {
 static int map(struct opening *opening) {
     struct vv_node_memory *memory = opening->memory;
     memory->head = mmap(NULL, memory->whole, PROT_READ | PROT_WRITE, MAP_SHARED, opening->fd, 0);
-    return memory->head == MAP_FAILED ? refuse(opening, "mmap", errno) : 0;
+    return memory->head == MAP_FAILED ? refuse_opening(opening, "mmap", errno) : 0;
 }
 
 /* ---- the first rank of a node ---- */
@@ -109,19 +109,19 @@ static int create(struct opening *opening) {
     struct vv_node_memory *memory = opening->memory;
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && memory->whole > limit.rlim_cur)
-        return refuse(opening, "files may not be so long", EFBIG); /* trying it would bring SIGXFSZ */
+        return refuse_opening(opening, "files may not be so long", EFBIG); /* trying it would bring SIGXFSZ */
     opening->fd = create_file();
     if (opening->fd < 0)
-        return refuse(opening, "memfd_create", errno);
+        return refuse_opening(opening, "memfd_create", errno);
     if (ftruncate(opening->fd, (off_t)memory->whole) < 0)
-        return refuse(opening, "ftruncate", errno);
+        return refuse_opening(opening, "ftruncate", errno);
     int rc = map(opening);
     if (rc)
         return rc;
     opening->told = (struct told){.pid = getpid(), .fd = opening->fd, .whole = memory->whole};
     rc = vv_random(opening->told.nonce, sizeof opening->told.nonce);
     memcpy(memory->head->nonce, opening->told.nonce, sizeof opening->told.nonce);
-    return rc ? refuse(opening, "getrandom", -rc) : 0;
+    return rc ? refuse_opening(opening, "getrandom", -rc) : 0;
 }
 
 /* One after the other: this needs no memory, which may be what has run out. */
@@ -159,7 +159,7 @@ static int take_told(void *arg, uint32_t rank, const void *data, size_t size) {
 
 /* In another PID namespace the number is somebody else's, who may have a terminal or a tape there: look before it is
  * opened. 0, or what is wrong. */
-static int look_at(const char *path) {
+static int look_at_path(const char *path) {
     static const char begin[] = "/memfd:" NAME;
     char text[64];
     ssize_t size = readlink(path, text, sizeof text);
@@ -176,18 +176,18 @@ static int open_theirs(struct opening *opening) {
         return vv_error(opening->error, -EINVAL, "the ranks of a node ask for different sizes: %zu and %" PRIu64,
                         opening->memory->whole, told->whole);
     snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%" PRId64, told->pid, told->fd);
-    int wrong = look_at(path);
+    int wrong = look_at_path(path);
     if (wrong)
-        return refuse(opening, path, wrong);
+        return refuse_opening(opening, path, wrong);
     opening->fd = open(path, O_RDWR | O_CLOEXEC);
     if (opening->fd < 0)
-        return refuse(opening, path, errno);
+        return refuse_opening(opening, path, errno);
     if (fstat(opening->fd, &st) < 0 || (uint64_t)st.st_size != told->whole)
-        return refuse(opening, path, ESTALE);
+        return refuse_opening(opening, path, ESTALE);
     int rc = map(opening);
     if (rc)
         return rc;
-    return memcmp(opening->memory->head->nonce, told->nonce, sizeof told->nonce) ? refuse(opening, path, ESTALE) : 0;
+    return memcmp(opening->memory->head->nonce, told->nonce, sizeof told->nonce) ? refuse_opening(opening, path, ESTALE) : 0;
 }
 
 /* What the first rank has told must be taken whatever happens here. */
@@ -213,7 +213,7 @@ int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_mem
     if (!is_possible(comm)) /* alike on all ranks */
         return vv_comm_all_say(opening.error, -ENOTSUP,
                                "the group of processes cannot trade, or does not know its nodes");
-    int rc = prepare(&opening, size);
+    int rc = prepare_opening(&opening, size);
     rc = comm->local == 0 ? begin_first(&opening, rc) : begin_other(&opening, rc);
     if (rc == 0)
         vv_alive_self(&opening.memory->head->lives[comm->local]);

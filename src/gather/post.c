@@ -148,12 +148,12 @@ int vv_post_send(const struct vv_way *way, const void *head, size_t head_size, c
     return 0;
 }
 
-static void tell(struct load *load, uint64_t number, uint64_t bytes) {
+static void tell_load(struct load *load, uint64_t number, uint64_t bytes) {
     atomic_store_explicit(&load->bytes, bytes, memory_order_relaxed);
     atomic_store_explicit(&load->number, number, memory_order_release);
 }
 
-static int ask(const struct load *load, uint64_t number, uint64_t *bytes_out) {
+static int ask_load(const struct load *load, uint64_t number, uint64_t *bytes_out) {
     if (atomic_load_explicit(&load->number, memory_order_acquire) != number)
         return 0;
     *bytes_out = atomic_load_explicit(&load->bytes, memory_order_relaxed);
@@ -161,19 +161,19 @@ static int ask(const struct load *load, uint64_t number, uint64_t *bytes_out) {
 }
 
 void vv_post_tell_load(struct vv_post *post, uint32_t team, uint64_t number, uint64_t bytes) {
-    tell(&post->loads[team], number, bytes);
+    tell_load(&post->loads[team], number, bytes);
 }
 
 int vv_post_ask_load(const struct vv_post *post, uint32_t team, uint64_t number, uint64_t *bytes_out) {
-    return ask(&post->loads[team], number, bytes_out);
+    return ask_load(&post->loads[team], number, bytes_out);
 }
 
 void vv_post_tell_amount(struct vv_post *post, uint32_t local, uint64_t number, uint64_t bytes) {
-    tell(&post->amounts[local], number, bytes);
+    tell_load(&post->amounts[local], number, bytes);
 }
 
 int vv_post_ask_amount(const struct vv_post *post, uint32_t local, uint64_t number, uint64_t *bytes_out) {
-    return ask(&post->amounts[local], number, bytes_out);
+    return ask_load(&post->amounts[local], number, bytes_out);
 }
 
 void vv_post_ring_all(struct vv_post *post) {

@@ -19,7 +19,7 @@ struct choices {
     void *arg;
 };
 
-static int tell(const struct choices *choices, const char *what, const char *choice, const char *reason) {
+static int tell_choice(const struct choices *choices, const char *what, const char *choice, const char *reason) {
     struct varve_choice_info info = {.what = what, .choice = choice, .reason = reason};
     return choices->fn(choices->arg, &info);
 }
@@ -48,10 +48,10 @@ static int tell_guard(const struct choices *choices, int capture, const char *tr
     struct vv_guard *guard = NULL;
 
     if (capture == VV_CHOOSE_CAPTURE_SYNC) {
-        return tell(choices, "guard", "none", "nothing is held: everything is stored inside the call");
+        return tell_choice(choices, "guard", "none", "nothing is held: everything is stored inside the call");
     }
     if (sysconf(_SC_PAGESIZE) != VV_PAGE || !vv_peek_works()) {
-        return tell(choices, "guard", "none", "nothing is held: pages have another size, or cannot be read safely");
+        return tell_choice(choices, "guard", "none", "nothing is held: pages have another size, or cannot be read safely");
     }
     int rc = strcmp(tracker, "trap-mprotect") == 0 ? 0 : vv_guard_uffd(let_pass, NULL, &guard, why, sizeof why);
     if (rc == 0 && guard) {
@@ -61,14 +61,14 @@ static int tell_guard(const struct choices *choices, int capture, const char *tr
         rc = vv_guard_mprotect(let_pass, NULL, &guard, why_not, sizeof why_not);
         if (rc < 0) {
             snprintf(reason, sizeof reason, "nothing is held: no userfaultfd (%.100s), no mprotect (%.100s)", why, why_not);
-            return tell(choices, "guard", "none", reason);
+            return tell_choice(choices, "guard", "none", reason);
         }
         snprintf(reason, sizeof reason, "only regions with VARVE_NO_KERNEL_WRITES are held%s%.190s", *why ? ": " : "",
                  why);
     }
     const char *name = guard->ops->name; /* constant */
     guard->ops->close(guard);
-    return tell(choices, "guard", name, reason);
+    return tell_choice(choices, "guard", name, reason);
 }
 
 static int tell_frozen(const struct choices *choices, int capture) {
@@ -76,10 +76,10 @@ static int tell_frozen(const struct choices *choices, int capture) {
 
     if (capture == VV_CHOOSE_CAPTURE_AUTO || capture == VV_CHOOSE_CAPTURE_FROZEN) {
         return vv_frozen_works(why, sizeof why) == 0
-                   ? tell(choices, "frozen", "works", "a copy of the process can be made, and is as it was")
-                   : tell(choices, "frozen", "none", why);
+                   ? tell_choice(choices, "frozen", "works", "a copy of the process can be made, and is as it was")
+                   : tell_choice(choices, "frozen", "none", why);
     }
-    return tell(choices, "frozen", "none", "nothing is frozen: the setting capture says so");
+    return tell_choice(choices, "frozen", "none", "nothing is frozen: the setting capture says so");
 }
 
 /* "scan: the kernel notes writes" of scan. */
@@ -97,7 +97,7 @@ static int tell_all(const struct choices *choices, struct varve_error *error) {
     char reason[REASON_ROOM] = "";
 
     int mode = choose_capture(settings, reason);
-    int rc = tell(choices, "capture", names[mode], reason);
+    int rc = tell_choice(choices, "capture", names[mode], reason);
     if (rc != 0) {
         return rc;
     }
@@ -107,7 +107,7 @@ static int tell_all(const struct choices *choices, struct varve_error *error) {
         return rc;
     }
     snprintf(tracker, sizeof tracker, "%s", vv_capture_tracker(capture));
-    rc = tell(choices, "tracker", tracker, without_name(vv_capture_reason(capture), tracker));
+    rc = tell_choice(choices, "tracker", tracker, without_name(vv_capture_reason(capture), tracker));
     vv_capture_destroy(capture); /* memory has one guard at a time */
     if (rc == 0) {
         rc = tell_guard(choices, mode, tracker);

@@ -98,7 +98,7 @@ static int find_grounds(struct vv_diff *diff, struct varve_error *error) {
     return diff->has_places && !diff->options.is_quick ? vv_diff_share(diff, error) : 0;
 }
 
-static int compare(struct vv_diff *diff, struct varve_error *error) {
+static int compare_regions(struct vv_diff *diff, struct varve_error *error) {
     uint64_t before = 0;
     uint64_t after = 0;
 
@@ -161,7 +161,7 @@ int varve_store_compare(struct varve_store *store, const struct varve_which *fir
         return rc;
     }
     diff.store[1] = diff.options.second ? diff.options.second : store;
-    rc = compare(&diff, error);
+    rc = compare_regions(&diff, error);
     if (out) {
         size_t size = out->size;
         memcpy(out, &diff.result, size);

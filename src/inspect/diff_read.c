@@ -85,7 +85,7 @@ static void fill_elements(struct vv_diff_region *region, char text[2][VV_DIFF_TE
     }
 }
 
-static int tell(struct vv_diff *diff, struct vv_diff_region *region, struct varve_error *error) {
+static int tell_differences(struct vv_diff *diff, struct vv_diff_region *region, struct varve_error *error) {
     struct varve_difference *told = &region->told;
     char text[2][VV_DIFF_TEXT_ROOM];
 
@@ -112,7 +112,7 @@ static int tell_all(struct vv_diff *diff, struct varve_error *error) {
 
     while (rc == 0 && diff->oldest && diff->oldest->is_walked && diff->oldest->waiting == 0) {
         struct vv_diff_region *region = diff->oldest;
-        rc = tell(diff, region, error);
+        rc = tell_differences(diff, region, error);
         diff->oldest = region->next;
         diff->newest = diff->oldest ? diff->newest : NULL;
         diff->queued--;
@@ -194,7 +194,7 @@ int vv_diff_flush(struct vv_diff *diff, struct varve_error *error) {
 }
 
 /* Room for so many bytes at least, in whole elements. */
-static int make_room(struct vv_diff *diff, uint32_t element, size_t *room_out, struct varve_error *error) {
+static int reserve_elements(struct vv_diff *diff, uint32_t element, size_t *room_out, struct varve_error *error) {
     int rc = begin_batch(diff, error);
     int is_full = rc == 0 && (WINDOW - diff->used < element || vv_fetch_pending(diff->fetch[0]) > PENDING_MAX ||
                               vv_fetch_pending(diff->fetch[1]) > PENDING_MAX);
@@ -294,7 +294,7 @@ int vv_diff_want(struct vv_diff *diff, struct vv_diff_side *sides, struct vv_dif
 
     while (rc == 0 && size) {
         size_t room = 0;
-        rc = make_room(diff, region->rule.element, &room, error);
+        rc = reserve_elements(diff, region->rule.element, &room, error);
         size_t step = size < room ? (size_t)size : room;
         for (int i = 0; i < 2 && rc == 0; i++) {
             rc = fetch_side(diff, i, &sides[i].run, offset - sides[i].run.offset, step, 0, error);
@@ -309,7 +309,7 @@ int vv_diff_want(struct vv_diff *diff, struct vv_diff_side *sides, struct vv_dif
 int vv_diff_want_across(struct vv_diff *diff, struct vv_diff_side *sides, struct vv_diff_region *region,
                         uint64_t offset, uint32_t size, struct varve_error *error) {
     size_t room = 0;
-    int rc = make_room(diff, region->rule.element, &room, error);
+    int rc = reserve_elements(diff, region->rule.element, &room, error);
 
     for (int i = 0; i < 2; i++) {
         for (uint64_t done = 0; rc == 0 && done < size;) {

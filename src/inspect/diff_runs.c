@@ -87,7 +87,7 @@ static void count_changed(struct walk *walk, uint64_t offset, uint64_t length) {
     }
 }
 
-static int look_at(struct walk *walk, uint64_t offset, uint64_t length, struct varve_error *error) {
+static int look_at_run(struct walk *walk, uint64_t offset, uint64_t length, struct varve_error *error) {
     if (walk->diff->options.is_quick) {
         count_changed(walk, offset, length);
         return 0;
@@ -110,11 +110,11 @@ static int compare_ids(struct walk *walk, uint64_t offset, uint64_t length, stru
         offset += step;
         if (rc > 0) {
             diff->result.bytes_id += step;
-            rc = offset - step > begin ? look_at(walk, begin, offset - step - begin, error) : 0;
+            rc = offset - step > begin ? look_at_run(walk, begin, offset - step - begin, error) : 0;
             begin = offset;
         }
     }
-    return rc < 0 || begin == end ? rc : look_at(walk, begin, end - begin, error);
+    return rc < 0 || begin == end ? rc : look_at_run(walk, begin, end - begin, error);
 }
 
 /* Bytes that both sides have in the run at hand. */
@@ -128,7 +128,7 @@ static int compare_piece(struct walk *walk, uint64_t offset, uint64_t length, st
         return 0;
     }
     if (a->kind == VV_RUN_ZERO || b->kind == VV_RUN_ZERO) {
-        return look_at(walk, offset, length, error);
+        return look_at_run(walk, offset, length, error);
     }
     if (diff->has_places && is_repeated_alike(a, b) && have_same_place(walk->sides, offset)) {
         diff->result.bytes_place += length;
@@ -136,7 +136,7 @@ static int compare_piece(struct walk *walk, uint64_t offset, uint64_t length, st
     }
     int ask = diff->has_ids && diff->result.bytes_compared >= diff->ids_from;
     return ask && has_plain_place(a) && has_plain_place(b) ? compare_ids(walk, offset, length, error)
-                                                           : look_at(walk, offset, length, error);
+                                                           : look_at_run(walk, offset, length, error);
 }
 
 /* As inspect_diff_order.c keeps them: a run without its places, then so many places. */

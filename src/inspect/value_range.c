@@ -175,7 +175,7 @@ static int tell_parts(struct looking *looking) {
     return rc;
 }
 
-static int make_room(struct looking *looking, size_t size) {
+static int reserve_bytes(struct looking *looking, size_t size) {
     if (looking->room - looking->used >= size) {
         return 0;
     }
@@ -197,7 +197,7 @@ static int want(struct looking *looking, struct part *part, uint64_t skip, uint6
         part->is_known = 0;
         return 0;
     }
-    int rc = make_room(looking, (size_t)length);
+    int rc = reserve_bytes(looking, (size_t)length);
     if (rc == 0 && !looking->fetch) {
         rc = vv_fetch_create(looking->view, looking->store->pool, &looking->fetch);
         rc = rc < 0 ? vv_error_sys(looking->error, rc, "cannot read a region") : 0;
@@ -355,7 +355,7 @@ void vv_inspect_ranged_give(struct varve_store *store, struct vv_ranged *ranged,
 
 /* ---- both functions ---- */
 
-static int look(const struct vv_ranged *ranged, const struct vv_recipe_region *found, const char *region,
+static int look_at_range(const struct vv_ranged *ranged, const struct vv_recipe_region *found, const char *region,
                 struct looking *looking) {
     int rc;
 
@@ -389,7 +389,7 @@ static int look_for(struct varve_store *store, const struct varve_which *which, 
     struct vv_recipe_region found;
     looking->store = store;
     int rc = vv_inspect_ranged_take(store, which, rank, region, &ranged, &found, error);
-    rc = rc < 0 ? rc : look(&ranged, &found, region, looking);
+    rc = rc < 0 ? rc : look_at_range(&ranged, &found, region, looking);
     vv_inspect_ranged_give(store, &ranged, rc);
     return rc < 0 ? vv_error_default(error, rc, "cannot look at region \"%s\" of %s@%" PRId64 ": %s", region,
                                      which->name, which->version, varve_error_text(rc))

@@ -43,7 +43,7 @@ int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation
 
 /* What is there already: 1 a good object of this kind, 0 nothing, -EBADMSG damage, -EEXIST another list, or why it
  * must stay (a tombstone, the storage). Another writers list of the same attempt is that of another job: it must stay. */
-static int look_at(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
+static int look_at_object(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
                    struct varve_error *error) {
     struct vv_tombstone tombstone;
     struct vv_writers writers;
@@ -73,7 +73,7 @@ static int place(struct vv_store *store, const struct vv_key *key, const struct 
                  struct varve_error *error) {
     char text[VV_KEY_ROOM];
     vv_key_print(key, text);
-    int rc = look_at(store, key, bytes, error);
+    int rc = look_at_object(store, key, bytes, error);
     if (rc == 1) /* perhaps it was never made durable */
         rc = vv_backend_sync(store->backend, text);
     else if (rc == -EEXIST)

@@ -207,7 +207,7 @@ int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint
 }
 
 /* Those that go are moved to the front of the list; how many, or an error. */
-static int64_t choose(struct keeping *keeping, struct vv_lease *lease, struct varve_error *error) {
+static int64_t choose_forgotten(struct keeping *keeping, struct vv_lease *lease, struct varve_error *error) {
     const struct vv_attempt *cut = keeping->options->cut;
     struct vv_attempt refers;
     size_t kept = 0, chosen = 0;
@@ -249,7 +249,7 @@ int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, co
     if (rc == 0)
         rc = keeping_begin(&keeping, store, lease, name, options, error);
     if (rc == 0 && keeping.count > how_many(&keeping)) {
-        int64_t chosen = choose(&keeping, lease, error);
+        int64_t chosen = choose_forgotten(&keeping, lease, error);
         rc = chosen < 0 ? (int)chosen : forget_chosen(&keeping, (size_t)chosen, error);
         if (rc == 0)
             rc = vv_prune(store, name, &pruning, &result, error);

@@ -42,7 +42,7 @@ static uint64_t count_since(const struct watch *watch, uint64_t now_ns) {
 
 /* 1 if the beat has not changed for long enough, 0 if it may be alive. What counts is the time from the end of one look to the
  * beginning of the next. */
-static int look(struct watch *watch, struct varve_error *error) {
+static int look_at_lease(struct watch *watch, struct varve_error *error) {
     struct vv_key key = vv_generation_key(watch->name, watch->generation, VV_KIND_BEAT);
     uint64_t begun = vv_clock_ns();
     struct vv_buf buf;
@@ -110,7 +110,7 @@ static int watch_until(struct watch *watch, uint64_t deadline_ns, struct varve_e
             return 0;
         if (watch->is_renewed || (watch->has_claim && vv_lease_is_open_here(watch->claim.session_id)))
             return busy(watch, error);
-        if ((rc = look(watch, error)) != 0)
+        if ((rc = look_at_lease(watch, error)) != 0)
             return rc < 0 ? rc : 0;
         uint64_t now = vv_clock_ns();
         if (now >= deadline_ns)
@@ -140,7 +140,7 @@ int vv_watch(struct vv_store *store, const char *name, uint32_t generation, uint
 /* Asked for by a person, who sees how far it is and may stop it. */
 static int watch_shown(struct watch *watch, struct varve_error *error) {
     for (;;) {
-        int rc = look(watch, error);
+        int rc = look_at_lease(watch, error);
         if (rc < 0)
             return rc;
         if (watch->is_renewed)

@@ -73,7 +73,7 @@ int vv_holder_look(struct vv_store *store, const char *name, struct vv_holder *o
     return 0;
 }
 
-static int refuse(const struct vv_holder *holder, const char *name, struct varve_error *error) {
+static int refuse_unlock(const struct vv_holder *holder, const char *name, struct varve_error *error) {
     uint64_t now = vv_clock_wall_ns();
     return vv_error(error, VARVE_BUSY,
                     "%s is in use: process %" PRIu32 " (%s) on host %s claimed it %" PRIu64
@@ -93,13 +93,13 @@ int vv_unlock(struct vv_store *store, const char *name, int is_dead, int (*progr
     if (rc < 0 || out->holding == VV_HELD_BY_NOBODY)
         return rc;
     if (out->holding == VV_HELD_BY_LIVING)
-        return refuse(out, name, error);
+        return refuse_unlock(out, name, error);
     if (out->holding == VV_HELD_BY_UNKNOWN) {
         uint32_t seconds = seconds_to_watch(out, is_dead);
         rc = vv_watch_shown(store, name, out->generation, seconds, progress, arg, error);
         if (rc == VARVE_BUSY) {
             decide(out, VV_HELD_BY_LIVING, "its heartbeat was renewed while it was watched");
-            return refuse(out, name, error);
+            return refuse_unlock(out, name, error);
         }
         if (rc < 0)
             return rc;

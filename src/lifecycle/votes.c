@@ -207,7 +207,7 @@ void vv_vote_clear(struct vv_vote *vote) {
 /* ---- all of them ---- */
 
 /* Length and digest of the writers object, which the record names. */
-static int finish(struct votes *votes) {
+static int finish_votes(struct votes *votes) {
     struct vv_key key = vv_attempt_key(votes->name, votes->attempt, VV_KIND_WRITERS, 0, 0);
     struct vv_buf buf;
     if (votes->owners != votes->record.ranks)
@@ -223,7 +223,7 @@ static int finish(struct votes *votes) {
 
 static int end_votes(struct votes *votes, int rc, struct vv_writers *writers_out, struct vv_record *record_out) {
     if (rc == 1)
-        rc = finish(votes);
+        rc = finish_votes(votes);
     if (rc != 1) {
         if (rc == 0)
             vv_error_clear(votes->error);

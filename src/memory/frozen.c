@@ -259,7 +259,7 @@ static int has_other_namespace(void) {
     return a > 0 && strcmp(own, childrens) != 0;
 }
 
-static int refuse(struct vv_frozen *frozen, const char *why) {
+static int refuse_freezing(struct vv_frozen *frozen, const char *why) {
     snprintf(frozen->fate, sizeof frozen->fate, "%s", why);
     return -ENOTSUP;
 }
@@ -276,7 +276,7 @@ static void adopt(struct vv_frozen *frozen) {
     errno = kept;
 }
 
-static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, enum vv_frozen_after after,
+static int ask_child(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, enum vv_frozen_after after,
                int wants_memory) {
     struct vv_frozen_shared *shared = frozen->shared;
     if (!frozen->pid || frozen->owner != getpid())
@@ -306,13 +306,13 @@ static int ask(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_
 
 /* Does the first one answer at all? In a box that refuses what it needs it does not. */
 static int try_first(struct vv_frozen *frozen) {
-    int rc = ask(frozen, NULL, 0, VV_FROZEN_KEEP, 0);
+    int rc = ask_child(frozen, NULL, 0, VV_FROZEN_KEEP, 0);
     frozen->is_tried = rc == 0;
     frozen->has_adopted = 0; /* another thread will read */
     return rc;
 }
 
-static void prepare(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count) {
+static void prepare_child(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count) {
     struct vv_frozen_shared *shared = frozen->shared;
     shared->is_ready = shared->asked = shared->answered = shared->must_end = 0;
     shared->at = UINT32_MAX;
@@ -331,13 +331,13 @@ int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept
     frozen->fate[0] = 0;
     take_left(frozen);
     if (!VV_FROZEN_IS_KNOWN)
-        return refuse(frozen, "a frozen copy is known for x86_64 and aarch64 only");
+        return refuse_freezing(frozen, "a frozen copy is known for x86_64 and aarch64 only");
     if (has_other_namespace())
-        return refuse(frozen, "the process has asked for another process namespace for its children");
+        return refuse_freezing(frozen, "the process has asked for another process namespace for its children");
     int rc = frozen->shared ? 0 : open_parts(frozen);
     if (rc != 0)
         return rc;
-    prepare(frozen, kept, count);
+    prepare_child(frozen, kept, count);
     long pid = spawn(frozen);
     if (pid < 0)
         return (int)pid;
@@ -352,12 +352,12 @@ int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept
 
 int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count,
                    enum vv_frozen_after after) {
-    return ask(frozen, runs, count, after, 0);
+    return ask_child(frozen, runs, count, after, 0);
 }
 
 int64_t vv_frozen_memory(struct vv_frozen *frozen) {
     static const char word[] = "Private_Dirty:";
-    int rc = ask(frozen, NULL, 0, VV_FROZEN_KEEP, 1);
+    int rc = ask_child(frozen, NULL, 0, VV_FROZEN_KEEP, 1);
     const char *found = rc == 0 ? strstr(frozen->shared->text, word) : NULL;
     return rc != 0 ? rc : found ? strtoll(found + strlen(word), NULL, 10) * 1024 : -ENOTSUP;
 }

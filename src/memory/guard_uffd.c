@@ -195,7 +195,7 @@ static int is_armed(struct uffd_guard *guard, uintptr_t page) {
 }
 
 /* Nothing is armed meanwhile, so what the callback decides is about the page as it is. */
-static void answer(struct uffd_guard *guard, uintptr_t page) {
+static void answer_fault(struct uffd_guard *guard, uintptr_t page) {
     pthread_mutex_lock(&guard->calls);
     if (!is_armed(guard, page) || guard->fn(guard->arg, page)) {
         pthread_mutex_lock(&guard->lock);
@@ -267,7 +267,7 @@ static void *serve(void *arg) {
         size_t count = got > 0 ? (size_t)got / sizeof messages[0] : 0;
         for (size_t i = 0; i < count; i++)
             if (messages[i].event == UFFD_EVENT_PAGEFAULT)
-                answer(guard, (uintptr_t)messages[i].arg.pagefault.address & ~(uintptr_t)(VV_PAGE - 1));
+                answer_fault(guard, (uintptr_t)messages[i].arg.pagefault.address & ~(uintptr_t)(VV_PAGE - 1));
         if (count > 0) {
             follow_faults(&follow, (pid_t)messages[count - 1].arg.pagefault.feat.ptid); /* while nobody waits for us */
             continue;

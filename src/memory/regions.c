@@ -72,7 +72,7 @@ struct vv_region *vv_regions_find(const struct vv_regions *regions, const char *
     return NULL;
 }
 
-static int make_room(struct vv_regions *regions) {
+static int reserve_slot(struct vv_regions *regions) {
     if (regions->count == regions->room) {
         size_t room = regions->room ? regions->room * 2 : 16;
         struct vv_region *list = vv_realloc(regions->list, room * sizeof *list);
@@ -91,7 +91,7 @@ struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name) {
     if (region)
         return region;
     char *copy = vv_strdup(name);
-    if (!copy || make_room(regions) != 0) {
+    if (!copy || reserve_slot(regions) != 0) {
         vv_free(copy);
         return NULL;
     }

@@ -74,7 +74,7 @@ static int report_absent(struct pass *pass, struct tiles *tiles, uint64_t until)
 }
 
 /* Tiles that follow each other without a hole, in mappings that are ours. */
-static int take(struct pass *pass, const struct vv_page_range *first, size_t count) {
+static int take_tiles(struct pass *pass, const struct vv_page_range *first, size_t count) {
     /* To some kernels, an absent page in a page table that exists is written, too, and would be armed. */
     static const struct vv_page_query query = {.flags = VV_SCAN_PROTECT | VV_SCAN_CHECK,
                                                .all = VV_PAGE_WRITTEN,
@@ -103,7 +103,7 @@ static int take(struct pass *pass, const struct vv_page_range *first, size_t cou
 
 /* ---- look ---- */
 
-static int look(struct pass *pass, uint64_t start, uint64_t end);
+static int look_at_range(struct pass *pass, uint64_t start, uint64_t end);
 
 /* Kernels before 6.13 keep the bits when memory is moved, without noting writes any more. Taking bits away costs ten
  * times as much as looking for them. */
@@ -150,7 +150,7 @@ static int take_foreign(struct pass *pass, uint64_t start, uint64_t end) {
         return vv_tracked_walk(pass->ptr, start, end, 0, pass->fn, pass->arg);
     vv_tracked_for_plain(start, end, register_part, pass->scan);
     pass->is_second_try = 1;
-    int rc = look(pass, start, end);
+    int rc = look_at_range(pass, start, end);
     pass->is_second_try = 0;
     return rc;
 }
@@ -169,7 +169,7 @@ static int take_batch(struct pass *pass, const struct vv_page_range *tiles, size
             uint64_t ours = tiles[i].categories & VV_PAGE_WP_ALLOWED;
             for (; i < count && tiles[i].start == next && (tiles[i].categories & VV_PAGE_WP_ALLOWED) == ours; i++)
                 next = tiles[i].end;
-            rc = ours ? take(pass, tiles + first, i - first) : take_foreign(pass, start, next);
+            rc = ours ? take_tiles(pass, tiles + first, i - first) : take_foreign(pass, start, next);
         }
         if (rc != 0)
             return rc;
@@ -178,7 +178,7 @@ static int take_batch(struct pass *pass, const struct vv_page_range *tiles, size
     return 0;
 }
 
-static int look(struct pass *pass, uint64_t start, uint64_t end) {
+static int look_at_range(struct pass *pass, uint64_t start, uint64_t end) {
     static const struct vv_page_query query = {.wanted = VV_PAGE_WP_ALLOWED | VV_PAGE_PRESENT | VV_PAGE_SWAPPED};
     struct vv_page_range tiles[ROOM];
     while (start < end) {
@@ -206,7 +206,7 @@ static void disarm(struct scan *scan, uint64_t start, uint64_t end) {
 /* Whole pages [start, end) of the memory at ptr. */
 static int collect_inside(void *context, const uint8_t *ptr, uint64_t start, uint64_t end, vv_pages_fn fn, void *arg) {
     struct pass pass = {.scan = context, .ptr = ptr, .fn = fn, .arg = arg};
-    return look(&pass, start, end);
+    return look_at_range(&pass, start, end);
 }
 
 static int scan_collect(struct vv_tracker *tracker, struct vv_watch *watch, vv_pages_fn fn, void *arg) {

@@ -60,7 +60,7 @@ static int send(struct varve_comm *comm, const void *data, size_t size) {
 
 /* Room for the largest message, before the first is sent: a rank 0 without memory must not leave messages behind that a later collect
  * would take for its own. The same answer on all ranks. */
-static int make_room(struct varve_comm *comm, size_t size, char **buffer) {
+static int reserve_buffer(struct varve_comm *comm, size_t size, char **buffer) {
     uint64_t largest = ~(uint64_t)size, has_room = 1;
     int rc = mpi_least(comm, &largest, 1);
     largest = ~largest;
@@ -75,7 +75,7 @@ static int make_room(struct varve_comm *comm, size_t size, char **buffer) {
 
 static int mpi_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
     char *buffer = NULL;
-    int rc = make_room(comm, size, &buffer);
+    int rc = reserve_buffer(comm, size, &buffer);
     if (rc || comm->rank != 0) {
         free(buffer);
         return rc ? rc : send(comm, data, size);

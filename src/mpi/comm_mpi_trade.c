@@ -26,7 +26,7 @@ static void give(struct trading *trading, uint32_t rank, const void *data, size_
 }
 
 /* Room behind what has come of this message. */
-static int make_room(struct trading *trading, size_t size) {
+static int reserve_message(struct trading *trading, size_t size) {
     char *bigger = size <= trading->room && trading->buffer ? trading->buffer : realloc(trading->buffer, size + 1);
     if (!bigger) { /* cutting it off is not safe: some MPI libraries end the process then */
         trading->result = -ENOMEM;
@@ -39,12 +39,12 @@ static int make_room(struct trading *trading, size_t size) {
 }
 
 /* A message whose first piece, of this size, is there. */
-static int take(struct trading *trading, uint32_t rank, int size) {
+static int receive_message(struct trading *trading, uint32_t rank, int size) {
     MPI_Comm group = vv_mpi_group_of(trading->comm);
     size_t had = 0, which = 0;
     int rc = MPI_SUCCESS;
     for (;;) {
-        if (make_room(trading, had + (size_t)size) != 0)
+        if (reserve_message(trading, had + (size_t)size) != 0)
             return MPI_SUCCESS;
         rc = vv_mpi_receive(group, TAG_TRADE, rank, trading->buffer + had, size);
         had += (size_t)size;
@@ -67,7 +67,7 @@ static int take_all(struct trading *trading, uint32_t *pending, size_t count) {
         rc = vv_mpi_next(vv_mpi_group_of(trading->comm), TAG_TRADE, pending, count, &which, &size);
         if (rc != MPI_SUCCESS)
             return rc;
-        rc = take(trading, pending[which], size);
+        rc = receive_message(trading, pending[which], size);
         pending[which] = pending[--count];
     }
     return rc;

@@ -131,7 +131,7 @@ static int add_pieces(struct vv_fetch *fetch, const struct vv_want *want, uint32
             break;
         }
         uint64_t left = want->size - done;
-        struct vv_piece piece = {.out = want->out + done,
+        struct vv_fetch_piece piece = {.out = want->out + done,
                               .source = place.lean,
                               .writer = spot.writer,
                               .is_own = place.owner == fetch->view->reader,
@@ -262,7 +262,7 @@ static int find_some(struct vv_fetch *fetch, struct rest *rest, struct varve_err
     for (; rest->at < rest->count && rc == 0; rest->at++) {
         size_t index = rest->order ? rest->order[rest->at] : rest->at;
         uint32_t next = want_at(fetch, index)->source;
-        if (rest->order && next != source && fetch->pieces.size >= PORTION * sizeof(struct vv_piece)) {
+        if (rest->order && next != source && fetch->pieces.size >= PORTION * sizeof(struct vv_fetch_piece)) {
             break;
         }
         source = next;
@@ -350,7 +350,7 @@ int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip
 
 size_t vv_fetch_pending(const struct vv_fetch *fetch) {
     size_t count = want_count(fetch), pieces = count < PORTION ? count : PORTION; /* one of each want, as a rule */
-    return fetch->places.size + fetch->wants.size + count * sizeof(uint32_t) + pieces * sizeof(struct vv_piece) +
+    return fetch->places.size + fetch->wants.size + count * sizeof(uint32_t) + pieces * sizeof(struct vv_fetch_piece) +
            fetch->repeats.size;
 }
 
@@ -404,7 +404,7 @@ int vv_fetch_postpone(struct vv_fetch *fetch, uint32_t *last_out, struct varve_e
 /* Pieces that failed become wants for the next candidate. */
 static int retry_failed(struct vv_fetch *fetch, struct varve_error *error) {
     struct vv_buf before = fetch->pieces;
-    const struct vv_piece *pieces = (const struct vv_piece *)before.data;
+    const struct vv_fetch_piece *pieces = (const struct vv_fetch_piece *)before.data;
     int rc = 0;
     vv_buf_init(&fetch->pieces);
     for (size_t i = 0; i < before.size / sizeof *pieces && rc == 0; i++) {

@@ -19,14 +19,14 @@
 
 struct job {
     struct vv_fetch *fetch;
-    struct vv_piece *pieces;
+    struct vv_fetch_piece *pieces;
     size_t count;
     int is_in_parts; /* somebody else is asked for the pieces first */
 };
 
 /* ---- one job ---- */
 
-static void fail_pieces(struct vv_fetch *fetch, struct vv_piece *pieces, size_t count, const struct varve_error *why) {
+static void fail_pieces(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count, const struct varve_error *why) {
     for (size_t i = 0; i < count; i++) {
         pieces[i].has_failed = 1;
     }
@@ -40,14 +40,14 @@ static void fail_pieces(struct vv_fetch *fetch, struct vv_piece *pieces, size_t 
 }
 
 /* The blocks of its pack: those tables that the piece was found in. */
-static int use_tables(struct vv_fetch *fetch, const struct vv_piece *piece, struct vv_cached **out,
+static int use_tables(struct vv_fetch *fetch, const struct vv_fetch_piece *piece, struct vv_cached **out,
                       struct varve_error *error) {
     struct vv_view *view = fetch->view;
     return vv_view_tables_of(view, piece->source, piece->writer, piece->is_own ? view->reader : VV_ALL_OWNERS, out,
                              error);
 }
 
-static size_t pieces_of_block(const struct vv_piece *pieces, size_t count) {
+static size_t pieces_of_block(const struct vv_fetch_piece *pieces, size_t count) {
     size_t n = 1;
     while (n < count && pieces[n].block == pieces[0].block) {
         n++;
@@ -59,7 +59,7 @@ static size_t pieces_of_block(const struct vv_piece *pieces, size_t count) {
 static int is_direct(const struct job *job, const struct vv_pack_tables *tables) {
     const uint8_t *next = job->pieces[0].out;
     for (size_t i = 0; i < job->count; i++) {
-        const struct vv_piece *piece = &job->pieces[i];
+        const struct vv_fetch_piece *piece = &job->pieces[i];
         const struct vv_block *block = &tables->blocks[piece->block];
         if (block->codec != VV_CODEC_NONE || piece->length != block->raw || piece->out != next ||
             (i && piece->block == piece[-1].block)) {
@@ -79,7 +79,7 @@ static int check_sum(const char *key, const struct vv_block *block, uint32_t num
                     (unsigned long long)block->offset);
 }
 
-static void copy_pieces(const struct vv_piece *pieces, size_t count, const uint8_t *raw) {
+static void copy_pieces(const struct vv_fetch_piece *pieces, size_t count, const uint8_t *raw) {
     for (size_t i = 0; i < count; i++) {
         memcpy(pieces[i].out, raw + pieces[i].raw, pieces[i].length);
     }
@@ -92,7 +92,7 @@ static int is_decoded(const struct vv_decoded *decoded, const char *key, const s
 
 /* 1 if the block was the last one to be decoded. */
 static int copy_decoded(struct vv_decoded *decoded, const char *key, const struct vv_block *block,
-                        const struct vv_piece *pieces, size_t count) {
+                        const struct vv_fetch_piece *pieces, size_t count) {
     if (!decoded->is_wanted) {
         return 0;
     }
@@ -128,7 +128,7 @@ static void keep_decoded(struct vv_decoded *decoded, const char *key, const stru
 
 /* One block whose stored bytes are in memory. */
 static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_block *block,
-                       const struct vv_piece *pieces, size_t count, const uint8_t *stored, struct varve_error *error) {
+                       const struct vv_fetch_piece *pieces, size_t count, const uint8_t *stored, struct varve_error *error) {
     int rc = check_sum(key, block, pieces[0].block, stored, error);
     if (rc < 0) {
         return rc;
@@ -156,7 +156,7 @@ static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_
     return rc;
 }
 
-static void tell_placed(struct vv_fetch *fetch, const struct vv_piece *pieces, size_t count) {
+static void tell_placed(struct vv_fetch *fetch, const struct vv_fetch_piece *pieces, size_t count) {
     const struct vv_want *wants = (const struct vv_want *)fetch->wants.data;
     for (size_t i = 0; i < count && fetch->placed; i++) {
         fetch->placed(wants[pieces[i].want].tag, pieces[i].out, pieces[i].length);
@@ -168,7 +168,7 @@ static void place_blocks(struct job *job, const char *key, const struct vv_pack_
     uint64_t base = tables->blocks[job->pieces[0].block].offset;
     size_t n;
     for (size_t i = 0; i < job->count; i += n) {
-        struct vv_piece *pieces = &job->pieces[i];
+        struct vv_fetch_piece *pieces = &job->pieces[i];
         const struct vv_block *block = &tables->blocks[pieces->block];
         const uint8_t *bytes = stored + (block->offset - base);
         struct varve_error why;
@@ -194,7 +194,7 @@ static size_t readable_behind(const struct vv_pack_tables *tables, uint64_t numb
 /* A bounced read begins and ends at multiples of READ_ALIGN where it can: the backend then needs no copy of its own. */
 static int read_job(struct job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
     struct vv_view *view = job->fetch->view;
-    const struct vv_piece *first = &job->pieces[0];
+    const struct vv_fetch_piece *first = &job->pieces[0];
     const struct vv_block *begin = &tables->blocks[first->block];
     const struct vv_block *end = &tables->blocks[job->pieces[job->count - 1].block];
     uint64_t lead = begin->offset % READ_ALIGN;
@@ -234,7 +234,7 @@ static size_t make_wishes(const struct job *job, const struct vv_pack_tables *ta
                           struct vv_block_wish *wishes) {
     size_t count = 0, n;
     for (size_t i = 0; i < job->count; i += n) {
-        const struct vv_piece *pieces = &job->pieces[i];
+        const struct vv_fetch_piece *pieces = &job->pieces[i];
         n = pieces_of_block(pieces, job->count - i);
         for (size_t k = 0; k < n; k++) {
             parts[i + k] = (struct vv_block_part){pieces[k].out, pieces[k].raw, pieces[k].length};
@@ -248,7 +248,7 @@ static size_t make_wishes(const struct job *job, const struct vv_pack_tables *ta
 /* Blocks that did not come are read one by one: something is wrong with them, or with whoever was asked. */
 static void take_wishes(struct job *job, const struct vv_pack_tables *tables, const struct vv_block_wish *wishes,
                         size_t count) {
-    struct vv_piece *pieces = job->pieces;
+    struct vv_fetch_piece *pieces = job->pieces;
     for (size_t i = 0; i < count; pieces += wishes[i++].count) {
         if (wishes[i].result == 0) {
             tell_placed(job->fetch, pieces, wishes[i].count);
@@ -261,7 +261,7 @@ static void take_wishes(struct job *job, const struct vv_pack_tables *tables, co
 
 static int ask_job(struct job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
     struct vv_view *view = job->fetch->view;
-    const struct vv_piece *first = &job->pieces[0];
+    const struct vv_fetch_piece *first = &job->pieces[0];
     struct vv_block_wish wishes[JOB_WISHES];
     char key[VV_KEY_ROOM];
     int rc = vv_view_block_key(view, first->source, first->writer, tables->blocks[first->block].part, tables->parts, key,
@@ -305,12 +305,12 @@ static int order(uint32_t a, uint32_t b) {
 }
 
 static int compare_pieces(const void *a, const void *b) {
-    const struct vv_piece *x = a, *y = b;
+    const struct vv_fetch_piece *x = a, *y = b;
     int first = order(x->source, y->source), second = order(x->writer, y->writer), third = order(x->block, y->block);
     return first ? first : second ? second : third ? third : order(x->raw, y->raw);
 }
 
-static void sort_range(struct vv_piece *pieces, size_t count) {
+static void sort_range(struct vv_fetch_piece *pieces, size_t count) {
     size_t i = 1;
     while (i < count && compare_pieces(&pieces[i - 1], &pieces[i]) <= 0) {
         i++;
@@ -322,7 +322,7 @@ static void sort_range(struct vv_piece *pieces, size_t count) {
 
 /* Pieces come source by source, and within one mostly in the order of its blocks: then nothing is left to sort. */
 static void sort_pieces(struct vv_fetch *fetch) {
-    struct vv_piece *pieces = (struct vv_piece *)fetch->pieces.data;
+    struct vv_fetch_piece *pieces = (struct vv_fetch_piece *)fetch->pieces.data;
     size_t count = fetch->pieces.size / sizeof *pieces, n;
     for (size_t i = 1; i < count; i++) {
         if (pieces[i - 1].source > pieces[i].source) { /* second tries */
@@ -343,7 +343,7 @@ struct group {
     uint64_t bytes; /* that are wanted; what is wanted twice counts twice */
 };
 
-static struct group group_at(const struct vv_piece *pieces, size_t count) {
+static struct group group_at(const struct vv_fetch_piece *pieces, size_t count) {
     struct group group = {0};
     while (group.count < count && pieces[group.count].source == pieces->source &&
            pieces[group.count].writer == pieces->writer && pieces[group.count].block == pieces->block) {
@@ -353,30 +353,30 @@ static struct group group_at(const struct vv_piece *pieces, size_t count) {
 }
 
 /* A part of the block is wanted: less than three quarters, since with more the stored bytes are the shorter way. */
-static int is_part(const struct vv_pack_tables *tables, const struct vv_piece *pieces, const struct group *group) {
+static int is_part(const struct vv_pack_tables *tables, const struct vv_fetch_piece *pieces, const struct group *group) {
     return group->bytes < tables->blocks[pieces->block].raw / 4 * UINT64_C(3);
 }
 
 /* Does the block of `next` follow that of `last` in its object, and is the read that began at `begin` still short
  * enough? */
-static int follows(const struct vv_pack_tables *tables, const struct vv_piece *begin, const struct vv_piece *last,
-                   const struct vv_piece *next) {
+static int follows(const struct vv_pack_tables *tables, const struct vv_fetch_piece *begin, const struct vv_fetch_piece *last,
+                   const struct vv_fetch_piece *next) {
     const struct vv_block *a = &tables->blocks[begin->block], *b = &tables->blocks[next->block];
     return next->block == last->block + 1 && a->part == b->part && b->offset + b->stored - a->offset <= JOB_BYTES;
 }
 
-static int is_same_pack(const struct vv_piece *a, const struct vv_piece *b) {
+static int is_same_pack(const struct vv_fetch_piece *a, const struct vv_fetch_piece *b) {
     return a->source == b->source && a->writer == b->writer;
 }
 
-static int may_ask(const struct vv_fetch *fetch, const struct vv_piece *piece) {
+static int may_ask(const struct vv_fetch *fetch, const struct vv_fetch_piece *piece) {
     const struct vv_store *store = fetch->view->store;
     return store->parts && store->parts->is_shared(store->parts_arg, vv_view_source(fetch->view, piece->source),
                                                    piece->writer);
 }
 
 /* The pieces from `pieces` on, all of the pack of these tables, that can be had together. */
-static struct job take_job(struct vv_fetch *fetch, struct vv_piece *pieces, size_t count,
+static struct job take_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count,
                            const struct vv_pack_tables *tables, int is_shared) {
     struct group group = group_at(pieces, count);
     struct job job = {.fetch = fetch,
@@ -385,7 +385,7 @@ static struct job take_job(struct vv_fetch *fetch, struct vv_piece *pieces, size
                       .is_in_parts = is_shared && is_part(tables, pieces, &group)};
     uint64_t bytes = group.bytes;
     for (size_t wishes = 1; job.count < count; wishes++) {
-        const struct vv_piece *next = &pieces[job.count];
+        const struct vv_fetch_piece *next = &pieces[job.count];
         group = group_at(next, count - job.count);
         bytes += group.bytes;
         if (!is_same_pack(pieces, next) || (is_shared && is_part(tables, next, &group)) != job.is_in_parts) {
@@ -408,7 +408,7 @@ struct cut {
 };
 
 /* One job: the pieces from `pieces` on that can be had together. */
-static int cut_job(struct vv_fetch *fetch, struct vv_piece *pieces, size_t count, struct cut *cut, struct job *out,
+static int cut_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count, struct cut *cut, struct job *out,
                    struct varve_error *error) {
     const struct vv_cache_key *key = cut->tables ? &cut->tables->key : NULL;
     if (!key || key->writer != pieces->writer ||
@@ -426,7 +426,7 @@ static int cut_job(struct vv_fetch *fetch, struct vv_piece *pieces, size_t count
 }
 
 static int cut_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_error *error) {
-    struct vv_piece *pieces = (struct vv_piece *)fetch->pieces.data;
+    struct vv_fetch_piece *pieces = (struct vv_fetch_piece *)fetch->pieces.data;
     size_t count = fetch->pieces.size / sizeof *pieces;
     struct cut cut = {0};
     int rc = 0;

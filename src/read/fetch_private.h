@@ -23,7 +23,7 @@ struct vv_want {
     uint16_t candidate; /* see pick_place */
 };
 
-struct vv_piece {
+struct vv_fetch_piece {
     uint8_t *out;
     uint32_t source;
     uint32_t writer : 31;

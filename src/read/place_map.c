@@ -13,7 +13,7 @@ struct range {
     uint64_t length;
 };
 
-static int compare(const void *a, const void *b) {
+static int compare_places(const void *a, const void *b) {
     const struct range *x = a, *y = b;
     int order = vv_attempt_compare(&x->from.attempt, &y->from.attempt);
     if (order != 0)
@@ -36,7 +36,7 @@ int vv_place_map_add(struct vv_place_map *map, const struct vv_spot_of *from, ui
     if (!range)
         return -ENOMEM;
     *range = (struct range){.from = *from, .to = *to, .length = length};
-    if (tsearch(range, &map->root, compare))
+    if (tsearch(range, &map->root, compare_places))
         return 0;
     vv_free(range);
     return -ENOMEM;
@@ -50,12 +50,12 @@ struct look {
 };
 
 /* As deep as the tree is high: each step asks for what lies below the range that was found, on one side of it. */
-static int look_at(const struct look *look, uint64_t first, uint64_t end) {
+static int look_at_places(const struct look *look, uint64_t first, uint64_t end) {
     struct range wanted = {.from = look->from, .length = end - first};
     wanted.from.address += first;
     if (first == end)
         return 0;
-    void *node = tfind(&wanted, &look->map->root, compare);
+    void *node = tfind(&wanted, &look->map->root, compare_places);
     if (!node)
         return look->fn(look->arg, first, end - first, NULL);
     const struct range *found = *(struct range **)node;
@@ -64,14 +64,14 @@ static int look_at(const struct look *look, uint64_t first, uint64_t end) {
     uint64_t high = found_end < from + end ? found_end - from : end;
     struct vv_spot_of to = found->to;
     to.address += from + low - found->from.address;
-    int rc = look_at(look, first, low);
+    int rc = look_at_places(look, first, low);
     if (rc == 0)
         rc = look->fn(look->arg, low, high - low, &to);
-    return rc == 0 ? look_at(look, high, end) : rc;
+    return rc == 0 ? look_at_places(look, high, end) : rc;
 }
 
 int vv_place_map_look(struct vv_place_map *map, const struct vv_spot_of *from, uint64_t length, vv_place_piece_fn fn,
                       void *arg) {
     struct look look = {.map = map, .from = *from, .fn = fn, .arg = arg};
-    return look_at(&look, 0, length);
+    return look_at_places(&look, 0, length);
 }

@@ -99,7 +99,7 @@ static int open_length(struct vv_layer *layer) {
 
 /* ---- the manifest ---- */
 
-static int64_t fill(void *arg, uint64_t offset, void *data, size_t size) {
+static int64_t fill_layer(void *arg, uint64_t offset, void *data, size_t size) {
     struct vv_layer *layer = arg;
     uint64_t left = offset < layer->length ? layer->length - offset : 0;
     size_t n = left < size ? (size_t)left : size;
@@ -126,7 +126,7 @@ int vv_layer_rewind(struct vv_layer *layer, uint32_t owner, struct varve_error *
     vv_manifest_close(layer->reader);
     layer->reader = NULL;
     layer->is_at_end = layer->has_entry = layer->is_in = layer->has_run = 0;
-    int rc = vv_manifest_open(fill, layer, layer->length, owner, layer->lean_count, &layer->reader, error);
+    int rc = vv_manifest_open(fill_layer, layer, layer->length, owner, layer->lean_count, &layer->reader, error);
     return rc < 0 ? vv_layer_error(layer, rc, error) : 0;
 }
 

@@ -167,7 +167,7 @@ static int seek_any(struct walk *walk, const struct vv_run *run, uint64_t offset
                     first.code ? first.text : "a run has no place");
 }
 
-static int tell(struct walk *walk) {
+static int tell_block(struct walk *walk) {
     uint64_t length = walk->piece.length;
     walk->piece.block = &walk->block;
     int rc = length ? walk->fn(walk->arg, &walk->piece) : 0;
@@ -186,7 +186,7 @@ static int add_spot(struct walk *walk, uint64_t offset, uint64_t length, const s
         piece->length += length;
         return 0;
     }
-    int rc = tell(walk);
+    int rc = tell_block(walk);
     if (rc == 0) {
         rc = use_contents(walk, place->lean, spot->writer, &contents, error);
     }
@@ -222,7 +222,7 @@ static int walk_run(struct walk *walk, const struct vv_run *run, uint64_t length
             done += part;
         }
     }
-    return rc ? rc : tell(walk);
+    return rc ? rc : tell_block(walk);
 }
 
 int vv_view_blocks(struct vv_view *view, const struct vv_run *run, vv_block_piece_fn fn, void *arg,

@@ -23,7 +23,7 @@ struct question {
     void *ptr;
 };
 
-static int ask(void *arg) {
+static int ask_program(void *arg) {
     struct question *question = arg;
     question->ptr = question->options->allocator->alloc(question->options->arg, &question->info);
     if (question->ptr == MAP_FAILED) /* the answer of mmap, handed on */
@@ -65,7 +65,7 @@ int vv_given_take(struct vv_given *given, struct vv_peers *peers, const struct v
     if (!entry)
         return vv_error(error, -ENOMEM, "no memory to restart region %s", stored->name);
     vv_array_of(&stored->shape, &array);
-    vv_peers_call(peers, ask, &question);
+    vv_peers_call(peers, ask_program, &question);
     if (question.ptr == VARVE_NOT_WANTED || (!question.ptr && stored->length > 0)) {
         vv_free(entry->name);
         return question.ptr ? 0

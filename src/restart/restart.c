@@ -302,7 +302,7 @@ static void name_granules(void *tag, const void *data, size_t size) {
 /* What is wanted takes more memory to keep book of than it may. Its blocks shall be read once however its runs are scattered: so not the
  * region is cut, but the sources are, and the others are left to another pass over the manifest. Only what comes from a single source is read
  * in pieces of the region, and blocks that reach from one piece into the next are then read again. */
-static int make_room(struct restart *restart, struct varve_error *error) {
+static int postpone_sources(struct restart *restart, struct varve_error *error) {
     uint32_t last = 0;
     int rc = vv_fetch_postpone(restart->fetch, &last, error);
     if (rc > 0)
@@ -318,7 +318,7 @@ static int want_run(struct restart *restart, const struct vv_run *run, struct vv
     uint64_t size = region->size - run->offset < run->length ? region->size - run->offset : run->length;
     int rc = vv_fetch_add(restart->fetch, run, 0, size, (uint8_t *)region->ptr + run->offset, 0, error);
     if (rc == 0 && vv_fetch_pending(restart->fetch) > restart->context->job->settings.restart_window)
-        rc = make_room(restart, error);
+        rc = postpone_sources(restart, error);
     return rc;
 }
 
@@ -596,7 +596,7 @@ static void go_on(struct restart *restart) {
 /* ---- one candidate ---- */
 
 /* Everything that can be compared before a byte is written. */
-static int compare(void *arg, struct vv_store *store, struct varve_error *error) {
+static int compare_stored(void *arg, struct vv_store *store, struct varve_error *error) {
     struct restart *restart = arg;
     struct vv_job *job = restart->context->job;
     int rc = vv_candidate_open(job, store, restart->generation, restart->version, &restart->view, error);
@@ -637,7 +637,7 @@ static int try_together(struct restart *restart, struct varve_error *error) {
         rc = vv_candidate_name(job, generation, restart->version, error);
     vv_unwatch_regions(restart->context->memory); /* guarded memory may be read-only until then */
     if (rc == 0)
-        rc = vv_peers_run(restart->peers, compare, restart, error);
+        rc = vv_peers_run(restart->peers, compare_stored, restart, error);
     if (rc == 0)
         rc = vv_peers_need(restart->peers, restart->needs_others, error);
     if (rc)

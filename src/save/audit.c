@@ -33,7 +33,7 @@ struct audit {
 
 /* By plain loads: memory that is tracked can be read. What cannot was told when it became so, and is not tracked since.
  */
-static void compare(struct audit *audit, const struct drawn *drawn) {
+static void compare_drawn(struct audit *audit, const struct drawn *drawn) {
     struct vv_watch *watch = drawn->watch;
     const struct vv_scan *scan = watch->user;
     if (watch->is_doubted || vv_scan_is_same(watch->user, drawn->chunk, drawn->data))
@@ -47,11 +47,11 @@ static void compare(struct audit *audit, const struct drawn *drawn) {
 }
 
 /* Chunks drawn at random are in no cache: most of the time would be waiting for them, one line after the other. */
-static int take(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data) {
+static int take_drawn(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t *data) {
     struct audit *audit = arg;
     struct drawn *place = &audit->drawn[audit->count % AHEAD];
     if (audit->count++ >= AHEAD)
-        compare(audit, place);
+        compare_drawn(audit, place);
     *place = (struct drawn){watch, chunk, data};
     uint32_t size = vv_scan_prefetch(watch->user, chunk);
     for (uint32_t at = 0; at < size; at += LINE)
@@ -61,7 +61,7 @@ static int take(void *arg, struct vv_watch *watch, uint64_t chunk, const uint8_t
 
 static void compare_rest(struct audit *audit) {
     for (uint64_t i = audit->count > AHEAD ? audit->count - AHEAD : 0; i < audit->count; i++)
-        compare(audit, &audit->drawn[i % AHEAD]);
+        compare_drawn(audit, &audit->drawn[i % AHEAD]);
 }
 
 static uint64_t how_many(const struct vv_audit_state *state) {
@@ -82,7 +82,7 @@ int vv_audit(struct vv_save *save, struct varve_error *error) {
     uint64_t begin = vv_clock_thread_ns();
     int rc = state->random ? 0 : vv_random(&state->random, sizeof state->random);
     if (rc == 0)
-        rc = vv_capture_unreported(save->memory->capture, how_many(state), &state->random, take, &audit);
+        rc = vv_capture_unreported(save->memory->capture, how_many(state), &state->random, take_drawn, &audit);
     compare_rest(&audit);
     save->outcome.stats.chunks_audited = audit.count;
     save->outcome.stats.seconds_audit = (double)(vv_clock_thread_ns() - begin) * 1e-9;

@@ -195,7 +195,7 @@ struct choice {
     uint64_t order;
 };
 
-static int compare(const void *a, const void *b) {
+static int compare_sources(const void *a, const void *b) {
     const struct choice *x = a, *y = b;
     return x->order != y->order ? (x->order < y->order ? -1 : 1) : x->at < y->at ? -1 : 1;
 }
@@ -261,7 +261,7 @@ static void choose_empty(struct choices *choices, const struct measure *measure)
     for (uint32_t i = 0; i < oldest->count && budget > 0; i++)
         if (is_open(choices, i) && fullness(oldest, i) < WORTH)
             list[count++] = (struct choice){i, (uint64_t)(fullness(oldest, i) * FULL)};
-    qsort(list, count, sizeof *list, compare);
+    qsort(list, count, sizeof *list, compare_sources);
     budget = budget > save->plan.rewrite_left ? budget : save->plan.rewrite_left;
     for (; taken < count; taken++) {
         uint32_t at = list[taken].at;
@@ -290,7 +290,7 @@ static void choose_small(struct choices *choices, const struct measure *measure)
     for (uint32_t i = 0; i < oldest->count; i++)
         if (is_open(choices, i))
             list[count++] = (struct choice){i, oldest->live[i]};
-    qsort(list, count, sizeof *list, compare);
+    qsort(list, count, sizeof *list, compare_sources);
     for (size_t i = 0; i < count && (i == 0 || budget + oldest->live[list[i].at] <= most); i++) {
         budget += oldest->live[list[i].at];
         add_victim(choices, list[i].at);
@@ -299,7 +299,7 @@ static void choose_small(struct choices *choices, const struct measure *measure)
         choices->save->plan.rewrite_left = budget;
 }
 
-static void choose(struct vv_save *save, const struct oldest *oldest, const struct measure *measure) {
+static void choose_sources(struct vv_save *save, const struct oldest *oldest, const struct measure *measure) {
     struct choices choices = {.save = save, .oldest = oldest};
     for (uint32_t i = 0; i < oldest->count; i++)
         choices.attempts += oldest->live[i] > 0;
@@ -339,7 +339,7 @@ int vv_emptying_plan(struct vv_save *save, int rc, struct varve_error *error) {
     save->plan.is_victim = vv_calloc(save->job->lineage.history.source_count, 1);
     if (!save->plan.is_victim)
         return vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
-    choose(save, &oldest, &measure);
+    choose_sources(save, &oldest, &measure);
     if (save->plan.rewrite_left == 0) { /* then nobody need look */
         vv_free(save->plan.is_victim);
         save->plan.is_victim = NULL;

@@ -21,7 +21,7 @@ uint64_t vv_fine_room(const struct vv_job *job, uint64_t protected_bytes) {
 
 /* ---- a save ---- */
 
-static void choose(const struct vv_save *save, const struct vv_region *region, struct vv_past *past) {
+static void choose_fine(const struct vv_save *save, const struct vv_region *region, struct vv_past *past) {
     uint32_t asked = asked_for(save->job, region);
     uint64_t granules = vv_granules(past->pending_length);
     past->fine = 0;
@@ -66,7 +66,7 @@ int vv_fine_prepare(struct vv_save *save) {
     for (size_t i = 0; i < save->memory->regions.count; i++) {
         const struct vv_region *region = &save->memory->regions.list[i];
         struct vv_past *past = vv_history_find(history, region->number);
-        choose(save, region, past);
+        choose_fine(save, region, past);
         uint32_t chunk = region->device ? vv_device_chunk(region, (uint32_t)save->job->settings.fine) : past->fine;
         bytes += chunk ? region->size : 0;
         save->fine.mark_bytes += past->fine ? region->size / past->fine * sizeof(struct vv_fine_mark) : 0;

@@ -176,14 +176,14 @@ static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
 }
 
 /* The memory of a home is half of what the table of ids may take, but not so little that small ranks forget at once. */
-static void make_room(const struct vv_save *save) {
+static void bound_exchange(const struct vv_save *save) {
     struct vv_sharing *sharing = save->rank_dedup;
     size_t room = save->plan.ids_room / 2;
     if (sharing->is_exact) /* may fail: then it remembers less */
         vv_exchange_exact_room(sharing->exchange, room < ROOM_LEAST ? ROOM_LEAST : room);
 }
 
-static int ask(struct vv_save *save, struct vv_verdict *verdicts, struct varve_error *error) {
+static int ask_ranks(struct vv_save *save, struct vv_verdict *verdicts, struct varve_error *error) {
     struct vv_exchange_sums sums = {0};
     uint64_t begin = vv_clock_ns();
     int rc = 0;
@@ -192,7 +192,7 @@ static int ask(struct vv_save *save, struct vv_verdict *verdicts, struct varve_e
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     if (!is_alive)
         vv_sharing_forget(save->rank_dedup);
-    make_room(save);
+    bound_exchange(save);
     struct vv_exchange_in in = {.offers = save->offers.offers,
                                 .count = save->offers.offer_count,
                                 .fixed_bytes = save->sums.fixed + save->offers.fine_count * VV_CHUNK,
@@ -226,7 +226,7 @@ int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error) {
         rc = vv_error(error, -ENOMEM, "no memory to ask the other ranks");
     rc = vv_comm_agree(comm, rc, error);
     if (rc == 0)
-        rc = ask(save, verdicts, error);
+        rc = ask_ranks(save, verdicts, error);
     if (rc == 0)
         rc = vv_copies_agree(save, check_verdicts(save, verdicts, error), error);
     if (rc == 0) {

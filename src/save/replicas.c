@@ -133,7 +133,7 @@ static int compare_stand_ins(const void *a, const void *b) {
 }
 
 /* The answers go the other way: to those whose partner we are, from our partners. */
-static int answer(struct vv_save *save, const struct agreeing *agreeing, struct varve_error *error) {
+static int send_answers(struct vv_save *save, const struct agreeing *agreeing, struct varve_error *error) {
     const struct vv_replicas *replicas = &save->outputs->replicas;
     struct hearing hearing = {save, error};
     for (uint32_t i = 0; i < replicas->kept_count; i++)
@@ -162,7 +162,7 @@ static int ask_partners(struct vv_save *save, struct varve_error *error) {
         rc = vv_comm_agree(comm, rc ? rc : agreeing.taking.rc, error);
     }
     if (rc == 0)
-        rc = vv_comm_agree(comm, answer(save, &agreeing, error), error);
+        rc = vv_comm_agree(comm, send_answers(save, &agreeing, error), error);
     vv_free(agreeing.out);
     for (uint32_t i = 0; agreeing.answers && i < kept; i++)
         vv_buf_clear(&agreeing.answers[i]);

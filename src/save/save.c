@@ -149,7 +149,7 @@ static void share_out(struct vv_save *save) {
 
 /* ---- looking ---- */
 
-static int look_at(struct vv_save *save, const struct vv_piece *piece, struct varve_error *error) {
+static int look_at_piece(struct vv_save *save, const struct vv_piece *piece, struct varve_error *error) {
     struct vv_scan *scan = piece->watch->user;
     int rc = save->output->ops->open(save->output, error);
     if (rc == 0)
@@ -168,7 +168,7 @@ static int take_piece(void *arg, struct varve_error *error) {
     int rc = vv_capture_next(capture, &piece, error);
     if (rc <= 0)
         return rc;
-    rc = look_at(save, &piece, error);
+    rc = look_at_piece(save, &piece, error);
     vv_capture_done(capture, &piece);
     return rc ? rc : 1;
 }
@@ -301,7 +301,7 @@ static uint64_t expected_bytes(const struct vv_save *save) {
     return save->job->lineage.has_saved ? save->measured->last_fresh : save->sums.protected_bytes;
 }
 
-static int prepare(struct vv_save *save, struct varve_error *error) {
+static int prepare_save(struct vv_save *save, struct varve_error *error) {
     save->plan.begun_ns = vv_clock_ns();
     save->plan.is_shared = vv_sharing_is_due(save->rank_dedup);
     vv_devices_settle(&save->memory->regions, save->job->lineage.is_settled_well); /* of the last one, before anything of this one can fail */
@@ -336,7 +336,7 @@ static int prepare(struct vv_save *save, struct varve_error *error) {
 
 int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
     uint64_t begin = vv_clock_thread_ns();
-    int rc = prepare(save, error);
+    int rc = prepare_save(save, error);
     vv_audit_learn(save, (double)(vv_clock_thread_ns() - begin) * 1e-9);
     return rc;
 }

@@ -132,7 +132,7 @@ static uint32_t size_of(const struct vv_scan *scan, uint64_t index) {
     return (uint32_t)(granule_end(scan, index) - index * VV_CHUNK);
 }
 
-static struct looked look_at(struct vv_scan *scan, uint64_t index, const uint8_t *data, struct vv_hash128 id) {
+static struct looked look_at_granule(struct vv_scan *scan, uint64_t index, const uint8_t *data, struct vv_hash128 id) {
     struct vv_save *save = scan->save;
     struct looked looked = {.size = size_of(scan, index), .id = id};
     if (index < scan->comparable && !scan->is_full && vv_hash128_equal(looked.id, scan->past->ids[index])) {
@@ -191,7 +191,7 @@ static void name_granule(struct vv_scan *scan, uint64_t index, const uint8_t *da
 
 static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data, const struct names *names) {
     struct vv_stats_sums *sums = &scan->save->sums;
-    struct looked looked = look_at(scan, index, data, names->id);
+    struct looked looked = look_at_granule(scan, index, data, names->id);
     struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
     int rc = 0;
     if (looked.is_same)
@@ -231,7 +231,7 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     data = as_stored(scan, data, size_of(scan, index));
     if (data != save->scans.rounded && !save->offers.is_copied) /* it is read several times, and must be the same each time */
         data = memcpy(save->scans.rounded, data, size_of(scan, index));
-    struct looked looked = look_at(scan, index, data, id_of(scan, data, size_of(scan, index)));
+    struct looked looked = look_at_granule(scan, index, data, id_of(scan, data, size_of(scan, index)));
     struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
     save->sums.looked += looked.size;
     if (looked.is_same)

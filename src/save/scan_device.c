@@ -13,7 +13,7 @@
 
 /* ---- a save ---- */
 
-static int nonsense(const struct vv_device *device, struct varve_error *error) {
+static int nonsense_answer(const struct vv_device *device, struct varve_error *error) {
     return vv_error(error, -EPROTO, "region %s: its device (%s) gave an answer that makes no sense", device->name,
                     device->ops.name);
 }
@@ -171,7 +171,7 @@ int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_
         return vv_error(error, rc < 0 ? rc : -EIO, "region %s: its device (%s) could not compare it: %s", device->name,
                         device->ops.name, why(device, rc < 0 ? rc : -EIO));
     if (!is_sound(&ask, &answer))
-        return nonsense(device, error);
+        return nonsense_answer(device, error);
     *at += ask.length;
     vv_save_region(save, scan->past);
     return take_answer(scan, &ask, &answer);

@@ -104,7 +104,7 @@ static int drop_save(struct vv_session *session) {
 }
 
 /* The attempt has failed on all ranks, with this code. 1 if it may be tried again. */
-static int give_up(struct vv_session *session, int code, struct varve_error *error) {
+static int give_up_attempt(struct vv_session *session, int code, struct varve_error *error) {
     const struct vv_attempt attempt = session->save->plan.attempt;
     int may_retry = drop_save(session) && code != VARVE_FENCED && code != -ENOMEM && code != -EINVAL;
     vv_unsettled_add(&session->job, &attempt);
@@ -137,7 +137,7 @@ static int commit(struct vv_session *session, int *may_retry, struct varve_error
     if (rc == 0)
         vv_save_accept(save, writers_digest);
     else
-        *may_retry = give_up(session, rc, error);
+        *may_retry = give_up_attempt(session, rc, error);
     return rc;
 }
 
@@ -212,7 +212,7 @@ static int launch(struct vv_session *session, struct varve_error *error) {
         return rc;
     rc = vv_comm_agree(session->job.comm, vv_save_prepare(session->save, error), error);
     if (rc)
-        give_up(session, rc, error);
+        give_up_attempt(session, rc, error);
     else
         vv_flight_start(session);
     return rc;

@@ -39,7 +39,7 @@ static int is_same_key(const struct vv_cache_key *a, const struct vv_cache_key *
            a->page == b->page;
 }
 
-static struct vv_cached *find(struct vv_pack_cache *cache, const struct vv_cache_key *key, uint64_t hash) {
+static struct vv_cached *find_cached(struct vv_pack_cache *cache, const struct vv_cache_key *key, uint64_t hash) {
     struct vv_cached *at = cache->buckets[hash % BUCKETS];
     while (at && !(at->hash == hash && is_same_key(&at->key, key))) {
         at = at->chain;
@@ -75,7 +75,7 @@ static void drop(struct vv_pack_cache *cache, struct vv_cached *cached) {
     vv_free(cached);
 }
 
-static void make_room(struct vv_pack_cache *cache) {
+static void evict_oldest(struct vv_pack_cache *cache) {
     while (cache->bytes > cache->budget && cache->oldest) {
         drop(cache, cache->oldest);
     }
@@ -112,15 +112,15 @@ static int load_new(struct vv_pack_cache *cache, struct vv_cached *cached, vv_ca
     }
     cached->bytes += sizeof *cached;
     cache->bytes += cached->bytes;
-    make_room(cache);
+    evict_oldest(cache);
     return 0;
 }
 
 static struct vv_cached *find_loaded(struct vv_pack_cache *cache, const struct vv_cache_key *key, uint64_t hash) {
-    struct vv_cached *cached = find(cache, key, hash);
+    struct vv_cached *cached = find_cached(cache, key, hash);
     while (cached && cached->is_loading) {
         pthread_cond_wait(&cache->is_loaded, &cache->lock);
-        cached = find(cache, key, hash);
+        cached = find_cached(cache, key, hash);
     }
     return cached;
 }
@@ -157,7 +157,7 @@ void vv_pack_cache_release(struct vv_pack_cache *cache, struct vv_cached *cached
     pthread_mutex_lock(&cache->lock);
     if (--cached->refs == 0) {
         idle_add(cache, cached);
-        make_room(cache);
+        evict_oldest(cache);
     }
     pthread_mutex_unlock(&cache->lock);
 }

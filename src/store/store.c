@@ -308,7 +308,7 @@ int vv_lean_is_possible(const struct vv_attempt *own, const struct vv_attempt *p
     return lean->generation == own->generation && vv_attempt_is_newer(lean, own) && vv_attempt_is_newer(parent, own);
 }
 
-static int compare(const void *a, const void *b) {
+static int compare_attempts(const void *a, const void *b) {
     return vv_attempt_compare(a, b);
 }
 
@@ -316,7 +316,7 @@ void vv_attempts_sort(struct vv_attempts *set) {
     size_t kept = 0;
     if (set->sorted == set->count)
         return;
-    qsort(set->list, set->count, sizeof *set->list, compare);
+    qsort(set->list, set->count, sizeof *set->list, compare_attempts);
     for (size_t i = 0; i < set->count; i++)
         if (kept == 0 || vv_attempt_compare(&set->list[kept - 1], &set->list[i]) != 0)
             set->list[kept++] = set->list[i];
@@ -339,7 +339,7 @@ int vv_attempts_add(struct vv_attempts *set, const struct vv_attempt *attempt) {
 }
 
 int vv_attempts_has(const struct vv_attempts *set, const struct vv_attempt *attempt) {
-    return set->count && bsearch(attempt, set->list, set->count, sizeof *set->list, compare) != NULL;
+    return set->count && bsearch(attempt, set->list, set->count, sizeof *set->list, compare_attempts) != NULL;
 }
 
 void vv_attempts_clear(struct vv_attempts *set) {

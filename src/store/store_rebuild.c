@@ -40,7 +40,7 @@ static int consider(struct evidence *found, const struct vv_key *key, const uint
 }
 
 /* 1 if the object at key parsed and agrees, 0 if it was passed over. */
-static int look_at(struct evidence *found, const struct vv_key *key) {
+static int look_at_key(struct evidence *found, const struct vv_key *key) {
     struct vv_buf buf;
     struct vv_record record;
     struct vv_claim claim;
@@ -74,7 +74,7 @@ static int look_at_record(void *arg, uint32_t generation, uint64_t version) {
     struct record_look *look = arg;
     struct vv_attempt attempt = {.generation = generation, .version = version};
     struct vv_key key = vv_attempt_key(look->name, &attempt, VV_KIND_RECORD, 0, 0);
-    int rc = look_at(look->found, &key);
+    int rc = look_at_key(look->found, &key);
     if (rc < 0)
         return rc;
     look->parsed += rc;
@@ -90,7 +90,7 @@ static int look_at_claims(struct evidence *found, const char *name) {
     for (size_t i = claims.count; rc >= 0 && i > 0 && listed < LOOK_LISTED && parsed < LOOK_PARSED; i--, listed++) {
         struct vv_attempt attempt = {.generation = (uint32_t)claims.list[i - 1]};
         struct vv_key key = vv_attempt_key(name, &attempt, VV_KIND_CLAIM, 0, 0);
-        rc = look_at(found, &key);
+        rc = look_at_key(found, &key);
         parsed += rc > 0;
     }
     vv_numbers_clear(&claims);

@@ -56,7 +56,7 @@ void vv_writer_fail(struct vv_team_writer *writer, int code, const struct varve_
     fail_of(writer, code, why, (int)writer->team->first);
 }
 
-static void nonsense(struct vv_team_writer *writer, const struct vv_sender *sender) {
+static void nonsense_message(struct vv_team_writer *writer, const struct vv_sender *sender) {
     struct varve_error why = {0};
     vv_error(&why, -EPROTO, "what rank %u passed on makes no sense", sender->rank);
     vv_writer_fail(writer, -EPROTO, &why);
@@ -67,7 +67,7 @@ static void nonsense(struct vv_team_writer *writer, const struct vv_sender *send
 static void hear_begin(struct vv_team_writer *writer, struct vv_sender *sender, const struct vv_say_begin *begin) {
     sender->has_begun = 1;
     if (begin->number != writer->number)
-        nonsense(writer, sender);
+        nonsense_message(writer, sender);
     if (sender != &writer->ranks[0] || writer->has_failed)
         return;
     writer->begin = *begin;
@@ -117,13 +117,13 @@ static void take_data(struct vv_team_writer *writer, struct vv_sender *sender, u
     else if (kind == VV_SAY_DATA_END && is_open)
         sender->is_data_over = 1;
     else
-        nonsense(writer, sender);
+        nonsense_message(writer, sender);
 }
 
 static void hear_leans(struct vv_team_writer *writer, struct vv_sender *sender, const void *data, size_t size) {
     struct varve_error why = {.rank = -1};
     if (size % sizeof(struct vv_lean) != 0) {
-        nonsense(writer, sender);
+        nonsense_message(writer, sender);
         return;
     }
     vv_buf_append(&sender->leans, data, size);
@@ -169,7 +169,7 @@ static size_t take_message(struct vv_team_writer *writer, struct vv_sender *send
     const uint8_t *message = vv_ring_peek(sender->in.ring, &size, &is_broken);
     if (!message || size < sizeof kind) {
         if (message || is_broken)
-            nonsense(writer, sender);
+            nonsense_message(writer, sender);
         return 0;
     }
     memcpy(&kind, message, sizeof kind);
@@ -281,7 +281,7 @@ static void begin_attempt(struct vv_team_writer *writer) {
     writer->error = (struct varve_error){.rank = -1};
 }
 
-static void *run(void *arg) {
+static void *run_writer(void *arg) {
     struct vv_team_writer *writer = arg;
     vv_thread_place(&writer->outputs->where);
     begin_attempt(writer);
@@ -349,7 +349,7 @@ int vv_team_writer_start(struct vv_outputs *outputs, struct vv_team_writer **out
         rc = vv_pool_create(writer->threads, writer->threads + 2, &outputs->where, &writer->pool);
     if (rc == 0) {
         set_up(writer, outputs->job->comm->ops->node_size(outputs->job->comm, outputs->job->comm->node));
-        rc = vv_thread_start(&writer->thread, run, writer);
+        rc = vv_thread_start(&writer->thread, run_writer, writer);
         if (rc)
             vv_pool_destroy(writer->pool);
     }
