@@ -84,7 +84,8 @@ void vv_alive_self(struct vv_alive_id *out) {
 
 #define FIRST_PID_SPACE UINT64_C(0xEFFFFFFC) /* PROC_PID_INIT_INO: the namespace that contains all others */
 
-/* Is a process certainly not in this PID namespace? It is when it has gone away; also when we may look and see another one. */
+/* Is a process certainly not in this PID namespace? It is when it has gone away; also when we may look and see another
+ * one. */
 static int is_outside(const char *number, uint64_t space) {
     char path[64];
     struct stat st;
@@ -94,8 +95,8 @@ static int is_outside(const char *number, uint64_t space) {
     return (errno == ENOENT || errno == ESRCH) && kill((pid_t)strtol(number, NULL, 10), 0) < 0 && errno == ESRCH;
 }
 
-/* A /proc that hides processes (hidepid) hides those that one may not look into. So all are shown to whoever may look into
- * process 1, and to whoever may not and yet sees it. */
+/* A /proc that hides processes (hidepid) hides those that one may not look into. So all are shown to whoever may look
+ * into process 1, and to whoever may not and yet sees it. */
 static int is_proc_whole(void) {
     struct stat st;
     if (stat("/proc/1", &st) < 0)
@@ -103,8 +104,8 @@ static int is_proc_whole(void) {
     return stat("/proc/1/ns/pid", &st) == 0 || errno == EACCES || errno == EPERM;
 }
 
-/* A PID namespace has a first process as long as it has any. So if /proc shows every process of the machine, and none is in
- * that namespace, everything in it is dead: a container that was killed. */
+/* A PID namespace has a first process as long as it has any. So if /proc shows every process of the machine, and none
+ * is in that namespace, everything in it is dead: a container that was killed. */
 static int is_space_gone(uint64_t space, uint64_t own) {
     if (space == 0 || own != FIRST_PID_SPACE || !is_proc_whole())
         return 0;

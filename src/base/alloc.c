@@ -20,17 +20,15 @@ static pthread_once_t alloc_once = PTHREAD_ONCE_INIT;
 
 static void read_environment(void) {
     const char *text = secure_getenv("VARVE_FAIL_ALLOC");
-    if (text) {
+    if (text)
         atomic_store(&alloc_fail_at, strtoull(text, NULL, 10));
-    }
 }
 
 static int is_refused(void) {
     pthread_once(&alloc_once, read_environment);
     uint64_t count = atomic_fetch_add(&alloc_count, 1) + 1;
-    if (count != atomic_load(&alloc_fail_at)) {
+    if (count != atomic_load(&alloc_fail_at))
         return 0;
-    }
     errno = ENOMEM;
     return 1;
 }
@@ -306,6 +304,20 @@ void *vv_realloc(void *ptr, size_t size) {
     return mapping ? resize_large(mapping, size) : resize_small(ptr, size);
 }
 
+int vv_grow(void *list, size_t *room, size_t count, size_t size, size_t first) {
+    void *ptr;
+    size_t more = *room ? *room + *room / 2 + 1 : first;
+    if (count < *room)
+        return 0;
+    memcpy(&ptr, list, sizeof ptr);
+    ptr = vv_realloc(ptr, more * size);
+    if (!ptr)
+        return -ENOMEM;
+    memcpy(list, &ptr, sizeof ptr);
+    *room = more;
+    return 0;
+}
+
 void *vv_aligned(size_t size, size_t alignment) {
     void *ptr = NULL;
     if (is_refused())
@@ -323,9 +335,8 @@ void *vv_aligned(size_t size, size_t alignment) {
 char *vv_strdup(const char *text) {
     size_t size = strlen(text) + 1;
     char *copy = vv_malloc(size);
-    if (copy) {
+    if (copy)
         memcpy(copy, text, size);
-    }
     return copy;
 }
 

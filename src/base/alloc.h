@@ -14,6 +14,12 @@ void *vv_aligned(size_t size, size_t alignment); /* free with vv_free */
 char *vv_strdup(const char *text);
 void vv_free(void *ptr); /* accepts NULL */
 
+/* Room for one more in a list that has `count` of its `room` places in use; it doubles, and begins with `first` places.
+ * 0 or -ENOMEM, and then the list is as it was. */
+#define VV_GROW_FROM(list, count, room, first) vv_grow(&(list), &(room), (count), sizeof *(list), (first))
+#define VV_GROW(list, count, room) VV_GROW_FROM(list, count, room, 16)
+int vv_grow(void *list, size_t *room, size_t count, size_t size, size_t first); /* list: the address of a pointer */
+
 /* Zeroed pages that cost nothing until touched; NULL on failure. */
 void *vv_pages_map(size_t size);
 void vv_pages_unmap(void *ptr, size_t size); /* accepts NULL */
@@ -22,8 +28,8 @@ void *vv_pages_map_for_program(size_t size);
 
 /* ---- how much there is ----
  *
- * Of the whole process: what was allocated here, without what was mapped and never touched. Looking at it walks the page
- * table of all mappings, so it is done where most is in use, not at every allocation. */
+ * Of the whole process: what was allocated here, without what was mapped and never touched. Looking at it walks the
+ * page table of all mappings, so it is done where most is in use, not at every allocation. */
 
 /* Look how much there is now, and remember the most. */
 uint64_t vv_memory_note(void);

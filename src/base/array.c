@@ -12,10 +12,10 @@ static const struct {
     const char *name;
     uint32_t size;
 } types[VV_TYPES] = {
-    [VARVE_BYTES] = {"bytes", 1}, [VARVE_I8] = {"i8", 1},    [VARVE_U8] = {"u8", 1},    [VARVE_I16] = {"i16", 2},
-    [VARVE_U16] = {"u16", 2},     [VARVE_I32] = {"i32", 4},  [VARVE_U32] = {"u32", 4},  [VARVE_I64] = {"i64", 8},
-    [VARVE_U64] = {"u64", 8},     [VARVE_F32] = {"f32", 4},  [VARVE_F64] = {"f64", 8},  [VARVE_F16] = {"f16", 2},
-    [VARVE_BF16] = {"bf16", 2},   [VARVE_C64] = {"c64", 8},  [VARVE_C128] = {"c128", 16},
+    [VARVE_BYTES] = {"bytes", 1}, [VARVE_I8] = {"i8", 1},   [VARVE_U8] = {"u8", 1},      [VARVE_I16] = {"i16", 2},
+    [VARVE_U16] = {"u16", 2},     [VARVE_I32] = {"i32", 4}, [VARVE_U32] = {"u32", 4},    [VARVE_I64] = {"i64", 8},
+    [VARVE_U64] = {"u64", 8},     [VARVE_F32] = {"f32", 4}, [VARVE_F64] = {"f64", 8},    [VARVE_F16] = {"f16", 2},
+    [VARVE_BF16] = {"bf16", 2},   [VARVE_C64] = {"c64", 8}, [VARVE_C128] = {"c128", 16},
 };
 
 uint32_t vv_type_size(int type) {
@@ -38,10 +38,9 @@ static int check_dims(const struct varve_array *array, const char *region, struc
     for (unsigned i = 0; i < array->dims; i++) {
         const struct varve_dim *dim = &array->dim[i];
         if (dim->first > global_of(dim) || dim->local > global_of(dim) - dim->first)
-            return vv_error(error, -EINVAL,
-                            "region %s: dimension %u has %llu elements from %llu on, but only %llu in all", region, i,
-                            (unsigned long long)dim->local, (unsigned long long)dim->first,
-                            (unsigned long long)global_of(dim));
+            return vv_error(
+                error, -EINVAL, "region %s: dimension %u has %llu elements from %llu on, but only %llu in all", region,
+                i, (unsigned long long)dim->local, (unsigned long long)dim->first, (unsigned long long)global_of(dim));
         if (dim->local > 0 && bytes > BYTES_END / dim->local)
             return vv_error(error, -EINVAL, "region %s: its dimensions give more bytes than a region can have", region);
         bytes *= dim->local;
@@ -55,15 +54,17 @@ int vv_array_check(const struct varve_array *array, const char *region, struct v
     if (vv_type_size(array->type) == 0)
         return vv_error(error, -EINVAL, "region %s: %d is no type", region, array->type);
     if (array->lossy && strcmp(array->lossy, "zfp") != 0)
-        return vv_error(error, -EINVAL, "region %s: there is no lossy way \"%s\"; there is \"zfp\"", region, array->lossy);
+        return vv_error(error, -EINVAL, "region %s: there is no lossy way \"%s\"; there is \"zfp\"", region,
+                        array->lossy);
     if (array->lossy && array->type != VARVE_F32 && array->type != VARVE_F64)
         return vv_error(error, -EINVAL, "region %s: only f32 and f64 can be stored with a bound, not %s", region,
                         vv_type_name(array->type));
     if (array->lossy && !(isnormal(array->bound) && array->bound > 0))
         return vv_error(error, -EINVAL, "region %s: the bound must be a number above 0, not %g", region, array->bound);
     if (!array->lossy && array->bound != 0)
-        return vv_error(error, -EINVAL, "region %s: a bound of %g without lossy; say \"zfp\" there, or leave the bound at 0",
-                        region, array->bound);
+        return vv_error(error, -EINVAL,
+                        "region %s: a bound of %g without lossy; say \"zfp\" there, or leave the bound at 0", region,
+                        array->bound);
     return check_dims(array, region, error);
 }
 

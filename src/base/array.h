@@ -1,4 +1,5 @@
-/* What a region holds, as the program says it (struct varve_array): types, and a compact form that regions and their history share. */
+/* What a region holds, as the program says it (struct varve_array): types, and a compact form that regions and their
+ * history share. */
 #ifndef VV_ARRAY_H
 #define VV_ARRAY_H
 

@@ -25,13 +25,11 @@ void vv_scratch_clear(struct vv_scratch_pool *pool) {
 struct vv_scratch *vv_scratch_acquire(struct vv_scratch_pool *pool, size_t size) {
     pthread_mutex_lock(&pool->lock);
     struct vv_scratch *scratch = pool->free;
-    if (scratch) {
+    if (scratch)
         pool->free = scratch->next;
-    }
     pthread_mutex_unlock(&pool->lock);
-    if (!scratch) {
+    if (!scratch)
         scratch = vv_calloc(1, sizeof *scratch);
-    }
     if (scratch && scratch->size < size) {
         vv_free(scratch->data);
         scratch->data = vv_aligned(size, PAGE); /* a direct read into it needs no copy */
@@ -45,9 +43,8 @@ struct vv_scratch *vv_scratch_acquire(struct vv_scratch_pool *pool, size_t size)
 }
 
 void vv_scratch_release(struct vv_scratch_pool *pool, struct vv_scratch *scratch) {
-    if (!scratch) {
+    if (!scratch)
         return;
-    }
     pthread_mutex_lock(&pool->lock);
     scratch->next = pool->free;
     pool->free = scratch;

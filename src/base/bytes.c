@@ -17,31 +17,27 @@ void vv_buf_clear(struct vv_buf *buf) {
 
 static int grow(struct vv_buf *buf, size_t need) {
     size_t room = buf->room ? buf->room : 256;
-    while (room < need) {
+    while (room < need)
         room = room > SIZE_MAX / 2 ? need : room * 2;
-    }
     uint8_t *data = vv_realloc(buf->data, room);
-    if (!data) {
+    if (!data)
         return -ENOMEM;
-    }
     buf->data = data;
     buf->room = room;
     return 0;
 }
 
 uint8_t *vv_buf_extend(struct vv_buf *buf, size_t size) {
-    if (buf->failed) {
+    if (buf->failed)
         return NULL;
-    }
     if (size > SIZE_MAX - buf->size) {
         buf->failed = -ENOMEM;
         return NULL;
     }
     if (!buf->data || size > buf->room - buf->size) {
         buf->failed = grow(buf, buf->size + size);
-        if (buf->failed) {
+        if (buf->failed)
             return NULL;
-        }
     }
     uint8_t *at = buf->data + buf->size;
     buf->size += size;
@@ -50,16 +46,14 @@ uint8_t *vv_buf_extend(struct vv_buf *buf, size_t size) {
 
 void vv_buf_append(struct vv_buf *buf, const void *data, size_t size) {
     uint8_t *at = vv_buf_extend(buf, size);
-    if (at && size) {
+    if (at && size)
         memcpy(at, data, size);
-    }
 }
 
 void vv_buf_zero(struct vv_buf *buf, size_t size) {
     uint8_t *at = vv_buf_extend(buf, size);
-    if (at) {
+    if (at)
         memset(at, 0, size);
-    }
 }
 
 void vv_buf_u8(struct vv_buf *buf, uint8_t v) {
@@ -68,23 +62,20 @@ void vv_buf_u8(struct vv_buf *buf, uint8_t v) {
 
 void vv_buf_u16(struct vv_buf *buf, uint16_t v) {
     uint8_t *at = vv_buf_extend(buf, 2);
-    if (at) {
+    if (at)
         vv_put16(at, v);
-    }
 }
 
 void vv_buf_u32(struct vv_buf *buf, uint32_t v) {
     uint8_t *at = vv_buf_extend(buf, 4);
-    if (at) {
+    if (at)
         vv_put32(at, v);
-    }
 }
 
 void vv_buf_u64(struct vv_buf *buf, uint64_t v) {
     uint8_t *at = vv_buf_extend(buf, 8);
-    if (at) {
+    if (at)
         vv_put64(at, v);
-    }
 }
 
 void vv_buf_varint(struct vv_buf *buf, uint64_t v) {
@@ -158,13 +149,11 @@ uint64_t vv_cursor_varint(struct vv_cursor *cursor) {
         int is_last = !(byte & 0x80);
         int is_too_big = i == VARINT_MAX_BYTES - 1 && byte > 1;
         int is_too_long = is_last && byte == 0 && i > 0;
-        if (cursor->failed || is_too_big || is_too_long) {
+        if (cursor->failed || is_too_big || is_too_long)
             break;
-        }
         v |= (uint64_t)(byte & 0x7f) << (7 * i);
-        if (is_last) {
+        if (is_last)
             return v;
-        }
     }
     cursor->failed = -1;
     return 0;
@@ -178,12 +167,10 @@ int64_t vv_cursor_svarint(struct vv_cursor *cursor) {
 void vv_cursor_text16(struct vv_cursor *cursor, char *out, size_t room) {
     size_t size = vv_cursor_u16(cursor);
     const uint8_t *at = vv_cursor_take(cursor, size);
-    if (room) {
+    if (room)
         out[0] = '\0';
-    }
-    if (!at) {
+    if (!at)
         return;
-    }
     if (size >= room || memchr(at, 0, size)) {
         cursor->failed = -1;
         return;

@@ -44,8 +44,8 @@ static inline struct vv_hash128 id_or_zero(uint64_t seed, const uint8_t *data, s
     return first == 0 && vv_is_zero(data, size) ? (struct vv_hash128){0, 0} : vv_id(seed, data, size);
 }
 
-/* With a size that the compiler knows the hash has no branches left: measured 1.7 times as fast for 32 bytes, 1.5 for 64,
- * 1.2 for 128, and no faster for more. */
+/* With a size that the compiler knows the hash has no branches left: measured 1.7 times as fast for 32 bytes, 1.5 for
+ * 64, 1.2 for 128, and no faster for more. */
 #define WITH_SIZE(SIZE)                                                                                                \
     case SIZE:                                                                                                         \
         for (; (count + 1) * (size_t)(SIZE) <= size; count++)                                                          \

@@ -1,4 +1,5 @@
-/* Content ids: the name of a piece of bytes, and the digest of a region made of its granules' ids (docs/format.md 9). */
+/* Content ids: the name of a piece of bytes, and the digest of a region made of its granules' ids (docs/format.md 9).
+ */
 #ifndef VV_ID_H
 #define VV_ID_H
 

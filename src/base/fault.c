@@ -37,17 +37,16 @@ static int parse_action(const char *text, struct fault *out) {
         out->value = 1;
         return 0;
     }
-    if (sscanf(text, "kill:%d%n", &out->value, &used) == 1 && out->value > 0) {
+    if (sscanf(text, "kill:%d%n", &out->value, &used) == 1 && out->value > 0)
         out->action = ACTION_KILL;
-    } else if (sscanf(text, "stop:%d%n", &out->value, &used) == 1 && out->value > 0) {
+    else if (sscanf(text, "stop:%d%n", &out->value, &used) == 1 && out->value > 0)
         out->action = ACTION_STOP;
-    } else if (sscanf(text, "error:%d%n", &out->value, &used) == 1 && out->value > 0) {
+    else if (sscanf(text, "error:%d%n", &out->value, &used) == 1 && out->value > 0)
         out->action = ACTION_ERROR;
-    } else if (sscanf(text, "sleep:%d%n", &out->value, &used) == 1 && out->value >= 0) {
+    else if (sscanf(text, "sleep:%d%n", &out->value, &used) == 1 && out->value >= 0)
         out->action = ACTION_SLEEP;
-    } else {
+    else
         return -1;
-    }
     return text[used] ? -1 : 0;
 }
 
@@ -55,9 +54,8 @@ static int parse(const char *spec, struct fault *out) {
     const char *equals = strchr(spec, '=');
     size_t size = equals ? (size_t)(equals - spec) : 0;
     *out = (struct fault){0};
-    if (size == 0 || size >= sizeof out->name) {
+    if (size == 0 || size >= sizeof out->name)
         return -1;
-    }
     memcpy(out->name, spec, size);
     return parse_action(equals + 1, out);
 }
@@ -97,12 +95,10 @@ static void append_to_list(const char *name) {
 
 int vv_fault_hit(const char *name) {
     pthread_once(&once, read_environment);
-    if (!atomic_load_explicit(&is_listening, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&is_listening, memory_order_relaxed))
         return 0;
-    }
-    if (list_path) {
+    if (list_path)
         append_to_list(name);
-    }
     pthread_mutex_lock(&lock);
     struct fault fault = {0};
     if (!strcmp(armed.name, name)) {
@@ -112,12 +108,10 @@ int vv_fault_hit(const char *name) {
     pthread_mutex_unlock(&lock);
 
     int is_due = fault.met == fault.value;
-    if (is_due && (fault.action == ACTION_KILL || fault.action == ACTION_STOP)) {
+    if (is_due && (fault.action == ACTION_KILL || fault.action == ACTION_STOP))
         kill(getpid(), fault.action == ACTION_KILL ? SIGKILL : SIGSTOP);
-    }
-    if (fault.action == ACTION_SLEEP) {
+    if (fault.action == ACTION_SLEEP)
         vv_sleep_ms((unsigned)fault.value);
-    }
     return fault.action == ACTION_ERROR ? -fault.value : 0;
 }
 #else

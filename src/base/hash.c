@@ -28,9 +28,8 @@ struct vv_hash128 vv_digest(const void *data, size_t size) {
 
 int vv_digest_begin(struct vv_digest_state **out) {
     struct vv_digest_state *state = vv_aligned(sizeof *state, STATE_ALIGNMENT);
-    if (!state) {
+    if (!state)
         return -ENOMEM;
-    }
     XXH3_INITSTATE(&state->xxh);
     XXH3_128bits_reset(&state->xxh);
     *out = state;
@@ -38,9 +37,8 @@ int vv_digest_begin(struct vv_digest_state **out) {
 }
 
 void vv_digest_add(struct vv_digest_state *state, const void *data, size_t size) {
-    if (size) {
+    if (size)
         XXH3_128bits_update(&state->xxh, data, size);
-    }
 }
 
 struct vv_hash128 vv_digest_end(struct vv_digest_state *state) {

@@ -21,16 +21,14 @@ static void put_line(const struct vv_log *log, int level, const char *name, cons
     char raw[LINE_BYTES], line[LINE_BYTES];
     int used = 0;
 
-    if (log && log->rank >= 0) {
+    if (log && log->rank >= 0)
         used = snprintf(raw, sizeof raw, "rank %d: ", log->rank);
-    }
     vsnprintf(raw + used, sizeof raw - (size_t)used, format, args);
     vv_printable(raw, line, sizeof line); /* names in it are the choice of somebody else */
-    if (log && log->fn) {
+    if (log && log->fn)
         log->fn(log->arg, level, line);
-    } else {
+    else
         fprintf(stderr, "varve: %s: %s\n", name, line);
-    }
 }
 
 void vv_log(const struct vv_log *log, int level, const char *format, ...) {

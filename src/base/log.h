@@ -1,5 +1,5 @@
-/* The log: one line per event, to a callback if the application gave one, otherwise to stderr. Control characters in what is
- * told come as \xHH: a name cannot forge another line. */
+/* The log: one line per event, to a callback if the application gave one, otherwise to stderr. Control characters in
+ * what is told come as \xHH: a name cannot forge another line. */
 #ifndef VV_LOG_H
 #define VV_LOG_H
 
@@ -16,8 +16,8 @@ struct vv_log {
 };
 
 void vv_log(const struct vv_log *log, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* What a person should know although nothing is wrong, at most a line or two per session: shown like a warning, and called
- * a note; a callback gets it with level VV_LOG_INFO. */
+/* What a person should know although nothing is wrong, at most a line or two per session: shown like a warning, and
+ * called a note; a callback gets it with level VV_LOG_INFO. */
 void vv_log_note(const struct vv_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *vv_log_level_name(int level);
 

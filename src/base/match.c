@@ -61,9 +61,8 @@ static const char *behind_bracket(const char *at) {
     while (*at && *at != ']') {
         const char kind = *at == '[' && at[1] && strchr(":.=", at[1]) ? at[1] : '\0';
         at += kind ? 2 : 1;
-        while (kind && *at && !(*at == kind && at[1] == ']')) {
+        while (kind && *at && !(*at == kind && at[1] == ']'))
             at++;
-        }
         at += kind && *at ? 2 : 0;
     }
     return *at ? at + 1 : at;
@@ -71,9 +70,8 @@ static const char *behind_bracket(const char *at) {
 
 /* One sign, or what belongs together; gives what is behind it. */
 static const char *count_sign(struct cost *cost, const char *at) {
-    if (*at == '{') {
+    if (*at == '{')
         return count_repeats(cost, at);
-    }
     if (*at == '[') {
         add_element(cost, 1);
         return behind_bracket(at);
@@ -101,12 +99,10 @@ static int is_repeat(char sign) {
 
 /* What the standard leaves undefined is refused, too: with some of it the C library works for hours, or for ever. */
 static int check_sign(const char *at, const char *before, struct varve_error *error) {
-    if (*at == '\\' && isalnum((unsigned char)at[1])) {
+    if (*at == '\\' && isalnum((unsigned char)at[1]))
         return vv_error(error, -EINVAL, "\\%c is not known here", at[1]);
-    }
-    if (is_repeat(*at) && before && is_repeat(*before)) {
+    if (is_repeat(*at) && before && is_repeat(*before))
         return vv_error(error, -EINVAL, "%c directly behind another repetition", *at);
-    }
     return 0;
 }
 
@@ -114,12 +110,10 @@ static int check_cost(const char *pattern, struct varve_error *error) {
     struct cost cost = {.depth = 0};
     const char *before = NULL;
     for (const char *at = pattern, *next; *at; before = at, at = next) {
-        if (check_sign(at, before, error) < 0) {
+        if (check_sign(at, before, error) < 0)
             return -EINVAL;
-        }
-        if (*at == '(' && cost.depth + 1 == DEPTH_MAX) {
+        if (*at == '(' && cost.depth + 1 == DEPTH_MAX)
             return vv_error(error, -EINVAL, "more than %d groups inside each other", DEPTH_MAX - 1);
-        }
         next = count_sign(&cost, at);
         if (cost.sum[cost.depth] + cost.last[cost.depth] > ELEMENTS_MAX) {
             return vv_error(error, -EINVAL, "it repeats too much: more than %d elements when written out",
@@ -134,9 +128,8 @@ static int compile(struct vv_match *match, const char *pattern, struct varve_err
     locale_t before = uselocale(match->bytes);
     int rc = regcomp(&match->regex, pattern, REG_EXTENDED);
     uselocale(before);
-    if (rc == REG_ESPACE) {
+    if (rc == REG_ESPACE)
         return vv_error_sys(error, -ENOMEM, "a pattern for names");
-    }
     if (rc) {
         regerror(rc, &match->regex, what, sizeof what);
         return vv_error(error, -EINVAL, "%s", what);
@@ -147,19 +140,16 @@ static int compile(struct vv_match *match, const char *pattern, struct varve_err
 
 int vv_match_open(const char *pattern, struct vv_match **out, struct varve_error *error) {
     int rc = check_cost(pattern, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     struct vv_match *match = vv_calloc(1, sizeof *match);
-    if (!match) {
+    if (!match)
         return vv_error_sys(error, -ENOMEM, "a pattern for names");
-    }
     match->bytes = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (match->bytes == (locale_t)0) {
+    if (match->bytes == (locale_t)0)
         rc = vv_error_sys(error, -errno, "a pattern for names");
-    } else if (*pattern) {
+    else if (*pattern)
         rc = compile(match, pattern, error);
-    }
     if (rc < 0) {
         vv_match_close(match);
         return rc;
@@ -169,29 +159,24 @@ int vv_match_open(const char *pattern, struct vv_match **out, struct varve_error
 }
 
 void vv_match_close(struct vv_match *match) {
-    if (!match) {
+    if (!match)
         return;
-    }
-    if (match->has_regex) {
+    if (match->has_regex)
         regfree(&match->regex);
-    }
-    if (match->bytes != (locale_t)0) {
+    if (match->bytes != (locale_t)0)
         freelocale(match->bytes);
-    }
     vv_free(match);
 }
 
 uint64_t vv_match_name(const struct vv_match *match, const char *name) {
     regmatch_t found[2]; /* all of it, and the first group */
-    if (!match->has_regex) {
+    if (!match->has_regex)
         return vv_sum64(name, strlen(name));
-    }
     locale_t before = uselocale(match->bytes);
     int rc = regexec(&match->regex, name, 2, found, 0);
     uselocale(before);
-    if (rc) {
+    if (rc)
         return vv_sum64(name, strlen(name));
-    }
     const regmatch_t *key = found[1].rm_so >= 0 ? &found[1] : &found[0]; /* a group may have had no part in it */
     return vv_sum64(name + key->rm_so, (size_t)(key->rm_eo - key->rm_so));
 }

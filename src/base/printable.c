@@ -8,14 +8,12 @@
 static size_t read_character(const unsigned char *text, uint32_t *out) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t size = text[0] < 0x80 ? 1 : text[0] < 0xc0 ? 0 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-    if (text[0] > 0xf4 || size == 0) {
+    if (text[0] > 0xf4 || size == 0)
         return 0;
-    }
     uint32_t point = size == 1 ? text[0] : text[0] & (0x7fu >> size);
     for (size_t i = 1; i < size; i++) {
-        if ((text[i] & 0xc0) != 0x80) {
+        if ((text[i] & 0xc0) != 0x80)
             return 0; /* also the end of the text */
-        }
         point = point << 6 | (text[i] & 0x3f);
     }
     *out = point;
@@ -39,9 +37,8 @@ static size_t put_one(const unsigned char *text, char *out, size_t *used_out) {
     }
     size = size ? size : 1;
     *used_out = 0;
-    for (size_t i = 0; i < size; i++) {
+    for (size_t i = 0; i < size; i++)
         *used_out += (size_t)snprintf(out + *used_out, 5, "\\x%02x", text[i]);
-    }
     return size;
 }
 
@@ -52,9 +49,8 @@ void vv_printable(const char *text, char *out, size_t room) {
         char one[17];
         size_t size;
         at += put_one(at, one, &size);
-        if (size >= room - used) {
+        if (size >= room - used)
             break;
-        }
         memcpy(out + used, one, size);
         used += size;
     }

@@ -32,11 +32,9 @@ const struct vv_setting *vv_setting_at(size_t index) {
 }
 
 const struct vv_setting *vv_setting_find(const char *name) {
-    for (size_t i = 0; i < VV_SETTING_COUNT; i++) {
-        if (!strcmp(table[i].name, name)) {
+    for (size_t i = 0; i < VV_SETTING_COUNT; i++)
+        if (!strcmp(table[i].name, name))
             return &table[i];
-        }
-    }
     return NULL;
 }
 
@@ -44,14 +42,12 @@ const struct vv_setting *vv_setting_find(const char *name) {
 
 static int parse_whole(const char *text, uint64_t *out, const char **end_out) {
     char *end;
-    if (*text < '0' || *text > '9') {
+    if (*text < '0' || *text > '9')
         return -1;
-    }
     errno = 0;
     unsigned long long v = strtoull(text, &end, 10);
-    if (errno) {
+    if (errno)
         return -1;
-    }
     *out = v;
     *end_out = end;
     return 0;
@@ -60,9 +56,8 @@ static int parse_whole(const char *text, uint64_t *out, const char **end_out) {
 static int parse_int(const char *text, int *out) {
     const char *end;
     uint64_t v;
-    if (parse_whole(text, &v, &end) < 0 || *end || v > INT_MAX) {
+    if (parse_whole(text, &v, &end) < 0 || *end || v > INT_MAX)
         return -1;
-    }
     *out = (int)v;
     return 0;
 }
@@ -71,20 +66,17 @@ static int parse_bytes(const char *text, uint64_t *out) {
     static const char suffixes[] = "KMGT";
     const char *end;
     uint64_t v;
-    if (parse_whole(text, &v, &end) < 0) {
+    if (parse_whole(text, &v, &end) < 0)
         return -1;
-    }
     unsigned shift = 0;
     if (*end) {
         const char *suffix = strchr(suffixes, *end & ~0x20); /* either case */
-        if (!suffix || !*suffix || end[1]) {
+        if (!suffix || !*suffix || end[1])
             return -1;
-        }
         shift = 10 * (unsigned)(suffix - suffixes + 1);
     }
-    if (v > UINT64_MAX >> shift) {
+    if (v > UINT64_MAX >> shift)
         return -1;
-    }
     *out = v << shift;
     return 0;
 }
@@ -98,23 +90,20 @@ static locale_t enter_c_locale(locale_t *before_out) {
 
 static void leave_c_locale(locale_t locale, locale_t before) {
     uselocale(before);
-    if (locale != (locale_t)0) {
+    if (locale != (locale_t)0)
         freelocale(locale);
-    }
 }
 
 static int parse_double(const char *text, double *out) {
     char *end;
-    if (!*text || strspn(text, "0123456789.eE-") != strlen(text)) {
+    if (!*text || strspn(text, "0123456789.eE-") != strlen(text))
         return -1;
-    }
     locale_t before;
     locale_t locale = enter_c_locale(&before);
     double v = strtod(text, &end);
     leave_c_locale(locale, before);
-    if (*end || !isfinite(v)) {
+    if (*end || !isfinite(v))
         return -1;
-    }
     *out = v;
     return 0;
 }
@@ -138,16 +127,15 @@ static int parse_choice(const char *words, const char *text, int *out) {
 static int parse_on_error(const char *text, enum vv_on_error *out, unsigned *retries_out) {
     static const char retry[] = "retry:";
     int retries = 0;
-    if (!strcmp(text, "fail")) {
+    if (!strcmp(text, "fail"))
         *out = VV_ON_ERROR_FAIL;
-    } else if (!strcmp(text, "warn")) {
+    else if (!strcmp(text, "warn"))
         *out = VV_ON_ERROR_WARN;
-    } else if (!strncmp(text, retry, sizeof retry - 1) && parse_int(text + sizeof retry - 1, &retries) == 0 &&
-               retries >= 1 && retries <= RETRY_MAX) {
+    else if (!strncmp(text, retry, sizeof retry - 1) && parse_int(text + sizeof retry - 1, &retries) == 0 &&
+             retries >= 1 && retries <= RETRY_MAX)
         *out = VV_ON_ERROR_RETRY;
-    } else {
+    else
         return -1;
-    }
     *retries_out = (unsigned)retries;
     return 0;
 }
@@ -159,11 +147,9 @@ static const struct {
 } zero_words[] = {{"keep", "all"}};
 
 static const char *zero_word(const struct vv_setting *setting) {
-    for (size_t i = 0; i < sizeof zero_words / sizeof zero_words[0]; i++) {
-        if (!strcmp(zero_words[i].name, setting->name)) {
+    for (size_t i = 0; i < sizeof zero_words / sizeof zero_words[0]; i++)
+        if (!strcmp(zero_words[i].name, setting->name))
             return zero_words[i].word;
-        }
-    }
     return NULL;
 }
 
@@ -172,17 +158,15 @@ static const char *zero_word(const struct vv_setting *setting) {
 static int set_int(const struct vv_setting *setting, const char *text, int *field) {
     int v, low = 0, high = INT_MAX;
     parse_int(setting->low, &low);
-    if (setting->high) {
+    if (setting->high)
         parse_int(setting->high, &high);
-    }
     const char *word = zero_word(setting);
     if (word && !strcmp(text, word)) {
         *field = 0;
         return 0;
     }
-    if (parse_int(text, &v) < 0 || v < low || v > high) {
+    if (parse_int(text, &v) < 0 || v < low || v > high)
         return -1;
-    }
     *field = v;
     return 0;
 }
@@ -190,12 +174,10 @@ static int set_int(const struct vv_setting *setting, const char *text, int *fiel
 static int set_bytes(const struct vv_setting *setting, const char *text, uint64_t *field) {
     uint64_t v, low = 0, high = UINT64_MAX;
     parse_bytes(setting->low, &low);
-    if (setting->high) {
+    if (setting->high)
         parse_bytes(setting->high, &high);
-    }
-    if (parse_bytes(text, &v) < 0 || v < low || v > high) {
+    if (parse_bytes(text, &v) < 0 || v < low || v > high)
         return -1;
-    }
     *field = v;
     return 0;
 }
@@ -203,12 +185,10 @@ static int set_bytes(const struct vv_setting *setting, const char *text, uint64_
 static int set_double(const struct vv_setting *setting, const char *text, double *field) {
     double v, low = 0, high = HUGE_VAL;
     parse_double(setting->low, &low);
-    if (setting->high) {
+    if (setting->high)
         parse_double(setting->high, &high);
-    }
-    if (parse_double(text, &v) < 0 || v < low || v > high) {
+    if (parse_double(text, &v) < 0 || v < low || v > high)
         return -1;
-    }
     *field = v;
     return 0;
 }
@@ -224,19 +204,16 @@ static int set_text(const struct vv_setting *setting, const char *text, char *fi
     enum vv_on_error on_error;
     unsigned retries;
     int rc;
-    if (strlen(text) >= VV_SETTING_TEXT_BYTES) {
+    if (strlen(text) >= VV_SETTING_TEXT_BYTES)
         return vv_error(why, -EINVAL, "it is longer than %d bytes", VV_SETTING_TEXT_BYTES - 1);
-    }
-    if (setting->offset == offsetof(struct vv_settings, match)) {
+    if (setting->offset == offsetof(struct vv_settings, match))
         rc = check_pattern(text, why);
-    } else if (setting->offset == offsetof(struct vv_settings, cpus)) {
+    else if (setting->offset == offsetof(struct vv_settings, cpus))
         rc = vv_cpus_are_valid(text) ? 0 : -1;
-    } else {
+    else
         rc = parse_on_error(text, &on_error, &retries);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         strcpy(field, text);
-    }
     return rc;
 }
 
@@ -263,12 +240,11 @@ static void remember_origin(struct vv_settings *settings, const struct vv_settin
     snprintf(settings->origins[setting - table], VV_SETTING_ORIGIN_BYTES, "%s", origin);
 }
 
-static int refuse_value(const struct vv_setting *setting, const char *value, const char *origin, const struct varve_error *why,
-                  struct varve_error *error) {
+static int refuse_value(const struct vv_setting *setting, const char *value, const char *origin,
+                        const struct varve_error *why, struct varve_error *error) {
     char allowed[256];
-    if (why->text[0]) {
+    if (why->text[0])
         return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\": %s", origin, setting->name, value, why->text);
-    }
     vv_setting_allowed_text(setting, allowed, sizeof allowed);
     return vv_error(error, VARVE_SETTING, "%s: %s cannot be \"%s\"; allowed is %s%s", origin, setting->name, value,
                     allowed, setting->type == VV_TYPE_BYTES ? ", in bytes or with K, M, G or T after the number" : "");
@@ -287,21 +263,17 @@ void vv_settings_init(struct vv_settings *settings) {
 int vv_settings_set(struct vv_settings *settings, const char *name, const char *value, const char *origin,
                     struct varve_error *error) {
     const struct vv_setting *setting = vv_setting_find(name);
-    if (!setting) {
+    if (!setting)
         return vv_error(error, VARVE_SETTING, "%s: there is no setting \"%s\"; varve(5) lists all", origin, name);
-    }
     struct varve_error why;
     vv_error_clear(&why);
     int rc = set_field(settings, setting, value, &why);
-    if (rc == -ENOMEM) {
+    if (rc == -ENOMEM)
         return vv_error_sys(error, rc, "%s: %s", origin, setting->name);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return refuse_value(setting, value, origin, &why, error);
-    }
-    if (settings->keep == 1) {
+    if (settings->keep == 1)
         settings->keep = 2;
-    }
     remember_origin(settings, setting, origin);
     return 0;
 }
@@ -323,10 +295,11 @@ int vv_settings_check(const struct vv_settings *settings, struct varve_error *er
     if (settings->capture == VV_CHOOSE_CAPTURE_TRAP &&
         (settings->tracker == VV_CHOOSE_TRACKER_SCAN || settings->tracker == VV_CHOOSE_TRACKER_SOFTDIRTY ||
          settings->tracker == VV_CHOOSE_TRACKER_NONE)) {
-        return vv_error(error, VARVE_SETTING,
-                        "capture=trap (from %s) stops writes, and the tracker chosen (from %s) does not: leave tracker at auto,"
-                        " or take trap-uffd or trap-mprotect",
-                        settings->origins[VV_SETTING_capture], settings->origins[VV_SETTING_tracker]);
+        return vv_error(
+            error, VARVE_SETTING,
+            "capture=trap (from %s) stops writes, and the tracker chosen (from %s) does not: leave tracker at auto,"
+            " or take trap-uffd or trap-mprotect",
+            settings->origins[VV_SETTING_capture], settings->origins[VV_SETTING_tracker]);
     }
     return 0;
 }
@@ -341,14 +314,12 @@ enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsign
 enum vv_capture_choice vv_settings_capture(const struct vv_settings *settings, const char **why) {
     unsigned retries;
     *why = NULL;
-    if (settings->capture == VV_CHOOSE_CAPTURE_SYNC) {
+    if (settings->capture == VV_CHOOSE_CAPTURE_SYNC)
         return VV_CHOOSE_CAPTURE_SYNC;
-    }
-    if (vv_settings_on_error(settings, &retries) == VV_ON_ERROR_RETRY) {
+    if (vv_settings_on_error(settings, &retries) == VV_ON_ERROR_RETRY)
         *why = "on_error=retry: a checkpoint can be tried again only inside its call";
-    } else if (settings->threads == 0) {
+    else if (settings->threads == 0)
         *why = "threads=0: the calling thread does everything";
-    }
     return *why ? VV_CHOOSE_CAPTURE_SYNC : (enum vv_capture_choice)settings->capture;
 }
 
@@ -359,24 +330,22 @@ const char *vv_setting_type_text(const struct vv_setting *setting) {
 
 void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t room) {
     const char *word = zero_word(setting);
-    if (word) {
+    if (word)
         snprintf(out, room, "%s, %s to %s", word, setting->low, setting->high);
-    } else if (setting->type == VV_TYPE_CHOICE || setting->type == VV_TYPE_TEXT) {
+    else if (setting->type == VV_TYPE_CHOICE || setting->type == VV_TYPE_TEXT)
         snprintf(out, room, "%s", setting->low);
-    } else if (setting->high) {
+    else if (setting->high)
         snprintf(out, room, "%s to %s", setting->low, setting->high);
-    } else {
+    else
         snprintf(out, room, "%s or more", setting->low);
-    }
 }
 
 static void show_int(const struct vv_setting *setting, int v, char *out, size_t room) {
     const char *word = zero_word(setting);
-    if (word && v == 0) {
+    if (word && v == 0)
         snprintf(out, room, "%s", word);
-    } else {
+    else
         snprintf(out, room, "%d", v);
-    }
 }
 
 static void show_bytes(uint64_t v, char *out, size_t room) {
@@ -397,9 +366,8 @@ static void show_double(double v, char *out, size_t room) {
 }
 
 static void show_choice(const char *words, int position, char *out, size_t room) {
-    for (; position > 0 && strchr(words, '|'); position--) {
+    for (; position > 0 && strchr(words, '|'); position--)
         words = strchr(words, '|') + 1;
-    }
     snprintf(out, room, "%.*s", (int)strcspn(words, "|"), words);
 }
 

@@ -104,7 +104,8 @@ int vv_settings_is_fine(uint64_t value);
 /* What on_error says; retries_out is 0 unless it is VV_ON_ERROR_RETRY. */
 enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsigned *retries_out);
 
-/* How checkpoints are captured by these settings, which may be another way than `capture` says: then *why is the reason, else NULL. */
+/* How checkpoints are captured by these settings, which may be another way than `capture` says: then *why is the
+ * reason, else NULL. */
 enum vv_capture_choice vv_settings_capture(const struct vv_settings *settings, const char **why);
 
 enum vv_setting_type { VV_TYPE_INT, VV_TYPE_BYTES, VV_TYPE_DOUBLE, VV_TYPE_CHOICE, VV_TYPE_TEXT };

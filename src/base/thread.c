@@ -55,12 +55,10 @@ static void *work(void *arg) {
     vv_thread_place(pool->where);
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        while (!pool->waiting && !pool->is_closing) {
+        while (!pool->waiting && !pool->is_closing)
             pthread_cond_wait(&pool->has_work, &pool->lock);
-        }
-        if (!pool->waiting) {
+        if (!pool->waiting)
             break;
-        }
         struct job job = take_job(pool);
         if (!pool->error) {
             pool->running++;
@@ -70,9 +68,8 @@ static void *work(void *arg) {
             pool->running--;
             note_result(pool, rc);
         }
-        if (!pool->waiting && !pool->running) {
+        if (!pool->waiting && !pool->running)
             pthread_cond_broadcast(&pool->is_quiet);
-        }
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -83,22 +80,17 @@ static int parse_cpus(const char *text, cpu_set_t *out) {
     CPU_ZERO(out);
     for (;;) {
         char *end;
-        if (*text < '0' || *text > '9') {
+        if (*text < '0' || *text > '9')
             return -1;
-        }
         unsigned long first = strtoul(text, &end, 10), last = first;
-        if (*end == '-' && end[1] >= '0' && end[1] <= '9') {
+        if (*end == '-' && end[1] >= '0' && end[1] <= '9')
             last = strtoul(end + 1, &end, 10);
-        }
-        if (last < first || last >= CPU_SETSIZE) {
+        if (last < first || last >= CPU_SETSIZE)
             return -1;
-        }
-        for (; first <= last; first++) {
+        for (; first <= last; first++)
             CPU_SET(first, out);
-        }
-        if (*end != '+') {
+        if (*end != '+')
             return *end ? -1 : 0;
-        }
         text = end + 1;
     }
 }
@@ -110,20 +102,17 @@ int vv_cpus_are_valid(const char *text) {
 
 void vv_thread_place(const struct vv_placement *where) {
     cpu_set_t cpus;
-    if (!where) {
+    if (!where)
         return;
-    }
     if (where->nice > 0) {
         id_t self = (id_t)gettid();
         errno = 0;
         int now = getpriority(PRIO_PROCESS, self);
-        if (now != -1 || errno == 0) {
+        if (now != -1 || errno == 0)
             setpriority(PRIO_PROCESS, self, now + where->nice);
-        }
     }
-    if (parse_cpus(where->cpus, &cpus) == 0) {
+    if (parse_cpus(where->cpus, &cpus) == 0)
         pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus);
-    }
 }
 
 /* Signals belong to the threads of the application, except those that a thread brings upon itself. */
@@ -131,9 +120,8 @@ static void block_signals(sigset_t *before) {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
     sigset_t blocked;
     sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         sigdelset(&blocked, own[i]);
-    }
     pthread_sigmask(SIG_SETMASK, &blocked, before);
 }
 
@@ -149,18 +137,16 @@ static int start_workers(struct vv_pool *pool, unsigned threads) {
     int rc = 0;
     while (pool->threads < threads && rc == 0) {
         rc = vv_thread_start(&pool->ids[pool->threads], work, pool);
-        if (rc == 0) {
+        if (rc == 0)
             pool->threads++;
-        }
     }
     return rc;
 }
 
 int vv_pool_create(unsigned threads, unsigned queue, const struct vv_placement *where, struct vv_pool **out) {
     struct vv_pool *pool = vv_calloc(1, sizeof *pool + threads * sizeof pool->ids[0]);
-    if (!pool) {
+    if (!pool)
         return -ENOMEM;
-    }
     pool->room = queue ? queue : 1;
     pool->where = where;
     pool->ring = vv_calloc(pool->room, sizeof pool->ring[0]);
@@ -182,16 +168,14 @@ int vv_pool_create(unsigned threads, unsigned queue, const struct vv_placement *
 }
 
 void vv_pool_destroy(struct vv_pool *pool) {
-    if (!pool) {
+    if (!pool)
         return;
-    }
     pthread_mutex_lock(&pool->lock);
     pool->is_closing = 1;
     pthread_cond_broadcast(&pool->has_work);
     pthread_mutex_unlock(&pool->lock);
-    for (unsigned i = 0; i < pool->threads; i++) {
+    for (unsigned i = 0; i < pool->threads; i++)
         pthread_join(pool->ids[i], NULL);
-    }
     pthread_cond_destroy(&pool->is_quiet);
     pthread_cond_destroy(&pool->has_room);
     pthread_cond_destroy(&pool->has_work);
@@ -201,20 +185,17 @@ void vv_pool_destroy(struct vv_pool *pool) {
 }
 
 static int run_in_caller(struct vv_pool *pool, vv_job_fn fn, void *arg) {
-    if (!pool->error) {
+    if (!pool->error)
         note_result(pool, fn(arg));
-    }
     return pool->error;
 }
 
 int vv_pool_submit(struct vv_pool *pool, vv_job_fn fn, void *arg) {
-    if (!pool->threads) {
+    if (!pool->threads)
         return run_in_caller(pool, fn, arg);
-    }
     pthread_mutex_lock(&pool->lock);
-    while (pool->waiting == pool->room && !pool->error) {
+    while (pool->waiting == pool->room && !pool->error)
         pthread_cond_wait(&pool->has_room, &pool->lock);
-    }
     int rc = pool->error;
     if (!rc) {
         pool->ring[(pool->first + pool->waiting) % pool->room] = (struct job){fn, arg};
@@ -227,9 +208,8 @@ int vv_pool_submit(struct vv_pool *pool, vv_job_fn fn, void *arg) {
 
 int vv_pool_wait(struct vv_pool *pool) {
     pthread_mutex_lock(&pool->lock);
-    while (pool->waiting || pool->running) {
+    while (pool->waiting || pool->running)
         pthread_cond_wait(&pool->is_quiet, &pool->lock);
-    }
     int rc = pool->error;
     pool->error = 0;
     pthread_mutex_unlock(&pool->lock);
@@ -264,9 +244,8 @@ int vv_random(void *out, size_t size) {
     uint8_t *at = out;
     while (size) {
         ssize_t n = getrandom(at, size, 0);
-        if (n < 0 && errno != EINTR) {
+        if (n < 0 && errno != EINTR)
             return -errno;
-        }
         if (n > 0) {
             at += n;
             size -= (size_t)n;

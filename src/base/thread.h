@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A pool of `threads` workers (0: jobs run in the caller) with a queue of at most `queue` waiting jobs; submit blocks when it
- * is full. The first negative result of a job is kept; later jobs of the same round are dropped unrun (their drop function
- * is not needed: jobs own nothing that the submitter does not free after the round). */
+/* A pool of `threads` workers (0: jobs run in the caller) with a queue of at most `queue` waiting jobs; submit blocks
+ * when it is full. The first negative result of a job is kept; later jobs of the same round are dropped unrun (their
+ * drop function is not needed: jobs own nothing that the submitter does not free after the round). */
 struct vv_pool;
 
 /* Where threads of the library run, so that they stay out of the program's way. */
@@ -33,8 +33,8 @@ int vv_pool_submit(struct vv_pool *pool, vv_job_fn fn, void *arg);
 /* Wait until all jobs are done; returns the first error of the round and begins a new round. */
 int vv_pool_wait(struct vv_pool *pool);
 
-uint64_t vv_clock_ns(void);      /* monotonic */
-uint64_t vv_clock_wall_ns(void); /* since 1970 */
+uint64_t vv_clock_ns(void);        /* monotonic */
+uint64_t vv_clock_wall_ns(void);   /* since 1970 */
 uint64_t vv_clock_thread_ns(void); /* processor time of the calling thread */
 void vv_sleep_ms(unsigned ms);
 /* Random bytes from the kernel. 0 or -errno. */

@@ -13,8 +13,8 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "lifecycle/catalogue.h"
 #include "check/repair_private.h"
+#include "lifecycle/catalogue.h"
 
 void vv_repair_report(struct vv_repair *repair, const char *key, const char *format, ...) {
     char text[512];

@@ -2,8 +2,8 @@
 #ifndef VV_REPAIR_PRIVATE_H
 #define VV_REPAIR_PRIVATE_H
 
-#include "lifecycle/lifecycle.h"
 #include "check/verify.h"
+#include "lifecycle/lifecycle.h"
 
 struct vv_repair {
     struct vv_store *store;

@@ -30,7 +30,8 @@ static int claim_name(struct vv_repair *repair, const char *text, const char *st
     return rc == 0 ? 1 : rc == VARVE_BUSY ? 0 : rc;
 }
 
-/* What tells that an attempt, or its writers list, is not whole. Any other error is the storage's, and tells nothing. */
+/* What tells that an attempt, or its writers list, is not whole. Any other error is the storage's, and tells nothing.
+ */
 static int is_unfit(int rc) {
     return rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT || rc == VARVE_FORGOTTEN;
 }
@@ -173,7 +174,8 @@ static int is_still_damaged(struct vv_repair *repair, const struct vv_attempt *a
 }
 
 /* Name it in the beat: from now on nobody forgets it, and a prune leaves its data alone even where somebody has. With
- * NULL: let it go again, before anything else is made, since a beat that names something says that nothing is adopted. */
+ * NULL: let it go again, before anything else is made, since a beat that names something says that nothing is adopted.
+ */
 static int hold(struct vv_repair *repair, const struct vv_attempt *attempt) {
     struct vv_attempt none = {0};
     if (!repair->lease)
@@ -193,8 +195,8 @@ static int put_record(struct vv_repair *repair, const struct vv_attempt *attempt
 }
 
 /* Between the last look and the replacing somebody may forget the damaged record, and a prune follow. A prune reads the
- * records before the beats. If it has read the beat before the beat named this attempt, the tombstone was there before the
- * last look, and stays. If it has read it later, it leaves the data. */
+ * records before the beats. If it has read the beat before the beat named this attempt, the tombstone was there before
+ * the last look, and stays. If it has read it later, it leaves the data. */
 static int replace_record(struct vv_repair *repair, const struct vv_attempt *attempt, const struct vv_record *record) {
     int rc = hold(repair, attempt);
     if (rc == 0)
@@ -234,7 +236,8 @@ static int rebuild_tombstone(struct vv_repair *repair, const struct vv_attempt *
     return rc;
 }
 
-/* On one of several nodes not all votes are seen, and no record can be made from some of them. 1 if that is so, 0, or an error. */
+/* On one of several nodes not all votes are seen, and no record can be made from some of them. 1 if that is so, 0, or
+ * an error. */
 static int is_share(struct vv_repair *repair, struct vv_attempt attempt, int kind) {
     struct varve_error why = {0};
     struct vv_writers writers;
@@ -262,8 +265,9 @@ static int rebuild_record(struct vv_repair *repair, struct vv_attempt attempt, c
         return rebuild_tombstone(repair, &attempt);
     int rc = kind < 0 ? kind : is_share(repair, attempt, kind);
     if (rc == 1)
-        vv_repair_report(repair, text, "%s; not rebuilt from this node's packs alone: the job's next restart copies it from another node",
-                         damage);
+        vv_repair_report(
+            repair, text,
+            "%s; not rebuilt from this node's packs alone: the job's next restart copies it from another node", damage);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     rc = claim_name(repair, text, "damaged");

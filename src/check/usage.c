@@ -6,8 +6,8 @@
 #include <errno.h>
 
 #include "base/alloc.h"
-#include "read/place_map.h"
 #include "lifecycle/lifecycle.h"
+#include "read/place_map.h"
 #include "read/view.h"
 
 struct count {

@@ -21,18 +21,15 @@ void vv_verify_finding(struct vv_verifier *verifier, int level, const char *key,
     va_end(args);
     verifier->result.damaged_objects += level == VV_FINDING_DAMAGE;
     verifier->result.lost_checkpoints += level == VV_FINDING_LOST_CHECKPOINT;
-    if (verifier->options->finding) {
+    if (verifier->options->finding)
         verifier->options->finding(verifier->options->arg, level, key, text);
-    }
 }
 
 int vv_verify_judge(struct vv_verifier *verifier, const char *key, int rc, const struct varve_error *why) {
-    if (rc >= 0 || rc == -ENOENT || rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT) {
+    if (rc >= 0 || rc == -ENOENT || rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT)
         return 0; /* removed while we looked */
-    }
-    if (rc == -ENOMEM || rc == -EINTR) {
+    if (rc == -ENOMEM || rc == -EINTR)
         return rc;
-    }
     int level = rc == VARVE_UNKNOWN_FORMAT ? VV_FINDING_NOTE : VV_FINDING_DAMAGE;
     vv_verify_finding(verifier, level, key, "%s", why->text[0] ? why->text : varve_error_text(rc));
     return 0;
@@ -50,9 +47,8 @@ int vv_verify_progress(struct vv_verifier *verifier, uint64_t bytes) {
 static int note_record(struct vv_verifier *verifier, const struct vv_key *key, int rc, const struct vv_record *record) {
     struct vv_seen_record seen = {.attempt = {.generation = key->generation, .version = key->version}};
     seen.state = rc == 0 ? VV_SEEN_RECORD : rc == VARVE_FORGOTTEN ? VV_SEEN_TOMBSTONE : VV_SEEN_DAMAGED;
-    if (rc == 0) {
+    if (rc == 0)
         seen.attempt.attempt = record->attempt;
-    }
     vv_buf_append(&verifier->records, &seen, sizeof seen);
     int named = rc == 0 ? vv_committed_by_record(&verifier->committed, record) : 0;
     return named < 0 ? named : verifier->records.failed;
@@ -63,9 +59,8 @@ static int parse_record(struct vv_verifier *verifier, const struct vv_key *key, 
     struct vv_record record;
     int rc = vv_record_parse(bytes->data, bytes->size, key, verifier->store->id, &record, error);
     int noted = note_record(verifier, key, rc, &record);
-    if (rc == 0) {
+    if (rc == 0)
         vv_record_clear(&record);
-    }
     return noted < 0 ? noted : rc;
 }
 
@@ -73,13 +68,11 @@ static int parse_writers(struct vv_verifier *verifier, const struct vv_key *key,
                          struct varve_error *error) {
     struct vv_writers writers;
     struct vv_tombstone given_up;
-    if (vv_tombstone_parse(bytes->data, bytes->size, key, verifier->store->id, &given_up, NULL) == 0) {
+    if (vv_tombstone_parse(bytes->data, bytes->size, key, verifier->store->id, &given_up, NULL) == 0)
         return 0;
-    }
     int rc = vv_writers_parse(bytes->data, bytes->size, key, verifier->store->id, &writers, error);
-    if (rc == 0) {
+    if (rc == 0)
         vv_writers_clear(&writers);
-    }
     return rc;
 }
 
@@ -150,9 +143,8 @@ static int check_small(struct vv_verifier *verifier, const struct vv_key *key, c
     struct vv_buf bytes;
     vv_buf_init(&bytes);
     int rc = vv_object_read(verifier->store, key, &bytes, &why);
-    if (rc == 0) {
+    if (rc == 0)
         rc = parse_small(verifier, key, &bytes, &why);
-    }
     vv_buf_clear(&bytes);
     if (rc == VARVE_CORRUPT) {
         vv_verify_finding(verifier, VV_FINDING_DAMAGE, text, "%s%s", why.text, rebuilt_how(verifier, key->kind));
@@ -190,9 +182,8 @@ static int note_attempt(struct vv_verifier *verifier, const struct vv_key *key) 
     struct vv_attempt attempt = {key->generation, key->attempt, key->version};
     int has_data = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY ||
                    key->kind == VV_KIND_WRITERS;
-    if (!has_data || (set->count && vv_attempt_compare(&set->list[set->count - 1], &attempt) == 0)) {
+    if (!has_data || (set->count && vv_attempt_compare(&set->list[set->count - 1], &attempt) == 0))
         return 0;
-    }
     return vv_attempts_add(set, &attempt);
 }
 
@@ -200,9 +191,8 @@ static int check_object(struct vv_verifier *verifier, const char *text) {
     struct vv_key key;
     uint64_t size = 0;
     int rc = vv_backend_stat(verifier->store->backend, text, &size);
-    if (rc == -ENOENT) {
+    if (rc == -ENOENT)
         return 0;
-    }
     uint64_t before = verifier->done;
     verifier->result.objects++;
     verifier->result.bytes += size;
@@ -211,9 +201,8 @@ static int check_object(struct vv_verifier *verifier, const char *text) {
         return vv_verify_progress(verifier, size);
     }
     rc = note_attempt(verifier, &key);
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_known(verifier, &key, text);
-    }
     verifier->done = before;
     return rc < 0 ? rc : vv_verify_progress(verifier, size);
 }
@@ -236,16 +225,14 @@ static int walk(struct vv_verifier *verifier, const char *prefix, object_fn fn, 
     struct listing listing;
     vv_buf_init(&listing.text);
     int rc = vv_backend_list(verifier->store->backend, prefix, NULL, 0, list_component, &listing);
-    if (rc < 0) {
+    if (rc < 0)
         rc = vv_error_sys(error, rc, "list %s", *prefix ? prefix : "the store");
-    }
     const char *at = (const char *)listing.text.data, *end = at ? at + listing.text.size : at;
     for (; rc == 0 && at < end; at += strlen(at) + 1) {
         char key[VV_BACKEND_KEY_MAX + 1];
         int length = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "/" : "", at + 1);
-        if (length < (int)sizeof key) {
+        if (length < (int)sizeof key)
             rc = *at == 'p' ? walk(verifier, key, fn, error) : fn(verifier, key);
-        }
     }
     vv_buf_clear(&listing.text);
     return rc;
@@ -253,9 +240,8 @@ static int walk(struct vv_verifier *verifier, const char *prefix, object_fn fn, 
 
 static int add_size(struct vv_verifier *verifier, const char *key) {
     uint64_t size;
-    if (vv_backend_stat(verifier->store->backend, key, &size) == 0) {
+    if (vv_backend_stat(verifier->store->backend, key, &size) == 0)
         verifier->total += size;
-    }
     return vv_verify_progress(verifier, 0);
 }
 
@@ -289,10 +275,11 @@ static int check_checkpoints(struct vv_verifier *verifier) {
 
 static void tell_elsewhere(struct vv_verifier *verifier) {
     if (verifier->elsewhere) {
-        vv_verify_finding(verifier, VV_FINDING_NOTE, "",
-                          "%s: %llu packs of its checkpoints are not on this node: they are kept on other nodes, or missing; "
-                          "this cannot be told from here",
-                          verifier->name, (unsigned long long)verifier->elsewhere);
+        vv_verify_finding(
+            verifier, VV_FINDING_NOTE, "",
+            "%s: %llu packs of its checkpoints are not on this node: they are kept on other nodes, or missing; "
+            "this cannot be told from here",
+            verifier->name, (unsigned long long)verifier->elsewhere);
     }
 }
 
@@ -301,21 +288,16 @@ static int verify_name(struct vv_verifier *verifier, const char *name, struct va
     snprintf(verifier->name, sizeof verifier->name, "%s", name);
     vv_name_encode(name, prefix + 2);
     int rc = vv_pack_cache_create(VV_TABLES_BUDGET, &verifier->cache);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_residents_create(verifier->store, name, &verifier->residents);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = walk(verifier, prefix, check_object, error);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_checkpoints(verifier);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_verify_unrecorded(verifier);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         tell_elsewhere(verifier);
-    }
     clear_name(verifier);
     return rc;
 }
@@ -330,9 +312,8 @@ static int verify_names(struct vv_verifier *verifier, struct varve_error *error)
     vv_buf_init(&names);
     int rc = vv_store_names(verifier->store, add_name, &names, error);
     const char *at = (const char *)names.data, *end = at ? at + names.size : at;
-    for (; rc == 0 && at < end; at += strlen(at) + 1) {
+    for (; rc == 0 && at < end; at += strlen(at) + 1)
         rc = verify_name(verifier, at, error);
-    }
     vv_buf_clear(&names);
     return rc;
 }
@@ -347,9 +328,8 @@ static int verify_strangers(struct vv_verifier *verifier, const char *prefix, st
         char key[VV_BACKEND_KEY_MAX + 1], name[VV_NAME_MAX + 1];
         int length = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "/" : "", at + 1);
         int is_known = *at == 'p' && (*prefix ? vv_name_decode(at + 1, name) == 0 : strcmp(at + 1, "n") == 0);
-        if (!is_known && strcmp(key, "varve") != 0 && length < (int)sizeof key) {
+        if (!is_known && strcmp(key, "varve") != 0 && length < (int)sizeof key)
             rc = *at == 'p' ? walk(verifier, key, check_object, error) : check_object(verifier, key);
-        }
     }
     vv_buf_clear(&listing.text);
     return rc < 0 ? vv_error_default(error, rc, "list %s: %s", *prefix ? prefix : "the store", varve_error_text(rc))
@@ -367,9 +347,8 @@ static int verify_store_object(struct vv_verifier *verifier) {
 
 static int measure_total(struct vv_verifier *verifier, struct varve_error *error) {
     char prefix[VV_KEY_ROOM] = "";
-    if (!verifier->options->progress) {
+    if (!verifier->options->progress)
         return 0;
-    }
     if (verifier->options->name) {
         memcpy(prefix, "n/", 3);
         vv_name_encode(verifier->options->name, prefix + 2);
@@ -380,13 +359,11 @@ static int measure_total(struct vv_verifier *verifier, struct varve_error *error
 int vv_verify(struct vv_store *store, const struct vv_verify_options *options, struct vv_verify_result *out,
               struct varve_error *error) {
     struct vv_verifier verifier = {.store = store, .options = options};
-    if (options->name && vv_name_check(options->name) < 0) {
+    if (options->name && vv_name_check(options->name) < 0)
         return vv_error(error, -EINVAL, "this is no name of checkpoints: %.80s", options->name);
-    }
     int rc = measure_total(&verifier, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = verify_store_object(&verifier);
-    }
     if (rc == 0 && options->name) {
         rc = verify_name(&verifier, options->name, error);
     } else if (rc == 0) {
@@ -394,9 +371,8 @@ int vv_verify(struct vv_store *store, const struct vv_verify_options *options, s
         rc = rc < 0 ? rc : verify_strangers(&verifier, "n", error);
         rc = rc < 0 ? rc : verify_names(&verifier, error);
     }
-    if (rc < 0) {
+    if (rc < 0)
         return vv_error_default(error, rc, "verify ended early: %s", varve_error_text(rc));
-    }
     *out = verifier.result;
     return 0;
 }

@@ -23,12 +23,13 @@ struct vv_verify_result {
     uint64_t damaged_objects;
     uint64_t lost_checkpoints;
 };
-/* 0 also when damage was found: see the result. Every byte of every object is covered: heads, digests, blocks, ids against decoded
- * blocks, and for each checkpoint that its runs resolve and its region digests follow from the ids (or, where runs are finer than granules, from the bytes). A
- * fully voted attempt without record or tombstone is reported as a lost record, unless it may be the trace of a session that lives or has just died:
- * its generation is the highest, has no newer record, and its beat names nothing so new. Where its generation has a newer record, it is reported as lost
- * only if a record, a beat or the catalogue names it, and else with a note: its commit may have failed. Of a node-local store only what is on this node is
- * looked at, and a note says how many packs are not. */
+/* 0 also when damage was found: see the result. Every byte of every object is covered: heads, digests, blocks, ids
+ * against decoded blocks, and for each checkpoint that its runs resolve and its region digests follow from the ids (or,
+ * where runs are finer than granules, from the bytes). A fully voted attempt without record or tombstone is reported as
+ * a lost record, unless it may be the trace of a session that lives or has just died: its generation is the highest,
+ * has no newer record, and its beat names nothing so new. Where its generation has a newer record, it is reported as
+ * lost only if a record, a beat or the catalogue names it, and else with a note: its commit may have failed. Of a
+ * node-local store only what is on this node is looked at, and a note says how many packs are not. */
 int vv_verify(struct vv_store *store, const struct vv_verify_options *options, struct vv_verify_result *out,
               struct varve_error *error);
 
@@ -36,7 +37,8 @@ int vv_verify(struct vv_store *store, const struct vv_verify_options *options, s
 struct vv_residents;
 int vv_residents_create(struct vv_store *store, const char *name, struct vv_residents **out); /* 0 or -ENOMEM */
 void vv_residents_destroy(struct vv_residents *residents);                                    /* accepts NULL */
-/* Is this pack not here, and as far as can be told from here on another node? 1; 0 when it is here or should be (always on shared storage); or an error. */
+/* Is this pack not here, and as far as can be told from here on another node? 1; 0 when it is here or should be (always
+ * on shared storage); or an error. */
 int vv_pack_is_elsewhere(struct vv_residents *residents, const struct vv_attempt *attempt, uint32_t writer,
                          struct varve_error *error);
 /* The same for what this rank stored in the checkpoint. */
@@ -52,9 +54,10 @@ struct vv_repair_options {
     void (*report)(void *arg, const char *key, const char *text);
     void *arg;
 };
-/* Rebuild store object, catalogues, writers lists and records of fully voted attempts; remove damaged mutable objects. A damaged object that
- * is rebuilt is replaced in one step. To rebuild a record it claims the name, and leaves it when that is in use. A record below a newer one of its generation
- * is made only if something names it (see vv_verify). Packs and what cannot be rebuilt are left alone and reported. Returns the number of repairs. */
+/* Rebuild store object, catalogues, writers lists and records of fully voted attempts; remove damaged mutable objects.
+ * A damaged object that is rebuilt is replaced in one step. To rebuild a record it claims the name, and leaves it when
+ * that is in use. A record below a newer one of its generation is made only if something names it (see vv_verify).
+ * Packs and what cannot be rebuilt are left alone and reported. Returns the number of repairs. */
 int vv_repair(struct vv_store *store, const struct vv_repair_options *options, struct varve_error *error);
 
 #endif

@@ -2,8 +2,8 @@
  * region follows from the stored ids of its granules. Where a granule has no stored id of its own (runs finer than
  * granules, packs without ids, packs found damaged), its bytes are fetched, a window of them at a time. */
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/content_id.h"
+#include "base/error.h"
 #include "check/verify_private.h"
 
 #include <errno.h>
@@ -43,9 +43,8 @@ struct region_check {
 };
 
 static void add_term(struct region_check *check, uint64_t granule, struct vv_hash128 id) {
-    if (!vv_hash128_is_zero(id)) {
+    if (!vv_hash128_is_zero(id))
         check->digest = vv_hash128_add(check->digest, vv_digest_term(granule, id));
-    }
 }
 
 static struct vv_hash128 id_of(const struct region_check *check, const uint8_t *data, size_t size) {
@@ -71,9 +70,8 @@ static int find_slot(struct region_check *check, uint64_t offset, uint8_t **out,
     unsigned last = check->slot_count - 1;
     if (check->slot_count == 0 || check->slots[last].granule != granule) {
         int rc = check->slot_count == WINDOW_GRANULES ? flush(check, error) : 0;
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         last = check->slot_count++;
         check->slots[last] = (struct slot){granule, left < VV_GRANULE ? (uint32_t)left : VV_GRANULE};
     }
@@ -93,12 +91,10 @@ static int take_bytes(struct region_check *check, const struct vv_run *run, uint
         uint8_t *out = NULL;
         n = n < size ? n : size;
         int rc = find_slot(check, offset, &out, error);
-        if (rc == 0) {
+        if (rc == 0)
             rc = vv_fetch_add(check->fetch, run, skip, n, out, 0, error);
-        }
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         skip += n;
         size -= n;
     }
@@ -117,20 +113,17 @@ static int take_granules(struct region_check *check, const struct vv_run *run, u
         uint64_t covered;
         place.address += skip;
         int rc = vv_seek_ids(&check->seeker, &place, size, ids, IDS_AT_ONCE, &count, &covered, error);
-        if (rc < 0 && run->place_count == 1 && !check->is_lost) {
+        if (rc < 0 && run->place_count == 1 && !check->is_lost)
             return rc;
-        }
-        for (uint32_t i = 0; i < count && rc == 0; i++) {
+        for (uint32_t i = 0; i < count && rc == 0; i++)
             add_term(check, (run->offset + skip) / VV_GRANULE + i, ids[i]);
-        }
         if (rc < 0 || count == 0) { /* up to the next granule that may have an id */
             covered = rc < 0 || covered < VV_GRANULE ? VV_GRANULE : covered - covered % VV_GRANULE;
             covered = covered < size ? covered : size;
             rc = take_bytes(check, run, skip, covered, error);
         }
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         skip += covered;
         size -= covered;
     }
@@ -141,27 +134,22 @@ static int take_granules(struct region_check *check, const struct vv_run *run, u
 static int take_repeated(struct region_check *check, const struct vv_run *run, uint64_t skip, uint64_t size,
                          struct varve_error *error) {
     uint64_t whole = size / VV_GRANULE;
-    if (VV_GRANULE % run->piece || whole < 2 || check->verifier->options->is_quick) {
+    if (VV_GRANULE % run->piece || whole < 2 || check->verifier->options->is_quick)
         return take_bytes(check, run, skip, size, error);
-    }
     int rc = flush(check, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_fetch_add(check->fetch, run, skip, VV_GRANULE, check->window, 0, error);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_fetch_run(check->fetch, error);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     struct vv_hash128 id = id_of(check, check->window, VV_GRANULE);
     for (uint64_t i = 0; i < whole && rc == 0; i++) { /* a few bytes may stand for any number: let it be interrupted */
         add_term(check, (run->offset + skip) / VV_GRANULE + i, id);
         rc = i % (1u << 20) == 0 ? vv_verify_progress(check->verifier, 0) : 0;
     }
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     return take_bytes(check, run, skip + whole * VV_GRANULE, size - whole * VV_GRANULE, error);
 }
 
@@ -172,9 +160,8 @@ static int check_other_places(struct region_check *check, const struct vv_run *r
         for (uint64_t done = 0; done < run->length;) {
             struct vv_spot spot;
             int rc = vv_seek(&check->seeker, &place, &spot, error);
-            if (rc < 0) {
+            if (rc < 0)
                 return rc;
-            }
             done += spot.length;
             place.address += spot.length;
         }
@@ -201,17 +188,14 @@ static int is_lost(struct region_check *check, const struct vv_run *run, struct 
     uint32_t home = 0, source = run->place_count ? run->places[0].lean : 0;
     struct vv_cached *footer = NULL;
     int rc = run->place_count ? vv_seek_home(&check->seeker, &run->places[0], &home, error) : 0;
-    if (rc < 0 || !run->place_count) {
+    if (rc < 0 || !run->place_count)
         return rc;
-    }
     struct fate_of_pack *fate = &check->fates[(source * 7 + home) % FATES];
-    if (fate->is_known && fate->source == source && fate->writer == home) {
+    if (fate->is_known && fate->source == source && fate->writer == home)
         return fate->is_lost;
-    }
     rc = vv_view_footer(check->view, source, home, &footer, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc == VARVE_CORRUPT ? 1 : rc; /* perhaps a partner has the bytes */
-    }
     rc = ((const struct vv_view_footer *)footer->object)->kind == VV_KIND_COPY;
     vv_view_release(check->view, footer);
     *fate = (struct fate_of_pack){.is_known = 1, .is_lost = rc, .source = source, .writer = home};
@@ -228,24 +212,20 @@ static int check_run(struct region_check *check, const struct vv_run *run, struc
         return rc < 0 ? rc : 0;
     }
     rc = is_lost(check, run, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     check->is_lost = rc;
     rc = check_other_places(check, run, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
-    if (head + tail >= run->length && (head || tail)) {
+    if (head + tail >= run->length && (head || tail))
         return take_bytes(check, run, 0, run->length, error);
-    }
     uint64_t middle = run->length - head - tail;
     rc = take_bytes(check, run, 0, head, error);
-    if (rc == 0 && run->kind == VV_RUN_REPEATED) {
+    if (rc == 0 && run->kind == VV_RUN_REPEATED)
         rc = take_repeated(check, run, head, middle, error);
-    } else if (rc == 0 && run->kind != VV_RUN_ZERO) {
+    else if (rc == 0 && run->kind != VV_RUN_ZERO)
         rc = take_granules(check, run, head, middle, error);
-    }
     return rc < 0 ? rc : take_bytes(check, run, head + middle, tail, error);
 }
 
@@ -266,9 +246,8 @@ static int check_runs(struct region_check *check, struct vv_recipe *recipe, int 
     int rc;
     while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
         rc = check_run(check, &run, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
     }
     *is_recipe_bad = rc < 0;
     return rc < 0 ? rc : flush(check, error);
@@ -282,9 +261,8 @@ static int check_region(struct region_check *check, struct vv_recipe *recipe, ui
     check->digest = (struct vv_hash128){0, 0};
     check->is_incomplete = 0;
     int rc = check_runs(check, recipe, &is_recipe_bad, error);
-    if (rc == 0 && !check->is_incomplete && !vv_hash128_equal(check->digest, region->digest)) {
+    if (rc == 0 && !check->is_incomplete && !vv_hash128_equal(check->digest, region->digest))
         rc = vv_error(error, VARVE_CORRUPT, "its digest is not that of its bytes");
-    }
     check->regions++;
     check->bytes += region->length;
     if (rc == VARVE_CORRUPT && !is_recipe_bad) {
@@ -297,9 +275,8 @@ static int check_region(struct region_check *check, struct vv_recipe *recipe, ui
 
 /* Damage that leaves nothing of this rank to look at. */
 static int note_owner(struct region_check *check, uint32_t owner, int rc, struct varve_error *error) {
-    if (rc != VARVE_CORRUPT) {
+    if (rc != VARVE_CORRUPT)
         return rc;
-    }
     vv_unreadable_add(&check->lost, NULL, owner, error);
     vv_error_clear(error);
     return renew_fetch(check, error);
@@ -315,14 +292,12 @@ static int check_owner(struct region_check *check, uint32_t owner, struct varve_
         check->is_partial |= is_elsewhere == 1;
         rc = is_elsewhere == 1 ? 0 : rc;
     }
-    if (!recipe) {
+    if (!recipe)
         return note_owner(check, owner, rc, error);
-    }
     while ((rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
         rc = check_region(check, recipe, owner, &region, error);
-        if (rc < 0) {
+        if (rc < 0)
             break;
-        }
     }
     vv_recipe_close(recipe);
     return note_owner(check, owner, rc, error);
@@ -353,9 +328,8 @@ static int expect_here(struct region_check *check, uint64_t *regions, uint64_t *
 
 static int check_sums(struct region_check *check, uint64_t regions, uint64_t bytes, const char *who,
                       struct varve_error *error) {
-    if (check->regions == regions && check->bytes == bytes) {
+    if (check->regions == regions && check->bytes == bytes)
         return 0;
-    }
     return vv_error(error, VARVE_CORRUPT, "there are %llu regions with %llu bytes, but %s %llu and %llu",
                     (unsigned long long)check->regions, (unsigned long long)check->bytes, who,
                     (unsigned long long)regions, (unsigned long long)bytes);
@@ -368,22 +342,17 @@ static int check_owners(struct region_check *check, struct varve_error *error) {
     for (uint32_t owner = 0; owner < record->ranks; owner++) {
         int rc = vv_owner_is_elsewhere(check->verifier->residents, check->view, owner, error);
         is_partial |= rc > 0;
-        if (rc == 0) {
+        if (rc == 0)
             rc = check_owner(check, owner, error);
-        }
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
     }
-    if (check->lost.count) {
+    if (check->lost.count)
         return vv_unreadable_error(&check->lost, error);
-    }
-    if (check->is_partial) {
+    if (check->is_partial)
         return 0;
-    }
-    if (!is_partial) {
+    if (!is_partial)
         return check_sums(check, record->regions, record->protected_bytes, "the record says", error);
-    }
     int rc = expect_here(check, &regions, &bytes, error);
     return rc < 0 ? rc : check_sums(check, regions, bytes, "the footers here say", error);
 }
@@ -412,11 +381,9 @@ static int check_recipes(struct vv_verifier *verifier, struct vv_view *view, str
 
 static int is_bad_pack(const struct vv_verifier *verifier, const struct vv_attempt *attempt, uint32_t writer) {
     const struct vv_bad_pack *list = (const struct vv_bad_pack *)verifier->bad_packs.data;
-    for (size_t i = 0; i < verifier->bad_packs.size / sizeof *list; i++) {
-        if (list[i].writer == writer && vv_attempt_compare(&list[i].attempt, attempt) == 0) {
+    for (size_t i = 0; i < verifier->bad_packs.size / sizeof *list; i++)
+        if (list[i].writer == writer && vv_attempt_compare(&list[i].attempt, attempt) == 0)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -431,9 +398,8 @@ static int inspect_pack(struct vv_verifier *verifier, struct vv_view *view, uint
     struct varve_error why = {0};
     char key[VV_KEY_ROOM];
     uint64_t size;
-    if (is_bad_pack(verifier, &id.attempt, writer)) {
+    if (is_bad_pack(verifier, &id.attempt, writer))
         return 0;
-    }
     vv_pack_key(&id, VV_KIND_PACK, 0, key);
     int rc = vv_pack_is_elsewhere(verifier->residents, &id.attempt, writer, &why);
     if (rc != 0) {
@@ -462,14 +428,12 @@ static int inspect_source(struct vv_verifier *verifier, struct vv_view *view, ui
     char text[VV_KEY_ROOM];
     vv_key_print(&key, text);
     int rc = vv_view_writers(view, source, &writers, &why);
-    if (rc < 0) {
+    if (rc < 0)
         return vv_verify_judge(verifier, text, rc, &why);
-    }
     uint32_t count = ((const struct vv_writers *)writers->object)->count;
     vv_view_release(view, writers);
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
+    for (uint32_t i = 0; i < count && rc == 0; i++)
         rc = inspect_pack(verifier, view, source, i);
-    }
     return rc < 0 ? rc : vv_verify_progress(verifier, 0);
 }
 
@@ -478,9 +442,8 @@ static int inspect_sources(struct vv_verifier *verifier, struct vv_view *view) {
     vv_attempts_sort(&verifier->inspected);
     for (uint32_t i = 0; i <= vv_view_record(view)->lean_count && rc == 0; i++) {
         const struct vv_attempt *attempt = vv_view_source(view, i);
-        if (!vv_attempts_has(&verifier->inspected, attempt)) {
+        if (!vv_attempts_has(&verifier->inspected, attempt))
             rc = inspect_source(verifier, view, i);
-        }
     }
     for (uint32_t i = 0; i <= vv_view_record(view)->lean_count && rc == 0; i++) {
         const struct vv_attempt *attempt = vv_view_source(view, i);
@@ -501,9 +464,8 @@ int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *
         vv_view_distrust(view, is_trusted, verifier);
         rc = inspect_sources(verifier, view);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_recipes(verifier, view, &why);
-    }
     vv_view_close(view);
     if (rc < 0 && rc != -EINTR && rc != VARVE_FORGOTTEN) {
         struct varve_error full;
@@ -524,16 +486,14 @@ static int find_record(const struct vv_verifier *verifier, const struct vv_attem
     size_t low = 0, high = verifier->records.size / sizeof *list, count = high;
     while (low < high) { /* the list is newest first: low becomes the first that is not newer */
         size_t middle = low + (high - low) / 2;
-        if (vv_attempt_is_newer(&list[middle].attempt, attempt)) {
+        if (vv_attempt_is_newer(&list[middle].attempt, attempt))
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     *is_newer_out = low > 0 && list[low - 1].attempt.generation == attempt->generation;
-    if (low == count || vv_attempt_is_newer(attempt, &list[low].attempt)) {
+    if (low == count || vv_attempt_is_newer(attempt, &list[low].attempt))
         return 0;
-    }
     *out = list[low];
     return 1;
 }
@@ -547,15 +507,12 @@ static int find_fate(struct vv_verifier *verifier, const struct vv_attempt *atte
     uint32_t highest = 0;
     int life;
     struct vv_attempt refers = {0};
-    if (vv_attempts_has(&verifier->committed, attempt)) {
+    if (vv_attempts_has(&verifier->committed, attempt))
         return FATE_LOST;
-    }
-    if (is_newer) {
+    if (is_newer)
         return FATE_UNCLEAR;
-    }
-    if (vv_claims_highest(verifier->store, verifier->name, &highest, NULL) < 0 || highest > attempt->generation) {
+    if (vv_claims_highest(verifier->store, verifier->name, &highest, NULL) < 0 || highest > attempt->generation)
         return FATE_LOST;
-    }
     int rc = vv_life_look(verifier->store, verifier->name, attempt->generation, 0, &life, &refers, NULL);
     int is_named = refers.generation == attempt->generation && refers.version >= attempt->version;
     return rc < 0 || is_named ? FATE_LOST : FATE_OPEN;
@@ -592,7 +549,8 @@ static int note_pack(void *arg, const char *component, int is_prefix) {
     return *(int *)arg; /* one is enough */
 }
 
-/* Has this node a part in the attempt, or only the writers list, which a later restart has copied here? When it cannot be told, it has. */
+/* Has this node a part in the attempt, or only the writers list, which a later restart has copied here? When it cannot
+ * be told, it has. */
 static int has_pack_here(struct vv_verifier *verifier, const struct vv_attempt *attempt) {
     struct vv_key key = vv_attempt_key(verifier->name, attempt, VV_KIND_WRITERS, 0, 0);
     char prefix[VV_KEY_ROOM];
@@ -606,11 +564,12 @@ static void judge_share(struct vv_verifier *verifier, const struct vv_attempt *a
     char text[64];
     vv_attempt_text(attempt, text);
     if (vv_attempts_has(&verifier->committed, attempt) && !has_pack_here(verifier, attempt)) {
-        vv_verify_finding(verifier, VV_FINDING_NOTE, key, "%s was committed before this node was part of the job", text);
-    } else if (vv_attempts_has(&verifier->committed, attempt)) {
-        vv_verify_finding(verifier, VV_FINDING_LOST_CHECKPOINT, key,
-                          "%s was committed, but has no record on this node; the job's next restart copies it from another",
+        vv_verify_finding(verifier, VV_FINDING_NOTE, key, "%s was committed before this node was part of the job",
                           text);
+    } else if (vv_attempts_has(&verifier->committed, attempt)) {
+        vv_verify_finding(
+            verifier, VV_FINDING_LOST_CHECKPOINT, key,
+            "%s was committed, but has no record on this node; the job's next restart copies it from another", text);
     } else {
         vv_verify_finding(verifier, VV_FINDING_NOTE, key, "%s is not committed on this node; %s", text,
                           is_newer ? "a newer one is, so prune removes it"
@@ -630,9 +589,8 @@ static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *
     vv_attempt_text(attempt, name);
     if (find_record(verifier, attempt, &seen, &is_newer)) {
         int is_other = seen.state == VV_SEEN_RECORD && seen.attempt.attempt != attempt->attempt;
-        if (is_other) {
+        if (is_other)
             vv_verify_finding(verifier, VV_FINDING_NOTE, text, "%s is left over; prune removes it", name);
-        }
         return 0;
     }
     if (vv_attempt_is_closed(verifier->store, verifier->name, attempt, &why) == 1) { /* however full its votes are */
@@ -646,9 +604,8 @@ static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *
         vv_record_clear(&record);
         return rc;
     }
-    if (rc == -ENOMEM) {
+    if (rc == -ENOMEM)
         return rc;
-    }
     if (rc == 0 && vv_verify_is_local(verifier)) {
         judge_share(verifier, attempt, is_newer, text);
         return 0;
@@ -666,9 +623,8 @@ int vv_verify_unrecorded(struct vv_verifier *verifier) {
     vv_attempts_sort(&verifier->committed);
     for (size_t i = set->count; i > 0 && rc == 0; i--) {
         rc = judge_attempt(verifier, &set->list[i - 1]);
-        if (rc == 0) {
+        if (rc == 0)
             rc = vv_verify_progress(verifier, 0);
-        }
     }
     return rc;
 }

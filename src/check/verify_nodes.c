@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "lifecycle/lifecycle.h"
 #include "check/verify.h"
+#include "lifecycle/lifecycle.h"
 #include "read/view_parts.h"
 
 /* Two sets of pairs, kept as attempts: generations that were looked at, and in `version` the writers found there. */
@@ -22,9 +22,8 @@ struct vv_residents {
 
 int vv_residents_create(struct vv_store *store, const char *name, struct vv_residents **out) {
     struct vv_residents *residents = vv_calloc(1, sizeof *residents);
-    if (!residents) {
+    if (!residents)
         return -ENOMEM;
-    }
     residents->store = store;
     snprintf(residents->name, sizeof residents->name, "%s", name);
     *out = residents;
@@ -47,9 +46,8 @@ struct pack_listing {
 static int take_pack(void *arg, const char *component, int is_prefix) {
     struct pack_listing *listing = arg;
     struct vv_attempt pair = {.generation = listing->generation};
-    if (is_prefix || vv_hex_parse(component, 8, &pair.version) < 0) {
+    if (is_prefix || vv_hex_parse(component, 8, &pair.version) < 0)
         return 0;
-    }
     return vv_attempts_add(&listing->residents->writers, &pair);
 }
 
@@ -64,9 +62,8 @@ static int look_at_version(struct vv_residents *residents, struct vv_attempt att
         key.attempt = (uint32_t)attempts.list[i];
         vv_prefix_data(&key, 3, prefix);
         rc = vv_backend_list(residents->store->backend, prefix, NULL, 0, take_pack, &listing);
-        if (rc < 0) {
+        if (rc < 0)
             vv_error_sys(error, rc, "cannot list %s", prefix);
-        }
     }
     vv_numbers_clear(&attempts);
     return rc;
@@ -85,9 +82,8 @@ static int look_at_generation(struct vv_residents *residents, uint32_t generatio
     }
     vv_numbers_clear(&versions);
     at.version = 0;
-    if (rc == 0 && (rc = vv_attempts_add(&residents->seen, &at)) < 0) {
+    if (rc == 0 && (rc = vv_attempts_add(&residents->seen, &at)) < 0)
         vv_error_sys(error, rc, "cannot list %s", prefix);
-    }
     vv_attempts_sort(&residents->seen);
     vv_attempts_sort(&residents->writers);
     return rc;
@@ -100,14 +96,12 @@ int vv_pack_is_elsewhere(struct vv_residents *residents, const struct vv_attempt
     struct vv_attempt pair = {.generation = attempt->generation, .version = writer};
     char key[VV_KEY_ROOM];
     uint64_t size;
-    if (residents->store->settings.layout != VV_LAYOUT_LOCAL) {
+    if (residents->store->settings.layout != VV_LAYOUT_LOCAL)
         return 0;
-    }
     vv_pack_key(&id, VV_KIND_PACK, 0, key);
     int rc = vv_backend_stat(residents->store->backend, key, &size);
-    if (rc != -ENOENT) {
+    if (rc != -ENOENT)
         return rc < 0 ? vv_error_sys(error, rc, "cannot look at %s", key) : 0;
-    }
     rc = vv_attempts_has(&residents->seen, &generation) ? 0 : look_at_generation(residents, attempt->generation, error);
     return rc < 0 ? rc : !vv_attempts_has(&residents->writers, &pair);
 }
@@ -115,13 +109,11 @@ int vv_pack_is_elsewhere(struct vv_residents *residents, const struct vv_attempt
 int vv_owner_is_elsewhere(struct vv_residents *residents, struct vv_view *view, uint32_t owner,
                           struct varve_error *error) {
     struct vv_cached *writers = NULL;
-    if (residents->store->settings.layout != VV_LAYOUT_LOCAL) {
+    if (residents->store->settings.layout != VV_LAYOUT_LOCAL)
         return 0;
-    }
     int rc = vv_view_writers(view, 0, &writers, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     int64_t home = vv_writers_home(writers->object, owner);
     vv_view_release(view, writers);
     return home < 0 ? 0 : vv_pack_is_elsewhere(residents, vv_view_attempt(view), (uint32_t)home, error);
@@ -136,12 +128,10 @@ static int region_needs_others(struct vv_residents *residents, struct vv_seeker 
         for (uint32_t i = 0; i < run.place_count; i++) {
             uint32_t home = 0;
             rc = vv_seek_home(seeker, &run.places[i], &home, error);
-            if (rc == 0) {
+            if (rc == 0)
                 rc = vv_pack_is_elsewhere(residents, vv_view_source(seeker->view, run.places[i].lean), home, error);
-            }
-            if (rc != 0) {
+            if (rc != 0)
                 return rc;
-            }
         }
     }
     return rc;
@@ -152,25 +142,22 @@ int vv_owner_needs_others(struct vv_residents *residents, struct vv_view *view, 
     struct vv_recipe *recipe = NULL;
     struct vv_recipe_region region;
     struct vv_seeker seeker;
-    if (residents->store->settings.layout != VV_LAYOUT_LOCAL) {
+    if (residents->store->settings.layout != VV_LAYOUT_LOCAL)
         return 0;
-    }
     vv_seeker_init(&seeker, view);
     int rc = 0;
-    for (uint32_t source = 0; source <= vv_view_record(view)->lean_count && rc == 0; source++) { /* layers of its manifest */
+    for (uint32_t source = 0; source <= vv_view_record(view)->lean_count && rc == 0;
+         source++) { /* layers of its manifest */
         struct vv_place place = {.lean = source, .owner = owner};
         uint32_t home = 0;
         rc = vv_seek_home(&seeker, &place, &home, error);
-        if (rc == 0) {
+        if (rc == 0)
             rc = vv_pack_is_elsewhere(residents, vv_view_source(view, source), home, error);
-        }
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_recipe_open(view, owner, &recipe, error);
-    }
-    while (recipe && rc == 0 && (rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
+    while (recipe && rc == 0 && (rc = vv_recipe_next_region(recipe, &region, error)) > 0)
         rc = region_needs_others(residents, &seeker, recipe, error);
-    }
     vv_recipe_close(recipe);
     vv_seeker_clear(&seeker);
     return rc;

@@ -2,9 +2,9 @@
  * against the decoded bytes. */
 #include "base/alloc.h"
 #include "base/content_id.h"
+#include "check/verify_private.h"
 #include "format/values.h"
 #include "store/block_decode.h"
-#include "check/verify_private.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,15 +52,13 @@ static int check_ids(const struct pack_check *check, const struct vv_block *bloc
     for (uint32_t i = 0; i < block->extent_count; i++) {
         struct vv_extent extent;
         int rc = vv_extent_decode(&cursor, &coder, &extent, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         for (uint32_t at = 0; at < extent.length; at += VV_GRANULE, ids += 16) {
             uint32_t size = extent.length - at < VV_GRANULE ? extent.length - at : VV_GRANULE;
             struct vv_hash128 id = {0, 0};
-            if (!vv_is_zero(raw + at, size)) {
+            if (!vv_is_zero(raw + at, size))
                 id = vv_id(seed, raw + at, size);
-            }
             if (!vv_hash128_equal(id, vv_hash128_get(ids))) {
                 return vv_error(error, VARVE_CORRUPT,
                                 "%s: block at byte %llu: the stored id of address %llu is not "
@@ -79,13 +77,11 @@ static int check_range(const struct pack_check *check, const struct vv_block *bl
                        struct varve_error *error) {
     const struct vv_range *said = check->ranges ? &check->ranges[block - check->tables.blocks] : NULL;
     struct vv_range range;
-    if (!said || !said->type) {
+    if (!said || !said->type)
         return 0;
-    }
     vv_values_range(said->type, raw, block->raw, &range);
-    if (range.type == said->type && range.flags == said->flags && range.low == said->low && range.high == said->high) {
+    if (range.type == said->type && range.flags == said->flags && range.low == said->low && range.high == said->high)
         return 0;
-    }
     return vv_error(error, VARVE_CORRUPT,
                     "%s: block at byte %llu of part %u: its stored range is not that of its values", check->key,
                     (unsigned long long)block->offset, block->part);
@@ -100,9 +96,8 @@ static int check_block(const struct pack_check *check, const struct vv_block *bl
     }
     if (block->codec != VV_CODEC_NONE) {
         int rc = vv_block_decode(bytes->coders, check->key, block, stored, bytes->scratch, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         raw = bytes->scratch;
     }
     int rc = block->flags & VV_BLOCK_IDS ? check_ids(check, block, raw, ids, error) : 0;
@@ -119,15 +114,13 @@ static int read_blocks(struct block_job *job, struct block_bytes *bytes, struct 
     size_t size = (size_t)(last->offset + last->stored - first->offset);
     uint64_t id_first = first->first_id, id_count = ids_end(check, job->first + job->count) - id_first;
     uint32_t raw_max = 0;
-    for (uint64_t i = 0; i < job->count; i++) {
+    for (uint64_t i = 0; i < job->count; i++)
         raw_max = first[i].raw > raw_max && first[i].codec != VV_CODEC_NONE ? first[i].raw : raw_max;
-    }
     bytes->stored = vv_malloc(size);
     bytes->scratch = vv_malloc(raw_max ? raw_max : 1);
     bytes->ids = vv_malloc(id_count ? id_count * 16 : 1);
-    if (!bytes->stored || !bytes->scratch || !bytes->ids) {
+    if (!bytes->stored || !bytes->scratch || !bytes->ids)
         return vv_error_sys(error, -ENOMEM, "%s: check blocks", check->key);
-    }
     char key[VV_KEY_ROOM];
     int is_part = first->part < check->footer.parts;
     vv_pack_key(&check->id, is_part ? VV_KIND_PART : VV_KIND_PACK, is_part ? first->part : 0, key);
@@ -146,16 +139,13 @@ static int run_block_job(void *arg) {
     struct block_bytes bytes = {.coders = &coders};
     vv_coders_init(&coders);
     int rc = read_blocks(job, &bytes, &job->why);
-    if (rc < 0) {
+    if (rc < 0)
         job->bad = job->count;
-    }
     for (uint64_t i = 0; i < job->count && rc == 0; i++) {
         struct varve_error why = {0};
         const uint8_t *ids = bytes.ids + (first[i].first_id - first->first_id) * 16;
-        if (check_block(job->check, &first[i], bytes.stored + (first[i].offset - first->offset), &bytes, ids, &why) <
-            0) {
+        if (check_block(job->check, &first[i], bytes.stored + (first[i].offset - first->offset), &bytes, ids, &why) < 0)
             job->why = job->bad++ ? job->why : why;
-        }
     }
     vv_free(bytes.stored);
     vv_free(bytes.scratch);
@@ -168,9 +158,8 @@ static uint64_t cut_job(const struct pack_check *check, uint64_t first) {
     const struct vv_block *blocks = check->tables.blocks;
     uint64_t n = 1;
     while (first + n < check->tables.block_count && blocks[first + n].part == blocks[first].part &&
-           blocks[first + n].offset + blocks[first + n].stored - blocks[first].offset <= READ_BYTES) {
+           blocks[first + n].offset + blocks[first + n].stored - blocks[first].offset <= READ_BYTES)
         n++;
-    }
     return n;
 }
 
@@ -178,15 +167,13 @@ static int run_batch(struct pack_check *check, struct block_job *jobs, unsigned 
     struct vv_pool *pool = check->verifier->options->pool;
     uint64_t bytes = 0;
     int rc = 0;
-    for (unsigned i = 0; i < count && rc == 0; i++) {
+    for (unsigned i = 0; i < count && rc == 0; i++)
         rc = pool ? vv_pool_submit(pool, run_block_job, &jobs[i]) : run_block_job(&jobs[i]);
-    }
     int waited = pool ? vv_pool_wait(pool) : 0;
     rc = rc < 0 ? rc : waited;
     for (unsigned i = 0; i < count; i++) {
-        if (jobs[i].bad && !check->bad_blocks) {
+        if (jobs[i].bad && !check->bad_blocks)
             check->first = jobs[i].why;
-        }
         check->bad_blocks += jobs[i].bad;
         const struct vv_block *first = &check->tables.blocks[jobs[i].first], *last = first + jobs[i].count - 1;
         bytes += first->part == check->footer.parts ? last->offset + last->stored - first->offset : 0;
@@ -224,9 +211,8 @@ static int check_tombstone(struct pack_check *check, const struct vv_key *key) {
     struct vv_buf bytes;
     vv_buf_init(&bytes);
     int rc = vv_object_read(check->id.store, key, &bytes, &why);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_tombstone_parse(bytes.data, bytes.size, key, check->id.store->id, &tombstone, &why);
-    }
     vv_buf_clear(&bytes);
     return vv_verify_judge(check->verifier, check->key, rc, &why);
 }
@@ -266,21 +252,18 @@ static int check_sections(struct pack_check *check, struct varve_error *error) {
         } else if (!is_table) { /* those were checked when the tables were loaded */
             rc = vv_section_check(check->id.store, check->key, section, error);
         }
-        if (rc == 0) {
+        if (rc == 0)
             rc = vv_verify_progress(check->verifier, 0);
-        }
     }
     return rc;
 }
 
 static int check_pack(struct pack_check *check, struct varve_error *error) {
     int rc = vv_pack_tables_load(&check->id, VV_KIND_PACK, &check->footer, &check->tables, NULL, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_sections(check, error);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     check->ids = vv_footer_section(&check->footer, VV_SECTION_IDS, 0);
     int parts_bad = check_parts(check);
     rc = check->verifier->options->is_quick ? 0 : check_blocks(check);
@@ -298,19 +281,15 @@ int vv_verify_pack(struct vv_verifier *verifier, const struct vv_key *key) {
     check.id.attempt = (struct vv_attempt){key->generation, key->attempt, key->version};
     vv_key_print(key, check.key);
     int rc = vv_pack_footer_load(&check.id, VV_KIND_PACK, NULL, &check.footer, NULL, &why);
-    if (rc == VARVE_FORGOTTEN) {
+    if (rc == VARVE_FORGOTTEN)
         return check_tombstone(&check, key);
-    }
     int is_open = rc == 0;
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_pack(&check, &why);
-    }
-    if (rc == VARVE_CORRUPT && note_bad(&check) < 0) {
+    if (rc == VARVE_CORRUPT && note_bad(&check) < 0)
         rc = -ENOMEM;
-    }
-    if (is_open) {
+    if (is_open)
         vv_footer_clear(&check.footer);
-    }
     vv_pack_tables_clear(&check.tables);
     vv_free(check.extents);
     vv_free(check.ranges);

@@ -2,8 +2,8 @@
 #ifndef VV_VERIFY_PRIVATE_H
 #define VV_VERIFY_PRIVATE_H
 
-#include "lifecycle/lifecycle.h"
 #include "check/verify.h"
+#include "lifecycle/lifecycle.h"
 #include "read/view_parts.h"
 
 enum vv_seen_state { VV_SEEN_RECORD, VV_SEEN_TOMBSTONE, VV_SEEN_DAMAGED };

@@ -18,9 +18,9 @@
 #include "text.h"
 
 static const struct command *const commands[] = {
-    &command_ls,     &command_show,   &command_diff,   &command_stats, &command_verify, &command_restore,
-    &command_import, &command_export, &command_forget, &command_prune, &command_compact, &command_repair,
-    &command_unlock, &command_config,
+    &command_ls,      &command_show,   &command_diff,   &command_stats,  &command_verify,
+    &command_restore, &command_import, &command_export, &command_forget, &command_prune,
+    &command_compact, &command_repair, &command_unlock, &command_config,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
@@ -68,9 +68,8 @@ static void tell_error(struct cli *cli, const char *name, const char *text, int 
 
 int cli_fail(struct cli *cli, int code, const struct varve_error *error) {
     const char *text = error && error->text[0] ? error->text : varve_error_text(code);
-    if (code == -EINTR) {
+    if (code == -EINTR)
         text = "interrupted; nothing is lost, the command can be given again";
-    }
     int exit_code = exit_code_of(code) == EXIT_FAILED ? cli->exit_failed : exit_code_of(code);
     tell_error(cli, varve_error_name(code), text, exit_code);
     return exit_code;
@@ -98,14 +97,12 @@ int cli_usage(struct cli *cli, const char *format, ...) {
 int cli_number(const char *text, uint64_t most, uint64_t *out) {
     char *end;
 
-    if (*text < '0' || *text > '9') {
+    if (*text < '0' || *text > '9')
         return -1;
-    }
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
-    if (errno || *end || value > most) {
+    if (errno || *end || value > most)
         return -1;
-    }
     *out = value;
     return 0;
 }
@@ -118,23 +115,20 @@ int cli_which(struct cli *cli, char *text, struct varve_which *out) {
     *out = (struct varve_which){.name = text, .generation = cli->generation, .version = -1};
     if (colon) {
         *colon = '\0';
-        if (cli_number(colon + 1, UINT32_MAX, &number) < 0 || number == 0) {
+        if (cli_number(colon + 1, UINT32_MAX, &number) < 0 || number == 0)
             return cli_usage(cli, "\"%s\" is no generation: it must be a number from 1 on", colon + 1);
-        }
         out->generation = (uint32_t)number;
     }
     if (at) {
         *at = '\0';
-        if (!strcmp(at + 1, "latest")) {
+        if (!strcmp(at + 1, "latest"))
             number = UINT64_MAX;
-        } else if (cli_number(at + 1, INT64_MAX, &number) < 0) {
+        else if (cli_number(at + 1, INT64_MAX, &number) < 0)
             return cli_usage(cli, "\"%s\" is no version: give a number or \"latest\" after the @", at + 1);
-        }
         out->version = number == UINT64_MAX ? -1 : (int64_t)number;
     }
-    if (!*text) {
+    if (!*text)
         return cli_usage(cli, "the name of a checkpoint is missing before the @");
-    }
     return 0;
 }
 
@@ -216,9 +210,8 @@ static int take_bound(struct cli *cli, const char *name, double *out) {
     char *end;
 
     *out = strtod(optarg, &end);
-    if (end == optarg || *end || !isfinite(*out) || *out < 0) {
+    if (end == optarg || *end || !isfinite(*out) || *out < 0)
         return cli_usage(cli, "--%s needs a number that is 0 or more, such as 1e-6, not \"%s\"", name, optarg);
-    }
     return 0;
 }
 
@@ -226,9 +219,8 @@ static int take_option(struct cli *cli, int letter) {
     uint64_t number = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < COMMAND_OPTION_COUNT; i++) {
+    for (size_t i = 0; i < COMMAND_OPTION_COUNT; i++)
         cli->given |= command_options[i].letter == letter ? command_options[i].bit : 0;
-    }
     switch (letter) {
     case 's':
         cli->address = optarg;
@@ -277,11 +269,9 @@ static int take_option(struct cli *cli, int letter) {
 #define SHORT_OPTIONS ":s:nfqr:g:o:C:lhV"
 
 static const struct command *find_command(const char *name) {
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (!strcmp(commands[i]->name, name) || (commands[i]->alias && !strcmp(commands[i]->alias, name))) {
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (!strcmp(commands[i]->name, name) || (commands[i]->alias && !strcmp(commands[i]->alias, name)))
             return commands[i];
-        }
-    }
     return NULL;
 }
 
@@ -292,30 +282,26 @@ static void find_exit_failed(struct cli *cli, int argc, char **argv) {
 
     opterr = 0;
     cli->exit_failed = EXIT_FAILED;
-    if (!copy) {
+    if (!copy)
         return;
-    }
     memcpy(copy, argv, (size_t)argc * sizeof *copy);
     while (getopt_long(argc, copy, SHORT_OPTIONS, long_options, NULL) != -1) {
     }
     const struct command *command = optind < argc ? find_command(copy[optind]) : NULL;
-    if (command && command->exit_failed) {
+    if (command && command->exit_failed)
         cli->exit_failed = command->exit_failed;
-    }
     free(copy);
     optind = 0; /* from the start again */
 }
 
-/* getopt_long also accepts the beginning of a long option. A tool that deletes must not guess, and an option added later
- * must not change the meaning of a script. number: of the long option just found, or -1. */
+/* getopt_long also accepts the beginning of a long option. A tool that deletes must not guess, and an option added
+ * later must not change the meaning of a script. number: of the long option just found, or -1. */
 static int refuse_beginning(struct cli *cli, int number, char **argv) {
-    if (number < 0) {
+    if (number < 0)
         return 0;
-    }
     const char *word = argv[optind - 1];
-    if (optarg && optarg == word) { /* the value is a word of its own */
+    if (optarg && optarg == word) /* the value is a word of its own */
         word = argv[optind - 2];
-    }
     size_t size = strcspn(word, "=");
     const char *name = long_options[number].name;
     return size == strlen("--") + strlen(name)
@@ -328,9 +314,8 @@ static int take_options(struct cli *cli, int argc, char **argv) {
     int number = -1;
     int rc = 0;
 
-    for (int i = 1; i < argc; i++) { /* also a mistake before it is told in JSON */
+    for (int i = 1; i < argc; i++) /* also a mistake before it is told in JSON */
         cli->is_json |= strcmp(argv[i], "--json") == 0;
-    }
     while (rc == 0 && (letter = getopt_long(argc, argv, SHORT_OPTIONS, long_options, &number)) != -1) {
         if (letter == '?') {
             rc = cli_usage(cli, "there is no option %s", argv[optind - 1]);
@@ -349,9 +334,8 @@ static int take_options(struct cli *cli, int argc, char **argv) {
 
 static int help_all(void) {
     printf("usage: varve COMMAND STORE [...]\n\nLook at a store of checkpoints and look after it.\n\n");
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
         printf("  %-8s  %s\n", commands[i]->name, commands[i]->summary);
-    }
     printf("\nSTORE is file:///path or a path. It may be left out when -s/--store gives it, or VARVE_STORE.\n"
            "--json makes every command print one JSON object per line.\n\n"
            "example: varve ls /scratch/ck\n"
@@ -361,9 +345,8 @@ static int help_all(void) {
 
 static int help_command(const struct command *command) {
     printf("usage: varve %s\n", command->usage);
-    if (command->alias) {
+    if (command->alias)
         printf("       (or: varve %s)\n", command->alias);
-    }
     printf("\n%s", command->help);
     return EXIT_OK;
 }
@@ -379,9 +362,8 @@ static int looks_like_address(const char *text) {
 static void find_address(struct cli *cli) {
     const char *environment = secure_getenv("VARVE_STORE");
 
-    if (cli->address) {
+    if (cli->address)
         return;
-    }
     int is_set = environment && *environment;
     if (cli->arg_count > 0 && (!is_set || looks_like_address(cli->args[0]))) {
         cli->address = cli->args[0];
@@ -395,23 +377,18 @@ static void find_address(struct cli *cli) {
 static int check_arguments(struct cli *cli) {
     const struct command *command = cli->command;
 
-    for (size_t i = 0; i < COMMAND_OPTION_COUNT; i++) {
-        if (cli->given & command_options[i].bit & ~command->options) {
+    for (size_t i = 0; i < COMMAND_OPTION_COUNT; i++)
+        if (cli->given & command_options[i].bit & ~command->options)
             return cli_usage(cli, "%s takes no %s", command->name, command_options[i].name);
-        }
-    }
     if (!command->is_storeless) {
         find_address(cli);
-        if (!cli->address) {
+        if (!cli->address)
             return cli_usage(cli, "which store? Give its address, or set VARVE_STORE");
-        }
     }
-    if (cli->arg_count < command->least_args) {
+    if (cli->arg_count < command->least_args)
         return cli_usage(cli, "an argument is missing");
-    }
-    if (command->most_args >= 0 && cli->arg_count > command->most_args) {
+    if (command->most_args >= 0 && cli->arg_count > command->most_args)
         return cli_usage(cli, "\"%s\" is one argument too many", cli->args[command->most_args]);
-    }
     return 0;
 }
 
@@ -419,14 +396,12 @@ static int run_command(struct cli *cli) {
     struct varve_error error;
     int rc = check_arguments(cli);
 
-    if (rc) {
+    if (rc)
         return rc;
-    }
     if (!cli->command->is_storeless && !cli->command->makes_store) {
         rc = varve_store_open(cli->address, NULL, &cli->store, &error);
-        if (rc < 0) {
+        if (rc < 0)
             return cli_fail(cli, rc, &error);
-        }
     }
     rc = cli->command->run(cli);
     varve_store_close(cli->store);
@@ -438,24 +413,20 @@ static int run_command(struct cli *cli) {
 }
 
 static int dispatch(struct cli *cli) {
-    if (cli->arg_count == 0) {
+    if (cli->arg_count == 0)
         return cli->is_help ? help_all() : cli_usage(cli, "which command?");
-    }
     const char *name = cli->args[0];
     if (!strcmp(name, "help")) {
-        if (cli->arg_count == 1) {
+        if (cli->arg_count == 1)
             return help_all();
-        }
         cli->is_help = 1;
         name = cli->args[1];
     }
     cli->command = find_command(name);
-    if (!cli->command) {
+    if (!cli->command)
         return cli_usage(cli, "there is no command \"%s\"", name);
-    }
-    if (cli->is_help) {
+    if (cli->is_help)
         return help_command(cli->command);
-    }
     cli->args++;
     cli->arg_count--;
     return run_command(cli);

@@ -58,7 +58,7 @@ struct cli {
     double relative;
     char **args; /* what is left for the command */
     int arg_count;
-    int failures; /* errors told so far */
+    int failures;    /* errors told so far */
     int exit_failed; /* what ends with EXIT_FAILED elsewhere ends with this */
 };
 
@@ -72,14 +72,14 @@ struct command {
     int is_storeless;
     int makes_store; /* it opens the store itself, which need not be there yet */
     int least_args;
-    int most_args; /* -1: any number */
+    int most_args;   /* -1: any number */
     int exit_failed; /* instead of EXIT_FAILED, when that means something else; 0: the same */
     int (*run)(struct cli *cli);
 };
 
 extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
-    command_import, command_export, command_forget, command_prune, command_compact, command_repair,
-    command_unlock, command_config;
+    command_import, command_export, command_forget, command_prune, command_compact, command_repair, command_unlock,
+    command_config;
 
 static inline int has_option(const struct cli *cli, unsigned bit) {
     return (cli->given & bit) != 0;
@@ -96,8 +96,8 @@ int exit_code_of(int code);
 /* NAME, NAME@VERSION, NAME@latest, each with :GENERATION behind the version if wanted. Cuts text in place. 0, or the
  * exit code after the mistake was told. */
 int cli_which(struct cli *cli, char *text, struct varve_which *out);
-/* Fill in the version and generation of `which`, and cli->rank: a checkpoint of one rank leaves no choice, for others it
- * must have been said. 0, or the exit code after it was told. */
+/* Fill in the version and generation of `which`, and cli->rank: a checkpoint of one rank leaves no choice, for others
+ * it must have been said. 0, or the exit code after it was told. */
 int cli_choose_rank(struct cli *cli, struct varve_which *which);
 /* A number without sign; -1 if it is none or above most. */
 int cli_number(const char *text, uint64_t most, uint64_t *out);

@@ -22,18 +22,15 @@ struct compaction {
 static int take_name(void *arg, const struct varve_checkpoint_info *info) {
     struct compaction *compaction = arg;
 
-    if (compaction->count && !strcmp(compaction->names[compaction->count - 1], info->name)) {
+    if (compaction->count && !strcmp(compaction->names[compaction->count - 1], info->name))
         return 0;
-    }
     char **names = realloc(compaction->names, (compaction->count + 1) * sizeof *names);
-    if (!names) {
+    if (!names)
         return -ENOMEM;
-    }
     compaction->names = names;
     names[compaction->count] = strdup(info->name);
-    if (!names[compaction->count]) {
+    if (!names[compaction->count])
         return -ENOMEM;
-    }
     compaction->count++;
     return 0;
 }
@@ -118,15 +115,13 @@ static int run_compact(struct cli *cli) {
     struct varve_error error = {.text = ""};
     int exit_code = EXIT_OK;
 
-    if (has_option(cli, OPTION_KEEP_LAST) && cli->arg_count == 0) {
+    if (has_option(cli, OPTION_KEEP_LAST) && cli->arg_count == 0)
         return cli_usage(cli, "--keep-last goes with a NAME: it makes checkpoints be forgotten");
-    }
     int rc = cli->arg_count ? 0 : varve_store_list(cli->store, NULL, take_name, &compaction, &error);
-    if (rc < 0) {
+    if (rc < 0)
         exit_code = cli_fail(cli, rc, &error);
-    } else if (cli->arg_count) {
+    else if (cli->arg_count)
         exit_code = compact_name(&compaction, cli->args[0]);
-    }
     for (size_t i = 0; i < compaction.count; i++) {
         int code = rc < 0 || exit_code == EXIT_INTERRUPTED ? EXIT_OK : compact_name(&compaction, compaction.names[i]);
         exit_code = exit_code ? exit_code : code;

@@ -37,9 +37,8 @@ static void list_one(const struct varve_setting_info *setting) {
 /* scdoc gives '_' '*' '\' '#' a meaning. */
 static void put_scdoc(const char *text) {
     for (; *text; text++) {
-        if (*text == '_' || *text == '*' || *text == '\\' || *text == '#' || *text == '<') {
+        if (*text == '_' || *text == '*' || *text == '\\' || *text == '#' || *text == '<')
             putchar('\\');
-        }
         putchar(*text);
     }
 }
@@ -100,9 +99,8 @@ static int tell_settings(struct cli *cli, struct varve_error *error) {
     struct configuration configuration = {.cli = cli, .table = table_create(titles, 3)};
 
     int rc = configuration.table ? varve_settings_list(NULL, on_setting, &configuration, error) : -ENOMEM;
-    if (rc == 0 && table_print(configuration.table) < 0) {
+    if (rc == 0 && table_print(configuration.table) < 0)
         rc = -ENOMEM;
-    }
     table_destroy(configuration.table);
     return rc;
 }
@@ -115,9 +113,8 @@ static int tell_choices(struct cli *cli, struct varve_error *error) {
     int rc = configuration.table ? varve_choices_list(NULL, on_choice, &configuration, error) : -ENOMEM;
     if (configuration.table && !cli->is_json) {
         putchar('\n');
-        if (table_print(configuration.table) < 0) {
+        if (table_print(configuration.table) < 0)
             rc = -ENOMEM;
-        }
     }
     table_destroy(configuration.table);
     return rc;
@@ -127,9 +124,8 @@ static int run_config(struct cli *cli) {
     struct varve_error error = {.text = ""};
 
     int rc = tell_settings(cli, &error);
-    if (rc == 0 && !has_option(cli, OPTION_LIST) && !has_option(cli, OPTION_MAN)) {
+    if (rc == 0 && !has_option(cli, OPTION_LIST) && !has_option(cli, OPTION_MAN))
         rc = tell_choices(cli, &error);
-    }
     return rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
 }
 

@@ -62,9 +62,8 @@ static void diff_json(const struct comparison *comparison, const struct varve_di
 
 static void put_number(struct table *table, double value) {
     char words[WORDS_ROOM] = "";
-    if (!isnan(value)) {
+    if (!isnan(value))
         snprintf(words, sizeof words, "%.6g", value);
-    }
     table_text(table, words);
 }
 
@@ -73,9 +72,8 @@ static void put_elements(struct table *table, const struct varve_difference *dif
 
     table_text(table, difference->type);
     if (!has_element(difference)) {
-        for (int i = 0; i < 5; i++) {
+        for (int i = 0; i < 5; i++)
             table_text(table, "");
-        }
         return;
     }
     table_number(table, difference->elements_differing);
@@ -102,11 +100,10 @@ static int on_difference(void *arg, const struct varve_difference *difference) {
     struct comparison *comparison = arg;
 
     comparison->bytes_changed += difference->bytes_changed;
-    if (comparison->cli->is_json) {
+    if (comparison->cli->is_json)
         diff_json(comparison, difference);
-    } else if (difference->what != SAME) {
+    else if (difference->what != SAME)
         tell_row(comparison, difference);
-    }
     return 0;
 }
 
@@ -148,9 +145,8 @@ static void text_summary(const struct comparison *comparison, const struct varve
         printf("%sno difference in %" PRIu64 " region%s", result->regions_within ? "\n" : "", result->regions,
                plural(result->regions));
     }
-    if (result->regions_within) {
+    if (result->regions_within)
         printf("; %" PRIu64 " changed within the tolerance", result->regions_within);
-    }
     putchar('\n');
     if (!comparison->is_quick) {
         text_size(size, result->bytes_compared);
@@ -161,8 +157,9 @@ static void text_summary(const struct comparison *comparison, const struct varve
     }
 }
 
-static int compare_checkpoints(struct comparison *comparison, const struct varve_which *which, struct varve_store *second,
-                   struct varve_compare_result *result, struct varve_error *error) {
+static int compare_checkpoints(struct comparison *comparison, const struct varve_which *which,
+                               struct varve_store *second, struct varve_compare_result *result,
+                               struct varve_error *error) {
     static const char *const titles[] = {"RANK",  "<REGION",   "<WHAT", "FIRST",  "SECOND",  "CHANGED",
                                          "<TYPE", "DIFFERING", "AT",    "<VALUE", "LARGEST", "RELATIVE"};
     struct cli *cli = comparison->cli;
@@ -183,9 +180,8 @@ static int compare_checkpoints(struct comparison *comparison, const struct varve
     int rc =
         comparison->table ? varve_store_compare(cli->store, &which[0], &which[1], &options, result, error) : -ENOMEM;
     progress_end(&comparison->progress);
-    if (rc >= 0 && table_print(comparison->table) < 0) {
+    if (rc >= 0 && table_print(comparison->table) < 0)
         rc = -ENOMEM;
-    }
     table_destroy(comparison->table);
     return rc;
 }
@@ -196,17 +192,14 @@ static int run_with(struct cli *cli, const struct varve_which *which, struct var
     struct varve_error error = {.text = ""};
 
     int rc = compare_checkpoints(&comparison, which, second, &result, &error);
-    if (rc < 0) {
+    if (rc < 0)
         return cli_fail(cli, rc, &error);
-    }
-    if (cli->is_json) {
+    if (cli->is_json)
         json_summary(&comparison, &result);
-    } else {
+    else
         text_summary(&comparison, &result);
-    }
-    if (result.regions_differing) {
+    if (result.regions_differing)
         return EXIT_DIFFERENT;
-    }
     return result.ranks_left_out ? EXIT_PARTIAL : EXIT_OK;
 }
 
@@ -217,19 +210,16 @@ static int run_diff(struct cli *cli) {
     struct varve_store *second = NULL;
     int is_two_stores = cli->arg_count == 3;
 
-    if (has_option(cli, OPTION_QUICK) && has_option(cli, OPTION_TOLERANCE | OPTION_RELATIVE)) {
+    if (has_option(cli, OPTION_QUICK) && has_option(cli, OPTION_TOLERANCE | OPTION_RELATIVE))
         return cli_usage(cli, "--quick reads no data, so it cannot tell how far values are apart");
-    }
     int rc = cli_which(cli, cli->args[0], &which[0]);
     rc = rc ? rc : cli_which(cli, cli->args[1 + is_two_stores], &which[1]);
-    if (rc) {
+    if (rc)
         return rc;
-    }
     if (is_two_stores) {
         rc = varve_store_open(cli->args[1], NULL, &second, &error);
-        if (rc < 0) {
+        if (rc < 0)
             return cli_fail(cli, rc, &error);
-        }
     }
     rc = run_with(cli, which, second);
     varve_store_close(second);

@@ -50,9 +50,8 @@ static int on_map(void *arg, uint64_t offset, const void *data, size_t size, uin
         exporting->map = malloc((size_t)total + 1);
         exporting->map_size = (size_t)total;
     }
-    if (!exporting->map || offset > exporting->map_size || size > exporting->map_size - offset) {
+    if (!exporting->map || offset > exporting->map_size || size > exporting->map_size - offset)
         return -ENOMEM;
-    }
     memcpy(exporting->map + offset, data, size);
     return progress_update(&exporting->progress, 0, 0);
 }
@@ -92,16 +91,13 @@ static int read_map(struct exporting *exporting, struct varve_error *error) {
 
 /* The path itself, or a folder above it. */
 static int is_below(const char *path, const char *wanted) {
-    while (wanted[0] == '.' && wanted[1] == '/') {
+    while (wanted[0] == '.' && wanted[1] == '/')
         wanted += 2 + strspn(wanted + 2, "/");
-    }
     size_t length = strlen(wanted);
-    if (length == 0 || !strcmp(wanted, ".")) {
+    if (length == 0 || !strcmp(wanted, "."))
         return 1;
-    }
-    while (length > 1 && wanted[length - 1] == '/') {
+    while (length > 1 && wanted[length - 1] == '/')
         length--;
-    }
     return !strncmp(path, wanted, length) && (path[length] == '\0' || path[length] == '/');
 }
 
@@ -111,9 +107,8 @@ static int choose_files(struct exporting *exporting, struct varve_error *error) 
 
     exporting->states = calloc(files->count + 1, sizeof *exporting->states);
     exporting->pending = calloc(files->count + 1, sizeof *exporting->pending);
-    if (!exporting->states || !exporting->pending) {
+    if (!exporting->states || !exporting->pending)
         return -ENOMEM;
-    }
     for (int i = 1; i < cli->arg_count; i++) {
         size_t found = 0;
         for (size_t j = 0; j < files->count; j++) {
@@ -127,9 +122,8 @@ static int choose_files(struct exporting *exporting, struct varve_error *error) 
             return -ENOENT;
         }
     }
-    if (cli->arg_count == 1) {
+    if (cli->arg_count == 1)
         memset(exporting->states, BEGUN, files->count);
-    }
     return 0;
 }
 
@@ -191,23 +185,18 @@ static int begin_files(struct exporting *exporting, struct varve_error *error) {
     int rc = 0;
 
     for (uint32_t i = 0; i < files->count && rc == 0; i++) {
-        if (exporting->states[i] != BEGUN) {
+        if (exporting->states[i] != BEGUN)
             continue;
-        }
         rc = files_place_begin(&exporting->place, i, error);
-        if (rc < 0) { /* those behind it were not begun either */
-            for (uint32_t j = i; j < files->count; j++) {
+        if (rc < 0) /* those behind it were not begun either */
+            for (uint32_t j = i; j < files->count; j++)
                 exporting->states[j] = NOT_WANTED;
-            }
-        } else {
+        else
             rc = progress_update(&exporting->progress, 0, exporting->total);
-        }
     }
-    for (uint32_t i = 0; i < files->count && rc == 0; i++) {
-        if (exporting->states[i] == BEGUN && exporting->pending[i] == 0) {
+    for (uint32_t i = 0; i < files->count && rc == 0; i++)
+        if (exporting->states[i] == BEGUN && exporting->pending[i] == 0)
             rc = finish_file(exporting, i, error); /* empty */
-        }
-    }
     return rc;
 }
 
@@ -216,9 +205,8 @@ static int write_piece(struct exporting *exporting, const struct files_piece *pi
     uint64_t from = piece->region_offset > offset ? piece->region_offset : offset;
     uint64_t to = piece->region_offset + piece->length < end ? piece->region_offset + piece->length : end;
 
-    if (exporting->states[piece->file] != BEGUN) {
+    if (exporting->states[piece->file] != BEGUN)
         return 0;
-    }
     return files_place_write(&exporting->place, piece->file, piece->file_offset + (from - piece->region_offset),
                              data + (from - offset), (size_t)(to - from), &exporting->error);
 }
@@ -236,16 +224,13 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
     }
     while (exporting->piece < region->first + region->count) {
         const struct files_piece *piece = &plan->pieces[exporting->piece];
-        if (piece->region_offset >= end) {
+        if (piece->region_offset >= end)
             break;
-        }
         exporting->failed_write = write_piece(exporting, piece, offset, data, end);
-        if (exporting->failed_write) {
+        if (exporting->failed_write)
             return exporting->failed_write;
-        }
-        if (piece->region_offset + piece->length > end) {
+        if (piece->region_offset + piece->length > end)
             break;
-        }
         exporting->piece++;
     }
     exporting->done += size;
@@ -253,11 +238,9 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
 }
 
 static int is_needed(const struct exporting *exporting, const struct files_region *region) {
-    for (size_t i = region->first; i < region->first + region->count; i++) {
-        if (exporting->states[exporting->plan.pieces[i].file] == BEGUN) {
+    for (size_t i = region->first; i < region->first + region->count; i++)
+        if (exporting->states[exporting->plan.pieces[i].file] == BEGUN)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -284,28 +267,23 @@ static int export_region(struct exporting *exporting, size_t number, struct varv
     const struct files_region *region = &plan->regions[number];
     int rc = 0;
 
-    if (!is_needed(exporting, region)) {
+    if (!is_needed(exporting, region))
         return 0;
-    }
     exporting->region = number;
     exporting->piece = region->first;
     exporting->failed_write = 0;
     exporting->error.text[0] = '\0';
     rc = varve_store_read(exporting->cli->store, &exporting->which, 0, region->name, 0, on_bytes, exporting, error);
-    if (rc < 0 && exporting->error.text[0]) {
+    if (rc < 0 && exporting->error.text[0])
         *error = exporting->error;
-    }
-    if (rc == -EINTR || exporting->failed_write) {
+    if (rc == -EINTR || exporting->failed_write)
         return rc;
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return spoil(exporting, region, rc, error);
-    }
     for (size_t i = region->first; i < region->first + region->count && rc == 0; i++) {
         uint32_t file = plan->pieces[i].file;
-        if (is_run_start(plan, region, i) && --exporting->pending[file] == 0 && exporting->states[file] == BEGUN) {
+        if (is_run_start(plan, region, i) && --exporting->pending[file] == 0 && exporting->states[file] == BEGUN)
             rc = finish_file(exporting, file, error);
-        }
     }
     return rc;
 }
@@ -313,13 +291,11 @@ static int export_region(struct exporting *exporting, size_t number, struct varv
 static int give_back(struct exporting *exporting, struct varve_error *error) {
     int rc = begin_files(exporting, error);
 
-    for (size_t i = 0; i < exporting->plan.region_count && rc == 0; i++) {
+    for (size_t i = 0; i < exporting->plan.region_count && rc == 0; i++)
         rc = export_region(exporting, i, error);
-    }
     rc = rc ? rc : files_place_settle(&exporting->place, error);
-    for (uint32_t i = 0; i < exporting->plan.files.count; i++) {
+    for (uint32_t i = 0; i < exporting->plan.files.count; i++)
         give_up_file(exporting, i);
-    }
     return rc;
 }
 
@@ -327,9 +303,8 @@ static int export(struct exporting *exporting, struct varve_error *error) {
     int rc = read_map(exporting, error);
 
     rc = rc ? rc : choose_files(exporting, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     count_needs(exporting);
     rc = files_place_open(&exporting->place, &exporting->plan.files, error);
     rc = rc ? rc : give_back(exporting, error);
@@ -364,9 +339,8 @@ static int run_export(struct cli *cli) {
     struct varve_error error = {.text = ""};
 
     int rc = cli_which(cli, cli->args[0], &exporting.which);
-    if (rc) {
+    if (rc)
         return rc;
-    }
     exporting.place.is_forced = has_option(cli, OPTION_FORCE);
     exporting.place.named = on_named;
     exporting.place.arg = &exporting;
@@ -381,16 +355,14 @@ static int run_export(struct cli *cli) {
     rc = export(&exporting, &error);
     progress_end(&exporting.progress);
     close(exporting.place.folder);
-    if (rc == 0 && (exporting.files || !exporting.failed)) {
+    if (rc == 0 && (exporting.files || !exporting.failed))
         export_summary(&exporting);
-    }
     files_plan_clear(&exporting.plan);
     free(exporting.states);
     free(exporting.pending);
     free(exporting.map);
-    if (rc < 0) {
+    if (rc < 0)
         return cli_fail(cli, rc, &error);
-    }
     return exporting.failed == 0 ? EXIT_OK : exporting.files ? EXIT_PARTIAL : EXIT_CORRUPT;
 }
 

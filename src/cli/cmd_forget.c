@@ -64,11 +64,10 @@ static void forget_one(struct forgetting *forgetting, const struct candidate *ca
 
     tell_action(forgetting->cli, candidate, is_dry_run);
     int rc = is_dry_run ? 0 : varve_store_forget(forgetting->cli->store, &which, &error);
-    if (rc < 0) {
+    if (rc < 0)
         note_failure(forgetting, cli_fail(forgetting->cli, rc, &error));
-    } else {
+    else
         forgetting->forgotten++;
-    }
 }
 
 /* ---- checkpoints that are named one by one ---- */
@@ -85,9 +84,8 @@ static void forget_named(struct forgetting *forgetting, const struct varve_which
         return;
     }
     struct candidate candidate = {(char *)which.name, which.generation, which.version, 0, 0, 1, 0};
-    if (varve_store_show(cli->store, &which, &detail, NULL, NULL, NULL) == 0) {
+    if (varve_store_show(cli->store, &which, &detail, NULL, NULL, NULL) == 0)
         candidate.bytes_protected = detail.info.bytes_protected;
-    }
     forget_one(forgetting, &candidate);
 }
 
@@ -99,13 +97,11 @@ static int run_named(struct forgetting *forgetting) {
 
     for (int i = 0; rc == 0 && i < cli->arg_count; i++) {
         rc = cli_which(cli, cli->args[i], &which[i]);
-        if (rc == 0 && which[i].version < 0) {
+        if (rc == 0 && which[i].version < 0)
             rc = cli_usage(cli, "which version of %s? Give %s@VERSION, or --keep-last", which[i].name, which[i].name);
-        }
     }
-    for (int i = 0; rc == 0 && i < cli->arg_count; i++) {
+    for (int i = 0; rc == 0 && i < cli->arg_count; i++)
         forget_named(forgetting, &which[i]);
-    }
     free(which);
     return rc;
 }
@@ -116,14 +112,12 @@ static int collect(void *arg, const struct varve_checkpoint_info *info) {
     struct candidates *candidates = arg;
     struct candidate *list = realloc(candidates->list, (candidates->count + 1) * sizeof *list);
 
-    if (!list) {
+    if (!list)
         return -ENOMEM;
-    }
     candidates->list = list;
     char *name = strdup(info->name);
-    if (!name) {
+    if (!name)
         return -ENOMEM;
-    }
     list[candidates->count++] =
         (struct candidate){name, info->generation, info->version, info->bytes_protected, info->is_damaged, 0, 0};
     return 0;
@@ -134,8 +128,8 @@ static int see_region(void *arg, const struct varve_stored_region *region) {
     return 0;
 }
 
-/* Only one whose regions can be listed on every rank counts as kept: otherwise damaged ones could push out the last whole one. They are
- * left alone. The data itself is not read: that is what verify does. */
+/* Only one whose regions can be listed on every rank counts as kept: otherwise damaged ones could push out the last
+ * whole one. They are left alone. The data itself is not read: that is what verify does. */
 static int counts_as_kept(struct forgetting *forgetting, const struct candidate *candidate) {
     struct varve_error error = {.text = ""};
     struct varve_which which = {candidate->name, candidate->generation, candidate->version};
@@ -151,11 +145,9 @@ static int counts_as_kept(struct forgetting *forgetting, const struct candidate 
 /* Of a version that is there twice, as a compaction leaves it that was killed, one counts. */
 static int is_counted(const struct candidates *candidates, size_t index) {
     const struct candidate *candidate = &candidates->list[index];
-    for (size_t i = index; i > 0 && strcmp(candidates->list[i - 1].name, candidate->name) == 0; i--) {
-        if (candidates->list[i - 1].version == candidate->version && candidates->list[i - 1].counts) {
+    for (size_t i = index; i > 0 && strcmp(candidates->list[i - 1].name, candidate->name) == 0; i--)
+        if (candidates->list[i - 1].version == candidate->version && candidates->list[i - 1].counts)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -165,9 +157,8 @@ static void choose_old(struct forgetting *forgetting, struct candidates *candida
 
     for (size_t i = 0; i < candidates->count; i++) {
         struct candidate *candidate = &candidates->list[i];
-        if (i && strcmp(candidate->name, candidates->list[i - 1].name) != 0) {
+        if (i && strcmp(candidate->name, candidates->list[i - 1].name) != 0)
             kept = 0;
-        }
         if (kept < forgetting->cli->keep_last) {
             candidate->counts = !is_counted(candidates, i) && counts_as_kept(forgetting, candidate);
             kept += (uint64_t)candidate->counts;
@@ -180,20 +171,16 @@ static void choose_old(struct forgetting *forgetting, struct candidates *candida
 
 /* Oldest first: if it ends half-way, what is left is still the newest. */
 static void forget_chosen(struct forgetting *forgetting, const struct candidates *candidates) {
-    for (size_t i = candidates->count; i > 0; i--) {
-        if (candidates->list[i - 1].is_chosen) {
+    for (size_t i = candidates->count; i > 0; i--)
+        if (candidates->list[i - 1].is_chosen)
             forget_one(forgetting, &candidates->list[i - 1]);
-        }
-    }
 }
 
 /* A name given twice would be counted twice, and lose what the first count kept. */
 static int is_repeated(const struct cli *cli, int at) {
-    for (int i = 0; i < at; i++) {
-        if (strcmp(cli->args[i], cli->args[at]) == 0) {
+    for (int i = 0; i < at; i++)
+        if (strcmp(cli->args[i], cli->args[at]) == 0)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -205,9 +192,8 @@ static int run_keep_last(struct forgetting *forgetting) {
 
     for (int i = 0; rc == 0 && i < cli->arg_count; i++) {
         size_t before = candidates.count;
-        if (is_repeated(cli, i)) {
+        if (is_repeated(cli, i))
             continue;
-        }
         rc = varve_store_list(cli->store, cli->args[i], collect, &candidates, &error);
         if (rc == 0 && candidates.count == before) {
             snprintf(error.text, sizeof error.text, "%s has no checkpoint of \"%s\"; nothing was forgotten",
@@ -215,16 +201,14 @@ static int run_keep_last(struct forgetting *forgetting) {
             rc = VARVE_NO_CHECKPOINT;
         }
     }
-    if (cli->arg_count == 0) {
+    if (cli->arg_count == 0)
         rc = varve_store_list(cli->store, NULL, collect, &candidates, &error);
-    }
     if (rc == 0) {
         choose_old(forgetting, &candidates);
         forget_chosen(forgetting, &candidates);
     }
-    for (size_t i = 0; i < candidates.count; i++) {
+    for (size_t i = 0; i < candidates.count; i++)
         free(candidates.list[i].name);
-    }
     free(candidates.list);
     return rc < 0 ? cli_fail(cli, rc, &error) : 0;
 }
@@ -247,9 +231,8 @@ static int finish_forgetting(const struct forgetting *forgetting) {
     } else if (forgetting->forgotten) {
         cli_note("%" PRIu64 " forgotten; `varve prune` frees what no other checkpoint needs", forgetting->forgotten);
     }
-    if (forgetting->failed) {
+    if (forgetting->failed)
         return forgetting->forgotten ? EXIT_PARTIAL : forgetting->first_exit;
-    }
     return EXIT_OK;
 }
 
@@ -258,14 +241,12 @@ static int check_usage(struct cli *cli) {
     int is_all = has_option(cli, OPTION_ALL_NAMES);
 
     if (!has_option(cli, OPTION_KEEP_LAST)) {
-        if (is_all) {
+        if (is_all)
             return cli_usage(cli, "--all-names goes with --keep-last N; to forget a name whole, name its versions");
-        }
         return cli->arg_count ? 0 : cli_usage(cli, "what to forget? Give NAME@VERSION, or NAME --keep-last N");
     }
-    if (is_all && cli->arg_count) {
+    if (is_all && cli->arg_count)
         return cli_usage(cli, "either --all-names or \"%s\", not both", cli->args[0]);
-    }
     if (!is_all && !cli->arg_count) {
         return cli_usage(cli, "of which names? Give them, or --all-names for every name of %s; nothing was forgotten",
                          cli->address);
@@ -277,9 +258,8 @@ static int run_forget(struct cli *cli) {
     struct forgetting forgetting = {.cli = cli};
 
     int rc = check_usage(cli);
-    if (rc) {
+    if (rc)
         return rc;
-    }
     rc = has_option(cli, OPTION_KEEP_LAST) ? run_keep_last(&forgetting) : run_named(&forgetting);
     return rc ? rc : finish_forgetting(&forgetting);
 }

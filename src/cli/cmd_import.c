@@ -71,9 +71,8 @@ static int find_files(struct importing *importing, struct varve_error *error) {
     struct files_list files = {.count = 0};
     int rc = 0;
 
-    for (int i = 1; i < cli->arg_count && rc == 0; i++) {
+    for (int i = 1; i < cli->arg_count && rc == 0; i++)
         rc = files_walk(&files, importing->folder, cli->args[i], error);
-    }
     if (rc == 0 && files.count == 0) {
         snprintf(error->text, sizeof error->text, "there are no files in what was given");
         rc = -ENOENT;
@@ -96,12 +95,10 @@ static int look_into(struct importing *importing, uint32_t number, struct varve_
     }
     int rc = files_look(fd, file->size, files_kind_of(fd, file->size), &found, note);
     close(fd);
-    if (note[0]) {
+    if (note[0])
         tell_note(importing, file->path, note);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = files_plan_add(&importing->plan, number, &found);
-    }
     if (rc == 1) {
         tell_note(importing, file->path, "there are too many variables and pieces already");
         rc = 0;
@@ -127,9 +124,8 @@ static int make_plan(struct importing *importing, struct varve_error *error) {
                  "there are too many files with too long names for one import; "
                  "import them in several parts, under different names");
     }
-    for (size_t i = 0; i < plan->region_count; i++) {
+    for (size_t i = 0; i < plan->region_count; i++)
         importing->total += plan->regions[i].length;
-    }
     importing->total += importing->map_size;
     return rc;
 }
@@ -153,16 +149,14 @@ static int on_save(void *arg, uint64_t offset, void *buffer, size_t size) {
     struct importing *importing = feed->importing;
     int rc = 0;
 
-    if (feed->region < importing->plan.region_count) {
+    if (feed->region < importing->plan.region_count)
         rc = files_source_read(&importing->source, feed->region, offset, buffer, size);
-    } else {
+    else
         memcpy(buffer, importing->map + offset, size);
-    }
     feed->given += size;
     importing->given += size;
-    if (rc == 0 && importing->given == importing->total) {
+    if (rc == 0 && importing->given == importing->total)
         rc = files_source_check(&importing->source);
-    }
     return rc ? rc : progress_update(&importing->progress, importing->given, importing->total);
 }
 
@@ -182,9 +176,8 @@ static int protect(struct importing *importing, struct varve_session *session, s
     int rc = varve_protect_callback(session, name, &callbacks, feed);
     if (rc == 0 && region && region->dims > 0) {
         struct varve_array array = {.size = sizeof array, .type = region->type, .dims = region->dims};
-        for (unsigned i = 0; i < region->dims; i++) {
+        for (unsigned i = 0; i < region->dims; i++)
             array.dim[i].local = region->dim[i];
-        }
         rc = varve_describe(session, name, &array);
     }
     return rc;
@@ -201,17 +194,15 @@ struct wishes {
 static int on_setting(void *arg, const struct varve_setting_info *setting) {
     struct wishes *wishes = arg;
 
-    if (strcmp(setting->name, "match") == 0) {
+    if (strcmp(setting->name, "match") == 0)
         wishes->is_match_set = strcmp(setting->origin, "default") != 0;
-    }
-    if (strcmp(setting->name, "keep") == 0 && strcmp(setting->origin, "environment") == 0) {
+    if (strcmp(setting->name, "keep") == 0 && strcmp(setting->origin, "environment") == 0)
         snprintf(wishes->keep, sizeof wishes->keep, "%s", setting->value);
-    }
     return 0;
 }
 
-/* Imported versions are an archive: none of them goes because of a default, or of a file that was written for programs. The
- * environment is for this command, and what it does is said. */
+/* Imported versions are an archive: none of them goes because of a default, or of a file that was written for programs.
+ * The environment is for this command, and what it does is said. */
 static void tell_keep(const struct importing *importing, const struct wishes *wishes) {
     if (wishes->keep[0] && strcmp(wishes->keep, "all") != 0 && !importing->cli->is_json) {
         cli_note("VARVE_KEEP is set: all but the newest %s versions of %s are forgotten", wishes->keep,
@@ -229,8 +220,8 @@ static void choose_settings(char *out, size_t size, uint64_t bytes, int is_match
     table = table > TABLE_BYTES ? TABLE_BYTES : table < TABLE_LEAST ? TABLE_LEAST : table;
     double share = all > 0 ? table / all : 0.5;
     threads = threads < 2 ? 2 : threads > THREADS_MOST ? THREADS_MOST : threads;
-    snprintf(out, size, "keep=all,codec=size,capture=sync,dedup=local,staging=16M,threads=%ld,table_share=%.6f%s", threads,
-             share > 0.5 ? 0.5 : share, is_match_set ? "" : ",match=" MATCH);
+    snprintf(out, size, "keep=all,codec=size,capture=sync,dedup=local,staging=16M,threads=%ld,table_share=%.6f%s",
+             threads, share > 0.5 ? 0.5 : share, is_match_set ? "" : ",match=" MATCH);
 }
 
 /* Which versions there are: the highest, and whether there is the one that is wanted. */
@@ -290,9 +281,8 @@ static int choose_version(struct importing *importing, struct varve_store *store
     struct versions versions = {.highest = -1, .wanted = importing->which.version};
 
     int rc = store ? varve_store_list(store, importing->which.name, on_checkpoint, &versions, error) : 0;
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     if (versions.is_taken && !has_option(importing->cli, OPTION_FORCE)) {
         snprintf(error->text, sizeof error->text,
                  "%s@%" PRId64
@@ -300,9 +290,8 @@ static int choose_version(struct importing *importing, struct varve_store *store
                  importing->which.name, importing->which.version);
         return -EEXIST;
     }
-    if (importing->which.version < 0) {
+    if (importing->which.version < 0)
         importing->which.version = versions.highest + 1;
-    }
     return versions.highest < 0 ? 0 : choose_parent(importing, store, error);
 }
 
@@ -316,9 +305,8 @@ static int look_at_store(struct importing *importing, struct varve_error *error)
         rc = choose_version(importing, rc == 0 ? store : NULL, error);
     }
     varve_store_close(store);
-    if (rc == 0) {
+    if (rc == 0)
         error->text[0] = '\0';
-    }
     return rc;
 }
 
@@ -336,16 +324,14 @@ static int go_on(struct importing *importing, struct varve_session *session) {
 static int store_all(struct importing *importing, struct varve_session *session) {
     int rc = 0;
 
-    for (size_t i = 0; i <= importing->plan.region_count && rc == 0; i++) {
+    for (size_t i = 0; i <= importing->plan.region_count && rc == 0; i++)
         rc = protect(importing, session, i);
-    }
     rc = rc ? rc : go_on(importing, session);
     rc = rc ? rc : varve_checkpoint(session, importing->which.version);
     rc = rc ? rc : varve_wait(session);
     importing->stats.size = sizeof importing->stats;
-    if (rc == 0) {
+    if (rc == 0)
         varve_stats_get(session, &importing->stats);
-    }
     return rc;
 }
 
@@ -356,25 +342,21 @@ static int store_checkpoint(struct importing *importing, struct varve_error *err
     struct wishes wishes = {0};
 
     importing->feeds = calloc(importing->plan.region_count + 1, sizeof *importing->feeds);
-    if (!importing->feeds) {
+    if (!importing->feeds)
         return -ENOMEM;
-    }
     int rc = varve_settings_list(NULL, on_setting, &wishes, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     tell_keep(importing, &wishes);
     choose_settings(settings, sizeof settings, importing->total, wishes.is_match_set);
     options.settings = settings;
     rc = varve_open(importing->cli->address, importing->which.name, &options, &session, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     files_source_open(&importing->source, &importing->plan, importing->folder);
     rc = store_all(importing, session);
-    if (rc < 0) {
+    if (rc < 0)
         *error = importing->source.error.text[0] ? importing->source.error : *varve_session_error(session);
-    }
     files_source_close(&importing->source);
     int closed = varve_close(session);
     return rc ? rc : closed;
@@ -438,16 +420,13 @@ static int run_import(struct cli *cli) {
     struct varve_error error = {.text = ""};
 
     int rc = cli_which(cli, cli->args[0], &importing.which);
-    if (rc) {
+    if (rc)
         return rc;
-    }
-    if (importing.which.generation) {
+    if (importing.which.generation)
         return cli_usage(cli, "a new checkpoint gets its generation by itself; give a version only");
-    }
     rc = import(&importing, &error);
-    if (rc == 0) {
+    if (rc == 0)
         import_summary(&importing);
-    }
     files_plan_clear(&importing.plan);
     free(importing.feeds);
     free(importing.map);
@@ -461,8 +440,10 @@ const struct command command_import = {
     .help =
         "Store files, and all files below directories, as one checkpoint; `varve export` gives them back byte for "
         "byte.\n"
-        "In HDF5 and netCDF files the variables are found and stored apart, with their types if they are little-endian\n"
-        "numbers; everything else is stored as plain bytes. What the newest version of NAME has already is not stored again; all of that\n"
+        "In HDF5 and netCDF files the variables are found and stored apart, with their types if they are "
+        "little-endian\n"
+        "numbers; everything else is stored as plain bytes. What the newest version of NAME has already is not stored "
+        "again; all of that\n"
         "is read and checked before. Without a version it is the newest one plus 1, or 0.\n"
         "Paths are stored as they are given, and must be relative, without \"..\". Only plain files can be stored. If "
         "size,\n"

@@ -25,9 +25,8 @@ static void ls_json(const struct varve_checkpoint_info *info) {
     json_u64("bytes_stored", info->bytes_stored);
     json_u64("bytes_metadata", info->bytes_metadata);
     json_bool("is_damaged", info->is_damaged);
-    if (info->is_damaged) {
+    if (info->is_damaged)
         json_text("reason", info->reason);
-    }
     json_end();
 }
 
@@ -40,9 +39,8 @@ static void add_row(struct table *table, const struct varve_checkpoint_info *inf
     table_number(table, info->generation);
     table_text(table, info->is_damaged ? "damaged" : time);
     if (info->is_damaged) {
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; i++)
             table_text(table, "-");
-        }
         return;
     }
     table_number(table, info->ranks);
@@ -98,9 +96,8 @@ static int run_ls(struct cli *cli) {
     const char *name = cli->arg_count ? cli->args[0] : NULL;
 
     int rc = listing.table ? varve_store_list(cli->store, name, on_checkpoint, &listing, &error) : -ENOMEM;
-    if (rc == 0 && table_print(listing.table) < 0) {
+    if (rc == 0 && table_print(listing.table) < 0)
         rc = -ENOMEM;
-    }
     table_destroy(listing.table);
     return rc < 0 ? cli_fail(cli, rc, &error) : finish_listing(cli, &listing, name);
 }

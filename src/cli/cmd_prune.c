@@ -57,9 +57,8 @@ static int run_prune(struct cli *cli) {
     int rc = varve_store_prune(cli->store, cli->arg_count ? cli->args[0] : NULL, has_option(cli, OPTION_DRY_RUN),
                                on_action, cli, &result, &error);
     int exit_code = rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
-    if (rc == 0 || result.objects) {
+    if (rc == 0 || result.objects)
         prune_summary(cli, &result);
-    }
     return exit_code && result.objects ? EXIT_PARTIAL : exit_code;
 }
 

@@ -30,9 +30,8 @@ static int run_repair(struct cli *cli) {
     int is_dry_run = has_option(cli, OPTION_DRY_RUN);
 
     int rc = varve_store_repair(cli->store, is_dry_run, on_action, cli, &error);
-    if (rc < 0) {
+    if (rc < 0)
         return cli_fail(cli, rc, &error);
-    }
     if (cli->is_json) {
         json_begin("summary");
         json_bool("is_dry_run", is_dry_run);
@@ -43,9 +42,8 @@ static int run_repair(struct cli *cli) {
     } else {
         printf("%d object%s %s\n", rc, plural((uint64_t)rc), is_dry_run ? "would be rebuilt" : "rebuilt");
     }
-    if (rc && !is_dry_run) {
+    if (rc && !is_dry_run)
         cli_note("`varve verify` tells whether everything is whole now");
-    }
     return EXIT_OK;
 }
 
@@ -54,7 +52,8 @@ const struct command command_repair = {
     .summary = "rebuild lists and records that are lost or damaged",
     .usage = "repair STORE [-n]",
     .help = "Rebuild what can be rebuilt from the rest: the store object, catalogues, writers lists, and records of\n"
-            "checkpoints whose data is all there. Data itself cannot be rebuilt; `varve verify` names what is damaged, `varve forget` gives it up.\n\n"
+            "checkpoints whose data is all there. Data itself cannot be rebuilt; `varve verify` names what is damaged, "
+            "`varve forget` gives it up.\n\n"
             "  -n, --dry-run   only tell what would be rebuilt\n\n"
             "example: varve repair /scratch/ck -n\n",
     .options = OPTION_DRY_RUN,

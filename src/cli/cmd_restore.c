@@ -1,5 +1,6 @@
-/* varve restore: the bytes of one region into a file. They go to a file of another name beside it, which becomes FILE when
- * all of it was right; to stdout only after a first pass has checked them, because what is in a pipe cannot be taken back. */
+/* varve restore: the bytes of one region into a file. They go to a file of another name beside it, which becomes FILE
+ * when all of it was right; to stdout only after a first pass has checked them, because what is in a pipe cannot be
+ * taken back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -31,9 +32,8 @@ static int write_all(int fd, const void *data, size_t size) {
 
     while (size) {
         ssize_t written = write(fd, at, size);
-        if (written < 0 && errno != EINTR) {
+        if (written < 0 && errno != EINTR)
             return -errno;
-        }
         if (written > 0) {
             at += written;
             size -= (size_t)written;
@@ -52,13 +52,11 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
     struct restoration *restoration = arg;
 
     if (data) {
-        if (write_head(restoration) < 0) {
+        if (write_head(restoration) < 0)
             return restoration->failed_write;
-        }
         restoration->failed_write = write_all(restoration->fd, data, size);
-        if (restoration->failed_write) {
+        if (restoration->failed_write)
             return restoration->failed_write;
-        }
         restoration->bytes += size;
     }
     return progress_update(&restoration->progress, offset + size, total);
@@ -71,9 +69,8 @@ static int read_region(struct restoration *restoration, const struct varve_which
     progress_begin(&restoration->progress, "restoring", cli->is_json);
     int rc = varve_store_read(cli->store, which, (uint32_t)cli->rank, cli->args[1], is_checked_first, on_bytes,
                               restoration, error);
-    if (rc == 0) { /* of a region without any byte nothing was told */
+    if (rc == 0) /* of a region without any byte nothing was told */
         rc = write_head(restoration);
-    }
     progress_end(&restoration->progress);
     if (restoration->failed_write) {
         snprintf(error->text, sizeof error->text, "cannot write to %s: %s", cli->output,
@@ -108,7 +105,8 @@ struct output {
 
 static int open_folder(struct output *output, struct varve_error *error) {
     const char *slash = strrchr(output->path, '/');
-    char *folder = slash ? strndup(output->path, slash == output->path ? 1 : (size_t)(slash - output->path)) : strdup(".");
+    char *folder =
+        slash ? strndup(output->path, slash == output->path ? 1 : (size_t)(slash - output->path)) : strdup(".");
 
     output->name = slash ? slash + 1 : output->path;
     output->folder = folder ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -124,14 +122,12 @@ static int open_folder(struct output *output, struct varve_error *error) {
 static int open_partial(struct output *output, int *fd_out, struct varve_error *error) {
     unsigned long long random = 0;
 
-    if (getrandom(&random, sizeof random, 0) != sizeof random) {
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
         return system_error(error, "make", output->path);
-    }
     snprintf(output->partial, sizeof output->partial, ".varve-%016llx.partial", random);
     int fd = openat(output->folder, output->partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0) {
+    if (fd < 0)
         return system_error(error, "make", output->path);
-    }
     *fd_out = fd;
     return fstat(fd, &output->made) < 0 ? system_error(error, "look at", output->path) : 0;
 }
@@ -146,9 +142,8 @@ static int is_ours(const struct output *output) {
 static int name_new(const struct output *output, struct varve_error *error) {
     int folder = output->folder;
 
-    if (renameat2(folder, output->partial, folder, output->name, RENAME_NOREPLACE) == 0) {
+    if (renameat2(folder, output->partial, folder, output->name, RENAME_NOREPLACE) == 0)
         return 0;
-    }
     if (errno == EINVAL || errno == ENOSYS) {
         if (linkat(folder, output->partial, folder, output->name, 0) == 0) {
             unlinkat(folder, output->partial, 0);
@@ -166,9 +161,8 @@ static int publish(const struct output *output, int is_forced, struct varve_erro
                  output->path);
         return -ESTALE;
     }
-    if (!is_forced) {
+    if (!is_forced)
         return name_new(output, error);
-    }
     if (fstatat(output->folder, output->name, &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode)) {
         snprintf(error->text, sizeof error->text,
                  "%s is no plain file and is not replaced; -o - writes to standard output", output->path);
@@ -183,18 +177,15 @@ static int fill_file(struct restoration *restoration, struct output *output, con
                      int is_forced, struct varve_error *error) {
     int rc = open_partial(output, &restoration->fd, error);
 
-    if (restoration->fd < 0) {
+    if (restoration->fd < 0)
         return rc;
-    }
     rc = rc ? rc : read_region(restoration, which, 0, error);
-    if (rc == 0 && fsync(restoration->fd) < 0 && errno != EINVAL && errno != ENOTSUP) {
+    if (rc == 0 && fsync(restoration->fd) < 0 && errno != EINVAL && errno != ENOTSUP)
         rc = system_error(error, "write", output->path);
-    }
     close(restoration->fd);
     rc = rc ? rc : publish(output, is_forced, error);
-    if (rc < 0 && is_ours(output)) {
+    if (rc < 0 && is_ours(output))
         unlinkat(output->folder, output->partial, 0);
-    }
     return rc;
 }
 
@@ -204,12 +195,10 @@ static int restore_file(struct restoration *restoration, const struct varve_whic
     struct stat there;
 
     int rc = open_folder(&output, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
-    if (!is_forced && fstatat(output.folder, output.name, &there, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (!is_forced && fstatat(output.folder, output.name, &there, AT_SYMLINK_NOFOLLOW) == 0)
         rc = taken(error, output.path);
-    }
     rc = rc ? rc : fill_file(restoration, &output, which, is_forced, error);
     close(output.folder);
     return rc;
@@ -226,12 +215,10 @@ static int is_npy_wanted(struct cli *cli, int *out) {
     size_t length = strlen(cli->output);
 
     *out = length > 4 && !strcmp(cli->output + length - 4, ".npy");
-    if (!cli->format) {
+    if (!cli->format)
         return 0;
-    }
-    if (strcmp(cli->format, "npy") != 0 && strcmp(cli->format, "raw") != 0) {
+    if (strcmp(cli->format, "npy") != 0 && strcmp(cli->format, "raw") != 0)
         return cli_usage(cli, "there is no format \"%s\"; there are raw and npy", cli->format);
-    }
     *out = !strcmp(cli->format, "npy");
     return 0;
 }
@@ -245,9 +232,8 @@ static int on_region(void *arg, const struct varve_stored_region *region) {
     const struct search *search = arg;
     struct restoration *restoration = search->restoration;
 
-    if (region->rank != restoration->cli->rank || strcmp(region->name, restoration->cli->args[1]) != 0) {
+    if (region->rank != restoration->cli->rank || strcmp(region->name, restoration->cli->args[1]) != 0)
         return 0;
-    }
     int rc = npy_make(region, &restoration->head, search->error);
     return rc < 0 ? rc : 1;
 }
@@ -258,9 +244,8 @@ static int make_head(struct restoration *restoration, const struct varve_which *
     struct search search = {.restoration = restoration, .error = &refused};
 
     int rc = varve_store_show(restoration->cli->store, which, NULL, on_region, &search, error);
-    if (rc < 0 && refused.text[0]) {
+    if (rc < 0 && refused.text[0])
         *error = refused;
-    }
     return rc;
 }
 
@@ -292,32 +277,25 @@ static int run_restore(struct cli *cli) {
     struct varve_error error = {.text = ""};
     struct varve_which which;
 
-    if (!cli->output || !*cli->output) {
+    if (!cli->output || !*cli->output)
         return cli_usage(cli, "where to? Give a file with -o, or -o - for stdout");
-    }
     int is_stdout = !strcmp(cli->output, "-");
-    if (is_stdout && cli->is_json) {
+    if (is_stdout && cli->is_json)
         return cli_usage(cli, "-o - and --json both want stdout; give a file");
-    }
-    if (is_stdout && isatty(STDOUT_FILENO) && !has_option(cli, OPTION_FORCE)) {
+    if (is_stdout && isatty(STDOUT_FILENO) && !has_option(cli, OPTION_FORCE))
         return cli_usage(cli, "stdout is a terminal; give a file, or --force if you want it there");
-    }
     int rc = is_npy_wanted(cli, &restoration.is_npy);
     rc = rc ? rc : cli_which(cli, cli->args[0], &which);
     rc = rc ? rc : cli_choose_rank(cli, &which);
-    if (rc) {
+    if (rc)
         return rc;
-    }
     rc = restoration.is_npy ? make_head(&restoration, &which, &error) : 0;
-    if (rc == 0) {
+    if (rc == 0)
         rc = is_stdout ? restore_stdout(&restoration, &which, &error) : restore_file(&restoration, &which, &error);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return cli_fail(cli, rc, &error);
-    }
-    if (!is_stdout) {
+    if (!is_stdout)
         restore_summary(&restoration, &which);
-    }
     return EXIT_OK;
 }
 

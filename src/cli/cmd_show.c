@@ -43,9 +43,8 @@ static void split_dims(const struct varve_array *array, struct dims *out) {
 /* Three times 16 dimensions of 20 digits just fit. */
 static size_t put_dims(char *out, size_t used, const char *before, const uint64_t *values, unsigned count,
                        const char *between) {
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count; i++)
         used += (size_t)snprintf(out + used, WORDS_ROOM - used, "%s%" PRIu64, i ? between : before, values[i]);
-    }
     return used;
 }
 
@@ -65,9 +64,8 @@ static void text_shape(char out[WORDS_ROOM], const struct varve_array *array) {
 /* "f64", "f64 ±1e-06". */
 static void text_type(char out[WORDS_ROOM], const struct varve_stored_region *region) {
     size_t used = (size_t)snprintf(out, WORDS_ROOM, "%s", region->type);
-    if (region->array->lossy) {
+    if (region->array->lossy)
         snprintf(out + used, WORDS_ROOM - used, " \u00b1%g", region->array->bound);
-    }
 }
 
 static int is_whole_number(int type) {
@@ -125,16 +123,14 @@ static void look_at_values(struct showing *showing, const struct varve_stored_re
     struct varve_error ignored;
 
     *out = (struct varve_range){0};
-    if (region->array->type == VARVE_BYTES) {
+    if (region->array->type == VARVE_BYTES)
         return;
-    }
     if (!showing->has_ranges) {
         showing->left_out++;
         return;
     }
-    if (varve_store_range(showing->cli->store, showing->which, region->rank, region->name, out, &ignored) < 0) {
+    if (varve_store_range(showing->cli->store, showing->which, region->rank, region->name, out, &ignored) < 0)
         *out = (struct varve_range){0};
-    }
 }
 
 static void region_json(const struct varve_stored_region *region, const struct varve_range *range) {
@@ -185,15 +181,13 @@ static int on_region(void *arg, const struct varve_stored_region *region) {
     struct showing *showing = arg;
     struct varve_range range;
 
-    if (showing->region && (region->rank != showing->cli->rank || strcmp(region->name, showing->region) != 0)) {
+    if (showing->region && (region->rank != showing->cli->rank || strcmp(region->name, showing->region) != 0))
         return 0;
-    }
     look_at_values(showing, region, &range);
-    if (showing->cli->is_json) {
+    if (showing->cli->is_json)
         region_json(region, &range);
-    } else {
+    else
         region_row(showing, region, &range);
-    }
     return showing->region != NULL; /* there is only one of this name */
 }
 
@@ -231,9 +225,8 @@ static int show_blocks(struct showing *showing, struct varve_error *error) {
     static const char *const titles[] = {"OFFSET", "SIZE", "<CODEC", "MIN", "MAX", "<NAN", "<NOTE"};
     struct showing blocks = {.cli = showing->cli, .table = table_create(titles, 7)};
 
-    if (!blocks.table) {
+    if (!blocks.table)
         return -ENOMEM;
-    }
     int rc = varve_store_ranges(showing->cli->store, showing->which, (uint32_t)showing->cli->rank, showing->region,
                                 on_block, &blocks, error);
     if (rc == 0 && !showing->cli->is_json) {
@@ -298,9 +291,8 @@ static void tell_text(const struct varve_checkpoint_detail *detail) {
         printf("parent      none\n");
     }
     printf("leans on    %" PRIu32 " other checkpoint%s\n", detail->leans, plural(detail->leans));
-    if (detail->attempt) {
+    if (detail->attempt)
         printf("attempt     %" PRIu32 "\n", detail->attempt);
-    }
 }
 
 static int show_regions(struct showing *showing, struct varve_error *error) {
@@ -325,14 +317,12 @@ static int show(struct showing *showing, struct varve_which *which, struct varve
 
     int rc = varve_store_resolve(cli->store, which, error);
     rc = rc < 0 ? rc : varve_store_show(cli->store, which, &detail, NULL, NULL, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
-    if (cli->is_json) {
+    if (cli->is_json)
         show_json(&detail);
-    } else {
+    else
         tell_text(&detail);
-    }
     showing->which = which;
     showing->has_ranges = has_option(cli, OPTION_RANGES) || showing->region || detail.info.regions <= RANGES_MOST;
     rc = show_regions(showing, error);
@@ -347,13 +337,11 @@ static int run_show(struct cli *cli) {
     struct varve_which which;
 
     int rc = cli_which(cli, cli->args[0], &which);
-    if (rc == 0 && !showing.region && has_option(cli, OPTION_RANK)) {
+    if (rc == 0 && !showing.region && has_option(cli, OPTION_RANK))
         rc = cli_usage(cli, "--rank goes with the name of a region");
-    }
     rc = rc == 0 && showing.region ? cli_choose_rank(cli, &which) : rc;
-    if (rc) {
+    if (rc)
         return rc;
-    }
     showing.table = table_create(titles, has_option(cli, OPTION_LONG) ? 11 : 9);
     rc = showing.table ? show(&showing, &which, &error) : -ENOMEM;
     table_destroy(showing.table);

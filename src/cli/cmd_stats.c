@@ -48,9 +48,8 @@ static void tell_text(const struct varve_store_totals *totals) {
     put_size("stored", totals->bytes_stored, "new data they brought, as stored");
     put_size("metadata", totals->bytes_metadata, "tables and manifests beside it");
     put_size("on storage", totals->bytes, "all objects, also those that prune would remove");
-    if (totals->bytes && totals->checkpoints) {
+    if (totals->bytes && totals->checkpoints)
         printf("%-12s %10.1f  protected over on storage\n", "ratio", ratio_of(totals));
-    }
 }
 
 /* ---- of each name ---- */
@@ -59,13 +58,11 @@ static void tell_text(const struct varve_store_totals *totals) {
 static int take_name(void *arg, const struct varve_checkpoint_info *info) {
     struct stats *stats = arg;
 
-    if (stats->count && !strcmp(stats->names[stats->count - 1], info->name)) {
+    if (stats->count && !strcmp(stats->names[stats->count - 1], info->name))
         return 0;
-    }
     char **names = realloc(stats->names, (stats->count + 1) * sizeof *names);
-    if (!names) {
+    if (!names)
         return -ENOMEM;
-    }
     stats->names = names;
     names[stats->count] = strdup(info->name);
     return names[stats->count] ? (int)(stats->count++, 0) : -ENOMEM;
@@ -119,9 +116,8 @@ static int tell_name(struct stats *stats, const char *name) {
     progress_begin(&stats->progress, "counting", stats->cli->is_json);
     int rc = varve_store_usage(stats->cli->store, name, stats_progress, stats, &usage, &error);
     progress_end(&stats->progress);
-    if (rc == -EINTR) {
+    if (rc == -EINTR)
         return cli_fail(stats->cli, rc, &error);
-    }
     if (rc < 0 && stats->cli->is_json) {
         json_begin("space");
         json_text("name", name);
@@ -146,17 +142,15 @@ static int tell_names(struct cli *cli) {
 
     int rc = stats.table ? varve_store_list(cli->store, cli->arg_count ? cli->args[0] : NULL, take_name, &stats, &error)
                          : -ENOMEM;
-    for (size_t i = 0; rc == 0 && exit_code == EXIT_OK && i < stats.count; i++) {
+    for (size_t i = 0; rc == 0 && exit_code == EXIT_OK && i < stats.count; i++)
         exit_code = tell_name(&stats, stats.names[i]);
-    }
     if (rc == 0 && !cli->is_json && stats.count && exit_code == EXIT_OK) {
         putchar('\n');
         rc = table_print(stats.table) < 0 ? -ENOMEM : 0;
     }
     table_destroy(stats.table);
-    for (size_t i = 0; i < stats.count; i++) {
+    for (size_t i = 0; i < stats.count; i++)
         free(stats.names[i]);
-    }
     free(stats.names);
     return rc < 0 ? cli_fail(cli, rc, &error) : exit_code;
 }
@@ -166,21 +160,18 @@ static int run_stats(struct cli *cli) {
     struct varve_error error = {.text = ""};
 
     int rc = varve_store_stats(cli->store, cli->arg_count ? cli->args[0] : NULL, &totals, &error);
-    if (rc < 0) {
+    if (rc < 0)
         return cli_fail(cli, rc, &error);
-    }
     if (cli->arg_count && totals.objects == 0) {
         snprintf(error.text, sizeof error.text, "%s has nothing called \"%s\"; `varve ls` lists all names",
                  cli->address, cli->args[0]);
         return cli_fail(cli, VARVE_NO_CHECKPOINT, &error);
     }
-    if (!cli->is_json) {
+    if (!cli->is_json)
         tell_text(&totals);
-    }
     int exit_code = tell_names(cli);
-    if (cli->is_json && exit_code == EXIT_OK) {
+    if (cli->is_json && exit_code == EXIT_OK)
         stats_json(&totals);
-    }
     return exit_code;
 }
 

@@ -55,14 +55,12 @@ static void tell_holder(const struct cli *cli, const struct varve_holder *holder
     } else {
         printf("\nprocess    not known\n");
     }
-    if (holder->beat_ns) {
+    if (holder->beat_ns)
         put_age("heartbeat  ", holder->beat_ns);
-    }
     printf("held by    %s%s%s\n", holder->holding == VARVE_HELD_BY_NOBODY ? "" : "a process that is ",
            words[holder->holding], holder->holding == VARVE_HELD_BY_UNKNOWN ? " to be alive or dead" : "");
-    if (holder->evidence[0]) {
+    if (holder->evidence[0])
         printf("evidence   %s\n", holder->evidence);
-    }
     fflush(stdout);
 }
 
@@ -108,17 +106,14 @@ static int run_unlock(struct cli *cli) {
     int is_dry_run = has_option(cli, OPTION_DRY_RUN);
 
     int rc = varve_store_holder(cli->store, cli->args[0], &holder, &error);
-    if (rc < 0) {
+    if (rc < 0)
         return cli_fail(cli, rc, &error);
-    }
     tell_holder(cli, &holder);
     int was_held = holder.holding != VARVE_HELD_BY_NOBODY;
-    if (was_held && !is_dry_run) {
+    if (was_held && !is_dry_run)
         rc = unlock(cli, &holder, &error);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return cli_fail(cli, rc, &error);
-    }
     unlock_summary(cli, was_held && !is_dry_run, is_dry_run, &holder);
     return EXIT_OK;
 }
@@ -127,9 +122,12 @@ const struct command command_unlock = {
     .name = "unlock",
     .summary = "tell who holds a name, and free it if that is dead",
     .usage = "unlock STORE NAME [--dead] [-n]",
-    .help = "Tell which process holds NAME and since when, and free the name if the process is dead, so that the next start\n"
-            "need not wait. Refused, with exit code 11, while it is alive. If that cannot be seen from here, its heartbeat is\n"
-            "watched: dead is what does not renew it for dead_seconds (60). Nothing of the other process is changed: if it is\n"
+    .help = "Tell which process holds NAME and since when, and free the name if the process is dead, so that the next "
+            "start\n"
+            "need not wait. Refused, with exit code 11, while it is alive. If that cannot be seen from here, its "
+            "heartbeat is\n"
+            "watched: dead is what does not renew it for dead_seconds (60). Nothing of the other process is changed: "
+            "if it is\n"
             "alive after all, its next checkpoint fails with VARVE_FENCED, and no data is lost.\n\n"
             "  --dead          I know that it is dead: watch for two periods of its heartbeat only\n"
             "  -n, --dry-run   only tell who holds it\n\n"

@@ -59,11 +59,10 @@ static void verify_summary(const struct verification *verification, const struct
     text_size(size, result->bytes);
     printf("%" PRIu64 " checkpoint%s, %" PRIu64 " object%s, %s: ", result->checkpoints, plural(result->checkpoints),
            result->objects, plural(result->objects), size);
-    if (result->damaged_objects || result->lost_checkpoints) {
+    if (result->damaged_objects || result->lost_checkpoints)
         printf("%" PRIu64 " damaged, %" PRIu64 " without record\n", result->damaged_objects, result->lost_checkpoints);
-    } else {
+    else
         printf("no damage found\n");
-    }
 }
 
 static int run_verify(struct cli *cli) {
@@ -82,12 +81,12 @@ static int run_verify(struct cli *cli) {
     progress_begin(&verification.progress, "verifying", cli->is_json);
     int rc = varve_store_verify(cli->store, &options, &result, &error);
     progress_end(&verification.progress);
-    if (rc < 0) {
+    if (rc < 0)
         return cli_fail(cli, rc, &error);
-    }
     verify_summary(&verification, &result);
     if (result.damaged_objects || result.lost_checkpoints) {
-        cli_note("restore what is whole before anything else; `varve repair -n` tells what can be rebuilt, `varve forget` gives up what cannot");
+        cli_note("restore what is whole before anything else; `varve repair -n` tells what can be rebuilt, `varve "
+                 "forget` gives up what cannot");
         return EXIT_CORRUPT;
     }
     return EXIT_OK;

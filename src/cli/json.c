@@ -59,28 +59,25 @@ void json_bool(const char *key, int value) {
 
 void json_number(const char *key, double value) {
     put_key(key);
-    if (isfinite(value)) {
+    if (isfinite(value))
         printf("%.6g", value);
-    } else {
+    else
         fputs("null", stdout);
-    }
 }
 
 void json_value(const char *key, double value) {
     put_key(key);
-    if (isfinite(value)) {
+    if (isfinite(value))
         printf("%.17g", value);
-    } else {
+    else
         fputs(isnan(value) ? "null" : value < 0 ? "\"-inf\"" : "\"inf\"", stdout);
-    }
 }
 
 void json_array(const char *key, const uint64_t *values, size_t count) {
     put_key(key);
     putchar('[');
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         printf("%s%" PRIu64, i ? "," : "", values[i]);
-    }
     putchar(']');
 }
 

@@ -27,20 +27,17 @@ static int refuse_region(struct varve_error *error, const char *region, const ch
 
 static int has_length(const struct varve_array *array, uint64_t bytes) {
     uint64_t product = types[array->type].size;
-    for (unsigned i = 0; i < array->dims; i++) {
-        if (__builtin_mul_overflow(product, array->dim[i].local, &product)) {
+    for (unsigned i = 0; i < array->dims; i++)
+        if (__builtin_mul_overflow(product, array->dim[i].local, &product))
             return 0;
-        }
-    }
     return product == bytes;
 }
 
 /* "(3, 4)", "(12,)". */
 static size_t put_shape(char *out, size_t room, const struct varve_array *array) {
     size_t used = (size_t)snprintf(out, room, "(");
-    for (unsigned i = 0; i < array->dims; i++) {
+    for (unsigned i = 0; i < array->dims; i++)
         used += (size_t)snprintf(out + used, room - used, "%s%" PRIu64, i ? ", " : "", array->dim[i].local);
-    }
     return used + (size_t)snprintf(out + used, room - used, "%s)", array->dims == 1 ? "," : "");
 }
 
@@ -70,9 +67,8 @@ int npy_make(const struct varve_stored_region *region, struct npy_head *out, str
         snprintf(why, sizeof why, "has the type %s, which NumPy does not have", region->type);
         return refuse_region(error, region->name, why);
     }
-    if (!has_length(array, region->bytes)) {
+    if (!has_length(array, region->bytes))
         return refuse_region(error, region->name, "has dimensions that do not give its length");
-    }
     fill_head(types[array->type].name, array, out);
     return 0;
 }

@@ -19,9 +19,8 @@ static volatile sig_atomic_t is_stopped;
 
 static void on_interrupt(int number) {
     (void)number;
-    if (!is_working || is_stopped) {
+    if (!is_working || is_stopped)
         _exit(EXIT_INTERRUPTED);
-    }
     is_stopped = 1;
 }
 
@@ -29,9 +28,8 @@ static void on_interrupt(int number) {
 static void catch_signal(int number) {
     struct sigaction action;
 
-    if (sigaction(number, NULL, &action) < 0 || action.sa_handler == SIG_IGN) {
+    if (sigaction(number, NULL, &action) < 0 || action.sa_handler == SIG_IGN)
         return;
-    }
     memset(&action, 0, sizeof action);
     action.sa_handler = on_interrupt;
     action.sa_flags = SA_RESTART;
@@ -98,11 +96,10 @@ int progress_update(struct progress *progress, uint64_t done, uint64_t total) {
         double seconds = (double)(now - progress->began_ns) / 1e9;
         double remaining = done && total > done ? seconds * (double)(total - done) / (double)done : 0;
         progress->told_ns = now;
-        if (progress->is_json) {
+        if (progress->is_json)
             tell_json(progress, seconds, remaining);
-        } else {
+        else
             tell_terminal(progress, seconds, remaining);
-        }
     }
     return is_stopped ? -EINTR : 0;
 }

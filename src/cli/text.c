@@ -43,22 +43,18 @@ size_t utf8_length(const char *text) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t length = at[0] == 0 ? 0 : at[0] < 0x80 ? 1 : at[0] < 0xc0 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
 
-    if (length < 2) {
+    if (length < 2)
         return length;
-    }
-    if (at[0] > 0xf4) {
+    if (at[0] > 0xf4)
         return 0;
-    }
     uint32_t point = at[0] & (0x7fu >> length);
     for (size_t i = 1; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80) {
+        if ((at[i] & 0xc0) != 0x80)
             return 0;
-        }
         point = point << 6 | (at[i] & 0x3f);
     }
-    if (point < least[length] || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) {
+    if (point < least[length] || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff))
         return 0;
-    }
     return length;
 }
 
@@ -66,9 +62,8 @@ uint32_t utf8_point(const char *text, size_t length) {
     const unsigned char *at = (const unsigned char *)text;
     uint32_t point = length < 2 ? at[0] : at[0] & (0x7fu >> length);
 
-    for (size_t i = 1; i < length; i++) {
+    for (size_t i = 1; i < length; i++)
         point = point << 6 | (at[i] & 0x3f);
-    }
     return point;
 }
 
@@ -91,18 +86,16 @@ static char *safe_copy(const char *text) {
         size_t length = utf8_length(text);
         size_t step = length ? length : 1;
         if (is_control(text, length)) {
-            for (size_t i = 0; i < step; i++) {
+            for (size_t i = 0; i < step; i++)
                 end += sprintf(end, "\\x%02x", (unsigned char)text[i]);
-            }
         } else {
             memcpy(end, text, length);
             end += length;
         }
         text += step;
     }
-    if (out) {
+    if (out)
         *end = '\0';
-    }
     return out;
 }
 
@@ -176,9 +169,8 @@ void table_size(struct table *table, uint64_t bytes) {
 /* How wide it stands on a terminal, taking each character for one column. */
 static int width_of(const char *text) {
     int width = 0;
-    for (; *text; text++) {
+    for (; *text; text++)
         width += ((unsigned char)*text & 0xc0) != 0x80;
-    }
     return width;
 }
 
@@ -203,9 +195,8 @@ static void print_row(const struct table *table, const int *widths, const char *
         int is_left = table->titles[c][0] == '<';
         const char *text = cells[c] + (is_title && is_left);
         int padding = widths[c] - width_of(text);
-        if (!widths[c]) {
+        if (!widths[c])
             continue;
-        }
         if (*text) {
             printf("%*s%s", blanks + (is_left ? 0 : padding), "", text);
             blanks = is_left ? padding : 0;
@@ -218,30 +209,25 @@ static void print_row(const struct table *table, const int *widths, const char *
 }
 
 int table_print(const struct table *table) {
-    if (table->has_failed) {
+    if (table->has_failed)
         return -1;
-    }
-    if (table->count == 0) {
+    if (table->count == 0)
         return 0;
-    }
     int *widths = calloc((size_t)table->columns, sizeof *widths);
-    if (!widths) {
+    if (!widths)
         return -1;
-    }
     measure_columns(table, widths);
     print_row(table, widths, table->titles, 1);
-    for (size_t i = 0; i + (size_t)table->columns <= table->count; i += (size_t)table->columns) {
+    for (size_t i = 0; i + (size_t)table->columns <= table->count; i += (size_t)table->columns)
         print_row(table, widths, (const char *const *)&table->cells[i], 0);
-    }
     free(widths);
     return 0;
 }
 
 void table_destroy(struct table *table) {
     if (table) {
-        for (size_t i = 0; i < table->count; i++) {
+        for (size_t i = 0; i < table->count; i++)
             free(table->cells[i]);
-        }
         free(table->cells);
         free(table);
     }

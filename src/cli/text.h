@@ -34,7 +34,8 @@ struct table *table_create(const char *const *titles, int columns); /* NULL with
 void table_text(struct table *table, const char *text);
 void table_number(struct table *table, uint64_t value);
 void table_size(struct table *table, uint64_t bytes);
-/* Print the table, titles first (nothing if it has no row); columns without any text are left out. -1 if memory ran out meanwhile. */
+/* Print the table, titles first (nothing if it has no row); columns without any text are left out. -1 if memory ran out
+ * meanwhile. */
 int table_print(const struct table *table);
 void table_destroy(struct table *table); /* accepts NULL */
 

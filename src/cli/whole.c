@@ -26,17 +26,15 @@ static int on_region(void *arg, const struct varve_stored_region *region) {
     if (checking->count == checking->room) {
         size_t room = checking->room ? checking->room * 2 : 64;
         struct part *grown = realloc(checking->parts, room * sizeof *grown);
-        if (!grown) {
+        if (!grown)
             return -ENOMEM;
-        }
         checking->parts = grown;
         checking->room = room;
     }
     struct part *part = &checking->parts[checking->count];
     *part = (struct part){.rank = region->rank, .name = strdup(region->name)};
-    if (!part->name) {
+    if (!part->name)
         return -ENOMEM;
-    }
     checking->count++;
     checking->has_map |= !strcmp(region->name, FILES_MAP_REGION);
     checking->total += region->bytes;
@@ -68,9 +66,8 @@ int whole_check(struct varve_store *store, const struct varve_which *which, stru
         rc = varve_store_read(store, which, checking.parts[i].rank, checking.parts[i].name, 0, on_bytes, &checking,
                               error);
     }
-    for (size_t i = 0; i < checking.count; i++) {
+    for (size_t i = 0; i < checking.count; i++)
         free(checking.parts[i].name);
-    }
     free(checking.parts);
     return rc;
 }

@@ -69,17 +69,19 @@ static int explain(enum vv_call call, uint64_t low, uint64_t high, struct varve_
                            call_names[call], (int64_t)low, (int64_t)high);
 }
 
-int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, struct varve_error *error) {
+int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value,
+                       struct varve_error *error) {
     uint64_t values[5] = {pack_code(comm, code < 0 ? code : 0), value, ~value, call, ~(uint64_t)call};
     int rc = comm->ops->least(comm, values, 5);
     if (rc)
         return broken(comm, rc, error);
     uint64_t first = values[3], last = ~values[4], count = sizeof call_names / sizeof *call_names;
     if (first != last && last < count)
-        return vv_comm_all_say(error, VARVE_DISAGREED,
-                               "the ranks do not make the same call: one is in varve_%s, another in varve_%s; collective calls"
-                               " are made by all ranks in the same order",
-                               call_names[first], call_names[last]);
+        return vv_comm_all_say(
+            error, VARVE_DISAGREED,
+            "the ranks do not make the same call: one is in varve_%s, another in varve_%s; collective calls"
+            " are made by all ranks in the same order",
+            call_names[first], call_names[last]);
     code = (int)((int64_t)(values[0] >> 32) - CODE_BIAS);
     if (code)
         return share_error(comm, code, (uint32_t)values[0], error);

@@ -27,7 +27,15 @@ int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error);
 /* The first round of a call: are all ranks in the same one, with the same value (the version; a hash of the name in
  * open)? 0, or VARVE_DISAGREED; or the error that a rank has found in its arguments. Ranks that mix calls up are told
  * so instead of waiting for each other. */
-enum vv_call { VV_CALL_OPEN, VV_CALL_CHECKPOINT, VV_CALL_RESTART, VV_CALL_STORED, VV_CALL_REJECT, VV_CALL_NEED, VV_CALL_CONTINUE };
+enum vv_call {
+    VV_CALL_OPEN,
+    VV_CALL_CHECKPOINT,
+    VV_CALL_RESTART,
+    VV_CALL_STORED,
+    VV_CALL_REJECT,
+    VV_CALL_NEED,
+    VV_CALL_CONTINUE
+};
 int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, struct varve_error *error);
 
 /* An error that all ranks come to by themselves, alike: it is told as rank 0's. Returns code. Not collective. */
@@ -38,7 +46,8 @@ int vv_comm_most(struct varve_comm *comm, uint64_t *value);
 
 /* Root has done something alone: everybody gets its code, its error, and `size` bytes of what it found (data may be
  * NULL). */
-int vv_comm_follow(struct varve_comm *comm, int code, void *data, size_t size, uint32_t root, struct varve_error *error);
+int vv_comm_follow(struct varve_comm *comm, int code, void *data, size_t size, uint32_t root,
+                   struct varve_error *error);
 
 /* Everybody's buf becomes root's. */
 struct vv_buf;

@@ -15,9 +15,9 @@
 /* What a stage keeps from the way there for the way back. */
 struct leg {
     struct vv_hop_lane *out, *from; /* one per partner */
-    uint8_t *box;               /* the messages of out, or of from on the way back */
-    uint32_t *order;            /* which question went where */
-    uint32_t *met;              /* which question those that came in are part of */
+    uint8_t *box;                   /* the messages of out, or of from on the way back */
+    uint32_t *order;                /* which question went where */
+    uint32_t *met;                  /* which question those that came in are part of */
     size_t asked;
 };
 

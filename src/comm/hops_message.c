@@ -134,8 +134,8 @@ static struct head head_of_questions(const struct vv_question *questions, size_t
     return head;
 }
 
-static void count_lanes(const struct vv_question *questions, size_t count, const uint32_t *next, struct vv_hop_lane *lanes,
-                        size_t lane_count, const struct head *head) {
+static void count_lanes(const struct vv_question *questions, size_t count, const uint32_t *next,
+                        struct vv_hop_lane *lanes, size_t lane_count, const struct head *head) {
     size_t each = ID + (head->has_homes ? 4 : 0) + (head->size == DIFFERENT ? 0 : head->size);
     uint32_t first = 0;
     for (size_t i = 0; i < lane_count; i++)
@@ -242,7 +242,8 @@ int vv_message_answer(const struct vv_answer *answers, size_t count, const uint3
     return rc;
 }
 
-int vv_message_answers(const struct vv_hop_lane *lane, const uint32_t *order, struct vv_answer *answers, int *is_marked) {
+int vv_message_answers(const struct vv_hop_lane *lane, const uint32_t *order, struct vv_answer *answers,
+                       int *is_marked) {
     const uint8_t *at = lane->message + VV_MESSAGE_HEAD, *end = lane->message + lane->size;
     struct head head;
     int rc = get_head(lane, &head);

@@ -37,7 +37,8 @@ int vv_message_answer(const struct vv_answer *answers, size_t count, const uint3
                       size_t lane_count, uint8_t **box);
 /* The answers of a message to lane.count questions: that to the i-th becomes answers[order[lane.first + i]]. They stay
  * inside the message. 0 or -EPROTO. */
-int vv_message_answers(const struct vv_hop_lane *lane, const uint32_t *order, struct vv_answer *answers, int *is_marked);
+int vv_message_answers(const struct vv_hop_lane *lane, const uint32_t *order, struct vv_answer *answers,
+                       int *is_marked);
 
 /* Questions that have met. */
 struct vv_meeting {

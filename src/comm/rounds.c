@@ -98,7 +98,8 @@ static struct varve_parcel end_message(const struct vv_taking *taking, uint32_t 
     return (struct varve_parcel){taking->rounds->to[i], buf->data, buf->size};
 }
 
-/* Send, if we still do, and take from those who are not over yet. An error is one of the group; that of a message is in taking. */
+/* Send, if we still do, and take from those who are not over yet. An error is one of the group; that of a message is in
+ * taking. */
 static int send_and_take(struct vv_taking *taking, int is_sending, int is_last) {
     struct vv_rounds *rounds = taking->rounds;
     struct varve_comm *comm = taking->comm;

@@ -37,12 +37,12 @@ void vv_rounds_close(struct vv_rounds *rounds);
 /* Take steps until there are none left, sending what they put into rounds->sending and taking what comes, until all are
  * over. An error of the group, or taking->rc. */
 int vv_rounds_run(struct vv_taking *taking, vv_step_fn step, void *arg);
-/* One round by hand: begin, fill rounds->sending, and send and take once. An error of the group; that of a message is in
- * taking->rc. */
+/* One round by hand: begin, fill rounds->sending, and send and take once. An error of the group; that of a message is
+ * in taking->rc. */
 void vv_rounds_begin(struct vv_rounds *rounds);
 int vv_rounds_once(struct vv_taking *taking);
 int vv_rounds_is_empty(const struct vv_buf *message); /* nothing was put into it yet */
-void vv_rounds_clear(struct vv_rounds *rounds); /* memory of messages */
+void vv_rounds_clear(struct vv_rounds *rounds);       /* memory of messages */
 /* The number of this rank among those that send to us. */
 uint32_t vv_rounds_from(const struct vv_rounds *rounds, uint32_t rank);
 

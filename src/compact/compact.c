@@ -18,10 +18,10 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "compact/compact_private.h"
-#include "read/region_reader.h"
-#include "lifecycle/lease.h"
 #include "check/usage.h"
+#include "compact/compact_private.h"
+#include "lifecycle/lease.h"
+#include "read/region_reader.h"
 
 #define BEAT_SECONDS 15
 #define DEAD_SECONDS 60
@@ -43,14 +43,8 @@ int vv_compact_progress(struct vv_compact *compact, uint64_t bytes) {
 /* ---- which ---- */
 
 static int append(struct vv_compact *compact, struct vv_attempts_list *to, const struct vv_attempt *at) {
-    if (to->count == to->room) {
-        size_t more = to->room ? to->room * 2 : 64;
-        struct vv_attempt *longer = vv_realloc(to->list, more * sizeof *longer);
-        if (!longer)
-            return out_of_memory(compact);
-        to->list = longer;
-        to->room = more;
-    }
+    if (VV_GROW(to->list, to->count, to->room) != 0)
+        return out_of_memory(compact);
     to->list[to->count++] = *at;
     return 0;
 }

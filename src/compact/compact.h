@@ -25,12 +25,12 @@ struct vv_compact_result {
     uint64_t live; /* of what is left, as vv_usage_count has it */
 };
 
-/* Write each checkpoint of the name that is kept once more, newest first, into the generation that is claimed for it and
- * under its version, with all live data that no newer one has; read it back; commit it. Then forget the originals and
- * what is not kept, and prune. Whatever it is killed at, every checkpoint is there, some perhaps twice, and it can be begun again.
- * VARVE_BUSY while a session may be alive; VARVE_UNSUPPORTED for node-local stores, for data with copies, and where two lives that saved
- * the same versions are kept;
- * VARVE_CORRUPT when a checkpoint is damaged: then all stay as they are. out is filled in any case. */
+/* Write each checkpoint of the name that is kept once more, newest first, into the generation that is claimed for it
+ * and under its version, with all live data that no newer one has; read it back; commit it. Then forget the originals
+ * and what is not kept, and prune. Whatever it is killed at, every checkpoint is there, some perhaps twice, and it can
+ * be begun again. VARVE_BUSY while a session may be alive; VARVE_UNSUPPORTED for node-local stores, for data with
+ * copies, and where two lives that saved the same versions are kept; VARVE_CORRUPT when a checkpoint is damaged: then
+ * all stay as they are. out is filled in any case. */
 int vv_compact(struct vv_store *store, const char *name, const struct vv_compact_options *options,
                struct vv_compact_result *out, struct varve_error *error);
 

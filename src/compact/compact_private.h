@@ -3,10 +3,10 @@
 #define VV_COMPACT_PRIVATE_H
 
 #include "base/match.h"
-#include "write/blocks.h"
 #include "compact/compact.h"
 #include "read/place_map.h"
 #include "read/view.h"
+#include "write/blocks.h"
 
 /* The copy of a checkpoint. */
 struct vv_compacted {

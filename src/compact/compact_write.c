@@ -10,10 +10,10 @@
 
 #include "base/alloc.h"
 #include "base/content_id.h"
-#include "encode/grid.h"
 #include "compact/compact_private.h"
-#include "store/pieces.h"
+#include "encode/grid.h"
 #include "store/pack_writer.h"
+#include "store/pieces.h"
 
 #define WINDOW (32u << 20)
 #define WANTS 65536u

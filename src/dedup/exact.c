@@ -277,7 +277,8 @@ static int write_answers(const struct run *run, size_t count, struct vv_buf *out
     return 0;
 }
 
-static int answer_offers(void *arg, const struct vv_question *questions, size_t count, struct vv_buf *out, uint32_t *sizes) {
+static int answer_offers(void *arg, const struct vv_question *questions, size_t count, struct vv_buf *out,
+                         uint32_t *sizes) {
     struct run *run = arg;
     uint32_t by_holders[256] = {0};
     if (run->code)

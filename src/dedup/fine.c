@@ -1,7 +1,7 @@
-/* The labels of fine chunks. Taking chunks in ascending order gives what many threads get in two passes, first occurrences before the rest: the lowest of
- * equal chunks is the one that is stored. */
-#include "base/content_id.h"
+/* The labels of fine chunks. Taking chunks in ascending order gives what many threads get in two passes, first
+ * occurrences before the rest: the lowest of equal chunks is the one that is stored. */
 #include "dedup/fine.h"
+#include "base/content_id.h"
 
 #define BATCH 8 /* chunks that are named before their slots are asked for, and looked at before their entries are */
 
@@ -45,14 +45,16 @@ uint32_t vv_fine_name(const struct vv_fine *fine, const uint8_t *data, uint32_t 
                       struct vv_hash128 ids[VV_FINE_MOST]) {
     uint32_t count = 0;
     for (uint32_t at = 0, step = fine->chunk * BATCH; at < size; at += step) {
-        uint32_t end = count + vv_ids(fine->seed, data + at, size - at < step ? size - at : step, fine->chunk, ids + count);
+        uint32_t end =
+            count + vv_ids(fine->seed, data + at, size - at < step ? size - at : step, fine->chunk, ids + count);
         for (; count < end; count++)
             vv_seen_prefetch(fine->seen, ids[count]);
     }
     return count;
 }
 
-/* The entry of a chunk that may be referred to; VV_SEEN_NOT: it counts as never seen. *found: there is an entry all the same. */
+/* The entry of a chunk that may be referred to; VV_SEEN_NOT: it counts as never seen. *found: there is an entry all the
+ * same. */
 static uint32_t find_usable(const struct vv_fine *fine, struct vv_hash128 id, uint32_t *found) {
     *found = fine->is_by_place ? VV_SEEN_NOT : vv_seen_find(fine->seen, id);
     if (*found == VV_SEEN_NOT)
@@ -86,7 +88,8 @@ static int was_zero(const struct vv_fine *fine, uint64_t offset, uint32_t length
 }
 
 /* One chunk, as a run of its own. */
-static struct vv_fine_run label_chunk(const struct vv_fine *fine, uint64_t offset, uint32_t length, struct vv_hash128 id) {
+static struct vv_fine_run label_chunk(const struct vv_fine *fine, uint64_t offset, uint32_t length,
+                                      struct vv_hash128 id) {
     struct vv_fine_run run = {.offset = offset, .length = length, .label = VV_LABEL_FIXED};
     if (vv_hash128_is_zero(id)) {
         run.label = was_zero(fine, offset, length) ? VV_LABEL_FIXED : VV_LABEL_ZERO;
@@ -109,8 +112,8 @@ static struct vv_fine_run label_chunk(const struct vv_fine *fine, uint64_t offse
 static int continues(const struct vv_fine_run *last, const struct vv_fine_run *next) {
     if (last->label != next->label || last->offset + last->length != next->offset)
         return 0;
-    return last->label == VV_LABEL_ZERO || (last->place.source == next->place.source &&
-                                            last->place.address + last->length == next->place.address);
+    return last->label == VV_LABEL_ZERO ||
+           (last->place.source == next->place.source && last->place.address + last->length == next->place.address);
 }
 
 static void count_label(struct vv_fine_counts *counts, uint32_t label) {
@@ -144,7 +147,8 @@ void vv_fine_note(const struct vv_fine *fine, uint64_t offset, const struct vv_h
         uint64_t at = offset + (uint64_t)i * fine->chunk;
         mark(fine, at, ids[i]);
         if (!vv_hash128_is_zero(ids[i]))
-            remember(fine, ids[i], vv_seen_find(fine->seen, ids[i]), (struct vv_seen_spot){fine->source, fine->address + at});
+            remember(fine, ids[i], vv_seen_find(fine->seen, ids[i]),
+                     (struct vv_seen_spot){fine->source, fine->address + at});
     }
 }
 

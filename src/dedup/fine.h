@@ -1,8 +1,9 @@
 /* Fine chunks: which parts of a granule that differs are new (docs/design.md, "Fine chunks").
  *
- * A region is a tree of three levels: its digest, the ids of its granules, and the ids of the chunks of `chunk` bytes in them. Who comes here has found
- * that a granule differs, and that nothing like it is known as a whole. Each of its chunks is as it was (fixed), zero, new (first), or found
- * elsewhere (shifted); those that continue each other become one run. */
+ * A region is a tree of three levels: its digest, the ids of its granules, and the ids of the chunks of `chunk` bytes
+ * in them. Who comes here has found that a granule differs, and that nothing like it is known as a whole. Each of its
+ * chunks is as it was (fixed), zero, new (first), or found elsewhere (shifted); those that continue each other become
+ * one run. */
 #ifndef VV_FINE_H
 #define VV_FINE_H
 
@@ -14,8 +15,8 @@
 
 enum vv_label { VV_LABEL_FIXED, VV_LABEL_ZERO, VV_LABEL_FIRST, VV_LABEL_SHIFTED }; /* as enum varve_label */
 
-/* What was where: 96 bits of the id of each chunk of a region in the last checkpoint; zeros: nobody knows. (The chance that two contents have the same is
- * 2^-96 each time a chunk changes.) */
+/* What was where: 96 bits of the id of each chunk of a region in the last checkpoint; zeros: nobody knows. (The chance
+ * that two contents have the same is 2^-96 each time a chunk changes.) */
 struct vv_fine_mark {
     uint32_t low, high[2];
 };
@@ -25,12 +26,12 @@ struct vv_fine {
     struct vv_seen *seen;
     uint64_t seed;
     uint32_t chunk;
-    uint32_t source;  /* of this checkpoint */
-    uint32_t owner;   /* this rank */
-    uint64_t address; /* of the region in this checkpoint's layout */
+    uint32_t source;               /* of this checkpoint */
+    uint32_t owner;                /* this rank */
+    uint64_t address;              /* of the region in this checkpoint's layout */
     const struct vv_origins *past; /* where its bytes were in the last checkpoint */
-    struct vv_fine_mark *marks;    /* one per chunk of the region; become those of this checkpoint. NULL: there are none */
-    const uint8_t *is_usable;      /* per source: may be referred to */
+    struct vv_fine_mark *marks; /* one per chunk of the region; become those of this checkpoint. NULL: there are none */
+    const uint8_t *is_usable;   /* per source: may be referred to */
     uint32_t source_count;
     int is_by_place; /* nothing counts as seen elsewhere: the method `basic` */
 };
@@ -46,7 +47,8 @@ struct vv_fine_counts {
     uint64_t fixed, zero, first, shifted;
 };
 
-/* The ids of a granule's chunks, zero for zeros; what is needed to look them up is on its way to the processor. Returns how many there are. */
+/* The ids of a granule's chunks, zero for zeros; what is needed to look them up is on its way to the processor. Returns
+ * how many there are. */
 uint32_t vv_fine_name(const struct vv_fine *fine, const uint8_t *data, uint32_t size,
                       struct vv_hash128 ids[VV_FINE_MOST]);
 /* Is no chunk of it known, there or elsewhere, or zero? Changes nothing. */

@@ -2,16 +2,16 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hash.h"
 #include "base/content_id.h"
+#include "base/hash.h"
 #include "dedup/fine_sample.h"
 
 #define GRANULE 4096u
 #define PIECE 32u
 #define PIECES (GRANULE / PIECE)
-#define ONE_IN 64u      /* granules of a region is sampled, */
+#define ONE_IN 64u /* granules of a region is sampled, */
 #define SAMPLED_MOST 256u
-#define ENOUGH 8u       /* and so many must have changed before anything is said */
+#define ENOUGH 8u /* and so many must have changed before anything is said */
 #define SET_SLOTS 65536u
 #define SEEN_BYTES 28.0 /* to remember one chunk that may turn up elsewhere, */
 #define MARK_BYTES 12.0 /* and what was where */
@@ -88,7 +88,8 @@ static int meet(struct vv_fine_set *set, const uint64_t *pieces, uint32_t count)
 }
 
 /* before NULL: nothing is known of how it was, so the chunks are only met. */
-static void look_in(struct sum *sum, struct vv_fine_set *set, uint32_t size, const uint64_t *before, const uint64_t *now) {
+static void look_in(struct sum *sum, struct vv_fine_set *set, uint32_t size, const uint64_t *before,
+                    const uint64_t *now) {
     uint32_t count = size / PIECE;
     int last = 0; /* 0 fixed, 1 new, 2 elsewhere */
     for (uint32_t at = 0; at < PIECES; at += count) {

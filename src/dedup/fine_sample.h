@@ -1,5 +1,6 @@
-/* Would fine chunks pay for a region, and of which size? Told by a sample of its granules: of these the pieces of 32 bytes are remembered from one
- * checkpoint to the next, and of all sampled pieces a set of what was seen. Nothing depends on it but what is stored how compactly. */
+/* Would fine chunks pay for a region, and of which size? Told by a sample of its granules: of these the pieces of 32
+ * bytes are remembered from one checkpoint to the next, and of all sampled pieces a set of what was seen. Nothing
+ * depends on it but what is stored how compactly. */
 #ifndef VV_FINE_SAMPLE_H
 #define VV_FINE_SAMPLE_H
 
@@ -29,8 +30,8 @@ struct vv_fine_costs {
     double look;     /* seconds per byte of changed granules to look at them finely */
     double remember; /* bytes of memory per byte of the region that may be used for it */
 };
-/* The size of chunks, 0 for none, once the sample says anything (else `now`); what was sampled so far is forgotten then. reason gets a few
- * words. */
+/* The size of chunks, 0 for none, once the sample says anything (else `now`); what was sampled so far is forgotten
+ * then. reason gets a few words. */
 uint32_t vv_fine_sample_judge(struct vv_fine_sample *sample, const struct vv_fine_costs *costs, uint32_t now,
                               char reason[64]);
 

@@ -52,8 +52,8 @@ void vv_past_drop_marks(struct vv_past *past) {
     past->are_marks_pending = 0;
 }
 
-/* From `from` on (a multiple of a granule): take them from `old`, or, if that is NULL, forget them. Only what was not zero has marks: the rest is not
- * touched. */
+/* From `from` on (a multiple of a granule): take them from `old`, or, if that is NULL, forget them. Only what was not
+ * zero has marks: the rest is not touched. */
 static void copy_marks(const struct vv_past *past, uint64_t from, struct vv_fine_mark *marks,
                        const struct vv_fine_mark *old) {
     for (size_t at = vv_origins_find(&past->origins, from); at < past->origins.count; at++) {
@@ -122,14 +122,8 @@ struct vv_past *vv_history_find(struct vv_history *history, uint64_t number) {
 }
 
 struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, const char *name) {
-    if (history->count == history->room) {
-        size_t room = history->room ? history->room * 2 : 16;
-        struct vv_past *list = vv_realloc(history->list, room * sizeof *list);
-        if (!list)
-            return NULL;
-        history->list = list;
-        history->room = room;
-    }
+    if (VV_GROW(history->list, history->count, history->room) != 0)
+        return NULL;
     char *copy = vv_strdup(name);
     if (!copy)
         return NULL;
@@ -175,14 +169,9 @@ int vv_past_room(struct vv_past *past, uint64_t granules) {
 }
 
 int vv_past_new_id(struct vv_past *past, uint64_t index, struct vv_hash128 id) {
-    if (past->new_count == past->new_room) {
-        size_t room = past->new_room ? past->new_room * 2 : 1; /* there may be a million regions of one granule */
-        struct vv_new_id *list = vv_realloc(past->new_ids, room * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        past->new_ids = list;
-        past->new_room = room;
-    }
+    if (VV_GROW_FROM(past->new_ids, past->new_count, past->new_room, 1) !=
+        0) /* a million regions may have one granule */
+        return -ENOMEM;
     past->new_ids[past->new_count++] = (struct vv_new_id){index, id};
     return 0;
 }
@@ -235,7 +224,8 @@ void vv_history_own(struct vv_history *history, uint32_t rank) {
     }
 }
 
-/* Ids behind a shorter end must be zero should the region grow again. Origins tell where there are any: the rest is not touched. */
+/* Ids behind a shorter end must be zero should the region grow again. Origins tell where there are any: the rest is not
+ * touched. */
 static void clear_tail(struct vv_past *past) {
     uint64_t end = (past->pending_length + VV_CHUNK - 1) / VV_CHUNK;
     if (past->pending_length >= past->length)

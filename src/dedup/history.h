@@ -1,7 +1,8 @@
-/* What the last committed checkpoint held: per region the ids of its granules and the origins of its bytes, and the attempts they come from.
+/* What the last committed checkpoint held: per region the ids of its granules and the origins of its bytes, and the
+ * attempts they come from.
  *
- * History changes only when a checkpoint has been committed: a save collects what will be different in `pending` fields and
- * then either accepts or drops them, so that after a failed checkpoint nothing is missing from the next. */
+ * History changes only when a checkpoint has been committed: a save collects what will be different in `pending` fields
+ * and then either accepts or drops them, so that after a failed checkpoint nothing is missing from the next. */
 #ifndef VV_HISTORY_H
 #define VV_HISTORY_H
 
@@ -44,15 +45,15 @@ struct vv_past {
     uint64_t ids_room;      /* granules */
     int is_nameless;        /* too large for ids to be kept */
     struct vv_origins origins;
-    struct vv_array *array; /* what it holds, as stored; NULL: bytes */
-    uint32_t fine;          /* bytes of the chunks in which it is looked at; 0: granules only */
-    uint32_t fine_sampled;  /* what samples say about that */
+    struct vv_array *array;        /* what it holds, as stored; NULL: bytes */
+    uint32_t fine;                 /* bytes of the chunks in which it is looked at; 0: granules only */
+    uint32_t fine_sampled;         /* what samples say about that */
     struct vv_fine_sample *sample; /* NULL: there is none */
-    struct vv_fine_mark *marks; /* of its fine chunks (dedup/fine.h); NULL: there are none */
+    struct vv_fine_mark *marks;    /* of its fine chunks (dedup/fine.h); NULL: there are none */
     uint64_t marks_room;
     uint32_t marks_chunk;
     int are_marks_pending; /* they are those of a save that is under way, or has failed */
-    uint64_t variable;      /* the same for regions that hold the same variable; 0: not yet known */
+    uint64_t variable;     /* the same for regions that hold the same variable; 0: not yet known */
 
     /* the save that is under way: */
     int is_new;   /* no committed checkpoint holds it */
@@ -78,7 +79,7 @@ struct vv_history {
     uint8_t *is_alive; /* per source: may be referred to */
     uint32_t source_count, source_room;
     struct vv_table table;
-    struct vv_seen seen; /* fine chunks */
+    struct vv_seen seen;    /* fine chunks */
     struct vv_fine_set met; /* of the samples */
     uint64_t layout_end;
 };
@@ -92,7 +93,8 @@ struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, cons
 int64_t vv_history_source(struct vv_history *history, const struct vv_source *source);
 /* Room for the ids of `granules`; the ones beyond the old room are zero. 0 or -ENOMEM. */
 int vv_past_room(struct vv_past *past, uint64_t granules);
-/* Marks for so many bytes in chunks of this size, those of the last committed checkpoint as far as they are known. Without memory there are none. */
+/* Marks for so many bytes in chunks of this size, those of the last committed checkpoint as far as they are known.
+ * Without memory there are none. */
 void vv_past_marks(struct vv_past *past, uint64_t size, uint32_t chunk);
 void vv_past_drop_marks(struct vv_past *past);
 int vv_past_new_id(struct vv_past *past, uint64_t index, struct vv_hash128 id);

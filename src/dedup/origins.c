@@ -50,14 +50,8 @@ int vv_origins_add(struct vv_origins *origins, const struct vv_origin *origin) {
         return 0;
     if (origins->count > 0 && join(&origins->list[origins->count - 1], origin))
         return 0;
-    if (origins->count == origins->room) {
-        size_t room = origins->room ? origins->room * 2 : 1; /* most regions have one */
-        struct vv_origin *list = vv_realloc(origins->list, room * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        origins->list = list;
-        origins->room = room;
-    }
+    if (VV_GROW_FROM(origins->list, origins->count, origins->room, 1) != 0) /* most regions have one */
+        return -ENOMEM;
     origins->list[origins->count++] = *origin;
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Slots of four bytes lead to entries of 24: at most three quarters of the slots are taken. Entries are never removed one by one, so probing
- * needs no marks for what was there. */
+/* Slots of four bytes lead to entries of 24: at most three quarters of the slots are taken. Entries are never removed
+ * one by one, so probing needs no marks for what was there. */
 #include <string.h>
 #include <sys/mman.h>
 

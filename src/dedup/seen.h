@@ -1,8 +1,9 @@
-/* What was seen: fine chunks that were stored by this process, by their ids, and where they are. Bounded; when it is full nothing new is
- * remembered, and what is not remembered counts as never seen. Never stored: after a restart it is filled from the restored bytes.
+/* What was seen: fine chunks that were stored by this process, by their ids, and where they are. Bounded; when it is
+ * full nothing new is remembered, and what is not remembered counts as never seen. Never stored: after a restart it is
+ * filled from the restored bytes.
  *
- * Entries lie one after another in the order in which they came; slots lead from ids to them (open addressing). What a checkpoint that failed has put stays,
- * as what lies in a source that nobody may refer to: who finds it moves it. */
+ * Entries lie one after another in the order in which they came; slots lead from ids to them (open addressing). What a
+ * checkpoint that failed has put stays, as what lies in a source that nobody may refer to: who finds it moves it. */
 #ifndef VV_SEEN_H
 #define VV_SEEN_H
 
@@ -34,7 +35,8 @@ uint64_t vv_seen_fit(uint64_t bytes);
 void vv_seen_bound(struct vv_seen *seen, uint64_t most);
 void vv_seen_clear(struct vv_seen *seen); /* the bound stays */
 uint64_t vv_seen_bytes(const struct vv_seen *seen);
-/* There are so few entries that a slot has bits left: they hold some of the id's, so that other ids are passed by without a look at their entries. */
+/* There are so few entries that a slot has bits left: they hold some of the id's, so that other ids are passed by
+ * without a look at their entries. */
 static inline uint32_t vv_seen_mark(const struct vv_seen *seen, struct vv_hash128 id) {
     return (uint32_t)id.high & ~(seen->slot_count - 1);
 }

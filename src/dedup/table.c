@@ -9,7 +9,7 @@
 
 #define WAYS VV_TABLE_WAYS
 #define ROOM_MORE 256u /* places: in a small table chance would leave some out */
-#define GROWTH 8 /* by less than an eighth it does not grow */
+#define GROWTH 8       /* by less than an eighth it does not grow */
 
 /* By the first bits: who looks up ids in ascending order walks through the table. */
 static struct vv_known *bucket(const struct vv_table *table, struct vv_hash128 id) {

@@ -1,5 +1,5 @@
-/* A bounded table from content ids to places. It may forget; it never lies: whoever uses an answer checks that its source is still one the
- * checkpoint may refer to. */
+/* A bounded table from content ids to places. It may forget; it never lies: whoever uses an answer checks that its
+ * source is still one the checkpoint may refer to. */
 #ifndef VV_TABLE_H
 #define VV_TABLE_H
 
@@ -39,12 +39,12 @@ static inline void vv_table_prefetch(const struct vv_table *table, struct vv_has
 const struct vv_known *vv_table_find(const struct vv_table *table, struct vv_hash128 id);
 /* It was met again, and counts as new: others are forgotten before. */
 void vv_table_touch(struct vv_table *table, struct vv_hash128 id);
-/* Remember; is_alive tells which sources may be overwritten first (0: dead). When there is no place left, the oldest entry of the id's
- * bucket is given up. */
+/* Remember; is_alive tells which sources may be overwritten first (0: dead). When there is no place left, the oldest
+ * entry of the id's bucket is given up. */
 void vv_table_put(struct vv_table *table, const struct vv_known *known, const uint8_t *is_alive);
 
-/* How many ids a table may remember: a share of the protected memory, but never of more memory than the machine has, since
- * reserved space is not data. */
+/* How many ids a table may remember: a share of the protected memory, but never of more memory than the machine has,
+ * since reserved space is not data. */
 size_t vv_table_room(double share, uint64_t protected_bytes);
 
 #endif

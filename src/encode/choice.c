@@ -1,10 +1,10 @@
 /* Which coding pays.
  *
- * Threads encode blocks and hand them to one stream to the storage. With W seconds of writing, E seconds of encoding and
- * n threads all is stored after max(W, (E + W) / n) seconds: the storage never rests, or the threads never do. (Buffers
- * in front of the storage let threads go before their bytes are stored; then it is max(W, E / n), and anything between.)
- * So for each block the coding is taken for which this is least, as its variable's sample and its blocks so far suggest.
- * Two things are added to that:
+ * Threads encode blocks and hand them to one stream to the storage. With W seconds of writing, E seconds of encoding
+ * and n threads all is stored after max(W, (E + W) / n) seconds: the storage never rests, or the threads never do.
+ * (Buffers in front of the storage let threads go before their bytes are stored; then it is max(W, E / n), and anything
+ * between.) So for each block the coding is taken for which this is least, as its variable's sample and its blocks so
+ * far suggest. Two things are added to that:
  * - Variables differ, and blocks overlap: what one block costs the threads may be free because the storage is behind
  *   with earlier ones. A part of the cost counts each side for itself, weighed by which of them is behind (lead).
  * - Until the storage's speed shows (choice_speed.c) a coding is taken that is not far from the best at any speed.
@@ -31,10 +31,12 @@
 #define EACH_SIDE 0.2               /* part of the cost that counts storage and processors each for itself */
 #define ALIKE_MOST (2u << 20)       /* bytes of a variable for which others of its kind are believed */
 #define SLOW 40e6                   /* storage that leaves the threads waiting */
-#define BASE_PACE 1e-9              /* seconds of a processor per byte, whatever the coding: to look at it, copy, sum and write it */
-#define LEAD_BLOCKS 2.0             /* blocks that one side can be behind before the other has to wait */
-#define TRIALS 3                    /* blocks spent on candidates that are nearly as good as the best */
-#define NEARLY 1.08                 /* times the price of the best */
+#define BASE_PACE                                                                                                      \
+    1e-9                /* seconds of a processor per byte, whatever the coding: to look at it, copy, sum and write it \
+                         */
+#define LEAD_BLOCKS 2.0 /* blocks that one side can be behind before the other has to wait */
+#define TRIALS 3        /* blocks spent on candidates that are nearly as good as the best */
+#define NEARLY 1.08     /* times the price of the best */
 
 static const double any_speed[3] = {25e6, 200e6, 1.5e9}; /* while the storage's is not known */
 
@@ -132,8 +134,8 @@ static double candidate_price(const struct vv_chooser *chooser, const struct can
     return price(cost_of(chooser, candidate->fraction, candidate->pace, chooser->stream.speed), side);
 }
 
-/* Where encoding takes as long as the storage saves, an estimate that is a little too good makes it slower than none, and
- * what encoding costs the other threads is not in it: the price of none that a candidate must get below. */
+/* Where encoding takes as long as the storage saves, an estimate that is a little too good makes it slower than none,
+ * and what encoding costs the other threads is not in it: the price of none that a candidate must get below. */
 static double none_limit(const struct vv_chooser *chooser, const struct variable *variable,
                          const struct candidate *candidate, double side) {
     double storage = candidate->fraction / chooser->stream.speed, doubt = candidate->pace / storage;
@@ -220,7 +222,8 @@ static int is_about(const struct variable *variable, const struct vv_content *co
 }
 
 static struct variable *look_at_variable(struct vv_chooser *chooser, struct vv_coder *coder, struct variable *variable,
-                             uint64_t number, const struct vv_content *content, const void *data, size_t size) {
+                                         uint64_t number, const struct vv_content *content, const void *data,
+                                         size_t size) {
     int is_shared = variable == &chooser->shared;
     size_t piece = piece_of(chooser, size);
     while (piece >= SAMPLE_LEAST && is_about(variable, content)) {

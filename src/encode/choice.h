@@ -17,12 +17,12 @@ struct vv_chooser_plan {
     int is_thorough;      /* and every block is encoded with everything: blocks of a variable may be of many kinds */
 };
 
-int vv_chooser_create(struct vv_chooser **out); /* 0 or -ENOMEM */
+int vv_chooser_create(struct vv_chooser **out);      /* 0 or -ENOMEM */
 void vv_chooser_destroy(struct vv_chooser *chooser); /* accepts NULL */
 /* A checkpoint begins. What was learned about variables and codecs stays. */
 void vv_chooser_begin(struct vv_chooser *chooser, const struct vv_chooser_plan *plan);
-/* The coding for a block. variable: the same number for blocks that are alike (a region; or a kind of small regions that
- * share blocks). May sample; coder is this thread's. */
+/* The coding for a block. variable: the same number for blocks that are alike (a region; or a kind of small regions
+ * that share blocks). May sample; coder is this thread's. */
 void vv_chooser_pick(struct vv_chooser *chooser, struct vv_coder *coder, uint64_t variable,
                      const struct vv_content *content, const void *data, size_t size, struct vv_coding *out);
 /* What became of it: stored == size if it was stored as it is. seconds: of the processor. */
@@ -34,12 +34,12 @@ void vv_chooser_wrote(struct vv_chooser *chooser, size_t bytes, double seconds);
 
 struct vv_choice_sums {
     uint64_t raw[VV_CODING_NAMES], stored[VV_CODING_NAMES]; /* bytes of this checkpoint by coding */
-    double seconds_encode;  /* of all threads */
-    double seconds_sampled; /* of these, looking for the coding */
-    double storage_speed;   /* bytes per second; 0: it has not shown yet */
+    double seconds_encode;                                  /* of all threads */
+    double seconds_sampled;                                 /* of these, looking for the coding */
+    double storage_speed;                                   /* bytes per second; 0: it has not shown yet */
 };
-/* Of the checkpoint since vv_chooser_begin. reason: "delta-zstd 62 %, none 38 %; storage 105 MB/s, 2 processors", cut to
- * fit. */
+/* Of the checkpoint since vv_chooser_begin. reason: "delta-zstd 62 %, none 38 %; storage 105 MB/s, 2 processors", cut
+ * to fit. */
 void vv_chooser_sums(struct vv_chooser *chooser, struct vv_choice_sums *out, char *reason, size_t room);
 
 #endif

@@ -77,7 +77,8 @@ struct vv_chooser {
 
     struct variable *variables;
     uint32_t *chains; /* of VARIABLES_MAX hashes, +1; made with the first variable */
-    uint32_t room, used, oldest;
+    size_t room;
+    uint32_t used, oldest;
     struct variable shared; /* when there is no memory for one more */
     struct lesson lessons[KINDS][VV_CODING_NAMES];
     struct lesson general[VV_CODING_NAMES];
@@ -105,8 +106,8 @@ void vv_choice_lesson_add(struct vv_chooser *chooser, const struct candidate *ca
 /* A whole block came out like this. */
 void vv_choice_candidate_encoded(struct vv_chooser *chooser, struct variable *variable, struct candidate *candidate,
                                  size_t size, size_t stored, double seconds);
-/* Where time does not count: encode the block with everything that comes into question for the variable; the smallest. Unlocks
- * the mutex meanwhile. */
+/* Where time does not count: encode the block with everything that comes into question for the variable; the smallest.
+ * Unlocks the mutex meanwhile. */
 void vv_choice_smallest(struct vv_chooser *chooser, struct vv_coder *coder, const struct variable *variable,
                         const struct vv_content *content, const void *data, size_t size, struct vv_coding *out);
 /* Candidates are to be compared again: what is known becomes a guess. */

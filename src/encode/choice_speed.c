@@ -3,7 +3,8 @@
  * A call says less than it seems: buffers in front of the storage (write-behind, an allowance for bursts) take some
  * MiB at once, and do so again whenever the encoding threads were too slow to keep the storage busy.
  * - A call that has to wait for a buffer ends when there is room for just its bytes. So between the ends of two such
- *   calls the storage took exactly the bytes that were handed over between them, whatever the pauses: this is its speed.
+ *   calls the storage took exactly the bytes that were handed over between them, whatever the pauses: this is its
+ * speed.
  * - Without buffers a call takes as long as the storage does, and pauses do not count. Which of the two it is shows in
  *   whether calls are shorter after a longer pause (held).
  * - While no call has to wait the storage may be much faster than thought: the guess grows, unless

@@ -102,7 +102,7 @@ static void add_candidate(struct vv_chooser *chooser, struct variable *variable,
 }
 
 static void fill_variable(struct vv_chooser *chooser, struct variable *variable, uint64_t number,
-                 const struct vv_content *content, const void *data, size_t size) {
+                          const struct vv_content *content, const void *data, size_t size) {
     uint32_t next = variable->next;
     *variable = (struct variable){.number = number, .next = next};
     variable->type = content->type;
@@ -153,14 +153,8 @@ static uint32_t take_room(struct vv_chooser *chooser) {
         chooser->chains = vv_calloc(VARIABLES_MAX, sizeof *chooser->chains);
     if (!chooser->chains)
         return UINT32_MAX;
-    if (chooser->used == chooser->room) {
-        uint32_t room = chooser->room ? chooser->room * 2 : 16;
-        struct variable *larger = vv_realloc(chooser->variables, room * sizeof *larger);
-        if (!larger)
-            return UINT32_MAX;
-        chooser->variables = larger;
-        chooser->room = room;
-    }
+    if (VV_GROW(chooser->variables, chooser->used, chooser->room) != 0)
+        return UINT32_MAX;
     return chooser->used++;
 }
 

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/arithmetic.h"
+#include "base/error.h"
 #include "encode/coding.h"
 
 struct vv_codec_ops {

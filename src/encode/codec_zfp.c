@@ -144,8 +144,8 @@ static int lay_out(struct vv_coder *coder, uint8_t element, const void *data, si
 }
 
 /* Put the parts behind the head together. */
-static int64_t finish_block(struct vv_coder *coder, uint8_t element, const void *data, size_t size, size_t head, size_t got,
-                      uint8_t *out) {
+static int64_t finish_block(struct vv_coder *coder, uint8_t element, const void *data, size_t size, size_t head,
+                            size_t got, uint8_t *out) {
     size_t tail = size % element;
     if (got == 0 || got + head + tail >= size)
         return 0;

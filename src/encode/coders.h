@@ -16,8 +16,8 @@ struct vv_coders {
 };
 
 void vv_coders_init(struct vv_coders *coders);
-void vv_coders_clear(struct vv_coders *coders); /* nothing may be lent */
-struct vv_lent_coder *vv_coders_borrow(struct vv_coders *coders); /* NULL without memory */
+void vv_coders_clear(struct vv_coders *coders);                              /* nothing may be lent */
+struct vv_lent_coder *vv_coders_borrow(struct vv_coders *coders);            /* NULL without memory */
 void vv_coders_return(struct vv_coders *coders, struct vv_lent_coder *lent); /* accepts NULL */
 
 #endif

@@ -35,9 +35,9 @@ struct vv_coding {
 
 /* What is known about the bytes of a block. */
 struct vv_content {
-    uint8_t type;  /* enum varve_type; VARVE_BYTES: nothing is known */
-    uint32_t row;  /* elements in the fastest dimension of the array; 0: not known */
-    double grid;   /* lossy regions: values are multiples of this power of two; else 0 */
+    uint8_t type; /* enum varve_type; VARVE_BYTES: nothing is known */
+    uint32_t row; /* elements in the fastest dimension of the array; 0: not known */
+    double grid;  /* lossy regions: values are multiples of this power of two; else 0 */
 };
 
 /* The codings a setting can name; each is fitted to the content of a block by vv_coding_fit. */
@@ -70,7 +70,7 @@ int vv_coding_check(const struct vv_coding *coding, struct varve_error *error);
 
 /* The work space of one thread. */
 struct vv_coder;
-int vv_coder_create(struct vv_coder **out); /* 0 or -ENOMEM; takes little memory before it is used */
+int vv_coder_create(struct vv_coder **out);    /* 0 or -ENOMEM; takes little memory before it is used */
 void vv_coder_destroy(struct vv_coder *coder); /* accepts NULL */
 /* Room of its own for what is encoded, which lasts until it is asked for again; NULL without memory. */
 uint8_t *vv_coder_out(struct vv_coder *coder, size_t size);

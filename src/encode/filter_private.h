@@ -12,8 +12,8 @@ void vv_planes_join(unsigned element, const uint8_t *planes, size_t stride, size
 void vv_planes_split_plain(unsigned element, const uint8_t *in, size_t count, uint8_t *planes, size_t stride);
 void vv_planes_join_plain(unsigned element, const uint8_t *planes, size_t stride, size_t count, uint8_t *out);
 
-/* Vectors of three numbers of `width` bytes, 4 or 8: number l of vector i of `in` becomes lanes[(l * stride + i) * width],
- * for `count` vectors, and the reverse. */
+/* Vectors of three numbers of `width` bytes, 4 or 8: number l of vector i of `in` becomes lanes[(l * stride + i) *
+ * width], for `count` vectors, and the reverse. */
 void vv_lanes_split(unsigned width, const uint8_t *in, size_t count, uint8_t *lanes, size_t stride);
 void vv_lanes_join(unsigned width, const uint8_t *lanes, size_t stride, size_t count, uint8_t *out);
 void vv_lanes_split_plain(unsigned width, const uint8_t *in, size_t count, uint8_t *lanes, size_t stride);

@@ -1,6 +1,7 @@
-/* Byte planes, lanes of vectors and bit matrices. With SSE2, 16 elements fill as many registers as an element has bytes, and go through
- * one round for each time that number can be halved: a round separates bytes of even and odd places, so that the lowest
- * bit of a byte's place inside its element moves into the number of its register. The reverse interleaves. */
+/* Byte planes, lanes of vectors and bit matrices. With SSE2, 16 elements fill as many registers as an element has
+ * bytes, and go through one round for each time that number can be halved: a round separates bytes of even and odd
+ * places, so that the lowest bit of a byte's place inside its element moves into the number of its register. The
+ * reverse interleaves. */
 #include <string.h>
 
 #include "encode/filter_private.h"

@@ -146,7 +146,8 @@ static int take_bytes(struct cursor *cursor, void *out, size_t size) {
 static int read_variable(struct files_found *found, struct cursor *cursor, uint64_t *expected) {
     struct wire_variable wire;
     char name[FILES_NAME_MOST + 1];
-    if (take_bytes(cursor, &wire, sizeof wire) < 0 || wire.name > FILES_NAME_MOST || take_bytes(cursor, name, wire.name) < 0)
+    if (take_bytes(cursor, &wire, sizeof wire) < 0 || wire.name > FILES_NAME_MOST ||
+        take_bytes(cursor, name, wire.name) < 0)
         return -EBADMSG;
     name[wire.name] = '\0';
     if (wire.type < 0 || (size_t)wire.type >= TYPE_COUNT || wire.dims > VARVE_DIMS_MAX ||

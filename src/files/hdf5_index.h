@@ -1,6 +1,6 @@
 /* Where the chunks of an HDF5 data set lie, read from the index in the file. The library tells it one chunk at a time,
- * and counts through all chunks before it each time (versions before 1.14): too slow where there are many. This knows the
- * index that files have by default (B-trees of version 1); the library is asked for others. */
+ * and counts through all chunks before it each time (versions before 1.14): too slow where there are many. This knows
+ * the index that files have by default (B-trees of version 1); the library is asked for others. */
 #ifndef FILES_HDF5_INDEX_H
 #define FILES_HDF5_INDEX_H
 

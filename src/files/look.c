@@ -176,8 +176,7 @@ static void believe(struct answer *answer, uint64_t size, struct files_found *fo
     }
     size_t dropped = files_found_check(found, size);
     if (dropped && !note[0])
-        snprintf(note, FILES_NOTE_ROOM, "the places of %zu variable%s make no sense", dropped,
-                 dropped == 1 ? "" : "s");
+        snprintf(note, FILES_NOTE_ROOM, "the places of %zu variable%s make no sense", dropped, dropped == 1 ? "" : "s");
 }
 
 int files_look_by(files_look_fn fn, void *arg, uint64_t size, enum files_kind kind, int seconds,

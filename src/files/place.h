@@ -17,13 +17,13 @@ struct files_made {
 
 struct files_place {
     int folder;
-    int is_forced; /* replace files that are there */
+    int is_forced;                             /* replace files that are there */
     void (*named)(void *arg, uint32_t number); /* told of each file that has got its name; may be NULL */
     void *arg;
     const struct files_list *files;
-    uint64_t tag;    /* of the temporary names */
-    uint64_t device; /* of the folder */
-    struct files_made *made; /* of each file */
+    uint64_t tag;                         /* of the temporary names */
+    uint64_t device;                      /* of the folder */
+    struct files_made *made;              /* of each file */
     uint32_t waiting[FILES_WAITING_MOST]; /* complete, but without their names */
     uint32_t waiting_count;
     uint64_t waiting_bytes;

@@ -21,8 +21,8 @@ struct files_piece {
 };
 
 struct files_region {
-    char *name; /* as the store has it: cut where it would be too long */
-    char *full; /* PATH or PATH:VARIABLE; NULL: the same */
+    char *name;      /* as the store has it: cut where it would be too long */
+    char *full;      /* PATH or PATH:VARIABLE; NULL: the same */
     size_t variable; /* where VARIABLE begins in that; 0: there is none */
     uint64_t length;
     int type;
@@ -45,8 +45,8 @@ void files_plan_begin(struct files_plan *plan, struct files_list *files);
 /* The next file, whose variables are these; all files in order. 1: its variables were left out, there are too many
  * already. */
 int files_plan_add(struct files_plan *plan, uint32_t file, const struct files_found *found);
-/* Make names unique, and put regions and pieces in order: the same variable of all files together, so that what is alike
- * can be compressed together; last, what is left of the files. */
+/* Make names unique, and put regions and pieces in order: the same variable of all files together, so that what is
+ * alike can be compressed together; last, what is left of the files. */
 int files_plan_settle(struct files_plan *plan);
 void files_plan_clear(struct files_plan *plan);
 

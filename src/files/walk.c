@@ -11,7 +11,8 @@
 
 #define DEPTH_MOST 128
 
-static int tell_error(struct varve_error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int tell_error(struct varve_error *error, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static int tell_error(struct varve_error *error, int code, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -57,10 +58,10 @@ static char *tidy(const char *argument) {
 static int add_file(struct files_list *files, const char *path, const struct stat *stat, struct varve_error *error) {
     if (files->count >= FILES_MOST)
         return tell_error(error, -E2BIG, "more than %u files; import them in several parts, under different names",
-                    FILES_MOST);
+                          FILES_MOST);
     if (!files_is_path(path))
         return tell_error(error, -EINVAL, "%s: this path cannot be stored: it is longer than %u bytes", path,
-                    FILES_PATH_MOST);
+                          FILES_PATH_MOST);
     if (files->count == files->room) {
         size_t room = files->room ? files->room * 2 : 64;
         struct files_file *grown = realloc(files->list, room * sizeof *grown);
@@ -140,15 +141,16 @@ static int walk_entry(struct files_list *files, int folder, const char *name, co
         return add_file(files, path, &stat, error);
     if (!S_ISDIR(stat.st_mode))
         return tell_error(error, -EINVAL, "%s is %s; only plain files and folders can be imported", path,
-                    kind_of(stat.st_mode));
+                          kind_of(stat.st_mode));
     int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return tell_error(error, -errno, "cannot open %s: %s", path, strerror(errno));
-    int rc = is_store(fd) ? tell_error(error, -EINVAL,
-                                 "%s is a Varve store, which is not imported; name the files beside it instead, or"
-                                 " move the store",
-                                 *path ? path : "the folder")
-                          : walk_folder(files, fd, path, depth + 1, error);
+    int rc = is_store(fd)
+                 ? tell_error(error, -EINVAL,
+                              "%s is a Varve store, which is not imported; name the files beside it instead, or"
+                              " move the store",
+                              *path ? path : "the folder")
+                 : walk_folder(files, fd, path, depth + 1, error);
     close(fd);
     return rc;
 }
@@ -160,9 +162,9 @@ int files_walk(struct files_list *files, int folder, const char *argument, struc
         rc = tell_error(error, -ENOMEM, "no memory for a list of files");
     else if (argument[0] == '/' || (*path && !files_is_path(path)))
         rc = tell_error(error, -EINVAL,
-                  "%s: paths are stored as they are given, so they cannot begin with / or contain ..; "
-                  "give the folder with -C and paths relative to it",
-                  argument);
+                        "%s: paths are stored as they are given, so they cannot begin with / or contain ..; "
+                        "give the folder with -C and paths relative to it",
+                        argument);
     else
         rc = walk_entry(files, folder, *path ? path : ".", path, 0, error);
     free(path);

@@ -37,7 +37,8 @@ struct vv_manifest_head {
 void vv_manifest_head_encode(struct vv_buf *buf, const struct vv_manifest_head *head);
 int vv_manifest_head_parse(const uint8_t *data, size_t size, struct vv_manifest_head *out, struct varve_error *error);
 
-/* The entries of a packed manifest: cut into pieces anywhere, each with a head of 8 bytes in front. The reader gets them unpacked, through fill(). */
+/* The entries of a packed manifest: cut into pieces anywhere, each with a head of 8 bytes in front. The reader gets
+ * them unpacked, through fill(). */
 #define VV_PIECE_HEAD_SIZE 8
 #define VV_PIECE_MAX (1u << 20)
 struct vv_manifest_piece {
@@ -121,8 +122,9 @@ void vv_manifest_region_end(struct vv_manifest_writer *writer, struct vv_hash128
 typedef int64_t (*vv_fill_fn)(void *arg, uint64_t offset, void *data, size_t size);
 
 struct vv_manifest_reader;
-/* Reads and checks the head; owner is the one the footer gives for this section. section_length (unpacked) bounds everything;
- * lean_count is that of the pack's footer. The reader takes one piece of memory, whatever the section's length. */
+/* Reads and checks the head; owner is the one the footer gives for this section. section_length (unpacked) bounds
+ * everything; lean_count is that of the pack's footer. The reader takes one piece of memory, whatever the section's
+ * length. */
 int vv_manifest_open(vv_fill_fn fill, void *arg, uint64_t section_length, uint32_t owner, uint32_t lean_count,
                      struct vv_manifest_reader **out, struct varve_error *error);
 const struct vv_manifest_head *vv_manifest_head(const struct vv_manifest_reader *reader);

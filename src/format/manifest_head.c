@@ -94,11 +94,9 @@ int vv_manifest_piece_parse(const uint8_t data[VV_PIECE_HEAD_SIZE], uint64_t lef
     struct vv_parse parse = {.error = error, .what = "manifest piece"};
     struct vv_manifest_piece piece = {vv_get32(data), vv_get32(data + 4)};
     if (piece.raw == 0 || piece.raw > VV_PIECE_MAX || piece.stored > piece.raw ||
-        (uint64_t)piece.stored * VV_PIECE_RATIO < piece.raw ||
-        piece.stored > left - VV_PIECE_HEAD_SIZE)
-        return vv_parse_fail(&parse, VARVE_CORRUPT,
-                             "has %u bytes, %u as stored, with %" PRIu64 " left in its section", piece.raw, piece.stored,
-                             left - VV_PIECE_HEAD_SIZE);
+        (uint64_t)piece.stored * VV_PIECE_RATIO < piece.raw || piece.stored > left - VV_PIECE_HEAD_SIZE)
+        return vv_parse_fail(&parse, VARVE_CORRUPT, "has %u bytes, %u as stored, with %" PRIu64 " left in its section",
+                             piece.raw, piece.stored, left - VV_PIECE_HEAD_SIZE);
     *out = piece;
     return 0;
 }

@@ -1,7 +1,8 @@
-/* The least and the greatest value, at the speed of memory: every block of a typed region is looked at when it is stored.
+/* The least and the greatest value, at the speed of memory: every block of a typed region is looked at when it is
+ * stored.
  *
- * A group of GROUP bytes is handled at a time, with an accumulator for each of its elements, so that no element waits for
- * the one before and compilers use vector instructions. */
+ * A group of GROUP bytes is handled at a time, with an accumulator for each of its elements, so that no element waits
+ * for the one before and compilers use vector instructions. */
 #include "format/values.h"
 
 #include <math.h>
@@ -39,9 +40,8 @@ static enum kind kind_of(uint8_t type) {
  * group has a fixed length. */
 static const void *last_group(const uint8_t *data, size_t done, size_t size, size_t element, uint8_t *group) {
     memcpy(group, data + done, size - done);
-    for (size_t at = size - done; at < GROUP; at += element) {
+    for (size_t at = size - done; at < GROUP; at += element)
         memcpy(group + at, data, element);
-    }
     return group;
 }
 
@@ -110,8 +110,8 @@ RANGE_OF_INTEGERS(range_u64, uint64_t)
 RANGE_OF_FLOATS(range_f32, float, uint32_t)
 RANGE_OF_FLOATS(range_f64, double, uint64_t)
 
-/* Half floats of both kinds are sign and magnitude, so their order is that of the magnitudes with the sign as a whole number's; only the
- * two that are found are made real floats. infinity: its bits; what is above is NaN. */
+/* Half floats of both kinds are sign and magnitude, so their order is that of the magnitudes with the sign as a whole
+ * number's; only the two that are found are made real floats. infinity: its bits; what is above is NaN. */
 static int range_half(const uint8_t *data, size_t size, uint16_t infinity, int16_t *low_out, int16_t *high_out) {
     enum { LANES = GROUP / 2 };
     int16_t low[LANES], high[LANES];
@@ -192,13 +192,12 @@ static void float_range(uint8_t type, const uint8_t *data, size_t size, struct v
     double low, high;
     int has_nan;
 
-    if (type == VARVE_F32 || type == VARVE_C64) {
+    if (type == VARVE_F32 || type == VARVE_C64)
         has_nan = range_f32(data, size, &low, &high);
-    } else if (type == VARVE_F64 || type == VARVE_C128) {
+    else if (type == VARVE_F64 || type == VARVE_C128)
         has_nan = range_f64(data, size, &low, &high);
-    } else {
+    else
         has_nan = half_doubles(type, data, size, &low, &high);
-    }
     out->flags = (uint8_t)(has_nan ? VV_RANGE_NAN : 0);
     if (low > high) {
         out->flags |= VV_RANGE_EMPTY;
@@ -235,9 +234,8 @@ static void whole_range(uint8_t type, const uint8_t *data, size_t size, struct v
 void vv_values_range(uint8_t type, const void *data, size_t size, struct vv_range *out) {
     *out = (struct vv_range){0};
     size_t element = vv_values_have_range(type) ? vv_type_size(type) : 0;
-    if (!element || size < element) {
+    if (!element || size < element)
         return;
-    }
     size -= size % element;
     out->type = type;
     if (kind_of(type) == KIND_FLOAT) {
@@ -262,9 +260,8 @@ static int is_less(enum kind kind, uint64_t a, uint64_t b) {
 }
 
 void vv_range_join(struct vv_range *all, const struct vv_range *more) {
-    if (!more->type) {
+    if (!more->type)
         return;
-    }
     if (!all->type) {
         *all = *more;
         return;
@@ -293,23 +290,19 @@ static void signed_doubles(int64_t low, int64_t high, double *low_out, double *h
     *low_out = (double)low;
     *high_out = (double)high;
     /* 2^63 is above all i64, so the way back would overflow. */
-    if (*low_out >= 0x1p63 || (int64_t)*low_out > low) {
+    if (*low_out >= 0x1p63 || (int64_t)*low_out > low)
         *low_out = low < 0 ? next_out(*low_out) : next_in(*low_out);
-    }
-    if (*high_out < 0x1p63 && (int64_t)*high_out < high) {
+    if (*high_out < 0x1p63 && (int64_t)*high_out < high)
         *high_out = high < 0 ? next_in(*high_out) : next_out(*high_out);
-    }
 }
 
 static void unsigned_doubles(uint64_t low, uint64_t high, double *low_out, double *high_out) {
     *low_out = (double)low;
     *high_out = (double)high;
-    if (*low_out >= 0x1p64 || (uint64_t)*low_out > low) {
+    if (*low_out >= 0x1p64 || (uint64_t)*low_out > low)
         *low_out = next_in(*low_out);
-    }
-    if (*high_out < 0x1p64 && (uint64_t)*high_out < high) {
+    if (*high_out < 0x1p64 && (uint64_t)*high_out < high)
         *high_out = next_out(*high_out);
-    }
 }
 
 void vv_range_doubles(const struct vv_range *range, double *low, double *high) {

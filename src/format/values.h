@@ -7,8 +7,8 @@
 /* Whether values of this type are in an order: all but bytes. Of complex numbers the parts are looked at. */
 int vv_values_have_range(uint8_t type);
 
-/* The range of the whole elements in size bytes, aligned or not; bytes behind the last whole one do not count. NaN is passed over and
- * flagged; -0 counts as 0. out->type is 0 when the type has no order or there is no whole element. */
+/* The range of the whole elements in size bytes, aligned or not; bytes behind the last whole one do not count. NaN is
+ * passed over and flagged; -0 counts as 0. out->type is 0 when the type has no order or there is no whole element. */
 void vv_values_range(uint8_t type, const void *data, size_t size, struct vv_range *out);
 /* Make `all` hold what `more` holds, too; both of the same type, or of type 0, which adds nothing. */
 void vv_range_join(struct vv_range *all, const struct vv_range *more);

@@ -187,7 +187,8 @@ static int open_theirs(struct opening *opening) {
     int rc = map(opening);
     if (rc)
         return rc;
-    return memcmp(opening->memory->head->nonce, told->nonce, sizeof told->nonce) ? refuse_opening(opening, path, ESTALE) : 0;
+    return memcmp(opening->memory->head->nonce, told->nonce, sizeof told->nonce) ? refuse_opening(opening, path, ESTALE)
+                                                                                 : 0;
 }
 
 /* What the first rank has told must be taken whatever happens here. */

@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define UP_MOST (1u << 20)   /* bytes on the way from a rank to its writer */
+#define UP_MOST (1u << 20) /* bytes on the way from a rank to its writer */
 #define UP_LEAST (128u << 10)
 #define UP_TOGETHER (16u << 20) /* from all ranks of a node, if that leaves UP_LEAST */
 #define DOWN (128u << 10)
-#define ACROSS_MOST (1u << 20)  /* between two writers */
+#define ACROSS_MOST (1u << 20)   /* between two writers */
 #define ACROSS_LEAST (16u << 10) /* more than one chunk */
 #define ACROSS_TOGETHER (64u << 20)
 #define LOOK_MS 1000 /* how often who waits looks whether the other lives */

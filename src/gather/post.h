@@ -1,4 +1,5 @@
-/* The post of a node: a ring from every rank to the writer that it shares with others (its *team*), one back, and one between each two writers.
+/* The post of a node: a ring from every rank to the writer that it shares with others (its *team*), one back, and one
+ * between each two writers.
  *
  * Whoever waits for a process that has died is told so (-ECOMM) after a second or two. */
 #ifndef VV_POST_H
@@ -9,7 +10,8 @@
 
 struct vv_post;
 
-/* Collective over the whole group, the same code everywhere. Ranks number 0, 1, ... of each node are in `teams` teams. */
+/* Collective over the whole group, the same code everywhere. Ranks number 0, 1, ... of each node are in `teams` teams.
+ */
 int vv_post_open(struct varve_comm *comm, uint32_t teams, struct vv_post **out, struct varve_error *error);
 void vv_post_close(struct vv_post *post); /* each rank for itself; accepts NULL */
 
@@ -26,7 +28,8 @@ struct vv_way vv_post_down(struct vv_post *post, uint32_t local);
 /* From the writer of one team to that of another, who runs in the process of rank `first`. */
 struct vv_way vv_post_across(struct vv_post *post, uint32_t from, uint32_t to, uint32_t first);
 
-/* Send head and data (may be empty) as one message; waits for room. -ECOMM: the receiver has died. -EMSGSIZE: longer than vv_post_longest. */
+/* Send head and data (may be empty) as one message; waits for room. -ECOMM: the receiver has died. -EMSGSIZE: longer
+ * than vv_post_longest. */
 int vv_post_send(const struct vv_way *way, const void *head, size_t head_size, const void *data, size_t size);
 size_t vv_post_longest(const struct vv_post *post); /* on all ways */
 int vv_post_is_alive(const struct vv_post *post, uint32_t local);

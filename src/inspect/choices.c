@@ -47,11 +47,11 @@ static int tell_guard(const struct choices *choices, int capture, const char *tr
     char reason[REASON_ROOM];
     struct vv_guard *guard = NULL;
 
-    if (capture == VV_CHOOSE_CAPTURE_SYNC) {
+    if (capture == VV_CHOOSE_CAPTURE_SYNC)
         return tell_choice(choices, "guard", "none", "nothing is held: everything is stored inside the call");
-    }
     if (sysconf(_SC_PAGESIZE) != VV_PAGE || !vv_peek_works()) {
-        return tell_choice(choices, "guard", "none", "nothing is held: pages have another size, or cannot be read safely");
+        return tell_choice(choices, "guard", "none",
+                           "nothing is held: pages have another size, or cannot be read safely");
     }
     int rc = strcmp(tracker, "trap-mprotect") == 0 ? 0 : vv_guard_uffd(let_pass, NULL, &guard, why, sizeof why);
     if (rc == 0 && guard) {
@@ -60,7 +60,8 @@ static int tell_guard(const struct choices *choices, int capture, const char *tr
         char why_not[192] = "";
         rc = vv_guard_mprotect(let_pass, NULL, &guard, why_not, sizeof why_not);
         if (rc < 0) {
-            snprintf(reason, sizeof reason, "nothing is held: no userfaultfd (%.100s), no mprotect (%.100s)", why, why_not);
+            snprintf(reason, sizeof reason, "nothing is held: no userfaultfd (%.100s), no mprotect (%.100s)", why,
+                     why_not);
             return tell_choice(choices, "guard", "none", reason);
         }
         snprintf(reason, sizeof reason, "only regions with VARVE_NO_KERNEL_WRITES are held%s%.190s", *why ? ": " : "",
@@ -98,20 +99,17 @@ static int tell_all(const struct choices *choices, struct varve_error *error) {
 
     int mode = choose_capture(settings, reason);
     int rc = tell_choice(choices, "capture", names[mode], reason);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     struct vv_capture_options options = {mode, settings->order, settings->tracker, &log};
     rc = vv_capture_create(&options, &capture, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     snprintf(tracker, sizeof tracker, "%s", vv_capture_tracker(capture));
     rc = tell_choice(choices, "tracker", tracker, without_name(vv_capture_reason(capture), tracker));
     vv_capture_destroy(capture); /* memory has one guard at a time */
-    if (rc == 0) {
+    if (rc == 0)
         rc = tell_guard(choices, mode, tracker);
-    }
     return rc != 0 ? rc : tell_frozen(choices, mode);
 }
 
@@ -120,12 +118,10 @@ int varve_choices_list(const char *settings, varve_choice_fn fn, void *arg, stru
     struct choices choices = {.settings = &values, .fn = fn, .arg = arg};
 
     vv_error_clear(error);
-    if (!fn) {
+    if (!fn)
         return vv_error(error, -EINVAL, "varve_choices_list needs a function");
-    }
     int rc = vv_settings_load(&values, settings, NULL, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = tell_all(&choices, error);
-    }
     return rc < 0 ? vv_error_default(error, rc, "no session could be opened here: %s", varve_error_text(rc)) : 0;
 }

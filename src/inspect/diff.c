@@ -1,5 +1,5 @@
-/* Comparing two checkpoints. Digests tell which regions differ; where they do, or cannot be compared, the runs of the two
- * are walked (inspect_diff_runs.c), and only what these leave open is read (inspect_diff_read.c). */
+/* Comparing two checkpoints. Digests tell which regions differ; where they do, or cannot be compared, the runs of the
+ * two are walked (inspect_diff_runs.c), and only what these leave open is read (inspect_diff_read.c). */
 #include "inspect/diff_private.h"
 
 #include <errno.h>
@@ -103,9 +103,8 @@ static int compare_regions(struct vv_diff *diff, struct varve_error *error) {
     uint64_t after = 0;
 
     int rc = both_read_so_far(diff, &before, error);
-    for (int i = 0; i < 2 && rc == 0; i++) {
+    for (int i = 0; i < 2 && rc == 0; i++)
         rc = vv_inspect_open_view(diff->store[i], &diff->which[i], &diff->view[i], error);
-    }
     rc = rc < 0 ? rc : find_grounds(diff, error);
     rc = rc < 0 ? rc : compare_ranks(diff, error);
     vv_diff_batch_clear(diff);
@@ -124,19 +123,16 @@ static int compare_regions(struct vv_diff *diff, struct varve_error *error) {
 
 static int check_options(const struct varve_compare_options *options, const struct varve_compare_result *out,
                          struct varve_error *error) {
-    if (options && (options->size < sizeof(size_t) || options->size > sizeof *options)) {
+    if (options && (options->size < sizeof(size_t) || options->size > sizeof *options))
         return vv_error(error, -EINVAL, "set options->size to sizeof(struct varve_compare_options)");
-    }
-    if (out && (out->size < sizeof(size_t) || out->size > sizeof *out)) {
+    if (out && (out->size < sizeof(size_t) || out->size > sizeof *out))
         return vv_error(error, -EINVAL, "set out->size to sizeof(struct varve_compare_result)");
-    }
     return 0;
 }
 
 static int check_bound(double bound, const char *name, struct varve_error *error) {
-    if (isfinite(bound) && bound >= 0) {
+    if (isfinite(bound) && bound >= 0)
         return 0;
-    }
     return vv_error(error, -EINVAL, "%g is no bound of a %s: it must be finite, and 0 or more", bound, name);
 }
 
@@ -144,22 +140,18 @@ int varve_store_compare(struct varve_store *store, const struct varve_which *fir
                         const struct varve_compare_options *options, struct varve_compare_result *out,
                         struct varve_error *error) {
     vv_error_clear(error);
-    if (!store || !first || !second) {
+    if (!store || !first || !second)
         return vv_error(error, -EINVAL, "a store and two checkpoints are needed to compare");
-    }
     int rc = check_options(options, out, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     struct vv_diff diff = {.which = {*first, *second}, .store = {store, store}};
-    if (options) {
+    if (options)
         memcpy(&diff.options, options, options->size);
-    }
     rc = check_bound(diff.options.tolerance, "distance", error);
     rc = rc < 0 ? rc : check_bound(diff.options.relative, "relative distance", error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     diff.store[1] = diff.options.second ? diff.options.second : store;
     rc = compare_regions(&diff, error);
     if (out) {

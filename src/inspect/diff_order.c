@@ -1,7 +1,7 @@
-/* Regions that the two checkpoints do not have in the same order: the rest of a rank is listed on both sides and matched
- * by name. As long as twins come in ascending order on both sides, both manifests are walked once. Those that do not are
- * left for later: then the runs of as many of them as fit into KEPT_MAX are kept in memory from one pass over the second
- * manifest, and compared in one pass over the first. */
+/* Regions that the two checkpoints do not have in the same order: the rest of a rank is listed on both sides and
+ * matched by name. As long as twins come in ascending order on both sides, both manifests are walked once. Those that
+ * do not are left for later: then the runs of as many of them as fit into KEPT_MAX are kept in memory from one pass
+ * over the second manifest, and compared in one pass over the first. */
 #include "inspect/diff_private.h"
 
 #include <errno.h>
@@ -23,27 +23,18 @@ struct listing {
 };
 
 static void clear_listing(struct listing *listing) {
-    for (size_t i = 0; i < listing->count; i++) {
+    for (size_t i = 0; i < listing->count; i++)
         vv_free(listing->list[i].name);
-    }
     vv_free(listing->list);
     vv_free(listing->by_name);
 }
 
 static int list_region(struct listing *listing, const struct vv_diff_listed *region) {
-    if (listing->count == listing->room) {
-        size_t room = listing->room ? listing->room * 2 : 32;
-        struct vv_diff_listed *list = vv_realloc(listing->list, room * sizeof *list);
-        if (!list) {
-            return -ENOMEM;
-        }
-        listing->list = list;
-        listing->room = room;
-    }
-    char *name = vv_strdup(region->name);
-    if (!name) {
+    if (VV_GROW(listing->list, listing->count, listing->room) != 0)
         return -ENOMEM;
-    }
+    char *name = vv_strdup(region->name);
+    if (!name)
+        return -ENOMEM;
     listing->list[listing->count] = *region;
     listing->list[listing->count++].name = name;
     return 0;
@@ -64,12 +55,10 @@ static int list_rest(struct vv_diff_side *side, struct listing *listing, struct 
                     : vv_diff_next_region(side, error);
     }
     listing->by_name = rc < 0 ? NULL : vv_calloc(listing->count + 1, sizeof *listing->by_name);
-    if (!listing->by_name) {
+    if (!listing->by_name)
         return rc < 0 ? rc : vv_error_sys(error, -ENOMEM, "cannot list the regions of rank %" PRIu32, side->rank);
-    }
-    for (size_t i = 0; i < listing->count; i++) {
+    for (size_t i = 0; i < listing->count; i++)
         listing->by_name[i] = &listing->list[i];
-    }
     qsort(listing->by_name, listing->count, sizeof *listing->by_name, compare_names);
     vv_recipe_close(side->recipe);
     side->recipe = NULL;
@@ -127,9 +116,8 @@ static int keep_runs(struct vv_diff_side *side, struct vv_buf *kept, struct varv
     while ((rc = vv_recipe_next_run(side->recipe, &run, error)) > 0) {
         vv_buf_append(kept, &run, offsetof(struct vv_run, places));
         vv_buf_append(kept, run.places, run.place_count * sizeof run.places[0]);
-        if (kept->failed) {
+        if (kept->failed)
             return vv_error_sys(error, -ENOMEM, "cannot keep the runs of region \"%s\"", side->at.name);
-        }
         if (kept->size > KEPT_MAX) {
             kept->size = before;
             return 0;
@@ -147,9 +135,8 @@ static int keep_some(struct vv_diff_side *side, struct listing *second, struct v
     kept->size = 0;
     for (size_t i = 0; rc > 0 && i < second->count; i++) {
         struct vv_diff_listed *b = &second->list[i];
-        if (b->late != VV_DIFF_LATE) {
+        if (b->late != VV_DIFF_LATE)
             continue;
-        }
         b->kept = kept->size;
         rc = seek_region(side, b->number, error);
         rc = rc < 0 ? rc : keep_runs(side, kept, error);
@@ -171,9 +158,8 @@ static int compare_kept(struct vv_diff *diff, struct vv_diff_side *sides, const 
     for (size_t i = 0; rc == 0 && i < first->count; i++) {
         const struct vv_diff_listed *a = &first->list[i];
         struct vv_diff_listed *b = a->twin;
-        if (!b || b->late != VV_DIFF_KEPT) {
+        if (!b || b->late != VV_DIFF_KEPT)
             continue;
-        }
         b->late = VV_DIFF_DONE;
         rc = seek_region(&sides[0], a->number, error);
         sides[1].kept = b->kept_size ? kept->data + b->kept : NULL;
@@ -194,9 +180,8 @@ static int compare_late(struct vv_diff *diff, struct vv_diff_side *sides, struct
         rc = keep_some(&sides[1], &listings[1], &kept, error);
         rc = rc < 0 ? rc : compare_kept(diff, sides, &listings[0], &kept, error);
         late = 0;
-        for (size_t i = 0; i < listings[1].count; i++) {
+        for (size_t i = 0; i < listings[1].count; i++)
             late += listings[1].list[i].late == VV_DIFF_LATE;
-        }
     }
     vv_buf_clear(&kept);
     for (size_t i = 0; rc == 0 && i < listings[0].count; i++) {

@@ -28,19 +28,17 @@ struct vv_diff_region *vv_diff_queue(struct vv_diff *diff, const struct varve_di
     size_t size = strlen(told->region) + 1;
     struct vv_diff_region *region = vv_calloc(1, sizeof *region + size);
 
-    if (!region) {
+    if (!region)
         return NULL;
-    }
     region->told = *told;
     memcpy(region->name, told->region, size);
     region->told.region = region->name;
     region->told.type = region->told.value_first = region->told.value_second = "";
     region->rule.element = 1;
-    if (diff->newest) {
+    if (diff->newest)
         diff->newest->next = region;
-    } else {
+    else
         diff->oldest = region;
-    }
     diff->newest = region;
     diff->queued++;
     return region;
@@ -49,15 +47,12 @@ struct vv_diff_region *vv_diff_queue(struct vv_diff *diff, const struct varve_di
 static enum vv_diff_what judge(const struct vv_diff *diff, const struct vv_diff_region *region) {
     const struct varve_difference *told = &region->told;
 
-    if (told->what == VV_ONLY_FIRST || told->what == VV_ONLY_SECOND) {
+    if (told->what == VV_ONLY_FIRST || told->what == VV_ONLY_SECOND)
         return (enum vv_diff_what)told->what;
-    }
-    if (told->bytes_first != told->bytes_second) {
+    if (told->bytes_first != told->bytes_second)
         return VV_RESIZED;
-    }
-    if (diff->options.is_quick) {
+    if (diff->options.is_quick)
         return region->are_digests_different ? VV_CHANGED : VV_SAME;
-    }
     return region->tally.differing ? VV_CHANGED : region->tally.changed ? VV_WITHIN : VV_SAME;
 }
 
@@ -77,9 +72,8 @@ static void fill_elements(struct vv_diff_region *region, char text[2][VV_DIFF_TE
     if (tally->changed) {
         told->first_element = tally->first;
         told->first_offset = tally->first * region->rule.element;
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++)
             vv_diff_value_text(region->rule.type, tally->value[i], text[i]);
-        }
         told->value_first = text[0];
         told->value_second = text[1];
     }
@@ -129,16 +123,13 @@ int vv_diff_walked(struct vv_diff *diff, struct vv_diff_region *region, struct v
 
 int vv_diff_progress(struct vv_diff *diff, uint64_t more, struct varve_error *error) {
     diff->done += more;
-    if (diff->done > diff->total) {
+    if (diff->done > diff->total)
         diff->total = diff->done;
-    }
-    if (!diff->options.progress || diff->done < diff->told_at) {
+    if (!diff->options.progress || diff->done < diff->told_at)
         return 0;
-    }
     diff->told_at = diff->done + PROGRESS_STEP;
-    if (diff->options.progress(diff->options.arg, diff->done, diff->total) == 0) {
+    if (diff->options.progress(diff->options.arg, diff->done, diff->total) == 0)
         return 0;
-    }
     return vv_error(error, -EINTR, "the comparison was stopped");
 }
 
@@ -146,12 +137,10 @@ int vv_diff_progress(struct vv_diff *diff, uint64_t more, struct varve_error *er
 
 static int begin_batch(struct vv_diff *diff, struct varve_error *error) {
     for (int i = 0; i < 2; i++) {
-        if (!diff->buffer[i] && !(diff->buffer[i] = vv_malloc(WINDOW))) {
+        if (!diff->buffer[i] && !(diff->buffer[i] = vv_malloc(WINDOW)))
             return no_memory(error);
-        }
-        if (!diff->fetch[i] && vv_fetch_create(diff->view[i], diff->store[i]->pool, &diff->fetch[i]) < 0) {
+        if (!diff->fetch[i] && vv_fetch_create(diff->view[i], diff->store[i]->pool, &diff->fetch[i]) < 0)
             return no_memory(error);
-        }
     }
     return 0;
 }
@@ -174,9 +163,8 @@ void vv_diff_batch_clear(struct vv_diff *diff) {
 int vv_diff_flush(struct vv_diff *diff, struct varve_error *error) {
     int rc = 0;
 
-    for (int i = 0; i < 2 && rc == 0 && diff->item_count; i++) {
+    for (int i = 0; i < 2 && rc == 0 && diff->item_count; i++)
         rc = vv_fetch_run(diff->fetch[i], error);
-    }
     for (size_t i = 0; i < diff->item_count && rc == 0; i++) {
         struct vv_diff_item *item = &diff->items[i];
         const struct vv_diff_rule *rule = &item->region->rule;
@@ -211,9 +199,8 @@ static int make_map(struct vv_diff *diff, int from, struct varve_error *error) {
     uint32_t count = vv_view_record(diff->view[from])->lean_count + 1;
 
     diff->map = vv_malloc(count * sizeof *diff->map);
-    if (!diff->map) {
+    if (!diff->map)
         return no_memory(error);
-    }
     for (uint32_t i = 0; i < count; i++) {
         struct vv_lean key = {.attempt = *vv_view_source(diff->view[from], i)};
         const struct vv_lean *found =
@@ -242,9 +229,8 @@ static int map_run(const struct vv_diff *diff, const struct vv_run *run, struct 
     for (uint32_t i = 0; i < run->place_count; i++) {
         struct vv_place place = run->places[i];
         place.lean = diff->map[place.lean];
-        if (place.lean != UINT32_MAX) {
+        if (place.lean != UINT32_MAX)
             out->places[out->place_count++] = place;
-        }
     }
     return out->place_count != 0;
 }
@@ -256,9 +242,8 @@ static int fetch_side(struct vv_diff *diff, int i, const struct vv_run *run, uin
     uint8_t *out = diff->buffer[i] + diff->used + at;
     struct vv_run mapped;
 
-    if (diff->map && diff->mapped == i && run->kind != VV_RUN_ZERO && map_run(diff, run, &mapped)) {
+    if (diff->map && diff->mapped == i && run->kind != VV_RUN_ZERO && map_run(diff, run, &mapped))
         return vv_fetch_add(diff->fetch[!i], &mapped, skip, size, out, 0, error);
-    }
     return vv_fetch_add(diff->fetch[i], run, skip, size, out, 0, error);
 }
 
@@ -270,15 +255,8 @@ static int add_item(struct vv_diff *diff, struct vv_diff_region *region, uint64_
     if (last && last->region == region && last->offset + last->size == offset && last->at + last->size == diff->used) {
         last->size += size;
     } else {
-        if (diff->item_count == diff->item_room) {
-            size_t room = diff->item_room ? diff->item_room * 2 : 256;
-            struct vv_diff_item *items = vv_realloc(diff->items, room * sizeof *items);
-            if (!items) {
-                return no_memory(error);
-            }
-            diff->items = items;
-            diff->item_room = room;
-        }
+        if (VV_GROW(diff->items, diff->item_count, diff->item_room) != 0)
+            return no_memory(error);
         diff->items[diff->item_count++] =
             (struct vv_diff_item){.region = region, .offset = offset, .at = diff->used, .size = size};
         region->waiting++;
@@ -296,9 +274,8 @@ int vv_diff_want(struct vv_diff *diff, struct vv_diff_side *sides, struct vv_dif
         size_t room = 0;
         rc = reserve_elements(diff, region->rule.element, &room, error);
         size_t step = size < room ? (size_t)size : room;
-        for (int i = 0; i < 2 && rc == 0; i++) {
+        for (int i = 0; i < 2 && rc == 0; i++)
             rc = fetch_side(diff, i, &sides[i].run, offset - sides[i].run.offset, step, 0, error);
-        }
         rc = rc < 0 ? rc : add_item(diff, region, offset, step, error);
         offset += step;
         size -= step;

@@ -60,9 +60,8 @@ int vv_diff_twins(struct vv_diff *diff, struct vv_diff_side *sides, const struct
     uint64_t common = a->length < b->length ? a->length : b->length;
     int rc;
 
-    if (!region) {
+    if (!region)
         return vv_error_sys(error, -ENOMEM, "cannot compare region \"%s\"", a->name);
-    }
     if (vv_diff_is_same(diff, a, b)) {
         diff->result.bytes_digest += common;
         rc = vv_diff_progress(diff, common, error);
@@ -76,9 +75,8 @@ int vv_diff_twins(struct vv_diff *diff, struct vv_diff_side *sides, const struct
 
 int vv_diff_next_region(struct vv_diff_side *side, struct varve_error *error) {
     int rc = 0;
-    if (!side->recipe && side->rank < vv_view_record(side->view)->ranks) {
+    if (!side->recipe && side->rank < vv_view_record(side->view)->ranks)
         rc = vv_recipe_open(side->view, side->rank, &side->recipe, error);
-    }
     rc = rc == 0 && side->recipe ? vv_recipe_next_region(side->recipe, &side->at, error) : rc;
     side->has_region = rc > 0;
     return rc < 0 ? rc : 0;
@@ -115,9 +113,8 @@ static int compare_in_step(struct vv_diff *diff, struct vv_diff_side *sides, str
 static int compare_rest(struct vv_diff *diff, struct vv_diff_side *sides, struct varve_error *error) {
     int rc = 0;
 
-    if (sides[0].has_region && sides[1].has_region) {
+    if (sides[0].has_region && sides[1].has_region)
         return vv_diff_by_name(diff, sides, error);
-    }
     for (int i = 0; i < 2; i++) {
         while (rc == 0 && sides[i].has_region) {
             rc = vv_diff_alone(diff, sides[i].rank, i, sides[i].at.name, sides[i].at.length, error);
@@ -130,9 +127,8 @@ static int compare_rest(struct vv_diff *diff, struct vv_diff_side *sides, struct
 int vv_diff_rank(struct vv_diff *diff, uint32_t rank, struct varve_error *error) {
     struct vv_diff_side *sides = vv_calloc(2, sizeof *sides);
 
-    if (!sides) {
+    if (!sides)
         return vv_error_sys(error, -ENOMEM, "cannot compare rank %" PRIu32, rank);
-    }
     for (int i = 0; i < 2; i++) {
         sides[i].view = diff->view[i];
         sides[i].rank = rank;

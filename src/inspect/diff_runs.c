@@ -1,6 +1,6 @@
-/* The runs of two regions side by side, each run looked at once. What comes from the same place in both, what is zero in
- * both, and what is stored under the same id is the same. The rest is looked at; or, when nothing is to be read, counts
- * as changed. */
+/* The runs of two regions side by side, each run looked at once. What comes from the same place in both, what is zero
+ * in both, and what is stored under the same id is the same. The rest is looked at; or, when nothing is to be read,
+ * counts as changed. */
 #include "inspect/diff_private.h"
 
 #include <errno.h>
@@ -23,9 +23,8 @@ static int have_same_place(const struct vv_diff_side *sides, uint64_t offset) {
         for (uint32_t k = 0; k < sides[1].run.place_count; k++) {
             struct vv_place b = place_at(&sides[1].run, k, offset);
             if (a.owner == b.owner && a.address == b.address &&
-                vv_attempt_compare(vv_view_source(sides[0].view, a.lean), vv_view_source(sides[1].view, b.lean)) == 0) {
+                vv_attempt_compare(vv_view_source(sides[0].view, a.lean), vv_view_source(sides[1].view, b.lean)) == 0)
                 return 1;
-            }
         }
     }
     return 0;
@@ -33,9 +32,8 @@ static int have_same_place(const struct vv_diff_side *sides, uint64_t offset) {
 
 static int is_repeated_alike(const struct vv_run *a, const struct vv_run *b) {
     int is_repeated = a->kind == VV_RUN_REPEATED;
-    if (is_repeated != (b->kind == VV_RUN_REPEATED)) {
+    if (is_repeated != (b->kind == VV_RUN_REPEATED))
         return 0;
-    }
     return !is_repeated || (a->piece == b->piece && a->offset % a->piece == b->offset % b->piece);
 }
 
@@ -127,9 +125,8 @@ static int compare_piece(struct walk *walk, uint64_t offset, uint64_t length, st
         diff->result.bytes_zero += length;
         return 0;
     }
-    if (a->kind == VV_RUN_ZERO || b->kind == VV_RUN_ZERO) {
+    if (a->kind == VV_RUN_ZERO || b->kind == VV_RUN_ZERO)
         return look_at_run(walk, offset, length, error);
-    }
     if (diff->has_places && is_repeated_alike(a, b) && have_same_place(walk->sides, offset)) {
         diff->result.bytes_place += length;
         return 0;
@@ -143,9 +140,8 @@ static int compare_piece(struct walk *walk, uint64_t offset, uint64_t length, st
 static int next_kept(struct vv_diff_side *side) {
     size_t head = offsetof(struct vv_run, places);
 
-    if (side->kept == side->kept_end) {
+    if (side->kept == side->kept_end)
         return 0;
-    }
     memcpy(&side->run, side->kept, head);
     memcpy(side->run.places, side->kept + head, side->run.place_count * sizeof side->run.places[0]);
     side->kept += head + side->run.place_count * sizeof side->run.places[0];
@@ -174,9 +170,8 @@ static int64_t compare_from(struct walk *walk, uint64_t offset, struct varve_err
     uint64_t end = run_end(&sides[0].run) < run_end(&sides[1].run) ? run_end(&sides[0].run) : run_end(&sides[1].run);
 
     end = end < walk->common ? end : walk->common;
-    if (end < walk->common) {
+    if (end < walk->common)
         end -= (end - offset) % element;
-    }
     if (end > offset) {
         int rc = compare_piece(walk, offset, end - offset, error);
         return rc < 0 ? rc : (int64_t)(end - offset);

@@ -2,8 +2,8 @@
  *
  * Distances are those of doubles, into which all types but i64 and u64 go without loss; of these two they are computed
  * as integers and rounded once. The distance of complex numbers is that of points in the plane. Tiny numbers are taken
- * as they are; -0 is as far from 0 as 0 is. Equal infinities are at distance 0, all else is infinitely far from them. NaN
- * has no distance: two of them are the same by value, one alone is always different. */
+ * as they are; -0 is as far from 0 as 0 is. Equal infinities are at distance 0, all else is infinitely far from them.
+ * NaN has no distance: two of them are the same by value, one alone is always different. */
 #include "inspect/diff_private.h"
 
 #include <inttypes.h>
@@ -49,9 +49,8 @@ static double double_value(const uint8_t *data) {
 
 static uint64_t bits_of(const uint8_t *data, uint32_t size) {
     uint64_t bits = 0;
-    for (uint32_t i = 0; i < size; i++) {
+    for (uint32_t i = 0; i < size; i++)
         bits |= (uint64_t)data[i] << 8 * i; /* stored data is little-endian */
-    }
     return bits;
 }
 
@@ -114,9 +113,8 @@ static struct distance float_distance(uint8_t type, const uint8_t *first, const 
     float_parts(type, first, a);
     float_parts(type, second, b);
     distance.nans = (isnan(a[0]) || isnan(a[1])) + (isnan(b[0]) || isnan(b[1]));
-    if (distance.nans) {
+    if (distance.nans)
         return distance;
-    }
     distance.apart = hypot(apart_parts(a[0], b[0]), apart_parts(a[1], b[1]));
     distance.greater = fmax(hypot(a[0], a[1]), hypot(b[0], b[1]));
     distance.relative = distance.apart == 0        ? 0
@@ -150,12 +148,10 @@ static struct distance integer_distance(const struct vv_diff_rule *rule, const u
 }
 
 static int is_within(const struct vv_diff_rule *rule, const struct distance *distance) {
-    if (!rule->is_by_value || !is_float(rule->type)) {
+    if (!rule->is_by_value || !is_float(rule->type))
         return 0;
-    }
-    if (distance->nans) {
+    if (distance->nans)
         return distance->nans == 2;
-    }
     return isfinite(distance->apart) &&
            (distance->apart <= rule->tolerance || distance->apart <= rule->relative * distance->greater);
 }
@@ -187,14 +183,12 @@ static void count_element(const struct vv_diff_rule *rule, uint64_t number, cons
     tally->bytes += size;
     if (has_distance) {
         distance = is_float(rule->type) ? float_distance(rule->type, a, b) : integer_distance(rule, a, b);
-        if (!distance.nans) {
+        if (!distance.nans)
             note_largest(tally, number, &distance);
-        }
     }
     int is_differing = !has_distance || !is_within(rule, &distance);
-    if (tally->changed == 1 || (is_differing && tally->differing == 0)) {
+    if (tally->changed == 1 || (is_differing && tally->differing == 0))
         note_first(tally, number, a, b, size);
-    }
     tally->differing += is_differing;
     tally->nan += is_differing && distance.nans == 1;
 }
@@ -206,14 +200,12 @@ void vv_diff_elements(const struct vv_diff_rule *rule, uint64_t first, const uin
     vv_arithmetic_begin(&saved);
     for (size_t begin = 0; begin < size; begin += SLICE) {
         size_t end = size - begin < SLICE ? size : begin + SLICE;
-        if (memcmp(a + begin, b + begin, end - begin) == 0) {
+        if (memcmp(a + begin, b + begin, end - begin) == 0)
             continue;
-        }
         for (size_t at = begin; at < end; at += rule->element) {
             size_t length = end - at < rule->element ? end - at : rule->element;
-            if (memcmp(a + at, b + at, length) != 0) {
+            if (memcmp(a + at, b + at, length) != 0)
                 count_element(rule, first + at / rule->element, a + at, b + at, length, tally);
-            }
         }
     }
     vv_arithmetic_end(&saved);
@@ -235,9 +227,8 @@ static void float_text(uint8_t type, const uint8_t *data, char out[VV_DIFF_TEXT_
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, room, "%.*g", digits, value);
         double back = strtod(out, NULL);
-        if (is_single ? (float)back == (float)value : back == value) {
+        if (is_single ? (float)back == (float)value : back == value)
             return;
-        }
     }
 }
 
@@ -251,15 +242,14 @@ static void complex_text(uint8_t type, const uint8_t *data, char out[VV_DIFF_TEX
 }
 
 void vv_diff_value_text(uint8_t type, const uint8_t *value, char out[VV_DIFF_TEXT_ROOM]) {
-    if (is_complex(type)) {
+    if (is_complex(type))
         complex_text(type, value, out);
-    } else if (is_float(type)) {
+    else if (is_float(type))
         float_text(type, value, out);
-    } else if (type == VARVE_BYTES) {
+    else if (type == VARVE_BYTES)
         snprintf(out, VV_DIFF_TEXT_ROOM, "0x%02x", value[0]);
-    } else if (is_signed(type)) {
+    else if (is_signed(type))
         snprintf(out, VV_DIFF_TEXT_ROOM, "%" PRId64, signed_value(value, vv_type_size(type)));
-    } else {
+    else
         snprintf(out, VV_DIFF_TEXT_ROOM, "%" PRIu64, bits_of(value, vv_type_size(type)));
-    }
 }

@@ -29,25 +29,20 @@ static int open_parts(struct varve_store *store, const char *uri, const char *se
 
     store->log = (struct vv_log){.level = VV_LOG_WARN, .rank = -1};
     int rc = vv_settings_load(&store->settings, settings, &store->log, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     store->log.level = store->settings.log;
     store->address = vv_strdup(uri);
-    if (!store->address) {
+    if (!store->address)
         return vv_error_sys(error, -ENOMEM, "cannot open the store at %s", uri);
-    }
     rc = open_backend(store, &backend, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     rc = vv_store_open(backend, VV_STORE_READ, &store->log, &store->store, error);
-    if (rc == VARVE_NO_STORE) {
+    if (rc == VARVE_NO_STORE)
         return vv_error(error, rc, "there is no store at %.300s: it would have an object named varve", uri);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     unsigned threads = (unsigned)store->settings.threads;
     rc = vv_pool_create(threads, threads * QUEUE_PER_THREAD, NULL, &store->pool);
     return rc < 0 ? vv_error_sys(error, rc, "cannot start %u threads; set VARVE_THREADS lower", threads) : 0;
@@ -55,16 +50,13 @@ static int open_parts(struct varve_store *store, const char *uri, const char *se
 
 int varve_store_open(const char *uri, const char *settings, struct varve_store **out, struct varve_error *error) {
     vv_error_clear(error);
-    if (out) {
+    if (out)
         *out = NULL;
-    }
-    if (!uri || !*uri || !out) {
+    if (!uri || !*uri || !out)
         return vv_error(error, -EINVAL, "the address of the store is missing");
-    }
     struct varve_store *store = vv_calloc(1, sizeof *store);
-    if (!store) {
+    if (!store)
         return vv_error_sys(error, -ENOMEM, "cannot open the store at %s", uri);
-    }
     int rc = open_parts(store, uri, settings, error);
     if (rc < 0) {
         varve_store_close(store);
@@ -97,19 +89,11 @@ int vv_inspect_check_name(const char *name, struct varve_error *error) {
 static int add_name(void *arg, const char *name) {
     struct vv_names *names = arg;
 
-    if (names->count == names->room) {
-        size_t room = names->room ? names->room * 2 : 16;
-        void *list = vv_realloc(names->list, room * sizeof *names->list);
-        if (!list) {
-            return -ENOMEM;
-        }
-        names->list = list;
-        names->room = room;
-    }
+    if (VV_GROW(names->list, names->count, names->room) != 0)
+        return -ENOMEM;
     size_t size = strlen(name);
-    if (size > VV_NAME_MAX) {
+    if (size > VV_NAME_MAX)
         return -EINVAL;
-    }
     memcpy(names->list[names->count++], name, size + 1);
     return 0;
 }
@@ -118,9 +102,8 @@ int vv_inspect_names(struct varve_store *store, const char *name, struct vv_name
     struct vv_names names = {0};
 
     int rc = vv_inspect_check_name(name, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     rc = name ? add_name(&names, name) : vv_store_names(store->store, add_name, &names, error);
     if (rc < 0) {
         vv_inspect_names_clear(&names);
@@ -132,23 +115,20 @@ int vv_inspect_names(struct varve_store *store, const char *name, struct vv_name
 
 static int see_name(void *arg, const char *name) {
     const char **wanted = arg;
-    if (strcmp(name, *wanted) == 0) {
+    if (strcmp(name, *wanted) == 0)
         *wanted = NULL;
-    }
     return *wanted ? 0 : 1;
 }
 
 int vv_inspect_require_name(struct varve_store *store, const char *name, struct varve_error *error) {
     const char *wanted = name;
     int rc = vv_inspect_check_name(name, error);
-    if (rc == 0 && name) {
+    if (rc == 0 && name)
         rc = vv_store_names(store->store, see_name, &wanted, error);
-    }
-    if (rc < 0 || !wanted) {
+    if (rc < 0 || !wanted)
         return rc < 0 ? rc : 0;
-    }
-    return vv_error(error, VARVE_NO_CHECKPOINT, "%s has nothing of the name \"%s\"; `varve ls` tells which names there are",
-                    store->address, name);
+    return vv_error(error, VARVE_NO_CHECKPOINT,
+                    "%s has nothing of the name \"%s\"; `varve ls` tells which names there are", store->address, name);
 }
 
 void vv_inspect_names_clear(struct vv_names *names) {
@@ -172,9 +152,8 @@ static void add_damage(void *arg, uint32_t generation, uint64_t version, const s
     struct damages *damages = arg;
     struct damage *list = vv_realloc(damages->list, (damages->count + 1) * sizeof *list);
 
-    if (!list) {
+    if (!list)
         return; /* the entry is still known as damaged, without the reason */
-    }
     damages->list = list;
     list[damages->count++] = (struct damage){.generation = generation, .version = version, .why = *why};
 }
@@ -182,9 +161,8 @@ static void add_damage(void *arg, uint32_t generation, uint64_t version, const s
 static const struct damage *find_damage(const struct damages *damages, const struct vv_attempt *attempt) {
     for (size_t i = 0; i < damages->count; i++) {
         const struct damage *damage = &damages->list[i];
-        if (damage->generation == attempt->generation && damage->version == attempt->version) {
+        if (damage->generation == attempt->generation && damage->version == attempt->version)
             return damage;
-        }
     }
     return NULL;
 }
@@ -229,16 +207,13 @@ int varve_store_list(struct varve_store *store, const char *name, varve_checkpoi
     struct vv_names names;
 
     vv_error_clear(error);
-    if (!store || !fn) {
+    if (!store || !fn)
         return vv_error(error, -EINVAL, "varve_store_list needs a store and a function");
-    }
     int rc = vv_inspect_names(store, name, &names, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
-    for (size_t i = 0; rc == 0 && i < names.count; i++) {
+    for (size_t i = 0; rc == 0 && i < names.count; i++)
         rc = list_name(store, names.list[i], fn, arg, error);
-    }
     vv_inspect_names_clear(&names);
     return rc < 0 ? vv_error_default(error, rc, "cannot list the checkpoints in %s: %s", store->address,
                                      varve_error_text(rc))
@@ -256,12 +231,10 @@ static int none_there(struct varve_store *store, const struct varve_which *which
     char version[64] = "";
     char generation[32] = "";
 
-    if (which->version >= 0) {
+    if (which->version >= 0)
         snprintf(version, sizeof version, " with version %" PRId64, which->version);
-    }
-    if (which->generation) {
+    if (which->generation)
         snprintf(generation, sizeof generation, " in generation %" PRIu32, which->generation);
-    }
     return vv_error(error, VARVE_NO_CHECKPOINT, "%s has no checkpoint of \"%s\"%s%s; `varve ls` tells what there is",
                     store->address, which->name, version, generation);
 }
@@ -275,9 +248,8 @@ static int open_newest(struct varve_store *store, struct varve_which *which, con
 
     for (uint64_t i = 0; i < catalogue->count; i++) {
         const struct vv_attempt *attempt = &catalogue->list[i].attempt;
-        if (!is_meant(which, attempt)) {
+        if (!is_meant(which, attempt))
             continue;
-        }
         vv_error_clear(&why);
         int rc = vv_view_open(store->store, which->name, attempt->generation, attempt->version, out, &why);
         if (rc == 0) {
@@ -285,9 +257,8 @@ static int open_newest(struct varve_store *store, struct varve_which *which, con
             which->version = (int64_t)attempt->version;
             return 0;
         }
-        if (rc != VARVE_CORRUPT && rc != VARVE_FORGOTTEN && rc != VARVE_NO_CHECKPOINT) {
+        if (rc != VARVE_CORRUPT && rc != VARVE_FORGOTTEN && rc != VARVE_NO_CHECKPOINT)
             return vv_error(error, rc, "%s", why.text);
-        }
         if (rc == VARVE_CORRUPT) {
             damaged++;
             vv_log(&store->log, VV_LOG_WARN, "%s@%" PRIu64 " of generation %" PRIu32 " is not whole: %s", which->name,
@@ -316,9 +287,8 @@ static int find_version(struct varve_store *store, struct varve_which *which, co
 }
 
 static int check_which(struct varve_store *store, const struct varve_which *which, struct varve_error *error) {
-    if (!store || !which || !which->name) {
+    if (!store || !which || !which->name)
         return vv_error(error, -EINVAL, "a store and the name of a checkpoint are needed");
-    }
     if (which->version < -1) {
         return vv_error(error, -EINVAL, "%" PRId64 " is no version: it must be 0 or more, or -1 for the newest",
                         which->version);
@@ -328,14 +298,13 @@ static int check_which(struct varve_store *store, const struct varve_which *whic
 
 /* Fills in which->generation and version; if that took opening the view, the view comes back too, else NULL. */
 static int find_once(struct varve_store *store, struct varve_which *which, struct vv_view **view_out,
-                      struct varve_error *error) {
+                     struct varve_error *error) {
     struct vv_catalogue catalogue = {0};
 
     vv_error_clear(error);
     int rc = check_which(store, which, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     *view_out = NULL;
     rc = vv_catalogue_load(store->store, which->name, 0, NULL, NULL, &catalogue, error);
     if (rc == 0) {
@@ -360,13 +329,11 @@ static int find_which(struct varve_store *store, struct varve_which *which, stru
     for (;;) {
         struct vv_attempt newest = {0};
         int rc = find_once(store, which, view_out, error);
-        if (rc != VARVE_NO_CHECKPOINT || which->version >= 0) {
+        if (rc != VARVE_NO_CHECKPOINT || which->version >= 0)
             return rc;
-        }
         if (vv_records_list(store->store, which->name, take_newest, &newest, NULL) < 0 ||
-            vv_attempt_compare(&newest, &seen) == 0) {
+            vv_attempt_compare(&newest, &seen) == 0)
             return rc;
-        }
         seen = newest;
     }
 }
@@ -380,13 +347,11 @@ int varve_store_resolve(struct varve_store *store, struct varve_which *which, st
 
 int vv_inspect_open_view(struct varve_store *store, struct varve_which *which, struct vv_view **out,
                          struct varve_error *error) {
-    if (!store || !which->name) {
+    if (!store || !which->name)
         return vv_error(error, -EINVAL, "a store and the name of a checkpoint are needed");
-    }
     int rc = find_which(store, which, out, error);
-    if (rc == 0 && !*out) {
+    if (rc == 0 && !*out)
         rc = vv_view_open(store->store, which->name, which->generation, (uint64_t)which->version, out, error);
-    }
     return rc < 0 ? vv_error_default(error, rc, "cannot open %s@%" PRId64 " in %s: %s", which->name, which->version,
                                      store->address, varve_error_text(rc))
                   : 0;
@@ -403,22 +368,19 @@ int vv_inspect_is_elsewhere(struct varve_store *store, const struct varve_which 
 
 static void end_run(struct vv_left_out *ranks) {
     size_t used = strlen(ranks->text), room = sizeof ranks->text - used;
-    if (room < 30) {
+    if (room < 30)
         snprintf(ranks->text + used, room, "%s", strstr(ranks->text, "...") ? "" : ", ...");
-    } else if (ranks->first == ranks->last) {
+    else if (ranks->first == ranks->last)
         snprintf(ranks->text + used, room, "%s%" PRIu32, used ? ", " : "", ranks->first);
-    } else {
+    else
         snprintf(ranks->text + used, room, "%s%" PRIu32 " to %" PRIu32, used ? ", " : "", ranks->first, ranks->last);
-    }
 }
 
 void vv_inspect_leave_out(struct vv_left_out *ranks, uint32_t rank) {
-    if (ranks->count && ranks->last + 1 != rank) {
+    if (ranks->count && ranks->last + 1 != rank)
         end_run(ranks);
-    }
-    if (ranks->count == 0 || ranks->last + 1 != rank) {
+    if (ranks->count == 0 || ranks->last + 1 != rank)
         ranks->first = rank;
-    }
     ranks->last = rank;
     ranks->count++;
 }
@@ -427,7 +389,8 @@ void vv_inspect_tell_left_out(struct varve_store *store, const struct varve_whic
     if (ranks->count) {
         end_run(ranks);
         vv_log(&store->log, VV_LOG_WARN,
-               "%s@%" PRId64 ": left out rank%s %s, not on this node: kept on other nodes, or missing; this cannot be told from here",
+               "%s@%" PRId64
+               ": left out rank%s %s, not on this node: kept on other nodes, or missing; this cannot be told from here",
                which->name, which->version, ranks->count > 1 ? "s" : "", ranks->text);
     }
 }
@@ -439,9 +402,8 @@ int varve_settings_list(const char *settings, varve_setting_fn fn, void *arg, st
     const struct vv_setting *setting;
 
     vv_error_clear(error);
-    if (!fn) {
+    if (!fn)
         return vv_error(error, -EINVAL, "varve_settings_list needs a function");
-    }
     int rc = vv_settings_load(&values, settings, NULL, error);
     for (size_t i = 0; rc == 0 && (setting = vv_setting_at(i)) != NULL; i++) {
         char bounds[256];

@@ -8,8 +8,8 @@
 #include "check/verify.h"
 #include "lifecycle/commit.h"
 
-/* Where varve_store_range or varve_store_read looked last: who asks for one region after the other finds the next one at
- * once. */
+/* Where varve_store_range or varve_store_read looked last: who asks for one region after the other finds the next one
+ * at once. */
 struct vv_ranged {
     struct vv_view *view; /* NULL: nowhere */
     struct vv_recipe *recipe;
@@ -34,8 +34,8 @@ struct varve_store {
 /* Fill in which's generation and version, and open the view of it. */
 int vv_inspect_open_view(struct varve_store *store, struct varve_which *which, struct vv_view **out,
                          struct varve_error *error);
-/* Of a node-local store: is the data of this rank not on this node? See vv_owner_is_elsewhere. residents begin as NULL, serve further calls
- * about the same name, and are destroyed by the caller. */
+/* Of a node-local store: is the data of this rank not on this node? See vv_owner_is_elsewhere. residents begin as NULL,
+ * serve further calls about the same name, and are destroyed by the caller. */
 int vv_inspect_is_elsewhere(struct varve_store *store, const struct varve_which *which, struct vv_view *view,
                             uint32_t rank, struct vv_residents **residents, struct varve_error *error);
 /* The same, and the rank must be there, on this node. */
@@ -43,8 +43,9 @@ int vv_inspect_open_rank(struct varve_store *store, struct varve_which *which, u
                          struct vv_residents **residents, struct varve_error *error);
 /* How a block is compressed, as the setting `codec` names it. */
 const char *vv_inspect_codec(const struct vv_block *block);
-/* Open what this rank has of a checkpoint, unless it is open already, and find a region in it: those behind the one that
- * was found last are found on the way. Out of the store while in use: a function that is told may ask for others. */
+/* Open what this rank has of a checkpoint, unless it is open already, and find a region in it: those behind the one
+ * that was found last are found on the way. Out of the store while in use: a function that is told may ask for others.
+ */
 int vv_inspect_ranged_take(struct varve_store *store, const struct varve_which *which, uint32_t rank,
                            const char *region, struct vv_ranged *ranged, struct vv_recipe_region *found,
                            struct varve_error *error);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lifecycle/lease.h"
 #include "check/verify.h"
+#include "lifecycle/lease.h"
 
 /* ---- totals ---- */
 
@@ -27,9 +27,8 @@ static int walk_item(void *arg, const char *name, int is_prefix) {
     uint64_t size;
     int rc;
 
-    if (used == 0 && !strcmp(name, "tmp")) {
+    if (used == 0 && !strcmp(name, "tmp"))
         return 0;
-    }
     int length = snprintf(walk->prefix + used, sizeof walk->prefix - used, "%s%s", used ? "/" : "", name);
     if (length < 0 || (size_t)length >= sizeof walk->prefix - used) {
         walk->prefix[used] = '\0';
@@ -70,16 +69,13 @@ int varve_store_stats(struct varve_store *store, const char *name, struct varve_
     struct vv_names names;
 
     vv_error_clear(error);
-    if (!store || !out) {
+    if (!store || !out)
         return vv_error(error, -EINVAL, "varve_store_stats needs a store and a place for the result");
-    }
     int rc = varve_store_list(store, name, add_checkpoint, &totals, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_inspect_names(store, name, &names, error);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     totals.names = name ? totals.checkpoints > 0 : names.count;
     struct walk walk = {.backend = store->store->backend, .totals = &totals};
     if (name) {
@@ -89,12 +85,12 @@ int varve_store_stats(struct varve_store *store, const char *name, struct varve_
     }
     rc = walk_prefix(&walk);
     vv_inspect_names_clear(&names);
-    if (rc < 0) {
+    if (rc < 0)
         return vv_error_sys(error, rc, "cannot count the objects in %s", store->address);
-    }
     if (store->store->settings.layout == VV_LAYOUT_LOCAL) {
         vv_log(&store->log, VV_LOG_WARN,
-               "this is the store of one node: objects and bytes on storage are counted here only, what the checkpoints hold and brought on "
+               "this is the store of one node: objects and bytes on storage are counted here only, what the "
+               "checkpoints hold and brought on "
                "all nodes");
     }
     *out = totals;
@@ -109,16 +105,13 @@ int varve_store_verify(struct varve_store *store, const struct varve_verify_opti
     struct vv_verify_result result = {0};
 
     vv_error_clear(error);
-    if (!store || (options && options->size > sizeof given)) {
+    if (!store || (options && options->size > sizeof given))
         return vv_error(error, -EINVAL, "%s", store ? "the options are those of a newer library" : "no store given");
-    }
-    if (options) {
+    if (options)
         memcpy(&given, options, options->size);
-    }
     int rc = vv_inspect_require_name(store, given.name, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     struct vv_verify_options inner = {
         .name = given.name,
         .is_quick = given.is_quick,
@@ -144,14 +137,12 @@ int varve_store_verify(struct varve_store *store, const struct varve_verify_opti
 
 int varve_store_forget(struct varve_store *store, const struct varve_which *which, struct varve_error *error) {
     vv_error_clear(error);
-    if (!store || !which || !which->name || which->version < 0) {
+    if (!store || !which || !which->name || which->version < 0)
         return vv_error(error, -EINVAL, "to forget a checkpoint its name and version must be given");
-    }
     struct varve_which found = *which;
     int rc = varve_store_resolve(store, &found, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     vv_inspect_ranged_clear(store);
     rc = vv_forget(store->store, found.name, found.generation, (uint64_t)found.version, error);
     return rc < 0 ? vv_error_default(error, rc, "cannot forget %s@%" PRId64 " of generation %" PRIu32 ": %s",
@@ -166,9 +157,8 @@ struct reporter {
 
 static void report_removal(void *arg, const char *key, uint64_t size) {
     const struct reporter *reporter = arg;
-    if (reporter->fn) {
+    if (reporter->fn)
         reporter->fn(reporter->arg, key, size, "no checkpoint needs it");
-    }
 }
 
 static int prune_name(struct varve_store *store, const char *name, int is_dry_run, struct reporter *reporter,
@@ -193,36 +183,30 @@ int varve_store_prune(struct varve_store *store, const char *name, int is_dry_ru
     int first = 0;
 
     vv_error_clear(error);
-    if (!store) {
+    if (!store)
         return vv_error(error, -EINVAL, "no store given");
-    }
     int rc = vv_inspect_require_name(store, name, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_inspect_names(store, name, &names, error);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     vv_inspect_ranged_clear(store);
     for (size_t i = 0; i < names.count; i++) {
         vv_error_clear(&own);
         rc = prune_name(store, names.list[i], is_dry_run, &reporter, &totals, &own);
-        if (rc < 0 && first == 0) {
+        if (rc < 0 && first == 0)
             first = vv_error(error, rc, "%s", own.text);
-        }
     }
     vv_inspect_names_clear(&names);
-    if (out) {
+    if (out)
         *out = totals;
-    }
     return first;
 }
 
 static void report_repair(void *arg, const char *key, const char *text) {
     const struct reporter *reporter = arg;
-    if (reporter->fn) {
+    if (reporter->fn)
         reporter->fn(reporter->arg, key, 0, text);
-    }
 }
 
 int varve_store_repair(struct varve_store *store, int is_dry_run, varve_action_fn fn, void *arg,
@@ -231,9 +215,8 @@ int varve_store_repair(struct varve_store *store, int is_dry_run, varve_action_f
     struct vv_repair_options options = {.is_dry_run = is_dry_run, .report = report_repair, .arg = &reporter};
 
     vv_error_clear(error);
-    if (!store) {
+    if (!store)
         return vv_error(error, -EINVAL, "no store given");
-    }
     vv_inspect_ranged_clear(store);
     int rc = vv_repair(store->store, &options, error);
     return rc < 0 ? vv_error_default(error, rc, "cannot repair %s: %s", store->address, varve_error_text(rc)) : rc;
@@ -261,24 +244,22 @@ static void give_holder(const struct vv_holder *from, struct varve_holder *out) 
 
 static int check_holder(struct varve_store *store, const char *name, const struct varve_holder *out,
                         struct varve_error *error) {
-    if (!store || !name) {
+    if (!store || !name)
         return vv_error(error, -EINVAL, "a store and a name must be given");
-    }
-    if (out && (out->size > sizeof *out || out->size < sizeof out->size)) {
+    if (out && (out->size > sizeof *out || out->size < sizeof out->size))
         return vv_error(error, -EINVAL, "the size of struct varve_holder must be set, to what this library knows");
-    }
     return vv_inspect_require_name(store, name, error);
 }
 
-int varve_store_holder(struct varve_store *store, const char *name, struct varve_holder *out, struct varve_error *error) {
+int varve_store_holder(struct varve_store *store, const char *name, struct varve_holder *out,
+                       struct varve_error *error) {
     struct vv_holder holder;
 
     vv_error_clear(error);
     int rc = out ? check_holder(store, name, out, error) : vv_error(error, -EINVAL, "no place for the result");
     rc = rc ? rc : vv_holder_look(store->store, name, &holder, error);
-    if (rc == 0) {
+    if (rc == 0)
         give_holder(&holder, out);
-    }
     return rc < 0 ? vv_error_default(error, rc, "cannot find out who holds \"%s\": %s", name, varve_error_text(rc)) : 0;
 }
 
@@ -288,12 +269,10 @@ int varve_store_unlock(struct varve_store *store, const char *name, int is_dead,
 
     vv_error_clear(error);
     int rc = check_holder(store, name, out, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     rc = vv_unlock(store->store, name, is_dead, progress, arg, &holder, error);
-    if (out) {
+    if (out)
         give_holder(&holder, out);
-    }
     return rc < 0 ? vv_error_default(error, rc, "cannot unlock \"%s\": %s", name, varve_error_text(rc)) : 0;
 }

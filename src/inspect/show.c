@@ -75,9 +75,8 @@ static int see_piece(void *arg, const struct vv_block_piece *piece) {
 
 static const char *most_used(const struct blocks_seen *blocks) {
     int most = 0;
-    for (int i = 1; i < CODECS_SEEN; i++) {
+    for (int i = 1; i < CODECS_SEEN; i++)
         most = blocks->seen[i].bytes > blocks->seen[most].bytes ? i : most;
-    }
     return blocks->seen[most].codec ? blocks->seen[most].codec : "";
 }
 
@@ -99,9 +98,8 @@ static int see_run(struct rank_shown *shown, const struct vv_run *run, struct bl
     }
     struct varve_error why = {0};
     int rc = vv_view_blocks(shown->view, run, see_piece, blocks, &why);
-    if (rc == -ENOMEM || rc == VARVE_FORGOTTEN) {
+    if (rc == -ENOMEM || rc == VARVE_FORGOTTEN)
         return vv_error(error, rc, "%s", why.text);
-    }
     *is_blind = rc < 0;
     shown->blind += rc < 0;
     return 0;
@@ -127,9 +125,8 @@ static int show_region(struct rank_shown *shown, struct vv_recipe *recipe, const
         told.runs++;
         told.bytes_zero += run.kind == VV_RUN_ZERO ? run.length : 0;
         rc = see_run(shown, &run, &blocks, &is_blind, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
     }
     told.codec = is_blind ? "?" : most_used(&blocks);
     told.bytes_blocks = is_blind ? 0 : (uint64_t)(blocks.stored + 0.5L);
@@ -144,11 +141,10 @@ static int show_rank(struct rank_shown *shown, struct varve_error *error) {
     int rc = vv_recipe_open(shown->view, shown->rank, &recipe, error);
     while (rc == 0 && !is_over) {
         rc = vv_recipe_next_region(recipe, &region, error);
-        if (rc == 0) {
+        if (rc == 0)
             is_over = 1;
-        } else if (rc > 0) {
+        else if (rc > 0)
             rc = show_region(shown, recipe, &region, error);
-        }
     }
     vv_recipe_close(recipe);
     return rc;
@@ -162,13 +158,11 @@ int varve_store_show(struct varve_store *store, const struct varve_which *which,
     struct vv_view *view = NULL;
 
     int rc = vv_inspect_open_view(store, &found, &view, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     const struct vv_record *record = vv_view_record(view);
-    if (detail) {
+    if (detail)
         fill_detail(store, &found, record, detail);
-    }
     for (uint32_t rank = 0; fn && rc == 0 && rank < record->ranks; rank++) {
         rc = vv_inspect_is_elsewhere(store, &found, view, rank, &residents, error);
         if (rc > 0) {
@@ -217,9 +211,8 @@ static int read_pass(struct varve_store *store, struct vv_view *view, uint32_t r
 int vv_inspect_open_rank(struct varve_store *store, struct varve_which *which, uint32_t rank, struct vv_view **out,
                          struct vv_residents **residents, struct varve_error *error) {
     int rc = vv_inspect_open_view(store, which, out, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     uint32_t ranks = vv_view_record(*out)->ranks;
     if (rank >= ranks) {
         return vv_error(error, VARVE_MISMATCH, "%s@%" PRId64 " has no rank %" PRIu32 ": its ranks are 0 to %" PRIu32,
@@ -273,9 +266,8 @@ int varve_store_read(struct varve_store *store, const struct varve_which *which,
         struct check_pass pass = {.fn = fn, .arg = arg};
         rc = read_pass(store, view, rank, region, check_only, &pass, error);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = read_pass(store, view, rank, region, fn, arg, error);
-    }
     struct varve_error ignored = {0};
     if (rc == VARVE_CORRUPT && residents && vv_owner_needs_others(residents, view, rank, &ignored) == 1) {
         rc = vv_error(error, -ENOENT,

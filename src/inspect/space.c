@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "compact/compact.h"
 #include "check/usage.h"
+#include "compact/compact.h"
 
 int varve_store_usage(struct varve_store *store, const char *name, varve_progress_fn progress, void *arg,
                       struct varve_usage *out, struct varve_error *error) {
@@ -14,16 +14,13 @@ int varve_store_usage(struct varve_store *store, const char *name, varve_progres
     struct vv_usage usage;
 
     vv_error_clear(error);
-    if (!store || !name || !out || out->size == 0 || out->size > sizeof *out) {
+    if (!store || !name || !out || out->size == 0 || out->size > sizeof *out)
         return vv_error(error, -EINVAL, "varve_store_usage needs a store, a name and a place for the result");
-    }
     int rc = vv_inspect_require_name(store, name, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_usage_count(store->store, name, &options, &usage, error);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return vv_error_default(error, rc, "cannot count what \"%s\" uses: %s", name, varve_error_text(rc));
-    }
     struct varve_usage result = {
         .size = out->size,
         .checkpoints = usage.checkpoints,
@@ -45,16 +42,13 @@ int varve_store_compact(struct varve_store *store, const char *name, const struc
     struct vv_compact_result result = {0};
 
     vv_error_clear(error);
-    if (!store || !name || (options && options->size > sizeof given) || (out && out->size > sizeof *out)) {
+    if (!store || !name || (options && options->size > sizeof given) || (out && out->size > sizeof *out))
         return vv_error(error, -EINVAL, "varve_store_compact needs a store and a name, and options of this library");
-    }
-    if (options) {
+    if (options)
         memcpy(&given, options, options->size);
-    }
     int rc = vv_inspect_require_name(store, name, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     vv_inspect_ranged_clear(store);
     struct vv_compact_options inner = {
         .settings = &store->settings,

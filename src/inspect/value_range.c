@@ -1,5 +1,6 @@
-/* The values of a region: from the ranges that are stored with its blocks, without reading them. Where a block has none (small
- * regions share blocks; a region without type once had the same bytes) its bytes are read and looked at, up to READ_MAX. */
+/* The values of a region: from the ranges that are stored with its blocks, without reading them. Where a block has none
+ * (small regions share blocks; a region without type once had the same bytes) its bytes are read and looked at, up to
+ * READ_MAX. */
 #include "inspect/inspect_private.h"
 
 #include <errno.h>
@@ -11,8 +12,8 @@
 #include "base/alloc.h"
 #include "base/array.h"
 #include "base/error.h"
-#include "read/region_reader.h"
 #include "format/values.h"
+#include "read/region_reader.h"
 
 #define READ_MAX ((uint64_t)64 << 20)
 #define READ_AT_ONCE ((size_t)4 << 20) /* a want may be a block, which is at most VV_BLOCK_RAW_MAX */
@@ -60,15 +61,13 @@ struct looking {
 
 static void tell_range(const struct vv_range *range, int is_known, int is_exact, struct varve_range *out) {
     *out = (struct varve_range){.low = NAN, .high = NAN};
-    if (!is_known || !range->type) {
+    if (!is_known || !range->type)
         return;
-    }
     out->is_known = 1;
     out->is_exact = is_exact;
     out->has_nan = (range->flags & VV_RANGE_NAN) != 0;
-    if (!(range->flags & VV_RANGE_EMPTY)) {
+    if (!(range->flags & VV_RANGE_EMPTY))
         vv_range_doubles(range, &out->low, &out->high);
-    }
 }
 
 /* ---- blocks of which only pieces are used ---- */
@@ -78,9 +77,8 @@ static int note_piece(struct looking *looking, const struct vv_block_piece *from
     struct piece *last = looking->piece_count ? &looking->pieces[looking->piece_count - 1] : NULL;
     uint32_t length = (uint32_t)from->length;
 
-    if (!looking->is_exact) {
+    if (!looking->is_exact)
         return 0;
-    }
     if (last && last->source == from->source && last->writer == from->writer && last->number == from->number &&
         last->raw + last->length == from->raw) {
         last->length += length;
@@ -90,15 +88,8 @@ static int note_piece(struct looking *looking, const struct vv_block_piece *from
         looking->is_exact = 0;
         return 0;
     }
-    if (looking->piece_count == looking->piece_room) {
-        size_t room = looking->piece_room ? looking->piece_room * 2 : 64;
-        struct piece *pieces = vv_realloc(looking->pieces, room * sizeof *pieces);
-        if (!pieces) {
-            return vv_error_sys(looking->error, -ENOMEM, "cannot look at %zu pieces of blocks", room);
-        }
-        looking->pieces = pieces;
-        looking->piece_room = room;
-    }
+    if (VV_GROW(looking->pieces, looking->piece_count, looking->piece_room) != 0)
+        return vv_error_sys(looking->error, -ENOMEM, "cannot look at %zu pieces of blocks", looking->piece_count + 1);
     looking->pieces[looking->piece_count++] = (struct piece){.source = from->source,
                                                              .writer = from->writer,
                                                              .number = from->number,
@@ -127,21 +118,18 @@ static int compare_pieces(const void *a, const void *b) {
 static int are_blocks_whole(struct piece *pieces, size_t count) {
     uint32_t reached = 0;
 
-    if (count > 1) {
+    if (count > 1)
         qsort(pieces, count, sizeof *pieces, compare_pieces);
-    }
     for (size_t i = 0; i < count; i++) {
         int is_first = i == 0 || compare_block(&pieces[i - 1], &pieces[i]) != 0;
         int is_last = i + 1 == count || compare_block(&pieces[i], &pieces[i + 1]) != 0;
         uint32_t end = pieces[i].raw + pieces[i].length;
         reached = is_first ? 0 : reached;
-        if (pieces[i].raw > reached) {
+        if (pieces[i].raw > reached)
             return 0;
-        }
         reached = end > reached ? end : reached;
-        if (is_last && reached < pieces[i].whole) {
+        if (is_last && reached < pieces[i].whole)
             return 0;
-        }
     }
     return 1;
 }
@@ -151,14 +139,12 @@ static int are_blocks_whole(struct piece *pieces, size_t count) {
 static int tell_part(struct looking *looking, struct part *part) {
     struct varve_block_range told = {.offset = part->offset, .size = part->size, .codec = part->codec};
 
-    if (part->is_read) {
+    if (part->is_read)
         vv_values_range(looking->type, looking->buffer + part->at, part->length, &part->range);
-    }
     looking->is_known &= part->is_known;
     vv_range_join(&looking->all, &part->range);
-    if (!looking->fn) {
+    if (!looking->fn)
         return 0;
-    }
     tell_range(&part->range, part->is_known, part->is_exact, &told.range);
     return looking->fn(looking->arg, &told);
 }
@@ -167,22 +153,19 @@ static int tell_part(struct looking *looking, struct part *part) {
 static int tell_parts(struct looking *looking) {
     int rc = looking->used ? vv_fetch_run(looking->fetch, looking->error) : 0;
 
-    for (size_t i = 0; rc == 0 && i < looking->part_count; i++) {
+    for (size_t i = 0; rc == 0 && i < looking->part_count; i++)
         rc = tell_part(looking, &looking->parts[i]);
-    }
     looking->part_count = 0;
     looking->used = 0;
     return rc;
 }
 
 static int reserve_bytes(struct looking *looking, size_t size) {
-    if (looking->room - looking->used >= size) {
+    if (looking->room - looking->used >= size)
         return 0;
-    }
     int rc = tell_parts(looking);
-    if (rc || looking->room >= size) {
+    if (rc || looking->room >= size)
         return rc;
-    }
     size_t room = size > READ_AT_ONCE ? size : READ_AT_ONCE;
     vv_free(looking->buffer);
     looking->buffer = vv_malloc(room);
@@ -275,9 +258,8 @@ static int look_at_runs(struct looking *looking, struct vv_recipe *recipe) {
         looking->run = &run;
         rc = run.kind == VV_RUN_ZERO ? look_at_zeros(looking)
                                      : vv_view_blocks(looking->view, &run, on_piece, looking, looking->error);
-        if (rc || (!looking->fn && looking->read > READ_MAX)) {
+        if (rc || (!looking->fn && looking->read > READ_MAX))
             break;
-        }
     }
     return rc ? rc : tell_parts(looking);
 }
@@ -304,15 +286,13 @@ static int open_rank(struct varve_store *store, const struct varve_which *which,
     struct varve_which found = *which;
     struct vv_residents *residents = NULL;
 
-    if (is_there_already(ranged, which, rank)) {
+    if (is_there_already(ranged, which, rank))
         return 0;
-    }
     close_ranged(ranged);
     int rc = vv_inspect_open_rank(store, &found, rank, &ranged->view, &residents, error);
     vv_residents_destroy(residents);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     vv_view_expect_parts(ranged->view);
     ranged->rank = rank;
     ranged->generation = found.generation;
@@ -325,11 +305,9 @@ static int open_rank(struct varve_store *store, const struct varve_which *which,
 static int find_region(struct vv_ranged *ranged, const char *region, struct vv_recipe_region *out,
                        struct varve_error *error) {
     int rc = 0;
-    while (ranged->recipe && (rc = vv_recipe_next_region(ranged->recipe, out, error)) > 0) {
-        if (strcmp(out->name, region) == 0) {
+    while (ranged->recipe && (rc = vv_recipe_next_region(ranged->recipe, out, error)) > 0)
+        if (strcmp(out->name, region) == 0)
             return 0;
-        }
-    }
     vv_recipe_close(ranged->recipe);
     ranged->recipe = NULL;
     return rc ? rc : vv_region_find(ranged->view, ranged->rank, region, &ranged->recipe, out, error);
@@ -356,16 +334,15 @@ void vv_inspect_ranged_give(struct varve_store *store, struct vv_ranged *ranged,
 /* ---- both functions ---- */
 
 static int look_at_range(const struct vv_ranged *ranged, const struct vv_recipe_region *found, const char *region,
-                struct looking *looking) {
+                         struct looking *looking) {
     int rc;
 
     looking->view = ranged->view;
     looking->type = found->shape.type;
     looking->length = found->length;
     looking->is_known = looking->is_exact = 1;
-    if (!looking->fn && !vv_values_have_range(looking->type)) {
+    if (!looking->fn && !vv_values_have_range(looking->type))
         return 0;
-    }
     looking->parts = vv_malloc(PARTS_AT_ONCE * sizeof *looking->parts);
     rc = looking->parts ? look_at_runs(looking, ranged->recipe)
                         : vv_error_sys(looking->error, -ENOMEM, "cannot look at region \"%s\"", region);
@@ -382,9 +359,8 @@ static int look_for(struct varve_store *store, const struct varve_which *which, 
     struct varve_error *error = looking->error;
 
     vv_error_clear(error);
-    if (!store || !which || !which->name || !region || !*region) {
+    if (!store || !which || !which->name || !region || !*region)
         return vv_error(error, -EINVAL, "a store, the name of a checkpoint and that of a region are needed");
-    }
     struct vv_ranged ranged;
     struct vv_recipe_region found;
     looking->store = store;
@@ -400,13 +376,11 @@ int varve_store_range(struct varve_store *store, const struct varve_which *which
                       struct varve_range *out, struct varve_error *error) {
     struct looking looking = {.error = error};
 
-    if (!out) {
+    if (!out)
         return vv_error(error, -EINVAL, "varve_store_range needs a place for the range");
-    }
     int rc = look_for(store, which, rank, region, &looking);
-    if (rc == 0) {
+    if (rc == 0)
         tell_range(&looking.all, looking.is_known, looking.is_exact, out);
-    }
     return rc;
 }
 
@@ -414,8 +388,7 @@ int varve_store_ranges(struct varve_store *store, const struct varve_which *whic
                        varve_block_range_fn fn, void *arg, struct varve_error *error) {
     struct looking looking = {.fn = fn, .arg = arg, .error = error};
 
-    if (!fn) {
+    if (!fn)
         return vv_error(error, -EINVAL, "varve_store_ranges needs a function");
-    }
     return look_for(store, which, rank, region, &looking);
 }

@@ -7,10 +7,10 @@
  * A session has no claim because it was asked to read only (access=read), and then it never writes anything. Or because
  * nothing could be written when it was opened: the file system is full to the last byte, mounted read-only, or somebody
  * else's. Then the first restart, and after it the first checkpoint, try to claim once more. It must be the very next
- * claim of the name: if another session came between, what we go on from is not the newest any more, and ours would hide
- * what that one has saved. Nor may there be a newer record than those we chose from: the session before us was taken for
- * dead, and may have gone on all the same. Whether what we go on from is still a checkpoint is looked at by every commit
- * (store/commit.c). */
+ * claim of the name: if another session came between, what we go on from is not the newest any more, and ours would
+ * hide what that one has saved. Nor may there be a newer record than those we chose from: the session before us was
+ * taken for dead, and may have gone on all the same. Whether what we go on from is still a checkpoint is looked at by
+ * every commit (store/commit.c). */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -72,8 +72,8 @@ int vv_newest_record(struct vv_job *job, struct vv_attempt *out, struct varve_er
     return rc < 0 ? rc : 0;
 }
 
-/* The newest of all nodes, known to all ranks: who lists for a node and who claims it need not be the same. If one cannot tell,
- * what was seen before counts: then a checkpoint may be refused that would have been right. */
+/* The newest of all nodes, known to all ranks: who lists for a node and who claims it need not be the same. If one
+ * cannot tell, what was seen before counts: then a checkpoint may be refused that would have been right. */
 void vv_access_look(struct vv_job *job) {
     struct varve_error ignored = {0};
     struct vv_attempt newest = {0};
@@ -93,10 +93,12 @@ void vv_access_look(struct vv_job *job) {
 static int check_unsaved(struct vv_job *job, struct varve_error *error) {
     struct vv_attempt newest;
     int rc = vv_newest_record(job, &newest, error);
-    if (rc < 0 || !vv_attempt_is_newer(&newest, &job->newest_seen) || !vv_attempt_is_newer(&newest, &job->lineage.parent))
+    if (rc < 0 || !vv_attempt_is_newer(&newest, &job->newest_seen) ||
+        !vv_attempt_is_newer(&newest, &job->lineage.parent))
         return rc;
     return vv_error(error, VARVE_FENCED,
-                    "another session has saved version %" PRIu64 " of %s since this one was opened for reading only: close it"
+                    "another session has saved version %" PRIu64
+                    " of %s since this one was opened for reading only: close it"
                     " and open it again",
                     newest.version, job->name);
 }
@@ -105,7 +107,8 @@ static int is_own(const struct vv_job *job, const uint8_t owner[16]) {
     return vv_lease_is_given_up_here(owner) || memcmp(owner, job->claim_tried, sizeof job->claim_tried) == 0;
 }
 
-/* A claim above the one we saw may be our own, made half-way by a try that failed, on this rank or on another of its node. */
+/* A claim above the one we saw may be our own, made half-way by a try that failed, on this rank or on another of its
+ * node. */
 static int check_unclaimed(struct vv_job *job, struct varve_error *error) {
     uint8_t owner[16];
     uint32_t highest = 0;
@@ -117,11 +120,13 @@ static int check_unclaimed(struct vv_job *job, struct varve_error *error) {
         job->claims_seen = highest;
         return check_unsaved(job, error);
     }
-    return rc < 0 ? rc
-                  : vv_error(error, VARVE_FENCED,
-                             "another session has claimed %s since this one was opened for reading only: close it and open it"
-                             " again",
-                             job->name);
+    return rc < 0
+               ? rc
+               : vv_error(
+                     error, VARVE_FENCED,
+                     "another session has claimed %s since this one was opened for reading only: close it and open it"
+                     " again",
+                     job->name);
 }
 
 /* We have claims; are they the very next, and does the beat name what we go on from? */
@@ -172,9 +177,9 @@ int vv_access_choose(struct vv_job *job, int has_begun, struct varve_error *erro
 int vv_access_refuse(struct vv_job *job, struct varve_error *error) {
     if (job->may != VV_MAY_READ)
         return 0;
-    return vv_comm_all_say(error, -EROFS,
-                           "this session of %s only reads (access=read): open one with access=write to save checkpoints",
-                           job->name);
+    return vv_comm_all_say(
+        error, -EROFS, "this session of %s only reads (access=read): open one with access=write to save checkpoints",
+        job->name);
 }
 
 int vv_access_write(struct vv_job *job, struct varve_error *error) {

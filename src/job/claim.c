@@ -11,8 +11,7 @@ struct entry {
     uint32_t generation;
 };
 
-static int take_lease(struct vv_job *job, uint64_t above, const uint8_t *session_id,
-                      struct varve_error *error) {
+static int take_lease(struct vv_job *job, uint64_t above, const uint8_t *session_id, struct varve_error *error) {
     struct vv_lease_options options = {
         .ranks = job->comm->ranks,
         .beat_seconds = (uint32_t)job->settings.beat_seconds,
@@ -63,4 +62,3 @@ int vv_claim_together(struct vv_job *job, uint64_t above, struct varve_error *er
         rc = join_claim(job, job->address, above, &entry, error);
     return vv_comm_agree(comm, rc, error);
 }
-

@@ -1,5 +1,5 @@
-/* No checkpoint was found. That is a first run, or a mistyped name or path: one line tells what was looked for, and what
- * is there instead. */
+/* No checkpoint was found. That is a first run, or a mistyped name or path: one line tells what was looked for, and
+ * what is there instead. */
 #include <stdio.h>
 #include <string.h>
 
@@ -48,6 +48,5 @@ void vv_tell_first_run(struct vv_job *job) {
         return;
     job->is_first_run_told = 1;
     describe_names(job, names, sizeof names);
-    vv_log(&job->log, VV_LOG_WARN, "no checkpoint of %s in %.300s: a first run (%s)", job->name,
-           job->address, names);
+    vv_log(&job->log, VV_LOG_WARN, "no checkpoint of %s in %.300s: a first run (%s)", job->name, job->address, names);
 }

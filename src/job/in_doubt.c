@@ -1,7 +1,8 @@
 /* Commits that failed half-way: some nodes have the record, others do not.
  *
- * Nobody was told of such a checkpoint. If the job dies now, the next one completes it. If it goes on, the record must go: it would count as one of
- * the newest where it is (keep=N) and push out an older one that was reported, while the other nodes remove its packs. */
+ * Nobody was told of such a checkpoint. If the job dies now, the next one completes it. If it goes on, the record must
+ * go: it would count as one of the newest where it is (keep=N) and push out an older one that was reported, while the
+ * other nodes remove its packs. */
 #include <inttypes.h>
 
 #include "base/alloc.h"

@@ -67,8 +67,8 @@ int vv_claim_together(struct vv_job *job, uint64_t above, struct varve_error *er
 /* ---- access.c ---- */
 /* Claim the next generation, or go without where nothing may or can be written. */
 int vv_access_open(struct vv_job *job, uint64_t above, struct varve_error *error);
-/* Before a checkpoint is chosen to go on from: a session without a claim tries for one again, unless it has begun to save
- * (has_begun). */
+/* Before a checkpoint is chosen to go on from: a session without a claim tries for one again, unless it has begun to
+ * save (has_begun). */
 int vv_access_choose(struct vv_job *job, int has_begun, struct varve_error *error);
 /* Before checkpoints are listed: remembers the newest record, if the session may come to save later. */
 void vv_access_look(struct vv_job *job);
@@ -98,8 +98,8 @@ int vv_lost_say(const struct vv_job *job, const struct vv_lost *lost, uint64_t v
 /* ---- node_check.c: may this checkpoint be read from node-local stores? ---- */
 /* It must be the same one on all nodes, and every rank's part must be on some node, or copies of it: otherwise
  * VARVE_CORRUPT. Then its record is copied to the nodes that have missed it. VARVE_FORGOTTEN when one node has
- * forgotten it; the others do so, too. Does nothing on shared storage. is_thin_out: something that belongs to it is there
- * fewer times than it should be. */
+ * forgotten it; the others do so, too. Does nothing on shared storage. is_thin_out: something that belongs to it is
+ * there fewer times than it should be. */
 struct vv_completeness {
     uint32_t replicas;         /* that this session keeps */
     const struct vv_lost *all; /* what is lost if the part of this rank is */
@@ -107,7 +107,8 @@ struct vv_completeness {
 int vv_keepers_complete(struct vv_job *job, struct vv_peers *peers, const struct vv_completeness *wanted,
                         uint32_t generation, uint64_t version, int *is_thin_out, struct varve_error *error);
 
-/* ---- in_doubt.c: commits that failed half-way on node-local stores. Each rank for itself; nothing here can fail. ---- */
+/* ---- in_doubt.c: commits that failed half-way on node-local stores. Each rank for itself; nothing here can fail. ----
+ */
 void vv_unsettled_add(struct vv_job *job, const struct vv_attempt *attempt);
 /* The parent is a checkpoint on all nodes. */
 void vv_unsettled_drop(struct vv_job *job);

@@ -119,8 +119,8 @@ static int share_commit(struct vv_job *job, const struct vv_attempt *attempt, st
 
 /* ---- committing ---- */
 
-static int create_everywhere(struct vv_job *job, const struct vv_attempt *attempt,
-                             const struct vv_writers *writers, struct vv_record *record, struct varve_error *error) {
+static int create_everywhere(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers *writers,
+                             struct vv_record *record, struct varve_error *error) {
     int rc = 0;
     if (job->lease)
         rc = vv_commit_check(job->store, job->lease, job->name, attempt, record, error);

@@ -18,8 +18,7 @@ static size_t listed(const struct vv_lost *lost) {
     return count < lost->count ? count : lost->count;
 }
 
-int vv_lost_say(const struct vv_job *job, const struct vv_lost *lost, uint64_t version,
-                struct varve_error *error) {
+int vv_lost_say(const struct vv_job *job, const struct vv_lost *lost, uint64_t version, struct varve_error *error) {
     char what[320], more[32] = "";
     size_t hidden = lost->count - listed(lost);
     if (hidden)
@@ -29,7 +28,8 @@ int vv_lost_say(const struct vv_job *job, const struct vv_lost *lost, uint64_t v
     else
         snprintf(what, sizeof what, "%s %s%s", lost->count == 1 ? "region" : "regions", lost->names, more);
     int rc = vv_error(error, VARVE_CORRUPT,
-                      "version %" PRIu64 ": %s of rank %u %s lost: the node that stored this is not part of the job any more, or"
+                      "version %" PRIu64
+                      ": %s of rank %u %s lost: the node that stored this is not part of the job any more, or"
                       " its disk was lost or is not mounted, and no other node has a copy",
                       version, what, job->comm->rank, lost->count == 1 ? "is" : "are");
     vv_log(&job->log, VV_LOG_WARN, "%s", error->text);

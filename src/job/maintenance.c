@@ -1,16 +1,16 @@
-/* After a commit: the beat names the new checkpoint, older ones go by keep=N, and the catalogue is renewed now and then. What goes
- * wrong here is said and tried again next time. */
+/* After a commit: the beat names the new checkpoint, older ones go by keep=N, and the catalogue is renewed now and
+ * then. What goes wrong here is said and tried again next time. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "job/job.h"
 #include "lifecycle/catalogue.h"
 
-#define CATALOGUE_EVERY 65   /* checkpoints; more than the catalogue itself thinks worth writing */
+#define CATALOGUE_EVERY 65 /* checkpoints; more than the catalogue itself thinks worth writing */
 #define CATALOGUE_SPARE 1000
 
-/* Keep listing fast: now and then what the records say goes into the catalogue. The more there is in it, the less often it
- * is written, but never so seldom that a listing has thousands of records to read. */
+/* Keep listing fast: now and then what the records say goes into the catalogue. The more there is in it, the less often
+ * it is written, but never so seldom that a listing has thousands of records to read. */
 static void catalogue(struct vv_job *job) {
     struct vv_catalogue all = {0};
     struct varve_error error = {0};
@@ -25,7 +25,8 @@ static void catalogue(struct vv_job *job) {
     vv_catalogue_clear(&all);
 }
 
-/* After a restart that failed, what the session saves may be a beginning by mistake: it replaces nothing of earlier runs. */
+/* After a restart that failed, what the session saves may be a beginning by mistake: it replaces nothing of earlier
+ * runs. */
 static struct vv_keep_options keep_options(const struct vv_job *job) {
     return (struct vv_keep_options){.keep = (uint32_t)job->settings.keep,
                                     .from = job->lineage.has_failed_restart ? job->first_generation : job->keep_from,
@@ -62,8 +63,9 @@ static uint64_t most_by_default(const struct vv_job *job) {
     return 2 * (uint64_t)job->settings.keep;
 }
 
-/* Nobody has set keep, and there is more than the default would have left: somebody has kept those checkpoints on purpose,
- * or a library did that still kept everything. They stay. One answer for all keepers; none of them can count: they stay. */
+/* Nobody has set keep, and there is more than the default would have left: somebody has kept those checkpoints on
+ * purpose, or a library did that still kept everything. They stay. One answer for all keepers; none of them can count:
+ * they stay. */
 static uint32_t find_keep_from(struct vv_job *job, uint64_t *older) {
     struct varve_error error = {0};
     uint64_t may_go = 1;
@@ -94,9 +96,10 @@ static void tell_kept(const struct vv_job *job, uint64_t older) {
 }
 
 static void tell_failed_restart(const struct vv_job *job) {
-    vv_log(&job->log, VV_LOG_WARN,
-           "the restart of %s failed, and new checkpoints are made all the same: those of earlier runs are not forgotten",
-           job->name);
+    vv_log(
+        &job->log, VV_LOG_WARN,
+        "the restart of %s failed, and new checkpoints are made all the same: those of earlier runs are not forgotten",
+        job->name);
 }
 
 static void begin_keeping(struct vv_job *job) {

@@ -21,10 +21,10 @@ struct candidate {
     const struct vv_completeness *wanted;
     uint32_t generation;
     uint64_t version;
-    int found;            /* on this node; on ranks that are no keepers always */
-    struct vv_lean what;  /* if it was */
-    uint32_t donor;       /* the first keeper that has it */
-    int is_everywhere;    /* no keeper lacks it */
+    int found;           /* on this node; on ranks that are no keepers always */
+    struct vv_lean what; /* if it was */
+    uint32_t donor;      /* the first keeper that has it */
+    int is_everywhere;   /* no keeper lacks it */
     const struct vv_record *record;
     int is_thin; /* something is there fewer times than it should be */
     struct varve_error *error;
@@ -82,8 +82,9 @@ static int spread_forgetting(const struct candidate *candidate) {
     if (rc < 0)
         return vv_error(candidate->error, rc, "the ranks could not compare their claims: %s", varve_error_text(rc));
     if (rc == 0)
-        return vv_comm_all_say(candidate->error, VARVE_CORRUPT,
-                          "another job, which used the same generation on other nodes, has forgotten a checkpoint of this version");
+        return vv_comm_all_say(
+            candidate->error, VARVE_CORRUPT,
+            "another job, which used the same generation on other nodes, has forgotten a checkpoint of this version");
     if (candidate->job->lease && candidate->found == 1)
         forget_too(candidate);
     return VARVE_FORGOTTEN;
@@ -104,9 +105,10 @@ static int check_same(const struct candidate *candidate) {
         return vv_error(candidate->error, rc, "the ranks could not compare their records: %s", varve_error_text(rc));
     for (int i = 0; i < 3; i++)
         if (least[i] != ~least[3 + i])
-            return vv_comm_all_say(candidate->error, VARVE_CORRUPT,
-                              "the nodes have different checkpoints of this generation and version: they were written by"
-                              " different jobs, or by attempts of which one failed");
+            return vv_comm_all_say(
+                candidate->error, VARVE_CORRUPT,
+                "the nodes have different checkpoints of this generation and version: they were written by"
+                " different jobs, or by attempts of which one failed");
     return 0;
 }
 
@@ -119,8 +121,7 @@ static int look_everywhere(struct candidate *candidate) {
         rc = spread_forgetting(candidate);
     if (rc)
         return rc;
-    uint64_t least[2] = {job->is_keeper && candidate->found ? job->comm->rank : UINT64_MAX,
-                         (uint64_t)candidate->found};
+    uint64_t least[2] = {job->is_keeper && candidate->found ? job->comm->rank : UINT64_MAX, (uint64_t)candidate->found};
     rc = job->comm->ops->least(job->comm, least, 2);
     if (rc)
         return vv_error(candidate->error, rc, "the ranks could not compare their records: %s", varve_error_text(rc));
@@ -182,7 +183,8 @@ static int has_copy(struct candidate *candidate, struct vv_store *store, struct 
     return found;
 }
 
-/* A job that died after its last pack and before its copies has left an attempt that is adopted, but of whose tables there may be too few copies. */
+/* A job that died after its last pack and before its copies has left an attempt that is adopted, but of whose tables
+ * there may be too few copies. */
 static int check_tables(struct candidate *candidate, const struct vv_attempt *attempt, struct varve_error *error) {
     const struct vv_job *job = candidate->job;
     struct vv_key key = vv_attempt_key(job->name, attempt, VV_KIND_COPY, job->comm->rank, 0);
@@ -214,7 +216,8 @@ static int check_own(void *arg, struct vv_store *store, struct varve_error *erro
     return rc < 0 ? rc : 0;
 }
 
-/* ---- the writers lists of the attempts it leans on: every node has them, so a lost or damaged one is not the end ---- */
+/* ---- the writers lists of the attempts it leans on: every node has them, so a lost or damaged one is not the end ----
+ */
 
 /* Does a keeper have the list that the record names? 1, 0 if it is missing or damaged, or an error. */
 static int has_list(const struct candidate *candidate, const struct vv_lean *lean, struct vv_buf *bytes) {
@@ -254,8 +257,9 @@ static int spread_list(struct candidate *candidate, const struct vv_lean *lean, 
     if (least[0] == UINT64_MAX)
         return vv_comm_all_say(candidate->error, VARVE_CORRUPT, "no node has a writers list that it needs");
     if (job->may != VV_MAY_WRITE)
-        return vv_comm_all_say(candidate->error, VARVE_CORRUPT,
-                               "a writers list that it needs is not on every node, and a session that only reads cannot copy it");
+        return vv_comm_all_say(
+            candidate->error, VARVE_CORRUPT,
+            "a writers list that it needs is not on every node, and a session that only reads cannot copy it");
     if (comm->rank != least[0])
         vv_buf_clear(bytes);
     rc = vv_comm_share(comm, bytes, (uint32_t)least[0], candidate->error);
@@ -303,8 +307,7 @@ static int find_parts(struct candidate *candidate) {
 
 /* ---- the parts, where they cannot: each must be on its rank's node ---- */
 
-static int has_pack(struct vv_job *job, const struct vv_attempt *attempt, uint32_t writer,
-                    struct varve_error *error) {
+static int has_pack(struct vv_job *job, const struct vv_attempt *attempt, uint32_t writer, struct varve_error *error) {
     struct vv_key key = vv_attempt_key(job->name, attempt, VV_KIND_PACK, writer, 0);
     char text[VV_KEY_ROOM];
     uint64_t size;
@@ -339,13 +342,16 @@ static int say_missing(const struct candidate *candidate, const struct vv_attemp
     char host[64], where[160];
     vv_read_host(host, sizeof host);
     if (finder == UINT64_MAX)
-        snprintf(where, sizeof where, "no node of this job has it: a node is not part of the job any more, or its disk was"
-                                      " lost or is not mounted");
+        snprintf(where, sizeof where,
+                 "no node of this job has it: a node is not part of the job any more, or its disk was"
+                 " lost or is not mounted");
     else
-        snprintf(where, sizeof where, "it is on %s, where rank %" PRIu64 " is: start the ranks on the nodes they were on",
-                 finder_host, finder);
+        snprintf(where, sizeof where,
+                 "it is on %s, where rank %" PRIu64 " is: start the ranks on the nodes they were on", finder_host,
+                 finder);
     return vv_error(candidate->error, VARVE_CORRUPT,
-                    "rank %u on %s does not find its part of version %" PRIu64 " (generation %u) in its node's store; %s",
+                    "rank %u on %s does not find its part of version %" PRIu64
+                    " (generation %u) in its node's store; %s",
                     candidate->job->comm->rank, host, missing->version, missing->generation, where);
 }
 
@@ -372,8 +378,9 @@ static int check_parts(struct candidate *candidate) {
     struct varve_comm *comm = candidate->job->comm;
     struct vv_attempt missing = {0};
     if (candidate->record->ranks != comm->ranks)
-        return vv_comm_all_say(candidate->error, VARVE_MISMATCH,
-                          "a checkpoint that some nodes have missed is of another number of ranks: run it with that number first");
+        return vv_comm_all_say(
+            candidate->error, VARVE_MISMATCH,
+            "a checkpoint that some nodes have missed is of another number of ranks: run it with that number first");
     if (vv_peers_can_ask(candidate->peers))
         return find_parts(candidate);
     int is_missing = find_missing(candidate, &missing);
@@ -393,8 +400,8 @@ static int share_commit(struct candidate *candidate, struct vv_buf *writers, str
     struct vv_lean what;
     int rc = 0;
     if (job->comm->rank == candidate->donor)
-        rc = vv_commit_read(job->store, job->name, candidate->generation, candidate->version, writers, record,
-                            &what, candidate->error);
+        rc = vv_commit_read(job->store, job->name, candidate->generation, candidate->version, writers, record, &what,
+                            candidate->error);
     rc = vv_comm_follow(job->comm, rc, NULL, 0, candidate->donor, candidate->error);
     if (rc == 0)
         rc = vv_comm_share(job->comm, writers, candidate->donor, candidate->error);
@@ -421,8 +428,7 @@ static int load_record(const struct candidate *candidate, const struct vv_buf *b
     struct vv_attempt attempt = {candidate->generation, 0, candidate->version};
     struct vv_key key = vv_attempt_key(job->name, &attempt, VV_KIND_RECORD, 0, 0);
     if (candidate->is_everywhere)
-        return vv_record_load(job->store, job->name, candidate->generation, candidate->version, out,
-                              candidate->error);
+        return vv_record_load(job->store, job->name, candidate->generation, candidate->version, out, candidate->error);
     return vv_record_parse(bytes->data, bytes->size, &key, job->store->id, out, candidate->error);
 }
 
@@ -444,8 +450,8 @@ static int complete(struct candidate *candidate, struct vv_buf *writers, struct 
     return rc;
 }
 
-int vv_keepers_complete(struct vv_job *job, struct vv_peers *peers, const struct vv_completeness *wanted, uint32_t generation, uint64_t version,
-                        int *is_thin_out, struct varve_error *error) {
+int vv_keepers_complete(struct vv_job *job, struct vv_peers *peers, const struct vv_completeness *wanted,
+                        uint32_t generation, uint64_t version, int *is_thin_out, struct varve_error *error) {
     struct candidate candidate = {
         .job = job, .peers = peers, .wanted = wanted, .generation = generation, .version = version, .error = error};
     struct vv_buf writers, record;

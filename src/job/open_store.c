@@ -14,10 +14,11 @@
 int vv_store_is_lost(const struct vv_job *job, const char *uri, uint32_t finder, struct varve_error *error) {
     char host[64];
     vv_read_host(host, sizeof host);
-    return vv_error(error, VARVE_NO_STORE,
-                    "rank %u on %s does not find rank %u's store at %.200s: is it mounted there? If every node is to have a"
-                    " store of its own, remove the one that was made (it keeps what it was made for) and use storage=local",
-                    job->comm->rank, host, finder, uri);
+    return vv_error(
+        error, VARVE_NO_STORE,
+        "rank %u on %s does not find rank %u's store at %.200s: is it mounted there? If every node is to have a"
+        " store of its own, remove the one that was made (it keeps what it was made for) and use storage=local",
+        job->comm->rank, host, finder, uri);
 }
 
 static int open_backend(struct vv_job *job, const char *uri, int may_create, struct varve_backend **out,
@@ -46,7 +47,8 @@ static int open_store_as(struct vv_job *job, const char *uri, const struct vv_st
     rc = vv_store_open_as(backend, like, &job->log, &job->store, error);
     if (rc == VARVE_NO_STORE)
         vv_error(error, rc,
-                 "there are files at %.300s but no store (it would have an object named varve): give a new or an empty folder",
+                 "there are files at %.300s but no store (it would have an object named varve): give a new or an empty "
+                 "folder",
                  uri);
     return rc;
 }
@@ -88,9 +90,9 @@ static int find_store(struct vv_job *job, const char *uri, struct vv_store_objec
         return rc;
     *first = finder == UINT64_MAX ? VV_COMM_ROOT : (uint32_t)finder;
     if (comm->rank == *first && !job->store) {
-        rc = job->may == VV_MAY_READ
-                 ? vv_error(error, VARVE_NO_STORE, "there is no store at %.300s, and with access=read none is made", uri)
-                 : open_store_as(job, uri, object, error);
+        rc = job->may == VV_MAY_READ ? vv_error(error, VARVE_NO_STORE,
+                                                "there is no store at %.300s, and with access=read none is made", uri)
+                                     : open_store_as(job, uri, object, error);
         job->is_store_new = rc == 0;
     }
     if (comm->rank == *first && rc == 0) {
@@ -119,10 +121,11 @@ static int join_store(struct vv_job *job, const char *uri, const struct vv_store
     if (!is_local || !job->store)
         return vv_store_is_lost(job, uri, first, error);
     vv_read_host(host, sizeof host);
-    return vv_error(error, VARVE_MISMATCH,
-                    "rank %u on %s finds another store at %.200s than rank %u: give every job a folder of its own, or remove"
-                    " the one that is not needed any more",
-                    job->comm->rank, host, uri, first);
+    return vv_error(
+        error, VARVE_MISMATCH,
+        "rank %u on %s finds another store at %.200s than rank %u: give every job a folder of its own, or remove"
+        " the one that is not needed any more",
+        job->comm->rank, host, uri, first);
 }
 
 /* All ranks have the store open, or none. above: no node has a higher claim. */

@@ -28,14 +28,8 @@ static int take_object(void *arg, const char *component, int is_prefix) {
         vv_log(objects->store->log, VV_LOG_WARN, "%s cannot be interpreted; left alone", text);
         return 0;
     }
-    if (objects->count == objects->room) {
-        size_t room = objects->room ? objects->room * 2 : 16;
-        struct vv_key *list = vv_realloc(objects->list, room * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        objects->list = list;
-        objects->room = room;
-    }
+    if (VV_GROW(objects->list, objects->count, objects->room) != 0)
+        return -ENOMEM;
     objects->list[objects->count++] = key;
     return 0;
 }

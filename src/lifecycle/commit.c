@@ -187,7 +187,8 @@ static int check_to_commit(struct vv_store *store, struct vv_lease *lease, const
     return vv_parent_check(store, name, record, error);
 }
 
-/* May the record of this attempt be made? 0 also when it is there; -EEXIST when another attempt has it, VARVE_FORGOTTEN for a tombstone. */
+/* May the record of this attempt be made? 0 also when it is there; -EEXIST when another attempt has it, VARVE_FORGOTTEN
+ * for a tombstone. */
 static int is_open(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                    struct varve_error *error) {
     struct vv_record found;

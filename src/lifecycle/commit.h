@@ -5,9 +5,9 @@
 #include "lifecycle/lease.h"
 #include "store/records.h"
 
-/* vv_records_list with everything that was there when it began, also where hosts remember listings: the newest checkpoints that
- * heartbeats name must be among them. -ESTALE if they are not. To be used before anything is concluded from what is not
- * listed. */
+/* vv_records_list with everything that was there when it began, also where hosts remember listings: the newest
+ * checkpoints that heartbeats name must be among them. -ESTALE if they are not. To be used before anything is concluded
+ * from what is not listed. */
 int vv_records_list_whole(struct vv_store *store, const char *name, vv_record_fn fn, void *arg,
                           struct varve_error *error);
 
@@ -130,10 +130,10 @@ struct vv_keep_options {
     uint32_t from;                /* nothing of generations below this is forgotten, whatever the count */
 };
 
-/* keep=N after a commit: forget all but the newest `keep` readable records of the name that count, then prune. What does
- * not count stays as long as what is next to it. Damaged records are not counted and not touched, but prune then refuses.
- * Does nothing while there are no more than `keep` keys below record/. VARVE_FENCED when a higher claim exists. Never
- * waits. */
+/* keep=N after a commit: forget all but the newest `keep` readable records of the name that count, then prune. What
+ * does not count stays as long as what is next to it. Damaged records are not counted and not touched, but prune then
+ * refuses. Does nothing while there are no more than `keep` keys below record/. VARVE_FENCED when a higher claim
+ * exists. Never waits. */
 int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
             struct varve_error *error);
 /* How many readable records there are of generations below `below`. */

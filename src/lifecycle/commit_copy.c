@@ -42,9 +42,10 @@ int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation
 }
 
 /* What is there already: 1 a good object of this kind, 0 nothing, -EBADMSG damage, -EEXIST another list, or why it
- * must stay (a tombstone, the storage). Another writers list of the same attempt is that of another job: it must stay. */
+ * must stay (a tombstone, the storage). Another writers list of the same attempt is that of another job: it must stay.
+ */
 static int look_at_object(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
-                   struct varve_error *error) {
+                          struct varve_error *error) {
     struct vv_tombstone tombstone;
     struct vv_writers writers;
     struct vv_record record;
@@ -77,7 +78,8 @@ static int place(struct vv_store *store, const struct vv_key *key, const struct 
     if (rc == 1) /* perhaps it was never made durable */
         rc = vv_backend_sync(store->backend, text);
     else if (rc == -EEXIST)
-        return vv_error(error, VARVE_CORRUPT, "%s is that of another job, which has written the same version on this node", text);
+        return vv_error(error, VARVE_CORRUPT,
+                        "%s is that of another job, which has written the same version on this node", text);
     else if (rc == -EBADMSG)
         rc = vv_backend_replace(store->backend, text, bytes->data, bytes->size);
     else if (rc == 0)

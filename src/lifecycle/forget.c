@@ -81,8 +81,9 @@ int vv_forget(struct vv_store *store, const char *name, uint32_t generation, uin
 
 /* ---- keep=N ----
  *
- * Counted are checkpoints that somebody may want to go back to. A restart that passed over newer ones, because they were
- * damaged or refused, has shown that they are none; the record after it names what it came back from as its parent. */
+ * Counted are checkpoints that somebody may want to go back to. A restart that passed over newer ones, because they
+ * were damaged or refused, has shown that they are none; the record after it names what it came back from as its
+ * parent. */
 
 struct keeping {
     struct vv_store *store;
@@ -98,14 +99,8 @@ struct keeping {
 
 static int take_key(void *arg, uint32_t generation, uint64_t version) {
     struct keeping *keeping = arg;
-    if (keeping->count == keeping->room) {
-        size_t room = keeping->room ? keeping->room * 2 : 64;
-        struct vv_attempt *list = vv_realloc(keeping->list, room * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        keeping->list = list;
-        keeping->room = room;
-    }
+    if (VV_GROW(keeping->list, keeping->count, keeping->room) != 0)
+        return -ENOMEM;
     keeping->list[keeping->count++] = (struct vv_attempt){.generation = generation, .version = version};
     return 0;
 }

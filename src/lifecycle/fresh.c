@@ -1,12 +1,14 @@
 /* Is a listing of records as new as what is known by key?
  *
- * Where hosts remember listings, one may be some seconds old. Looks by key are not: so the beats tell what must be listed. A
- * session names in its beat what it has committed, or come back from. Records of a name are made one after the other, by
- * the session with the highest claim; a listing that has the one that was named last has all that are older. What came
- * after it and is not listed has it as parent, or as parent's parent, and leans on nothing but what it leans on, and
- * on what came after it. So a prune that has seen the record last named keeps all that an unseen one needs.
+ * Where hosts remember listings, one may be some seconds old. Looks by key are not: so the beats tell what must be
+ * listed. A session names in its beat what it has committed, or come back from. Records of a name are made one after
+ * the other, by the session with the highest claim; a listing that has the one that was named last has all that are
+ * older. What came after it and is not listed has it as parent, or as parent's parent, and leans on nothing but what it
+ * leans on, and on what came after it. So a prune that has seen the record last named keeps all that an unseen one
+ * needs.
  *
- * From the highest claim down, the first session that names a checkpoint of its own generation answers for all below. */
+ * From the highest claim down, the first session that names a checkpoint of its own generation answers for all below.
+ */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -72,7 +74,8 @@ int vv_listing_wait(const char *name, struct vv_patience *patience, const struct
     }
     if (now - patience->since_ns > PATIENCE_NS)
         return vv_error(error, -ESTALE,
-                        "version %" PRIu64 " (generation %u) of %s exists, but its folder is listed without it, as it was some "
+                        "version %" PRIu64
+                        " (generation %u) of %s exists, but its folder is listed without it, as it was some "
                         "time ago: nothing was concluded or removed; wait a minute, and see the mount options in "
                         "docs/backends.md",
                         lacking->version, lacking->generation, name);

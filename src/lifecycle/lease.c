@@ -153,7 +153,8 @@ int vv_claim_is_of(struct vv_store *store, const char *name, uint32_t generation
     return rc == 1 ? memcmp(found, session_id, sizeof found) == 0 : rc;
 }
 
-/* Is the claim on this generation ours, and not that of another process of our session? 1, 0, or an error of the storage. */
+/* Is the claim on this generation ours, and not that of another process of our session? 1, 0, or an error of the
+ * storage. */
 static int is_own_claim(const struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
     const struct vv_claim *own = &lease->claim;
     struct vv_claim claim;

@@ -22,17 +22,19 @@ struct vv_lease_options {
 /* Claim the next generation of name; its beat names no checkpoint. VARVE_BUSY at once when this process itself has a
  * session open for it. If the highest claim's owner may be alive, watch its beat for up to takeover_seconds (it is
  * dead when its beat stays unchanged for the dead_seconds its claim states); if it lives, VARVE_BUSY with host, pid
- * and age in the text. With a session_id: 1, and no lease, when another process of that session has the highest claim here. */
+ * and age in the text. With a session_id: 1, and no lease, when another process of that session has the highest claim
+ * here. */
 int vv_lease_take(struct vv_store *store, const char *name, const struct vv_lease_options *options,
                   struct vv_lease **out, struct varve_error *error);
 uint32_t vv_lease_generation(const struct vv_lease *lease);
 /* The id that the claims of this lease carry, 16 bytes. */
 const uint8_t *vv_lease_session(const struct vv_lease *lease);
-/* Is the claim on this generation that of the session with this id? 1; 0 if it is another's or not there; or an error. For the other
- * processes of a job, to see whether they look at the same storage. */
+/* Is the claim on this generation that of the session with this id? 1; 0 if it is another's or not there; or an error.
+ * For the other processes of a job, to see whether they look at the same storage. */
 int vv_claim_is_of(struct vv_store *store, const char *name, uint32_t generation, const uint8_t session_id[16],
                    struct varve_error *error);
-/* The id of the session that has this claim; 1, 0 when there is none or it cannot be read, or an error of the storage. */
+/* The id of the session that has this claim; 1, 0 when there is none or it cannot be read, or an error of the storage.
+ */
 int vv_claim_session(struct vv_store *store, const char *name, uint32_t generation, uint8_t session_out[16],
                      struct varve_error *error);
 /* Claim one more generation for the same session (a restart after its first checkpoint); the old one ends. After an
@@ -57,16 +59,16 @@ struct vv_holder {
     uint64_t claimed_ns;
     uint32_t pid, ranks, beat_seconds, dead_seconds;
     char host[VV_TEXT_ROOM], program[VV_TEXT_ROOM];
-    uint64_t beat_ns;    /* on the holder's clock; 0: there is none that can be read */
+    uint64_t beat_ns; /* on the holder's clock; 0: there is none that can be read */
     char evidence[200];
 };
 int vv_holder_look(struct vv_store *store, const char *name, struct vv_holder *out, struct varve_error *error);
 /* Free a name whose holder is dead, by a claim above it that ends at once: should the holder be alive after all, it is
- * fenced with its next checkpoint, and what it had committed stays. VARVE_BUSY while it is alive. If that is not known, its
- * heartbeat is watched for its dead_seconds; with is_dead, where somebody knows more than can be seen here, only for two of
- * its periods. progress may be NULL. out says who it was, also after VARVE_BUSY. */
-int vv_unlock(struct vv_store *store, const char *name, int is_dead, int (*progress)(void *, uint64_t, uint64_t), void *arg,
-              struct vv_holder *out, struct varve_error *error);
+ * fenced with its next checkpoint, and what it had committed stays. VARVE_BUSY while it is alive. If that is not known,
+ * its heartbeat is watched for its dead_seconds; with is_dead, where somebody knows more than can be seen here, only
+ * for two of its periods. progress may be NULL. out says who it was, also after VARVE_BUSY. */
+int vv_unlock(struct vv_store *store, const char *name, int is_dead, int (*progress)(void *, uint64_t, uint64_t),
+              void *arg, struct vv_holder *out, struct varve_error *error);
 /* Claim the generation above `highest` and end it at once. VARVE_BUSY when somebody else was faster. */
 int vv_lease_end_above(struct vv_store *store, const char *name, uint32_t highest, struct varve_error *error);
 

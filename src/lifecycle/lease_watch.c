@@ -1,8 +1,9 @@
 /* Watching another session's beat until it is certain that the session is dead, or the time given is over.
  *
  * Clocks of two hosts are never compared: what counts is that the observer itself saw the same bytes for the time the
- * claim states. A read that failed is no look at all, and the count begins anew after it. When much time has passed since the
- * look before, the observer itself was stopped, and perhaps the other one with it: then only a part of that time counts. */
+ * claim states. A read that failed is no look at all, and the count begins anew after it. When much time has passed
+ * since the look before, the observer itself was stopped, and perhaps the other one with it: then only a part of that
+ * time counts. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -27,7 +28,7 @@ struct watch {
     uint64_t looked_ns;  /* when the last look ended */
     vv_watch_fn progress;
     void *arg;
-    int is_renewed;     /* its beat has changed while we watched: it is alive, and waiting is of no use */
+    int is_renewed; /* its beat has changed while we watched: it is alive, and waiting is of no use */
 };
 
 static int is_transient(int rc) {
@@ -40,8 +41,8 @@ static uint64_t count_since(const struct watch *watch, uint64_t now_ns) {
     return gap < most ? gap : most;
 }
 
-/* 1 if the beat has not changed for long enough, 0 if it may be alive. What counts is the time from the end of one look to the
- * beginning of the next. */
+/* 1 if the beat has not changed for long enough, 0 if it may be alive. What counts is the time from the end of one look
+ * to the beginning of the next. */
 static int look_at_lease(struct watch *watch, struct varve_error *error) {
     struct vv_key key = vv_generation_key(watch->name, watch->generation, VV_KIND_BEAT);
     uint64_t begun = vv_clock_ns();
@@ -75,12 +76,13 @@ static int busy(const struct watch *watch, struct varve_error *error) {
         return vv_error(error, VARVE_BUSY,
                         "%s may be in use: its claim %u cannot be read, and its heartbeat was not watched for %u s",
                         watch->name, watch->generation, watch->dead_seconds);
-    return vv_error(error, VARVE_BUSY,
-                    "%s is in use: process %u (%s) on host %s claimed it %" PRIu64
-                    " s ago; end that process first, or use another name; if it is dead, `varve unlock STORE %s` frees the"
-                    " name",
-                    watch->name, claim->pid, claim->program[0] ? claim->program : "?", claim->host,
-                    now > claim->time_ns ? (now - claim->time_ns) / SECOND : 0, watch->name);
+    return vv_error(
+        error, VARVE_BUSY,
+        "%s is in use: process %u (%s) on host %s claimed it %" PRIu64
+        " s ago; end that process first, or use another name; if it is dead, `varve unlock STORE %s` frees the"
+        " name",
+        watch->name, claim->pid, claim->program[0] ? claim->program : "?", claim->host,
+        now > claim->time_ns ? (now - claim->time_ns) / SECOND : 0, watch->name);
 }
 
 static unsigned poll_ms(const struct watch *watch, uint64_t left_ns) {
@@ -155,8 +157,8 @@ static int watch_shown(struct watch *watch, struct varve_error *error) {
     }
 }
 
-int vv_watch_shown(struct vv_store *store, const char *name, uint32_t generation, uint32_t seconds, vv_watch_fn progress,
-                   void *arg, struct varve_error *error) {
+int vv_watch_shown(struct vv_store *store, const char *name, uint32_t generation, uint32_t seconds,
+                   vv_watch_fn progress, void *arg, struct varve_error *error) {
     struct watch watch = {.store = store, .name = name, .generation = generation, .progress = progress, .arg = arg};
     vv_buf_init(&watch.seen);
     int rc = load_claim(&watch, error);

@@ -57,7 +57,8 @@ int vv_attempt_is_closed(struct vv_store *store, const char *name, const struct 
 
 /* ---- adoption ---- */
 
-/* The newest version of the name that is a checkpoint, or was one until it was forgotten; generation 0: there is none. */
+/* The newest version of the name that is a checkpoint, or was one until it was forgotten; generation 0: there is none.
+ */
 int vv_settled_newest(struct vv_store *store, const char *name, struct vv_attempt *out, struct varve_error *error);
 /* Would the next session adopt this attempt if all its votes are there? Only what is newer than all that was ever a
  * checkpoint: an older one was passed over or given up. Adopt and prune ask alike. */
@@ -85,11 +86,11 @@ void vv_catalogue_bury(struct vv_store *store, const char *name, const struct vv
  * dead_seconds counts when its claim cannot be read. */
 int vv_watch(struct vv_store *store, const char *name, uint32_t generation, uint32_t dead_seconds, uint64_t deadline_ns,
              struct varve_error *error);
-/* The same for exactly this many seconds, without looking at the process, and with word of how far it is (nonzero: stop). 0: nothing has
- * changed; VARVE_BUSY: it is alive. */
+/* The same for exactly this many seconds, without looking at the process, and with word of how far it is (nonzero:
+ * stop). 0: nothing has changed; VARVE_BUSY: it is alive. */
 typedef int (*vv_watch_fn)(void *arg, uint64_t done_ms, uint64_t total_ms);
-int vv_watch_shown(struct vv_store *store, const char *name, uint32_t generation, uint32_t seconds, vv_watch_fn progress,
-                   void *arg, struct varve_error *error);
+int vv_watch_shown(struct vv_store *store, const char *name, uint32_t generation, uint32_t seconds,
+                   vv_watch_fn progress, void *arg, struct varve_error *error);
 
 /* Is this the session of a lease that this process has open? */
 int vv_lease_is_open_here(const uint8_t session_id[16]);

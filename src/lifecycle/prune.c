@@ -20,8 +20,8 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "store/pack_reader.h"
 #include "lifecycle/lifecycle.h"
+#include "store/pack_reader.h"
 
 #define ROUNDS_MAX 100
 #define AGAIN 1
@@ -46,10 +46,10 @@ struct prune {
     struct vv_attempts waste;
     struct vv_attempts kept;
     struct vv_attempts committed; /* what records show to have been committed */
-    struct vv_attempts closed; /* versions with a tombstone; attempt is 0 */
-    struct vv_attempt settled; /* the newest that is, or was, a checkpoint */
-    uint32_t highest;          /* claim */
-    struct vv_attempt held;    /* what its beat names, if its session may be alive */
+    struct vv_attempts closed;    /* versions with a tombstone; attempt is 0 */
+    struct vv_attempt settled;    /* the newest that is, or was, a checkpoint */
+    uint32_t highest;             /* claim */
+    struct vv_attempt held;       /* what its beat names, if its session may be alive */
     /* the generation looked at last */
     uint32_t live_generation;
     int is_live;
@@ -68,14 +68,8 @@ static int fault(struct prune *prune, int rc) {
 
 static int take_entry(void *arg, uint32_t generation, uint64_t version) {
     struct prune *prune = arg;
-    if (prune->entry_count == prune->entry_room) {
-        size_t room = prune->entry_room ? prune->entry_room * 2 : 64;
-        struct entry *entries = vv_realloc(prune->entries, room * sizeof *entries);
-        if (!entries)
-            return -ENOMEM;
-        prune->entries = entries;
-        prune->entry_room = room;
-    }
+    if (VV_GROW(prune->entries, prune->entry_count, prune->entry_room) != 0)
+        return -ENOMEM;
     prune->entries[prune->entry_count++] = (struct entry){.generation = generation, .version = version};
     return 0;
 }
@@ -158,8 +152,8 @@ static int is_listed(const void *arg, uint32_t generation, uint64_t version) {
     return find_entry(arg, generation, version) != NULL;
 }
 
-/* Later than the records were read: a session that has gone on since, and forgotten what they leaned on, has named a newer
- * one. AGAIN if there is one that was not listed. */
+/* Later than the records were read: a session that has gone on since, and forgotten what they leaned on, has named a
+ * newer one. AGAIN if there is one that was not listed. */
 static int check_listing(struct prune *prune) {
     struct vv_attempt lacking;
     int rc = vv_listing_lacks(prune->store, prune->name, is_listed, prune, &lacking, prune->error);
@@ -202,8 +196,8 @@ static int may_be_committed(struct prune *prune, const struct vv_attempt *attemp
     return prune->is_live && !has_newer_record(prune, attempt->generation, attempt->version);
 }
 
-/* Nobody can use these objects now, but a person would miss them: a full vote that the next session adopts, or one whose record was
- * lost, which repair can rebuild. 1, 0, or an error. */
+/* Nobody can use these objects now, but a person would miss them: a full vote that the next session adopts, or one
+ * whose record was lost, which repair can rebuild. 1, 0, or an error. */
 static int is_worth_keeping(struct prune *prune, const struct vv_attempt *attempt) {
     struct vv_writers writers;
     struct vv_record record;
@@ -217,7 +211,8 @@ static int is_worth_keeping(struct prune *prune, const struct vv_attempt *attemp
     rc = vv_votes_read(prune->store, prune->name, attempt, &writers, &record, &why);
     if (rc == 0 && prune->store->settings.layout == VV_LAYOUT_LOCAL) {
         vv_log(prune->store->log, VV_LOG_WARN,
-               "version %" PRIu64 " of %s (generation %u) has no record on this node, but other nodes may have the rest of it: kept until the next"
+               "version %" PRIu64 " of %s (generation %u) has no record on this node, but other nodes may have the "
+               "rest of it: kept until the next"
                " session of that name has looked at all nodes",
                attempt->version, prune->name, attempt->generation);
         return 1;
@@ -232,7 +227,8 @@ static int is_worth_keeping(struct prune *prune, const struct vv_attempt *attemp
     if (rc < 0)
         return vv_adopt_is_unfit(rc) ? 0 : vv_error(prune->error, rc, "cannot prune %s: %.400s", prune->name, why.text);
     vv_log(prune->store->log, VV_LOG_WARN,
-           "version %" PRIu64 " of %s (generation %u) is complete but has no record: kept; the next session of that name adopts it, "
+           "version %" PRIu64
+           " of %s (generation %u) is complete but has no record: kept; the next session of that name adopts it, "
            "or `varve repair` rebuilds it",
            attempt->version, prune->name, attempt->generation);
     return 1;
@@ -341,8 +337,9 @@ static int take_pack(void *arg, const char *component, int is_prefix) {
     return rc < 0 ? rc : 0;
 }
 
-/* By key, since a listing may lack a pack. A session looks at its parent's record after its last pack was written: one whose
- * first pack is not there yet will see for itself what was forgotten. On one of several nodes the first may be elsewhere. */
+/* By key, since a listing may lack a pack. A session looks at its parent's record after its last pack was written: one
+ * whose first pack is not there yet will see for itself what was forgotten. On one of several nodes the first may be
+ * elsewhere. */
 static int reach_from_attempt(struct prune *prune, const struct vv_attempt *attempt) {
     struct pack_listing listing = {.prune = prune, .attempt = attempt};
     struct vv_key key = vv_attempt_key(prune->name, attempt, VV_KIND_WRITERS, 0, 0);

@@ -1,5 +1,5 @@
-/* Who holds a name, and freeing it when its holder is dead. Nothing that another session wrote is changed: a higher claim that
- * has ended is all there is to it. */
+/* Who holds a name, and freeing it when its holder is dead. Nothing that another session wrote is changed: a higher
+ * claim that has ended is all there is to it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -87,8 +87,8 @@ static uint32_t seconds_to_watch(const struct vv_holder *holder, int is_dead) {
     return is_dead && some < holder->dead_seconds ? (uint32_t)some : holder->dead_seconds;
 }
 
-int vv_unlock(struct vv_store *store, const char *name, int is_dead, int (*progress)(void *, uint64_t, uint64_t), void *arg,
-              struct vv_holder *out, struct varve_error *error) {
+int vv_unlock(struct vv_store *store, const char *name, int is_dead, int (*progress)(void *, uint64_t, uint64_t),
+              void *arg, struct vv_holder *out, struct varve_error *error) {
     int rc = vv_holder_look(store, name, out, error);
     if (rc < 0 || out->holding == VV_HELD_BY_NOBODY)
         return rc;

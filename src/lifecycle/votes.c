@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "store/pack_reader.h"
 #include "lifecycle/lifecycle.h"
+#include "store/pack_reader.h"
 
 /* The votes of an attempt while they are counted. */
 struct votes {
@@ -70,8 +70,8 @@ static int check_parts(const struct vv_pack_id *id, const struct vv_footer *foot
         if (rc < 0)
             return vv_error_sys(error, rc, "cannot look at %s", text);
         if (length != footer->part_lengths[part])
-            return vv_error(error, VARVE_CORRUPT, "%s has %" PRIu64 " bytes, its pack says %" PRIu64, text,
-                            length, footer->part_lengths[part]);
+            return vv_error(error, VARVE_CORRUPT, "%s has %" PRIu64 " bytes, its pack says %" PRIu64, text, length,
+                            footer->part_lengths[part]);
     }
     return 0;
 }
@@ -98,9 +98,8 @@ static int merge_leans(struct votes *votes, uint32_t writer, const struct vv_vot
         return vv_error_sys(votes->error, -ENOMEM, "cannot gather what the attempt leans on");
     while (a < record->lean_count || b < vote->lean_count) {
         int order = a == record->lean_count ? 1
-                    : b == vote->lean_count
-                        ? -1
-                        : vv_attempt_compare(&record->leans[a].attempt, &vote->leans[b].attempt);
+                    : b == vote->lean_count ? -1
+                                            : vv_attempt_compare(&record->leans[a].attempt, &vote->leans[b].attempt);
         if (order == 0 && !vv_hash128_equal(record->leans[a].writers_digest, vote->leans[b].writers_digest)) {
             vv_free(leans);
             return disagree(votes, writer, "it leans on another writers list of the same attempt than those before");
@@ -119,14 +118,8 @@ static int merge_leans(struct votes *votes, uint32_t writer, const struct vv_vot
 
 static int add_entry(struct votes *votes, const struct vv_vote *vote) {
     struct vv_writers *writers = &votes->writers;
-    if (writers->count == votes->room) {
-        size_t room = votes->room ? votes->room * 2 : 16;
-        struct vv_writer *list = vv_realloc(writers->list, room * sizeof *list);
-        if (!list)
-            return vv_error_sys(votes->error, -ENOMEM, "cannot list the writers");
-        writers->list = list;
-        votes->room = room;
-    }
+    if (VV_GROW(writers->list, writers->count, votes->room) != 0)
+        return vv_error_sys(votes->error, -ENOMEM, "cannot list the writers");
     writers->list[writers->count++] = vote->entry;
 
     struct vv_record *record = &votes->record;

@@ -146,12 +146,11 @@ int vv_attached_was(uintptr_t address) {
 static void wait_for_readers(void) {
     unsigned old = LOAD(process->index);
     STORE(process->index, 1 - old);
-    for (unsigned round = 0; LOAD(process->readers[old]) != 0; round++) {
+    for (unsigned round = 0; LOAD(process->readers[old]) != 0; round++)
         if (round < 100)
             sched_yield();
         else
             usleep(50); /* the reader may be of a lower priority, and need this CPU */
-    }
 }
 
 static struct table *make_table(size_t room) {

@@ -276,8 +276,8 @@ static void adopt(struct vv_frozen *frozen) {
     errno = kept;
 }
 
-static int ask_child(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count, enum vv_frozen_after after,
-               int wants_memory) {
+static int ask_child(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count,
+                     enum vv_frozen_after after, int wants_memory) {
     struct vv_frozen_shared *shared = frozen->shared;
     if (!frozen->pid || frozen->owner != getpid())
         return -ECHILD;

@@ -20,7 +20,7 @@
 #include "memory/signals.h"
 #include "memory/tracked_range.h"
 
-#define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE, Linux 5.14 */
+#define POPULATE_WRITE 23      /* MADV_POPULATE_WRITE, Linux 5.14 */
 #define MAPPINGS_LEFT 5530     /* to the program; with the usual 65,530 that makes 30,000 runs */
 #define WAIT_NS (1000L * 1000) /* at a time, so that other signals get through to who waits */
 

@@ -29,8 +29,8 @@
 #include "memory/pagebits.h"
 #include "memory/pagemap.h"
 #include "memory/signals.h"
-#include "memory/uffd.h"
 #include "memory/tracked_range.h"
+#include "memory/uffd.h"
 
 #define MESSAGES 16
 /* How often to look where the faulting thread runs: that costs as much as a trap. */

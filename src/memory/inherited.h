@@ -1,5 +1,5 @@
-/* Would a child process have this memory as it is now, and keep it when ours changes? Not where it is shared, where pages
- * that were not written yet come from a file, which may change, where the program has asked for something else
+/* Would a child process have this memory as it is now, and keep it when ours changes? Not where it is shared, where
+ * pages that were not written yet come from a file, which may change, where the program has asked for something else
  * (MADV_DONTFORK, MADV_WIPEONFORK), where somebody fills pages in when they are first touched (a userfaultfd of the
  * program's), and not memory of devices or huge pages of a pool.
  *

@@ -2,10 +2,10 @@
  *
  * A page that is neither present nor swapped in a private anonymous mapping has never been written (or was dropped
  * since) and reads as zeros. In a mapping of a file, of a device or of hugetlbfs, or shared with other processes,
- * absence says nothing, nor where the program has a userfaultfd of its own that fills in pages when they are read: those
- * are walked as touched. An entry that is neither present nor empty may be many things: swapped, on its way to another
- * place, in a device's memory; but also a guard page or memory that has failed, which nobody can read. So such pages are
- * asked for before anybody reads them. */
+ * absence says nothing, nor where the program has a userfaultfd of its own that fills in pages when they are read:
+ * those are walked as touched. An entry that is neither present nor empty may be many things: swapped, on its way to
+ * another place, in a device's memory; but also a guard page or memory that has failed, which nobody can read. So such
+ * pages are asked for before anybody reads them. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -159,7 +159,8 @@ int vv_pages_walk(const void *ptr, uint64_t size, vv_pages_fn fn, void *arg) {
 }
 
 int vv_pages_walk_ours(const void *ptr, uint64_t size, vv_pages_fn fn, void *arg) {
-    return walk_pages((struct walk){.base = (uint64_t)(uintptr_t)ptr, .size = size, .fn = fn, .arg = arg, .is_ours = 1});
+    return walk_pages(
+        (struct walk){.base = (uint64_t)(uintptr_t)ptr, .size = size, .fn = fn, .arg = arg, .is_ours = 1});
 }
 
 static int zero_range(void *arg, uint64_t offset, uint64_t length, int is_untouched) {

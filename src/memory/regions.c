@@ -73,14 +73,8 @@ struct vv_region *vv_regions_find(const struct vv_regions *regions, const char *
 }
 
 static int reserve_slot(struct vv_regions *regions) {
-    if (regions->count == regions->room) {
-        size_t room = regions->room ? regions->room * 2 : 16;
-        struct vv_region *list = vv_realloc(regions->list, room * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        regions->list = list;
-        regions->room = room;
-    }
+    if (VV_GROW(regions->list, regions->count, regions->room) != 0)
+        return -ENOMEM;
     if ((regions->count + 1) * 2 > regions->bucket_count)
         return rebuild_buckets(regions, regions->bucket_count ? regions->bucket_count * 2 : 32);
     return 0;

@@ -11,15 +11,15 @@ struct vv_watch;
 struct vv_device;
 
 struct vv_region {
-    uint64_t number;  /* unique in the session; what the manifest calls it. A restart may change it */
-    char *name;       /* NULL: unprotected, the slot is empty */
-    void *ptr;        /* memory, or NULL */
-    uint64_t size;    /* of callback regions: as asked at the last checkpoint */
-    unsigned flags;   /* VARVE_DEVICE_WRITES and the others of varve_protect_flags */
-    int is_doubted;   /* its tracker was found to lie */
-    struct vv_watch *watch; /* the capture's, or NULL: will be made when a checkpoint begins */
-    struct vv_array *array; /* what it holds; NULL: bytes */
-    uint32_t fine;          /* bytes of its chunks, 1 for whole granules; 0: as the setting says */
+    uint64_t number;          /* unique in the session; what the manifest calls it. A restart may change it */
+    char *name;               /* NULL: unprotected, the slot is empty */
+    void *ptr;                /* memory, or NULL */
+    uint64_t size;            /* of callback regions: as asked at the last checkpoint */
+    unsigned flags;           /* VARVE_DEVICE_WRITES and the others of varve_protect_flags */
+    int is_doubted;           /* its tracker was found to lie */
+    struct vv_watch *watch;   /* the capture's, or NULL: will be made when a checkpoint begins */
+    struct vv_array *array;   /* what it holds; NULL: bytes */
+    uint32_t fine;            /* bytes of its chunks, 1 for whole granules; 0: as the setting says */
     struct vv_device *device; /* the engine's: it lies in a device's memory; NULL: it does not */
     int is_callback;
     struct varve_callbacks callbacks;
@@ -52,7 +52,8 @@ void vv_regions_init(struct vv_regions *regions);
 void vv_regions_clear(struct vv_regions *regions); /* unmaps everything */
 /* The region of this name, or NULL. */
 struct vv_region *vv_regions_find(const struct vv_regions *regions, const char *name);
-/* The region of this name, made if there is none. NULL: no memory. The pointer lives until the next call that adds one. */
+/* The region of this name, made if there is none. NULL: no memory. The pointer lives until the next call that adds one.
+ */
 struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name);
 void vv_regions_remove(struct vv_regions *regions, struct vv_region *region);
 /* Zeroed pages; NULL: no memory. */

@@ -29,8 +29,8 @@ int vv_tracked_peek(const struct vv_watch *watch, vv_pagemap_fn find, int fd, co
 void vv_tracked_for_plain(uint64_t start, uint64_t end, void (*what)(void *context, uint64_t start, uint64_t end),
                           void *context);
 
-/* Writes, reads and drops pages of its own, and looks what is reported. NULL, or what goes wrong. `begin` returns 0 when
- * it watches the pages; from the second `collect` on, only what changed since the one before may be reported. */
+/* Writes, reads and drops pages of its own, and looks what is reported. NULL, or what goes wrong. `begin` returns 0
+ * when it watches the pages; from the second `collect` on, only what changed since the one before may be reported. */
 struct vv_trial {
     int (*begin)(void *context, uint64_t start, uint64_t end);
     vv_inside_fn collect;

@@ -1,9 +1,9 @@
 /* The tracker on soft-dirty bits: the kernel sets one when a page is first written after all were cleared.
  *
  * Writing 4 to /proc/self/clear_refs clears the bits of the whole process. Between reading a bit and clearing it, a
- * write goes unnoticed. So both happen while nobody writes: a collect reads the bits of its watch, and one clear follows
- * when all watches were collected (renew). The program's promise not to write is about the regions of one session. Those
- * of another may be written meanwhile: so only one tracker of a process has the bits (`owner`).
+ * write goes unnoticed. So both happen while nobody writes: a collect reads the bits of its watch, and one clear
+ * follows when all watches were collected (renew). The program's promise not to write is about the regions of one
+ * session. Those of another may be written meanwhile: so only one tracker of a process has the bits (`owner`).
  *
  * What the bits do not tell:
  *
@@ -363,8 +363,8 @@ int vv_tracker_softdirty(int is_forced, struct vv_tracker **out, char *why, size
         snprintf(why, room, "no memory");
         return -ENOMEM;
     }
-    *softdirty = (struct softdirty){
-        .base = {&softdirty_ops}, .pagemap = -1, .clear_refs = -1, .uffd = -1, .pid = getpid()};
+    *softdirty =
+        (struct softdirty){.base = {&softdirty_ops}, .pagemap = -1, .clear_refs = -1, .uffd = -1, .pid = getpid()};
     problem = open_descriptors(softdirty, is_forced);
     if (!problem)
         problem = vv_tracked_try(&(struct vv_trial){begin_trial, collect_trial, &(struct inside){softdirty, 0}});

@@ -57,8 +57,8 @@ int vv_uffd_unregister(int fd, uintptr_t start, size_t length) {
     return request(fd, UFFDIO_UNREGISTER, &range);
 }
 
-/* By trying: the kernel tells it in another way only together with a walk over all pages (smaps). One page is enough, as registrations are of
- * mappings; and for write protection, which stops nobody until something is protected. */
+/* By trying: the kernel tells it in another way only together with a walk over all pages (smaps). One page is enough,
+ * as registrations are of mappings; and for write protection, which stops nobody until something is protected. */
 int vv_uffd_is_taken(uintptr_t page) {
     const size_t length = 4096;
     int fd = vv_uffd_open(VV_UFFD_USER_ONLY, 0);

@@ -30,8 +30,8 @@ int vv_uffd_register(int fd, uintptr_t start, size_t length);
  * that cannot be registered, or, with newer kernels, another context has a part of it. */
 int vv_uffd_unregister(int fd, uintptr_t start, size_t length);
 
-/* Has somebody else registered the mapping of this page, so that what is absent there need not be zeros? 1 or 0; 0 also where no userfaultfd may be
- * opened: then others have none, either. Changes nothing. */
+/* Has somebody else registered the mapping of this page, so that what is absent there need not be zeros? 1 or 0; 0 also
+ * where no userfaultfd may be opened: then others have none, either. Changes nothing. */
 int vv_uffd_is_taken(uintptr_t page);
 
 /* Is the mapping of this page, which is there, registered with this descriptor? 1 or 0. */

@@ -1,7 +1,7 @@
 /* The group of processes as MPI has it: all calls of MPI that Varve makes are in this folder.
  *
- * They are a library of their own (libvarve_mpi) on the public headers, so that programs without MPI need none, and so that it
- * can be built for more than one MPI. */
+ * They are a library of their own (libvarve_mpi) on the public headers, so that programs without MPI need none, and so
+ * that it can be built for more than one MPI. */
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -58,8 +58,8 @@ static int send(struct varve_comm *comm, const void *data, size_t size) {
     return vv_mpi_code_of(comm, rc == MPI_SUCCESS ? vv_mpi_wait(&request, FOR_EVER) : rc);
 }
 
-/* Room for the largest message, before the first is sent: a rank 0 without memory must not leave messages behind that a later collect
- * would take for its own. The same answer on all ranks. */
+/* Room for the largest message, before the first is sent: a rank 0 without memory must not leave messages behind that a
+ * later collect would take for its own. The same answer on all ranks. */
 static int reserve_buffer(struct varve_comm *comm, size_t size, char **buffer) {
     uint64_t largest = ~(uint64_t)size, has_room = 1;
     int rc = mpi_least(comm, &largest, 1);
@@ -149,8 +149,8 @@ static const char *family_of(const char *text) {
     return NULL;
 }
 
-/* Two MPIs in one process: the functions are of that which was loaded first, the handles compiled into us may be of the other. Nothing
- * that takes a handle may be called before this has returned 0. */
+/* Two MPIs in one process: the functions are of that which was loaded first, the handles compiled into us may be of the
+ * other. Nothing that takes a handle may be called before this has returned 0. */
 static int check_kind(const struct varve_mpi_kind *kind, const void *mpi, struct varve_error *error) {
     char loaded[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length;

@@ -47,8 +47,8 @@ int vv_mpi_code_of(struct varve_comm *comm, int mpi_rc);
 int vv_mpi_wait(MPI_Request *request, unsigned looks_max);
 int vv_mpi_least(MPI_Comm mpi, int64_t *values, int count);
 int vv_mpi_broadcast(MPI_Comm mpi, void *data, int size, int root);
-/* Until a message of one of these ranks is there, and how large it is. Begins to look behind *which. Nobody else receives on
- * this communicator at the same time, so it is still there when it is received, next. */
+/* Until a message of one of these ranks is there, and how large it is. Begins to look behind *which. Nobody else
+ * receives on this communicator at the same time, so it is still there when it is received, next. */
 int vv_mpi_next(MPI_Comm mpi, int tag, const uint32_t *pending, size_t count, size_t *which, int *size);
 int vv_mpi_receive(MPI_Comm mpi, int tag, uint32_t rank, void *buffer, int size);
 

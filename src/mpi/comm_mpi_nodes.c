@@ -1,8 +1,8 @@
 /* Which ranks run on the same node.
  *
- * A node is what MPI calls a shared-memory domain; or, when the environment variable VARVE_DOMAIN is set on all ranks, all ranks
- * with the same word: racks that fail together can be named, and one machine can stand for several nodes. Nodes are
- * numbered in the order of their lowest ranks, and the ranks of a node in their own order. */
+ * A node is what MPI calls a shared-memory domain; or, when the environment variable VARVE_DOMAIN is set on all ranks,
+ * all ranks with the same word: racks that fail together can be named, and one machine can stand for several nodes.
+ * Nodes are numbered in the order of their lowest ranks, and the ranks of a node in their own order. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -40,8 +40,8 @@ static int split(struct mpi_comm *own, MPI_Comm *out) {
     return rc == MPI_SUCCESS ? 0 : -ECOMM;
 }
 
-/* The lowest ranks of the nodes make a group of their own, in which their numbers are those of the nodes; they tell the others
- * on their node. */
+/* The lowest ranks of the nodes make a group of their own, in which their numbers are those of the nodes; they tell the
+ * others on their node. */
 static int number_nodes(struct mpi_comm *own, MPI_Comm here) {
     int local, least, told[2] = {0, 0};
     MPI_Comm firsts;

@@ -5,12 +5,13 @@
 #include "comm_mpi.h"
 
 #define LOOKS_WHEN_LOST 2000 /* about a second, for each */
-#ifndef TRADE_PIECE /* tests have smaller ones */
+#ifndef TRADE_PIECE          /* tests have smaller ones */
 #define TRADE_PIECE PIECE_MAX
 #endif
 
-/* Messages from the same rank come in the order in which they were sent, so the first one that is there is of this call. One that is too long for MPI's counts
- * goes in pieces: a full one says that another follows, an empty one if need be. */
+/* Messages from the same rank come in the order in which they were sent, so the first one that is there is of this
+ * call. One that is too long for MPI's counts goes in pieces: a full one says that another follows, an empty one if
+ * need be. */
 struct trading {
     struct varve_comm *comm;
     varve_collect_fn fn;
@@ -86,7 +87,8 @@ static size_t pieces_of(const struct varve_parcel *parcel) {
     return parcel->size / TRADE_PIECE + 1;
 }
 
-static int send_pieces(struct varve_comm *comm, const struct varve_parcel *parcel, MPI_Request *requests, size_t *sent) {
+static int send_pieces(struct varve_comm *comm, const struct varve_parcel *parcel, MPI_Request *requests,
+                       size_t *sent) {
     int rc = MPI_SUCCESS;
     for (size_t i = 0; i < pieces_of(parcel) && rc == MPI_SUCCESS; i++) {
         size_t at = i * TRADE_PIECE, left = parcel->size - at;

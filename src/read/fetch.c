@@ -31,9 +31,8 @@ struct repeat {
 
 int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch **out) {
     struct vv_fetch *fetch = vv_calloc(1, sizeof *fetch);
-    if (!fetch) {
+    if (!fetch)
         return -ENOMEM;
-    }
     fetch->view = view;
     fetch->pool = pool;
     vv_seeker_init(&fetch->seeker, view);
@@ -45,9 +44,8 @@ int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch 
 }
 
 void vv_fetch_destroy(struct vv_fetch *fetch) {
-    if (!fetch) {
+    if (!fetch)
         return;
-    }
     vv_scratch_clear(&fetch->scratch);
     vv_coders_clear(&fetch->coders);
     vv_buf_clear(&fetch->places);
@@ -79,9 +77,8 @@ static size_t want_count(const struct vv_fetch *fetch) {
 }
 
 static struct vv_place place_of(const struct vv_fetch *fetch, const struct vv_want *want, uint32_t number) {
-    if (want->list == VV_NO_LIST) {
+    if (want->list == VV_NO_LIST)
         return (struct vv_place){.lean = want->source, .owner = want->owner, .address = want->address};
-    }
     const struct vv_place *list = (const struct vv_place *)fetch->places.data + want->list;
     struct vv_place place = list[number];
     place.address += want->address - list[0].address;
@@ -94,9 +91,8 @@ static int pick_place(struct vv_fetch *fetch, const struct vv_want *want, uint32
                       struct varve_error *error) {
     uint32_t copy = candidate / want->place_count;
     *out = place_of(fetch, want, candidate % want->place_count);
-    if (copy == 0) {
+    if (copy == 0)
         return 1;
-    }
     uint32_t partners = 0;
     int rc = out->copy ? 0 : vv_seek_partners(&fetch->seeker, out, &partners, error);
     out->copy = copy;
@@ -107,9 +103,8 @@ static int pick_place(struct vv_fetch *fetch, const struct vv_want *want, uint32
  * may be there without it. */
 static int has_block(const struct vv_fetch *fetch, const struct vv_place *place, const struct vv_spot *spot,
                      struct varve_error *error) {
-    if (!spot->tables->is_lost || spot->tables->blocks[spot->block].part != spot->tables->parts) {
+    if (!spot->tables->is_lost || spot->tables->blocks[spot->block].part != spot->tables->parts)
         return 0;
-    }
     struct vv_pack_id id = vv_view_pack(fetch->view, place->lean, spot->writer);
     char key[VV_KEY_ROOM];
     vv_pack_key(&id, VV_KIND_PACK, 0, key);
@@ -124,21 +119,19 @@ static int add_pieces(struct vv_fetch *fetch, const struct vv_want *want, uint32
     while (done < want->size) {
         struct vv_spot spot;
         rc = vv_seek(&fetch->seeker, &place, &spot, error);
-        if (rc == 0) {
+        if (rc == 0)
             rc = has_block(fetch, &place, &spot, error);
-        }
-        if (rc < 0) {
+        if (rc < 0)
             break;
-        }
         uint64_t left = want->size - done;
         struct vv_fetch_piece piece = {.out = want->out + done,
-                              .source = place.lean,
-                              .writer = spot.writer,
-                              .is_own = place.owner == fetch->view->reader,
-                              .block = spot.block,
-                              .raw = spot.raw,
-                              .length = spot.length < left ? spot.length : (uint32_t)left,
-                              .want = want_index};
+                                       .source = place.lean,
+                                       .writer = spot.writer,
+                                       .is_own = place.owner == fetch->view->reader,
+                                       .block = spot.block,
+                                       .raw = spot.raw,
+                                       .length = spot.length < left ? spot.length : (uint32_t)left,
+                                       .want = want_index};
         vv_buf_append(&fetch->pieces, &piece, sizeof piece);
         if (fetch->pieces.failed) {
             rc = vv_error_sys(error, -ENOMEM, "pieces to fetch");
@@ -160,39 +153,33 @@ static int resolve(struct vv_fetch *fetch, struct vv_want *want, uint32_t want_i
         uint64_t covered = 0;
         vv_error_clear(&why);
         int rc = pick_place(fetch, want, want->candidate, &place, &why);
-        if (rc == 0) {
+        if (rc == 0)
             continue;
-        }
-        if (rc > 0) {
+        if (rc > 0)
             rc = add_pieces(fetch, want, want_index, place, &covered, &why);
-        }
         int is_over = rc == -ENOMEM || rc == VARVE_FORGOTTEN;
         if (rc == 0 || (covered && !is_over)) {
             want->size = covered;
-            if (want->candidate) {
+            if (want->candidate)
                 fetch->view->used_copies = 1;
-            }
             return 0;
         }
-        if (!first.code) {
+        if (!first.code)
             first = why;
-        }
         if (is_over) {
             first = why;
             break;
         }
     }
-    if (!first.code) { /* every candidate was tried before */
+    if (!first.code) /* every candidate was tried before */
         first = fetch->error;
-    }
     int rc = vv_error(error, first.code ? first.code : VARVE_CORRUPT, "%s", first.text);
     return vv_view_missing(fetch->view, rc, error);
 }
 
 static int add_want(struct vv_fetch *fetch, const struct vv_want *want, struct varve_error *error) {
-    if (want_count(fetch) == UINT32_MAX) {
+    if (want_count(fetch) == UINT32_MAX)
         return vv_error(error, -EOVERFLOW, "too many runs in one batch");
-    }
     vv_buf_append(&fetch->wants, want, sizeof *want);
     return fetch->wants.failed ? vv_error_sys(error, -ENOMEM, "bytes to fetch") : 0;
 }
@@ -207,17 +194,15 @@ static int find_want(struct vv_fetch *fetch, size_t index, struct varve_error *e
             return rc;
         }
         *want_at(fetch, index) = part;
-        if (part.size == whole.size) {
+        if (part.size == whole.size)
             return 0;
-        }
         whole.address += part.size;
         whole.out += part.size;
         whole.size -= part.size;
         index = want_count(fetch);
         rc = add_want(fetch, &whole, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
     }
 }
 
@@ -231,15 +216,12 @@ static uint32_t *deal_wants(const struct vv_fetch *fetch) {
         vv_free(order);
         return NULL;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         begin[want_at(fetch, i)->source + 1]++;
-    }
-    for (uint32_t i = 1; i <= sources; i++) {
+    for (uint32_t i = 1; i <= sources; i++)
         begin[i] += begin[i - 1];
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         order[begin[want_at(fetch, i)->source]++] = (uint32_t)i;
-    }
     vv_free(begin);
     return order;
 }
@@ -254,17 +236,16 @@ static struct rest begin_rest(const struct vv_fetch *fetch) {
     return (struct rest){.order = deal_wants(fetch), .count = want_count(fetch)};
 }
 
-/* Pieces for the wants of some sources: of all, unless that would be very many. A block is of one source, so it is read once all the
- * same. */
+/* Pieces for the wants of some sources: of all, unless that would be very many. A block is of one source, so it is read
+ * once all the same. */
 static int find_some(struct vv_fetch *fetch, struct rest *rest, struct varve_error *error) {
     uint32_t source = 0;
     int rc = 0;
     for (; rest->at < rest->count && rc == 0; rest->at++) {
         size_t index = rest->order ? rest->order[rest->at] : rest->at;
         uint32_t next = want_at(fetch, index)->source;
-        if (rest->order && next != source && fetch->pieces.size >= PORTION * sizeof(struct vv_fetch_piece)) {
+        if (rest->order && next != source && fetch->pieces.size >= PORTION * sizeof(struct vv_fetch_piece))
             break;
-        }
         source = next;
         rc = find_want(fetch, index, error);
     }
@@ -276,20 +257,18 @@ static int add_range(struct vv_fetch *fetch, const struct vv_run *run, uint64_t 
     const struct vv_place *first = &run->places[0];
     size_t listed = fetch->places.size / sizeof *first;
     struct vv_want want = {.address = first->address + delta,
-                        .size = size,
-                        .out = out,
-                        .tag = fetch->tag,
-                        .source = first->lean,
-                        .owner = first->owner,
-                        .list = VV_NO_LIST,
-                        .place_count = (uint16_t)run->place_count};
-    if (first->lean > fetch->view->record.lean_count) {
+                           .size = size,
+                           .out = out,
+                           .tag = fetch->tag,
+                           .source = first->lean,
+                           .owner = first->owner,
+                           .list = VV_NO_LIST,
+                           .place_count = (uint16_t)run->place_count};
+    if (first->lean > fetch->view->record.lean_count)
         return vv_error(error, -EINVAL, "there is no source %u", first->lean);
-    }
     if (run->place_count > 1 || first->copy) {
-        if (listed > VV_NO_LIST - VV_PLACES_MAX) {
+        if (listed > VV_NO_LIST - VV_PLACES_MAX)
             return vv_error(error, -EOVERFLOW, "too many runs in one batch");
-        }
         want.list = (uint32_t)listed;
         vv_buf_append(&fetch->places, run->places, run->place_count * sizeof *first);
     }
@@ -303,21 +282,18 @@ static int add_repeated(struct vv_fetch *fetch, const struct vv_run *run, uint64
     if (phase) {
         uint64_t rest = piece - phase < size ? piece - phase : size;
         int rc = add_range(fetch, run, phase, rest, out, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         out += rest;
         size -= rest;
     }
-    if (size == 0) {
+    if (size == 0)
         return 0;
-    }
     if (size > piece) {
         struct repeat repeat = {.out = out, .piece = piece, .size = size, .source = run->places[0].lean};
         vv_buf_append(&fetch->repeats, &repeat, sizeof repeat);
-        if (fetch->repeats.failed) {
+        if (fetch->repeats.failed)
             return vv_error_sys(error, -ENOMEM, "repeated runs");
-        }
     }
     return add_range(fetch, run, 0, size < piece ? size : piece, out, error);
 }
@@ -328,14 +304,12 @@ int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip
         return vv_error(error, -EINVAL, "%llu bytes from %llu on are outside a run of %llu", (unsigned long long)size,
                         (unsigned long long)skip, (unsigned long long)run->length);
     }
-    if (size == 0) {
+    if (size == 0)
         return 0;
-    }
     switch (run->kind) {
     case VV_RUN_ZERO:
-        if (!is_zeroed) {
+        if (!is_zeroed)
             memset(out, 0, size);
-        }
         return 0;
     case VV_RUN_REPEATED:
         return add_repeated(fetch, run, skip, size, out, error);
@@ -359,9 +333,8 @@ static uint32_t source_within(const size_t *wants_of, uint32_t sources, size_t m
     uint32_t last = 0;
     size_t sum = 0;
     for (uint32_t i = 0; i < sources; i++) {
-        if (sum && sum + wants_of[i] > most) {
+        if (sum && sum + wants_of[i] > most)
             break;
-        }
         sum += wants_of[i];
         last = i;
     }
@@ -371,16 +344,12 @@ static uint32_t source_within(const size_t *wants_of, uint32_t sources, size_t m
 static void drop_above(struct vv_fetch *fetch, uint32_t last) {
     struct repeat *repeats = (struct repeat *)fetch->repeats.data;
     size_t kept = 0, repeated = 0;
-    for (size_t i = 0; i < want_count(fetch); i++) {
-        if (want_at(fetch, i)->source <= last) {
+    for (size_t i = 0; i < want_count(fetch); i++)
+        if (want_at(fetch, i)->source <= last)
             *want_at(fetch, kept++) = *want_at(fetch, i);
-        }
-    }
-    for (size_t i = 0; i < fetch->repeats.size / sizeof *repeats; i++) {
-        if (repeats[i].source <= last) {
+    for (size_t i = 0; i < fetch->repeats.size / sizeof *repeats; i++)
+        if (repeats[i].source <= last)
             repeats[repeated++] = repeats[i];
-        }
-    }
     fetch->wants.size = kept * sizeof(struct vv_want);
     fetch->repeats.size = repeated * sizeof *repeats;
 }
@@ -389,12 +358,10 @@ int vv_fetch_postpone(struct vv_fetch *fetch, uint32_t *last_out, struct varve_e
     uint32_t sources = fetch->view->record.lean_count + 1;
     size_t count = want_count(fetch);
     size_t *wants_of = vv_calloc(sources, sizeof *wants_of);
-    if (!wants_of) {
+    if (!wants_of)
         return vv_error_sys(error, -ENOMEM, "sources to read from");
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         wants_of[want_at(fetch, i)->source]++;
-    }
     *last_out = source_within(wants_of, sources, count / 2);
     vv_free(wants_of);
     drop_above(fetch, *last_out);
@@ -408,9 +375,8 @@ static int retry_failed(struct vv_fetch *fetch, struct varve_error *error) {
     int rc = 0;
     vv_buf_init(&fetch->pieces);
     for (size_t i = 0; i < before.size / sizeof *pieces && rc == 0; i++) {
-        if (!pieces[i].has_failed) {
+        if (!pieces[i].has_failed)
             continue;
-        }
         struct vv_want want = ((const struct vv_want *)fetch->wants.data)[pieces[i].want];
         want.address += (uint64_t)(pieces[i].out - want.out);
         want.out = pieces[i].out;
@@ -430,9 +396,8 @@ static int run_pieces(struct vv_fetch *fetch, struct varve_error *error) {
     while (rc == 0 && fetch->pieces.size) {
         fetch->error = (struct varve_error){0};
         rc = vv_fetch_pieces(fetch, error);
-        if (rc < 0 || !fetch->error.code) {
+        if (rc < 0 || !fetch->error.code)
             break;
-        }
         rc = fetch->error.code == VARVE_FORGOTTEN ? vv_error(error, VARVE_FORGOTTEN, "%s", fetch->error.text)
                                                   : retry_failed(fetch, error);
     }
@@ -445,9 +410,8 @@ static int run_all(struct vv_fetch *fetch, struct varve_error *error) {
     int rc = 0;
     while (rc == 0 && rest.at < rest.count) {
         rc = find_some(fetch, &rest, error);
-        if (rc == 0) {
+        if (rc == 0)
             rc = run_pieces(fetch, error);
-        }
     }
     vv_free(rest.order);
     return rc;
@@ -465,9 +429,8 @@ static void repeat_bytes(const struct repeat *repeat) {
 static void forget(struct vv_buf *list) {
     list->size = 0;
     list->failed = 0;
-    if (list->room > KEEP_ROOM) {
+    if (list->room > KEEP_ROOM)
         vv_buf_clear(list);
-    }
 }
 
 static void forget_all(struct vv_fetch *fetch) {
@@ -480,9 +443,8 @@ static void forget_all(struct vv_fetch *fetch) {
 int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error) {
     int rc = run_all(fetch, error);
     const struct repeat *repeats = (const struct repeat *)fetch->repeats.data;
-    for (size_t i = 0; i < fetch->repeats.size / sizeof *repeats && rc == 0; i++) {
+    for (size_t i = 0; i < fetch->repeats.size / sizeof *repeats && rc == 0; i++)
         repeat_bytes(&repeats[i]);
-    }
     forget_all(fetch);
     return rc;
 }

@@ -1,4 +1,5 @@
-/* Fetching, from pieces on: jobs of blocks that lie next to each other in one object, each one read; then checked, decoded and placed.
+/* Fetching, from pieces on: jobs of blocks that lie next to each other in one object, each one read; then checked,
+ * decoded and placed.
  *
  * Where others read the same blocks, and only parts of some are wanted here, the store's helper is asked for those
  * (block_parts.h); a job of that kind is of blocks anywhere in one object, and what the helper does not give is read as
@@ -26,15 +27,14 @@ struct job {
 
 /* ---- one job ---- */
 
-static void fail_pieces(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count, const struct varve_error *why) {
-    for (size_t i = 0; i < count; i++) {
+static void fail_pieces(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count,
+                        const struct varve_error *why) {
+    for (size_t i = 0; i < count; i++)
         pieces[i].has_failed = 1;
-    }
     pthread_mutex_lock(&fetch->lock);
     int is_first = !fetch->error.code; /* of many that may follow when an object is gone */
-    if (is_first) {
+    if (is_first)
         fetch->error = *why;
-    }
     pthread_mutex_unlock(&fetch->lock);
     vv_log(fetch->view->store->log, is_first ? VV_LOG_WARN : VV_LOG_DEBUG, "%s", why->text);
 }
@@ -49,9 +49,8 @@ static int use_tables(struct vv_fetch *fetch, const struct vv_fetch_piece *piece
 
 static size_t pieces_of_block(const struct vv_fetch_piece *pieces, size_t count) {
     size_t n = 1;
-    while (n < count && pieces[n].block == pieces[0].block) {
+    while (n < count && pieces[n].block == pieces[0].block)
         n++;
-    }
     return n;
 }
 
@@ -62,9 +61,8 @@ static int is_direct(const struct job *job, const struct vv_pack_tables *tables)
         const struct vv_fetch_piece *piece = &job->pieces[i];
         const struct vv_block *block = &tables->blocks[piece->block];
         if (block->codec != VV_CODEC_NONE || piece->length != block->raw || piece->out != next ||
-            (i && piece->block == piece[-1].block)) {
+            (i && piece->block == piece[-1].block))
             return 0;
-        }
         next += piece->length;
     }
     return 1;
@@ -72,17 +70,15 @@ static int is_direct(const struct job *job, const struct vv_pack_tables *tables)
 
 static int check_sum(const char *key, const struct vv_block *block, uint32_t number, const void *stored,
                      struct varve_error *error) {
-    if (vv_sum64(stored, block->stored) == block->sum) {
+    if (vv_sum64(stored, block->stored) == block->sum)
         return 0;
-    }
     return vv_error(error, VARVE_CORRUPT, "%s: block %u at byte %llu is damaged: its sum does not match", key, number,
                     (unsigned long long)block->offset);
 }
 
 static void copy_pieces(const struct vv_fetch_piece *pieces, size_t count, const uint8_t *raw) {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         memcpy(pieces[i].out, raw + pieces[i].raw, pieces[i].length);
-    }
 }
 
 static int is_decoded(const struct vv_decoded *decoded, const char *key, const struct vv_block *block) {
@@ -93,14 +89,12 @@ static int is_decoded(const struct vv_decoded *decoded, const char *key, const s
 /* 1 if the block was the last one to be decoded. */
 static int copy_decoded(struct vv_decoded *decoded, const char *key, const struct vv_block *block,
                         const struct vv_fetch_piece *pieces, size_t count) {
-    if (!decoded->is_wanted) {
+    if (!decoded->is_wanted)
         return 0;
-    }
     pthread_mutex_lock(&decoded->lock);
     int found = is_decoded(decoded, key, block);
-    if (found) {
+    if (found)
         copy_pieces(pieces, count, decoded->data);
-    }
     pthread_mutex_unlock(&decoded->lock);
     return found;
 }
@@ -108,9 +102,8 @@ static int copy_decoded(struct vv_decoded *decoded, const char *key, const struc
 /* Without memory it is not kept. */
 static void keep_decoded(struct vv_decoded *decoded, const char *key, const struct vv_block *block,
                          const uint8_t *raw) {
-    if (!decoded->is_wanted) {
+    if (!decoded->is_wanted)
         return;
-    }
     pthread_mutex_lock(&decoded->lock);
     if (decoded->room < block->raw) {
         vv_free(decoded->data);
@@ -128,25 +121,22 @@ static void keep_decoded(struct vv_decoded *decoded, const char *key, const stru
 
 /* One block whose stored bytes are in memory. */
 static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_block *block,
-                       const struct vv_fetch_piece *pieces, size_t count, const uint8_t *stored, struct varve_error *error) {
+                       const struct vv_fetch_piece *pieces, size_t count, const uint8_t *stored,
+                       struct varve_error *error) {
     int rc = check_sum(key, block, pieces[0].block, stored, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     if (block->codec == VV_CODEC_NONE) {
         copy_pieces(pieces, count, stored);
         return 0;
     }
-    if (count == 1 && pieces[0].length == block->raw) {
+    if (count == 1 && pieces[0].length == block->raw)
         return vv_block_decode(&fetch->coders, key, block, stored, pieces[0].out, error);
-    }
-    if (copy_decoded(&fetch->view->decoded, key, block, pieces, count)) {
+    if (copy_decoded(&fetch->view->decoded, key, block, pieces, count))
         return 0;
-    }
     struct vv_scratch *raw = vv_scratch_acquire(&fetch->scratch, block->raw);
-    if (!raw) {
+    if (!raw)
         return vv_error_sys(error, -ENOMEM, "decode a block");
-    }
     rc = vv_block_decode(&fetch->coders, key, block, stored, raw->data, error);
     if (rc == 0) {
         copy_pieces(pieces, count, raw->data);
@@ -158,9 +148,8 @@ static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_
 
 static void tell_placed(struct vv_fetch *fetch, const struct vv_fetch_piece *pieces, size_t count) {
     const struct vv_want *wants = (const struct vv_want *)fetch->wants.data;
-    for (size_t i = 0; i < count && fetch->placed; i++) {
+    for (size_t i = 0; i < count && fetch->placed; i++)
         fetch->placed(wants[pieces[i].want].tag, pieces[i].out, pieces[i].length);
-    }
 }
 
 static void place_blocks(struct job *job, const char *key, const struct vv_pack_tables *tables, const uint8_t *stored,
@@ -176,11 +165,10 @@ static void place_blocks(struct job *job, const char *key, const struct vv_pack_
         vv_error_clear(&why);
         int rc = are_placed ? check_sum(key, block, pieces->block, bytes, &why)
                             : place_block(job->fetch, key, block, pieces, n, bytes, &why);
-        if (rc < 0) {
+        if (rc < 0)
             fail_pieces(job->fetch, pieces, n, &why);
-        } else {
+        else
             tell_placed(job->fetch, pieces, n);
-        }
     }
 }
 
@@ -201,21 +189,18 @@ static int read_job(struct job *job, const struct vv_pack_tables *tables, struct
     size_t size = (size_t)(end->offset + end->stored - begin->offset);
     char key[VV_KEY_ROOM];
     int rc = vv_view_block_key(view, first->source, first->writer, begin->part, tables->parts, key, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     int direct = is_direct(job, tables);
     struct vv_scratch *bounce = direct ? NULL : vv_scratch_acquire(&job->fetch->scratch, lead + size + READ_ALIGN);
-    if (!direct && !bounce) {
+    if (!direct && !bounce)
         return vv_error_sys(error, -ENOMEM, "read blocks");
-    }
     uint8_t *stored = direct ? first->out : bounce->data + lead;
     rc = direct ? vv_pack_get(view->store, key, begin->offset, stored, size, error)
                 : vv_pack_get(view->store, key, begin->offset - lead, bounce->data,
                               lead + size + readable_behind(tables, job->pieces[job->count - 1].block), error);
-    if (rc == 0) {
+    if (rc == 0)
         place_blocks(job, key, tables, stored, direct);
-    }
     vv_scratch_release(&job->fetch->scratch, bounce);
     return vv_view_missing(view, rc, error);
 }
@@ -223,9 +208,8 @@ static int read_job(struct job *job, const struct vv_pack_tables *tables, struct
 static void read_or_fail(struct job *job, const struct vv_pack_tables *tables) {
     struct varve_error why;
     vv_error_clear(&why);
-    if (read_job(job, tables, &why) < 0) {
+    if (read_job(job, tables, &why) < 0)
         fail_pieces(job->fetch, job->pieces, job->count, &why);
-    }
 }
 
 /* ---- parts of blocks from others ---- */
@@ -236,9 +220,8 @@ static size_t make_wishes(const struct job *job, const struct vv_pack_tables *ta
     for (size_t i = 0; i < job->count; i += n) {
         const struct vv_fetch_piece *pieces = &job->pieces[i];
         n = pieces_of_block(pieces, job->count - i);
-        for (size_t k = 0; k < n; k++) {
+        for (size_t k = 0; k < n; k++)
             parts[i + k] = (struct vv_block_part){pieces[k].out, pieces[k].raw, pieces[k].length};
-        }
         wishes[count++] = (struct vv_block_wish){
             .block = &tables->blocks[pieces->block], .parts = &parts[i], .count = n, .result = -ENOTSUP};
     }
@@ -264,15 +247,13 @@ static int ask_job(struct job *job, const struct vv_pack_tables *tables, struct 
     const struct vv_fetch_piece *first = &job->pieces[0];
     struct vv_block_wish wishes[JOB_WISHES];
     char key[VV_KEY_ROOM];
-    int rc = vv_view_block_key(view, first->source, first->writer, tables->blocks[first->block].part, tables->parts, key,
-                               error);
-    if (rc < 0) {
+    int rc = vv_view_block_key(view, first->source, first->writer, tables->blocks[first->block].part, tables->parts,
+                               key, error);
+    if (rc < 0)
         return rc;
-    }
     struct vv_block_part *parts = vv_malloc(job->count * sizeof *parts);
-    if (!parts) {
+    if (!parts)
         return vv_error_sys(error, -ENOMEM, "ask for blocks");
-    }
     size_t count = make_wishes(job, tables, parts, wishes);
     view->store->parts->get(view->store->parts_arg, key, wishes, count);
     take_wishes(job, tables, wishes, count);
@@ -288,13 +269,11 @@ static int run_job(void *arg) {
     struct varve_error why;
     vv_error_clear(&why);
     int rc = use_tables(job->fetch, &job->pieces[0], &tables, &why);
-    if (rc == 0) {
+    if (rc == 0)
         rc = job->is_in_parts ? ask_job(job, tables->object, &why) : read_job(job, tables->object, &why);
-    }
     vv_view_release(view, tables);
-    if (rc < 0) {
+    if (rc < 0)
         fail_pieces(job->fetch, job->pieces, job->count, &why);
-    }
     return 0;
 }
 
@@ -312,12 +291,10 @@ static int compare_pieces(const void *a, const void *b) {
 
 static void sort_range(struct vv_fetch_piece *pieces, size_t count) {
     size_t i = 1;
-    while (i < count && compare_pieces(&pieces[i - 1], &pieces[i]) <= 0) {
+    while (i < count && compare_pieces(&pieces[i - 1], &pieces[i]) <= 0)
         i++;
-    }
-    if (i < count) {
+    if (i < count)
         qsort(pieces, count, sizeof pieces[0], compare_pieces);
-    }
 }
 
 /* Pieces come source by source, and within one mostly in the order of its blocks: then nothing is left to sort. */
@@ -346,21 +323,21 @@ struct group {
 static struct group group_at(const struct vv_fetch_piece *pieces, size_t count) {
     struct group group = {0};
     while (group.count < count && pieces[group.count].source == pieces->source &&
-           pieces[group.count].writer == pieces->writer && pieces[group.count].block == pieces->block) {
+           pieces[group.count].writer == pieces->writer && pieces[group.count].block == pieces->block)
         group.bytes += pieces[group.count++].length;
-    }
     return group;
 }
 
 /* A part of the block is wanted: less than three quarters, since with more the stored bytes are the shorter way. */
-static int is_part(const struct vv_pack_tables *tables, const struct vv_fetch_piece *pieces, const struct group *group) {
+static int is_part(const struct vv_pack_tables *tables, const struct vv_fetch_piece *pieces,
+                   const struct group *group) {
     return group->bytes < tables->blocks[pieces->block].raw / 4 * UINT64_C(3);
 }
 
 /* Does the block of `next` follow that of `last` in its object, and is the read that began at `begin` still short
  * enough? */
-static int follows(const struct vv_pack_tables *tables, const struct vv_fetch_piece *begin, const struct vv_fetch_piece *last,
-                   const struct vv_fetch_piece *next) {
+static int follows(const struct vv_pack_tables *tables, const struct vv_fetch_piece *begin,
+                   const struct vv_fetch_piece *last, const struct vv_fetch_piece *next) {
     const struct vv_block *a = &tables->blocks[begin->block], *b = &tables->blocks[next->block];
     return next->block == last->block + 1 && a->part == b->part && b->offset + b->stored - a->offset <= JOB_BYTES;
 }
@@ -371,8 +348,8 @@ static int is_same_pack(const struct vv_fetch_piece *a, const struct vv_fetch_pi
 
 static int may_ask(const struct vv_fetch *fetch, const struct vv_fetch_piece *piece) {
     const struct vv_store *store = fetch->view->store;
-    return store->parts && store->parts->is_shared(store->parts_arg, vv_view_source(fetch->view, piece->source),
-                                                   piece->writer);
+    return store->parts &&
+           store->parts->is_shared(store->parts_arg, vv_view_source(fetch->view, piece->source), piece->writer);
 }
 
 /* The pieces from `pieces` on, all of the pack of these tables, that can be had together. */
@@ -388,14 +365,12 @@ static struct job take_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces
         const struct vv_fetch_piece *next = &pieces[job.count];
         group = group_at(next, count - job.count);
         bytes += group.bytes;
-        if (!is_same_pack(pieces, next) || (is_shared && is_part(tables, next, &group)) != job.is_in_parts) {
+        if (!is_same_pack(pieces, next) || (is_shared && is_part(tables, next, &group)) != job.is_in_parts)
             break;
-        }
         if (job.is_in_parts ? wishes == JOB_WISHES || bytes > JOB_BYTES ||
                                   tables->blocks[next->block].part != tables->blocks[pieces->block].part
-                            : !follows(tables, pieces, next - 1, next)) {
+                            : !follows(tables, pieces, next - 1, next))
             break;
-        }
         job.count += group.count;
     }
     return job;
@@ -408,17 +383,16 @@ struct cut {
 };
 
 /* One job: the pieces from `pieces` on that can be had together. */
-static int cut_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count, struct cut *cut, struct job *out,
-                   struct varve_error *error) {
+static int cut_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count, struct cut *cut,
+                   struct job *out, struct varve_error *error) {
     const struct vv_cache_key *key = cut->tables ? &cut->tables->key : NULL;
     if (!key || key->writer != pieces->writer ||
         vv_attempt_compare(&key->attempt, vv_view_source(fetch->view, pieces->source)) != 0) {
         vv_view_release(fetch->view, cut->tables);
         cut->tables = NULL;
         int rc = use_tables(fetch, pieces, &cut->tables, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         cut->is_shared = may_ask(fetch, pieces);
     }
     *out = take_job(fetch, pieces, count, cut->tables->object, cut->is_shared);
@@ -448,9 +422,8 @@ static int run_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_er
     struct job *list = (struct job *)jobs->data;
     size_t count = jobs->size / sizeof *list;
     int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++) {
+    for (size_t i = 0; i < count && rc == 0; i++)
         rc = fetch->pool && count > 1 ? vv_pool_submit(fetch->pool, run_job, &list[i]) : run_job(&list[i]);
-    }
     int waited = fetch->pool && count > 1 ? vv_pool_wait(fetch->pool) : 0;
     rc = rc < 0 ? rc : waited;
     return rc < 0 ? vv_error_sys(error, rc, "reading blocks") : 0;
@@ -460,9 +433,8 @@ int vv_fetch_pieces(struct vv_fetch *fetch, struct varve_error *error) {
     struct vv_buf jobs;
     vv_buf_init(&jobs);
     int rc = cut_jobs(fetch, &jobs, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = run_jobs(fetch, &jobs, error);
-    }
     vv_buf_clear(&jobs);
     return rc;
 }

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "encode/coders.h"
 #include "base/buffer_pool.h"
+#include "encode/coders.h"
 #include "read/view_private.h"
 
 #define VV_NO_LIST UINT32_MAX
@@ -52,8 +52,8 @@ struct vv_fetch {
     struct varve_error error; /* the first of the jobs */
 };
 
-/* Read and place all pieces: each block once, in parallel on the pool. Those that could not be read have has_failed, and the first reason
- * is in fetch->error. */
+/* Read and place all pieces: each block once, in parallel on the pool. Those that could not be read have has_failed,
+ * and the first reason is in fetch->error. */
 int vv_fetch_pieces(struct vv_fetch *fetch, struct varve_error *error);
 
 #endif

@@ -10,9 +10,8 @@ void vv_seeker_init(struct vv_seeker *seeker, struct vv_view *view) {
 }
 
 void vv_seeker_clear(struct vv_seeker *seeker) {
-    for (unsigned i = 0; i < VV_SEEKER_WRITERS; i++) {
+    for (unsigned i = 0; i < VV_SEEKER_WRITERS; i++)
         vv_view_release(seeker->view, seeker->writers[i].list);
-    }
     vv_view_release(seeker->view, seeker->tables);
     vv_view_release(seeker->view, seeker->ids);
     vv_seeker_init(seeker, seeker->view);
@@ -24,9 +23,8 @@ static int use_writers(struct vv_seeker *seeker, uint32_t source, const struct v
     if (!writers->list || writers->source != source) {
         struct vv_cached *cached;
         int rc = vv_view_writers(seeker->view, source, &cached, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         vv_view_release(seeker->view, writers->list);
         *writers = (struct vv_seeker_writers){source, cached};
     }
@@ -41,9 +39,8 @@ static int use_tables(struct vv_seeker *seeker, uint32_t source, uint32_t writer
         seeker->tables_are_own != is_own) {
         struct vv_cached *cached;
         int rc = vv_view_tables_of(seeker->view, source, writer, owner, &cached, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         vv_view_release(seeker->view, seeker->tables);
         seeker->tables = cached;
         seeker->tables_source = source;
@@ -59,9 +56,8 @@ static int use_home(struct vv_seeker *seeker, const struct vv_place *place, cons
                     uint32_t *number_out, struct varve_error *error) {
     const struct vv_writers *writers;
     int rc = use_writers(seeker, place->lean, &writers, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     int64_t home = vv_writers_home(writers, place->owner);
     if (home < 0) {
         char text[64];
@@ -82,9 +78,8 @@ int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uin
     const struct vv_writer *home = NULL;
     uint32_t number = 0;
     int rc = use_home(seeker, place, &home, &number, error);
-    if (rc == 0) {
+    if (rc == 0)
         *out = home->partner_count;
-    }
     return rc;
 }
 
@@ -110,9 +105,8 @@ void vv_view_ahead(struct vv_view *view, uint32_t source, uint32_t owner) {
 }
 
 static int is_at(const struct vv_pack_tables *tables, uint64_t index, uint32_t owner, uint64_t address) {
-    if (index >= tables->extent_count) {
+    if (index >= tables->extent_count)
         return 0;
-    }
     const struct vv_pack_extent *at = &tables->extents[index];
     return at->owner == owner && at->address <= address && address - at->address < at->length;
 }
@@ -128,9 +122,8 @@ static const struct vv_pack_extent *find_extent(struct vv_seeker *seeker, const 
         }
     }
     const struct vv_pack_extent *extent = vv_pack_find(tables, place->owner, place->address);
-    if (extent) {
+    if (extent)
         seeker->last_extent = (uint64_t)(extent - tables->extents);
-    }
     return extent;
 }
 
@@ -158,20 +151,17 @@ static void fill_spot(const struct vv_pack_tables *tables, const struct vv_pack_
 /* Not among the extents of its home writer: perhaps another one stored it. */
 static int seek_moved(struct vv_seeker *seeker, const struct vv_place *place, uint32_t home,
                       const struct vv_moved *moved, struct vv_spot *out, struct varve_error *error) {
-    if (!moved) {
+    if (!moved)
         return not_covered(seeker, place, home, error);
-    }
     uint32_t writer = moved->writer;
     uint64_t limit = moved->length - (place->address - moved->extent.address);
     const struct vv_pack_tables *tables;
     int rc = use_tables(seeker, place->lean, writer, place->owner, &tables, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     const struct vv_pack_extent *extent = find_extent(seeker, tables, place);
-    if (!extent) {
+    if (!extent)
         return not_covered(seeker, place, writer, error);
-    }
     fill_spot(tables, extent, place, writer, limit, out);
     return 0;
 }
@@ -181,20 +171,17 @@ int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_sp
     const struct vv_pack_tables *tables;
     uint32_t writer = 0;
     int rc = use_home(seeker, place, &home, &writer, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     if (place->copy > home->partner_count) {
         return vv_error(error, VARVE_CORRUPT, "a place names copy %u, but writer %u has %u partners", place->copy,
                         writer, home->partner_count);
     }
-    if (place->copy) {
+    if (place->copy)
         writer = home->partners[place->copy - 1];
-    }
     rc = use_tables(seeker, place->lean, writer, place->owner, &tables, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     const struct vv_pack_extent *extent = find_extent(seeker, tables, place);
     if (!extent) {
         const struct vv_moved *moved = place->copy ? NULL : vv_pack_find_moved(tables, place->owner, place->address);
@@ -235,9 +222,9 @@ static int check_ids(void *arg, const char *key, const struct vv_section *sectio
 static int load_ids_check(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error) {
     struct ids_load *load = arg;
     struct ids_check check = {.store = load->view->store, .ids = vv_calloc(1, sizeof *check.ids)};
-    int rc = check.ids ? vv_view_section(load->view, load->source, load->writer, VV_SECTION_IDS, 0, check_ids, &check,
-                                         error)
-                       : vv_error_sys(error, -ENOMEM, "ids");
+    int rc = check.ids
+                 ? vv_view_section(load->view, load->source, load->writer, VV_SECTION_IDS, 0, check_ids, &check, error)
+                 : vv_error_sys(error, -ENOMEM, "ids");
     if (rc < 0) {
         vv_free(check.ids);
         return rc;
@@ -291,14 +278,12 @@ static int load_ids(void *arg, void **object_out, size_t *bytes_out, struct varv
     struct small_ids small = {.store = load->view->store};
     struct vv_cached *footer;
     int rc = vv_view_footer(load->view, load->source, load->writer, &footer, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     uint64_t length = vv_footer_section(footer->object, VV_SECTION_IDS, 0)->length;
     vv_view_release(load->view, footer);
-    if (load->page * VV_IDS_PAGE * 16 >= length) {
+    if (load->page * VV_IDS_PAGE * 16 >= length)
         return vv_error(error, VARVE_CORRUPT, "the ids of writer %u end before an id that is needed", load->writer);
-    }
     if (length > VV_IDS_PAGE * 16) {
         rc = load_large(load, &small.data, bytes_out, error);
     } else {
@@ -311,17 +296,15 @@ static int load_ids(void *arg, void **object_out, size_t *bytes_out, struct varv
 
 static int use_ids(struct vv_seeker *seeker, uint32_t source, uint32_t writer, uint64_t page,
                    struct varve_error *error) {
-    if (seeker->ids && seeker->ids_page == page && seeker->ids_source == source && seeker->ids_writer == writer) {
+    if (seeker->ids && seeker->ids_page == page && seeker->ids_source == source && seeker->ids_writer == writer)
         return 0;
-    }
     struct ids_load load = {.view = seeker->view, .source = source, .writer = writer, .page = page};
     struct vv_cache_key key = {
         .attempt = *vv_view_source(seeker->view, source), .writer = writer, .kind = VV_CACHED_IDS, .page = page};
     struct vv_cached *cached;
     int rc = vv_pack_cache_acquire(seeker->view->cache, &key, load_ids, &load, vv_free, &cached, error);
-    if (rc < 0) {
+    if (rc < 0)
         return vv_view_missing(seeker->view, rc, error);
-    }
     vv_view_release(seeker->view, seeker->ids);
     seeker->ids = cached;
     seeker->ids_page = page;
@@ -345,12 +328,10 @@ static uint32_t same_granules(const struct vv_spot *spot, uint64_t length, uint6
 
 static int has_ids(const struct vv_seeker *seeker, const struct vv_place *place, const struct vv_spot *spot) {
     const struct vv_view *view = seeker->view;
-    if (spot->tables->is_lost && view->is_trusted) { /* the ids are there, but are the bytes? */
+    if (spot->tables->is_lost && view->is_trusted) /* the ids are there, but are the bytes? */
         return 0;
-    }
-    if (!(spot->tables->blocks[spot->block].flags & VV_BLOCK_IDS) || spot->extent_delta % VV_GRANULE) {
+    if (!(spot->tables->blocks[spot->block].flags & VV_BLOCK_IDS) || spot->extent_delta % VV_GRANULE)
         return 0;
-    }
     return !view->is_trusted || view->is_trusted(view->is_trusted_arg, vv_view_source(view, place->lean), spot->writer);
 }
 
@@ -358,16 +339,14 @@ int vv_seek_ids(struct vv_seeker *seeker, const struct vv_place *place, uint64_t
                 uint32_t max, uint32_t *count_out, uint64_t *covered_out, struct varve_error *error) {
     struct vv_spot spot;
     int rc = vv_seek(seeker, place, &spot, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     *count_out = 0;
     *covered_out = length < spot.length ? length : spot.length;
     uint64_t covered;
     uint32_t count = has_ids(seeker, place, &spot) ? same_granules(&spot, length, &covered) : 0;
-    if (!count) {
+    if (!count)
         return 0;
-    }
     uint64_t first = spot.tables->blocks[spot.block].first_id + spot.extent->id + spot.extent_delta / VV_GRANULE;
     uint64_t in_page = VV_IDS_PAGE - first % VV_IDS_PAGE;
     uint64_t limit = in_page < max ? in_page : max;
@@ -376,13 +355,11 @@ int vv_seek_ids(struct vv_seeker *seeker, const struct vv_place *place, uint64_t
         covered = limit * VV_GRANULE;
     }
     rc = use_ids(seeker, place->lean, spot.writer, first / VV_IDS_PAGE, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     const uint8_t *page = seeker->ids->object;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         out[i] = vv_hash128_get(page + (first % VV_IDS_PAGE + i) * 16);
-    }
     *count_out = count;
     *covered_out = covered;
     return 0;
@@ -393,9 +370,8 @@ int vv_view_id(struct vv_view *view, const struct vv_place *place, uint64_t leng
     struct vv_seeker seeker;
     uint32_t count = 0;
     uint64_t covered;
-    if (length == 0 || length > VV_GRANULE) {
+    if (length == 0 || length > VV_GRANULE)
         return vv_error(error, -EINVAL, "%llu bytes are no granule", (unsigned long long)length);
-    }
     vv_seeker_init(&seeker, view);
     int rc = vv_seek_ids(&seeker, place, length, out, 1, &count, &covered, error);
     vv_seeker_clear(&seeker);

@@ -69,9 +69,8 @@ static int find_home(struct vv_recipe *recipe, uint32_t source, uint32_t *out, s
     struct vv_cached *writers;
     char text[64];
     int rc = vv_view_writers(recipe->view, source, &writers, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     int64_t home = vv_writers_home(writers->object, recipe->owner);
     vv_view_release(recipe->view, writers);
     if (home < 0) {
@@ -87,13 +86,11 @@ static int open_lower(struct vv_recipe *recipe, uint32_t position, struct varve_
     const struct vv_layer_ref *ref = &vv_manifest_head(top->reader)->lower[position];
     struct vv_layer *layer = &recipe->layer[position];
     uint32_t source = top->sources[ref->lean], home = 0;
-    if (source == VV_NO_SOURCE) {
+    if (source == VV_NO_SOURCE)
         return unnamed(recipe, top, ref->lean, error);
-    }
     int rc = find_home(recipe, source, &home, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     if (ref->writer != home) {
         return vv_error(error, VARVE_CORRUPT, "%s: lower layer %u names writer %u, but owner %u is at home with %u",
                         top->key, position, ref->writer, recipe->owner, home);
@@ -110,14 +107,12 @@ static int open_lower(struct vv_recipe *recipe, uint32_t position, struct varve_
 static int open_layers(struct vv_recipe *recipe, struct varve_error *error) {
     uint32_t home = 0;
     int rc = find_home(recipe, 0, &home, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     struct vv_layer *top = &recipe->layer[VV_LAYERS_MAX - 1];
     rc = vv_layer_open(top, recipe->view, 0, home, recipe->owner, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     uint32_t lower = vv_manifest_head(top->reader)->lower_count;
     recipe->count = lower + 1;
     if (lower != VV_LAYERS_MAX - 1) {
@@ -125,9 +120,8 @@ static int open_layers(struct vv_recipe *recipe, struct varve_error *error) {
         *top = (struct vv_layer){0};
         rc = vv_layer_rewind(&recipe->layer[lower], recipe->owner, error); /* the reader points at the layer */
     }
-    for (uint32_t i = 0; i < lower && rc == 0; i++) {
+    for (uint32_t i = 0; i < lower && rc == 0; i++)
         rc = open_lower(recipe, i, error);
-    }
     return rc;
 }
 
@@ -151,19 +145,16 @@ static int gather(struct vv_recipe *recipe, uint64_t *number_out, struct varve_e
     int found = 0;
     for (uint32_t i = 0; i < recipe->count; i++) {
         struct vv_layer *layer = &recipe->layer[i];
-        if (layer->is_in) {
+        if (layer->is_in)
             layer->is_in = layer->has_entry = layer->has_run = 0;
-        }
         if (!layer->has_entry && !layer->is_at_end) {
             int rc = vv_manifest_next_region(layer->reader, &layer->entry, error);
-            if (rc < 0) {
+            if (rc < 0)
                 return vv_layer_error(layer, rc, error);
-            }
             layer->has_entry = rc;
             layer->is_at_end = !rc;
-            if (rc && layer->entry.number >= recipe->layers.next_number) {
+            if (rc && layer->entry.number >= recipe->layers.next_number)
                 recipe->layers.next_number = layer->entry.number + 1;
-            }
         }
         if (layer->has_entry && (!found || layer->entry.number < *number_out)) {
             *number_out = layer->entry.number;
@@ -180,13 +171,11 @@ static int fold(struct vv_layer *layer, enum region_state *state, struct vv_reci
                 struct varve_error *error) {
     const struct vv_region_entry *entry = &layer->entry;
     layer->is_in = 1;
-    if (*state == REGION_REMOVED) {
+    if (*state == REGION_REMOVED)
         return corrupt_region(layer, entry->number, "was removed below, numbers are not used again", error);
-    }
     if (entry->flags & VV_REGION_REMOVED) {
-        if (*state != REGION_KNOWN) {
+        if (*state != REGION_KNOWN)
             return corrupt_region(layer, entry->number, "is removed, but no layer below has it", error);
-        }
         *state = REGION_REMOVED;
         return 0;
     }
@@ -211,17 +200,15 @@ static int merge_region(struct vv_recipe *recipe, struct vv_recipe_region *regio
         enum region_state state = REGION_UNKNOWN;
         uint64_t number = 0;
         int rc = gather(recipe, &number, error);
-        if (rc <= 0) {
+        if (rc <= 0)
             return rc;
-        }
         region->number = number;
         for (uint32_t i = 0; i < recipe->count; i++) {
             struct vv_layer *layer = &recipe->layer[i];
             if (layer->has_entry && layer->entry.number == number) {
                 rc = fold(layer, &state, region, error);
-                if (rc < 0) {
+                if (rc < 0)
                     return rc;
-                }
             }
         }
         if (state == REGION_KNOWN) {
@@ -234,9 +221,8 @@ static int merge_region(struct vv_recipe *recipe, struct vv_recipe_region *regio
 
 /* The layer that has the region's entry at or below position, or -1. */
 static int layer_with_entry(const struct vv_recipe *recipe, int position) {
-    while (position >= 0 && !recipe->layer[position].is_in) {
+    while (position >= 0 && !recipe->layer[position].is_in)
         position--;
-    }
     return position;
 }
 
@@ -263,18 +249,16 @@ static int compare_spans(const void *a, const void *b) {
 
 static int compare_hashes(const void *a, const void *b) {
     const struct vv_hash128 *x = a, *y = b;
-    if (x->high != y->high) {
+    if (x->high != y->high)
         return x->high < y->high ? -1 : 1;
-    }
     return x->low == y->low ? 0 : x->low < y->low ? -1 : 1;
 }
 
 static int check_spans(const struct vv_recipe *recipe, struct survey *survey, struct varve_error *error) {
     struct span *list = (struct span *)survey->spans.data;
     size_t count = survey->spans.size / sizeof *list;
-    if (count) {
+    if (count)
         qsort(list, count, sizeof *list, compare_spans);
-    }
     for (size_t i = 1; i < count; i++) {
         if (list[i - 1].address + list[i - 1].length > list[i].address) {
             return vv_error(error, VARVE_CORRUPT, "owner %u: regions %llu and %llu overlap at address %llu",
@@ -288,14 +272,11 @@ static int check_spans(const struct vv_recipe *recipe, struct survey *survey, st
 static int check_names(const struct vv_recipe *recipe, struct survey *survey, struct varve_error *error) {
     struct vv_hash128 *list = (struct vv_hash128 *)survey->names.data;
     size_t count = survey->names.size / sizeof *list;
-    if (count) {
+    if (count)
         qsort(list, count, sizeof *list, compare_hashes);
-    }
-    for (size_t i = 1; i < count; i++) {
-        if (vv_hash128_equal(list[i - 1], list[i])) {
+    for (size_t i = 1; i < count; i++)
+        if (vv_hash128_equal(list[i - 1], list[i]))
             return vv_error(error, VARVE_CORRUPT, "owner %u: two regions have the same name", recipe->owner);
-        }
-    }
     return 0;
 }
 
@@ -314,23 +295,20 @@ static int survey_region(struct vv_recipe *recipe, const struct vv_recipe_region
                          struct varve_error *error) {
     struct vv_layer *layer = &recipe->layer[layer_with_entry(recipe, (int)recipe->count - 1)];
     uint64_t layout = recipe->layers.layout_bytes;
-    if (region->length && (region->address > layout || region->length > layout - region->address)) {
+    if (region->length && (region->address > layout || region->length > layout - region->address))
         return corrupt_region(layer, region->number, "lies outside the layout", error);
-    }
     struct vv_hash128 digest, name = vv_digest(region->name, strlen(region->name));
     struct span span = {.address = region->address, .length = region->length, .number = region->number};
     int rc;
     do {
         rc = vv_manifest_next_run(layer->reader, &layer->run, &digest, error);
     } while (rc > 0);
-    if (rc < 0) {
+    if (rc < 0)
         return vv_layer_error(layer, rc, error);
-    }
     vv_buf_append(&survey->digests, &digest, sizeof digest);
     vv_buf_append(&survey->names, &name, sizeof name);
-    if (region->length) {
+    if (region->length)
         vv_buf_append(&survey->spans, &span, sizeof span);
-    }
     survey->bytes += region->length;
     survey->count++;
     int is_full = survey->digests.failed | survey->names.failed | survey->spans.failed;
@@ -342,16 +320,13 @@ static int survey_all(struct vv_recipe *recipe, struct survey *survey, struct va
     int rc;
     while ((rc = merge_region(recipe, &region, error)) > 0) {
         rc = survey_region(recipe, &region, survey, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_totals(recipe, survey, error);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_names(recipe, survey, error);
-    }
     return rc < 0 ? rc : check_spans(recipe, survey, error);
 }
 
@@ -359,9 +334,8 @@ static int first_pass(struct vv_recipe *recipe, struct varve_error *error) {
     struct survey survey = {0};
     describe_layers(recipe);
     int rc = survey_all(recipe, &survey, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_recipe_rewind(recipe, error);
-    }
     recipe->digests = (struct vv_hash128 *)survey.digests.data;
     recipe->region_count = survey.count;
     vv_buf_clear(&survey.names);
@@ -371,15 +345,13 @@ static int first_pass(struct vv_recipe *recipe, struct varve_error *error) {
 
 int vv_recipe_open(struct vv_view *view, uint32_t owner, struct vv_recipe **out, struct varve_error *error) {
     struct vv_recipe *recipe = vv_calloc(1, sizeof *recipe);
-    if (!recipe) {
+    if (!recipe)
         return vv_error_sys(error, -ENOMEM, "open a recipe");
-    }
     recipe->view = view;
     recipe->owner = owner;
     int rc = open_layers(recipe, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = first_pass(recipe, error);
-    }
     if (rc < 0) {
         vv_recipe_close(recipe);
         return rc;
@@ -390,9 +362,8 @@ int vv_recipe_open(struct vv_view *view, uint32_t owner, struct vv_recipe **out,
 
 int vv_recipe_rewind(struct vv_recipe *recipe, struct varve_error *error) {
     int rc = 0;
-    for (uint32_t i = 0; i < recipe->count && rc == 0; i++) {
+    for (uint32_t i = 0; i < recipe->count && rc == 0; i++)
         rc = vv_layer_rewind(&recipe->layer[i], recipe->owner, error);
-    }
     recipe->next_region = recipe->length = recipe->offset = 0;
     return rc;
 }
@@ -402,12 +373,10 @@ void vv_recipe_layers(const struct vv_recipe *recipe, struct vv_recipe_layers *o
 }
 
 void vv_recipe_close(struct vv_recipe *recipe) {
-    if (!recipe) {
+    if (!recipe)
         return;
-    }
-    for (uint32_t i = 0; i < VV_LAYERS_MAX; i++) {
+    for (uint32_t i = 0; i < VV_LAYERS_MAX; i++)
         vv_layer_clear(&recipe->layer[i]);
-    }
     vv_free(recipe->digests);
     vv_free(recipe);
 }
@@ -417,9 +386,8 @@ void vv_recipe_close(struct vv_recipe *recipe) {
 int vv_recipe_next_region(struct vv_recipe *recipe, struct vv_recipe_region *out, struct varve_error *error) {
     int rc = merge_region(recipe, out, error);
     if (rc > 0) {
-        if (recipe->next_region == recipe->region_count) {
+        if (recipe->next_region == recipe->region_count)
             return vv_error(error, VARVE_CORRUPT, "%s changed while it was read", top_of(recipe)->key);
-        }
         out->digest = recipe->digests[recipe->next_region++];
     }
     return rc;
@@ -430,12 +398,10 @@ static int advance(struct vv_layer *layer, uint64_t offset, struct varve_error *
     while (!layer->has_run || layer->run.offset + layer->run.length <= offset) {
         struct vv_hash128 digest;
         int rc = vv_manifest_next_run(layer->reader, &layer->run, &digest, error);
-        if (rc < 0) {
+        if (rc < 0)
             return vv_layer_error(layer, rc, error);
-        }
-        if (rc == 0) {
+        if (rc == 0)
             return corrupt_region(layer, layer->entry.number, "ends before its length", error);
-        }
         layer->has_run = 1;
     }
     return 0;
@@ -449,9 +415,8 @@ static int find_run(struct vv_recipe *recipe, struct vv_layer **layer_out, uint6
     for (;;) {
         struct vv_layer *layer = &recipe->layer[position];
         int rc = advance(layer, recipe->offset, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         uint64_t run_end = layer->run.offset + layer->run.length;
         end = run_end < end ? run_end : end;
         if (layer->run.kind != VV_RUN_KEEP) {
@@ -460,9 +425,8 @@ static int find_run(struct vv_recipe *recipe, struct vv_layer **layer_out, uint6
             return 0;
         }
         position = layer_with_entry(recipe, position - 1);
-        if (position < 0) {
+        if (position < 0)
             return corrupt_region(layer, layer->entry.number, "keeps bytes, but no layer below has it", error);
-        }
         if (run_end > recipe->layer[position].entry.length) {
             return corrupt_region(layer, layer->entry.number, "keeps bytes beyond its length in the layer below",
                                   error);
@@ -484,9 +448,8 @@ static void clip(struct vv_run *run, uint64_t delta, uint64_t length) {
             delta = 0;
         }
     }
-    for (uint32_t i = 0; i < run->place_count; i++) {
+    for (uint32_t i = 0; i < run->place_count; i++)
         run->places[i].address += delta;
-    }
     run->length = length;
 }
 
@@ -495,9 +458,8 @@ static int map_places(const struct vv_recipe *recipe, const struct vv_layer *lay
     for (uint32_t i = 0; i < run->place_count; i++) {
         uint32_t lean = run->places[i].lean;
         run->places[i].lean = layer->sources[lean];
-        if (run->places[i].lean == VV_NO_SOURCE) {
+        if (run->places[i].lean == VV_NO_SOURCE)
             return unnamed(recipe, layer, lean, error);
-        }
     }
     return 0;
 }
@@ -505,13 +467,11 @@ static int map_places(const struct vv_recipe *recipe, const struct vv_layer *lay
 int vv_recipe_next_run(struct vv_recipe *recipe, struct vv_run *out, struct varve_error *error) {
     struct vv_layer *layer = NULL;
     uint64_t end = 0;
-    if (recipe->offset >= recipe->length) {
+    if (recipe->offset >= recipe->length)
         return 0;
-    }
     int rc = find_run(recipe, &layer, &end, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     const struct vv_run *run = &layer->run;
     out->kind = run->kind == VV_RUN_HERE ? VV_RUN_FROM : run->kind;
     out->offset = recipe->offset;

@@ -9,9 +9,8 @@
 #define KEEP_IN_MEMORY (32u << 20)
 
 int vv_layer_error(const struct vv_layer *layer, int rc, struct varve_error *error) {
-    if (layer->fill_error.code) {
+    if (layer->fill_error.code)
         return vv_error(error, layer->fill_error.code, "%s", layer->fill_error.text);
-    }
     return vv_pack_error(layer->key, rc, error);
 }
 
@@ -21,7 +20,8 @@ static int read_section(struct vv_layer *layer, uint64_t offset, void *data, siz
         memcpy(data, layer->data + offset, size);
         return 0;
     }
-    int rc = vv_pack_get(layer->view->store, layer->key, layer->section.offset + offset, data, size, &layer->fill_error);
+    int rc =
+        vv_pack_get(layer->view->store, layer->key, layer->section.offset + offset, data, size, &layer->fill_error);
     return rc < 0 ? vv_view_missing(layer->view, rc, &layer->fill_error) : 0;
 }
 
@@ -31,7 +31,8 @@ static int read_piece_head(struct vv_layer *layer, uint64_t at, struct vv_manife
     uint8_t head[VV_PIECE_HEAD_SIZE];
     uint64_t left = layer->section.length - at;
     if (left < sizeof head)
-        return vv_error(&layer->fill_error, VARVE_CORRUPT, "%s: a manifest ends within the head of a piece", layer->key);
+        return vv_error(&layer->fill_error, VARVE_CORRUPT, "%s: a manifest ends within the head of a piece",
+                        layer->key);
     int rc = read_section(layer, at, head, sizeof head);
     return rc ? rc : vv_manifest_piece_parse(head, left, out, &layer->fill_error);
 }
@@ -134,9 +135,8 @@ static int map_leans(struct vv_layer *layer, const struct vv_footer *footer, str
     layer->lean_count = footer->lean_count;
     layer->sources = vv_calloc((size_t)footer->lean_count + 1, sizeof layer->sources[0]);
     layer->leans = vv_calloc((size_t)footer->lean_count + 1, sizeof layer->leans[0]);
-    if (!layer->sources || !layer->leans) {
+    if (!layer->sources || !layer->leans)
         return vv_error_sys(error, -ENOMEM, "%u lean entries", footer->lean_count);
-    }
     layer->sources[0] = layer->source;
     for (uint32_t i = 0; i < footer->lean_count; i++) {
         layer->leans[i + 1] = footer->leans[i];
@@ -164,17 +164,14 @@ int vv_layer_open(struct vv_layer *layer, struct vv_view *view, uint32_t source,
     struct vv_cached *footer;
     *layer = (struct vv_layer){.view = view, .source = source, .writer = writer};
     int rc = vv_view_footer(view, source, writer, &footer, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     rc = map_leans(layer, footer->object, error);
     vv_view_release(view, footer);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_view_section(view, source, writer, VV_SECTION_MANIFEST, owner, check_section, layer, error);
-    }
-    if (rc == 0 && (rc = open_length(layer)) < 0) {
+    if (rc == 0 && (rc = open_length(layer)) < 0)
         return vv_layer_error(layer, rc, error);
-    }
     return rc < 0 ? rc : vv_layer_rewind(layer, owner, error);
 }
 

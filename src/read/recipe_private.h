@@ -16,9 +16,9 @@ struct vv_layer {
     uint32_t *sources; /* of lean index i, or VV_NO_SOURCE */
     uint32_t lean_count;
 
-    uint64_t length; /* of the manifest, unpacked */
-    struct vv_coder *coder; /* of a packed one; its pieces come one after another: */
-    uint8_t *piece;         /* the one at hand, */
+    uint64_t length;               /* of the manifest, unpacked */
+    struct vv_coder *coder;        /* of a packed one; its pieces come one after another: */
+    uint8_t *piece;                /* the one at hand, */
     uint64_t piece_from, piece_to; /* where it lies in the manifest, */
     uint64_t next_piece;           /* and where in the section the next one begins */
 

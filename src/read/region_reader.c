@@ -17,7 +17,7 @@ struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data
     for (uint64_t at = 0; at < size; at += VV_CHUNK, first++) {
         size_t length = size - at < VV_CHUNK ? size - at : VV_CHUNK;
         if (vv_is_zero(data + at, length))
-            continue; /* ids begin as zeros */
+            continue;                                          /* ids begin as zeros */
         int is_named = ids && !vv_hash128_is_zero(ids[first]); /* when its bytes arrived */
         struct vv_hash128 id = is_named ? ids[first] : vv_id(seed, data + at, length);
         sum = vv_hash128_add(sum, vv_digest_term(first, id));
@@ -93,9 +93,9 @@ static int check_digest(const struct vv_recipe_region *region, struct vv_hash128
                     region->name);
 }
 
-int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct vv_recipe_region *region,
-                   uint64_t seed, size_t window, struct vv_pool *pool, vv_bytes_fn fn, void *arg,
-                   struct vv_hash128 *ids, vv_run_fn on_run, void *run_arg, struct varve_error *error) {
+int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct vv_recipe_region *region, uint64_t seed,
+                   size_t window, struct vv_pool *pool, vv_bytes_fn fn, void *arg, struct vv_hash128 *ids,
+                   vv_run_fn on_run, void *run_arg, struct varve_error *error) {
     struct stream stream = {.view = view, .recipe = recipe, .region = region, .on_run = on_run, .run_arg = run_arg};
     struct vv_hash128 digest = {0, 0};
     window = (window + VV_CHUNK - 1) & ~(size_t)(VV_CHUNK - 1);

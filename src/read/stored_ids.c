@@ -10,7 +10,7 @@ struct walk {
     struct vv_seeker seeker;
     vv_ids_fn fn;
     void *arg;
-    struct vv_hash128 *ids; /* AT_ONCE of them */
+    struct vv_hash128 *ids;        /* AT_ONCE of them */
     uint32_t source, writer, part; /* the object that was looked for last; part UINT32_MAX: none was yet */
 };
 
@@ -20,9 +20,8 @@ static int check_part(struct walk *walk, uint32_t source, struct varve_error *er
     const struct vv_pack_tables *tables = seeker->tables->object;
     uint32_t part = tables->blocks[tables->extents[seeker->last_extent].block].part;
     char key[VV_KEY_ROOM];
-    if (tables->is_lost || (walk->part == part && walk->source == source && walk->writer == seeker->tables_writer)) {
+    if (tables->is_lost || (walk->part == part && walk->source == source && walk->writer == seeker->tables_writer))
         return 0;
-    }
     walk->source = source;
     walk->writer = seeker->tables_writer;
     walk->part = part;
@@ -34,15 +33,12 @@ static int walk_place(struct walk *walk, struct vv_place place, uint64_t length,
         uint32_t count = 0;
         uint64_t covered = 0;
         int rc = vv_seek_ids(&walk->seeker, &place, length, walk->ids, AT_ONCE, &count, &covered, error);
-        if (rc == 0) {
+        if (rc == 0)
             rc = check_part(walk, place.lean, error);
-        }
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
-        if (count) {
+        if (count)
             walk->fn(walk->arg, &place, walk->ids, count);
-        }
         place.address += covered;
         length -= covered;
     }
@@ -57,9 +53,8 @@ static int walk_run(struct walk *walk, const struct vv_run *run, struct varve_er
     for (uint32_t i = 0; i < run->place_count; i++) {
         vv_error_clear(&why);
         int now = walk_place(walk, run->places[i], length, &why);
-        if (now == 0) {
+        if (now == 0)
             return 0;
-        }
         if (rc == 0) {
             rc = now;
             *error = why;
@@ -75,13 +70,11 @@ static int walk_regions(struct walk *walk, struct vv_recipe *recipe, struct varv
     while ((rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
         while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
             rc = run.kind == VV_RUN_ZERO ? 0 : walk_run(walk, &run, error);
-            if (rc < 0) {
+            if (rc < 0)
                 return rc;
-            }
         }
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
     }
     return rc;
 }
@@ -91,9 +84,8 @@ int vv_view_ids(struct vv_view *view, uint32_t owner, vv_ids_fn fn, void *arg, s
     struct vv_recipe *recipe = NULL;
     vv_seeker_init(&walk.seeker, view);
     int rc = walk.ids ? vv_recipe_open(view, owner, &recipe, error) : vv_error_sys(error, -ENOMEM, "ids");
-    if (rc == 0) {
+    if (rc == 0)
         rc = walk_regions(&walk, recipe, error);
-    }
     vv_recipe_close(recipe);
     vv_seeker_clear(&walk.seeker);
     vv_free(walk.ids);

@@ -9,9 +9,8 @@
 
 const char *vv_attempt_text(const struct vv_attempt *attempt, char out[64]) {
     int n = snprintf(out, 64, "generation %u version %llu", attempt->generation, (unsigned long long)attempt->version);
-    if (attempt->attempt) {
+    if (attempt->attempt)
         snprintf(out + n, 64 - (size_t)n, " attempt %u", attempt->attempt);
-    }
     return out;
 }
 
@@ -55,9 +54,8 @@ static int open_record(struct vv_view *view, const struct vv_attempt *at, const 
                        struct varve_error *error) {
     int rc = given ? copy_record(view, at, given, error)
                    : vv_record_load(view->store, view->name, at->generation, at->version, &view->record, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     view->attempt = *at;
     view->attempt.attempt = view->record.attempt;
     rc = check_record(view, error);
@@ -73,9 +71,8 @@ static int open_view(struct vv_store *store, const char *name, const struct vv_a
                      const struct vv_record *given, struct vv_pack_cache *cache, struct vv_view **out,
                      struct varve_error *error) {
     struct vv_view *view = vv_calloc(1, sizeof *view);
-    if (!view) {
+    if (!view)
         return vv_error_sys(error, -ENOMEM, "open a checkpoint");
-    }
     pthread_mutex_init(&view->decoded.lock, NULL);
     view->store = store;
     view->reader = VV_ALL_OWNERS;
@@ -117,12 +114,10 @@ int vv_view_open(struct vv_store *store, const char *name, uint32_t generation, 
 }
 
 void vv_view_close(struct vv_view *view) {
-    if (!view) {
+    if (!view)
         return;
-    }
-    if (view->owns_cache) {
+    if (view->owns_cache)
         vv_pack_cache_destroy(view->cache);
-    }
     vv_record_clear(&view->record);
     vv_free(view->decoded.data);
     pthread_mutex_destroy(&view->decoded.lock);
@@ -151,17 +146,15 @@ int vv_view_used_copies(const struct vv_view *view) {
 }
 
 const struct vv_attempt *vv_view_source(const struct vv_view *view, uint32_t source) {
-    if (source == 0) {
+    if (source == 0)
         return &view->attempt;
-    }
     return source <= view->record.lean_count ? &view->record.leans[source - 1].attempt : NULL;
 }
 
 uint32_t vv_view_find_source(const struct vv_view *view, const struct vv_lean *lean) {
     const struct vv_record *record = &view->record;
-    if (vv_attempt_compare(&lean->attempt, &view->attempt) == 0) {
+    if (vv_attempt_compare(&lean->attempt, &view->attempt) == 0)
         return vv_hash128_equal(lean->writers_digest, record->writers_digest) ? 0 : VV_NO_SOURCE;
-    }
     uint32_t low = 0, high = record->lean_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -181,21 +174,18 @@ struct vv_pack_id vv_view_pack(const struct vv_view *view, uint32_t source, uint
 }
 
 int vv_view_missing(const struct vv_view *view, int rc, struct varve_error *error) {
-    if (rc != -ENOENT && rc != VARVE_FORGOTTEN) {
+    if (rc != -ENOENT && rc != VARVE_FORGOTTEN)
         return rc;
-    }
     struct vv_record record;
     struct varve_error why;
     char text[64];
     vv_attempt_text(&view->attempt, text);
     vv_error_clear(&why);
     int now = vv_record_load(view->store, view->name, view->attempt.generation, view->attempt.version, &record, &why);
-    if (now == VARVE_FORGOTTEN || now == VARVE_NO_CHECKPOINT) {
+    if (now == VARVE_FORGOTTEN || now == VARVE_NO_CHECKPOINT)
         return vv_error(error, VARVE_FORGOTTEN, "%s was forgotten while it was read", text);
-    }
-    if (now < 0) {
+    if (now < 0)
         return vv_error(error, now, "%s", why.text);
-    }
     vv_record_clear(&record);
     char what[300];
     snprintf(what, sizeof what, "%.299s", error ? error->text : "");
@@ -240,9 +230,8 @@ static int read_writers(const struct load *load, struct vv_writers *out, struct 
 
 static int load_writers(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error) {
     struct vv_writers *writers = vv_calloc(1, sizeof *writers);
-    if (!writers) {
+    if (!writers)
         return vv_error_sys(error, -ENOMEM, "a writers list");
-    }
     int rc = read_writers(arg, writers, error);
     if (rc < 0) {
         vv_free(writers);
@@ -272,16 +261,14 @@ static int check_writers(const struct vv_view *view, uint32_t source, const stru
 
 int vv_view_writers(struct vv_view *view, uint32_t source, struct vv_cached **out, struct varve_error *error) {
     const struct vv_attempt *attempt = vv_view_source(view, source);
-    if (!attempt) {
+    if (!attempt)
         return vv_error(error, -EINVAL, "there is no source %u", source);
-    }
     struct load load = {.view = view, .source = source};
     struct vv_cache_key key = {.attempt = *attempt, .kind = VV_CACHED_WRITERS};
     struct vv_cached *cached;
     int rc = vv_pack_cache_acquire(view->cache, &key, load_writers, &load, writers_destroy, &cached, error);
-    if (rc < 0) {
+    if (rc < 0)
         return vv_view_missing(view, rc, error);
-    }
     rc = check_writers(view, source, cached->object, error);
     if (rc < 0) {
         vv_view_release(view, cached);
@@ -318,9 +305,8 @@ static int read_footer(const struct load *load, const struct vv_writers *writers
     struct varve_error why = {0};
     out->kind = VV_KIND_PACK;
     int rc = vv_pack_footer_load(&id, VV_KIND_PACK, writers, &out->footer, NULL, error);
-    if (!may_use_copy(rc) || vv_pack_footer_load(&id, VV_KIND_COPY, writers, &out->footer, NULL, &why) < 0) {
+    if (!may_use_copy(rc) || vv_pack_footer_load(&id, VV_KIND_COPY, writers, &out->footer, NULL, &why) < 0)
         return rc;
-    }
     out->kind = VV_KIND_COPY;
     load->view->used_copies = 1;
     out->is_lost = rc == -ENOENT || rc == VARVE_FORGOTTEN;
@@ -335,9 +321,8 @@ static int load_footer(void *arg, void **object_out, size_t *bytes_out, struct v
     struct vv_cached *writers = NULL;
     int rc =
         found ? vv_view_writers(load->view, load->source, &writers, error) : vv_error_sys(error, -ENOMEM, "a footer");
-    if (rc == 0) {
+    if (rc == 0)
         rc = read_footer(load, writers->object, found, error);
-    }
     vv_view_release(load->view, writers);
     if (rc < 0) {
         vv_free(found);
@@ -389,9 +374,8 @@ static int with_object(struct vv_view *view, uint32_t source, uint32_t writer, o
     struct vv_footer copy;
     struct varve_error why = {0};
     int rc = vv_view_footer(view, source, writer, &cached, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     const struct vv_view_footer *found = cached->object;
     rc = fn(arg, &id, found->kind, &found->footer, error);
     if (may_use_copy(rc) && found->kind == VV_KIND_PACK &&
@@ -422,9 +406,8 @@ static int load_section(void *arg, const struct vv_pack_id *id, int kind, const 
     const struct vv_section *section = vv_footer_section(footer, load->kind, load->owner);
     char key[VV_KEY_ROOM];
     vv_pack_key(id, kind, 0, key);
-    if (!section) {
+    if (!section)
         return vv_error(error, VARVE_CORRUPT, "%s has no section of kind %d of owner %u", key, load->kind, load->owner);
-    }
     struct vv_section at = vv_pack_section(footer, section, kind);
     return load->fn(load->arg, key, &at, error);
 }
@@ -506,16 +489,14 @@ int vv_view_block_key(struct vv_view *view, uint32_t source, uint32_t writer, ui
                       struct varve_error *error) {
     struct vv_pack_id id = vv_view_pack(view, source, writer);
     vv_pack_key(&id, part < parts ? VV_KIND_PART : VV_KIND_PACK, part < parts ? part : 0, key);
-    if (part == parts) {
+    if (part == parts)
         return 0;
-    }
     struct load load = {.view = view, .source = source, .writer = writer, .part = part};
     struct vv_cache_key cache_key = {.attempt = id.attempt, .writer = writer, .kind = VV_CACHED_PART, .page = part};
     struct vv_cached *cached = NULL;
     int rc = vv_pack_cache_acquire(view->cache, &cache_key, load_part, &load, destroy_nothing, &cached, error);
-    if (rc == 0) {
+    if (rc == 0)
         vv_view_release(view, cached);
-    }
     return vv_view_missing(view, rc, error);
 }
 

@@ -1,8 +1,9 @@
 /* A checkpoint opened for reading: its record, writers lists, packs, and the merged recipe of an owner's regions.
  *
- * Everything is checked on the way in: digests, identities, sizes, that runs tile regions, that places lie in attempts the
- * record leans on. An object that is missing while the record still stands is VARVE_CORRUPT; when the record is gone by then,
- * VARVE_FORGOTTEN. May be used by several threads once opened, except that one recipe is used by one thread. */
+ * Everything is checked on the way in: digests, identities, sizes, that runs tile regions, that places lie in attempts
+ * the record leans on. An object that is missing while the record still stands is VARVE_CORRUPT; when the record is
+ * gone by then, VARVE_FORGOTTEN. May be used by several threads once opened, except that one recipe is used by one
+ * thread. */
 #ifndef VV_VIEW_H
 #define VV_VIEW_H
 
@@ -22,8 +23,8 @@ void vv_view_close(struct vv_view *view); /* accepts NULL */
 /* Small parts of blocks will be asked for, one after another: keep the last block that was decoded. Before anything is
  * read. */
 void vv_view_expect_parts(struct vv_view *view);
-/* The bytes of this owner will be asked for: tables of packs that hold data of many are loaded for it alone, until those
- * of others are needed. Before anything is read. */
+/* The bytes of this owner will be asked for: tables of packs that hold data of many are loaded for it alone, until
+ * those of others are needed. Before anything is read. */
 void vv_view_expect_owner(struct vv_view *view, uint32_t owner);
 const struct vv_record *vv_view_record(const struct vv_view *view);
 const struct vv_attempt *vv_view_attempt(const struct vv_view *view); /* its own */
@@ -35,12 +36,14 @@ int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint
 int vv_view_writer_count(struct vv_view *view, uint32_t source, uint32_t *out, struct varve_error *error);
 /* The new data of its writer's pack, before encoding; where several share it, its part of that. */
 int vv_view_stored(struct vv_view *view, uint32_t source, uint32_t owner, uint64_t *out, struct varve_error *error);
-/* Load what tells where the bytes of this owner are, before it is needed; what goes wrong shows again then. Any thread. */
+/* Load what tells where the bytes of this owner are, before it is needed; what goes wrong shows again then. Any thread.
+ */
 void vv_view_ahead(struct vv_view *view, uint32_t source, uint32_t owner);
 /* Sources are the attempts it may read from: 0 is its own, i is the record's lean entry i - 1. */
 const struct vv_attempt *vv_view_source(const struct vv_view *view, uint32_t source);
 
-/* ---- the recipe of one owner: regions in ascending number, runs of each tiling it; layers merged; memory bounded. ---- */
+/* ---- the recipe of one owner: regions in ascending number, runs of each tiling it; layers merged; memory bounded.
+ * ---- */
 struct vv_recipe;
 struct vv_recipe_region {
     uint64_t number;
@@ -67,24 +70,26 @@ int vv_recipe_open(struct vv_view *view, uint32_t owner, struct vv_recipe **out,
 void vv_recipe_layers(const struct vv_recipe *recipe, struct vv_recipe_layers *out);
 /* 1 and the next region, 0 at the end, or an error. */
 int vv_recipe_next_region(struct vv_recipe *recipe, struct vv_recipe_region *out, struct varve_error *error);
-/* 1 and the next run of the region, 0 at its end. Never KEEP or HERE: `here` comes as FROM. In places, `lean` is a source of the view. Runs of a
- * region not read are skipped by vv_recipe_next_region. */
+/* 1 and the next run of the region, 0 at its end. Never KEEP or HERE: `here` comes as FROM. In places, `lean` is a
+ * source of the view. Runs of a region not read are skipped by vv_recipe_next_region. */
 int vv_recipe_next_run(struct vv_recipe *recipe, struct vv_run *out, struct varve_error *error);
 int vv_recipe_rewind(struct vv_recipe *recipe, struct varve_error *error); /* to the first region */
-void vv_recipe_close(struct vv_recipe *recipe); /* accepts NULL */
+void vv_recipe_close(struct vv_recipe *recipe);                            /* accepts NULL */
 
 /* ---- fetching bytes: collect what is wanted, then run it; each block is read and decoded once per batch. ---- */
 struct vv_fetch;
 int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch **out);
-/* Want `run`'s bytes at out (run->length bytes, or the part [skip, skip + size) of them). Zero runs are filled at once, unless is_zeroed says the memory is zero already. Nothing is looked up yet. */
+/* Want `run`'s bytes at out (run->length bytes, or the part [skip, skip + size) of them). Zero runs are filled at once,
+ * unless is_zeroed says the memory is zero already. Nothing is looked up yet. */
 int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip, uint64_t size, void *out,
                  int is_zeroed, struct varve_error *error);
-/* Call placed for every range of bytes of the wants added from now on, as soon as it is in memory and its block has been checked, while it
- * is still near the processor; from the pool's threads, in any order. Repeated bytes are told once. tag comes back. */
+/* Call placed for every range of bytes of the wants added from now on, as soon as it is in memory and its block has
+ * been checked, while it is still near the processor; from the pool's threads, in any order. Repeated bytes are told
+ * once. tag comes back. */
 typedef void (*vv_placed_fn)(void *tag, const void *data, size_t size);
 void vv_fetch_tell(struct vv_fetch *fetch, vv_placed_fn placed, void *tag);
-/* Read and place everything added since the last call; blocks in parallel on the pool. A place that fails is tried at the run's other
- * places and at the copies its writer's partners hold, before the error is returned. */
+/* Read and place everything added since the last call; blocks in parallel on the pool. A place that fails is tried at
+ * the run's other places and at the copies its writer's partners hold, before the error is returned. */
 int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error);
 /* After an error: the tag of the bytes that were nowhere, or NULL. */
 void *vv_fetch_failed(const struct vv_fetch *fetch);
@@ -92,9 +97,9 @@ void *vv_fetch_failed(const struct vv_fetch *fetch);
 int vv_fetch_find(struct vv_fetch *fetch, struct varve_error *error);
 /* The memory that it takes to keep book of what was added, until it has been run. */
 size_t vv_fetch_pending(const struct vv_fetch *fetch);
-/* That has become too much: drop what comes from the higher sources, so that about half of it remains, and tell up to which
- * source everything was kept. Whoever adds the dropped ones again, in a batch of their own, has every block read once. 1; 0 if all
- * of it comes from one source, so that nothing could be dropped; or -ENOMEM. */
+/* That has become too much: drop what comes from the higher sources, so that about half of it remains, and tell up to
+ * which source everything was kept. Whoever adds the dropped ones again, in a batch of their own, has every block read
+ * once. 1; 0 if all of it comes from one source, so that nothing could be dropped; or -ENOMEM. */
 int vv_fetch_postpone(struct vv_fetch *fetch, uint32_t *last_out, struct varve_error *error);
 void vv_fetch_destroy(struct vv_fetch *fetch); /* accepts NULL */
 

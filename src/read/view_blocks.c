@@ -47,19 +47,16 @@ static int add_ranges(const struct contents_load *load, struct content *contents
                       struct varve_error *error) {
     struct vv_cached *footer;
     int rc = vv_view_footer(load->view, load->source, load->writer, &footer, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     int has_ranges = vv_footer_section(footer->object, VV_SECTION_RANGES, 0) != NULL;
     vv_view_release(load->view, footer);
-    if (!has_ranges) {
+    if (!has_ranges)
         return 0;
-    }
     struct ranges_load ranges = {.store = load->view->store, .block_count = count};
     rc = vv_view_section(load->view, load->source, load->writer, VV_SECTION_RANGES, 0, read_ranges, &ranges, error);
-    for (uint64_t i = 0; i < count && rc == 0; i++) {
+    for (uint64_t i = 0; i < count && rc == 0; i++)
         contents[i].range = ranges.ranges[i];
-    }
     vv_free(ranges.ranges);
     return rc;
 }
@@ -68,12 +65,10 @@ static int fill_contents(const struct contents_load *load, const struct vv_pack_
                          size_t *bytes_out, struct varve_error *error) {
     uint64_t count = tables->block_count;
     struct content *contents = vv_calloc(count ? count : 1, sizeof *contents);
-    if (!contents) {
+    if (!contents)
         return vv_error_sys(error, -ENOMEM, "the contents of %llu blocks", (unsigned long long)count);
-    }
-    for (uint64_t i = 0; i < tables->extent_count; i++) {
+    for (uint64_t i = 0; i < tables->extent_count; i++)
         note_extent(&contents[tables->extents[i].block], &tables->extents[i]);
-    }
     int rc = add_ranges(load, contents, count, error);
     if (rc < 0) {
         vv_free(contents);
@@ -117,9 +112,8 @@ static int use_contents(struct walk *walk, uint32_t source, uint32_t writer, con
             .attempt = *vv_view_source(walk->view, source), .writer = writer, .kind = VV_CACHED_CONTENTS};
         struct vv_cached *cached;
         int rc = vv_pack_cache_acquire(walk->view->cache, &key, load_contents, &load, vv_free, &cached, error);
-        if (rc < 0) {
+        if (rc < 0)
             return vv_view_missing(walk->view, rc, error);
-        }
         vv_view_release(walk->view, walk->contents);
         walk->contents = cached;
         walk->source = source;
@@ -140,19 +134,16 @@ static int seek_any(struct walk *walk, const struct vv_run *run, uint64_t offset
         place.address += offset;
         vv_error_clear(&why);
         int rc = 0;
-        if (copy && place.copy) {
+        if (copy && place.copy)
             continue;
-        }
         if (copy) {
             rc = vv_seek_partners(&walk->seeker, &place, &partners, &why);
             place.copy = copy;
         }
-        if (rc == 0 && copy > partners) {
+        if (rc == 0 && copy > partners)
             continue;
-        }
-        if (rc == 0) {
+        if (rc == 0)
             rc = vv_seek(&walk->seeker, &place, out, &why);
-        }
         if (rc == 0) {
             *place_out = place;
             return 0;
@@ -187,12 +178,10 @@ static int add_spot(struct walk *walk, uint64_t offset, uint64_t length, const s
         return 0;
     }
     int rc = tell_block(walk);
-    if (rc == 0) {
+    if (rc == 0)
         rc = use_contents(walk, place->lean, spot->writer, &contents, error);
-    }
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     const struct content *content = &contents[spot->block];
     walk->block = spot->tables->blocks[spot->block];
     walk->block.range = content->range;
@@ -227,12 +216,10 @@ static int walk_run(struct walk *walk, const struct vv_run *run, uint64_t length
 
 int vv_view_blocks(struct vv_view *view, const struct vv_run *run, vv_block_piece_fn fn, void *arg,
                    struct varve_error *error) {
-    if (run->kind == VV_RUN_ZERO) {
+    if (run->kind == VV_RUN_ZERO)
         return 0;
-    }
-    if (run->kind == VV_RUN_KEEP || run->kind == VV_RUN_END || run->place_count == 0) {
+    if (run->kind == VV_RUN_KEEP || run->kind == VV_RUN_END || run->place_count == 0)
         return vv_error(error, -EINVAL, "a run of kind %d lies in no block", run->kind);
-    }
     struct walk walk = {.view = view, .fn = fn, .arg = arg};
     vv_seeker_init(&walk.seeker, view);
     int rc = walk_run(&walk, run, run->kind == VV_RUN_REPEATED ? run->piece : run->length, error);

@@ -7,7 +7,6 @@
 
 #include "read/view_parts.h"
 
-
 /* A block that was decoded for a part of it: whoever reads small regions one after another wants the next part soon.
  * Its stored bytes are read and checked each time; only the decoding is spared. */
 struct vv_decoded {

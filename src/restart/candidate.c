@@ -39,12 +39,12 @@ int vv_open_named(struct vv_job *job, struct vv_store *store, uint32_t generatio
     if (rc != VARVE_NO_CHECKPOINT)
         return rc;
     return vv_error(error, -ESTALE,
-                    "rank %u does not find the record of version %" PRIu64 " (generation %u) that rank 0 has read: try again",
+                    "rank %u does not find the record of version %" PRIu64
+                    " (generation %u) that rank 0 has read: try again",
                     job->comm->rank, version, generation);
 }
 
-static int name_checkpoint(struct vv_job *job, uint32_t generation, uint64_t version,
-                           struct varve_error *error) {
+static int name_checkpoint(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error) {
     struct vv_record record;
     int rc = vv_record_load(job->store, job->name, generation, version, &record, error);
     if (rc)
@@ -79,8 +79,8 @@ int vv_candidate_sources(struct vv_view *view, struct vv_history *history, struc
         struct vv_source source = {.generation = attempt->generation,
                                    .attempt = attempt->attempt,
                                    .version = attempt->version,
-                                   .writers_digest = i == 0 ? record->writers_digest
-                                                            : record->leans[i - 1].writers_digest};
+                                   .writers_digest =
+                                       i == 0 ? record->writers_digest : record->leans[i - 1].writers_digest};
         if (vv_history_source(history, &source) < 0)
             return vv_error(error, -ENOMEM, "no memory for what a checkpoint leans on");
     }
@@ -109,7 +109,8 @@ size_t vv_candidate_room(const struct vv_restart_context *context, uint64_t byte
 
 /* As many as a session that protects these regions may remember, and one for the short end of each: without it many
  * small regions would be forgotten. */
-static int count_ids(const struct vv_restart_context *context, struct vv_view *view, size_t *out, struct varve_error *error) {
+static int count_ids(const struct vv_restart_context *context, struct vv_view *view, size_t *out,
+                     struct varve_error *error) {
     struct vv_recipe *recipe;
     struct vv_recipe_region stored;
     uint64_t bytes = 0, regions = 0;
@@ -158,7 +159,8 @@ static int is_kept_less(const struct vv_restart_context *context, struct vv_view
     return rc;
 }
 
-int vv_candidate_judge(struct vv_restart_context *context, struct vv_view *view, int is_thin, struct varve_error *error) {
+int vv_candidate_judge(struct vv_restart_context *context, struct vv_view *view, int is_thin,
+                       struct varve_error *error) {
     int is_less = is_kept_less(context, view, error);
     int rc = vv_comm_agree(context->job->comm, is_less < 0 ? is_less : 0, error);
     uint64_t why = vv_view_used_copies(view) ? 2 : is_less > 0 || is_thin;
@@ -212,8 +214,8 @@ static struct vv_lost all_regions(const struct vv_restart_context *context) {
     return lost;
 }
 
-int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation, uint64_t version,
-                          int *is_thin_out, struct varve_error *error) {
+int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation,
+                          uint64_t version, int *is_thin_out, struct varve_error *error) {
     const struct vv_lost all = all_regions(context);
     const struct vv_completeness wanted = {context->replicas, &all};
     return vv_keepers_complete(context->job, peers, &wanted, generation, version, is_thin_out, error);

@@ -20,14 +20,8 @@ static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
     if (candidates->version >= 0 ? version != (uint64_t)candidates->version
                                  : vv_lineage_is_rejected(&candidates->context->job->lineage, generation, version))
         return 0;
-    if (candidates->count == candidates->room) {
-        size_t room = candidates->room ? candidates->room * 2 : 64;
-        struct vv_attempt *list = vv_realloc(candidates->list, room * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        candidates->list = list;
-        candidates->room = room;
-    }
+    if (VV_GROW(candidates->list, candidates->count, candidates->room) != 0)
+        return -ENOMEM;
     candidates->list[candidates->count++] = (struct vv_attempt){generation, 0, version};
     return 0;
 }
@@ -70,25 +64,27 @@ static int may_go_on(struct vv_restart_context *context, const struct vv_attempt
                      const struct varve_error *why) {
     if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT) {
         if (vv_comm_is_root(context->job->comm))
-            vv_log(&context->job->log, VV_LOG_INFO, "passed over checkpoint %s@%" PRIu64 " (generation %u): %s", context->job->name,
-                   candidate->version, candidate->generation, why->text);
+            vv_log(&context->job->log, VV_LOG_INFO, "passed over checkpoint %s@%" PRIu64 " (generation %u): %s",
+                   context->job->name, candidate->version, candidate->generation, why->text);
         return 1;
     }
     if (rc != VARVE_CORRUPT)
         return 0;
     if (vv_comm_is_root(context->job->comm))
-        vv_log(&context->job->log, VV_LOG_WARN, "skipped checkpoint %s@%" PRIu64 " (generation %u), damaged on rank %d: %s",
-               context->job->name, candidate->version, candidate->generation, why->rank, why->text);
+        vv_log(&context->job->log, VV_LOG_WARN,
+               "skipped checkpoint %s@%" PRIu64 " (generation %u), damaged on rank %d: %s", context->job->name,
+               candidate->version, candidate->generation, why->rank, why->text);
     return 1;
 }
 
-/* The result of a walk that ended without success. Two results promise that nothing was written: not after this walk, or one
- * before it in the same call, has begun to. */
+/* The result of a walk that ended without success. Two results promise that nothing was written: not after this walk,
+ * or one before it in the same call, has begun to. */
 static int explain(const struct vv_restart_context *context, int64_t version, int result, const struct varve_error *why,
                    const struct varve_error *damage, struct varve_error *error) {
     int is_promise = result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT;
     if (context->memory->is_overwritten && is_promise && !damage->code)
-        return vv_comm_all_say(error, VARVE_CORRUPT, "a checkpoint was forgotten while it was read, and no other can be: %s",
+        return vv_comm_all_say(error, VARVE_CORRUPT,
+                               "a checkpoint was forgotten while it was read, and no other can be: %s",
                                why->code ? why->text : "there is none");
     if (context->memory->is_overwritten && is_promise)
         result = VARVE_CORRUPT;
@@ -102,7 +98,8 @@ static int explain(const struct vv_restart_context *context, int64_t version, in
     return result;
 }
 
-/* Nobody knows that we read it, without a claim: was it forgotten meanwhile? Then that is the reason, and no damage. Collective. */
+/* Nobody knows that we read it, without a claim: was it forgotten meanwhile? Then that is the reason, and no damage.
+ * Collective. */
 static int see_forgotten(struct vv_restart_context *context, const struct vv_attempt *candidate, int result,
                          struct varve_error *why) {
     struct varve_error ignored = {0};
@@ -120,7 +117,7 @@ static int see_forgotten(struct vv_restart_context *context, const struct vv_att
 }
 
 static int try_listed(struct vv_restart_context *context, int64_t version, vv_try_fn try, const void *arg,
-                          int64_t *version_out, struct varve_error *error) {
+                      int64_t *version_out, struct varve_error *error) {
     struct candidates candidates = {0};
     struct vv_attempt candidate = {0};
     struct varve_error why = {0}, damage = {0};
@@ -150,7 +147,8 @@ static int try_listed(struct vv_restart_context *context, int64_t version, vv_tr
     return rc;
 }
 
-/* Is there a newer record than this one? Then it becomes that. Collective; 1, or 0, also when the group cannot talk any more. */
+/* Is there a newer record than this one? Then it becomes that. Collective; 1, or 0, also when the group cannot talk any
+ * more. */
 static int has_newer(struct vv_restart_context *context, struct vv_attempt *newest) {
     struct vv_attempt found = {0};
     struct varve_error ignored = {0};
@@ -163,9 +161,10 @@ static int has_newer(struct vv_restart_context *context, struct vv_attempt *newe
     return rc == 0 && is_newer;
 }
 
-/* Beside a job with keep=N, all that we listed may be forgotten before we come to read it. Then there are newer ones. */
+/* Beside a job with keep=N, all that we listed may be forgotten before we come to read it. Then there are newer ones.
+ */
 int vv_try_candidates(struct vv_restart_context *context, int64_t version, vv_try_fn try, const void *arg,
-                          int64_t *version_out, struct varve_error *error) {
+                      int64_t *version_out, struct varve_error *error) {
     struct vv_attempt newest = {0};
     int rc = vv_access_choose(context->job, context->has_begun, error);
     if (rc)
@@ -195,7 +194,7 @@ int vv_restart_options_check(const struct vv_restart_options *options, struct va
 /* The one that was offered: what we restarted from, or else the newest of this version not rejected yet. 0 when all
  * are rejected. */
 int vv_find_offered(struct vv_restart_context *context, int64_t version, uint32_t *generation_out,
-                        struct varve_error *error) {
+                    struct varve_error *error) {
     struct candidates candidates = {0};
     struct vv_attempt candidate = {0};
     const struct vv_attempt *parent = &context->job->lineage.parent;
@@ -208,13 +207,13 @@ int vv_find_offered(struct vv_restart_context *context, int64_t version, uint32_
     while (rc == 0 && (rc = next_candidate(&candidates, &candidate, error)) > 0) {
         rc = 0;
         count++;
-        if (*generation_out == 0 && !vv_lineage_is_rejected(&context->job->lineage, candidate.generation, candidate.version))
+        if (*generation_out == 0 &&
+            !vv_lineage_is_rejected(&context->job->lineage, candidate.generation, candidate.version))
             *generation_out = candidate.generation;
     }
     vv_free(candidates.list);
     if (rc == 0 && count == 0)
-        rc = vv_comm_all_say(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject", context->job->name,
-                             version);
+        rc = vv_comm_all_say(error, -ENOENT, "%s has no checkpoint with version %" PRId64 " to reject",
+                             context->job->name, version);
     return rc;
 }
-

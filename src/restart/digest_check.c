@@ -1,5 +1,5 @@
-/* After a restart: the ids of all granules that were read, and the digest of every region. Strips of large regions, and groups of small
- * ones, are hashed by the pool. */
+/* After a restart: the ids of all granules that were read, and the digest of every region. Strips of large regions, and
+ * groups of small ones, are hashed by the pool. */
 #include <errno.h>
 
 #include "base/alloc.h"

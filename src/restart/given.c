@@ -68,9 +68,10 @@ int vv_given_take(struct vv_given *given, struct vv_peers *peers, const struct v
     vv_peers_call(peers, ask_program, &question);
     if (question.ptr == VARVE_NOT_WANTED || (!question.ptr && stored->length > 0)) {
         vv_free(entry->name);
-        return question.ptr ? 0
-                            : vv_error(error, -ENOMEM, "region %s: the program gave no memory for its %" PRIu64 " bytes",
-                                       stored->name, stored->length);
+        return question.ptr
+                   ? 0
+                   : vv_error(error, -ENOMEM, "region %s: the program gave no memory for its %" PRIu64 " bytes",
+                              stored->name, stored->length);
     }
     entry->ptr = question.ptr;
     given->count++;

@@ -1,7 +1,7 @@
 /* Tables of other ranks' packs, all asked for at once before the first is needed.
  *
- * A restart that looks for its chunks one after the other would ask for the tables of one pack after the other; between ranks each answer costs a
- * round of all of them (peers.h). */
+ * A restart that looks for its chunks one after the other would ask for the tables of one pack after the other; between
+ * ranks each answer costs a round of all of them (peers.h). */
 #include <stdlib.h>
 
 #include "base/alloc.h"

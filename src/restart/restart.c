@@ -1,19 +1,20 @@
-/* Restarting from one checkpoint: compare it with what is protected, read it, and make it the history to go on from. Which one: choose.c. */
+/* Restarting from one checkpoint: compare it with what is protected, read it, and make it the history to go on from.
+ * Which one: choose.c. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/fault.h"
 #include "base/content_id.h"
-#include "read/region_reader.h"
+#include "base/fault.h"
 #include "capture/device.h"
+#include "read/region_reader.h"
 #include "restart/given.h"
 #include "restart/restart_private.h"
 #include "restart/shared_packs.h"
 
-#define BACK_MIN (64u << 10)      /* smaller pieces of memory get their pages one by one */
+#define BACK_MIN (64u << 10) /* smaller pieces of memory get their pages one by one */
 #define CALLBACK_WINDOW (16u << 20)
 #define ASKERS 8u /* threads that wait for other ranks */
 
@@ -39,18 +40,18 @@ struct restart {
     struct vv_peers *peers;
     uint32_t generation; /* the candidate */
     uint64_t version;
-    int is_thin;       /* something is there fewer times than it should be */
+    int is_thin; /* something is there fewer times than it should be */
     struct vv_spread_note spread;
     uint64_t own_bytes, others_bytes; /* of this rank's part, in its own packs and in those of others or of several */
-    int needs_others;  /* blocks shall be read once and passed on */
+    int needs_others;                 /* blocks shall be read once and passed on */
     struct vv_view *view;
     struct vv_recipe *recipe; /* of this rank; read several times */
     struct vv_fetch *fetch;
     uint32_t first_source, last_source; /* whose bytes are read in this pass: see make_room */
-    struct vv_pool *pool;   /* reads and hashes */
-    struct vv_pool *backer; /* one thread that goes ahead and puts pages behind the memory; or NULL */
-    struct vv_buf backing;  /* struct piece, of the batch that is being collected */
-    struct vv_history history; /* becomes the session's when all is well */
+    struct vv_pool *pool;               /* reads and hashes */
+    struct vv_pool *backer;             /* one thread that goes ahead and puts pages behind the memory; or NULL */
+    struct vv_buf backing;              /* struct piece, of the batch that is being collected */
+    struct vv_history history;          /* becomes the session's when all is well */
     struct vv_recipe_layers layers;
     struct target *targets;
     size_t target_count, target_room;
@@ -79,14 +80,8 @@ static int add_target(struct restart *restart, const struct vv_recipe_region *st
                         region->device ? " (regions of devices cannot be resized)"
                                        : ", or restart with varve_restart_alloc, or with"
                                          " varve_restart_regions and VARVE_RESTART_RESIZE");
-    if (restart->target_count == restart->target_room) {
-        size_t room = restart->target_room ? restart->target_room * 2 : 16;
-        struct target *targets = vv_realloc(restart->targets, room * sizeof *targets);
-        if (!targets)
-            return vv_error(error, -ENOMEM, "no memory to restart %zu regions", room);
-        restart->targets = targets;
-        restart->target_room = room;
-    }
+    if (VV_GROW(restart->targets, restart->target_count, restart->target_room) != 0)
+        return vv_error(error, -ENOMEM, "no memory to restart %zu regions", restart->target_count + 1);
     size_t slot = (size_t)(region - restart->context->memory->regions.list);
     restart->targets[restart->target_count++] =
         (struct target){.number = stored->number, .stored_length = stored->length, .slot = slot};
@@ -111,10 +106,11 @@ static int check_missing(struct restart *restart, struct varve_error *error) {
     int rc = 0, may_miss = (restart->options->flags & VARVE_RESTART_MISSING) != 0;
     for (size_t i = 0; i < regions->count && rc == 0 && !may_miss; i++)
         if (regions->list[i].name && !is_found[i] && is_wanted(restart->options, regions->list[i].name))
-            rc = vv_error(error, VARVE_MISMATCH,
-                          "region %s is protected but version %" PRIu64
-                          " has none of this name: unprotect it, or restart with VARVE_RESTART_MISSING; nothing was restored",
-                          regions->list[i].name, vv_view_attempt(restart->view)->version);
+            rc = vv_error(
+                error, VARVE_MISMATCH,
+                "region %s is protected but version %" PRIu64
+                " has none of this name: unprotect it, or restart with VARVE_RESTART_MISSING; nothing was restored",
+                regions->list[i].name, vv_view_attempt(restart->view)->version);
     if (rc == 0)
         rc = vv_regions_reachable(regions, is_target, is_found, error);
     vv_free(is_found);
@@ -212,7 +208,8 @@ static int look_for_lost(struct restart *restart, const struct vv_recipe_region 
 }
 
 /* Before a byte is written: if something is known to be missing, what is lost? And on shared storage, is anything of
- * this rank in packs of others, or in packs that several share? Node-local stores may need each other at any moment: a block may turn out damaged. */
+ * this rank in packs of others, or in packs that several share? Node-local stores may need each other at any moment: a
+ * block may turn out damaged. */
 static int survey(struct restart *restart, struct varve_error *error) {
     struct vv_job *job = restart->context->job;
     struct vv_recipe *recipe = restart->recipe;
@@ -242,8 +239,8 @@ static int survey(struct restart *restart, struct varve_error *error) {
 
 /* ---- reading ---- */
 
-/* More threads than for saving: while some wait for the storage, others check and copy. Answers of other ranks come in rounds: the more is asked at once,
- * the fewer there are. */
+/* More threads than for saving: while some wait for the storage, others check and copy. Answers of other ranks come in
+ * rounds: the more is asked at once, the fewer there are. */
 static int start_threads(struct restart *restart, struct varve_error *error) {
     unsigned threads = (unsigned)restart->context->job->settings.threads, readers = threads * 2;
     if (threads > 0 && restart->needs_others && readers < ASKERS)
@@ -299,9 +296,10 @@ static void name_granules(void *tag, const void *data, size_t size) {
     }
 }
 
-/* What is wanted takes more memory to keep book of than it may. Its blocks shall be read once however its runs are scattered: so not the
- * region is cut, but the sources are, and the others are left to another pass over the manifest. Only what comes from a single source is read
- * in pieces of the region, and blocks that reach from one piece into the next are then read again. */
+/* What is wanted takes more memory to keep book of than it may. Its blocks shall be read once however its runs are
+ * scattered: so not the region is cut, but the sources are, and the others are left to another pass over the manifest.
+ * Only what comes from a single source is read in pieces of the region, and blocks that reach from one piece into the
+ * next are then read again. */
 static int postpone_sources(struct restart *restart, struct varve_error *error) {
     uint32_t last = 0;
     int rc = vv_fetch_postpone(restart->fetch, &last, error);
@@ -323,8 +321,8 @@ static int want_run(struct restart *restart, const struct vv_run *run, struct vv
 }
 
 static int fail_zero(const struct vv_recipe_region *stored, struct varve_error *error) {
-    return vv_error(error, -EFAULT, "region %s: a page of it cannot be written: a guard page, or memory that has failed",
-                    stored->name);
+    return vv_error(error, -EFAULT,
+                    "region %s: a page of it cannot be written: a guard page, or memory that has failed", stored->name);
 }
 
 static int read_memory(struct restart *restart, struct vv_recipe *recipe, const struct vv_recipe_region *stored,
@@ -575,8 +573,8 @@ static int prepare_history(struct restart *restart, struct varve_error *error) {
     }
     struct varve_error ignored = {0};
     if (has_nameless && vv_candidate_learn(restart->context, restart->view, history, &ignored) != 0)
-        vv_log(&restart->context->job->log, VV_LOG_INFO, "some ids could not be read, what has them may be stored again: %s",
-               ignored.text);
+        vv_log(&restart->context->job->log, VV_LOG_INFO,
+               "some ids could not be read, what has them may be stored again: %s", ignored.text);
     uint64_t *live = vv_calloc(history->source_count, sizeof *live);
     if (!live)
         return vv_error(error, -ENOMEM, "no memory to restart");
@@ -632,7 +630,8 @@ static int read_checked(void *arg, struct vv_store *store, struct varve_error *e
 static int try_together(struct restart *restart, struct varve_error *error) {
     struct vv_job *job = restart->context->job;
     uint32_t generation = restart->generation;
-    int rc = vv_candidate_complete(restart->context, restart->peers, generation, restart->version, &restart->is_thin, error);
+    int rc =
+        vv_candidate_complete(restart->context, restart->peers, generation, restart->version, &restart->is_thin, error);
     if (rc == 0)
         rc = vv_candidate_name(job, generation, restart->version, error);
     vv_unwatch_regions(restart->context->memory); /* guarded memory may be read-only until then */

@@ -31,8 +31,8 @@ typedef int (*vv_try_fn)(struct vv_restart_context *context, const void *arg, ui
 /* Try them until one is whole on all ranks. */
 int vv_try_candidates(struct vv_restart_context *context, int64_t version, vv_try_fn try, const void *arg,
                       int64_t *version_out, struct varve_error *error);
-/* The generation of the one that was offered: what the job restarted from, or else the newest of this version that is not
- * rejected yet. 0 when all are rejected. */
+/* The generation of the one that was offered: what the job restarted from, or else the newest of this version that is
+ * not rejected yet. 0 when all are rejected. */
 int vv_find_offered(struct vv_restart_context *context, int64_t version, uint32_t *generation_out,
                     struct varve_error *error);
 

@@ -13,12 +13,12 @@ int vv_can_read(struct vv_job *job, uint32_t generation, uint64_t version, struc
 int vv_open_named(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
                   struct vv_view **out, struct varve_error *error);
 /* May it be read from node-local stores? Collective; see vv_keepers_complete. */
-int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation, uint64_t version,
-                          int *is_thin_out, struct varve_error *error);
+int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation,
+                          uint64_t version, int *is_thin_out, struct varve_error *error);
 /* How many ids the table may remember of so many bytes. */
 size_t vv_candidate_room(const struct vv_restart_context *context, uint64_t bytes);
-/* A keeper names the checkpoint in its heartbeat before anybody reads it: from now on nobody forgets it. Whether somebody
- * was faster shows when the view is opened. Collective. */
+/* A keeper names the checkpoint in its heartbeat before anybody reads it: from now on nobody forgets it. Whether
+ * somebody was faster shows when the view is opened. Collective. */
 int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error);
 /* Open it, if it is of as many ranks as this job has. */
 int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
@@ -30,7 +30,8 @@ int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view 
                        struct varve_error *error);
 /* Where something is kept fewer times than it should be, the next checkpoint shall stand on its own, with all copies.
  * Collective. */
-int vv_candidate_judge(struct vv_restart_context *context, struct vv_view *view, int is_thin, struct varve_error *error);
+int vv_candidate_judge(struct vv_restart_context *context, struct vv_view *view, int is_thin,
+                       struct varve_error *error);
 /* The heartbeats name it, in a generation where nothing was tried yet. Collective. */
 int vv_candidate_begin(struct vv_job *job, struct vv_view *view, struct varve_error *error);
 /* All ranks agree: the job continues from it. layers: NULL if no byte of it was read. The history is taken. */

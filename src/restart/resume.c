@@ -38,7 +38,8 @@ static int try_together(struct resumption *resumption, struct varve_error *error
     struct vv_job *job = resumption->context->job;
     struct vv_peers *peers = resumption->peers;
     int is_thin = 0;
-    int rc = vv_candidate_complete(resumption->context, peers, resumption->generation, resumption->version, &is_thin, error);
+    int rc =
+        vv_candidate_complete(resumption->context, peers, resumption->generation, resumption->version, &is_thin, error);
     if (rc == 0)
         rc = vv_candidate_name(job, resumption->generation, resumption->version, error);
     if (rc == 0)

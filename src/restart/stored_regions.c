@@ -52,7 +52,7 @@ static int tell_regions(void *arg, struct vv_store *store, struct varve_error *e
 
 /* Nobody's fn is called before all ranks can read theirs. */
 int vv_try_stored(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
-                      struct varve_error *error) {
+                  struct varve_error *error) {
     struct asked asked = {.context = context, .asking = arg, .generation = generation, .version = version};
     int is_thin;
     int rc = vv_open_peers(context, &asked.peers, error);

@@ -11,10 +11,10 @@
 
 #define LEAST 64u       /* chunks, whatever they cost */
 #define MOST (1u << 16) /* however much time there is */
-#define SHARE 0.005     /* of the processor time of the call, if that is more: half of what it may be, since times vary */
-#define GUESS 4e-6      /* seconds per chunk, before it was measured */
+#define SHARE 0.005 /* of the processor time of the call, if that is more: half of what it may be, since times vary */
+#define GUESS 4e-6  /* seconds per chunk, before it was measured */
 
-#define AHEAD 8u        /* chunks that are on their way from memory while another one is compared */
+#define AHEAD 8u /* chunks that are on their way from memory while another one is compared */
 #define LINE 64u
 
 struct drawn {

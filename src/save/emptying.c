@@ -1,15 +1,18 @@
 /* Space is bounded: old attempts are emptied.
  *
- * A checkpoint leans on the attempts in which its chunks were stored. A few chunks that are left of an old one keep all of it
- * alive. So with every checkpoint some live chunks of the emptiest attempts are stored again, as if they were new: memory has
- * them. When none is left nothing leans on that attempt any more, and it goes when the checkpoints that did are forgotten.
+ * A checkpoint leans on the attempts in which its chunks were stored. A few chunks that are left of an old one keep all
+ * of it alive. So with every checkpoint some live chunks of the emptiest attempts are stored again, as if they were
+ * new: memory has them. When none is left nothing leans on that attempt any more, and it goes when the checkpoints that
+ * did are forgotten.
  *
- * How many: none while little is wasted, more the nearer the store comes to `space` times what is needed, and never so many
- * that a checkpoint becomes much slower than others. What is emptied is emptied wholly, as the rest would keep it alive;
- * only one attempt that is too large for that is emptied in several checkpoints. A large one, such as the first of a job, is
- * emptied early: while it is, what it holds is stored twice, which fits into the bound only as long as little else is wasted.
+ * How many: none while little is wasted, more the nearer the store comes to `space` times what is needed, and never so
+ * many that a checkpoint becomes much slower than others. What is emptied is emptied wholly, as the rest would keep it
+ * alive; only one attempt that is too large for that is emptied in several checkpoints. A large one, such as the first
+ * of a job, is emptied early: while it is, what it holds is stored twice, which fits into the bound only as long as
+ * little else is wasted.
  *
- * An attempt goes when no rank leans on it, so the ranks of a job choose together: by the rank that has most left of it. */
+ * An attempt goes when no rank leans on it, so the ranks of a job choose together: by the rank that has most left of
+ * it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +23,9 @@
 #define BEGIN 0.80 /* of the waste that is allowed: from there on something is done about it, */
 #define PAYS 0.5   /* of the new bytes beside which it is stored: so much must be freed */
 #define RATE 0.8   /* up to so much of the new bytes; more would not be freed sooner, and swings */
-#define LARGE 6 /* an attempt with more than 1/6 of what is alive, and more than three checkpoints store, goes early, */
+#define LARGE                                                                                                          \
+    6 /* an attempt with more than 1/6 of what is alive, and more than three checkpoints store, goes early,            \
+       */
 #define LARGE_BEGIN 0.04 /* as soon as so much of the waste that is allowed is there, */
 #define LARGE_STEPS 16   /* in so many steps, or more: */
 #define LARGE_RATE 6u    /* times the new bytes at most in each, */
@@ -32,7 +37,8 @@
 #define OLDEST 512u      /* attempts that are looked at */
 #define FULL 1000000     /* of a share */
 
-/* What the ranks know of the oldest attempts that are alive on any of them, each number from the rank for which it is largest. */
+/* What the ranks know of the oldest attempts that are alive on any of them, each number from the rank for which it is
+ * largest. */
 enum { LIVE, RAW, OWN, LOST, PINNED, NUMBERS };
 struct oldest {
     uint32_t count;
@@ -54,7 +60,8 @@ static uint64_t less(uint64_t from, uint64_t amount) {
     return from > amount ? from - amount : 0;
 }
 
-/* By the rank that has most of it: one with little of its own must not speak for all. What is unknown counts as full. */
+/* By the rank that has most of it: one with little of its own must not speak for all. What is unknown counts as full.
+ */
 static double fullness(const struct oldest *oldest, uint32_t at) {
     if (oldest->own[at] == 0)
         return 0;
@@ -82,10 +89,10 @@ static int agree_on_sources(struct vv_save *save, int rc, const struct oldest *o
 /* A device reports what has changed, and nothing else. */
 static void pin_devices(const struct vv_save *save, const struct oldest *oldest, uint64_t *pinned) {
     for (size_t i = 0; i < save->memory->regions.count; i++) {
-        const struct vv_past *past =
-            save->memory->regions.list[i].device
-                ? vv_history_find((struct vv_history *)&save->job->lineage.history, save->memory->regions.list[i].number)
-                : NULL;
+        const struct vv_past *past = save->memory->regions.list[i].device
+                                         ? vv_history_find((struct vv_history *)&save->job->lineage.history,
+                                                           save->memory->regions.list[i].number)
+                                         : NULL;
         for (size_t j = 0; past && j < past->origins.count; j++)
             for (uint32_t at = 0; at < oldest->count && past->origins.list[j].kind != VV_ORIGIN_ZERO; at++)
                 if (oldest->source[at] == past->origins.list[j].source)
@@ -172,8 +179,8 @@ static double find_rate(double waste) {
 /* The same on all ranks. */
 struct measure {
     double waste;
-    uint64_t
-        fresh; /* bytes that were new last time, whoever stored them, on the rank that had most: the slowest one decides how long it takes */
+    uint64_t fresh; /* bytes that were new last time, whoever stored them, on the rank that had most: the slowest one
+                       decides how long it takes */
 };
 
 /* Collective. */
@@ -244,14 +251,15 @@ static void choose_large(struct choices *choices, const struct measure *measure)
         }
 }
 
-/* What is stored again keeps the attempt alive that it is stored in. That must be worth less than what is freed; or there is so much waste that
- * anything helps. */
+/* What is stored again keeps the attempt alive that it is stored in. That must be worth less than what is freed; or
+ * there is so much waste that anything helps. */
 static int does_pay(const struct measure *measure, uint64_t own, uint64_t freed, uint64_t budget) {
     uint64_t steps = (own + budget - 1) / budget;
     return measure->waste > OVERFULL || (double)freed > PAYS * (double)steps * (double)measure->fresh;
 }
 
-/* The emptiest, as far as the budget goes, and all of them or none. The first one may be emptied in several checkpoints. */
+/* The emptiest, as far as the budget goes, and all of them or none. The first one may be emptied in several
+ * checkpoints. */
 static void choose_empty(struct choices *choices, const struct measure *measure) {
     struct vv_save *save = choices->save;
     const struct oldest *oldest = choices->oldest;
@@ -318,7 +326,8 @@ static int measure_all(struct vv_save *save, int rc, struct oldest *oldest, stru
     return agree_on_live(save, oldest) == 0 && agree_on_measure(save, oldest, measure, &ignored) == 0;
 }
 
-/* While ranks do not ask each other, each of them would store what they share: so it waits until they do, which may be next time. */
+/* While ranks do not ask each other, each of them would store what they share: so it waits until they do, which may be
+ * next time. */
 static int is_apart(struct vv_save *save, const struct measure *measure) {
     struct vv_sharing *sharing = save->rank_dedup;
     if (!sharing->exchange || save->plan.is_shared)

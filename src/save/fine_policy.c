@@ -1,4 +1,5 @@
-/* How finely each region is looked at: as the program or the setting says, or as samples say; and what is remembered of it. */
+/* How finely each region is looked at: as the program or the setting says, or as samples say; and what is remembered of
+ * it. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -7,7 +8,7 @@
 #include "dedup/fine_sample.h"
 #include "save/save_private.h"
 
-#define USUAL_SPEED 1e9  /* bytes per second, of storage that nobody has measured yet */
+#define USUAL_SPEED 1e9   /* bytes per second, of storage that nobody has measured yet */
 #define USUAL_LOOK 0.5e-9 /* seconds per byte of changed granules, before any was looked at */
 
 /* As the program or the setting says; 0: nobody has said it. */
@@ -95,25 +96,26 @@ void vv_scan_fine_begin(struct vv_scan *scan) {
     }
     vv_past_marks(scan->past, scan->size, scan->past->fine);
     scan->past->are_marks_pending = 1;
-    scan->fine = (struct vv_fine){
-        .seen = &save->job->lineage.history.seen,
-        .seed = save->job->store->settings.seed,
-        .chunk = scan->past->fine,
-        .source = save->plan.source,
-        .owner = save->job->comm->rank,
-        .address = scan->past->pending_address,
-        .past = &scan->past->origins,
-        .marks = scan->past->marks,
-        .is_usable = save->fine.is_usable,
-        .source_count = save->job->lineage.history.source_count,
-        .is_by_place = method == VV_CHOOSE_FINE_METHOD_BASIC || save->job->settings.dedup == VV_CHOOSE_DEDUP_NONE};
+    scan->fine = (struct vv_fine){.seen = &save->job->lineage.history.seen,
+                                  .seed = save->job->store->settings.seed,
+                                  .chunk = scan->past->fine,
+                                  .source = save->plan.source,
+                                  .owner = save->job->comm->rank,
+                                  .address = scan->past->pending_address,
+                                  .past = &scan->past->origins,
+                                  .marks = scan->past->marks,
+                                  .is_usable = save->fine.is_usable,
+                                  .source_count = save->job->lineage.history.source_count,
+                                  .is_by_place = method == VV_CHOOSE_FINE_METHOD_BASIC ||
+                                                 save->job->settings.dedup == VV_CHOOSE_DEDUP_NONE};
 }
 
 /* ---- what samples say ---- */
 
 void vv_fine_judge(struct vv_save *save) {
     double looked = (double)(save->fine.counts.fixed + save->fine.counts.zero + save->fine.counts.first +
-                             save->fine.counts.shifted) * save->outcome.stats.fine;
+                             save->fine.counts.shifted) *
+                    save->outcome.stats.fine;
     if (looked > 0 && !save->plan.has_devices) /* which take other times, and may have compiled something first */
         save->measured->fine_look = (double)save->fine.ns * 1e-9 / looked;
     struct vv_fine_costs costs = {
@@ -123,7 +125,8 @@ void vv_fine_judge(struct vv_save *save) {
     };
     for (size_t i = 0; i < save->job->lineage.history.count; i++) {
         struct vv_past *past = &save->job->lineage.history.list[i];
-        past->fine_sampled = vv_fine_sample_judge(past->sample, &costs, past->fine_sampled, save->measured->fine_reason);
+        past->fine_sampled =
+            vv_fine_sample_judge(past->sample, &costs, past->fine_sampled, save->measured->fine_reason);
     }
 }
 

@@ -145,20 +145,21 @@ static void put_overlay(struct recipe *recipe) {
 /* Is everything that we lean on in the list? Otherwise places would be somewhere else. */
 static int holds_all(const struct vv_buf *all, const struct vv_lean *leans, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        const struct vv_lean *found = all->size ? bsearch(&leans[i], all->data, all->size / sizeof *leans, sizeof *leans,
-                                                          vv_lean_compare)
-                                                : NULL;
+        const struct vv_lean *found =
+            all->size ? bsearch(&leans[i], all->data, all->size / sizeof *leans, sizeof *leans, vv_lean_compare) : NULL;
         if (!found || !vv_hash128_equal(found->writers_digest, leans[i].writers_digest))
             return 0;
     }
     return 1;
 }
 
-/* What the ranks of a team lean on is one list: an overlay that was tried with our own numbers is made again with those of the list. */
+/* What the ranks of a team lean on is one list: an overlay that was tried with our own numbers is made again with those
+ * of the list. */
 static int settle_leans(struct recipe *recipe, int is_overlay) {
     struct vv_buf all;
     vv_buf_init(&all);
-    int rc = recipe->save->output->ops->leans(recipe->save->output, recipe->leans, recipe->lean_count, &all, recipe->error);
+    int rc =
+        recipe->save->output->ops->leans(recipe->save->output, recipe->leans, recipe->lean_count, &all, recipe->error);
     uint32_t count = (uint32_t)(all.size / sizeof *recipe->leans);
     if (rc == 0 && !holds_all(&all, recipe->leans, recipe->lean_count))
         rc = vv_error(recipe->error, -EPROTO, "the list of what the ranks lean on lacks what this rank does");
@@ -223,7 +224,8 @@ static uint64_t bytes_held(const struct vv_save *save, const uint64_t *live) {
 /* Encode an overlay; 1 if it is worth writing, 0 if a base is. */
 static int try_overlay(struct recipe *recipe, const uint64_t *live) {
     const struct vv_recipe_layers *layers = &recipe->save->job->lineage.layers;
-    if (layers->count == 0 || layers->count == VV_LAYERS_MAX || bytes_held(recipe->save, live) > layers->layer[0].length)
+    if (layers->count == 0 || layers->count == VV_LAYERS_MAX ||
+        bytes_held(recipe->save, live) > layers->layer[0].length)
         return 0;
     put_overlay(recipe);
     return recipe->buf.size <= layers->layer[0].length / 4;

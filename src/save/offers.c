@@ -1,7 +1,7 @@
 /* The chunks that this rank would have to store, named before anybody stores one.
  *
- * Each id is offered to the other ranks once, however often it is here: a map from ids to offers finds what is the same within the rank. Once the verdicts are there,
- * only chunks that are stored here stay in the list. */
+ * Each id is offered to the other ranks once, however often it is here: a map from ids to offers finds what is the same
+ * within the rank. Once the verdicts are there, only chunks that are stored here stay in the list. */
 #include <errno.h>
 #include <string.h>
 
@@ -48,23 +48,10 @@ static int grow_map(struct vv_naming *naming) {
     return 0;
 }
 
-static int grow(void **list, size_t *room, size_t count, size_t each) {
-    if (count < *room)
-        return 0;
-    size_t more = *room ? *room + *room / 2 : 256;
-    void *bigger = vv_realloc(*list, more * each);
-    if (!bigger)
-        return -ENOMEM;
-    *list = bigger;
-    *room = more;
-    return 0;
-}
-
 static int offer_of(struct vv_naming *naming, struct vv_hash128 id, uint64_t address, uint32_t size, uint32_t *out) {
     if (naming->offer_count == VV_NAMED_FINE)
         return -EFBIG;
-    if (grow_map(naming) != 0 || grow((void **)&naming->offers, &naming->offer_room, naming->offer_count,
-                                      sizeof *naming->offers) != 0)
+    if (grow_map(naming) != 0 || VV_GROW(naming->offers, naming->offer_count, naming->offer_room) != 0)
         return -ENOMEM;
     size_t at = map_slot(naming, id);
     if (!naming->map[at]) {
@@ -87,7 +74,7 @@ static void add_named(struct vv_naming *naming, struct vv_scan *scan, uint64_t i
 
 int vv_naming_add(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id, uint32_t size) {
     uint32_t offer;
-    int rc = grow((void **)&naming->list, &naming->room, naming->count, sizeof *naming->list);
+    int rc = VV_GROW(naming->list, naming->count, naming->room);
     if (rc == 0)
         rc = offer_of(naming, id, address_of(scan, index), size, &offer);
     if (rc == 0)
@@ -96,9 +83,9 @@ int vv_naming_add(struct vv_naming *naming, struct vv_scan *scan, uint64_t index
 }
 
 int vv_naming_add_fine(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id) {
-    int rc = grow((void **)&naming->list, &naming->room, naming->count, sizeof *naming->list);
+    int rc = VV_GROW(naming->list, naming->count, naming->room);
     if (rc == 0)
-        rc = grow((void **)&naming->fine_ids, &naming->fine_room, naming->fine_count, sizeof *naming->fine_ids);
+        rc = VV_GROW(naming->fine_ids, naming->fine_count, naming->fine_room);
     if (rc == 0 && naming->fine_count == VV_NAMED_FINE)
         rc = -EFBIG;
     if (rc)
@@ -129,7 +116,8 @@ void vv_naming_spare(struct vv_save *save, struct vv_watch *watch, uint64_t inde
 
 /* ---- verdicts ---- */
 
-static struct vv_known place_of(const struct vv_save *save, const struct vv_offer *offer, const struct vv_verdict *verdict) {
+static struct vv_known place_of(const struct vv_save *save, const struct vv_offer *offer,
+                                const struct vv_verdict *verdict) {
     if (verdict->kind == VV_MINE)
         return (struct vv_known){offer->id, save->plan.source, save->job->comm->rank, offer->address};
     uint32_t source = verdict->kind == VV_KNOWN ? verdict->source : save->plan.source;

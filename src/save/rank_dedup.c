@@ -1,7 +1,8 @@
 /* What several ranks hold is stored once: naming, the exchange, and whether it pays.
  *
- * An exchange costs time on every rank, and saves what would have been written twice. With dedup=auto both are measured; when it twice in a row neither
- * saved time nor a good part of the bytes, the next checkpoints go without, at first three, then twice as many each time, and then it is tried again. */
+ * An exchange costs time on every rank, and saves what would have been written twice. With dedup=auto both are
+ * measured; when it twice in a row neither saved time nor a good part of the bytes, the next checkpoints go without, at
+ * first three, then twice as many each time, and then it is tried again. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,8 +13,8 @@
 #define LOSSES 2u         /* in a row: once may be bad luck */
 #define REST_FIRST 3u
 #define REST_MOST 63u
-#define RECENT 128u      /* sources that homes may answer with */
-#define FIRST_GUESS 1e9  /* storage speed before anything was measured, bytes per second */
+#define RECENT 128u     /* sources that homes may answer with */
+#define FIRST_GUESS 1e9 /* storage speed before anything was measured, bytes per second */
 #define ROOM_LEAST 4096u
 #define NS 1e9
 
@@ -78,9 +79,10 @@ static int rest(struct vv_save *save) {
     sharing->rest = sharing->resting;
     sharing->losses = 0;
     if (vv_comm_is_root(save->job->comm))
-        vv_log(&save->job->log, VV_LOG_INFO, "asking the other ranks for duplicates did not pay: %u checkpoints go without",
-               sharing->rest);
-    return say(save->rank_dedup, sharing->exchange->ops->name, "it took more time than it saved: the next checkpoints go without");
+        vv_log(&save->job->log, VV_LOG_INFO,
+               "asking the other ranks for duplicates did not pay: %u checkpoints go without", sharing->rest);
+    return say(save->rank_dedup, sharing->exchange->ops->name,
+               "it took more time than it saved: the next checkpoints go without");
 }
 
 /* Of the bytes that this rank would store without it, the share that it need not, in percent. */
@@ -146,8 +148,8 @@ static int name_all(struct vv_save *save, struct varve_error *error) {
 
 /* ---- the exchange ---- */
 
-/* Which of the latest sources may be referred to: those that any rank's data lies in, since then the last record leans on them. A rank that counts
- * them differently makes all go without. NULL: none. */
+/* Which of the latest sources may be referred to: those that any rank's data lies in, since then the last record leans
+ * on them. A rank that counts them differently makes all go without. NULL: none. */
 static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
     const struct vv_history *history = &save->job->lineage.history;
     uint32_t count = history->source_count, first = count > RECENT ? count - RECENT : 0;

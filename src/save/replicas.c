@@ -65,21 +65,16 @@ static void tell_stored(struct vv_save *save) {
 }
 
 struct agreeing {
-    struct vv_taking taking; /* first */
-    struct vv_buf *answers; /* per rank that we keep copies of */
+    struct vv_taking taking;  /* first */
+    struct vv_buf *answers;   /* per rank that we keep copies of */
     struct varve_parcel *out; /* the same, on their way */
-    size_t room;            /* of stand-ins */
+    size_t room;              /* of stand-ins */
 };
 
 static int add_stand_in(struct agreeing *agreeing, uint32_t offer, uint32_t owner, uint64_t address) {
     struct vv_naming *naming = &((struct vv_save *)agreeing->taking.arg)->offers;
-    if (naming->stand_in_count == agreeing->room) {
-        agreeing->room = agreeing->room ? agreeing->room * 2 : 256;
-        struct vv_stand_in *list = vv_realloc(naming->stand_ins, agreeing->room * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        naming->stand_ins = list;
-    }
+    if (VV_GROW(naming->stand_ins, naming->stand_in_count, agreeing->room) != 0)
+        return -ENOMEM;
     naming->stand_ins[naming->stand_in_count++] = (struct vv_stand_in){offer, owner, address};
     naming->fates[offer] |= VV_FATE_STAND_IN;
     return 0;
@@ -140,7 +135,7 @@ static int send_answers(struct vv_save *save, const struct agreeing *agreeing, s
         agreeing->out[i] =
             (struct varve_parcel){replicas->kept[i], agreeing->answers[i].data, agreeing->answers[i].size};
     return save->job->comm->ops->trade(save->job->comm, agreeing->out, replicas->kept_count, replicas->partners,
-                                           replicas->count, hear_answer, &hearing);
+                                       replicas->count, hear_answer, &hearing);
 }
 
 static int ask_partners(struct vv_save *save, struct varve_error *error) {

@@ -14,8 +14,8 @@
 #define STAGING_LEAST (12u << 20)
 #define MEMORY_LEAST (1u << 20) /* for copies and blocks, whatever the ceiling */
 #define BESIDE (10u << 20) /* four buffers of the storage, a huge page each; an open block, samples, small pieces */
-#define CHUNK_BYTES 56u /* of memory per chunk: its id, before and after, and that in the pack's table */
-#define OFFER_BYTES 80u /* more where other ranks are asked for it */
+#define CHUNK_BYTES 56u    /* of memory per chunk: its id, before and after, and that in the pack's table */
+#define OFFER_BYTES 80u    /* more where other ranks are asked for it */
 #define BLOCK_LEAST (64u << 10)
 #define SPEED_LEAST (8u << 20) /* bytes stored that tell how fast checkpoints are stored */
 
@@ -86,7 +86,8 @@ static int plan(struct vv_save *save, struct varve_error *error) {
                                         save->sums.protected_bytes + vv_regions_large_bytes(&save->memory->regions));
     /* A table that cannot grow only finds fewer duplicates. */
     if (vv_table_resize(&history->table, save->plan.ids_room) != 0)
-        vv_log(&save->job->log, VV_LOG_INFO, "no memory for a larger table of ids: some duplicates will be stored again");
+        vv_log(&save->job->log, VV_LOG_INFO,
+               "no memory for a larger table of ids: some duplicates will be stored again");
     return 0;
 }
 
@@ -140,8 +141,7 @@ static void share_out(struct vv_save *save) {
         room->blocks = 2;
     }
     int is_bounded = vv_is_in_background(save->memory) || settings->memory > 0;
-    while (is_bounded && room->block_size > BLOCK_LEAST &&
-           (uint64_t)room->block_size * room->blocks > all / 4)
+    while (is_bounded && room->block_size > BLOCK_LEAST && (uint64_t)room->block_size * room->blocks > all / 4)
         room->block_size /= 2;
     uint64_t taken = (uint64_t)room->block_size * room->blocks;
     room->staging = all > taken ? all - taken : 0;
@@ -154,9 +154,10 @@ static int look_at_piece(struct vv_save *save, const struct vv_piece *piece, str
     int rc = save->output->ops->open(save->output, error);
     if (rc == 0)
         rc = save->plan.is_shared ? vv_scan_write(scan, piece->first, piece->count, piece->data, error)
-                             : vv_scan_piece(scan, piece->first, piece->count, piece->data);
+                                  : vv_scan_piece(scan, piece->first, piece->count, piece->data);
     rc = save->output->ops->explain(save->output, rc, error);
-    return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", scan->past->name, varve_error_text(rc))
+    return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", scan->past->name,
+                                 varve_error_text(rc))
               : 0;
 }
 
@@ -199,8 +200,8 @@ static int begin_scans(struct vv_save *save, struct varve_error *error) {
     return rc ? vv_error(error, rc, "no memory to begin a checkpoint") : 0;
 }
 
-/* A window of a region behind callbacks, which answer in the calling thread only. Their chunks are not offered to other ranks: they cannot be asked for
- * twice. */
+/* A window of a region behind callbacks, which answer in the calling thread only. Their chunks are not offered to other
+ * ranks: they cannot be asked for twice. */
 static int ask_callback(void *arg, struct varve_error *error) {
     struct vv_save *save = arg;
     const struct vv_regions *regions = &save->memory->regions;
@@ -217,10 +218,11 @@ static int ask_callback(void *arg, struct varve_error *error) {
         return 0;
     int rc = save->output->ops->open(save->output, error);
     if (rc == 0)
-        rc = (region->device ? vv_scan_device : vv_scan_callback)(&save->scans.list[save->scans.asked], region, &save->scans.asked_at,
-                                                                  error);
+        rc = (region->device ? vv_scan_device : vv_scan_callback)(&save->scans.list[save->scans.asked], region,
+                                                                  &save->scans.asked_at, error);
     rc = save->output->ops->explain(save->output, rc, error);
-    return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", region->name, varve_error_text(rc)) : 1;
+    return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", region->name, varve_error_text(rc))
+              : 1;
 }
 
 /* What our history refers to may be gone: begin with a whole checkpoint. */
@@ -251,7 +253,8 @@ static int begin_save(struct vv_save *save, struct varve_error *error) {
 
 /* When it is known what is emptied. */
 static int begin_looking(struct vv_save *save, struct varve_error *error) {
-    int rc = vv_fine_prepare(save) ? vv_error(error, -ENOMEM, "no memory to begin a checkpoint") : begin_scans(save, error);
+    int rc =
+        vv_fine_prepare(save) ? vv_error(error, -ENOMEM, "no memory to begin a checkpoint") : begin_scans(save, error);
     if (rc)
         return rc;
     share_out(save);
@@ -262,7 +265,8 @@ static int begin_looking(struct vv_save *save, struct varve_error *error) {
     return 0;
 }
 
-/* What changed, and who of the ranks stores it: now, or later in the background, if it will be where nobody can write it by then. */
+/* What changed, and who of the ranks stores it: now, or later in the background, if it will be where nobody can write
+ * it by then. */
 static int name_changes(struct vv_save *save, int rc, struct varve_error *error) {
     struct varve_comm *comm = save->job->comm;
     int may = rc == 0 && save->job->aside && vv_is_in_background(save->memory);
@@ -304,7 +308,8 @@ static uint64_t expected_bytes(const struct vv_save *save) {
 static int prepare_save(struct vv_save *save, struct varve_error *error) {
     save->plan.begun_ns = vv_clock_ns();
     save->plan.is_shared = vv_sharing_is_due(save->rank_dedup);
-    vv_devices_settle(&save->memory->regions, save->job->lineage.is_settled_well); /* of the last one, before anything of this one can fail */
+    vv_devices_settle(&save->memory->regions,
+                      save->job->lineage.is_settled_well); /* of the last one, before anything of this one can fail */
     if (save->job->lineage.must_begin_anew)
         begin_anew(save);
     save->output->plan.parent = save->job->lineage.parent;
@@ -314,10 +319,15 @@ static int prepare_save(struct vv_save *save, struct varve_error *error) {
     rc = vv_emptying_plan(save, rc, error);
     if (rc == 0)
         rc = begin_looking(save, error);
-    struct vv_capture_plan plan = {save->plan.room.staging, save->measured->storage_speed, save->measured->changed_share,
-                                   save->outputs->replicas.count > 0, ranks_beside(save),  own_share(save),
+    struct vv_capture_plan plan = {save->plan.room.staging,
+                                   save->measured->storage_speed,
+                                   save->measured->changed_share,
+                                   save->outputs->replicas.count > 0,
+                                   ranks_beside(save),
+                                   own_share(save),
                                    save->measured->stream_speed};
-    rc = save->output->ops->consume(save->output, rc, ask_callback, save, error); /* first: they may write protected memory, too */
+    rc = save->output->ops->consume(save->output, rc, ask_callback, save,
+                                    error); /* first: they may write protected memory, too */
     if (rc == 0)
         rc = vv_capture_begin(save->memory->capture, &plan, note_untouched, NULL, error);
     if (rc == 0)
@@ -421,8 +431,9 @@ void vv_save_write(struct vv_save *save) {
     save->outcome.sealed_ns = vv_clock_ns();
     if (rc == 0)
         rc = VV_FAULT("engine.save.before_commit");
-    save->outcome.result = rc ? vv_error_default(&save->outcome.error, rc, "the checkpoint could not be written: %s", varve_error_text(rc))
-                      : 0;
+    save->outcome.result =
+        rc ? vv_error_default(&save->outcome.error, rc, "the checkpoint could not be written: %s", varve_error_text(rc))
+           : 0;
 }
 
 /* ---- the outcome ---- */
@@ -453,8 +464,8 @@ void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
     source->writers_digest = writers_digest;
     source->raw_bytes = save->sums.fresh + save->sums.rewritten;
     vv_emptying_note(save);
-    struct vv_committed committed = {
-        save->plan.attempt, writers_digest, &save->manifest.layers, save->manifest.live, save->plan.layout_end};
+    struct vv_committed committed = {save->plan.attempt, writers_digest, &save->manifest.layers, save->manifest.live,
+                                     save->plan.layout_end};
     vv_lineage_accept(lineage, &committed);
     vv_capture_settle(save->memory->capture, 1);
     learn(save);

@@ -20,7 +20,7 @@ struct vv_room {
 struct vv_sharing {
     struct vv_exchange *exchange; /* NULL: there is none */
     int is_exact;
-    unsigned rest;   /* checkpoints for which it is left out, since it did not pay */
+    unsigned rest;    /* checkpoints for which it is left out, since it did not pay */
     unsigned resting; /* so long the last time */
     unsigned losses;  /* how often in a row it did not pay */
     const char *name, *reason;
@@ -61,8 +61,8 @@ struct vv_naming {
     size_t stand_in_count;
     struct vv_hash128 *fine_ids; /* of granules that are stored finely */
     size_t fine_count, fine_room;
-    int is_copied; /* named from copies that nobody can write meanwhile, */
-    int is_stable; /* and that will come again as they were */
+    int is_copied;  /* named from copies that nobody can write meanwhile, */
+    int is_stable;  /* and that will come again as they were */
     size_t written; /* of the list, once it is settled */
 };
 
@@ -83,11 +83,11 @@ struct vv_save_plan {
 };
 
 struct vv_scans {
-    struct vv_scan *list; /* one per region */
-    size_t asked;         /* regions whose callbacks have been asked, */
-    uint64_t asked_at;    /* and up to where in the next */
+    struct vv_scan *list;        /* one per region */
+    size_t asked;                /* regions whose callbacks have been asked, */
+    uint64_t asked_at;           /* and up to where in the next */
     struct vv_variable variable; /* of the region whose data comes now */
-    uint8_t rounded[VV_CHUNK]; /* a chunk of a region with a grid, as it is stored; or a copy of one that is named */
+    uint8_t rounded[VV_CHUNK];   /* a chunk of a region with a grid, as it is stored; or a copy of one that is named */
 };
 
 /* Fine chunks (fine_policy.c). */
@@ -121,20 +121,20 @@ struct vv_outcome {
 };
 
 struct vv_save {
-    struct vv_job *job;           /* the session's */
-    struct vv_protected *memory;  /* the session's */
-    struct vv_outputs *outputs;   /* the session's */
-    struct vv_measured *measured; /* the session's */
-    struct vv_sharing *rank_dedup;  /* the session's */
-    struct vv_audit_state *audit; /* the session's */
-    struct vv_save_plan plan;     /* save.c */
-    struct vv_scans scans;        /* save.c */
-    struct vv_naming offers;      /* offers.c, if it is compared with other ranks */
-    struct vv_save_fine fine;     /* fine_policy.c */
-    struct vv_output *output;     /* save.c */
+    struct vv_job *job;               /* the session's */
+    struct vv_protected *memory;      /* the session's */
+    struct vv_outputs *outputs;       /* the session's */
+    struct vv_measured *measured;     /* the session's */
+    struct vv_sharing *rank_dedup;    /* the session's */
+    struct vv_audit_state *audit;     /* the session's */
+    struct vv_save_plan plan;         /* save.c */
+    struct vv_scans scans;            /* save.c */
+    struct vv_naming offers;          /* offers.c, if it is compared with other ranks */
+    struct vv_save_fine fine;         /* fine_policy.c */
+    struct vv_output *output;         /* save.c */
     struct vv_save_manifest manifest; /* manifest_build.c */
-    struct vv_stats_sums sums;    /* scan.c */
-    struct vv_outcome outcome;    /* save.c */
+    struct vv_stats_sums sums;        /* scan.c */
+    struct vv_outcome outcome;        /* save.c */
 };
 
 /* In the call: what there is to save is captured when it returns 0; with capture=sync it is stored, too. */

@@ -23,14 +23,14 @@ struct vv_scan {
     struct vv_save *save;
     struct vv_past *past;
     struct vv_watch *watch; /* the region's when it began: the program may let go of it meanwhile. NULL: it has none */
-    uint64_t size;       /* of the region now */
-    uint64_t granules;   /* now */
-    uint64_t comparable; /* granules below this have the same bounds as in the past */
-    int is_blank;        /* no ids of the past are there, or none shall be: every granule is looked at */
+    uint64_t size;          /* of the region now */
+    uint64_t granules;      /* now */
+    uint64_t comparable;    /* granules below this have the same bounds as in the past */
+    int is_blank;           /* no ids of the past are there, or none shall be: every granule is looked at */
     size_t named_first, named_count; /* its part of the naming, if there is one */
-    double grid; /* its values are stored as multiples of this; 0: as they are */
-    int is_full; /* every granule is stored, whatever is known of it */
-    struct vv_fine fine; /* chunk 0: its granules are stored whole */
+    double grid;                     /* its values are stored as multiples of this; 0: as they are */
+    int is_full;                     /* every granule is stored, whatever is known of it */
+    struct vv_fine fine;             /* chunk 0: its granules are stored whole */
 };
 int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *past, uint64_t size);
 /* Chunks [first, last) were never touched. */
@@ -41,14 +41,14 @@ int vv_scan_new_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id);
 int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data);
 /* A window of a region that lies behind callbacks, from *at on, which moves behind it. */
 int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint64_t *at, struct varve_error *error);
-/* The same in two steps, with other ranks asked in between: give a chunk its id, and a place in the naming if it may be new (1; 0 if there is nothing
- * to store) ... */
+/* The same in two steps, with other ranks asked in between: give a chunk its id, and a place in the naming if it may be
+ * new (1; 0 if there is nothing to store) ... */
 int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data);
 /* ... and hand those of these chunks to the blocks that are ours to store. */
 int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data, struct varve_error *error);
 
-/* Is an unreported chunk as it was in the last checkpoint? 1 also if nobody knows. Before, with others between: lets what is
- * known of it come from memory; returns its size. */
+/* Is an unreported chunk as it was in the last checkpoint? 1 also if nobody knows. Before, with others between: lets
+ * what is known of it come from memory; returns its size. */
 uint32_t vv_scan_prefetch(const struct vv_scan *scan, uint64_t index);
 int vv_scan_is_same(struct vv_scan *scan, uint64_t index, const uint8_t *data);
 
@@ -60,7 +60,8 @@ int vv_audit(struct vv_save *save, struct varve_error *error);
 void vv_audit_learn(struct vv_save *save, double seconds);
 
 /* ---- scan_fine.c: where a granule has changed, only what is new in it is stored ---- */
-/* A granule that differs and that nobody knows as a whole: find what is new in it, store that, and note where everything is. */
+/* A granule that differs and that nobody knows as a whole: find what is new in it, store that, and note where
+ * everything is. */
 int vv_scan_fine(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size, struct vv_hash128 id,
                  const struct vv_hash128 *fine_ids /* of its chunks; NULL: they are not known yet */);
 /* How long fine chunks take: every eighth granule stands for all, or the clock would take its share. */
@@ -111,8 +112,8 @@ void vv_naming_clear(struct vv_naming *naming);
 /* ---- rank_dedup.c. Collective. ---- */
 /* Will the checkpoint that begins now be compared with other ranks? The same answer everywhere. */
 int vv_sharing_is_due(struct vv_sharing *sharing);
-/* Name everything that was captured, ask the other ranks, and settle who stores what. rc: how this rank has fared so far;
- * nobody is left waiting for one that has failed. */
+/* Name everything that was captured, ask the other ranks, and settle who stores what. rc: how this rank has fared so
+ * far; nobody is left waiting for one that has failed. */
 int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error);
 
 /* ---- replicas.c: everything is kept on several nodes ---- */
@@ -121,7 +122,8 @@ int vv_copies_write(struct vv_save *save, uint32_t number, const void *data);
 /* The partners say which of our chunks they hold themselves. Collective; the same code everywhere. */
 int vv_copies_agree(struct vv_save *save, int rc, struct varve_error *error);
 /* ---- emptying.c: old attempts are emptied ---- */
-/* Which, and how much of them. rc: how this rank has fared so far, and what is returned unless that was 0. Collective. */
+/* Which, and how much of them. rc: how this rank has fared so far, and what is returned unless that was 0. Collective.
+ */
 int vv_emptying_plan(struct vv_save *save, int rc, struct varve_error *error);
 /* Chunks that have not changed are not looked at, but for those of the victims. */
 void vv_emptying_look(struct vv_save *save);

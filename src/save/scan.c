@@ -68,7 +68,8 @@ static int is_known(const struct vv_scan *scan, struct vv_hash128 id, struct vv_
     const struct vv_save *save = scan->save;
     if (scan->is_full || (scan->fine.is_by_place && !save->job->lineage.is_continued))
         return 0;
-    int is_asked = save->job->settings.dedup != VV_CHOOSE_DEDUP_NONE || scan->is_blank || save->job->lineage.is_continued;
+    int is_asked =
+        save->job->settings.dedup != VV_CHOOSE_DEDUP_NONE || scan->is_blank || save->job->lineage.is_continued;
     const struct vv_known *known = is_asked ? vv_table_find(&save->job->lineage.history.table, id) : NULL;
     if (!known || !save->job->lineage.history.is_alive[known->source])
         return 0;
@@ -169,7 +170,8 @@ static void keep_marks(struct vv_scan *scan, uint64_t index, const uint8_t *data
         vv_scan_fine_keep(scan, index, data, looked->size);
 }
 
-/* The names of a granule, and of its chunks if they are likely to be asked for. What they lead to is on its way to the processor. */
+/* The names of a granule, and of its chunks if they are likely to be asked for. What they lead to is on its way to the
+ * processor. */
 struct names {
     struct vv_hash128 id;
     int has_fine;
@@ -229,7 +231,8 @@ int vv_scan_is_same(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
 int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     struct vv_save *save = scan->save;
     data = as_stored(scan, data, size_of(scan, index));
-    if (data != save->scans.rounded && !save->offers.is_copied) /* it is read several times, and must be the same each time */
+    if (data != save->scans.rounded &&
+        !save->offers.is_copied) /* it is read several times, and must be the same each time */
         data = memcpy(save->scans.rounded, data, size_of(scan, index));
     struct looked looked = look_at_granule(scan, index, data, id_of(scan, data, size_of(scan, index)));
     struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
@@ -259,14 +262,15 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
 }
 
 /* The id was computed from the program's memory, or from a frozen copy of it: the same bytes must come again. Memory is
- * written by somebody who may not; a copy loses pages that the program had given up (MADV_FREE). Then others may refer to
- * what is not there any more. */
+ * written by somebody who may not; a copy loses pages that the program had given up (MADV_FREE). Then others may refer
+ * to what is not there any more. */
 static int is_as_named(const struct vv_scan *scan, struct vv_hash128 id, const uint8_t *data, uint32_t size) {
     const struct vv_save *save = scan->save;
     return save->offers.is_stable || vv_hash128_equal(vv_id(save->job->store->settings.seed, data, size), id);
 }
 
-static int write_chunk(struct vv_scan *scan, const struct vv_named *named, const uint8_t *data, struct varve_error *error) {
+static int write_chunk(struct vv_scan *scan, const struct vv_named *named, const uint8_t *data,
+                       struct varve_error *error) {
     struct vv_save *save = scan->save;
     uint32_t size = (uint32_t)(granule_end(scan, named->index) - named->index * VV_CHUNK);
     uint32_t number = named->offer & ~VV_NAMED_FINE;
@@ -275,9 +279,10 @@ static int write_chunk(struct vv_scan *scan, const struct vv_named *named, const
     data = as_stored(scan, data, size);
     if (!is_as_named(scan, id, data, size))
         return vv_error(error, -EFAULT, "region %s %s", scan->past->name,
-                        save->plan.is_shared_behind ? "was given up in parts (MADV_FREE) by the program, and is gone"
-                                               : "was written while varve_checkpoint looked at it: no thread may write"
-                                                 " protected memory during the call");
+                        save->plan.is_shared_behind
+                            ? "was given up in parts (MADV_FREE) by the program, and is gone"
+                            : "was written while varve_checkpoint looked at it: no thread may write"
+                              " protected memory during the call");
     save->offers.written++;
     if (is_fine)
         return vv_scan_fine(scan, named->index, data, size, id, NULL);
@@ -286,7 +291,8 @@ static int write_chunk(struct vv_scan *scan, const struct vv_named *named, const
     return vv_copies_write(save, number, data);
 }
 
-int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data, struct varve_error *error) {
+int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data,
+                  struct varve_error *error) {
     struct vv_save *save = scan->save;
     const struct vv_named *named = vv_naming_at(&save->offers, scan, first);
     int rc = 0;
@@ -299,8 +305,8 @@ int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const ui
     return rc;
 }
 
-/* The next granule is named before this one is looked up, so that what its names lead to has come by then. Not where values are rounded: there is
- * room for one granule of them. */
+/* The next granule is named before this one is looked up, so that what its names lead to has come by then. Not where
+ * values are rounded: there is room for one granule of them. */
 static int scan_chunks(struct vv_scan *scan, uint64_t first, uint64_t last, const uint8_t *data) {
     struct names names[2];
     int is_ahead = scan->grid == 0, rc = 0;
@@ -336,7 +342,8 @@ static int clear_ids(struct vv_scan *scan, uint64_t first, uint64_t last) {
     return 0;
 }
 
-/* Granules [first, last) were never touched. Only where the past was not zero is there anything to do, and its origins tell where. */
+/* Granules [first, last) were never touched. Only where the past was not zero is there anything to do, and its origins
+ * tell where. */
 static int zero_chunks(struct vv_scan *scan, uint64_t first, uint64_t last) {
     const struct vv_origins *origins = &scan->past->origins;
     uint64_t known = last < scan->comparable ? last : scan->comparable;
@@ -383,8 +390,8 @@ int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint6
     uint8_t *window = vv_malloc(WINDOW);
     int rc = window ? region->callbacks.save(region->arg, *at, window, size) : -ENOMEM;
     if (window && rc)
-        rc = vv_error(error, rc < 0 ? rc : -EIO, "region %s: its save callback returned %d at offset %llu", region->name,
-                      rc, (unsigned long long)*at);
+        rc = vv_error(error, rc < 0 ? rc : -EIO, "region %s: its save callback returned %d at offset %llu",
+                      region->name, rc, (unsigned long long)*at);
     if (rc == 0)
         rc = vv_scan_piece(scan, *at / VV_CHUNK, (uint32_t)vv_granules(size), window);
     vv_free(window);
@@ -404,8 +411,7 @@ static void forget_tail(struct vv_scan *scan) {
         uint64_t to = vv_granules(origin->offset + origin->length);
         for (done = from > done ? from : done; done < to; done++)
             if (!vv_hash128_is_zero(past->ids[done]))
-                past->pending_digest =
-                    vv_hash128_subtract(past->pending_digest, vv_digest_term(done, past->ids[done]));
+                past->pending_digest = vv_hash128_subtract(past->pending_digest, vv_digest_term(done, past->ids[done]));
     }
 }
 

@@ -1,7 +1,9 @@
-/* Regions in the memory of a device, which finds by itself what changed (varve_device.h). To everything but a save it is a region behind callbacks.
+/* Regions in the memory of a device, which finds by itself what changed (varve_device.h). To everything but a save it
+ * is a region behind callbacks.
  *
- * What a device remembers must be the checkpoint that our history is of: it is *in step* then. Whenever that is not sure it is asked for
- * everything. A checkpoint may end in the background, so the device is told how it ended when the program calls us next. */
+ * What a device remembers must be the checkpoint that our history is of: it is *in step* then. Whenever that is not
+ * sure it is asked for everything. A checkpoint may end in the background, so the device is told how it ended when the
+ * program calls us next. */
 #include <errno.h>
 #include <string.h>
 
@@ -49,7 +51,8 @@ static int do_granules_agree(const struct varve_ask *ask, const struct varve_ans
     return covered == bytes && (!ask->is_whole || bytes == ask->length);
 }
 
-/* Runs ascend inside the part, refer to what may be referred to, and have as many bytes as they say. If nothing of what was counts, they tile it. */
+/* Runs ascend inside the part, refer to what may be referred to, and have as many bytes as they say. If nothing of what
+ * was counts, they tile it. */
 static int is_sound(const struct varve_ask *ask, const struct varve_answer *answer) {
     uint64_t at = ask->offset, end = ask->offset + ask->length, bytes = 0;
     for (size_t i = 0; i < answer->run_count; i++) {
@@ -179,17 +182,19 @@ int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_
 
 /* ---- after a restart ---- */
 
-/* An origin as runs. What another rank has stored was never seen; nor, to be told in few words, what repeats a piece: it is seen through the first. */
+/* An origin as runs. What another rank has stored was never seen; nor, to be told in few words, what repeats a piece:
+ * it is seen through the first. */
 static int add_runs(struct vv_buf *runs, const struct vv_origin *origin, uint32_t rank) {
     int is_repeated = origin->kind == VV_ORIGIN_REPEATED;
     uint64_t most = UINT32_C(1) << 30;
     for (uint64_t at = 0, length; at < origin->length; at += length) {
         int is_seen = origin->owner == rank && !(is_repeated && at > 0);
-        struct varve_run run = {.offset = origin->offset + at,
-                                .label = origin->kind == VV_ORIGIN_ZERO ? VARVE_ZERO
-                                         : is_seen                      ? VARVE_SHIFTED
-                                                                        : VARVE_FIRST,
-                                .place = {.source = origin->source, .address = origin->address + (is_repeated ? 0 : at)}};
+        struct varve_run run = {
+            .offset = origin->offset + at,
+            .label = origin->kind == VV_ORIGIN_ZERO ? VARVE_ZERO
+                     : is_seen                      ? VARVE_SHIFTED
+                                                    : VARVE_FIRST,
+            .place = {.source = origin->source, .address = origin->address + (is_repeated ? 0 : at)}};
         length = origin->length - at < most ? origin->length - at : most;
         if (is_repeated && at == 0 && length > origin->piece)
             length = origin->piece;
@@ -217,6 +222,7 @@ void vv_device_restored(struct vv_job *job, const struct vv_region *region, cons
                             .is_usable = job->lineage.history.is_alive,
                             .source_count = job->lineage.history.source_count};
     if (rc == 0 && past->length == device->bytes && (origins->count > 0 || past->length == 0))
-        device->is_in_step = device->ops.restored(device->arg, &ask, (const void *)runs.data, runs.size / sizeof(struct varve_run)) == 0;
+        device->is_in_step =
+            device->ops.restored(device->arg, &ask, (const void *)runs.data, runs.size / sizeof(struct varve_run)) == 0;
     vv_buf_clear(&runs);
 }

@@ -66,7 +66,7 @@ int vv_scan_fine(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint
         rc = vv_origins_add(&scan->past->changed, &origin);
         if (rc == 0 && runs[i].label == VV_LABEL_FIRST)
             rc = vv_save_store(save, runs[i].place.address, data + (runs[i].offset - offset), runs[i].length,
-                                 is_whole ? id : none);
+                               is_whole ? id : none);
     }
     save->sums.changed -= size - changed;
     save->sums.chunks_new += save->fine.counts.first - first;

@@ -1,18 +1,18 @@
-/* The session's own thread: it writes what was captured while the program goes on, and looks now and then at the order in which pages are
- * written when it has nothing else to do.
+/* The session's own thread: it writes what was captured while the program goes on, and looks now and then at the order
+ * in which pages are written when it has nothing else to do.
  *
- * A group of one commits here, and one whose threads may all communicate. Elsewhere ranks may talk to each other only in the thread that makes a collective call: then
- * the commit waits for the next such call (test, wait, checkpoint, restart, close). If the job dies before, all parts are stored, and the next life
- * adopts them.
+ * A group of one commits here, and one whose threads may all communicate. Elsewhere ranks may talk to each other only
+ * in the thread that makes a collective call: then the commit waits for the next such call (test, wait, checkpoint,
+ * restart, close). If the job dies before, all parts are stored, and the next life adopts them.
  *
- * In a group of one, whoever asks is told as soon as the record is durable. The upkeep that follows (beat, forget, prune) goes on behind, and
- * the next call that begins, chooses or ends anything waits for it. */
+ * In a group of one, whoever asks is told as soon as the record is durable. The upkeep that follows (beat, forget,
+ * prune) goes on behind, and the next call that begins, chooses or ends anything waits for it. */
 #include <errno.h>
 #include <time.h>
 
 #include "base/alloc.h"
-#include "session/session_private.h"
 #include "memory/signals.h"
+#include "session/session_private.h"
 
 enum state {
     IDLE,
@@ -157,10 +157,11 @@ void vv_flight_land(struct vv_session *session) {
     vv_flight_rest(session);
 }
 
-/* With the lock. Ranks stay together: there everybody waits for the upkeep, which is collective, too. So does the first checkpoint of a session:
- * jobs that make one and end without closing would never forget any. */
+/* With the lock. Ranks stay together: there everybody waits for the upkeep, which is collective, too. So does the first
+ * checkpoint of a session: jobs that make one and end without closing would never forget any. */
 static int is_told_early(const struct vv_session *session) {
-    return session->job.comm->ranks == 1 && session->background.has_landed && session->request.is_done && session->request.result == 0;
+    return session->job.comm->ranks == 1 && session->background.has_landed && session->request.is_done &&
+           session->request.result == 0;
 }
 
 void vv_flight_tell(struct vv_session *session) {

@@ -6,7 +6,8 @@
 #include "base/alloc.h"
 #include "session/session_private.h"
 
-/* A version that was tried and failed may yet be adopted by a later session: going below it would put older memory first. */
+/* A version that was tried and failed may yet be adopted by a later session: going below it would put older memory
+ * first. */
 static int check_version(struct vv_session *session, int64_t given, struct varve_error *error) {
     uint64_t least = session->job.lineage.has_saved ? session->job.lineage.next_version : 0, version = (uint64_t)given;
     if (given < 0)
@@ -89,8 +90,9 @@ static uint64_t drop_attempt(struct vv_session *session, const struct vv_attempt
     struct varve_error why = {0};
     int rc = vv_attempt_drop(session->job.store, session->job.name, attempt, session->job.comm->ranks, &why);
     if (rc < 0)
-        vv_log(&session->job.log, VV_LOG_INFO, "what the failed attempt at version %" PRIu64 " left could not be removed: %s",
-               attempt->version, why.text);
+        vv_log(&session->job.log, VV_LOG_INFO,
+               "what the failed attempt at version %" PRIu64 " left could not be removed: %s", attempt->version,
+               why.text);
     return rc == 0;
 }
 
@@ -130,8 +132,9 @@ static int commit(struct vv_session *session, int *may_retry, struct varve_error
     *error = save->outcome.error;
     int rc = vv_comm_agree(session->job.comm, save->outcome.result, error);
     if (rc == 0)
-        rc = vv_team_learn(&session->outputs, save->output->plan.is_gathered, save->outcome.sealed_ns - save->plan.begun_ns,
-                           save->sums.fresh + save->sums.rewritten, error);
+        rc = vv_team_learn(&session->outputs, save->output->plan.is_gathered,
+                           save->outcome.sealed_ns - save->plan.begun_ns, save->sums.fresh + save->sums.rewritten,
+                           error);
     if (rc == 0) /* all ranks have said yes */
         rc = vv_keepers_commit(&session->job, &save->plan.attempt, &writers_digest, error);
     if (rc == 0)
@@ -168,8 +171,9 @@ void vv_request_finish(struct vv_session *session) {
     if (rc == 0)
         vv_upkeep(&session->job);
     else if (vv_comm_is_root(session->job.comm))
-        vv_log(&session->job.log, VV_LOG_WARN, "checkpoint %" PRIu64 " failed after its call had returned, on rank %d: %s",
-               session->request.version, error.rank, error.text);
+        vv_log(&session->job.log, VV_LOG_WARN,
+               "checkpoint %" PRIu64 " failed after its call had returned, on rank %d: %s", session->request.version,
+               error.rank, error.text);
 }
 
 /* ---- its beginning ---- */
@@ -231,7 +235,8 @@ static int run_attempts(struct vv_session *session, struct varve_error *error) {
         if (rc)
             return rc;
         struct vv_save *save = session->save;
-        save->outcome.result = vv_comm_agree(session->job.comm, vv_save_prepare(save, &save->outcome.error), &save->outcome.error);
+        save->outcome.result =
+            vv_comm_agree(session->job.comm, vv_save_prepare(save, &save->outcome.error), &save->outcome.error);
         if (save->outcome.result == 0)
             vv_save_write(save);
         rc = commit(session, &may_retry, error);
@@ -243,8 +248,8 @@ static int run_attempts(struct vv_session *session, struct varve_error *error) {
             retries++;
         }
         if (i < retries && vv_comm_is_root(session->job.comm))
-            vv_log(&session->job.log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s", session->request.version,
-                   i + 1, error->text);
+            vv_log(&session->job.log, VV_LOG_WARN, "checkpoint %" PRIu64 ", attempt %u failed: %s",
+                   session->request.version, i + 1, error->text);
     }
     return rc;
 }
@@ -276,8 +281,8 @@ static int refuse_fenced(struct vv_session *session, int64_t version, struct var
 static int tell_earlier(const struct vv_request *earlier, int64_t version, int rc, struct varve_error *error) {
     struct varve_error own = *error;
     if (rc) {
-        vv_error(error, rc, "%.290s (version %" PRIu64 " had failed before, after its call had returned: %.100s)", own.text,
-                 earlier->version, earlier->error.text);
+        vv_error(error, rc, "%.290s (version %" PRIu64 " had failed before, after its call had returned: %.100s)",
+                 own.text, earlier->version, earlier->error.text);
         error->rank = own.rank;
         return rc;
     }
@@ -295,7 +300,8 @@ static int is_there_already(const struct vv_session *session, int64_t version) {
     return request->tells_earlier && request->result == 0 && version >= 0 && request->version == (uint64_t)version;
 }
 
-/* A claim that cannot be had fails the checkpoint, like everything else that the storage refuses: whoever asks is told. */
+/* A claim that cannot be had fails the checkpoint, like everything else that the storage refuses: whoever asks is told.
+ */
 static int run_request(struct vv_session *session, struct varve_error *error) {
     int rc = vv_access_write(&session->job, error);
     if (rc || vv_is_in_background(&session->memory)) {
@@ -381,7 +387,8 @@ int vv_session_wait(struct vv_session *session, struct varve_error *error) {
 int vv_session_test(struct vv_session *session, struct varve_error *error) {
     int rc = vv_flight_test(session);
     if (rc < 0)
-        return vv_error(error, rc, "the processes of the job cannot talk to each other any more: %s", varve_error_text(rc));
+        return vv_error(error, rc, "the processes of the job cannot talk to each other any more: %s",
+                        varve_error_text(rc));
     if (rc == 0)
         return 0;
     rc = vv_session_wait(session, error);

@@ -11,7 +11,8 @@ static struct vv_restart_context context_of(struct vv_session *session) {
                                        .has_begun = session->request.begun_ns != 0};
 }
 
-/* A program that goes on after this error makes checkpoints of something else: see keep_options in job/maintenance.c. */
+/* A program that goes on after this error makes checkpoints of something else: see keep_options in job/maintenance.c.
+ */
 static int noted(struct vv_session *session, int rc) {
     vv_lineage_note_restart(&session->job.lineage, rc < 0 && rc != VARVE_NO_CHECKPOINT);
     return rc;
@@ -54,7 +55,8 @@ static int check_continue(const struct vv_session *session, int64_t version, str
     if (session->request.begun_ns != 0)
         return vv_error(error, -EINVAL, "varve_continue comes before the first checkpoint of a session");
     if (parent->generation != 0)
-        return vv_error(error, -EINVAL, "this session goes on from version %" PRIu64 " already: varve_continue comes first",
+        return vv_error(error, -EINVAL,
+                        "this session goes on from version %" PRIu64 " already: varve_continue comes first",
                         parent->version);
     return vv_restart_options_check(&options, error);
 }

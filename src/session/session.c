@@ -8,24 +8,27 @@
 
 #include "base/alloc.h"
 #include "base/match.h"
-#include "session/session_private.h"
+#include "capture/device.h"
 #include "encode/choice.h"
 #include "gather/comm_near.h"
-#include "capture/device.h"
+#include "session/session_private.h"
 
 #define WINDOW_LEAST (1u << 20) /* of a restart, whatever the ceiling of all memory */
 
-/* With whom duplicates and copies are exchanged. Copies travel while chunks are stored: where our own thread must not talk, that is inside the call. */
+/* With whom duplicates and copies are exchanged. Copies travel while chunks are stored: where our own thread must not
+ * talk, that is inside the call. */
 static int set_up_sharing(struct vv_session *session, struct varve_error *error) {
     int rc = vv_comm_agree(session->job.comm, vv_replicas_open(&session->outputs, error), error);
     if (rc == 0)
         rc = vv_sharing_open(&session->rank_dedup, &session->job, error);
     if (rc == 0)
         rc = vv_team_open(&session->outputs, error);
-    if (rc == 0 && session->outputs.replicas.count > 0 && !session->job.aside && vv_is_in_background(&session->memory)) {
+    if (rc == 0 && session->outputs.replicas.count > 0 && !session->job.aside &&
+        vv_is_in_background(&session->memory)) {
         session->memory.capturing = VV_CHOOSE_CAPTURE_SYNC;
         vv_capture_inside(session->memory.capture);
-        vv_log(&session->job.log, VV_LOG_INFO, "copies on other nodes are made inside the call: MPI_THREAD_MULTIPLE was not provided");
+        vv_log(&session->job.log, VV_LOG_INFO,
+               "copies on other nodes are made inside the call: MPI_THREAD_MULTIPLE was not provided");
     }
     return rc;
 }
@@ -39,7 +42,8 @@ static void choose_group(struct vv_session *session) {
         return;
     if (vv_comm_near_open(session->job.given, &session->job.near, &why) != 0) {
         if (vv_comm_is_root(session->job.comm))
-            vv_log(&session->job.log, VV_LOG_INFO, "ranks talk to each other in calls of the program only: %s", why.text);
+            vv_log(&session->job.log, VV_LOG_INFO, "ranks talk to each other in calls of the program only: %s",
+                   why.text);
         return;
     }
     session->job.comm = session->job.near;
@@ -70,7 +74,8 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
         return vv_error(error, -ENOMEM, "no memory for a session");
     session->job.settings = *settings;
     if (settings->memory > 0 && settings->restart_window > settings->memory / 2)
-        session->job.settings.restart_window = settings->memory / 2 < WINDOW_LEAST ? WINDOW_LEAST : settings->memory / 2;
+        session->job.settings.restart_window =
+            settings->memory / 2 < WINDOW_LEAST ? WINDOW_LEAST : settings->memory / 2;
     session->job.may = settings->access == VV_CHOOSE_ACCESS_READ ? VV_MAY_READ : VV_MAY_WRITE;
     session->job.log = *log;
     session->job.comm = session->job.given = comm;
@@ -83,7 +88,8 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
     session->outputs.where = (struct vv_placement){session->job.settings.nice, session->job.settings.cpus};
     const char *why;
     session->memory.capturing = (int)vv_settings_capture(settings, &why);
-    struct vv_capture_options options = {session->memory.capturing, settings->order, settings->tracker, &session->job.log};
+    struct vv_capture_options options = {session->memory.capturing, settings->order, settings->tracker,
+                                         &session->job.log};
     int rc = vv_capture_create(&options, &session->memory.capture, error);
     if (rc)
         return vv_error_default(error, rc, "%s", varve_error_text(rc));
@@ -101,9 +107,9 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
 int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
                     struct varve_comm *comm, struct vv_session **out, struct varve_error *error) {
     struct vv_session *session = NULL;
-    int rc = vv_name_check(name) ? vv_error(error, -EINVAL, "a checkpoint's name has 1 to %d bytes; got %zu",
-                                            VV_NAME_MAX, strlen(name))
-                                 : create(uri, name, settings, log, comm, &session, error);
+    int rc = vv_name_check(name)
+                 ? vv_error(error, -EINVAL, "a checkpoint's name has 1 to %d bytes; got %zu", VV_NAME_MAX, strlen(name))
+                 : create(uri, name, settings, log, comm, &session, error);
     rc = vv_comm_agree_call(comm, rc, VV_CALL_OPEN, vv_sum64(name, strlen(name)), error);
     if (rc == 0)
         rc = enter(session, uri, error);

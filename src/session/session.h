@@ -1,23 +1,23 @@
 /* A session runs the stages: the way of a checkpoint into the store, and the way back. No other folder knows their
  * order.
  *
- * SAVING. vv_session_checkpoint makes a request (session/request.c) and runs this rank's part of an attempt (save/save.c):
+ * SAVING. vv_session_checkpoint makes a request (session/request.c) and runs this rank's part of an attempt
+ * (save/save.c):
  *
  *   plan     every region gets its length and its address in the layout
  *   capture  the trackers tell which chunks may have changed
  *   audit    some of those they did not tell are compared with the last checkpoint (save/audit.c)
  *   share    with many ranks: they are named, and the ranks agree who stores what several of them hold (save/offers.c,
  *            rank_dedup.c). What another rank stores is let go of
- *   capture  the rest is copied into staging, held in place, or taken at once (capture/capture.h). Here the call returns
- *   scan     piece by piece, in the order the capture gives: zero? same id as last time at this place? id known
+ *   capture  the rest is copied into staging, held in place, or taken at once (capture/capture.h). Here the call
+ * returns scan     piece by piece, in the order the capture gives: zero? same id as last time at this place? id known
  *            elsewhere? else new (save/scan.c); or, if the ranks have agreed, is it ours to store?
- *   copies   what is stored also goes to partners on other nodes (write/output_replicas.c), or, to level the nodes, only there (write/output_team.c)
- *   output   new chunks go into this rank's own pack, or to the writer that it shares with others (write/output.h)
- *   blocks   gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads encode them and
- *            append them to the pack (write/blocks.c, block_write.c, writing.c)
- *   manifest origins -> runs: an overlay, or a base when the overlays have grown (save/manifest_build.c)
- *   commit   the pack is sealed: our yes; then the record; then the beat names the new checkpoint; then keep=N
- *            (session/request.c, job/leaders.c, maintenance.c)
+ *   copies   what is stored also goes to partners on other nodes (write/output_replicas.c), or, to level the nodes,
+ * only there (write/output_team.c) output   new chunks go into this rank's own pack, or to the writer that it shares
+ * with others (write/output.h) blocks   gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads
+ * encode them and append them to the pack (write/blocks.c, block_write.c, writing.c) manifest origins -> runs: an
+ * overlay, or a base when the overlays have grown (save/manifest_build.c) commit   the pack is sealed: our yes; then
+ * the record; then the beat names the new checkpoint; then keep=N (session/request.c, job/leaders.c, maintenance.c)
  *
  * Everything after the capture runs in the session's own thread (session/background.c) while the program goes on; with
  * capture=sync, on_error=retry or threads=0 it runs inside the call. One checkpoint is in flight at a time: the next
@@ -29,37 +29,38 @@
  * frozen, shares.
  *
  * Memory: `staging` bounds the copies (slots of the capture, and threads + 2 block buffers within a quarter of it).
- * Beside it: a block buffer for each lane that is open (one large region: one; four at the most); per thread that encodes
- * a block for the outcome, and what its codec needs (a few blocks' worth at the most); then the ids and origins that
- * changed, and the history. All of it is told by varve_stats (vv_memory_note). A scan that finds no free block waits; a program that
- * overtakes the capture is stopped at the page. The writer of several ranks has, beside a ring for each, a block for each
- * and some more. Failure: the first error of any stage stops the scan and lets the
- * program's pages go, the attempt's objects are removed, the history stays that of the last committed checkpoint
+ * Beside it: a block buffer for each lane that is open (one large region: one; four at the most); per thread that
+ * encodes a block for the outcome, and what its codec needs (a few blocks' worth at the most); then the ids and origins
+ * that changed, and the history. All of it is told by varve_stats (vv_memory_note). A scan that finds no free block
+ * waits; a program that overtakes the capture is stopped at the page. The writer of several ranks has, beside a ring
+ * for each, a block for each and some more. Failure: the first error of any stage stops the scan and lets the program's
+ * pages go, the attempt's objects are removed, the history stays that of the last committed checkpoint
  * (dedup/history.h) and the chunks count as changed for the next one, so nothing is missing from it. Whoever asks next
  * is told: test, wait, close, or the next checkpoint, which is begun all the same.
  *
  * RESTARTING. vv_session_restart walks the records from the newest, opens a view, compares what is stored with what is
  * protected before a byte is written, fetches the runs in windows, computes the id of every granule and compares each
  * region's digest. The ids become the new history. A checkpoint that fails anywhere is named in the log with the
- * reason, and the next older one is tried. With many ranks the reading runs on the storage as the job sees it (peers.h):
- * what several ranks need is read once, and what this node does not have comes from another.
+ * reason, and the next older one is tried. With many ranks the reading runs on the storage as the job sees it
+ * (peers.h): what several ranks need is read once, and what this node does not have comes from another.
  *
  * CONTINUING. vv_session_continue goes on from a checkpoint of which no byte is read: the ids that are stored with its
- * bytes become the table of ids, its record the sources, and the checkpoint the parent (restart/resume.c). Nothing is known
- * about regions, so all of them are new in the next checkpoint, which stores what the table does not know.
+ * bytes become the table of ids, its record the sources, and the checkpoint the parent (restart/resume.c). Nothing is
+ * known about regions, so all of them are new in the next checkpoint, which stores what the table does not know.
  *
  * MANY RANKS. Every function below that is not about regions is collective and returns the same code on every rank,
  * with the error of the rank where it happened. A step that a rank does alone ends in vv_comm_agree before any rank
- * acts on it. Claims, records and deletions are the business of the keepers (job/leaders.c): rank 0, or one rank per node.
- * In a checkpoint: versions compared; each rank names what changed; the ranks share it out; each rank captures; agree;
- * each rank writes and seals its own pack; agree; the keeper counts the votes and creates the record; agree. In a restart, per candidate: the keeper names it; each rank
- * compares regions; agree (nothing was written so far); each rank reads and checks; agree; the keeper goes on in the
- * beat; agree. The record decides: a rank that dies anywhere leaves waste or a checkpoint that the next life finds.
+ * acts on it. Claims, records and deletions are the business of the keepers (job/leaders.c): rank 0, or one rank per
+ * node. In a checkpoint: versions compared; each rank names what changed; the ranks share it out; each rank captures;
+ * agree; each rank writes and seals its own pack; agree; the keeper counts the votes and creates the record; agree. In
+ * a restart, per candidate: the keeper names it; each rank compares regions; agree (nothing was written so far); each
+ * rank reads and checks; agree; the keeper goes on in the beat; agree. The record decides: a rank that dies anywhere
+ * leaves waste or a checkpoint that the next life finds.
  *
- * Threads: one thread at a time calls a session. Inside are its own thread, the pool's, the lease's and the guard's, and on the first
- * rank of a team its writer's with a pool of its own, which has nothing to do with the others but through rings. What
- * is in flight belongs to the session's thread (history, save, pack, capture, and the group, if it may talk); the
- * caller's thread keeps off until it has landed, and talks aside meanwhile. */
+ * Threads: one thread at a time calls a session. Inside are its own thread, the pool's, the lease's and the guard's,
+ * and on the first rank of a team its writer's with a pool of its own, which has nothing to do with the others but
+ * through rings. What is in flight belongs to the session's thread (history, save, pack, capture, and the group, if it
+ * may talk); the caller's thread keeps off until it has landed, and talks aside meanwhile. */
 #ifndef VV_SESSION_H
 #define VV_SESSION_H
 

@@ -17,8 +17,8 @@ void vv_flight_occupy(struct vv_session *session);
 void vv_flight_rest(struct vv_session *session);
 /* Nothing is in flight afterwards. Collective when something was. */
 void vv_flight_land(struct vv_session *session);
-/* The request's outcome is known afterwards. Its upkeep may still be in flight: what touches more than the request lands first. Collective
- * like land. */
+/* The request's outcome is known afterwards. Its upkeep may still be in flight: what touches more than the request
+ * lands first. Collective like land. */
 void vv_flight_wait(struct vv_session *session);
 /* With the lock: the outcome is known. */
 void vv_flight_tell(struct vv_session *session);

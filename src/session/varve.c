@@ -42,13 +42,15 @@ static int check_region_name(struct varve_session *session, const char *region) 
     return vv_error(&session->error, -EINVAL, "a region's name has 1 to %d bytes", VV_REGION_NAME_MAX);
 }
 
-/* A program built with an older, shorter struct gives fewer fields; the rest are defaults. A longer one asks for what we do not know. */
+/* A program built with an older, shorter struct gives fewer fields; the rest are defaults. A longer one asks for what
+ * we do not know. */
 static int take_options(const struct varve_options *given, struct varve_options *out, struct varve_error *error) {
     memset(out, 0, sizeof *out);
     if (!given)
         return 0;
     if (given->size < sizeof given->size || given->size > sizeof *out)
-        return vv_error(error, -EINVAL, "varve_options has size %zu: initialise it with VARVE_OPTIONS_INIT", given->size);
+        return vv_error(error, -EINVAL, "varve_options has size %zu: initialise it with VARVE_OPTIONS_INIT",
+                        given->size);
     memcpy(out, given, given->size);
     return 0;
 }
@@ -198,8 +200,8 @@ int varve_fine(struct varve_session *session, const char *name, uint32_t chunk) 
         return -EINVAL;
     int rc = check_region_name(session, name);
     if (rc == 0 && !vv_settings_is_fine(chunk))
-        rc = vv_error(&session->error, -EINVAL, "region %s: %u is no size of fine chunks: 0, 1, or a power of two from 32 to 4096", name,
-                      chunk);
+        rc = vv_error(&session->error, -EINVAL,
+                      "region %s: %u is no size of fine chunks: 0, 1, or a power of two from 32 to 4096", name, chunk);
     if (rc == 0 && (rc = vv_session_fine(session->inner, name, chunk)) < 0)
         vv_error(&session->error, rc,
                  rc == -ENOENT ? "no region %s is protected: protect it before varve_fine"
@@ -247,8 +249,8 @@ int varve_protect_moving(struct varve_session *session, const char *name, varve_
 
 static int check_device(struct varve_session *session, const char *name, uint64_t bytes, uint32_t chunk,
                         const struct varve_device_ops *ops) {
-    if (!ops || ops->size != sizeof *ops || !ops->name || !ops->compare || !ops->settle || !ops->write || !ops->restored ||
-        !ops->leave)
+    if (!ops || ops->size != sizeof *ops || !ops->name || !ops->compare || !ops->settle || !ops->write ||
+        !ops->restored || !ops->leave)
         return vv_error(&session->error, -EINVAL, "region %s: a device needs all its functions", name);
     if (bytes == 0)
         return vv_error(&session->error, -EINVAL, "region %s: a device's region cannot be empty", name);
@@ -282,7 +284,8 @@ void *varve_alloc(struct varve_session *session, const char *name, size_t size) 
         return NULL;
     void *ptr = vv_regions_map(&session->inner->memory.regions, size);
     if (!ptr) {
-        end(session, vv_error(&session->error, -ENOMEM, "no memory: region %s wants %zu bytes", name ? name : "?", size));
+        end(session,
+            vv_error(&session->error, -ENOMEM, "no memory: region %s wants %zu bytes", name ? name : "?", size));
         return NULL;
     }
     if (varve_protect(session, name, ptr, size) == 0)

@@ -16,9 +16,8 @@ int vv_block_decode(struct vv_coders *coders, const char *key, const struct vv_b
     struct vv_lent_coder *lent = vv_coders_borrow(coders);
     rc = lent ? vv_coder_decode(lent->coder, &coding, stored, block->stored, raw, block->raw) : -ENOMEM;
     vv_coders_return(coders, lent);
-    if (rc == -ENOMEM) {
+    if (rc == -ENOMEM)
         return vv_error_sys(error, rc, "%s: decode a block", key);
-    }
     return rc < 0 ? vv_error(error, rc, "%s: block at byte %llu of part %u cannot be decoded with %s", key,
                              (unsigned long long)block->offset, block->part, vv_coding_describe(&coding))
                   : 0;

@@ -18,9 +18,8 @@ struct vv_pack_cache {
 
 int vv_pack_cache_create(size_t budget_bytes, struct vv_pack_cache **out) {
     struct vv_pack_cache *cache = vv_calloc(1, sizeof *cache);
-    if (!cache) {
+    if (!cache)
         return -ENOMEM;
-    }
     cache->budget = budget_bytes;
     pthread_mutex_init(&cache->lock, NULL);
     pthread_cond_init(&cache->is_loaded, NULL);
@@ -41,17 +40,15 @@ static int is_same_key(const struct vv_cache_key *a, const struct vv_cache_key *
 
 static struct vv_cached *find_cached(struct vv_pack_cache *cache, const struct vv_cache_key *key, uint64_t hash) {
     struct vv_cached *at = cache->buckets[hash % BUCKETS];
-    while (at && !(at->hash == hash && is_same_key(&at->key, key))) {
+    while (at && !(at->hash == hash && is_same_key(&at->key, key)))
         at = at->chain;
-    }
     return at;
 }
 
 static void unchain(struct vv_pack_cache *cache, struct vv_cached *cached) {
     struct vv_cached **at = &cache->buckets[cached->hash % BUCKETS];
-    while (*at != cached) {
+    while (*at != cached)
         at = &(*at)->chain;
-    }
     *at = cached->chain;
 }
 
@@ -76,18 +73,15 @@ static void drop(struct vv_pack_cache *cache, struct vv_cached *cached) {
 }
 
 static void evict_oldest(struct vv_pack_cache *cache) {
-    while (cache->bytes > cache->budget && cache->oldest) {
+    while (cache->bytes > cache->budget && cache->oldest)
         drop(cache, cache->oldest);
-    }
 }
 
 void vv_pack_cache_destroy(struct vv_pack_cache *cache) {
-    if (!cache) {
+    if (!cache)
         return;
-    }
-    while (cache->oldest) {
+    while (cache->oldest)
         drop(cache, cache->oldest);
-    }
     pthread_cond_destroy(&cache->is_loaded);
     pthread_mutex_destroy(&cache->lock);
     vv_free(cache);
@@ -132,9 +126,8 @@ int vv_pack_cache_acquire(struct vv_pack_cache *cache, const struct vv_cache_key
     pthread_mutex_lock(&cache->lock);
     struct vv_cached *cached = find_loaded(cache, key, hash);
     if (cached) {
-        if (cached->refs++ == 0) {
+        if (cached->refs++ == 0)
             idle_remove(cache, cached);
-        }
     } else if ((cached = vv_calloc(1, sizeof *cached))) {
         cached->key = *key;
         cached->hash = hash;
@@ -144,16 +137,14 @@ int vv_pack_cache_acquire(struct vv_pack_cache *cache, const struct vv_cache_key
         rc = vv_error_sys(error, -ENOMEM, "reading tables");
     }
     pthread_mutex_unlock(&cache->lock);
-    if (rc == 0) {
+    if (rc == 0)
         *out = cached;
-    }
     return rc;
 }
 
 void vv_pack_cache_release(struct vv_pack_cache *cache, struct vv_cached *cached) {
-    if (!cached) {
+    if (!cached)
         return;
-    }
     pthread_mutex_lock(&cache->lock);
     if (--cached->refs == 0) {
         idle_add(cache, cached);

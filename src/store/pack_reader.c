@@ -26,18 +26,16 @@ int vv_pack_error(const char *key, int rc, struct varve_error *error) {
 }
 
 static int get_failed(const char *key, int64_t got, struct varve_error *error) {
-    if (got == -ENOENT) {
+    if (got == -ENOENT)
         return vv_error(error, -ENOENT, "%s is missing", key);
-    }
     return vv_error_sys(error, (int)got, "%s: read", key);
 }
 
 int vv_pack_get(struct vv_store *store, const char *key, uint64_t offset, void *data, size_t size,
                 struct varve_error *error) {
     int64_t got = vv_backend_get(store->backend, key, offset, data, size);
-    if (got < 0) {
+    if (got < 0)
         return get_failed(key, got, error);
-    }
     if ((uint64_t)got != size) {
         return vv_error(error, VARVE_CORRUPT, "%s ends at byte %llu, but %zu bytes from %llu on are expected", key,
                         (unsigned long long)(offset + (uint64_t)got), size, (unsigned long long)offset);
@@ -56,9 +54,8 @@ int vv_pack_head_check(const struct vv_pack_id *id, int kind, uint32_t part, str
         rc = vv_head_parse(bytes, sizeof bytes, &key, id->store->id, out, error);
         rc = rc < 0 ? vv_pack_error(text, rc, error) : 0;
     }
-    if (rc == 0 && out->kind == VV_KIND_TOMBSTONE) {
+    if (rc == 0 && out->kind == VV_KIND_TOMBSTONE)
         rc = vv_error(error, VARVE_FORGOTTEN, "%s is a tombstone", text);
-    }
     return rc;
 }
 
@@ -83,14 +80,12 @@ static int read_tail(struct vv_store *store, struct tail *tail, struct varve_err
                         (unsigned long long)tail->length);
     }
     tail->data = vv_malloc(want + 1);
-    if (!tail->data) {
+    if (!tail->data)
         return vv_error_sys(error, -ENOMEM, "%s", tail->key);
-    }
     tail->offset = tail->length - want;
     int64_t got = vv_backend_get(store->backend, tail->key, tail->offset, tail->data, want + 1);
-    if (got < 0) {
+    if (got < 0)
         return get_failed(tail->key, got, error);
-    }
     if ((uint64_t)got != want) {
         return vv_error(error, VARVE_CORRUPT, "%s is %s than the %llu bytes it should have", tail->key,
                         (uint64_t)got < want ? "shorter" : "longer", (unsigned long long)tail->length);
@@ -109,17 +104,14 @@ static void find_missing(struct tail *tail) {
 /* at: where the footer is in the object. */
 static int read_footer(struct vv_store *store, const struct tail *tail, uint64_t at, uint32_t length,
                        struct vv_hash128 digest, struct vv_footer *out, struct varve_error *error) {
-    if (at >= tail->offset) {
+    if (at >= tail->offset)
         return vv_footer_parse(tail->data + (at - tail->offset), length, at + tail->missing, digest, out, error);
-    }
     uint8_t *data = vv_malloc(length);
-    if (!data) {
+    if (!data)
         return vv_error_sys(error, -ENOMEM, "%s: a footer of %u bytes", tail->key, length);
-    }
     int rc = vv_pack_get(store, tail->key, at, data, length, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_footer_parse(data, length, at + tail->missing, digest, out, error);
-    }
     vv_free(data);
     return rc;
 }
@@ -130,32 +122,27 @@ static int parse_footer(struct vv_store *store, const struct tail *tail, const s
     uint32_t length = 0;
     struct vv_hash128 digest = {0, 0};
     int rc = vv_end_parse(tail->data + tail->size - VV_END_SIZE, length_of_pack, &offset, &length, &digest, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
-    if (expect && !vv_hash128_equal(digest, expect->footer_digest)) {
+    if (expect && !vv_hash128_equal(digest, expect->footer_digest))
         return vv_error(error, VARVE_CORRUPT, "%s: its footer is not the one the writers list names", tail->key);
-    }
     if (length > VV_FOOTER_MAX || offset < tail->missing + VV_HEAD_SIZE ||
-        offset + length + VV_END_SIZE != length_of_pack) {
+        offset + length + VV_END_SIZE != length_of_pack)
         return vv_error(error, VARVE_CORRUPT, "%s: its end places the footer outside", tail->key);
-    }
     return read_footer(store, tail, offset - tail->missing, length, digest, out, error);
 }
 
 /* A copy holds all sections, and nothing else. */
 static int check_copy(const struct tail *tail, const struct vv_footer *footer, struct varve_error *error) {
-    if (footer->section_count == 0 || footer->sections[0].offset != tail->missing + VV_HEAD_SIZE) {
+    if (footer->section_count == 0 || footer->sections[0].offset != tail->missing + VV_HEAD_SIZE)
         return vv_error(error, VARVE_CORRUPT, "%s does not hold exactly the sections of its pack", tail->key);
-    }
     return 0;
 }
 
 struct vv_section vv_pack_section(const struct vv_footer *footer, const struct vv_section *section, int kind) {
     struct vv_section at = *section;
-    if (kind == VV_KIND_COPY) {
+    if (kind == VV_KIND_COPY)
         at.offset -= footer->sections[0].offset - VV_HEAD_SIZE;
-    }
     return at;
 }
 
@@ -163,21 +150,18 @@ struct vv_section vv_pack_section(const struct vv_footer *footer, const struct v
 static int check_identity(const struct vv_pack_id *id, const struct vv_footer *footer, const char *key,
                           struct varve_error *error) {
     const char *what = NULL;
-    if (strcmp(footer->name, id->name) != 0) {
+    if (strcmp(footer->name, id->name) != 0)
         what = "name";
-    } else if (!vv_settings_are_same(&footer->settings, &id->store->settings)) {
+    else if (!vv_settings_are_same(&footer->settings, &id->store->settings))
         what = "settings";
-    } else if (id->writer >= footer->writers) {
+    else if (id->writer >= footer->writers)
         what = "number of writers";
-    } else if ((uint64_t)footer->first_owner + footer->owners > footer->ranks) {
+    else if ((uint64_t)footer->first_owner + footer->owners > footer->ranks)
         what = "owners";
-    }
-    for (uint32_t i = 0; i < footer->partner_count && !what; i++) {
+    for (uint32_t i = 0; i < footer->partner_count && !what; i++)
         what = footer->partners[i] >= footer->writers ? "partners" : NULL;
-    }
-    if (what) {
+    if (what)
         return vv_error(error, VARVE_CORRUPT, "%s: the %s in its footer cannot be right", key, what);
-    }
     for (uint32_t i = 0; i < footer->lean_count; i++) {
         const struct vv_attempt *lean = &footer->leans[i].attempt;
         if (!vv_lean_is_possible(&id->attempt, &footer->parent, lean))
@@ -192,20 +176,18 @@ static int check_listed(const struct vv_pack_id *id, const struct vv_footer *foo
                         const char *key, struct varve_error *error) {
     const struct vv_writer *entry = &writers->list[id->writer];
     uint64_t parts_length = 0;
-    for (uint32_t i = 0; i < footer->parts; i++) {
+    for (uint32_t i = 0; i < footer->parts; i++)
         parts_length += footer->part_lengths[i];
-    }
     const char *what = NULL;
-    if (footer->writers != writers->count || footer->ranks != writers->ranks) {
+    if (footer->writers != writers->count || footer->ranks != writers->ranks)
         what = "writers and ranks";
-    } else if (footer->first_owner != entry->first_owner || footer->owners != entry->owners) {
+    else if (footer->first_owner != entry->first_owner || footer->owners != entry->owners)
         what = "owners";
-    } else if (footer->parts != entry->parts || parts_length != entry->parts_length) {
+    else if (footer->parts != entry->parts || parts_length != entry->parts_length)
         what = "parts";
-    } else if (footer->partner_count != entry->partner_count ||
-               memcmp(footer->partners, entry->partners, entry->partner_count * sizeof entry->partners[0]) != 0) {
+    else if (footer->partner_count != entry->partner_count ||
+             memcmp(footer->partners, entry->partners, entry->partner_count * sizeof entry->partners[0]) != 0)
         what = "partners";
-    }
     return what ? vv_error(error, VARVE_CORRUPT, "%s: footer and writers list differ about %s", key, what) : 0;
 }
 
@@ -213,27 +195,22 @@ static int check_listed(const struct vv_pack_id *id, const struct vv_footer *foo
 static int take_footer(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct tail *tail,
                        struct vv_footer *out, struct varve_error *error) {
     const struct vv_writer *expect = writers ? &writers->list[id->writer] : NULL;
-    if (kind == VV_KIND_COPY) {
+    if (kind == VV_KIND_COPY)
         find_missing(tail);
-    }
     if (expect && tail->length + tail->missing != expect->pack_length) {
         return vv_error(error, VARVE_CORRUPT, "%s is not the copy of a pack of %llu bytes", tail->key,
                         (unsigned long long)expect->pack_length);
     }
     int rc = parse_footer(id->store, tail, expect, out, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     rc = check_identity(id, out, tail->key, error);
-    if (rc == 0 && kind == VV_KIND_COPY) {
+    if (rc == 0 && kind == VV_KIND_COPY)
         rc = check_copy(tail, out, error);
-    }
-    if (rc == 0 && writers) {
+    if (rc == 0 && writers)
         rc = check_listed(id, out, writers, tail->key, error);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         vv_footer_clear(out);
-    }
     return rc;
 }
 
@@ -241,17 +218,14 @@ static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_wr
                        struct vv_footer *out, struct varve_error *error) {
     struct vv_head head;
     int rc = vv_pack_head_check(id, kind, 0, &head, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
-    if (writers && kind == VV_KIND_PACK) {
+    if (writers && kind == VV_KIND_PACK)
         tail->length = writers->list[id->writer].pack_length;
-    } else {
+    else
         rc = vv_backend_stat(id->store->backend, tail->key, &tail->length);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return get_failed(tail->key, rc, error);
-    }
     rc = read_tail(id->store, tail, error);
     return rc < 0 ? rc : take_footer(id, kind, writers, tail, out, error);
 }
@@ -261,15 +235,13 @@ int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_w
     char key[VV_KEY_ROOM];
     struct tail tail = {.key = key};
     vv_pack_key(id, kind, 0, key);
-    if (writers && id->writer >= writers->count) {
+    if (writers && id->writer >= writers->count)
         return vv_error(error, VARVE_CORRUPT, "%s is named, but its attempt has %u writers", key, writers->count);
-    }
     int rc = load_footer(id, kind, writers, &tail, out, error);
-    if (rc < 0) {
+    if (rc < 0)
         vv_pack_error(key, rc, error);
-    } else if (length_out) {
+    else if (length_out)
         *length_out = tail.length;
-    }
     vv_free(tail.data);
     return rc;
 }
@@ -281,13 +253,11 @@ int vv_pack_copy_parse(const struct vv_pack_id *id, const void *data, size_t siz
     char text[VV_KEY_ROOM];
     vv_key_print(&key, text);
     struct tail tail = {.key = text, .length = size, .data = (uint8_t *)data, .size = size};
-    if (size < VV_HEAD_SIZE + VV_END_SIZE) {
+    if (size < VV_HEAD_SIZE + VV_END_SIZE)
         return vv_error(error, VARVE_CORRUPT, "%s: %zu bytes are no copy of a pack", text, size);
-    }
     int rc = vv_head_parse(data, VV_HEAD_SIZE, &key, id->store->id, &head, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = take_footer(id, VV_KIND_COPY, NULL, &tail, out, error);
-    }
     return rc < 0 ? vv_pack_error(text, rc, error) : 0;
 }
 
@@ -304,9 +274,8 @@ int vv_section_check(struct vv_store *store, const char *key, const struct vv_se
     size_t window = section->length < CHECK_WINDOW ? (size_t)section->length : CHECK_WINDOW;
     uint8_t *data = vv_malloc(window ? window : 1);
     int rc = data ? vv_digest_begin(&state) : -ENOMEM;
-    if (rc < 0) {
+    if (rc < 0)
         rc = vv_error_sys(error, rc, "%s", key);
-    }
     for (uint64_t done = 0; rc == 0 && done < section->length;) {
         size_t size = section->length - done < window ? (size_t)(section->length - done) : window;
         rc = vv_pack_get(store, key, section->offset + done, data, size, error);
@@ -329,18 +298,15 @@ int vv_section_load(struct vv_store *store, const char *key, const struct vv_sec
                     struct varve_error *error) {
     if (section->length > TRUSTED_SECTION) {
         int rc = vv_section_check(store, key, section, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
     }
     uint8_t *data = section->length ? vv_malloc(section->length) : NULL;
-    if (section->length && !data) {
+    if (section->length && !data)
         return vv_error_sys(error, -ENOMEM, "%s: a section of %llu bytes", key, (unsigned long long)section->length);
-    }
     int rc = section->length ? vv_pack_get(store, key, section->offset, data, section->length, error) : 0;
-    if (rc == 0 && !vv_hash128_equal(vv_digest(data ? data : (const uint8_t *)"", section->length), section->digest)) {
+    if (rc == 0 && !vv_hash128_equal(vv_digest(data ? data : (const uint8_t *)"", section->length), section->digest))
         rc = section_damaged(key, section, error);
-    }
     if (rc < 0) {
         vv_free(data);
         return rc;

@@ -11,17 +11,15 @@ int vv_pack_copy_read(struct vv_store *store, const char *name, const struct vv_
     uint64_t length = 0;
     char pack[VV_KEY_ROOM];
     int rc = vv_pack_footer_load(&id, VV_KIND_PACK, NULL, &footer, &length, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     uint64_t first = footer.sections[0].offset; /* the parser saw to it that there are sections */
     vv_footer_clear(&footer);
     vv_pack_key(&id, VV_KIND_PACK, 0, pack);
     vv_head_encode(out, &key, store->id, 0);
     uint8_t *tables = vv_buf_extend(out, (size_t)(length - first));
-    if (!tables) {
+    if (!tables)
         return vv_error_sys(error, -ENOMEM, "the copy of %s", pack);
-    }
     return vv_pack_get(store, pack, first, tables, (size_t)(length - first), error);
 }
 
@@ -43,15 +41,13 @@ static int accept_existing(struct vv_store *store, const char *key, const void *
     struct vv_buf there;
     vv_buf_init(&there);
     int rc = vv_backend_get_all(store->backend, key, size, &there);
-    if (rc == -EFBIG || (rc == 0 && (there.size != size || memcmp(there.data, data, size) != 0))) {
+    if (rc == -EFBIG || (rc == 0 && (there.size != size || memcmp(there.data, data, size) != 0)))
         rc = vv_error(error, -EEXIST, "%s is there already, and another one", key);
-    } else if (rc < 0) {
+    else if (rc < 0)
         vv_error_sys(error, rc, "%s: read", key);
-    }
     vv_buf_clear(&there);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     rc = vv_backend_sync(store->backend, key);
     return rc < 0 ? vv_error_sys(error, rc, "%s: sync", key) : 0;
 }
@@ -76,17 +72,14 @@ int vv_pack_copy_create(struct vv_store *store, const char *name, const struct v
     char key[VV_KEY_ROOM];
     vv_pack_key(&id, VV_KIND_COPY, 0, key);
     int rc = vv_pack_copy_parse(&id, data, size, &footer, error);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     rc = check_sections(&footer, data, key, error);
     vv_footer_clear(&footer);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     rc = put(store, key, data, size);
-    if (rc == -EEXIST) {
+    if (rc == -EEXIST)
         return accept_existing(store, key, data, size, error);
-    }
     return rc < 0 ? vv_error_sys(error, rc, "%s: write", key) : 0;
 }

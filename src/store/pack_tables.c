@@ -42,15 +42,13 @@ static int parse_blocks(const struct raw_tables *raw, struct vv_pack_tables *tab
                         (unsigned long long)raw->blocks_size);
     }
     tables->blocks = vv_calloc(tables->block_count ? tables->block_count : 1, sizeof tables->blocks[0]);
-    if (!tables->blocks) {
+    if (!tables->blocks)
         return vv_error_sys(error, -ENOMEM, "%llu blocks", (unsigned long long)tables->block_count);
-    }
     for (uint64_t i = 0; i < tables->block_count; i++) {
         struct vv_block *block = &tables->blocks[i];
         int rc = vv_block_parse(raw->blocks + i * VV_BLOCK_ENTRY_SIZE, block, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         extents += block->extent_count;
     }
     /* An extent takes at least two bytes: a larger count is a lie that must not cost memory. */
@@ -61,25 +59,23 @@ static int parse_blocks(const struct raw_tables *raw, struct vv_pack_tables *tab
     return 0;
 }
 
-static int decode_block_extents(const struct vv_block *block, uint32_t number, uint32_t owner,
-                                struct vv_cursor *cursor, struct vv_buf *out, struct varve_error *error) {
+static int decode_block_extents(const struct vv_block *block, uint32_t number, uint32_t owner, struct vv_cursor *cursor,
+                                struct vv_buf *out, struct varve_error *error) {
     struct vv_extent_coder coder = {.owner = block->owner};
     uint32_t raw = 0, id = 0;
     for (uint32_t i = 0; i < block->extent_count; i++) {
         struct vv_extent extent;
         int rc = vv_extent_decode(cursor, &coder, &extent, error);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
         struct vv_pack_extent found = {.address = extent.address,
                                        .owner = extent.owner,
                                        .length = extent.length,
                                        .block = number,
                                        .raw = raw,
                                        .id = id};
-        if (owner == VV_ALL_OWNERS || owner == extent.owner) {
+        if (owner == VV_ALL_OWNERS || owner == extent.owner)
             vv_buf_append(out, &found, sizeof found);
-        }
         raw += extent.length;
         id += (uint32_t)vv_granules(extent.length);
     }
@@ -93,12 +89,10 @@ static int decode_extents(const struct raw_tables *raw, uint32_t owner, struct v
     vv_buf_init(&list);
     vv_cursor_init(&cursor, raw->extents, raw->extents_size);
     int rc = 0;
-    for (uint64_t b = 0; b < tables->block_count && rc == 0; b++) {
+    for (uint64_t b = 0; b < tables->block_count && rc == 0; b++)
         rc = decode_block_extents(&tables->blocks[b], (uint32_t)b, owner, &cursor, &list, error);
-    }
-    if (rc == 0 && list.failed) {
+    if (rc == 0 && list.failed)
         rc = vv_error_sys(error, list.failed, "extents");
-    }
     uint8_t *exact = list.size ? vv_realloc(list.data, list.size) : NULL; /* they stay for long */
     tables->extents = (struct vv_pack_extent *)(exact ? exact : list.data);
     tables->extent_count = list.size / sizeof tables->extents[0];
@@ -107,21 +101,18 @@ static int decode_extents(const struct raw_tables *raw, uint32_t owner, struct v
 
 static int compare_extents(const void *a, const void *b) {
     const struct vv_pack_extent *x = a, *y = b;
-    if (x->owner != y->owner) {
+    if (x->owner != y->owner)
         return x->owner < y->owner ? -1 : 1;
-    }
     return x->address == y->address ? 0 : x->address < y->address ? -1 : 1;
 }
 
 static int sort_extents(struct vv_pack_tables *tables, struct varve_error *error) {
     struct vv_pack_extent *list = tables->extents;
     int is_sorted = 1;
-    for (uint64_t i = 1; i < tables->extent_count && is_sorted; i++) {
+    for (uint64_t i = 1; i < tables->extent_count && is_sorted; i++)
         is_sorted = compare_extents(&list[i - 1], &list[i]) < 0;
-    }
-    if (!is_sorted) {
+    if (!is_sorted)
         qsort(list, tables->extent_count, sizeof list[0], compare_extents);
-    }
     for (uint64_t i = 1; i < tables->extent_count; i++) {
         if (list[i - 1].owner == list[i].owner && list[i - 1].address + list[i - 1].length > list[i].address) {
             return vv_error(error, VARVE_CORRUPT, "extents of owner %u overlap at address %llu (blocks %u and %u)",
@@ -139,10 +130,9 @@ static int check_apart(const struct vv_pack_tables *tables, struct varve_error *
         const struct vv_pack_extent *extent = NULL;
         for (; at < tables->extent_count; at++) {
             extent = &tables->extents[at];
-            if (extent->owner > moved->extent.owner || (extent->owner == moved->extent.owner &&
-                                                        extent->address + extent->length > moved->extent.address)) {
+            if (extent->owner > moved->extent.owner ||
+                (extent->owner == moved->extent.owner && extent->address + extent->length > moved->extent.address))
                 break;
-            }
         }
         if (at < tables->extent_count && extent->owner == moved->extent.owner &&
             extent->address < moved->extent.address + moved->length) {
@@ -164,9 +154,8 @@ static int decode_moved(const struct raw_tables *raw, const struct vv_footer *fo
     while (vv_cursor_left(&cursor) && rc == 0) {
         struct vv_moved moved;
         rc = vv_moved_decode(&cursor, &coder, &moved, error);
-        if (rc == 0 &&
-            (moved.writer >= footer->writers || moved.writer == writer ||
-             moved.extent.owner - footer->first_owner >= footer->owners)) {
+        if (rc == 0 && (moved.writer >= footer->writers || moved.writer == writer ||
+                        moved.extent.owner - footer->first_owner >= footer->owners)) {
             rc = vv_error(error, VARVE_CORRUPT, "a moved extent names owner %u and writer %u", moved.extent.owner,
                           moved.writer);
         }
@@ -181,15 +170,12 @@ static int decode_moved(const struct raw_tables *raw, const struct vv_footer *fo
 static int build(const struct raw_tables *raw, const struct vv_footer *footer, uint32_t writer, uint32_t owner,
                  struct vv_pack_tables *out, struct varve_error *error) {
     int rc = parse_blocks(raw, out, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_tables_check(footer, out->blocks, out->block_count, raw->extents, raw->extents_size, error);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = decode_extents(raw, owner, out, error);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = sort_extents(out, error);
-    }
     return rc < 0 ? rc : decode_moved(raw, footer, writer, out, error);
 }
 
@@ -198,12 +184,10 @@ int vv_pack_tables_load_of(const struct vv_pack_id *id, int kind, const struct v
     struct raw_tables raw = {0};
     struct vv_pack_tables tables = {.parts = footer->parts};
     int rc = load_section(id, kind, footer, VV_SECTION_BLOCKS, &raw.blocks, &raw.blocks_size, error);
-    if (rc == 0) {
+    if (rc == 0)
         rc = load_section(id, kind, footer, VV_SECTION_EXTENTS, &raw.extents, &raw.extents_size, error);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = load_section(id, kind, footer, VV_SECTION_MOVED, &raw.moved, &raw.moved_size, error);
-    }
     if (rc == 0) {
         rc = build(&raw, footer, id->writer, owner, &tables, error);
         if (rc < 0) {
@@ -263,11 +247,10 @@ const struct vv_pack_extent *vv_pack_find(const struct vv_pack_tables *tables, u
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         const struct vv_pack_extent *at = &tables->extents[middle];
-        if (at->owner < owner || (at->owner == owner && at->address <= address)) {
+        if (at->owner < owner || (at->owner == owner && at->address <= address))
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     const struct vv_pack_extent *at = low ? &tables->extents[low - 1] : NULL;
     return at && at->owner == owner && address - at->address < at->length ? at : NULL;
@@ -278,11 +261,10 @@ const struct vv_moved *vv_pack_find_moved(const struct vv_pack_tables *tables, u
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         const struct vv_extent *at = &tables->moved[middle].extent;
-        if (at->owner < owner || (at->owner == owner && at->address <= address)) {
+        if (at->owner < owner || (at->owner == owner && at->address <= address))
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     const struct vv_moved *at = low ? &tables->moved[low - 1] : NULL;
     return at && at->extent.owner == owner && address - at->extent.address < at->length ? at : NULL;

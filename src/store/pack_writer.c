@@ -99,9 +99,8 @@ static int begin_object(struct vv_pack_writer *pack, int kind, uint32_t part, ui
         /* a small one is data all the same: it must not have what is kept for objects known to be small */
         rc = vv_backend_create(pack->store->backend, text, hint < HINT_MIN ? 0 : hint, out);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_backend_upload_write(*out, head.data, head.size);
-    }
     vv_buf_clear(&head);
     return rc;
 }
@@ -109,27 +108,24 @@ static int begin_object(struct vv_pack_writer *pack, int kind, uint32_t part, ui
 /* Fail early when the whole pack cannot fit; a backend that cannot tell is believed. */
 static int check_space(struct vv_pack_writer *pack) {
     uint64_t left;
-    if (!pack->options.size_hint || vv_backend_space(pack->store->backend, &left) < 0) {
+    if (!pack->options.size_hint || vv_backend_space(pack->store->backend, &left) < 0)
         return 0;
-    }
     return left < pack->options.size_hint ? -ENOSPC : 0;
 }
 
 int vv_pack_begin(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                   const struct vv_pack_options *options, struct vv_pack_writer **out, struct varve_error *error) {
     struct vv_pack_writer *pack = vv_calloc(1, sizeof *pack);
-    if (!pack) {
+    if (!pack)
         return vv_error_sys(error, -ENOMEM, "begin a pack");
-    }
     pack->store = store;
     pack->attempt = *attempt;
     pack->options = *options;
     snprintf(pack->name, sizeof pack->name, "%s", name);
     snprintf(pack->program, sizeof pack->program, "%s", options->program ? options->program : "");
     int rc = VV_FAULT("store.pack.before_begin");
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_space(pack);
-    }
     if (rc == 0) {
         uint64_t hint = options->size_hint < options->part_size ? options->size_hint : options->part_size;
         rc = begin_object(pack, VV_KIND_PACK, 0, hint, &pack->pack);
@@ -146,15 +142,13 @@ int vv_pack_begin(struct vv_store *store, const char *name, const struct vv_atte
 
 static int finish_part(struct vv_pack_writer *pack) {
     int rc = VV_FAULT("store.pack.before_part_commit");
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     struct varve_upload *part = pack->part;
     pack->part = NULL;
     rc = vv_backend_upload_commit(part);
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     vv_buf_append(&pack->part_lengths, &pack->part_size, sizeof pack->part_size);
     return pack->part_lengths.failed ? pack->part_lengths.failed : VV_FAULT("store.pack.after_part_commit");
 }
@@ -163,20 +157,16 @@ static int finish_part(struct vv_pack_writer *pack) {
 static int open_part(struct vv_pack_writer *pack, uint32_t size) {
     if (pack->part && pack->part_size > VV_HEAD_SIZE && pack->part_size + size > pack->options.part_size) {
         int rc = finish_part(pack);
-        if (rc < 0) {
+        if (rc < 0)
             return rc;
-        }
     }
-    if (pack->part) {
+    if (pack->part)
         return 0;
-    }
-    if (pack->parts == VV_PARTS_MAX) {
+    if (pack->parts == VV_PARTS_MAX)
         return -EFBIG;
-    }
     int rc = VV_FAULT("store.pack.before_part_create");
-    if (rc == 0) {
+    if (rc == 0)
         rc = begin_object(pack, VV_KIND_PART, pack->parts, 0, &pack->part);
-    }
     if (rc == 0) {
         pack->parts++;
         pack->part_size = VV_HEAD_SIZE;
@@ -201,14 +191,12 @@ static int note_block(struct block_table *table, struct vv_block *block, const s
     block->extents_offset = table->extents.size;
     block->extent_count = extent_count;
     block->first_id = table->ids.size / 16;
-    for (uint32_t i = 0; i < extent_count; i++) {
+    for (uint32_t i = 0; i < extent_count; i++)
         vv_extent_encode(&table->extents, &coder, &extents[i]);
-    }
     if (block->flags & VV_BLOCK_IDS) {
         uint8_t *at = vv_buf_extend(&table->ids, id_count * 16);
-        for (uint64_t i = 0; at && i < id_count; i++) {
+        for (uint64_t i = 0; at && i < id_count; i++)
             vv_hash128_put(at + i * 16, ids[i]);
-        }
     }
     vv_buf_append(&table->blocks, block, sizeof *block);
     return table->blocks.failed | table->extents.failed | table->ids.failed ? -ENOMEM : 0;
@@ -219,21 +207,18 @@ static int put_block(struct vv_pack_writer *pack, struct vv_block *block, const 
                      uint64_t id_count) {
     struct block_table *table = NULL;
     int rc = VV_FAULT("store.pack.before_block");
-    if (rc == 0) {
+    if (rc == 0)
         rc = choose_stream(pack, block->stored, &table);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     int is_in_pack = table == &pack->in_pack;
     uint64_t *size = is_in_pack ? &pack->pack_size : &pack->part_size;
     block->part = is_in_pack ? 0 : pack->parts - 1;
     block->offset = *size;
     block->sum = vv_sum64(stored, block->stored);
     rc = note_block(table, block, extents, extent_count, ids, id_count);
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_backend_upload_write(is_in_pack ? pack->pack : pack->part, stored, block->stored);
-    }
     *size += block->stored;
     pack->raw_bytes += block->raw;
     pack->stored_bytes += block->stored;
@@ -243,9 +228,8 @@ static int put_block(struct vv_pack_writer *pack, struct vv_block *block, const 
 int vv_pack_block(struct vv_pack_writer *pack, struct vv_block *block, const void *stored,
                   const struct vv_extent *extents, uint32_t extent_count, const struct vv_hash128 *ids,
                   uint64_t id_count, struct varve_error *error) {
-    if (pack->failed) {
+    if (pack->failed)
         return fail(pack, pack->failed, "an earlier block failed", error);
-    }
     int code, is_range_right = !block->range.type || !vv_range_check(&block->range, &code);
     int is_valid = !pack->are_tables_written && extent_count > 0 && block->stored > 0 && block->stored <= block->raw &&
                    block->raw <= VV_BLOCK_RAW_MAX && block->owner == extents[0].owner &&
@@ -267,9 +251,8 @@ static int sink_begin(struct section_sink *sink, struct vv_pack_writer *pack, ui
 }
 
 static int sink_add(struct section_sink *sink, const void *data, size_t size) {
-    if (!size) {
+    if (!size)
         return 0;
-    }
     vv_digest_add(sink->digest, data, size);
     sink->section.length += size;
     sink->pack->pack_size += size;
@@ -277,9 +260,8 @@ static int sink_add(struct section_sink *sink, const void *data, size_t size) {
 }
 
 static int sink_end(struct section_sink *sink, int rc) {
-    if (!sink->digest) {
+    if (!sink->digest)
         return rc;
-    }
     sink->section.digest = vv_digest_end(sink->digest);
     vv_buf_append(&sink->pack->sections, &sink->section, sizeof sink->section);
     return rc < 0 ? rc : sink->pack->sections.failed;
@@ -312,12 +294,10 @@ static int write_blocks_section(struct vv_pack_writer *pack) {
         .part = pack->parts, .extents_offset = pack->in_parts.extents.size, .first_id = pack->in_parts.ids.size / 16};
     struct section_sink sink;
     int rc = sink_begin(&sink, pack, VV_SECTION_BLOCKS);
-    if (rc == 0) {
+    if (rc == 0)
         rc = emit_blocks(&sink, &pack->in_parts, &shift, 0);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = emit_blocks(&sink, &pack->in_pack, &shift, 1);
-    }
     return sink_end(&sink, rc);
 }
 
@@ -325,23 +305,19 @@ static int write_joined(struct vv_pack_writer *pack, uint32_t kind, const struct
                         const struct vv_buf *second) {
     struct section_sink sink;
     int rc = sink_begin(&sink, pack, kind);
-    if (rc == 0) {
+    if (rc == 0)
         rc = sink_add(&sink, first->data, first->size);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = sink_add(&sink, second->data, second->size);
-    }
     return sink_end(&sink, rc);
 }
 
 static void add_ranges(struct vv_buf *buf, const struct block_table *table, uint32_t first) {
     const struct vv_block *blocks = (const struct vv_block *)table->blocks.data;
     size_t count = table->blocks.size / sizeof *blocks;
-    for (size_t i = 0; i < count; i++) {
-        if (blocks[i].range.type) {
+    for (size_t i = 0; i < count; i++)
+        if (blocks[i].range.type)
             vv_range_encode(buf, first + (uint32_t)i, &blocks[i].range);
-        }
-    }
 }
 
 /* Optional, thus behind the manifests. A block is known by its position in the joined table. */
@@ -354,9 +330,8 @@ static int write_ranges(struct vv_pack_writer *pack) {
     int rc = buf.failed;
     if (rc == 0 && buf.size) {
         rc = sink_begin(&sink, pack, VV_SECTION_RANGES);
-        if (rc == 0) {
+        if (rc == 0)
             rc = sink_add(&sink, buf.data, buf.size);
-        }
         rc = sink_end(&sink, rc);
     }
     vv_buf_clear(&buf);
@@ -365,23 +340,18 @@ static int write_ranges(struct vv_pack_writer *pack) {
 
 /* Close the last part and write the tables; the number of parts is known from here on. */
 static int write_tables(struct vv_pack_writer *pack) {
-    if (pack->are_tables_written) {
+    if (pack->are_tables_written)
         return 0;
-    }
     pack->are_tables_written = 1;
     int rc = pack->part ? finish_part(pack) : 0;
-    if (rc == 0) {
+    if (rc == 0)
         rc = VV_FAULT("store.pack.before_tables");
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = write_blocks_section(pack);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = write_joined(pack, VV_SECTION_EXTENTS, &pack->in_parts.extents, &pack->in_pack.extents);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = write_joined(pack, VV_SECTION_IDS, &pack->in_parts.ids, &pack->in_pack.ids);
-    }
     if (rc == 0 && pack->moved.size) {
         const struct vv_buf nothing = {0};
         rc = write_joined(pack, VV_SECTION_MOVED, &pack->moved, &nothing);
@@ -391,12 +361,10 @@ static int write_tables(struct vv_pack_writer *pack) {
 
 int vv_pack_leans(struct vv_pack_writer *pack, const struct vv_lean *leans, uint32_t count, struct varve_error *error) {
     int rc = pack->failed;
-    if (rc == 0 && (count > VV_LEANS_MAX || pack->leans.size)) {
+    if (rc == 0 && (count > VV_LEANS_MAX || pack->leans.size))
         rc = -EINVAL;
-    }
-    for (uint32_t i = 1; i < count && rc == 0; i++) {
+    for (uint32_t i = 1; i < count && rc == 0; i++)
         rc = vv_attempt_compare(&leans[i - 1].attempt, &leans[i].attempt) < 0 ? 0 : -EINVAL;
-    }
     if (rc == 0) {
         vv_buf_append(&pack->leans, leans, count * sizeof leans[0]);
         rc = pack->leans.failed;
@@ -409,12 +377,10 @@ static int is_moved_right(const struct vv_pack_options *options, const struct vv
                           const struct vv_moved *before) {
     if (moved->extent.owner < options->first_owner || moved->extent.owner - options->first_owner >= options->owners ||
         moved->writer == options->writer || moved->writer >= options->writers || moved->length == 0 ||
-        moved->length > VV_ADDRESS_END || moved->extent.address > VV_ADDRESS_END - moved->length) {
+        moved->length > VV_ADDRESS_END || moved->extent.address > VV_ADDRESS_END - moved->length)
         return 0;
-    }
-    if (!before || before->extent.owner != moved->extent.owner) {
+    if (!before || before->extent.owner != moved->extent.owner)
         return !before || before->extent.owner < moved->extent.owner;
-    }
     uint64_t end = before->extent.address + before->length;
     return end < moved->extent.address || (end == moved->extent.address && before->writer != moved->writer);
 }
@@ -423,9 +389,8 @@ int vv_pack_moved(struct vv_pack_writer *pack, const struct vv_moved *moved, uin
                   struct varve_error *error) {
     struct vv_extent_coder coder = {.owner = pack->options.first_owner};
     int rc = pack->failed;
-    if (rc == 0 && (pack->are_tables_written || pack->moved.size)) {
+    if (rc == 0 && (pack->are_tables_written || pack->moved.size))
         rc = -EINVAL;
-    }
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         if (is_moved_right(&pack->options, &moved[i], i ? &moved[i - 1] : NULL)) {
             vv_moved_encode(&pack->moved, &coder, &moved[i]);
@@ -446,19 +411,15 @@ static int manifest_write(struct vv_pack_writer *pack, const void *data, size_t 
 }
 
 static int manifest_begin(struct vv_pack_writer *pack, const struct vv_manifest_head *head) {
-    if (pack->manifest || head->owner != pack->options.first_owner + pack->manifests) {
+    if (pack->manifest || head->owner != pack->options.first_owner + pack->manifests)
         return -EINVAL;
-    }
     int rc = write_tables(pack);
-    if (rc == 0) {
+    if (rc == 0)
         rc = VV_FAULT("store.pack.before_manifest");
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = vv_digest_begin(&pack->manifest);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         return rc;
-    }
     struct vv_buf buf;
     vv_buf_init(&buf);
     vv_manifest_head_encode(&buf, head);
@@ -477,26 +438,22 @@ int vv_pack_manifest_begin(struct vv_pack_writer *pack, const struct vv_manifest
 
 int vv_pack_manifest_add(struct vv_pack_writer *pack, const void *data, size_t size, struct varve_error *error) {
     int rc = pack->failed ? pack->failed : pack->manifest ? 0 : -EINVAL;
-    if (rc == 0 && size) {
+    if (rc == 0 && size)
         rc = manifest_write(pack, data, size);
-    }
     return rc < 0 ? fail(pack, rc, "write a manifest", error) : 0;
 }
 
 int vv_pack_manifest_end(struct vv_pack_writer *pack, struct vv_hash128 *digest_out, struct varve_error *error) {
-    if (pack->failed || !pack->manifest) {
+    if (pack->failed || !pack->manifest)
         return fail(pack, pack->failed ? pack->failed : -EINVAL, "end a manifest", error);
-    }
     pack->manifest_section.digest = vv_digest_end(pack->manifest);
     pack->manifest = NULL;
     pack->manifests++;
     vv_buf_append(&pack->sections, &pack->manifest_section, sizeof pack->manifest_section);
-    if (pack->sections.failed) {
+    if (pack->sections.failed)
         return fail(pack, -ENOMEM, "end a manifest", error);
-    }
-    if (digest_out) {
+    if (digest_out)
         *digest_out = pack->manifest_section.digest;
-    }
     return 0;
 }
 
@@ -533,9 +490,8 @@ static int write_footer(struct vv_pack_writer *pack, uint64_t protected_bytes, u
     vv_buf_init(&buf);
     vv_footer_encode(&buf, pack->pack_size, &footer, NULL);
     int rc = buf.failed;
-    if (rc == 0 && buf.size > VV_FOOTER_MAX) {
+    if (rc == 0 && buf.size > VV_FOOTER_MAX)
         rc = -EFBIG;
-    }
     if (rc == 0) {
         rc = vv_backend_upload_write(pack->pack, buf.data, buf.size);
         pack->pack_size += buf.size;
@@ -547,9 +503,8 @@ static int write_footer(struct vv_pack_writer *pack, uint64_t protected_bytes, u
 static void fill_sums(const struct vv_pack_writer *pack, struct vv_pack_sums *out) {
     uint64_t total = pack->pack_size;
     const uint64_t *lengths = (const uint64_t *)pack->part_lengths.data;
-    for (size_t i = 0; i < pack->part_lengths.size / sizeof *lengths; i++) {
+    for (size_t i = 0; i < pack->part_lengths.size / sizeof *lengths; i++)
         total += lengths[i];
-    }
     *out = (struct vv_pack_sums){.raw_bytes = pack->raw_bytes,
                                  .stored_bytes = pack->stored_bytes,
                                  .metadata_bytes = total - pack->stored_bytes,
@@ -558,25 +513,19 @@ static void fill_sums(const struct vv_pack_writer *pack, struct vv_pack_sums *ou
 }
 
 static int seal(struct vv_pack_writer *pack, uint64_t protected_bytes, uint64_t regions) {
-    if (pack->failed) {
+    if (pack->failed)
         return pack->failed;
-    }
-    if (pack->manifest || pack->manifests != pack->options.owners) {
+    if (pack->manifest || pack->manifests != pack->options.owners)
         return -EINVAL;
-    }
     int rc = write_tables(pack);
-    if (rc == 0) {
+    if (rc == 0)
         rc = write_ranges(pack);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = VV_FAULT("store.pack.before_footer");
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = write_footer(pack, protected_bytes, regions);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = VV_FAULT("store.pack.before_seal");
-    }
     if (rc == 0) {
         struct varve_upload *upload = pack->pack;
         pack->pack = NULL;
@@ -588,17 +537,15 @@ static int seal(struct vv_pack_writer *pack, uint64_t protected_bytes, uint64_t 
 int vv_pack_seal(struct vv_pack_writer *pack, uint64_t protected_bytes, uint64_t regions, struct vv_pack_sums *sums_out,
                  struct varve_error *error) {
     int rc = seal(pack, protected_bytes, regions);
-    if (rc < 0) {
+    if (rc < 0)
         fail(pack, rc, "seal", error);
-    } else if (sums_out) {
+    else if (sums_out)
         fill_sums(pack, sums_out);
-    }
     writer_free(pack);
     return rc < 0 ? rc : 0;
 }
 
 void vv_pack_abort(struct vv_pack_writer *pack) {
-    if (pack) {
+    if (pack)
         writer_free(pack);
-    }
 }

@@ -244,14 +244,8 @@ struct number_listing {
 };
 
 int vv_numbers_add(struct vv_numbers *numbers, uint64_t number) {
-    if (numbers->count == numbers->room) {
-        size_t room = numbers->room ? numbers->room * 2 : 64;
-        uint64_t *list = vv_realloc(numbers->list, room * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        numbers->list = list;
-        numbers->room = room;
-    }
+    if (VV_GROW(numbers->list, numbers->count, numbers->room) != 0)
+        return -ENOMEM;
     numbers->list[numbers->count++] = number;
     return 0;
 }

@@ -2,8 +2,8 @@
 #ifndef VV_STORE_H
 #define VV_STORE_H
 
-#include "base/log.h"
 #include "backend/backend.h"
+#include "base/log.h"
 #include "format/object.h"
 
 struct vv_parts_ops;
@@ -26,8 +26,8 @@ enum vv_store_mode { VV_STORE_READ, VV_STORE_WRITE };
  * looked at must agree), with a warning. */
 int vv_store_open(struct varve_backend *backend, int mode, const struct vv_log *log, struct vv_store **out,
                   struct varve_error *error);
-/* VV_STORE_WRITE, and a new store becomes like this one: with its layout, and with its id and all settings unless the id is 0. A store with another id
- * is VARVE_MISMATCH then. */
+/* VV_STORE_WRITE, and a new store becomes like this one: with its layout, and with its id and all settings unless the
+ * id is 0. A store with another id is VARVE_MISMATCH then. */
 int vv_store_open_as(struct varve_backend *backend, const struct vv_store_object *like, const struct vv_log *log,
                      struct vv_store **out, struct varve_error *error);
 void vv_store_close(struct vv_store *store); /* accepts NULL */
@@ -38,8 +38,8 @@ int vv_store_names(struct vv_store *store, vv_name_fn fn, void *arg, struct varv
 
 /* By generation and version alone: of two attempts at one version neither is newer. */
 int vv_attempt_is_newer(const struct vv_attempt *a, const struct vv_attempt *b);
-/* A checkpoint leans on the past: on nothing of its own version, and on newer ones only of its own generation and if its
- * parent is newer, as with copies that compact has made. */
+/* A checkpoint leans on the past: on nothing of its own version, and on newer ones only of its own generation and if
+ * its parent is newer, as with copies that compact has made. */
 int vv_lean_is_possible(const struct vv_attempt *own, const struct vv_attempt *parent, const struct vv_attempt *lean);
 int vv_settings_are_same(const struct vv_settings_store *a, const struct vv_settings_store *b);
 
@@ -56,7 +56,8 @@ int vv_object_create(struct vv_store *store, const struct vv_key *key, const str
 /* Create a tombstone under key; -EEXIST when it is taken. */
 int vv_tombstone_create(struct vv_store *store, const struct vv_key *key, int reason, const char *text,
                         struct varve_error *error);
-/* After something was not written with rc: if there was no room for it, the text says also what is short. Returns rc. */
+/* After something was not written with rc: if there was no room for it, the text says also what is short. Returns rc.
+ */
 int vv_error_shortage(struct vv_store *store, int rc, struct varve_error *error);
 
 #endif

@@ -1,5 +1,5 @@
-/* Who has more than the mean gives what is above it to those with less, in order: the first who has too much fills up the first who has too little,
- * and so on. So everybody gives or takes, never both, and has few partners. */
+/* Who has more than the mean gives what is above it to those with less, in order: the first who has too much fills up
+ * the first who has too little, and so on. So everybody gives or takes, never both, and has few partners. */
 #include "write/team.h"
 
 #define WORTH 32 /* a surplus below 1/32 of the mean stays where it is */

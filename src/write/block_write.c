@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/settings.h"
-#include "write/blocks_private.h"
 #include "format/values.h"
+#include "write/blocks_private.h"
 
 #define LARGE_IDS (4u << 20) /* of regions that may be larger than memory: no more are kept for the tables, 64 MiB */
 #define LOOK_AGAIN 64u       /* blocks of a variable after which its order is sampled again */
@@ -138,8 +138,7 @@ static int64_t encode_bytes(struct vv_block_buffer *buffer, struct vv_coder *cod
     uint8_t *encoded = coding->codec == VV_CODEC_NONE ? NULL : vv_coder_out(coder, options->block_size);
     if (!encoded)
         return 0;
-    int64_t got =
-        vv_coder_encode(coder, coding, &buffer->content, data, buffer->size, encoded, options->level);
+    int64_t got = vv_coder_encode(coder, coding, &buffer->content, data, buffer->size, encoded, options->level);
     if (got == 0 && coding->codec >= VV_CODEC_FPZIP && coding->codec <= VV_CODEC_ZFP_GRID) {
         /* One value that is no number is enough for that. */
         vv_coding_fit(VV_CODING_SHUFFLE_ZSTD, &buffer->content, 0, coding);
@@ -148,7 +147,8 @@ static int64_t encode_bytes(struct vv_block_buffer *buffer, struct vv_coder *cod
     return got;
 }
 
-/* Encode if that makes it smaller; what is stored and its size. Without memory to make it smaller it is stored as it is. */
+/* Encode if that makes it smaller; what is stored and its size. Without memory to make it smaller it is stored as it
+ * is. */
 static const void *encode(struct vv_block_buffer *buffer, struct vv_coder *coder, struct vv_block *block) {
     struct vv_chooser *chooser = buffer->blocks->options.chooser;
     uint64_t variable = variable_of(buffer);
@@ -158,8 +158,7 @@ static const void *encode(struct vv_block_buffer *buffer, struct vv_coder *coder
     int64_t got = encode_bytes(buffer, coder, buffer->raw, &coding);
     int is_smaller = got > 0 && got < buffer->size;
     size_t stored = is_smaller ? (size_t)got : buffer->size;
-    vv_chooser_encoded(chooser, variable, &coding, buffer->size, stored,
-                       (double)(vv_clock_thread_ns() - begun) * 1e-9);
+    vv_chooser_encoded(chooser, variable, &coding, buffer->size, stored, (double)(vv_clock_thread_ns() - begun) * 1e-9);
     if (!is_smaller)
         return buffer->raw;
     block->codec = coding.codec;
@@ -186,12 +185,14 @@ static uint64_t try_order(struct vv_block_buffer *buffer, struct vv_coder *coder
     return got > 0 && got < buffer->size ? (uint64_t)got : buffer->size;
 }
 
-/* With the lock: what is known about the variable; or it is this block that shall tell. Only one with several ranks can. */
+/* With the lock: what is known about the variable; or it is this block that shall tell. Only one with several ranks
+ * can. */
 static int is_sample(struct vv_block_buffer *buffer, uint32_t *turn_out) {
     struct vv_known_order *order = vv_known_order(buffer->blocks, buffer->key);
     int is_known = order->key == buffer->key && order->blocks > 0;
     *turn_out = is_known ? order->turn : 0;
-    if (buffer->chunks[0].owner == buffer->chunks[buffer->chunk_count - 1].owner || (is_known && order->blocks++ < LOOK_AGAIN))
+    if (buffer->chunks[0].owner == buffer->chunks[buffer->chunk_count - 1].owner ||
+        (is_known && order->blocks++ < LOOK_AGAIN))
         return 0;
     *order = (struct vv_known_order){buffer->key, *turn_out, 1};
     return 1;

@@ -7,7 +7,7 @@
 #include "write/blocks_private.h"
 
 #define LANE_LEAST (256u << 10) /* bytes of all ranks that make a variable worth a lane of its own */
-#define LANES_MORE 12 /* of a writer of several ranks: one for each of them, and these */
+#define LANES_MORE 12           /* of a writer of several ranks: one for each of them, and these */
 
 static int make_buffers(struct vv_blocks *blocks) {
     blocks->all = vv_calloc(blocks->count, sizeof *blocks->all);
@@ -33,8 +33,8 @@ int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks *
     blocks->options = *options;
     blocks->lane_room = lanes_for(options->ranks);
     blocks->count = options->blocks + blocks->lane_room - 1; /* open ones never keep the pool waiting */
-    /* Short chunks at region ends must not fill the tables before the bytes: allow for blocks of many small regions, and for less where many blocks
-     * are open. */
+    /* Short chunks at region ends must not fill the tables before the bytes: allow for blocks of many small regions,
+     * and for less where many blocks are open. */
     blocks->granules = options->block_size / (vv_blocks_are_grouped(blocks) ? 256 : 64);
     pthread_mutex_init(&blocks->mutex, NULL);
     pthread_cond_init(&blocks->freed, NULL);
@@ -83,7 +83,8 @@ static struct vv_lane own_lane(const struct vv_blocks *blocks, const struct vv_v
     return lane;
 }
 
-/* Do ranks take turns in the blocks of this variable? Blocks of several ranks tell, which large regions do not fill: those stay by themselves. */
+/* Do ranks take turns in the blocks of this variable? Blocks of several ranks tell, which large regions do not fill:
+ * those stay by themselves. */
 static int takes_turns(struct vv_blocks *blocks, uint64_t key) {
     if (!vv_blocks_are_sampled(blocks))
         return blocks->options.grouping == VV_CHOOSE_GROUPING_AWARE_BLOCK;
@@ -94,7 +95,8 @@ static int takes_turns(struct vv_blocks *blocks, uint64_t key) {
     return is_turn;
 }
 
-/* Variables of some size, all ranks together, have lanes of their own; where ranks do not take turns, a large region has its own, too. */
+/* Variables of some size, all ranks together, have lanes of their own; where ranks do not take turns, a large region
+ * has its own, too. */
 static struct vv_lane aware_lane(struct vv_blocks *blocks, const struct vv_variable *variable) {
     struct vv_lane lane = shared_lane(variable);
     if (variable->length < LANE_LEAST / blocks->options.ranks)
@@ -161,8 +163,8 @@ static int is_full(const struct vv_block_buffer *buffer, uint32_t more) {
     return buffer->size + more > blocks->options.block_size || buffer->id_count == blocks->granules;
 }
 
-/* All lanes are taken. One that is well filled goes; chunks that come from many regions in turn share a block instead, or
- * there would be many small ones. The lane to share, or lane_room. */
+/* All lanes are taken. One that is well filled goes; chunks that come from many regions in turn share a block instead,
+ * or there would be many small ones. The lane to share, or lane_room. */
 static int make_way(struct vv_blocks *blocks, unsigned *lane_out) {
     unsigned fullest = fullest_lane(blocks);
     uint32_t well = blocks->options.block_size / 4;
@@ -252,8 +254,8 @@ static void note_extent(struct vv_block_buffer *buffer, uint32_t owner, uint64_t
 
 static void note_chunk(struct vv_block_buffer *buffer, uint32_t owner, uint64_t address, uint32_t size) {
     uint32_t number = buffer->chunk_count++;
-    buffer->chunks[number] = (struct vv_order_piece){
-        .owner = owner, .at = buffer->size, .size = size, .chunk = number, .address = address};
+    buffer->chunks[number] =
+        (struct vv_order_piece){.owner = owner, .at = buffer->size, .size = size, .chunk = number, .address = address};
     buffer->keys[number] = buffer->blocks->from->key;
 }
 

@@ -1,9 +1,10 @@
-/* New chunks become blocks: gathered by the thread that finds or receives them, put into order, encoded and appended to a pack by the pool.
+/* New chunks become blocks: gathered by the thread that finds or receives them, put into order, encoded and appended to
+ * a pack by the pool.
  *
- * What lies together shall be alike. A block is for one *lane*, and a few are open at a time. A rank that writes by itself has
- * a lane for each large region, and one for small regions of each type. A writer of several ranks has, by the setting `grouping`, a lane
- * for each variable (the same one of all ranks, or of each of them), or for each rank, or one for all; and inside a
- * block the ranks follow one another, or take turns (encode/order.h). */
+ * What lies together shall be alike. A block is for one *lane*, and a few are open at a time. A rank that writes by
+ * itself has a lane for each large region, and one for small regions of each type. A writer of several ranks has, by
+ * the setting `grouping`, a lane for each variable (the same one of all ranks, or of each of them), or for each rank,
+ * or one for all; and inside a block the ranks follow one another, or take turns (encode/order.h). */
 #ifndef VV_BLOCKS_H
 #define VV_BLOCKS_H
 
@@ -28,12 +29,13 @@ struct vv_blocks_options {
     struct vv_pool *pool; /* nobody else uses it meanwhile */
     struct vv_chooser *chooser;
     uint32_t block_size;
-    unsigned blocks;  /* that may be on their way */
-    uint32_t ranks;   /* whose data meets here */
-    int grouping;     /* enum vv_grouping_choice; counts only with several ranks */
-    uint32_t turn;    /* bytes of a rank, where ranks take turns */
-    int level;        /* of zstd */
-    struct vv_known_order *orders; /* VV_KNOWN_ORDERS of them, kept from one checkpoint to the next, zeros to begin with; NULL: nothing is sampled */
+    unsigned blocks;               /* that may be on their way */
+    uint32_t ranks;                /* whose data meets here */
+    int grouping;                  /* enum vv_grouping_choice; counts only with several ranks */
+    uint32_t turn;                 /* bytes of a rank, where ranks take turns */
+    int level;                     /* of zstd */
+    struct vv_known_order *orders; /* VV_KNOWN_ORDERS of them, kept from one checkpoint to the next, zeros to begin
+                                      with; NULL: nothing is sampled */
 };
 
 /* How the ranks of a variable lie best in a block, as samples have said. */
@@ -47,13 +49,14 @@ struct vv_known_order {
 int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks **out);
 /* Data of this region follows. It must live until another one is told. */
 void vv_blocks_variable(struct vv_blocks *blocks, const struct vv_variable *variable);
-/* Append a chunk of an owner's layout: a granule, or with a zero id a part of one. Copies it. Chunks that continue each other cost the least to
- * describe. */
+/* Append a chunk of an owner's layout: a granule, or with a zero id a part of one. Copies it. Chunks that continue each
+ * other cost the least to describe. */
 int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, const void *data, uint32_t size,
                   struct vv_hash128 id);
 /* Encode and write what is left and wait; the first error of any block. */
 int vv_blocks_finish(struct vv_blocks *blocks, struct varve_error *error);
-/* What most bytes' blocks were made of: "aware-block 4K", at most 31 characters; "" with one rank. After vv_blocks_finish. */
+/* What most bytes' blocks were made of: "aware-block 4K", at most 31 characters; "" with one rank. After
+ * vv_blocks_finish. */
 void vv_blocks_grouping(const struct vv_blocks *blocks, char out[32]);
 void vv_blocks_destroy(struct vv_blocks *blocks); /* waits; accepts NULL */
 

@@ -7,7 +7,9 @@
 #include "write/blocks.h"
 
 #define VV_LANES_OWN 4 /* of a rank that writes by itself */
-#define VV_SHARED_BLOCKS (UINT64_C(1) << 63) /* the number, for lanes and for the chooser, of blocks that small regions share: this and their type */
+#define VV_SHARED_BLOCKS                                                                                               \
+    (UINT64_C(1)                                                                                                       \
+     << 63) /* the number, for lanes and for the chooser, of blocks that small regions share: this and their type */
 #define VV_NOBODY UINT32_MAX
 
 /* What may come into one block. */
@@ -26,8 +28,8 @@ struct vv_block_buffer {
     uint32_t size;
     struct vv_lane lane;
     struct vv_content content;
-    uint64_t region;      /* all of it is of this region of one rank; UINT64_MAX: of several, or nobody knows */
-    uint64_t key;         /* the variable; VV_SHARED_BLOCKS and type: of several */
+    uint64_t region; /* all of it is of this region of one rank; UINT64_MAX: of several, or nobody knows */
+    uint64_t key;    /* the variable; VV_SHARED_BLOCKS and type: of several */
     uint32_t is_large;
     struct vv_extent *extents; /* one rank's data: as it came, joined. Several ranks': after it was put into order */
     uint32_t extent_count;
@@ -42,7 +44,7 @@ struct vv_block_buffer {
 
 struct vv_blocks {
     struct vv_blocks_options options;
-    uint32_t granules; /* the most chunks, and so extents and ids, in one block */
+    uint32_t granules;              /* the most chunks, and so extents and ids, in one block */
     struct vv_block_buffer **lanes; /* open blocks, those in use first */
     unsigned lane_count, lane_room;
     const struct vv_variable *from; /* of the data that comes now */
@@ -54,9 +56,9 @@ struct vv_blocks {
     unsigned count;
     unsigned submitted; /* to the pool, and not done */
     struct vv_coders coders;
-    uint64_t large_ids; /* of large regions, in the tables */
+    uint64_t large_ids;                       /* of large regions, in the tables */
     uint64_t bytes_turns, bytes_concatenated; /* of blocks with several ranks */
-    struct varve_error error; /* of the first block that failed */
+    struct varve_error error;                 /* of the first block that failed */
 };
 
 /* Do several ranks' data meet here? */

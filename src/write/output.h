@@ -4,8 +4,8 @@
  * writes a pack by itself (output_pack.c), or it hands everything to the writer that it shares with other ranks
  * (output_team.c). Replicas wrap the first: what is stored also goes to partners on other nodes (output_replicas.c).
  *
- * rc, as an argument, is how this rank has fared so far: where ranks exchange data, a rank that has failed takes part, so
- * that no rank waits for it. */
+ * rc, as an argument, is how this rank has fared so far: where ranks exchange data, a rank that has failed takes part,
+ * so that no rank waits for it. */
 #ifndef VV_OUTPUT_H
 #define VV_OUTPUT_H
 
@@ -33,7 +33,7 @@ struct vv_outputs {
     struct vv_team team;
     struct vv_replicas replicas;
     struct vv_pool *pool;
-    struct vv_placement where; /* our threads */
+    struct vv_placement where;  /* our threads */
     struct vv_chooser *chooser; /* how blocks are encoded */
 };
 
@@ -65,8 +65,8 @@ struct vv_output_ops {
     int (*consume)(struct vv_output *output, int rc, vv_step_fn step, void *arg, struct varve_error *error);
     /* All data was added, or it has failed with rc; when that was the writer's doing, its own error is reported. */
     int (*finish)(struct vv_output *output, int rc, struct varve_error *error);
-    /* What the manifest depends on. *out is the list it must be written for: the same, or that of all ranks of the team;
-     * ascending. */
+    /* What the manifest depends on. *out is the list it must be written for: the same, or that of all ranks of the
+     * team; ascending. */
     int (*leans)(struct vv_output *output, const struct vv_lean *leans, uint32_t count, struct vv_buf *out,
                  struct varve_error *error);
     int (*manifest_begin)(struct vv_output *output, const struct vv_manifest_head *head, struct varve_error *error);
@@ -89,9 +89,9 @@ struct vv_output {
     uint32_t block_size; /* these two are set before the output is opened */
     unsigned blocks;
     uint32_t writer, writers, group; /* who writes it, how many there are in the job, and how many ranks share one */
-    const void *told;                /* the region that follows, as its user knows it; NULL: it must be described anew */
-    uint64_t bytes_copied;           /* of other ranks, stored here */
-    uint64_t bytes_stored;           /* in the pack; 0: it is not known which part of it is ours */
+    const void *told;      /* the region that follows, as its user knows it; NULL: it must be described anew */
+    uint64_t bytes_copied; /* of other ranks, stored here */
+    uint64_t bytes_stored; /* in the pack; 0: it is not known which part of it is ours */
 };
 
 /* NULL: no memory. */

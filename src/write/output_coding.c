@@ -1,5 +1,5 @@
-/* How blocks are encoded: the choice is encode/'s; here is what it needs to know about the settings, the storage and the
- * processors, and what became of it. */
+/* How blocks are encoded: the choice is encode/'s; here is what it needs to know about the settings, the storage and
+ * the processors, and what became of it. */
 #include <stdio.h>
 
 #include "encode/choice.h"
@@ -13,7 +13,8 @@ static unsigned ranks_here(const struct vv_job *job) {
     return ranks > 0 ? ranks : 1;
 }
 
-/* Threads that can encode at the same time. A program that computes meanwhile leaves fewer processors than there are. */
+/* Threads that can encode at the same time. A program that computes meanwhile leaves fewer processors than there are.
+ */
 static double workers(const struct vv_writing *writing) {
     const struct vv_job *job = writing->outputs->job;
     double share = (double)writing->processors.count * writing->plan.owners / ranks_here(job);
@@ -53,7 +54,7 @@ static void learn_spare(struct vv_writing *writing, double seconds_encode) {
     double seconds = (double)(now.now_ns - writing->processors.now_ns) * 1e-9;
     if (idle >= 0)
         writing->outputs->measured->spare = idle * writing->plan.owners / ranks_here(writing->outputs->job) +
-                         (seconds_encode + (double)writing->looked * 1e-9) / seconds;
+                                            (seconds_encode + (double)writing->looked * 1e-9) / seconds;
 }
 
 void vv_encoding_end(struct vv_writing *writing, struct varve_stats *stats) {

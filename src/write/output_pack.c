@@ -91,7 +91,8 @@ static int pack_leans(struct vv_output *output, const struct vv_lean *leans, uin
     return out->failed ? out->failed : vv_pack_leans(writing_of(output)->pack, leans, count, error);
 }
 
-static int pack_manifest_begin(struct vv_output *output, const struct vv_manifest_head *head, struct varve_error *error) {
+static int pack_manifest_begin(struct vv_output *output, const struct vv_manifest_head *head,
+                               struct varve_error *error) {
     return vv_pack_manifest_begin(writing_of(output)->pack, head, error);
 }
 

@@ -1,9 +1,10 @@
 /* Everything is kept on several nodes: copies=k. This wraps the output of a rank that writes by itself.
  *
- * The partners of a rank are the ranks with the same number on the next k - 1 nodes, in a ring. A partner stores what the
- * rank stores, under the rank's own addresses, in its own pack; readers find it there through the writers list. It also
- * keeps the tables of the rank's pack, as an object of their own kind, so that the pack can be done without. A partner
- * that holds the same content itself takes it from its own memory (save/replicas.c); only what it does not have is sent.
+ * The partners of a rank are the ranks with the same number on the next k - 1 nodes, in a ring. A partner stores what
+ * the rank stores, under the rank's own addresses, in its own pack; readers find it there through the writers list. It
+ * also keeps the tables of the rank's pack, as an object of their own kind, so that the pack can be done without. A
+ * partner that holds the same content itself takes it from its own memory (save/replicas.c); only what it does not have
+ * is sent.
  *
  * Bytes travel in rounds (comm/rounds.h). */
 #include <errno.h>
@@ -34,7 +35,8 @@ static uint32_t rank_of(struct varve_comm *comm, uint32_t node, uint32_t local) 
     return knows_nodes(comm) ? comm->ops->rank_of(comm, node, local) : node;
 }
 
-/* Ranks that share a disk are no help to each other: where the group does not know the nodes, their stores tell. Collective. */
+/* Ranks that share a disk are no help to each other: where the group does not know the nodes, their stores tell.
+ * Collective. */
 static int is_each_alone(struct vv_outputs *outputs) {
     uint64_t is_keeper = outputs->job->is_keeper;
     return outputs->job->comm->ops->least(outputs->job->comm, &is_keeper, 1) == 0 && is_keeper;
@@ -83,7 +85,8 @@ int vv_replicas_open(struct vv_outputs *outputs, struct varve_error *error) {
         rc = add_kept(outputs, nodes, node, local, j);
     }
     if (rc == 0)
-        rc = vv_rounds_open(&replicas->rounds, replicas->partners, replicas->count, replicas->kept, replicas->kept_count);
+        rc = vv_rounds_open(&replicas->rounds, replicas->partners, replicas->count, replicas->kept,
+                            replicas->kept_count);
     return rc == 0 ? 0 : vv_error(error, -ENOMEM, "no memory for a session");
 }
 
@@ -231,8 +234,7 @@ static int replicas_settle(struct vv_output *output, int rc, struct varve_error 
     struct vv_buf tables;
     vv_buf_init(&tables);
     if (taking.rc == 0)
-        taking.rc =
-            vv_pack_copy_read(job->store, job->name, &output->plan.attempt, job->comm->rank, &tables, error);
+        taking.rc = vv_pack_copy_read(job->store, job->name, &output->plan.attempt, job->comm->rank, &tables, error);
     vv_rounds_begin(&replicas->rounds);
     for (uint32_t j = 0; taking.rc == 0 && j < replicas->count; j++)
         vv_buf_append(&replicas->rounds.sending[j], tables.data, tables.size);

@@ -1,9 +1,9 @@
 /* The output of a rank that shares a writer with others: everything goes to the writer of its team (team.h).
  *
- * Nodes with more than their share of new data balance it: their ranks pass chunks on to ranks of other nodes, in rounds
- * (comm/rounds.h), which hand them to their own writers. The rank tells its own writer, which lists them as moved. Ranks
- * of different nodes can talk only inside the call, or in the background where the group has another one aside;
- * elsewhere writers are balanced within their nodes only. */
+ * Nodes with more than their share of new data balance it: their ranks pass chunks on to ranks of other nodes, in
+ * rounds (comm/rounds.h), which hand them to their own writers. The rank tells its own writer, which lists them as
+ * moved. Ranks of different nodes can talk only inside the call, or in the background where the group has another one
+ * aside; elsewhere writers are balanced within their nodes only. */
 #include <errno.h>
 #include <string.h>
 
@@ -21,9 +21,9 @@ struct moves {
     struct vv_share *shares;
     uint32_t *ranks;
     struct vv_rounds rounds;
-    uint64_t expected, seen; /* of our own bytes */
-    uint64_t left;           /* until it is decided anew where they go, */
-    uint32_t target;         /* which is here; count: they stay */
+    uint64_t expected, seen;     /* of our own bytes */
+    uint64_t left;               /* until it is decided anew where they go, */
+    uint32_t target;             /* which is here; count: they stay */
     struct vv_variable variable; /* of what is being taken */
 };
 
@@ -41,7 +41,8 @@ static int may_move(const struct output_team *team) {
     return team->output.plan.may_talk && team->output.outputs->job->comm->nodes > 1;
 }
 
-/* ---- who with whom: every rank of a node that gives sends to the first rank of every team of a node that takes ---- */
+/* ---- who with whom: every rank of a node that gives sends to the first rank of every team of a node that takes ----
+ */
 
 /* first: the number of the node's first writer. */
 static int add_targets(struct moves *moves, struct vv_outputs *outputs, uint32_t node, uint32_t first, uint64_t share) {
@@ -191,7 +192,7 @@ static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *d
     struct output_team *team = taking->arg;
     struct vv_client *client = &team->client;
     int rc = 0;
-    team->output.told = NULL;                   /* our own data is described anew, */
+    team->output.told = NULL;                                         /* our own data is described anew, */
     team->moves.variable = (struct vv_variable){.owner = UINT32_MAX}; /* and so is that of every message */
     while (size > 0 && rc == 0) {
         struct vv_say_variable variable;
@@ -205,8 +206,8 @@ static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *d
             taken = sizeof variable;
         } else if (kind == VV_SAY_CHUNK && size >= sizeof chunk) {
             memcpy(&chunk, data, sizeof chunk);
-            if (!vv_is_chunk(chunk.address, chunk.size, chunk.id) || chunk.size > size - sizeof chunk || chunk.owner != rank ||
-                team->moves.variable.owner != rank)
+            if (!vv_is_chunk(chunk.address, chunk.size, chunk.id) || chunk.size > size - sizeof chunk ||
+                chunk.owner != rank || team->moves.variable.owner != rank)
                 return nonsense(rank, taking->error);
             vv_client_variable(client, &team->moves.variable);
             rc = vv_client_add(client, chunk.address, data + sizeof chunk, chunk.size, chunk.id, taking->error);
@@ -314,7 +315,8 @@ static int begin_digest(struct output_team *team, const struct vv_manifest_head 
     return rc;
 }
 
-static int team_manifest_begin(struct vv_output *output, const struct vv_manifest_head *head, struct varve_error *error) {
+static int team_manifest_begin(struct vv_output *output, const struct vv_manifest_head *head,
+                               struct varve_error *error) {
     struct output_team *team = (struct output_team *)output;
     int rc = begin_digest(team, head);
     return rc ? rc : vv_client_manifest(&team->client, head, error);

@@ -5,11 +5,11 @@
 
 #include "write/output.h"
 
-#define STANDARD 32      /* ranks of a team */
-#define WORTH_RANKS 8    /* of a node, from which on it is tried without being asked for */
+#define STANDARD 32            /* ranks of a team */
+#define WORTH_RANKS 8          /* of a node, from which on it is tried without being asked for */
 #define WORTH_BYTES (8u << 20) /* of a rank: less tells nothing about speed */
-#define FIRST_GAP 16u    /* checkpoints until the slower way is tried again; then twice as many */
-#define BETTER 1.1       /* writing alone must be so much faster */
+#define FIRST_GAP 16u          /* checkpoints until the slower way is tried again; then twice as many */
+#define BETTER 1.1             /* writing alone must be so much faster */
 
 uint32_t vv_team_begin(uint32_t ranks, uint32_t teams, uint32_t team) {
     return (uint32_t)((uint64_t)ranks * team / teams);
@@ -151,7 +151,8 @@ void vv_team_close(struct vv_outputs *outputs) {
     outputs->team.post = NULL;
 }
 
-/* The first two checkpoints are shared, the third is not; then the better way is kept, and the other tried now and then. */
+/* The first two checkpoints are shared, the third is not; then the better way is kept, and the other tried now and
+ * then. */
 int vv_team_wants(struct vv_outputs *outputs) {
     struct vv_team *team = &outputs->team;
     if (!team->post)
@@ -171,7 +172,8 @@ int vv_team_wants(struct vv_outputs *outputs) {
 
 /* The slowest rank counts, and the one with most new data: checkpoints of the same job are compared with each other, no
  * more. */
-int vv_team_learn(struct vv_outputs *outputs, int is_shared, uint64_t took_ns, uint64_t fresh, struct varve_error *error) {
+int vv_team_learn(struct vv_outputs *outputs, int is_shared, uint64_t took_ns, uint64_t fresh,
+                  struct varve_error *error) {
     struct vv_team *team = &outputs->team;
     uint64_t least[2] = {~took_ns, ~fresh};
     if (!team->is_measured)

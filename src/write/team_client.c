@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "write/team.h"
 #include "base/bytes.h"
+#include "write/team.h"
 
 #define LOOK_MS 1000
 
@@ -48,7 +48,8 @@ static const void *wait_for_message(struct vv_client *client, uint32_t *size_out
             return NULL;
         }
         vv_bell_wait(client->down.bell, seen, LOOK_MS);
-        if (vv_bell_look(client->down.bell) == seen && !vv_post_is_alive(client->down.post, client->team->local_first)) {
+        if (vv_bell_look(client->down.bell) == seen &&
+            !vv_post_is_alive(client->down.post, client->team->local_first)) {
             *rc = lost(client, error);
             return NULL;
         }
@@ -83,7 +84,8 @@ static int say(struct vv_client *client, const void *head, size_t head_size, con
                struct varve_error *error) {
     if (client->is_over) { /* it has told why */
         *error = client->result.error;
-        return vv_error_default(error, error->code ? error->code : -ECOMM, "the writer of this rank has ended the checkpoint");
+        return vv_error_default(error, error->code ? error->code : -ECOMM,
+                                "the writer of this rank has ended the checkpoint");
     }
     int rc = vv_post_send(&client->up, head, head_size, data, size);
     if (rc == -ECOMM)
@@ -126,7 +128,8 @@ int vv_client_add(struct vv_client *client, uint64_t address, const void *data, 
     return rc ? rc : say(client, &chunk, sizeof chunk, data, size, error);
 }
 
-int vv_client_moved(struct vv_client *client, const struct vv_say_chunk *chunk, uint32_t writer, struct varve_error *error) {
+int vv_client_moved(struct vv_client *client, const struct vv_say_chunk *chunk, uint32_t writer,
+                    struct varve_error *error) {
     struct vv_say_moved moved = {VV_SAY_MOVED, chunk->address, chunk->size, writer};
     return say(client, &moved, sizeof moved, NULL, 0, error);
 }

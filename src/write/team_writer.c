@@ -1,8 +1,9 @@
 /* The writer of a team: a thread in the process of its first rank. What it hears and says is in team.h.
  *
- * One loop: look at every rank's ring and at those of the other writers, take a few messages from each, see whether all have got so far that the next
- * step can be made, and sleep when there was nothing. Ranks take turns in short messages, so that what comes into a block is of all of them. Manifests stand in a
- * pack in the order of the ranks: those of later ranks stay in their rings until it is their turn.
+ * One loop: look at every rank's ring and at those of the other writers, take a few messages from each, see whether all
+ * have got so far that the next step can be made, and sleep when there was nothing. Ranks take turns in short messages,
+ * so that what comes into a block is of all of them. Manifests stand in a pack in the order of the ranks: those of
+ * later ranks stay in their rings until it is their turn.
  *
  * After a failure everybody is told at once; what still comes is dropped, until all have said their last word. */
 #include <errno.h>
@@ -11,7 +12,8 @@
 #include "base/alloc.h"
 #include "write/team_writer_private.h"
 
-/* Bytes taken from a rank before the next one's turn: what lies together in its memory should come together, unless ranks are to take turns in blocks. */
+/* Bytes taken from a rank before the next one's turn: what lies together in its memory should come together, unless
+ * ranks are to take turns in blocks. */
 #define TURN (4u << 20)
 #define TURN_SHORT (64u << 10)
 #define LOOK_MS 1000
@@ -42,7 +44,8 @@ static void fail_of(struct vv_team_writer *writer, int code, const struct varve_
         return;
     writer->has_failed = 1;
     writer->error = *why;
-    vv_error_default(&writer->error, code, "the writer of rank %u failed: %s", writer->team->first, varve_error_text(code));
+    vv_error_default(&writer->error, code, "the writer of rank %u failed: %s", writer->team->first,
+                     varve_error_text(code));
     writer->error.code = code;
     if (writer->error.rank < 0)
         writer->error.rank = rank;
@@ -78,10 +81,10 @@ static int is_of_team(const struct vv_team_writer *writer, const struct vv_sende
     return sender >= writer->ranks && sender < writer->ranks + writer->team->count;
 }
 
-static int is_valid_chunk(const struct vv_team_writer *writer, const struct vv_sender *sender, const struct vv_say_chunk *chunk,
-                          size_t size) {
-    return size == sizeof *chunk + chunk->size && vv_is_chunk(chunk->address, chunk->size, chunk->id) && chunk->owner == sender->variable.owner &&
-           chunk->owner < writer->outputs->job->comm->ranks;
+static int is_valid_chunk(const struct vv_team_writer *writer, const struct vv_sender *sender,
+                          const struct vv_say_chunk *chunk, size_t size) {
+    return size == sizeof *chunk + chunk->size && vv_is_chunk(chunk->address, chunk->size, chunk->id) &&
+           chunk->owner == sender->variable.owner && chunk->owner < writer->outputs->job->comm->ranks;
 }
 
 static void hear_chunk(struct vv_team_writer *writer, struct vv_sender *sender, const struct vv_say_chunk *chunk) {
@@ -107,7 +110,8 @@ static int is_manifest(uint64_t kind) {
 }
 
 /* Of a rank or another writer, whichever; a message of the wrong kind, size or time is nonsense. */
-static void take_data(struct vv_team_writer *writer, struct vv_sender *sender, uint64_t kind, const uint8_t *message, size_t size) {
+static void take_data(struct vv_team_writer *writer, struct vv_sender *sender, uint64_t kind, const uint8_t *message,
+                      size_t size) {
     int is_open = !sender->is_data_over && !writer->are_leans_sent;
     if (kind == VV_SAY_VARIABLE && size == sizeof(struct vv_say_variable) && is_open)
         sender->variable = ((const struct vv_say_variable *)(const void *)message)->variable;
@@ -131,7 +135,8 @@ static void hear_leans(struct vv_team_writer *writer, struct vv_sender *sender, 
         vv_writer_fail(writer, sender->leans.failed, &why);
 }
 
-static void take_rank(struct vv_team_writer *writer, struct vv_sender *sender, uint64_t kind, const uint8_t *message, size_t size) {
+static void take_rank(struct vv_team_writer *writer, struct vv_sender *sender, uint64_t kind, const uint8_t *message,
+                      size_t size) {
     if (kind == VV_SAY_BEGIN && size == sizeof(struct vv_say_begin) && !sender->has_begun) {
         hear_begin(writer, sender, (const void *)message);
     } else if (kind == VV_SAY_AMOUNT && size == sizeof(struct vv_say_amount)) {
@@ -150,8 +155,8 @@ static void take_rank(struct vv_team_writer *writer, struct vv_sender *sender, u
     }
 }
 
-static void take_last_word(struct vv_team_writer *writer, struct vv_sender *sender, uint64_t kind, const uint8_t *message,
-                           size_t size) {
+static void take_last_word(struct vv_team_writer *writer, struct vv_sender *sender, uint64_t kind,
+                           const uint8_t *message, size_t size) {
     struct varve_error why = {.rank = -1};
     sender->is_last = 1;
     if (kind != VV_SAY_FAILED)
@@ -201,7 +206,8 @@ static int take_turns(struct vv_team_writer *writer) {
         struct vv_sender *sender = is_rank ? &writer->ranks[i] : &writer->others[i - writer->team->count];
         if (!is_rank && i - writer->team->count == writer->team->team)
             continue;
-        for (size_t taken = 0, size; taken < most && !sender->is_last && (is_rank || !sender->is_data_over); taken += size) {
+        for (size_t taken = 0, size; taken < most && !sender->is_last && (is_rank || !sender->is_data_over);
+             taken += size) {
             size = take_message(writer, sender, is_rank);
             if (size == 0)
                 break;
@@ -269,8 +275,12 @@ static void begin_attempt(struct vv_team_writer *writer) {
         struct vv_sender *sender =
             i < writer->team->count ? &writer->ranks[i] : &writer->others[i - writer->team->count];
         vv_buf_clear(&sender->leans);
-        *sender = (struct vv_sender){.in = sender->in, .out = sender->out, .rank = sender->rank, .local = sender->local,
-                                  .target = VV_NO_TARGET, .forwarded = {.owner = VV_NO_TARGET}};
+        *sender = (struct vv_sender){.in = sender->in,
+                                     .out = sender->out,
+                                     .rank = sender->rank,
+                                     .local = sender->local,
+                                     .target = VV_NO_TARGET,
+                                     .forwarded = {.owner = VV_NO_TARGET}};
     }
     writer->is_load_told = writer->is_levelled = writer->are_others_told = writer->are_leans_sent = 0;
     writer->load = writer->seen = writer->bytes_moved = writer->held_until_ns = 0;
@@ -361,7 +371,8 @@ int vv_team_writer_start(struct vv_outputs *outputs, struct vv_team_writer **out
             vv_free(writer->orders);
         }
         vv_free(writer);
-        return vv_error(error, rc, "the thread that writes for several ranks could not be started: %s", varve_error_text(rc));
+        return vv_error(error, rc, "the thread that writes for several ranks could not be started: %s",
+                        varve_error_text(rc));
     }
     *out = writer;
     return 0;

@@ -65,7 +65,8 @@ static int is_same_variable(const struct vv_variable *a, const struct vv_variabl
 
 int vv_writer_note_moved(struct vv_team_writer *writer, uint32_t owner, uint64_t address, uint32_t size, uint32_t by) {
     struct vv_moved moved = {.extent = {owner, address, size}, .length = size, .writer = by};
-    struct vv_moved *last = writer->moved.size ? (struct vv_moved *)(void *)(writer->moved.data + writer->moved.size) - 1 : NULL;
+    struct vv_moved *last =
+        writer->moved.size ? (struct vv_moved *)(void *)(writer->moved.data + writer->moved.size) - 1 : NULL;
     writer->bytes_moved += size;
     if (last && last->extent.owner == owner && last->writer == by && last->extent.address + last->length == address) {
         last->length += size;
@@ -75,7 +76,8 @@ int vv_writer_note_moved(struct vv_team_writer *writer, uint32_t owner, uint64_t
     return writer->moved.failed;
 }
 
-static int send_chunk(struct vv_team_writer *writer, const struct vv_sender *from, uint32_t team, const struct vv_say_chunk *chunk) {
+static int send_chunk(struct vv_team_writer *writer, const struct vv_sender *from, uint32_t team,
+                      const struct vv_say_chunk *chunk) {
     struct vv_sender *to = &writer->others[team];
     int rc = 0;
     if (!is_same_variable(&to->forwarded, &from->variable)) {

@@ -131,8 +131,8 @@ void vv_writer_end_data(struct vv_team_writer *writer) {
         vv_writer_fail(writer, rc, &why);
 }
 
-void vv_writer_manifest(struct vv_team_writer *writer, const struct vv_sender *sender, uint64_t kind, const uint8_t *message,
-                        size_t size) {
+void vv_writer_manifest(struct vv_team_writer *writer, const struct vv_sender *sender, uint64_t kind,
+                        const uint8_t *message, size_t size) {
     struct vv_pack_writer *pack = writer->writing.pack;
     struct varve_error why = {.rank = -1};
     struct vv_hash128 digest;

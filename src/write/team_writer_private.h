@@ -1,5 +1,5 @@
-/* What the files of a team's writer share: team_writer.c (what it hears, step by step), team_writer_balance.c (who stores how much), team_writer_pack.c (its pack). All in the
- * writer's thread. */
+/* What the files of a team's writer share: team_writer.c (what it hears, step by step), team_writer_balance.c (who
+ * stores how much), team_writer_pack.c (its pack). All in the writer's thread. */
 #ifndef VV_WRITER_PRIVATE_H
 #define VV_WRITER_PRIVATE_H
 
@@ -12,15 +12,15 @@
 /* A rank of the team, or another writer of the node who forwards to us. */
 struct vv_sender {
     struct vv_way in;
-    struct vv_way out;  /* back to it; for writers: what we forward */
-    uint32_t rank;      /* of a rank of the team */
-    uint32_t local;     /* in whose process it runs */
+    struct vv_way out; /* back to it; for writers: what we forward */
+    uint32_t rank;     /* of a rank of the team */
+    uint32_t local;    /* in whose process it runs */
     int has_begun, has_amount, is_data_over, are_leans_over, is_last;
     uint64_t amount;
     struct vv_variable variable;
     struct vv_buf leans;
-    uint64_t left;      /* bytes until it is decided anew where its chunks go */
-    uint32_t target;    /* the team they go to; VV_NO_TARGET: they stay */
+    uint64_t left;   /* bytes until it is decided anew where its chunks go */
+    uint32_t target; /* the team they go to; VV_NO_TARGET: they stay */
     /* of another writer */
     struct vv_variable forwarded; /* the last variable that we told it */
 };
@@ -43,17 +43,18 @@ struct vv_team_writer {
     int is_writing; /* a pack is begun */
     struct vv_writing writing;
     int is_load_told, is_levelled, are_others_told, are_leans_sent;
-    uint64_t load, seen; /* bytes expected, and received */
+    uint64_t load, seen;    /* bytes expected, and received */
     uint64_t held_until_ns; /* no longer is data held back until loads are known */
-    struct vv_buf moved; /* struct vv_moved */
+    struct vv_buf moved;    /* struct vv_moved */
     uint64_t bytes_moved;
-    uint32_t turn;       /* the rank whose manifest is next */
+    uint32_t turn; /* the rank whose manifest is next */
     uint64_t protected_bytes, regions;
     int has_failed;
     struct varve_error error;
 };
 
-/* The first failure is the one that is told, to all ranks, at once; it happened on the rank of the writer unless the error knows better. */
+/* The first failure is the one that is told, to all ranks, at once; it happened on the rank of the writer unless the
+ * error knows better. */
 void vv_writer_fail(struct vv_team_writer *writer, int code, const struct varve_error *why);
 
 /* ---- team_writer_balance.c ---- */
@@ -73,8 +74,8 @@ void vv_writer_begin_pack(struct vv_team_writer *writer);
 void vv_writer_store(struct vv_team_writer *writer, const struct vv_sender *sender, const struct vv_say_chunk *chunk);
 /* All data is here: blocks and tables are written, and the ranks get the list they need for their manifests. */
 void vv_writer_end_data(struct vv_team_writer *writer);
-void vv_writer_manifest(struct vv_team_writer *writer, const struct vv_sender *sender, uint64_t kind, const uint8_t *message,
-                        size_t size);
+void vv_writer_manifest(struct vv_team_writer *writer, const struct vv_sender *sender, uint64_t kind,
+                        const uint8_t *message, size_t size);
 /* All manifests are there: our yes. 1 if it was said. */
 int vv_writer_seal(struct vv_team_writer *writer, struct varve_stats *stats);
 void vv_writer_end_pack(struct vv_team_writer *writer);

@@ -1,5 +1,5 @@
-/* What a writer does for one attempt: its pack, and the blocks on their way into it. For a rank that writes by itself, and
- * for the writer of a team. */
+/* What a writer does for one attempt: its pack, and the blocks on their way into it. For a rank that writes by itself,
+ * and for the writer of a team. */
 #ifndef VV_WRITING_H
 #define VV_WRITING_H
 
@@ -14,7 +14,7 @@ struct vv_writing_plan {
     uint32_t block_size;
     unsigned blocks;
     struct vv_pool *pool;
-    unsigned threads; /* of the pool */
+    unsigned threads;              /* of the pool */
     struct vv_known_order *orders; /* of the writer of a team; else NULL */
 };
 struct vv_writing {
