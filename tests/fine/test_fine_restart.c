@@ -165,18 +165,14 @@ static void be_rank(struct varve_comm *comm, void *arg) {
 }
 
 static void run(const struct job *job) {
-    struct group_end end;
-    char text[512];
     board->is_watched = job->is_restart;
     board->reads = board->decodes = 0;
     if (job->ranks == 1) {
         const char *failed = open_and_live(job, NULL, 0);
         if (failed)
             fail_msg("%s", failed);
-    } else if (group_run(job->ranks, be_rank, (void *)job, NULL, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%s", text);
-    }
+    } else
+        group_must_run(job->ranks, be_rank, job, NULL, NULL);
     board->is_watched = 0;
     assert_in_range(board->reads, 0, READS_MOST);
 }

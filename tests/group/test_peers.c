@@ -199,15 +199,9 @@ static int teardown(void **state) {
 }
 
 static void run(const struct plan *plan) {
-    struct plan copy = *plan;
     struct group_options options = {.seconds = 60, .ranks_per_node = 4};
-    struct group_end end;
-    char text[256];
     memset(board, 0, sizeof *board);
-    if (group_run(plan->ranks, run_rank, &copy, &options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%s", text);
-    }
+    group_must_run(plan->ranks, run_rank, plan, &options, NULL);
 }
 
 /* Make versions 1 to n, then come back to `from`. Returns the bytes that all ranks together have read. */

@@ -515,15 +515,9 @@ static int teardown(void **state) {
 }
 
 static void run(const struct plan *plan, group_fn fn) {
-    struct plan copy = *plan;
     struct group_options options = {.seconds = 60, .ranks_per_node = 4};
-    struct group_end end;
-    char text[256];
     memset(board, 0, sizeof *board);
-    if (group_run(plan->layout.ranks, fn, &copy, &options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%s", text);
-    }
+    group_must_run(plan->layout.ranks, fn, plan, &options, NULL);
     for (uint32_t i = 1; i < plan->layout.ranks; i++)
         assert_int_equal(board->code[i], board->code[0]);
 }

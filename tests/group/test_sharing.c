@@ -160,14 +160,8 @@ static void in_rank(struct varve_comm *comm, void *arg) {
 /* ---- in the test ---- */
 
 static void run(const struct plan *given) {
-    struct group_end end;
-    char text[2000] = "";
     plan = given;
-    int rc = group_run(RANKS, in_rank, NULL, &given->options, &end);
-    if (rc)
-        group_describe(&end, text, sizeof text);
-    if (rc)
-        fail_msg("%s", text);
+    group_must_run(RANKS, in_rank, NULL, &given->options, NULL);
 }
 
 static uint64_t stored(int step) {

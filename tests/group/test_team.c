@@ -244,12 +244,7 @@ static void check_three(struct job *job) {
 /* ---- in the test ---- */
 
 static void run(const struct plan *plan) {
-    struct group_end end;
-    char text[600];
-    if (group_run(plan->ranks, run_rank, (void *)plan, &plan->options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%s: %s", plan->settings, text);
-    }
+    group_must_run(plan->ranks, run_rank, plan, &plan->options, plan->settings);
 }
 
 /* Packs, and parts of them, below a version's folder; bytes go to sizes. */

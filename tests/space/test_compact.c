@@ -107,12 +107,7 @@ static void go_on_rank(struct varve_comm *comm, void *arg) {
 
 static void go_on(const struct wasteful *way) {
     struct wasteful_job job = {way, store};
-    struct group_end end;
-    char text[512];
-    if (group_run(way->ranks, go_on_rank, &job, NULL, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("after compact: %s", text);
-    }
+    group_must_run(way->ranks, go_on_rank, &job, NULL, "after compact");
 }
 
 static void run(const struct wasteful *way) {

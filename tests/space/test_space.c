@@ -129,12 +129,8 @@ static int add_file(const char *path, const struct stat *st, int type, struct FT
 }
 
 static void run(const struct way *way) {
-    struct group_end end;
-    char text[512], command[128];
-    if (group_run(way->ranks, rank_main, (void *)(uintptr_t)way, &way->options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%u ranks, %s: %s", way->ranks, way->settings, text);
-    }
+    char command[128];
+    group_must_run(way->ranks, rank_main, way, &way->options, way->settings);
     int is_shared = way->ranks > 1 && !strstr(way->settings, "dedup=local");
     double halves = is_shared ? 1 + way->ranks : 2 * way->ranks;
     double needed = halves * (SIZE / 2 + (CHANGED + 1.0) * CHUNK) * (strstr(way->settings, "copies=2") ? 2 : 1);

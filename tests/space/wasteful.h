@@ -101,13 +101,8 @@ static inline void wasteful_rank(struct varve_comm *comm, void *arg) {
 /* Versions from 0 on of "job"; the last two are left. */
 static inline void make_wasteful(const struct wasteful *way, const char *store) {
     struct wasteful_job job = {way, store};
-    struct group_end end;
-    char text[512];
     struct group_options options = {.ranks_per_node = way->ranks_per_node};
-    if (group_run(way->ranks, wasteful_rank, &job, &options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%u ranks, %s: %s", way->ranks, way->settings, text);
-    }
+    group_must_run(way->ranks, wasteful_rank, &job, &options, way->settings);
 }
 
 /* Bytes of data that the two checkpoints have between them, about: chunks are drawn twice now and then. */
