@@ -3,15 +3,14 @@
  *
  * The program is linked with --wrap=vv_backend_get, so that every read of the storage is seen; what is needed comes from the manifest. */
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <varve/varve.h>
 
 #include "backend/backend.h"
 #include "base/log.h"
+#include "folder.h"
 #include "group.h"
 #include "store/block_decode.h"
 #include "store/view_private.h"
@@ -269,18 +268,13 @@ static struct needs *new_needs(uint32_t ranks) {
 
 /* ---- tests ---- */
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
-}
-
 static int make_folder(void **state) {
     struct varve_backend *backend = NULL;
     struct varve_error error = {0};
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/test-fine-restart-XXXXXX");
     board = group_memory(sizeof *board);
-    if (!board || !mkdtemp(folder) || vv_backend_open(folder, NULL, &backend, &error) != 0)
+    if (!board || folder_make("/tmp", "test-fine-restart", folder, sizeof folder) != 0 ||
+        vv_backend_open(folder, NULL, &backend, &error) != 0)
         return -1;
     folder_ops = backend->ops;
     vv_backend_close(backend);
@@ -290,7 +284,7 @@ static int make_folder(void **state) {
 static int remove_folder(void **state) {
     (void)state;
     group_memory_free(board, sizeof *board);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(folder);
 }
 
 static void assert_once(const char *settings) {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "folder.h"
 #include "test.h"
 
 #define NAME "job"
@@ -22,19 +22,13 @@ static const uint32_t *nodes;
 int ranks_setup(void **state) {
     (void)state;
     board = group_memory(sizeof *board);
-    snprintf(folder, sizeof folder, "%s/varve-ranks-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
+    return folder_make(NULL, "varve-ranks", folder, sizeof folder);
 }
 
 int ranks_teardown(void **state) {
     (void)state;
     group_memory_free(board, sizeof *board);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(folder);
 }
 
 const char *ranks_folder(void) {

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "engine/engine.h"
+#include "folder.h"
 #include "group.h"
 #include "test.h"
 
@@ -183,19 +184,13 @@ static void run_rank(struct varve_comm *comm, void *arg) {
 static int setup(void **state) {
     (void)state;
     board = group_memory(sizeof *board);
-    snprintf(folder, sizeof folder, "%s/varve-peers-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
+    return folder_make(NULL, "varve-peers", folder, sizeof folder);
 }
 
 static int teardown(void **state) {
     (void)state;
     group_memory_free(board, sizeof *board);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(folder);
 }
 
 static void run(const struct plan *plan) {

@@ -1,11 +1,11 @@
 /* Packs that hold data of several ranks, read back by all of them: every block is read and decoded by one rank, the
  * others get their parts of it. The checkpoints are made here, by hand, so that every layout is possible. */
-#include <ftw.h>
 #include <inttypes.h>
 #include <unistd.h>
 
 #include "engine/engine.h"
 #include "engine/spread.h"
+#include "folder.h"
 #include "group.h"
 #include "peers/peers_private.h"
 #include "store/view_private.h"
@@ -499,19 +499,13 @@ static void run_session(struct varve_comm *comm, void *arg) {
 static int setup(void **state) {
     (void)state;
     board = group_memory(sizeof *board);
-    snprintf(folder, sizeof folder, "%s/varve-packs-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
+    return folder_make(NULL, "varve-packs", folder, sizeof folder);
 }
 
 static int teardown(void **state) {
     (void)state;
     group_memory_free(board, sizeof *board);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(folder);
 }
 
 static void run(const struct plan *plan, group_fn fn) {

@@ -13,6 +13,7 @@
 #include <varve/varve_inspect.h>
 
 #include "base/alloc.h"
+#include "folder.h"
 #include "group.h"
 #include "test.h"
 
@@ -57,17 +58,14 @@ static struct board *board;
 
 static int setup(void **state) {
     (void)state;
-    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/test-team-XXXXXX" : "/tmp/test-team-XXXXXX");
     board = group_memory(sizeof *board);
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(NULL, "test-team", folder, sizeof folder);
 }
 
 static int teardown(void **state) {
-    char command[128];
     (void)state;
     group_memory_free(board, sizeof *board);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 /* ---- in a rank ---- */

@@ -1,7 +1,6 @@
 #include "nodes.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "test.h"
 
 static uint32_t placement[RANKS] = {0, 0, 1, 1};
@@ -148,15 +148,11 @@ void flip_bit(const char *path, long at) {
         fail_msg("%s: no byte %ld", path, at);
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
-}
-
 void node_lose(int node) {
     char folder[512];
     node_folder(node, folder, sizeof folder);
-    assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_true(is_there(folder));
+    assert_int_equal(folder_remove(folder), 0);
 }
 
 void node_move(int from, int to) {

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <varve/varve.h>
 #include <varve/varve_inspect.h>
 
+#include "folder.h"
 #include "group.h"
 #include "test.h"
 
@@ -120,17 +120,10 @@ static inline struct varve_store *open_tool(const char *store) {
 }
 
 static inline int make_folder(char folder[64], char store[80]) {
-    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/test-space-XXXXXX" : "/tmp/test-space-XXXXXX");
-    if (!mkdtemp(folder))
+    if (folder_make(NULL, "test-space", folder, 64) != 0)
         return -1;
     snprintf(store, 80, "%s/store", folder);
     return 0;
-}
-
-static inline int clear_folder(const char *folder) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 #endif
