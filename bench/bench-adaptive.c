@@ -28,7 +28,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -37,8 +36,8 @@
 #include "adaptive.h"
 #include "adaptive_report.h"
 #include "bench.h"
+#include "options.h"
 
-#define LIST_MAX 16
 #define WITHOUT_ITERATIONS 4
 
 enum { SYNC, NO_PATTERN, MODES = 4 };
@@ -50,16 +49,12 @@ static const struct adaptive_mode modes[MODES] = {
 };
 static const struct adaptive_mode without_us = {"without", NULL, 0};
 
-struct numbers {
-    double value[LIST_MAX];
-    size_t count;
-};
-
-static const char *only_patterns, *only_modes; /* NULL: all */
+static const char *only_patterns = "ascending,random,descending", *only_modes = "sync,no-pattern,paper,varve";
+static const char *flags = "-1", *place = "/dev/shm";
 static struct numbers ratios = {{0.5, 1, 2}, 3};
 static struct numbers storages = {{55, 1000}, 2};
 static struct adaptive_case common = {
-    .region = 256 * BENCH_MIB, .staging = 16 * BENCH_MIB, .iterations = 39, .every = 10, .flags = -1, .settings = ""};
+    .region = 256 * BENCH_MIB, .staging = 16 * BENCH_MIB, .iterations = 39, .every = 10, .settings = ""};
 static int is_strict, is_sync_once;
 static char folder[3000], store[3100];
 static FILE *json_file;
@@ -145,23 +140,11 @@ static void run_child(const struct adaptive_case *c, void *answer) {
 
 /* ---- cases ---- */
 
-static int is_listed(const char *list, const char *name) {
-    size_t length = strlen(name);
-    if (!list)
-        return 1;
-    for (const char *at = list; at; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
-            return 1;
-    }
-    return 0;
-}
-
 static void measure_speeds(void) {
     for (int i = 0; i < ADAPTIVE_PATTERNS; i++) {
         struct adaptive_case c = common;
         c.pattern = (enum adaptive_pattern)i;
-        if (is_listed(only_patterns, adaptive_patterns[i]))
+        if (options_has(only_patterns, adaptive_patterns[i]))
             in_new_process(measure_child, &c, &speeds[i], sizeof speeds[i], 600);
     }
 }
@@ -206,7 +189,7 @@ static unsigned run_modes(struct adaptive_case *c, double *sync, char *sync_from
     c->work = work_of(c);
     run_without(c, &without);
     for (int i = 0; i < MODES; i++) {
-        if (i == SYNC ? *sync > 0 : !is_listed(only_modes, modes[i].name))
+        if (i == SYNC ? *sync > 0 : !options_has(only_modes, modes[i].name))
             continue;
         run_case(c, &modes[i], &result);
         if (i == SYNC) {
@@ -232,7 +215,7 @@ static unsigned run_storage(double storage) {
             c.storage = storage;
             c.r = ratios.value[i];
             c.pattern = (enum adaptive_pattern)p;
-            if (!is_listed(only_patterns, adaptive_patterns[p]))
+            if (!options_has(only_patterns, adaptive_patterns[p]))
                 continue;
             if (!is_sync_once)
                 sync = 0;
@@ -242,43 +225,6 @@ static unsigned run_storage(double storage) {
 }
 
 /* ---- the command line ---- */
-
-static int usage(void) {
-    fprintf(stderr,
-            "usage: bench-adaptive [--short] [--strict] [--pattern ascending,random,descending]\n"
-            "                      [--mode sync,no-pattern,paper,varve] [--r 0.5,1,2] [--storage 55,1000 (MB/s)]\n"
-            "                      [--region 256M] [--staging 16M] [--iterations 39] [--every 10] [--sync-once]\n"
-            "                      [--flags 0|2] [--settings TEXT] [--dir FOLDER] [--json-out FILE]\n");
-    return 2;
-}
-
-static int parse_numbers(const char *text, struct numbers *out) {
-    out->count = 0;
-    while (out->count < LIST_MAX) {
-        char *end;
-        double value = strtod(text, &end);
-        if (end == text || value <= 0)
-            return -1;
-        out->value[out->count++] = value;
-        if (*end == '\0')
-            return 0;
-        if (*end != ',')
-            return -1;
-        text = end + 1;
-    }
-    return -1;
-}
-
-static int parse_size(const char *text, size_t *out) {
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (end != text && *end == 'M')
-        value <<= 20, end++;
-    else if (end != text && *end == 'K')
-        value <<= 10, end++;
-    *out = (size_t)value;
-    return end == text || *end ? -1 : 0;
-}
 
 static void be_short(void) {
     is_sync_once = 1;
@@ -290,70 +236,39 @@ static void be_short(void) {
     storages = (struct numbers){{55}, 1};
 }
 
-static int parse_switch(const char *name) {
-    if (strcmp(name, "--short") == 0)
-        be_short();
-    else if (strcmp(name, "--strict") == 0)
-        is_strict = 1;
-    else if (strcmp(name, "--sync-once") == 0)
-        is_sync_once = 1;
-    else
-        return 0;
-    return 1;
+static int open_json(const char *path) {
+    json_file = fopen(path, "ae");
+    return json_file ? 0 : -1;
 }
 
-static int parse_pair(const char *name, const char *value) {
-    if (strcmp(name, "--pattern") == 0)
-        only_patterns = value;
-    else if (strcmp(name, "--mode") == 0)
-        only_modes = value;
-    else if (strcmp(name, "--r") == 0)
-        return parse_numbers(value, &ratios);
-    else if (strcmp(name, "--storage") == 0)
-        return parse_numbers(value, &storages);
-    else if (strcmp(name, "--region") == 0)
-        return parse_size(value, &common.region);
-    else if (strcmp(name, "--staging") == 0)
-        return parse_size(value, &common.staging);
-    else if (strcmp(name, "--iterations") == 0)
-        common.iterations = (unsigned)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--every") == 0)
-        common.every = (unsigned)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--flags") == 0)
-        common.flags = (int)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--settings") == 0)
-        common.settings = value;
-    else if (strcmp(name, "--dir") == 0)
-        snprintf(folder, sizeof folder - 32, "%s/", value);
-    else if (strcmp(name, "--json-out") == 0)
-        return (json_file = fopen(value, "ae")) ? 0 : -1;
-    else
-        return -1;
-    return 0;
-}
-
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (parse_switch(argv[i]))
-            continue;
-        if (i + 1 >= argc || parse_pair(argv[i], argv[i + 1]) != 0)
-            return -1;
-        i++;
-    }
-    return common.region < ADAPTIVE_PAGE * 16 || common.region % ADAPTIVE_PAGE || common.every < 1 ||
-                   common.iterations < common.every || common.iterations > ADAPTIVE_ITERATIONS_MAX / 2 ||
-                   common.iterations / common.every > ADAPTIVE_CHECKPOINTS_MAX
-               ? -1
-               : 0;
-}
+static const struct bench_option command_line[] = {
+    {"--short", .act = be_short},
+    {"--strict", .flag = &is_strict},
+    {"--pattern", "ascending,random,descending", .list = &only_patterns},
+    {"--mode", "sync,no-pattern,paper,varve", .list = &only_modes},
+    {"--r", "0.5,1,2", .numbers = &ratios, .least = 1e-6},
+    {"--storage", "55,1000 (MB/s)", .numbers = &storages, .least = 1e-6},
+    {"--region", "256M", .bytes = &common.region, .least = ADAPTIVE_PAGE * 16, .step = ADAPTIVE_PAGE},
+    {"--staging", "16M", .bytes = &common.staging},
+    {"--iterations", .number = &common.iterations, .least = 1, .most = ADAPTIVE_ITERATIONS_MAX / 2},
+    {"--every", .number = &common.every, .least = 1, .most = ADAPTIVE_ITERATIONS_MAX / 2},
+    {"--sync-once", .flag = &is_sync_once},
+    {"--flags", "0|2", .choice = &flags},
+    {"--settings", "TEXT", .text = &common.settings},
+    {"--dir", "FOLDER", .text = &place},
+    {"--json-out", "FILE", .take = open_json},
+    {0},
+};
 
 int main(int argc, char **argv) {
     struct sigaction action = {.sa_handler = stop};
     unsigned failed = 0;
-    snprintf(folder, sizeof folder, "/dev/shm/");
-    if (parse(argc, argv) != 0)
-        return usage();
-    snprintf(folder + strlen(folder), 32, "bench-adaptive.%ld", (long)getpid());
+    options_read(command_line, argc, argv);
+    options_demand(command_line,
+                   common.iterations >= common.every && common.iterations / common.every <= ADAPTIVE_CHECKPOINTS_MAX,
+                   "--iterations and --every make no checkpoint, or too many");
+    common.flags = atoi(flags);
+    snprintf(folder, sizeof folder, "%s/bench-adaptive.%ld", place, (long)getpid());
     snprintf(store, sizeof store, "%s/store", folder);
     common.store = store;
     bench_check(mkdir(folder, 0700) == 0, folder);

@@ -35,6 +35,7 @@
 #include "bench.h"
 #include "hydro.h"
 #include "new_files.h"
+#include "options.h"
 #include "ranks.h"
 #include "together.h"
 
@@ -65,8 +66,8 @@ struct way {
 
 static struct way ways[WAYS_MAX];
 static size_t way_count;
-static char folder[2900] = ".", store[3000], address[6200];
-static const char *limit = "", *more_settings = "dedup=local";
+static char store[3000], address[6200];
+static const char *folder = ".", *limit = "", *more_settings = "dedup=local";
 static size_t size = 8 * BENCH_MIB;
 static unsigned checkpoints = 5, rounds = 3;
 static double slack = 1;
@@ -286,14 +287,6 @@ static int report_all(void) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fputs("usage: bench-aggregate [--json] [--check] [--slack FACTOR] [--limit 100MB] [--ways 1:none,16:auto]\n"
-          "                       [--size MIB] [--checkpoints 2..32] [--rounds 1..16] [--settings TEXT]\n"
-          "                       [--mpi-threads single|funneled|serialized|multiple] [FOLDER]\n",
-          stderr);
-    return 2;
-}
-
 static int take_ways(const char *text) {
     for (way_count = 0; *text && way_count < WAYS_MAX; text += strcspn(text, ","), text += *text == ',') {
         struct way *way = &ways[way_count++];
@@ -303,45 +296,24 @@ static int take_ways(const char *text) {
     return way_count > 0 && !*text ? 0 : -1;
 }
 
-static int take(const char *option, const char *value) {
-    if (strcmp(option, "--limit") == 0)
-        return limit = value, 0;
-    if (strcmp(option, "--settings") == 0)
-        return more_settings = value, 0;
-    if (strcmp(option, "--ways") == 0)
-        return take_ways(value);
-    if (strcmp(option, "--size") == 0)
-        return size = bench_size(value), size > 0 ? 0 : -1;
-    if (strcmp(option, "--checkpoints") == 0)
-        return checkpoints = (unsigned)strtoul(value, NULL, 10), checkpoints >= 2 && checkpoints <= 32 ? 0 : -1;
-    if (strcmp(option, "--rounds") == 0)
-        return rounds = (unsigned)strtoul(value, NULL, 10), rounds >= 1 && rounds <= ROUNDS_MAX ? 0 : -1;
-    if (strcmp(option, "--slack") == 0)
-        return slack = strtod(value, NULL), slack > 0 ? 0 : -1;
-    if (strcmp(option, "--mpi-threads") == 0)
-        return ranks_ask_threads(value);
-    return -1;
-}
-
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1;
-        else if (strcmp(argv[i], "--check") == 0)
-            is_check = 1;
-        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder)
-            strcpy(folder, argv[i]);
-        else if (i + 1 >= argc || take(argv[i], argv[i + 1]) != 0)
-            return -1;
-        else
-            i++;
-    }
-    return 0;
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--check", .flag = &is_check},
+    {"--slack", "FACTOR", .real = &slack, .least = 0.001},
+    {"--limit", "100MB", .text = &limit},
+    {"--ways", "1:none,16:auto", .take = take_ways},
+    {"--size", "MIB", .size = &size, .least = 1},
+    {"--checkpoints", .number = &checkpoints, .least = 2, .most = CHECKPOINTS_MAX},
+    {"--rounds", .number = &rounds, .least = 1, .most = ROUNDS_MAX},
+    {"--settings", "TEXT", .text = &more_settings},
+    {"--mpi-threads", "single|funneled|serialized|multiple", .take = ranks_ask_threads},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
 static void name_store(char line[3100]) {
     char *whole = realpath(folder, NULL);
-    bench_check(whole != NULL && strlen(whole) < sizeof folder, folder);
+    bench_check(whole != NULL && strlen(whole) < OPTIONS_LONGEST, folder);
     snprintf(store, sizeof store, "%s/bench-aggregate.store", whole);
     snprintf(line, 3100, "%s/bench-aggregate.limit", whole);
     if (*limit)
@@ -355,8 +327,7 @@ int main(int argc, char **argv) {
     struct arrays state;
     char line[3100];
     take_ways("1:none,16:auto");
-    if (parse(argc, argv) != 0)
-        return usage();
+    options_read(command_line, argc, argv);
     /* What the environment says would win over what is compared here. */
     unsetenv("VARVE_CODEC");
     unsetenv("VARVE_AGGREGATE");

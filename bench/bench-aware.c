@@ -29,6 +29,7 @@
 
 #include "aware_data.h"
 #include "bench.h"
+#include "options.h"
 #include "ranks.h"
 #include "together.h"
 
@@ -42,7 +43,8 @@
 
 /* The words or numbers of an option. */
 struct list {
-    char text[256];
+    const char *text;
+    char words[OPTIONS_LONGEST];
     const char *word[LIST_MAX];
     size_t count;
 };
@@ -54,9 +56,12 @@ struct run {
     char grouping_used[32], codec_reason[160];
 };
 
-static struct list data_list, schemes, groups, blocks, codecs, dedups, times;
-static char dumps[2000], folder[2000] = ".", store[2100], limit_file[2100];
-static const char *more_settings = "";
+static struct list data_list = {.text = "hydro,storm,float32,counters,text,random"};
+static struct list schemes = {.text = "agnostic,agnostic-block,aware,aware-block,auto"};
+static struct list groups = {.text = "1,32"}, blocks = {.text = "4096"}, codecs = {.text = "size"};
+static struct list dedups = {.text = "none"}, times = {.text = "0,1,2,3"};
+static const char *dumps = "", *folder = ".", *more_settings = "";
+static char store[3100], limit_file[3100];
 static double limit;
 static int is_make, is_check, failed;
 static struct run runs[RUNS_MAX];
@@ -317,71 +322,38 @@ static void run_data(const char *name) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fputs("usage: bench-aware --dumps FOLDER [--make] [--data NAME,...] [--scheme NAME,...] [--group N,...]\n"
-          "                   [--block BYTES,...] [--codec NAME,...] [--dedup NAME,...] [--time N,...] [--limit MB]\n"
-          "                   [--settings TEXT] [--check] [FOLDER]\n"
-          "States made here: hydro, storm, float32, counters, text, random. Schemes: agnostic, agnostic-block, aware,\n"
-          "aware-block, auto.\n",
-          stderr);
-    return 2;
-}
+static const struct bench_option command_line[] = {
+    {"--dumps", "FOLDER", .text = &dumps},
+    {"--make", .flag = &is_make},
+    {"--data", "hydro,storm,float32,counters,text,random,OTHER...", .text = &data_list.text},
+    {"--scheme", "agnostic,agnostic-block,aware,aware-block,auto", .list = &schemes.text},
+    {"--group", "N,...", .text = &groups.text},
+    {"--block", "BYTES,...", .text = &blocks.text},
+    {"--codec", "NAME,...", .text = &codecs.text},
+    {"--dedup", "NAME,...", .text = &dedups.text},
+    {"--time", "N,...", .text = &times.text},
+    {"--limit", "MB", .real = &limit},
+    {"--settings", "TEXT", .text = &more_settings},
+    {"--check", .flag = &is_check},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
-static int take_list(struct list *list, const char *text) {
+static void split(struct list *list) {
     char *rest = NULL;
-    if (strlen(text) >= sizeof list->text)
-        return -1;
-    strcpy(list->text, text);
-    list->count = 0;
-    for (char *word = strtok_r(list->text, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
-        if (list->count == LIST_MAX)
-            return -1;
+    snprintf(list->words, sizeof list->words, "%s", list->text);
+    for (char *word = strtok_r(list->words, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        options_demand(command_line, list->count < LIST_MAX, "a list is too long");
         list->word[list->count++] = word;
     }
-    return 0;
 }
 
-static int take_option(const char *name, const char *value) {
-    static const struct {
-        const char *name;
-        struct list *list;
-    } lists[] = {{"--data", &data_list}, {"--scheme", &schemes}, {"--group", &groups}, {"--block", &blocks},
-                 {"--codec", &codecs},   {"--dedup", &dedups},   {"--time", &times}};
+static void parse(int argc, char **argv) {
+    struct list *const lists[] = {&data_list, &schemes, &groups, &blocks, &codecs, &dedups, &times};
+    options_read(command_line, argc, argv);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        if (strcmp(name, lists[i].name) == 0)
-            return take_list(lists[i].list, value);
-    if (strcmp(name, "--dumps") == 0 && strlen(value) < sizeof dumps)
-        strcpy(dumps, value);
-    else if (strcmp(name, "--limit") == 0)
-        limit = strtod(value, NULL);
-    else if (strcmp(name, "--settings") == 0)
-        more_settings = value;
-    else
-        return -1;
-    return 0;
-}
-
-static int parse(int argc, char **argv) {
-    take_list(&data_list, "hydro,storm,float32,counters,text,random");
-    take_list(&schemes, "agnostic,agnostic-block,aware,aware-block,auto");
-    take_list(&groups, "1,32");
-    take_list(&blocks, "4096");
-    take_list(&codecs, "size");
-    take_list(&dedups, "none");
-    take_list(&times, "0,1,2,3");
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--make") == 0)
-            is_make = 1;
-        else if (strcmp(argv[i], "--check") == 0)
-            is_check = 1;
-        else if (argv[i][0] == '-' && i + 1 < argc && take_option(argv[i], argv[i + 1]) == 0)
-            i++;
-        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder)
-            strcpy(folder, argv[i]);
-        else
-            return -1;
-    }
-    return *dumps && dedups.count > 0 ? 0 : -1;
+        split(lists[i]);
+    options_demand(command_line, *dumps && dedups.count > 0, "--dumps is needed, and a way of --dedup");
 }
 
 static int run_one(const char *name) {
@@ -397,9 +369,8 @@ static int run_one(const char *name) {
 }
 
 int main(int argc, char **argv) {
+    parse(argc, argv);
     ranks_begin(&argc, &argv);
-    if (parse(argc, argv) != 0)
-        return usage();
     snprintf(store, sizeof store, "%s/bench-aware.store", folder);
     snprintf(limit_file, sizeof limit_file, "%s/bench-aware.limit", folder);
     together_lock(folder);

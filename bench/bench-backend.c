@@ -18,17 +18,17 @@
 #include "backend/backend.h"
 #include "backend/backend_file_private.h"
 #include "base/thread.h"
+#include "options.h"
 
 #define MIB (1u << 20)
 #define ROUNDS_MAX 51
 #define SOURCE_MIB 64u
 
-static char folder[3000] = ".";
 static uint8_t *source;
-static uint64_t total = 512ull * MIB;
-static int rounds = 7;
+static size_t total = 512 * (size_t)MIB;
+static unsigned rounds = 7;
 static int is_json;
-static const char *only = "";
+static const char *folder = ".", *only = "";
 
 static void check(int ok, const char *what) {
     if (!ok) {
@@ -133,7 +133,7 @@ static void write_ours(struct varve_backend *backend) {
     check(vv_backend_upload_commit(upload) == 0, "commit");
 }
 
-static void run_write(struct variant *variant, int round) {
+static void run_write(struct variant *variant, unsigned round) {
     char path[3200];
     path_of(variant->threads ? "ours" : "bare", path, sizeof(path));
     unlink(path);
@@ -193,7 +193,7 @@ static void read_bare(const char *path) {
     free(memory);
 }
 
-static void run_read(struct variant *variant, int round) {
+static void run_read(struct variant *variant, unsigned round) {
     char path[3200];
     pthread_t threads[8];
     path_of("read", path, sizeof(path));
@@ -220,7 +220,7 @@ static int compare(const void *a, const void *b) {
 static double median(const double *values) {
     double sorted[ROUNDS_MAX];
     memcpy(sorted, values, sizeof(sorted));
-    qsort(sorted, (size_t)rounds, sizeof(*sorted), compare);
+    qsort(sorted, rounds, sizeof(*sorted), compare);
     return sorted[rounds / 2];
 }
 
@@ -230,7 +230,7 @@ static void report(const char *what, struct variant *variants, size_t count) {
         printf("%-5s %-32s %9s %9s %7s %7s %7s\n", what, "way", "MB/s", "slowest", "ratio", "cpu s", "best");
     for (size_t i = 0; i < count; i++) {
         double mid = median(variants[i].seconds), low = 1e9, high = 0;
-        for (int r = 0; r < rounds; r++) {
+        for (unsigned r = 0; r < rounds; r++) {
             low = variants[i].seconds[r] < low ? variants[i].seconds[r] : low;
             high = variants[i].seconds[r] > high ? variants[i].seconds[r] : high;
         }
@@ -244,30 +244,19 @@ static void report(const char *what, struct variant *variants, size_t count) {
     }
 }
 
-static void parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1;
-        else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
-            rounds = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--size") == 0 && i + 1 < argc)
-            total = (uint64_t)atoi(argv[++i]) * MIB;
-        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
-            only = argv[++i];
-        else
-            snprintf(folder, sizeof(folder), "%s", argv[i]);
-    }
-    if (rounds < 1 || rounds > ROUNDS_MAX || total < MIB) {
-        fprintf(stderr, "usage: bench-backend [--json] [--rounds 1..%d] [--size MIB] [--only write|read] [FOLDER]\n",
-                ROUNDS_MAX);
-        exit(2);
-    }
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--rounds", .number = &rounds, .least = 1, .most = ROUNDS_MAX},
+    {"--size", "MIB", .size = &total, .least = MIB, .step = MIB},
+    {"--only", "write|read", .choice = &only},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
-static void measure(const char *what, void (*run)(struct variant *, int), struct variant *variants, size_t count) {
+static void measure(const char *what, void (*run)(struct variant *, unsigned), struct variant *variants, size_t count) {
     if (*only && strcmp(only, what) != 0)
         return;
-    for (int round = 0; round < rounds; round++) {
+    for (unsigned round = 0; round < rounds; round++) {
         run(&variants[0], round);
         for (size_t i = 0; i < count; i++)
             run(&variants[i], round);
@@ -277,7 +266,7 @@ static void measure(const char *what, void (*run)(struct variant *, int), struct
 
 int main(int argc, char **argv) {
     char path[3200];
-    parse(argc, argv);
+    options_read(command_line, argc, argv);
     source = malloc(SOURCE_MIB * (size_t)MIB + MIB);
     check(source != NULL, "memory");
     for (size_t i = 0; i < (SOURCE_MIB + 1) * (size_t)MIB / 8; i++)

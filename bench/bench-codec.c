@@ -23,7 +23,8 @@
  *   auto_over_none         on storage that is not held: durable of auto, over that of none
  *
  * Stores that are held to a speed lie in the folder of --held, if it is given: in memory, for example, so that the
- * disk's own ups and downs are not in it. --quick: small states, two speeds; only whether everything comes back.
+ * disk's own ups and downs are not in it. --data '' is for files only. --quick: small states, two speeds; only whether
+ * everything comes back.
  * --check fails when a bound is not kept. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,11 +34,11 @@
 #include "bench.h"
 #include "codec_data.h"
 #include "codec_speed.h"
+#include "options.h"
 #include "varve/varve.h"
 #include "varve/varve_inspect.h"
 
 #define CODECS_MAX 32
-#define SPEEDS_MAX 8
 #define ROUNDS_MAX 64
 #define FILES_MAX 16
 #define BOUND_BEST 0.97 /* auto_over_best, at least */
@@ -59,15 +60,14 @@ struct codec {
 
 static struct codec codecs[CODECS_MAX];
 static size_t codec_count;
-static double speeds[SPEEDS_MAX] = {20, 100, 1000, 0};
-static size_t speed_count = 4;
+static struct numbers speeds = {{20, 100, 1000, 0}, 4};
 static struct data files[FILES_MAX];
 static size_t file_count;
-static const char *only_data, *only_codecs, *more_settings = "";
+static const char *only_data, *only_codecs, *more_settings = "", *folder = ".", *held = "";
 static size_t size = 32 * BENCH_MIB;
 static unsigned rounds = 5, checkpoints = 5;
 static int is_quick, is_check, failed;
-static char folder[3000] = ".", held[3000], store[3100];
+static char store[3100];
 
 /* ---- a checkpoint ---- */
 
@@ -296,8 +296,8 @@ static void run_data(struct data *data) {
         if (codec_is_fixed(codecs[i].name) && !codecs[i].is_out)
             codec_speed(&data->arrays, codecs[i].name, 0, is_quick ? 1 : 3, &codecs[i].speed);
     }
-    for (size_t i = 0; i < speed_count; i++)
-        run_speed(data, speeds[i]);
+    for (size_t i = 0; i < speeds.count; i++)
+        run_speed(data, speeds.value[i]);
 }
 
 static int on_setting(void *arg, const struct varve_setting_info *setting) {
@@ -307,7 +307,7 @@ static int on_setting(void *arg, const struct varve_setting_info *setting) {
         return 0;
     snprintf(list, sizeof list, "%s", setting->bounds);
     for (char *name = strtok_r(list, "|", &rest); name && codec_count < CODECS_MAX; name = strtok_r(NULL, "|", &rest)) {
-        if (only_codecs && !bench_is_in(only_codecs, name))
+        if (only_codecs && !options_has(only_codecs, name))
             continue;
         if (!codec_is_known(name)) {
             fprintf(stderr, "codec=%s is left out: its library was not built in\n", name);
@@ -320,15 +320,6 @@ static int on_setting(void *arg, const struct varve_setting_info *setting) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fputs("usage: bench-codec [--data NAME,...] [--file NAME=PATH[:TYPE[xCOLUMNS]]]... [--codec NAME,...]\n"
-          "                   [--speed MB,...] [--size MIB] [--checkpoints N] [--rounds N] [--settings TEXT]\n"
-          "                   [--held FOLDER] [--quick] [--check] [FOLDER]\n"
-          "States: hydro, storm, float32, counters, text, random; --data '' for files only.\n",
-          stderr);
-    return 2;
-}
-
 static int take_file(const char *text) {
     size_t length = strcspn(text, "=");
     for (size_t i = 0; i < file_count; i++)
@@ -337,55 +328,30 @@ static int take_file(const char *text) {
     return file_count < FILES_MAX ? data_file(text, &files[file_count++]) : -1;
 }
 
-static int take_speeds(const char *text) {
-    for (speed_count = 0; *text && speed_count < SPEEDS_MAX; text += strcspn(text, ","), text += *text == ',')
-        speeds[speed_count++] = strtod(text, NULL);
-    return speed_count > 0 ? 0 : -1;
+static void be_quick(void) {
+    is_quick = 1, rounds = 1, checkpoints = 2, size = 3 * BENCH_MIB;
+    speeds = (struct numbers){{100, 1000}, 2};
 }
 
-static int take(const char *option, const char *value) {
-    if (strcmp(option, "--data") == 0)
-        return only_data = value, 0;
-    if (strcmp(option, "--codec") == 0)
-        return only_codecs = value, 0;
-    if (strcmp(option, "--settings") == 0)
-        return more_settings = value, 0;
-    if (strcmp(option, "--speed") == 0)
-        return take_speeds(value);
-    if (strcmp(option, "--file") == 0)
-        return take_file(value);
-    if (strcmp(option, "--size") == 0)
-        return size = bench_size(value), size > 0 ? 0 : -1;
-    if (strcmp(option, "--rounds") == 0)
-        return rounds = (unsigned)strtoul(value, NULL, 10), rounds >= 1 && rounds <= ROUNDS_MAX ? 0 : -1;
-    if (strcmp(option, "--checkpoints") == 0)
-        return checkpoints = (unsigned)strtoul(value, NULL, 10), checkpoints >= 1 ? 0 : -1;
-    if (strcmp(option, "--held") == 0 && strlen(value) < sizeof held)
-        return strcpy(held, value), 0;
-    return -1;
-}
-
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--quick") == 0) {
-            is_quick = 1, rounds = 1, checkpoints = 2, size = 3 * BENCH_MIB;
-            take_speeds("100,1000");
-        } else if (strcmp(argv[i], "--check") == 0)
-            is_check = 1;
-        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder)
-            strcpy(folder, argv[i]);
-        else if (i + 1 >= argc || take(argv[i], argv[i + 1]) != 0)
-            return -1;
-        else
-            i++;
-    }
-    return 0;
-}
+static const struct bench_option command_line[] = {
+    {"--data", "hydro,storm,float32,counters,text,random", .list = &only_data},
+    {"--file", "NAME=PATH[:TYPE[xCOLUMNS]]", .take = take_file},
+    {"--codec", "NAME,...", .text = &only_codecs},
+    {"--speed", "MB,...", .numbers = &speeds},
+    {"--size", "MIB", .size = &size, .least = 1},
+    {"--checkpoints", .number = &checkpoints, .least = 1},
+    {"--rounds", .number = &rounds, .least = 1, .most = ROUNDS_MAX},
+    {"--settings", "TEXT", .text = &more_settings},
+    {"--held", "FOLDER", .text = &held},
+    {"--quick", .act = be_quick},
+    {"--check", .flag = &is_check},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
 int main(int argc, char **argv) {
     struct varve_error error;
-    if (parse(argc, argv) != 0)
-        return usage();
+    options_read(command_line, argc, argv);
     /* What the environment says would win over what is compared here. */
     unsetenv("VARVE_CODEC");
     if (varve_settings_list(NULL, on_setting, NULL, &error) != 0 || codec_count == 0) {
@@ -394,7 +360,7 @@ int main(int argc, char **argv) {
     }
     for (size_t i = 0; data_names[i]; i++) {
         struct data data;
-        if (only_data && !bench_is_in(only_data, data_names[i]))
+        if (only_data && !options_has(only_data, data_names[i]))
             continue;
         data_make(data_names[i], size, &data);
         run_data(&data);

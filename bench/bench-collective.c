@@ -25,6 +25,7 @@
 #include "bench.h"
 #include "collective.h"
 #include "counted.h"
+#include "options.h"
 #include "ranks.h"
 #include "together.h"
 
@@ -32,7 +33,7 @@ static const char *const modes[] = {"full", "local", "top-k", "exact", "auto"};
 #define MODES (sizeof modes / sizeof modes[0])
 #define LOCAL 1
 
-static char folder[3000] = ".";
+static const char *folder = ".";
 static const char *only_cases = "same,unique";
 static const char *only_modes = "full,local,top-k,exact";
 static const char *limit;
@@ -121,7 +122,7 @@ static void begin_run(struct run *run) {
     run->memory = bench_pages(size);
     memset(run->memory, 1, size);
     for (size_t i = 0; i < MODES; i++) {
-        if (!bench_is_in(only_modes, modes[i]))
+        if (!options_has(only_modes, modes[i]))
             continue;
         together_make_folder(path_of(i));
         run->sessions[i] = open_mode(i, 0);
@@ -245,70 +246,34 @@ static int run_case(enum collective_case kind) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fputs("usage: bench-collective [--json] [--check] [--slack FACTOR] [--case same,unique,mixed]\n"
-          "                        [--mode full,local,top-k,exact,auto] [--top IDS] [--size SIZE] [--limit RATE]\n"
-          "                        [--rounds 1..64] [--no-restart] [--settings TEXT]\n"
-          "                        [--mpi-threads single|funneled|serialized|multiple] [FOLDER]\n",
-          stderr);
-    return 2;
+static void have_no_restart(void) {
+    has_restart = 0;
 }
 
-static int parse_switch(const char *name) {
-    if (strcmp(name, "--json") == 0)
-        return is_json = 1;
-    if (strcmp(name, "--check") == 0)
-        return is_check = 1;
-    if (strcmp(name, "--no-restart") == 0)
-        return !(has_restart = 0);
-    if (*name != '-' && strlen(name) < sizeof folder)
-        return strcpy(folder, name) != NULL;
-    return 0;
-}
-
-static int parse_pair(const char *name, const char *value) {
-    if (strcmp(name, "--case") == 0)
-        only_cases = value;
-    else if (strcmp(name, "--mode") == 0)
-        only_modes = value;
-    else if (strcmp(name, "--limit") == 0)
-        limit = value;
-    else if (strcmp(name, "--settings") == 0)
-        more_settings = value;
-    else if (strcmp(name, "--top") == 0)
-        top = (unsigned)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--size") == 0)
-        size = bench_size(value);
-    else if (strcmp(name, "--rounds") == 0)
-        rounds = (unsigned)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--slack") == 0)
-        slack = strtod(value, NULL);
-    else if (strcmp(name, "--mpi-threads") == 0)
-        return ranks_ask_threads(value);
-    else
-        return -1;
-    return 0;
-}
-
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (parse_switch(argv[i]))
-            continue;
-        if (i + 1 >= argc || parse_pair(argv[i], argv[i + 1]) != 0)
-            return -1;
-        i++;
-    }
-    return size == 0 || size % CHUNK || top < 1 || rounds < 1 || rounds > COLLECTIVE_ROUNDS_MAX ? -1 : 0;
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--check", .flag = &is_check},
+    {"--slack", "FACTOR", .real = &slack, .least = 0.001},
+    {"--case", "same,unique,mixed", .list = &only_cases},
+    {"--mode", "full,local,top-k,exact,auto", .list = &only_modes},
+    {"--top", "IDS", .number = &top, .least = 1},
+    {"--size", "SIZE", .size = &size, .least = CHUNK, .step = CHUNK},
+    {"--limit", "RATE", .text = &limit},
+    {"--rounds", .number = &rounds, .least = 1, .most = COLLECTIVE_ROUNDS_MAX},
+    {"--no-restart", .act = have_no_restart},
+    {"--settings", "TEXT", .text = &more_settings},
+    {"--mpi-threads", "single|funneled|serialized|multiple", .take = ranks_ask_threads},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
 int main(int argc, char **argv) {
     int failed = 0;
-    if (parse(argc, argv) != 0)
-        return usage();
+    options_read(command_line, argc, argv);
     ranks_begin(&argc, &argv);
     together_lock(folder);
     for (size_t i = 0; i < CASE_COUNT; i++)
-        if (bench_is_in(only_cases, collective_cases[i]))
+        if (options_has(only_cases, collective_cases[i]))
             failed |= run_case((enum collective_case)i);
     ranks_end();
     return failed;

@@ -12,6 +12,7 @@
 
 #include "bench.h"
 #include "opencl_private.h"
+#include "options.h"
 
 #define PART (UINT64_C(64) << 20)
 #define SEED UINT64_C(42)
@@ -150,20 +151,20 @@ static void measure(struct bench *bench, unsigned percent) {
 }
 
 int main(int argc, char **argv) {
-    struct bench bench = {.bytes = UINT64_C(256) << 20, .chunk = 128, .rounds = 5, .state = 1};
-    for (int i = 1; i + 1 < argc; i += 2) {
-        uint64_t value = strtoull(argv[i + 1], NULL, 10);
-        if (strcmp(argv[i], "--size") == 0)
-            bench.bytes = value << 20;
-        else if (strcmp(argv[i], "--chunk") == 0)
-            bench.chunk = (uint32_t)value;
-        else if (strcmp(argv[i], "--rounds") == 0)
-            bench.rounds = (uint32_t)value;
-    }
+    struct bench bench = {.chunk = 128, .rounds = 5, .state = 1};
+    size_t bytes = 256 * BENCH_MIB;
+    const struct bench_option command_line[] = {
+        {"--size", "MEBIBYTES", .size = &bytes, .least = BENCH_MIB, .step = BENCH_MIB},
+        {"--chunk", "BYTES", .number = &bench.chunk},
+        {"--rounds", .number = &bench.rounds, .least = 1, .most = 1000},
+        {0},
+    };
+    options_read(command_line, argc, argv);
+    bench.bytes = bytes;
     bench.host = malloc(bench.bytes);
     bench.copy = malloc(bench.bytes);
     bench.is_usable = malloc(10000);
-    if (!bench.host || !bench.copy || !bench.is_usable || bench.bytes == 0 || bench.rounds == 0 || bench.rounds > 1000)
+    if (!bench.host || !bench.copy || !bench.is_usable)
         return 1;
     memset(bench.is_usable, 1, 10000);
     memset(bench.copy, 1, bench.bytes);

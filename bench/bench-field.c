@@ -36,13 +36,13 @@
  * bounds on times. */
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
 #include "bench.h"
 #include "field_run.h"
+#include "options.h"
 #include "ranks.h"
 
 static const struct field_mode modes[] = {
@@ -59,7 +59,8 @@ static const struct field_mode modes[] = {
 
 static struct field_setup setup = {
     .folder = ".", .size = 256 * BENCH_MIB, .checkpoints = 5, .rounds = 5, .iterations = 64, .settings = ""};
-static const char *only_mode;
+static const char *only_mode, *pattern = "p0";
+static const char *child; /* what a process of our own shall bring back */
 static int is_json;
 static int is_check;
 static double slack = 1; /* bounds on time are this much wider; for machines that others use too */
@@ -123,60 +124,23 @@ static void lock_folder(void) {
     ranks_meet();
 }
 
-static int usage(void) {
-    fputs("usage: bench-field [--json] [--check] [--slack FACTOR] [--keep]\n"
-          "                   [--mode "
-          "sync|sync-none|unique|unique-none|async|async-unique|async-exact|train|train-half]\n"
-          "                   [--pattern p0|p1] [--mpi-threads single|funneled|serialized|multiple]\n"
-          "                   [--size MIB] [--checkpoints 2..64] [--rounds 1..64] [--iterations N]\n"
-          "                   [--settings TEXT] [FOLDER]\n",
-          stderr);
-    return 2;
-}
-
-static int parse(int argc, char **argv, const char **child) {
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int is_pair = 1;
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--check") == 0)
-            is_check = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--keep") == 0)
-            is_kept = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--mode") == 0)
-            only_mode = value;
-        else if (strcmp(argv[i], "--pattern") == 0)
-            setup.is_scattered = strcmp(value, "p1") == 0;
-        else if (strcmp(argv[i], "--size") == 0)
-            setup.size = (size_t)strtoul(value, NULL, 10) * BENCH_MIB;
-        else if (strcmp(argv[i], "--checkpoints") == 0)
-            setup.checkpoints = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--rounds") == 0)
-            setup.rounds = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--iterations") == 0)
-            setup.iterations = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--settings") == 0)
-            setup.settings = value;
-        else if (strcmp(argv[i], "--slack") == 0)
-            slack = strtod(value, NULL);
-        else if (strcmp(argv[i], "--mpi-threads") == 0 && ranks_ask_threads(value) == 0)
-            is_pair = 1;
-        else if (strcmp(argv[i], "--child") == 0)
-            *child = value;
-        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof setup.folder)
-            strcpy(setup.folder, argv[i]), is_pair = 0;
-        else
-            return -1;
-        i += is_pair;
-    }
-    return 0;
-}
-
-static int is_sensible(void) {
-    return setup.size > 0 && setup.checkpoints >= 2 && setup.checkpoints <= FIELD_ROUNDS_MAX && setup.rounds >= 1 &&
-           setup.rounds <= FIELD_ROUNDS_MAX && setup.iterations >= 1;
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--check", .flag = &is_check},
+    {"--slack", "FACTOR", .real = &slack},
+    {"--keep", .flag = &is_kept},
+    {"--mode", "sync,sync-none,unique,unique-none,async,async-unique,async-exact,train,train-half", .list = &only_mode},
+    {"--pattern", "p0|p1", .choice = &pattern},
+    {"--mpi-threads", "single|funneled|serialized|multiple", .take = ranks_ask_threads},
+    {"--size", "MIB", .size = &setup.size, .least = BENCH_MIB, .step = BENCH_MIB},
+    {"--checkpoints", .number = &setup.checkpoints, .least = 2, .most = FIELD_ROUNDS_MAX},
+    {"--rounds", .number = &setup.rounds, .least = 1, .most = FIELD_ROUNDS_MAX},
+    {"--iterations", .number = &setup.iterations, .least = 1},
+    {"--settings", "TEXT", .text = &setup.settings},
+    {"--child", .text = &child},
+    {"FOLDER", .text = &setup.folder},
+    {0},
+};
 
 static void name_paths(void) {
     snprintf(setup.store_path, sizeof setup.store_path, "%s/bench-field.store", setup.folder);
@@ -187,19 +151,18 @@ static void name_paths(void) {
 }
 
 int main(int argc, char **argv) {
-    const char *child = NULL;
-    int failed = 0, found = 0;
-    if (parse(argc, argv, &child) != 0 || !is_sensible())
-        return usage();
+    int failed = 0;
+    options_read(command_line, argc, argv);
+    options_demand(command_line, !only_mode || *only_mode, "--mode names none");
+    setup.is_scattered = strcmp(pattern, "p1") == 0;
     if (!child)
         ranks_begin(&argc, &argv); /* a child is alone, whatever its parent was started by */
     name_paths();
     if (!child)
         lock_folder();
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        if (only_mode ? !bench_is_in(only_mode, modes[i].name) : modes[i].regions > 0)
+        if (only_mode ? !options_has(only_mode, modes[i].name) : modes[i].regions > 0)
             continue;
-        found = 1;
         if (child) {
             struct field_cost cost = field_bring_back(&setup, &modes[i], child);
             printf("%.9f %.6f\n", cost.seconds, cost.cpu);
@@ -208,5 +171,5 @@ int main(int argc, char **argv) {
         failed |= run_mode(&modes[i]);
     }
     ranks_end();
-    return found ? failed : usage();
+    return failed;
 }

@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 
 #include "bench.h"
+#include "options.h"
 #include "varve/varve.h"
 
 #define PAGE 4096u
@@ -188,53 +189,6 @@ static unsigned run(const struct wanted *wanted) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fprintf(stderr, "usage: bench-fine [--json] [--check] [--slack FACTOR] [--size MIB] [--chunk BYTES] [--changed SHARE]\n"
-                    "                  [--bytes N] [--threads N] [--rounds N] [--settings TEXT] [--uri URI]\n");
-    return 2;
-}
-
-static int take_value(struct wanted *wanted, const char *name, const char *value) {
-    if (strcmp(name, "--size") == 0)
-        wanted->size = bench_size(value);
-    else if (strcmp(name, "--chunk") == 0)
-        wanted->chunk = (unsigned)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--changed") == 0)
-        wanted->changed = strtod(value, NULL);
-    else if (strcmp(name, "--bytes") == 0)
-        wanted->bytes = (unsigned)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--threads") == 0)
-        wanted->threads = (unsigned)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--rounds") == 0)
-        wanted->rounds = (unsigned)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--slack") == 0)
-        slack = strtod(value, NULL);
-    else if (strcmp(name, "--settings") == 0)
-        more_settings = value;
-    else if (strcmp(name, "--uri") == 0)
-        uri = value;
-    else
-        return -1;
-    return 0;
-}
-
-static int parse(struct wanted *wanted, int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1;
-        else if (strcmp(argv[i], "--check") == 0)
-            is_checked = 1;
-        else if (take_value(wanted, argv[i], i + 1 < argc ? argv[i + 1] : "") == 0)
-            i++;
-        else
-            return -1;
-    }
-    return wanted->size < PAGE || wanted->changed < 0 || wanted->changed > 1 || wanted->bytes > PAGE ||
-                   wanted->rounds < 1 || wanted->rounds > ROUNDS_MAX || slack <= 0
-               ? -1
-               : 0;
-}
-
 static unsigned run_bounded(const struct wanted *base) {
     struct wanted sparse = *base, alone = *base, two = *base;
     sparse.changed = 0.1;
@@ -250,8 +204,21 @@ static unsigned run_bounded(const struct wanted *base) {
 
 int main(int argc, char **argv) {
     struct wanted wanted = {.size = 256 * BENCH_MIB, .chunk = 128, .threads = 2, .rounds = 9};
-    if (parse(&wanted, argc, argv) != 0)
-        return usage();
+    const struct bench_option command_line[] = {
+        {"--json", .flag = &is_json},
+        {"--check", .flag = &is_checked},
+        {"--slack", "FACTOR", .real = &slack, .least = 0.001},
+        {"--size", "MIB", .size = &wanted.size, .least = PAGE},
+        {"--chunk", "BYTES", .number = &wanted.chunk},
+        {"--changed", "SHARE", .real = &wanted.changed, .most = 1},
+        {"--bytes", .number = &wanted.bytes, .most = PAGE},
+        {"--threads", .number = &wanted.threads},
+        {"--rounds", .number = &wanted.rounds, .least = 1, .most = ROUNDS_MAX},
+        {"--settings", "TEXT", .text = &more_settings},
+        {"--uri", "URI", .text = &uri},
+        {0},
+    };
+    options_read(command_line, argc, argv);
     unsigned failed = wanted.changed > 0 ? run(&wanted) : run_bounded(&wanted);
     return is_checked && failed;
 }

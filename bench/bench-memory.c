@@ -24,6 +24,7 @@
 #include <varve/varve.h>
 
 #include "bench.h"
+#include "options.h"
 
 #define PAGE 4096u
 #define MIB ((double)BENCH_MIB)
@@ -45,8 +46,9 @@ struct result {
     double blocked;      /* seconds, the median */
 };
 
-static char folder[3000] = ".", store[3100];
-static const char *sizes = "16M", *chosen = "bare,all,tenth,again,restart", *settings = "codec=auto";
+static char store[3100];
+static struct numbers sizes = {{16 * MIB}, 1};
+static const char *folder = ".", *chosen = "bare,all,tenth,again,restart", *settings = "codec=auto";
 static unsigned checkpoints = 5;
 static size_t ceiling;
 static int is_json, is_check;
@@ -197,7 +199,7 @@ static int run_size(size_t size) {
     struct result bare = {0}, result;
     int failed = 0;
     for (size_t i = 0; i < LIVES; i++) {
-        if (i > 0 && !bench_is_in(chosen, lives[i].name))
+        if (i > 0 && !options_has(chosen, lives[i].name))
             continue;
         run(&lives[i], size, &result);
         if (i == 0)
@@ -210,52 +212,23 @@ static int run_size(size_t size) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fputs("usage: bench-memory [--json] [--check] [--size SIZE,...] [--life bare,all,tenth,again,restart]\n"
-          "       [--checkpoints N] [--settings TEXT] [--ceiling SIZE] [FOLDER]\n",
-          stderr);
-    return 2;
-}
-
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int is_pair = 1;
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--check") == 0)
-            is_check = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--size") == 0)
-            sizes = value;
-        else if (strcmp(argv[i], "--life") == 0)
-            chosen = value;
-        else if (strcmp(argv[i], "--checkpoints") == 0)
-            checkpoints = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--ceiling") == 0)
-            ceiling = bench_size(value);
-        else if (strcmp(argv[i], "--settings") == 0)
-            settings = value;
-        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder)
-            strcpy(folder, argv[i]), is_pair = 0;
-        else
-            return -1;
-        i += is_pair;
-    }
-    return checkpoints < 2 || checkpoints > MOST ? -1 : 0;
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--check", .flag = &is_check},
+    {"--size", "SIZE,...", .sizes = &sizes, .least = 1},
+    {"--life", "bare,all,tenth,again,restart", .list = &chosen},
+    {"--checkpoints", .number = &checkpoints, .least = 2, .most = MOST},
+    {"--settings", "TEXT", .text = &settings},
+    {"--ceiling", "SIZE", .size = &ceiling},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
 int main(int argc, char **argv) {
     int failed = 0;
-    if (parse(argc, argv) != 0)
-        return usage();
+    options_read(command_line, argc, argv);
     snprintf(store, sizeof store, "%s/bench-memory.store", folder);
-    for (const char *at = sizes; *at; at += strcspn(at, ","), at += *at == ',') {
-        char one[32];
-        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, ","), at);
-        size_t size = bench_size(one);
-        if (size == 0)
-            return usage();
-        failed |= run_size(size);
-    }
+    for (size_t i = 0; i < sizes.count; i++)
+        failed |= run_size((size_t)sizes.value[i]);
     return failed;
 }

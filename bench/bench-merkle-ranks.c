@@ -19,6 +19,7 @@
 
 #include "bench.h"
 #include "graphlets.h"
+#include "options.h"
 #include "ranks.h"
 
 static const struct method {
@@ -127,46 +128,27 @@ static void report(const struct method *method, struct result result, double ful
     fflush(stdout);
 }
 
-static void parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(name, "--json") == 0) {
-            is_json = 1;
-            continue;
-        }
-        if (name[0] != '-') {
-            folder = name;
-            continue;
-        }
-        i++;
-        if (strcmp(name, "--vertices") == 0)
-            vertices = (uint32_t)atoi(value);
-        else if (strcmp(name, "--checkpoints") == 0)
-            checkpoints = (unsigned)atoi(value);
-        else if (strcmp(name, "--chunk") == 0)
-            chunk = (unsigned)atoi(value);
-        else if (strcmp(name, "--methods") == 0)
-            only_methods = value;
-        else if (strcmp(name, "--settings") == 0)
-            more_settings = value;
-        else {
-            fprintf(stderr, "bench-merkle-ranks: unknown option %s\n", name);
-            exit(2);
-        }
-    }
-    bench_check(vertices >= 1000 && checkpoints > 0, "--vertices from 1000, --checkpoints from 1");
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--vertices", .number = &vertices, .least = 1000, .most = 100000000},
+    {"--checkpoints", .number = &checkpoints, .least = 1},
+    {"--chunk", "BYTES", .number = &chunk},
+    {"--methods", "full,pages,tree,tree-exact", .list = &only_methods},
+    {"--settings", "TEXT", .text = &more_settings},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
 int main(int argc, char **argv) {
+    options_read(command_line, argc, argv);
     ranks_begin(&argc, &argv);
-    parse(argc, argv);
     char store[4000];
     double full_seconds = 0;
     struct graph *graph = graph_make("delaunay", vertices, 1);
     bench_check(graph != NULL, "a graph");
     vertices = graph->vertices;
     for (size_t i = 0; i < METHODS; i++) {
-        if (!bench_is_in(only_methods, methods[i].name))
+        if (!options_has(only_methods, methods[i].name))
             continue;
         snprintf(store, sizeof store, "%s/bench-merkle-ranks", folder);
         if (ranks_own() == 0)

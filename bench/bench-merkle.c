@@ -33,12 +33,12 @@
  * checkpoints), zstd (tree-auto, with the chunk size that suits it, stores less than zstd on every graph, 20
  * checkpoints). */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "bench.h"
 #include "merkle.h"
+#include "options.h"
 
 #define BOUND_SMALLEST 1.02
 #define BOUND_GREEDY 1.2
@@ -48,16 +48,16 @@
 static uint32_t vertices = 1 << 20;
 static const char *only_graphs = "message-race,unstructured-mesh,road,bubbles";
 static const char *only_methods = "full,basic,list,tree,tree-auto,zstd";
-static const char *chunks = "32,64,128,256,512,4096", *counts = "5,10,20", *bounds = "smallest,greedy,list,full,zstd";
+static struct numbers chunks = {{32, 64, 128, 256, 512, 4096}, 6}, counts = {{5, 10, 20}, 3};
+static const char *bounds = "smallest,greedy,list,full,zstd";
 static const char *layout_name = "orbit", *more_settings = "";
-static unsigned most = 5;
-static uint64_t seed = 1;
+static unsigned most = 5, seed = 1;
 static int is_json, is_check, has_failed;
 static double best_ratio; /* of tree with 20 checkpoints, on any graph */
 
 static void judge(const char *bound, int is_kept, const char *text, const struct program *program, unsigned chunk,
                   double value) {
-    if (!bench_is_in(bounds, bound))
+    if (!options_has(bounds, bound))
         return;
     fprintf(stderr, "%s: %s, %u checkpoints, chunks of %u: %.4g %s\n", is_kept ? "kept" : "NOT KEPT", program->kind,
             program->checkpoints, chunk, value, text);
@@ -111,7 +111,7 @@ static void print_line(const struct program *program, const struct line *line) {
 /* ---- methods ---- */
 
 static int is_wanted(const char *method) {
-    return bench_is_in(only_methods, method);
+    return options_has(only_methods, method);
 }
 
 static void do_full(const struct program *program) {
@@ -203,11 +203,6 @@ static double do_chunk(const struct program *program, unsigned chunk) {
     return packed;
 }
 
-static const char *next_word(const char *list) {
-    list += strcspn(list, ",");
-    return list + (*list == ',');
-}
-
 static void do_count(const struct program *program) {
     double zstd = 0, least = 0;
     unsigned best = 0;
@@ -215,8 +210,8 @@ static void do_count(const struct program *program) {
         do_full(program);
     if (is_wanted("zstd"))
         zstd = do_zstd(program);
-    for (const char *at = chunks; *at; at = next_word(at)) {
-        unsigned chunk = (unsigned)strtoul(at, NULL, 10);
+    for (size_t i = 0; i < chunks.count; i++) {
+        unsigned chunk = (unsigned)chunks.value[i];
         double packed = do_chunk(program, chunk);
         if (packed > 0 && (best == 0 || packed < least))
             best = chunk, least = packed;
@@ -232,9 +227,8 @@ static void do_graph(const char *kind) {
     program.layout = strcmp(layout_name, "orbit") == 0 ? BY_ORBIT : BY_VERTEX;
     program.bytes = (size_t)program.graph->vertices * graphlets_orbits(most) * sizeof *program.vectors;
     program.vectors = bench_pages(program.bytes);
-    for (const char *at = counts; *at; at = next_word(at)) {
-        program.checkpoints = (unsigned)strtoul(at, NULL, 10);
-        bench_check(program.checkpoints >= 2 && program.checkpoints <= CHECKPOINTS_MAX, "checkpoints");
+    for (size_t i = 0; i < counts.count; i++) {
+        program.checkpoints = (unsigned)counts.value[i];
         program_record(&program);
         do_count(&program);
         program_forget(&program);
@@ -245,56 +239,28 @@ static void do_graph(const char *kind) {
 
 /* ---- start ---- */
 
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int is_pair = 1;
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--check") == 0)
-            is_check = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--vertices") == 0)
-            vertices = (uint32_t)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--graphs") == 0)
-            only_graphs = value;
-        else if (strcmp(argv[i], "--methods") == 0)
-            only_methods = value;
-        else if (strcmp(argv[i], "--chunks") == 0)
-            chunks = value;
-        else if (strcmp(argv[i], "--checkpoints") == 0)
-            counts = value;
-        else if (strcmp(argv[i], "--bounds") == 0)
-            bounds = value;
-        else if (strcmp(argv[i], "--layout") == 0)
-            layout_name = value;
-        else if (strcmp(argv[i], "--most") == 0)
-            most = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--seed") == 0)
-            seed = strtoull(value, NULL, 10);
-        else if (strcmp(argv[i], "--settings") == 0)
-            more_settings = value;
-        else
-            return -1;
-        i += is_pair;
-    }
-    return vertices >= 1000 && vertices <= 100000000 && most >= 2 && most <= 5 &&
-                   (strcmp(layout_name, "vertex") == 0 || strcmp(layout_name, "orbit") == 0)
-               ? 0
-               : -1;
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--check", .flag = &is_check},
+    {"--bounds", "smallest,greedy,list,full,zstd", .list = &bounds},
+    {"--vertices", .number = &vertices, .least = 1000, .most = 100000000},
+    {"--graphs", "message-race,unstructured-mesh,road,bubbles,delaunay", .list = &only_graphs},
+    {"--methods", "full,basic,list,tree,tree-auto,zstd", .list = &only_methods},
+    {"--chunks", "BYTES,...", .numbers = &chunks, .least = 1},
+    {"--checkpoints", "N,...", .numbers = &counts, .least = 2, .most = CHECKPOINTS_MAX},
+    {"--layout", "vertex|orbit", .choice = &layout_name},
+    {"--most", .number = &most, .least = 2, .most = 5},
+    {"--seed", .number = &seed},
+    {"--settings", "TEXT", .text = &more_settings},
+    {0},
+};
 
 int main(int argc, char **argv) {
-    if (parse(argc, argv) != 0) {
-        fprintf(stderr,
-                "usage: bench-merkle [--json] [--check] [--bounds NAME,...] [--vertices N] [--graphs NAME,...]\n"
-                "       [--methods NAME,...] [--chunks BYTES,...] [--checkpoints N,...] [--layout vertex|orbit]\n"
-                "       [--most 2..5] [--seed N] [--settings TEXT]\n");
-        return 2;
-    }
+    options_read(command_line, argc, argv);
     for (size_t i = 0; i < sizeof graph_kinds / sizeof graph_kinds[0]; i++)
-        if (bench_is_in(only_graphs, graph_kinds[i]))
+        if (options_has(only_graphs, graph_kinds[i]))
             do_graph(graph_kinds[i]);
-    if (best_ratio > 0 && bench_is_in(bounds, "full")) {
+    if (best_ratio > 0 && options_has(bounds, "full")) {
         fprintf(stderr, "%s: 20 checkpoints: %.4g times smaller than full on the best graph\n",
                 best_ratio >= BOUND_FULL ? "kept" : "NOT KEPT", best_ratio);
         has_failed |= best_ratio < BOUND_FULL;

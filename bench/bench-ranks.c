@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "options.h"
 #include "ranks.h"
 
 #define ROUNDS_MAX 64
@@ -163,29 +164,17 @@ static void report(const struct times *times) {
                ranks_all(), size / BENCH_MIB, bare, durable, durable / bare, cold, all, all / cold, opened);
 }
 
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1;
-        else if (strcmp(argv[i], "--size") == 0)
-            size = (size_t)strtoul(value, NULL, 10) * BENCH_MIB, i++;
-        else if (strcmp(argv[i], "--rounds") == 0)
-            rounds = (unsigned)strtoul(value, NULL, 10), i++;
-        else if (argv[i][0] != '-' && strlen(argv[i]) < 3000)
-            folder = argv[i];
-        else
-            return -1;
-    }
-    return size == 0 || rounds < 1 || rounds > ROUNDS_MAX ? -1 : 0;
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--size", "MIB", .size = &size, .least = BENCH_MIB, .step = BENCH_MIB},
+    {"--rounds", .number = &rounds, .least = 1, .most = ROUNDS_MAX},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
 int main(int argc, char **argv) {
     static struct times times;
-    if (parse(argc, argv) != 0) {
-        fprintf(stderr, "usage: bench-ranks [--json] [--size MIB] [--rounds 1..64] [FOLDER]\n");
-        return 2;
-    }
+    options_read(command_line, argc, argv);
     ranks_begin(&argc, &argv);
     snprintf(bare_path, sizeof bare_path, "%s/bench-ranks.bare.%u", folder, ranks_own());
     snprintf(store_path, sizeof store_path, "%s/bench-ranks.store", folder);

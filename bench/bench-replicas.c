@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "options.h"
 #include "ranks.h"
 #include "together.h"
 
@@ -41,7 +42,7 @@ struct array {
 static struct array arrays[LAYERS * KINDS];
 #define ARRAYS (sizeof arrays / sizeof arrays[0])
 
-static char folder[3000] = ".";
+static const char *folder = ".";
 static char store[3100];
 static size_t size = 200 * 1000 * 1000;
 static unsigned checkpoints = 4;
@@ -228,43 +229,21 @@ static int passes(const char *what, double value, double bound) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fputs("usage: bench-replicas [--json] [--check] [--size SIZE] [--checkpoints 2..64] [--settings TEXT]\n"
-          "                      [--mpi-threads single|funneled|serialized|multiple] [FOLDER]\n",
-          stderr);
-    return 2;
-}
-
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int is_pair = 1;
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--check") == 0)
-            is_check = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--size") == 0)
-            size = bench_size(value);
-        else if (strcmp(argv[i], "--checkpoints") == 0)
-            checkpoints = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--settings") == 0)
-            settings = value;
-        else if (strcmp(argv[i], "--mpi-threads") == 0 && ranks_ask_threads(value) == 0)
-            is_pair = 1;
-        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder)
-            strcpy(folder, argv[i]), is_pair = 0;
-        else
-            return -1;
-        i += is_pair;
-    }
-    return size < LAYERS * KINDS * CHUNK || checkpoints < 2 || checkpoints > 64 ? -1 : 0;
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--check", .flag = &is_check},
+    {"--size", "SIZE", .size = &size, .least = LAYERS * KINDS * CHUNK},
+    {"--checkpoints", .number = &checkpoints, .least = 2, .most = 64},
+    {"--settings", "TEXT", .text = &settings},
+    {"--mpi-threads", "single|funneled|serialized|multiple", .take = ranks_ask_threads},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
 int main(int argc, char **argv) {
     struct result result = {0};
     int failed = 0;
-    if (parse(argc, argv) != 0)
-        return usage();
+    options_read(command_line, argc, argv);
     ranks_begin(&argc, &argv);
     together_lock(folder);
     snprintf(store, sizeof store, "%s/bench-replicas.store", folder);

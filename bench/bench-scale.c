@@ -16,12 +16,14 @@
  *
  * Ends with 1 when an id is stored by nobody, or twice where the scheme is exact, or a bound is not kept. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <varve/varve_mpi.h>
 
 #include "dedup/exchange.h"
+#include "options.h"
 #include "scale.h"
 
 static _Thread_local struct varve_error ignored; /* ranks are threads */
@@ -31,9 +33,7 @@ static _Thread_local struct varve_error ignored; /* ranks are threads */
 
 struct options {
     const char *scheme;
-    size_t ids, top;
-    int rounds;
-    uint64_t most_messages;
+    unsigned ids, top, rounds, most_messages;
     double least_found;
 };
 
@@ -142,9 +142,9 @@ static struct outcome run_rounds(struct vv_exchange *exchange, uint32_t rank, co
     struct vv_exchange_in in = {.offers = offers, .count = options->ids};
     if (!verdicts)
         abort();
-    for (int i = 0; i < options->rounds; i++)
+    for (unsigned i = 0; i < options->rounds; i++)
         outcomes[i] = run_round(exchange, &in, verdicts, i + 1 == options->rounds);
-    for (int i = 0; i < options->rounds; i++)
+    for (unsigned i = 0; i < options->rounds; i++)
         combine(&outcomes[i]);
     free(offers);
     free(verdicts);
@@ -152,7 +152,7 @@ static struct outcome run_rounds(struct vv_exchange *exchange, uint32_t rank, co
     last->network_seconds = (double)before->most[NANOSECONDS] * 1e-9;
     if (options->rounds == 1 || scale_is_simulated)
         return *last;
-    qsort(outcomes + 1, (size_t)options->rounds - 1, sizeof *outcomes, compare_seconds);
+    qsort(outcomes + 1, options->rounds - 1, sizeof *outcomes, compare_seconds);
     return outcomes[options->rounds / 2];
 }
 
@@ -171,7 +171,7 @@ static int judge(const struct outcome *outcome, const struct options *options, c
     int is_within = outcome->most[MESSAGES] <= options->most_messages && found >= options->least_found;
     if (comm->rank != 0)
         return is_right && is_within ? 0 : 1;
-    printf("{\"scheme\": \"%s\", \"ranks\": %u, \"nodes\": %u, \"ids\": %zu, \"top\": %zu, \"simulated\": %s, "
+    printf("{\"scheme\": \"%s\", \"ranks\": %u, \"nodes\": %u, \"ids\": %u, \"top\": %u, \"simulated\": %s, "
            "\"computing\": \"%s\", "
            "\"seconds\": %.9f, \"network_seconds\": %.9f, \"computed\": %.9f, \"messages\": %" PRIu64
            ", \"reductions\": %" PRIu64 ", \"bytes\": %" PRIu64 ", "
@@ -187,34 +187,26 @@ static int judge(const struct outcome *outcome, const struct options *options, c
     if (!is_right)
         fprintf(stderr, "bench-scale: an id is stored by nobody, or twice\n");
     if (!is_within)
-        fprintf(stderr, "bench-scale: more messages than %" PRIu64 ", or less found than %.3f\n",
-                options->most_messages, options->least_found);
+        fprintf(stderr, "bench-scale: more messages than %u, or less found than %.3f\n", options->most_messages,
+                options->least_found);
     return is_right && is_within ? 0 : 1;
 }
 
+/* Not in variables of the file: simulated ranks share them. */
 static struct options read_options(int argc, char **argv) {
-    struct options options = {"auto", 2048, 0, 3, UINT64_MAX, 0};
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const char *name = argv[i], *value = argv[i + 1];
-        if (strcmp(name, "--scheme") == 0)
-            options.scheme = value;
-        else if (strcmp(name, "--ids") == 0)
-            options.ids = strtoull(value, NULL, 10);
-        else if (strcmp(name, "--top") == 0)
-            options.top = strtoull(value, NULL, 10);
-        else if (strcmp(name, "--rounds") == 0)
-            options.rounds = atoi(value);
-        else if (strcmp(name, "--most-messages") == 0)
-            options.most_messages = strtoull(value, NULL, 10);
-        else if (strcmp(name, "--least-found") == 0)
-            options.least_found = strtod(value, NULL);
-        else
-            fail(name, 2);
-    }
+    struct options options = {"auto", 2048, 0, 3, UINT_MAX, 0};
+    const struct bench_option command_line[] = {
+        {"--scheme", "flat|grid|auto|top-k", .choice = &options.scheme},
+        {"--ids", .number = &options.ids},
+        {"--top", .number = &options.top},
+        {"--rounds", .number = &options.rounds, .least = 1, .most = ROUNDS_MAX},
+        {"--most-messages", .number = &options.most_messages},
+        {"--least-found", "SHARE", .real = &options.least_found},
+        {0},
+    };
+    options_read(command_line, argc, argv);
     if (options.top == 0)
         options.top = options.ids;
-    if (options.rounds < 1 || options.rounds > ROUNDS_MAX)
-        fail("--rounds", 2);
     return options;
 }
 

@@ -7,12 +7,12 @@
  * varve_wait. The first five of each do not count. Medians and the worst of N (100 unless told). What is done after
  * varve_wait has returned has the time between two turns, 20 ms, to itself. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <varve/varve.h>
 
 #include "bench.h"
+#include "options.h"
 
 #define WARM 5
 #define MOST 10000
@@ -22,34 +22,20 @@ static struct {
     int is_json;
     size_t size;
     unsigned checkpoints;
-    const char *settings;
-    char folder[1000], bare[1100], store[1100];
-} options = {.size = BENCH_MIB, .checkpoints = 100, .settings = "keep=2,log=error"};
+    const char *settings, *folder;
+    char bare[3000], store[3000];
+} options = {.size = BENCH_MIB, .checkpoints = 100, .settings = "keep=2,log=error", .folder = "."};
 
 static double bare_times[MOST], durable_times[MOST];
 
-static void parse(int argc, char **argv) {
-    snprintf(options.folder, sizeof options.folder, ".");
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--json") == 0)
-            options.is_json = 1;
-        else if (strcmp(argv[i], "--size") == 0)
-            options.size = bench_size(value), i++;
-        else if (strcmp(argv[i], "--checkpoints") == 0)
-            options.checkpoints = (unsigned)strtoul(value, NULL, 10), i++;
-        else if (strcmp(argv[i], "--settings") == 0)
-            options.settings = value, i++;
-        else
-            snprintf(options.folder, sizeof options.folder, "%s", argv[i]);
-    }
-    if (options.size < 8 || options.checkpoints < 1 || options.checkpoints > MOST) {
-        fprintf(stderr, "usage: bench-small [--json] [--size SIZE] [--checkpoints N] [--settings TEXT] [FOLDER]\n");
-        exit(2);
-    }
-    snprintf(options.bare, sizeof options.bare, "%s/small-bare", options.folder);
-    snprintf(options.store, sizeof options.store, "%s/small-store", options.folder);
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &options.is_json},
+    {"--size", "SIZE", .size = &options.size, .least = 8},
+    {"--checkpoints", .number = &options.checkpoints, .least = 1, .most = MOST},
+    {"--settings", "TEXT", .text = &options.settings},
+    {"FOLDER", .text = &options.folder},
+    {0},
+};
 
 static double save(struct varve_session *session, int64_t version) {
     double begin = bench_now();
@@ -101,7 +87,9 @@ int main(int argc, char **argv) {
     struct varve_options opening = VARVE_OPTIONS_INIT;
     struct varve_session *session;
     struct varve_error error;
-    parse(argc, argv);
+    options_read(command_line, argc, argv);
+    snprintf(options.bare, sizeof options.bare, "%s/small-bare", options.folder);
+    snprintf(options.store, sizeof options.store, "%s/small-store", options.folder);
     uint8_t *data = bench_pages(options.size);
     bench_remove(options.store);
     opening.settings = options.settings;

@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "options.h"
 #include "ranks.h"
 #include "together.h"
 
@@ -58,12 +59,12 @@ struct result {
     unsigned checkpoints;
 };
 
-static char folder[3000] = ".";
+static const char *folder = ".";
 static char store[3100], store_fresh[3100];
 static size_t size = 16 * BENCH_MIB;
 static unsigned checkpoints = 400, life; /* life: checkpoints until it is restarted; 0: never */
 static const char *patterns = "random,hotcold,band,lasting,all,training";
-static const char *shares = "0.05";
+static struct numbers shares = {{0.05}, 1};
 static const char *settings = "codec=none,dedup=exact";
 static const char *mode = "exact";
 static int is_json, is_check;
@@ -347,8 +348,8 @@ static int is_over(const struct result *r, const char *pattern) {
 static int run_pattern(const struct pattern *pattern) {
     static struct result result;
     int failed = 0;
-    for (const char *at = shares; *at; at += strcspn(at, ","), at += *at == ',') {
-        double share = strtod(at, NULL);
+    for (size_t i = 0; i < shares.count; i++) {
+        double share = shares.value[i];
         memset(&result, 0, sizeof result);
         run(&result, pattern, share);
         report(&result, pattern->name, share);
@@ -359,55 +360,29 @@ static int run_pattern(const struct pattern *pattern) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fputs("usage: bench-space [--json] [--check] [--pattern random,hotcold,band,lasting,all,training] [--share "
-          "0.05,...]\n"
-          "                   [--size SIZE] [--checkpoints 30..10000] [--life N] [--mode NAME] [--settings TEXT] [FOLDER]\n",
-          stderr);
-    return 2;
-}
-
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int is_pair = 1;
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--check") == 0)
-            is_check = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--pattern") == 0)
-            patterns = value;
-        else if (strcmp(argv[i], "--share") == 0)
-            shares = value;
-        else if (strcmp(argv[i], "--size") == 0)
-            size = bench_size(value);
-        else if (strcmp(argv[i], "--checkpoints") == 0)
-            checkpoints = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--life") == 0)
-            life = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--mode") == 0)
-            mode = value;
-        else if (strcmp(argv[i], "--settings") == 0)
-            settings = value;
-        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder)
-            strcpy(folder, argv[i]), is_pair = 0;
-        else
-            return -1;
-        i += is_pair;
-    }
-    return size < 64 * CHUNK || checkpoints < WARM + 10 || checkpoints > MOST ? -1 : 0;
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--check", .flag = &is_check},
+    {"--pattern", "random,hotcold,band,lasting,all,training", .list = &patterns},
+    {"--share", "0.05,...", .numbers = &shares},
+    {"--size", "SIZE", .size = &size, .least = 64 * CHUNK},
+    {"--checkpoints", .number = &checkpoints, .least = WARM + 10, .most = MOST},
+    {"--life", .number = &life},
+    {"--mode", "NAME", .text = &mode},
+    {"--settings", "TEXT", .text = &settings},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
 int main(int argc, char **argv) {
     int failed = 0;
-    if (parse(argc, argv) != 0)
-        return usage();
+    options_read(command_line, argc, argv);
     ranks_begin(&argc, &argv);
     together_lock(folder);
     snprintf(store, sizeof store, "%s/bench-space.store", folder);
     snprintf(store_fresh, sizeof store_fresh, "%s/bench-space.fresh", folder);
     for (size_t i = 0; i < PATTERNS; i++)
-        if (bench_is_in(patterns, all_patterns[i].name))
+        if (options_has(patterns, all_patterns[i].name))
             failed |= run_pattern(&all_patterns[i]);
     ranks_end();
     return failed;

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "options.h"
 #include "varve/varve.h"
 
 #define COLUMNS 2048u
@@ -41,9 +42,9 @@ struct grid {
 static size_t region = 256 * BENCH_MIB, rows;
 static unsigned epochs = 8;
 static double seconds = 1, slack = 1;
-static const char *only_variant, *more_settings = "";
+static const char *only_variant, *more_settings = "", *place = "/dev/shm";
 static int is_strict;
-static char folder[3000] = "/dev/shm/";
+static char folder[3000];
 
 static struct varve_session *open_session(const char *settings) {
     struct varve_options options = VARVE_OPTIONS_INIT;
@@ -238,13 +239,6 @@ static unsigned run_variant(const char *variant, int is_moving) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fprintf(stderr,
-            "usage: bench-stencil [--short] [--strict] [--slack FACTOR] [--variant same|moving] [--region MIB]\n"
-            "                     [--epochs 4..64] [--seconds S] [--settings TEXT] [--dir FOLDER]\n");
-    return 2;
-}
-
 /* A quarter of the memory and of the time: the share of the first writes stays as it is. */
 static void be_short(void) {
     region = 64 * BENCH_MIB;
@@ -252,43 +246,23 @@ static void be_short(void) {
     seconds = 0.25;
 }
 
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--short") == 0) {
-            be_short();
-            continue;
-        }
-        if (strcmp(argv[i], "--strict") == 0) {
-            is_strict = 1;
-            continue;
-        }
-        if (strcmp(argv[i], "--slack") == 0)
-            slack = strtod(value, NULL);
-        else if (strcmp(argv[i], "--variant") == 0)
-            only_variant = value;
-        else if (strcmp(argv[i], "--region") == 0)
-            region = (size_t)strtoul(value, NULL, 10) * BENCH_MIB;
-        else if (strcmp(argv[i], "--epochs") == 0)
-            epochs = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--seconds") == 0)
-            seconds = strtod(value, NULL);
-        else if (strcmp(argv[i], "--settings") == 0)
-            more_settings = value;
-        else if (strcmp(argv[i], "--dir") == 0)
-            snprintf(folder, sizeof folder - 32, "%s/", value);
-        else
-            return -1;
-        i++;
-    }
-    return region < BENCH_MIB || epochs < LEARNT + 2 || epochs > EPOCHS_MAX || seconds <= 0 || slack <= 0 ? -1 : 0;
-}
+static const struct bench_option command_line[] = {
+    {"--short", .act = be_short},
+    {"--strict", .flag = &is_strict},
+    {"--slack", "FACTOR", .real = &slack, .least = 0.001},
+    {"--variant", "same|moving", .choice = &only_variant},
+    {"--region", "MIB", .size = &region, .least = BENCH_MIB, .step = BENCH_MIB},
+    {"--epochs", .number = &epochs, .least = LEARNT + 2, .most = EPOCHS_MAX},
+    {"--seconds", "S", .real = &seconds, .least = 0.001},
+    {"--settings", "TEXT", .text = &more_settings},
+    {"--dir", "FOLDER", .text = &place},
+    {0},
+};
 
 int main(int argc, char **argv) {
     unsigned failed = 0;
-    if (parse(argc, argv) != 0)
-        return usage();
-    snprintf(folder + strlen(folder), 32, "bench-stencil.%ld", (long)getpid());
+    options_read(command_line, argc, argv);
+    snprintf(folder, sizeof folder, "%s/bench-stencil.%ld", place, (long)getpid());
     atexit(remove_folder);
     rows = region / ROW_BYTES;
     if (!only_variant || strcmp(only_variant, "same") == 0)

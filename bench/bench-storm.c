@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 
 #include "bench.h"
+#include "options.h"
 #include "ranks.h"
 #include "storm.h"
 #include "together.h"
@@ -39,7 +40,7 @@ static const struct mode {
 } modes[] = {{"full", "none", 1},   {"incremental", "none", 0}, {"local", "local", 0},
              {"exact", "exact", 0}, {"top-k", "top-k", 0},      {"auto", "auto", 0}};
 
-static char folder[3000] = ".";
+static const char *folder = ".";
 static char store[3100];
 static const char *only_modes = "full,incremental,local,exact";
 static const char *more_settings = "";
@@ -218,50 +219,26 @@ static int run_mode(const struct mode *mode) {
 
 /* ---- the command line ---- */
 
-static int usage(void) {
-    fputs("usage: bench-storm [--json] [--check] [--mode full,incremental,local,exact,top-k,auto] [--steps N]\n"
-          "                   [--checkpoints N] [--settings TEXT]\n"
-          "                   [--mpi-threads single|funneled|serialized|multiple] [FOLDER]\n",
-          stderr);
-    return 2;
-}
-
-static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int is_pair = 1;
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--check") == 0)
-            is_check = 1, is_pair = 0;
-        else if (strcmp(argv[i], "--mode") == 0)
-            only_modes = value;
-        else if (strcmp(argv[i], "--steps") == 0)
-            steps = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--checkpoints") == 0)
-            checkpoints = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--settings") == 0)
-            more_settings = value;
-        else if (strcmp(argv[i], "--mpi-threads") == 0 && ranks_ask_threads(value) == 0)
-            is_pair = 1;
-        else if (argv[i][0] != '-' && strlen(argv[i]) < sizeof folder)
-            strcpy(folder, argv[i]), is_pair = 0;
-        else
-            return -1;
-        i += is_pair;
-    }
-    return steps < 1 || checkpoints < 1 ? -1 : 0;
-}
+static const struct bench_option command_line[] = {
+    {"--json", .flag = &is_json},
+    {"--check", .flag = &is_check},
+    {"--mode", "full,incremental,local,exact,top-k,auto", .list = &only_modes},
+    {"--steps", .number = &steps, .least = 1},
+    {"--checkpoints", .number = &checkpoints, .least = 1},
+    {"--settings", "TEXT", .text = &more_settings},
+    {"--mpi-threads", "single|funneled|serialized|multiple", .take = ranks_ask_threads},
+    {"FOLDER", .text = &folder},
+    {0},
+};
 
 int main(int argc, char **argv) {
     int failed = 0;
-    if (parse(argc, argv) != 0)
-        return usage();
+    options_read(command_line, argc, argv);
     ranks_begin(&argc, &argv);
     together_lock(folder);
     snprintf(store, sizeof store, "%s/bench-storm.store", folder);
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
-        if (bench_is_in(only_modes, modes[i].name))
+        if (options_has(only_modes, modes[i].name))
             failed |= run_mode(&modes[i]);
     ranks_end();
     return failed;

@@ -6,13 +6,12 @@
  * ns_per_write of these pages, of which the tracker's note is a part; collect_ms_per_gib, clearing included; and what
  * it reported. "hash" reads and hashes all of it, as is done where no tracker tells anything. One line of JSON each. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <xxhash.h>
 
 #include "bench.h"
 #include "memory/tracker.h"
+#include "options.h"
 
 #define PAGE 4096u
 #define STEP 10u
@@ -82,23 +81,17 @@ static void measure_hash(uint8_t *memory) {
         puts("");
 }
 
+static const struct bench_option command_line[] = {
+    {"--size", "MIB", .size = &size, .least = BENCH_MIB, .step = BENCH_MIB},
+    {"--rounds", .number = &rounds, .least = 1, .most = ROUNDS_MAX},
+    {"--huge", .flag = &is_huge},
+    {0},
+};
+
 int main(int argc, char **argv) {
     struct vv_tracker *tracker = NULL;
     char why[128];
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--huge") == 0)
-            is_huge = 1;
-        else if (strcmp(argv[i], "--size") == 0 && i + 1 < argc)
-            size = strtoul(argv[++i], NULL, 10) * BENCH_MIB;
-        else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
-            rounds = (unsigned)strtoul(argv[++i], NULL, 10);
-        else
-            size = 0;
-    }
-    if (size < BENCH_MIB || rounds < 1 || rounds > ROUNDS_MAX) {
-        fprintf(stderr, "usage: bench-tracker [--size MIB] [--rounds 1..64] [--huge]\n");
-        return 2;
-    }
+    options_read(command_line, argc, argv);
     uint8_t *memory = bench_pages(size);
     madvise(memory, size, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     for (size_t i = 0; i < size; i++)

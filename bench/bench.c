@@ -75,22 +75,6 @@ void *bench_pages(size_t size) {
     return pages;
 }
 
-int bench_is_in(const char *list, const char *word) {
-    size_t length = strlen(word);
-    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
-        if (strncmp(at, word, length) == 0 && (at[length] == ',' || at[length] == '\0'))
-            return 1;
-    return 0;
-}
-
-size_t bench_size(const char *text) {
-    char *end = NULL;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (end == text || (*end && end[1]) || value > SIZE_MAX / BENCH_MIB)
-        return 0;
-    return *end == 'K' ? value << 10 : *end == 'M' || !*end ? value << 20 : 0;
-}
-
 /* ---- the bare way ---- */
 
 double bench_bare_write(const char *path, const void *data, size_t size) {

@@ -16,8 +16,6 @@ uint64_t bench_peak(void);                         /* bytes of memory this proce
 double bench_median(const double *list, size_t n); /* 0 of nothing */
 uint64_t bench_random(uint64_t *state);            /* splitmix64 */
 void *bench_pages(size_t size);                    /* fresh memory, not touched */
-int bench_is_in(const char *list, const char *word); /* is it one of the words between the commas? */
-size_t bench_size(const char *text);                 /* 64M, 512K, or 64, which is 64M; 0 if it is none of these */
 
 /* ---- the bare way: one new file ---- */
 double bench_bare_write(const char *path, const void *data, size_t size); /* 1 MiB write() calls, fsync; seconds */

@@ -10,7 +10,7 @@
 
 /* What the command line says. */
 struct field_setup {
-    char folder[3000];
+    const char *folder;
     char bare_path[3100]; /* this rank's */
     char store_path[3100];
     size_t size;

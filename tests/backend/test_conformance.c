@@ -26,12 +26,12 @@ static struct place places[] = {
     {.name = "retry", .address = "mem://?retry=5"},
     {.name = "fault", .address = "mem://?fault=none"},
     {.name = "count", .address = "mem://?count=1"},
-    {.name = "file", .parent = ""},
-    {.name = "file-buffered", .parent = "", .direct = VV_DIRECT_OFF},
-    {.name = "file-named", .parent = "", .tuning = {.named_temporaries = 1}},
-    {.name = "file-rename", .parent = "", .tuning = {.named_temporaries = 1, .rename_only = 1}},
-    {.name = "file-prealloc", .parent = "", .tuning = {.preallocate = 1, .in_flight = 1}},
-    {.name = "file-steps", .parent = "", .tuning = {.step_by_step = 1}},
+    {.name = "file", .parent = "."},
+    {.name = "file-buffered", .parent = ".", .direct = VV_DIRECT_OFF},
+    {.name = "file-named", .parent = ".", .tuning = {.named_temporaries = 1}},
+    {.name = "file-rename", .parent = ".", .tuning = {.named_temporaries = 1, .rename_only = 1}},
+    {.name = "file-prealloc", .parent = ".", .tuning = {.preallocate = 1, .in_flight = 1}},
+    {.name = "file-steps", .parent = ".", .tuning = {.step_by_step = 1}},
     {.name = "shm", .parent = "/dev/shm"},
 };
 
@@ -39,7 +39,7 @@ static int open_place(void *arg, struct varve_backend **out) {
     struct place *place = arg;
     struct varve_error error = {0};
     struct vv_backend_options options = {.may_create = 1, .direct = place->direct, .tuning = &place->tuning};
-    if (!place->address && folder_make(place->parent, place->folder) < 0)
+    if (!place->address && folder_make(place->parent, "backend-test", place->folder, 512) < 0)
         return -errno;
     int result = vv_backend_open(place->address ? place->address : place->folder, &options, out, &error);
     if (result < 0)

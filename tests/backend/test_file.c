@@ -41,7 +41,7 @@ static struct varve_backend *open_with(const char *root, struct vv_backend_optio
 
 static int setup(void **state) {
     static struct fixture fixture;
-    if (folder_make("", fixture.folder) < 0)
+    if (folder_make(".", "backend-test", fixture.folder, sizeof fixture.folder) < 0)
         return -1;
     snprintf(fixture.root, sizeof(fixture.root), "%s/store", fixture.folder);
     fixture.backend = open_with(fixture.root, (struct vv_backend_options){.may_create = 1});

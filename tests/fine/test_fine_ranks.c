@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <varve/varve.h>
 
 #include "edits.h"
+#include "folder.h"
 #include "group.h"
 #include "test.h"
 
@@ -206,20 +206,18 @@ static uint64_t try_once(const char *settings, int is_local, uint32_t victim) {
     struct plan plan = {settings, is_local, victim, first_seed + 100000 * count++};
     struct group_options options = {.seconds = 60, .ranks_per_node = is_local ? 1 : 0, .has_aside = (int)(count % 2)};
     struct group_end end;
-    char text[256], command[160];
-    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/test-fine-XXXXXX" : "/tmp/test-fine-XXXXXX");
-    assert_non_null(mkdtemp(folder));
+    char text[256], lost[80];
+    assert_int_equal(folder_make(NULL, "test-fine", folder, sizeof folder), 0);
     memset(board, 0, sizeof *board);
     int rc = group_run(RANKS, run_rank, &plan, &options, &end);
     if (rc == 0)
         look_at_stores(&plan);
     if (rc == 0 && is_local) { /* a node is lost: the others have what it had */
-        snprintf(command, sizeof command, "rm -rf %s/node%u", folder, victim);
-        assert_int_equal(system(command), 0);
+        snprintf(lost, sizeof lost, "%s/node%u", folder, victim);
+        assert_int_equal(folder_remove(lost), 0);
         rc = group_run(RANKS, run_again, &plan, &options, &end);
     }
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(folder_remove(folder), 0);
     group_describe(&end, text, sizeof text);
     if (rc)
         fail_msg("%s: %s", settings, text);

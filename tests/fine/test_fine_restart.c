@@ -3,15 +3,14 @@
  *
  * The program is linked with --wrap=vv_backend_get, so that every read of the storage is seen; what is needed comes from the manifest. */
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <varve/varve.h>
 
 #include "backend/backend.h"
 #include "base/log.h"
+#include "folder.h"
 #include "group.h"
 #include "store/block_decode.h"
 #include "read/view_private.h"
@@ -165,18 +164,14 @@ static void be_rank(struct varve_comm *comm, void *arg) {
 }
 
 static void run(const struct job *job) {
-    struct group_end end;
-    char text[512];
     board->is_watched = job->is_restart;
     board->reads = board->decodes = 0;
     if (job->ranks == 1) {
         const char *failed = open_and_live(job, NULL, 0);
         if (failed)
             fail_msg("%s", failed);
-    } else if (group_run(job->ranks, be_rank, (void *)job, NULL, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%s", text);
-    }
+    } else
+        group_must_run(job->ranks, be_rank, job, NULL, NULL);
     board->is_watched = 0;
     assert_in_range(board->reads, 0, READS_MOST);
 }
@@ -273,18 +268,13 @@ static struct needs *new_needs(uint32_t ranks) {
 
 /* ---- tests ---- */
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
-}
-
 static int make_folder(void **state) {
     struct varve_backend *backend = NULL;
     struct varve_error error = {0};
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/test-fine-restart-XXXXXX");
     board = group_memory(sizeof *board);
-    if (!board || !mkdtemp(folder) || vv_backend_open(folder, NULL, &backend, &error) != 0)
+    if (!board || folder_make("/tmp", "test-fine-restart", folder, sizeof folder) != 0 ||
+        vv_backend_open(folder, NULL, &backend, &error) != 0)
         return -1;
     folder_ops = backend->ops;
     vv_backend_close(backend);
@@ -294,7 +284,7 @@ static int make_folder(void **state) {
 static int remove_folder(void **state) {
     (void)state;
     group_memory_free(board, sizeof *board);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(folder);
 }
 
 static void assert_once(const char *settings) {

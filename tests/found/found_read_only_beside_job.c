@@ -172,20 +172,12 @@ static void rank_main(struct varve_comm *comm, void *arg) {
         group_fail(comm, "close");
 }
 
-static void run_ranks(int is_reading) {
-    struct group_end end;
-    char text[512];
-    if (group_run(RANKS, rank_main, &is_reading, NULL, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%s", text);
-    }
-}
-
 static void test_many_ranks(void **state) {
+    const int is_reading[] = {0, 1};
     (void)state;
-    run_ranks(0);
+    group_must_run(RANKS, rank_main, &is_reading[0], NULL, NULL);
     char *before = snapshot();
-    run_ranks(1);
+    group_must_run(RANKS, rank_main, &is_reading[1], NULL, NULL);
     expect_unchanged(before);
 }
 

@@ -39,6 +39,10 @@ int group_run(uint32_t ranks, group_fn fn, void *arg, const struct group_options
 /* "rank 2 was killed by signal 9, rank 0 ended with 1": only those that ended badly, the first one first. */
 void group_describe(const struct group_end *end, char *text, size_t room);
 
+/* The same in a test of cmocka, which fails unless all ended well. about, which may be NULL, says what was run. */
+void group_must_run(uint32_t ranks, group_fn fn, const void *arg, const struct group_options *options,
+                    const char *about);
+
 /* In a rank: one more group of the same processes, as MPI_Comm_dup makes it, for varve_open_comm. Whoever closes it frees it. */
 struct varve_comm *group_comm(struct varve_comm *comm);
 /* In a rank: say why and end with 1. */

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "folder.h"
 #include "test.h"
 
 #define NAME "job"
@@ -22,19 +22,13 @@ static const uint32_t *nodes;
 int ranks_setup(void **state) {
     (void)state;
     board = group_memory(sizeof *board);
-    snprintf(folder, sizeof folder, "%s/varve-ranks-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
+    return folder_make(NULL, "varve-ranks", folder, sizeof folder);
 }
 
 int ranks_teardown(void **state) {
     (void)state;
     group_memory_free(board, sizeof *board);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(folder);
 }
 
 const char *ranks_folder(void) {
@@ -46,14 +40,19 @@ int ranks_stride(void) {
     return percent && atoi(percent) > 0 && atoi(percent) <= 25 ? 4 : 1;
 }
 
+struct start {
+    const struct plan *plan;
+    struct board *board;
+};
+
 static void run_job(struct varve_comm *comm, void *arg) {
-    const struct plan *plan = arg;
+    const struct plan *plan = ((struct start *)arg)->plan;
     struct ranks_job *job = calloc(1, sizeof *job);
     if (!job)
         abort();
     job->comm = comm;
     job->plan = plan;
-    job->board = board;
+    job->board = ((struct start *)arg)->board;
     job->folder = folder;
     job->rank = (int)comm->rank;
     job->is_victim = job->rank == plan->victim;
@@ -77,22 +76,33 @@ void ranks_place(const uint32_t *node_of) {
     nodes = node_of;
 }
 
+static uint32_t ranks_of(const struct plan *plan) {
+    return plan->ranks ? plan->ranks : RANKS;
+}
+
+int ranks_run_on(struct board *of, const struct plan *plan, struct group_end *end) {
+    struct group_options options = {.seconds = 60, .node_of = nodes};
+    struct start start = {plan, of};
+    memset(of, 0, sizeof *of);
+    return group_run(ranks_of(plan), run_job, &start, &options, end);
+}
+
+void ranks_compare(const struct board *of, const struct plan *plan) {
+    for (uint32_t rank = 1; rank < ranks_of(plan); rank++) {
+        assert_int_equal(of->count[rank], of->count[0]);
+        for (size_t i = 0; i < of->count[0]; i++)
+            compare_answers(&of->answers[0][i], &of->answers[rank][i], (int)rank);
+    }
+}
+
 const struct board *ranks_run(const struct plan *plan) {
-    struct plan copy = *plan;
-    struct group_options options = {.seconds = 30, .node_of = nodes};
     struct group_end end;
     char text[256];
-    uint32_t ranks = plan->ranks ? plan->ranks : RANKS;
-    memset(board, 0, sizeof *board);
-    if (group_run(ranks, run_job, &copy, &options, &end) != 0) {
+    if (ranks_run_on(board, plan, &end) != 0) {
         group_describe(&end, text, sizeof text);
         fail_msg("%s", text);
     }
-    for (uint32_t rank = 1; rank < ranks; rank++) {
-        assert_int_equal(board->count[rank], board->count[0]);
-        for (size_t i = 0; i < board->count[0]; i++)
-            compare_answers(&board->answers[0][i], &board->answers[rank][i], (int)rank);
-    }
+    ranks_compare(board, plan);
     return board;
 }
 

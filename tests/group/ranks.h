@@ -27,7 +27,6 @@ struct board {
     char log[RANKS][8192]; /* warnings and errors */
 };
 
-struct plan;
 struct ranks_job;
 typedef void (*ranks_fn)(struct ranks_job *job);
 
@@ -69,6 +68,9 @@ void ranks_place(const uint32_t *node_of);
 /* Run it and check that all ranks ended well and were told the same: codes, versions, errors, texts. The board is that of this
  * run, until the next. */
 const struct board *ranks_run(const struct plan *plan);
+/* The same in pieces, on a board of one's own, which must be group_memory: run it, with group_run's answer, and compare. */
+int ranks_run_on(struct board *board, const struct plan *plan, struct group_end *end);
+void ranks_compare(const struct board *board, const struct plan *plan);
 /* The n-th call of this name; fails the test if there is none. */
 const struct answer *ranks_answer(const struct board *board, const char *call, int n);
 /* The code, and for errors the rank where it happened (-1: any) and a word of the text. */

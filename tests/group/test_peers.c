@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "folder.h"
 #include "session/session.h"
 #include "group.h"
 #include "test.h"
@@ -183,31 +184,19 @@ static void run_rank(struct varve_comm *comm, void *arg) {
 static int setup(void **state) {
     (void)state;
     board = group_memory(sizeof *board);
-    snprintf(folder, sizeof folder, "%s/varve-peers-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
+    return folder_make(NULL, "varve-peers", folder, sizeof folder);
 }
 
 static int teardown(void **state) {
     (void)state;
     group_memory_free(board, sizeof *board);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(folder);
 }
 
 static void run(const struct plan *plan) {
-    struct plan copy = *plan;
     struct group_options options = {.seconds = 60, .ranks_per_node = 4};
-    struct group_end end;
-    char text[256];
     memset(board, 0, sizeof *board);
-    if (group_run(plan->ranks, run_rank, &copy, &options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%s", text);
-    }
+    group_must_run(plan->ranks, run_rank, plan, &options, NULL);
 }
 
 /* Make versions 1 to n, then come back to `from`. Returns the bytes that all ranks together have read. */

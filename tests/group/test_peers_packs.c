@@ -1,11 +1,11 @@
 /* Packs that hold data of several ranks, read back by all of them: every block is read and decoded by one rank, the
  * others get their parts of it. The checkpoints are made here, by hand, so that every layout is possible. */
-#include <ftw.h>
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "session/session.h"
+#include "folder.h"
 #include "restart/shared_packs.h"
+#include "session/session.h"
 #include "group.h"
 #include "peers/peers_private.h"
 #include "read/view_private.h"
@@ -499,31 +499,19 @@ static void run_session(struct varve_comm *comm, void *arg) {
 static int setup(void **state) {
     (void)state;
     board = group_memory(sizeof *board);
-    snprintf(folder, sizeof folder, "%s/varve-packs-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
+    return folder_make(NULL, "varve-packs", folder, sizeof folder);
 }
 
 static int teardown(void **state) {
     (void)state;
     group_memory_free(board, sizeof *board);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(folder);
 }
 
 static void run(const struct plan *plan, group_fn fn) {
-    struct plan copy = *plan;
     struct group_options options = {.seconds = 60, .ranks_per_node = 4};
-    struct group_end end;
-    char text[256];
     memset(board, 0, sizeof *board);
-    if (group_run(plan->layout.ranks, fn, &copy, &options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%s", text);
-    }
+    group_must_run(plan->layout.ranks, fn, plan, &options, NULL);
     for (uint32_t i = 1; i < plan->layout.ranks; i++)
         assert_int_equal(board->code[i], board->code[0]);
 }

@@ -10,6 +10,7 @@
 #include <varve/varve.h>
 
 #include "base/alloc.h"
+#include "folder.h"
 #include "group.h"
 #include "test.h"
 #include "unit/freezing.h"
@@ -47,19 +48,14 @@ static uint8_t *meddled;
 
 static int setup(void **state) {
     (void)state;
-    strcpy(folder, "/dev/shm/test-sharing-XXXXXX");
-    if (access("/dev/shm", W_OK) != 0)
-        strcpy(folder, "/tmp/test-sharing-XXXXXX");
     board = group_memory(sizeof *board);
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(NULL, "test-sharing", folder, sizeof folder);
 }
 
 static int teardown(void **state) {
-    char command[128];
     (void)state;
     group_memory_free(board, sizeof *board);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 /* ---- in a rank ---- */
@@ -160,14 +156,8 @@ static void in_rank(struct varve_comm *comm, void *arg) {
 /* ---- in the test ---- */
 
 static void run(const struct plan *given) {
-    struct group_end end;
-    char text[2000] = "";
     plan = given;
-    int rc = group_run(RANKS, in_rank, NULL, &given->options, &end);
-    if (rc)
-        group_describe(&end, text, sizeof text);
-    if (rc)
-        fail_msg("%s", text);
+    group_must_run(RANKS, in_rank, NULL, &given->options, NULL);
 }
 
 static uint64_t stored(int step) {

@@ -13,6 +13,7 @@
 #include <varve/varve_inspect.h>
 
 #include "base/alloc.h"
+#include "folder.h"
 #include "group.h"
 #include "test.h"
 
@@ -57,17 +58,14 @@ static struct board *board;
 
 static int setup(void **state) {
     (void)state;
-    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/test-team-XXXXXX" : "/tmp/test-team-XXXXXX");
     board = group_memory(sizeof *board);
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(NULL, "test-team", folder, sizeof folder);
 }
 
 static int teardown(void **state) {
-    char command[128];
     (void)state;
     group_memory_free(board, sizeof *board);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 /* ---- in a rank ---- */
@@ -244,12 +242,7 @@ static void check_three(struct job *job) {
 /* ---- in the test ---- */
 
 static void run(const struct plan *plan) {
-    struct group_end end;
-    char text[600];
-    if (group_run(plan->ranks, run_rank, (void *)plan, &plan->options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%s: %s", plan->settings, text);
-    }
+    group_must_run(plan->ranks, run_rank, plan, &plan->options, plan->settings);
 }
 
 /* Packs, and parts of them, below a version's folder; bytes go to sizes. */

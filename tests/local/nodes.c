@@ -1,7 +1,6 @@
 #include "nodes.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "test.h"
 
 static uint32_t placement[RANKS] = {0, 0, 1, 1};
@@ -58,31 +58,16 @@ void node_come_back(struct ranks_job *job) {
 
 static struct board *other; /* of jobs that ranks_run does not run */
 
-static void run_rank(struct varve_comm *comm, void *arg) {
-    const struct plan *plan = arg;
-    struct ranks_job *job = calloc(1, sizeof *job);
-    if (!job)
-        abort();
-    *job = (struct ranks_job){.comm = comm, .plan = plan, .board = other, .folder = ranks_folder()};
-    job->rank = (int)comm->rank;
-    job->is_victim = job->rank == plan->victim;
-    plan->fn(job);
-    free(job);
-}
-
-static void clear_board(void) {
+static struct board *other_board(void) {
     if (!other)
         other = group_memory(sizeof *other);
-    memset(other, 0, sizeof *other);
+    return other;
 }
 
 void nodes_run_dying(const struct plan *plan, int rank) {
-    struct plan copy = *plan;
-    struct group_options options = {.seconds = 30, .node_of = placement};
     struct group_end end;
     char text[256];
-    clear_board();
-    group_run(plan->ranks ? plan->ranks : RANKS, run_rank, &copy, &options, &end);
+    ranks_run_on(other_board(), plan, &end);
     group_describe(&end, text, sizeof text);
     if (end.first < 0 || (rank >= 0 && end.first != rank) || !WIFSIGNALED(end.status[end.first]) ||
         WTERMSIG(end.status[end.first]) != SIGKILL)
@@ -90,28 +75,20 @@ void nodes_run_dying(const struct plan *plan, int rank) {
 }
 
 int nodes_start(const struct plan *plan) {
-    struct plan copy = *plan;
-    struct group_options options = {.seconds = 60, .node_of = placement};
-    clear_board();
+    struct board *of = other_board();
     fflush(stdout);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        _exit(group_run(plan->ranks ? plan->ranks : RANKS, run_rank, &copy, &options, NULL) == 0 ? 0 : 1);
+        _exit(ranks_run_on(of, plan, NULL) == 0 ? 0 : 1);
     return pid;
 }
 
-const struct board *nodes_end(int job) {
+const struct board *nodes_end(int job, const struct plan *plan) {
     int status = 0;
     assert_int_equal(waitpid(job, &status, 0), job);
     assert_int_equal(status, 0);
-    for (int rank = 1; rank < RANKS; rank++) {
-        assert_int_equal(other->count[rank], other->count[0]);
-        for (size_t i = 0; i < other->count[0]; i++) {
-            assert_int_equal(other->answers[rank][i].code, other->answers[0][i].code);
-            assert_int_equal(other->answers[rank][i].version, other->answers[0][i].version);
-        }
-    }
+    ranks_compare(other, plan);
     return other;
 }
 
@@ -171,15 +148,11 @@ void flip_bit(const char *path, long at) {
         fail_msg("%s: no byte %ld", path, at);
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
-}
-
 void node_lose(int node) {
     char folder[512];
     node_folder(node, folder, sizeof folder);
-    assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_true(is_there(folder));
+    assert_int_equal(folder_remove(folder), 0);
 }
 
 void node_move(int from, int to) {

@@ -24,7 +24,7 @@ void node_come_back(struct ranks_job *job);
 void nodes_run_dying(const struct plan *plan, int rank);
 /* A job in the background: its process, and the end of it. */
 int nodes_start(const struct plan *plan);
-const struct board *nodes_end(int job);
+const struct board *nodes_end(int job, const struct plan *plan);
 
 /* ---- what lies on a node ---- */
 

@@ -168,7 +168,7 @@ static void two_jobs(void **state) {
     board = ranks_run(&back);
     ranks_expect(board, "open", 1, VARVE_BUSY, -1, "in use");
     atomic_store(&signals->may_go_on, 1);
-    board = nodes_end(job);
+    board = nodes_end(job, &plan);
     ranks_expect(board, "checkpoint", 2, 0, -1, "");
     nodes_place(0, 0, 1, 1);
     board = ranks_run(&back);
@@ -193,7 +193,7 @@ static void asleep(void **state) {
     ranks_expect(board, "checkpoint", 1, 0, -1, "");
     atomic_store(&signals->may_go_on, 1);
     stop_all(SIGCONT);
-    board = nodes_end(job);
+    board = nodes_end(job, &plan);
     ranks_expect(board, "checkpoint", 2, VARVE_FENCED, -1, "");
     board = ranks_run(&back);
     assert_int_equal(ranks_answer(board, "restart", 1)->version, 5);

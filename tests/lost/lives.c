@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "group.h"
 #include "job.h"
 #include "test.h"
@@ -125,22 +126,16 @@ static void run_rank(struct varve_comm *comm, void *arg) {
 
 /* ---- in the test ---- */
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
-}
-
 int lives_setup(void **state) {
     (void)state;
     told = group_memory(LIVES_RANKS * sizeof *told);
-    snprintf(folder, sizeof folder, "%s/varve-lost-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(NULL, "varve-lost", folder, sizeof folder);
 }
 
 int lives_teardown(void **state) {
     (void)state;
     group_memory_free(told, LIVES_RANKS * sizeof *told);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(folder);
 }
 
 int lives_scale(void) {
@@ -149,7 +144,7 @@ int lives_scale(void) {
 }
 
 void lives_clean(void) {
-    assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(folder_remove(folder), 0);
     assert_int_equal(mkdir(folder, 0700), 0);
 }
 
@@ -186,7 +181,7 @@ void lose(unsigned nodes, int is_replaced) {
         snprintf(path, sizeof path, "%s/node%d", folder, node);
         if (!(nodes >> node & 1))
             continue;
-        if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        if (access(path, F_OK) != 0 || folder_remove(path) != 0)
             fail_msg("%s: %s", path, strerror(errno));
         if (is_replaced)
             assert_int_equal(mkdir(path, 0700), 0);

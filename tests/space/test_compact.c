@@ -107,12 +107,7 @@ static void go_on_rank(struct varve_comm *comm, void *arg) {
 
 static void go_on(const struct wasteful *way) {
     struct wasteful_job job = {way, store};
-    struct group_end end;
-    char text[512];
-    if (group_run(way->ranks, go_on_rank, &job, NULL, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("after compact: %s", text);
-    }
+    group_must_run(way->ranks, go_on_rank, &job, NULL, "after compact");
 }
 
 static void run(const struct wasteful *way) {
@@ -127,7 +122,7 @@ static void run(const struct wasteful *way) {
     check_all(way->ranks, "after");
     assert_int_equal(compact().moved, 0);
     go_on(way);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 static void test_one_rank(void **state) {
@@ -275,7 +270,7 @@ static void test_prune_beside(void **state) {
     result = compact();
     check_small(&result);
     check_all(4, "pruned beside, and done");
-    clear_folder(store);
+    folder_remove(store);
 }
 
 #ifdef VARVE_FAULTS
@@ -346,7 +341,7 @@ static void test_stopped_for_long(void **state) {
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0); /* it was told that it has lost the claim */
     check_all(1, "stopped for long");
-    clear_folder(store);
+    folder_remove(store);
 }
 #else
 static void test_stopped_for_long(void **state) {
@@ -391,7 +386,7 @@ static void test_damaged_copy(void **state) {
     struct varve_compact_result result = compact();
     check_small(&result);
     check_all(4, "a damaged copy, and done");
-    clear_folder(store);
+    folder_remove(store);
 }
 
 static int stop(void *arg, uint64_t done, uint64_t total) {
@@ -414,7 +409,7 @@ static void test_stopped(void **state) {
     }
     assert_true(compact().bytes_after > 0);
     check_all(1, "stopped, and done");
-    clear_folder(store);
+    folder_remove(store);
 }
 
 static void test_job_alive(void **state) {
@@ -445,7 +440,7 @@ static void test_job_alive(void **state) {
     check_all(1, "beside a job");
     assert_int_equal(varve_store_compact(tool, "job", NULL, NULL, &error), 0);
     varve_store_close(tool);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 /* ---- fewer of them, and damage ---- */
@@ -466,7 +461,7 @@ static void test_keep(void **state) {
     check_version(tool, 1, newest, "kept");
     assert_true(varve_store_resolve(tool, &which, &error) < 0);
     varve_store_close(tool);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 static char victim[160];
@@ -497,7 +492,7 @@ static void test_damaged(void **state) {
     assert_int_equal(varve_store_resolve(tool, &which, &error), 0);
     assert_int_equal(access(victim, F_OK), 0);
     varve_store_close(tool);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 /* Nothing is to be written again; but others would go because this one is there, and it cannot be read. */
@@ -512,7 +507,7 @@ static void test_keep_damaged(void **state) {
     assert_int_equal(varve_store_compact(tool, "job", &options, NULL, &error), VARVE_CORRUPT);
     assert_int_equal(count_checkpoints(tool), 2);
     varve_store_close(tool);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 /* A compaction was killed when one copy was there. The job goes on with keep=3: the copy and its original count once. */
@@ -541,7 +536,7 @@ static void test_keep_counts_versions(void **state) {
     check_version(tool, 1, newest, "kept");
     check_version(tool, 1, newest - 1, "kept, and not pushed out by a copy");
     varve_store_close(tool);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 /* ---- what it does not do ---- */
@@ -554,7 +549,7 @@ static void refuse(uint32_t ranks, const char *settings, const char *wanted) {
     assert_int_equal(varve_store_compact(tool, "job", NULL, NULL, &error), VARVE_UNSUPPORTED);
     assert_non_null(strstr(error.text, wanted));
     varve_store_close(tool);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 static void test_refused(void **state) {
@@ -573,7 +568,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    return clear_folder(folder);
+    return folder_remove(folder);
 }
 
 int main(void) {

@@ -176,8 +176,8 @@ static void run(const char *settings) {
     check_whole(tool);
     varve_store_close(before);
     varve_store_close(tool);
-    clear_folder(store);
-    clear_folder(copy);
+    folder_remove(store);
+    folder_remove(copy);
 }
 
 static void test_kinds(void **state) {
@@ -198,7 +198,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    return clear_folder(folder);
+    return folder_remove(folder);
 }
 
 int main(void) {

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <varve/varve.h>
 
+#include "folder.h"
 #include "group.h"
 #include "test.h"
 
@@ -129,12 +129,7 @@ static int add_file(const char *path, const struct stat *st, int type, struct FT
 }
 
 static void run(const struct way *way) {
-    struct group_end end;
-    char text[512], command[128];
-    if (group_run(way->ranks, rank_main, (void *)(uintptr_t)way, &way->options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%u ranks, %s: %s", way->ranks, way->settings, text);
-    }
+    group_must_run(way->ranks, rank_main, way, &way->options, way->settings);
     int is_shared = way->ranks > 1 && !strstr(way->settings, "dedup=local");
     double halves = is_shared ? 1 + way->ranks : 2 * way->ranks;
     double needed = halves * (SIZE / 2 + (CHANGED + 1.0) * CHUNK) * (strstr(way->settings, "copies=2") ? 2 : 1);
@@ -143,8 +138,7 @@ static void run(const struct way *way) {
     print_message("%u ranks, %-40s %s: %.2f of what is needed\n", way->ranks, way->settings,
                   way->is_hot ? "hot" : "random", bytes / needed);
     assert_true(bytes / needed < ((way->is_hot || way->differ) && way->ranks > 1 ? MOST_HOT : MOST));
-    snprintf(command, sizeof command, "rm -rf %s", store);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(folder_remove(store), 0);
 }
 
 static void test_one_process(void **state) {
@@ -186,18 +180,15 @@ static void test_nodes(void **state) {
 
 static int setup(void **state) {
     (void)state;
-    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/test-space-XXXXXX" : "/tmp/test-space-XXXXXX");
-    if (!mkdtemp(folder))
+    if (folder_make(NULL, "test-space", folder, sizeof folder) != 0)
         return -1;
     snprintf(store, sizeof store, "%s/store", folder);
     return 0;
 }
 
 static int teardown(void **state) {
-    char command[128];
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 int main(void) {

@@ -44,7 +44,7 @@ static void count_live(const struct wasteful *way) {
     assert_int_equal(varve_store_prune(tool, "job", 1, NULL, NULL, &pruned, NULL), 0);
     assert_int_equal(pruned.bytes, usage.bytes_free);
     varve_store_close(tool);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 static void test_one_rank(void **state) {
@@ -72,7 +72,7 @@ static void test_forgotten_is_free(void **state) {
     assert_true(after.bytes_live < before.bytes_live);
     assert_true(after.bytes_kept + after.bytes_free == before.bytes_kept + before.bytes_free);
     varve_store_close(tool);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 static int stop(void *arg, uint64_t done, uint64_t total) {
@@ -91,7 +91,7 @@ static void test_arguments(void **state) {
     assert_int_equal(varve_store_usage(tool, "nobody", NULL, NULL, &usage, NULL), VARVE_NO_CHECKPOINT);
     assert_int_equal(varve_store_usage(tool, "job", stop, NULL, &usage, &error), -EINTR);
     varve_store_close(tool);
-    clear_folder(store);
+    folder_remove(store);
 }
 
 static int setup(void **state) {
@@ -101,7 +101,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    return clear_folder(folder);
+    return folder_remove(folder);
 }
 
 int main(void) {

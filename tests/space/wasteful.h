@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <varve/varve.h>
 #include <varve/varve_inspect.h>
 
+#include "folder.h"
 #include "group.h"
 #include "test.h"
 
@@ -101,13 +101,8 @@ static inline void wasteful_rank(struct varve_comm *comm, void *arg) {
 /* Versions from 0 on of "job"; the last two are left. */
 static inline void make_wasteful(const struct wasteful *way, const char *store) {
     struct wasteful_job job = {way, store};
-    struct group_end end;
-    char text[512];
     struct group_options options = {.ranks_per_node = way->ranks_per_node};
-    if (group_run(way->ranks, wasteful_rank, &job, &options, &end) != 0) {
-        group_describe(&end, text, sizeof text);
-        fail_msg("%u ranks, %s: %s", way->ranks, way->settings, text);
-    }
+    group_must_run(way->ranks, wasteful_rank, &job, &options, way->settings);
 }
 
 /* Bytes of data that the two checkpoints have between them, about: chunks are drawn twice now and then. */
@@ -125,17 +120,10 @@ static inline struct varve_store *open_tool(const char *store) {
 }
 
 static inline int make_folder(char folder[64], char store[80]) {
-    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/test-space-XXXXXX" : "/tmp/test-space-XXXXXX");
-    if (!mkdtemp(folder))
+    if (folder_make(NULL, "test-space", folder, 64) != 0)
         return -1;
     snprintf(store, 80, "%s/store", folder);
     return 0;
-}
-
-static inline int clear_folder(const char *folder) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 #endif
