@@ -1,5 +1,5 @@
 /* The capture itself: what works here, the watches, and the steps of a checkpoint inside the call. See capture.h for the whole, and
- * private.h for what is where. */
+ * capture_private.h for what is where. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "memory/process.h"
 #include "memory/signals.h"
 

@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "memory/process.h"
 
 /* Of pieces that are in no slot. */

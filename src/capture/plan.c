@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 #include "base/thread.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "memory/pagemap.h"
 #include "memory/process.h"
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 
 #define SPARE 8u /* chunks for windows beside the slots, when those are few */
 

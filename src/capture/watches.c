@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/thread.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "memory/pagemap.h"
 #include "memory/signals.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/thread.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 
 #define LOOK_AHEAD 4096u  /* expected chunks looked at to tell a surprise */
 #define SAMPLES 2000u     /* in an epoch */

@@ -8,9 +8,9 @@
  *   plan.c          what is drained, staged, and held or frozen; into and out of the guard
  *   freeze.c        what is left to a frozen copy of the process
  *   cost.c          whether that, or holding, pays
- *   order.c         the expected order of writes
+ *   write_order.c   the expected order of writes
  *   slots.c         the staging buffer
- *   look.c          everything shown before it is consumed
+ *   show.c          everything shown before it is consumed
  *   flow.c          next, done, stop
  *   trap.c          somebody writes a held page
  *   tracker_trap.c  a tracker over the guard
@@ -346,7 +346,7 @@ uint64_t vv_cost_drained_first(const struct vv_capture *c);
 void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages);
 void vv_cost_learn(struct vv_capture *c);
 
-/* order.c */
+/* write_order.c */
 int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room);
 void vv_numbers_free(struct vv_numbers *numbers);
 void vv_numbers_sort(uint32_t *list, uint32_t count);
