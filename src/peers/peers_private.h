@@ -139,18 +139,10 @@ struct vv_peers {
     struct vv_buf known;     /* the same, of those that this rank has asked for; with the lock */
 };
 
-/* ---- peers_backend.c ---- */
-extern const struct varve_backend_ops vv_peers_backend_ops;
+/* ---- asking.c ---- */
 struct vv_hash128 vv_peers_key_id(const char *key);
 /* The beginning of a question; its length is filled in later where it is not known. */
 void vv_peers_begin_question(struct vv_buf *buf, int kind, const char *key, uint64_t offset);
-
-/* ---- block_parts.c ---- */
-extern const struct vv_parts_ops vv_peers_parts_ops;
-/* An answer of the right length has come: put it where it belongs. */
-void vv_parts_place(const struct vv_asking *asking, const uint8_t *data, uint32_t size);
-
-/* ---- peers.c ---- */
 /* Shared storage: how many ranks have data in a pack of this attempt, as far as is known; and the rank that reads what is
  * at this offset for all. */
 uint32_t vv_peers_span(const struct vv_peers *peers, const struct vv_attempt *attempt);
@@ -158,6 +150,18 @@ uint32_t vv_peers_home(const struct vv_peers *peers, const struct vv_key *key, u
 /* Put the questions, whose data is in `data`, and wait for the answers: not if they could not be put. */
 int vv_peers_put(struct vv_peers *peers, struct vv_asking *list, size_t count, const struct vv_buf *data);
 void vv_peers_wait(struct vv_peers *peers, const struct vv_asking *list, size_t count);
+
+/* ---- holders.c ---- */
+/* In an ordered list of holders; NULL if it is not there. */
+const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id);
+
+/* ---- peers_backend.c ---- */
+extern const struct varve_backend_ops vv_peers_backend_ops;
+
+/* ---- block_parts.c ---- */
+extern const struct vv_parts_ops vv_peers_parts_ops;
+/* An answer of the right length has come: put it where it belongs. */
+void vv_parts_place(const struct vv_asking *asking, const uint8_t *data, uint32_t size);
 
 /* ---- answer.c ---- */
 extern const struct vv_hops_ops vv_peers_ask_ops; /* arg is a struct vv_peers_round */
@@ -167,7 +171,5 @@ struct vv_peers_round {
     struct vv_question *questions;
     size_t count, room;
 };
-/* In an ordered list of holders; NULL if it is not there. */
-const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id);
 
 #endif
