@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "capture/capture_private.h"
-#include "memory/frozen.h"
 #include "memory/inherited.h"
 #include "memory/process.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/thread.h"
 #include "capture/capture_private.h"
-#include "memory/pagemap.h"
 #include "memory/process.h"
 
 #define FEW_SLOTS 16u /* fewer give none away for windows */

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "capture/capture_private.h"
-#include "memory/pagemap.h"
 
 #define POPULATE_READ 22 /* MADV_POPULATE_READ, Linux 5.14 */
 #define FOUND 256
