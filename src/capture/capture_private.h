@@ -16,6 +16,7 @@
  *   slots.c         the staging buffer, and what is copied into it inside the call
  *   show.c          everything shown before it is consumed
  *   flow.c          next, done, stop
+ *   release.c       pages are disarmed, who waits goes on
  *   trap.c          somebody writes a held page
  *   tracker_trap.c  a tracker over the guard
  *
@@ -376,9 +377,12 @@ uint32_t vv_slots_pop(struct vv_slots *slots, struct vv_queue *queue, uint32_t *
 /* What is staged is copied into its slots. */
 void vv_stage_all(struct vv_capture *c);
 
-/* flow.c. With the lock: these pages are not held any more; who waits there is told by the disarming that follows. */
-void vv_pages_released(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t last);
+/* release.c. With the lock: the pages of chunks [first, first + count) that nothing holds any more. */
+struct vv_release vv_release_of(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t count);
 int vv_release(struct vv_capture *c, const struct vv_release *release);
+void vv_wake_stuck(struct vv_capture *c);
+void vv_release_all(struct vv_capture *c);
+void vv_release_whole(struct vv_capture *c);
 /* With the lock: nobody waits in [start, end) any more. */
 void vv_waiting_over(struct vv_capture *c, uintptr_t start, uintptr_t end);
 
