@@ -41,7 +41,7 @@ int vv_backend_key_check(const char *key) {
     }
 }
 
-int vv_backend_prefix_check(const char *prefix) {
+static int prefix_check(const char *prefix) {
     if (prefix && !*prefix)
         return 0;
     return vv_backend_key_check(prefix);
@@ -91,7 +91,7 @@ int vv_backend_stat(struct varve_backend *backend, const char *key, uint64_t *si
 
 int vv_backend_list(struct varve_backend *backend, const char *prefix, const char *after, size_t limit,
                     varve_list_fn fn, void *arg) {
-    if (vv_backend_prefix_check(prefix) < 0)
+    if (prefix_check(prefix) < 0)
         return -EINVAL;
     return backend->ops->list(backend, prefix, after, limit, fn, arg);
 }
@@ -121,7 +121,7 @@ int vv_backend_sweep(struct varve_backend *backend) {
 }
 
 int vv_backend_refresh(struct varve_backend *backend, const char *prefix, struct varve_error *error) {
-    if (vv_backend_prefix_check(prefix) < 0)
+    if (prefix_check(prefix) < 0)
         return -EINVAL;
     int result = HAS(backend, refresh) ? backend->ops->refresh(backend, prefix) : 0;
     if (result == -ESTALE)

@@ -46,9 +46,7 @@ void vv_backend_close(struct varve_backend *backend); /* accepts NULL */
 /* "file", "mem", ...: of the innermost one; for messages. */
 const char *vv_backend_name(const struct varve_backend *backend);
 
-/* 0, or -EINVAL if it is no key; a prefix may be "" as well. */
-int vv_backend_key_check(const char *key);
-int vv_backend_prefix_check(const char *prefix);
+int vv_backend_key_check(const char *key); /* 0, or -EINVAL if it is no key */
 
 /* The verbs. -EINVAL for a bad key. */
 int vv_backend_create(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out);

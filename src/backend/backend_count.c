@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "backend/backend_wrap.h"
+#include "backend/backend_wrap_private.h"
 #include "base/alloc.h"
 
 struct count {

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/backend_wrap.h"
+#include "backend/backend_wrap_private.h"
 #include "base/alloc.h"
 
 #define FAULTS_MAX 16

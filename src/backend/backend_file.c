@@ -385,6 +385,11 @@ struct file_backend *vv_file_backend(struct varve_backend *backend) {
     return backend->ops == &file_ops ? (struct file_backend *)backend : NULL;
 }
 
+int vv_backend_shortage(struct varve_backend *backend, char *text, size_t size) {
+    struct file_backend *file = vv_file_backend(vv_backend_innermost(backend));
+    return file ? vv_file_shortage(file, text, size) : 0;
+}
+
 int vv_file_open(const char *path, const struct vv_backend_options *options, struct varve_backend **out,
                  struct varve_error *error) {
     struct file_backend *file = vv_calloc(1, sizeof(*file));

@@ -3,11 +3,12 @@
  *   backend_file.c   open, stat, list, replace, remove, space, sync, close
  *   file_below.c     find things below the root without following links
  *   file_trust.c     whose root is it, and may we write there?
- *   file_folder.c    folders below the root: made on demand, made durable, checked to be there
+ *   file_folder.c    folders below the root: made on demand, made durable
  *   file_order.c     does one sync of a folder make the way to it durable, too?
- *   file_whole.c     is all of the file system there, or does a server of it miss? probe, and second looks
+ *   file_whole.c     is the root there, and all of its file system, or does a server miss? probe, and second looks
  *   file_fresh.c     folders as they are now, where a host remembers what it has seen of them
- *   file_temporary.c names of files that are being written; sweep
+ *   file_names.c     names of files that stay for a moment only
+ *   file_temporary.c files that are being written; sweep
  *   file_upload.c    one object being written, and how it gets its name
  *   file_reserve.c   a few files that hold room for when there is none; how much is free
  *   file_writer.c    the helper threads that keep several direct writes in flight, and their blocks of memory
@@ -161,7 +162,6 @@ struct file_upload {
 struct file_backend *vv_file_backend(struct varve_backend *backend); /* NULL if it is another kind */
 
 /* file_below.c */
-
 void vv_file_below_init(struct file_backend *file); /* after the root was opened */
 /* Open what lies at path below the root ("" for the root itself), close-on-exec. -ELOOP: a link is in the way. */
 int vv_file_below(struct file_backend *file, const char *path, int flags, mode_t mode);
@@ -174,7 +174,6 @@ int vv_file_below_unlink(struct file_backend *file, const char *path, int flags)
 int vv_file_kind_check(mode_t mode);
 
 /* file_trust.c */
-
 /* May we write to the root that is open? path is for messages, and to look whether it is a link. -EPERM: better not. */
 int vv_file_trust_root(struct file_backend *file, const char *path, struct varve_error *error);
 int vv_file_is_trusted_owner(uid_t owner); /* us, or the superuser */
@@ -182,11 +181,6 @@ int vv_file_is_trusted_owner(uid_t owner); /* us, or the superuser */
 int vv_file_may_write(struct file_backend *file);
 
 /* file_folder.c */
-
-/* 0, or the error that makes the root unusable: it went away, or something else is mounted over it. */
-int vv_file_root_check(struct file_backend *file);
-/* What a failed look at a key means: -ENOENT only if the root, and all of the file system, was certainly there since mark. */
-int vv_file_missing(struct file_backend *file, int result, uint64_t mark);
 /* Open the folder of key, making it if needed; *made says from which length of key on folders are new (SIZE_MAX: none).
  */
 int vv_file_folder_open(struct file_backend *file, const char *key, size_t *made);
@@ -200,13 +194,11 @@ int vv_file_sync(int fd);
 int vv_file_set_mode(struct file_backend *file, int fd);
 
 /* file_order.c */
-
 void vv_file_order_init(struct file_backend *file); /* after the root was opened */
 /* Is all that was made before an entry of this folder, the folders above included, durable when the entry is? */
 int vv_file_is_ordered(const struct file_backend *file, int fd);
 
 /* file_whole.c */
-
 void vv_file_watch_init(struct file_backend *file); /* after the root was opened */
 void vv_file_watch_clear(struct file_backend *file);
 /* To be taken before a look at names, and given to vv_file_whole after it. */
@@ -217,6 +209,10 @@ int vv_file_whole(struct file_backend *file, uint64_t mark);
 /* A mark from a look made now, or an error. */
 int vv_file_mark_now(struct file_backend *file, uint64_t *mark_out);
 int vv_file_probe(struct varve_backend *backend, char *why, size_t room);
+/* 0, or the error that makes the root unusable: it went away, or something else is mounted over it. */
+int vv_file_root_check(struct file_backend *file);
+/* What a failed look at a key means: -ENOENT only if the root, and all of its file system, was there since mark. */
+int vv_file_missing(struct file_backend *file, int result, uint64_t mark);
 
 /* A look at a name, repeated while that may help. */
 struct file_try {
@@ -232,30 +228,35 @@ int vv_file_try_again(struct file_backend *file, struct file_try *look, int64_t 
 int vv_file_try_anew(struct file_backend *file, struct file_try *look);
 
 /* file_fresh.c */
-
-/* Let what is remembered of a folder be compared with the storage: the folder that is open as fd, or the nearest one
- * above key. */
-void vv_file_ask(int fd);
+/* Let what is remembered of the nearest folder above key be compared with the storage. */
 void vv_file_ask_above(struct file_backend *file, const char *key);
 /* Open the folder of a prefix to list it, as it is now; or an error. */
 int vv_file_open_listing(struct file_backend *file, const char *prefix);
 int vv_file_refresh(struct varve_backend *backend, const char *prefix);
 
-/* file_temporary.c */
-
+/* file_names.c */
+#define FILE_OWN_ROOM 96 /* for ".WORD.,HOST-PID-N-RANDOM" */
+/* The process that made a name. */
+struct file_maker {
+    char host[17];
+    long pid;
+};
 void vv_file_host_token(char out[17]);
+/* A name that nobody else makes, with this before it: ".WORD.,", or "" in the folder tmp. */
+int vv_file_own_name(struct file_backend *file, const char *before, char out[FILE_OWN_ROOM]);
+int vv_file_name_parse(const char *name, int is_tmp, struct file_maker *out); /* 1 if it is one of ours */
+int vv_file_is_temporary(const char *name);                                   /* one that lies beside objects */
+
+/* file_temporary.c */
 /* Are there files without a name? */
 int vv_file_has_nameless(struct file_backend *file);
 /* A new file that will become the object key, open for writing; *path_out is its name below the root, to be freed by the
  * caller. made as for vv_file_folder_open. */
 int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, char **path_out);
-/* A name in the root for a file that is removed at once. */
-int vv_file_owner_name(struct file_backend *file, char *out, size_t room);
 /* Has somebody removed it? */
 int vv_file_temporary_is_gone(struct file_backend *file, const char *path);
 /* Remove it, and the folders that were made for it. */
 void vv_file_temporary_drop(struct file_backend *file, const char *key, const char *path);
-int vv_file_is_temporary(const char *name); /* one that lies beside objects */
 /* Does the folder tmp, below the root, hold only what we put there? Also if there is none. 1, 0, or an error. */
 int vv_file_tmp_is_ours(struct file_backend *file);
 void vv_file_note(struct file_backend *file, const char *folder);
@@ -263,8 +264,6 @@ void vv_file_noted_clear(struct file_backend *file);
 int vv_file_sweep(struct varve_backend *backend);
 
 /* file_reserve.c */
-
-int vv_file_is_short(int result); /* -ENOSPC or -EDQUOT */
 /* Is there room for so many bytes of data? -ENOSPC if not. */
 int vv_file_room_check(struct file_backend *file, uint64_t size);
 /* Something did not fit: remember how much was free. */
@@ -281,9 +280,9 @@ int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size
 int vv_file_upload_write(struct varve_upload *base, const void *data, size_t size);
 int vv_file_upload_commit(struct varve_upload *base);
 void vv_file_upload_abort(struct varve_upload *base);
-int vv_file_write_all(int fd, const void *data, size_t size, uint64_t offset);
 
 /* file_writer.c */
+int vv_file_write_all(int fd, const void *data, size_t size, uint64_t offset);
 int vv_file_writer_init(struct file_writer *writer, size_t block_bytes, unsigned in_flight);
 void vv_file_writer_clear(struct file_writer *writer);
 struct file_block *vv_file_block_acquire(struct file_writer *writer);

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backend/backend_wrap.h"
+#include "backend/backend_wrap_private.h"
 #include "base/alloc.h"
 #include "base/thread.h"
 

@@ -9,7 +9,7 @@
  * A remove that is repeated and then finds nothing has succeeded: the object is gone, and probably by the first try. */
 #include <errno.h>
 
-#include "backend/backend_wrap.h"
+#include "backend/backend_wrap_private.h"
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* The passing-on half of all wrappers. */
-#include "backend/backend_wrap.h"
+#include "backend/backend_wrap_private.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -16,26 +16,6 @@
 #include "backend/backend_file_private.h"
 #include "base/hash.h"
 
-int vv_file_root_check(struct file_backend *file) {
-    struct stat by_path, by_fd;
-    if (fstat(file->root_fd, &by_fd) < 0)
-        return -errno;
-    if (stat(file->root, &by_path) < 0)
-        return errno == ENOENT || errno == ENOTDIR ? -ESTALE : -errno;
-    if (by_path.st_dev != by_fd.st_dev || by_path.st_ino != by_fd.st_ino)
-        return -ESTALE;
-    return faccessat(file->root_fd, ".", R_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
-}
-
-int vv_file_missing(struct file_backend *file, int result, uint64_t mark) {
-    if (result != -ENOENT && result != -ENOTDIR)
-        return result;
-    result = vv_file_root_check(file);
-    if (result == 0)
-        result = vv_file_whole(file, mark);
-    return result < 0 ? result : -ENOENT;
-}
-
 int vv_file_sync(int fd) {
     int result;
     do

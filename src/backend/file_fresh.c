@@ -14,7 +14,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,10 +22,9 @@
 #include "backend/backend_file_private.h"
 #include "base/thread.h"
 
-#define MARK_ROOM 128
 #define SHOWN_NS UINT64_C(2000000000) /* how long a listing may take to show it */
 
-void vv_file_ask(int fd) {
+static void ask(int fd) {
     struct statx st;
     (void)statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_MTIME, &st);
 }
@@ -40,11 +38,11 @@ void vv_file_ask_above(struct file_backend *file, const char *key) {
         int fd = vv_file_below(file, path, O_PATH | O_DIRECTORY, 0);
         if (fd < 0)
             continue;
-        vv_file_ask(fd);
+        ask(fd);
         close(fd);
         return;
     }
-    vv_file_ask(file->root_fd);
+    ask(file->root_fd);
 }
 
 int vv_file_open_listing(struct file_backend *file, const char *prefix) {
@@ -54,22 +52,11 @@ int vv_file_open_listing(struct file_backend *file, const char *prefix) {
         fd = vv_file_below(file, prefix, O_RDONLY | O_DIRECTORY, 0);
     }
     if (fd >= 0)
-        vv_file_ask(fd);
+        ask(fd);
     return fd;
 }
 
 /* ---- a mark that a listing must show ---- */
-
-/* The name of a temporary file, so that listings leave it out and sweep removes it if we die here. */
-static int mark_name(struct file_backend *file, char out[MARK_ROOM]) {
-    uint64_t random = 0;
-    int result = vv_random(&random, sizeof(random));
-    if (result < 0)
-        return result;
-    snprintf(out, MARK_ROOM, ".fresh.,%s-%ld-%u-%016" PRIx64, *file->host ? file->host : "unknown", (long)getpid(),
-             atomic_fetch_add(&file->counter, 1), random);
-    return 0;
-}
 
 /* Errors that say nothing about listings: no right to write, no room. Then there is only what the client tells. */
 static int says_nothing(int result) {
@@ -108,8 +95,8 @@ static int wait_until_shown(struct file_backend *file, const char *prefix, const
 
 int vv_file_refresh(struct varve_backend *backend, const char *prefix) {
     struct file_backend *file = (struct file_backend *)backend;
-    char name[MARK_ROOM];
-    int result = mark_name(file, name);
+    char name[FILE_OWN_ROOM]; /* as of a temporary file: listings leave it out, and sweep removes it if we die here */
+    int result = vv_file_own_name(file, ".fresh.,", name);
     int folder = result < 0 ? result : vv_file_open_listing(file, prefix);
     if (folder < 0) /* nothing lies below it; the listing will tell whether the root is there */
         return folder == -ENOENT || folder == -ENOTDIR ? 0 : folder;

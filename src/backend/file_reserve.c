@@ -34,7 +34,7 @@
 #define LOOK_LACKING (10 * SECOND)
 #define LOOK_WHOLE (60 * SECOND)
 
-int vv_file_is_short(int result) {
+static int means_full(int result) {
     return result == -ENOSPC || result == -EDQUOT;
 }
 
@@ -62,7 +62,7 @@ static void note_shortage(struct file_backend *file, const struct file_room *roo
 
 void vv_file_note_short(struct file_backend *file, int result) {
     struct file_room room = {0};
-    if (!vv_file_is_short(result) || read_room(file, &room) < 0)
+    if (!means_full(result) || read_room(file, &room) < 0)
         return;
     room.wanted_bytes = file->min_free;
     note_shortage(file, &room);
@@ -99,11 +99,6 @@ int vv_file_shortage(struct file_backend *file, char *text, size_t size) {
     return 1;
 }
 
-int vv_backend_shortage(struct varve_backend *backend, char *text, size_t size) {
-    struct file_backend *file = vv_file_backend(vv_backend_innermost(backend));
-    return file ? vv_file_shortage(file, text, size) : 0;
-}
-
 /* ---- the files ---- */
 
 static void file_name(unsigned number, char out[8]) {
@@ -118,7 +113,7 @@ static int open_folder(struct file_backend *file) {
 int vv_file_reserve_take(struct file_backend *file, int result) {
     char name[8];
     int is_taken = 0;
-    if (!vv_file_is_short(result))
+    if (!means_full(result))
         return 0;
     int folder = open_folder(file);
     for (unsigned i = 0; folder >= 0 && i < FILES && !is_taken; i++) {

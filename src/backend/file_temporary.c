@@ -1,59 +1,33 @@
-/* Names of files that are being written, and what is left of them when their writer dies.
+/* Files that are being written, by the names they have until then, and what is left of them when their writer dies.
  *
  * Most local file systems have files without a name (O_TMPFILE); then only replace() needs a name, and takes one in the
- * folder tmp. Elsewhere a file has a name from the beginning, beside the object it will become: ".NAME.,HOST-PID-N-RANDOM".
- * The comma keeps it out of listings, as no key has one. Beside, and with this dot and this dot, because GlusterFS places such
- * a file (as rsync makes them) where it will look for NAME. From any other place, giving it its name takes two servers and
- * is not exclusive: measured with two mounts of a distributed volume, two clients that linked different files to one
- * name both succeeded in 4 of 3,200 rounds, and in 3 the name could not be opened afterwards. In the same place it is one
- * operation of one server. Other file systems gain too: links across folders are slow, or refused, on some.
+ * folder tmp. Elsewhere a file has a name from the beginning, beside the object it will become:
+ * ".NAME.,HOST-PID-N-RANDOM" (file_names.c). Beside, and with this dot and this dot, because GlusterFS places such a
+ * file (as rsync makes them) where it will look for NAME. From any other place, giving it its name takes two servers
+ * and is not exclusive: measured with two mounts of a distributed volume, two clients that linked different files to
+ * one name both succeeded in 4 of 3,200 rounds, and in 3 the name could not be opened afterwards. In the same place it
+ * is one operation of one server. Other file systems gain too: links across folders are slow, or refused, on some.
  *
- * HOST stands for one boot of one machine and one PID namespace, 16 hex digits or "unknown"; RANDOM has 16, too. Whatever is
- * not called so from the first character to the last is not ours and stays, also in tmp and however old it is.
- *
- * sweep() removes a file if its process is known to be gone:
- * the same host, and no such process. Files of other hosts may be alive however silent they are; they go when they have not
- * changed for seven days by the clock that stamps them. Should the writer be alive after all, its commit finds no file and
- * fails; nothing else can happen. */
+ * sweep() removes a file if its process is known to be gone: the same host, and no such process. Files of other hosts
+ * may be alive however silent they are; they go when they have not changed for seven days by the clock that stamps
+ * them. Should the writer be alive after all, its commit finds no file and fails; nothing else can happen. Whatever has
+ * another kind of name is not ours and stays, also in tmp and however old it is. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/backend_file_private.h"
 #include "base/alloc.h"
-#include "base/hash.h"
 #include "base/thread.h"
 
 #define SWEEP_SECONDS (7 * 24 * 3600)
-#define WRITER_ROOM 80 /* "HOST-PID-N-RANDOM" */
 
 /* ---- making them ---- */
-
-/* Process numbers mean something only within one boot of one machine and one PID namespace. */
-void vv_file_host_token(char out[17]) {
-    char text[128] = "";
-    struct stat st;
-    ssize_t size = -1;
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        size = read(fd, text, 64);
-        close(fd);
-    }
-    if (size <= 0 || stat("/proc/self/ns/pid", &st) < 0) {
-        out[0] = '\0';
-        return;
-    }
-    int length = snprintf(text + size, sizeof(text) - (size_t)size, "/%llu", (unsigned long long)st.st_ino);
-    snprintf(out, 17, "%016llx", (unsigned long long)vv_sum64(text, (size_t)(size + length)));
-}
 
 int vv_file_has_nameless(struct file_backend *file) {
     if (atomic_load(&file->nameless) == NAMELESS_UNKNOWN) {
@@ -66,29 +40,11 @@ int vv_file_has_nameless(struct file_backend *file) {
     return atomic_load(&file->nameless) != NAMELESS_NO;
 }
 
-static int writer_text(struct file_backend *file, char out[WRITER_ROOM]) {
-    uint64_t random = 0;
-    int result = vv_random(&random, sizeof(random));
-    if (result < 0)
-        return result;
-    snprintf(out, WRITER_ROOM, "%s-%ld-%u-%016" PRIx64, *file->host ? file->host : "unknown", (long)getpid(),
-             atomic_fetch_add(&file->counter, 1), random);
-    return 0;
-}
-
-int vv_file_owner_name(struct file_backend *file, char *out, size_t room) {
-    char writer[WRITER_ROOM];
-    int result = writer_text(file, writer);
-    if (result == 0)
-        snprintf(out, room, ".owner.,%s", writer);
-    return result;
-}
-
 /* The path below the root, and where its last component begins. */
 static char *temporary_path(struct file_backend *file, const char *key, const char *writer, int *is_beside) {
     const char *slash = strrchr(key, '/');
     const char *name = slash ? slash + 1 : key;
-    size_t room = strlen(key) + WRITER_ROOM + 8;
+    size_t room = strlen(key) + FILE_OWN_ROOM + 8;
     char *path = vv_malloc(room);
     *is_beside = !vv_file_has_nameless(file) && strlen(name) + strlen(writer) + 3 <= NAME_MAX;
     if (path && *is_beside)
@@ -105,8 +61,8 @@ static int open_in(struct file_backend *file, int folder, const char *path) {
 }
 
 int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, char **path_out) {
-    char writer[WRITER_ROOM];
-    int is_beside, result = writer_text(file, writer);
+    char writer[FILE_OWN_ROOM];
+    int is_beside, result = vv_file_own_name(file, "", writer);
     if (result < 0)
         return result;
     char *path = temporary_path(file, key, writer, &is_beside);
@@ -144,65 +100,8 @@ void vv_file_temporary_drop(struct file_backend *file, const char *key, const ch
 
 /* ---- finding them ---- */
 
-/* What a name tells about its writer. */
-struct writer {
-    char host[17];
-    long pid;
-};
-
-static int take_hex(const char **at, char *out) {
-    size_t size = strspn(*at, "0123456789abcdef");
-    if (size != 16)
-        return 0;
-    if (out)
-        snprintf(out, 17, "%.16s", *at);
-    *at += size;
-    return 1;
-}
-
-/* As printf writes it: digits without a sign and without a zero before them, then a minus sign. */
-static int take_number(const char **at, unsigned long most, unsigned long *out) {
-    size_t size = strspn(*at, "0123456789");
-    if (size < 1 || size > 10 || ((*at)[0] == '0' && size > 1) || (*at)[size] != '-')
-        return 0;
-    *out = strtoul(*at, NULL, 10);
-    *at += size + 1;
-    return *out <= most;
-}
-
-/* "HOST-PID-N-RANDOM", and nothing else. */
-static int writer_parse(const char *text, struct writer *out) {
-    unsigned long pid, counter;
-    *out = (struct writer){.host = ""};
-    if (strncmp(text, "unknown-", 8) == 0)
-        text += 7;
-    else if (!take_hex(&text, out->host))
-        return 0;
-    if (*text++ != '-' || !take_number(&text, INT_MAX, &pid) || pid == 0 || !take_number(&text, UINT_MAX, &counter))
-        return 0;
-    out->pid = (long)pid;
-    return take_hex(&text, NULL) && !*text;
-}
-
-/* Is it a name of ours? In tmp that is the writer alone, elsewhere ".NAME.," and the writer, where NAME is of a key. */
-static int name_parse(const char *name, int is_tmp, struct writer *out) {
-    char own[NAME_MAX + 1];
-    const char *mark = strrchr(name, ',');
-    if (is_tmp)
-        return writer_parse(name, out);
-    if (name[0] != '.' || !mark || mark < name + 3 || mark[-1] != '.' || (size_t)(mark - name) > sizeof(own))
-        return 0;
-    snprintf(own, sizeof(own), "%.*s", (int)(mark - name) - 2, name + 1);
-    return vv_backend_key_check(own) == 0 && writer_parse(mark + 1, out);
-}
-
-int vv_file_is_temporary(const char *name) {
-    struct writer writer;
-    return name_parse(name, 0, &writer);
-}
-
 int vv_file_tmp_is_ours(struct file_backend *file) {
-    struct writer writer;
+    struct file_maker maker;
     int is_ours = 1;
     int fd = vv_file_below(file, "tmp", O_RDONLY | O_DIRECTORY, 0);
     if (fd == -ENOTDIR || fd == -ELOOP)
@@ -216,7 +115,7 @@ int vv_file_tmp_is_ours(struct file_backend *file) {
     }
     for (const struct dirent *entry; is_ours && (errno = 0, entry = readdir(folder));)
         is_ours = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-                  name_parse(entry->d_name, 1, &writer);
+                  vv_file_name_parse(entry->d_name, 1, &maker);
     int result = is_ours && errno ? -errno : is_ours;
     closedir(folder);
     return result;
@@ -260,11 +159,10 @@ struct sweep {
 
 /* Our own clock may be wrong, or the server's: what counts is how old a file is in its own time. */
 static time_t storage_now(struct sweep *sweep) {
-    char writer[WRITER_ROOM], name[WRITER_ROOM + 16];
+    char name[FILE_OWN_ROOM];
     struct stat st;
-    if (sweep->now || writer_text(sweep->file, writer) < 0)
+    if (sweep->now || vv_file_own_name(sweep->file, sweep->is_tmp ? "" : ".clock.,", name) < 0)
         return sweep->now;
-    snprintf(name, sizeof(name), "%s%s", sweep->is_tmp ? "" : ".clock.,", writer);
     int fd = openat(sweep->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, sweep->file->file_mode);
     if (fd < 0)
         return 0;
@@ -284,12 +182,13 @@ static int is_old(struct sweep *sweep, const struct stat *st) {
 
 /* Is the writer that chose this name known to be gone, or is the file so old that it must be? */
 static int is_leftover(struct sweep *sweep, const char *name) {
-    struct writer writer;
+    struct file_maker maker;
     struct stat st;
-    if (!name_parse(name, sweep->is_tmp, &writer) || fstatat(sweep->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+    if (!vv_file_name_parse(name, sweep->is_tmp, &maker) || fstatat(sweep->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        !S_ISREG(st.st_mode))
         return 0;
-    if (*sweep->file->host && strcmp(writer.host, sweep->file->host) == 0)
-        return (kill((pid_t)writer.pid, 0) < 0 && errno == ESRCH) || is_old(sweep, &st);
+    if (*sweep->file->host && strcmp(maker.host, sweep->file->host) == 0)
+        return (kill((pid_t)maker.pid, 0) < 0 && errno == ESRCH) || is_old(sweep, &st);
     return is_old(sweep, &st);
 }
 

@@ -20,23 +20,6 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-int vv_file_write_all(int fd, const void *data, size_t size, uint64_t offset) {
-    const uint8_t *at = data;
-    while (size > 0) {
-        ssize_t count = pwrite(fd, at, size, (off_t)offset);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -errno;
-        if (count == 0)
-            return -EIO;
-        at += count;
-        size -= (size_t)count;
-        offset += (uint64_t)count;
-    }
-    return 0;
-}
-
 /* Is fd reachable by name, so that it can be linked? */
 static int has_proc_name(int fd) {
     char path[64];

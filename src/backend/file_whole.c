@@ -1,4 +1,4 @@
-/* Is all of the file system there?
+/* Is the root there, and all of its file system?
  *
  * Some file systems spread names over servers and go on without one of them: what lies there then looks as if it did not
  * exist. Measured with GlusterFS 10.3, a distributed volume, one brick killed: open gives ENOENT, listings leave the names
@@ -281,6 +281,26 @@ int vv_file_whole(struct file_backend *file, uint64_t mark) {
         return 0;
     int result = vv_file_mark_now(file, &now);
     return result < 0 ? result : now == mark && mark != NO_MARK ? 0 : -EAGAIN;
+}
+
+int vv_file_root_check(struct file_backend *file) {
+    struct stat by_path, by_fd;
+    if (fstat(file->root_fd, &by_fd) < 0)
+        return -errno;
+    if (stat(file->root, &by_path) < 0)
+        return errno == ENOENT || errno == ENOTDIR ? -ESTALE : -errno;
+    if (by_path.st_dev != by_fd.st_dev || by_path.st_ino != by_fd.st_ino)
+        return -ESTALE;
+    return faccessat(file->root_fd, ".", R_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
+}
+
+int vv_file_missing(struct file_backend *file, int result, uint64_t mark) {
+    if (result != -ENOENT && result != -ENOTDIR)
+        return result;
+    result = vv_file_root_check(file);
+    if (result == 0)
+        result = vv_file_whole(file, mark);
+    return result < 0 ? result : -ENOENT;
 }
 
 /* ---- second looks ---- */

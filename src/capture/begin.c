@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "memory/mapped.h"
 
 #define EARLY_LEAST (16u << 20) /* bytes: what is smaller will fit staging */

@@ -1,130 +1,12 @@
-/* The capture itself: what works here, the watches, and the steps of a checkpoint inside the call. See capture.h for the whole, and
- * private.h for what is where. */
+/* The capture itself, and the steps of a checkpoint inside the call. See capture.h for the whole, and capture_private.h
+ * for what is where. */
 #include <errno.h>
-#include <linux/futex.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/thread.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "memory/process.h"
 #include "memory/signals.h"
-
-/* ---- the lock ---- */
-
-static void futex(struct vv_lock *lock, int operation, unsigned value) {
-    syscall(SYS_futex, &lock->word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
-}
-
-void vv_lock_take(struct vv_lock *lock) {
-    unsigned seen = 0;
-    if (atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire, memory_order_relaxed))
-        return;
-    int kept = errno;
-    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
-        futex(lock, FUTEX_WAIT, 2);
-    errno = kept;
-}
-
-void vv_lock_give(struct vv_lock *lock) {
-    int kept = errno;
-    if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
-        futex(lock, FUTEX_WAKE, 1);
-    errno = kept;
-}
-
-/* ---- what works here ---- */
-
-static int take_guard(struct vv_capture *c, struct vv_guard *guard) {
-    c->guard = guard;
-    c->guard_tried = 1;
-    vv_trap_init(&c->trap, c, guard->ops->name);
-    return 0;
-}
-
-static int open_uffd(struct vv_capture *c) {
-    struct vv_guard *guard = NULL;
-    int rc = vv_guard_uffd(vv_capture_trapped, c, &guard, c->why_not, sizeof c->why_not);
-    return rc == 0 ? take_guard(c, guard) : rc;
-}
-
-static int open_mprotect(struct vv_capture *c) {
-    struct vv_guard *guard = NULL;
-    int rc = vv_guard_mprotect(vv_capture_trapped, c, &guard, c->why_not, sizeof c->why_not);
-    return rc == 0 ? take_guard(c, guard) : rc;
-}
-
-/* Only now: who never holds needs neither a thread nor a handler. */
-struct vv_guard *vv_capture_guard(struct vv_capture *c) {
-    if (c->guard_tried)
-        return c->guard;
-    c->guard_tried = 1;
-    unsigned flags = 0;
-    for (size_t i = 0; i < c->count; i++)
-        flags |= c->all[i]->base.flags;
-    if (open_uffd(c) != 0 && (flags & VARVE_NO_KERNEL_WRITES))
-        open_mprotect(c);
-    if (!c->guard)
-        vv_log(c->log, VV_LOG_INFO, "memory is not held: %s", c->why_not);
-    return c->guard;
-}
-
-int vv_guard_suits(const struct vv_guard *guard, const struct vv_watched *w) {
-    return guard && (guard->ops->is_transparent || (w->base.flags & VARVE_NO_KERNEL_WRITES));
-}
-
-static int prefer_trap(struct vv_capture *c, int choice, struct varve_error *error) {
-    int rc = c->guard ? 0 : -ENOTSUP;
-    if (rc != 0 && choice != VV_CHOOSE_TRACKER_TRAP_MPROTECT)
-        rc = open_uffd(c);
-    if (rc != 0 && choice != VV_CHOOSE_TRACKER_TRAP_UFFD)
-        rc = open_mprotect(c);
-    if (rc != 0)
-        return vv_error(error, -ENOTSUP, "writes cannot be trapped here: %s", c->why_not);
-    if (!vv_peek_works())
-        return vv_error(error, -ENOTSUP, "writes cannot be trapped here: memory cannot be read by a system call");
-    c->preferred = &c->trap.base;
-    snprintf(c->reason, sizeof c->reason, "%s: first writes are stopped%s", c->trap.name,
-             c->guard->ops->is_transparent ? "" : ", of regions with VARVE_NO_KERNEL_WRITES only");
-    return 0;
-}
-
-static int prefer_noted(struct vv_capture *c, int choice, struct varve_error *error) {
-    char why[128] = "", why_not[128] = "";
-    int is_softdirty = choice == VV_CHOOSE_TRACKER_SOFTDIRTY;
-    if (!is_softdirty && vv_tracker_scan(&c->noted, why, sizeof why) == 0)
-        snprintf(c->reason, sizeof c->reason, "scan: the kernel notes writes (WP_ASYNC works here)");
-    else if (choice == VV_CHOOSE_TRACKER_SCAN)
-        return vv_error(error, -ENOTSUP, "tracker scan does not work here: %s", why);
-    else if (is_softdirty && vv_tracker_softdirty(1, &c->noted, why_not, sizeof why_not) == 0)
-        snprintf(c->reason, sizeof c->reason, "softdirty: the kernel notes writes (soft-dirty bits work here)");
-    else if (is_softdirty)
-        return vv_error(error, -ENOTSUP, "tracker softdirty does not work here: %s", why_not);
-    if (c->noted)
-        c->preferred = c->noted;
-    else
-        snprintf(c->reason, sizeof c->reason, "none: %.100s", why);
-    return 0;
-}
-
-static int choose_tracker(struct vv_capture *c, int choice, struct varve_error *error) {
-    int is_trap = choice == VV_CHOOSE_TRACKER_TRAP_UFFD || choice == VV_CHOOSE_TRACKER_TRAP_MPROTECT;
-    c->preferred = &vv_tracker_none;
-    if (sysconf(_SC_PAGESIZE) != VV_PAGE) {
-        c->guard_tried = 1;
-        snprintf(c->why_not, sizeof c->why_not, "pages are not of 4096 bytes");
-    }
-    if (c->mode == VV_CHOOSE_CAPTURE_TRAP || is_trap)
-        return prefer_trap(c, choice, error);
-    if (choice != VV_CHOOSE_TRACKER_NONE)
-        return prefer_noted(c, choice, error);
-    snprintf(c->reason, sizeof c->reason, "none: as it was asked for");
-    return 0;
-}
 
 int vv_capture_create_guarded(const struct vv_capture_options *options, struct vv_guard *guard, struct vv_capture **out,
                               struct varve_error *error) {
@@ -146,8 +28,8 @@ int vv_capture_create_guarded(const struct vv_capture_options *options, struct v
     c->sums.reason = "nothing was captured yet";
     c->slots.bulk = c->slots.cow = (struct vv_queue){VV_NONE, VV_NONE};
     if (guard)
-        take_guard(c, guard);
-    int rc = choose_tracker(c, options->tracker, error);
+        vv_choose_guard(c, guard);
+    int rc = vv_choose_tracker(c, options->tracker, error);
     if (rc == 0 && c->freezing == VV_FREEZE_ALWAYS && vv_frozen_works(why, sizeof why) != 0)
         rc = vv_error(error, -ENOTSUP, "capture=frozen does not work here: %s", why);
     if (rc != 0) {
@@ -257,51 +139,6 @@ int vv_capture_decide(struct vv_capture *c, struct varve_error *error) {
 
 int vv_capture_must_drain(const struct vv_capture *c) {
     return c->drained < c->drain;
-}
-
-/* A run of chunks that are to be staged: copied into slots that follow each other where there are such. */
-static void stage_run(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t count) {
-    while (count > 0) {
-        vv_lock_take(&c->lock);
-        uint32_t slot = vv_slots_take(&c->slots, w->base.first + (uint32_t)first), got = 1;
-        vv_slots_push(&c->slots, &c->slots.bulk, slot);
-        for (; got < count; got++) {
-            uint32_t next = vv_slots_take(&c->slots, w->base.first + (uint32_t)(first + got));
-            vv_slots_push(&c->slots, &c->slots.bulk, next);
-            if (next != slot + got)
-                break;
-        }
-        vv_lock_give(&c->lock);
-        memcpy(c->slots.data + (size_t)slot * VV_PAGE, w->base.ptr + first * VV_PAGE, vv_chunks_size(w, first, got));
-        c->sums.bytes_staged += vv_chunks_size(w, first, got);
-        if (got < count) { /* the slot that did not follow */
-            uint32_t other = c->slots.bulk.tail;
-            memcpy(c->slots.data + (size_t)other * VV_PAGE, w->base.ptr + (first + got) * VV_PAGE,
-                   vv_chunk_size(w, first + got));
-            c->sums.bytes_staged += vv_chunk_size(w, first + got);
-            got++;
-        }
-        first += got;
-        count -= got;
-    }
-}
-
-/* By address, whatever the expected order: nobody waits for them, and long runs are copied and looked at faster. */
-void vv_stage_all(struct vv_capture *c) {
-    if (c->is_copied)
-        return;
-    c->is_copied = 1;
-    vv_slots_back(&c->slots, c->stage);
-    for (size_t i = 0; i < c->sorted_count && c->stage > 0; i++) {
-        struct vv_watched *w = c->sorted[i];
-        for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks; chunk = vv_skip(w, chunk + 1)) {
-            uint64_t first = chunk;
-            while (chunk < w->base.chunks && vv_state(w, chunk) == VV_STAGED)
-                chunk++;
-            if (chunk > first)
-                stage_run(c, w, first, chunk - first);
-        }
-    }
 }
 
 /* The log of this epoch begins with what the program finds free already. With the lock. */

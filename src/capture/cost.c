@@ -2,7 +2,7 @@
  * estimated in seconds that the program loses, the first two by what they cost last time. */
 #include <math.h>
 
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "memory/process.h"
 
 #define UNKNOWN_SPEED 500e6      /* bytes per second of a storage not measured yet */

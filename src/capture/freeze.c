@@ -14,8 +14,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "capture/private.h"
-#include "memory/frozen.h"
+#include "capture/capture_private.h"
 #include "memory/inherited.h"
 #include "memory/process.h"
 

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "memory/process.h"
 
 static int is_any(const struct vv_capture *c) {

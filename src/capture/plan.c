@@ -7,8 +7,7 @@
 #include <inttypes.h>
 
 #include "base/thread.h"
-#include "capture/private.h"
-#include "memory/pagemap.h"
+#include "capture/capture_private.h"
 #include "memory/process.h"
 
 #define FEW_SLOTS 16u /* fewer give none away for windows */

@@ -1,9 +1,11 @@
-/* The staging buffer: slots of a chunk each, in one mapping that is kept from checkpoint to checkpoint. Free ones are found by a bitmap, next
- * to the last that was taken, so that copies made one after another lie one after another. */
+/* The staging buffer, and how it is filled inside the call: slots of a chunk each, in one mapping that is kept from
+ * checkpoint to checkpoint. Free ones are found by a bitmap, next to the last that was taken, so that copies made one
+ * after another lie one after another. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/alloc.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 
 #define SPARE 8u /* chunks for windows beside the slots, when those are few */
 
@@ -49,7 +51,7 @@ void vv_slots_reset(struct vv_slots *slots, uint32_t reserve) {
 }
 
 /* Copying into memory that is not there yet costs four times as much. */
-void vv_slots_back(struct vv_slots *slots, uint32_t count) {
+static void back_slots(struct vv_slots *slots, uint32_t count) {
     if (count > slots->count)
         count = slots->count;
     if (count <= slots->backed)
@@ -102,4 +104,49 @@ uint32_t vv_slots_pop(struct vv_slots *slots, struct vv_queue *queue, uint32_t *
     queue->head = next;
     *slot = first;
     return count;
+}
+
+/* A run of chunks that are to be staged: copied into slots that follow each other where there are such. */
+static void stage_run(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t count) {
+    while (count > 0) {
+        vv_lock_take(&c->lock);
+        uint32_t slot = vv_slots_take(&c->slots, w->base.first + (uint32_t)first), got = 1;
+        vv_slots_push(&c->slots, &c->slots.bulk, slot);
+        for (; got < count; got++) {
+            uint32_t next = vv_slots_take(&c->slots, w->base.first + (uint32_t)(first + got));
+            vv_slots_push(&c->slots, &c->slots.bulk, next);
+            if (next != slot + got)
+                break;
+        }
+        vv_lock_give(&c->lock);
+        memcpy(c->slots.data + (size_t)slot * VV_PAGE, w->base.ptr + first * VV_PAGE, vv_chunks_size(w, first, got));
+        c->sums.bytes_staged += vv_chunks_size(w, first, got);
+        if (got < count) { /* the slot that did not follow */
+            uint32_t other = c->slots.bulk.tail;
+            memcpy(c->slots.data + (size_t)other * VV_PAGE, w->base.ptr + (first + got) * VV_PAGE,
+                   vv_chunk_size(w, first + got));
+            c->sums.bytes_staged += vv_chunk_size(w, first + got);
+            got++;
+        }
+        first += got;
+        count -= got;
+    }
+}
+
+/* By address, whatever the expected order: nobody waits for them, and long runs are copied and looked at faster. */
+void vv_stage_all(struct vv_capture *c) {
+    if (c->is_copied)
+        return;
+    c->is_copied = 1;
+    back_slots(&c->slots, c->stage);
+    for (size_t i = 0; i < c->sorted_count && c->stage > 0; i++) {
+        struct vv_watched *w = c->sorted[i];
+        for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks; chunk = vv_skip(w, chunk + 1)) {
+            uint64_t first = chunk;
+            while (chunk < w->base.chunks && vv_state(w, chunk) == VV_STAGED)
+                chunk++;
+            if (chunk > first)
+                stage_run(c, w, first, chunk - first);
+        }
+    }
 }

@@ -10,8 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "capture/private.h"
-#include "memory/pagemap.h"
+#include "capture/capture_private.h"
 
 #define POPULATE_READ 22 /* MADV_POPULATE_READ, Linux 5.14 */
 #define FOUND 256

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "base/thread.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 
 /* With the lock. */
 static int copy_into_slot(struct vv_capture *c, struct vv_watched *w, uint64_t chunk) {

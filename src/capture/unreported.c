@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 
 #define TRIES 8u /* per chunk wanted: drawing is quick where most chunks are candidates */
 

@@ -26,22 +26,6 @@ struct reply {
     const struct reply *leader; /* or by this one, which is about the same block */
 };
 
-const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id) {
-    const struct vv_holders *holders = (const struct vv_holders *)list->data;
-    size_t low = 0, high = list->size / sizeof *holders;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        struct vv_hash128 at = holders[middle].id;
-        if (vv_hash128_equal(at, id))
-            return &holders[middle];
-        if (at.low < id.low || (at.low == id.low && at.high < id.high))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
-}
-
 /* ---- reading questions ---- */
 
 /* Only data of the checkpoints of this session's name is given away. */

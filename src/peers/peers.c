@@ -15,51 +15,7 @@
 #define PAUSE_FIRST_NS 50000u
 #define PAUSE_MOST_NS 10000000u
 
-/* ---- for threads of the work ---- */
-
-static int has_answers(const struct vv_asking *list, size_t count) {
-    while (count > 0 && list[count - 1].is_answered)
-        count--;
-    return count == 0;
-}
-
-/* The same question to the same rank has the same id, whoever asks. */
-static struct vv_hash128 question_id(const struct vv_asking *asking) {
-    if (asking->home == VV_HOME_BY_ID) /* who has an object: that of the publication */
-        return vv_digest(asking->data + VV_QUESTION_HEAD, asking->size - VV_QUESTION_HEAD);
-    struct vv_hash128 id = vv_digest(asking->data, asking->size);
-    uint64_t words[3] = {id.low, id.high, asking->home};
-    return vv_digest(words, sizeof words);
-}
-
-int vv_peers_put(struct vv_peers *peers, struct vv_asking *list, size_t count, const struct vv_buf *data) {
-    int rc = 0;
-    for (size_t i = 0; i < count; i++) {
-        list[i].data = data->data + list[i].at;
-        list[i].id = question_id(&list[i]);
-    }
-    pthread_mutex_lock(&peers->lock);
-    size_t before = peers->waiting.size;
-    for (size_t i = 0; i < count; i++) {
-        struct vv_asking *asking = &list[i];
-        vv_buf_append(&peers->waiting, &asking, sizeof asking);
-    }
-    if (peers->broken || peers->waiting.failed) {
-        rc = peers->broken ? peers->broken : peers->waiting.failed;
-        peers->waiting.size = before;
-        peers->waiting.failed = 0;
-    } else
-        pthread_cond_signal(&peers->is_asked);
-    pthread_mutex_unlock(&peers->lock);
-    return rc;
-}
-
-void vv_peers_wait(struct vv_peers *peers, const struct vv_asking *list, size_t count) {
-    pthread_mutex_lock(&peers->lock);
-    while (!has_answers(list, count))
-        pthread_cond_wait(&peers->is_answered, &peers->lock);
-    pthread_mutex_unlock(&peers->lock);
-}
+/* ---- the thread of the work ---- */
 
 int vv_peers_call(struct vv_peers *peers, int (*fn)(void *arg), void *arg) {
     if (!peers || !peers->is_running)
@@ -207,9 +163,7 @@ static int run_rounds(struct vv_peers *peers, struct varve_error *error) {
         if (rc == 1)
             pause_ns = 0;
         else
-            pause_ns = pause_ns == 0               ? PAUSE_FIRST_NS
-                       : pause_ns < PAUSE_MOST_NS ? pause_ns * 2
-                                                   : pause_ns;
+            pause_ns = pause_ns == 0 ? PAUSE_FIRST_NS : pause_ns < PAUSE_MOST_NS ? pause_ns * 2 : pause_ns;
     }
     if (rc < 0)
         give_up(peers, rc);
@@ -352,35 +306,6 @@ int vv_peers_can_ask(const struct vv_peers *peers) {
 
 uint64_t vv_peers_decoded(const struct vv_peers *peers) {
     return peers->wholes ? vv_wholes_decoded(peers->wholes) : 0;
-}
-
-/* ---- who reads what of packs that are shared ---- */
-
-static struct vv_spread *find_spread(const struct vv_peers *peers, const struct vv_attempt *attempt) {
-    struct vv_spread *list = (struct vv_spread *)peers->spreads.data;
-    for (size_t i = peers->spreads.size / sizeof *list; i > 0; i--)
-        if (vv_attempt_compare(&list[i - 1].attempt, attempt) == 0)
-            return &list[i - 1];
-    return NULL;
-}
-
-uint32_t vv_peers_span(const struct vv_peers *peers, const struct vv_attempt *attempt) {
-    const struct vv_spread *spread = find_spread(peers, attempt);
-    return spread ? spread->span : 1;
-}
-
-uint32_t vv_peers_home(const struct vv_peers *peers, const struct vv_key *key, uint64_t offset) {
-    struct vv_attempt attempt = {key->generation, key->attempt, key->version};
-    uint64_t span = vv_peers_span(peers, &attempt);
-    return (uint32_t)((key->writer * span + (key->part + offset / VV_QUESTION) % span) % peers->comm->ranks);
-}
-
-int vv_peers_spread(struct vv_peers *peers, const struct vv_attempt *attempt, uint32_t writers) {
-    struct vv_spread spread = {*attempt, writers ? peers->comm->ranks / writers : 1};
-    if (spread.span < 2 || find_spread(peers, attempt))
-        return 0;
-    vv_buf_append(&peers->spreads, &spread, sizeof spread);
-    return peers->spreads.failed;
 }
 
 int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *error) {

@@ -14,7 +14,7 @@
 #define VV_PARTS_MOST 4096u /* that one question asks for */
 #define VV_HOLDERS_MAX 4
 
-/* ---- slices.c: slices of objects that were read, each once, until room is needed for others. Any thread. ---- */
+/* ---- slice_cache.c: slices of objects that were read, each once, until room is needed for others. Any thread. ---- */
 struct vv_slices;
 struct vv_slice {
     struct vv_hash128 id;
@@ -37,7 +37,7 @@ size_t vv_slices_copy(struct vv_slice *const *list, size_t count, uint64_t start
 /* Like a backend's get. */
 int64_t vv_slices_get(struct vv_slices *slices, const char *key, uint64_t offset, void *data, size_t size);
 
-/* ---- wholes.c: blocks that were decoded, each once, until room is needed for others. Any thread. ---- */
+/* ---- block_cache.c: blocks that were decoded, each once, until room is needed for others. Any thread. ---- */
 struct vv_wholes;
 struct vv_whole {
     struct vv_hash128 id;
@@ -59,7 +59,7 @@ void vv_wholes_release(struct vv_wholes *wholes, struct vv_whole *whole); /* acc
 uint64_t vv_wholes_decoded(struct vv_wholes *wholes);                     /* how many so far */
 
 /* ---- questions: 16 bytes (kind, length of the answer, offset), 16 bits for the length of the key, the key; for parts the
- * block's entry and the list of parts (parts.c) ---- */
+ * block's entry and the list of parts (block_parts.c) ---- */
 enum vv_asked { VV_ASKED_BYTES, VV_ASKED_SIZE, VV_ASKED_HOLDERS, VV_ASKED_PARTS };
 #define VV_QUESTION_HEAD 18u
 
@@ -139,18 +139,10 @@ struct vv_peers {
     struct vv_buf known;     /* the same, of those that this rank has asked for; with the lock */
 };
 
-/* ---- backend.c ---- */
-extern const struct varve_backend_ops vv_peers_backend_ops;
+/* ---- asking.c ---- */
 struct vv_hash128 vv_peers_key_id(const char *key);
 /* The beginning of a question; its length is filled in later where it is not known. */
 void vv_peers_begin_question(struct vv_buf *buf, int kind, const char *key, uint64_t offset);
-
-/* ---- parts.c ---- */
-extern const struct vv_parts_ops vv_peers_parts_ops;
-/* An answer of the right length has come: put it where it belongs. */
-void vv_parts_place(const struct vv_asking *asking, const uint8_t *data, uint32_t size);
-
-/* ---- peers.c ---- */
 /* Shared storage: how many ranks have data in a pack of this attempt, as far as is known; and the rank that reads what is
  * at this offset for all. */
 uint32_t vv_peers_span(const struct vv_peers *peers, const struct vv_attempt *attempt);
@@ -158,6 +150,18 @@ uint32_t vv_peers_home(const struct vv_peers *peers, const struct vv_key *key, u
 /* Put the questions, whose data is in `data`, and wait for the answers: not if they could not be put. */
 int vv_peers_put(struct vv_peers *peers, struct vv_asking *list, size_t count, const struct vv_buf *data);
 void vv_peers_wait(struct vv_peers *peers, const struct vv_asking *list, size_t count);
+
+/* ---- holders.c ---- */
+/* In an ordered list of holders; NULL if it is not there. */
+const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id);
+
+/* ---- peers_backend.c ---- */
+extern const struct varve_backend_ops vv_peers_backend_ops;
+
+/* ---- block_parts.c ---- */
+extern const struct vv_parts_ops vv_peers_parts_ops;
+/* An answer of the right length has come: put it where it belongs. */
+void vv_parts_place(const struct vv_asking *asking, const uint8_t *data, uint32_t size);
 
 /* ---- answer.c ---- */
 extern const struct vv_hops_ops vv_peers_ask_ops; /* arg is a struct vv_peers_round */
@@ -167,7 +171,5 @@ struct vv_peers_round {
     struct vv_question *questions;
     size_t count, room;
 };
-/* In an ordered list of holders; NULL if it is not there. */
-const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #define vv_run vv_run_of_capture /* format/ has one, too; nothing else includes both */
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #undef vv_run
 #include "comm/comm.h"
 #include "session/session.h"

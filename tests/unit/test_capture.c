@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/thread.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "test.h"
 #include "fake_guard.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "capture/private.h"
+#include "capture/capture_private.h"
 #include "freezing.h"
 #include "refuse.h"
 #include "test.h"

@@ -1,17 +1,22 @@
 /* The inside of capture.h: what its files share.
  *
  *   capture.c       create, begin, go, settle
- *   watches.c       the watches, their trackers and numbers
+ *   lock.c          the lock
+ *   choose.c        which tracker and which guard work here
+ *   watches.c       the watches, and their trackers
+ *   take_in.c       their lists and numbers, after some came or went
  *   begin.c         what changed: asks the trackers, and remembers what was never touched
  *   pinned.c        memory that devices may write, where no tracker sees it
  *   unreported.c    some of what the trackers said nothing about, for the audit
  *   plan.c          what is drained, staged, and held or frozen; into and out of the guard
  *   freeze.c        what is left to a frozen copy of the process
  *   cost.c          whether that, or holding, pays
- *   order.c         the expected order of writes
- *   slots.c         the staging buffer
- *   look.c          everything shown before it is consumed
+ *   write_order.c   the expected order of writes
+ *   sample.c        learns it before anything was held
+ *   slots.c         the staging buffer, and what is copied into it inside the call
+ *   show.c          everything shown before it is consumed
  *   flow.c          next, done, stop
+ *   release.c       pages are disarmed, who waits goes on
  *   trap.c          somebody writes a held page
  *   tracker_trap.c  a tracker over the guard
  *
@@ -260,14 +265,6 @@ static inline int vv_page_is_busy(const struct vv_watched *w, uint64_t page) {
 static inline int vv_page_is_armed(const struct vv_watched *w, uint64_t page) {
     return (w->base.bytes[page] & VV_PAGE_ARMED) != 0;
 }
-static inline int vv_can_hold(const struct vv_watched *w, uint64_t chunk) {
-    return w->may_hold && chunk >= w->hold_first && chunk < w->hold_end;
-}
-
-/* Need it not be captured inside the call? */
-static inline int vv_can_stay(const struct vv_capture *c, const struct vv_watched *w, uint64_t chunk) {
-    return c->is_frozen ? w->may_freeze : vv_can_hold(w, chunk);
-}
 
 /* Pages [first, last) of a watch are to be disarmed. */
 struct vv_release {
@@ -285,16 +282,17 @@ int vv_watched_attach(struct vv_capture *c, struct vv_watched *w, struct vv_trac
 void vv_watched_free(struct vv_watched *w);
 /* Memory of this watch was taken away under a capture: watches of its name are not held any more. */
 void vv_watched_lose(struct vv_capture *c, struct vv_watched *w);
-/* Those that came and went since the last checkpoint. 0, -ENOMEM or -EFBIG. */
+/* take_in.c: those that came and went since the last checkpoint. 0, -ENOMEM or -EFBIG. */
 int vv_watches_take_in(struct vv_capture *c);
 
-/* capture.c. What is staged is copied into its slots. */
-void vv_stage_all(struct vv_capture *c);
-/* With a guard of the caller's (tests), which the capture closes; NULL: what works here. */
+/* capture.c. With a guard of the caller's (tests), which the capture closes; NULL: what works here. */
 int vv_capture_create_guarded(const struct vv_capture_options *options, struct vv_guard *guard, struct vv_capture **out,
                               struct varve_error *error);
-/* Makes the guard if that was not tried yet. */
+/* choose.c. A guard that is there already is taken, */
+void vv_choose_guard(struct vv_capture *c, struct vv_guard *guard);
+/* or one is made if that was not tried yet. */
 struct vv_guard *vv_capture_guard(struct vv_capture *c);
+int vv_choose_tracker(struct vv_capture *c, int choice, struct varve_error *error);
 int vv_guard_suits(const struct vv_guard *guard, const struct vv_watched *w);
 
 /* pinned.c: look again at what is pinned; told in the log once. */
@@ -346,7 +344,7 @@ uint64_t vv_cost_drained_first(const struct vv_capture *c);
 void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages);
 void vv_cost_learn(struct vv_capture *c);
 
-/* order.c */
+/* write_order.c */
 int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room);
 void vv_numbers_free(struct vv_numbers *numbers);
 void vv_numbers_sort(uint32_t *list, uint32_t count);
@@ -371,16 +369,20 @@ int vv_slots_set(struct vv_slots *slots, uint64_t bytes);
 void vv_slots_free(struct vv_slots *slots);
 /* All free. The last ones serve as windows if asked for. */
 void vv_slots_reset(struct vv_slots *slots, uint32_t reserve);
-void vv_slots_back(struct vv_slots *slots, uint32_t count);
 uint32_t vv_slots_take(struct vv_slots *slots, uint32_t number); /* VV_NONE: none is free */
 void vv_slots_give(struct vv_slots *slots, uint32_t first, uint32_t count);
 void vv_slots_push(struct vv_slots *slots, struct vv_queue *queue, uint32_t slot);
 /* The oldest, and those behind it that are its neighbours both as slots and as chunks. */
 uint32_t vv_slots_pop(struct vv_slots *slots, struct vv_queue *queue, uint32_t *slot);
+/* What is staged is copied into its slots. */
+void vv_stage_all(struct vv_capture *c);
 
-/* flow.c. With the lock: these pages are not held any more; who waits there is told by the disarming that follows. */
-void vv_pages_released(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t last);
+/* release.c. With the lock: the pages of chunks [first, first + count) that nothing holds any more. */
+struct vv_release vv_release_of(struct vv_capture *c, struct vv_watched *w, uint64_t first, uint64_t count);
 int vv_release(struct vv_capture *c, const struct vv_release *release);
+void vv_wake_stuck(struct vv_capture *c);
+void vv_release_all(struct vv_capture *c);
+void vv_release_whole(struct vv_capture *c);
 /* With the lock: nobody waits in [start, end) any more. */
 void vv_waiting_over(struct vv_capture *c, uintptr_t start, uintptr_t end);
 

@@ -7,8 +7,8 @@
  *
  * A commit that enter() refuses aborts the inner upload, as the verb frees it in every case. A list that is done again
  * goes on after the last name that was handed out. */
-#ifndef VV_BACKEND_WRAP_H
-#define VV_BACKEND_WRAP_H
+#ifndef VV_BACKEND_WRAP_PRIVATE_H
+#define VV_BACKEND_WRAP_PRIVATE_H
 
 #include "backend/backend_private.h"
 

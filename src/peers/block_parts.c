@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "peers/peers_private.h"
-#include "store/block_parts.h"
 
 /* Where we are in the parts of a wish. */
 struct at {

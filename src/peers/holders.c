@@ -1,9 +1,7 @@
 /* Node-local stores: which nodes have what. The keepers tell, and what they tell is spread over all ranks by the hash of
  * the key: no rank's share grows with their number. */
-#include <errno.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "peers/peers_private.h"
 
 struct publication {
@@ -13,6 +11,22 @@ struct publication {
     struct vv_key at;        /* the attempt that is listed */
     char prefix[VV_KEY_ROOM];
 };
+
+const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id) {
+    const struct vv_holders *holders = (const struct vv_holders *)list->data;
+    size_t low = 0, high = list->size / sizeof *holders;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        struct vv_hash128 at = holders[middle].id;
+        if (vv_hash128_equal(at, id))
+            return &holders[middle];
+        if (at.low < id.low || (at.low == id.low && at.high < id.high))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
 
 /* ---- a keeper lists ---- */
 

@@ -1,5 +1,5 @@
 /* Showing what was captured before it is consumed, so that it can be named. */
-#include "capture/private.h"
+#include "capture/capture_private.h"
 
 /* A run of chunks of one kind, from `first` on, at most VV_MOST. */
 static uint32_t run_of(const struct vv_watched *w, uint64_t first, int state) {

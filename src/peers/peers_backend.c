@@ -1,7 +1,6 @@
 /* The backend of the store that work reads from: gets and sizes of packs are answered by whoever shall, everything else
  * by the rank's own. Nothing is written through it. */
 #include <errno.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "peers/peers_private.h"
@@ -11,19 +10,6 @@ static struct varve_backend *inner(struct varve_backend *backend) {
 }
 
 /* ---- asking ---- */
-
-struct vv_hash128 vv_peers_key_id(const char *key) {
-    return vv_digest(key, strlen(key));
-}
-
-void vv_peers_begin_question(struct vv_buf *buf, int kind, const char *key, uint64_t offset) {
-    size_t size = strnlen(key, VV_KEY_ROOM - 1);
-    vv_buf_u32(buf, (uint32_t)kind);
-    vv_buf_u32(buf, 0);
-    vv_buf_u64(buf, offset);
-    vv_buf_u16(buf, (uint16_t)size);
-    vv_buf_append(buf, key, size);
-}
 
 static void make_question(struct vv_asking *asking, struct vv_buf *data, int kind, const char *key, uint64_t offset) {
     asking->at = data->size;

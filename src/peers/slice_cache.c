@@ -1,3 +1,4 @@
+/* Slices of objects as they are stored, each read once for all ranks that ask for it. */
 #include <errno.h>
 #include <string.h>
 
