@@ -322,10 +322,8 @@ static int publish(struct file_backend *file, struct file_upload *upload) {
         return folder;
     upload->is_published = 1;
     result = VV_FAULT("backend.file.after_link");
-    if (result == 0)
-        do
-            result = vv_file_folder_sync(file, upload->key, folder, upload->made, mark);
-        while (upload->is_small && vv_file_reserve_take(file, result));
+    if (result == 0) /* once: a second sync may succeed because the failure of the first was reported, not mended */
+        result = vv_file_folder_sync(file, upload->key, folder, upload->made, mark);
     close(folder);
     return result;
 }
