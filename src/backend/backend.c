@@ -125,10 +125,11 @@ int vv_backend_refresh(struct varve_backend *backend, const char *prefix, struct
         return -EINVAL;
     int result = HAS(backend, refresh) ? backend->ops->refresh(backend, prefix) : 0;
     if (result == -ESTALE)
-        return vv_error(error, result,
-                        "%.200s is listed as it was some time ago: what another host has made since is not seen, so nothing "
-                        "was concluded or removed; wait a minute, and see the mount options in docs/backends.md",
-                        prefix);
+        return vv_error(
+            error, result,
+            "%.200s is listed as it was some time ago: what another host has made since is not seen, so nothing "
+            "was concluded or removed; wait a minute, and see the mount options in docs/backends.md",
+            prefix);
     return result < 0 ? vv_error_sys(error, result, "cannot look whether %.200s is listed as it is", prefix) : 0;
 }
 

@@ -21,20 +21,20 @@ struct vv_file_tuning;
 enum vv_direct { VV_DIRECT_AUTO, VV_DIRECT_ON, VV_DIRECT_OFF };
 enum vv_mode { VV_MODE_PRIVATE, VV_MODE_GROUP, VV_MODE_UMASK };
 enum vv_owner { VV_OWNER_SELF, VV_OWNER_ANY };
-/* What a store is opened for. WRITING: whether the root may be trusted is asked at once, and open fails if not. EITHER: it is
- * asked by the first verb that writes, which then returns -EPERM. READING: such verbs return -EROFS. */
+/* What a store is opened for. WRITING: whether the root may be trusted is asked at once, and open fails if not. EITHER:
+ * it is asked by the first verb that writes, which then returns -EPERM. READING: such verbs return -EROFS. */
 enum vv_purpose { VV_FOR_WRITING, VV_FOR_EITHER, VV_FOR_READING };
 
 /* Zero is the default of every member. The strings and pointers are not kept, but for log. */
 struct vv_backend_options {
-    int may_create;     /* make the folder (its parent must exist), else VARVE_NO_STORE when there is none */
-    int direct;         /* enum vv_direct: bypass the page cache for large objects */
-    int mode;           /* enum vv_mode: who may read and write files and folders made here */
-    uint64_t min_free;  /* bytes that must stay free, looked at as an upload begins and every 64 MiB: -ENOSPC below; and, unless it is 0, 16
-                         * inodes */
-    int owner;          /* enum vv_owner: whose root is written to */
-    int purpose;        /* enum vv_purpose: what it is opened for */
-    struct vv_log *log; /* lives as long as the backend; NULL: warnings to stderr */
+    int may_create;    /* make the folder (its parent must exist), else VARVE_NO_STORE when there is none */
+    int direct;        /* enum vv_direct: bypass the page cache for large objects */
+    int mode;          /* enum vv_mode: who may read and write files and folders made here */
+    uint64_t min_free; /* bytes that must stay free, looked at as an upload begins and every 64 MiB: -ENOSPC below; and,
+                        * unless it is 0, 16 inodes */
+    int owner;         /* enum vv_owner: whose root is written to */
+    int purpose;       /* enum vv_purpose: what it is opened for */
+    struct vv_log *log;                  /* lives as long as the backend; NULL: warnings to stderr */
     const struct vv_file_tuning *tuning; /* for measurements; NULL: what measured best */
 };
 
@@ -60,17 +60,17 @@ int vv_backend_list(struct varve_backend *backend, const char *prefix, const cha
                     varve_list_fn fn, void *arg);
 int vv_backend_remove(struct varve_backend *backend, const char *key);
 int vv_backend_space(struct varve_backend *backend, uint64_t *bytes_out);
-/* What was short when something failed with -ENOSPC or -EDQUOT the last time: bytes or inodes, how many, and where. 1 and
- * the text, or 0 if that is not known. */
+/* What was short when something failed with -ENOSPC or -EDQUOT the last time: bytes or inodes, how many, and where. 1
+ * and the text, or 0 if that is not known. */
 int vv_backend_shortage(struct varve_backend *backend, char *text, size_t size);
 /* 0 also where visible means durable. */
 int vv_backend_sync(struct varve_backend *backend, const char *key);
 int vv_backend_sweep(struct varve_backend *backend); /* how many leftovers went, or an error */
-/* Is all of the storage there? Before anything is concluded from what is not found; 0 also where nothing can be missing by
- * halves. One process per store is enough: those that only join need not ask. */
+/* Is all of the storage there? Before anything is concluded from what is not found; 0 also where nothing can be missing
+ * by halves. One process per store is enough: those that only join need not ask. */
 int vv_backend_probe(struct varve_backend *backend, struct varve_error *error);
-/* Listings of prefix that begin later show all that was there when this began. To be called before something is deleted, or
- * said not to exist, because it is not listed. -ESTALE: they do not. */
+/* Listings of prefix that begin later show all that was there when this began. To be called before something is
+ * deleted, or said not to exist, because it is not listed. -ESTALE: they do not. */
 int vv_backend_refresh(struct varve_backend *backend, const char *prefix, struct varve_error *error);
 
 /* A whole small object at once: create, write, commit. -EEXIST if the key is taken. */

@@ -45,8 +45,9 @@ static int file_stat(struct varve_backend *backend, const char *key, uint64_t *s
     return result;
 }
 
-/* What an entry is. Not to find out is an error, never "nothing": an entry left out would be an object taken for absent. So
- * links, pipes and the like are told as objects: their names are taken, and whoever reads one is told what is wrong. */
+/* What an entry is. Not to find out is an error, never "nothing": an entry left out would be an object taken for
+ * absent. So links, pipes and the like are told as objects: their names are taken, and whoever reads one is told what
+ * is wrong. */
 enum entry_kind { ENTRY_FILE, ENTRY_FOLDER, ENTRY_OTHER };
 
 static int kind_of(DIR *folder, const struct dirent *entry) {
@@ -107,8 +108,8 @@ static int list_once(struct file_backend *file, const char *prefix, const char *
     closedir(folder);
     if (has_temporaries)
         vv_file_note(file, prefix);
-    /* A folder that was removed while open reads as empty, or, where it was remembered longer than it lived, as missing: so
-     * may a vanished root. */
+    /* A folder that was removed while open reads as empty, or, where it was remembered longer than it lived, as
+     * missing: so may a vanished root. */
     if (result == -ENOENT) {
         vv_name_list_clear(names);
         result = 0;
@@ -315,7 +316,8 @@ static int make_root(const char *path, mode_t mode, struct varve_error *error) {
     return 0;
 }
 
-/* The root itself must survive too, whoever made it. A parent that may not be read was made durable by somebody else. */
+/* The root itself must survive too, whoever made it. A parent that may not be read was made durable by somebody else.
+ */
 static int sync_parent(struct file_backend *file, const char *path, struct varve_error *error) {
     int fd = openat(file->root_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -348,9 +350,9 @@ static int open_root(struct file_backend *file, const char *path, int may_create
 
 static int set_trust(struct file_backend *file, int purpose, struct varve_error *error) {
     int result = purpose == VV_FOR_WRITING ? vv_file_trust_root(file, file->given, error) : 0;
-    atomic_store(&file->trust, purpose == VV_FOR_WRITING ? TRUST_YES
+    atomic_store(&file->trust, purpose == VV_FOR_WRITING   ? TRUST_YES
                                : purpose == VV_FOR_READING ? TRUST_READ
-                                                          : TRUST_UNKNOWN);
+                                                           : TRUST_UNKNOWN);
     return result;
 }
 

@@ -114,8 +114,8 @@ struct file_backend {
     char *root;  /* absolute */
     char *given; /* the same as the user wrote it */
     int root_fd;
-    int has_openat2;         /* links are refused by the kernel, for a whole path at once */
-    atomic_int is_link_told; /* the log says that a link is in the way */
+    int has_openat2;             /* links are refused by the kernel, for a whole path at once */
+    atomic_int is_link_told;     /* the log says that a link is in the way */
     atomic_int is_open_to_all;   /* everybody may make files in the root: what lies there must be ours */
     atomic_int is_stranger_told; /* the log says that something there is not */
     mode_t folder_mode, file_mode;
@@ -203,8 +203,8 @@ void vv_file_watch_init(struct file_backend *file); /* after the root was opened
 void vv_file_watch_clear(struct file_backend *file);
 /* To be taken before a look at names, and given to vv_file_whole after it. */
 uint64_t vv_file_mark(struct file_backend *file);
-/* 0: all servers were there since the mark was taken. -ENOTCONN: one is missing. -EAGAIN: one has come back since, so look
- * again. */
+/* 0: all servers were there since the mark was taken. -ENOTCONN: one is missing. -EAGAIN: one has come back since, so
+ * look again. */
 int vv_file_whole(struct file_backend *file, uint64_t mark);
 /* A mark from a look made now, or an error. */
 int vv_file_mark_now(struct file_backend *file, uint64_t *mark_out);
@@ -250,8 +250,8 @@ int vv_file_is_temporary(const char *name);                                   /*
 /* file_temporary.c */
 /* Are there files without a name? */
 int vv_file_has_nameless(struct file_backend *file);
-/* A new file that will become the object key, open for writing; *path_out is its name below the root, to be freed by the
- * caller. made as for vv_file_folder_open. */
+/* A new file that will become the object key, open for writing; *path_out is its name below the root, to be freed by
+ * the caller. made as for vv_file_folder_open. */
 int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, char **path_out);
 /* Has somebody removed it? */
 int vv_file_temporary_is_gone(struct file_backend *file, const char *path);

@@ -1,10 +1,10 @@
 /* Finding things below the root without following a link.
  *
- * A store has no symbolic links. One that lies in it was put there by somebody, and leads to files that are no part of the
- * store: to read, replace or remove through it would be done to them. So each path is resolved with links refused, in one
- * step by openat2 (Linux 5.6), else folder by folder. -ELOOP says that a link is in the way; it never means "not there".
- * What has no such flag (unlink, rename, link, mkdir, stat) is done in the opened folder, by the last name alone, which
- * these calls do not follow. */
+ * A store has no symbolic links. One that lies in it was put there by somebody, and leads to files that are no part of
+ * the store: to read, replace or remove through it would be done to them. So each path is resolved with links refused,
+ * in one step by openat2 (Linux 5.6), else folder by folder. -ELOOP says that a link is in the way; it never means "not
+ * there". What has no such flag (unlink, rename, link, mkdir, stat) is done in the opened folder, by the last name
+ * alone, which these calls do not follow. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -36,10 +36,11 @@ static int open_at_once(int folder, const char *path, int flags, mode_t mode) {
     return fd < 0 ? -errno : (int)fd;
 }
 
-/* Containers may refuse the call with an error that would mean something else later: it is tried once, where it must work. */
+/* Containers may refuse the call with an error that would mean something else later: it is tried once, where it must
+ * work. */
 void vv_file_below_init(struct file_backend *file) {
-    int fd = file->tuning.step_by_step ? -ENOSYS
-                                       : open_at_once(file->root_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    int fd =
+        file->tuning.step_by_step ? -ENOSYS : open_at_once(file->root_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
     file->has_openat2 = fd >= 0;
     if (fd >= 0)
         close(fd);
@@ -53,8 +54,8 @@ static int tell_link(int folder, const char *name, int result) {
     return result;
 }
 
-/* In a root where everybody may make files, as in /tmp, somebody may have been there before us: what lies directly in it
- * must be ours. Whatever is below that is in folders where only we make files. */
+/* In a root where everybody may make files, as in /tmp, somebody may have been there before us: what lies directly in
+ * it must be ours. Whatever is below that is in folders where only we make files. */
 static int check_first(struct file_backend *file, int fd, const char *name) {
     struct stat st;
     if (fstat(fd, &st) < 0)
@@ -63,7 +64,8 @@ static int check_first(struct file_backend *file, int fd, const char *name) {
         return 0;
     if (!atomic_exchange(&file->is_stranger_told, 1))
         vv_log(file->log, VV_LOG_ERROR,
-               "%s/%s belongs to user %u: in a folder where everybody may make files it is not taken for a part of the store",
+               "%s/%s belongs to user %u: in a folder where everybody may make files it is not taken for a part of the "
+               "store",
                file->root, name, (unsigned)st.st_uid);
     return -EPERM;
 }
@@ -110,7 +112,8 @@ int vv_file_below(struct file_backend *file, const char *path, int flags, mode_t
     while (result == -EINTR);
     if (result == -ELOOP && !atomic_exchange(&file->is_link_told, 1))
         vv_log(file->log, VV_LOG_WARN,
-               "%s/%s is, or leads through, a symbolic link, which is not followed inside a store: remove the link, or mount "
+               "%s/%s is, or leads through, a symbolic link, which is not followed inside a store: remove the link, or "
+               "mount "
                "the other place there",
                file->root, path);
     return result;
@@ -146,8 +149,8 @@ int vv_file_below_unlink(struct file_backend *file, const char *path, int flags)
     return result;
 }
 
-/* A folder in the place of an object has objects below it: the key itself has none. Anything else is there, and cannot be
- * read as an object. */
+/* A folder in the place of an object has objects below it: the key itself has none. Anything else is there, and cannot
+ * be read as an object. */
 int vv_file_kind_check(mode_t mode) {
     if (S_ISREG(mode))
         return 0;

@@ -1,16 +1,16 @@
 /* Folders as they are now, where a host remembers what it has seen of them.
  *
- * Clients of network file systems answer from memory for some seconds: what a folder lists, and that a name does not exist.
- * Two things are done about it.
+ * Clients of network file systems answer from memory for some seconds: what a folder lists, and that a name does not
+ * exist. Two things are done about it.
  *
- * Before every listing, and before "there is none" is believed, the folder itself is asked for with AT_STATX_FORCE_SYNC. NFS
- * then asks the server; if the folder has changed, what was remembered of it is dropped, the names that did not exist, too.
- * Lustre, GPFS, CephFS and local file systems know anyway. With FUSE the question reaches the file system's process, which
- * may have a memory of its own: sshfs answers from it.
+ * Before every listing, and before "there is none" is believed, the folder itself is asked for with
+ * AT_STATX_FORCE_SYNC. NFS then asks the server; if the folder has changed, what was remembered of it is dropped, the
+ * names that did not exist, too. Lustre, GPFS, CephFS and local file systems know anyway. With FUSE the question
+ * reaches the file system's process, which may have a memory of its own: sshfs answers from it.
  *
- * So before something is deleted because it is not listed, a file with a name of its own is made in the folder, and the listing
- * must show it: a client that changes a folder itself drops what it remembers of it. A listing that does not show it is not
- * believed. */
+ * So before something is deleted because it is not listed, a file with a name of its own is made in the folder, and the
+ * listing must show it: a client that changes a folder itself drops what it remembers of it. A listing that does not
+ * show it is not believed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +101,8 @@ int vv_file_refresh(struct varve_backend *backend, const char *prefix) {
     if (folder < 0) /* nothing lies below it; the listing will tell whether the root is there */
         return folder == -ENOENT || folder == -ENOTDIR ? 0 : folder;
     result = vv_file_may_write(file);
-    int fd = result < 0 ? -1 : openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file->file_mode);
+    int fd =
+        result < 0 ? -1 : openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file->file_mode);
     if (result == 0 && fd < 0)
         result = -errno;
     if (fd >= 0) {

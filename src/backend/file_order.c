@@ -5,11 +5,11 @@
  * entry is durable with it. A folder was made before anything in it, by us or by any other process of this host: so
  * once an entry is durable, the way to it is.
  *
- * ext4: the sync of a folder commits the whole transaction, also with fast commits. Without a journal it does not, so there
- * must be one. xfs: the log is forced up to the folder's last change, and what comes earlier in it is written before.
- * tests/power cuts the power of both. Of other file systems this is not known, and of those with several servers it is
- * not true: there every folder is synced. Their numbers do not tell: ext2 has that of ext4, and 9p hands on that of its
- * server. So the table of mounts is asked. */
+ * ext4: the sync of a folder commits the whole transaction, also with fast commits. Without a journal it does not, so
+ * there must be one. xfs: the log is forced up to the folder's last change, and what comes earlier in it is written
+ * before. tests/power cuts the power of both. Of other file systems this is not known, and of those with several
+ * servers it is not true: there every folder is synced. Their numbers do not tell: ext2 has that of ext4, and 9p hands
+ * on that of its server. So the table of mounts is asked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,8 @@ static int is_mounted_as(dev_t device, const char *type) {
     return found;
 }
 
-/* A device of ext4 has this file, and the name of a process in it if there is a journal. What cannot be read is taken for none. */
+/* A device of ext4 has this file, and the name of a process in it if there is a journal. What cannot be read is taken
+ * for none. */
 static int has_journal(dev_t device) {
     char path[64], target[256], task[32] = "";
     snprintf(path, sizeof path, "/sys/dev/block/%u:%u", major(device), minor(device));

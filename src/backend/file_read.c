@@ -2,11 +2,11 @@
  *
  * Large objects are kept open, at most FILE_CACHED of them, for a few seconds. Objects are written once, so an open
  * file is the object, unless its key was removed or replaced since, here or by another process: then its name leads
- * elsewhere, which every get checks (that the file has lost its last link is not said by all file systems). Small objects
- * may be of the mutable kinds and are opened anew each time.
+ * elsewhere, which every get checks (that the file has lost its last link is not said by all file systems). Small
+ * objects may be of the mutable kinds and are opened anew each time.
  *
- * On a network file system a client may remember a name longer than the file lives, and fail with ESTALE, or ENOENT at the
- * first read: then everything is done again.
+ * On a network file system a client may remember a name longer than the file lives, and fail with ESTALE, or ENOENT at
+ * the first read: then everything is done again.
  *
  * Large ranges are read past the page cache: measured cold, 1 MiB at a time by two threads, at 1.7 times the speed of a
  * read() loop (1.3 times where a copy is needed) and a third of its processor time. Ranges that are in the page cache

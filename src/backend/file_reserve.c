@@ -1,14 +1,14 @@
 /* The reserve: a few small files in the store that hold room for the moment when there is none.
  *
- * On a file system without a free byte, or without a free inode, a tombstone, a claim or a heartbeat cannot be written. So
- * nothing could be forgotten or pruned, and the store would stay full for good. A small write that meets ENOSPC or EDQUOT
- * therefore removes one file of the reserve and is tried again. Data never gets it: while the reserve is not whole, and there
- * is no room to make it so, data is refused.
+ * On a file system without a free byte, or without a free inode, a tombstone, a claim or a heartbeat cannot be written.
+ * So nothing could be forgotten or pruned, and the store would stay full for good. A small write that meets ENOSPC or
+ * EDQUOT therefore removes one file of the reserve and is tried again. Data never gets it: while the reserve is not
+ * whole, and there is no room to make it so, data is refused.
  *
- * The files lie in a folder whose name is no key (it has a comma), so listings pass over it, and so may every reader. They
- * hold random bytes: neither holes nor compression make them smaller than they look. Any number of processes may take and
- * make them at once. Taking is unlink, of which one wins; making is an exclusive create. Whoever dies in between leaves a
- * smaller reserve, or a file that is too short; the next look makes both good.
+ * The files lie in a folder whose name is no key (it has a comma), so listings pass over it, and so may every reader.
+ * They hold random bytes: neither holes nor compression make them smaller than they look. Any number of processes may
+ * take and make them at once. Taking is unlink, of which one wins; making is an exclusive create. Whoever dies in
+ * between leaves a smaller reserve, or a file that is too short; the next look makes both good.
  *
  * Looks happen after replace (a session's first heartbeat, then now and then) and with sweep (the end of a prune). */
 #include <errno.h>
@@ -70,10 +70,12 @@ void vv_file_note_short(struct file_backend *file, int result) {
 
 int vv_file_room_check(struct file_backend *file, uint64_t size) {
     struct file_room room;
-    int result = read_room(file, &room), is_whole = faccessat(file->root_fd, FOLDER "/0", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    int result = read_room(file, &room),
+        is_whole = faccessat(file->root_fd, FOLDER "/0", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     if (result < 0)
         return result;
-    room.wanted_bytes = is_whole || file->min_free > UINT64_MAX - ALL_BYTES ? file->min_free : file->min_free + ALL_BYTES;
+    room.wanted_bytes =
+        is_whole || file->min_free > UINT64_MAX - ALL_BYTES ? file->min_free : file->min_free + ALL_BYTES;
     room.wanted_inodes = (file->min_free ? INODES_FREE : 0) + (is_whole ? 0 : FILES + 1);
     if (room.bytes >= room.wanted_bytes && room.bytes - room.wanted_bytes >= size &&
         (!room.has_inodes || room.inodes >= room.wanted_inodes))
@@ -94,8 +96,8 @@ int vv_file_shortage(struct file_backend *file, char *text, size_t size) {
         snprintf(text, size, "inodes are short in %.400s: %" PRIu64 " are free, %" PRIu64 " must be", file->root,
                  room.inodes, room.wanted_inodes ? room.wanted_inodes : 1);
     else
-        snprintf(text, size, "bytes are short in %.400s: %" PRIu64 " are free, and %" PRIu64 " must stay free", file->root,
-                 room.bytes, room.wanted_bytes);
+        snprintf(text, size, "bytes are short in %.400s: %" PRIu64 " are free, and %" PRIu64 " must stay free",
+                 file->root, room.bytes, room.wanted_bytes);
     return 1;
 }
 
@@ -141,7 +143,8 @@ static int is_whole(int folder, const char *name) {
 static int write_one(struct file_backend *file, int folder, const char *name) {
     uint8_t *bytes = vv_malloc(FILE_BYTES);
     int result = bytes ? vv_random(bytes, FILE_BYTES) : -ENOMEM;
-    int fd = result < 0 ? -1 : openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file->file_mode);
+    int fd =
+        result < 0 ? -1 : openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file->file_mode);
     if (result == 0 && fd < 0)
         result = -errno;
     if (fd >= 0) {

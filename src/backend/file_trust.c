@@ -1,15 +1,15 @@
 /* Whose root is it, and may we write there?
  *
  * Whoever can put files into the root of a store can put anything there: other people's checkpoints, or what makes us
- * remove ours. So a root is written to if it belongs to us or to the superuser and others may not write there, unless the
- * user has said that this is meant (owner=any). With mode=group the store is shared on purpose: then a root that its group
- * may write to can belong to anybody. Reading is free: what is read is checked, byte by byte.
+ * remove ours. So a root is written to if it belongs to us or to the superuser and others may not write there, unless
+ * the user has said that this is meant (owner=any). With mode=group the store is shared on purpose: then a root that
+ * its group may write to can belong to anybody. Reading is free: what is read is checked, byte by byte.
  *
- * Where everybody may make files but only remove their own (the sticky bit: /tmp, a fresh tmpfs), a store is possible: what
- * lies directly in the root must then be ours, each time it is opened (file_below.c).
+ * Where everybody may make files but only remove their own (the sticky bit: /tmp, a fresh tmpfs), a store is possible:
+ * what lies directly in the root must then be ours, each time it is opened (file_below.c).
  *
- * A parent folder may be open to others, as /tmp is. What they can do there is to put a root of theirs in the place of a
- * missing one, which is found out here, or a link to another folder of ours, which is, too.
+ * A parent folder may be open to others, as /tmp is. What they can do there is to put a root of theirs in the place of
+ * a missing one, which is found out here, or a link to another folder of ours, which is, too.
  *
  * All of it is asked of the folder that is open, never of its path. */
 #include <errno.h>
@@ -23,14 +23,16 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define REMEDY "give a folder of your own, access=read to restart from it only, or owner=any if you trust all who can write there"
+#define REMEDY                                                                                                         \
+    "give a folder of your own, access=read to restart from it only, or owner=any if you trust all who can write "     \
+    "there"
 
 int vv_file_is_trusted_owner(uid_t owner) {
     return owner == geteuid() || owner == 0;
 }
 
-/* Some file systems give everything of ours to another user (a server that maps users, a mount with a fixed owner). Then a
- * file that we make there belongs to whom the root belongs to; elsewhere it never does. */
+/* Some file systems give everything of ours to another user (a server that maps users, a mount with a fixed owner).
+ * Then a file that we make there belongs to whom the root belongs to; elsewhere it never does. */
 static int is_ours_there(struct file_backend *file, uid_t owner) {
     struct stat st;
     char name[FILE_OWN_ROOM];

@@ -64,8 +64,8 @@ static int open_file(struct file_backend *file, struct file_upload *upload) {
     return vv_file_temporary(file, upload->key, &upload->made, &upload->temporary);
 }
 
-/* What min_free leaves, and the reserve, are for objects known to be small: with them a store can still be opened, thinned out
- * and pruned when its disk is full of data. */
+/* What min_free leaves, and the reserve, are for objects known to be small: with them a store can still be opened,
+ * thinned out and pruned when its disk is full of data. */
 static int is_small(uint64_t size_hint) {
     return size_hint > 0 && size_hint < FILE_SMALL;
 }
@@ -288,7 +288,8 @@ static int link_nameless(struct file_upload *upload, int folder, const char *nam
     return linkat(AT_FDCWD, path, folder, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
-/* Give the file its name. A folder may be removed between finding and using it: then again. On success the folder, open. */
+/* Give the file its name. A folder may be removed between finding and using it: then again. On success the folder,
+ * open. */
 static int give_name(struct file_backend *file, struct file_upload *upload) {
     const char *slash = strrchr(upload->key, '/');
     const char *name = slash ? slash + 1 : upload->key;
@@ -328,8 +329,8 @@ static int publish(struct file_backend *file, struct file_upload *upload) {
     return result;
 }
 
-/* A small object lies in its block until now, all of it: should there be no room, also if only the sync finds that out, it is
- * written once more. */
+/* A small object lies in its block until now, all of it: should there be no room, also if only the sync finds that out,
+ * it is written once more. */
 static int write_small(struct file_backend *file, struct file_upload *upload) {
     size_t size = upload->fill;
     int result = vv_file_writer_wait(&file->writer, upload);

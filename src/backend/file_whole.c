@@ -1,15 +1,15 @@
 /* Is the root there, and all of its file system?
  *
- * Some file systems spread names over servers and go on without one of them: what lies there then looks as if it did not
- * exist. Measured with GlusterFS 10.3, a distributed volume, one brick killed: open gives ENOENT, listings leave the names
- * out, and a new folder works on what remains. Taken at its word, a restart would choose an older checkpoint, and prune
- * would take packs for waste whose record it does not see. Two things stand against it.
+ * Some file systems spread names over servers and go on without one of them: what lies there then looks as if it did
+ * not exist. Measured with GlusterFS 10.3, a distributed volume, one brick killed: open gives ENOENT, listings leave
+ * the names out, and a new folder works on what remains. Taken at its word, a restart would choose an older checkpoint,
+ * and prune would take packs for waste whose record it does not see. Two things stand against it.
  *
  * The watch. The client of GlusterFS shows its own state below .meta in the root of the mount: for each part of a
  * distributed volume whether it is up, and a number that grows whenever one comes up; and for each set of bricks with
- * copies or redundancy whether enough of it is up (the layer above does not notice that). Every "there is none" and every
- * listing is believed only if all parts are up afterwards and the number is what it was before: then nothing was missing
- * in between. This reads, and needs no rights.
+ * copies or redundancy whether enough of it is up (the layer above does not notice that). Every "there is none" and
+ * every listing is believed only if all parts are up afterwards and the number is what it was before: then nothing was
+ * missing in between. This reads, and needs no rights.
  *
  * The probe, for a session that will write, on every file system: make a folder and remove it again. To remove a
  * folder, a file system must know that it is empty, on every server: GlusterFS answers ENOTCONN if one is missing, also
@@ -102,8 +102,9 @@ static void note_down(struct state *state, unsigned *count, const char *name) {
     ++*count;
 }
 
-/* A layer that distributes names says "subvolumes[1] = protocol/client.ck-client-1", "subvolume_status[1] = 0", "gen = 5";
- * one of copies "child_up[2] = 0" or "childs_up_mask = 110", and "up = 1". Returns whether it has said the number. */
+/* A layer that distributes names says "subvolumes[1] = protocol/client.ck-client-1", "subvolume_status[1] = 0", "gen =
+ * 5"; one of copies "child_up[2] = 0" or "childs_up_mask = 110", and "up = 1". Returns whether it has said the number.
+ */
 static int take_lines(char *text, const char *layer, struct state *state) {
     char name[sizeof(state->first_down)] = "?";
     int has_number = 0;
@@ -309,8 +310,8 @@ void vv_file_try_begin(struct file_backend *file, struct file_try *look) {
     *look = (struct file_try){.mark = vv_file_mark(file), .since_ns = vv_clock_ns()};
 }
 
-/* -EAGAIN is our own (vv_file_whole). -ESTALE is what clients of network file systems say about a file that another host has
- * replaced or removed, as long as they remember its name; unless it is the root that is gone. */
+/* -EAGAIN is our own (vv_file_whole). -ESTALE is what clients of network file systems say about a file that another
+ * host has replaced or removed, as long as they remember its name; unless it is the root that is gone. */
 int vv_file_try_again(struct file_backend *file, struct file_try *look, int64_t result) {
     uint64_t waited = vv_clock_ns() - look->since_ns;
     if (result == -EAGAIN && look->count >= AGAIN_MAX)
@@ -353,8 +354,8 @@ static int says_nothing(int result) {
            result == -EMLINK || result == -EBUSY;
 }
 
-/* 0, or why a folder cannot be made and removed. Its name is nobody else's, and no key: also where there is no store yet, nothing of anybody is
- * touched. */
+/* 0, or why a folder cannot be made and removed. Its name is nobody else's, and no key: also where there is no store
+ * yet, nothing of anybody is touched. */
 static int make_and_remove(struct file_backend *file) {
     char name[96];
     snprintf(name, sizeof(name), ".probe.,%s-%d-%llx", file->host, (int)getpid(), (unsigned long long)vv_clock_ns());

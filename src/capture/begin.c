@@ -1,7 +1,8 @@
 /* What changed: every watch's tracker is asked, its ranges are widened to whole chunks and those SCHEDULED.
  *
- * What was never touched is kept apart ("holes") until the tracker has answered to the end: if it breaks off, everything that is there counts as
- * changed, and nobody must have been told the contrary. Holes also tell which pages there is nothing to arm in. */
+ * What was never touched is kept apart ("holes") until the tracker has answered to the end: if it breaks off,
+ * everything that is there counts as changed, and nobody must have been told the contrary. Holes also tell which pages
+ * there is nothing to arm in. */
 #include <errno.h>
 
 #include "base/alloc.h"
@@ -10,7 +11,7 @@
 #include "memory/mapped.h"
 
 #define EARLY_LEAST (16u << 20) /* bytes: what is smaller will fit staging */
-#define REST_EPOCHS 7u /* for which a watch is left alone that changes as a whole */
+#define REST_EPOCHS 7u          /* for which a watch is left alone that changes as a whole */
 
 struct collecting {
     struct vv_capture *capture;
@@ -66,7 +67,8 @@ static int collected(void *arg, uint64_t offset, uint64_t length, int is_untouch
     return first < last ? add_hole(w, first, last) : 0;
 }
 
-/* What is carried over from a checkpoint that failed, and what others asked for; but holes are zeros, whatever they were. */
+/* What is carried over from a checkpoint that failed, and what others asked for; but holes are zeros, whatever they
+ * were. */
 static void schedule_carried(struct vv_watched *w) {
     for (size_t i = 0; i < w->hole_count; i++)
         for (uint64_t chunk = vv_skip(w, w->holes[i].first); chunk < w->holes[i].last; chunk = vv_skip(w, chunk + 1))
@@ -109,8 +111,8 @@ static void prepare(struct vv_capture *c, struct vv_watched *w) {
         vv_watched_detach(c, w);
     if (w->is_attached && !c->is_forced && vv_pinned_may_write(c, w))
         vv_watched_detach(c, w);
-    /* Zeros that are told once are not told again unless they change, and a checkpoint that failed does not have them. Noting them all would
-     * fill the bytes of sparse regions: ask for everything instead. */
+    /* Zeros that are told once are not told again unless they change, and a checkpoint that failed does not have them.
+     * Noting them all would fill the bytes of sparse regions: ask for everything instead. */
     if (w->is_attached && w->is_stale && w->base.tracker == c->noted)
         vv_watched_detach(c, w);
     w->is_stale = 0;

@@ -216,7 +216,8 @@ void vv_capture_sums(struct vv_capture *c, struct vv_capture_sums *out) {
                 state += watch->chunks + 1 - mark * VV_MARK < VV_MARK ? watch->chunks + 1 - mark * VV_MARK : VV_MARK;
     }
     *out = c->sums;
-    out->memory = state + (uint64_t)(c->slots.used > c->slots.backed ? c->slots.used : c->slots.backed) * VV_PAGE + c->slots.count * sizeof(struct vv_slot);
+    out->memory = state + (uint64_t)(c->slots.used > c->slots.backed ? c->slots.used : c->slots.backed) * VV_PAGE +
+                  c->slots.count * sizeof(struct vv_slot);
     vv_lock_give(&c->lock);
     vv_signals_restore(&before);
 }

@@ -20,8 +20,8 @@
  *   trap.c          somebody writes a held page
  *   tracker_trap.c  a tracker over the guard
  *
- * Chunks of all watches have one numbering of 32 bits: those of a watch follow each other, and there is a gap of one between watches, so that
- * neighbours by number are neighbours in memory. */
+ * Chunks of all watches have one numbering of 32 bits: those of a watch follow each other, and there is a gap of one
+ * between watches, so that neighbours by number are neighbours in memory. */
 #ifndef VV_CAPTURE_PRIVATE_H
 #define VV_CAPTURE_PRIVATE_H
 
@@ -46,8 +46,8 @@ enum {
     VV_AROUND = 64   /* pages released by a trap on one that is merely watched; power of two */
 };
 
-/* A lock that a signal handler may take: 0 free, 1 taken, 2 taken and somebody sleeps. Never held while the program's memory is written, or
- * across a call of the guard's. */
+/* A lock that a signal handler may take: 0 free, 1 taken, 2 taken and somebody sleeps. Never held while the program's
+ * memory is written, or across a call of the guard's. */
 struct vv_lock {
     atomic_uint word;
 };
@@ -62,21 +62,22 @@ struct vv_hole {
 struct vv_watched {
     struct vv_watch base; /* first */
     char *name;
-    uint32_t skew;                  /* of the start within its page */
-    uint64_t page_first, page_end;  /* whole pages inside, by number */
-    uint64_t hold_first, hold_end;  /* chunks that lie in such pages only */
-    int is_new, is_unseen, is_left, is_dead, is_attached; /* not numbered yet; in no checkpoint yet; given up; to be freed; attached */
-    int is_fresh;                   /* the next collect reports everything, which says nothing about the program */
-    int is_early;                   /* watched for its order before the first checkpoint, which takes all of it */
-    int is_suitable;                /* of the kind of memory that can be watched, as it looked when it was new */
-    int had_holes, is_stale;        /* told as untouched in this checkpoint; in one that failed */
-    int has_order;                  /* the log knows in which order it is written */
+    uint32_t skew;                 /* of the start within its page */
+    uint64_t page_first, page_end; /* whole pages inside, by number */
+    uint64_t hold_first, hold_end; /* chunks that lie in such pages only */
+    int is_new, is_unseen, is_left, is_dead,
+        is_attached;         /* not numbered yet; in no checkpoint yet; given up; to be freed; attached */
+    int is_fresh;            /* the next collect reports everything, which says nothing about the program */
+    int is_early;            /* watched for its order before the first checkpoint, which takes all of it */
+    int is_suitable;         /* of the kind of memory that can be watched, as it looked when it was new */
+    int had_holes, is_stale; /* told as untouched in this checkpoint; in one that failed */
+    int has_order;           /* the log knows in which order it is written */
     int may_hold, cannot_guard;
     int may_freeze, cannot_freeze;
-    int is_overlapped;              /* another watch has some of its memory */
-    struct vv_tracker *told_by;     /* who told what changed in this checkpoint; NULL: everything is looked at */
+    int is_overlapped;                 /* another watch has some of its memory */
+    struct vv_tracker *told_by;        /* who told what changed in this checkpoint; NULL: everything is looked at */
     uint64_t scheduled, to_hold, busy; /* chunks: of this checkpoint; planned to be held; SCHEDULED or IN_PROGRESS */
-    struct vv_hole *holes;          /* while one begins */
+    struct vv_hole *holes;             /* while one begins */
     size_t hole_count, hole_room;
 };
 
@@ -131,7 +132,7 @@ struct vv_trap { /* tracker_trap.c */
     struct vv_tracker_ops ops;
     char name[24];
     struct vv_capture *capture;
-    int pagemap; /* -1: cannot be looked at */
+    int pagemap;        /* -1: cannot be looked at */
     vv_pagemap_fn scan; /* vv_pagemap_scan, or on older kernels vv_pagemap_read */
     int is_uffd, is_mprotect;
     uint64_t pages; /* attached */
@@ -148,13 +149,13 @@ struct vv_capture {
     enum { VV_FREEZE_CHEAPER, VV_FREEZE_ALWAYS, VV_FREEZE_NEVER } freezing;
     struct vv_frozen *frozen; /* NULL: none was wanted yet */
     int cannot_freeze, is_left_said;
-    unsigned freeze_pause; /* checkpoints for which it is not thought of */
-    int is_short; /* too little memory is left to freeze what does not fit */
+    unsigned freeze_pause;        /* checkpoints for which it is not thought of */
+    int is_short;                 /* too little memory is left to freeze what does not fit */
     int64_t (*memory_left)(void); /* vv_process_memory_left; tests have their own */
-    int is_forced;     /* a tracker was asked for: it is believed whatever is pinned */
-    int64_t pinned;    /* bytes, at the most that were seen; negative: the kernel does not tell */
+    int is_forced;                /* a tracker was asked for: it is believed whatever is pinned */
+    int64_t pinned;               /* bytes, at the most that were seen; negative: the kernel does not tell */
     int is_pinned_said;
-    int is_merged; /* the kernel may merge its pages, which takes them out of a userfaultfd unseen */
+    int is_merged;     /* the kernel may merge its pages, which takes them out of a userfaultfd unseen */
     char why_not[192]; /* there is no guard */
     char reason[128];
 
@@ -168,7 +169,7 @@ struct vv_capture {
     uint64_t next_number;
 
     struct vv_numbers order; /* this checkpoint's chunks: those to drain, those to stage, those to hold or freeze */
-    struct vv_numbers log_of_writes; /* first accesses in this epoch, or of an earlier one that taught more */
+    struct vv_numbers log_of_writes;   /* first accesses in this epoch, or of an earlier one that taught more */
     uint32_t drain, stage, unholdable; /* counts */
     uint32_t drained, held_next;       /* cursors into order */
     struct vv_slots slots;
@@ -176,8 +177,8 @@ struct vv_capture {
     struct vv_thaw thaw;
     int is_frozen, was_refused; /* of this checkpoint: nothing is held, what comes last is frozen; that failed */
     int is_deferred; /* all of it is looked at in the background: what does not fit staging is frozen, watch by watch */
-    int is_copied; /* what is staged is in its slots */
-    uint8_t *draining; /* what is drained just now; NULL: nothing was yet */
+    int is_copied;   /* what is staged is in its slots */
+    uint8_t *draining;      /* what is drained just now; NULL: nothing was yet */
     uint32_t ring[VV_RING]; /* chunks waited for */
     uint32_t ring_head, ring_tail;
     struct vv_waiting waiting[VV_WAITING];
@@ -185,24 +186,24 @@ struct vv_capture {
     int has_more_waiting; /* than are noted */
     int is_begun, is_going, in_flight;
     struct vv_watched *_Atomic lost; /* its memory was taken away */
-    char **lost_names; /* of all watches that this happened to: never held again, wherever they are */
+    char **lost_names;               /* of all watches that this happened to: never held again, wherever they are */
     size_t lost_count;
 
     struct vv_capture_plan plan;
     struct vv_capture_sums sums;
-    uint64_t surprises, held_chunks, lead; /* of the epoch that the log is of */
+    uint64_t surprises, held_chunks, lead;                        /* of the epoch that the log is of */
     double arm_seconds_per_page, hold_traps, hold_seconds_waited; /* as measured */
-    double freeze_seconds_per_page; /* of the process, to make a frozen copy, as measured; 0: unknown */
-    double frozen_copies; /* pages that the last one kept at the most; negative: unknown */
+    double freeze_seconds_per_page;           /* of the process, to make a frozen copy, as measured; 0: unknown */
+    double frozen_copies;                     /* pages that the last one kept at the most; negative: unknown */
     uint64_t freeze_asked_ns, freeze_look_ns; /* it took to know what a copy has; when its memory is looked at next */
-    uint64_t drain_first; /* chunks, so that a frozen copy does not grow too large */
+    uint64_t drain_first;                     /* chunks, so that a frozen copy does not grow too large */
     int was_held, was_held_before, was_scattered; /* in this checkpoint, in the one before; its expected order */
     int is_first, was_first; /* the last checkpoint was the first of most of it: all was new, which tells nothing */
-    double sampled_share; /* of what there was before the first checkpoint, what was seen written */
+    double sampled_share;    /* of what there was before the first checkpoint, what was seen written */
     uint64_t samples, sample_ms;
-    uint64_t sampled_ns; /* when the first sample was taken that saw something */
+    uint64_t sampled_ns;     /* when the first sample was taken that saw something */
     uint32_t sampled_lowest; /* chunk of the last sample */
-    double pace;         /* seconds in which the program writes one more chunk, by the samples; 0: unknown */
+    double pace;             /* seconds in which the program writes one more chunk, by the samples; 0: unknown */
     uint64_t peak_memory;
 };
 
@@ -318,8 +319,8 @@ int vv_freeze_is_short(const struct vv_capture *c, uint64_t chunks);
 /* Show the frozen chunks of a watch, from *at in the order on, which is left behind them. */
 int vv_freeze_look(struct vv_capture *c, const struct vv_watched *w, uint32_t *at, vv_look_fn fn, void *arg,
                    struct varve_error *error);
-/* The chunks that are to be frozen come as they are, or by address: then what lies between two that were read will not be asked for
- * any more, and can be given back with them. */
+/* The chunks that are to be frozen come as they are, or by address: then what lies between two that were read will not
+ * be asked for any more, and can be given back with them. */
 void vv_freeze_arrange(struct vv_capture *c, int must_ascend);
 /* Make the copy, of what is SCHEDULED. 0 or -errno. */
 int vv_freeze_begin(struct vv_capture *c);
@@ -353,7 +354,8 @@ uint32_t vv_runs_of(const uint32_t *list, uint32_t count, struct vv_run *runs);
 void vv_order_by_address(struct vv_capture *c);
 /* Those first that cannot stay. */
 void vv_order_deferred(struct vv_capture *c);
-/* Those that cannot be held (or frozen) come first, c->unholdable of them; then, until there are `lowest` in all, by address. */
+/* Those that cannot be held (or frozen) come first, c->unholdable of them; then, until there are `lowest` in all, by
+ * address. */
 void vv_order_expected(struct vv_capture *c, uint64_t lowest);
 /* A first access in this epoch. With the lock. */
 void vv_order_note(struct vv_capture *c, struct vv_watched *w, uint64_t chunk, int access);
@@ -386,8 +388,8 @@ void vv_release_whole(struct vv_capture *c);
 /* With the lock: nobody waits in [start, end) any more. */
 void vv_waiting_over(struct vv_capture *c, uintptr_t start, uintptr_t end);
 
-/* The program has caught up: copy the chunks of the order from `at` on into slots, as many as there is room for, and tell the (at most
- * VV_MOST) runs of pages to disarm. With the lock. */
+/* The program has caught up: copy the chunks of the order from `at` on into slots, as many as there is room for, and
+ * tell the (at most VV_MOST) runs of pages to disarm. With the lock. */
 uint32_t vv_copy_following(struct vv_capture *c, uint32_t at, struct vv_release *releases);
 
 /* trap.c: the guard's callback; arg is the capture. */
@@ -396,13 +398,13 @@ int vv_capture_trapped(void *arg, uintptr_t page);
 /* tracker_trap.c */
 void vv_trap_init(struct vv_trap *trap, struct vv_capture *c, const char *guard_name);
 void vv_trap_clear(struct vv_trap *trap);
-/* Arm the whole pages inside, except those never touched and, unless all are wanted, those whose chunks are all captured in the
- * call. 0 or an error. */
+/* Arm the whole pages inside, except those never touched and, unless all are wanted, those whose chunks are all
+ * captured in the call. 0 or an error. */
 int vv_trap_arm(struct vv_trap *trap, struct vv_watched *w, int all, uint64_t *pages);
 /* Are pages [first, last), which are armed, still what was armed? 0 or an error. */
 int vv_trap_check(struct vv_trap *trap, const struct vv_watched *w, uint64_t first, uint64_t last);
-/* Bytes of these pages that are not the page of zeros that all share, or -EFAULT if some are not there: a page that was dropped becomes
- * one as soon as it is read. Always 0 where disarming finds that out. */
+/* Bytes of these pages that are not the page of zeros that all share, or -EFAULT if some are not there: a page that was
+ * dropped becomes one as soon as it is read. Always 0 where disarming finds that out. */
 int64_t vv_trap_solid(struct vv_trap *trap, const struct vv_watched *w, uint64_t first, uint64_t last);
 
 #endif

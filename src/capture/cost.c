@@ -1,17 +1,18 @@
-/* What is cheapest for what does not fit staging: to hold it, to freeze it, or to drain it inside the call? All three are
- * estimated in seconds that the program loses, the first two by what they cost last time. */
+/* What is cheapest for what does not fit staging: to hold it, to freeze it, or to drain it inside the call? All three
+ * are estimated in seconds that the program loses, the first two by what they cost last time. */
 #include <math.h>
 
 #include "capture/capture_private.h"
 #include "memory/process.h"
 
-#define UNKNOWN_SPEED 500e6      /* bytes per second of a storage not measured yet */
-#define LOOK_SECONDS 0.25e-9     /* to look at a byte that did not change */
-#define NAME_SECONDS 0.4e-9      /* to give a byte its name and ask for it */
-#define ARM_SECONDS 0.4e-6       /* to arm a page, before it was measured */
-#define RELEASE_SECONDS 5.5e-6   /* to read, release and store a page of its own */
-#define SCATTERED_SECONDS 3.5e-6 /* that a running program loses by the release of a page of its own: its processor is interrupted */
-#define SCATTERED 4u            /* one jump in so many pages */
+#define UNKNOWN_SPEED 500e6    /* bytes per second of a storage not measured yet */
+#define LOOK_SECONDS 0.25e-9   /* to look at a byte that did not change */
+#define NAME_SECONDS 0.4e-9    /* to give a byte its name and ask for it */
+#define ARM_SECONDS 0.4e-6     /* to arm a page, before it was measured */
+#define RELEASE_SECONDS 5.5e-6 /* to read, release and store a page of its own */
+#define SCATTERED_SECONDS                                                                                              \
+    3.5e-6 /* that a running program loses by the release of a page of its own: its processor is interrupted */
+#define SCATTERED 4u             /* one jump in so many pages */
 #define TRAP_SECONDS 20e-6       /* lost by a writer that is stopped, beside what it waits for */
 #define PAGES_PER_TRAP 64.0      /* held pages per trap, before it was measured */
 #define FREEZE_SECONDS 120e-9    /* a page of the process, to make a frozen copy, before it was measured */
@@ -30,9 +31,9 @@ int vv_cost_is_scattered(const struct vv_capture *c) {
     return jumps > c->order.count / SCATTERED;
 }
 
-/* How many chunks are better drained before the call returns? A program that writes faster than pages can be released runs into a
- * trap at every page from where it has caught up. What it would lose there it can as well wait for beforehand, without the
- * traps: so many that the rest is released in the time the program needs for all. */
+/* How many chunks are better drained before the call returns? A program that writes faster than pages can be released
+ * runs into a trap at every page from where it has caught up. What it would lose there it can as well wait for
+ * beforehand, without the traps: so many that the rest is released in the time the program needs for all. */
 uint64_t vv_cost_drained_first(const struct vv_capture *c) {
     if (c->pace <= 0)
         return 0;
@@ -65,10 +66,11 @@ static double cost_of_holding(const struct vv_capture *c, uint64_t scheduled, do
     double hold = pages * (arm + VV_PAGE * LOOK_SECONDS) + traps * TRAP_SECONDS + c->hold_seconds_waited;
     if (c->was_scattered)
         hold += excess * SCATTERED_SECONDS;
-    /* What was held last time counts as changed. If so little really changes that it will fit staging as soon as it is tracked again, that
-     * is worth looking at everything once. */
+    /* What was held last time counts as changed. If so little really changes that it will fit staging as soon as it is
+     * tracked again, that is worth looking at everything once. */
     double share = c->was_first ? c->sampled_share : c->plan.changed_share;
-    if (c->was_held_before && c->noted && c->preferred == c->noted && share * (double)scheduled < (double)c->slots.count)
+    if (c->was_held_before && c->noted && c->preferred == c->noted &&
+        share * (double)scheduled < (double)c->slots.count)
         return INFINITY;
     return hold;
 }

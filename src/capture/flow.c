@@ -1,10 +1,11 @@
 /* Handing out what was captured, and stopping that.
  *
- * Held chunks are read in windows: as many as fit are marked IN_PROGRESS (whoever writes one waits), read with vv_peek, and then
+ * Held chunks are read in windows: as many as fit are marked IN_PROGRESS (whoever writes one waits), read with vv_peek,
+ * and then
  *
  *   auto   their pages are disarmed at once, in ranges, before anything slow is done with the bytes;
- *   trap   they stay as they are until the piece is done, as in the paper; only pages that somebody waits for are disarmed then. That the memory is
- *          still what was armed is looked up.
+ *   trap   they stay as they are until the piece is done, as in the paper; only pages that somebody waits for are
+ * disarmed then. That the memory is still what was armed is looked up.
  *
  * Two windows, so that chunks that somebody waits for need not wait for those already read. */
 #include <errno.h>
@@ -51,10 +52,11 @@ static int fail_lost(struct vv_capture *c, struct varve_error *error) {
     struct vv_watched *w = c->lost;
     vv_watched_lose(c, w);
     lose_others(c);
-    return vv_error(error, -EFAULT,
-                    "region %s: its memory was unmapped, moved, dropped (MADV_DONTNEED)%s or replaced while a checkpoint of it"
-                    " was in flight",
-                    w->name, c->trap.is_uffd && vv_process_is_merged() ? ", merged with equal pages by the kernel (KSM)" : "");
+    return vv_error(
+        error, -EFAULT,
+        "region %s: its memory was unmapped, moved, dropped (MADV_DONTNEED)%s or replaced while a checkpoint of it"
+        " was in flight",
+        w->name, c->trap.is_uffd && vv_process_is_merged() ? ", merged with equal pages by the kernel (KSM)" : "");
 }
 
 /* ---- windows ---- */
@@ -95,8 +97,8 @@ static int end_reading(struct vv_capture *c, const struct reading *reading) {
     int rc = 0;
     if (c->mode == VV_CHOOSE_CAPTURE_TRAP || !trap->is_uffd)
         rc = vv_trap_check(trap, reading->watched, reading->first, reading->last);
-    if (rc == 0 && (reading->solid < 0 ||
-                    reading->solid != vv_trap_solid(trap, reading->watched, reading->first, reading->last)))
+    if (rc == 0 &&
+        (reading->solid < 0 || reading->solid != vv_trap_solid(trap, reading->watched, reading->first, reading->last)))
         rc = -EFAULT;
     if (rc != 0)
         c->lost = reading->watched;
@@ -110,8 +112,8 @@ static int read_runs(struct vv_capture *c, struct vv_window *window) {
     for (uint32_t i = 0; i < window->run_count; i++) {
         uint64_t chunk;
         readings[i] = begin_reading(c, &window->runs[i], &chunk);
-        from[i] = (struct iovec){readings[i].watched->base.ptr + chunk * VV_PAGE,
-                                 (size_t)window->runs[i].count * VV_PAGE};
+        from[i] =
+            (struct iovec){readings[i].watched->base.ptr + chunk * VV_PAGE, (size_t)window->runs[i].count * VV_PAGE};
         to[i] = (struct iovec){window->data + (size_t)window->runs[i].place * VV_PAGE, from[i].iov_len};
     }
     if (vv_peek_many(to, from, window->run_count) != 0) {
@@ -191,8 +193,8 @@ static void gather_waited(struct vv_capture *c, struct vv_window *window) {
         take_chunk(c, window, c->order.list[at + i]);
 }
 
-/* The next expected ones. In the paper's mode only neighbours, since those that wait their turn in a window cannot be copied
- * for somebody who writes them. With the lock. */
+/* The next expected ones. In the paper's mode only neighbours, since those that wait their turn in a window cannot be
+ * copied for somebody who writes them. With the lock. */
 static void gather_expected(struct vv_capture *c, struct vv_window *window) {
     window->count = window->run_count = window->next = 0;
     for (; c->held_next < c->order.count && window->count < window->room; c->held_next++) {
@@ -277,7 +279,8 @@ static enum next choose_next(struct vv_capture *c, struct vv_piece *piece) {
     return NOTHING;
 }
 
-/* Whoever copies for a writer finds out last whether the memory was still ours: wait for it before saying that all is well. */
+/* Whoever copies for a writer finds out last whether the memory was still ours: wait for it before saying that all is
+ * well. */
 static void wait_for_copies(struct vv_capture *c) {
     for (size_t i = 0; i < c->sorted_count && !c->lost;) {
         vv_lock_take(&c->lock);

@@ -1,8 +1,9 @@
 /* What is drained, staged, and held or frozen, and the way of watches into the guard and out of it.
  *
- * The order array has the chunks to drain first, then those to stage, then those to hold or, in another checkpoint, to freeze. Everything
- * that can fail about either happens here, inside vv_capture_decide, while it can still be drained instead: a watch that cannot be
- * put into the guard or armed is struck off, and so is freezing when no copy can be made; then the plan is made again. */
+ * The order array has the chunks to drain first, then those to stage, then those to hold or, in another checkpoint, to
+ * freeze. Everything that can fail about either happens here, inside vv_capture_decide, while it can still be drained
+ * instead: a watch that cannot be put into the guard or armed is struck off, and so is freezing when no copy can be
+ * made; then the plan is made again. */
 #include <errno.h>
 #include <inttypes.h>
 

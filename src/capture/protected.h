@@ -13,11 +13,11 @@ struct vv_match;
 struct vv_protected {
     struct vv_regions regions;
     struct vv_capture *capture;
-    int capturing;         /* enum vv_capture_choice, as it is done */
-    struct vv_watch *left; /* watches over memory that the program took back while a checkpoint was in flight */
+    int capturing;          /* enum vv_capture_choice, as it is done */
+    struct vv_watch *left;  /* watches over memory that the program took back while a checkpoint was in flight */
     struct vv_match *match; /* which regions hold the same variable */
-    int is_overwritten;    /* the restart under way has begun to write regions */
-    pthread_mutex_t *lock; /* held by the thread that uses the capture while nothing is in flight */
+    int is_overwritten;     /* the restart under way has begun to write regions */
+    pthread_mutex_t *lock;  /* held by the thread that uses the capture while nothing is in flight */
 };
 
 /* Does varve_checkpoint return before everything is stored? */

@@ -1,5 +1,5 @@
-/* Regions and the watches of the capture over them. A region gets its watch when it is protected, or, while a checkpoint
- * is in flight, when the next one begins. Memory that the program takes back is let go of first. */
+/* Regions and the watches of the capture over them. A region gets its watch when it is protected, or, while a
+ * checkpoint is in flight, when the next one begins. Memory that the program takes back is let go of first. */
 #include <errno.h>
 
 #include "capture/protected.h"

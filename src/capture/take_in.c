@@ -93,12 +93,11 @@ static int sort_watches(struct vv_capture *c) {
 /* Nobody finds them any more. */
 static void free_dead(struct vv_capture *c) {
     size_t kept = 0;
-    for (size_t i = 0; i < c->count; i++) {
+    for (size_t i = 0; i < c->count; i++)
         if (c->all[i]->is_dead)
             vv_watched_free(c->all[i]);
         else
             c->all[kept++] = c->all[i];
-    }
     c->count = kept;
 }
 

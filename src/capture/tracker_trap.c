@@ -1,9 +1,10 @@
 /* A tracker over the guard: a page that is still armed was not written.
  *
- * VV_PAGE_ARMED of a page: it has memory behind it, was armed, and nobody was let through since. Everything else that is there may have
- * changed. The page table has the last word. MADV_DONTNEED drops a page, with a userfaultfd together with its protection, so that whoever
- * writes it then meets no guard; with mprotect whoever reads it gets the page of zeros in its place. Kernels without
- * PAGEMAP_SCAN tell the first by the entry of each page, and of the second only that it may be so: then it counts as changed. */
+ * VV_PAGE_ARMED of a page: it has memory behind it, was armed, and nobody was let through since. Everything else that
+ * is there may have changed. The page table has the last word. MADV_DONTNEED drops a page, with a userfaultfd together
+ * with its protection, so that whoever writes it then meets no guard; with mprotect whoever reads it gets the page of
+ * zeros in its place. Kernels without PAGEMAP_SCAN tell the first by the entry of each page, and of the second only
+ * that it may be so: then it counts as changed. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,11 +70,13 @@ static int look_at_pages(struct vv_trap *trap, struct vv_watched *w) {
 
 /* What was armed with mprotect cannot be written: what can be is something else by now. */
 static void look_at_mappings(struct vv_watched *w) {
-    uint64_t base = vv_page_address(w, 0), start = vv_page_address(w, w->page_first), end = vv_page_address(w, w->page_end);
+    uint64_t base = vv_page_address(w, 0), start = vv_page_address(w, w->page_first),
+             end = vv_page_address(w, w->page_end);
     struct vv_maps maps;
     struct vv_map map;
     int rc = vv_maps_open(&maps);
-    for (uint64_t at = start; rc >= 0 && at < end && (rc = vv_maps_next(&maps, at, &map)) == 1 && map.start < end; at = map.end) {
+    for (uint64_t at = start; rc >= 0 && at < end && (rc = vv_maps_next(&maps, at, &map)) == 1 && map.start < end;
+         at = map.end) {
         uint64_t from = map.start > start ? map.start : start, to = map.end < end ? map.end : end;
         if (map.is_writable)
             disarmed(w, (from - base) / VV_PAGE, (to - base) / VV_PAGE);
@@ -125,10 +128,8 @@ static int trap_collect(struct vv_tracker *tracker, struct vv_watch *watch, vv_p
 
 void vv_trap_init(struct vv_trap *trap, struct vv_capture *c, const char *guard_name) {
     snprintf(trap->name, sizeof trap->name, "trap-%s", guard_name);
-    trap->ops = (struct vv_tracker_ops){.name = trap->name,
-                                        .attach = trap_attach,
-                                        .detach = trap_detach,
-                                        .collect = trap_collect};
+    trap->ops = (struct vv_tracker_ops){
+        .name = trap->name, .attach = trap_attach, .detach = trap_detach, .collect = trap_collect};
     trap->base.ops = &trap->ops;
     trap->capture = c;
     trap->pagemap = -1;
@@ -153,8 +154,8 @@ void vv_trap_clear(struct vv_trap *trap) {
 
 /* ---- arming ---- */
 
-/* A page without memory behind it cannot be armed: let it have the page of zeros. Those that were never touched are left out where that is
- * known; small regions do not know. */
+/* A page without memory behind it cannot be armed: let it have the page of zeros. Those that were never touched are
+ * left out where that is known; small regions do not know. */
 static void back_for_reading(uintptr_t start, size_t length) {
     if (madvise((void *)start, length, POPULATE_READ) == 0)
         return;

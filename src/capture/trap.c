@@ -1,8 +1,8 @@
 /* Somebody writes a page that is armed (algorithm 2 of the paper).
  *
- * In the guard's thread, or inside a signal handler of the writing thread: nothing is allocated, errno is kept, the lock is one that may be taken
- * there. Whatever is disarmed here is disarmed before the write that came here can go on: a disarming that came later could
- * meet the next checkpoint's arming. */
+ * In the guard's thread, or inside a signal handler of the writing thread: nothing is allocated, errno is kept, the
+ * lock is one that may be taken there. Whatever is disarmed here is disarmed before the write that came here can go on:
+ * a disarming that came later could meet the next checkpoint's arming. */
 #include <errno.h>
 
 #include "base/thread.h"
@@ -14,7 +14,8 @@ static int copy_into_slot(struct vv_capture *c, struct vv_watched *w, uint64_t c
     uint32_t slot = c->is_going ? vv_slots_take(&c->slots, number) : VV_NONE;
     if (slot == VV_NONE)
         return 0;
-    /* Another thread may have taken it away, or put other memory there: the checkpoint fails, the writer does not wait for it. */
+    /* Another thread may have taken it away, or put other memory there: the checkpoint fails, the writer does not wait
+     * for it. */
     if (vv_peek(c->slots.data + (size_t)slot * VV_PAGE, w->base.ptr + chunk * VV_PAGE, vv_chunk_size(w, chunk)) != 0 ||
         (c->trap.is_uffd && c->trap.pagemap >= 0 &&
          vv_trap_check(&c->trap, w, chunk, vv_chunk_last_page(w, chunk) + 1) != 0))
@@ -54,8 +55,8 @@ static void meet_chunk(struct trap *trap, uint64_t chunk) {
         is_expected = trap->index != VV_NONE;
         c->surprises += is_first && !is_expected;
     }
-    /* Who comes when expected, only before us, teaches nothing about the order; and with few slots left, which are for surprises, it is
-     * better to wait a moment for many pages than to be stopped at each. */
+    /* Who comes when expected, only before us, teaches nothing about the order; and with few slots left, which are for
+     * surprises, it is better to wait a moment for many pages than to be stopped at each. */
     int may_copy = state == VV_SCHEDULED && (!is_expected || c->slots.free_count > c->slots.count / VV_SPARE);
     if (may_copy && copy_into_slot(c, w, chunk)) {
         vv_order_note(c, w, chunk, is_expected ? VV_AHEAD : VV_ACCESS_COW);
@@ -73,8 +74,8 @@ static int may_pass(const struct vv_watched *w, uint64_t page) {
     return page >= w->page_first && page < w->page_end && vv_page_is_armed(w, page) && !vv_page_is_busy(w, page);
 }
 
-/* A trap costs ten to fifty times what it costs to look at a chunk: who writes one watched page will write its neighbours, and those count as
- * changed then. With the lock. */
+/* A trap costs ten to fifty times what it costs to look at a chunk: who writes one watched page will write its
+ * neighbours, and those count as changed then. With the lock. */
 static void release_around(struct trap *trap) {
     struct vv_watched *w = trap->watched;
     uint64_t page = trap->page, low = page & ~(uint64_t)(VV_AROUND - 1), high = low + VV_AROUND;
@@ -131,7 +132,8 @@ static void pass(struct trap *trap, uintptr_t address) {
         release_around(trap);
 }
 
-/* Copies are good only if the pages were still what was armed; until that is known the chunks are busy, so that nobody takes the watch away. */
+/* Copies are good only if the pages were still what was armed; until that is known the chunks are busy, so that nobody
+ * takes the watch away. */
 static void release_also(struct vv_capture *c, const struct vv_release *release) {
     int rc = vv_release(c, release);
     if (release->chunks == 0)

@@ -1,11 +1,12 @@
 /* The expected order of writes, from what the log of the last epoch that taught something says.
  *
- * The log has each chunk at most once: when it was first written as far as that was noticed (a trap, a sample), or when it was released
- * before anybody came. What is released in the expected order and not complained about keeps its place that way; what was written earlier
- * than expected moves forward to the time it was. So the log itself is the next expectation, and two arrays are enough.
+ * The log has each chunk at most once: when it was first written as far as that was noticed (a trap, a sample), or when
+ * it was released before anybody came. What is released in the expected order and not complained about keeps its place
+ * that way; what was written earlier than expected moves forward to the time it was. So the log itself is the next
+ * expectation, and two arrays are enough.
  *
- * One correction: the log counts releases, which run ahead of the program by what was captured in the call. A chunk that was written when
- * the log had n entries is the program's (n - lead)th, and goes there. */
+ * One correction: the log counts releases, which run ahead of the program by what was captured in the call. A chunk
+ * that was written when the log had n entries is the program's (n - lead)th, and goes there. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "base/alloc.h"
 #include "capture/capture_private.h"
 
-#define LOOK_AHEAD 4096u  /* expected chunks looked at to tell a surprise */
+#define LOOK_AHEAD 4096u /* expected chunks looked at to tell a surprise */
 
 int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room) {
     if (room <= numbers->room)
@@ -61,7 +62,8 @@ static void append(struct vv_numbers *numbers, uint32_t number) {
         numbers->list[numbers->count++] = number;
 }
 
-/* While the order is made, chunks that have their place are PROCESSED; the plan gives every one its state afterwards. */
+/* While the order is made, chunks that have their place are PROCESSED; the plan gives every one its state afterwards.
+ */
 static void place(struct vv_capture *c, struct vv_watched *w, uint64_t chunk) {
     append(&c->order, w->base.first + (uint32_t)chunk);
     vv_state_set(w, chunk, VV_PROCESSED);
@@ -94,7 +96,8 @@ static void place_logged(struct vv_capture *c, unsigned accesses) {
 }
 
 static struct vv_watched *logged(const struct vv_capture *c, uint64_t index, uint64_t *chunk) {
-    struct vv_watched *w = index < c->log_of_writes.count ? vv_watched_of(c, c->log_of_writes.list[index], chunk) : NULL;
+    struct vv_watched *w =
+        index < c->log_of_writes.count ? vv_watched_of(c, c->log_of_writes.list[index], chunk) : NULL;
     return w && vv_state(w, *chunk) == VV_SCHEDULED ? w : NULL;
 }
 
@@ -129,7 +132,8 @@ void vv_order_deferred(struct vv_capture *c) {
 static void place_lowest(struct vv_capture *c, uint64_t count) {
     for (size_t i = 0; i < c->sorted_count; i++) {
         struct vv_watched *w = c->sorted[i];
-        for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks && c->order.count < count; chunk = vv_skip(w, chunk + 1))
+        for (uint64_t chunk = vv_skip(w, 0); chunk < w->base.chunks && c->order.count < count;
+             chunk = vv_skip(w, chunk + 1))
             if (vv_state(w, chunk) == VV_SCHEDULED)
                 place(c, w, chunk);
     }

@@ -130,7 +130,8 @@ static int look_up(void *arg) {
     return 0;
 }
 
-/* What is held while a question is answered. Slices count for each question: there are seldom several about the same. */
+/* What is held while a question is answered. Slices count for each question: there are seldom several about the same.
+ */
 static size_t memory_of(const struct reply *reply) {
     if (reply->kind == VV_ASKED_PARTS)
         return reply->length + (reply->leader ? 0 : (size_t)reply->block.raw);

@@ -1,5 +1,5 @@
-/* Asking for parts of blocks: one question per block to the rank that decodes it for all, or more where the answer would
- * be too long. What this rank decodes for all, it takes from there, too. */
+/* Asking for parts of blocks: one question per block to the rank that decodes it for all, or more where the answer
+ * would be too long. What this rank decodes for all, it takes from there, too. */
 #include <errno.h>
 #include <string.h>
 

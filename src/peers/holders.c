@@ -1,5 +1,5 @@
-/* Node-local stores: which nodes have what. The keepers tell, and what they tell is spread over all ranks by the hash of
- * the key: no rank's share grows with their number. */
+/* Node-local stores: which nodes have what. The keepers tell, and what they tell is spread over all ranks by the hash
+ * of the key: no rank's share grows with their number. */
 #include <string.h>
 
 #include "peers/peers_private.h"

@@ -101,12 +101,11 @@ static void hand_out(struct vv_peers *peers, const struct vv_peers_round *round)
     pthread_mutex_lock(&peers->lock);
     struct vv_asking **waiting = (struct vv_asking **)peers->waiting.data;
     size_t count = peers->waiting.size / sizeof *waiting, kept = 0;
-    for (size_t i = 0; i < count; i++) { /* those of the round are the first, in order */
+    for (size_t i = 0; i < count; i++) /* those of the round are the first, in order */
         if (i < round->count && waiting[i]->result != -EAGAIN)
             waiting[i]->is_answered = 1;
         else
             waiting[kept++] = waiting[i];
-    }
     peers->waiting.size = kept * sizeof *waiting;
     pthread_cond_broadcast(&peers->is_answered);
     pthread_mutex_unlock(&peers->lock);
@@ -159,12 +158,11 @@ static int run_rounds(struct vv_peers *peers, struct varve_error *error) {
     struct vv_peers_round round = {.peers = peers};
     uint64_t pause_ns = PAUSE_FIRST_NS;
     int rc;
-    while ((rc = one_round(peers, &round, pause_ns, error)) == 0 || rc == 1) {
+    while ((rc = one_round(peers, &round, pause_ns, error)) == 0 || rc == 1)
         if (rc == 1)
             pause_ns = 0;
         else
             pause_ns = pause_ns == 0 ? PAUSE_FIRST_NS : pause_ns < PAUSE_MOST_NS ? pause_ns * 2 : pause_ns;
-    }
     if (rc < 0)
         give_up(peers, rc);
     vv_free(round.asked);

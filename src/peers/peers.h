@@ -4,10 +4,10 @@
  * come from another rank:
  *
  *   shared storage     packs of other writers come from rank (writer % ranks), which reads each slice of them once,
- *                      keeps it for a while, and passes it on to all that ask. Packs that hold data of several ranks are
- *                      read by all of these, each a part of it. Blocks of which others want only a part are also
- *                      decoded there, once, and the wanted parts passed on
- *   node-local stores  what this node does not have comes from a rank on a node that has it
+ *                      keeps it for a while, and passes it on to all that ask. Packs that hold data of several ranks
+ * are read by all of these, each a part of it. Blocks of which others want only a part are also decoded there, once,
+ * and the wanted parts passed on node-local stores  what this node does not have comes from a rank on a node that has
+ * it
  *
  * Meanwhile the calling thread asks and answers for it, in rounds that all ranks take part in (comm/hops.h), until the
  * work of all is done. Each round moves a bounded number of bytes per rank. So whoever reads through a view need not

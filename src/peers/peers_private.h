@@ -52,14 +52,14 @@ int vv_wholes_create(struct vv_slices *slices, size_t budget, struct vv_wholes *
 void vv_wholes_destroy(struct vv_wholes *wholes); /* nothing is borrowed; accepts NULL */
 /* Which block: all that decides what its bytes are. */
 struct vv_hash128 vv_wholes_id(const char *key, const struct vv_block *block);
-/* Borrow a block, which has been checked as an entry (vv_block_parse). Several threads that want the same one wait until
- * it is decoded. out becomes NULL on failure. */
+/* Borrow a block, which has been checked as an entry (vv_block_parse). Several threads that want the same one wait
+ * until it is decoded. out becomes NULL on failure. */
 int vv_wholes_acquire(struct vv_wholes *wholes, const char *key, const struct vv_block *block, struct vv_whole **out);
 void vv_wholes_release(struct vv_wholes *wholes, struct vv_whole *whole); /* accepts NULL */
 uint64_t vv_wholes_decoded(struct vv_wholes *wholes);                     /* how many so far */
 
-/* ---- questions: 16 bytes (kind, length of the answer, offset), 16 bits for the length of the key, the key; for parts the
- * block's entry and the list of parts (block_parts.c) ---- */
+/* ---- questions: 16 bytes (kind, length of the answer, offset), 16 bits for the length of the key, the key; for parts
+ * the block's entry and the list of parts (block_parts.c) ---- */
 enum vv_asked { VV_ASKED_BYTES, VV_ASKED_SIZE, VV_ASKED_HOLDERS, VV_ASKED_PARTS };
 #define VV_QUESTION_HEAD 18u
 
@@ -143,8 +143,8 @@ struct vv_peers {
 struct vv_hash128 vv_peers_key_id(const char *key);
 /* The beginning of a question; its length is filled in later where it is not known. */
 void vv_peers_begin_question(struct vv_buf *buf, int kind, const char *key, uint64_t offset);
-/* Shared storage: how many ranks have data in a pack of this attempt, as far as is known; and the rank that reads what is
- * at this offset for all. */
+/* Shared storage: how many ranks have data in a pack of this attempt, as far as is known; and the rank that reads what
+ * is at this offset for all. */
 uint32_t vv_peers_span(const struct vv_peers *peers, const struct vv_attempt *attempt);
 uint32_t vv_peers_home(const struct vv_peers *peers, const struct vv_key *key, uint64_t offset);
 /* Put the questions, whose data is in `data`, and wait for the answers: not if they could not be put. */
