@@ -29,9 +29,9 @@ static void take_memory(struct arrays *arrays, struct array *array) {
 }
 
 static struct array *next(struct arrays *arrays) {
-    if (arrays->count == arrays->room) {
-        arrays->room = arrays->room ? 2 * arrays->room : 64;
-        arrays->list = realloc(arrays->list, arrays->room * sizeof *arrays->list);
+    if (arrays->count == arrays->capacity) {
+        arrays->capacity = arrays->capacity ? 2 * arrays->capacity : 64;
+        arrays->list = realloc(arrays->list, arrays->capacity * sizeof *arrays->list);
         bench_check(arrays->list != NULL, "memory");
     }
     return &arrays->list[arrays->count++];

@@ -20,7 +20,7 @@ struct array {
 
 struct arrays {
     struct array *list;
-    size_t count, room;
+    size_t count, capacity;
     size_t bytes; /* of all */
 };
 

@@ -27,9 +27,9 @@ static const char *const type_names[] = {
 
 /* ---- files ---- */
 
-static void name_file(char *out, size_t room, const char *folder, const char *name, unsigned time, unsigned rank,
+static void name_file(char *out, size_t capacity, const char *folder, const char *name, unsigned time, unsigned rank,
                       const char *end) {
-    bench_check((size_t)snprintf(out, room, "%s/%s/%u.%u%s", folder, name, time, rank, end) < room, "a long name");
+    bench_check((size_t)snprintf(out, capacity, "%s/%s/%u.%u%s", folder, name, time, rank, end) < capacity, "a long name");
 }
 
 static void write_dump(const char *folder, const char *name, unsigned time, unsigned rank,

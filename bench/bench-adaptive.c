@@ -182,7 +182,7 @@ static unsigned report(const struct adaptive_line *line) {
 }
 
 /* All modes of one pattern, r and storage. sync: what is known of it, 0 if nothing; filled. */
-static unsigned run_modes(struct adaptive_case *c, double *sync, char *sync_from, size_t room) {
+static unsigned run_modes(struct adaptive_case *c, double *sync, char *sync_from, size_t capacity) {
     struct adaptive_result without, result;
     struct adaptive_line line = {.c = c, .result = &result, .without = &without, .no_pattern_wait = -1};
     unsigned failed = 0;
@@ -194,7 +194,7 @@ static unsigned run_modes(struct adaptive_case *c, double *sync, char *sync_from
         run_case(c, &modes[i], &result);
         if (i == SYNC) {
             *sync = adaptive_mean_overhead(&line);
-            snprintf(sync_from, room, "%s, r = %g", adaptive_patterns[c->pattern], c->r);
+            snprintf(sync_from, capacity, "%s, r = %g", adaptive_patterns[c->pattern], c->r);
         }
         line.sync = *sync;
         snprintf(line.sync_from, sizeof line.sync_from, "%s", sync_from);

@@ -95,8 +95,8 @@ static double cpu_now(void) {
            (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
 }
 
-static void path_of(const char *name, char *out, size_t room) {
-    snprintf(out, room, "%s/bench-backend.store/%s", folder, name);
+static void path_of(const char *name, char *out, size_t capacity) {
+    snprintf(out, capacity, "%s/bench-backend.store/%s", folder, name);
 }
 
 static struct varve_backend *open_backend(const struct variant *variant) {

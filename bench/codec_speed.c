@@ -27,7 +27,7 @@ struct piece {
 
 struct pieces {
     struct piece *list;
-    size_t count, room;
+    size_t count, capacity;
     size_t bytes;
     uint8_t *out; /* PIECE */
 };
@@ -35,9 +35,9 @@ struct pieces {
 /* ---- what is coded ---- */
 
 static struct piece *next_piece(struct pieces *pieces) {
-    if (pieces->count == pieces->room) {
-        pieces->room = pieces->room ? 2 * pieces->room : 64;
-        pieces->list = realloc(pieces->list, pieces->room * sizeof *pieces->list);
+    if (pieces->count == pieces->capacity) {
+        pieces->capacity = pieces->capacity ? 2 * pieces->capacity : 64;
+        pieces->list = realloc(pieces->list, pieces->capacity * sizeof *pieces->list);
         bench_check(pieces->list != NULL, "memory");
     }
     pieces->list[pieces->count] = (struct piece){.stored = malloc(PIECE)};

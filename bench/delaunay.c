@@ -13,7 +13,7 @@ struct growing {
     const struct point *points;
     struct triangles all;
     uint32_t *stack; /* triangles whose first corner is the new point, to look at */
-    size_t depth, room;
+    size_t depth, capacity;
 };
 
 /* ---- order ---- */
@@ -88,9 +88,9 @@ static uint32_t find(const struct growing *growing, uint32_t from, struct point 
 /* ---- growing ---- */
 
 static void push(struct growing *growing, uint32_t triangle) {
-    if (growing->depth == growing->room) {
-        growing->room = growing->room ? 2 * growing->room : 256;
-        growing->stack = realloc(growing->stack, growing->room * sizeof *growing->stack);
+    if (growing->depth == growing->capacity) {
+        growing->capacity = growing->capacity ? 2 * growing->capacity : 256;
+        growing->stack = realloc(growing->stack, growing->capacity * sizeof *growing->stack);
         bench_check(growing->stack != NULL, "memory");
     }
     growing->stack[growing->depth++] = triangle;

@@ -158,7 +158,7 @@ struct branch {
     struct graphlets *run;
     uint32_t vertex[MOST]; /* of the subgraph, in the order they came */
     uint32_t *list;
-    size_t room;
+    size_t capacity;
 };
 
 static inline void count_one(struct branch *branch, unsigned vertices, unsigned bits) {
@@ -170,9 +170,9 @@ static inline void count_one(struct branch *branch, unsigned vertices, unsigned 
 }
 
 static void put(struct branch *branch, size_t at, uint32_t vertex) {
-    if (at == branch->room) {
-        branch->room = branch->room ? 2 * branch->room : 1024;
-        branch->list = realloc(branch->list, branch->room * sizeof *branch->list);
+    if (at == branch->capacity) {
+        branch->capacity = branch->capacity ? 2 * branch->capacity : 1024;
+        branch->list = realloc(branch->list, branch->capacity * sizeof *branch->list);
         bench_check(branch->list != NULL, "memory");
     }
     branch->list[at] = vertex;

@@ -39,9 +39,9 @@ void graph_free(struct graph *graph) {
 /* ---- from edges ---- */
 
 void edges_add(struct edges *edges, uint32_t a, uint32_t b) {
-    if (edges->count == edges->room) {
-        edges->room = edges->room ? 2 * edges->room : 4096;
-        edges->list = realloc(edges->list, edges->room * sizeof *edges->list);
+    if (edges->count == edges->capacity) {
+        edges->capacity = edges->capacity ? 2 * edges->capacity : 4096;
+        edges->list = realloc(edges->list, edges->capacity * sizeof *edges->list);
         bench_check(edges->list != NULL, "memory");
     }
     edges->list[edges->count][0] = a;

@@ -30,7 +30,7 @@ struct graph {
 
 struct edges {
     uint32_t (*list)[2];
-    size_t count, room;
+    size_t count, capacity;
 };
 
 extern const char *const graph_kinds[5];

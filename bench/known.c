@@ -6,25 +6,25 @@
 #include "bench.h"
 
 static struct known_entry *slot_of(const struct known *known, XXH128_hash_t hash) {
-    size_t at = hash.low64 & (known->room - 1);
+    size_t at = hash.low64 & (known->capacity - 1);
     while (known->slots[at].value && !XXH128_isEqual(known->slots[at].hash, hash))
-        at = (at + 1) & (known->room - 1);
+        at = (at + 1) & (known->capacity - 1);
     return &known->slots[at];
 }
 
 static void grow(struct known *known) {
     struct known old = *known;
-    known->room = old.room ? 2 * old.room : 1024;
-    known->slots = calloc(known->room, sizeof *known->slots);
+    known->capacity = old.capacity ? 2 * old.capacity : 1024;
+    known->slots = calloc(known->capacity, sizeof *known->slots);
     bench_check(known->slots != NULL, "memory");
-    for (size_t i = 0; i < old.room; i++)
+    for (size_t i = 0; i < old.capacity; i++)
         if (old.slots[i].value)
             *slot_of(known, old.slots[i].hash) = old.slots[i];
     free(old.slots);
 }
 
 uint64_t known_put(struct known *known, XXH128_hash_t hash, uint64_t value) {
-    if (2 * known->count >= known->room)
+    if (2 * known->count >= known->capacity)
         grow(known);
     struct known_entry *slot = slot_of(known, hash);
     if (slot->value == 0) {
@@ -35,7 +35,7 @@ uint64_t known_put(struct known *known, XXH128_hash_t hash, uint64_t value) {
 }
 
 int known_has(const struct known *known, XXH128_hash_t hash) {
-    return known->room && slot_of(known, hash)->value != 0;
+    return known->capacity && slot_of(known, hash)->value != 0;
 }
 
 void known_clear(struct known *known) {

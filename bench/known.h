@@ -15,7 +15,7 @@ struct known_entry {
 
 struct known {
     struct known_entry *slots;
-    size_t count, room; /* room: a power of two, or 0 */
+    size_t count, capacity; /* room: a power of two, or 0 */
 };
 
 /* The value of a hash, which gets this one if it has none yet. */

@@ -31,9 +31,9 @@ static void note(struct labels *labels, uint64_t index, const uint8_t *data, siz
     uint64_t place = labels->checkpoint * labels->chunks + index;
     chunk.place = chunk.is_zero ? 0 : known_put(&labels->known, chunk.hash, place);
     chunk.is_first = !chunk.is_zero && chunk.place == place;
-    if (labels->changed_count == labels->changed_room) {
-        labels->changed_room = labels->changed_room ? 2 * labels->changed_room : 4096;
-        labels->changed = realloc(labels->changed, labels->changed_room * sizeof *labels->changed);
+    if (labels->changed_count == labels->changed_capacity) {
+        labels->changed_capacity = labels->changed_capacity ? 2 * labels->changed_capacity : 4096;
+        labels->changed = realloc(labels->changed, labels->changed_capacity * sizeof *labels->changed);
         bench_check(labels->changed != NULL, "memory");
     }
     labels->changed[labels->changed_count++] = chunk;

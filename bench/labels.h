@@ -34,7 +34,7 @@ struct labels {
     uint64_t chunks, checkpoint;
     struct known known;
     struct changed *changed; /* of the last checkpoint, ascending */
-    size_t changed_count, changed_room;
+    size_t changed_count, changed_capacity;
     struct label_counts counts;
 };
 

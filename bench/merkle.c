@@ -16,9 +16,9 @@
 /* ---- the program ---- */
 
 static void keep_page(struct program *program, size_t offset, size_t bytes, const uint8_t *data) {
-    if (program->page_count == program->page_room) {
-        program->page_room = program->page_room ? 2 * program->page_room : 4096;
-        program->pages = realloc(program->pages, program->page_room * sizeof *program->pages);
+    if (program->page_count == program->page_capacity) {
+        program->page_capacity = program->page_capacity ? 2 * program->page_capacity : 4096;
+        program->pages = realloc(program->pages, program->page_capacity * sizeof *program->pages);
         bench_check(program->pages != NULL, "memory");
     }
     struct page page = {offset, bytes, malloc(bytes)};
@@ -63,7 +63,7 @@ void program_forget(struct program *program) {
         free(program->pages[i].data);
     free(program->pages);
     program->pages = NULL;
-    program->page_count = program->page_room = 0;
+    program->page_count = program->page_capacity = 0;
 }
 
 void program_run(const struct program *program, program_save_fn save, void *arg) {
@@ -188,7 +188,7 @@ struct zstd_run {
     const struct program *program;
     struct clock clock;
     void *packed;
-    size_t room;
+    size_t capacity;
     struct outcome *out;
 };
 
@@ -197,20 +197,20 @@ static void save_zstd(void *arg, unsigned checkpoint) {
     if (checkpoint == 0)
         return;
     double begin = bench_now();
-    size_t size = ZSTD_compress(run->packed, run->room, run->program->vectors, run->program->bytes, 3);
+    size_t size = ZSTD_compress(run->packed, run->capacity, run->program->vectors, run->program->bytes, 3);
     clock_add(&run->clock, run->program, bench_now() - begin);
     bench_check(!ZSTD_isError(size), "zstd");
     run->out->stored += (double)size;
 }
 
 void save_with_zstd(const struct program *program, struct outcome *out) {
-    struct zstd_run run = {.program = program, .room = ZSTD_compressBound(program->bytes), .out = out};
-    run.packed = bench_pages(run.room);
+    struct zstd_run run = {.program = program, .capacity = ZSTD_compressBound(program->bytes), .out = out};
+    run.packed = bench_pages(run.capacity);
     *out = (struct outcome){0};
     clock_init(&run.clock, program);
     program_run(program, save_zstd, &run);
     out->over_memcpy = over_memcpy(&run.clock);
-    munmap(run.packed, run.room);
+    munmap(run.packed, run.capacity);
     munmap(run.clock.copy, program->bytes);
 }
 

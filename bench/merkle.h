@@ -26,7 +26,7 @@ struct program {
     size_t bytes;
     unsigned checkpoints;
     struct page *pages; /* in the order of checkpoints */
-    size_t page_count, page_room;
+    size_t page_count, page_capacity;
     size_t ends[CHECKPOINTS_MAX]; /* per checkpoint: its pages end here */
 };
 

@@ -13,9 +13,9 @@ static int take_one(const char *path, const struct stat *st, int type, struct FT
     (void)st;
     if (type != FTW_F || strchr(path + ftw->base, ',') || strstr(path, "/beat/") || strstr(path, "/.reserve,/"))
         return 0;
-    if (looking->count == looking->room) {
-        looking->room = looking->room ? 2 * looking->room : 256;
-        looking->names = realloc(looking->names, looking->room * sizeof *looking->names);
+    if (looking->count == looking->capacity) {
+        looking->capacity = looking->capacity ? 2 * looking->capacity : 256;
+        looking->names = realloc(looking->names, looking->capacity * sizeof *looking->names);
         bench_check(looking->names != NULL, "memory");
     }
     looking->names[looking->count] = strdup(path);

@@ -6,7 +6,7 @@
 
 struct new_files {
     char **names;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 /* All files below a folder, sorted; but not heartbeats, which are replaced all the time, nor files that have no key yet

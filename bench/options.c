@@ -14,13 +14,13 @@
 /* ---- what is said ---- */
 
 /* What stands for the value. */
-static void describe(const struct bench_option *option, char *out, size_t room) {
+static void describe(const struct bench_option *option, char *out, size_t capacity) {
     if (option->help)
-        snprintf(out, room, "%s", option->help);
+        snprintf(out, capacity, "%s", option->help);
     else if (option->most > 0)
-        snprintf(out, room, "%.10g..%.10g", option->least, option->most);
+        snprintf(out, capacity, "%.10g..%.10g", option->least, option->most);
     else
-        snprintf(out, room, "N");
+        snprintf(out, capacity, "N");
 }
 
 static void print_usage(const struct bench_option *table) {

@@ -45,7 +45,7 @@ struct waiting {
     double computed;            /* in this round so far, in ns */
     double resumed;             /* when this rank went on computing, in seconds of the processor */
     float *parts;               /* what each part of a round has taken at least, in ns */
-    size_t part, part_room;
+    size_t part, part_capacity;
     char *slots;                     /* of the trade that this rank is in */
     size_t slots_bytes, slot, taken; /* the number of the slot that is taken next */
     double flight;                   /* what is to be slept for the message that is taken next */
@@ -101,14 +101,14 @@ static double price_of_now(void) {
 }
 
 static void note_part(struct waiting *waiting, float ns) {
-    if (waiting->part == waiting->part_room) {
-        size_t room = waiting->part_room ? waiting->part_room * 2 : 256;
-        waiting->parts = realloc(waiting->parts, room * sizeof *waiting->parts);
+    if (waiting->part == waiting->part_capacity) {
+        size_t capacity = waiting->part_capacity ? waiting->part_capacity * 2 : 256;
+        waiting->parts = realloc(waiting->parts, capacity * sizeof *waiting->parts);
         if (!waiting->parts)
             abort();
-        for (size_t i = waiting->part_room; i < room; i++)
+        for (size_t i = waiting->part_capacity; i < capacity; i++)
             waiting->parts[i] = -1;
-        waiting->part_room = room;
+        waiting->part_capacity = capacity;
     }
     float *part = &waiting->parts[waiting->part++];
     *part = *part < 0 || ns < *part ? ns : *part;

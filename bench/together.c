@@ -150,9 +150,9 @@ void chunks_name(const void *memory, size_t size, struct chunk_name *out) {
 }
 
 void chunks_add(struct chunks *chunks, const struct chunk_name *names, size_t count) {
-    if (chunks->count + count > chunks->room) {
-        chunks->room = (chunks->count + count) * 2;
-        chunks->names = realloc(chunks->names, chunks->room * sizeof *names);
+    if (chunks->count + count > chunks->capacity) {
+        chunks->capacity = (chunks->count + count) * 2;
+        chunks->names = realloc(chunks->names, chunks->capacity * sizeof *names);
         bench_check(chunks->names != NULL, "memory");
     }
     memcpy(chunks->names + chunks->count, names, count * sizeof *names);

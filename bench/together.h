@@ -57,7 +57,7 @@ void chunks_name(const void *memory, size_t size, struct chunk_name *out);
 /* A heap of names that rank 0 counts. */
 struct chunks {
     struct chunk_name *names;
-    size_t count, room;
+    size_t count, capacity;
 };
 void chunks_add(struct chunks *chunks, const struct chunk_name *names, size_t count);
 void chunks_clear(struct chunks *chunks);

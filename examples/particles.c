@@ -27,7 +27,7 @@ struct particle {
 
 struct list {
     struct particle *items;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 static int64_t steps = 300, every = 20, births = 400, delay_us = 0;
@@ -54,17 +54,17 @@ static void die_together(const char *what, const char *why) {
 
 /* ---- a list that moves and grows ---- */
 
-static void resize(struct list *of, size_t room) {
-    struct particle *items = realloc(of->items, (room ? room : 1) * sizeof *items);
+static void resize(struct list *of, size_t capacity) {
+    struct particle *items = realloc(of->items, (capacity ? capacity : 1) * sizeof *items);
     if (!items)
         die("the list", "no memory");
     of->items = items;
-    of->room = room;
+    of->capacity = capacity;
 }
 
 static void add(struct list *to, const struct particle *particle) {
-    if (to->count == to->room)
-        resize(to, to->room ? to->room + to->room / 2 : 1000);
+    if (to->count == to->capacity)
+        resize(to, to->capacity ? to->capacity + to->capacity / 2 : 1000);
     to->items[to->count++] = *particle;
 }
 
@@ -88,7 +88,7 @@ static void *allocate(void *arg, const struct varve_region_info *region) {
     if (strcmp(region->name, "particles") != 0)
         return VARVE_NOT_WANTED;
     of->items = malloc(region->bytes ? region->bytes : 1);
-    of->count = of->room = of->items ? region->bytes / sizeof *of->items : 0;
+    of->count = of->capacity = of->items ? region->bytes / sizeof *of->items : 0;
     return of->items;
 }
 
@@ -150,7 +150,7 @@ static void pass_on(const struct list *leaving, int to, int from) {
     MPI_Sendrecv(&out, 1, MPI_UNSIGNED_LONG_LONG, to, 0, &in, 1, MPI_UNSIGNED_LONG_LONG, from, 0, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
     size_t coming = (size_t)in / NUMBERS;
-    if (list.count + coming > list.room)
+    if (list.count + coming > list.capacity)
         resize(&list, list.count + coming);
     MPI_Sendrecv(leaving->items, (int)out, MPI_DOUBLE, to, 1, list.items + list.count, (int)in, MPI_DOUBLE, from, 1,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -187,7 +187,7 @@ static void step_once(void) {
     move(&up, &down);
     pass_on(&up, above, below);
     pass_on(&down, below, above);
-    if (list.room > 2 * list.count + 1000)
+    if (list.capacity > 2 * list.count + 1000)
         resize(&list, list.count);
     free(up.items);
     free(down.items);

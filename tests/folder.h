@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 /* A new one below parent, or, if that is NULL, in memory where there is such a place. 0 or -1. */
-static inline int folder_make(const char *parent, const char *name, char *out, size_t room) {
+static inline int folder_make(const char *parent, const char *name, char *out, size_t capacity) {
     if (!parent)
         parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(out, room, "%s/%s-XXXXXX", parent, name);
+    snprintf(out, capacity, "%s/%s-XXXXXX", parent, name);
     return mkdtemp(out) ? 0 : -1;
 }
 

@@ -68,7 +68,7 @@ struct varve_checkpoint_detail {
     int64_t parent_version;
     uint32_t writers;
     uint32_t attempt;
-    uint32_t leans; /* other checkpoints' packs it needs */
+    uint32_t dependencies; /* other checkpoints' packs it needs */
     const char *program;
 };
 /* Details, then every region of every rank (fn may be NULL). detail's strings live until the next call on the store. */
@@ -189,11 +189,11 @@ struct varve_usage {
     size_t size; /* sizeof(struct varve_usage), set by the caller */
     uint64_t checkpoints;
     uint64_t bytes_live;      /* what they refer to, as stored, each byte once, and the tables of their own packs */
-    uint64_t bytes_kept;      /* all objects of the attempts they lean on; what is not live of it is waste */
-    uint64_t bytes_free;      /* what nothing leans on: prune would free it */
+    uint64_t bytes_kept;      /* all objects of the attempts they depend on; what is not live of it is waste */
+    uint64_t bytes_free;      /* what nothing depends on: prune would free it */
     uint64_t objects_free;
-    uint64_t attempts;        /* that any of them leans on, its own included */
-    uint64_t newest_attempts; /* that the newest leans on, its own included */
+    uint64_t attempts;        /* that any of them depends on, its own included */
+    uint64_t newest_attempts; /* that the newest depends on, its own included */
     uint64_t newest_packs;    /* in these */
 };
 /* What the checkpoints of a name need of the space they keep. Reads all manifests and tables, no data. progress (may be NULL)

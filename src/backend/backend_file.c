@@ -228,8 +228,8 @@ static int file_space(struct varve_backend *backend, uint64_t *bytes_out) {
     struct statvfs st;
     if (fstatvfs(file->root_fd, &st) < 0)
         return -errno;
-    uint64_t room = (uint64_t)st.f_bavail * st.f_frsize;
-    *bytes_out = room > file->min_free ? room - file->min_free : 0;
+    uint64_t capacity = (uint64_t)st.f_bavail * st.f_frsize;
+    *bytes_out = capacity > file->min_free ? capacity - file->min_free : 0;
     return 0;
 }
 

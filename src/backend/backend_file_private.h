@@ -91,7 +91,7 @@ struct file_noted {
 };
 
 /* What is free, and what must be for data to be stored. */
-struct file_room {
+struct file_capacity {
     uint64_t bytes, own_bytes; /* for everybody, and for us: root may use more */
     int has_inodes;            /* their number is limited */
     uint64_t inodes;
@@ -103,7 +103,7 @@ struct file_reserve {
     atomic_uint_least64_t look_ns; /* when it is looked at next */
     pthread_mutex_t lock;          /* of what follows */
     int is_short;
-    struct file_room shortage; /* as it was when something did not fit */
+    struct file_capacity shortage; /* as it was when something did not fit */
 };
 
 enum file_trust { TRUST_UNKNOWN, TRUST_YES, TRUST_NO, TRUST_READ };
@@ -208,7 +208,7 @@ uint64_t vv_file_mark(struct file_backend *file);
 int vv_file_whole(struct file_backend *file, uint64_t mark);
 /* A mark from a look made now, or an error. */
 int vv_file_mark_now(struct file_backend *file, uint64_t *mark_out);
-int vv_file_probe(struct varve_backend *backend, char *why, size_t room);
+int vv_file_probe(struct varve_backend *backend, char *why, size_t capacity);
 /* 0, or the error that makes the root unusable: it went away, or something else is mounted over it. */
 int vv_file_root_check(struct file_backend *file);
 /* What a failed look at a key means: -ENOENT only if the root, and all of its file system, was there since mark. */
@@ -235,7 +235,7 @@ int vv_file_open_listing(struct file_backend *file, const char *prefix);
 int vv_file_refresh(struct varve_backend *backend, const char *prefix);
 
 /* file_names.c */
-#define FILE_OWN_ROOM 96 /* for ".WORD.,HOST-PID-N-RANDOM" */
+#define FILE_OWN_CAPACITY 96 /* for ".WORD.,HOST-PID-N-RANDOM" */
 /* The process that made a name. */
 struct file_maker {
     char host[17];
@@ -243,7 +243,7 @@ struct file_maker {
 };
 void vv_file_host_token(char out[17]);
 /* A name that nobody else makes, with this before it: ".WORD.,", or "" in the folder tmp. */
-int vv_file_own_name(struct file_backend *file, const char *before, char out[FILE_OWN_ROOM]);
+int vv_file_own_name(struct file_backend *file, const char *before, char out[FILE_OWN_CAPACITY]);
 int vv_file_name_parse(const char *name, int is_tmp, struct file_maker *out); /* 1 if it is one of ours */
 int vv_file_is_temporary(const char *name);                                   /* one that lies beside objects */
 
@@ -265,7 +265,7 @@ int vv_file_sweep(struct varve_backend *backend);
 
 /* file_reserve.c */
 /* Is there room for so many bytes of data? -ENOSPC if not. */
-int vv_file_room_check(struct file_backend *file, uint64_t size);
+int vv_file_capacity_check(struct file_backend *file, uint64_t size);
 /* Something did not fit: remember how much was free. */
 void vv_file_note_short(struct file_backend *file, int result);
 /* What was short the last time, in words; 0: nothing was. */

@@ -84,7 +84,7 @@ static const struct wrap_hooks limit_hooks = {
     .name = "limit", .enter = limit_enter, .leave = limit_leave, .destroy = limit_destroy};
 
 /* A file of another size, or of another user, is somebody else's: nothing is written into it. */
-static int make_room(int fd) {
+static int make_capacity(int fd) {
     struct stat info;
     if (fstat(fd, &info) < 0)
         return -errno;
@@ -99,7 +99,7 @@ static int map_line(const char *file, _Atomic uint64_t **out) {
     int fd = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd < 0)
         return -errno;
-    int result = make_room(fd);
+    int result = make_capacity(fd);
     if (result == 0) {
         void *line = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (line == MAP_FAILED)

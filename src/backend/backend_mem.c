@@ -24,7 +24,7 @@ struct mem_store {
     pthread_mutex_t lock;
     struct mem_object *objects; /* in order of keys */
     size_t count;
-    size_t room;
+    size_t capacity;
 };
 
 struct mem_backend {
@@ -133,13 +133,13 @@ static size_t find(const struct mem_store *store, const char *key, int *found) {
 
 /* Takes key and data over on success. Lock held. */
 static int insert(struct mem_store *store, size_t at, struct mem_object object) {
-    if (store->count == store->room) {
-        size_t room = store->room ? 2 * store->room : 64;
-        struct mem_object *objects = vv_realloc(store->objects, room * sizeof(*objects));
+    if (store->count == store->capacity) {
+        size_t capacity = store->capacity ? 2 * store->capacity : 64;
+        struct mem_object *objects = vv_realloc(store->objects, capacity * sizeof(*objects));
         if (!objects)
             return -ENOMEM;
         store->objects = objects;
-        store->room = room;
+        store->capacity = capacity;
     }
     memmove(&store->objects[at + 1], &store->objects[at], (store->count - at) * sizeof(object));
     store->objects[at] = object;

@@ -14,13 +14,13 @@ void vv_name_list_clear(struct vv_name_list *list) {
 }
 
 int vv_name_list_add(struct vv_name_list *list, const char *name, size_t size, int is_prefix) {
-    if (list->count == list->room) {
-        size_t room = list->room ? 2 * list->room : 64;
-        struct vv_found *items = vv_realloc(list->items, room * sizeof(*items));
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 64;
+        struct vv_found *items = vv_realloc(list->items, capacity * sizeof(*items));
         if (!items)
             return -ENOMEM;
         list->items = items;
-        list->room = room;
+        list->capacity = capacity;
     }
     char *copy = vv_malloc(size + 1);
     if (!copy)

@@ -34,7 +34,7 @@ struct varve_backend *vv_backend_innermost(struct varve_backend *backend);
 struct vv_name_list {
     struct vv_found *items;
     size_t count;
-    size_t room;
+    size_t capacity;
 };
 struct vv_found {
     char *name;

@@ -208,7 +208,7 @@ static int wrap_sweep(struct varve_backend *backend) {
     return (int)result;
 }
 
-static int wrap_probe(struct varve_backend *backend, char *why, size_t room) {
+static int wrap_probe(struct varve_backend *backend, char *why, size_t capacity) {
     struct wrap *wrap = wrap_of(backend);
     struct wrap_op op = {.verb = VV_VERB_PROBE};
     const struct varve_backend_ops *ops = wrap->inner->ops;
@@ -216,7 +216,7 @@ static int wrap_probe(struct varve_backend *backend, char *why, size_t room) {
     do {
         result = enter(wrap, &op);
         if (result == 0 && ops->size >= offsetof(struct varve_backend_ops, probe) + sizeof(ops->probe) && ops->probe)
-            result = ops->probe(wrap->inner, why, room);
+            result = ops->probe(wrap->inner, why, capacity);
         result = leave(wrap, &op, result);
     } while (result == WRAP_AGAIN);
     return (int)result;

@@ -95,7 +95,8 @@ static int wait_until_shown(struct file_backend *file, const char *prefix, const
 
 int vv_file_refresh(struct varve_backend *backend, const char *prefix) {
     struct file_backend *file = (struct file_backend *)backend;
-    char name[FILE_OWN_ROOM]; /* as of a temporary file: listings leave it out, and sweep removes it if we die here */
+    char name[FILE_OWN_CAPACITY]; /* as of a temporary file: listings leave it out, and sweep removes it if we die here
+                                   */
     int result = vv_file_own_name(file, ".fresh.,", name);
     int folder = result < 0 ? result : vv_file_open_listing(file, prefix);
     if (folder < 0) /* nothing lies below it; the listing will tell whether the root is there */

@@ -34,12 +34,12 @@ void vv_file_host_token(char out[17]) {
     snprintf(out, 17, "%016llx", (unsigned long long)vv_sum64(text, (size_t)(size + length)));
 }
 
-int vv_file_own_name(struct file_backend *file, const char *before, char out[FILE_OWN_ROOM]) {
+int vv_file_own_name(struct file_backend *file, const char *before, char out[FILE_OWN_CAPACITY]) {
     uint64_t random = 0;
     int result = vv_random(&random, sizeof(random));
     if (result < 0)
         return result;
-    snprintf(out, FILE_OWN_ROOM, "%s%s-%ld-%u-%016" PRIx64, before, *file->host ? file->host : "unknown",
+    snprintf(out, FILE_OWN_CAPACITY, "%s%s-%ld-%u-%016" PRIx64, before, *file->host ? file->host : "unknown",
              (long)getpid(), atomic_fetch_add(&file->counter, 1), random);
     return 0;
 }

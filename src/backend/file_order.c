@@ -34,9 +34,9 @@ static int is_line_of(const char *line, dev_t device, const char *type) {
 static int is_mounted_as(dev_t device, const char *type) {
     FILE *table = fopen("/proc/self/mountinfo", "re");
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     int found = 0;
-    while (table && !found && getline(&line, &room, table) > 0)
+    while (table && !found && getline(&line, &capacity, table) > 0)
         found = is_line_of(line, device, type);
     free(line);
     if (table)

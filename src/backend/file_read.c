@@ -108,7 +108,7 @@ static void cache_release(struct file_backend *file, struct file_cached *cached)
 }
 
 /* Lock held. Make room for one more: the least recently used that nobody is reading. */
-static int make_room(struct file_cache *cache) {
+static int make_capacity(struct file_cache *cache) {
     struct file_cached *oldest = NULL;
     if (cache->count < FILE_CACHED)
         return 1;
@@ -126,7 +126,7 @@ static void cache_keep(struct file_backend *file, struct file_cached *cached) {
     struct file_cached *same = cache->head;
     while (same && strcmp(same->key, cached->key) != 0)
         same = same->next;
-    if (!same && make_room(cache))
+    if (!same && make_capacity(cache))
         list_first(cache, cached);
     pthread_mutex_unlock(&cache->lock);
 }

@@ -41,7 +41,7 @@ static int means_full(int result) {
 /* ---- room ---- */
 
 /* Some file systems have no fixed number of inodes, and say 0 or as many as can be. */
-static int read_room(const struct file_backend *file, struct file_room *out) {
+static int read_capacity(const struct file_backend *file, struct file_capacity *out) {
     struct statvfs st;
     if (fstatvfs(file->root_fd, &st) < 0)
         return -errno;
@@ -53,51 +53,51 @@ static int read_room(const struct file_backend *file, struct file_room *out) {
 }
 
 /* What a person will be told. */
-static void note_shortage(struct file_backend *file, const struct file_room *room) {
+static void note_shortage(struct file_backend *file, const struct file_capacity *capacity) {
     pthread_mutex_lock(&file->reserve.lock);
-    file->reserve.shortage = *room;
+    file->reserve.shortage = *capacity;
     file->reserve.is_short = 1;
     pthread_mutex_unlock(&file->reserve.lock);
 }
 
 void vv_file_note_short(struct file_backend *file, int result) {
-    struct file_room room = {0};
-    if (!means_full(result) || read_room(file, &room) < 0)
+    struct file_capacity capacity = {0};
+    if (!means_full(result) || read_capacity(file, &capacity) < 0)
         return;
-    room.wanted_bytes = file->min_free;
-    note_shortage(file, &room);
+    capacity.wanted_bytes = file->min_free;
+    note_shortage(file, &capacity);
 }
 
-int vv_file_room_check(struct file_backend *file, uint64_t size) {
-    struct file_room room;
-    int result = read_room(file, &room),
+int vv_file_capacity_check(struct file_backend *file, uint64_t size) {
+    struct file_capacity capacity;
+    int result = read_capacity(file, &capacity),
         is_whole = faccessat(file->root_fd, FOLDER "/0", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     if (result < 0)
         return result;
-    room.wanted_bytes =
+    capacity.wanted_bytes =
         is_whole || file->min_free > UINT64_MAX - ALL_BYTES ? file->min_free : file->min_free + ALL_BYTES;
-    room.wanted_inodes = (file->min_free ? INODES_FREE : 0) + (is_whole ? 0 : FILES + 1);
-    if (room.bytes >= room.wanted_bytes && room.bytes - room.wanted_bytes >= size &&
-        (!room.has_inodes || room.inodes >= room.wanted_inodes))
+    capacity.wanted_inodes = (file->min_free ? INODES_FREE : 0) + (is_whole ? 0 : FILES + 1);
+    if (capacity.bytes >= capacity.wanted_bytes && capacity.bytes - capacity.wanted_bytes >= size &&
+        (!capacity.has_inodes || capacity.inodes >= capacity.wanted_inodes))
         return 0;
-    note_shortage(file, &room);
+    note_shortage(file, &capacity);
     return -ENOSPC;
 }
 
 int vv_file_shortage(struct file_backend *file, char *text, size_t size) {
     pthread_mutex_lock(&file->reserve.lock);
-    struct file_room room = file->reserve.shortage;
+    struct file_capacity capacity = file->reserve.shortage;
     int is_short = file->reserve.is_short;
     pthread_mutex_unlock(&file->reserve.lock);
     if (!is_short)
         return 0;
-    int are_inodes_short = room.has_inodes && (room.inodes == 0 || room.inodes < room.wanted_inodes);
+    int are_inodes_short = capacity.has_inodes && (capacity.inodes == 0 || capacity.inodes < capacity.wanted_inodes);
     if (are_inodes_short)
         snprintf(text, size, "inodes are short in %.400s: %" PRIu64 " are free, %" PRIu64 " must be", file->root,
-                 room.inodes, room.wanted_inodes ? room.wanted_inodes : 1);
+                 capacity.inodes, capacity.wanted_inodes ? capacity.wanted_inodes : 1);
     else
         snprintf(text, size, "bytes are short in %.400s: %" PRIu64 " are free, and %" PRIu64 " must stay free",
-                 file->root, room.bytes, room.wanted_bytes);
+                 file->root, capacity.bytes, capacity.wanted_bytes);
     return 1;
 }
 
@@ -162,10 +162,10 @@ static int write_one(struct file_backend *file, int folder, const char *name) {
 }
 
 /* Only where it leaves as much again: the last bytes are better used by what is being written. */
-static int has_room(const struct file_backend *file, unsigned missing) {
-    struct file_room room = {0};
-    return read_room(file, &room) == 0 && room.own_bytes >= 2 * (uint64_t)missing * FILE_BYTES &&
-           (!room.has_inodes || room.inodes >= 2 * (uint64_t)missing + 1);
+static int has_capacity(const struct file_backend *file, unsigned missing) {
+    struct file_capacity capacity = {0};
+    return read_capacity(file, &capacity) == 0 && capacity.own_bytes >= 2 * (uint64_t)missing * FILE_BYTES &&
+           (!capacity.has_inodes || capacity.inodes >= 2 * (uint64_t)missing + 1);
 }
 
 static unsigned count_missing(int folder) {
@@ -191,7 +191,7 @@ static int make_folder(struct file_backend *file) {
 static int make(struct file_backend *file) {
     int folder = open_folder(file);
     unsigned missing = folder < 0 ? FILES : count_missing(folder);
-    if (missing > 0 && !has_room(file, missing)) {
+    if (missing > 0 && !has_capacity(file, missing)) {
         if (folder >= 0)
             close(folder);
         return 0;

@@ -44,13 +44,13 @@ int vv_file_has_nameless(struct file_backend *file) {
 static char *temporary_path(struct file_backend *file, const char *key, const char *writer, int *is_beside) {
     const char *slash = strrchr(key, '/');
     const char *name = slash ? slash + 1 : key;
-    size_t room = strlen(key) + FILE_OWN_ROOM + 8;
-    char *path = vv_malloc(room);
+    size_t capacity = strlen(key) + FILE_OWN_CAPACITY + 8;
+    char *path = vv_malloc(capacity);
     *is_beside = !vv_file_has_nameless(file) && strlen(name) + strlen(writer) + 3 <= NAME_MAX;
     if (path && *is_beside)
-        snprintf(path, room, "%.*s.%s.,%s", (int)(name - key), key, name, writer);
+        snprintf(path, capacity, "%.*s.%s.,%s", (int)(name - key), key, name, writer);
     else if (path)
-        snprintf(path, room, "tmp/%s", writer);
+        snprintf(path, capacity, "tmp/%s", writer);
     return path;
 }
 
@@ -61,7 +61,7 @@ static int open_in(struct file_backend *file, int folder, const char *path) {
 }
 
 int vv_file_temporary(struct file_backend *file, const char *key, size_t *made, char **path_out) {
-    char writer[FILE_OWN_ROOM];
+    char writer[FILE_OWN_CAPACITY];
     int is_beside, result = vv_file_own_name(file, "", writer);
     if (result < 0)
         return result;
@@ -159,7 +159,7 @@ struct sweep {
 
 /* Our own clock may be wrong, or the server's: what counts is how old a file is in its own time. */
 static time_t storage_now(struct sweep *sweep) {
-    char name[FILE_OWN_ROOM];
+    char name[FILE_OWN_CAPACITY];
     struct stat st;
     if (sweep->now || vv_file_own_name(sweep->file, sweep->is_tmp ? "" : ".clock.,", name) < 0)
         return sweep->now;

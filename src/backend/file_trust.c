@@ -35,7 +35,7 @@ int vv_file_is_trusted_owner(uid_t owner) {
  * Then a file that we make there belongs to whom the root belongs to; elsewhere it never does. */
 static int is_ours_there(struct file_backend *file, uid_t owner) {
     struct stat st;
-    char name[FILE_OWN_ROOM];
+    char name[FILE_OWN_CAPACITY];
     int fd = openat(file->root_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     int is_named = fd < 0 && vv_file_own_name(file, ".owner.,", name) == 0;
     if (is_named)

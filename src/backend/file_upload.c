@@ -70,14 +70,14 @@ static int is_small(uint64_t size_hint) {
     return size_hint > 0 && size_hint < FILE_SMALL;
 }
 
-#define ROOM_EVERY (64u << 20)
+#define CAPACITY_EVERY (64u << 20)
 
 /* What remains free is looked at again as a large object grows: its size need not have been known. */
-static int keep_room(struct file_backend *file, struct file_upload *upload) {
-    if (upload->offset - upload->checked < ROOM_EVERY)
+static int keep_capacity(struct file_backend *file, struct file_upload *upload) {
+    if (upload->offset - upload->checked < CAPACITY_EVERY)
         return 0;
     upload->checked = upload->offset;
-    return vv_file_room_check(file, 0);
+    return vv_file_capacity_check(file, 0);
 }
 
 /* Frees everything; the file goes away unless it has got its name. */
@@ -99,7 +99,7 @@ int vv_file_create(struct varve_backend *backend, const char *key, uint64_t size
     struct file_backend *file = (struct file_backend *)backend;
     int result = vv_file_may_write(file);
     if (result == 0 && !is_small(size_hint))
-        result = vv_file_room_check(file, size_hint);
+        result = vv_file_capacity_check(file, size_hint);
     if (result < 0)
         return result;
     struct file_upload *upload = vv_calloc(1, sizeof(*upload));
@@ -153,7 +153,7 @@ static int write_buffered(struct file_backend *file, struct file_upload *upload,
     if (result < 0)
         return result;
     upload->offset += size;
-    if ((result = keep_room(file, upload)) < 0)
+    if ((result = keep_capacity(file, upload)) < 0)
         return result;
     if (!file->tuning.skip_early_writeback && upload->offset - upload->started >= FILE_SMALL) {
         (void)sync_file_range(upload->fd, (off_t)upload->started, (off_t)(upload->offset - upload->started),
@@ -182,7 +182,7 @@ static int flush_block(struct file_backend *file, struct file_upload *upload) {
     upload->offset += upload->fill;
     upload->fill = 0;
     int result = vv_file_writer_submit(&file->writer, block);
-    return result < 0 ? result : keep_room(file, upload);
+    return result < 0 ? result : keep_capacity(file, upload);
 }
 
 static int append(struct file_backend *file, struct file_upload *upload, const void *data, size_t size) {
@@ -192,8 +192,8 @@ static int append(struct file_backend *file, struct file_upload *upload, const v
             return write_buffered(file, upload, at, size);
         if (!upload->block && !(upload->block = vv_file_block_acquire(&file->writer)))
             return -ENOMEM;
-        size_t room = file->writer.block_bytes - upload->fill;
-        size_t count = size < room ? size : room;
+        size_t capacity = file->writer.block_bytes - upload->fill;
+        size_t count = size < capacity ? size : capacity;
         memcpy(upload->block->data + upload->fill, at, count);
         upload->fill += count;
         at += count;

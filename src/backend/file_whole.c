@@ -364,15 +364,15 @@ static int make_and_remove(struct file_backend *file) {
     return unlinkat(file->root_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
-int vv_file_probe(struct varve_backend *backend, char *why, size_t room) {
+int vv_file_probe(struct varve_backend *backend, char *why, size_t capacity) {
     struct file_backend *file = (struct file_backend *)backend;
     struct state state;
     int result = look(file, &state);
     if (result < 0 && state.down)
-        snprintf(why, room, "%u of %u parts of the GlusterFS volume at %.160s are down (%s)", state.down, state.parts,
-                 file->root, state.first_down);
+        snprintf(why, capacity, "%u of %u parts of the GlusterFS volume at %.160s are down (%s)", state.down,
+                 state.parts, file->root, state.first_down);
     else if (result < 0)
-        snprintf(why, room, "the client of the GlusterFS volume at %.160s does not tell its state (%s)", file->root,
+        snprintf(why, capacity, "the client of the GlusterFS volume at %.160s does not tell its state (%s)", file->root,
                  varve_error_text(result));
     if (result < 0)
         return result;
@@ -380,7 +380,7 @@ int vv_file_probe(struct varve_backend *backend, char *why, size_t room) {
     result = result < 0 ? result : make_and_remove(file);
     if (result == 0 || says_nothing(result))
         return 0;
-    snprintf(why, room,
+    snprintf(why, capacity,
              "a folder cannot be made in %.160s and removed again (%s): a server of this file system seems to be down",
              file->root, varve_error_text(result));
     return result;

@@ -67,13 +67,13 @@ struct file_block *vv_file_block_acquire(struct file_writer *writer) {
     block = vv_calloc(1, sizeof(*block));
     if (!block)
         return NULL;
-    size_t room = (writer->block_bytes + FILE_BLOCK_SLACK + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    block->data = vv_aligned(room, HUGE_PAGE);
+    size_t capacity = (writer->block_bytes + FILE_BLOCK_SLACK + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    block->data = vv_aligned(capacity, HUGE_PAGE);
     if (!block->data) {
         vv_free(block);
         return NULL;
     }
-    (void)madvise(block->data, room, MADV_HUGEPAGE);
+    (void)madvise(block->data, capacity, MADV_HUGEPAGE);
     return block;
 }
 

@@ -19,11 +19,11 @@ struct proc_stat {
     uint64_t start;
 };
 
-ssize_t vv_read_proc(const char *path, char *out, size_t room) {
+ssize_t vv_read_proc(const char *path, char *out, size_t capacity) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    ssize_t size = read(fd, out, room - 1);
+    ssize_t size = read(fd, out, capacity - 1);
     int saved = errno;
     close(fd);
     if (size < 0)

@@ -20,6 +20,6 @@ void vv_alive_self(struct vv_alive_id *out);
 /* Only a certain "no" counts as no. The process ran on this machine since it was started. */
 enum vv_alive vv_alive_look(const struct vv_alive_id *id);
 /* The beginning of a file of /proc, with NUL; its length or -errno. */
-ssize_t vv_read_proc(const char *path, char *out, size_t room);
+ssize_t vv_read_proc(const char *path, char *out, size_t capacity);
 
 #endif

@@ -140,17 +140,17 @@ static struct mapping *take_mapping(const void *ptr) {
 
 /* alignment: a power of two. What lies before and behind it goes back. */
 static void *map_aligned(size_t size, size_t alignment) {
-    size_t room = alignment > PAGE ? size + alignment : size;
-    uint8_t *ptr = room < size
-                       ? MAP_FAILED
-                       : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t capacity = alignment > PAGE ? size + alignment : size;
+    uint8_t *ptr = capacity < size ? MAP_FAILED
+                                   : mmap(NULL, capacity, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (ptr == MAP_FAILED)
         return NULL;
     size_t before = alignment > PAGE ? (alignment - (uintptr_t)ptr % alignment) % alignment : 0;
     if (before)
         munmap(ptr, before);
-    if (room - before > size)
-        munmap(ptr + before + size, room - before - size);
+    if (capacity - before > size)
+        munmap(ptr + before + size, capacity - before - size);
     return ptr + before;
 }
 
@@ -304,17 +304,17 @@ void *vv_realloc(void *ptr, size_t size) {
     return mapping ? resize_large(mapping, size) : resize_small(ptr, size);
 }
 
-int vv_grow(void *list, size_t *room, size_t count, size_t size, size_t first) {
+int vv_grow(void *list, size_t *capacity, size_t count, size_t size, size_t first) {
     void *ptr;
-    size_t more = *room ? *room + *room / 2 + 1 : first;
-    if (count < *room)
+    size_t more = *capacity ? *capacity + *capacity / 2 + 1 : first;
+    if (count < *capacity)
         return 0;
     memcpy(&ptr, list, sizeof ptr);
     ptr = vv_realloc(ptr, more * size);
     if (!ptr)
         return -ENOMEM;
     memcpy(list, &ptr, sizeof ptr);
-    *room = more;
+    *capacity = more;
     return 0;
 }
 

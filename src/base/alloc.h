@@ -16,9 +16,9 @@ void vv_free(void *ptr); /* accepts NULL */
 
 /* Room for one more in a list that has `count` of its `room` places in use; it doubles, and begins with `first` places.
  * 0 or -ENOMEM, and then the list is as it was. */
-#define VV_GROW_FROM(list, count, room, first) vv_grow(&(list), &(room), (count), sizeof *(list), (first))
-#define VV_GROW(list, count, room) VV_GROW_FROM(list, count, room, 16)
-int vv_grow(void *list, size_t *room, size_t count, size_t size, size_t first); /* list: the address of a pointer */
+#define VV_GROW_FROM(list, count, capacity, first) vv_grow(&(list), &(capacity), (count), sizeof *(list), (first))
+#define VV_GROW(list, count, capacity) VV_GROW_FROM(list, count, capacity, 16)
+int vv_grow(void *list, size_t *capacity, size_t count, size_t size, size_t first); /* list: the address of a pointer */
 
 /* Zeroed pages that cost nothing until touched; NULL on failure. */
 void *vv_pages_map(size_t size);

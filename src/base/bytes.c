@@ -16,14 +16,14 @@ void vv_buf_clear(struct vv_buf *buf) {
 }
 
 static int grow(struct vv_buf *buf, size_t need) {
-    size_t room = buf->room ? buf->room : 256;
-    while (room < need)
-        room = room > SIZE_MAX / 2 ? need : room * 2;
-    uint8_t *data = vv_realloc(buf->data, room);
+    size_t capacity = buf->capacity ? buf->capacity : 256;
+    while (capacity < need)
+        capacity = capacity > SIZE_MAX / 2 ? need : capacity * 2;
+    uint8_t *data = vv_realloc(buf->data, capacity);
     if (!data)
         return -ENOMEM;
     buf->data = data;
-    buf->room = room;
+    buf->capacity = capacity;
     return 0;
 }
 
@@ -34,7 +34,7 @@ uint8_t *vv_buf_extend(struct vv_buf *buf, size_t size) {
         buf->failed = -ENOMEM;
         return NULL;
     }
-    if (!buf->data || size > buf->room - buf->size) {
+    if (!buf->data || size > buf->capacity - buf->size) {
         buf->failed = grow(buf, buf->size + size);
         if (buf->failed)
             return NULL;
@@ -164,14 +164,14 @@ int64_t vv_cursor_svarint(struct vv_cursor *cursor) {
     return (int64_t)((v >> 1) ^ (v & 1 ? UINT64_MAX : 0));
 }
 
-void vv_cursor_text16(struct vv_cursor *cursor, char *out, size_t room) {
+void vv_cursor_text16(struct vv_cursor *cursor, char *out, size_t capacity) {
     size_t size = vv_cursor_u16(cursor);
     const uint8_t *at = vv_cursor_take(cursor, size);
-    if (room)
+    if (capacity)
         out[0] = '\0';
     if (!at)
         return;
-    if (size >= room || memchr(at, 0, size)) {
+    if (size >= capacity || memchr(at, 0, size)) {
         cursor->failed = -1;
         return;
     }

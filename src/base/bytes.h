@@ -40,7 +40,7 @@ static inline void vv_put64(void *p, uint64_t v) {
 struct vv_buf {
     uint8_t *data;
     size_t size;
-    size_t room;
+    size_t capacity;
     int failed; /* 0 or -ENOMEM */
 };
 
@@ -76,6 +76,6 @@ uint64_t vv_cursor_u64(struct vv_cursor *cursor);
 uint64_t vv_cursor_varint(struct vv_cursor *cursor);
 int64_t vv_cursor_svarint(struct vv_cursor *cursor);
 /* Copy a text16 into out (with NUL); fails when it does not fit or has a NUL inside. */
-void vv_cursor_text16(struct vv_cursor *cursor, char *out, size_t room);
+void vv_cursor_text16(struct vv_cursor *cursor, char *out, size_t capacity);
 
 #endif

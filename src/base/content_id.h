@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-#define VV_CHUNK 4096u /* bytes of a granule, which is what ids are of */
+#define VV_GRANULE 4096u /* bytes of a granule, which is what ids are of */
 
 /* The id of some bytes that are not all zero. The all-zero id never comes out: it means "zeros" in tables. */
 struct vv_hash128 vv_id(uint64_t seed, const void *data, size_t size);

@@ -11,8 +11,8 @@ void vv_wait_before(int look) {
         nanosleep(&time, NULL);
 }
 
-void vv_read_host(char *out, size_t room) {
-    if (gethostname(out, room - 1) < 0)
-        snprintf(out, room, "?");
-    out[room - 1] = '\0';
+void vv_read_host(char *out, size_t capacity) {
+    if (gethostname(out, capacity - 1) < 0)
+        snprintf(out, capacity, "?");
+    out[capacity - 1] = '\0';
 }

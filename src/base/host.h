@@ -9,6 +9,6 @@
 /* Before look 0, 1, ...: not at all, then 10 ms, each time twice as long, up to a second. */
 void vv_wait_before(int look);
 /* The name of this host, "?" if it has none. */
-void vv_read_host(char *out, size_t room);
+void vv_read_host(char *out, size_t capacity);
 
 #endif

@@ -42,14 +42,14 @@ static size_t put_one(const unsigned char *text, char *out, size_t *used_out) {
     return size;
 }
 
-void vv_printable(const char *text, char *out, size_t room) {
+void vv_printable(const char *text, char *out, size_t capacity) {
     const unsigned char *at = (const unsigned char *)text;
     size_t used = 0;
     while (*at) {
         char one[17];
         size_t size;
         at += put_one(at, one, &size);
-        if (size >= room - used)
+        if (size >= capacity - used)
             break;
         memcpy(out + used, one, size);
         used += size;

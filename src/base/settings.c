@@ -328,67 +328,67 @@ const char *vv_setting_type_text(const struct vv_setting *setting) {
     return names[setting->type];
 }
 
-void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t room) {
+void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t capacity) {
     const char *word = zero_word(setting);
     if (word)
-        snprintf(out, room, "%s, %s to %s", word, setting->low, setting->high);
+        snprintf(out, capacity, "%s, %s to %s", word, setting->low, setting->high);
     else if (setting->type == VV_TYPE_CHOICE || setting->type == VV_TYPE_TEXT)
-        snprintf(out, room, "%s", setting->low);
+        snprintf(out, capacity, "%s", setting->low);
     else if (setting->high)
-        snprintf(out, room, "%s to %s", setting->low, setting->high);
+        snprintf(out, capacity, "%s to %s", setting->low, setting->high);
     else
-        snprintf(out, room, "%s or more", setting->low);
+        snprintf(out, capacity, "%s or more", setting->low);
 }
 
-static void show_int(const struct vv_setting *setting, int v, char *out, size_t room) {
+static void show_int(const struct vv_setting *setting, int v, char *out, size_t capacity) {
     const char *word = zero_word(setting);
     if (word && v == 0)
-        snprintf(out, room, "%s", word);
+        snprintf(out, capacity, "%s", word);
     else
-        snprintf(out, room, "%d", v);
+        snprintf(out, capacity, "%d", v);
 }
 
-static void show_bytes(uint64_t v, char *out, size_t room) {
+static void show_bytes(uint64_t v, char *out, size_t capacity) {
     static const char *const suffixes[] = {"", "K", "M", "G", "T"};
     unsigned steps = 0;
     while (v && v % 1024 == 0 && steps < sizeof suffixes / sizeof suffixes[0] - 1) {
         v /= 1024;
         steps++;
     }
-    snprintf(out, room, "%" PRIu64 "%s", v, suffixes[steps]);
+    snprintf(out, capacity, "%" PRIu64 "%s", v, suffixes[steps]);
 }
 
-static void show_double(double v, char *out, size_t room) {
+static void show_double(double v, char *out, size_t capacity) {
     locale_t before;
     locale_t locale = enter_c_locale(&before);
-    snprintf(out, room, "%.10g", v);
+    snprintf(out, capacity, "%.10g", v);
     leave_c_locale(locale, before);
 }
 
-static void show_choice(const char *words, int position, char *out, size_t room) {
+static void show_choice(const char *words, int position, char *out, size_t capacity) {
     for (; position > 0 && strchr(words, '|'); position--)
         words = strchr(words, '|') + 1;
-    snprintf(out, room, "%.*s", (int)strcspn(words, "|"), words);
+    snprintf(out, capacity, "%.*s", (int)strcspn(words, "|"), words);
 }
 
 void vv_setting_value_text(const struct vv_settings *settings, const struct vv_setting *setting, char *out,
-                           size_t room) {
+                           size_t capacity) {
     const void *field = (const char *)settings + setting->offset;
     switch (setting->type) {
     case VV_TYPE_INT:
-        show_int(setting, *(const int *)field, out, room);
+        show_int(setting, *(const int *)field, out, capacity);
         break;
     case VV_TYPE_BYTES:
-        show_bytes(*(const uint64_t *)field, out, room);
+        show_bytes(*(const uint64_t *)field, out, capacity);
         break;
     case VV_TYPE_DOUBLE:
-        show_double(*(const double *)field, out, room);
+        show_double(*(const double *)field, out, capacity);
         break;
     case VV_TYPE_CHOICE:
-        show_choice(setting->low, *(const int *)field, out, room);
+        show_choice(setting->low, *(const int *)field, out, capacity);
         break;
     case VV_TYPE_TEXT:
-        snprintf(out, room, "%s", (const char *)field);
+        snprintf(out, capacity, "%s", (const char *)field);
         break;
     }
 }

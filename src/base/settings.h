@@ -125,9 +125,9 @@ const struct vv_setting *vv_setting_at(size_t index); /* NULL from VV_SETTING_CO
 const struct vv_setting *vv_setting_find(const char *name);
 const char *vv_setting_type_text(const struct vv_setting *setting);
 /* "64K to 16M", "0 or more", "auto|on|off", "all, 0 to 1000000" */
-void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t room);
+void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t capacity);
 void vv_setting_value_text(const struct vv_settings *settings, const struct vv_setting *setting, char *out,
-                           size_t room);
+                           size_t capacity);
 int vv_setting_is_default(const struct vv_settings *settings, enum vv_setting_index index); /* nobody has set it */
 const char *vv_setting_origin(const struct vv_settings *settings, const struct vv_setting *setting);
 

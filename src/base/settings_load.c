@@ -139,11 +139,11 @@ static int is_other_variable(const char *name) {
 }
 
 /* "VARVE_BLOCK_SIZE" to "block_size"; an empty name if it is no setting. */
-static void to_setting_name(const char *variable, char *out, size_t room) {
+static void to_setting_name(const char *variable, char *out, size_t capacity) {
     const char *from = variable + strlen(PREFIX);
     size_t size = strlen(from);
     out[0] = '\0';
-    if (size >= room)
+    if (size >= capacity)
         return;
     for (size_t i = 0; i <= size; i++) {
         if (islower((unsigned char)from[i])) {
@@ -207,16 +207,16 @@ static int set_usual_file(struct vv_settings *settings, const char *path, int ma
 }
 
 /* An empty path if there is no home. */
-static void find_home_file(char *out, size_t room) {
+static void find_home_file(char *out, size_t capacity) {
     const char *config = secure_getenv("XDG_CONFIG_HOME");
     const char *home = secure_getenv("HOME");
     int size = 0;
     out[0] = '\0';
     if (config && *config)
-        size = snprintf(out, room, "%s/varve/varve.conf", config);
+        size = snprintf(out, capacity, "%s/varve/varve.conf", config);
     else if (home && *home)
-        size = snprintf(out, room, "%s/.config/varve/varve.conf", home);
-    if ((size_t)size >= room)
+        size = snprintf(out, capacity, "%s/.config/varve/varve.conf", home);
+    if ((size_t)size >= capacity)
         out[0] = '\0';
 }
 

@@ -21,12 +21,12 @@ struct job {
 struct vv_pool {
     pthread_mutex_t lock;
     pthread_cond_t has_work;
-    pthread_cond_t has_room;
+    pthread_cond_t has_capacity;
     pthread_cond_t is_quiet;
     struct job *ring;
-    unsigned room;    /* of the ring */
-    unsigned first;   /* oldest waiting job */
-    unsigned waiting; /* jobs in the ring */
+    unsigned capacity; /* of the ring */
+    unsigned first;    /* oldest waiting job */
+    unsigned waiting;  /* jobs in the ring */
     unsigned running;
     int error; /* first of this round */
     int is_closing;
@@ -37,16 +37,16 @@ struct vv_pool {
 
 static struct job take_job(struct vv_pool *pool) {
     struct job job = pool->ring[pool->first];
-    pool->first = (pool->first + 1) % pool->room;
+    pool->first = (pool->first + 1) % pool->capacity;
     pool->waiting--;
-    pthread_cond_signal(&pool->has_room);
+    pthread_cond_signal(&pool->has_capacity);
     return job;
 }
 
 static void note_result(struct vv_pool *pool, int rc) {
     if (rc < 0 && !pool->error) {
         pool->error = rc;
-        pthread_cond_broadcast(&pool->has_room); /* nobody needs room for a round that has failed */
+        pthread_cond_broadcast(&pool->has_capacity); /* nobody needs room for a round that has failed */
     }
 }
 
@@ -147,16 +147,16 @@ int vv_pool_create(unsigned threads, unsigned queue, const struct vv_placement *
     struct vv_pool *pool = vv_calloc(1, sizeof *pool + threads * sizeof pool->ids[0]);
     if (!pool)
         return -ENOMEM;
-    pool->room = queue ? queue : 1;
+    pool->capacity = queue ? queue : 1;
     pool->where = where;
-    pool->ring = vv_calloc(pool->room, sizeof pool->ring[0]);
+    pool->ring = vv_calloc(pool->capacity, sizeof pool->ring[0]);
     if (!pool->ring) {
         vv_free(pool);
         return -ENOMEM;
     }
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->has_work, NULL);
-    pthread_cond_init(&pool->has_room, NULL);
+    pthread_cond_init(&pool->has_capacity, NULL);
     pthread_cond_init(&pool->is_quiet, NULL);
     int rc = start_workers(pool, threads);
     if (rc < 0) {
@@ -177,7 +177,7 @@ void vv_pool_destroy(struct vv_pool *pool) {
     for (unsigned i = 0; i < pool->threads; i++)
         pthread_join(pool->ids[i], NULL);
     pthread_cond_destroy(&pool->is_quiet);
-    pthread_cond_destroy(&pool->has_room);
+    pthread_cond_destroy(&pool->has_capacity);
     pthread_cond_destroy(&pool->has_work);
     pthread_mutex_destroy(&pool->lock);
     vv_free(pool->ring);
@@ -194,11 +194,11 @@ int vv_pool_submit(struct vv_pool *pool, vv_job_fn fn, void *arg) {
     if (!pool->threads)
         return run_in_caller(pool, fn, arg);
     pthread_mutex_lock(&pool->lock);
-    while (pool->waiting == pool->room && !pool->error)
-        pthread_cond_wait(&pool->has_room, &pool->lock);
+    while (pool->waiting == pool->capacity && !pool->error)
+        pthread_cond_wait(&pool->has_capacity, &pool->lock);
     int rc = pool->error;
     if (!rc) {
-        pool->ring[(pool->first + pool->waiting) % pool->room] = (struct job){fn, arg};
+        pool->ring[(pool->first + pool->waiting) % pool->capacity] = (struct job){fn, arg};
         pool->waiting++;
         pthread_cond_signal(&pool->has_work);
     }

@@ -33,13 +33,13 @@ static int add_hole(struct vv_watched *w, uint64_t first, uint64_t last) {
         w->holes[w->hole_count - 1].last = (uint32_t)last;
         return 0;
     }
-    if (w->hole_count == w->hole_room) {
-        size_t room = w->hole_room ? w->hole_room * 2 : 16;
-        struct vv_hole *holes = vv_realloc(w->holes, room * sizeof *holes);
+    if (w->hole_count == w->hole_capacity) {
+        size_t capacity = w->hole_capacity ? w->hole_capacity * 2 : 16;
+        struct vv_hole *holes = vv_realloc(w->holes, capacity * sizeof *holes);
         if (!holes)
             return -ENOMEM;
         w->holes = holes;
-        w->hole_room = room;
+        w->hole_capacity = capacity;
     }
     w->holes[w->hole_count++] = (struct vv_hole){(uint32_t)first, (uint32_t)last};
     return 0;
@@ -247,6 +247,6 @@ void vv_begin_clear(struct vv_capture *c) {
         struct vv_watched *w = c->sorted[i];
         vv_free(w->holes);
         w->holes = NULL;
-        w->hole_count = w->hole_room = 0;
+        w->hole_count = w->hole_capacity = 0;
     }
 }

@@ -153,7 +153,7 @@ static void begin_log(struct vv_capture *c, int is_held) {
     vv_order_forget(c);
     c->surprises = 0;
     c->held_chunks = is_held ? c->order.count - c->drain - c->stage : 0;
-    c->lead = is_held ? c->drain + c->stage + c->window.room : 0;
+    c->lead = is_held ? c->drain + c->stage + c->window.capacity : 0;
     for (uint32_t i = 0; is_held && i < c->drain + c->stage && c->mode == VV_CHOOSE_CAPTURE_AUTO; i++) {
         uint64_t chunk;
         struct vv_watched *w = vv_watched_of(c, c->order.list[i], &chunk);

@@ -78,12 +78,12 @@ struct vv_watched {
     struct vv_tracker *told_by;        /* who told what changed in this checkpoint; NULL: everything is looked at */
     uint64_t scheduled, to_hold, busy; /* chunks: of this checkpoint; planned to be held; SCHEDULED or IN_PROGRESS */
     struct vv_hole *holes;             /* while one begins */
-    size_t hole_count, hole_room;
+    size_t hole_count, hole_capacity;
 };
 
 struct vv_numbers { /* mapped: costs what is written */
     uint32_t *list;
-    uint64_t room;
+    uint64_t capacity;
     uint32_t count;
 };
 
@@ -108,7 +108,7 @@ struct vv_run {
 };
 struct vv_window {
     uint8_t *data;
-    uint32_t room; /* chunks */
+    uint32_t capacity; /* chunks */
     uint32_t numbers[VV_MOST];
     uint32_t count;
     struct vv_run runs[VV_MOST];
@@ -161,7 +161,7 @@ struct vv_capture {
 
     struct vv_lock lock;
     struct vv_watched **all; /* in the order of coming; */
-    size_t count, room;
+    size_t count, capacity;
     struct vv_watched **sorted; /* by address; of those that took part in the last begin */
     struct vv_watched **by_number;
     size_t sorted_count;
@@ -346,7 +346,7 @@ void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages);
 void vv_cost_learn(struct vv_capture *c);
 
 /* write_order.c */
-int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room);
+int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t capacity);
 void vv_numbers_free(struct vv_numbers *numbers);
 void vv_numbers_sort(uint32_t *list, uint32_t count);
 /* Numbers that follow each other, with the places of the first of each; returns how many runs there are. */

@@ -184,12 +184,13 @@ static int take_chunk(struct vv_capture *c, struct vv_window *window, uint32_t n
 /* Chunks that somebody waits for. With the lock. */
 static void gather_waited(struct vv_capture *c, struct vv_window *window) {
     window->count = window->run_count = window->next = 0;
-    uint32_t room = c->mode == VV_CHOOSE_CAPTURE_TRAP ? 2 : window->room; /* the paper serves one page at a time */
-    while (c->ring_tail != c->ring_head && window->count < room)
+    uint32_t capacity =
+        c->mode == VV_CHOOSE_CAPTURE_TRAP ? 2 : window->capacity; /* the paper serves one page at a time */
+    while (c->ring_tail != c->ring_head && window->count < capacity)
         take_chunk(c, window, c->ring[c->ring_tail++ % VV_RING]);
     /* Whoever waits for one will come to the next, which costs another trap. */
     uint32_t at = c->mode == VV_CHOOSE_CAPTURE_AUTO && window->count ? vv_order_index(c, window->numbers[0]) : VV_NONE;
-    for (uint32_t i = 1; at != VV_NONE && i < VV_MOST && at + i < c->order.count && window->count < room; i++)
+    for (uint32_t i = 1; at != VV_NONE && i < VV_MOST && at + i < c->order.count && window->count < capacity; i++)
         take_chunk(c, window, c->order.list[at + i]);
 }
 
@@ -197,7 +198,7 @@ static void gather_waited(struct vv_capture *c, struct vv_window *window) {
  * copied for somebody who writes them. With the lock. */
 static void gather_expected(struct vv_capture *c, struct vv_window *window) {
     window->count = window->run_count = window->next = 0;
-    for (; c->held_next < c->order.count && window->count < window->room; c->held_next++) {
+    for (; c->held_next < c->order.count && window->count < window->capacity; c->held_next++) {
         uint32_t number = c->order.list[c->held_next];
         if (c->mode == VV_CHOOSE_CAPTURE_TRAP && window->count && number != window->numbers[window->count - 1] + 1)
             break;

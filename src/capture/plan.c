@@ -29,15 +29,15 @@ static void give_windows(struct vv_capture *c) {
     struct vv_slots *slots = &c->slots;
     uint32_t most = c->mode == VV_CHOOSE_CAPTURE_TRAP ? VV_FINE : VV_MOST, reserve = 0;
     if (slots->count < FEW_SLOTS) {
-        c->window.room = c->urgent.room = slots->spare / 2;
+        c->window.capacity = c->urgent.capacity = slots->spare / 2;
         c->window.data = slots->data + (size_t)slots->count * VV_PAGE;
     } else {
-        c->window.room = between(slots->count / 8, 1, most);
-        c->urgent.room = between(slots->count / 64, 2, c->mode == VV_CHOOSE_CAPTURE_TRAP ? VV_FINE : VV_URGENT);
-        reserve = c->window.room + c->urgent.room;
+        c->window.capacity = between(slots->count / 8, 1, most);
+        c->urgent.capacity = between(slots->count / 64, 2, c->mode == VV_CHOOSE_CAPTURE_TRAP ? VV_FINE : VV_URGENT);
+        reserve = c->window.capacity + c->urgent.capacity;
         c->window.data = slots->data + (size_t)(slots->count - reserve) * VV_PAGE;
     }
-    c->urgent.data = c->window.data + (size_t)c->window.room * VV_PAGE;
+    c->urgent.data = c->window.data + (size_t)c->window.capacity * VV_PAGE;
     vv_slots_reset(slots, reserve);
 }
 
@@ -124,17 +124,17 @@ static void plan_hold(struct vv_capture *c) {
     give_windows(c);
     vv_order_expected(c, 0);
     /* A quarter stays free for what is written before it is expected. */
-    uint32_t room = c->slots.free_count - c->slots.free_count / 4;
-    uint32_t drain = c->unholdable > room ? c->unholdable - room : 0;
+    uint32_t capacity = c->slots.free_count - c->slots.free_count / 4;
+    uint32_t drain = c->unholdable > capacity ? c->unholdable - capacity : 0;
     c->was_scattered = vv_cost_is_scattered(c);
     if (c->was_scattered) { /* what is captured in the call, then, lies together: one range is left to arm */
         uint64_t first = vv_cost_drained_first(c);
         drain = between((uint32_t)first, drain, c->order.count);
         undo_order(c);
-        vv_order_expected(c, (uint64_t)drain + room);
+        vv_order_expected(c, (uint64_t)drain + capacity);
     }
     c->drain = drain;
-    c->stage = between(room, 0, c->order.count - drain);
+    c->stage = between(capacity, 0, c->order.count - drain);
     c->sums.reason = "what did not fit was held";
     vv_log(c->log, VV_LOG_DEBUG,
            "%u chunks: %u drained, %u staged, the rest held; of the last %" PRIu64 " held %" PRIu64
@@ -146,12 +146,12 @@ static void plan_freeze(struct vv_capture *c) {
     vv_slots_reset(&c->slots, 0);
     c->is_frozen = 1;
     vv_order_expected(c, 0);
-    uint32_t room = c->slots.free_count, all = c->order.count;
-    uint64_t drain = c->unholdable > room ? c->unholdable - room : 0;
+    uint32_t capacity = c->slots.free_count, all = c->order.count;
+    uint64_t drain = c->unholdable > capacity ? c->unholdable - capacity : 0;
     if (c->freezing != VV_FREEZE_ALWAYS && drain < c->drain_first)
         drain = c->drain_first;
     c->drain = (uint32_t)(drain < all ? drain : all);
-    c->stage = between(room, 0, all - c->drain);
+    c->stage = between(capacity, 0, all - c->drain);
     c->is_frozen = all > c->drain + c->stage;
     vv_freeze_arrange(c, c->ordering == VV_CHOOSE_ORDER_ADDRESS || vv_cost_is_scattered(c));
     c->sums.reason = c->is_frozen ? "what did not fit was frozen" : why_drained(c, 0, 1);

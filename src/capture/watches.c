@@ -132,13 +132,13 @@ void vv_watched_lose(struct vv_capture *c, struct vv_watched *w) {
 }
 
 static int append(struct vv_capture *c, struct vv_watched *w) {
-    if (c->count == c->room) {
-        size_t room = c->room ? c->room * 2 : 16;
-        struct vv_watched **all = vv_realloc(c->all, room * sizeof *all);
+    if (c->count == c->capacity) {
+        size_t capacity = c->capacity ? c->capacity * 2 : 16;
+        struct vv_watched **all = vv_realloc(c->all, capacity * sizeof *all);
         if (!all)
             return -ENOMEM;
         c->all = all;
-        c->room = room;
+        c->capacity = capacity;
     }
     c->all[c->count++] = w;
     c->has_changed = 1;

@@ -16,18 +16,18 @@
 
 #define LOOK_AHEAD 4096u /* expected chunks looked at to tell a surprise */
 
-int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t room) {
-    if (room <= numbers->room)
+int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t capacity) {
+    if (capacity <= numbers->capacity)
         return 0;
-    room += room / 4;
-    uint32_t *list = vv_pages_map(room * sizeof *list);
+    capacity += capacity / 4;
+    uint32_t *list = vv_pages_map(capacity * sizeof *list);
     if (!list)
         return -ENOMEM;
     if (numbers->count)
         memcpy(list, numbers->list, numbers->count * sizeof *list);
-    vv_pages_unmap(numbers->list, numbers->room * sizeof *list);
+    vv_pages_unmap(numbers->list, numbers->capacity * sizeof *list);
     numbers->list = list;
-    numbers->room = room;
+    numbers->capacity = capacity;
     return 0;
 }
 
@@ -53,12 +53,12 @@ uint32_t vv_runs_of(const uint32_t *list, uint32_t count, struct vv_run *runs) {
 }
 
 void vv_numbers_free(struct vv_numbers *numbers) {
-    vv_pages_unmap(numbers->list, numbers->room * sizeof *numbers->list);
+    vv_pages_unmap(numbers->list, numbers->capacity * sizeof *numbers->list);
     *numbers = (struct vv_numbers){0};
 }
 
 static void append(struct vv_numbers *numbers, uint32_t number) {
-    if (numbers->count < numbers->room)
+    if (numbers->count < numbers->capacity)
         numbers->list[numbers->count++] = number;
 }
 

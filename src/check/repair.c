@@ -30,7 +30,7 @@ void vv_repair_report(struct vv_repair *repair, const char *key, const char *for
 /* Put rebuilt bytes under key: in place of a damaged object, or where there is none. */
 int vv_repair_put(struct vv_repair *repair, const struct vv_key *key, const struct vv_buf *bytes, int is_missing,
                   const char *from) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     int rc = bytes->failed;
     vv_key_print(key, text);
     if (rc == 0 && !repair->options->is_dry_run) {
@@ -74,7 +74,7 @@ static int repair_store(struct vv_repair *repair) {
 /* ---- mutable objects ---- */
 
 static int remove_damaged(struct vv_repair *repair, const struct vv_key *key, const char *why) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(key, text);
     int rc = VV_FAULT("store.repair.before_remove");
     if (rc == 0 && !repair->options->is_dry_run)
@@ -86,23 +86,25 @@ static int remove_damaged(struct vv_repair *repair, const struct vv_key *key, co
     return 0;
 }
 
-static int repair_beats(struct vv_repair *repair) {
-    char prefix[VV_KEY_ROOM];
-    struct vv_numbers beats;
-    vv_prefix_beats(repair->name, prefix);
-    int rc = vv_numbers_list(repair->store, prefix, 8, NULL, &beats, repair->error);
-    for (size_t i = 0; rc == 0 && i < beats.count; i++) {
-        struct vv_attempt attempt = {.generation = (uint32_t)beats.list[i]};
-        struct vv_key key = vv_attempt_key(repair->name, &attempt, VV_KIND_BEAT, 0, 0);
+static int repair_heartbeats(struct vv_repair *repair) {
+    char prefix[VV_KEY_CAPACITY];
+    struct vv_numbers heartbeats;
+    vv_prefix_heartbeats(repair->name, prefix);
+    int rc = vv_numbers_list(repair->store, prefix, 8, NULL, &heartbeats, repair->error);
+    for (size_t i = 0; rc == 0 && i < heartbeats.count; i++) {
+        struct vv_attempt attempt = {.generation = (uint32_t)heartbeats.list[i]};
+        struct vv_key key = vv_attempt_key(repair->name, &attempt, VV_KIND_HEARTBEAT, 0, 0);
         struct varve_error why = {0};
-        struct vv_beat beat;
-        int found = attempt.generation ? vv_beat_load(repair->store, repair->name, attempt.generation, &beat, &why) : 0;
+        struct vv_heartbeat heartbeat;
+        int found = attempt.generation
+                        ? vv_heartbeat_load(repair->store, repair->name, attempt.generation, &heartbeat, &why)
+                        : 0;
         if (found == VARVE_CORRUPT)
             rc = remove_damaged(repair, &key, why.text);
-        else if (found == 0 && attempt.generation && vv_committed_by_beat(&repair->committed, &beat) < 0)
+        else if (found == 0 && attempt.generation && vv_committed_by_heartbeat(&repair->committed, &heartbeat) < 0)
             rc = vv_error_sys(repair->error, -ENOMEM, "cannot repair %s", repair->name);
     }
-    vv_numbers_clear(&beats);
+    vv_numbers_clear(&heartbeats);
     return rc;
 }
 
@@ -146,16 +148,16 @@ static int repair_catalogue(struct vv_repair *repair) {
 /* ---- writers lists ---- */
 
 /* Rebuild the list of an attempt whose digest some record names. */
-static int rebuild_writers(struct vv_repair *repair, const struct vv_lean *lean, int is_missing) {
-    struct vv_key key = vv_attempt_key(repair->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
+static int rebuild_writers(struct vv_repair *repair, const struct vv_dependency *dependency, int is_missing) {
+    struct vv_key key = vv_attempt_key(repair->name, &dependency->attempt, VV_KIND_WRITERS, 0, 0);
     struct varve_error why = {0};
     struct vv_writers writers;
     struct vv_record record;
     struct vv_hash128 digest;
     struct vv_buf buf;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
-    int rc = vv_votes_read(repair->store, repair->name, &lean->attempt, &writers, &record, &why);
+    int rc = vv_votes_read(repair->store, repair->name, &dependency->attempt, &writers, &record, &why);
     if (rc < 1) {
         const char *reason = rc < 0 ? why.text
                              : repair->store->settings.layout == VV_LAYOUT_LOCAL
@@ -166,7 +168,7 @@ static int rebuild_writers(struct vv_repair *repair, const struct vv_lean *lean,
     }
     vv_buf_init(&buf);
     vv_writers_encode(&buf, &key, repair->store->id, &writers, &digest);
-    if (!vv_hash128_equal(digest, lean->writers_digest))
+    if (!vv_hash128_equal(digest, dependency->writers_digest))
         vv_repair_report(repair, text, "%s, and the packs that are there do not give the list that was committed",
                          is_missing ? "missing" : "damaged");
     else
@@ -178,22 +180,22 @@ static int rebuild_writers(struct vv_repair *repair, const struct vv_lean *lean,
 }
 
 /* A writers list that a record names: is it there and the one that was committed? */
-static int repair_writers(struct vv_repair *repair, const struct vv_lean *lean) {
-    struct vv_key key = vv_attempt_key(repair->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
+static int repair_writers(struct vv_repair *repair, const struct vv_dependency *dependency) {
+    struct vv_key key = vv_attempt_key(repair->name, &dependency->attempt, VV_KIND_WRITERS, 0, 0);
     struct varve_error why = {0};
     struct vv_writers writers = {0};
     struct vv_buf buf;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_buf_init(&buf);
     int rc = vv_object_read(repair->store, &key, &buf, &why);
     if (rc == 0)
         rc = vv_writers_parse(buf.data, buf.size, &key, repair->store->id, &writers, &why);
-    if (rc == 0 && !vv_hash128_equal(writers.digest, lean->writers_digest))
+    if (rc == 0 && !vv_hash128_equal(writers.digest, dependency->writers_digest))
         rc = VARVE_CORRUPT;
     vv_buf_clear(&buf);
     vv_writers_clear(&writers);
     if (rc == -ENOENT || rc == VARVE_CORRUPT)
-        return rebuild_writers(repair, lean, rc == -ENOENT);
+        return rebuild_writers(repair, dependency, rc == -ENOENT);
     if (rc < 0) {
         vv_key_print(&key, text);
         vv_repair_report(repair, text, "left alone: %s", why.text);
@@ -201,42 +203,42 @@ static int repair_writers(struct vv_repair *repair, const struct vv_lean *lean) 
     return rc == -ENOMEM ? vv_error_sys(repair->error, rc, "cannot repair %s", repair->name) : 0;
 }
 
-static int compare_leans(const void *a, const void *b) {
-    const struct vv_lean *x = a, *y = b;
+static int compare_dependencies(const void *a, const void *b) {
+    const struct vv_dependency *x = a, *y = b;
     return vv_attempt_compare(&x->attempt, &y->attempt);
 }
 
-static void sort_leans(struct vv_repair *repair) {
+static void sort_dependencies(struct vv_repair *repair) {
     size_t left = 0;
-    if (repair->lean_count)
-        qsort(repair->leans, repair->lean_count, sizeof *repair->leans, compare_leans);
-    for (size_t i = 0; i < repair->lean_count; i++)
-        if (left == 0 || compare_leans(&repair->leans[left - 1], &repair->leans[i]) != 0)
-            repair->leans[left++] = repair->leans[i];
-    repair->lean_count = left;
+    if (repair->dependency_count)
+        qsort(repair->dependencies, repair->dependency_count, sizeof *repair->dependencies, compare_dependencies);
+    for (size_t i = 0; i < repair->dependency_count; i++)
+        if (left == 0 || compare_dependencies(&repair->dependencies[left - 1], &repair->dependencies[i]) != 0)
+            repair->dependencies[left++] = repair->dependencies[i];
+    repair->dependency_count = left;
 }
 
-static int add_lean(struct vv_repair *repair, const struct vv_lean *lean) {
-    if (repair->lean_count == repair->lean_room) {
-        sort_leans(repair);
-        size_t room = repair->lean_room == 0                       ? 64
-                      : repair->lean_count > repair->lean_room / 2 ? repair->lean_room * 2
-                                                                   : repair->lean_room;
-        struct vv_lean *leans = vv_realloc(repair->leans, room * sizeof *leans);
-        if (!leans)
+static int add_dependency(struct vv_repair *repair, const struct vv_dependency *dependency) {
+    if (repair->dependency_count == repair->dependency_capacity) {
+        sort_dependencies(repair);
+        size_t capacity = repair->dependency_capacity == 0                             ? 64
+                          : repair->dependency_count > repair->dependency_capacity / 2 ? repair->dependency_capacity * 2
+                                                                                       : repair->dependency_capacity;
+        struct vv_dependency *dependencies = vv_realloc(repair->dependencies, capacity * sizeof *dependencies);
+        if (!dependencies)
             return vv_error_sys(repair->error, -ENOMEM, "cannot repair %s", repair->name);
-        repair->leans = leans;
-        repair->lean_room = room;
+        repair->dependencies = dependencies;
+        repair->dependency_capacity = capacity;
     }
-    repair->leans[repair->lean_count++] = *lean;
+    repair->dependencies[repair->dependency_count++] = *dependency;
     return 0;
 }
 
 int vv_repair_reach(struct vv_repair *repair, const struct vv_attempt *own, const struct vv_record *record) {
-    struct vv_lean self = {.attempt = *own, .writers_digest = record->writers_digest};
-    int rc = add_lean(repair, &self);
-    for (uint32_t i = 0; rc == 0 && i < record->lean_count; i++)
-        rc = add_lean(repair, &record->leans[i]);
+    struct vv_dependency self = {.attempt = *own, .writers_digest = record->writers_digest};
+    int rc = add_dependency(repair, &self);
+    for (uint32_t i = 0; rc == 0 && i < record->dependency_count; i++)
+        rc = add_dependency(repair, &record->dependencies[i]);
     if (rc == 0 && (rc = vv_committed_by_record(&repair->committed, record)) < 0)
         vv_error_sys(repair->error, rc, "cannot repair %s", repair->name);
     return rc;
@@ -244,9 +246,9 @@ int vv_repair_reach(struct vv_repair *repair, const struct vv_attempt *own, cons
 
 static int repair_all_writers(struct vv_repair *repair) {
     int rc = 0;
-    sort_leans(repair);
-    for (size_t i = 0; rc == 0 && i < repair->lean_count; i++)
-        rc = repair_writers(repair, &repair->leans[i]);
+    sort_dependencies(repair);
+    for (size_t i = 0; rc == 0 && i < repair->dependency_count; i++)
+        rc = repair_writers(repair, &repair->dependencies[i]);
     return rc;
 }
 
@@ -256,9 +258,9 @@ static int repair_all_writers(struct vv_repair *repair) {
 static int repair_name(void *arg, const char *name) {
     struct vv_repair *repair = arg;
     repair->name = name;
-    repair->lean_count = 0;
+    repair->dependency_count = 0;
     repair->committed.count = repair->committed.sorted = 0;
-    int rc = repair_beats(repair);
+    int rc = repair_heartbeats(repair);
     if (rc == 0)
         rc = vv_repair_records(repair);
     if (rc == 0)
@@ -278,7 +280,7 @@ int vv_repair(struct vv_store *store, const struct vv_repair_options *options, s
     int rc = repair_store(&repair);
     if (rc == 0)
         rc = vv_store_names(store, repair_name, &repair, repair.error);
-    vv_free(repair.leans);
+    vv_free(repair.dependencies);
     vv_attempts_clear(&repair.committed);
     if (rc < 0)
         return rc;

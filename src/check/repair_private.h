@@ -11,9 +11,10 @@ struct vv_repair {
     const char *name;
     struct varve_error *error; /* never NULL */
     int repairs;
-    struct vv_lean *leans; /* every attempt a record of the name reaches, with the digest of its writers list */
-    size_t lean_count;
-    size_t lean_room;
+    struct vv_dependency
+        *dependencies; /* every attempt a record of the name reaches, with the digest of its writers list */
+    size_t dependency_count;
+    size_t dependency_capacity;
     struct vv_attempts committed; /* what something else than their records shows to have been committed */
     struct vv_lease *lease;       /* of the name; taken for the first record that must be made */
 };
@@ -23,10 +24,10 @@ void vv_repair_report(struct vv_repair *repair, const char *key, const char *for
 /* Put rebuilt bytes under key: in place of a damaged object, or where there is none. Counts and reports. */
 int vv_repair_put(struct vv_repair *repair, const struct vv_key *key, const struct vv_buf *bytes, int is_missing,
                   const char *from);
-/* The record reaches its own attempt and what it leans on. */
+/* The record reaches its own attempt and what it depends on. */
 int vv_repair_reach(struct vv_repair *repair, const struct vv_attempt *own, const struct vv_record *record);
 
-/* Damaged records; fills leans and committed. */
+/* Damaged records; fills dependencies and committed. */
 int vv_repair_records(struct vv_repair *repair);
 /* Records that are missing although everything of the checkpoint is there. */
 int vv_repair_lost(struct vv_repair *repair);

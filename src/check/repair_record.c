@@ -1,4 +1,4 @@
-/* Rebuilding records from packs. A rebuilt record must be as good as a committed one: everything it leans on is
+/* Rebuilding records from packs. A rebuilt record must be as good as a committed one: everything it depends on is
  * looked at first. */
 #include <errno.h>
 #include <inttypes.h>
@@ -64,24 +64,24 @@ static int has_writers(struct vv_repair *repair, const struct vv_attempt *attemp
     return is_same;
 }
 
-/* All packs and parts of everything it leans on, giving the writers lists it names. 1, 0 and why not, or an error of
+/* All packs and parts of everything it depends on, giving the writers lists it names. 1, 0 and why not, or an error of
  * the storage. */
 static int is_complete(struct vv_repair *repair, const struct vv_record *record, struct varve_error *why) {
-    for (uint32_t i = 0; i < record->lean_count; i++) {
-        const struct vv_lean *lean = &record->leans[i];
+    for (uint32_t i = 0; i < record->dependency_count; i++) {
+        const struct vv_dependency *dependency = &record->dependencies[i];
         struct vv_writers writers;
         struct vv_record other;
-        int rc = read_votes(repair, &lean->attempt, &writers, &other, why);
+        int rc = read_votes(repair, &dependency->attempt, &writers, &other, why);
         if (rc < 0)
             return rc;
-        int is_same = rc == 1 && vv_hash128_equal(other.writers_digest, lean->writers_digest);
+        int is_same = rc == 1 && vv_hash128_equal(other.writers_digest, dependency->writers_digest);
         if (rc == 1) {
             vv_writers_clear(&writers);
             vv_record_clear(&other);
         }
         if (!is_same) {
             vv_error_default(why, VARVE_CORRUPT, "generation %u, version %" PRIu64 ", on which it leans, is not whole",
-                             lean->attempt.generation, lean->attempt.version);
+                             dependency->attempt.generation, dependency->attempt.version);
             return 0;
         }
     }
@@ -121,7 +121,7 @@ static int consider(struct vv_repair *repair, const struct vv_attempt *at, struc
  * is left, the only one with a full vote. 1 with its number, 0 none or several. */
 static int find_committed(struct vv_repair *repair, struct vv_attempt *attempt) {
     struct vv_key key = vv_attempt_key(repair->name, attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers attempts;
     struct choice choice = {0};
     vv_prefix_data(&key, 2, prefix);
@@ -145,7 +145,7 @@ static int read_damaged_head(struct vv_repair *repair, struct vv_attempt *attemp
     struct vv_key key = vv_attempt_key(repair->name, attempt, VV_KIND_RECORD, 0, 0);
     uint8_t bytes[VV_HEAD_SIZE];
     struct vv_head head;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     int64_t size = vv_backend_get(repair->store->backend, text, 0, bytes, sizeof bytes);
     if (size < 0 && size != -ENOENT)
@@ -173,8 +173,9 @@ static int is_still_damaged(struct vv_repair *repair, const struct vv_attempt *a
     return is_unfit(rc) || rc == VARVE_NO_CHECKPOINT ? 0 : rc;
 }
 
-/* Name it in the beat: from now on nobody forgets it, and a prune leaves its data alone even where somebody has. With
- * NULL: let it go again, before anything else is made, since a beat that names something says that nothing is adopted.
+/* Name it in the heartbeat: from now on nobody forgets it, and a prune leaves its data alone even where somebody has.
+ * With NULL: let it go again, before anything else is made, since a heartbeat that names something says that nothing is
+ * adopted.
  */
 static int hold(struct vv_repair *repair, const struct vv_attempt *attempt) {
     struct vv_attempt none = {0};
@@ -195,8 +196,8 @@ static int put_record(struct vv_repair *repair, const struct vv_attempt *attempt
 }
 
 /* Between the last look and the replacing somebody may forget the damaged record, and a prune follow. A prune reads the
- * records before the beats. If it has read the beat before the beat named this attempt, the tombstone was there before
- * the last look, and stays. If it has read it later, it leaves the data. */
+ * records before the heartbeats. If it has read the heartbeat before the heartbeat named this attempt, the tombstone
+ * was there before the last look, and stays. If it has read it later, it leaves the data. */
 static int replace_record(struct vv_repair *repair, const struct vv_attempt *attempt, const struct vv_record *record) {
     int rc = hold(repair, attempt);
     if (rc == 0)
@@ -258,7 +259,7 @@ static int is_share(struct vv_repair *repair, struct vv_attempt attempt, int kin
 
 static int rebuild_record(struct vv_repair *repair, struct vv_attempt attempt, const char *damage) {
     struct varve_error why = {0};
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     record_text(repair, &attempt, text);
     int kind = read_damaged_head(repair, &attempt);
     if (kind == VV_KIND_TOMBSTONE)
@@ -290,7 +291,7 @@ static int repair_record(void *arg, uint32_t generation, uint64_t version) {
     struct vv_attempt own = {.generation = generation, .version = version};
     struct varve_error why = {0};
     struct vv_record record;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     int rc = vv_record_load(repair->store, repair->name, generation, version, &record, &why);
     if (rc == 0) {
         own.attempt = record.attempt;
@@ -362,7 +363,7 @@ static int look_at_attempt(struct lost *lost, const struct vv_attempt *attempt, 
 
 /* Is there a key below record/ for this version? */
 static int has_key(struct vv_repair *repair, const struct vv_attempt *attempt) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     uint64_t size;
     record_text(repair, attempt, text);
     int rc = vv_backend_stat(repair->store->backend, text, &size);
@@ -381,7 +382,7 @@ static int is_missing(struct vv_repair *repair, struct vv_attempt *attempt) {
  * the session was told that its commit failed, and went on without it. */
 static int look_at_version(struct lost *lost, struct vv_attempt attempt) {
     struct vv_repair *repair = lost->repair;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     int rc = is_missing(repair, &attempt);
     if (rc < 1)
         return rc;
@@ -402,7 +403,7 @@ static int look_at_generation(struct vv_repair *repair, uint32_t generation, uin
     struct lost lost = {.repair = repair};
     struct vv_attempt attempt = {.generation = generation};
     struct vv_key key = vv_attempt_key(repair->name, &attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers versions = {0};
     int life = VV_LIFE_MAYBE;
     int rc = vv_life_look(repair->store, repair->name, generation, generation < highest, &life, NULL, repair->error);
@@ -426,7 +427,7 @@ static int look_at_generation(struct vv_repair *repair, uint32_t generation, uin
 /* Newest first: a record that is made again names its parent. */
 int vv_repair_lost(struct vv_repair *repair) {
     struct vv_key key = vv_attempt_key(repair->name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers generations;
     uint32_t highest = 0;
     vv_attempts_sort(&repair->committed);

@@ -54,7 +54,7 @@ static int add_run(struct count *count, const struct vv_run *run) {
         return 0;
     const struct vv_place *place = &run->places[0];
     count->run = run;
-    count->from = (struct vv_spot_of){*vv_view_source(count->view, place->lean), place->owner, place->address};
+    count->from = (struct vv_spot_of){*vv_view_source(count->view, place->dependency), place->owner, place->address};
     return vv_place_map_look(&count->met, &count->from, run->kind == VV_RUN_REPEATED ? run->piece : run->length,
                              add_piece, count);
 }
@@ -81,17 +81,17 @@ static int add_owner(struct count *count, uint32_t owner) {
 static int note_attempts(struct count *count, const struct vv_record *record) {
     int is_newest = count->usage.checkpoints++ == 0;
     int rc = vv_attempts_add(&count->kept, vv_view_attempt(count->view));
-    for (uint32_t i = 0; rc == 0 && i < record->lean_count; i++)
-        rc = vv_attempts_add(&count->kept, &record->leans[i].attempt);
+    for (uint32_t i = 0; rc == 0 && i < record->dependency_count; i++)
+        rc = vv_attempts_add(&count->kept, &record->dependencies[i].attempt);
     if (rc < 0)
         return vv_error_sys(count->error, rc, "cannot count what %s uses", count->name);
-    for (uint32_t i = 0; rc == 0 && is_newest && i <= record->lean_count; i++) {
+    for (uint32_t i = 0; rc == 0 && is_newest && i <= record->dependency_count; i++) {
         uint32_t writers = 0;
         rc = vv_view_writer_count(count->view, i, &writers, count->error);
         count->usage.newest_packs += writers;
     }
     if (is_newest)
-        count->usage.newest_attempts = record->lean_count + UINT64_C(1);
+        count->usage.newest_attempts = record->dependency_count + UINT64_C(1);
     return rc;
 }
 

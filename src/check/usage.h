@@ -6,10 +6,10 @@
 
 struct vv_usage {
     uint64_t checkpoints;
-    uint64_t attempts;           /* that any of them leans on, their own included */
+    uint64_t attempts;           /* that any of them depends on, their own included */
     uint64_t live_bytes;         /* what their manifests refer to, as stored, and the tables of their own packs */
     uint64_t kept_bytes;         /* all objects of these attempts */
-    uint64_t newest_attempts;    /* that the newest checkpoint leans on, its own included */
+    uint64_t newest_attempts;    /* that the newest checkpoint depends on, its own included */
     uint64_t newest_packs;       /* of these */
     struct vv_prune_result free; /* what prune would remove */
 };

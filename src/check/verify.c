@@ -25,7 +25,7 @@ void vv_verify_finding(struct vv_verifier *verifier, int level, const char *key,
         verifier->options->finding(verifier->options->arg, level, key, text);
 }
 
-int vv_verify_judge(struct vv_verifier *verifier, const char *key, int rc, const struct varve_error *why) {
+int vv_verify_evaluate(struct vv_verifier *verifier, const char *key, int rc, const struct varve_error *why) {
     if (rc >= 0 || rc == -ENOENT || rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT)
         return 0; /* removed while we looked */
     if (rc == -ENOMEM || rc == -EINTR)
@@ -87,11 +87,11 @@ static int parse_catalogue(struct vv_verifier *verifier, const struct vv_key *ke
     return rc;
 }
 
-static int parse_beat(struct vv_verifier *verifier, const struct vv_key *key, const struct vv_buf *bytes,
-                      struct varve_error *error) {
-    struct vv_beat beat;
-    int rc = vv_beat_parse(bytes->data, bytes->size, key, verifier->store->id, &beat, error);
-    return rc < 0 ? rc : vv_committed_by_beat(&verifier->committed, &beat);
+static int parse_heartbeat(struct vv_verifier *verifier, const struct vv_key *key, const struct vv_buf *bytes,
+                           struct varve_error *error) {
+    struct vv_heartbeat heartbeat;
+    int rc = vv_heartbeat_parse(bytes->data, bytes->size, key, verifier->store->id, &heartbeat, error);
+    return rc < 0 ? rc : vv_committed_by_heartbeat(&verifier->committed, &heartbeat);
 }
 
 static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, const struct vv_buf *bytes,
@@ -104,8 +104,8 @@ static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, c
         return vv_store_object_parse(bytes->data, bytes->size, &store, error);
     case VV_KIND_CLAIM:
         return vv_claim_parse(bytes->data, bytes->size, key, id, &claim, error);
-    case VV_KIND_BEAT:
-        return parse_beat(verifier, key, bytes, error);
+    case VV_KIND_HEARTBEAT:
+        return parse_heartbeat(verifier, key, bytes, error);
     case VV_KIND_WRITERS:
         return parse_writers(verifier, key, bytes, error);
     case VV_KIND_RECORD:
@@ -130,7 +130,7 @@ static const char *rebuilt_how(const struct vv_verifier *verifier, int kind) {
     case VV_KIND_STORE:
     case VV_KIND_CATALOGUE:
         return "; repair can rebuild it";
-    case VV_KIND_BEAT:
+    case VV_KIND_HEARTBEAT:
     case VV_KIND_CLAIM:
         return "; it is not needed to read, and repair can remove it";
     default:
@@ -150,7 +150,7 @@ static int check_small(struct vv_verifier *verifier, const struct vv_key *key, c
         vv_verify_finding(verifier, VV_FINDING_DAMAGE, text, "%s%s", why.text, rebuilt_how(verifier, key->kind));
         return 0;
     }
-    return vv_verify_judge(verifier, text, rc, &why);
+    return vv_verify_evaluate(verifier, text, rc, &why);
 }
 
 static int check_part(struct vv_verifier *verifier, const struct vv_key *key, const char *text) {
@@ -159,7 +159,7 @@ static int check_part(struct vv_verifier *verifier, const struct vv_key *key, co
     struct vv_head head;
     id.attempt = (struct vv_attempt){key->generation, key->attempt, key->version};
     int rc = vv_pack_head_check(&id, VV_KIND_PART, key->part, &head, &why);
-    return vv_verify_judge(verifier, text, rc, &why);
+    return vv_verify_evaluate(verifier, text, rc, &why);
 }
 
 /* ---- the walk ---- */
@@ -284,7 +284,7 @@ static void tell_elsewhere(struct vv_verifier *verifier) {
 }
 
 static int verify_name(struct vv_verifier *verifier, const char *name, struct varve_error *error) {
-    char prefix[VV_KEY_ROOM] = "n/";
+    char prefix[VV_KEY_CAPACITY] = "n/";
     snprintf(verifier->name, sizeof verifier->name, "%s", name);
     vv_name_encode(name, prefix + 2);
     int rc = vv_pack_cache_create(VV_TABLES_BUDGET, &verifier->cache);
@@ -346,7 +346,7 @@ static int verify_store_object(struct vv_verifier *verifier) {
 }
 
 static int measure_total(struct vv_verifier *verifier, struct varve_error *error) {
-    char prefix[VV_KEY_ROOM] = "";
+    char prefix[VV_KEY_CAPACITY] = "";
     if (!verifier->options->progress)
         return 0;
     if (verifier->options->name) {

@@ -27,9 +27,9 @@ struct vv_verify_result {
  * against decoded blocks, and for each checkpoint that its runs resolve and its region digests follow from the ids (or,
  * where runs are finer than granules, from the bytes). A fully voted attempt without record or tombstone is reported as
  * a lost record, unless it may be the trace of a session that lives or has just died: its generation is the highest,
- * has no newer record, and its beat names nothing so new. Where its generation has a newer record, it is reported as
- * lost only if a record, a beat or the catalogue names it, and else with a note: its commit may have failed. Of a
- * node-local store only what is on this node is looked at, and a note says how many packs are not. */
+ * has no newer record, and its heartbeat names nothing so new. Where its generation has a newer record, it is reported
+ * as lost only if a record, a heartbeat or the catalogue names it, and else with a note: its commit may have failed. Of
+ * a node-local store only what is on this node is looked at, and a note says how many packs are not. */
 int vv_verify(struct vv_store *store, const struct vv_verify_options *options, struct vv_verify_result *out,
               struct varve_error *error);
 

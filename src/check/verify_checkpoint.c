@@ -18,7 +18,7 @@ struct slot {
 };
 
 /* Whether a pack is gone: neighbouring runs may be of many packs. */
-struct fate_of_pack {
+struct disposition_of_pack {
     int is_known, is_lost;
     uint32_t source, writer;
 };
@@ -29,7 +29,7 @@ struct region_check {
     struct vv_seeker seeker;
     struct vv_fetch *fetch;
     uint8_t *window;
-    struct fate_of_pack fates[FATES]; /* of some packs of the view */
+    struct disposition_of_pack dispositions[FATES]; /* of some packs of the view */
     struct slot slots[WINDOW_GRANULES];
     unsigned slot_count;
     const struct vv_recipe_region *region;
@@ -176,7 +176,7 @@ static int is_out_of_sight(struct region_check *check, const struct vv_run *run,
         uint32_t home = 0;
         rc = vv_seek_home(&check->seeker, &run->places[i], &home, error);
         if (rc == 0) {
-            const struct vv_attempt *attempt = vv_view_source(check->view, run->places[i].lean);
+            const struct vv_attempt *attempt = vv_view_source(check->view, run->places[i].dependency);
             rc = vv_pack_is_elsewhere(check->verifier->residents, attempt, home, error);
         }
     }
@@ -185,20 +185,20 @@ static int is_out_of_sight(struct region_check *check, const struct vv_run *run,
 
 /* Is the pack gone that the run's first place is in? 1, 0, or an error. */
 static int is_lost(struct region_check *check, const struct vv_run *run, struct varve_error *error) {
-    uint32_t home = 0, source = run->place_count ? run->places[0].lean : 0;
+    uint32_t home = 0, source = run->place_count ? run->places[0].dependency : 0;
     struct vv_cached *footer = NULL;
     int rc = run->place_count ? vv_seek_home(&check->seeker, &run->places[0], &home, error) : 0;
     if (rc < 0 || !run->place_count)
         return rc;
-    struct fate_of_pack *fate = &check->fates[(source * 7 + home) % FATES];
-    if (fate->is_known && fate->source == source && fate->writer == home)
-        return fate->is_lost;
+    struct disposition_of_pack *disposition = &check->dispositions[(source * 7 + home) % FATES];
+    if (disposition->is_known && disposition->source == source && disposition->writer == home)
+        return disposition->is_lost;
     rc = vv_view_footer(check->view, source, home, &footer, error);
     if (rc < 0)
         return rc == VARVE_CORRUPT ? 1 : rc; /* perhaps a partner has the bytes */
     rc = ((const struct vv_view_footer *)footer->object)->kind == VV_KIND_COPY;
     vv_view_release(check->view, footer);
-    *fate = (struct fate_of_pack){.is_known = 1, .is_lost = rc, .source = source, .writer = home};
+    *disposition = (struct disposition_of_pack){.is_known = 1, .is_lost = rc, .source = source, .writer = home};
     return rc;
 }
 
@@ -396,7 +396,7 @@ static int inspect_pack(struct vv_verifier *verifier, struct vv_view *view, uint
     struct vv_pack_id id = vv_view_pack(view, source, writer);
     struct vv_cached *footer = NULL;
     struct varve_error why = {0};
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     uint64_t size;
     if (is_bad_pack(verifier, &id.attempt, writer))
         return 0;
@@ -404,7 +404,7 @@ static int inspect_pack(struct vv_verifier *verifier, struct vv_view *view, uint
     int rc = vv_pack_is_elsewhere(verifier->residents, &id.attempt, writer, &why);
     if (rc != 0) {
         verifier->elsewhere += rc > 0;
-        return rc > 0 ? 0 : vv_verify_judge(verifier, key, rc, &why);
+        return rc > 0 ? 0 : vv_verify_evaluate(verifier, key, rc, &why);
     }
     rc = vv_view_footer(view, source, writer, &footer, &why);
     if (rc == 0) {
@@ -418,18 +418,18 @@ static int inspect_pack(struct vv_verifier *verifier, struct vv_view *view, uint
         vv_verify_finding(verifier, VV_FINDING_DAMAGE, key, "%s is missing, but checkpoints need it", key);
         return 0;
     }
-    return vv_verify_judge(verifier, key, rc, &why);
+    return vv_verify_evaluate(verifier, key, rc, &why);
 }
 
 static int inspect_source(struct vv_verifier *verifier, struct vv_view *view, uint32_t source) {
     struct vv_cached *writers = NULL;
     struct varve_error why = {0};
     struct vv_key key = vv_attempt_key(verifier->name, vv_view_source(view, source), VV_KIND_WRITERS, 0, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     int rc = vv_view_writers(view, source, &writers, &why);
     if (rc < 0)
-        return vv_verify_judge(verifier, text, rc, &why);
+        return vv_verify_evaluate(verifier, text, rc, &why);
     uint32_t count = ((const struct vv_writers *)writers->object)->count;
     vv_view_release(view, writers);
     for (uint32_t i = 0; i < count && rc == 0; i++)
@@ -440,12 +440,12 @@ static int inspect_source(struct vv_verifier *verifier, struct vv_view *view, ui
 static int inspect_sources(struct vv_verifier *verifier, struct vv_view *view) {
     int rc = 0;
     vv_attempts_sort(&verifier->inspected);
-    for (uint32_t i = 0; i <= vv_view_record(view)->lean_count && rc == 0; i++) {
+    for (uint32_t i = 0; i <= vv_view_record(view)->dependency_count && rc == 0; i++) {
         const struct vv_attempt *attempt = vv_view_source(view, i);
         if (!vv_attempts_has(&verifier->inspected, attempt))
             rc = inspect_source(verifier, view, i);
     }
-    for (uint32_t i = 0; i <= vv_view_record(view)->lean_count && rc == 0; i++) {
+    for (uint32_t i = 0; i <= vv_view_record(view)->dependency_count && rc == 0; i++) {
         const struct vv_attempt *attempt = vv_view_source(view, i);
         rc = vv_attempts_add(&verifier->inspected, attempt);
     }
@@ -456,7 +456,7 @@ int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *
     struct vv_key key = vv_attempt_key(verifier->name, attempt, VV_KIND_RECORD, 0, 0);
     struct vv_view *view = NULL;
     struct varve_error why = {0};
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     int rc = vv_view_open_with(verifier->store, verifier->name, attempt->generation, attempt->version, verifier->cache,
                                &view, &why);
@@ -473,7 +473,7 @@ int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *
                  verifier->name, why.text);
         why = full;
     }
-    return vv_verify_judge(verifier, text, rc, &why);
+    return vv_verify_evaluate(verifier, text, rc, &why);
 }
 
 /* ---- attempts without a record ---- */
@@ -498,24 +498,24 @@ static int find_record(const struct vv_verifier *verifier, const struct vv_attem
     return 1;
 }
 
-enum fate { FATE_LOST, FATE_UNCLEAR, FATE_OPEN };
+enum disposition { DISPOSITION_LOST, DISPOSITION_UNCLEAR, DISPOSITION_OPEN };
 
 /* What became of a full vote without a record. Below a newer checkpoint of its session only what is named elsewhere
  * was certainly committed. Otherwise it may be the trace of a session that died just before it created the record:
- * then no later session was there to adopt it, and its own beat names nothing so new. */
-static int find_fate(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer) {
+ * then no later session was there to adopt it, and its own heartbeat names nothing so new. */
+static int find_disposition(struct vv_verifier *verifier, const struct vv_attempt *attempt, int is_newer) {
     uint32_t highest = 0;
     int life;
     struct vv_attempt refers = {0};
     if (vv_attempts_has(&verifier->committed, attempt))
-        return FATE_LOST;
+        return DISPOSITION_LOST;
     if (is_newer)
-        return FATE_UNCLEAR;
+        return DISPOSITION_UNCLEAR;
     if (vv_claims_highest(verifier->store, verifier->name, &highest, NULL) < 0 || highest > attempt->generation)
-        return FATE_LOST;
+        return DISPOSITION_LOST;
     int rc = vv_life_look(verifier->store, verifier->name, attempt->generation, 0, &life, &refers, NULL);
     int is_named = refers.generation == attempt->generation && refers.version >= attempt->version;
-    return rc < 0 || is_named ? FATE_LOST : FATE_OPEN;
+    return rc < 0 || is_named ? DISPOSITION_LOST : DISPOSITION_OPEN;
 }
 
 static int judge_voted(struct vv_verifier *verifier, const struct vv_attempt *attempt, const struct vv_record *record,
@@ -523,14 +523,14 @@ static int judge_voted(struct vv_verifier *verifier, const struct vv_attempt *at
     char text[64];
     vv_attempt_text(attempt, text);
     int rc = 0;
-    switch (find_fate(verifier, attempt, is_newer)) {
-    case FATE_LOST:
+    switch (find_disposition(verifier, attempt, is_newer)) {
+    case DISPOSITION_LOST:
         vv_verify_finding(verifier, VV_FINDING_LOST_CHECKPOINT, key,
                           "%s is complete but has no record; repair can rebuild it", text);
         rc = vv_committed_by_record(&verifier->committed, record);
         vv_attempts_sort(&verifier->committed);
         break;
-    case FATE_UNCLEAR:
+    case DISPOSITION_UNCLEAR:
         vv_verify_finding(verifier, VV_FINDING_NOTE, key,
                           "%s is complete but without record: either its commit failed, or its record was lost; "
                           "repair -n shows it",
@@ -553,7 +553,7 @@ static int note_pack(void *arg, const char *component, int is_prefix) {
  * be told, it has. */
 static int has_pack_here(struct vv_verifier *verifier, const struct vv_attempt *attempt) {
     struct vv_key key = vv_attempt_key(verifier->name, attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     int has_pack = 0;
     vv_prefix_data(&key, 3, prefix);
     return vv_backend_list(verifier->store->backend, prefix, NULL, 0, note_pack, &has_pack) < 0 || has_pack;
@@ -583,7 +583,7 @@ static int judge_attempt(struct vv_verifier *verifier, const struct vv_attempt *
     struct vv_writers writers;
     struct vv_record record;
     struct varve_error why = {0};
-    char text[VV_KEY_ROOM], name[64];
+    char text[VV_KEY_CAPACITY], name[64];
     int is_newer;
     vv_key_print(&key, text);
     vv_attempt_text(attempt, name);

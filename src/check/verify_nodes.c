@@ -54,7 +54,7 @@ static int take_pack(void *arg, const char *component, int is_prefix) {
 static int look_at_version(struct vv_residents *residents, struct vv_attempt attempt, struct varve_error *error) {
     struct vv_key key = vv_attempt_key(residents->name, &attempt, VV_KIND_WRITERS, 0, 0);
     struct pack_listing listing = {.residents = residents, .generation = attempt.generation};
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers attempts;
     vv_prefix_data(&key, 2, prefix);
     int rc = vv_numbers_list(residents->store, prefix, 8, NULL, &attempts, error);
@@ -72,7 +72,7 @@ static int look_at_version(struct vv_residents *residents, struct vv_attempt att
 static int look_at_generation(struct vv_residents *residents, uint32_t generation, struct varve_error *error) {
     struct vv_attempt at = {.generation = generation};
     struct vv_key key = vv_attempt_key(residents->name, &at, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers versions;
     vv_prefix_data(&key, 1, prefix);
     int rc = vv_numbers_list(residents->store, prefix, 16, NULL, &versions, error);
@@ -94,7 +94,7 @@ int vv_pack_is_elsewhere(struct vv_residents *residents, const struct vv_attempt
     struct vv_pack_id id = {.store = residents->store, .name = residents->name, .attempt = *attempt, .writer = writer};
     struct vv_attempt generation = {.generation = attempt->generation};
     struct vv_attempt pair = {.generation = attempt->generation, .version = writer};
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     uint64_t size;
     if (residents->store->settings.layout != VV_LAYOUT_LOCAL)
         return 0;
@@ -129,7 +129,8 @@ static int region_needs_others(struct vv_residents *residents, struct vv_seeker 
             uint32_t home = 0;
             rc = vv_seek_home(seeker, &run.places[i], &home, error);
             if (rc == 0)
-                rc = vv_pack_is_elsewhere(residents, vv_view_source(seeker->view, run.places[i].lean), home, error);
+                rc = vv_pack_is_elsewhere(residents, vv_view_source(seeker->view, run.places[i].dependency), home,
+                                          error);
             if (rc != 0)
                 return rc;
         }
@@ -146,9 +147,9 @@ int vv_owner_needs_others(struct vv_residents *residents, struct vv_view *view, 
         return 0;
     vv_seeker_init(&seeker, view);
     int rc = 0;
-    for (uint32_t source = 0; source <= vv_view_record(view)->lean_count && rc == 0;
+    for (uint32_t source = 0; source <= vv_view_record(view)->dependency_count && rc == 0;
          source++) { /* layers of its manifest */
-        struct vv_place place = {.lean = source, .owner = owner};
+        struct vv_place place = {.dependency = source, .owner = owner};
         uint32_t home = 0;
         rc = vv_seek_home(&seeker, &place, &home, error);
         if (rc == 0)

@@ -15,7 +15,7 @@
 struct pack_check {
     struct vv_verifier *verifier;
     struct vv_pack_id id;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     struct vv_footer footer;
     struct vv_pack_tables tables;
     uint8_t *extents; /* the section: extents in the order of blocks */
@@ -121,7 +121,7 @@ static int read_blocks(struct block_job *job, struct block_bytes *bytes, struct 
     bytes->ids = vv_malloc(id_count ? id_count * 16 : 1);
     if (!bytes->stored || !bytes->scratch || !bytes->ids)
         return vv_error_sys(error, -ENOMEM, "%s: check blocks", check->key);
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     int is_part = first->part < check->footer.parts;
     vv_pack_key(&check->id, is_part ? VV_KIND_PART : VV_KIND_PACK, is_part ? first->part : 0, key);
     int rc = vv_pack_get(check->id.store, key, first->offset, bytes->stored, size, error);
@@ -214,14 +214,14 @@ static int check_tombstone(struct pack_check *check, const struct vv_key *key) {
     if (rc == 0)
         rc = vv_tombstone_parse(bytes.data, bytes.size, key, check->id.store->id, &tombstone, &why);
     vv_buf_clear(&bytes);
-    return vv_verify_judge(check->verifier, check->key, rc, &why);
+    return vv_verify_evaluate(check->verifier, check->key, rc, &why);
 }
 
 /* Missing or wrong parts are findings about the part. 1 if there was one. */
 static int check_parts(struct pack_check *check) {
     int found = 0;
     for (uint32_t i = 0; i < check->footer.parts; i++) {
-        char key[VV_KEY_ROOM];
+        char key[VV_KEY_CAPACITY];
         uint64_t size = 0;
         vv_pack_key(&check->id, VV_KIND_PART, i, key);
         int rc = vv_backend_stat(check->id.store->backend, key, &size);
@@ -293,7 +293,7 @@ int vv_verify_pack(struct vv_verifier *verifier, const struct vv_key *key) {
     vv_pack_tables_clear(&check.tables);
     vv_free(check.extents);
     vv_free(check.ranges);
-    return vv_verify_judge(verifier, check.key, rc, &why);
+    return vv_verify_evaluate(verifier, check.key, rc, &why);
 }
 
 /* A copy holds no blocks: its footer and sections are all there is. */
@@ -301,7 +301,7 @@ int vv_verify_copy(struct vv_verifier *verifier, const struct vv_key *key) {
     struct vv_pack_id id = {.store = verifier->store, .name = key->name, .writer = key->writer};
     struct varve_error why = {0};
     struct vv_footer footer;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     id.attempt = (struct vv_attempt){key->generation, key->attempt, key->version};
     vv_key_print(key, text);
     int rc = vv_pack_footer_load(&id, VV_KIND_COPY, NULL, &footer, NULL, &why);
@@ -312,5 +312,5 @@ int vv_verify_copy(struct vv_verifier *verifier, const struct vv_key *key) {
         }
         vv_footer_clear(&footer);
     }
-    return vv_verify_judge(verifier, text, rc, &why);
+    return vv_verify_evaluate(verifier, text, rc, &why);
 }

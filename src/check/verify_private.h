@@ -40,7 +40,7 @@ void vv_verify_finding(struct vv_verifier *verifier, int level, const char *key,
 int vv_verify_is_local(const struct vv_verifier *verifier);
 /* Something about an object failed with rc: damage, something newer, or gone meanwhile. 0 to go on, or the error
  * with which verify must end (no memory). */
-int vv_verify_judge(struct vv_verifier *verifier, const char *key, int rc, const struct varve_error *why);
+int vv_verify_evaluate(struct vv_verifier *verifier, const char *key, int rc, const struct varve_error *why);
 /* bytes more are done. -EINTR when the caller wants no more. */
 int vv_verify_progress(struct vv_verifier *verifier, uint64_t bytes);
 

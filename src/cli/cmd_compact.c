@@ -60,7 +60,7 @@ static int compact_progress(void *arg, uint64_t done, uint64_t total) {
 }
 
 static void tell_result(const struct compaction *compaction, const struct varve_compact_result *result) {
-    char before[SIZE_ROOM], after[SIZE_ROOM], live[SIZE_ROOM];
+    char before[SIZE_CAPACITY], after[SIZE_CAPACITY], live[SIZE_CAPACITY];
 
     if (compaction->cli->is_json) {
         json_begin("space");

@@ -9,7 +9,7 @@
 #include "progress.h"
 #include "text.h"
 
-#define WORDS_ROOM 256
+#define WORDS_CAPACITY 256
 
 enum what { SAME, CHANGED, REMOVED, ADDED, RESIZED, WITHIN };
 
@@ -61,14 +61,14 @@ static void diff_json(const struct comparison *comparison, const struct varve_di
 }
 
 static void put_number(struct table *table, double value) {
-    char words[WORDS_ROOM] = "";
+    char words[WORDS_CAPACITY] = "";
     if (!isnan(value))
         snprintf(words, sizeof words, "%.6g", value);
     table_text(table, words);
 }
 
 static void put_elements(struct table *table, const struct varve_difference *difference) {
-    char words[WORDS_ROOM];
+    char words[WORDS_CAPACITY];
 
     table_text(table, difference->type);
     if (!has_element(difference)) {
@@ -134,8 +134,8 @@ static void json_summary(const struct comparison *comparison, const struct varve
 static void text_summary(const struct comparison *comparison, const struct varve_compare_result *result) {
     uint64_t all =
         result->bytes_digest + result->bytes_place + result->bytes_zero + result->bytes_id + result->bytes_compared;
-    char size[SIZE_ROOM];
-    char total[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
+    char total[SIZE_CAPACITY];
 
     text_size(size, comparison->bytes_changed);
     if (result->regions_differing) {

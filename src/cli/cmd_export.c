@@ -315,7 +315,7 @@ static int export(struct exporting *exporting, struct varve_error *error) {
 /* ---- the command ---- */
 
 static void export_summary(const struct exporting *exporting) {
-    char size[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
 
     if (exporting->cli->is_json) {
         json_begin("summary");

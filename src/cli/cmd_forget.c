@@ -37,7 +37,7 @@ static void note_failure(struct forgetting *forgetting, int exit_code) {
 }
 
 static void tell_action(struct cli *cli, const struct candidate *candidate, int is_dry_run) {
-    char size[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
 
     if (cli->is_json) {
         json_begin("action");

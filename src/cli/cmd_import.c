@@ -85,7 +85,7 @@ static int find_files(struct importing *importing, struct varve_error *error) {
 static int look_into(struct importing *importing, uint32_t number, struct varve_error *error) {
     const struct files_file *file = &importing->plan.files.list[number];
     struct files_found found = {.count = 0};
-    char note[FILES_NOTE_ROOM] = "";
+    char note[FILES_NOTE_CAPACITY] = "";
 
     int fd = openat(importing->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
@@ -368,8 +368,8 @@ static void import_summary(const struct importing *importing) {
     const struct varve_stats *stats = &importing->stats;
     uint64_t bytes = importing->plan.files.bytes, stored = stats->bytes_stored + stats->bytes_metadata;
     double ratio = stored ? (double)bytes / (double)stored : 0;
-    char size[SIZE_ROOM];
-    char stored_size[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
+    char stored_size[SIZE_CAPACITY];
 
     if (importing->cli->is_json) {
         json_begin("summary");

@@ -31,7 +31,7 @@ static void ls_json(const struct varve_checkpoint_info *info) {
 }
 
 static void add_row(struct table *table, const struct varve_checkpoint_info *info) {
-    char time[TIME_ROOM];
+    char time[TIME_CAPACITY];
 
     text_time_local(time, info->time_ns);
     table_text(table, info->name);

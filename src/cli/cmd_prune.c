@@ -9,7 +9,7 @@
 static void on_action(void *arg, const char *key, uint64_t bytes, const char *text) {
     struct cli *cli = arg;
     int is_dry_run = has_option(cli, OPTION_DRY_RUN);
-    char size[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
 
     if (cli->is_json) {
         json_begin("action");
@@ -30,7 +30,7 @@ static void on_action(void *arg, const char *key, uint64_t bytes, const char *te
 
 static void prune_summary(const struct cli *cli, const struct varve_prune_result *result) {
     int is_dry_run = has_option(cli, OPTION_DRY_RUN);
-    char size[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
 
     if (cli->is_json) {
         json_begin("summary");

@@ -251,7 +251,7 @@ static int make_head(struct restoration *restoration, const struct varve_which *
 
 static void restore_summary(const struct restoration *restoration, const struct varve_which *which) {
     const struct cli *cli = restoration->cli;
-    char size[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
 
     if (cli->is_json) {
         json_begin("summary");

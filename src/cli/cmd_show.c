@@ -10,7 +10,7 @@
 #include "text.h"
 
 #define RANGES_MOST 10000 /* regions in a checkpoint whose ranges are told unasked: some have to be read for it */
-#define WORDS_ROOM 1100
+#define WORDS_CAPACITY 1100
 
 struct showing {
     struct cli *cli;
@@ -44,12 +44,12 @@ static void split_dims(const struct varve_array *array, struct dims *out) {
 static size_t put_dims(char *out, size_t used, const char *before, const uint64_t *values, unsigned count,
                        const char *between) {
     for (unsigned i = 0; i < count; i++)
-        used += (size_t)snprintf(out + used, WORDS_ROOM - used, "%s%" PRIu64, i ? between : before, values[i]);
+        used += (size_t)snprintf(out + used, WORDS_CAPACITY - used, "%s%" PRIu64, i ? between : before, values[i]);
     return used;
 }
 
 /* "512x512", "512x512 of 4096x4096 at 512,0". */
-static void text_shape(char out[WORDS_ROOM], const struct varve_array *array) {
+static void text_shape(char out[WORDS_CAPACITY], const struct varve_array *array) {
     struct dims dims;
 
     split_dims(array, &dims);
@@ -62,39 +62,39 @@ static void text_shape(char out[WORDS_ROOM], const struct varve_array *array) {
 }
 
 /* "f64", "f64 ±1e-06". */
-static void text_type(char out[WORDS_ROOM], const struct varve_stored_region *region) {
-    size_t used = (size_t)snprintf(out, WORDS_ROOM, "%s", region->type);
+static void text_type(char out[WORDS_CAPACITY], const struct varve_stored_region *region) {
+    size_t used = (size_t)snprintf(out, WORDS_CAPACITY, "%s", region->type);
     if (region->array->lossy)
-        snprintf(out + used, WORDS_ROOM - used, " \u00b1%g", region->array->bound);
+        snprintf(out + used, WORDS_CAPACITY - used, " \u00b1%g", region->array->bound);
 }
 
 static int is_whole_number(int type) {
     return type >= VARVE_I8 && type <= VARVE_U64;
 }
 
-static void text_value(char *out, size_t room, int type, double value) {
-    snprintf(out, room, is_whole_number(type) ? "%.0f" : "%.6g", value);
+static void text_value(char *out, size_t capacity, int type, double value) {
+    snprintf(out, capacity, is_whole_number(type) ? "%.0f" : "%.6g", value);
 }
 
 /* "-1.2 .. 3.4", "within -1 .. 2", "-1.2 .. 3.4 NaN!", "400" if all are the same; "?" if it is not known, nothing for
  * what has no values. */
-static void text_range(char out[WORDS_ROOM], const struct varve_range *range,
+static void text_range(char out[WORDS_CAPACITY], const struct varve_range *range,
                        const struct varve_stored_region *region) {
     int type = region->array->type;
     char low[400], high[400];
     const char *nan = !range->has_nan ? "" : range->is_exact ? " NaN!" : " NaN?";
 
     if (!range->is_known) {
-        snprintf(out, WORDS_ROOM, "%s", type == VARVE_BYTES || region->bytes == 0 ? "" : "?");
+        snprintf(out, WORDS_CAPACITY, "%s", type == VARVE_BYTES || region->bytes == 0 ? "" : "?");
     } else if (isnan(range->low)) {
-        snprintf(out, WORDS_ROOM, "NaN!");
+        snprintf(out, WORDS_CAPACITY, "NaN!");
     } else if (range->is_exact && range->low == range->high) {
         text_value(low, sizeof low, type, range->low);
-        snprintf(out, WORDS_ROOM, "%s%s", low, nan);
+        snprintf(out, WORDS_CAPACITY, "%s%s", low, nan);
     } else {
         text_value(low, sizeof low, type, range->low);
         text_value(high, sizeof high, type, range->high);
-        snprintf(out, WORDS_ROOM, "%s%s .. %s%s", range->is_exact ? "" : "within ", low, high, nan);
+        snprintf(out, WORDS_CAPACITY, "%s%s .. %s%s", range->is_exact ? "" : "within ", low, high, nan);
     }
 }
 
@@ -156,7 +156,7 @@ static void region_json(const struct varve_stored_region *region, const struct v
 static void region_row(struct showing *showing, const struct varve_stored_region *region,
                        const struct varve_range *range) {
     struct table *table = showing->table;
-    char words[WORDS_ROOM];
+    char words[WORDS_CAPACITY];
 
     table_number(table, region->rank);
     table_text(table, region->name);
@@ -196,7 +196,7 @@ static int on_region(void *arg, const struct varve_stored_region *region) {
 static int on_block(void *arg, const struct varve_block_range *block) {
     const struct showing *showing = arg;
     const struct varve_range *range = &block->range;
-    char words[2][WORDS_ROOM] = {"", ""};
+    char words[2][WORDS_CAPACITY] = {"", ""};
 
     if (showing->cli->is_json) {
         json_begin("block");
@@ -211,8 +211,8 @@ static int on_block(void *arg, const struct varve_block_range *block) {
     table_size(showing->table, block->size);
     table_text(showing->table, block->codec);
     if (range->is_known) {
-        snprintf(words[0], WORDS_ROOM, "%.10g", range->low);
-        snprintf(words[1], WORDS_ROOM, "%.10g", range->high);
+        snprintf(words[0], WORDS_CAPACITY, "%.10g", range->low);
+        snprintf(words[1], WORDS_CAPACITY, "%.10g", range->high);
     }
     table_text(showing->table, words[0]);
     table_text(showing->table, words[1]);
@@ -255,7 +255,7 @@ static void show_json(const struct varve_checkpoint_detail *detail) {
     json_u64("bytes_protected", info->bytes_protected);
     json_u64("bytes_stored", info->bytes_stored);
     json_u64("bytes_metadata", info->bytes_metadata);
-    json_u64("leans", detail->leans);
+    json_u64("leans", detail->dependencies);
     if (detail->parent_generation) {
         json_i64("parent_version", detail->parent_version);
         json_u64("parent_generation", detail->parent_generation);
@@ -264,14 +264,14 @@ static void show_json(const struct varve_checkpoint_detail *detail) {
 }
 
 static void put_size(const char *what, uint64_t bytes) {
-    char size[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
     text_size(size, bytes);
     printf("%-11s %s (%" PRIu64 " bytes)\n", what, size, bytes);
 }
 
 static void tell_text(const struct varve_checkpoint_detail *detail) {
     const struct varve_checkpoint_info *info = &detail->info;
-    char time[TIME_ROOM];
+    char time[TIME_CAPACITY];
 
     text_time_local(time, info->time_ns);
     fputs("name        ", stdout);
@@ -290,7 +290,7 @@ static void tell_text(const struct varve_checkpoint_detail *detail) {
     } else {
         printf("parent      none\n");
     }
-    printf("leans on    %" PRIu32 " other checkpoint%s\n", detail->leans, plural(detail->leans));
+    printf("depends on    %" PRIu32 " other checkpoint%s\n", detail->dependencies, plural(detail->dependencies));
     if (detail->attempt)
         printf("attempt     %" PRIu32 "\n", detail->attempt);
 }

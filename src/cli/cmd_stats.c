@@ -36,7 +36,7 @@ static void stats_json(const struct varve_store_totals *totals) {
 }
 
 static void put_size(const char *what, uint64_t bytes, const char *remark) {
-    char size[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
     text_size(size, bytes);
     printf("%-12s %10s  %s\n", what, size, remark);
 }

@@ -30,7 +30,7 @@ static void unlock_json(const struct cli *cli, const struct varve_holder *holder
 /* Since when, by the holder's clock against ours: for people, and nothing is decided by it. */
 static void put_age(const char *what, uint64_t ns) {
     struct timespec now;
-    char text[TIME_ROOM];
+    char text[TIME_CAPACITY];
 
     clock_gettime(CLOCK_REALTIME, &now);
     text_time_local(text, ns);

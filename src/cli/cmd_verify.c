@@ -43,7 +43,7 @@ static int verify_progress(void *arg, uint64_t done, uint64_t total) {
 }
 
 static void verify_summary(const struct verification *verification, const struct varve_verify_result *result) {
-    char size[SIZE_ROOM];
+    char size[SIZE_CAPACITY];
 
     if (verification->cli->is_json) {
         json_begin("summary");

@@ -82,7 +82,7 @@ void json_array(const char *key, const uint64_t *values, size_t count) {
 }
 
 void json_time(const char *key, uint64_t ns) {
-    char text[TIME_ROOM];
+    char text[TIME_CAPACITY];
 
     put_key(key);
     if (ns == 0) {

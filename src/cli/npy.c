@@ -34,20 +34,20 @@ static int has_length(const struct varve_array *array, uint64_t bytes) {
 }
 
 /* "(3, 4)", "(12,)". */
-static size_t put_shape(char *out, size_t room, const struct varve_array *array) {
-    size_t used = (size_t)snprintf(out, room, "(");
+static size_t put_shape(char *out, size_t capacity, const struct varve_array *array) {
+    size_t used = (size_t)snprintf(out, capacity, "(");
     for (unsigned i = 0; i < array->dims; i++)
-        used += (size_t)snprintf(out + used, room - used, "%s%" PRIu64, i ? ", " : "", array->dim[i].local);
-    return used + (size_t)snprintf(out + used, room - used, "%s)", array->dims == 1 ? "," : "");
+        used += (size_t)snprintf(out + used, capacity - used, "%s%" PRIu64, i ? ", " : "", array->dim[i].local);
+    return used + (size_t)snprintf(out + used, capacity - used, "%s)", array->dims == 1 ? "," : "");
 }
 
 static void fill_head(const char *type, const struct varve_array *array, struct npy_head *out) {
     char *text = out->data + PREFIX;
-    size_t room = sizeof out->data - PREFIX;
+    size_t capacity = sizeof out->data - PREFIX;
 
-    size_t used = (size_t)snprintf(text, room, "{'descr': '%s', 'fortran_order': False, 'shape': ", type);
-    used += put_shape(text + used, room - used, array);
-    used += (size_t)snprintf(text + used, room - used, ", }");
+    size_t used = (size_t)snprintf(text, capacity, "{'descr': '%s', 'fortran_order': False, 'shape': ", type);
+    used += put_shape(text + used, capacity - used, array);
+    used += (size_t)snprintf(text + used, capacity - used, ", }");
     /* Spaces up to a line end that makes the data begin at a multiple of 64. */
     size_t whole = (PREFIX + used + 1 + ALIGN - 1) / ALIGN * ALIGN;
     memset(text + used, ' ', whole - PREFIX - used);

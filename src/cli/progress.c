@@ -72,9 +72,9 @@ static void tell_json(const struct progress *progress, double seconds, double re
 }
 
 static void tell_terminal(struct progress *progress, double seconds, double remaining) {
-    char done[SIZE_ROOM];
-    char total[SIZE_ROOM];
-    char rate[SIZE_ROOM];
+    char done[SIZE_CAPACITY];
+    char total[SIZE_CAPACITY];
+    char rate[SIZE_CAPACITY];
 
     text_size(done, progress->done);
     text_size(total, progress->total);

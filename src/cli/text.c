@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-void text_size(char out[SIZE_ROOM], uint64_t bytes) {
+void text_size(char out[SIZE_CAPACITY], uint64_t bytes) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;
     int unit = 0;
@@ -15,27 +15,27 @@ void text_size(char out[SIZE_ROOM], uint64_t bytes) {
         value /= 1024;
         unit++;
     }
-    snprintf(out, SIZE_ROOM, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    snprintf(out, SIZE_CAPACITY, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value, units[unit]);
 }
 
-void text_time_local(char out[TIME_ROOM], uint64_t ns) {
+void text_time_local(char out[TIME_CAPACITY], uint64_t ns) {
     time_t seconds = (time_t)(ns / 1000000000u);
     struct tm tm;
 
     if (ns == 0 || !localtime_r(&seconds, &tm)) {
-        snprintf(out, TIME_ROOM, "-");
+        snprintf(out, TIME_CAPACITY, "-");
         return;
     }
-    strftime(out, TIME_ROOM, "%Y-%m-%d %H:%M:%S", &tm);
+    strftime(out, TIME_CAPACITY, "%Y-%m-%d %H:%M:%S", &tm);
 }
 
-void text_time_utc(char out[TIME_ROOM], uint64_t ns) {
+void text_time_utc(char out[TIME_CAPACITY], uint64_t ns) {
     time_t seconds = (time_t)(ns / 1000000000u);
     struct tm tm;
 
     gmtime_r(&seconds, &tm);
-    size_t used = strftime(out, TIME_ROOM, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(out + used, TIME_ROOM - used, ".%09uZ", (unsigned)(ns % 1000000000u));
+    size_t used = strftime(out, TIME_CAPACITY, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(out + used, TIME_CAPACITY - used, ".%09uZ", (unsigned)(ns % 1000000000u));
 }
 
 size_t utf8_length(const char *text) {
@@ -122,7 +122,7 @@ struct table {
     int columns;
     char **cells;
     size_t count;
-    size_t room;
+    size_t capacity;
     int has_failed;
 };
 
@@ -136,15 +136,15 @@ struct table *table_create(const char *const *titles, int columns) {
 }
 
 void table_text(struct table *table, const char *text) {
-    if (table->count == table->room) {
-        size_t room = table->room ? table->room * 2 : 64;
-        char **cells = realloc(table->cells, room * sizeof *cells);
+    if (table->count == table->capacity) {
+        size_t capacity = table->capacity ? table->capacity * 2 : 64;
+        char **cells = realloc(table->cells, capacity * sizeof *cells);
         if (!cells) {
             table->has_failed = 1;
             return;
         }
         table->cells = cells;
-        table->room = room;
+        table->capacity = capacity;
     }
     char *safe = safe_copy(text);
     if (!safe) {
@@ -161,7 +161,7 @@ void table_number(struct table *table, uint64_t value) {
 }
 
 void table_size(struct table *table, uint64_t bytes) {
-    char text[SIZE_ROOM];
+    char text[SIZE_CAPACITY];
     text_size(text, bytes);
     table_text(table, text);
 }

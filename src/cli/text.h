@@ -5,15 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIZE_ROOM 16
-#define TIME_ROOM 40
+#define SIZE_CAPACITY 16
+#define TIME_CAPACITY 40
 
 /* "0 B", "999 B", "1.5 KiB", "123 GiB": three digits and a unit. */
-void text_size(char out[SIZE_ROOM], uint64_t bytes);
+void text_size(char out[SIZE_CAPACITY], uint64_t bytes);
 /* "2026-04-01 13:05:59" where the reader lives; "-" for 0. */
-void text_time_local(char out[TIME_ROOM], uint64_t ns);
+void text_time_local(char out[TIME_CAPACITY], uint64_t ns);
 /* "2026-04-01T11:05:59.123456789Z". */
-void text_time_utc(char out[TIME_ROOM], uint64_t ns);
+void text_time_utc(char out[TIME_CAPACITY], uint64_t ns);
 /* Bytes of the UTF-8 character at text, 1 to 4; 0 if it is none (or at the end). */
 size_t utf8_length(const char *text);
 /* The number of the character of so many bytes; and whether it commands a terminal instead of being seen. */

@@ -15,7 +15,7 @@ struct part {
 struct checking {
     struct progress *progress;
     struct part *parts;
-    size_t count, room;
+    size_t count, capacity;
     uint64_t done, total;
     int has_map;
 };
@@ -23,13 +23,13 @@ struct checking {
 static int on_region(void *arg, const struct varve_stored_region *region) {
     struct checking *checking = arg;
 
-    if (checking->count == checking->room) {
-        size_t room = checking->room ? checking->room * 2 : 64;
-        struct part *grown = realloc(checking->parts, room * sizeof *grown);
+    if (checking->count == checking->capacity) {
+        size_t capacity = checking->capacity ? checking->capacity * 2 : 64;
+        struct part *grown = realloc(checking->parts, capacity * sizeof *grown);
         if (!grown)
             return -ENOMEM;
         checking->parts = grown;
-        checking->room = room;
+        checking->capacity = capacity;
     }
     struct part *part = &checking->parts[checking->count];
     *part = (struct part){.rank = region->rank, .name = strdup(region->name)};

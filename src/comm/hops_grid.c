@@ -58,9 +58,9 @@ uint32_t vv_grid_columns(const struct vv_grid *grid, uint64_t questions) {
 
 /* ---- partners ---- */
 
-static int partners_room(struct vv_partners *partners, uint32_t room) {
-    partners->ranks = vv_calloc(room ? room : 1, sizeof *partners->ranks);
-    partners->sorted = vv_calloc(room ? room : 1, sizeof *partners->sorted);
+static int partners_capacity(struct vv_partners *partners, uint32_t capacity) {
+    partners->ranks = vv_calloc(capacity ? capacity : 1, sizeof *partners->ranks);
+    partners->sorted = vv_calloc(capacity ? capacity : 1, sizeof *partners->sorted);
     return partners->ranks && partners->sorted ? 0 : -ENOMEM;
 }
 
@@ -108,7 +108,7 @@ static uint32_t rank_here(const struct vv_grid *grid, uint32_t local) {
 
 static int lay_flat(const struct vv_grid *grid, struct vv_stage *stage) {
     uint32_t ranks = grid->comm->ranks;
-    if (partners_room(&stage->out, ranks) || partners_room(&stage->from, ranks))
+    if (partners_capacity(&stage->out, ranks) || partners_capacity(&stage->from, ranks))
         return -ENOMEM;
     for (uint32_t rank = 0; rank < ranks; rank++) {
         partners_add(&stage->out, rank);
@@ -119,7 +119,7 @@ static int lay_flat(const struct vv_grid *grid, struct vv_stage *stage) {
 
 static int lay_node(const struct vv_grid *grid, struct vv_stage *stage) {
     uint32_t size = node_size(grid);
-    if (partners_room(&stage->out, grid->width) || partners_room(&stage->from, size))
+    if (partners_capacity(&stage->out, grid->width) || partners_capacity(&stage->from, size))
         return -ENOMEM;
     for (uint32_t local = 0; local < grid->width; local++)
         partners_add(&stage->out, rank_here(grid, local));
@@ -140,7 +140,7 @@ static uint32_t row_standing_in(const struct vv_grid *grid, uint32_t column) {
 
 static int lay_row(const struct vv_grid *grid, struct vv_stage *stage) {
     uint32_t row = grid->own.node / grid->columns, column = grid->own.node % grid->columns;
-    if (partners_room(&stage->out, grid->columns) || partners_room(&stage->from, 2 * grid->columns))
+    if (partners_capacity(&stage->out, grid->columns) || partners_capacity(&stage->from, 2 * grid->columns))
         return -ENOMEM;
     if (!is_home(grid))
         return 0;
@@ -158,7 +158,7 @@ static int lay_row(const struct vv_grid *grid, struct vv_stage *stage) {
 
 static int lay_column(const struct vv_grid *grid, struct vv_stage *stage) {
     uint32_t column = grid->own.node % grid->columns;
-    if (partners_room(&stage->out, grid->rows) || partners_room(&stage->from, grid->rows))
+    if (partners_capacity(&stage->out, grid->rows) || partners_capacity(&stage->from, grid->rows))
         return -ENOMEM;
     for (uint32_t row = 0; row < grid->rows && is_home(grid); row++) {
         if (column >= row_size(grid, row))
@@ -171,7 +171,7 @@ static int lay_column(const struct vv_grid *grid, struct vv_stage *stage) {
 
 static int lay_guest(const struct vv_grid *grid, struct vv_stage *stage) {
     uint32_t size = node_size(grid), guests = size / grid->width + 1;
-    if (partners_room(&stage->out, guests) || partners_room(&stage->from, 1))
+    if (partners_capacity(&stage->out, guests) || partners_capacity(&stage->from, 1))
         return -ENOMEM;
     for (uint32_t local = grid->own.local; local < size && is_home(grid); local += grid->width)
         partners_add(&stage->out, rank_here(grid, local));

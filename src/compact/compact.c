@@ -2,13 +2,13 @@
  *
  * A copy is an ordinary checkpoint, of the generation that was claimed and with the version it had: it is made as
  * every other is, and nothing that stands is changed for it. The newest comes first, so whatever happens, the
- * newest checkpoint of the name is the newest one or a copy of it; older copies lean on newer ones. The originals
+ * newest checkpoint of the name is the newest one or a copy of it; older copies depend on newer ones. The originals
  * are forgotten when all copies are there. Until then both may be seen. One that fails removes its copies; after
  * one that was killed the next copies all that is kept once more, and forgets the rest.
  *
- * The beat names the newest original until all copies are made. Were it the newest copy, others could conclude that
- * nothing older of that generation is still to come (docs/format.md 10, prune 6). A prune that runs beside may take
- * an older copy for given up, as there is a newer record in its generation: it closes that version first, so the
+ * The heartbeat names the newest original until all copies are made. Were it the newest copy, others could conclude
+ * that nothing older of that generation is still to come (docs/format.md 10, prune 6). A prune that runs beside may
+ * take an older copy for given up, as there is a newer record in its generation: it closes that version first, so the
  * commit fails, and nothing was forgotten yet. */
 #include "compact/compact.h"
 
@@ -23,7 +23,7 @@
 #include "lifecycle/lease.h"
 #include "read/region_reader.h"
 
-#define BEAT_SECONDS 15
+#define HEARTBEAT_SECONDS 15
 #define DEAD_SECONDS 60
 #define WELL_PACKED 1.05 /* of what is live: less is not worth copying everything */
 #define WINDOW (32u << 20)
@@ -43,7 +43,7 @@ int vv_compact_progress(struct vv_compact *compact, uint64_t bytes) {
 /* ---- which ---- */
 
 static int append(struct vv_compact *compact, struct vv_attempts_list *to, const struct vv_attempt *at) {
-    if (VV_GROW(to->list, to->count, to->room) != 0)
+    if (VV_GROW(to->list, to->count, to->capacity) != 0)
         return out_of_memory(compact);
     to->list[to->count++] = *at;
     return 0;
@@ -122,7 +122,7 @@ static int has_copy(struct vv_compact *compact, const struct vv_attempt *at) {
     return 0;
 }
 
-/* Newest first. A record that is damaged stops everything: what it leans on is not known. */
+/* Newest first. A record that is damaged stops everything: what it depends on is not known. */
 static int take_record(void *arg, uint32_t generation, uint64_t version) {
     struct vv_compact *compact = arg;
     struct vv_attempt at = {.generation = generation, .version = version};
@@ -153,7 +153,7 @@ static int list_records(struct vv_compact *compact) {
 /* Copies of a pack on other nodes are not made here, and should not be lost unasked. */
 static int check_copies(struct vv_compact *compact, struct vv_view *view) {
     const struct vv_record *record = vv_view_record(view);
-    for (uint32_t source = 0; source <= record->lean_count; source++)
+    for (uint32_t source = 0; source <= record->dependency_count; source++)
         for (uint32_t owner = 0; owner < record->ranks; owner++) {
             uint32_t partners = 0;
             int rc = vv_view_partners(view, source, owner, &partners, compact->error);
@@ -181,7 +181,7 @@ static int read_back(struct vv_compact *compact, const struct vv_attempt *attemp
 /* The older ones come before it. */
 static void note_done(struct vv_compact *compact, const struct vv_attempt *attempt, const struct vv_record *record) {
     memmove(compact->done + 1, compact->done, compact->done_count * sizeof *compact->done);
-    compact->done[0] = (struct vv_compacted){.lean = {*attempt, record->writers_digest}};
+    compact->done[0] = (struct vv_compacted){.dependency = {*attempt, record->writers_digest}};
     compact->done_count++;
 }
 
@@ -244,7 +244,7 @@ static int copy(struct vv_compact *compact, const struct vv_attempt *at) {
 static int check_copied(struct vv_compact *compact) {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < compact->done_count; i++) {
-        const struct vv_attempt *at = &compact->done[i].lean.attempt;
+        const struct vv_attempt *at = &compact->done[i].dependency.attempt;
         struct vv_view *view = NULL;
         rc = vv_view_open(compact->store, compact->name, at->generation, at->version, &view, compact->error);
         vv_view_close(view);
@@ -338,7 +338,7 @@ static int copy_all(struct vv_compact *compact) {
 
 static int finish_compacting(struct vv_compact *compact) {
     static const struct vv_prune_options prune = {0};
-    const struct vv_attempt *named = compact->done_count   ? &compact->done[0].lean.attempt /* made last */
+    const struct vv_attempt *named = compact->done_count   ? &compact->done[0].dependency.attempt /* made last */
                                      : compact->kept.count ? &compact->kept.list[0]
                                                            : NULL;
     struct vv_usage usage = {0};
@@ -385,7 +385,7 @@ static void undo(struct vv_compact *compact) {
     struct varve_error why = {0};
     int rc = 0;
     for (size_t i = 0; i < compact->done_count && rc == 0; i++) {
-        const struct vv_attempt *at = &compact->done[i].lean.attempt;
+        const struct vv_attempt *at = &compact->done[i].dependency.attempt;
         rc = vv_forget(compact->store, compact->name, at->generation, at->version, &why);
     }
     if (rc == 0)
@@ -410,7 +410,7 @@ static void clear(struct vv_compact *compact) {
 int vv_compact(struct vv_store *store, const char *name, const struct vv_compact_options *options,
                struct vv_compact_result *out, struct varve_error *error) {
     struct vv_lease_options lease = {
-        .ranks = 1, .beat_seconds = BEAT_SECONDS, .dead_seconds = DEAD_SECONDS, .program = "varve compact"};
+        .ranks = 1, .beat_seconds = HEARTBEAT_SECONDS, .dead_seconds = DEAD_SECONDS, .program = "varve compact"};
     struct vv_compact compact = {.store = store, .name = name, .options = options, .result = out, .error = error};
     *out = (struct vv_compact_result){0};
     if (store->settings.layout == VV_LAYOUT_LOCAL)

@@ -10,13 +10,13 @@
 
 /* The copy of a checkpoint. */
 struct vv_compacted {
-    struct vv_lean lean;
-    uint32_t index; /* its lean index in the one at hand */
+    struct vv_dependency dependency;
+    uint32_t index; /* its dependency index in the one at hand */
 };
 
 struct vv_attempts_list {
     struct vv_attempt *list;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 struct vv_compact {

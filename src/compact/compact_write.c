@@ -97,9 +97,9 @@ static int flush(struct copying *copying) {
 static int want(struct copying *copying, const struct vv_run *run, uint64_t skip, uint64_t length, uint64_t address) {
     int rc = 0;
     while (rc == 0 && length > 0) {
-        uint32_t room = WINDOW - copying->filled, within = (uint32_t)(address % VV_GRANULE);
-        uint32_t size = length <= room ? (uint32_t)length : (room + within) / VV_GRANULE * VV_GRANULE;
-        if (length > room)
+        uint32_t capacity = WINDOW - copying->filled, within = (uint32_t)(address % VV_GRANULE);
+        uint32_t size = length <= capacity ? (uint32_t)length : (capacity + within) / VV_GRANULE * VV_GRANULE;
+        if (length > capacity)
             size = size > within ? size - within : 0;
         if (size == 0 || copying->want_count == WANTS) {
             rc = flush(copying);
@@ -119,7 +119,7 @@ static int want(struct copying *copying, const struct vv_run *run, uint64_t skip
 
 static struct vv_spot_of spot_of(const struct copying *copying, const struct vv_run *run) {
     const struct vv_place *place = &run->places[0]; /* of several, all hold the same */
-    return (struct vv_spot_of){*vv_view_source(copying->view, place->lean), place->owner, place->address};
+    return (struct vv_spot_of){*vv_view_source(copying->view, place->dependency), place->owner, place->address};
 }
 
 static uint64_t address_of(const struct copying *copying, const struct vv_run *run) {
@@ -137,7 +137,7 @@ static struct vv_compacted *find_done(const struct copying *copying, const struc
     size_t low = 0, high = compact->done_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = vv_attempt_compare(&compact->done[middle].lean.attempt, attempt);
+        int order = vv_attempt_compare(&compact->done[middle].dependency.attempt, attempt);
         if (order == 0)
             return &compact->done[middle];
         *(order < 0 ? &low : &high) = order < 0 ? middle + 1 : middle;
@@ -249,7 +249,7 @@ static void put_pending(struct copying *copying) {
     const struct vv_place *place = &run->places[0];
     if (run->length == 0)
         return;
-    if (run->kind == VV_RUN_FROM && place->lean == 0 && place->owner == copying->owner &&
+    if (run->kind == VV_RUN_FROM && place->dependency == 0 && place->owner == copying->owner &&
         place->address == address_of(copying, run))
         run->kind = VV_RUN_HERE;
     vv_manifest_run(&copying->manifest, run);
@@ -262,8 +262,9 @@ static void put_run(struct copying *copying, const struct vv_run *run) {
     const struct vv_place *place = &run->places[0], *before = &last->places[0];
     int is_alike = last->length > 0 && last->kind == run->kind && run->kind != VV_RUN_REPEATED &&
                    run->length <= RUN_MOST - last->length;
-    if (is_alike && (run->kind == VV_RUN_ZERO || (before->lean == place->lean && before->owner == place->owner &&
-                                                  before->address + last->length == place->address))) {
+    if (is_alike &&
+        (run->kind == VV_RUN_ZERO || (before->dependency == place->dependency && before->owner == place->owner &&
+                                      before->address + last->length == place->address))) {
         last->length += run->length;
         return;
     }
@@ -378,18 +379,18 @@ static int put_owner(struct copying *copying) {
     return rc;
 }
 
-/* All of them, used or not: the next copy may lean only on what its parent leans on. */
-static int put_leans(struct copying *copying) {
+/* All of them, used or not: the next copy may dependency only on what its parent depends on. */
+static int put_dependencies(struct copying *copying) {
     struct vv_compact *compact = copying->compact;
-    struct vv_lean *leans = vv_calloc(compact->done_count + 1, sizeof *leans);
-    if (!leans)
+    struct vv_dependency *dependencies = vv_calloc(compact->done_count + 1, sizeof *dependencies);
+    if (!dependencies)
         return no_memory(copying);
     for (uint32_t i = 0; i < compact->done_count; i++) {
-        leans[i] = compact->done[i].lean;
+        dependencies[i] = compact->done[i].dependency;
         compact->done[i].index = i + 1;
     }
-    int rc = vv_pack_leans(copying->pack, leans, (uint32_t)compact->done_count, compact->error);
-    vv_free(leans);
+    int rc = vv_pack_dependencies(copying->pack, dependencies, (uint32_t)compact->done_count, compact->error);
+    vv_free(dependencies);
     return rc;
 }
 
@@ -437,7 +438,7 @@ static int begin(struct copying *copying) {
         .writers = 1,
         .ranks = record->ranks,
         .owners = record->ranks,
-        .parent = compact->done_count ? compact->done[0].lean.attempt : (struct vv_attempt){0},
+        .parent = compact->done_count ? compact->done[0].dependency.attempt : (struct vv_attempt){0},
         .part_size = compact->options->settings->part_size,
         .program = record->program,
         .time_ns = record->time_ns,
@@ -464,7 +465,7 @@ static int write_all(struct copying *copying) {
     if (rc == 0)
         rc = vv_blocks_finish(copying->blocks, compact->error);
     if (rc == 0)
-        rc = put_leans(copying);
+        rc = put_dependencies(copying);
     for (copying->owner = 0; rc == 0 && copying->owner < ranks; copying->owner++)
         rc = put_owner(copying);
     return rc;

@@ -243,7 +243,7 @@ static int choose_owner(struct run *run, uint32_t index, int is_again) {
 /* As far as chunks of this size can be. */
 static int is_level(const struct vv_loads *loads, uint64_t size) {
     uint64_t least = UINT64_MAX, most = 0;
-    for (size_t i = 0; i < loads->room; i++)
+    for (size_t i = 0; i < loads->capacity; i++)
         if (loads->list[i].rank) {
             least = loads->list[i].bytes < least ? loads->list[i].bytes : least;
             most = loads->list[i].bytes > most ? loads->list[i].bytes : most;
@@ -385,7 +385,7 @@ int vv_exchange_exact(struct varve_comm *comm, int shape, struct vv_exchange **o
     return 0;
 }
 
-int vv_exchange_exact_room(struct vv_exchange *exchange, size_t entries) {
+int vv_exchange_exact_capacity(struct vv_exchange *exchange, size_t entries) {
     return vv_table_resize(&((struct exact *)exchange)->table, entries);
 }
 

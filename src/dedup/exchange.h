@@ -69,7 +69,7 @@ struct vv_exchange {
 /* shape: enum vv_hops_shape. -ENOTSUP when the group cannot trade. Collective. */
 int vv_exchange_exact(struct varve_comm *comm, int shape, struct vv_exchange **out, struct varve_error *error);
 /* How many ids this rank may remember as a home; forgets nothing when it grows. 0 or -ENOMEM. Not collective. */
-int vv_exchange_exact_room(struct vv_exchange *exchange, size_t entries);
+int vv_exchange_exact_capacity(struct vv_exchange *exchange, size_t entries);
 /* Drop what this rank remembers as a home: for when the slots of the history begin anew. All ranks do, or none. */
 void vv_exchange_exact_forget(struct vv_exchange *exchange);
 /* k: how many ids survive a merge. */

@@ -48,7 +48,7 @@ uint32_t vv_fine_name(const struct vv_fine *fine, const uint8_t *data, uint32_t 
         uint32_t end =
             count + vv_ids(fine->seed, data + at, size - at < step ? size - at : step, fine->chunk, ids + count);
         for (; count < end; count++)
-            vv_seen_prefetch(fine->seen, ids[count]);
+            vv_fine_index_prefetch(fine->seen, ids[count]);
     }
     return count;
 }
@@ -56,10 +56,10 @@ uint32_t vv_fine_name(const struct vv_fine *fine, const uint8_t *data, uint32_t 
 /* The entry of a chunk that may be referred to; VV_SEEN_NOT: it counts as never seen. *found: there is an entry all the
  * same. */
 static uint32_t find_usable(const struct vv_fine *fine, struct vv_hash128 id, uint32_t *found) {
-    *found = fine->is_by_place ? VV_SEEN_NOT : vv_seen_find(fine->seen, id);
+    *found = fine->is_by_place ? VV_SEEN_NOT : vv_fine_index_find(fine->seen, id);
     if (*found == VV_SEEN_NOT)
         return VV_SEEN_NOT;
-    uint32_t source = vv_seen_place(fine->seen, *found).source;
+    uint32_t source = vv_fine_index_place(fine->seen, *found).source;
     return source < fine->source_count && fine->is_usable[source] ? *found : VV_SEEN_NOT;
 }
 
@@ -73,13 +73,14 @@ int vv_fine_is_new(const struct vv_fine *fine, uint64_t offset, const struct vv_
     return 1;
 }
 
-static void remember(const struct vv_fine *fine, struct vv_hash128 id, uint32_t found, struct vv_seen_spot place) {
+static void remember(const struct vv_fine *fine, struct vv_hash128 id, uint32_t found,
+                     struct vv_fine_index_spot place) {
     if (fine->is_by_place)
         return;
     if (found == VV_SEEN_NOT)
-        vv_seen_put(fine->seen, id, place);
+        vv_fine_index_put(fine->seen, id, place);
     else
-        vv_seen_move(fine->seen, found, place);
+        vv_fine_index_move(fine->seen, found, place);
 }
 
 static int was_zero(const struct vv_fine *fine, uint64_t offset, uint32_t length) {
@@ -100,12 +101,12 @@ static struct vv_fine_run label_chunk(const struct vv_fine *fine, uint64_t offse
     uint32_t found, known = find_usable(fine, id, &found);
     if (known == VV_SEEN_NOT) {
         run.label = VV_LABEL_FIRST;
-        run.place = (struct vv_seen_spot){fine->source, fine->address + offset};
+        run.place = (struct vv_fine_index_spot){fine->source, fine->address + offset};
         remember(fine, id, found, run.place);
         return run;
     }
     run.label = VV_LABEL_SHIFTED;
-    run.place = vv_seen_place(fine->seen, known);
+    run.place = vv_fine_index_place(fine->seen, known);
     return run;
 }
 
@@ -128,7 +129,7 @@ uint32_t vv_fine_label(const struct vv_fine *fine, uint64_t offset, uint32_t siz
     uint32_t count = 0, i = 0, ready = 0, all = (size + fine->chunk - 1) / fine->chunk;
     for (uint32_t at = 0; at < size; at += fine->chunk, i++) {
         for (; ready < all && ready < i + BATCH; ready++)
-            vv_seen_prefetch_entry(fine->seen, ids[ready]);
+            vv_fine_index_prefetch_entry(fine->seen, ids[ready]);
         struct vv_fine_run run = label_chunk(fine, offset + at, chunk_size(fine, at, size), ids[i]);
         mark(fine, offset + at, ids[i]);
         count_label(counts, run.label);
@@ -147,8 +148,8 @@ void vv_fine_note(const struct vv_fine *fine, uint64_t offset, const struct vv_h
         uint64_t at = offset + (uint64_t)i * fine->chunk;
         mark(fine, at, ids[i]);
         if (!vv_hash128_is_zero(ids[i]))
-            remember(fine, ids[i], vv_seen_find(fine->seen, ids[i]),
-                     (struct vv_seen_spot){fine->source, fine->address + at});
+            remember(fine, ids[i], vv_fine_index_find(fine->seen, ids[i]),
+                     (struct vv_fine_index_spot){fine->source, fine->address + at});
     }
 }
 
@@ -166,7 +167,7 @@ void vv_fine_restore(const struct vv_fine *fine, uint64_t offset, uint32_t size,
             continue;
         struct vv_origin part = vv_origin_part(origin, &at, to);
         if (at == to && part.kind == VV_ORIGIN_FROM && part.owner == fine->owner && !fine->is_by_place &&
-            vv_seen_find(fine->seen, ids[i]) == VV_SEEN_NOT)
-            vv_seen_put(fine->seen, ids[i], (struct vv_seen_spot){part.source, part.address});
+            vv_fine_index_find(fine->seen, ids[i]) == VV_SEEN_NOT)
+            vv_fine_index_put(fine->seen, ids[i], (struct vv_fine_index_spot){part.source, part.address});
     }
 }

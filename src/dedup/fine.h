@@ -8,7 +8,7 @@
 #define VV_FINE_H
 
 #include "dedup/origins.h"
-#include "dedup/seen.h"
+#include "dedup/fine_index.h"
 
 #define VV_FINE_LEAST 32u
 #define VV_FINE_MOST (4096u / VV_FINE_LEAST) /* chunks in a granule */
@@ -23,7 +23,7 @@ struct vv_fine_mark {
 
 /* What holds for all granules of a region in one checkpoint. */
 struct vv_fine {
-    struct vv_seen *seen;
+    struct vv_fine_index *seen;
     uint64_t seed;
     uint32_t chunk;
     uint32_t source;               /* of this checkpoint */
@@ -40,7 +40,7 @@ struct vv_fine_run {
     uint64_t offset;
     uint32_t length;
     uint32_t label;
-    struct vv_seen_spot place; /* of first and shifted ones */
+    struct vv_fine_index_spot place; /* of first and shifted ones */
 };
 
 struct vv_fine_counts {

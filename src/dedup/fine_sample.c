@@ -143,8 +143,8 @@ static double stored(const struct vv_fine_sample *sample, int i, double remember
     return sum->first + (1 - known) * sum->shifted + RUN_BYTES * sum->runs;
 }
 
-uint32_t vv_fine_sample_judge(struct vv_fine_sample *sample, const struct vv_fine_costs *costs, uint32_t now,
-                              char reason[64]) {
+uint32_t vv_fine_sample_evaluate(struct vv_fine_sample *sample, const struct vv_fine_costs *costs, uint32_t now,
+                                 char reason[64]) {
     if (!sample || sample->looked < ENOUGH)
         return now;
     double whole = sample->bytes, best = whole * costs->write, share = 1;

@@ -32,7 +32,7 @@ struct vv_fine_costs {
 };
 /* The size of chunks, 0 for none, once the sample says anything (else `now`); what was sampled so far is forgotten
  * then. reason gets a few words. */
-uint32_t vv_fine_sample_judge(struct vv_fine_sample *sample, const struct vv_fine_costs *costs, uint32_t now,
-                              char reason[64]);
+uint32_t vv_fine_sample_evaluate(struct vv_fine_sample *sample, const struct vv_fine_costs *costs, uint32_t now,
+                                 char reason[64]);
 
 #endif

@@ -9,7 +9,7 @@
 static void drop_pending(struct vv_past *past) {
     vv_free(past->new_ids);
     past->new_ids = NULL;
-    past->new_count = past->new_room = 0;
+    past->new_count = past->new_capacity = 0;
     vv_origins_clear(&past->changed);
     vv_origins_clear(&past->merged);
     vv_array_drop(past->pending_array);
@@ -20,35 +20,35 @@ static void drop_pending(struct vv_past *past) {
 /* Large arrays are mapped, so that ids of memory never touched cost nothing; a million small ones must not be. */
 #define MAPPED (128u << 10)
 
-static struct vv_hash128 *alloc_ids(uint64_t room) {
-    return room * sizeof(struct vv_hash128) < MAPPED ? vv_calloc(room, sizeof(struct vv_hash128))
-                                                     : vv_pages_map(room * sizeof(struct vv_hash128));
+static struct vv_hash128 *alloc_ids(uint64_t capacity) {
+    return capacity * sizeof(struct vv_hash128) < MAPPED ? vv_calloc(capacity, sizeof(struct vv_hash128))
+                                                         : vv_pages_map(capacity * sizeof(struct vv_hash128));
 }
 
 static void free_ids(struct vv_past *past) {
-    if (past->ids_room * sizeof *past->ids < MAPPED)
+    if (past->ids_capacity * sizeof *past->ids < MAPPED)
         vv_free(past->ids);
     else
-        vv_pages_unmap(past->ids, past->ids_room * sizeof *past->ids);
+        vv_pages_unmap(past->ids, past->ids_capacity * sizeof *past->ids);
     past->ids = NULL;
-    past->ids_room = 0;
+    past->ids_capacity = 0;
 }
 
 #define MARKS_SMALL (128u << 10) /* bytes: there may be a million regions, and mappings are few */
 
-static struct vv_fine_mark *alloc_marks(uint64_t room) {
-    uint64_t bytes = room * sizeof(struct vv_fine_mark);
+static struct vv_fine_mark *alloc_marks(uint64_t capacity) {
+    uint64_t bytes = capacity * sizeof(struct vv_fine_mark);
     return bytes < MARKS_SMALL ? vv_calloc(1, bytes) : vv_pages_map(bytes);
 }
 
 void vv_past_drop_marks(struct vv_past *past) {
-    uint64_t bytes = past->marks_room * sizeof *past->marks;
+    uint64_t bytes = past->marks_capacity * sizeof *past->marks;
     if (bytes < MARKS_SMALL)
         vv_free(past->marks);
     else
         vv_pages_unmap(past->marks, bytes);
     past->marks = NULL;
-    past->marks_room = 0;
+    past->marks_capacity = 0;
     past->are_marks_pending = 0;
 }
 
@@ -58,8 +58,8 @@ static void copy_marks(const struct vv_past *past, uint64_t from, struct vv_fine
                        const struct vv_fine_mark *old) {
     for (size_t at = vv_origins_find(&past->origins, from); at < past->origins.count; at++) {
         const struct vv_origin *origin = &past->origins.list[at];
-        uint64_t begin = origin->offset > from ? origin->offset / VV_CHUNK * VV_CHUNK : from;
-        uint64_t end = (origin->offset + origin->length + VV_CHUNK - 1) / VV_CHUNK * VV_CHUNK;
+        uint64_t begin = origin->offset > from ? origin->offset / VV_GRANULE * VV_GRANULE : from;
+        uint64_t end = (origin->offset + origin->length + VV_GRANULE - 1) / VV_GRANULE * VV_GRANULE;
         size_t bytes = (end - begin) / past->marks_chunk * sizeof *marks, first = begin / past->marks_chunk;
         if (origin->kind == VV_ORIGIN_ZERO)
             continue;
@@ -71,20 +71,20 @@ static void copy_marks(const struct vv_past *past, uint64_t from, struct vv_fine
 }
 
 void vv_past_marks(struct vv_past *past, uint64_t size, uint32_t chunk) {
-    uint64_t room = (size + VV_CHUNK - 1) / VV_CHUNK * (VV_CHUNK / chunk);
+    uint64_t capacity = (size + VV_GRANULE - 1) / VV_GRANULE * (VV_GRANULE / chunk);
     if (past->are_marks_pending || past->marks_chunk != chunk)
         vv_past_drop_marks(past);
     past->marks_chunk = chunk;
     if (past->marks && size != past->length) /* what lies behind the end that both have is of another time */
-        copy_marks(past, (size < past->length ? size : past->length) / VV_CHUNK * VV_CHUNK, past->marks, NULL);
-    if (room <= past->marks_room)
+        copy_marks(past, (size < past->length ? size : past->length) / VV_GRANULE * VV_GRANULE, past->marks, NULL);
+    if (capacity <= past->marks_capacity)
         return;
-    struct vv_fine_mark *marks = alloc_marks(room);
+    struct vv_fine_mark *marks = alloc_marks(capacity);
     if (marks && past->marks)
         copy_marks(past, 0, marks, past->marks);
     vv_past_drop_marks(past);
     past->marks = marks;
-    past->marks_room = marks ? room : 0;
+    past->marks_capacity = marks ? capacity : 0;
 }
 
 static void clear_past(struct vv_past *past) {
@@ -104,7 +104,7 @@ void vv_history_clear(struct vv_history *history) {
     vv_free(history->sources);
     vv_free(history->is_alive);
     vv_table_clear(&history->table);
-    vv_seen_clear(&history->seen);
+    vv_fine_index_clear(&history->seen);
     vv_fine_set_clear(&history->met);
     memset(history, 0, sizeof *history);
 }
@@ -122,7 +122,7 @@ struct vv_past *vv_history_find(struct vv_history *history, uint64_t number) {
 }
 
 struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, const char *name) {
-    if (VV_GROW(history->list, history->count, history->room) != 0)
+    if (VV_GROW(history->list, history->count, history->capacity) != 0)
         return NULL;
     char *copy = vv_strdup(name);
     if (!copy)
@@ -136,40 +136,40 @@ struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, cons
 }
 
 int64_t vv_history_source(struct vv_history *history, const struct vv_source *source) {
-    if (history->source_count == history->source_room) {
-        uint32_t room = history->source_room ? history->source_room * 2 : 16;
-        struct vv_source *sources = vv_realloc(history->sources, room * sizeof *sources);
+    if (history->source_count == history->source_capacity) {
+        uint32_t capacity = history->source_capacity ? history->source_capacity * 2 : 16;
+        struct vv_source *sources = vv_realloc(history->sources, capacity * sizeof *sources);
         if (!sources)
             return -ENOMEM;
         history->sources = sources;
-        uint8_t *is_alive = vv_realloc(history->is_alive, room);
+        uint8_t *is_alive = vv_realloc(history->is_alive, capacity);
         if (!is_alive)
             return -ENOMEM;
         history->is_alive = is_alive;
-        history->source_room = room;
+        history->source_capacity = capacity;
     }
     history->sources[history->source_count] = *source;
     history->is_alive[history->source_count] = 1;
     return history->source_count++;
 }
 
-int vv_past_room(struct vv_past *past, uint64_t granules) {
-    if (granules <= past->ids_room)
+int vv_past_capacity(struct vv_past *past, uint64_t granules) {
+    if (granules <= past->ids_capacity)
         return 0;
     struct vv_hash128 *ids = alloc_ids(granules);
     if (!ids)
         return -ENOMEM;
-    for (uint64_t i = 0; i < past->ids_room; i++)
+    for (uint64_t i = 0; i < past->ids_capacity; i++)
         if (!vv_hash128_is_zero(past->ids[i])) /* leave untouched what is zero */
             ids[i] = past->ids[i];
     free_ids(past);
     past->ids = ids;
-    past->ids_room = granules;
+    past->ids_capacity = granules;
     return 0;
 }
 
 int vv_past_new_id(struct vv_past *past, uint64_t index, struct vv_hash128 id) {
-    if (VV_GROW_FROM(past->new_ids, past->new_count, past->new_room, 1) !=
+    if (VV_GROW_FROM(past->new_ids, past->new_count, past->new_capacity, 1) !=
         0) /* a million regions may have one granule */
         return -ENOMEM;
     past->new_ids[past->new_count++] = (struct vv_new_id){index, id};
@@ -227,13 +227,13 @@ void vv_history_own(struct vv_history *history, uint32_t rank) {
 /* Ids behind a shorter end must be zero should the region grow again. Origins tell where there are any: the rest is not
  * touched. */
 static void clear_tail(struct vv_past *past) {
-    uint64_t end = (past->pending_length + VV_CHUNK - 1) / VV_CHUNK;
+    uint64_t end = (past->pending_length + VV_GRANULE - 1) / VV_GRANULE;
     if (past->pending_length >= past->length)
         return;
-    for (size_t i = vv_origins_find(&past->origins, end * VV_CHUNK); i < past->origins.count; i++) {
+    for (size_t i = vv_origins_find(&past->origins, end * VV_GRANULE); i < past->origins.count; i++) {
         const struct vv_origin *origin = &past->origins.list[i];
-        uint64_t from = origin->offset / VV_CHUNK;
-        uint64_t to = (origin->offset + origin->length + VV_CHUNK - 1) / VV_CHUNK;
+        uint64_t from = origin->offset / VV_GRANULE;
+        uint64_t to = (origin->offset + origin->length + VV_GRANULE - 1) / VV_GRANULE;
         from = from > end ? from : end;
         if (origin->kind != VV_ORIGIN_ZERO && from < to)
             memset(past->ids + from, 0, (to - from) * sizeof *past->ids);
@@ -241,13 +241,13 @@ static void clear_tail(struct vv_past *past) {
 }
 
 static void accept_ids(struct vv_past *past) {
-    if (past->pending_nameless)
+    if (past->pending_no_ids)
         free_ids(past);
     for (size_t i = 0; i < past->new_count; i++)
         past->ids[past->new_ids[i].index] = past->new_ids[i].id;
-    if (!past->is_nameless && !past->pending_nameless)
+    if (!past->has_no_ids && !past->pending_no_ids)
         clear_tail(past);
-    past->is_nameless = past->pending_nameless;
+    past->has_no_ids = past->pending_no_ids;
 }
 
 static void accept_past(struct vv_past *past) {

@@ -11,7 +11,7 @@
 #include "dedup/fine.h"
 #include "dedup/fine_sample.h"
 #include "dedup/origins.h"
-#include "dedup/seen.h"
+#include "dedup/fine_index.h"
 #include "dedup/table.h"
 
 /* An attempt that stored bytes we may refer to. */
@@ -42,15 +42,15 @@ struct vv_past {
     uint64_t slot;    /* bytes reserved there */
     struct vv_hash128 digest;
     struct vv_hash128 *ids; /* one per granule, zero for zeros; pages cost nothing until touched */
-    uint64_t ids_room;      /* granules */
-    int is_nameless;        /* too large for ids to be kept */
+    uint64_t ids_capacity;  /* granules */
+    int has_no_ids;         /* too large for ids to be kept */
     struct vv_origins origins;
     struct vv_array *array;        /* what it holds, as stored; NULL: bytes */
     uint32_t fine;                 /* bytes of the chunks in which it is looked at; 0: granules only */
     uint32_t fine_sampled;         /* what samples say about that */
     struct vv_fine_sample *sample; /* NULL: there is none */
     struct vv_fine_mark *marks;    /* of its fine chunks (dedup/fine.h); NULL: there are none */
-    uint64_t marks_room;
+    uint64_t marks_capacity;
     uint32_t marks_chunk;
     int are_marks_pending; /* they are those of a save that is under way, or has failed */
     uint64_t variable;     /* the same for regions that hold the same variable; 0: not yet known */
@@ -61,26 +61,26 @@ struct vv_past {
     int is_moved; /* has another address than before */
     struct vv_array *pending_array;
     int is_retold; /* what it holds is said in other words than before */
-    int pending_nameless;
+    int pending_no_ids;
     uint64_t pending_length;
     uint64_t pending_address;
     uint64_t pending_slot;
     struct vv_hash128 pending_digest;
     struct vv_new_id *new_ids;
-    size_t new_count, new_room;
+    size_t new_count, new_capacity;
     struct vv_origins changed; /* what differs */
     struct vv_origins merged;  /* origins with it applied; only if anything differs */
 };
 
 struct vv_history {
     struct vv_past *list; /* ascending numbers */
-    size_t count, room;
+    size_t count, capacity;
     struct vv_source *sources;
     uint8_t *is_alive; /* per source: may be referred to */
-    uint32_t source_count, source_room;
+    uint32_t source_count, source_capacity;
     struct vv_table table;
-    struct vv_seen seen;    /* fine chunks */
-    struct vv_fine_set met; /* of the samples */
+    struct vv_fine_index seen; /* fine chunks */
+    struct vv_fine_set met;    /* of the samples */
     uint64_t layout_end;
 };
 
@@ -92,7 +92,7 @@ struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, cons
 /* A slot for an attempt, alive. Returns it or -ENOMEM. */
 int64_t vv_history_source(struct vv_history *history, const struct vv_source *source);
 /* Room for the ids of `granules`; the ones beyond the old room are zero. 0 or -ENOMEM. */
-int vv_past_room(struct vv_past *past, uint64_t granules);
+int vv_past_capacity(struct vv_past *past, uint64_t granules);
 /* Marks for so many bytes in chunks of this size, those of the last committed checkpoint as far as they are known.
  * Without memory there are none. */
 void vv_past_marks(struct vv_past *past, uint64_t size, uint32_t chunk);

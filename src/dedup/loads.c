@@ -3,18 +3,18 @@
 #include "base/alloc.h"
 
 static struct vv_load *find_load(const struct vv_loads *loads, uint32_t rank) {
-    size_t mask = loads->room - 1, at = (rank * UINT64_C(0x9e3779b97f4a7c15)) >> 40 & mask;
+    size_t mask = loads->capacity - 1, at = (rank * UINT64_C(0x9e3779b97f4a7c15)) >> 40 & mask;
     while (loads->list[at].rank && loads->list[at].rank != rank + 1)
         at = (at + 1) & mask;
     return &loads->list[at];
 }
 
 static int grow_loads(struct vv_loads *loads) {
-    struct vv_loads larger = {.count = loads->count, .room = loads->room ? loads->room * 2 : 64};
-    larger.list = vv_calloc(larger.room, sizeof *larger.list);
+    struct vv_loads larger = {.count = loads->count, .capacity = loads->capacity ? loads->capacity * 2 : 64};
+    larger.list = vv_calloc(larger.capacity, sizeof *larger.list);
     if (!larger.list)
         return -1;
-    for (size_t i = 0; i < loads->room; i++)
+    for (size_t i = 0; i < loads->capacity; i++)
         if (loads->list[i].rank)
             *find_load(&larger, loads->list[i].rank - 1) = loads->list[i];
     vv_free(loads->list);
@@ -23,7 +23,7 @@ static int grow_loads(struct vv_loads *loads) {
 }
 
 uint64_t *vv_loads_of(struct vv_loads *loads, uint32_t rank, uint64_t begin) {
-    if (loads->count * 2 >= loads->room && grow_loads(loads))
+    if (loads->count * 2 >= loads->capacity && grow_loads(loads))
         return NULL;
     struct vv_load *load = find_load(loads, rank);
     if (!load->rank) {

@@ -12,7 +12,7 @@ struct vv_load {
 
 struct vv_loads {
     struct vv_load *list;
-    size_t count, room; /* a power of two, or 0 */
+    size_t count, capacity; /* a power of two, or 0 */
 };
 
 /* The load of a rank, `begin` if it is met for the first time. Lives until the next call. NULL: no memory. */

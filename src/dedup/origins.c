@@ -8,7 +8,7 @@
 void vv_origins_clear(struct vv_origins *origins) {
     vv_free(origins->list);
     origins->list = NULL;
-    origins->count = origins->room = 0;
+    origins->count = origins->capacity = 0;
 }
 
 /* Can `next` be joined to `last`, which ends where it begins? */
@@ -50,7 +50,7 @@ int vv_origins_add(struct vv_origins *origins, const struct vv_origin *origin) {
         return 0;
     if (origins->count > 0 && join(&origins->list[origins->count - 1], origin))
         return 0;
-    if (VV_GROW_FROM(origins->list, origins->count, origins->room, 1) != 0) /* most regions have one */
+    if (VV_GROW_FROM(origins->list, origins->count, origins->capacity, 1) != 0) /* most regions have one */
         return -ENOMEM;
     origins->list[origins->count++] = *origin;
     return 0;

@@ -1,8 +1,8 @@
 /* Where the bytes of a region come from: ranges with their origin, ascending and without overlap. This is what a
  * manifest says, in memory.
  *
- * A `source` is a slot in the session's list of attempts (dedup/history.h), not yet a lean index: slots live as long as
- * the session, lean indices belong to one pack. */
+ * A `source` is a slot in the session's list of attempts (dedup/history.h), not yet a dependency index: slots live as
+ * long as the session, dependency indices belong to one pack. */
 #ifndef VV_ORIGINS_H
 #define VV_ORIGINS_H
 
@@ -24,7 +24,7 @@ struct vv_origin {
 struct vv_origins {
     struct vv_origin *list;
     size_t count;
-    size_t room;
+    size_t capacity;
 };
 
 void vv_origins_clear(struct vv_origins *origins);

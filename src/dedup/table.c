@@ -8,8 +8,8 @@
 #include "dedup/table.h"
 
 #define WAYS VV_TABLE_WAYS
-#define ROOM_MORE 256u /* places: in a small table chance would leave some out */
-#define GROWTH 8       /* by less than an eighth it does not grow */
+#define CAPACITY_MORE 256u /* places: in a small table chance would leave some out */
+#define GROWTH 8           /* by less than an eighth it does not grow */
 
 /* By the first bits: who looks up ids in ascending order walks through the table. */
 static struct vv_known *bucket(const struct vv_table *table, struct vv_hash128 id) {
@@ -120,9 +120,9 @@ void vv_table_put(struct vv_table *table, const struct vv_known *known, const ui
     put_first(bucket_of(table, place), place, known);
 }
 
-size_t vv_table_room(double share, uint64_t protected_bytes) {
+size_t vv_table_capacity(double share, uint64_t protected_bytes) {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     double bytes = (double)(protected_bytes < memory ? protected_bytes : memory);
-    double room = share * bytes / sizeof(struct vv_known);
-    return room > 0 ? (size_t)room + ROOM_MORE : 0;
+    double capacity = share * bytes / sizeof(struct vv_known);
+    return capacity > 0 ? (size_t)capacity + CAPACITY_MORE : 0;
 }

@@ -45,6 +45,6 @@ void vv_table_put(struct vv_table *table, const struct vv_known *known, const ui
 
 /* How many ids a table may remember: a share of the protected memory, but never of more memory than the machine has,
  * since reserved space is not data. */
-size_t vv_table_room(double share, uint64_t protected_bytes);
+size_t vv_table_capacity(double share, uint64_t protected_bytes);
 
 #endif

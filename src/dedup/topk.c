@@ -160,10 +160,10 @@ static void drop_single(struct list *list) {
 }
 
 static int merge(const struct list *left, const struct list *right, size_t k, struct list *out) {
-    size_t room = left->count + right->count;
+    size_t capacity = left->count + right->count;
     struct vv_loads loads = {0};
-    const struct entry **rivals = vv_calloc(room + 1, sizeof *rivals);
-    int rc = rivals ? make(out, room) : -ENOMEM;
+    const struct entry **rivals = vv_calloc(capacity + 1, sizeof *rivals);
+    int rc = rivals ? make(out, capacity) : -ENOMEM;
     if (rc == 0)
         rc = join(left, right, out, rivals, &loads);
     for (size_t i = 0; rc == 0 && i < out->count; i++)

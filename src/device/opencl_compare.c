@@ -63,7 +63,7 @@ static int find_known_chunks(struct cl_region *region) {
 static int label(struct cl_region *region, const struct varve_ask *ask, struct counts *counts) {
     struct cl_part *part = &region->part;
     struct cl_space *spaces = region->shared->spaces;
-    part->room = vv_cl_table_room(&region->table, ask->most);
+    part->capacity = vv_cl_table_capacity(&region->table, ask->most);
     int rc = vv_cl_send_part(region);
     if (rc == 0)
         rc = vv_cl_space(region, SPACE_RUN_MARKS, (uint64_t)part->chunks * 8);
@@ -80,7 +80,7 @@ static int label(struct cl_region *region, const struct varve_ask *ask, struct c
         rc = vv_cl_fetch(region, spaces[SPACE_MARKS].memory, (uint64_t)(part->chunks - 1) * 8, 8, &counts->fresh);
     if (rc == 0)
         rc = vv_cl_fetch(region, spaces[SPACE_RUN_MARKS].memory, (uint64_t)(part->chunks - 1) * 8, 8, &counts->runs);
-    counts->fresh = counts->fresh < part->room ? counts->fresh : part->room;
+    counts->fresh = counts->fresh < part->capacity ? counts->fresh : part->capacity;
     return rc;
 }
 

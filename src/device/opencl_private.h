@@ -64,7 +64,7 @@ struct cl_shared {
 struct cl_part {
     uint64_t base, total, seed, address;
     uint32_t granule, granules, listed, chunks, shift, source, sources, has_past;
-    uint32_t used, room, slots, heads, runs;
+    uint32_t used, capacity, slots, heads, runs;
 };
 
 /* What was seen: ids, their places, and the slots that lead from ids to entries. */
@@ -72,7 +72,7 @@ struct cl_table {
     cl_mem ids, places, slots;
     uint32_t used;    /* entries */
     uint32_t settled; /* of these, of checkpoints that exist */
-    uint32_t room, slot_count;
+    uint32_t capacity, slot_count;
     int is_full; /* there was no memory for more */
 };
 
@@ -102,7 +102,7 @@ struct cl_region {
     int is_spoilt;  /* something failed in this attempt: what is known may be wrong */
     uint64_t asked; /* so many bytes were compared in this attempt */
     struct cl_log *logs;
-    size_t log_count, log_room;
+    size_t log_count, log_capacity;
     struct cl_part part; /* that is looked at */
     struct cl_space out; /* the answer, and where the host sees it */
     uint8_t *answer;
@@ -164,7 +164,7 @@ int vv_cl_table_start(struct cl_region *region);
 /* Room for more entries, of at most so many in all. -ENOMEM changes nothing. */
 int vv_cl_table_grow(struct cl_region *region, uint32_t more, uint64_t most);
 /* So many more may be remembered. */
-uint32_t vv_cl_table_room(const struct cl_table *table, uint64_t most);
+uint32_t vv_cl_table_capacity(const struct cl_table *table, uint64_t most);
 int vv_cl_table_forget(struct cl_region *region); /* what is not settled */
 void vv_cl_table_clear(struct cl_table *table);
 uint32_t vv_cl_power(uint64_t least); /* the power of two that is not less */

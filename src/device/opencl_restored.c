@@ -65,12 +65,12 @@ static int remember_piece(struct cl_region *region, const struct varve_ask *ask)
         rc = vv_cl_sum(region, *marks, part->chunks);
     if (rc == 0)
         rc = vv_cl_fetch(region, *marks, (uint64_t)(part->chunks - 1) * 8, sizeof fresh, &fresh);
-    part->room = vv_cl_table_room(table, ask->most);
-    fresh = fresh < part->room ? fresh : part->room;
+    part->capacity = vv_cl_table_capacity(table, ask->most);
+    fresh = fresh < part->capacity ? fresh : part->capacity;
     if (rc == 0 && vv_cl_table_grow(region, fresh, ask->most) != 0) {
         table->is_full = 1; /* what there is no memory for is not remembered */
-        part->room = vv_cl_table_room(table, ask->most);
-        fresh = fresh < part->room ? fresh : part->room;
+        part->capacity = vv_cl_table_capacity(table, ask->most);
+        fresh = fresh < part->capacity ? fresh : part->capacity;
     }
     if (rc == 0)
         rc = vv_cl_remember(region, region->shared->spaces[SPACE_PART].memory); /* nothing is moved */

@@ -14,7 +14,7 @@ void vv_cl_drop_logs(struct cl_region *region) {
     }
     free(region->logs);
     region->logs = NULL;
-    region->log_count = region->log_room = 0;
+    region->log_count = region->log_capacity = 0;
 }
 
 void vv_cl_forget(struct cl_region *region) {
@@ -30,14 +30,14 @@ void vv_cl_forget(struct cl_region *region) {
 }
 
 static int add_log(struct cl_region *region) {
-    if (region->log_count < region->log_room)
+    if (region->log_count < region->log_capacity)
         return 0;
-    size_t room = region->log_room ? region->log_room * 2 : 16;
-    struct cl_log *logs = realloc(region->logs, room * sizeof *logs);
+    size_t capacity = region->log_capacity ? region->log_capacity * 2 : 16;
+    struct cl_log *logs = realloc(region->logs, capacity * sizeof *logs);
     if (!logs)
         return -ENOMEM;
     region->logs = logs;
-    region->log_room = room;
+    region->log_capacity = capacity;
     return 0;
 }
 

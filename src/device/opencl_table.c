@@ -16,10 +16,10 @@ uint32_t vv_cl_power(uint64_t least) {
 
 static uint64_t bound(const struct cl_table *table, uint64_t most) {
     most = most < ENTRIES_MOST ? most : ENTRIES_MOST;
-    return table->is_full && table->room < most ? table->room : most;
+    return table->is_full && table->capacity < most ? table->capacity : most;
 }
 
-uint32_t vv_cl_table_room(const struct cl_table *table, uint64_t most) {
+uint32_t vv_cl_table_capacity(const struct cl_table *table, uint64_t most) {
     most = bound(table, most);
     return table->used < most ? (uint32_t)most - table->used : 0;
 }
@@ -41,13 +41,13 @@ static int enter(struct cl_region *region, const struct cl_table *table) {
     return rc;
 }
 
-static int make_larger(struct cl_region *region, uint64_t room, struct cl_table *larger) {
+static int make_larger(struct cl_region *region, uint64_t capacity, struct cl_table *larger) {
     const struct cl_table *table = &region->table;
-    *larger = (struct cl_table){.used = table->used, .settled = table->settled, .room = (uint32_t)room};
-    larger->slot_count = vv_cl_power(room + room / 3 + 1); /* three quarters are taken, at the most */
-    int rc = vv_cl_make(region, room * 16, &larger->ids);
+    *larger = (struct cl_table){.used = table->used, .settled = table->settled, .capacity = (uint32_t)capacity};
+    larger->slot_count = vv_cl_power(capacity + capacity / 3 + 1); /* three quarters are taken, at the most */
+    int rc = vv_cl_make(region, capacity * 16, &larger->ids);
     if (rc == 0)
-        rc = vv_cl_make(region, room * 8, &larger->places);
+        rc = vv_cl_make(region, capacity * 8, &larger->places);
     if (rc == 0)
         rc = vv_cl_make(region, (uint64_t)larger->slot_count * sizeof(cl_uint), &larger->slots);
     if (rc == 0)
@@ -73,12 +73,12 @@ int vv_cl_table_start(struct cl_region *region) {
 
 int vv_cl_table_grow(struct cl_region *region, uint32_t more, uint64_t most) {
     struct cl_table *table = &region->table, larger;
-    uint64_t room = (uint64_t)table->used + more;
-    if (room <= table->room)
+    uint64_t capacity = (uint64_t)table->used + more;
+    if (capacity <= table->capacity)
         return 0;
-    room = room > (uint64_t)table->room * 2 ? room : (uint64_t)table->room * 2;
-    room = room < bound(table, most) ? room : bound(table, most);
-    int rc = make_larger(region, room, &larger);
+    capacity = capacity > (uint64_t)table->capacity * 2 ? capacity : (uint64_t)table->capacity * 2;
+    capacity = capacity < bound(table, most) ? capacity : bound(table, most);
+    int rc = make_larger(region, capacity, &larger);
     if (rc) {
         vv_cl_table_clear(&larger);
         return rc;

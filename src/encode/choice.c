@@ -421,15 +421,15 @@ void vv_chooser_wrote(struct vv_chooser *chooser, size_t bytes, double seconds) 
 
 struct text {
     char *at;
-    size_t room, used;
+    size_t capacity, used;
 };
 
 __attribute__((format(printf, 2, 3))) static void add_text(struct text *text, const char *format, ...) {
     va_list args;
-    if (text->used >= text->room)
+    if (text->used >= text->capacity)
         return;
     va_start(args, format);
-    int got = vsnprintf(text->at + text->used, text->room - text->used, format, args);
+    int got = vsnprintf(text->at + text->used, text->capacity - text->used, format, args);
     va_end(args);
     text->used += got > 0 ? (size_t)got : 0;
 }
@@ -454,8 +454,8 @@ static void tell_shares(const struct vv_choice_sums *sums, struct text *text) {
     }
 }
 
-void vv_chooser_sums(struct vv_chooser *chooser, struct vv_choice_sums *out, char *reason, size_t room) {
-    struct text text = {reason, room, 0};
+void vv_chooser_sums(struct vv_chooser *chooser, struct vv_choice_sums *out, char *reason, size_t capacity) {
+    struct text text = {reason, capacity, 0};
     pthread_mutex_lock(&chooser->mutex);
     *out = chooser->sums;
     out->storage_speed = chooser->stream.speed;

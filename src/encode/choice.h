@@ -40,6 +40,6 @@ struct vv_choice_sums {
 };
 /* Of the checkpoint since vv_chooser_begin. reason: "delta-zstd 62 %, none 38 %; storage 105 MB/s, 2 processors", cut
  * to fit. */
-void vv_chooser_sums(struct vv_chooser *chooser, struct vv_choice_sums *out, char *reason, size_t room);
+void vv_chooser_sums(struct vv_chooser *chooser, struct vv_choice_sums *out, char *reason, size_t capacity);
 
 #endif

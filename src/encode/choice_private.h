@@ -77,7 +77,7 @@ struct vv_chooser {
 
     struct variable *variables;
     uint32_t *chains; /* of VARIABLES_MAX hashes, +1; made with the first variable */
-    size_t room;
+    size_t capacity;
     uint32_t used, oldest;
     struct variable shared; /* when there is no memory for one more */
     struct lesson lessons[KINDS][VV_CODING_NAMES];

@@ -140,7 +140,7 @@ static void unchain(struct vv_chooser *chooser, uint32_t index) {
 }
 
 /* Room for one more: a new one, or that of the oldest. UINT32_MAX if there is no memory or it is being sampled. */
-static uint32_t take_room(struct vv_chooser *chooser) {
+static uint32_t take_capacity(struct vv_chooser *chooser) {
     if (chooser->used == VARIABLES_MAX) {
         uint32_t index = chooser->oldest;
         chooser->oldest = (chooser->oldest + 1) % VARIABLES_MAX;
@@ -153,7 +153,7 @@ static uint32_t take_room(struct vv_chooser *chooser) {
         chooser->chains = vv_calloc(VARIABLES_MAX, sizeof *chooser->chains);
     if (!chooser->chains)
         return UINT32_MAX;
-    if (VV_GROW(chooser->variables, chooser->used, chooser->room) != 0)
+    if (VV_GROW(chooser->variables, chooser->used, chooser->capacity) != 0)
         return UINT32_MAX;
     return chooser->used++;
 }
@@ -163,7 +163,7 @@ struct variable *vv_choice_variable_of(struct vv_chooser *chooser, uint64_t numb
     struct variable *variable = vv_choice_variable_find(chooser, number);
     int is_new = !variable;
     if (is_new) {
-        uint32_t index = take_room(chooser);
+        uint32_t index = take_capacity(chooser);
         if (index == UINT32_MAX) {
             variable = &chooser->shared;
         } else {

@@ -12,13 +12,13 @@ struct hand {
     uint32_t given; /* bytes of the next one */
 };
 
-size_t vv_order_room(const struct vv_order_piece *in, size_t count, uint32_t step) {
-    size_t room = count;
+size_t vv_order_capacity(const struct vv_order_piece *in, size_t count, uint32_t step) {
+    size_t capacity = count;
     /* A chunk that is cut may begin in the middle of a turn: one piece more. */
     for (size_t i = 0; i < count && step > 0; i++)
         if (in[i].size > step)
-            room += (in[i].size - 1) / step + 1;
-    return room;
+            capacity += (in[i].size - 1) / step + 1;
+    return capacity;
 }
 
 static int is_before(const struct vv_order_piece *a, const struct vv_order_piece *b) {

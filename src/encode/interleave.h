@@ -26,7 +26,7 @@ struct vv_order_piece {
  * in: whole chunks in any order, each at most once. out gets the pieces in their new order; they tile the same
  * bytes. Room for vv_order_room(in, count, step), and apart from in. Returns how many; 0 when scratch memory is
  * missing (none is needed for step 0), or of nothing. Any thread. */
-size_t vv_order_room(const struct vv_order_piece *in, size_t count, uint32_t step);
+size_t vv_order_capacity(const struct vv_order_piece *in, size_t count, uint32_t step);
 size_t vv_order_make(const struct vv_order_piece *in, size_t count, uint32_t step, struct vv_order_piece *out);
 
 /* Are these pieces whole chunks? Only then have they ids. */

@@ -24,22 +24,22 @@ void files_found_clear(struct files_found *found) {
 }
 
 /* Room for one more of `size` bytes. */
-static int grow(void **list, size_t *room, size_t count, size_t size) {
-    if (count < *room)
+static int grow(void **list, size_t *capacity, size_t count, size_t size) {
+    if (count < *capacity)
         return 0;
-    size_t wanted = *room ? *room * 2 : 64;
+    size_t wanted = *capacity ? *capacity * 2 : 64;
     void *grown = realloc(*list, wanted * size);
     if (!grown)
         return -ENOMEM;
     *list = grown;
-    *room = wanted;
+    *capacity = wanted;
     return 0;
 }
 
 int files_found_variable(struct files_found *found, const char *name, const struct files_variable *like) {
     if (found->count >= FILES_VARIABLES_MOST)
         return -E2BIG;
-    if (grow((void **)&found->variables, &found->room, found->count, sizeof *found->variables) < 0)
+    if (grow((void **)&found->variables, &found->capacity, found->count, sizeof *found->variables) < 0)
         return -ENOMEM;
     struct files_variable *variable = &found->variables[found->count];
     *variable = *like;
@@ -63,7 +63,7 @@ int files_found_extent(struct files_found *found, uint64_t offset, uint64_t leng
     }
     if (found->extent_count >= FILES_EXTENTS_MOST)
         return -E2BIG;
-    if (grow((void **)&found->extents, &found->extent_room, found->extent_count, sizeof *found->extents) < 0)
+    if (grow((void **)&found->extents, &found->extent_capacity, found->extent_count, sizeof *found->extents) < 0)
         return -ENOMEM;
     found->extents[found->extent_count++] = (struct files_extent){offset, length};
     variable->count++;
@@ -178,7 +178,7 @@ int files_found_read(struct files_found *found, const void *data, size_t size) {
     if (rc == 0 && head.extents) {
         found->extents = malloc(cursor.left);
         rc = found->extents ? take_bytes(&cursor, found->extents, cursor.left) : -ENOMEM;
-        found->extent_count = found->extent_room = (size_t)head.extents;
+        found->extent_count = found->extent_capacity = (size_t)head.extents;
     }
     if (rc < 0)
         files_found_clear(found);
@@ -231,9 +231,9 @@ static size_t drop_overlaps(struct files_found *found, struct spot *spots) {
         qsort(spots, count, sizeof *spots, compare_spots);
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && spots[i].offset < end) {
-            uint32_t victim = spots[i].variable > last ? spots[i].variable : last;
-            dropped += found->variables[victim].count > 0;
-            drop(&found->variables[victim]);
+            uint32_t sparse = spots[i].variable > last ? spots[i].variable : last;
+            dropped += found->variables[sparse].count > 0;
+            drop(&found->variables[sparse]);
         }
         if (spots[i].offset + spots[i].length > end) {
             end = spots[i].offset + spots[i].length;

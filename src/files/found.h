@@ -28,9 +28,9 @@ struct files_variable {
 
 struct files_found {
     struct files_variable *variables;
-    size_t count, room;
+    size_t count, capacity;
     struct files_extent *extents;
-    size_t extent_count, extent_room;
+    size_t extent_count, extent_capacity;
 };
 
 void files_found_clear(struct files_found *found);

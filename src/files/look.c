@@ -105,7 +105,7 @@ static int look_inside(void *arg, int answer) {
 
 struct answer {
     char *data;
-    size_t size, room;
+    size_t size, capacity;
 };
 
 static int64_t now_ms(void) {
@@ -115,14 +115,14 @@ static int64_t now_ms(void) {
 }
 
 static int reserve_answer(struct answer *answer) {
-    if (answer->size < answer->room)
+    if (answer->size < answer->capacity)
         return 0;
-    size_t room = answer->room ? answer->room * 2 : 65536;
-    char *grown = room <= ANSWER_MOST ? realloc(answer->data, room) : NULL;
+    size_t capacity = answer->capacity ? answer->capacity * 2 : 65536;
+    char *grown = capacity <= ANSWER_MOST ? realloc(answer->data, capacity) : NULL;
     if (!grown)
         return -E2BIG;
     answer->data = grown;
-    answer->room = room;
+    answer->capacity = capacity;
     return 0;
 }
 
@@ -139,7 +139,7 @@ static int listen_to(int fd, int seconds, struct answer *answer) {
         int rc = reserve_answer(answer);
         if (rc < 0)
             return rc;
-        ssize_t got = read(fd, answer->data + answer->size, answer->room - answer->size);
+        ssize_t got = read(fd, answer->data + answer->size, answer->capacity - answer->size);
         if (got == 0)
             return 0;
         if (got < 0 && errno != EINTR)
@@ -148,7 +148,7 @@ static int listen_to(int fd, int seconds, struct answer *answer) {
     }
 }
 
-static void note_ending(int listened, int status, enum files_kind kind, char note[FILES_NOTE_ROOM]) {
+static void note_ending(int listened, int status, enum files_kind kind, char note[FILES_NOTE_CAPACITY]) {
     static const char *const reasons[] = {
         [ENDED_DAMAGED] = "is damaged, or of a kind that is not known",
         [ENDED_TOO_MUCH] = "has too many pieces",
@@ -160,27 +160,29 @@ static void note_ending(int listened, int status, enum files_kind kind, char not
         code = listened == -E2BIG ? ENDED_TOO_MUCH : ENDED_OTHERWISE;
     note[0] = '\0';
     if (listened == -ETIMEDOUT || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU))
-        snprintf(note, FILES_NOTE_ROOM, "takes too long to look into as %s", kind_name(kind));
+        snprintf(note, FILES_NOTE_CAPACITY, "takes too long to look into as %s", kind_name(kind));
     else if (listened == 0 && WIFSIGNALED(status))
-        snprintf(note, FILES_NOTE_ROOM, "looking into it as %s crashed (signal %d)", kind_name(kind), WTERMSIG(status));
+        snprintf(note, FILES_NOTE_CAPACITY, "looking into it as %s crashed (signal %d)", kind_name(kind),
+                 WTERMSIG(status));
     else if (code != ENDED_WELL)
-        snprintf(note, FILES_NOTE_ROOM, "as %s file %s", kind_name(kind), reasons[code]);
+        snprintf(note, FILES_NOTE_CAPACITY, "as %s file %s", kind_name(kind), reasons[code]);
 }
 
 /* What it told before it failed is as good as the rest: everything is checked. */
-static void believe(struct answer *answer, uint64_t size, struct files_found *found, char note[FILES_NOTE_ROOM]) {
+static void believe(struct answer *answer, uint64_t size, struct files_found *found, char note[FILES_NOTE_CAPACITY]) {
     if (files_found_read(found, answer->data, answer->size) < 0) {
         if (!note[0])
-            snprintf(note, FILES_NOTE_ROOM, "looking into it gave nothing that makes sense");
+            snprintf(note, FILES_NOTE_CAPACITY, "looking into it gave nothing that makes sense");
         return;
     }
     size_t dropped = files_found_check(found, size);
     if (dropped && !note[0])
-        snprintf(note, FILES_NOTE_ROOM, "the places of %zu variable%s make no sense", dropped, dropped == 1 ? "" : "s");
+        snprintf(note, FILES_NOTE_CAPACITY, "the places of %zu variable%s make no sense", dropped,
+                 dropped == 1 ? "" : "s");
 }
 
 int files_look_by(files_look_fn fn, void *arg, uint64_t size, enum files_kind kind, int seconds,
-                  struct files_found *found, char note[FILES_NOTE_ROOM]) {
+                  struct files_found *found, char note[FILES_NOTE_CAPACITY]) {
     struct answer answer = {.data = NULL};
     int ends[2], status = 0;
     note[0] = '\0';
@@ -208,13 +210,13 @@ int files_look_by(files_look_fn fn, void *arg, uint64_t size, enum files_kind ki
     return rc;
 }
 
-int files_look(int fd, uint64_t size, enum files_kind kind, struct files_found *found, char note[FILES_NOTE_ROOM]) {
+int files_look(int fd, uint64_t size, enum files_kind kind, struct files_found *found, char note[FILES_NOTE_CAPACITY]) {
     struct looking looking = {.fd = fd, .size = size, .kind = kind};
     note[0] = '\0';
     if (kind == FILES_PLAIN)
         return 0;
     if (kind == FILES_HDF5 && !files_has_hdf5()) {
-        snprintf(note, FILES_NOTE_ROOM, "this program was built without HDF5");
+        snprintf(note, FILES_NOTE_CAPACITY, "this program was built without HDF5");
         return 0;
     }
     return files_look_by(look_inside, &looking, size, kind, WALL_SECONDS, found, note);

@@ -13,22 +13,22 @@ static const uint8_t magic[8] = {'V', 'a', 'r', 'v', 'e', 'M', 'a', 'p'};
 
 struct writer {
     uint8_t *data;
-    size_t size, room;
+    size_t size, capacity;
     int rc;
 };
 
 static void put(struct writer *writer, const void *data, size_t size) {
     if (writer->rc == 0 && size > FILES_MAP_MOST - writer->size)
         writer->rc = -E2BIG;
-    while (writer->rc == 0 && writer->room - writer->size < size) {
-        size_t room = writer->room ? writer->room * 2 : 4096;
-        uint8_t *grown = realloc(writer->data, room);
+    while (writer->rc == 0 && writer->capacity - writer->size < size) {
+        size_t capacity = writer->capacity ? writer->capacity * 2 : 4096;
+        uint8_t *grown = realloc(writer->data, capacity);
         if (!grown) {
             writer->rc = -ENOMEM;
             return;
         }
         writer->data = grown;
-        writer->room = room;
+        writer->capacity = capacity;
     }
     if (writer->rc == 0 && size) {
         memcpy(writer->data + writer->size, data, size);
@@ -206,13 +206,13 @@ static void take_piece(struct reader *reader, struct files_plan *plan, uint64_t 
         return;
     }
     *region = (uint32_t)((int64_t)*region + jump);
-    uint64_t room = plan->regions[*region].length;
+    uint64_t capacity = plan->regions[*region].length;
     if ((shift < 0 && 0 - (uint64_t)shift > next[*region]) || shift > (int64_t)LENGTH_END) {
         refuse_map(reader, VARVE_CORRUPT, "a piece lies outside of its region");
         return;
     }
     uint64_t offset = next[*region] + (uint64_t)shift;
-    if (length == 0 || offset > room || length > room - offset || length > file->size - *at) {
+    if (length == 0 || offset > capacity || length > capacity - offset || length > file->size - *at) {
         refuse_map(reader, VARVE_CORRUPT, "a piece lies outside of its region or file");
         return;
     }

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PARTIAL_ROOM 64
+#define PARTIAL_CAPACITY 64
 
 static int failed(struct varve_error *error, const char *what, const char *path) {
     int code = -errno;
@@ -50,8 +50,8 @@ static int open_parent(const struct files_place *place, const char *path, int ma
 }
 
 /* Nobody can guess the tag: neither the files of the set nor those of the user are called so. */
-static void partial_name(const struct files_place *place, uint32_t number, char out[PARTIAL_ROOM]) {
-    snprintf(out, PARTIAL_ROOM, ".varve-%016llx-%u.partial", (unsigned long long)place->tag, (unsigned)number);
+static void partial_name(const struct files_place *place, uint32_t number, char out[PARTIAL_CAPACITY]) {
+    snprintf(out, PARTIAL_CAPACITY, ".varve-%016llx-%u.partial", (unsigned long long)place->tag, (unsigned)number);
 }
 
 static int is_ours(const struct files_made *made, const struct stat *there) {
@@ -108,7 +108,7 @@ static int check_free(const struct files_place *place, int parent, const char *n
 static int make_partial(struct files_place *place, int parent, uint32_t number, struct varve_error *error) {
     const struct files_file *file = &place->files->list[number];
     struct files_made *made = &place->made[number];
-    char partial[PARTIAL_ROOM];
+    char partial[PARTIAL_CAPACITY];
     struct stat there;
     partial_name(place, number, partial);
     int fd = openat(parent, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -136,7 +136,7 @@ int files_place_begin(struct files_place *place, uint32_t number, struct varve_e
 
 static int open_partial(struct files_place *place, uint32_t number, struct varve_error *error) {
     const char *path = place->files->list[number].path, *name;
-    char partial[PARTIAL_ROOM];
+    char partial[PARTIAL_CAPACITY];
     struct stat there;
     if (place->fd >= 0 && place->file == number)
         return 0;
@@ -204,7 +204,7 @@ static int give_name(const struct files_place *place, int parent, const char *pa
 static int publish(struct files_place *place, int parent, uint32_t number, const char *name,
                    struct varve_error *error) {
     const char *path = place->files->list[number].path;
-    char partial[PARTIAL_ROOM];
+    char partial[PARTIAL_CAPACITY];
     struct stat there;
     partial_name(place, number, partial);
     if (fstatat(parent, partial, &there, AT_SYMLINK_NOFOLLOW) < 0)
@@ -267,7 +267,7 @@ int files_place_settle(struct files_place *place, struct varve_error *error) {
 
 void files_place_drop(struct files_place *place, uint32_t number) {
     struct files_made *made = &place->made[number];
-    char partial[PARTIAL_ROOM];
+    char partial[PARTIAL_CAPACITY];
     const char *name;
     struct stat there;
     close_file(place);

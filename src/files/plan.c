@@ -28,15 +28,15 @@ void files_plan_clear(struct files_plan *plan) {
     memset(plan, 0, sizeof *plan);
 }
 
-static int grow(void **list, size_t *room, size_t count, size_t size) {
-    if (count < *room)
+static int grow(void **list, size_t *capacity, size_t count, size_t size) {
+    if (count < *capacity)
         return 0;
-    size_t wanted = *room ? *room + *room / 2 : 64;
+    size_t wanted = *capacity ? *capacity + *capacity / 2 : 64;
     void *grown = realloc(*list, wanted * size);
     if (!grown)
         return -ENOMEM;
     *list = grown;
-    *room = wanted;
+    *capacity = wanted;
     return 0;
 }
 
@@ -50,15 +50,15 @@ int files_plan_piece(struct files_plan *plan, const struct files_piece *piece) {
     }
     if (plan->piece_count >= FILES_PIECES_MOST)
         return -E2BIG;
-    if (grow((void **)&plan->pieces, &plan->piece_room, plan->piece_count, sizeof *plan->pieces) < 0)
+    if (grow((void **)&plan->pieces, &plan->piece_capacity, plan->piece_count, sizeof *plan->pieces) < 0)
         return -ENOMEM;
     plan->pieces[plan->piece_count++] = *piece;
     return 0;
 }
 
 int files_plan_region(struct files_plan *plan, char *name, char *full) {
-    int rc =
-        name ? grow((void **)&plan->regions, &plan->region_room, plan->region_count, sizeof *plan->regions) : -ENOMEM;
+    int rc = name ? grow((void **)&plan->regions, &plan->region_capacity, plan->region_count, sizeof *plan->regions)
+                  : -ENOMEM;
     if (rc < 0) {
         free(name);
         free(full);
@@ -354,7 +354,7 @@ static int add_rest(struct files_plan *plan, uint32_t file, const struct files_f
 }
 
 /* Every file that is still to come needs room as well. */
-static int has_room(const struct files_plan *plan, uint32_t file, const struct files_found *found) {
+static int has_capacity(const struct files_plan *plan, uint32_t file, const struct files_found *found) {
     size_t files = plan->files.count - file;
     size_t rests = plan->files.count <= FILES_OWN_RESTS_MOST ? files : 1;
     return plan->region_count + found->count + rests <= FILES_REGIONS_MOST &&
@@ -363,7 +363,7 @@ static int has_room(const struct files_plan *plan, uint32_t file, const struct f
 
 int files_plan_add(struct files_plan *plan, uint32_t file, const struct files_found *found) {
     const struct files_found none = {.count = 0};
-    int is_left_out = found->count > 0 && !has_room(plan, file, found);
+    int is_left_out = found->count > 0 && !has_capacity(plan, file, found);
     const struct files_found *taken = is_left_out ? &none : found;
     int rc = 0;
     for (size_t i = 0; i < taken->count && rc == 0; i++)

@@ -34,9 +34,9 @@ struct files_region {
 struct files_plan {
     struct files_list files;
     struct files_region *regions;
-    size_t region_count, region_room;
+    size_t region_count, region_capacity;
     struct files_piece *pieces; /* by region and place in it, once settled */
-    size_t piece_count, piece_room;
+    size_t piece_count, piece_capacity;
     int64_t shared; /* the region of all rests, -1: each file has its own */
 };
 

@@ -62,13 +62,13 @@ static int add_file(struct files_list *files, const char *path, const struct sta
     if (!files_is_path(path))
         return tell_error(error, -EINVAL, "%s: this path cannot be stored: it is longer than %u bytes", path,
                           FILES_PATH_MOST);
-    if (files->count == files->room) {
-        size_t room = files->room ? files->room * 2 : 64;
-        struct files_file *grown = realloc(files->list, room * sizeof *grown);
+    if (files->count == files->capacity) {
+        size_t capacity = files->capacity ? files->capacity * 2 : 64;
+        struct files_file *grown = realloc(files->list, capacity * sizeof *grown);
         if (!grown)
             return tell_error(error, -ENOMEM, "no memory for a list of files");
         files->list = grown;
-        files->room = room;
+        files->capacity = capacity;
     }
     struct files_file *file = &files->list[files->count];
     *file = (struct files_file){.path = strdup(path),

@@ -24,7 +24,7 @@ struct files_file {
 
 struct files_list {
     struct files_file *list;
-    size_t count, room;
+    size_t count, capacity;
     uint64_t bytes;
 };
 

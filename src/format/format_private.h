@@ -11,7 +11,7 @@
 #define VV_WRITERS_MAX (UINT64_C(4) << 30) /* bytes of a writers object */
 #define VV_SETTINGS_SIZE 24
 #define VV_ATTEMPT_SIZE 16
-#define VV_LEAN_SIZE 32
+#define VV_DEPENDENCY_SIZE 32
 #define VV_WRITER_ENTRY_SIZE 64
 #define VV_CATALOGUE_ENTRY_SIZE 64
 
@@ -31,7 +31,7 @@ int vv_parse_need(const struct vv_parse *parse, uint64_t size, const char *part)
 /* VARVE_CORRUPT if bytes are left over. */
 int vv_parse_done(const struct vv_parse *parse);
 /* A text16. One that does not fit is cut between characters: it is only for people. */
-int vv_parse_text(struct vv_parse *parse, const char *field, char *out, size_t room);
+int vv_parse_text(struct vv_parse *parse, const char *field, char *out, size_t capacity);
 /* A text16 that is a checkpoint name. */
 int vv_parse_name(struct vv_parse *parse, char out[VV_NAME_MAX + 1]);
 /* VARVE_UNKNOWN_FORMAT unless 0: a newer program may have found a use for it. */
@@ -39,14 +39,15 @@ int vv_parse_reserved(const struct vv_parse *parse, const char *field, uint64_t 
 int vv_parse_settings(struct vv_parse *parse, struct vv_settings_store *out);
 int vv_parse_attempt(struct vv_parse *parse, const char *field, struct vv_attempt *out);
 /* Lean entries, ascending; own, if not NULL, must not be among them. The list is the caller's, also NULL when empty. */
-int vv_parse_leans(struct vv_parse *parse, uint32_t count, const struct vv_attempt *own, struct vv_lean **out);
+int vv_parse_dependencies(struct vv_parse *parse, uint32_t count, const struct vv_attempt *own,
+                          struct vv_dependency **out);
 /* Partners: a count and three different numbers below `writers`, the unused ones 0. */
 int vv_parse_partners(struct vv_parse *parse, uint32_t writers, uint32_t *count_out, uint32_t out[VV_PARTNERS_MAX]);
 
-void vv_put_text(struct vv_buf *buf, const char *text, size_t room);
+void vv_put_text(struct vv_buf *buf, const char *text, size_t capacity);
 void vv_put_settings(struct vv_buf *buf, const struct vv_settings_store *settings);
 void vv_put_attempt(struct vv_buf *buf, const struct vv_attempt *attempt);
-void vv_put_leans(struct vv_buf *buf, const struct vv_lean *leans, uint32_t count);
+void vv_put_dependencies(struct vv_buf *buf, const struct vv_dependency *dependencies, uint32_t count);
 void vv_put_partners(struct vv_buf *buf, const uint32_t *partners, uint32_t count);
 void vv_put_hash(struct vv_buf *buf, struct vv_hash128 hash);
 

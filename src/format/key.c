@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COMPONENT_ROOM (VV_NAME_MAX * 3 + 1)
+#define COMPONENT_CAPACITY (VV_NAME_MAX * 3 + 1)
 #define RECORD_DIGITS 24
 #define VERSION_END (UINT64_C(1) << 63)
 #define WRITER_END 0x7fffffffu
@@ -16,7 +16,7 @@
 
 const char *vv_kind_name(int kind) {
     static const char *const names[] = {
-        [VV_KIND_STORE] = "store",   [VV_KIND_CLAIM] = "claim",         [VV_KIND_BEAT] = "beat",
+        [VV_KIND_STORE] = "store",   [VV_KIND_CLAIM] = "claim",         [VV_KIND_HEARTBEAT] = "beat",
         [VV_KIND_PACK] = "pack",     [VV_KIND_PART] = "part",           [VV_KIND_WRITERS] = "writers",
         [VV_KIND_RECORD] = "record", [VV_KIND_TOMBSTONE] = "tombstone", [VV_KIND_CATALOGUE] = "catalogue",
         [VV_KIND_COPY] = "copy",
@@ -123,16 +123,16 @@ int vv_record_component_parse(const char *component, uint32_t *generation, uint6
 }
 
 static void print_below_name(const char *name, const char *rest, char *out) {
-    char component[COMPONENT_ROOM];
+    char component[COMPONENT_CAPACITY];
     vv_name_encode(name, component);
-    snprintf(out, VV_KEY_ROOM, "n/%s/%s", component, rest);
+    snprintf(out, VV_KEY_CAPACITY, "n/%s/%s", component, rest);
 }
 
 void vv_prefix_claims(const char *name, char *out) {
     print_below_name(name, "claim", out);
 }
 
-void vv_prefix_beats(const char *name, char *out) {
+void vv_prefix_heartbeats(const char *name, char *out) {
     print_below_name(name, "beat", out);
 }
 
@@ -157,19 +157,19 @@ static void print_data(const struct vv_key *key, char *out) {
     vv_prefix_data(key, 3, out);
     size_t size = strlen(out);
     char *at = out + size;
-    size_t room = VV_KEY_ROOM - size;
+    size_t capacity = VV_KEY_CAPACITY - size;
     switch (key->kind) {
     case VV_KIND_PACK:
-        snprintf(at, room, "/%08" PRIx32, key->writer);
+        snprintf(at, capacity, "/%08" PRIx32, key->writer);
         break;
     case VV_KIND_PART:
-        snprintf(at, room, "/%08" PRIx32 ".%08" PRIx32, key->writer, key->part);
+        snprintf(at, capacity, "/%08" PRIx32 ".%08" PRIx32, key->writer, key->part);
         break;
     case VV_KIND_COPY:
-        snprintf(at, room, "/%08" PRIx32 ".copy", key->writer);
+        snprintf(at, capacity, "/%08" PRIx32 ".copy", key->writer);
         break;
     default:
-        snprintf(at, room, "/writers");
+        snprintf(at, capacity, "/writers");
         break;
     }
 }
@@ -178,12 +178,12 @@ void vv_key_print(const struct vv_key *key, char *out) {
     char rest[64];
     switch (key->kind) {
     case VV_KIND_STORE:
-        snprintf(out, VV_KEY_ROOM, "varve");
+        snprintf(out, VV_KEY_CAPACITY, "varve");
         return;
     case VV_KIND_CLAIM:
         snprintf(rest, sizeof rest, "claim/%08" PRIx32, key->generation);
         break;
-    case VV_KIND_BEAT:
+    case VV_KIND_HEARTBEAT:
         snprintf(rest, sizeof rest, "beat/%08" PRIx32, key->generation);
         break;
     case VV_KIND_RECORD:
@@ -206,7 +206,7 @@ void vv_key_print(const struct vv_key *key, char *out) {
 static int take_component(const char **at, char *out) {
     size_t size = strcspn(*at, "/");
     int has_more = (*at)[size] == '/';
-    if (size == 0 || size >= COMPONENT_ROOM)
+    if (size == 0 || size >= COMPONENT_CAPACITY)
         return -EINVAL;
     memcpy(out, *at, size);
     out[size] = '\0';
@@ -215,7 +215,7 @@ static int take_component(const char **at, char *out) {
 }
 
 static int take_number(const char **at, int digits, uint64_t *out) {
-    char component[COMPONENT_ROOM];
+    char component[COMPONENT_CAPACITY];
     if (take_component(at, component) != 1)
         return -EINVAL;
     return vv_hex_parse(component, digits, out);
@@ -273,7 +273,7 @@ static int parse_generation(int kind, const char *at, struct vv_key *out) {
 }
 
 static int parse_below_name(const char *at, struct vv_key *out) {
-    char component[COMPONENT_ROOM];
+    char component[COMPONENT_CAPACITY];
     int has_more = take_component(&at, component);
     if (has_more == 0 && strcmp(component, "catalogue") == 0) {
         out->kind = VV_KIND_CATALOGUE;
@@ -284,7 +284,7 @@ static int parse_below_name(const char *at, struct vv_key *out) {
     if (strcmp(component, "claim") == 0)
         return parse_generation(VV_KIND_CLAIM, at, out);
     if (strcmp(component, "beat") == 0)
-        return parse_generation(VV_KIND_BEAT, at, out);
+        return parse_generation(VV_KIND_HEARTBEAT, at, out);
     if (strcmp(component, "data") == 0)
         return parse_data(at, out);
     if (strcmp(component, "record") == 0) {
@@ -296,7 +296,7 @@ static int parse_below_name(const char *at, struct vv_key *out) {
 
 int vv_key_parse(const char *text, struct vv_key *out) {
     struct vv_key key = {0};
-    char component[COMPONENT_ROOM];
+    char component[COMPONENT_CAPACITY];
     const char *at = text;
     if (strcmp(text, "varve") == 0) {
         key.kind = VV_KIND_STORE;

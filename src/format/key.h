@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 #define VV_NAME_MAX 80
-#define VV_KEY_ROOM 512 /* enough for every key, with NUL */
+#define VV_KEY_CAPACITY 512 /* enough for every key, with NUL */
 
 enum vv_kind {
     VV_KIND_STORE = 1,
     VV_KIND_CLAIM = 2,
-    VV_KIND_BEAT = 3,
+    VV_KIND_HEARTBEAT = 3,
     VV_KIND_PACK = 4,
     VV_KIND_PART = 5,
     VV_KIND_WRITERS = 6,
@@ -48,7 +48,7 @@ int vv_key_parse(const char *text, struct vv_key *out);
 /* The prefixes to list: "n", "n/NAME/claim", "n/NAME/data/G/V/A", ... depth counts how many of generation, version and
  * attempt to include. out has VV_KEY_ROOM bytes. */
 void vv_prefix_claims(const char *name, char *out);
-void vv_prefix_beats(const char *name, char *out);
+void vv_prefix_heartbeats(const char *name, char *out);
 void vv_prefix_records(const char *name, char *out);
 void vv_prefix_data(const struct vv_key *key, int depth, char *out);
 /* The component of a record below its prefix, and the reverse. */

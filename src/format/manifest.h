@@ -19,7 +19,7 @@
 #define VV_PLACES_MAX 16
 
 struct vv_layer_ref {
-    uint32_t lean; /* lean index in the footer of the pack that holds the manifest */
+    uint32_t dependency; /* dependency index in the footer of the pack that holds the manifest */
     uint32_t writer;
     struct vv_hash128 digest;
 };
@@ -86,7 +86,7 @@ enum vv_run_kind {
     VV_RUN_KEEP = 6
 };
 struct vv_place {
-    uint32_t lean; /* lean index; 0 is the manifest's own attempt */
+    uint32_t dependency; /* dependency index; 0 is the manifest's own attempt */
     uint32_t owner;
     uint64_t address;
     uint32_t copy;
@@ -97,7 +97,7 @@ struct vv_run {
     uint64_t length;
     uint64_t piece; /* repeated only */
     uint32_t place_count;
-    struct vv_place places[VV_PLACES_MAX]; /* `here` is delivered as one place with lean 0 by the reader */
+    struct vv_place places[VV_PLACES_MAX]; /* `here` is delivered as one place with dependency 0 by the reader */
 };
 
 struct vv_manifest_writer {
@@ -123,9 +123,9 @@ typedef int64_t (*vv_fill_fn)(void *arg, uint64_t offset, void *data, size_t siz
 
 struct vv_manifest_reader;
 /* Reads and checks the head; owner is the one the footer gives for this section. section_length (unpacked) bounds
- * everything; lean_count is that of the pack's footer. The reader takes one piece of memory, whatever the section's
- * length. */
-int vv_manifest_open(vv_fill_fn fill, void *arg, uint64_t section_length, uint32_t owner, uint32_t lean_count,
+ * everything; dependency_count is that of the pack's footer. The reader takes one piece of memory, whatever the
+ * section's length. */
+int vv_manifest_open(vv_fill_fn fill, void *arg, uint64_t section_length, uint32_t owner, uint32_t dependency_count,
                      struct vv_manifest_reader **out, struct varve_error *error);
 const struct vv_manifest_head *vv_manifest_head(const struct vv_manifest_reader *reader);
 /* 1 and the next region entry, or 0 at the end (all counts checked then), or an error. The runs of the entry before

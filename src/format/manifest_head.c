@@ -22,8 +22,8 @@ void vv_manifest_head_encode(struct vv_buf *buf, const struct vv_manifest_head *
             vv_buf_zero(buf, 24);
             continue;
         }
-        assert(head->lower[i].lean != 0);
-        vv_buf_u32(buf, head->lower[i].lean);
+        assert(head->lower[i].dependency != 0);
+        vv_buf_u32(buf, head->lower[i].dependency);
         vv_buf_u32(buf, head->lower[i].writer);
         vv_put_hash(buf, head->lower[i].digest);
     }
@@ -32,13 +32,13 @@ void vv_manifest_head_encode(struct vv_buf *buf, const struct vv_manifest_head *
 static int parse_layers(const struct vv_parse *parse, const uint8_t *data, struct vv_manifest_head *head) {
     for (uint32_t i = 0; i < VV_LAYERS_MAX - 1; i++, data += 24) {
         struct vv_layer_ref *layer = &head->lower[i];
-        layer->lean = vv_get32(data);
+        layer->dependency = vv_get32(data);
         layer->writer = vv_get32(data + 4);
         layer->digest = vv_hash128_get(data + 8);
-        if (i >= head->lower_count && (layer->lean || layer->writer || !vv_hash128_is_zero(layer->digest)))
+        if (i >= head->lower_count && (layer->dependency || layer->writer || !vv_hash128_is_zero(layer->digest)))
             return vv_parse_fail(parse, VARVE_CORRUPT, "lower layer %u is unused but not 0", i);
-        if (i < head->lower_count && (layer->lean == 0 || layer->lean > VV_LEANS_MAX))
-            return vv_parse_fail(parse, VARVE_CORRUPT, "lean index of lower layer %u is %u", i, layer->lean);
+        if (i < head->lower_count && (layer->dependency == 0 || layer->dependency > VV_DEPENDENCIES_MAX))
+            return vv_parse_fail(parse, VARVE_CORRUPT, "lean index of lower layer %u is %u", i, layer->dependency);
         if (layer->writer >= VV_COUNT_MAX)
             return vv_parse_fail(parse, VARVE_CORRUPT, "writer of lower layer %u is %u", i, layer->writer);
     }

@@ -25,7 +25,7 @@ struct vv_manifest_reader {
     void *arg;
     uint64_t section_length;
     uint64_t fetched; /* bytes of the section that fill() has given */
-    uint32_t lean_count;
+    uint32_t dependency_count;
     int code; /* the first error; given again by every later call */
     int has_bad_varint;
     const uint8_t *at;
@@ -151,9 +151,9 @@ static int check_place_in_pack(struct vv_manifest_reader *reader, uint32_t owner
     if (head->owner != owner)
         return fail(reader, error, VARVE_CORRUPT, "the footer says it is that of owner %u", owner);
     for (uint32_t i = 0; i < head->lower_count; i++)
-        if (head->lower[i].lean > reader->lean_count)
+        if (head->lower[i].dependency > reader->dependency_count)
             return fail(reader, error, VARVE_CORRUPT, "lean index of lower layer %u is %u, the pack has %u", i,
-                        head->lower[i].lean, reader->lean_count);
+                        head->lower[i].dependency, reader->dependency_count);
     if (head->entries > left / 2 || head->runs > left)
         return fail(reader, error, VARVE_CORRUPT,
                     "%" PRIu64 " entries and %" PRIu64 " runs do not fit into %" PRIu64 " bytes", head->entries,
@@ -161,7 +161,7 @@ static int check_place_in_pack(struct vv_manifest_reader *reader, uint32_t owner
     return 0;
 }
 
-int vv_manifest_open(vv_fill_fn fill, void *arg, uint64_t section_length, uint32_t owner, uint32_t lean_count,
+int vv_manifest_open(vv_fill_fn fill, void *arg, uint64_t section_length, uint32_t owner, uint32_t dependency_count,
                      struct vv_manifest_reader **out, struct varve_error *error) {
     int rc;
     if (section_length < VV_MANIFEST_HEAD_SIZE || section_length >= VV_LENGTH_END)
@@ -174,7 +174,7 @@ int vv_manifest_open(vv_fill_fn fill, void *arg, uint64_t section_length, uint32
     reader->fill = fill;
     reader->arg = arg;
     reader->section_length = section_length;
-    reader->lean_count = lean_count;
+    reader->dependency_count = dependency_count;
     reader->head.owner = owner;
     reader->at = reader->end = reader->window;
     if ((rc = refill(reader, error)) < 0 ||
@@ -350,13 +350,13 @@ void vv_manifest_set_address(struct vv_manifest_reader *reader, uint64_t address
 /* One place, whose bytes are `length` long. When runs are only skipped the region's address may be unknown. */
 static int take_place(struct vv_manifest_reader *reader, uint64_t length, struct vv_place *out,
                       struct varve_error *error) {
-    uint64_t lean = take_varint(reader);
+    uint64_t dependency = take_varint(reader);
     int64_t owner_step = take_svarint(reader);
     int64_t address_step = take_svarint(reader);
     int64_t owner, address;
-    if (lean > reader->lean_count)
-        return fail(reader, error, VARVE_CORRUPT, "lean index is %" PRIu64 ", the pack has %u", lean,
-                    reader->lean_count);
+    if (dependency > reader->dependency_count)
+        return fail(reader, error, VARVE_CORRUPT, "lean index is %" PRIu64 ", the pack has %u", dependency,
+                    reader->dependency_count);
     if (__builtin_add_overflow((int64_t)reader->head.owner, owner_step, &owner) || owner < 0 || owner >= VV_COUNT_MAX)
         return fail(reader, error, VARVE_CORRUPT, "owner of a place is %" PRId64 " away, must be 0 to 2^31 - 2",
                     owner_step);
@@ -365,7 +365,7 @@ static int take_place(struct vv_manifest_reader *reader, uint64_t length, struct
         return fail(reader, error, VARVE_CORRUPT,
                     "place of %" PRIu64 " bytes is %" PRId64 " from address %" PRIu64 ", outside of 0 to 2^62", length,
                     address_step, reader->address + reader->offset);
-    out->lean = (uint32_t)lean;
+    out->dependency = (uint32_t)dependency;
     out->owner = (uint32_t)owner;
     out->address = (uint64_t)address;
     out->copy = 0;

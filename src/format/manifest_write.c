@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The longest run: two numbers, then sixteen places with their copies. */
-#define RUN_ROOM (2 * 10 + VV_PLACES_MAX * (5 + 10 + 10 + 5))
+#define RUN_CAPACITY (2 * 10 + VV_PLACES_MAX * (5 + 10 + 10 + 5))
 #define RUN_LENGTH_END (UINT64_C(1) << 61) /* 8 * length + kind must fit into 64 bits */
 
 void vv_manifest_begin(struct vv_manifest_writer *writer, struct vv_buf *buf, uint32_t owner) {
@@ -71,7 +71,7 @@ static inline uint8_t *put_svarint(uint8_t *at, int64_t value) {
 static uint8_t *put_place(uint8_t *at, const struct vv_manifest_writer *writer, const struct vv_place *place) {
     uint64_t reference = writer->region_address + writer->offset;
     assert(place->address <= VV_ADDRESS_END && place->owner < VV_COUNT_MAX);
-    at = put_varint(at, place->lean);
+    at = put_varint(at, place->dependency);
     at = put_svarint(at, (int64_t)place->owner - (int64_t)writer->owner);
     return put_svarint(at, (int64_t)place->address - (int64_t)reference);
 }
@@ -88,7 +88,7 @@ static uint8_t *put_any(uint8_t *at, const struct vv_manifest_writer *writer, co
 }
 
 void vv_manifest_run(struct vv_manifest_writer *writer, const struct vv_run *run) {
-    uint8_t bytes[RUN_ROOM];
+    uint8_t bytes[RUN_CAPACITY];
     assert(run->offset == writer->offset && run->length >= 1 && run->length < RUN_LENGTH_END);
     assert(run->length <= writer->length - writer->offset);
     uint8_t *at = put_varint(bytes, run->length * 8 + (uint64_t)run->kind);

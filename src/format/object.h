@@ -17,8 +17,8 @@
 #define VV_TAIL_SIZE 24
 #define VV_FORMAT_VERSION 1
 #define VV_PARTNERS_MAX 3
-#define VV_TEXT_ROOM 256 /* host, program; longer ones are cut when written */
-#define VV_LEANS_MAX 1048576u
+#define VV_TEXT_CAPACITY 256 /* host, program; longer ones are cut when written */
+#define VV_DEPENDENCIES_MAX 1048576u
 #define VV_SMALL_MAX (64u << 20)
 
 struct vv_head {
@@ -65,12 +65,12 @@ struct vv_attempt {
 };
 int vv_attempt_compare(const struct vv_attempt *a, const struct vv_attempt *b); /* by (generation, version, attempt) */
 
-struct vv_lean {
+struct vv_dependency {
     struct vv_attempt attempt;
     struct vv_hash128 writers_digest;
 };
 /* By attempt, for qsort and bsearch. */
-int vv_lean_compare(const void *a, const void *b);
+int vv_dependency_compare(const void *a, const void *b);
 
 struct vv_store_object {
     uint8_t store_id[16];
@@ -91,26 +91,26 @@ struct vv_claim {
     uint32_t ranks;
     uint32_t beat_seconds;
     uint32_t dead_seconds;
-    char host[VV_TEXT_ROOM];
-    char program[VV_TEXT_ROOM];
+    char host[VV_TEXT_CAPACITY];
+    char program[VV_TEXT_CAPACITY];
 };
 void vv_claim_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
                      const struct vv_claim *claim);
 int vv_claim_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
                    struct vv_claim *out, struct varve_error *error);
 
-enum vv_beat_state { VV_BEAT_RUNNING = 1, VV_BEAT_ENDED = 2 };
-struct vv_beat {
+enum vv_heartbeat_state { VV_HEARTBEAT_RUNNING = 1, VV_HEARTBEAT_ENDED = 2 };
+struct vv_heartbeat {
     uint8_t session_id[16];
     uint64_t counter;
     uint64_t time_ns;
     uint32_t state;
     struct vv_attempt refers;
 };
-void vv_beat_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
-                    const struct vv_beat *beat);
-int vv_beat_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
-                  struct vv_beat *out, struct varve_error *error);
+void vv_heartbeat_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                         const struct vv_heartbeat *heartbeat);
+int vv_heartbeat_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                       struct vv_heartbeat *out, struct varve_error *error);
 
 struct vv_writer {
     uint32_t first_owner;
@@ -153,9 +153,9 @@ struct vv_record {
     uint64_t stored_bytes;
     uint64_t metadata_bytes;
     uint64_t regions;
-    uint32_t lean_count;
-    struct vv_lean *leans;
-    char program[VV_TEXT_ROOM];
+    uint32_t dependency_count;
+    struct vv_dependency *dependencies;
+    char program[VV_TEXT_CAPACITY];
 };
 /* The attempt that the record commits is key->attempt. */
 void vv_record_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
@@ -175,7 +175,7 @@ enum vv_tombstone_reason {
 struct vv_tombstone {
     uint32_t reason;
     uint64_t time_ns;
-    char text[VV_TEXT_ROOM];
+    char text[VV_TEXT_CAPACITY];
 };
 /* key is that of the object in whose place it stands. */
 void vv_tombstone_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],

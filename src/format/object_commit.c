@@ -29,9 +29,9 @@ void vv_record_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_
     vv_buf_u64(buf, record->stored_bytes);
     vv_buf_u64(buf, record->metadata_bytes);
     vv_buf_u64(buf, record->regions);
-    vv_buf_u32(buf, record->lean_count);
+    vv_buf_u32(buf, record->dependency_count);
     vv_buf_u32(buf, 0);
-    vv_put_leans(buf, record->leans, record->lean_count);
+    vv_put_dependencies(buf, record->dependencies, record->dependency_count);
     vv_put_text(buf, key->name, sizeof key->name);
     vv_put_text(buf, record->program, sizeof record->program);
     vv_object_seal(buf, start);
@@ -69,10 +69,11 @@ static int parse_record_body(struct vv_parse *parse, const struct vv_attempt *ow
     out->stored_bytes = vv_cursor_u64(&parse->at);
     out->metadata_bytes = vv_cursor_u64(&parse->at);
     out->regions = vv_cursor_u64(&parse->at);
-    out->lean_count = vv_cursor_u32(&parse->at);
+    out->dependency_count = vv_cursor_u32(&parse->at);
     uint32_t reserved = vv_cursor_u32(&parse->at);
     if ((rc = vv_parse_reserved(parse, "reserved field", reserved)) < 0 ||
-        (rc = vv_parse_leans(parse, out->lean_count, own, &out->leans)) < 0 || (rc = vv_parse_name(parse, name)) < 0 ||
+        (rc = vv_parse_dependencies(parse, out->dependency_count, own, &out->dependencies)) < 0 ||
+        (rc = vv_parse_name(parse, name)) < 0 ||
         (rc = vv_parse_text(parse, "program", out->program, sizeof out->program)) < 0)
         return rc;
     return vv_parse_done(parse);
@@ -118,7 +119,7 @@ int vv_record_parse(const void *data, size_t size, const struct vv_key *expect, 
 void vv_record_clear(struct vv_record *record) {
     if (!record)
         return;
-    vv_free(record->leans);
+    vv_free(record->dependencies);
     memset(record, 0, sizeof *record);
 }
 
@@ -238,6 +239,6 @@ void vv_catalogue_clear(struct vv_catalogue *catalogue) {
     memset(catalogue, 0, sizeof *catalogue);
 }
 
-int vv_lean_compare(const void *a, const void *b) {
-    return vv_attempt_compare(&((const struct vv_lean *)a)->attempt, &((const struct vv_lean *)b)->attempt);
+int vv_dependency_compare(const void *a, const void *b) {
+    return vv_attempt_compare(&((const struct vv_dependency *)a)->attempt, &((const struct vv_dependency *)b)->attempt);
 }

@@ -1,4 +1,4 @@
-/* What several objects are made of: the tail, texts, settings, attempt references, lean entries, partners. */
+/* What several objects are made of: the tail, texts, settings, attempt references, dependency entries, partners. */
 #include "format/format_private.h"
 
 #include "base/alloc.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 int vv_parse_fail(const struct vv_parse *parse, int code, const char *format, ...) {
-    char what[VV_KEY_ROOM];
+    char what[VV_KEY_CAPACITY];
     char text[sizeof parse->error->text];
     va_list args;
     if (!parse->error)
@@ -56,14 +56,14 @@ static int take_text(struct vv_parse *parse, const char *field, const uint8_t **
     return 0;
 }
 
-int vv_parse_text(struct vv_parse *parse, const char *field, char *out, size_t room) {
+int vv_parse_text(struct vv_parse *parse, const char *field, char *out, size_t capacity) {
     const uint8_t *text = NULL;
     size_t size = 0;
     int rc = take_text(parse, field, &text, &size);
     if (rc < 0)
         return rc;
-    if (size >= room) {
-        size = room - 1;
+    if (size >= capacity) {
+        size = capacity - 1;
         while (size && (text[size] & 0xC0) == 0x80)
             size--;
     }
@@ -151,12 +151,12 @@ void vv_put_attempt(struct vv_buf *buf, const struct vv_attempt *attempt) {
     vv_buf_u64(buf, is_some ? attempt->version : 0);
 }
 
-static int check_lean(const struct vv_parse *parse, const struct vv_lean *leans, uint32_t i,
-                      const struct vv_attempt *own) {
-    const struct vv_attempt *attempt = &leans[i].attempt;
+static int check_dependency(const struct vv_parse *parse, const struct vv_dependency *dependencies, uint32_t i,
+                            const struct vv_attempt *own) {
+    const struct vv_attempt *attempt = &dependencies[i].attempt;
     if (attempt->generation == 0)
         return vv_parse_fail(parse, VARVE_CORRUPT, "lean entry %u has generation 0", i);
-    if (i > 0 && vv_attempt_compare(&leans[i - 1].attempt, attempt) >= 0)
+    if (i > 0 && vv_attempt_compare(&dependencies[i - 1].attempt, attempt) >= 0)
         return vv_parse_fail(parse, VARVE_CORRUPT,
                              "lean entry %u (generation %u, version %" PRIu64 ", attempt %u) does not ascend", i,
                              attempt->generation, attempt->version, attempt->attempt);
@@ -165,35 +165,36 @@ static int check_lean(const struct vv_parse *parse, const struct vv_lean *leans,
     return 0;
 }
 
-int vv_parse_leans(struct vv_parse *parse, uint32_t count, const struct vv_attempt *own, struct vv_lean **out) {
-    struct vv_lean *leans = NULL;
+int vv_parse_dependencies(struct vv_parse *parse, uint32_t count, const struct vv_attempt *own,
+                          struct vv_dependency **out) {
+    struct vv_dependency *dependencies = NULL;
     int rc;
-    if (count > VV_LEANS_MAX)
+    if (count > VV_DEPENDENCIES_MAX)
         return vv_parse_fail(parse, VARVE_CORRUPT, "number of lean entries is %u, must be at most %u", count,
-                             VV_LEANS_MAX);
-    if ((rc = vv_parse_need(parse, (uint64_t)count * VV_LEAN_SIZE, "lean entries")) < 0)
+                             VV_DEPENDENCIES_MAX);
+    if ((rc = vv_parse_need(parse, (uint64_t)count * VV_DEPENDENCY_SIZE, "lean entries")) < 0)
         return rc;
-    if (count && !(leans = vv_calloc(count, sizeof *leans)))
+    if (count && !(dependencies = vv_calloc(count, sizeof *dependencies)))
         return vv_parse_fail(parse, -ENOMEM, "no memory for %u lean entries", count);
     for (uint32_t i = 0; i < count; i++) {
-        if ((rc = vv_parse_attempt(parse, "a lean entry", &leans[i].attempt)) < 0 ||
-            (rc = check_lean(parse, leans, i, own)) < 0) {
-            vv_free(leans);
+        if ((rc = vv_parse_attempt(parse, "a lean entry", &dependencies[i].attempt)) < 0 ||
+            (rc = check_dependency(parse, dependencies, i, own)) < 0) {
+            vv_free(dependencies);
             return rc;
         }
-        leans[i].writers_digest = vv_hash128_get(vv_cursor_take(&parse->at, 16));
+        dependencies[i].writers_digest = vv_hash128_get(vv_cursor_take(&parse->at, 16));
     }
-    *out = leans;
+    *out = dependencies;
     return 0;
 }
 
-void vv_put_leans(struct vv_buf *buf, const struct vv_lean *leans, uint32_t count) {
-    assert(count <= VV_LEANS_MAX);
+void vv_put_dependencies(struct vv_buf *buf, const struct vv_dependency *dependencies, uint32_t count) {
+    assert(count <= VV_DEPENDENCIES_MAX);
     for (uint32_t i = 0; i < count; i++) {
-        assert(leans[i].attempt.generation != 0);
-        assert(i == 0 || vv_attempt_compare(&leans[i - 1].attempt, &leans[i].attempt) < 0);
-        vv_put_attempt(buf, &leans[i].attempt);
-        vv_put_hash(buf, leans[i].writers_digest);
+        assert(dependencies[i].attempt.generation != 0);
+        assert(i == 0 || vv_attempt_compare(&dependencies[i - 1].attempt, &dependencies[i].attempt) < 0);
+        vv_put_attempt(buf, &dependencies[i].attempt);
+        vv_put_hash(buf, dependencies[i].writers_digest);
     }
 }
 
@@ -223,8 +224,8 @@ void vv_put_partners(struct vv_buf *buf, const uint32_t *partners, uint32_t coun
         vv_buf_u32(buf, i < count ? partners[i] : 0);
 }
 
-void vv_put_text(struct vv_buf *buf, const char *text, size_t room) {
-    size_t size = strnlen(text, room - 1);
+void vv_put_text(struct vv_buf *buf, const char *text, size_t capacity) {
+    size_t size = strnlen(text, capacity - 1);
     assert(size <= UINT16_MAX);
     vv_buf_u16(buf, (uint16_t)size);
     vv_buf_append(buf, text, size);

@@ -1,11 +1,11 @@
-/* Store, claim and beat (docs/format.md 5). */
+/* Store, claim and heartbeat (docs/format.md 5). */
 #include "format/format_private.h"
 
 #include <assert.h>
 #include <string.h>
 
 #define CLAIM_FIXED 96
-#define BEAT_SIZE 56
+#define HEARTBEAT_SIZE 56
 
 static const struct vv_key store_key = {.kind = VV_KIND_STORE};
 
@@ -84,37 +84,38 @@ int vv_claim_parse(const void *data, size_t size, const struct vv_key *expect, c
     return 0;
 }
 
-void vv_beat_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
-                    const struct vv_beat *beat) {
-    assert(key->kind == VV_KIND_BEAT && key->generation != 0);
-    assert(beat->state == VV_BEAT_RUNNING || beat->state == VV_BEAT_ENDED);
-    size_t start = vv_object_begin(buf, VV_KIND_BEAT, key, store_id);
-    vv_buf_append(buf, beat->session_id, 16);
-    vv_buf_u64(buf, beat->counter);
-    vv_buf_u64(buf, beat->time_ns);
-    vv_buf_u32(buf, beat->state);
+void vv_heartbeat_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                         const struct vv_heartbeat *heartbeat) {
+    assert(key->kind == VV_KIND_HEARTBEAT && key->generation != 0);
+    assert(heartbeat->state == VV_HEARTBEAT_RUNNING || heartbeat->state == VV_HEARTBEAT_ENDED);
+    size_t start = vv_object_begin(buf, VV_KIND_HEARTBEAT, key, store_id);
+    vv_buf_append(buf, heartbeat->session_id, 16);
+    vv_buf_u64(buf, heartbeat->counter);
+    vv_buf_u64(buf, heartbeat->time_ns);
+    vv_buf_u32(buf, heartbeat->state);
     vv_buf_u32(buf, 0);
-    vv_put_attempt(buf, &beat->refers);
+    vv_put_attempt(buf, &heartbeat->refers);
     vv_object_seal(buf, start);
 }
 
-int vv_beat_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
-                  struct vv_beat *out, struct varve_error *error) {
+int vv_heartbeat_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                       struct vv_heartbeat *out, struct varve_error *error) {
     struct vv_parse parse;
-    struct vv_beat beat;
-    int rc = vv_object_open(&parse, VV_KIND_BEAT, data, size, VV_SMALL_MAX, expect, store_id, NULL, error);
-    if (rc < 0 || (rc = vv_parse_need(&parse, BEAT_SIZE, "fields")) < 0)
+    struct vv_heartbeat heartbeat;
+    int rc = vv_object_open(&parse, VV_KIND_HEARTBEAT, data, size, VV_SMALL_MAX, expect, store_id, NULL, error);
+    if (rc < 0 || (rc = vv_parse_need(&parse, HEARTBEAT_SIZE, "fields")) < 0)
         return rc;
-    memcpy(beat.session_id, vv_cursor_take(&parse.at, 16), 16);
-    beat.counter = vv_cursor_u64(&parse.at);
-    beat.time_ns = vv_cursor_u64(&parse.at);
-    beat.state = vv_cursor_u32(&parse.at);
+    memcpy(heartbeat.session_id, vv_cursor_take(&parse.at, 16), 16);
+    heartbeat.counter = vv_cursor_u64(&parse.at);
+    heartbeat.time_ns = vv_cursor_u64(&parse.at);
+    heartbeat.state = vv_cursor_u32(&parse.at);
     uint32_t reserved = vv_cursor_u32(&parse.at);
-    if (beat.state != VV_BEAT_RUNNING && beat.state != VV_BEAT_ENDED)
-        return vv_parse_fail(&parse, VARVE_UNKNOWN_FORMAT, "state is %u, which is not known", beat.state);
+    if (heartbeat.state != VV_HEARTBEAT_RUNNING && heartbeat.state != VV_HEARTBEAT_ENDED)
+        return vv_parse_fail(&parse, VARVE_UNKNOWN_FORMAT, "state is %u, which is not known", heartbeat.state);
     if ((rc = vv_parse_reserved(&parse, "reserved field", reserved)) < 0 ||
-        (rc = vv_parse_attempt(&parse, "checkpoint referred to", &beat.refers)) < 0 || (rc = vv_parse_done(&parse)) < 0)
+        (rc = vv_parse_attempt(&parse, "checkpoint referred to", &heartbeat.refers)) < 0 ||
+        (rc = vv_parse_done(&parse)) < 0)
         return rc;
-    *out = beat;
+    *out = heartbeat;
     return 0;
 }

@@ -108,12 +108,12 @@ struct vv_footer {
     uint64_t stored_bytes;
     uint64_t regions;
     uint32_t parts;
-    uint32_t lean_count;
+    uint32_t dependency_count;
     uint32_t section_count;
     char name[VV_NAME_MAX + 1];
-    char program[VV_TEXT_ROOM];
+    char program[VV_TEXT_CAPACITY];
     uint64_t *part_lengths;
-    struct vv_lean *leans;
+    struct vv_dependency *dependencies;
     struct vv_section *sections;
     struct vv_hash128 digest; /* of the footer; filled by the parser */
 };

@@ -1,4 +1,4 @@
-/* Footer and end of a pack (docs/format.md 6): where everything in it is, and what it leans on. */
+/* Footer and end of a pack (docs/format.md 6): where everything in it is, and what it depends on. */
 #include "format/format_private.h"
 #include "format/pack.h"
 
@@ -33,7 +33,7 @@ static void put_fixed(struct vv_buf *buf, const struct vv_footer *footer) {
     vv_buf_u64(buf, footer->stored_bytes);
     vv_buf_u64(buf, footer->regions);
     vv_buf_u32(buf, footer->parts);
-    vv_buf_u32(buf, footer->lean_count);
+    vv_buf_u32(buf, footer->dependency_count);
     vv_buf_u32(buf, footer->section_count);
     vv_buf_u32(buf, 0);
 }
@@ -55,7 +55,7 @@ void vv_footer_encode(struct vv_buf *buf, uint64_t offset, const struct vv_foote
     vv_put_text(buf, footer->program, sizeof footer->program);
     for (uint32_t i = 0; i < footer->parts; i++)
         vv_buf_u64(buf, footer->part_lengths[i]);
-    vv_put_leans(buf, footer->leans, footer->lean_count);
+    vv_put_dependencies(buf, footer->dependencies, footer->dependency_count);
     for (uint32_t i = 0; i < footer->section_count; i++) {
         vv_buf_u32(buf, footer->sections[i].kind);
         vv_buf_u32(buf, footer->sections[i].owner);
@@ -121,7 +121,7 @@ static int parse_fixed(struct vv_parse *parse, struct vv_footer *out) {
     out->stored_bytes = vv_cursor_u64(at);
     out->regions = vv_cursor_u64(at);
     out->parts = vv_cursor_u32(at);
-    out->lean_count = vv_cursor_u32(at);
+    out->dependency_count = vv_cursor_u32(at);
     out->section_count = vv_cursor_u32(at);
     if (out->parts > VV_PARTS_MAX)
         return vv_parse_fail(parse, VARVE_CORRUPT, "number of earlier parts is %u, must be at most %u", out->parts,
@@ -250,7 +250,7 @@ static int parse_footer(struct vv_parse *parse, uint64_t footer_offset, struct v
     if ((rc = parse_fixed(parse, out)) < 0 || (rc = vv_parse_name(parse, out->name)) < 0 ||
         (rc = vv_parse_text(parse, "program", out->program, sizeof out->program)) < 0 ||
         (rc = parse_part_lengths(parse, out)) < 0 ||
-        (rc = vv_parse_leans(parse, out->lean_count, NULL, &out->leans)) < 0)
+        (rc = vv_parse_dependencies(parse, out->dependency_count, NULL, &out->dependencies)) < 0)
         return rc;
     return parse_sections(parse, footer_offset, out);
 }
@@ -279,7 +279,7 @@ void vv_footer_clear(struct vv_footer *footer) {
     if (!footer)
         return;
     vv_free(footer->part_lengths);
-    vv_free(footer->leans);
+    vv_free(footer->dependencies);
     vv_free(footer->sections);
     memset(footer, 0, sizeof *footer);
 }

@@ -21,8 +21,8 @@
     (64u << 10) /* bytes of a message that needs no memory of its own: agreeing must not fail for want of it */
 
 struct bell_line {
-    struct vv_bell bell; /* something has come for this rank, or was taken that it has sent */
-    uint8_t pad[64 - sizeof(struct vv_bell)];
+    struct vv_doorbell bell; /* something has come for this rank, or was taken that it has sent */
+    uint8_t pad[64 - sizeof(struct vv_doorbell)];
 };
 
 /* In front of the rings. */
@@ -38,7 +38,7 @@ struct near {
     struct vv_node_memory *memory;
     struct shared *shared;
     uint8_t *rings;
-    uint32_t room;
+    uint32_t capacity;
     uint8_t short_message[SHORT];
 };
 
@@ -47,17 +47,17 @@ static struct near *near_of(struct varve_comm *comm) {
 }
 
 static struct vv_ring *ring_of(const struct near *near, uint32_t from, uint32_t to) {
-    return (struct vv_ring *)(near->rings + ((size_t)from * near->comm.ranks + to) * vv_ring_bytes(near->room));
+    return (struct vv_ring *)(near->rings + ((size_t)from * near->comm.ranks + to) * vv_ring_bytes(near->capacity));
 }
 
-static struct vv_bell *bell_of(const struct near *near, uint32_t rank) {
+static struct vv_doorbell *bell_of(const struct near *near, uint32_t rank) {
     return &near->shared->bells[rank].bell;
 }
 
 static int give_up_near(const struct near *near) {
     atomic_store(&near->shared->is_broken, 1);
     for (uint32_t rank = 0; rank < near->comm.ranks; rank++)
-        vv_bell_ring(bell_of(near, rank));
+        vv_doorbell_ring(bell_of(near, rank));
     return -ECOMM;
 }
 
@@ -104,10 +104,10 @@ static int push_one(const struct near *near, struct sending *one) {
     while (!one->is_begun || one->done < one->head.size) {
         uint64_t left = one->head.size - one->done;
         uint32_t size = !one->is_begun ? sizeof one->head : left < longest ? (uint32_t)left : longest;
-        void *room = vv_ring_reserve(ring, size, 0);
-        if (!room)
+        void *capacity = vv_ring_reserve(ring, size, 0);
+        if (!capacity)
             return longest == 0 ? -ECOMM : has_moved;
-        memcpy(room, one->is_begun ? (const uint8_t *)one->parcel->data + one->done : (const uint8_t *)&one->head,
+        memcpy(capacity, one->is_begun ? (const uint8_t *)one->parcel->data + one->done : (const uint8_t *)&one->head,
                size);
         vv_ring_send(ring, size, bell_of(near, to));
         one->done += one->is_begun ? size : 0;
@@ -134,23 +134,23 @@ static int push(struct trade *trade) {
 }
 
 /* The next piece from a rank, into `to` unless that is NULL; its size, 0 if there is none yet, or -ECOMM. */
-static int64_t take_piece(const struct near *near, uint32_t from, void *to, uint64_t room) {
+static int64_t take_piece(const struct near *near, uint32_t from, void *to, uint64_t capacity) {
     struct vv_ring *ring = ring_of(near, from, near->comm.rank);
     uint32_t size;
     int is_broken;
     const void *piece = vv_ring_peek(ring, &size, &is_broken);
-    if (is_broken || (piece && size > room))
+    if (is_broken || (piece && size > capacity))
         return -ECOMM;
     if (!piece)
         return 0;
     if (to)
         memcpy(to, piece, size);
     vv_ring_drop(ring);
-    vv_bell_ring(bell_of(near, from));
+    vv_doorbell_ring(bell_of(near, from));
     return size;
 }
 
-static uint8_t *find_room(const struct trade *trade, uint64_t size) {
+static uint8_t *find_capacity(const struct trade *trade, uint64_t size) {
     if (trade->into && size == trade->into_size)
         return trade->into;
     if (size <= SHORT)
@@ -158,7 +158,7 @@ static uint8_t *find_room(const struct trade *trade, uint64_t size) {
     return size < SIZE_MAX ? vv_malloc((size_t)size) : NULL;
 }
 
-static void leave_room(struct trade *trade) {
+static void leave_capacity(struct trade *trade) {
     if (trade->data != trade->into && trade->data != trade->near->short_message)
         vv_free(trade->data);
     trade->data = NULL;
@@ -178,7 +178,7 @@ static int begin_one(struct trade *trade) {
         trade->pending[i] = trade->pending[--trade->pending_count];
         trade->size = head.size;
         trade->done = 0;
-        trade->data = find_room(trade, head.size);
+        trade->data = find_capacity(trade, head.size);
         if (!trade->data && trade->result == 0)
             trade->result = -ENOMEM;
         return 1;
@@ -201,7 +201,7 @@ static int pull(struct trade *trade) {
     }
     if (trade->result == 0)
         trade->result = trade->fn(trade->arg, trade->from, trade->data, (size_t)trade->size);
-    leave_room(trade);
+    leave_capacity(trade);
     trade->is_coming = 0;
     return 1;
 }
@@ -234,14 +234,14 @@ static int move(struct trade *trade) {
 }
 
 static int run_trade(struct trade *trade) {
-    struct vv_bell *bell = bell_of(trade->near, trade->near->comm.rank);
+    struct vv_doorbell *bell = bell_of(trade->near, trade->near->comm.rank);
     for (;;) {
-        uint32_t seen = vv_bell_look(bell);
+        uint32_t seen = vv_doorbell_look(bell);
         int done = move(trade);
         if (done != 0)
             return done < 0 ? done : 0;
-        vv_bell_wait(bell, seen, LOOK_MS);
-        if (vv_bell_look(bell) != seen || are_alive(trade))
+        vv_doorbell_wait(bell, seen, LOOK_MS);
+        if (vv_doorbell_look(bell) != seen || are_alive(trade))
             continue;
         done = move(trade); /* what the dead have sent before */
         return done == 1 ? 0 : -ECOMM;
@@ -264,7 +264,7 @@ static int trade_all(struct trade *trade, const struct varve_parcel *out, size_t
         if (from[i] != own)
             trade->pending[trade->pending_count++] = from[i];
     int rc = run_trade(trade);
-    leave_room(trade);
+    leave_capacity(trade);
     return rc ? give_up_near(trade->near) : trade->result;
 }
 
@@ -370,11 +370,11 @@ static const struct varve_comm_ops near_ops = {
 
 /* ---- made ---- */
 
-static uint32_t room_for(uint32_t ranks) {
-    uint32_t room = RING_MOST;
-    while (room > RING_LEAST && (uint64_t)room * ranks * ranks > TOGETHER)
-        room /= 2;
-    return room;
+static uint32_t capacity_for(uint32_t ranks) {
+    uint32_t capacity = RING_MOST;
+    while (capacity > RING_LEAST && (uint64_t)capacity * ranks * ranks > TOGETHER)
+        capacity /= 2;
+    return capacity;
 }
 
 static int is_possible(const struct varve_comm *group) {
@@ -390,7 +390,7 @@ static struct near *create(struct varve_comm *group) {
     near->comm = *group;
     near->comm.ops = &near_ops;
     near->comm.aside = NULL;
-    near->room = room_for(group->ranks);
+    near->capacity = capacity_for(group->ranks);
     for (uint32_t local = 0; local < group->ranks; local++) {
         uint32_t rank = group->ops->rank_of(group, 0, local);
         near->rank_of[local] = rank;
@@ -403,14 +403,14 @@ static struct near *create(struct varve_comm *group) {
 /* Collective. */
 static int set_up(struct near *near, struct varve_comm *group, struct varve_error *error) {
     uint32_t ranks = near->comm.ranks;
-    size_t rings = (size_t)ranks * ranks * vv_ring_bytes(near->room);
+    size_t rings = (size_t)ranks * ranks * vv_ring_bytes(near->capacity);
     int rc = vv_node_memory_open(group, sizeof *near->shared + rings, &near->memory, error);
     if (rc)
         return rc;
     near->shared = vv_node_memory_at(near->memory);
     near->rings = (uint8_t *)(near->shared + 1);
     for (uint32_t i = 0; near->comm.local == 0 && i < ranks * ranks; i++)
-        vv_ring_init(ring_of(near, i / ranks, i % ranks), near->room);
+        vv_ring_init(ring_of(near, i / ranks, i % ranks), near->capacity);
     return vv_comm_agree(group, 0, error); /* nobody sends before the rings are made */
 }
 

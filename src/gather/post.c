@@ -22,20 +22,20 @@ struct load {
 };
 
 struct bell_line {
-    struct vv_bell bell;
-    uint8_t pad[64 - sizeof(struct vv_bell)];
+    struct vv_doorbell bell;
+    uint8_t pad[64 - sizeof(struct vv_doorbell)];
 };
 
 struct vv_post {
     struct vv_node_memory *memory;
     uint32_t ranks, teams; /* on this node */
-    uint32_t up_room, across_room;
+    uint32_t up_capacity, across_capacity;
     struct bell_line *rank_bells, *writer_bells;
     struct load *loads, *amounts; /* of teams, and of ranks */
     uint8_t *ups, *downs, *across;
 };
 
-static uint32_t room_of(uint64_t count, uint32_t least, uint32_t most, uint64_t together) {
+static uint32_t capacity_of(uint64_t count, uint32_t least, uint32_t most, uint64_t together) {
     while (most > least && most * count > together)
         most /= 2;
     return most;
@@ -43,8 +43,9 @@ static uint32_t room_of(uint64_t count, uint32_t least, uint32_t most, uint64_t 
 
 static size_t lay_out(struct vv_post *post, uint8_t *base) {
     size_t at = 0;
-    post->up_room = room_of(post->ranks, UP_LEAST, UP_MOST, UP_TOGETHER);
-    post->across_room = room_of((uint64_t)post->teams * post->teams, ACROSS_LEAST, ACROSS_MOST, ACROSS_TOGETHER);
+    post->up_capacity = capacity_of(post->ranks, UP_LEAST, UP_MOST, UP_TOGETHER);
+    post->across_capacity =
+        capacity_of((uint64_t)post->teams * post->teams, ACROSS_LEAST, ACROSS_MOST, ACROSS_TOGETHER);
     post->rank_bells = (struct bell_line *)(base + at);
     at += post->ranks * sizeof *post->rank_bells;
     post->writer_bells = (struct bell_line *)(base + at);
@@ -54,20 +55,21 @@ static size_t lay_out(struct vv_post *post, uint8_t *base) {
     post->amounts = (struct load *)(base + at);
     at += post->ranks * sizeof *post->amounts;
     post->ups = base + at;
-    at += post->ranks * vv_ring_bytes(post->up_room);
+    at += post->ranks * vv_ring_bytes(post->up_capacity);
     post->downs = base + at;
     at += post->ranks * vv_ring_bytes(DOWN);
     post->across = base + at;
-    return at + (size_t)post->teams * post->teams * vv_ring_bytes(post->across_room);
+    return at + (size_t)post->teams * post->teams * vv_ring_bytes(post->across_capacity);
 }
 
 static void init_rings(struct vv_post *post) {
     for (uint32_t i = 0; i < post->ranks; i++) {
-        vv_ring_init((struct vv_ring *)(post->ups + i * vv_ring_bytes(post->up_room)), post->up_room);
+        vv_ring_init((struct vv_ring *)(post->ups + i * vv_ring_bytes(post->up_capacity)), post->up_capacity);
         vv_ring_init((struct vv_ring *)(post->downs + i * vv_ring_bytes(DOWN)), DOWN);
     }
     for (uint32_t i = 0; i < post->teams * post->teams; i++)
-        vv_ring_init((struct vv_ring *)(post->across + i * vv_ring_bytes(post->across_room)), post->across_room);
+        vv_ring_init((struct vv_ring *)(post->across + i * vv_ring_bytes(post->across_capacity)),
+                     post->across_capacity);
 }
 
 static size_t size_of(uint32_t ranks, uint32_t teams) {
@@ -107,20 +109,20 @@ void vv_post_close(struct vv_post *post) {
     vv_free(post);
 }
 
-struct vv_way vv_post_up(struct vv_post *post, uint32_t local, uint32_t team, uint32_t first) {
-    return (struct vv_way){post, (struct vv_ring *)(post->ups + local * vv_ring_bytes(post->up_room)),
-                           &post->writer_bells[team].bell, first};
+struct vv_channel vv_post_up(struct vv_post *post, uint32_t local, uint32_t team, uint32_t first) {
+    return (struct vv_channel){post, (struct vv_ring *)(post->ups + local * vv_ring_bytes(post->up_capacity)),
+                               &post->writer_bells[team].bell, first};
 }
 
-struct vv_way vv_post_down(struct vv_post *post, uint32_t local) {
-    return (struct vv_way){post, (struct vv_ring *)(post->downs + local * vv_ring_bytes(DOWN)),
-                           &post->rank_bells[local].bell, local};
+struct vv_channel vv_post_down(struct vv_post *post, uint32_t local) {
+    return (struct vv_channel){post, (struct vv_ring *)(post->downs + local * vv_ring_bytes(DOWN)),
+                               &post->rank_bells[local].bell, local};
 }
 
-struct vv_way vv_post_across(struct vv_post *post, uint32_t from, uint32_t to, uint32_t first) {
+struct vv_channel vv_post_across(struct vv_post *post, uint32_t from, uint32_t to, uint32_t first) {
     size_t number = (size_t)from * post->teams + to;
-    return (struct vv_way){post, (struct vv_ring *)(post->across + number * vv_ring_bytes(post->across_room)),
-                           &post->writer_bells[to].bell, first};
+    return (struct vv_channel){post, (struct vv_ring *)(post->across + number * vv_ring_bytes(post->across_capacity)),
+                               &post->writer_bells[to].bell, first};
 }
 
 size_t vv_post_longest(const struct vv_post *post) {
@@ -133,17 +135,17 @@ int vv_post_is_alive(const struct vv_post *post, uint32_t local) {
     return vv_node_memory_is_alive(post->memory, local);
 }
 
-int vv_post_send(const struct vv_way *way, const void *head, size_t head_size, const void *data, size_t size) {
+int vv_post_send(const struct vv_channel *way, const void *head, size_t head_size, const void *data, size_t size) {
     if (head_size + size == 0 || head_size + size > vv_ring_longest(way->ring))
         return -EMSGSIZE;
     uint32_t all = (uint32_t)(head_size + size);
-    uint8_t *room;
-    while (!(room = vv_ring_reserve(way->ring, all, LOOK_MS)))
+    uint8_t *capacity;
+    while (!(capacity = vv_ring_reserve(way->ring, all, LOOK_MS)))
         if (!vv_post_is_alive(way->post, way->receiver))
             return -ECOMM;
-    memcpy(room, head, head_size);
+    memcpy(capacity, head, head_size);
     if (size)
-        memcpy(room + head_size, data, size);
+        memcpy(capacity + head_size, data, size);
     vv_ring_send(way->ring, all, way->bell);
     return 0;
 }
@@ -178,5 +180,5 @@ int vv_post_ask_amount(const struct vv_post *post, uint32_t local, uint64_t numb
 
 void vv_post_ring_all(struct vv_post *post) {
     for (uint32_t i = 0; i < post->teams; i++)
-        vv_bell_ring(&post->writer_bells[i].bell);
+        vv_doorbell_ring(&post->writer_bells[i].bell);
 }

@@ -16,21 +16,21 @@ int vv_post_open(struct varve_comm *comm, uint32_t teams, struct vv_post **out, 
 void vv_post_close(struct vv_post *post); /* each rank for itself; accepts NULL */
 
 /* One way: who sends through it wakes `bell`, and cares whether number `receiver` of the node is alive. */
-struct vv_way {
+struct vv_channel {
     struct vv_post *post;
     struct vv_ring *ring;
-    struct vv_bell *bell;
+    struct vv_doorbell *bell;
     uint32_t receiver;
 };
 /* From a rank (its number on the node) to its team's writer, who runs in the process of rank `first`; and back. */
-struct vv_way vv_post_up(struct vv_post *post, uint32_t local, uint32_t team, uint32_t first);
-struct vv_way vv_post_down(struct vv_post *post, uint32_t local);
+struct vv_channel vv_post_up(struct vv_post *post, uint32_t local, uint32_t team, uint32_t first);
+struct vv_channel vv_post_down(struct vv_post *post, uint32_t local);
 /* From the writer of one team to that of another, who runs in the process of rank `first`. */
-struct vv_way vv_post_across(struct vv_post *post, uint32_t from, uint32_t to, uint32_t first);
+struct vv_channel vv_post_across(struct vv_post *post, uint32_t from, uint32_t to, uint32_t first);
 
 /* Send head and data (may be empty) as one message; waits for room. -ECOMM: the receiver has died. -EMSGSIZE: longer
  * than vv_post_longest. */
-int vv_post_send(const struct vv_way *way, const void *head, size_t head_size, const void *data, size_t size);
+int vv_post_send(const struct vv_channel *way, const void *head, size_t head_size, const void *data, size_t size);
 size_t vv_post_longest(const struct vv_post *post); /* on all ways */
 int vv_post_is_alive(const struct vv_post *post, uint32_t local);
 

@@ -19,11 +19,11 @@
 #define LINE 64
 #define HEAD 8u         /* bytes in front of each message */
 #define TURN UINT32_MAX /* instead of a size: the rest up to the end is empty */
-#define ROOM_LEAST 4096u
+#define CAPACITY_LEAST 4096u
 
 /* Each side writes into lines of its own. */
 struct vv_ring {
-    uint32_t room;
+    uint32_t capacity;
     uint32_t check; /* the room, told again */
 
     _Alignas(LINE) _Atomic uint64_t sent; /* all before it has been sent */
@@ -35,7 +35,7 @@ struct vv_ring {
     uint64_t peeked;                         /* of the receiver alone: where the message ends that it looks at */
     uint32_t is_peeked;
 
-    _Alignas(LINE) struct vv_bell freed; /* rings for the sender */
+    _Alignas(LINE) struct vv_doorbell freed; /* rings for the sender */
 
     _Alignas(LINE) uint8_t bytes[];
 };
@@ -50,14 +50,14 @@ static long futex(const void *word, int what, uint32_t value, const struct times
     return syscall(SYS_futex, word, what, value, timeout, NULL, 0);
 }
 
-uint32_t vv_bell_look(const struct vv_bell *bell) {
+uint32_t vv_doorbell_look(const struct vv_doorbell *bell) {
     return atomic_load(&bell->rings);
 }
 
 /* Nobody is missed: who waits counts itself before the kernel compares the number, who rings changes the number
  * before it looks for sleepers, and all four are in one order. One who is killed asleep stays counted; ringing then
  * takes a little longer. */
-void vv_bell_wait(struct vv_bell *bell, uint32_t seen, unsigned ms) {
+void vv_doorbell_wait(struct vv_doorbell *bell, uint32_t seen, unsigned ms) {
     uint64_t begin = vv_clock_ns(), span = (uint64_t)ms * 1000000, passed = 0;
     atomic_fetch_add(&bell->sleepers, 1);
     while (passed < span && atomic_load(&bell->rings) == seen) {
@@ -69,7 +69,7 @@ void vv_bell_wait(struct vv_bell *bell, uint32_t seen, unsigned ms) {
     atomic_fetch_sub(&bell->sleepers, 1);
 }
 
-void vv_bell_ring(struct vv_bell *bell) {
+void vv_doorbell_ring(struct vv_doorbell *bell) {
     atomic_fetch_add(&bell->rings, 1);
     if (atomic_load(&bell->sleepers) > 0)
         (void)futex(&bell->rings, FUTEX_WAKE, INT_MAX, NULL);
@@ -77,18 +77,18 @@ void vv_bell_ring(struct vv_bell *bell) {
 
 /* ---- the ring ---- */
 
-static int is_room(uint32_t room) {
-    return room >= ROOM_LEAST && (room & (room - 1)) == 0;
+static int is_capacity(uint32_t capacity) {
+    return capacity >= CAPACITY_LEAST && (capacity & (capacity - 1)) == 0;
 }
 
 /* 0 if this is no ring. */
-static uint32_t room_of(const struct vv_ring *ring) {
-    uint32_t room = ring->room;
-    return is_room(room) && (room ^ MAGIC) == ring->check ? room : 0;
+static uint32_t capacity_of(const struct vv_ring *ring) {
+    uint32_t capacity = ring->capacity;
+    return is_capacity(capacity) && (capacity ^ MAGIC) == ring->check ? capacity : 0;
 }
 
-static uint32_t longest(uint32_t room) {
-    return room ? room / 2 - HEAD : 0;
+static uint32_t longest(uint32_t capacity) {
+    return capacity ? capacity / 2 - HEAD : 0;
 }
 
 /* With its head and the gap behind it. */
@@ -100,112 +100,113 @@ static uint32_t *head_at(struct vv_ring *ring, uint32_t offset) {
     return (uint32_t *)(ring->bytes + offset);
 }
 
-size_t vv_ring_bytes(uint32_t room) {
-    return is_room(room) ? sizeof(struct vv_ring) + room : 0;
+size_t vv_ring_bytes(uint32_t capacity) {
+    return is_capacity(capacity) ? sizeof(struct vv_ring) + capacity : 0;
 }
 
-void vv_ring_init(struct vv_ring *ring, uint32_t room) {
-    ring->room = is_room(room) ? room : 0;
-    ring->check = room ^ MAGIC;
+void vv_ring_init(struct vv_ring *ring, uint32_t capacity) {
+    ring->capacity = is_capacity(capacity) ? capacity : 0;
+    ring->check = capacity ^ MAGIC;
 }
 
 uint32_t vv_ring_longest(const struct vv_ring *ring) {
-    return longest(room_of(ring));
+    return longest(capacity_of(ring));
 }
 
 /* ---- the sender ---- */
 
 /* Where a message so long may begin; not 0 if there is room for it now. */
-static int find_room(struct vv_ring *ring, uint32_t room, uint32_t size, uint64_t *at_out) {
+static int find_capacity(struct vv_ring *ring, uint32_t capacity, uint32_t size, uint64_t *at_out) {
     uint64_t at = atomic_load_explicit(&ring->sent, memory_order_relaxed) & ~UINT64_C(7);
     uint64_t used = at - atomic_load(&ring->dropped);
-    uint32_t to_end = room - (uint32_t)(at & (room - 1)), skipped = to_end < whole(size) ? to_end : 0;
+    uint32_t to_end = capacity - (uint32_t)(at & (capacity - 1)), skipped = to_end < whole(size) ? to_end : 0;
     *at_out = at + skipped;
-    return used <= room && skipped + whole(size) <= room - used;
+    return used <= capacity && skipped + whole(size) <= capacity - used;
 }
 
 /* How far the receiver must come before it is worth to be woken: not for each message, but when a quarter is free. */
-static uint64_t worth_waking(const struct vv_ring *ring, uint32_t room, uint64_t end) {
-    uint64_t sent = atomic_load_explicit(&ring->sent, memory_order_relaxed), most = room / 4 * 3;
-    uint64_t fits = end > room ? end - room : 1, eased = sent > most ? sent - most : 1;
+static uint64_t worth_waking(const struct vv_ring *ring, uint32_t capacity, uint64_t end) {
+    uint64_t sent = atomic_load_explicit(&ring->sent, memory_order_relaxed), most = capacity / 4 * 3;
+    uint64_t fits = end > capacity ? end - capacity : 1, eased = sent > most ? sent - most : 1;
     return fits > eased ? fits : eased;
 }
 
 /* As with bells: the sender says what it waits for and then looks how far the receiver is, the receiver goes on and
  * then looks what is waited for. */
-static int wait_for_room(struct vv_ring *ring, uint32_t room, uint32_t size, unsigned ms, uint64_t *at) {
+static int wait_for_capacity(struct vv_ring *ring, uint32_t capacity, uint32_t size, unsigned ms, uint64_t *at) {
     uint64_t begin = vv_clock_ns(), passed = 0;
-    int has_room = 0;
+    int has_capacity = 0;
     for (;;) {
-        uint32_t seen = vv_bell_look(&ring->freed);
-        atomic_store(&ring->awaited, worth_waking(ring, room, *at + whole(size)));
-        has_room = find_room(ring, room, size, at);
-        if (has_room || passed >= ms)
+        uint32_t seen = vv_doorbell_look(&ring->freed);
+        atomic_store(&ring->awaited, worth_waking(ring, capacity, *at + whole(size)));
+        has_capacity = find_capacity(ring, capacity, size, at);
+        if (has_capacity || passed >= ms)
             break;
-        vv_bell_wait(&ring->freed, seen, ms - (unsigned)passed);
+        vv_doorbell_wait(&ring->freed, seen, ms - (unsigned)passed);
         passed = (vv_clock_ns() - begin) / 1000000;
     }
     atomic_store(&ring->awaited, 0);
-    return has_room;
+    return has_capacity;
 }
 
 void *vv_ring_reserve(struct vv_ring *ring, uint32_t size, unsigned ms) {
-    uint32_t room = room_of(ring);
+    uint32_t capacity = capacity_of(ring);
     uint64_t at;
     ring->reserved = 0;
-    if (size == 0 || size > longest(room))
+    if (size == 0 || size > longest(capacity))
         return NULL;
-    if (!find_room(ring, room, size, &at) && (ms == 0 || !wait_for_room(ring, room, size, ms, &at)))
+    if (!find_capacity(ring, capacity, size, &at) && (ms == 0 || !wait_for_capacity(ring, capacity, size, ms, &at)))
         return NULL;
     ring->reserved_at = at;
     ring->reserved = size;
-    return ring->bytes + (at & (room - 1)) + HEAD;
+    return ring->bytes + (at & (capacity - 1)) + HEAD;
 }
 
-void vv_ring_send(struct vv_ring *ring, uint32_t size, struct vv_bell *bell) {
-    uint32_t room = room_of(ring);
+void vv_ring_send(struct vv_ring *ring, uint32_t size, struct vv_doorbell *bell) {
+    uint32_t capacity = capacity_of(ring);
     uint64_t sent = atomic_load_explicit(&ring->sent, memory_order_relaxed), at = ring->reserved_at;
-    if (size == 0 || size > ring->reserved || size > longest(room))
+    if (size == 0 || size > ring->reserved || size > longest(capacity))
         return; /* nothing was reserved for it */
     if (at != sent)
-        *head_at(ring, (uint32_t)(sent & (room - 8))) = TURN;
-    *head_at(ring, (uint32_t)(at & (room - 8))) = size;
+        *head_at(ring, (uint32_t)(sent & (capacity - 8))) = TURN;
+    *head_at(ring, (uint32_t)(at & (capacity - 8))) = size;
     ring->reserved = 0;
     atomic_store_explicit(&ring->sent, at + whole(size), memory_order_release);
-    vv_bell_ring(bell);
+    vv_doorbell_ring(bell);
 }
 
 /* ---- the receiver ---- */
 
 /* Moves at to the next message, if the rest up to the end is empty. Returns its size, or 0 if it cannot be one. */
-static uint32_t next_size(struct vv_ring *ring, uint32_t room, uint64_t *at, uint64_t sent) {
-    uint32_t offset = (uint32_t)(*at & (room - 1));
-    if (((*at | sent) & 7) != 0 || sent - *at > room)
+static uint32_t next_size(struct vv_ring *ring, uint32_t capacity, uint64_t *at, uint64_t sent) {
+    uint32_t offset = (uint32_t)(*at & (capacity - 1));
+    if (((*at | sent) & 7) != 0 || sent - *at > capacity)
         return 0;
     uint32_t size = *head_at(ring, offset);
     if (size == TURN) {
-        *at += room - offset;
-        if (*at >= sent || sent - *at > room)
+        *at += capacity - offset;
+        if (*at >= sent || sent - *at > capacity)
             return 0;
         offset = 0;
         size = *head_at(ring, 0);
     }
-    int is_inside = size > 0 && size <= longest(room) && whole(size) <= room - offset && whole(size) <= sent - *at;
+    int is_inside =
+        size > 0 && size <= longest(capacity) && whole(size) <= capacity - offset && whole(size) <= sent - *at;
     return is_inside ? size : 0;
 }
 
 const void *vv_ring_peek(struct vv_ring *ring, uint32_t *size_out, int *is_broken) {
-    uint32_t room = room_of(ring), size = 0;
+    uint32_t capacity = capacity_of(ring), size = 0;
     uint64_t at = atomic_load_explicit(&ring->dropped, memory_order_relaxed);
     uint64_t sent = atomic_load_explicit(&ring->sent, memory_order_acquire);
     *size_out = 0;
     ring->is_peeked = 0;
     if (is_broken)
         *is_broken = 0;
-    if (room && at == sent)
+    if (capacity && at == sent)
         return NULL;
-    if (room)
-        size = next_size(ring, room, &at, sent);
+    if (capacity)
+        size = next_size(ring, capacity, &at, sent);
     if (size == 0) {
         if (is_broken)
             *is_broken = 1;
@@ -214,7 +215,7 @@ const void *vv_ring_peek(struct vv_ring *ring, uint32_t *size_out, int *is_broke
     ring->peeked = at + whole(size);
     ring->is_peeked = 1;
     *size_out = size;
-    return ring->bytes + (at & (room - 1)) + HEAD;
+    return ring->bytes + (at & (capacity - 1)) + HEAD;
 }
 
 void vv_ring_drop(struct vv_ring *ring) {
@@ -224,5 +225,5 @@ void vv_ring_drop(struct vv_ring *ring) {
     atomic_store(&ring->dropped, ring->peeked);
     uint64_t awaited = atomic_load(&ring->awaited);
     if (awaited && ring->peeked >= awaited)
-        vv_bell_ring(&ring->freed);
+        vv_doorbell_ring(&ring->freed);
 }

@@ -12,23 +12,23 @@
 #include <stdint.h>
 
 /* Wakes a receiver of several rings. All zeros to begin with. */
-struct vv_bell {
+struct vv_doorbell {
     _Atomic uint32_t rings;
     _Atomic uint32_t sleepers;
 };
 /* Has it rung? Take a look at the number, then at the rings; if they are empty, wait until the number has changed,
  * or ms milliseconds are over. */
-uint32_t vv_bell_look(const struct vv_bell *bell);
-void vv_bell_wait(struct vv_bell *bell, uint32_t seen, unsigned ms);
-void vv_bell_ring(struct vv_bell *bell);
+uint32_t vv_doorbell_look(const struct vv_doorbell *bell);
+void vv_doorbell_wait(struct vv_doorbell *bell, uint32_t seen, unsigned ms);
+void vv_doorbell_ring(struct vv_doorbell *bell);
 
 struct vv_ring; /* in shared memory; knows no addresses */
 
 /* Memory for a ring with `room` bytes for messages, a power of two from 4 KiB on; a multiple of 64. 0 for other
  * rooms. */
-size_t vv_ring_bytes(uint32_t room);
+size_t vv_ring_bytes(uint32_t capacity);
 /* In zeroed memory at a multiple of 64. Once, before anybody else looks at it. */
-void vv_ring_init(struct vv_ring *ring, uint32_t room);
+void vv_ring_init(struct vv_ring *ring, uint32_t capacity);
 /* The longest message. At least room / 4; 0 if this is no ring (any more). */
 uint32_t vv_ring_longest(const struct vv_ring *ring);
 
@@ -39,7 +39,7 @@ uint32_t vv_ring_longest(const struct vv_ring *ring);
 void *vv_ring_reserve(struct vv_ring *ring, uint32_t size, unsigned ms);
 /* Send what was written there; size is at most what was reserved. The receiver's bell rings. Sends nothing if
  * nothing is reserved. */
-void vv_ring_send(struct vv_ring *ring, uint32_t size, struct vv_bell *bell);
+void vv_ring_send(struct vv_ring *ring, uint32_t size, struct vv_doorbell *bell);
 
 /* ---- the receiver ---- */
 /* The next message, which stays until it is dropped; NULL if there is none now. With is_broken (may be NULL) set

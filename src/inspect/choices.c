@@ -11,7 +11,7 @@
 #include "memory/frozen.h"
 #include "memory/peek.h"
 
-#define REASON_ROOM 256
+#define REASON_CAPACITY 256
 
 struct choices {
     const struct vv_settings *settings;
@@ -28,9 +28,9 @@ static int choose_capture(const struct vv_settings *settings, char *reason) {
     const char *why;
     int mode = vv_settings_capture(settings, &why);
     if (why) {
-        snprintf(reason, REASON_ROOM, "%s", why);
+        snprintf(reason, REASON_CAPACITY, "%s", why);
     } else {
-        snprintf(reason, REASON_ROOM, "the setting capture (%.200s)",
+        snprintf(reason, REASON_CAPACITY, "the setting capture (%.200s)",
                  vv_setting_origin(settings, vv_setting_find("capture")));
     }
     return mode;
@@ -44,7 +44,7 @@ static int let_pass(void *arg, uintptr_t page) {
 
 static int tell_guard(const struct choices *choices, int capture, const char *tracker) {
     char why[192] = "";
-    char reason[REASON_ROOM];
+    char reason[REASON_CAPACITY];
     struct vv_guard *guard = NULL;
 
     if (capture == VV_CHOOSE_CAPTURE_SYNC)
@@ -95,7 +95,7 @@ static int tell_all(const struct choices *choices, struct varve_error *error) {
     const struct vv_settings *settings = choices->settings;
     struct vv_capture *capture = NULL;
     char tracker[32] = "";
-    char reason[REASON_ROOM] = "";
+    char reason[REASON_CAPACITY] = "";
 
     int mode = choose_capture(settings, reason);
     int rc = tell_choice(choices, "capture", names[mode], reason);

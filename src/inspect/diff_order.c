@@ -19,7 +19,7 @@ struct listing {
     struct vv_diff_listed *list; /* by number */
     struct vv_diff_listed **by_name;
     size_t count;
-    size_t room;
+    size_t capacity;
 };
 
 static void clear_listing(struct listing *listing) {
@@ -30,7 +30,7 @@ static void clear_listing(struct listing *listing) {
 }
 
 static int list_region(struct listing *listing, const struct vv_diff_listed *region) {
-    if (VV_GROW(listing->list, listing->count, listing->room) != 0)
+    if (VV_GROW(listing->list, listing->count, listing->capacity) != 0)
         return -ENOMEM;
     char *name = vv_strdup(region->name);
     if (!name)

@@ -12,7 +12,7 @@
 #include "inspect/inspect_private.h"
 
 #define VV_DIFF_ELEMENT_MAX 16
-#define VV_DIFF_TEXT_ROOM 96
+#define VV_DIFF_TEXT_CAPACITY 96
 
 enum vv_diff_what { VV_SAME, VV_CHANGED, VV_ONLY_FIRST, VV_ONLY_SECOND, VV_RESIZED, VV_WITHIN };
 
@@ -43,7 +43,7 @@ struct vv_diff_tally {
 void vv_diff_elements(const struct vv_diff_rule *rule, uint64_t first, const uint8_t *a, const uint8_t *b, size_t size,
                       struct vv_diff_tally *tally);
 /* The value of an element, every digit of it. */
-void vv_diff_value_text(uint8_t type, const uint8_t *value, char out[VV_DIFF_TEXT_ROOM]);
+void vv_diff_value_text(uint8_t type, const uint8_t *value, char out[VV_DIFF_TEXT_CAPACITY]);
 
 /* ---- a comparison ---- */
 
@@ -90,7 +90,7 @@ struct vv_diff {
     uint32_t *map; /* sources of one checkpoint, as the other knows them; or NULL */
     int mapped;    /* of which */
     struct vv_diff_item *items;
-    size_t item_count, item_room;
+    size_t item_count, item_capacity;
 };
 
 /* One rank of one of the two. */

@@ -56,7 +56,7 @@ static enum vv_diff_what judge(const struct vv_diff *diff, const struct vv_diff_
     return region->tally.differing ? VV_CHANGED : region->tally.changed ? VV_WITHIN : VV_SAME;
 }
 
-static void fill_elements(struct vv_diff_region *region, char text[2][VV_DIFF_TEXT_ROOM]) {
+static void fill_elements(struct vv_diff_region *region, char text[2][VV_DIFF_TEXT_CAPACITY]) {
     struct varve_difference *told = &region->told;
     const struct vv_diff_tally *tally = &region->tally;
     uint64_t common = told->bytes_first < told->bytes_second ? told->bytes_first : told->bytes_second;
@@ -81,7 +81,7 @@ static void fill_elements(struct vv_diff_region *region, char text[2][VV_DIFF_TE
 
 static int tell_differences(struct vv_diff *diff, struct vv_diff_region *region, struct varve_error *error) {
     struct varve_difference *told = &region->told;
-    char text[2][VV_DIFF_TEXT_ROOM];
+    char text[2][VV_DIFF_TEXT_CAPACITY];
 
     told->what = judge(diff, region);
     if (told->what != VV_ONLY_FIRST && told->what != VV_ONLY_SECOND) {
@@ -182,12 +182,12 @@ int vv_diff_flush(struct vv_diff *diff, struct varve_error *error) {
 }
 
 /* Room for so many bytes at least, in whole elements. */
-static int reserve_elements(struct vv_diff *diff, uint32_t element, size_t *room_out, struct varve_error *error) {
+static int reserve_elements(struct vv_diff *diff, uint32_t element, size_t *capacity_out, struct varve_error *error) {
     int rc = begin_batch(diff, error);
     int is_full = rc == 0 && (WINDOW - diff->used < element || vv_fetch_pending(diff->fetch[0]) > PENDING_MAX ||
                               vv_fetch_pending(diff->fetch[1]) > PENDING_MAX);
     rc = is_full ? vv_diff_flush(diff, error) : rc;
-    *room_out = (WINDOW - diff->used) / element * element;
+    *capacity_out = (WINDOW - diff->used) / element * element;
     return rc;
 }
 
@@ -196,17 +196,19 @@ static int reserve_elements(struct vv_diff *diff, uint32_t element, size_t *room
 /* Where the attempts that one checkpoint reads from are among those of the other. */
 static int make_map(struct vv_diff *diff, int from, struct varve_error *error) {
     const struct vv_record *record = vv_view_record(diff->view[!from]);
-    uint32_t count = vv_view_record(diff->view[from])->lean_count + 1;
+    uint32_t count = vv_view_record(diff->view[from])->dependency_count + 1;
 
     diff->map = vv_malloc(count * sizeof *diff->map);
     if (!diff->map)
         return no_memory(error);
     for (uint32_t i = 0; i < count; i++) {
-        struct vv_lean key = {.attempt = *vv_view_source(diff->view[from], i)};
-        const struct vv_lean *found =
-            record->lean_count ? bsearch(&key, record->leans, record->lean_count, sizeof key, vv_lean_compare) : NULL;
+        struct vv_dependency key = {.attempt = *vv_view_source(diff->view[from], i)};
+        const struct vv_dependency *found =
+            record->dependency_count
+                ? bsearch(&key, record->dependencies, record->dependency_count, sizeof key, vv_dependency_compare)
+                : NULL;
         int is_own = vv_attempt_compare(&key.attempt, vv_view_attempt(diff->view[!from])) == 0;
-        diff->map[i] = found ? (uint32_t)(found - record->leans) + 1 : is_own ? 0 : UINT32_MAX;
+        diff->map[i] = found ? (uint32_t)(found - record->dependencies) + 1 : is_own ? 0 : UINT32_MAX;
     }
     diff->mapped = from;
     return 0;
@@ -214,7 +216,7 @@ static int make_map(struct vv_diff *diff, int from, struct varve_error *error) {
 
 int vv_diff_share(struct vv_diff *diff, struct varve_error *error) {
     int rc = make_map(diff, 0, error);
-    if (rc == 0 && diff->map[0] == UINT32_MAX) { /* the second does not lean on the first; the reverse, maybe */
+    if (rc == 0 && diff->map[0] == UINT32_MAX) { /* the second does not depend on the first; the reverse, maybe */
         vv_free(diff->map);
         diff->map = NULL;
         rc = make_map(diff, 1, error);
@@ -228,8 +230,8 @@ static int map_run(const struct vv_diff *diff, const struct vv_run *run, struct 
     out->place_count = 0;
     for (uint32_t i = 0; i < run->place_count; i++) {
         struct vv_place place = run->places[i];
-        place.lean = diff->map[place.lean];
-        if (place.lean != UINT32_MAX)
+        place.dependency = diff->map[place.dependency];
+        if (place.dependency != UINT32_MAX)
             out->places[out->place_count++] = place;
     }
     return out->place_count != 0;
@@ -255,7 +257,7 @@ static int add_item(struct vv_diff *diff, struct vv_diff_region *region, uint64_
     if (last && last->region == region && last->offset + last->size == offset && last->at + last->size == diff->used) {
         last->size += size;
     } else {
-        if (VV_GROW(diff->items, diff->item_count, diff->item_room) != 0)
+        if (VV_GROW(diff->items, diff->item_count, diff->item_capacity) != 0)
             return no_memory(error);
         diff->items[diff->item_count++] =
             (struct vv_diff_item){.region = region, .offset = offset, .at = diff->used, .size = size};
@@ -271,9 +273,9 @@ int vv_diff_want(struct vv_diff *diff, struct vv_diff_side *sides, struct vv_dif
     int rc = 0;
 
     while (rc == 0 && size) {
-        size_t room = 0;
-        rc = reserve_elements(diff, region->rule.element, &room, error);
-        size_t step = size < room ? (size_t)size : room;
+        size_t capacity = 0;
+        rc = reserve_elements(diff, region->rule.element, &capacity, error);
+        size_t step = size < capacity ? (size_t)size : capacity;
         for (int i = 0; i < 2 && rc == 0; i++)
             rc = fetch_side(diff, i, &sides[i].run, offset - sides[i].run.offset, step, 0, error);
         rc = rc < 0 ? rc : add_item(diff, region, offset, step, error);
@@ -285,8 +287,8 @@ int vv_diff_want(struct vv_diff *diff, struct vv_diff_side *sides, struct vv_dif
 
 int vv_diff_want_across(struct vv_diff *diff, struct vv_diff_side *sides, struct vv_diff_region *region,
                         uint64_t offset, uint32_t size, struct varve_error *error) {
-    size_t room = 0;
-    int rc = reserve_elements(diff, region->rule.element, &room, error);
+    size_t capacity = 0;
+    int rc = reserve_elements(diff, region->rule.element, &capacity, error);
 
     for (int i = 0; i < 2; i++) {
         for (uint64_t done = 0; rc == 0 && done < size;) {

@@ -23,7 +23,8 @@ static int have_same_place(const struct vv_diff_side *sides, uint64_t offset) {
         for (uint32_t k = 0; k < sides[1].run.place_count; k++) {
             struct vv_place b = place_at(&sides[1].run, k, offset);
             if (a.owner == b.owner && a.address == b.address &&
-                vv_attempt_compare(vv_view_source(sides[0].view, a.lean), vv_view_source(sides[1].view, b.lean)) == 0)
+                vv_attempt_compare(vv_view_source(sides[0].view, a.dependency),
+                                   vv_view_source(sides[1].view, b.dependency)) == 0)
                 return 1;
         }
     }

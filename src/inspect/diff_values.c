@@ -214,42 +214,42 @@ void vv_diff_elements(const struct vv_diff_rule *rule, uint64_t first, const uin
 /* ---- text ---- */
 
 /* As few digits as give the value back. */
-static void float_text(uint8_t type, const uint8_t *data, char out[VV_DIFF_TEXT_ROOM / 2]) {
-    size_t room = VV_DIFF_TEXT_ROOM / 2;
+static void float_text(uint8_t type, const uint8_t *data, char out[VV_DIFF_TEXT_CAPACITY / 2]) {
+    size_t capacity = VV_DIFF_TEXT_CAPACITY / 2;
     double value = part_value(type, data);
     int is_single = type != VARVE_F64 && type != VARVE_C128;
     uint32_t size = is_complex(type) ? vv_type_size(type) / 2 : vv_type_size(type);
 
     if (isnan(value)) {
-        snprintf(out, room, "nan(0x%0*" PRIx64 ")", (int)size * 2, bits_of(data, size));
+        snprintf(out, capacity, "nan(0x%0*" PRIx64 ")", (int)size * 2, bits_of(data, size));
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(out, room, "%.*g", digits, value);
+        snprintf(out, capacity, "%.*g", digits, value);
         double back = strtod(out, NULL);
         if (is_single ? (float)back == (float)value : back == value)
             return;
     }
 }
 
-static void complex_text(uint8_t type, const uint8_t *data, char out[VV_DIFF_TEXT_ROOM]) {
-    char real[VV_DIFF_TEXT_ROOM / 2];
-    char imaginary[VV_DIFF_TEXT_ROOM / 2];
+static void complex_text(uint8_t type, const uint8_t *data, char out[VV_DIFF_TEXT_CAPACITY]) {
+    char real[VV_DIFF_TEXT_CAPACITY / 2];
+    char imaginary[VV_DIFF_TEXT_CAPACITY / 2];
 
     float_text(type, data, real);
     float_text(type, data + vv_type_size(type) / 2, imaginary);
-    snprintf(out, VV_DIFF_TEXT_ROOM, "%.40s%s%.40si", real, imaginary[0] == '-' ? "" : "+", imaginary);
+    snprintf(out, VV_DIFF_TEXT_CAPACITY, "%.40s%s%.40si", real, imaginary[0] == '-' ? "" : "+", imaginary);
 }
 
-void vv_diff_value_text(uint8_t type, const uint8_t *value, char out[VV_DIFF_TEXT_ROOM]) {
+void vv_diff_value_text(uint8_t type, const uint8_t *value, char out[VV_DIFF_TEXT_CAPACITY]) {
     if (is_complex(type))
         complex_text(type, value, out);
     else if (is_float(type))
         float_text(type, value, out);
     else if (type == VARVE_BYTES)
-        snprintf(out, VV_DIFF_TEXT_ROOM, "0x%02x", value[0]);
+        snprintf(out, VV_DIFF_TEXT_CAPACITY, "0x%02x", value[0]);
     else if (is_signed(type))
-        snprintf(out, VV_DIFF_TEXT_ROOM, "%" PRId64, signed_value(value, vv_type_size(type)));
+        snprintf(out, VV_DIFF_TEXT_CAPACITY, "%" PRId64, signed_value(value, vv_type_size(type)));
     else
-        snprintf(out, VV_DIFF_TEXT_ROOM, "%" PRIu64, bits_of(value, vv_type_size(type)));
+        snprintf(out, VV_DIFF_TEXT_CAPACITY, "%" PRIu64, bits_of(value, vv_type_size(type)));
 }

@@ -89,7 +89,7 @@ int vv_inspect_check_name(const char *name, struct varve_error *error) {
 static int add_name(void *arg, const char *name) {
     struct vv_names *names = arg;
 
-    if (VV_GROW(names->list, names->count, names->room) != 0)
+    if (VV_GROW(names->list, names->count, names->capacity) != 0)
         return -ENOMEM;
     size_t size = strlen(name);
     if (size > VV_NAME_MAX)
@@ -367,13 +367,14 @@ int vv_inspect_is_elsewhere(struct varve_store *store, const struct varve_which 
 }
 
 static void end_run(struct vv_left_out *ranks) {
-    size_t used = strlen(ranks->text), room = sizeof ranks->text - used;
-    if (room < 30)
-        snprintf(ranks->text + used, room, "%s", strstr(ranks->text, "...") ? "" : ", ...");
+    size_t used = strlen(ranks->text), capacity = sizeof ranks->text - used;
+    if (capacity < 30)
+        snprintf(ranks->text + used, capacity, "%s", strstr(ranks->text, "...") ? "" : ", ...");
     else if (ranks->first == ranks->last)
-        snprintf(ranks->text + used, room, "%s%" PRIu32, used ? ", " : "", ranks->first);
+        snprintf(ranks->text + used, capacity, "%s%" PRIu32, used ? ", " : "", ranks->first);
     else
-        snprintf(ranks->text + used, room, "%s%" PRIu32 " to %" PRIu32, used ? ", " : "", ranks->first, ranks->last);
+        snprintf(ranks->text + used, capacity, "%s%" PRIu32 " to %" PRIu32, used ? ", " : "", ranks->first,
+                 ranks->last);
 }
 
 void vv_inspect_leave_out(struct vv_left_out *ranks, uint32_t rank) {

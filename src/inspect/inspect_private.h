@@ -27,7 +27,7 @@ struct varve_store {
     char *address;
     /* What varve_store_show gave out last: */
     char shown_name[VV_NAME_MAX + 1];
-    char shown_program[VV_TEXT_ROOM];
+    char shown_program[VV_TEXT_CAPACITY];
     struct vv_ranged ranged;
 };
 
@@ -68,7 +68,7 @@ int vv_inspect_check_name(const char *name, struct varve_error *error);
 struct vv_names {
     char (*list)[VV_NAME_MAX + 1];
     size_t count;
-    size_t room;
+    size_t capacity;
 };
 /* All names, or only `name` if it is not NULL. Clear with vv_inspect_names_clear. */
 int vv_inspect_names(struct varve_store *store, const char *name, struct vv_names *out, struct varve_error *error);

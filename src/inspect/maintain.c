@@ -16,7 +16,7 @@
 struct walk {
     struct varve_backend *backend;
     struct varve_store_totals *totals;
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
 };
 
 static int walk_prefix(struct walk *walk);

@@ -37,7 +37,7 @@ static void fill_detail(struct varve_store *store, const struct varve_which *fou
         .parent_version = (int64_t)record->parent.version,
         .writers = record->writers,
         .attempt = record->attempt,
-        .leans = record->lean_count,
+        .dependencies = record->dependency_count,
         .program = store->shown_program,
     };
 }

@@ -45,7 +45,7 @@ struct looking {
     const struct vv_run *run;
     struct vv_fetch *fetch;
     uint8_t *buffer;
-    size_t used, room;
+    size_t used, capacity;
     uint64_t read; /* bytes wanted so far */
     struct part *parts;
     size_t part_count;
@@ -53,7 +53,7 @@ struct looking {
     struct vv_range all;
     int is_known, is_exact;
     struct piece *pieces;
-    size_t piece_count, piece_room;
+    size_t piece_count, piece_capacity;
     varve_block_range_fn fn; /* NULL: only the whole is wanted */
     void *arg;
     struct varve_error *error;
@@ -88,7 +88,7 @@ static int note_piece(struct looking *looking, const struct vv_block_piece *from
         looking->is_exact = 0;
         return 0;
     }
-    if (VV_GROW(looking->pieces, looking->piece_count, looking->piece_room) != 0)
+    if (VV_GROW(looking->pieces, looking->piece_count, looking->piece_capacity) != 0)
         return vv_error_sys(looking->error, -ENOMEM, "cannot look at %zu pieces of blocks", looking->piece_count + 1);
     looking->pieces[looking->piece_count++] = (struct piece){.source = from->source,
                                                              .writer = from->writer,
@@ -161,16 +161,16 @@ static int tell_parts(struct looking *looking) {
 }
 
 static int reserve_bytes(struct looking *looking, size_t size) {
-    if (looking->room - looking->used >= size)
+    if (looking->capacity - looking->used >= size)
         return 0;
     int rc = tell_parts(looking);
-    if (rc || looking->room >= size)
+    if (rc || looking->capacity >= size)
         return rc;
-    size_t room = size > READ_AT_ONCE ? size : READ_AT_ONCE;
+    size_t capacity = size > READ_AT_ONCE ? size : READ_AT_ONCE;
     vv_free(looking->buffer);
-    looking->buffer = vv_malloc(room);
-    looking->room = looking->buffer ? room : 0;
-    return looking->buffer ? 0 : vv_error_sys(looking->error, -ENOMEM, "cannot look at %zu bytes", room);
+    looking->buffer = vv_malloc(capacity);
+    looking->capacity = looking->buffer ? capacity : 0;
+    return looking->buffer ? 0 : vv_error_sys(looking->error, -ENOMEM, "cannot look at %zu bytes", capacity);
 }
 
 /* Bytes from skip on in the run, for the part: all of them, or one period of what is repeated. */

@@ -22,7 +22,7 @@ static int cannot_write(int rc) {
 }
 
 /* Who lists and reads the records: rank 0, or the first rank of every node, as far as the group knows the nodes. */
-static int is_reading_keeper(const struct vv_job *job) {
+static int is_reading_leader(const struct vv_job *job) {
     struct varve_comm *comm = job->comm;
     if (!vv_is_local(job))
         return vv_comm_is_root(comm);
@@ -33,7 +33,7 @@ static void drop_claim(struct vv_job *job, enum vv_may may) {
     vv_lease_release(job->lease); /* of a node that could be written */
     job->lease = NULL;
     job->may = may;
-    job->is_keeper = is_reading_keeper(job);
+    job->is_leader = is_reading_leader(job);
 }
 
 int vv_access_open(struct vv_job *job, uint64_t above, struct varve_error *error) {
@@ -42,7 +42,7 @@ int vv_access_open(struct vv_job *job, uint64_t above, struct varve_error *error
         return 0;
     }
     int rc = vv_claim_together(job, above, error);
-    job->is_keeper = job->lease != NULL;
+    job->is_leader = job->lease != NULL;
     if (!cannot_write(rc))
         return rc;
     if (vv_comm_is_root(job->comm))
@@ -51,7 +51,7 @@ int vv_access_open(struct vv_job *job, uint64_t above, struct varve_error *error
     drop_claim(job, VV_MAY_WRITE_LATER);
     vv_error_clear(error);
     uint32_t highest = 0;
-    rc = job->is_keeper ? vv_claims_highest(job->store, job->name, &highest, error) : 0;
+    rc = job->is_leader ? vv_claims_highest(job->store, job->name, &highest, error) : 0;
     rc = vv_comm_agree(job->comm, rc, error);
     uint64_t seen = highest;
     if (rc == 0 && (rc = vv_comm_most(job->comm, &seen)) != 0)
@@ -79,7 +79,7 @@ void vv_access_look(struct vv_job *job) {
     struct vv_attempt newest = {0};
     if (job->may != VV_MAY_WRITE_LATER)
         return;
-    uint64_t is_told = !job->is_keeper || vv_newest_record(job, &newest, &ignored) == 0;
+    uint64_t is_told = !job->is_leader || vv_newest_record(job, &newest, &ignored) == 0;
     if (job->comm->ops->least(job->comm, &is_told, 1) != 0 || !is_told)
         return;
     uint64_t generation = newest.generation, version = 0;
@@ -129,7 +129,7 @@ static int check_unclaimed(struct vv_job *job, struct varve_error *error) {
                      job->name);
 }
 
-/* We have claims; are they the very next, and does the beat name what we go on from? */
+/* We have claims; are they the very next, and does the heartbeat name what we go on from? */
 static int settle_claim(struct vv_job *job, uint64_t above, struct varve_error *error) {
     if (!job->lease)
         return 0;
@@ -141,7 +141,7 @@ static int settle_claim(struct vv_job *job, uint64_t above, struct varve_error *
 }
 
 static int claim_late(struct vv_job *job, struct varve_error *error) {
-    int rc = vv_comm_agree(job->comm, job->is_keeper ? check_unclaimed(job, error) : 0, error);
+    int rc = vv_comm_agree(job->comm, job->is_leader ? check_unclaimed(job, error) : 0, error);
     uint64_t above = job->claims_seen;
     if (rc == 0 && (rc = vv_comm_most(job->comm, &above)) != 0)
         return vv_error(error, rc, "the ranks could not compare their claims: %s", varve_error_text(rc));
@@ -156,7 +156,7 @@ static int claim_late(struct vv_job *job, struct varve_error *error) {
         drop_claim(job, VV_MAY_WRITE_LATER);
         return rc;
     }
-    job->is_keeper = job->lease != NULL;
+    job->is_leader = job->lease != NULL;
     job->may = VV_MAY_WRITE;
     return 0;
 }
@@ -168,7 +168,7 @@ int vv_access_choose(struct vv_job *job, int has_begun, struct varve_error *erro
     if (job->may != VV_MAY_WRITE_LATER || !is_undecided)
         return 0;
     if (claim_late(job, &why) == 0)
-        return vv_keepers_adopt(job, error);
+        return vv_leaders_adopt(job, error);
     if (vv_comm_is_root(job->comm))
         vv_log(&job->log, VV_LOG_INFO, "%s is still open for reading only: %s", job->name, why.text);
     return 0;

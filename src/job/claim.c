@@ -32,7 +32,7 @@ static int see_claim(struct vv_job *job, const struct entry *entry, struct varve
     return rc;
 }
 
-/* A rank that is not the first: it sees the claim of a keeper, or becomes the keeper of its node. */
+/* A rank that is not the first: it sees the claim of a leader, or becomes the leader of its node. */
 static int join_claim(struct vv_job *job, const char *uri, uint64_t above, const struct entry *entry,
                       struct varve_error *error) {
     if (!vv_is_local(job)) {

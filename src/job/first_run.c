@@ -25,19 +25,19 @@ static int note_name(void *arg, const char *name) {
     return neighbours->count >= NAMES_COUNTED;
 }
 
-static void describe_names(struct vv_job *job, char *out, size_t room) {
+static void describe_names(struct vv_job *job, char *out, size_t capacity) {
     struct neighbours neighbours = {.own = job->name};
     struct varve_error ignored = {0};
     if (job->is_store_new)
-        snprintf(out, room, "the store is new");
+        snprintf(out, capacity, "the store is new");
     else if (vv_store_names(job->store, note_name, &neighbours, &ignored) < 0)
-        snprintf(out, room, "what else is there could not be listed");
+        snprintf(out, capacity, "what else is there could not be listed");
     else if (neighbours.count == 0)
-        snprintf(out, room, "no other names are there");
+        snprintf(out, capacity, "no other names are there");
     else if (neighbours.count <= NAMES_SHOWN)
-        snprintf(out, room, "names there: %s", neighbours.shown);
+        snprintf(out, capacity, "names there: %s", neighbours.shown);
     else
-        snprintf(out, room, "names there: %s and %s%u more", neighbours.shown,
+        snprintf(out, capacity, "names there: %s and %s%u more", neighbours.shown,
                  neighbours.count < NAMES_COUNTED ? "" : "at least ", neighbours.count - NAMES_SHOWN);
 }
 

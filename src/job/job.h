@@ -1,6 +1,6 @@
 /* A job: the processes that checkpoint together under one name, the store they use, and what they do about it together.
  *
- * The *keepers* of a job are the ranks that hold a lease: rank 0 on shared storage, one rank per node with node-local
+ * The *leaders* of a job are the ranks that hold a lease: rank 0 on shared storage, one rank per node with node-local
  * stores (leaders.c). All functions here are collective and return the same code on all ranks, unless they say
  * otherwise. */
 #ifndef VV_JOB_H
@@ -28,21 +28,21 @@ struct vv_job {
     struct vv_store *store;
     struct vv_lineage lineage;
 
-    struct varve_comm *comm;  /* for one thread at a time: the caller's, or our own while a checkpoint is in flight */
-    struct varve_comm *aside; /* for the caller's, meanwhile; NULL: our own thread must not talk */
-    struct varve_comm *given; /* the program's; it is comm, or aside */
-    struct varve_comm *near;  /* made of it where its own threads may not talk; NULL: none. It is comm then */
+    struct varve_comm *comm; /* for one thread at a time: the caller's, or our own while a checkpoint is in flight */
+    struct varve_comm *caller_comm; /* for the caller's, meanwhile; NULL: our own thread must not talk */
+    struct varve_comm *given;       /* the program's; it is comm, or aside */
+    struct varve_comm *near;        /* made of it where its own threads may not talk; NULL: none. It is comm then */
 
     enum vv_may may;               /* the same on all ranks */
-    int is_keeper;                 /* lists and reads records for the others: rank 0, or one rank per node */
-    struct vv_lease *lease;        /* a keeper's; NULL on the others, and where nothing is claimed */
+    int is_leader;                 /* lists and reads records for the others: rank 0, or one rank per node */
+    struct vv_lease *lease;        /* a leader's; NULL on the others, and where nothing is claimed */
     uint32_t first_generation;     /* of this session */
     uint32_t claims_seen;          /* without a claim: the highest of all nodes when it was opened */
     uint8_t claim_tried[16];       /* the session id of the last claim that all ranks tried to make */
     struct vv_attempt newest_seen; /* and the newest record when it last looked for one to read */
 
-    struct vv_attempt *unsettled; /* node-local stores: commits that failed, of which some nodes may have the record */
-    size_t unsettled_count;
+    struct vv_attempt *in_doubt; /* node-local stores: commits that failed, of which some nodes may have the record */
+    size_t in_doubt_count;
 
     int is_store_new; /* this session has made it */
     int is_first_run_told;
@@ -61,7 +61,7 @@ void vv_job_clear(struct vv_job *job); /* each rank for itself; the group stays 
 /* ---- open_store.c: all ranks have the store open, or none. above: no node has a higher claim. ---- */
 int vv_job_open_store(struct vv_job *job, const char *uri, uint64_t *above, struct varve_error *error);
 
-/* ---- claim.c: all keepers claim the generation above the highest, or fail ---- */
+/* ---- claim.c: all leaders claim the generation above the highest, or fail ---- */
 int vv_claim_together(struct vv_job *job, uint64_t above, struct varve_error *error);
 
 /* ---- access.c ---- */
@@ -72,19 +72,19 @@ int vv_access_open(struct vv_job *job, uint64_t above, struct varve_error *error
 int vv_access_choose(struct vv_job *job, int has_begun, struct varve_error *error);
 /* Before checkpoints are listed: remembers the newest record, if the session may come to save later. */
 void vv_access_look(struct vv_job *job);
-/* The newest record of this keeper's store; generation 0 if there is none. Not collective. */
+/* The newest record of this leader's store; generation 0 if there is none. Not collective. */
 int vv_newest_record(struct vv_job *job, struct vv_attempt *out, struct varve_error *error);
 /* -EROFS if the session was asked to read only. */
 int vv_access_refuse(struct vv_job *job, struct varve_error *error);
 /* Before a checkpoint: 0 if the session has its claim, perhaps since now; else why it cannot save. */
 int vv_access_write(struct vv_job *job, struct varve_error *error);
 
-/* ---- leaders.c: what the keepers do for all ---- */
+/* ---- leaders.c: what the leaders do for all ---- */
 /* All packs are durable: make the attempt a checkpoint. Codes as vv_commit. */
-int vv_keepers_commit(struct vv_job *job, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
+int vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
                       struct varve_error *error);
 /* Finish what a dead session had fully written. */
-int vv_keepers_adopt(struct vv_job *job, struct varve_error *error);
+int vv_leaders_adopt(struct vv_job *job, struct varve_error *error);
 
 /* ---- lost_regions.c: what is reported when regions are lost. Not collective. ---- */
 struct vv_lost {
@@ -93,30 +93,30 @@ struct vv_lost {
 };
 void vv_lost_add(struct vv_lost *lost, const char *region);
 /* VARVE_CORRUPT; also into this rank's log. */
-int vv_lost_say(const struct vv_job *job, const struct vv_lost *lost, uint64_t version, struct varve_error *error);
+int vv_lost_report(const struct vv_job *job, const struct vv_lost *lost, uint64_t version, struct varve_error *error);
 
 /* ---- node_check.c: may this checkpoint be read from node-local stores? ---- */
 /* It must be the same one on all nodes, and every rank's part must be on some node, or copies of it: otherwise
  * VARVE_CORRUPT. Then its record is copied to the nodes that have missed it. VARVE_FORGOTTEN when one node has
- * forgotten it; the others do so, too. Does nothing on shared storage. is_thin_out: something that belongs to it is
- * there fewer times than it should be. */
+ * forgotten it; the others do so, too. Does nothing on shared storage. is_under_replicated_out: something that belongs
+ * to it is there fewer times than it should be. */
 struct vv_completeness {
     uint32_t replicas;         /* that this session keeps */
     const struct vv_lost *all; /* what is lost if the part of this rank is */
 };
-int vv_keepers_complete(struct vv_job *job, struct vv_peers *peers, const struct vv_completeness *wanted,
-                        uint32_t generation, uint64_t version, int *is_thin_out, struct varve_error *error);
+int vv_leaders_complete(struct vv_job *job, struct vv_peers *peers, const struct vv_completeness *wanted,
+                        uint32_t generation, uint64_t version, int *is_under_replicated_out, struct varve_error *error);
 
 /* ---- in_doubt.c: commits that failed half-way on node-local stores. Each rank for itself; nothing here can fail. ----
  */
-void vv_unsettled_add(struct vv_job *job, const struct vv_attempt *attempt);
+void vv_in_doubt_add(struct vv_job *job, const struct vv_attempt *attempt);
 /* The parent is a checkpoint on all nodes. */
-void vv_unsettled_drop(struct vv_job *job);
-/* A newer checkpoint is on all nodes: a keeper forgets the records of those that failed. */
-void vv_unsettled_forget(struct vv_job *job);
+void vv_in_doubt_drop(struct vv_job *job);
+/* A newer checkpoint is on all nodes: a leader forgets the records of those that failed. */
+void vv_in_doubt_forget(struct vv_job *job);
 
 /* ---- maintenance.c: after a commit; nothing here can fail the checkpoint ---- */
-void vv_upkeep(struct vv_job *job);
+void vv_maintain(struct vv_job *job);
 
 /* ---- first_run.c ---- */
 /* No checkpoint was found: rank 0's log tells once what was looked for, and what is there instead. Not collective. */

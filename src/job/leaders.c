@@ -1,9 +1,9 @@
-/* The keepers of a job are the ranks that hold a lease: each keeps the claims and records of one store.
+/* The leaders of a job are the ranks that hold a lease: each keeps the claims and records of one store.
  *
  * On shared storage that is rank 0 alone, which finds all votes in the store. With node-local stores (layout local)
- * one rank per node is a keeper, the one that came first there. Packs lie where they were written, so the votes travel
- * to rank 0 by message, and come back as the writers list and the record, which every keeper creates: all of them
- * check, then all of them create the list, then all of them the record. A checkpoint is reported when every keeper has
+ * one rank per node is a leader, the one that came first there. Packs lie where they were written, so the votes travel
+ * to rank 0 by message, and come back as the writers list and the record, which every leader creates: all of them
+ * check, then all of them create the list, then all of them the record. A checkpoint is reported when every leader has
  * it. When a job dies in between, the next one finds a record on one node at least, or full votes; it copies what is
  * missing, or adopts. */
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 static int put_vote(struct vv_buf *buf, const struct vv_vote *vote) {
     vv_buf_append(buf, vote, sizeof *vote);
-    vv_buf_append(buf, vote->leans, vote->lean_count * sizeof *vote->leans);
+    vv_buf_append(buf, vote->dependencies, vote->dependency_count * sizeof *vote->dependencies);
     return buf->failed;
 }
 
@@ -34,12 +34,12 @@ static int take_vote(void *arg, uint32_t rank, const void *data, size_t size) {
     if (size < sizeof vote)
         return vv_error(counting->error, -EPROTO, "the vote of rank %u has %zu bytes", rank, size);
     memcpy(&vote, data, sizeof vote);
-    if ((size - sizeof vote) / sizeof *vote.leans != vote.lean_count)
+    if ((size - sizeof vote) / sizeof *vote.dependencies != vote.dependency_count)
         return vv_error(counting->error, -EPROTO, "the vote of rank %u has %zu bytes", rank, size);
-    vote.leans = vv_malloc(size - sizeof vote + 1); /* aligned */
-    if (!vote.leans)
+    vote.dependencies = vv_malloc(size - sizeof vote + 1); /* aligned */
+    if (!vote.dependencies)
         return vv_error(counting->error, -ENOMEM, "no memory to count the votes");
-    memcpy(vote.leans, (const char *)data + sizeof vote, size - sizeof vote);
+    memcpy(vote.dependencies, (const char *)data + sizeof vote, size - sizeof vote);
     int rc = vv_count_add(counting->count, &vote, counting->error);
     vv_vote_clear(&vote);
     return rc;
@@ -154,7 +154,7 @@ static int commit_local(struct vv_job *job, const struct vv_attempt *attempt, st
     return rc ? rc : 1;
 }
 
-int vv_keepers_commit(struct vv_job *job, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
+int vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
                       struct varve_error *error) {
     struct vv_record record = {0};
     int rc = 0;
@@ -220,7 +220,7 @@ static int help_adopting(struct vv_job *job, struct varve_error *error) {
     return rc;
 }
 
-int vv_keepers_adopt(struct vv_job *job, struct varve_error *error) {
+int vv_leaders_adopt(struct vv_job *job, struct varve_error *error) {
     struct vv_attempt none = {0};
     uint32_t count = 0;
     int rc = 0;

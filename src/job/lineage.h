@@ -27,7 +27,7 @@ struct vv_lineage {
     size_t rejected_count;
     int has_failed_restart; /* the last restart found checkpoints and returned an error; the same on all ranks */
 
-    uint64_t dying[VV_DYING]; /* bytes of attempts that only older kept checkpoints lean on, the latest first */
+    uint64_t dying[VV_DYING]; /* bytes of attempts that only older kept checkpoints depend on, the latest first */
 };
 
 /* This version will be tried; the number of this try. */

@@ -18,7 +18,7 @@ static size_t listed(const struct vv_lost *lost) {
     return count < lost->count ? count : lost->count;
 }
 
-int vv_lost_say(const struct vv_job *job, const struct vv_lost *lost, uint64_t version, struct varve_error *error) {
+int vv_lost_report(const struct vv_job *job, const struct vv_lost *lost, uint64_t version, struct varve_error *error) {
     char what[320], more[32] = "";
     size_t hidden = lost->count - listed(lost);
     if (hidden)

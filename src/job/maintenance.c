@@ -1,4 +1,4 @@
-/* After a commit: the beat names the new checkpoint, older ones go by keep=N, and the catalogue is renewed now and
+/* After a commit: the heartbeat names the new checkpoint, older ones go by keep=N, and the catalogue is renewed now and
  * then. What goes wrong here is said and tried again next time. */
 #include <inttypes.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static struct vv_keep_options keep_options(const struct vv_job *job) {
                                     .rejected_count = job->lineage.rejected_count};
 }
 
-/* Up to which checkpoint all keepers keep: 1, 0 when one of them has not enough, or cannot tell. Collective. */
+/* Up to which checkpoint all leaders keep: 1, 0 when one of them has not enough, or cannot tell. Collective. */
 static int agree_on_cut(struct vv_job *job, struct vv_attempt *cut) {
     struct vv_keep_options options = keep_options(job);
     struct varve_error error = {0};
@@ -64,7 +64,7 @@ static uint64_t most_by_default(const struct vv_job *job) {
 }
 
 /* Nobody has set keep, and there is more than the default would have left: somebody has kept those checkpoints on
- * purpose, or a library did that still kept everything. They stay. One answer for all keepers; none of them can count:
+ * purpose, or a library did that still kept everything. They stay. One answer for all leaders; none of them can count:
  * they stay. */
 static uint32_t find_keep_from(struct vv_job *job, uint64_t *older) {
     struct varve_error error = {0};
@@ -128,11 +128,11 @@ static void keep_newest(struct vv_job *job) {
         vv_log(&job->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error.text);
 }
 
-void vv_upkeep(struct vv_job *job) {
+void vv_maintain(struct vv_job *job) {
     struct varve_error error = {0};
     if (job->lease && vv_lease_refer(job->lease, &job->lineage.parent, &error) != 0)
         vv_log(&job->log, VV_LOG_WARN, "the heartbeat could not be renewed: %s", error.text);
-    vv_unsettled_forget(job);
+    vv_in_doubt_forget(job);
     keep_newest(job);
     if (job->lease)
         catalogue(job);

@@ -21,18 +21,18 @@ struct candidate {
     const struct vv_completeness *wanted;
     uint32_t generation;
     uint64_t version;
-    int found;           /* on this node; on ranks that are no keepers always */
-    struct vv_lean what; /* if it was */
-    uint32_t donor;      /* the first keeper that has it */
-    int is_everywhere;   /* no keeper lacks it */
+    int found;                 /* on this node; on ranks that are no leaders always */
+    struct vv_dependency what; /* if it was */
+    uint32_t donor;            /* the first leader that has it */
+    int is_everywhere;         /* no leader lacks it */
     const struct vv_record *record;
-    int is_thin; /* something is there fewer times than it should be */
+    int is_under_replicated; /* something is there fewer times than it should be */
     struct varve_error *error;
 };
 
 /* ---- the record ---- */
 
-/* Does this keeper have it? 1, 0 when it is missing or damaged here, or why nobody may have it. */
+/* Does this leader have it? 1, 0 when it is missing or damaged here, or why nobody may have it. */
 static int look_here(struct candidate *candidate) {
     struct vv_job *job = candidate->job;
     struct vv_buf writers, record;
@@ -63,7 +63,7 @@ static int is_of_one_session(const struct candidate *candidate) {
     struct vv_job *job = candidate->job;
     struct varve_error ignored = {0};
     uint64_t id[2] = {0, 0}, least[5] = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, 1};
-    if (job->is_keeper && (candidate->found == 1 || candidate->found == VARVE_FORGOTTEN)) {
+    if (job->is_leader && (candidate->found == 1 || candidate->found == VARVE_FORGOTTEN)) {
         uint8_t bytes[16] = {0};
         least[4] = vv_claim_session(job->store, job->name, candidate->generation, bytes, &ignored) == 1;
         memcpy(id, bytes, sizeof id);
@@ -90,12 +90,12 @@ static int spread_forgetting(const struct candidate *candidate) {
     return VARVE_FORGOTTEN;
 }
 
-/* Keepers that lack it say nothing. */
+/* Leaders that lack it say nothing. */
 static int check_same(const struct candidate *candidate) {
     uint64_t own[3] = {candidate->what.attempt.attempt, candidate->what.writers_digest.low,
                        candidate->what.writers_digest.high};
     uint64_t least[6];
-    int says = candidate->job->is_keeper && candidate->found;
+    int says = candidate->job->is_leader && candidate->found;
     for (int i = 0; i < 3; i++) {
         least[i] = says ? own[i] : UINT64_MAX;
         least[3 + i] = says ? ~own[i] : UINT64_MAX;
@@ -115,13 +115,13 @@ static int check_same(const struct candidate *candidate) {
 /* Who has it, and is it the same? */
 static int look_everywhere(struct candidate *candidate) {
     struct vv_job *job = candidate->job;
-    candidate->found = job->is_keeper ? look_here(candidate) : 1;
+    candidate->found = job->is_leader ? look_here(candidate) : 1;
     int rc = vv_comm_agree(job->comm, candidate->found < 0 ? candidate->found : 0, candidate->error);
     if (rc == VARVE_FORGOTTEN)
         rc = spread_forgetting(candidate);
     if (rc)
         return rc;
-    uint64_t least[2] = {job->is_keeper && candidate->found ? job->comm->rank : UINT64_MAX, (uint64_t)candidate->found};
+    uint64_t least[2] = {job->is_leader && candidate->found ? job->comm->rank : UINT64_MAX, (uint64_t)candidate->found};
     rc = job->comm->ops->least(job->comm, least, 2);
     if (rc)
         return vv_error(candidate->error, rc, "the ranks could not compare their records: %s", varve_error_text(rc));
@@ -147,13 +147,13 @@ static int exists(struct candidate *candidate, const struct vv_attempt *attempt,
     return vv_peers_have(candidate->peers, &key, error);
 }
 
-static int load_list(const struct candidate *candidate, struct vv_store *store, const struct vv_lean *lean,
+static int load_list(const struct candidate *candidate, struct vv_store *store, const struct vv_dependency *dependency,
                      struct vv_buf *bytes, struct vv_writers *out, struct varve_error *error) {
-    struct vv_key key = vv_attempt_key(candidate->job->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
+    struct vv_key key = vv_attempt_key(candidate->job->name, &dependency->attempt, VV_KIND_WRITERS, 0, 0);
     int rc = vv_object_read(store, &key, bytes, error);
     if (rc == 0)
         rc = vv_writers_parse(bytes->data, bytes->size, &key, store->id, out, error);
-    if (rc == 0 && !vv_hash128_equal(out->digest, lean->writers_digest)) {
+    if (rc == 0 && !vv_hash128_equal(out->digest, dependency->writers_digest)) {
         vv_writers_clear(out);
         rc = vv_error(error, VARVE_CORRUPT, "a writers list is not the one that the record names");
     }
@@ -163,14 +163,14 @@ static int load_list(const struct candidate *candidate, struct vv_store *store, 
 /* Our pack is nowhere: its tables and the pack of a partner can stand in for it. 1, 0, or an error. */
 static int has_copy(struct candidate *candidate, struct vv_store *store, struct varve_error *error) {
     uint32_t rank = candidate->job->comm->rank;
-    struct vv_lean lean = {attempt_of(candidate), candidate->record->writers_digest};
+    struct vv_dependency dependency = {attempt_of(candidate), candidate->record->writers_digest};
     struct vv_writers writers;
     struct vv_buf bytes;
-    int rc = exists(candidate, &lean.attempt, VV_KIND_COPY, rank, error);
+    int rc = exists(candidate, &dependency.attempt, VV_KIND_COPY, rank, error);
     if (rc != 1)
         return rc;
     vv_buf_init(&bytes);
-    rc = load_list(candidate, store, &lean, &bytes, &writers, error);
+    rc = load_list(candidate, store, &dependency, &bytes, &writers, error);
     vv_buf_clear(&bytes);
     if (rc)
         return rc;
@@ -178,7 +178,7 @@ static int has_copy(struct candidate *candidate, struct vv_store *store, struct 
     const struct vv_writer *entry = home < 0 ? NULL : &writers.list[home];
     int found = 0;
     for (uint32_t i = 0; entry && i < entry->partner_count && found == 0; i++)
-        found = exists(candidate, &lean.attempt, VV_KIND_PACK, entry->partners[i], error);
+        found = exists(candidate, &dependency.attempt, VV_KIND_PACK, entry->partners[i], error);
     vv_writers_clear(&writers);
     return found;
 }
@@ -189,7 +189,7 @@ static int check_tables(struct candidate *candidate, const struct vv_attempt *at
     const struct vv_job *job = candidate->job;
     struct vv_key key = vv_attempt_key(job->name, attempt, VV_KIND_COPY, job->comm->rank, 0);
     int count = vv_peers_count(candidate->peers, &key, error);
-    candidate->is_thin |= count >= 0 && (uint32_t)count < candidate->wanted->replicas;
+    candidate->is_under_replicated |= count >= 0 && (uint32_t)count < candidate->wanted->replicas;
     return count < 0 ? count : 1;
 }
 
@@ -201,31 +201,32 @@ static int check_own(void *arg, struct vv_store *store, struct varve_error *erro
     struct vv_attempt attempt = attempt_of(candidate);
     int rc = exists(candidate, &attempt, VV_KIND_PACK, job->comm->rank, error);
     if (rc == 0) {
-        candidate->is_thin = 1;
+        candidate->is_under_replicated = 1;
         rc = has_copy(candidate, store, error);
         if (rc == 0)
-            rc = vv_lost_say(job, candidate->wanted->all, candidate->version, error);
+            rc = vv_lost_report(job, candidate->wanted->all, candidate->version, error);
     }
-    for (uint32_t i = 0; i < record->lean_count && rc > 0; i++) {
-        rc = exists(candidate, &record->leans[i].attempt, VV_KIND_PACK, job->comm->rank, error);
-        candidate->is_thin |= rc == 0;
+    for (uint32_t i = 0; i < record->dependency_count && rc > 0; i++) {
+        rc = exists(candidate, &record->dependencies[i].attempt, VV_KIND_PACK, job->comm->rank, error);
+        candidate->is_under_replicated |= rc == 0;
         rc = rc < 0 ? rc : 1;
     }
-    for (uint32_t i = 0; i <= record->lean_count && rc > 0 && candidate->wanted->replicas > 0; i++)
-        rc = check_tables(candidate, i ? &record->leans[i - 1].attempt : &attempt, error);
+    for (uint32_t i = 0; i <= record->dependency_count && rc > 0 && candidate->wanted->replicas > 0; i++)
+        rc = check_tables(candidate, i ? &record->dependencies[i - 1].attempt : &attempt, error);
     return rc < 0 ? rc : 0;
 }
 
-/* ---- the writers lists of the attempts it leans on: every node has them, so a lost or damaged one is not the end ----
+/* ---- the writers lists of the attempts it depends on: every node has them, so a lost or damaged one is not the end
+ * ----
  */
 
-/* Does a keeper have the list that the record names? 1, 0 if it is missing or damaged, or an error. */
-static int has_list(const struct candidate *candidate, const struct vv_lean *lean, struct vv_buf *bytes) {
+/* Does a leader have the list that the record names? 1, 0 if it is missing or damaged, or an error. */
+static int has_list(const struct candidate *candidate, const struct vv_dependency *dependency, struct vv_buf *bytes) {
     struct vv_job *job = candidate->job;
     struct vv_writers writers;
     struct varve_error why = {0};
     vv_buf_clear(bytes);
-    int rc = load_list(candidate, job->store, lean, bytes, &writers, &why);
+    int rc = load_list(candidate, job->store, dependency, bytes, &writers, &why);
     if (rc == 0)
         vv_writers_clear(&writers);
     else if (rc != -ENOENT && rc != VARVE_CORRUPT && rc != VARVE_FORGOTTEN)
@@ -233,23 +234,24 @@ static int has_list(const struct candidate *candidate, const struct vv_lean *lea
     return rc == 0 ? 1 : rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_FORGOTTEN ? 0 : rc;
 }
 
-static int put_list(const struct candidate *candidate, const struct vv_lean *lean, const struct vv_buf *bytes) {
+static int put_list(const struct candidate *candidate, const struct vv_dependency *dependency,
+                    const struct vv_buf *bytes) {
     struct vv_job *job = candidate->job;
-    struct vv_key key = vv_attempt_key(job->name, &lean->attempt, VV_KIND_WRITERS, 0, 0);
-    char text[VV_KEY_ROOM];
+    struct vv_key key = vv_attempt_key(job->name, &dependency->attempt, VV_KIND_WRITERS, 0, 0);
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     vv_log(&job->log, VV_LOG_WARN, "%s was missing or damaged on this node: copied from another", text);
     int rc = vv_backend_replace(job->store->backend, text, bytes->data, bytes->size);
     return rc ? vv_error_sys(candidate->error, rc, "cannot write %s", text) : 0;
 }
 
-/* Collective, for one attempt that it leans on. */
-static int spread_list(struct candidate *candidate, const struct vv_lean *lean, struct vv_buf *bytes) {
+/* Collective, for one attempt that it depends on. */
+static int spread_list(struct candidate *candidate, const struct vv_dependency *dependency, struct vv_buf *bytes) {
     struct vv_job *job = candidate->job;
     struct varve_comm *comm = job->comm;
-    int found = job->is_keeper ? has_list(candidate, lean, bytes) : 1;
+    int found = job->is_leader ? has_list(candidate, dependency, bytes) : 1;
     int rc = vv_comm_agree(comm, found < 0 ? found : 0, candidate->error);
-    uint64_t least[2] = {job->is_keeper && found == 1 ? comm->rank : UINT64_MAX, found == 1};
+    uint64_t least[2] = {job->is_leader && found == 1 ? comm->rank : UINT64_MAX, found == 1};
     if (rc == 0 && (rc = comm->ops->least(comm, least, 2)) != 0)
         return vv_error(candidate->error, rc, "the ranks could not compare their lists: %s", varve_error_text(rc));
     if (rc || least[1])
@@ -264,7 +266,7 @@ static int spread_list(struct candidate *candidate, const struct vv_lean *lean, 
         vv_buf_clear(bytes);
     rc = vv_comm_share(comm, bytes, (uint32_t)least[0], candidate->error);
     if (rc == 0 && job->lease && !found)
-        rc = put_list(candidate, lean, bytes);
+        rc = put_list(candidate, dependency, bytes);
     return vv_comm_agree(comm, rc, candidate->error);
 }
 
@@ -272,8 +274,8 @@ static int spread_lists(struct candidate *candidate) {
     struct vv_buf bytes;
     int rc = 0;
     vv_buf_init(&bytes);
-    for (uint32_t i = 0; i < candidate->record->lean_count && rc == 0; i++)
-        rc = spread_list(candidate, &candidate->record->leans[i], &bytes);
+    for (uint32_t i = 0; i < candidate->record->dependency_count && rc == 0; i++)
+        rc = spread_list(candidate, &candidate->record->dependencies[i], &bytes);
     vv_buf_clear(&bytes);
     return rc;
 }
@@ -281,14 +283,14 @@ static int spread_lists(struct candidate *candidate) {
 static int find_parts(struct candidate *candidate) {
     const struct vv_record *record = candidate->record;
     struct varve_comm *comm = candidate->job->comm;
-    struct vv_attempt *attempts = vv_calloc((size_t)record->lean_count + 1, sizeof *attempts);
+    struct vv_attempt *attempts = vv_calloc((size_t)record->dependency_count + 1, sizeof *attempts);
     int rc = attempts ? 0 : vv_error(candidate->error, -ENOMEM, "no memory to restart");
     rc = vv_comm_agree(comm, rc, candidate->error);
     if (rc == 0) {
         attempts[0] = attempt_of(candidate);
-        for (uint32_t i = 0; i < record->lean_count; i++)
-            attempts[i + 1] = record->leans[i].attempt;
-        rc = vv_peers_look(candidate->peers, attempts, (size_t)record->lean_count + 1, candidate->error);
+        for (uint32_t i = 0; i < record->dependency_count; i++)
+            attempts[i + 1] = record->dependencies[i].attempt;
+        rc = vv_peers_look(candidate->peers, attempts, (size_t)record->dependency_count + 1, candidate->error);
     }
     vv_free(attempts);
     if (rc == 0)
@@ -297,11 +299,11 @@ static int find_parts(struct candidate *candidate) {
         rc = vv_peers_run(candidate->peers, check_own, candidate, candidate->error);
     if (rc)
         return rc;
-    uint64_t is_full = !candidate->is_thin;
+    uint64_t is_full = !candidate->is_under_replicated;
     rc = comm->ops->least(comm, &is_full, 1);
     if (rc)
         return vv_error(candidate->error, rc, "the ranks could not compare their packs: %s", varve_error_text(rc));
-    candidate->is_thin = !is_full;
+    candidate->is_under_replicated = !is_full;
     return 0;
 }
 
@@ -309,7 +311,7 @@ static int find_parts(struct candidate *candidate) {
 
 static int has_pack(struct vv_job *job, const struct vv_attempt *attempt, uint32_t writer, struct varve_error *error) {
     struct vv_key key = vv_attempt_key(job->name, attempt, VV_KIND_PACK, writer, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     uint64_t size;
     vv_key_print(&key, text);
     int rc = vv_backend_stat(job->store->backend, text, &size);
@@ -329,8 +331,8 @@ static int find_missing(struct candidate *candidate, struct vv_attempt *out) {
         vv_error_clear(candidate->error);
         return 0;
     }
-    for (uint32_t i = 0; rc == 1 && i < vote.lean_count; i++) {
-        *out = vote.leans[i].attempt;
+    for (uint32_t i = 0; rc == 1 && i < vote.dependency_count; i++) {
+        *out = vote.dependencies[i].attempt;
         rc = has_pack(job, out, job->comm->rank, candidate->error);
     }
     vv_vote_clear(&vote);
@@ -397,7 +399,7 @@ static int check_parts(struct candidate *candidate) {
 
 static int share_commit(struct candidate *candidate, struct vv_buf *writers, struct vv_buf *record) {
     struct vv_job *job = candidate->job;
-    struct vv_lean what;
+    struct vv_dependency what;
     int rc = 0;
     if (job->comm->rank == candidate->donor)
         rc = vv_commit_read(job->store, job->name, candidate->generation, candidate->version, writers, record, &what,
@@ -450,12 +452,13 @@ static int complete(struct candidate *candidate, struct vv_buf *writers, struct 
     return rc;
 }
 
-int vv_keepers_complete(struct vv_job *job, struct vv_peers *peers, const struct vv_completeness *wanted,
-                        uint32_t generation, uint64_t version, int *is_thin_out, struct varve_error *error) {
+int vv_leaders_complete(struct vv_job *job, struct vv_peers *peers, const struct vv_completeness *wanted,
+                        uint32_t generation, uint64_t version, int *is_under_replicated_out,
+                        struct varve_error *error) {
     struct candidate candidate = {
         .job = job, .peers = peers, .wanted = wanted, .generation = generation, .version = version, .error = error};
     struct vv_buf writers, record;
-    *is_thin_out = 0;
+    *is_under_replicated_out = 0;
     if (!vv_is_local(job))
         return 0;
     int rc = look_everywhere(&candidate);
@@ -466,6 +469,6 @@ int vv_keepers_complete(struct vv_job *job, struct vv_peers *peers, const struct
     rc = complete(&candidate, &writers, &record);
     vv_buf_clear(&writers);
     vv_buf_clear(&record);
-    *is_thin_out = candidate.is_thin;
+    *is_under_replicated_out = candidate.is_under_replicated;
     return rc;
 }

@@ -152,5 +152,5 @@ void vv_job_clear(struct vv_job *job) {
     vv_store_close(job->store);
     vv_lineage_clear(&job->lineage);
     vv_free(job->address);
-    vv_free(job->unsettled);
+    vv_free(job->in_doubt);
 }

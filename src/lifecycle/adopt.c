@@ -1,8 +1,8 @@
 /* Adoption: finishing what a dead session had fully written but not recorded (docs/format.md 10).
  *
  * The session with the higher claim takes the same steps as the committer would have, the look at the parent's
- * record included. It must do so before its own beat names a checkpoint: prune lets tombstones go once no session is
- * left that might be adopting (prune.c). */
+ * record included. It must do so before its own heartbeat names a checkpoint: prune lets tombstones go once no session
+ * is left that might be adopting (prune.c). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static int try_attempt(struct adoption *adoption, const struct vv_attempt *attem
 static int try_version(struct adoption *adoption, uint32_t generation, uint64_t version) {
     struct vv_attempt attempt = {.generation = generation, .version = version};
     struct vv_key key = vv_attempt_key(adoption->name, &attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers attempts;
     vv_prefix_data(&key, 2, prefix);
     int rc = vv_numbers_list(adoption->store, prefix, 8, NULL, &attempts, adoption->error);
@@ -125,7 +125,7 @@ int vv_is_adoptable(const struct vv_attempt *settled, const struct vv_attempt *a
 static int try_generation(struct adoption *adoption, uint32_t generation, const struct vv_attempt *settled) {
     struct vv_attempt attempt = {.generation = generation};
     struct vv_key key = vv_attempt_key(adoption->name, &attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers versions = {0};
     vv_prefix_data(&key, 1, prefix);
     int rc = vv_numbers_list(adoption->store, prefix, 16, NULL, &versions, adoption->error);
@@ -142,7 +142,7 @@ static int try_generation(struct adoption *adoption, uint32_t generation, const 
 /* Generations downwards, as far as they may hold something. */
 static int try_generations(struct adoption *adoption) {
     struct vv_key key = vv_attempt_key(adoption->name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers generations = {0};
     struct vv_attempt settled;
     vv_prefix_data(&key, 0, prefix);

@@ -13,22 +13,22 @@
 
 struct attempt_objects {
     struct vv_store *store;
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_key *list;
     size_t count;
-    size_t room;
+    size_t capacity;
 };
 
 static int take_object(void *arg, const char *component, int is_prefix) {
     struct attempt_objects *objects = arg;
-    char text[VV_KEY_ROOM + 256];
+    char text[VV_KEY_CAPACITY + 256];
     struct vv_key key;
     snprintf(text, sizeof text, "%s/%s", objects->prefix, component);
-    if (is_prefix || strlen(text) >= VV_KEY_ROOM || vv_key_parse(text, &key) < 0) {
+    if (is_prefix || strlen(text) >= VV_KEY_CAPACITY || vv_key_parse(text, &key) < 0) {
         vv_log(objects->store->log, VV_LOG_WARN, "%s cannot be interpreted; left alone", text);
         return 0;
     }
-    if (VV_GROW(objects->list, objects->count, objects->room) != 0)
+    if (VV_GROW(objects->list, objects->count, objects->capacity) != 0)
         return -ENOMEM;
     objects->list[objects->count++] = key;
     return 0;
@@ -51,7 +51,7 @@ static int compare_removal(const void *a, const void *b) {
 
 static int remove_object(struct vv_store *store, const struct vv_key *key, const struct vv_prune_options *options,
                          struct vv_prune_result *result, struct varve_error *error) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     uint64_t size = 0;
     vv_key_print(key, text);
     int rc = vv_backend_stat(store->backend, text, &size);
@@ -100,7 +100,7 @@ static int is_settled_by_record(struct vv_store *store, const char *name, const 
                                 struct varve_error *error) {
     struct vv_record found;
     int rc = vv_record_load(store, name, attempt->generation, attempt->version, &found, error);
-    /* A tombstone settles nothing: the attempt may have been adopted, leaned on, and forgotten since. The list
+    /* A tombstone settles nothing: the attempt may have been adopted, depended on, and forgotten since. The list
      * tells. */
     if (rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN)
         return 0;

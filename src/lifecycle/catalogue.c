@@ -37,7 +37,7 @@ static int read_cache(struct vv_store *store, const char *name, struct vv_catalo
 
 static int write_cache(struct vv_store *store, const char *name, const struct vv_catalogue *catalogue) {
     struct vv_key key = catalogue_key(name);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     struct vv_buf buf;
     vv_key_print(&key, text);
     vv_buf_init(&buf);
@@ -61,7 +61,7 @@ struct loading {
     struct vv_catalogue cache;
     uint64_t next; /* entry of the cache */
     struct vv_catalogue all;
-    uint64_t room;
+    uint64_t capacity;
     uint64_t read; /* records that had to be read */
 };
 
@@ -70,13 +70,13 @@ static int take_key(void *arg, uint32_t generation, uint64_t version) {
     struct loading *loading = arg;
     struct vv_catalogue *all = &loading->all;
     struct vv_catalogue_entry entry = {.attempt = {.generation = generation, .version = version}};
-    if (all->count == loading->room) {
-        uint64_t room = loading->room ? loading->room * 2 : 64;
-        struct vv_catalogue_entry *list = vv_realloc(all->list, room * sizeof *list);
+    if (all->count == loading->capacity) {
+        uint64_t capacity = loading->capacity ? loading->capacity * 2 : 64;
+        struct vv_catalogue_entry *list = vv_realloc(all->list, capacity * sizeof *list);
         if (!list)
             return -ENOMEM;
         all->list = list;
-        loading->room = room;
+        loading->capacity = capacity;
     }
     while (loading->next < loading->cache.count &&
            vv_attempt_is_newer(&loading->cache.list[loading->next].attempt, &entry.attempt))

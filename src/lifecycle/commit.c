@@ -2,7 +2,7 @@
  *
  * The order in vv_votes_commit is the safety. The packs are durable before the claims and the parent are looked at.
  * If the parent's record is forgotten after that look, a prune that does not find it lists the data later than that,
- * finds the packs, and either keeps all they lean on or takes the record's key with a tombstone before it removes
+ * finds the packs, and either keeps all they depend on or takes the record's key with a tombstone before it removes
  * anything. The last step, creating the record, is the only one that decides; whoever sleeps before it finds the key
  * taken when he wakes too late. */
 #include "lifecycle/commit.h"
@@ -17,13 +17,13 @@
 
 /* ---- the checks ---- */
 
-static const struct vv_hash128 *find_lean(const struct vv_record *parent, const struct vv_attempt *attempt) {
-    uint32_t low = 0, high = parent->lean_count;
+static const struct vv_hash128 *find_dependency(const struct vv_record *parent, const struct vv_attempt *attempt) {
+    uint32_t low = 0, high = parent->dependency_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        int order = vv_attempt_compare(&parent->leans[middle].attempt, attempt);
+        int order = vv_attempt_compare(&parent->dependencies[middle].attempt, attempt);
         if (order == 0)
-            return &parent->leans[middle].writers_digest;
+            return &parent->dependencies[middle].writers_digest;
         if (order < 0)
             low = middle + 1;
         else
@@ -32,19 +32,20 @@ static const struct vv_hash128 *find_lean(const struct vv_record *parent, const 
     return NULL;
 }
 
-/* The parent's record proves that what it leans on exists; it proves nothing about anything else. */
-static int check_leans(const struct vv_record *record, const struct vv_record *parent, struct varve_error *error) {
-    for (uint32_t i = 0; i < record->lean_count; i++) {
-        const struct vv_lean *lean = &record->leans[i];
-        int is_parent = parent && vv_attempt_compare(&lean->attempt, &record->parent) == 0;
+/* The parent's record proves that what it depends on exists; it proves nothing about anything else. */
+static int check_dependencies(const struct vv_record *record, const struct vv_record *parent,
+                              struct varve_error *error) {
+    for (uint32_t i = 0; i < record->dependency_count; i++) {
+        const struct vv_dependency *dependency = &record->dependencies[i];
+        int is_parent = parent && vv_attempt_compare(&dependency->attempt, &record->parent) == 0;
         const struct vv_hash128 *digest = is_parent ? &parent->writers_digest
-                                          : parent  ? find_lean(parent, &lean->attempt)
+                                          : parent  ? find_dependency(parent, &dependency->attempt)
                                                     : NULL;
-        if (!digest || !vv_hash128_equal(*digest, lean->writers_digest))
+        if (!digest || !vv_hash128_equal(*digest, dependency->writers_digest))
             return vv_error(error, VARVE_CORRUPT,
-                            "the attempt leans on generation %u, version %" PRIu64
+                            "the attempt depends on generation %u, version %" PRIu64
                             ", attempt %u, on which its parent does not lean in the same way",
-                            lean->attempt.generation, lean->attempt.version, lean->attempt.attempt);
+                            dependency->attempt.generation, dependency->attempt.version, dependency->attempt.attempt);
     }
     return 0;
 }
@@ -54,7 +55,7 @@ int vv_parent_check(struct vv_store *store, const char *name, const struct vv_re
     const struct vv_attempt *parent = &record->parent;
     struct vv_record found;
     if (parent->generation == 0)
-        return check_leans(record, NULL, error);
+        return check_dependencies(record, NULL, error);
     int rc = vv_record_load(store, name, parent->generation, parent->version, &found, error);
     if (rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN)
         return vv_error(error, VARVE_FORGOTTEN,
@@ -75,7 +76,7 @@ int vv_parent_check(struct vv_store *store, const char *name, const struct vv_re
                       "the parent, generation %u, version %" PRIu64 " of %s, was committed by attempt %u, not %u",
                       parent->generation, parent->version, name, found.attempt, parent->attempt);
     else
-        rc = check_leans(record, &found, error);
+        rc = check_dependencies(record, &found, error);
     vv_record_clear(&found);
     return rc;
 }
@@ -86,7 +87,7 @@ int vv_parent_check(struct vv_store *store, const char *name, const struct vv_re
  * before it was durable, so it is made so now. */
 static int confirm_writers(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
                            struct varve_error *error) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     struct vv_tombstone given_up;
     struct vv_buf found;
     vv_key_print(key, text);
@@ -124,7 +125,7 @@ static int create_writers(struct vv_store *store, const char *name, const struct
 static int sync_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                        struct varve_error *error) {
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_RECORD, 0, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     vv_error_clear(error);
     int rc = vv_backend_sync(store->backend, text);

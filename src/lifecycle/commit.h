@@ -19,9 +19,9 @@ struct vv_vote {
     uint32_t ranks, writers;
     struct vv_attempt parent;
     uint64_t protected_bytes, raw_bytes, stored_bytes, regions, time_ns;
-    char program[VV_TEXT_ROOM];
-    uint32_t lean_count;
-    struct vv_lean *leans;
+    char program[VV_TEXT_CAPACITY];
+    uint32_t dependency_count;
+    struct vv_dependency *dependencies;
 };
 /* 1 and its vote if its pack and all parts are in this store, 0 if not, or an error. Clear it when 1. */
 int vv_vote_read(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
@@ -38,7 +38,7 @@ int vv_count_end(struct vv_count *count, struct vv_writers *writers_out, struct 
 
 /* Is the pack of every writer there? Gathers what the footers say. Every pack's end and footer is read and checked
  * against the others. Returns 1 fully voted, 0 not (a pack is missing or a tombstone stands there), or an error. out
- * is filled when 1: the writers list, and the record as it will be (leans are the union over the footers). */
+ * is filled when 1: the writers list, and the record as it will be (dependencies are the union over the footers). */
 int vv_votes_read(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                   struct vv_writers *writers_out, struct vv_record *record_out, struct varve_error *error);
 
@@ -72,7 +72,7 @@ int vv_commit_refuse(struct vv_store *store, const char *name, const struct vv_a
  * list), and taking it over from another node's store: the writers list and the record are created here, or mended
  * when they are damaged. The caller holds the claim. VARVE_FORGOTTEN when a tombstone stands in the way. */
 int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
-                   struct vv_buf *writers_out, struct vv_buf *record_out, struct vv_lean *what_out,
+                   struct vv_buf *writers_out, struct vv_buf *record_out, struct vv_dependency *what_out,
                    struct varve_error *error);
 int vv_commit_copy(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
                    const struct vv_buf *writers_bytes, const struct vv_buf *record_bytes, struct varve_error *error);
@@ -85,8 +85,8 @@ int vv_attempt_drop(struct vv_store *store, const char *name, const struct vv_at
                     struct varve_error *error);
 
 /* Adopt what dead generations below the lease's have fully voted but not recorded (docs/format.md 10). Returns how
- * many (0 or 1). Must come before the lease's first vv_lease_refer: a beat that names a checkpoint tells others that
- * this session adopts no more. */
+ * many (0 or 1). Must come before the lease's first vv_lease_refer: a heartbeat that names a checkpoint tells others
+ * that this session adopts no more. */
 int vv_adopt(struct vv_store *store, struct vv_lease *lease, const char *name, struct varve_error *error);
 /* The same with another way to finish an attempt, which returns 1 when it did, 0 when the attempt is not fully voted
  * or not fit, or an error. */

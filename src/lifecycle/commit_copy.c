@@ -21,7 +21,7 @@ static int check_list(struct vv_store *store, const struct vv_key *key, const st
 }
 
 int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
-                   struct vv_buf *writers_out, struct vv_buf *record_out, struct vv_lean *what_out,
+                   struct vv_buf *writers_out, struct vv_buf *record_out, struct vv_dependency *what_out,
                    struct varve_error *error) {
     struct vv_attempt attempt = {generation, 0, version};
     struct vv_key key = vv_attempt_key(name, &attempt, VV_KIND_RECORD, 0, 0);
@@ -32,7 +32,7 @@ int vv_commit_read(struct vv_store *store, const char *name, uint32_t generation
     if (rc)
         return rc;
     attempt.attempt = record.attempt;
-    *what_out = (struct vv_lean){attempt, record.writers_digest};
+    *what_out = (struct vv_dependency){attempt, record.writers_digest};
     struct vv_key list = vv_attempt_key(name, &attempt, VV_KIND_WRITERS, 0, 0);
     rc = vv_object_read(store, &list, writers_out, error);
     if (rc == 0)
@@ -72,7 +72,7 @@ static int look_at_object(struct vv_store *store, const struct vv_key *key, cons
 /* Damage is replaced in one step: it vouched for nothing. */
 static int place(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
                  struct varve_error *error) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(key, text);
     int rc = look_at_object(store, key, bytes, error);
     if (rc == 1) /* perhaps it was never made durable */

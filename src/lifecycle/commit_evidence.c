@@ -2,18 +2,18 @@
  *
  * All packs alone show nothing once its session has made a newer checkpoint: the commit may have failed, and then it
  * was given up without a trace. But a session names only what was committed: as the parent of the next checkpoint,
- * in its leans, in a beat; and the catalogue is made from records. */
+ * in its dependencies, in a heartbeat; and the catalogue is made from records. */
 #include "lifecycle/lifecycle.h"
 
 int vv_committed_by_record(struct vv_attempts *set, const struct vv_record *record) {
     int rc = record->parent.generation ? vv_attempts_add(set, &record->parent) : 0;
-    for (uint32_t i = 0; rc == 0 && i < record->lean_count; i++)
-        rc = vv_attempts_add(set, &record->leans[i].attempt);
+    for (uint32_t i = 0; rc == 0 && i < record->dependency_count; i++)
+        rc = vv_attempts_add(set, &record->dependencies[i].attempt);
     return rc;
 }
 
-int vv_committed_by_beat(struct vv_attempts *set, const struct vv_beat *beat) {
-    return beat->refers.generation ? vv_attempts_add(set, &beat->refers) : 0;
+int vv_committed_by_heartbeat(struct vv_attempts *set, const struct vv_heartbeat *heartbeat) {
+    return heartbeat->refers.generation ? vv_attempts_add(set, &heartbeat->refers) : 0;
 }
 
 int vv_committed_by_catalogue(struct vv_attempts *set, const struct vv_catalogue *catalogue) {

@@ -16,7 +16,7 @@ int vv_record_bury(struct vv_store *store, const char *name, const struct vv_att
                    struct varve_error *error) {
     struct vv_tombstone tombstone = {.reason = VV_TOMBSTONE_FORGOTTEN, .time_ns = vv_clock_wall_ns()};
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_RECORD, 0, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     struct vv_buf buf;
     key.attempt = 0;
     vv_key_print(&key, text);
@@ -34,8 +34,8 @@ int vv_record_bury(struct vv_store *store, const char *name, const struct vv_att
     return vv_error_shortage(store, rc, error);
 }
 
-/* Does a session of generation `session` whose beat names `refers` need this record? It needs the one it refers to,
- * and newer ones of that generation and of its own: it may have committed them and not yet named them. */
+/* Does a session of generation `session` whose heartbeat names `refers` need this record? It needs the one it refers
+ * to, and newer ones of that generation and of its own: it may have committed them and not yet named them. */
 static int is_needed(uint32_t session, const struct vv_attempt *refers, uint32_t generation, uint64_t version) {
     if (refers->generation == generation)
         return version >= refers->version;
@@ -91,7 +91,7 @@ struct keeping {
     const struct vv_keep_options *options;
     struct vv_attempt *list; /* all keys below record/, newest first; attempt is 1 for those that took a place */
     size_t count;
-    size_t room;
+    size_t capacity;
     /* Of generations below this one, what is newer than the origin was passed over. */
     uint32_t generation;
     struct vv_attempt origin;
@@ -99,7 +99,7 @@ struct keeping {
 
 static int take_key(void *arg, uint32_t generation, uint64_t version) {
     struct keeping *keeping = arg;
-    if (VV_GROW(keeping->list, keeping->count, keeping->room) != 0)
+    if (VV_GROW(keeping->list, keeping->count, keeping->capacity) != 0)
         return -ENOMEM;
     keeping->list[keeping->count++] = (struct vv_attempt){.generation = generation, .version = version};
     return 0;

@@ -1,11 +1,11 @@
 /* Is a listing of records as new as what is known by key?
  *
- * Where hosts remember listings, one may be some seconds old. Looks by key are not: so the beats tell what must be
- * listed. A session names in its beat what it has committed, or come back from. Records of a name are made one after
- * the other, by the session with the highest claim; a listing that has the one that was named last has all that are
- * older. What came after it and is not listed has it as parent, or as parent's parent, and leans on nothing but what it
- * leans on, and on what came after it. So a prune that has seen the record last named keeps all that an unseen one
- * needs.
+ * Where hosts remember listings, one may be some seconds old. Looks by key are not: so the heartbeats tell what must be
+ * listed. A session names in its heartbeat what it has committed, or come back from. Records of a name are made one
+ * after the other, by the session with the highest claim; a listing that has the one that was named last has all that
+ * are older. What came after it and is not listed has it as parent, or as parent's parent, and depends on nothing but
+ * what it depends on, and on what came after it. So a prune that has seen the record last named keeps all that an
+ * unseen one needs.
  *
  * From the highest claim down, the first session that names a checkpoint of its own generation answers for all below.
  */
@@ -22,21 +22,21 @@
 static int has_record_key(struct vv_store *store, const char *name, const struct vv_attempt *at,
                           struct varve_error *error) {
     struct vv_key key = vv_attempt_key(name, at, VV_KIND_RECORD, 0, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     uint64_t size;
     vv_key_print(&key, text);
     int rc = vv_backend_stat(store->backend, text, &size);
     return rc == 0 ? 1 : rc == -ENOENT ? 0 : vv_error_sys(error, rc, "cannot look at %s", text);
 }
 
-/* What the session of this generation has named last; generation 0: nothing, or its beat cannot be read. */
+/* What the session of this generation has named last; generation 0: nothing, or its heartbeat cannot be read. */
 static int last_named(struct vv_store *store, const char *name, uint32_t generation, struct vv_attempt *out,
                       struct varve_error *error) {
-    struct vv_beat beat;
+    struct vv_heartbeat heartbeat;
     *out = (struct vv_attempt){0};
-    int rc = vv_beat_load(store, name, generation, &beat, error);
+    int rc = vv_heartbeat_load(store, name, generation, &heartbeat, error);
     if (rc == 0)
-        *out = beat.refers;
+        *out = heartbeat.refers;
     else if (rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT)
         vv_error_clear(error);
     else
@@ -102,7 +102,7 @@ static int has_key(const void *arg, uint32_t generation, uint64_t version) {
 }
 
 int vv_records_refresh(struct vv_store *store, const char *name, struct varve_error *error) {
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     vv_prefix_records(name, prefix);
     return vv_backend_refresh(store->backend, prefix, error);
 }

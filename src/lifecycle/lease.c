@@ -1,12 +1,12 @@
-/* The lease of a session: its claim, and the thread that renews its beat.
+/* The lease of a session: its claim, and the thread that renews its heartbeat.
  *
- * Only a higher claim ends a lease. A beat that was renewed late proves nothing by itself: a storage that stands
- * still for some minutes delays every session's beat, and none of them may lose its right to commit over it. So the
- * thread and vv_lease_check look at the claims, and the order of section 10 holds whatever happens between the look
+ * Only a higher claim ends a lease. A heartbeat that was renewed late proves nothing by itself: a storage that stands
+ * still for some minutes delays every session's heartbeat, and none of them may lose its right to commit over it. So
+ * the thread and vv_lease_check look at the claims, and the order of section 10 holds whatever happens between the look
  * and the commit.
  *
- * The lock guards beat, is_halfway and is_stopping, and the changes of generation; it is held while a beat is written,
- * so that beats appear in the order of their counters. The fence is never taken back. */
+ * The lock guards heartbeat, is_halfway and is_stopping, and the changes of generation; it is held while a heartbeat is
+ * written, so that heartbeats appear in the order of their counters. The fence is never taken back. */
 #include "lifecycle/lease.h"
 
 #include <errno.h>
@@ -35,13 +35,13 @@ struct vv_lease {
     struct vv_store *store;
     char name[VV_NAME_MAX + 1];
     struct vv_claim claim;
-    pid_t pid; /* of the process that has the beat thread */
+    pid_t pid; /* of the process that has the heartbeat thread */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     atomic_uint generation;
-    struct vv_beat beat;
-    uint64_t renewed_ns; /* when the last beat was written, on our own clock */
+    struct vv_heartbeat heartbeat;
+    uint64_t renewed_ns; /* when the last heartbeat was written, on our own clock */
     int is_stopping;
     int is_running; /* the thread was started */
     int is_halfway; /* an advance failed: the claim above ours may be ours too */
@@ -81,7 +81,7 @@ int vv_lease_is_open_here(const uint8_t session_id[16]) {
 }
 
 /* Sessions of this process that have failed while they made their claim, or could not write their end. The claim may
- * stand, and nobody renews its beat. */
+ * stand, and nobody renews its heartbeat. */
 #define GIVEN_UP 32
 static uint8_t given_up[GIVEN_UP][16];
 static unsigned given_up_next;
@@ -102,15 +102,15 @@ int vv_lease_is_given_up_here(const uint8_t session_id[16]) {
     return found && memcmp(session_id, none, 16) != 0;
 }
 
-/* ---- the beat ---- */
+/* ---- the heartbeat ---- */
 
-static int write_beat(struct vv_lease *lease, uint32_t generation, const struct vv_beat *beat,
-                      struct varve_error *error) {
-    struct vv_key key = vv_generation_key(lease->name, generation, VV_KIND_BEAT);
-    char text[VV_KEY_ROOM];
+static int write_heartbeat(struct vv_lease *lease, uint32_t generation, const struct vv_heartbeat *heartbeat,
+                           struct varve_error *error) {
+    struct vv_key key = vv_generation_key(lease->name, generation, VV_KIND_HEARTBEAT);
+    char text[VV_KEY_CAPACITY];
     struct vv_buf buf;
     vv_buf_init(&buf);
-    vv_beat_encode(&buf, &key, lease->store->id, beat);
+    vv_heartbeat_encode(&buf, &key, lease->store->id, heartbeat);
     vv_key_print(&key, text);
     int rc = buf.failed ? buf.failed : vv_backend_replace(lease->store->backend, text, buf.data, buf.size);
     vv_buf_clear(&buf);
@@ -119,19 +119,19 @@ static int write_beat(struct vv_lease *lease, uint32_t generation, const struct 
     return vv_error_shortage(lease->store, rc, error);
 }
 
-/* The next beat with this state and reference. Under the lock. The reference changes in memory only once it is
+/* The next heartbeat with this state and reference. Under the lock. The reference changes in memory only once it is
  * durable. */
 static int renew(struct vv_lease *lease, uint32_t state, const struct vv_attempt *refers, struct varve_error *error) {
-    struct vv_beat next = lease->beat;
+    struct vv_heartbeat next = lease->heartbeat;
     next.counter++;
     next.time_ns = vv_clock_wall_ns();
     next.state = state;
     next.refers = *refers;
-    lease->beat.counter++; /* used up, also when it is not known whether it was written */
-    int rc = write_beat(lease, lease->generation, &next, error);
+    lease->heartbeat.counter++; /* used up, also when it is not known whether it was written */
+    int rc = write_heartbeat(lease, lease->generation, &next, error);
     if (rc < 0)
         return rc;
-    lease->beat = next;
+    lease->heartbeat = next;
     lease->renewed_ns = vv_clock_ns();
     return 0;
 }
@@ -170,7 +170,7 @@ static int is_own_claim(const struct vv_lease *lease, uint32_t generation, struc
 
 /* Somebody has the claim. It is ours when a former try of this session made it; perhaps it was not durable then. */
 static int confirm_claim(const struct vv_lease *lease, const struct vv_key *key, struct varve_error *error) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     int rc = is_own_claim(lease, key->generation, error);
     if (rc < 1)
         return rc < 0 ? rc : -EEXIST;
@@ -198,36 +198,36 @@ static int create_claim(struct vv_lease *lease, uint32_t generation, struct varv
     return rc;
 }
 
-/* Claim this generation and write its first beat, which names the same checkpoint as the last one. -EEXIST when
+/* Claim this generation and write its first heartbeat, which names the same checkpoint as the last one. -EEXIST when
  * another session has it. After another error the claim may stand. */
 static int enter_generation(struct vv_lease *lease, uint32_t generation, struct varve_error *error) {
-    lease->beat.counter++; /* also when it fails: whether it was written is not known then */
-    struct vv_beat beat = lease->beat;
-    beat.time_ns = vv_clock_wall_ns();
-    beat.state = VV_BEAT_RUNNING;
+    lease->heartbeat.counter++; /* also when it fails: whether it was written is not known then */
+    struct vv_heartbeat heartbeat = lease->heartbeat;
+    heartbeat.time_ns = vv_clock_wall_ns();
+    heartbeat.state = VV_HEARTBEAT_RUNNING;
     int rc = create_claim(lease, generation, error);
     if (rc == 0)
-        rc = write_beat(lease, generation, &beat, error);
+        rc = write_heartbeat(lease, generation, &heartbeat, error);
     if (rc == 0 && (rc = VV_FAULT("store.beat.after_first")) < 0)
         vv_error_sys(error, rc, "cannot claim generation %u of %s", generation, lease->name);
     if (rc < 0)
         return rc;
     atomic_store(&lease->generation, generation);
-    lease->beat = beat;
+    lease->heartbeat = heartbeat;
     lease->renewed_ns = vv_clock_ns();
     return 0;
 }
 
 /* Nobody shall wait for the owner of a claim that was made half-way. Only if it is ours: another session may have
- * been faster, and the beat is its own then. */
+ * been faster, and the heartbeat is its own then. */
 static void end_generation(struct vv_lease *lease, uint32_t generation) {
-    struct vv_beat beat = lease->beat;
+    struct vv_heartbeat heartbeat = lease->heartbeat;
     if (is_own_claim(lease, generation, NULL) != 1)
         return;
-    beat.counter++;
-    beat.time_ns = vv_clock_wall_ns();
-    beat.state = VV_BEAT_ENDED;
-    if (write_beat(lease, generation, &beat, NULL) < 0)
+    heartbeat.counter++;
+    heartbeat.time_ns = vv_clock_wall_ns();
+    heartbeat.state = VV_HEARTBEAT_ENDED;
+    if (write_heartbeat(lease, generation, &heartbeat, NULL) < 0)
         vv_log(lease->store->log, VV_LOG_DEBUG, "the end of generation %u of %s was not written", generation,
                lease->name);
 }
@@ -236,7 +236,7 @@ static void end_generation(struct vv_lease *lease, uint32_t generation) {
  * neither. */
 static int advance(struct vv_lease *lease, struct varve_error *error) {
     uint32_t old = atomic_load(&lease->generation);
-    struct vv_beat last = lease->beat;
+    struct vv_heartbeat last = lease->heartbeat;
     if (old == UINT32_MAX)
         return vv_error(error, -EOVERFLOW, "%s has no generation left to claim", lease->name);
     int rc = enter_generation(lease, old + 1, error);
@@ -247,8 +247,8 @@ static int advance(struct vv_lease *lease, struct varve_error *error) {
         return rc;
     last.counter++;
     last.time_ns = vv_clock_wall_ns();
-    last.state = VV_BEAT_ENDED;
-    if (write_beat(lease, old, &last, NULL) < 0) /* it is superseded all the same */
+    last.state = VV_HEARTBEAT_ENDED;
+    if (write_heartbeat(lease, old, &last, NULL) < 0) /* it is superseded all the same */
         vv_log(lease->store->log, VV_LOG_DEBUG, "the end of generation %u of %s was not written", old, lease->name);
     return 0;
 }
@@ -285,7 +285,7 @@ static int fenced(const struct vv_lease *lease, struct varve_error *error) {
 /* ---- the thread ---- */
 
 /* One turn of the thread, under the lock. Trouble is logged and left to the next turn. */
-static void beat_turn(struct vv_lease *lease) {
+static void heartbeat_turn(struct vv_lease *lease) {
     struct varve_error error = {0};
     uint64_t late = vv_clock_ns() - lease->renewed_ns;
     int rc = VV_FAULT("store.beat.before_renew");
@@ -296,7 +296,7 @@ static void beat_turn(struct vv_lease *lease) {
         vv_log(lease->store->log, VV_LOG_WARN, "%s", error.text);
         return;
     }
-    int renewed = renew(lease, VV_BEAT_RUNNING, &lease->beat.refers, &error);
+    int renewed = renew(lease, VV_HEARTBEAT_RUNNING, &lease->heartbeat.refers, &error);
     rc = renewed < 0 ? renewed : rc;
     if (rc < 0)
         vv_log(lease->store->log, VV_LOG_WARN, "heartbeat of %s, generation %u: %s", lease->name, lease->generation,
@@ -312,7 +312,7 @@ static struct timespec next_turn(const struct vv_lease *lease) {
     return (struct timespec){.tv_sec = (time_t)(at / SECOND), .tv_nsec = (long)(at % SECOND)};
 }
 
-static void *beat_main(void *arg) {
+static void *heartbeat_main(void *arg) {
     struct vv_lease *lease = arg;
     pthread_mutex_lock(&lease->lock);
     while (!lease->is_stopping && !atomic_load(&lease->fence)) {
@@ -321,7 +321,7 @@ static void *beat_main(void *arg) {
         while (!lease->is_stopping && rc != ETIMEDOUT)
             rc = pthread_cond_timedwait(&lease->wake, &lease->lock, &until);
         if (!lease->is_stopping)
-            beat_turn(lease);
+            heartbeat_turn(lease);
     }
     pthread_mutex_unlock(&lease->lock);
     return NULL;
@@ -333,7 +333,7 @@ static int start_thread(struct vv_lease *lease, struct varve_error *error) {
     sigfillset(&all);
     int rc = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (rc == 0) {
-        rc = pthread_create(&lease->thread, NULL, beat_main, lease);
+        rc = pthread_create(&lease->thread, NULL, heartbeat_main, lease);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     if (rc != 0)
@@ -355,9 +355,9 @@ static void stop_thread(struct vv_lease *lease) {
 
 /* ---- taking it ---- */
 
-static void read_program(char *out, size_t room) {
+static void read_program(char *out, size_t capacity) {
     FILE *file = fopen("/proc/self/comm", "re");
-    if (!file || !fgets(out, (int)room, file))
+    if (!file || !fgets(out, (int)capacity, file))
         out[0] = '\0';
     out[strcspn(out, "\n")] = '\0';
     if (file)
@@ -391,7 +391,7 @@ static int lease_create(struct vv_store *store, const char *name, const struct v
         vv_free(lease);
         return vv_error_sys(error, rc, "cannot choose a session id");
     }
-    memcpy(lease->beat.session_id, lease->claim.session_id, sizeof lease->beat.session_id);
+    memcpy(lease->heartbeat.session_id, lease->claim.session_id, sizeof lease->heartbeat.session_id);
     pthread_mutex_init(&lease->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -496,7 +496,7 @@ int vv_lease_end_above(struct vv_store *store, const char *name, uint32_t highes
     if (rc == -EEXIST)
         rc = vv_error(error, VARVE_BUSY, "%s was taken by another session meanwhile", name);
     else if (rc == 0)
-        rc = renew(lease, VV_BEAT_ENDED, &lease->beat.refers, error);
+        rc = renew(lease, VV_HEARTBEAT_ENDED, &lease->heartbeat.refers, error);
     if (rc < 0 && rc != VARVE_BUSY)
         end_generation(lease, highest + 1);
     vv_lease_abandon(lease);
@@ -513,7 +513,7 @@ const uint8_t *vv_lease_session(const struct vv_lease *lease) {
 
 void vv_lease_refers(struct vv_lease *lease, struct vv_attempt *out) {
     pthread_mutex_lock(&lease->lock);
-    *out = lease->beat.refers;
+    *out = lease->heartbeat.refers;
     pthread_mutex_unlock(&lease->lock);
 }
 
@@ -542,7 +542,7 @@ int vv_lease_refer(struct vv_lease *lease, const struct vv_attempt *attempt, str
     if (rc < 0)
         return vv_error_sys(error, rc, "cannot renew the heartbeat of %s", lease->name);
     pthread_mutex_lock(&lease->lock);
-    rc = renew(lease, VV_BEAT_RUNNING, attempt, error);
+    rc = renew(lease, VV_HEARTBEAT_RUNNING, attempt, error);
     pthread_mutex_unlock(&lease->lock);
     if (rc == 0 && (rc = VV_FAULT("store.beat.after_refer")) < 0)
         vv_error_sys(error, rc, "cannot renew the heartbeat of %s", lease->name);
@@ -557,7 +557,7 @@ void vv_lease_release(struct vv_lease *lease) {
         stop_thread(lease);
         if (lease->is_halfway)
             end_generation(lease, atomic_load(&lease->generation) + 1);
-        if (renew(lease, VV_BEAT_ENDED, &lease->beat.refers, &error) < 0) {
+        if (renew(lease, VV_HEARTBEAT_ENDED, &lease->heartbeat.refers, &error) < 0) {
             note_given_up(lease->claim.session_id); /* this process, at least, need not wait for it */
             vv_log(lease->store->log, VV_LOG_WARN, "the end of generation %u of %s was not written: %s",
                    lease->generation, lease->name, error.text);

@@ -1,7 +1,7 @@
 /* A lease: one session's claim on a name, with its heartbeat (docs/format.md 5, 10).
  *
- * A thread renews the beat. Functions here may be called by one thread at a time; the beat thread is their own
- * business. */
+ * A thread renews the heartbeat. Functions here may be called by one thread at a time; the heartbeat thread is their
+ * own business. */
 #ifndef VV_LEASE_H
 #define VV_LEASE_H
 
@@ -13,17 +13,17 @@ struct vv_lease_options {
     uint32_t ranks;
     uint32_t beat_seconds;
     uint32_t dead_seconds;
-    uint32_t takeover_seconds; /* how long to watch another session's beat before giving up with VARVE_BUSY */
+    uint32_t takeover_seconds; /* how long to watch another session's heartbeat before giving up with VARVE_BUSY */
     const char *program;       /* NULL: /proc/self/comm */
     uint32_t above;            /* the generation claimed is above this one, too */
     const uint8_t *session_id; /* of a session that has claimed other stores already; NULL: a new one */
 };
 
-/* Claim the next generation of name; its beat names no checkpoint. VARVE_BUSY at once when this process itself has a
- * session open for it. If the highest claim's owner may be alive, watch its beat for up to takeover_seconds (it is
- * dead when its beat stays unchanged for the dead_seconds its claim states); if it lives, VARVE_BUSY with host, pid
- * and age in the text. With a session_id: 1, and no lease, when another process of that session has the highest claim
- * here. */
+/* Claim the next generation of name; its heartbeat names no checkpoint. VARVE_BUSY at once when this process itself has
+ * a session open for it. If the highest claim's owner may be alive, watch its heartbeat for up to takeover_seconds (it
+ * is dead when its heartbeat stays unchanged for the dead_seconds its claim states); if it lives, VARVE_BUSY with host,
+ * pid and age in the text. With a session_id: 1, and no lease, when another process of that session has the highest
+ * claim here. */
 int vv_lease_take(struct vv_store *store, const char *name, const struct vv_lease_options *options,
                   struct vv_lease **out, struct varve_error *error);
 uint32_t vv_lease_generation(const struct vv_lease *lease);
@@ -40,12 +40,12 @@ int vv_claim_session(struct vv_store *store, const char *name, uint32_t generati
 /* Claim one more generation for the same session (a restart after its first checkpoint); the old one ends. After an
  * error the new claim may stand: then it is finished, and the generation changes, as soon as the storage allows. */
 int vv_lease_advance(struct vv_lease *lease, struct varve_error *error);
-/* Name the checkpoint this session refers to (generation 0: none); durable in the beat when it returns. */
+/* Name the checkpoint this session refers to (generation 0: none); durable in the heartbeat when it returns. */
 int vv_lease_refer(struct vv_lease *lease, const struct vv_attempt *attempt, struct varve_error *error);
 /* VARVE_FENCED when another session's higher claim exists, or the own one is gone; from then on for ever. An error of
  * the storage fences nobody. */
 int vv_lease_check(struct vv_lease *lease, struct varve_error *error);
-/* Stop the beat thread, write state "ended", free. Accepts NULL. */
+/* Stop the heartbeat thread, write state "ended", free. Accepts NULL. */
 void vv_lease_release(struct vv_lease *lease);
 /* The same without writing anything: as if the process had died. For tests, and after fork. */
 void vv_lease_abandon(struct vv_lease *lease);
@@ -58,7 +58,7 @@ struct vv_holder {
     int has_claim;       /* it can be read, and what follows is known */
     uint64_t claimed_ns;
     uint32_t pid, ranks, beat_seconds, dead_seconds;
-    char host[VV_TEXT_ROOM], program[VV_TEXT_ROOM];
+    char host[VV_TEXT_CAPACITY], program[VV_TEXT_CAPACITY];
     uint64_t beat_ns; /* on the holder's clock; 0: there is none that can be read */
     char evidence[200];
 };
@@ -78,8 +78,9 @@ int vv_lease_is_given_up_here(const uint8_t session_id[16]);
 /* What can be said about a generation without waiting. UNKNOWN: its process is on another host, or hidden; treat as
  * MAYBE. */
 enum vv_life { VV_LIFE_DEAD, VV_LIFE_MAYBE, VV_LIFE_UNKNOWN };
-/* is_superseded: a higher claim exists. refers_out (may be NULL) gets the checkpoint its beat names. A missing or
- * damaged claim or beat counts as MAYBE unless superseded; a beat of another session than the claim's as missing. */
+/* is_superseded: a higher claim exists. refers_out (may be NULL) gets the checkpoint its heartbeat names. A missing or
+ * damaged claim or heartbeat counts as MAYBE unless superseded; a heartbeat of another session than the claim's as
+ * missing. */
 int vv_life_look(struct vv_store *store, const char *name, uint32_t generation, int is_superseded, int *life_out,
                  struct vv_attempt *refers_out, struct varve_error *error);
 /* The highest claimed generation, 0 if none. */

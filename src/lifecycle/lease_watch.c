@@ -1,4 +1,4 @@
-/* Watching another session's beat until it is certain that the session is dead, or the time given is over.
+/* Watching another session's heartbeat until it is certain that the session is dead, or the time given is over.
  *
  * Clocks of two hosts are never compared: what counts is that the observer itself saw the same bytes for the time the
  * claim states. A read that failed is no look at all, and the count begins anew after it. When much time has passed
@@ -22,13 +22,13 @@ struct watch {
     struct vv_claim claim;
     int has_claim;
     uint32_t dead_seconds;
-    struct vv_buf seen; /* the beat's bytes; empty when there is none */
+    struct vv_buf seen; /* the heartbeat's bytes; empty when there is none */
     int has_seen;
     uint64_t counted_ns; /* for how long they were seen unchanged */
     uint64_t looked_ns;  /* when the last look ended */
     vv_watch_fn progress;
     void *arg;
-    int is_renewed; /* its beat has changed while we watched: it is alive, and waiting is of no use */
+    int is_renewed; /* its heartbeat has changed while we watched: it is alive, and waiting is of no use */
 };
 
 static int is_transient(int rc) {
@@ -41,10 +41,10 @@ static uint64_t count_since(const struct watch *watch, uint64_t now_ns) {
     return gap < most ? gap : most;
 }
 
-/* 1 if the beat has not changed for long enough, 0 if it may be alive. What counts is the time from the end of one look
- * to the beginning of the next. */
+/* 1 if the heartbeat has not changed for long enough, 0 if it may be alive. What counts is the time from the end of one
+ * look to the beginning of the next. */
 static int look_at_lease(struct watch *watch, struct varve_error *error) {
-    struct vv_key key = vv_generation_key(watch->name, watch->generation, VV_KIND_BEAT);
+    struct vv_key key = vv_generation_key(watch->name, watch->generation, VV_KIND_HEARTBEAT);
     uint64_t begun = vv_clock_ns();
     struct vv_buf buf;
     vv_buf_init(&buf);

@@ -9,8 +9,8 @@
 
 /* Let a listing of the records show all that is there now; see vv_backend_refresh. */
 int vv_records_refresh(struct vv_store *store, const char *name, struct varve_error *error);
-/* Does a listing of records lack what a beat names, although it is there? 1 and the first such, 0, or an error. It must
- * have been read before this. A session may have committed since: then it must be there in the next listing. */
+/* Does a listing of records lack what a heartbeat names, although it is there? 1 and the first such, 0, or an error. It
+ * must have been read before this. A session may have committed since: then it must be there in the next listing. */
 typedef int (*vv_listed_fn)(const void *arg, uint32_t generation, uint64_t version);
 int vv_listing_lacks(struct vv_store *store, const char *name, vv_listed_fn is_listed, const void *arg,
                      struct vv_attempt *lacking_out, struct varve_error *error);
@@ -31,17 +31,17 @@ int vv_claims_list(struct vv_store *store, const char *name, uint32_t after, str
 
 /* Add what this shows to have been committed; 0 or -ENOMEM. */
 int vv_committed_by_record(struct vv_attempts *set, const struct vv_record *record);
-int vv_committed_by_beat(struct vv_attempts *set, const struct vv_beat *beat);
+int vv_committed_by_heartbeat(struct vv_attempts *set, const struct vv_heartbeat *heartbeat);
 int vv_committed_by_catalogue(struct vv_attempts *set, const struct vv_catalogue *catalogue);
 
 /* ---- objects ---- */
 
-/* The key of a claim or a beat. */
+/* The key of a claim or a heartbeat. */
 struct vv_key vv_generation_key(const char *name, uint32_t generation, int kind);
 int vv_claim_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_claim *out,
                   struct varve_error *error);
-int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_beat *out,
-                 struct varve_error *error);
+int vv_heartbeat_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_heartbeat *out,
+                      struct varve_error *error);
 
 /* ---- the objects of one attempt ---- */
 
@@ -69,10 +69,10 @@ int vv_is_adoptable(const struct vv_attempt *settled, const struct vv_attempt *a
 /* From full votes to a record: claim, parent, writers list, record. vv_commit and vv_adopt are this. */
 int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
                     const struct vv_writers *writers, struct vv_record *record, struct varve_error *error);
-/* Its last two steps alone: writers list, record. The caller knows that all it leans on is there. */
+/* Its last two steps alone: writers list, record. The caller knows that all it depends on is there. */
 int vv_votes_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                     const struct vv_writers *writers, struct vv_record *record, struct varve_error *error);
-/* Does the parent's record exist, and does it lean on all that this one leans on? VARVE_FORGOTTEN if it is gone. */
+/* Does the parent's record exist, and does it depend on all that this one depends on? VARVE_FORGOTTEN if it is gone. */
 int vv_parent_check(struct vv_store *store, const char *name, const struct vv_record *record,
                     struct varve_error *error);
 
@@ -94,7 +94,7 @@ int vv_watch_shown(struct vv_store *store, const char *name, uint32_t generation
 
 /* Is this the session of a lease that this process has open? */
 int vv_lease_is_open_here(const uint8_t session_id[16]);
-/* The checkpoint the lease's beat names. */
+/* The checkpoint the lease's heartbeat names. */
 void vv_lease_refers(struct vv_lease *lease, struct vv_attempt *out);
 
 /* The last step of a prune: of these versions, which have tombstones, those go that stop nobody any more. */

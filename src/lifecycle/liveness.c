@@ -1,4 +1,4 @@
-/* What claims and beats say about the sessions of a name, without waiting. */
+/* What claims and heartbeats say about the sessions of a name, without waiting. */
 #include <errno.h>
 #include <string.h>
 
@@ -21,14 +21,14 @@ int vv_claim_load(struct vv_store *store, const char *name, uint32_t generation,
     return rc;
 }
 
-int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_beat *out,
-                 struct varve_error *error) {
-    struct vv_key key = vv_generation_key(name, generation, VV_KIND_BEAT);
+int vv_heartbeat_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_heartbeat *out,
+                      struct varve_error *error) {
+    struct vv_key key = vv_generation_key(name, generation, VV_KIND_HEARTBEAT);
     struct vv_buf buf;
     vv_buf_init(&buf);
     int rc = vv_object_read(store, &key, &buf, error);
     if (rc == 0)
-        rc = vv_beat_parse(buf.data, buf.size, &key, store->id, out, error);
+        rc = vv_heartbeat_parse(buf.data, buf.size, &key, store->id, out, error);
     vv_buf_clear(&buf);
     return rc;
 }
@@ -37,7 +37,7 @@ int vv_beat_load(struct vv_store *store, const char *name, uint32_t generation, 
  * so what a listing lacks is found above the highest that it has. */
 static int add_unlisted(struct vv_store *store, const char *name, uint32_t highest, struct vv_numbers *claims,
                         struct varve_error *error) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     uint64_t size;
     int rc = 0;
     while (rc == 0 && highest < UINT32_MAX) {
@@ -52,7 +52,7 @@ static int add_unlisted(struct vv_store *store, const char *name, uint32_t highe
 
 int vv_claims_list(struct vv_store *store, const char *name, uint32_t after, struct vv_numbers *out,
                    struct varve_error *error) {
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     uint64_t above = after;
     vv_prefix_claims(name, prefix);
     int rc = vv_numbers_list(store, prefix, 8, after ? &above : NULL, out, error);
@@ -81,28 +81,28 @@ static int life_of_process(const struct vv_claim *claim) {
     return process == VV_PROCESS_GONE ? VV_LIFE_DEAD : process == VV_PROCESS_UNKNOWN ? VV_LIFE_UNKNOWN : VV_LIFE_MAYBE;
 }
 
-/* Whoever failed to claim the generation may have written the beat nevertheless: it says nothing about the session
+/* Whoever failed to claim the generation may have written the heartbeat nevertheless: it says nothing about the session
  * that has the claim. */
 int vv_life_look(struct vv_store *store, const char *name, uint32_t generation, int is_superseded, int *life_out,
                  struct vv_attempt *refers_out, struct varve_error *error) {
-    struct vv_beat beat = {0};
+    struct vv_heartbeat heartbeat = {0};
     struct vv_claim claim;
     int life = is_superseded ? VV_LIFE_DEAD : VV_LIFE_MAYBE;
-    int rc = vv_beat_load(store, name, generation, &beat, error);
+    int rc = vv_heartbeat_load(store, name, generation, &heartbeat, error);
     if (rc < 0 && !says_nothing(rc))
         return rc;
     int claimed = vv_claim_load(store, name, generation, &claim, error);
     if (claimed < 0 && !says_nothing(claimed))
         return claimed;
-    if (rc == 0 && claimed == 0 && memcmp(beat.session_id, claim.session_id, sizeof beat.session_id) != 0)
-        beat = (struct vv_beat){0};
-    if (beat.state == VV_BEAT_ENDED || (claimed == 0 && vv_lease_is_given_up_here(claim.session_id)))
+    if (rc == 0 && claimed == 0 && memcmp(heartbeat.session_id, claim.session_id, sizeof heartbeat.session_id) != 0)
+        heartbeat = (struct vv_heartbeat){0};
+    if (heartbeat.state == VV_HEARTBEAT_ENDED || (claimed == 0 && vv_lease_is_given_up_here(claim.session_id)))
         life = VV_LIFE_DEAD;
     if (life != VV_LIFE_DEAD && claimed == 0)
         life = life_of_process(&claim);
     vv_error_clear(error);
     *life_out = life;
     if (refers_out)
-        *refers_out = beat.refers;
+        *refers_out = heartbeat.refers;
     return 0;
 }

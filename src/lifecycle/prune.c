@@ -1,14 +1,14 @@
 /* Prune: removing what no record reaches, beside running sessions (docs/format.md 10).
  *
  * In this order, each step finished before the next begins:
- *   1. all records of the name are read: what they commit and lean on is reached. Then the beats are looked at: what
- *      they name must have been among them, or the listing was older than it looked (fresh.c);
+ *   1. all records of the name are read: what they commit and depend on is reached. Then the heartbeats are looked at:
+ * what they name must have been among them, or the listing was older than it looked (fresh.c);
  *   2. the data is listed, later than the records. An attempt that is not reached is waste, unless its session
- *      may still commit it; then what its packs lean on is reached too, because its parent may have been
+ *      may still commit it; then what its packs depend on is reached too, because its parent may have been
  *      forgotten after the session looked;
  *   3. under the record's key of every waste attempt stands a tombstone (or the record of another attempt).
  *      Whoever slept before creating his record now fails. All of them before the first removal: what one
- *      attempt is may be what another leans on;
+ *      attempt is may be what another depends on;
  *   4. the waste goes;
  *   5. tombstones go whose version has no data left, if neither its own session nor an adopter can still be
  *      about to commit it.
@@ -41,7 +41,7 @@ struct prune {
     struct varve_error *error;
     struct entry *entries; /* newest first */
     size_t entry_count;
-    size_t entry_room;
+    size_t entry_capacity;
     struct vv_attempts reached;
     struct vv_attempts waste;
     struct vv_attempts kept;
@@ -49,7 +49,7 @@ struct prune {
     struct vv_attempts closed;    /* versions with a tombstone; attempt is 0 */
     struct vv_attempt settled;    /* the newest that is, or was, a checkpoint */
     uint32_t highest;             /* claim */
-    struct vv_attempt held;       /* what its beat names, if its session may be alive */
+    struct vv_attempt held;       /* what its heartbeat names, if its session may be alive */
     /* the generation looked at last */
     uint32_t live_generation;
     int is_live;
@@ -68,16 +68,17 @@ static int fault(struct prune *prune, int rc) {
 
 static int take_entry(void *arg, uint32_t generation, uint64_t version) {
     struct prune *prune = arg;
-    if (VV_GROW(prune->entries, prune->entry_count, prune->entry_room) != 0)
+    if (VV_GROW(prune->entries, prune->entry_count, prune->entry_capacity) != 0)
         return -ENOMEM;
     prune->entries[prune->entry_count++] = (struct entry){.generation = generation, .version = version};
     return 0;
 }
 
-static int reach(struct prune *prune, const struct vv_attempt *attempt, const struct vv_lean *leans, uint32_t count) {
+static int reach(struct prune *prune, const struct vv_attempt *attempt, const struct vv_dependency *dependencies,
+                 uint32_t count) {
     int rc = attempt ? vv_attempts_add(&prune->reached, attempt) : 0;
     for (uint32_t i = 0; rc == 0 && i < count; i++)
-        rc = vv_attempts_add(&prune->reached, &leans[i].attempt);
+        rc = vv_attempts_add(&prune->reached, &dependencies[i].attempt);
     return rc < 0 ? out_of_memory(prune) : 0;
 }
 
@@ -97,7 +98,7 @@ static int read_entry(struct prune *prune, struct entry *entry) {
     if (rc < 0)
         return rc;
     struct vv_attempt own = {.generation = entry->generation, .attempt = record.attempt, .version = entry->version};
-    rc = reach(prune, &own, record.leans, record.lean_count);
+    rc = reach(prune, &own, record.dependencies, record.dependency_count);
     if (rc == 0 && vv_committed_by_record(&prune->committed, &record) < 0)
         rc = out_of_memory(prune);
     vv_record_clear(&record);
@@ -152,7 +153,7 @@ static int is_listed(const void *arg, uint32_t generation, uint64_t version) {
     return find_entry(arg, generation, version) != NULL;
 }
 
-/* Later than the records were read: a session that has gone on since, and forgotten what they leaned on, has named a
+/* Later than the records were read: a session that has gone on since, and forgotten what they depended on, has named a
  * newer one. AGAIN if there is one that was not listed. */
 static int check_listing(struct prune *prune) {
     struct vv_attempt lacking;
@@ -247,7 +248,7 @@ static int take_attempt(struct prune *prune, const struct vv_attempt *attempt) {
 }
 
 static int walk_version(struct prune *prune, struct vv_key *key) {
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers attempts;
     vv_prefix_data(key, 2, prefix);
     int rc = vv_numbers_list(prune->store, prefix, 8, NULL, &attempts, prune->error);
@@ -261,7 +262,7 @@ static int walk_version(struct prune *prune, struct vv_key *key) {
 }
 
 static int walk_generation(struct prune *prune, struct vv_key *key) {
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers versions;
     vv_prefix_data(key, 1, prefix);
     int rc = vv_numbers_list(prune->store, prefix, 16, NULL, &versions, prune->error);
@@ -290,7 +291,7 @@ static int look_at_held(struct prune *prune) {
 /* Claims are listed after the generations: each generation that has data had its claim before. */
 static int walk_data(struct prune *prune) {
     struct vv_key key = vv_attempt_key(prune->name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers generations;
     vv_prefix_data(&key, 0, prefix);
     int rc = vv_numbers_list(prune->store, prefix, 8, NULL, &generations, prune->error);
@@ -305,8 +306,8 @@ static int walk_data(struct prune *prune) {
     return rc;
 }
 
-/* A pack that is not there, or a tombstone, leans on nothing: 0. One that cannot be read may lean on anything: stop.
- * Otherwise 1, and how many writers it was written for. */
+/* A pack that is not there, or a tombstone, depends on nothing: 0. One that cannot be read may depend on anything:
+ * stop. Otherwise 1, and how many writers it was written for. */
 static int reach_from_pack(struct prune *prune, const struct vv_attempt *attempt, uint32_t writer,
                            uint32_t *writers_out) {
     struct vv_footer footer;
@@ -317,7 +318,7 @@ static int reach_from_pack(struct prune *prune, const struct vv_attempt *attempt
     if (rc < 0)
         return rc;
     *writers_out = footer.writers;
-    rc = reach(prune, NULL, footer.leans, footer.lean_count);
+    rc = reach(prune, NULL, footer.dependencies, footer.dependency_count);
     vv_footer_clear(&footer);
     return rc < 0 ? rc : 1;
 }
@@ -343,7 +344,7 @@ static int take_pack(void *arg, const char *component, int is_prefix) {
 static int reach_from_attempt(struct prune *prune, const struct vv_attempt *attempt) {
     struct pack_listing listing = {.prune = prune, .attempt = attempt};
     struct vv_key key = vv_attempt_key(prune->name, attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     uint32_t writers = 0, ignored;
     vv_error_clear(prune->error);
     int rc = reach_from_pack(prune, attempt, 0, &writers);
@@ -376,7 +377,7 @@ static int reach_from_kept(struct prune *prune) {
 
 /* Somebody else made what stands there, and may have died before it was durable. */
 static int make_durable(struct prune *prune, const struct vv_key *key) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(key, text);
     int rc = vv_backend_sync(prune->store->backend, text);
     return rc < 0 && rc != -ENOENT ? vv_error_sys(prune->error, rc, "cannot make %s durable", text) : rc;
@@ -402,8 +403,8 @@ static int close_version(struct prune *prune, const struct vv_attempt *attempt) 
     rc = vv_record_load(prune->store, prune->name, attempt->generation, attempt->version, &record, prune->error);
     if (rc == 0)
         vv_record_clear(&record);
-    /* Also for a tombstone that was not there at step 1: it may stand for a checkpoint that came since, was leaned on,
-     * and was forgotten. */
+    /* Also for a tombstone that was not there at step 1: it may stand for a checkpoint that came since, was depended
+     * on, and was forgotten. */
     return rc == 0 || rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN ? AGAIN : rc;
 }
 

@@ -2,9 +2,9 @@
  *
  * A tombstone stops two kinds of sleepers that may be one step before creating the record: the session of its
  * generation, and a session with a higher claim that counted the votes before the data went and is adopting.
- * Sessions adopt before their beat names a checkpoint, so a higher session is out of question when its beat names
- * one, has ended, or its process is gone. One that claims later finds no data to adopt; therefore the data is looked
- * at first, the claims after that. */
+ * Sessions adopt before their heartbeat names a checkpoint, so a higher session is out of question when its heartbeat
+ * names one, has ended, or its process is gone. One that claims later finds no data to adopt; therefore the data is
+ * looked at first, the claims after that. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -33,7 +33,7 @@ struct graves {
 /* 1 a tombstone without data, 0 anything else. */
 static int is_grave(struct graves *graves, const struct vv_attempt *at) {
     struct vv_key key = vv_attempt_key(graves->name, at, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_record record;
     int rc = vv_record_load(graves->store, graves->name, at->generation, at->version, &record, graves->error);
     if (rc == 0)
@@ -91,7 +91,7 @@ static int is_over_for(const struct graves *graves, const struct vv_attempt *at)
 
 static int remove_grave(struct graves *graves, const struct vv_attempt *at) {
     struct vv_key key = vv_attempt_key(graves->name, at, VV_KIND_RECORD, 0, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     uint64_t size = 0;
     vv_key_print(&key, text);
     int rc = VV_FAULT("store.prune.before_tombstone_remove");

@@ -9,7 +9,7 @@
 #include "lifecycle/lease.h"
 #include "lifecycle/lifecycle.h"
 
-#define BEAT_SECONDS_USUAL 15u /* where the claim cannot be read */
+#define HEARTBEAT_SECONDS_USUAL 15u /* where the claim cannot be read */
 #define DEAD_SECONDS_USUAL 60u
 
 static void take_claim(struct vv_holder *out, const struct vv_claim *claim) {
@@ -17,7 +17,7 @@ static void take_claim(struct vv_holder *out, const struct vv_claim *claim) {
     out->claimed_ns = claim->time_ns;
     out->pid = claim->pid;
     out->ranks = claim->ranks;
-    out->beat_seconds = claim->beat_seconds ? claim->beat_seconds : BEAT_SECONDS_USUAL;
+    out->beat_seconds = claim->beat_seconds ? claim->beat_seconds : HEARTBEAT_SECONDS_USUAL;
     out->dead_seconds = claim->dead_seconds ? claim->dead_seconds : DEAD_SECONDS_USUAL;
     memcpy(out->host, claim->host, sizeof out->host);
     memcpy(out->program, claim->program, sizeof out->program);
@@ -48,23 +48,24 @@ static int is_unreadable(int rc) {
 
 int vv_holder_look(struct vv_store *store, const char *name, struct vv_holder *out, struct varve_error *error) {
     struct vv_claim claim;
-    struct vv_beat beat = {0};
-    *out = (struct vv_holder){.beat_seconds = BEAT_SECONDS_USUAL, .dead_seconds = DEAD_SECONDS_USUAL};
+    struct vv_heartbeat heartbeat = {0};
+    *out = (struct vv_holder){.beat_seconds = HEARTBEAT_SECONDS_USUAL, .dead_seconds = DEAD_SECONDS_USUAL};
     int rc = vv_claims_highest(store, name, &out->generation, error);
     if (rc < 0 || out->generation == 0)
         return rc;
     int claimed = vv_claim_load(store, name, out->generation, &claim, error);
     if (claimed < 0 && !is_unreadable(claimed))
         return claimed;
-    rc = vv_beat_load(store, name, out->generation, &beat, error);
+    rc = vv_heartbeat_load(store, name, out->generation, &heartbeat, error);
     if (rc < 0 && !is_unreadable(rc))
         return rc;
     vv_error_clear(error);
     if (claimed == 0)
         take_claim(out, &claim);
-    int is_its_own = rc == 0 && (claimed < 0 || memcmp(beat.session_id, claim.session_id, sizeof beat.session_id) == 0);
-    out->beat_ns = is_its_own ? beat.time_ns : 0;
-    if (is_its_own && beat.state == VV_BEAT_ENDED)
+    int is_its_own =
+        rc == 0 && (claimed < 0 || memcmp(heartbeat.session_id, claim.session_id, sizeof heartbeat.session_id) == 0);
+    out->beat_ns = is_its_own ? heartbeat.time_ns : 0;
+    if (is_its_own && heartbeat.state == VV_HEARTBEAT_ENDED)
         decide(out, VV_HELD_BY_NOBODY, "its last session has ended");
     else if (claimed == 0)
         judge_process(out, &claim);

@@ -14,7 +14,7 @@ struct votes {
     const char *name;
     const struct vv_attempt *attempt;
     struct vv_writers writers;
-    size_t room;
+    size_t capacity;
     struct vv_record record;
     uint64_t owners; /* of the writers so far */
     struct varve_error *error;
@@ -22,7 +22,7 @@ struct votes {
 
 static int disagree(const struct votes *votes, uint32_t writer, const char *what) {
     struct vv_key key = vv_attempt_key(votes->name, votes->attempt, VV_KIND_PACK, writer, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     return vv_error(votes->error, VARVE_CORRUPT, "%s: %s", text, what);
 }
@@ -61,7 +61,7 @@ static int check_common(const struct votes *votes, uint32_t writer, const struct
 static int check_parts(const struct vv_pack_id *id, const struct vv_footer *footer, struct varve_error *error) {
     for (uint32_t part = 0; part < footer->parts; part++) {
         struct vv_key key = vv_attempt_key(id->name, &id->attempt, VV_KIND_PART, id->writer, part);
-        char text[VV_KEY_ROOM];
+        char text[VV_KEY_CAPACITY];
         uint64_t length = 0;
         vv_key_print(&key, text);
         int rc = vv_backend_stat(id->store->backend, text, &length);
@@ -76,49 +76,51 @@ static int check_parts(const struct vv_pack_id *id, const struct vv_footer *foot
     return 0;
 }
 
-static int is_same_leans(const struct vv_record *record, const struct vv_vote *vote) {
-    if (record->lean_count != vote->lean_count)
+static int is_same_dependencies(const struct vv_record *record, const struct vv_vote *vote) {
+    if (record->dependency_count != vote->dependency_count)
         return 0;
-    for (uint32_t i = 0; i < record->lean_count; i++)
-        if (vv_attempt_compare(&record->leans[i].attempt, &vote->leans[i].attempt) != 0 ||
-            !vv_hash128_equal(record->leans[i].writers_digest, vote->leans[i].writers_digest))
+    for (uint32_t i = 0; i < record->dependency_count; i++)
+        if (vv_attempt_compare(&record->dependencies[i].attempt, &vote->dependencies[i].attempt) != 0 ||
+            !vv_hash128_equal(record->dependencies[i].writers_digest, vote->dependencies[i].writers_digest))
             return 0;
     return 1;
 }
 
 /* The union of two ascending lists. */
-static int merge_leans(struct votes *votes, uint32_t writer, const struct vv_vote *vote) {
+static int merge_dependencies(struct votes *votes, uint32_t writer, const struct vv_vote *vote) {
     struct vv_record *record = &votes->record;
     uint32_t a = 0, b = 0;
-    size_t count = 0, room = (size_t)record->lean_count + vote->lean_count;
-    if (is_same_leans(record, vote))
+    size_t count = 0, capacity = (size_t)record->dependency_count + vote->dependency_count;
+    if (is_same_dependencies(record, vote))
         return 0;
-    struct vv_lean *leans = vv_calloc(room, sizeof *leans);
-    if (!leans)
-        return vv_error_sys(votes->error, -ENOMEM, "cannot gather what the attempt leans on");
-    while (a < record->lean_count || b < vote->lean_count) {
-        int order = a == record->lean_count ? 1
-                    : b == vote->lean_count ? -1
-                                            : vv_attempt_compare(&record->leans[a].attempt, &vote->leans[b].attempt);
-        if (order == 0 && !vv_hash128_equal(record->leans[a].writers_digest, vote->leans[b].writers_digest)) {
-            vv_free(leans);
-            return disagree(votes, writer, "it leans on another writers list of the same attempt than those before");
+    struct vv_dependency *dependencies = vv_calloc(capacity, sizeof *dependencies);
+    if (!dependencies)
+        return vv_error_sys(votes->error, -ENOMEM, "cannot gather what the attempt depends on");
+    while (a < record->dependency_count || b < vote->dependency_count) {
+        int order = a == record->dependency_count ? 1
+                    : b == vote->dependency_count
+                        ? -1
+                        : vv_attempt_compare(&record->dependencies[a].attempt, &vote->dependencies[b].attempt);
+        if (order == 0 &&
+            !vv_hash128_equal(record->dependencies[a].writers_digest, vote->dependencies[b].writers_digest)) {
+            vv_free(dependencies);
+            return disagree(votes, writer, "it depends on another writers list of the same attempt than those before");
         }
-        leans[count++] = order <= 0 ? record->leans[a] : vote->leans[b];
+        dependencies[count++] = order <= 0 ? record->dependencies[a] : vote->dependencies[b];
         a += order <= 0;
         b += order >= 0;
     }
-    vv_free(record->leans);
-    record->leans = leans;
-    record->lean_count = (uint32_t)count;
-    if (count > VV_LEANS_MAX)
-        return disagree(votes, writer, "with it, the attempt leans on too many others");
+    vv_free(record->dependencies);
+    record->dependencies = dependencies;
+    record->dependency_count = (uint32_t)count;
+    if (count > VV_DEPENDENCIES_MAX)
+        return disagree(votes, writer, "with it, the attempt depends on too many others");
     return 0;
 }
 
 static int add_entry(struct votes *votes, const struct vv_vote *vote) {
     struct vv_writers *writers = &votes->writers;
-    if (VV_GROW(writers->list, writers->count, votes->room) != 0)
+    if (VV_GROW(writers->list, writers->count, votes->capacity) != 0)
         return vv_error_sys(votes->error, -ENOMEM, "cannot list the writers");
     writers->list[writers->count++] = vote->entry;
 
@@ -141,7 +143,7 @@ static int add_vote(struct votes *votes, const struct vv_vote *vote) {
         take_common(votes, vote);
     int rc = check_common(votes, writer, vote);
     if (rc == 0)
-        rc = merge_leans(votes, writer, vote);
+        rc = merge_dependencies(votes, writer, vote);
     return rc ? rc : add_entry(votes, vote);
 }
 
@@ -163,14 +165,14 @@ static void vote_from(struct vv_vote *vote, struct vv_footer *footer, uint64_t p
                              .stored_bytes = footer->stored_bytes,
                              .regions = footer->regions,
                              .time_ns = footer->time_ns,
-                             .lean_count = footer->lean_count,
-                             .leans = footer->leans};
+                             .dependency_count = footer->dependency_count,
+                             .dependencies = footer->dependencies};
     memcpy(vote->entry.partners, footer->partners, sizeof vote->entry.partners);
     memcpy(vote->program, footer->program, sizeof vote->program);
     for (uint32_t part = 0; part < footer->parts; part++)
         vote->entry.parts_length += footer->part_lengths[part];
-    footer->leans = NULL; /* the vote's now */
-    footer->lean_count = 0;
+    footer->dependencies = NULL; /* the vote's now */
+    footer->dependency_count = 0;
 }
 
 int vv_vote_read(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
@@ -193,7 +195,7 @@ int vv_vote_read(struct vv_store *store, const char *name, const struct vv_attem
 }
 
 void vv_vote_clear(struct vv_vote *vote) {
-    vv_free(vote->leans);
+    vv_free(vote->dependencies);
     memset(vote, 0, sizeof *vote);
 }
 

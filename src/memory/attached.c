@@ -153,8 +153,8 @@ static void wait_for_readers(void) {
             usleep(50); /* the reader may be of a lower priority, and need this CPU */
 }
 
-static struct table *make_table(size_t room) {
-    struct table *made = vv_malloc(sizeof *made + room * sizeof made->items[0]);
+static struct table *make_table(size_t capacity) {
+    struct table *made = vv_malloc(sizeof *made + capacity * sizeof made->items[0]);
     if (made)
         *made = (struct table){0};
     return made;
@@ -208,10 +208,10 @@ static int insert(struct table *next, struct vv_attached *item) {
 /* Under the lock. */
 static int add_item(struct vv_attached *item) {
     struct table *old = table;
-    size_t room = (old ? old->count : 0) + 1;
-    struct table *next = make_table(room);
+    size_t capacity = (old ? old->count : 0) + 1;
+    struct table *next = make_table(capacity);
     if (next)
-        next->spare = make_table(room);
+        next->spare = make_table(capacity);
     int rc = next && next->spare ? 0 : -ENOMEM;
     if (rc == 0) {
         copy_items(next, NULL);

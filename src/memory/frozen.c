@@ -45,7 +45,7 @@ struct vv_frozen {
     int has_adopted; /* the child runs as the thread that reads does */
     int is_tried;    /* one has answered */
     int fatal_signal, fatal_run;
-    char fate[96];
+    char disposition[96];
 };
 
 const uint8_t *vv_frozen_buffer(const struct vv_frozen *frozen) {
@@ -54,8 +54,8 @@ const uint8_t *vv_frozen_buffer(const struct vv_frozen *frozen) {
 int vv_frozen_pid(const struct vv_frozen *frozen) {
     return frozen->pid;
 }
-const char *vv_frozen_fate(const struct vv_frozen *frozen) {
-    return frozen->fate;
+const char *vv_frozen_disposition(const struct vv_frozen *frozen) {
+    return frozen->disposition;
 }
 int vv_frozen_fatal_run(const struct vv_frozen *frozen) {
     return frozen->fatal_run;
@@ -148,11 +148,11 @@ static int is_gone(struct vv_frozen *frozen) {
     uint32_t at = __atomic_load_n(&frozen->shared->at, __ATOMIC_ACQUIRE);
     frozen->fatal_run = at < VV_FROZEN_RUNS ? (int)at : -1;
     if (rc != 0)
-        snprintf(frozen->fate, sizeof frozen->fate, "somebody else has waited for it");
+        snprintf(frozen->disposition, sizeof frozen->disposition, "somebody else has waited for it");
     else if (info.si_code == CLD_EXITED)
-        snprintf(frozen->fate, sizeof frozen->fate, "it ended");
+        snprintf(frozen->disposition, sizeof frozen->disposition, "it ended");
     else
-        snprintf(frozen->fate, sizeof frozen->fate, "it was killed by signal %d", info.si_status);
+        snprintf(frozen->disposition, sizeof frozen->disposition, "it was killed by signal %d", info.si_status);
     frozen->fatal_signal = rc == 0 && info.si_code != CLD_EXITED ? info.si_status : 0;
     return 1;
 }
@@ -260,7 +260,7 @@ static int has_other_namespace(void) {
 }
 
 static int refuse_freezing(struct vv_frozen *frozen, const char *why) {
-    snprintf(frozen->fate, sizeof frozen->fate, "%s", why);
+    snprintf(frozen->disposition, sizeof frozen->disposition, "%s", why);
     return -ENOTSUP;
 }
 
@@ -328,7 +328,7 @@ static void prepare_child(struct vv_frozen *frozen, const struct vv_frozen_range
 int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count) {
     if (frozen->pid || count > VV_FROZEN_KEPT)
         return -EINVAL;
-    frozen->fate[0] = 0;
+    frozen->disposition[0] = 0;
     take_left(frozen);
     if (!VV_FROZEN_IS_KNOWN)
         return refuse_freezing(frozen, "a frozen copy is known for x86_64 and aarch64 only");
@@ -378,7 +378,7 @@ static int try_out(struct vv_frozen *frozen, volatile uint8_t *page, size_t size
     return rc;
 }
 
-static int probe(char *why, size_t room) {
+static int probe(char *why, size_t capacity) {
     struct vv_frozen *frozen = NULL;
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
     uint8_t *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -386,8 +386,8 @@ static int probe(char *why, size_t room) {
     if (rc == 0)
         rc = try_out(frozen, page, size);
     if (rc != 0)
-        snprintf(why, room, "a frozen copy could not be made and read: %s%s%s", strerror(-rc),
-                 frozen && frozen->fate[0] ? ": " : "", frozen ? frozen->fate : "");
+        snprintf(why, capacity, "a frozen copy could not be made and read: %s%s%s", strerror(-rc),
+                 frozen && frozen->disposition[0] ? ": " : "", frozen ? frozen->disposition : "");
     vv_frozen_destroy(frozen);
     if (page != MAP_FAILED)
         munmap(page, size);
@@ -402,7 +402,7 @@ int vv_frozen_may_pass(int rc) {
     return rc == -EAGAIN || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
 }
 
-int vv_frozen_works(char *why, size_t room) {
+int vv_frozen_works(char *why, size_t capacity) {
     pthread_mutex_lock(&answering);
     if (!is_answered) {
         reason[0] = 0;
@@ -410,7 +410,7 @@ int vv_frozen_works(char *why, size_t room) {
         is_answered = !vv_frozen_may_pass(answer);
     }
     int rc = answer;
-    snprintf(why, room, "%s", reason);
+    snprintf(why, capacity, "%s", reason);
     pthread_mutex_unlock(&answering);
     return rc;
 }

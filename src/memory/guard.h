@@ -53,13 +53,13 @@ struct vv_guard {
 };
 
 /* Both try what they promise on a page of their own, and fail with a reason in `why` when it does not work here. */
-int vv_guard_uffd(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t room);
+int vv_guard_uffd(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t capacity);
 /* Takes SIGSEGV: faults that are not ours go on to the handler the program had. One that the program installs later
  * takes our place, and would get our faults, until the next attach or arm, when ours is put on top of it again: so a
  * program that uses this should install its handlers before it protects memory. */
 /* Pages armed with mprotect: are they still write-protected? Nobody tells us when the program maps others in their
  * place, or changes their protection itself. Linux 5.14; on older kernels they always seem to be. */
 int vv_guard_mprotect_holds(uintptr_t start, size_t length);
-int vv_guard_mprotect(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t room);
+int vv_guard_mprotect(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t capacity);
 
 #endif

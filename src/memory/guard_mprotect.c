@@ -390,7 +390,7 @@ static int try_it(const char **why_out) {
     return rc;
 }
 
-int vv_guard_mprotect(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t room) {
+int vv_guard_mprotect(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t capacity) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const char *reason = "no memory";
     pthread_once(&once, read_run_limit);
@@ -401,7 +401,7 @@ int vv_guard_mprotect(vv_guard_fn fn, void *arg, struct vv_guard **out, char *wh
         rc = try_it(&reason);
     if (rc == 0)
         rc = make_guard(fn, arg, out);
-    if (rc != 0 && room > 0)
-        snprintf(why, room, "mprotect: %s (%s)", reason, strerror(-rc));
+    if (rc != 0 && capacity > 0)
+        snprintf(why, capacity, "mprotect: %s (%s)", reason, strerror(-rc));
     return rc;
 }

@@ -484,7 +484,7 @@ static int try_pages(volatile uint8_t *pages, const char **why_out) {
     return rc;
 }
 
-int vv_guard_uffd(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t room) {
+int vv_guard_uffd(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t capacity) {
     const char *reason = "no memory";
     struct uffd_guard *guard = NULL;
     void *pages = vv_pages_map(3 * (size_t)VV_PAGE);
@@ -494,7 +494,7 @@ int vv_guard_uffd(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, s
         rc = make_guard(fn, arg, &guard, &reason);
     if (rc == 0)
         *out = &guard->base;
-    else if (room > 0)
-        snprintf(why, room, "userfaultfd: %s (%s)", reason, strerror(-rc));
+    else if (capacity > 0)
+        snprintf(why, capacity, "userfaultfd: %s (%s)", reason, strerror(-rc));
     return rc;
 }

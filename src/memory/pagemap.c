@@ -33,13 +33,13 @@ int vv_pagemap_open(void) {
 }
 
 int vv_pagemap_scan(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
-                    struct vv_page_range *found, size_t room, uint64_t *next_out) {
+                    struct vv_page_range *found, size_t capacity, uint64_t *next_out) {
     struct scan_arg arg = {.size = sizeof arg,
                            .flags = query->flags,
                            .start = start,
                            .end = end,
                            .vec = (uint64_t)(uintptr_t)found,
-                           .vec_len = room,
+                           .vec_len = capacity,
                            .category_inverted = query->inverted,
                            .category_mask = query->all | query->inverted,
                            .category_anyof_mask = query->any,
@@ -48,7 +48,7 @@ int vv_pagemap_scan(int fd, const struct vv_page_query *query, uint64_t start, u
     if (count < 0)
         return -errno;
     /* walk_end is not reliable when the vector was filled: go on behind the last range seen. */
-    *next_out = (size_t)count < room ? end : found[count - 1].end;
+    *next_out = (size_t)count < capacity ? end : found[count - 1].end;
     return count;
 }
 
@@ -71,7 +71,7 @@ static int does_match(const struct vv_page_query *query, uint64_t categories) {
 }
 
 int vv_pagemap_read(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
-                    struct vv_page_range *found, size_t room, uint64_t *next_out) {
+                    struct vv_page_range *found, size_t capacity, uint64_t *next_out) {
     const uint64_t page = 4096, most = 4096;
     uint64_t entries[4096];
     size_t count = 0;
@@ -90,7 +90,7 @@ int vv_pagemap_read(int fd, const struct vv_page_query *query, uint64_t start, u
                 found[count - 1].end += page;
                 continue;
             }
-            if (count == room) {
+            if (count == capacity) {
                 *next_out = start;
                 return (int)count;
             }
@@ -106,11 +106,11 @@ static int is_special_name(const char *name) {
            strncmp(name, "[anon:", 6) != 0;
 }
 
-static int ask_kernel(int fd, uint64_t from, struct query_arg *arg, char *name, uint32_t name_room) {
+static int ask_kernel(int fd, uint64_t from, struct query_arg *arg, char *name, uint32_t name_capacity) {
     *arg = (struct query_arg){.size = sizeof *arg,
                               .query_flags = QUERY_COVERING_OR_NEXT,
                               .query_addr = from,
-                              .vma_name_size = name_room,
+                              .vma_name_size = name_capacity,
                               .vma_name_addr = (uint64_t)(uintptr_t)name};
     return ioctl(fd, QUERY_REQUEST, arg) == 0 ? 0 : -errno;
 }

@@ -40,18 +40,18 @@ struct vv_page_query {
 int vv_pagemap_open(void);
 /* Either of the two below. */
 typedef int (*vv_pagemap_fn)(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
-                             struct vv_page_range *found, size_t room, uint64_t *next_out);
+                             struct vv_page_range *found, size_t capacity, uint64_t *next_out);
 
 /* Ranges of matching pages in [start, end), ascending; neighbours of equal categories are one. Returns how many, or
  * -errno (-ENOTTY or -EINVAL: not known to this kernel). *next_out: everything below was looked at. What is not mapped
  * matches nothing. */
 int vv_pagemap_scan(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
-                    struct vv_page_range *found, size_t room, uint64_t *next_out);
+                    struct vv_page_range *found, size_t capacity, uint64_t *next_out);
 
 /* The same from the entries of the pages, for kernels without it: knows PRESENT, SWAPPED, WRITTEN (Linux 5.14; of
  * absent pages always), SOFT_DIRTY, EXCLUSIVE, and ZERO, which then only means that it may be that page. No flags. */
 int vv_pagemap_read(int fd, const struct vv_page_query *query, uint64_t start, uint64_t end,
-                    struct vv_page_range *found, size_t room, uint64_t *next_out);
+                    struct vv_page_range *found, size_t capacity, uint64_t *next_out);
 
 /* ---- mappings ---- */
 

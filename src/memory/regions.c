@@ -73,7 +73,7 @@ struct vv_region *vv_regions_find(const struct vv_regions *regions, const char *
 }
 
 static int reserve_slot(struct vv_regions *regions) {
-    if (VV_GROW(regions->list, regions->count, regions->room) != 0)
+    if (VV_GROW(regions->list, regions->count, regions->capacity) != 0)
         return -ENOMEM;
     if ((regions->count + 1) * 2 > regions->bucket_count)
         return rebuild_buckets(regions, regions->bucket_count ? regions->bucket_count * 2 : 32);

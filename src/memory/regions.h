@@ -36,7 +36,7 @@ struct vv_mapping {
 struct vv_regions {
     struct vv_region *list; /* in the order of protecting */
     size_t count;           /* slots, empty ones included */
-    size_t room;
+    size_t capacity;
     uint32_t *buckets; /* by name: slot + 1, or 0 */
     size_t bucket_count;
     size_t live;

@@ -36,11 +36,11 @@ extern struct vv_tracker vv_tracker_none;
 
 /* userfaultfd WP_ASYNC and PAGEMAP_SCAN (Linux 6.7), unprivileged: the kernel notes the first write to a page. Tries it
  * on pages of its own: an error, and the reason in `why`, when a write there is not seen. */
-int vv_tracker_scan(struct vv_tracker **out, char *why, size_t room);
+int vv_tracker_scan(struct vv_tracker **out, char *why, size_t capacity);
 
 /* Soft-dirty bits (/proc/self/clear_refs, /proc/self/pagemap), for kernels before 6.7. Tried in the same way. The bits
  * are of the whole process, so it has one such tracker at a time: -EBUSY. is_forced: also where userfaultfd may not be
  * used, and memory that is moved into a watched place by mremap may go unnoticed. */
-int vv_tracker_softdirty(int is_forced, struct vv_tracker **out, char *why, size_t room);
+int vv_tracker_softdirty(int is_forced, struct vv_tracker **out, char *why, size_t capacity);
 
 #endif

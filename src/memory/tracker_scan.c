@@ -26,7 +26,7 @@
 #include "memory/tracker.h"
 #include "memory/uffd.h"
 
-#define ROOM 512
+#define CAPACITY 512
 
 struct scan {
     struct vv_tracker base;
@@ -80,11 +80,11 @@ static int take_tiles(struct pass *pass, const struct vv_page_range *first, size
                                                .all = VV_PAGE_WRITTEN,
                                                .any = VV_PAGE_PRESENT | VV_PAGE_SWAPPED,
                                                .wanted = VV_PAGE_WRITTEN | VV_PAGE_ZERO | VV_PAGE_SWAPPED};
-    struct vv_page_range found[ROOM];
+    struct vv_page_range found[CAPACITY];
     struct tiles tiles = {first, first + count, first->start};
     uint64_t start = first->start, end = first[count - 1].end;
     while (start < end) {
-        int taken = vv_pagemap_scan(pass->scan->pagemap, &query, start, end, found, ROOM, &start);
+        int taken = vv_pagemap_scan(pass->scan->pagemap, &query, start, end, found, CAPACITY, &start);
         if (taken < 0)
             return taken;
         for (int i = 0; i < taken; i++) {
@@ -180,10 +180,10 @@ static int take_batch(struct pass *pass, const struct vv_page_range *tiles, size
 
 static int look_at_range(struct pass *pass, uint64_t start, uint64_t end) {
     static const struct vv_page_query query = {.wanted = VV_PAGE_WP_ALLOWED | VV_PAGE_PRESENT | VV_PAGE_SWAPPED};
-    struct vv_page_range tiles[ROOM];
+    struct vv_page_range tiles[CAPACITY];
     while (start < end) {
         uint64_t from = start;
-        int count = vv_pagemap_scan(pass->scan->pagemap, &query, from, end, tiles, ROOM, &start);
+        int count = vv_pagemap_scan(pass->scan->pagemap, &query, from, end, tiles, CAPACITY, &start);
         int rc = count < 0 ? count : take_batch(pass, tiles, (size_t)count, from, start);
         if (rc != 0)
             return rc;
@@ -290,14 +290,14 @@ static const char *open_descriptors(struct scan *scan) {
     return scan->uffd < 0 ? "userfaultfd is not allowed here" : NULL;
 }
 
-int vv_tracker_scan(struct vv_tracker **out, char *why, size_t room) {
+int vv_tracker_scan(struct vv_tracker **out, char *why, size_t capacity) {
     if (sysconf(_SC_PAGESIZE) != VV_PAGE) {
-        snprintf(why, room, "pages are not of 4096 bytes");
+        snprintf(why, capacity, "pages are not of 4096 bytes");
         return -ENOTSUP;
     }
     struct scan *scan = vv_calloc(1, sizeof *scan);
     if (!scan) {
-        snprintf(why, room, "no memory");
+        snprintf(why, capacity, "no memory");
         return -ENOMEM;
     }
     *scan = (struct scan){.base = {&scan_ops}, .uffd = -1, .pagemap = -1, .pid = getpid()};
@@ -305,7 +305,7 @@ int vv_tracker_scan(struct vv_tracker **out, char *why, size_t room) {
     if (!problem)
         problem = vv_tracked_try(&(struct vv_trial){register_range, collect_inside, scan});
     if (problem) {
-        snprintf(why, room, "%s", problem);
+        snprintf(why, capacity, "%s", problem);
         if (scan->uffd >= 0)
             close(scan->uffd);
         if (scan->pagemap >= 0)

@@ -32,7 +32,7 @@
 #include "memory/tracker.h"
 #include "memory/uffd.h"
 
-#define ROOM 512
+#define CAPACITY 512
 #define CANARY_PAGES 64u
 
 struct note {
@@ -105,9 +105,9 @@ static int collect_tile(struct pass *pass, const struct vv_page_range *tile) {
 static int collect_tiles(struct pass *pass, uint64_t start, uint64_t end) {
     static const struct vv_page_query query = {.wanted = VV_PAGE_PRESENT | VV_PAGE_SWAPPED | VV_PAGE_SOFT_DIRTY |
                                                          VV_PAGE_EXCLUSIVE};
-    struct vv_page_range tiles[ROOM];
+    struct vv_page_range tiles[CAPACITY];
     while (start < end) {
-        int count = vv_pagemap_read(pass->softdirty->pagemap, &query, start, end, tiles, ROOM, &start);
+        int count = vv_pagemap_read(pass->softdirty->pagemap, &query, start, end, tiles, CAPACITY, &start);
         if (count < 0)
             return count;
         if (!is_soft_dirty(pass->softdirty, pass->softdirty->canary))
@@ -346,21 +346,21 @@ static const char *open_descriptors(struct softdirty *softdirty, int is_forced) 
     return softdirty->uffd < 0 && !is_forced ? "moved memory is not noticed without userfaultfd" : NULL;
 }
 
-int vv_tracker_softdirty(int is_forced, struct vv_tracker **out, char *why, size_t room) {
+int vv_tracker_softdirty(int is_forced, struct vv_tracker **out, char *why, size_t capacity) {
     const char *problem;
     int before = atomic_load(&owner);
     if (sysconf(_SC_PAGESIZE) != VV_PAGE) {
-        snprintf(why, room, "pages are not of 4096 bytes");
+        snprintf(why, capacity, "pages are not of 4096 bytes");
         return -ENOTSUP;
     }
     if (before == getpid() || !atomic_compare_exchange_strong(&owner, &before, getpid())) {
-        snprintf(why, room, "another session of this process has the soft-dirty bits");
+        snprintf(why, capacity, "another session of this process has the soft-dirty bits");
         return -EBUSY;
     }
     struct softdirty *softdirty = vv_calloc(1, sizeof *softdirty);
     if (!softdirty) {
         atomic_store(&owner, 0);
-        snprintf(why, room, "no memory");
+        snprintf(why, capacity, "no memory");
         return -ENOMEM;
     }
     *softdirty =
@@ -369,7 +369,7 @@ int vv_tracker_softdirty(int is_forced, struct vv_tracker **out, char *why, size
     if (!problem)
         problem = vv_tracked_try(&(struct vv_trial){begin_trial, collect_trial, &(struct inside){softdirty, 0}});
     if (problem) {
-        snprintf(why, room, "%s", problem);
+        snprintf(why, capacity, "%s", problem);
         release(softdirty);
         return -ENOTSUP;
     }

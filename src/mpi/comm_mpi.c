@@ -61,16 +61,16 @@ static int send(struct varve_comm *comm, const void *data, size_t size) {
 /* Room for the largest message, before the first is sent: a rank 0 without memory must not leave messages behind that a
  * later collect would take for its own. The same answer on all ranks. */
 static int reserve_buffer(struct varve_comm *comm, size_t size, char **buffer) {
-    uint64_t largest = ~(uint64_t)size, has_room = 1;
+    uint64_t largest = ~(uint64_t)size, has_capacity = 1;
     int rc = mpi_least(comm, &largest, 1);
     largest = ~largest;
     if (rc == 0 && comm->rank == 0) {
         *buffer = largest <= PIECE_MAX ? malloc(largest ? largest : 1) : NULL;
-        has_room = *buffer != NULL;
+        has_capacity = *buffer != NULL;
     }
     if (rc == 0)
-        rc = mpi_least(comm, &has_room, 1);
-    return rc ? rc : has_room ? 0 : largest > PIECE_MAX ? -EMSGSIZE : -ENOMEM;
+        rc = mpi_least(comm, &has_capacity, 1);
+    return rc ? rc : has_capacity ? 0 : largest > PIECE_MAX ? -EMSGSIZE : -ENOMEM;
 }
 
 static int mpi_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
@@ -195,14 +195,14 @@ static int make_aside(struct mpi_comm *own) {
     if (rc || !may)
         return rc;
     struct mpi_comm *aside = calloc(1, sizeof *aside);
-    int has_room = aside != NULL;
-    if (MPI_Allreduce(MPI_IN_PLACE, &has_room, 1, MPI_INT, MPI_MIN, own->mpi) != MPI_SUCCESS)
+    int has_capacity = aside != NULL;
+    if (MPI_Allreduce(MPI_IN_PLACE, &has_capacity, 1, MPI_INT, MPI_MIN, own->mpi) != MPI_SUCCESS)
         rc = -ECOMM;
-    if (rc == 0 && has_room) {
+    if (rc == 0 && has_capacity) {
         *aside = *own;
         rc = duplicate(own->mpi, &aside->mpi);
     }
-    if (rc || !has_room) /* without memory for it, one thread at a time will do */
+    if (rc || !has_capacity) /* without memory for it, one thread at a time will do */
         free(aside);
     else
         own->comm.aside = &aside->comm;

@@ -83,10 +83,10 @@ static int make_table(struct mpi_comm *own) {
     places->first = calloc((size_t)nodes + 1, sizeof *places->first);
     places->by_node = malloc(ranks * sizeof *places->by_node);
     places->node_of = malloc(ranks * sizeof *places->node_of);
-    int has_room = places->first && places->by_node && places->node_of;
-    if (MPI_Allreduce(MPI_IN_PLACE, &has_room, 1, MPI_INT, MPI_MIN, own->mpi) != MPI_SUCCESS)
+    int has_capacity = places->first && places->by_node && places->node_of;
+    if (MPI_Allreduce(MPI_IN_PLACE, &has_capacity, 1, MPI_INT, MPI_MIN, own->mpi) != MPI_SUCCESS)
         return -ECOMM;
-    if (!has_room)
+    if (!has_capacity)
         return -ENOMEM;
     if (MPI_Allgather(&own->comm.node, 1, MPI_UINT32_T, places->node_of, 1, MPI_UINT32_T, own->mpi) != MPI_SUCCESS)
         return -ECOMM;

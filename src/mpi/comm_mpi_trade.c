@@ -18,7 +18,7 @@ struct trading {
     void *arg;
     int result; /* of fn; or no memory */
     char *buffer;
-    size_t room;
+    size_t capacity;
 };
 
 static void give(struct trading *trading, uint32_t rank, const void *data, size_t size) {
@@ -28,14 +28,14 @@ static void give(struct trading *trading, uint32_t rank, const void *data, size_
 
 /* Room behind what has come of this message. */
 static int reserve_message(struct trading *trading, size_t size) {
-    char *bigger = size <= trading->room && trading->buffer ? trading->buffer : realloc(trading->buffer, size + 1);
+    char *bigger = size <= trading->capacity && trading->buffer ? trading->buffer : realloc(trading->buffer, size + 1);
     if (!bigger) { /* cutting it off is not safe: some MPI libraries end the process then */
         trading->result = -ENOMEM;
         ((struct mpi_comm *)trading->comm)->is_broken = 1;
         return -ENOMEM;
     }
     trading->buffer = bigger;
-    trading->room = size > trading->room ? size : trading->room;
+    trading->capacity = size > trading->capacity ? size : trading->capacity;
     return 0;
 }
 

@@ -13,7 +13,7 @@ struct reply {
     uint64_t offset;
     uint32_t length;
     int status; /* 0, or what the asker gets instead; -EAGAIN: in a later round */
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     struct vv_slice *slices[VV_QUESTION_SLICES]; /* borrowed */
     size_t slice_count;
     uint64_t size; /* of the object */
@@ -239,9 +239,9 @@ static int take(void *arg, size_t index, const void *data, uint32_t size) {
         return -EPROTO;
     int32_t status = (int32_t)vv_get32(data);
     size -= 4;
-    if (status > 0 || size > asking->room || (status < 0 && size))
+    if (status > 0 || size > asking->capacity || (status < 0 && size))
         return -EPROTO;
-    if (asking->wish && status == 0 && size != asking->room)
+    if (asking->wish && status == 0 && size != asking->capacity)
         return -EPROTO;
     if (asking->wish)
         vv_parts_place(asking, (const uint8_t *)data + 4, size);

@@ -5,8 +5,8 @@
 
 /* ---- whom: packs that are shared are read by several ranks ---- */
 
-static struct vv_spread *find_spread(const struct vv_peers *peers, const struct vv_attempt *attempt) {
-    struct vv_spread *list = (struct vv_spread *)peers->spreads.data;
+static struct vv_shared_pack *find_spread(const struct vv_peers *peers, const struct vv_attempt *attempt) {
+    struct vv_shared_pack *list = (struct vv_shared_pack *)peers->spreads.data;
     for (size_t i = peers->spreads.size / sizeof *list; i > 0; i--)
         if (vv_attempt_compare(&list[i - 1].attempt, attempt) == 0)
             return &list[i - 1];
@@ -14,7 +14,7 @@ static struct vv_spread *find_spread(const struct vv_peers *peers, const struct 
 }
 
 uint32_t vv_peers_span(const struct vv_peers *peers, const struct vv_attempt *attempt) {
-    const struct vv_spread *spread = find_spread(peers, attempt);
+    const struct vv_shared_pack *spread = find_spread(peers, attempt);
     return spread ? spread->span : 1;
 }
 
@@ -24,8 +24,8 @@ uint32_t vv_peers_home(const struct vv_peers *peers, const struct vv_key *key, u
     return (uint32_t)((key->writer * span + (key->part + offset / VV_QUESTION) % span) % peers->comm->ranks);
 }
 
-int vv_peers_spread(struct vv_peers *peers, const struct vv_attempt *attempt, uint32_t writers) {
-    struct vv_spread spread = {*attempt, writers ? peers->comm->ranks / writers : 1};
+int vv_peers_shared_pack(struct vv_peers *peers, const struct vv_attempt *attempt, uint32_t writers) {
+    struct vv_shared_pack spread = {*attempt, writers ? peers->comm->ranks / writers : 1};
     if (spread.span < 2 || find_spread(peers, attempt))
         return 0;
     vv_buf_append(&peers->spreads, &spread, sizeof spread);
@@ -39,7 +39,7 @@ struct vv_hash128 vv_peers_key_id(const char *key) {
 }
 
 void vv_peers_begin_question(struct vv_buf *buf, int kind, const char *key, uint64_t offset) {
-    size_t size = strnlen(key, VV_KEY_ROOM - 1);
+    size_t size = strnlen(key, VV_KEY_CAPACITY - 1);
     vv_buf_u32(buf, (uint32_t)kind);
     vv_buf_u32(buf, 0);
     vv_buf_u64(buf, offset);

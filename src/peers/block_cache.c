@@ -58,7 +58,7 @@ static void remove_idle(struct vv_wholes *wholes, struct vv_whole *whole) {
     whole->newer = whole->older = NULL;
 }
 
-static void make_room(struct vv_wholes *wholes) {
+static void make_capacity(struct vv_wholes *wholes) {
     while (wholes->bytes > wholes->budget && wholes->oldest) {
         struct vv_whole *whole = wholes->oldest;
         remove_idle(wholes, whole);
@@ -77,7 +77,7 @@ static struct vv_whole *add(struct vv_wholes *wholes, struct vv_hash128 id, size
         .id = id, .data = data, .size = size, .refs = 1, .is_loading = 1, .chain = wholes->buckets[id.low % BUCKETS]};
     wholes->buckets[id.low % BUCKETS] = whole;
     wholes->bytes += size;
-    make_room(wholes);
+    make_capacity(wholes);
     return whole;
 }
 
@@ -85,7 +85,7 @@ void vv_wholes_destroy(struct vv_wholes *wholes) {
     if (!wholes)
         return;
     wholes->budget = 0;
-    make_room(wholes);
+    make_capacity(wholes);
     vv_coders_clear(&wholes->coders);
     pthread_cond_destroy(&wholes->is_loaded);
     pthread_mutex_destroy(&wholes->lock);
@@ -165,7 +165,7 @@ void vv_wholes_release(struct vv_wholes *wholes, struct vv_whole *whole) {
         *(wholes->newest ? &wholes->newest->newer : &wholes->oldest) = whole;
         wholes->newest = whole;
     }
-    make_room(wholes);
+    make_capacity(wholes);
     pthread_mutex_unlock(&wholes->lock);
 }
 

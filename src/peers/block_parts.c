@@ -20,7 +20,8 @@ static uint32_t add_parts(struct vv_buf *buf, const struct vv_block_wish *wish, 
     uint32_t total = 0, end = 0, from = 0, to = 0, written = 0;
     while (at->part < wish->count && total < VV_QUESTION) {
         const struct vv_block_part *part = &wish->parts[at->part];
-        uint32_t left = part->length - at->skip, room = VV_QUESTION - total, size = left < room ? left : room;
+        uint32_t left = part->length - at->skip, capacity = VV_QUESTION - total,
+                 size = left < capacity ? left : capacity;
         uint32_t raw = part->raw + at->skip;
         if (to > from && raw != to) {
             if (written + 1 == VV_PARTS_MOST)
@@ -48,9 +49,9 @@ static void add_question(struct vv_buf *questions, struct vv_buf *list, const ch
     struct vv_asking asking = {.home = home, .at = questions->size, .wish = wish, .part = at->part, .skip = at->skip};
     vv_peers_begin_question(questions, VV_ASKED_PARTS, key, wish->block->offset);
     vv_block_encode(questions, wish->block);
-    asking.room = add_parts(questions, wish, at);
+    asking.capacity = add_parts(questions, wish, at);
     if (!questions->failed)
-        vv_put32(questions->data + asking.at + 4, asking.room);
+        vv_put32(questions->data + asking.at + 4, asking.capacity);
     asking.size = (uint32_t)(questions->size - asking.at);
     vv_buf_append(list, &asking, sizeof asking);
 }

@@ -1,4 +1,4 @@
-/* Node-local stores: which nodes have what. The keepers tell, and what they tell is spread over all ranks by the hash
+/* Node-local stores: which nodes have what. The leaders tell, and what they tell is spread over all ranks by the hash
  * of the key: no rank's share grows with their number. */
 #include <string.h>
 
@@ -9,7 +9,7 @@ struct publication {
     struct vv_buf questions; /* struct vv_question */
     uint8_t rank[4];         /* the data of all of them */
     struct vv_key at;        /* the attempt that is listed */
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
 };
 
 const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id) {
@@ -28,14 +28,14 @@ const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_ha
     return NULL;
 }
 
-/* ---- a keeper lists ---- */
+/* ---- a leader lists ---- */
 
 static int add_object(void *arg, const char *name, int is_prefix) {
     struct publication *publication = arg;
     struct vv_key key;
-    char text[VV_KEY_ROOM + 260];
+    char text[VV_KEY_CAPACITY + 260];
     size_t size = strlen(publication->prefix), more = strlen(name);
-    if (is_prefix || size + 1 + more >= VV_KEY_ROOM)
+    if (is_prefix || size + 1 + more >= VV_KEY_CAPACITY)
         return 0;
     memcpy(text, publication->prefix, size);
     text[size] = '/';
@@ -102,7 +102,7 @@ int vv_peers_look(struct vv_peers *peers, const struct vv_attempt *attempts, siz
     peers->directory.failed = 0;
     vv_put32(publication.rank, peers->comm->rank);
     vv_buf_init(&publication.questions);
-    for (size_t i = 0; i < count && rc == 0 && peers->is_keeper; i++)
+    for (size_t i = 0; i < count && rc == 0 && peers->is_leader; i++)
         rc = list_attempt(&publication, &attempts[i], error);
     rc = vv_comm_agree(peers->comm, rc, error);
     if (rc == 0)

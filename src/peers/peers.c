@@ -76,21 +76,21 @@ static int choose(struct vv_peers *peers, struct vv_peers_round *round) {
     struct vv_asking **waiting = (struct vv_asking **)peers->waiting.data;
     size_t count = peers->waiting.size / sizeof *waiting, bytes = 0;
     round->count = 0;
-    if (count > round->room) {
+    if (count > round->capacity) {
         struct vv_asking **asked = vv_realloc(round->asked, count * sizeof *asked);
         round->asked = asked ? asked : round->asked;
         struct vv_question *questions = vv_realloc(round->questions, count * sizeof *questions);
         round->questions = questions ? questions : round->questions;
         if (!asked || !questions)
             return -ENOMEM;
-        round->room = count;
+        round->capacity = count;
     }
-    for (size_t i = 0; i < count && (i == 0 || bytes + waiting[i]->room <= peers->window); i++) {
+    for (size_t i = 0; i < count && (i == 0 || bytes + waiting[i]->capacity <= peers->window); i++) {
         struct vv_asking *asking = waiting[i];
         round->asked[round->count] = asking;
         round->questions[round->count++] =
             (struct vv_question){.id = asking->id, .home = asking->home, .size = asking->size, .data = asking->data};
-        bytes += asking->room;
+        bytes += asking->capacity;
         asking->result = -EPROTO; /* if no answer comes */
     }
     return 0;
@@ -242,7 +242,7 @@ static void take_options(struct vv_peers *peers, const struct vv_peers_options *
     peers->comm = options->comm;
     peers->own = options->store;
     peers->name = options->name;
-    peers->is_keeper = options->is_keeper;
+    peers->is_leader = options->is_leader;
     peers->backend.ops = &vv_peers_backend_ops;
     peers->store = *options->store;
     peers->store.backend = &peers->backend;

@@ -28,7 +28,7 @@ struct vv_peers_options {
     struct vv_store *store; /* of this rank */
     const char *name;       /* of the checkpoints; lives as long as the peers */
     int is_local;           /* one store per node */
-    int is_keeper;          /* this rank answers for its node's store */
+    int is_leader;          /* this rank answers for its node's store */
     unsigned threads;       /* that read for others */
     uint64_t window;        /* memory that may be used, bytes */
 };
@@ -55,7 +55,7 @@ int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *err
 /* Shared storage: packs of this attempt, which has so many writers, may hold data of several ranks each. A rank that is
  * told this asks accordingly, so all that read from it should be told; those that are not get everything, too, later.
  * While no work runs, or in the work before vv_peers_need. 0 or -ENOMEM. */
-int vv_peers_spread(struct vv_peers *peers, const struct vv_attempt *attempt, uint32_t writers);
+int vv_peers_shared_pack(struct vv_peers *peers, const struct vv_attempt *attempt, uint32_t writers);
 /* How many blocks this rank has decoded for all. */
 uint64_t vv_peers_decoded(const struct vv_peers *peers);
 

@@ -15,7 +15,7 @@ static void make_question(struct vv_asking *asking, struct vv_buf *data, int kin
     asking->at = data->size;
     vv_peers_begin_question(data, kind, key, offset);
     if (kind == VV_ASKED_BYTES && !data->failed)
-        vv_put32(data->data + asking->at + 4, asking->room);
+        vv_put32(data->data + asking->at + 4, asking->capacity);
     asking->size = (uint32_t)(data->size - asking->at);
 }
 
@@ -40,14 +40,14 @@ static int64_t ask_bytes(struct vv_peers *peers, uint32_t home, const struct vv_
         uint64_t at = offset + done, left = VV_QUESTION - at % VV_QUESTION;
         list[i].home = home == VV_HOME_BY_ID ? vv_peers_home(peers, key, at) : home;
         list[i].out = data + done;
-        list[i].room = (uint32_t)(left < size - done ? left : size - done);
+        list[i].capacity = (uint32_t)(left < size - done ? left : size - done);
         make_question(&list[i], &questions, VV_ASKED_BYTES, text, at);
-        done += list[i].room;
+        done += list[i].capacity;
     }
     int64_t got = ask(peers, list, count, &questions);
     for (size_t i = 0; i < count && got >= 0; i++) {
         got = list[i].result < 0 ? list[i].result : got + list[i].result;
-        if (list[i].result >= 0 && list[i].result < list[i].room)
+        if (list[i].result >= 0 && list[i].result < list[i].capacity)
             break; /* the object ends here */
     }
     vv_buf_clear(&questions);
@@ -56,8 +56,8 @@ static int64_t ask_bytes(struct vv_peers *peers, uint32_t home, const struct vv_
 }
 
 /* A question whose answer fits into `room` bytes at out: how many came, or an error. */
-static int64_t ask_one(struct vv_peers *peers, int kind, uint32_t home, const char *key, void *out, uint32_t room) {
-    struct vv_asking asking = {.home = home, .out = out, .room = room};
+static int64_t ask_one(struct vv_peers *peers, int kind, uint32_t home, const char *key, void *out, uint32_t capacity) {
+    struct vv_asking asking = {.home = home, .out = out, .capacity = capacity};
     struct vv_buf question;
     vv_buf_init(&question);
     make_question(&asking, &question, kind, key, 0);
@@ -112,7 +112,7 @@ static int ask_holders(struct vv_peers *peers, const char *key, struct vv_holder
 /* Parts are where their pack is. */
 static int find_holders(struct vv_peers *peers, const struct vv_key *key, struct vv_holders *out) {
     struct vv_key asked = *key;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     if (asked.kind == VV_KIND_PART) {
         asked.kind = VV_KIND_PACK;
         asked.part = 0;
@@ -131,7 +131,7 @@ static int find_holders(struct vv_peers *peers, const struct vv_key *key, struct
 }
 
 int vv_peers_have(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     struct vv_holders holders;
     uint64_t size;
     vv_key_print(key, text);

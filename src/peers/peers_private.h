@@ -75,8 +75,8 @@ struct vv_asking {
     const struct vv_block_wish *wish;
     size_t part;
     uint32_t skip;
-    uint32_t room;  /* bytes that are wanted */
-    int64_t result; /* how many came, or an error */
+    uint32_t capacity; /* bytes that are wanted */
+    int64_t result;    /* how many came, or an error */
     int is_answered;
 };
 
@@ -94,7 +94,7 @@ enum vv_peers_mode {
 };
 
 /* Packs of this attempt hold data of several ranks each. */
-struct vv_spread {
+struct vv_shared_pack {
     struct vv_attempt attempt;
     uint32_t span; /* ranks per pack; 2 or more */
 };
@@ -104,12 +104,12 @@ struct vv_peers {
     struct varve_comm *comm;
     struct vv_store *own; /* the one of this rank */
     const char *name;     /* of the checkpoints */
-    int is_keeper;        /* answers for its node */
+    int is_leader;        /* answers for its node */
     struct vv_store store;
     struct vv_hops *hops; /* NULL: the group cannot trade */
     struct vv_slices *slices;
     struct vv_wholes *wholes;
-    struct vv_buf spreads; /* struct vv_spread */
+    struct vv_buf spreads; /* struct vv_shared_pack */
     struct vv_pool *readers;
     size_t window; /* bytes that this rank asks for, and answers with, in one round */
     int mode;
@@ -169,7 +169,7 @@ struct vv_peers_round {
     struct vv_peers *peers;
     struct vv_asking **asked;
     struct vv_question *questions;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 #endif

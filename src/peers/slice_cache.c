@@ -54,7 +54,7 @@ static void add_idle(struct vv_slices *slices, struct vv_slice *slice) {
     slices->newest = slice;
 }
 
-static void make_room(struct vv_slices *slices) {
+static void make_capacity(struct vv_slices *slices) {
     while (slices->bytes > slices->budget && slices->oldest) {
         struct vv_slice *slice = slices->oldest;
         remove_idle(slices, slice);
@@ -68,15 +68,15 @@ void vv_slices_destroy(struct vv_slices *slices) {
     if (!slices)
         return;
     slices->budget = 0;
-    make_room(slices);
+    make_capacity(slices);
     pthread_cond_destroy(&slices->is_loaded);
     pthread_mutex_destroy(&slices->lock);
     vv_free(slices);
 }
 
 static struct vv_hash128 id_of(const char *key, uint64_t number) {
-    char text[VV_KEY_ROOM + sizeof number];
-    size_t size = strnlen(key, VV_KEY_ROOM);
+    char text[VV_KEY_CAPACITY + sizeof number];
+    size_t size = strnlen(key, VV_KEY_CAPACITY);
     memcpy(text, key, size);
     memcpy(text + size, &number, sizeof number);
     return vv_digest(text, size + sizeof number);
@@ -125,7 +125,7 @@ static size_t add_missing(struct vv_slices *slices, const char *key, uint64_t fi
         slices->bytes += VV_SLICE;
         out[n] = slice;
     }
-    make_room(slices);
+    make_capacity(slices);
     return n;
 }
 
@@ -193,7 +193,7 @@ void vv_slices_release(struct vv_slices *slices, struct vv_slice **list, size_t 
     for (size_t i = 0; i < count; i++)
         if (list[i] && --list[i]->refs == 0)
             add_idle(slices, list[i]);
-    make_room(slices);
+    make_capacity(slices);
     pthread_mutex_unlock(&slices->lock);
 }
 

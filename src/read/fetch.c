@@ -18,8 +18,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define PORTION (1u << 18)   /* pieces that are enough for one go, if those of a source are together */
-#define KEEP_ROOM (1u << 20) /* bytes of a list that are kept for the next batch */
+#define PORTION (1u << 18)       /* pieces that are enough for one go, if those of a source are together */
+#define KEEP_CAPACITY (1u << 20) /* bytes of a list that are kept for the next batch */
 
 /* After the batch, the first `piece` bytes at out are repeated up to size. */
 struct repeat {
@@ -78,7 +78,7 @@ static size_t want_count(const struct vv_fetch *fetch) {
 
 static struct vv_place place_of(const struct vv_fetch *fetch, const struct vv_want *want, uint32_t number) {
     if (want->list == VV_NO_LIST)
-        return (struct vv_place){.lean = want->source, .owner = want->owner, .address = want->address};
+        return (struct vv_place){.dependency = want->source, .owner = want->owner, .address = want->address};
     const struct vv_place *list = (const struct vv_place *)fetch->places.data + want->list;
     struct vv_place place = list[number];
     place.address += want->address - list[0].address;
@@ -105,8 +105,8 @@ static int has_block(const struct vv_fetch *fetch, const struct vv_place *place,
                      struct varve_error *error) {
     if (!spot->tables->is_lost || spot->tables->blocks[spot->block].part != spot->tables->parts)
         return 0;
-    struct vv_pack_id id = vv_view_pack(fetch->view, place->lean, spot->writer);
-    char key[VV_KEY_ROOM];
+    struct vv_pack_id id = vv_view_pack(fetch->view, place->dependency, spot->writer);
+    char key[VV_KEY_CAPACITY];
     vv_pack_key(&id, VV_KIND_PACK, 0, key);
     return vv_error(error, -ENOENT, "%s is missing", key);
 }
@@ -125,7 +125,7 @@ static int add_pieces(struct vv_fetch *fetch, const struct vv_want *want, uint32
             break;
         uint64_t left = want->size - done;
         struct vv_fetch_piece piece = {.out = want->out + done,
-                                       .source = place.lean,
+                                       .source = place.dependency,
                                        .writer = spot.writer,
                                        .is_own = place.owner == fetch->view->reader,
                                        .block = spot.block,
@@ -209,7 +209,7 @@ static int find_want(struct vv_fetch *fetch, size_t index, struct varve_error *e
 /* The wants source by source, otherwise as they were added; NULL when there is no memory, or only one of them. */
 static uint32_t *deal_wants(const struct vv_fetch *fetch) {
     size_t count = want_count(fetch);
-    uint32_t sources = fetch->view->record.lean_count + 1;
+    uint32_t sources = fetch->view->record.dependency_count + 1;
     uint32_t *order = count > 1 ? vv_malloc(count * sizeof *order) : NULL;
     size_t *begin = order ? vv_calloc((size_t)sources + 1, sizeof *begin) : NULL;
     if (!begin) {
@@ -260,12 +260,12 @@ static int add_range(struct vv_fetch *fetch, const struct vv_run *run, uint64_t 
                            .size = size,
                            .out = out,
                            .tag = fetch->tag,
-                           .source = first->lean,
+                           .source = first->dependency,
                            .owner = first->owner,
                            .list = VV_NO_LIST,
                            .place_count = (uint16_t)run->place_count};
-    if (first->lean > fetch->view->record.lean_count)
-        return vv_error(error, -EINVAL, "there is no source %u", first->lean);
+    if (first->dependency > fetch->view->record.dependency_count)
+        return vv_error(error, -EINVAL, "there is no source %u", first->dependency);
     if (run->place_count > 1 || first->copy) {
         if (listed > VV_NO_LIST - VV_PLACES_MAX)
             return vv_error(error, -EOVERFLOW, "too many runs in one batch");
@@ -290,7 +290,7 @@ static int add_repeated(struct vv_fetch *fetch, const struct vv_run *run, uint64
     if (size == 0)
         return 0;
     if (size > piece) {
-        struct repeat repeat = {.out = out, .piece = piece, .size = size, .source = run->places[0].lean};
+        struct repeat repeat = {.out = out, .piece = piece, .size = size, .source = run->places[0].dependency};
         vv_buf_append(&fetch->repeats, &repeat, sizeof repeat);
         if (fetch->repeats.failed)
             return vv_error_sys(error, -ENOMEM, "repeated runs");
@@ -355,7 +355,7 @@ static void drop_above(struct vv_fetch *fetch, uint32_t last) {
 }
 
 int vv_fetch_postpone(struct vv_fetch *fetch, uint32_t *last_out, struct varve_error *error) {
-    uint32_t sources = fetch->view->record.lean_count + 1;
+    uint32_t sources = fetch->view->record.dependency_count + 1;
     size_t count = want_count(fetch);
     size_t *wants_of = vv_calloc(sources, sizeof *wants_of);
     if (!wants_of)
@@ -429,7 +429,7 @@ static void repeat_bytes(const struct repeat *repeat) {
 static void forget(struct vv_buf *list) {
     list->size = 0;
     list->failed = 0;
-    if (list->room > KEEP_ROOM)
+    if (list->capacity > KEEP_CAPACITY)
         vv_buf_clear(list);
 }
 

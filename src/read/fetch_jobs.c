@@ -105,10 +105,10 @@ static void keep_decoded(struct vv_decoded *decoded, const char *key, const stru
     if (!decoded->is_wanted)
         return;
     pthread_mutex_lock(&decoded->lock);
-    if (decoded->room < block->raw) {
+    if (decoded->capacity < block->raw) {
         vv_free(decoded->data);
         decoded->data = vv_malloc(block->raw);
-        decoded->room = decoded->data ? block->raw : 0;
+        decoded->capacity = decoded->data ? block->raw : 0;
     }
     decoded->block = (struct vv_block){.raw = 0};
     if (decoded->data) {
@@ -187,7 +187,7 @@ static int read_job(struct job *job, const struct vv_pack_tables *tables, struct
     const struct vv_block *end = &tables->blocks[job->pieces[job->count - 1].block];
     uint64_t lead = begin->offset % READ_ALIGN;
     size_t size = (size_t)(end->offset + end->stored - begin->offset);
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     int rc = vv_view_block_key(view, first->source, first->writer, begin->part, tables->parts, key, error);
     if (rc < 0)
         return rc;
@@ -246,7 +246,7 @@ static int ask_job(struct job *job, const struct vv_pack_tables *tables, struct 
     struct vv_view *view = job->fetch->view;
     const struct vv_fetch_piece *first = &job->pieces[0];
     struct vv_block_wish wishes[JOB_WISHES];
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     int rc = vv_view_block_key(view, first->source, first->writer, tables->blocks[first->block].part, tables->parts,
                                key, error);
     if (rc < 0)

@@ -55,14 +55,14 @@ static int use_tables(struct vv_seeker *seeker, uint32_t source, uint32_t writer
 static int use_home(struct vv_seeker *seeker, const struct vv_place *place, const struct vv_writer **out,
                     uint32_t *number_out, struct varve_error *error) {
     const struct vv_writers *writers;
-    int rc = use_writers(seeker, place->lean, &writers, error);
+    int rc = use_writers(seeker, place->dependency, &writers, error);
     if (rc < 0)
         return rc;
     int64_t home = vv_writers_home(writers, place->owner);
     if (home < 0) {
         char text[64];
         return vv_error(error, VARVE_CORRUPT, "a place names owner %u, but %s has %u ranks", place->owner,
-                        vv_attempt_text(vv_view_source(seeker->view, place->lean), text), writers->ranks);
+                        vv_attempt_text(vv_view_source(seeker->view, place->dependency), text), writers->ranks);
     }
     *out = &writers->list[home];
     *number_out = (uint32_t)home;
@@ -84,7 +84,7 @@ int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uin
 }
 
 int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint32_t *out, struct varve_error *error) {
-    struct vv_place place = {.lean = source, .owner = owner};
+    struct vv_place place = {.dependency = source, .owner = owner};
     struct vv_seeker seeker;
     vv_seeker_init(&seeker, view);
     int rc = vv_seek_partners(&seeker, &place, out, error);
@@ -93,7 +93,7 @@ int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint
 }
 
 void vv_view_ahead(struct vv_view *view, uint32_t source, uint32_t owner) {
-    struct vv_place place = {.lean = source, .owner = owner};
+    struct vv_place place = {.dependency = source, .owner = owner};
     struct varve_error ignored = {0};
     const struct vv_pack_tables *tables;
     struct vv_seeker seeker;
@@ -132,7 +132,7 @@ static int not_covered(const struct vv_seeker *seeker, const struct vv_place *pl
     char text[64];
     return vv_error(error, VARVE_CORRUPT, "address %llu of owner %u is in no extent of writer %u of %s",
                     (unsigned long long)place->address, place->owner, writer,
-                    vv_attempt_text(vv_view_source(seeker->view, place->lean), text));
+                    vv_attempt_text(vv_view_source(seeker->view, place->dependency), text));
 }
 
 static void fill_spot(const struct vv_pack_tables *tables, const struct vv_pack_extent *extent,
@@ -156,7 +156,7 @@ static int seek_moved(struct vv_seeker *seeker, const struct vv_place *place, ui
     uint32_t writer = moved->writer;
     uint64_t limit = moved->length - (place->address - moved->extent.address);
     const struct vv_pack_tables *tables;
-    int rc = use_tables(seeker, place->lean, writer, place->owner, &tables, error);
+    int rc = use_tables(seeker, place->dependency, writer, place->owner, &tables, error);
     if (rc < 0)
         return rc;
     const struct vv_pack_extent *extent = find_extent(seeker, tables, place);
@@ -179,7 +179,7 @@ int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_sp
     }
     if (place->copy)
         writer = home->partners[place->copy - 1];
-    rc = use_tables(seeker, place->lean, writer, place->owner, &tables, error);
+    rc = use_tables(seeker, place->dependency, writer, place->owner, &tables, error);
     if (rc < 0)
         return rc;
     const struct vv_pack_extent *extent = find_extent(seeker, tables, place);
@@ -203,7 +203,7 @@ struct ids_load {
 /* A section of several pages: all of it is checked before the first page is believed, and pages are read where the
  * check was. */
 struct checked_ids {
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     struct vv_section section;
 };
 
@@ -332,7 +332,8 @@ static int has_ids(const struct vv_seeker *seeker, const struct vv_place *place,
         return 0;
     if (!(spot->tables->blocks[spot->block].flags & VV_BLOCK_IDS) || spot->extent_delta % VV_GRANULE)
         return 0;
-    return !view->is_trusted || view->is_trusted(view->is_trusted_arg, vv_view_source(view, place->lean), spot->writer);
+    return !view->is_trusted ||
+           view->is_trusted(view->is_trusted_arg, vv_view_source(view, place->dependency), spot->writer);
 }
 
 int vv_seek_ids(struct vv_seeker *seeker, const struct vv_place *place, uint64_t length, struct vv_hash128 *out,
@@ -354,7 +355,7 @@ int vv_seek_ids(struct vv_seeker *seeker, const struct vv_place *place, uint64_t
         count = (uint32_t)limit;
         covered = limit * VV_GRANULE;
     }
-    rc = use_ids(seeker, place->lean, spot.writer, first / VV_IDS_PAGE, error);
+    rc = use_ids(seeker, place->dependency, spot.writer, first / VV_IDS_PAGE, error);
     if (rc < 0)
         return rc;
     const uint8_t *page = seeker->ids->object;

@@ -38,11 +38,11 @@ static int corrupt_region(const struct vv_layer *layer, uint64_t number, const c
 
 /* ---- layers ---- */
 
-static int unnamed(const struct vv_recipe *recipe, const struct vv_layer *layer, uint32_t lean,
+static int unnamed(const struct vv_recipe *recipe, const struct vv_layer *layer, uint32_t dependency,
                    struct varve_error *error) {
     char text[64];
-    return vv_error(error, VARVE_CORRUPT, "%s leans on %s which its record does not name (version %llu)", layer->key,
-                    vv_attempt_text(&vv_layer_lean(layer, lean)->attempt, text),
+    return vv_error(error, VARVE_CORRUPT, "%s depends on %s which its record does not name (version %llu)", layer->key,
+                    vv_attempt_text(&vv_layer_dependency(layer, dependency)->attempt, text),
                     (unsigned long long)recipe->view->attempt.version);
 }
 
@@ -53,7 +53,8 @@ static int check_lower(const struct vv_layer *top, const struct vv_layer *lower,
     int is_same = head->lower_count == position;
     for (uint32_t i = 0; i < position && is_same; i++) {
         const struct vv_layer_ref *a = &above->lower[i], *b = &head->lower[i];
-        const struct vv_lean *x = vv_layer_lean(top, a->lean), *y = vv_layer_lean(lower, b->lean);
+        const struct vv_dependency *x = vv_layer_dependency(top, a->dependency),
+                                   *y = vv_layer_dependency(lower, b->dependency);
         is_same = a->writer == b->writer && vv_hash128_equal(a->digest, b->digest) &&
                   vv_attempt_compare(&x->attempt, &y->attempt) == 0;
     }
@@ -85,9 +86,9 @@ static int open_lower(struct vv_recipe *recipe, uint32_t position, struct varve_
     const struct vv_layer *top = top_of(recipe);
     const struct vv_layer_ref *ref = &vv_manifest_head(top->reader)->lower[position];
     struct vv_layer *layer = &recipe->layer[position];
-    uint32_t source = top->sources[ref->lean], home = 0;
+    uint32_t source = top->sources[ref->dependency], home = 0;
     if (source == VV_NO_SOURCE)
-        return unnamed(recipe, top, ref->lean, error);
+        return unnamed(recipe, top, ref->dependency, error);
     int rc = find_home(recipe, source, &home, error);
     if (rc < 0)
         return rc;
@@ -456,10 +457,10 @@ static void clip(struct vv_run *run, uint64_t delta, uint64_t length) {
 static int map_places(const struct vv_recipe *recipe, const struct vv_layer *layer, struct vv_run *run,
                       struct varve_error *error) {
     for (uint32_t i = 0; i < run->place_count; i++) {
-        uint32_t lean = run->places[i].lean;
-        run->places[i].lean = layer->sources[lean];
-        if (run->places[i].lean == VV_NO_SOURCE)
-            return unnamed(recipe, layer, lean, error);
+        uint32_t dependency = run->places[i].dependency;
+        run->places[i].dependency = layer->sources[dependency];
+        if (run->places[i].dependency == VV_NO_SOURCE)
+            return unnamed(recipe, layer, dependency, error);
     }
     return 0;
 }

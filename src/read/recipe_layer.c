@@ -127,26 +127,26 @@ int vv_layer_rewind(struct vv_layer *layer, uint32_t owner, struct varve_error *
     vv_manifest_close(layer->reader);
     layer->reader = NULL;
     layer->is_at_end = layer->has_entry = layer->is_in = layer->has_run = 0;
-    int rc = vv_manifest_open(fill_layer, layer, layer->length, owner, layer->lean_count, &layer->reader, error);
+    int rc = vv_manifest_open(fill_layer, layer, layer->length, owner, layer->dependency_count, &layer->reader, error);
     return rc < 0 ? vv_layer_error(layer, rc, error) : 0;
 }
 
-static int map_leans(struct vv_layer *layer, const struct vv_footer *footer, struct varve_error *error) {
-    layer->lean_count = footer->lean_count;
-    layer->sources = vv_calloc((size_t)footer->lean_count + 1, sizeof layer->sources[0]);
-    layer->leans = vv_calloc((size_t)footer->lean_count + 1, sizeof layer->leans[0]);
-    if (!layer->sources || !layer->leans)
-        return vv_error_sys(error, -ENOMEM, "%u lean entries", footer->lean_count);
+static int map_dependencies(struct vv_layer *layer, const struct vv_footer *footer, struct varve_error *error) {
+    layer->dependency_count = footer->dependency_count;
+    layer->sources = vv_calloc((size_t)footer->dependency_count + 1, sizeof layer->sources[0]);
+    layer->dependencies = vv_calloc((size_t)footer->dependency_count + 1, sizeof layer->dependencies[0]);
+    if (!layer->sources || !layer->dependencies)
+        return vv_error_sys(error, -ENOMEM, "%u lean entries", footer->dependency_count);
     layer->sources[0] = layer->source;
-    for (uint32_t i = 0; i < footer->lean_count; i++) {
-        layer->leans[i + 1] = footer->leans[i];
-        layer->sources[i + 1] = vv_view_find_source(layer->view, &footer->leans[i]);
+    for (uint32_t i = 0; i < footer->dependency_count; i++) {
+        layer->dependencies[i + 1] = footer->dependencies[i];
+        layer->sources[i + 1] = vv_view_find_source(layer->view, &footer->dependencies[i]);
     }
     return 0;
 }
 
-const struct vv_lean *vv_layer_lean(const struct vv_layer *layer, uint32_t lean) {
-    return &layer->leans[lean];
+const struct vv_dependency *vv_layer_dependency(const struct vv_layer *layer, uint32_t dependency) {
+    return &layer->dependencies[dependency];
 }
 
 /* Digest first: nothing is parsed that was not written. */
@@ -166,7 +166,7 @@ int vv_layer_open(struct vv_layer *layer, struct vv_view *view, uint32_t source,
     int rc = vv_view_footer(view, source, writer, &footer, error);
     if (rc < 0)
         return rc;
-    rc = map_leans(layer, footer->object, error);
+    rc = map_dependencies(layer, footer->object, error);
     vv_view_release(view, footer);
     if (rc == 0)
         rc = vv_view_section(view, source, writer, VV_SECTION_MANIFEST, owner, check_section, layer, error);
@@ -180,12 +180,12 @@ void vv_layer_clear(struct vv_layer *layer) {
     vv_coder_destroy(layer->coder);
     vv_free(layer->piece);
     vv_free(layer->data);
-    vv_free(layer->leans);
+    vv_free(layer->dependencies);
     vv_free(layer->sources);
     layer->reader = NULL;
     layer->coder = NULL;
     layer->piece = NULL;
     layer->data = NULL;
-    layer->leans = NULL;
+    layer->dependencies = NULL;
     layer->sources = NULL;
 }

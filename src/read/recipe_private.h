@@ -4,17 +4,17 @@
 
 #include "read/view_private.h"
 
-/* One manifest section: where it is, how its lean indices map to sources of the view, and the reader over it. */
+/* One manifest section: where it is, how its dependency indices map to sources of the view, and the reader over it. */
 struct vv_layer {
     struct vv_view *view;
     uint32_t source;
     uint32_t writer;
     struct vv_section section;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     uint8_t *data; /* the section if it is small, else NULL: it is read again in each pass */
-    struct vv_lean *leans;
-    uint32_t *sources; /* of lean index i, or VV_NO_SOURCE */
-    uint32_t lean_count;
+    struct vv_dependency *dependencies;
+    uint32_t *sources; /* of dependency index i, or VV_NO_SOURCE */
+    uint32_t dependency_count;
 
     uint64_t length;               /* of the manifest, unpacked */
     struct vv_coder *coder;        /* of a packed one; its pieces come one after another: */
@@ -40,7 +40,7 @@ int vv_layer_open(struct vv_layer *layer, struct vv_view *view, uint32_t source,
 int vv_layer_rewind(struct vv_layer *layer, uint32_t owner, struct varve_error *error);
 void vv_layer_clear(struct vv_layer *layer);
 /* The attempt that a lower-layer reference in this layer's head means. */
-const struct vv_lean *vv_layer_lean(const struct vv_layer *layer, uint32_t lean);
+const struct vv_dependency *vv_layer_dependency(const struct vv_layer *layer, uint32_t dependency);
 /* Errors of the reader, with the object's key in front. */
 int vv_layer_error(const struct vv_layer *layer, int rc, struct varve_error *error);
 

@@ -14,8 +14,8 @@ int vv_error_in_region(struct varve_error *error, int rc, const char *region) {
 struct vv_hash128 vv_ids_take(uint64_t seed, uint64_t first, const uint8_t *data, uint64_t size,
                               struct vv_hash128 *ids) {
     struct vv_hash128 sum = {0, 0};
-    for (uint64_t at = 0; at < size; at += VV_CHUNK, first++) {
-        size_t length = size - at < VV_CHUNK ? size - at : VV_CHUNK;
+    for (uint64_t at = 0; at < size; at += VV_GRANULE, first++) {
+        size_t length = size - at < VV_GRANULE ? size - at : VV_GRANULE;
         if (vv_is_zero(data + at, length))
             continue;                                          /* ids begin as zeros */
         int is_named = ids && !vv_hash128_is_zero(ids[first]); /* when its bytes arrived */
@@ -98,7 +98,7 @@ int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct 
                    vv_run_fn on_run, void *run_arg, struct varve_error *error) {
     struct stream stream = {.view = view, .recipe = recipe, .region = region, .on_run = on_run, .run_arg = run_arg};
     struct vv_hash128 digest = {0, 0};
-    window = (window + VV_CHUNK - 1) & ~(size_t)(VV_CHUNK - 1);
+    window = (window + VV_GRANULE - 1) & ~(size_t)(VV_GRANULE - 1);
     if (window > region->length)
         window = region->length ? (size_t)region->length : 1;
     stream.window = vv_malloc(window);
@@ -111,7 +111,7 @@ int vv_region_take(struct vv_view *view, struct vv_recipe *recipe, const struct 
         rc = rc == VARVE_CORRUPT ? vv_error_in_region(error, rc, region->name) : rc;
         if (rc)
             break;
-        digest = vv_hash128_add(digest, vv_ids_take(seed, stream.done / VV_CHUNK, stream.window, size, ids));
+        digest = vv_hash128_add(digest, vv_ids_take(seed, stream.done / VV_GRANULE, stream.window, size, ids));
         rc = fn ? fn(arg, stream.done, stream.window, size, region->length) : 0;
         rc = rc > 0 ? -EIO : rc; /* whatever it meant, it is no success of ours */
         if (rc)

@@ -19,7 +19,7 @@ static int check_part(struct walk *walk, uint32_t source, struct varve_error *er
     const struct vv_seeker *seeker = &walk->seeker;
     const struct vv_pack_tables *tables = seeker->tables->object;
     uint32_t part = tables->blocks[tables->extents[seeker->last_extent].block].part;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     if (tables->is_lost || (walk->part == part && walk->source == source && walk->writer == seeker->tables_writer))
         return 0;
     walk->source = source;
@@ -34,7 +34,7 @@ static int walk_place(struct walk *walk, struct vv_place place, uint64_t length,
         uint64_t covered = 0;
         int rc = vv_seek_ids(&walk->seeker, &place, length, walk->ids, AT_ONCE, &count, &covered, error);
         if (rc == 0)
-            rc = check_part(walk, place.lean, error);
+            rc = check_part(walk, place.dependency, error);
         if (rc < 0)
             return rc;
         if (count)

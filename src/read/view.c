@@ -21,14 +21,14 @@ static int check_record(const struct vv_view *view, struct varve_error *error) {
         return vv_error(error, VARVE_CORRUPT, "%s: the settings in its record are not those of the store",
                         vv_attempt_text(&view->attempt, text));
     }
-    for (uint32_t i = 0; i < record->lean_count; i++) {
-        const struct vv_attempt *lean = &record->leans[i].attempt;
-        if (!vv_lean_is_possible(&view->attempt, &record->parent, lean)) {
-            return vv_error(error, VARVE_CORRUPT, "the record of generation %u version %llu leans on the future: %s",
+    for (uint32_t i = 0; i < record->dependency_count; i++) {
+        const struct vv_attempt *dependency = &record->dependencies[i].attempt;
+        if (!vv_dependency_is_possible(&view->attempt, &record->parent, dependency)) {
+            return vv_error(error, VARVE_CORRUPT, "the record of generation %u version %llu depends on the future: %s",
                             view->attempt.generation, (unsigned long long)view->attempt.version,
-                            vv_attempt_text(lean, text));
+                            vv_attempt_text(dependency, text));
         }
-        if (i && vv_attempt_compare(&record->leans[i - 1].attempt, lean) >= 0) {
+        if (i && vv_attempt_compare(&record->dependencies[i - 1].attempt, dependency) >= 0) {
             return vv_error(error, VARVE_CORRUPT, "the lean entries of %s are out of order",
                             vv_attempt_text(&view->attempt, text));
         }
@@ -148,20 +148,21 @@ int vv_view_used_copies(const struct vv_view *view) {
 const struct vv_attempt *vv_view_source(const struct vv_view *view, uint32_t source) {
     if (source == 0)
         return &view->attempt;
-    return source <= view->record.lean_count ? &view->record.leans[source - 1].attempt : NULL;
+    return source <= view->record.dependency_count ? &view->record.dependencies[source - 1].attempt : NULL;
 }
 
-uint32_t vv_view_find_source(const struct vv_view *view, const struct vv_lean *lean) {
+uint32_t vv_view_find_source(const struct vv_view *view, const struct vv_dependency *dependency) {
     const struct vv_record *record = &view->record;
-    if (vv_attempt_compare(&lean->attempt, &view->attempt) == 0)
-        return vv_hash128_equal(lean->writers_digest, record->writers_digest) ? 0 : VV_NO_SOURCE;
-    uint32_t low = 0, high = record->lean_count;
+    if (vv_attempt_compare(&dependency->attempt, &view->attempt) == 0)
+        return vv_hash128_equal(dependency->writers_digest, record->writers_digest) ? 0 : VV_NO_SOURCE;
+    uint32_t low = 0, high = record->dependency_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        int order = vv_attempt_compare(&record->leans[middle].attempt, &lean->attempt);
+        int order = vv_attempt_compare(&record->dependencies[middle].attempt, &dependency->attempt);
         if (order == 0) {
-            return vv_hash128_equal(record->leans[middle].writers_digest, lean->writers_digest) ? middle + 1
-                                                                                                : VV_NO_SOURCE;
+            return vv_hash128_equal(record->dependencies[middle].writers_digest, dependency->writers_digest)
+                       ? middle + 1
+                       : VV_NO_SOURCE;
         }
         *(order < 0 ? &low : &high) = order < 0 ? middle + 1 : middle;
     }
@@ -203,7 +204,7 @@ struct load {
 };
 
 static struct vv_hash128 writers_digest(const struct vv_view *view, uint32_t source) {
-    return source ? view->record.leans[source - 1].writers_digest : view->record.writers_digest;
+    return source ? view->record.dependencies[source - 1].writers_digest : view->record.writers_digest;
 }
 
 static void writers_destroy(void *object) {
@@ -220,7 +221,7 @@ static int read_writers(const struct load *load, struct vv_writers *out, struct 
     if (rc == 0) {
         rc = vv_writers_parse(bytes.data, bytes.size, &key, view->store->id, out, error);
     } else if (rc == -ENOENT) {
-        char text[VV_KEY_ROOM];
+        char text[VV_KEY_CAPACITY];
         vv_key_print(&key, text);
         vv_error(error, rc, "%s is missing", text);
     }
@@ -331,7 +332,8 @@ static int load_footer(void *arg, void **object_out, size_t *bytes_out, struct v
     const struct vv_footer *footer = &found->footer;
     *object_out = found;
     *bytes_out = sizeof *found + footer->section_count * sizeof footer->sections[0] +
-                 footer->lean_count * sizeof footer->leans[0] + footer->parts * sizeof footer->part_lengths[0];
+                 footer->dependency_count * sizeof footer->dependencies[0] +
+                 footer->parts * sizeof footer->part_lengths[0];
     return 0;
 }
 
@@ -404,7 +406,7 @@ static int load_section(void *arg, const struct vv_pack_id *id, int kind, const 
                         struct varve_error *error) {
     const struct section_load *load = arg;
     const struct vv_section *section = vv_footer_section(footer, load->kind, load->owner);
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     vv_pack_key(id, kind, 0, key);
     if (!section)
         return vv_error(error, VARVE_CORRUPT, "%s has no section of kind %d of owner %u", key, load->kind, load->owner);

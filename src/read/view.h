@@ -1,7 +1,7 @@
 /* A checkpoint opened for reading: its record, writers lists, packs, and the merged recipe of an owner's regions.
  *
  * Everything is checked on the way in: digests, identities, sizes, that runs tile regions, that places lie in attempts
- * the record leans on. An object that is missing while the record still stands is VARVE_CORRUPT; when the record is
+ * the record depends on. An object that is missing while the record still stands is VARVE_CORRUPT; when the record is
  * gone by then, VARVE_FORGOTTEN. May be used by several threads once opened, except that one recipe is used by one
  * thread. */
 #ifndef VV_VIEW_H
@@ -39,7 +39,7 @@ int vv_view_stored(struct vv_view *view, uint32_t source, uint32_t owner, uint64
 /* Load what tells where the bytes of this owner are, before it is needed; what goes wrong shows again then. Any thread.
  */
 void vv_view_ahead(struct vv_view *view, uint32_t source, uint32_t owner);
-/* Sources are the attempts it may read from: 0 is its own, i is the record's lean entry i - 1. */
+/* Sources are the attempts it may read from: 0 is its own, i is the record's dependency i - 1. */
 const struct vv_attempt *vv_view_source(const struct vv_view *view, uint32_t source);
 
 /* ---- the recipe of one owner: regions in ascending number, runs of each tiling it; layers merged; memory bounded.
@@ -70,8 +70,8 @@ int vv_recipe_open(struct vv_view *view, uint32_t owner, struct vv_recipe **out,
 void vv_recipe_layers(const struct vv_recipe *recipe, struct vv_recipe_layers *out);
 /* 1 and the next region, 0 at the end, or an error. */
 int vv_recipe_next_region(struct vv_recipe *recipe, struct vv_recipe_region *out, struct varve_error *error);
-/* 1 and the next run of the region, 0 at its end. Never KEEP or HERE: `here` comes as FROM. In places, `lean` is a
- * source of the view. Runs of a region not read are skipped by vv_recipe_next_region. */
+/* 1 and the next run of the region, 0 at its end. Never KEEP or HERE: `here` comes as FROM. In places, `dependency` is
+ * a source of the view. Runs of a region not read are skipped by vv_recipe_next_region. */
 int vv_recipe_next_run(struct vv_recipe *recipe, struct vv_run *out, struct varve_error *error);
 int vv_recipe_rewind(struct vv_recipe *recipe, struct varve_error *error); /* to the first region */
 void vv_recipe_close(struct vv_recipe *recipe);                            /* accepts NULL */

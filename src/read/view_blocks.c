@@ -171,7 +171,7 @@ static int add_spot(struct walk *walk, uint64_t offset, uint64_t length, const s
                     const struct vv_spot *spot, struct varve_error *error) {
     struct vv_block_piece *piece = &walk->piece;
     const struct content *contents = NULL;
-    if (piece->length && piece->source == place->lean && piece->writer == spot->writer &&
+    if (piece->length && piece->source == place->dependency && piece->writer == spot->writer &&
         piece->number == spot->block && piece->raw + piece->length == spot->raw && piece->owner == place->owner &&
         piece->address + piece->length == place->address) {
         piece->length += length;
@@ -179,7 +179,7 @@ static int add_spot(struct walk *walk, uint64_t offset, uint64_t length, const s
     }
     int rc = tell_block(walk);
     if (rc == 0)
-        rc = use_contents(walk, place->lean, spot->writer, &contents, error);
+        rc = use_contents(walk, place->dependency, spot->writer, &contents, error);
     if (rc != 0)
         return rc;
     const struct content *content = &contents[spot->block];
@@ -187,7 +187,7 @@ static int add_spot(struct walk *walk, uint64_t offset, uint64_t length, const s
     walk->block.range = content->range;
     *piece = (struct vv_block_piece){.offset = offset,
                                      .length = length,
-                                     .source = place->lean,
+                                     .source = place->dependency,
                                      .writer = spot->writer,
                                      .number = spot->block,
                                      .raw = spot->raw,

@@ -49,9 +49,9 @@ int vv_view_block_key(struct vv_view *view, uint32_t source, uint32_t writer, ui
 void vv_view_release(struct vv_view *view, struct vv_cached *cached); /* accepts NULL */
 
 struct vv_pack_id vv_view_pack(const struct vv_view *view, uint32_t source, uint32_t writer);
-/* The source that a lean entry means, or VV_NO_SOURCE when the record does not name that attempt with that writers
+/* The source that a dependency means, or VV_NO_SOURCE when the record does not name that attempt with that writers
  * list. */
-uint32_t vv_view_find_source(const struct vv_view *view, const struct vv_lean *lean);
+uint32_t vv_view_find_source(const struct vv_view *view, const struct vv_dependency *dependency);
 /* An object was not there (rc is -ENOENT or VARVE_FORGOTTEN; every other rc is returned untouched): VARVE_CORRUPT if
  * the record still stands, VARVE_FORGOTTEN if it is gone. */
 int vv_view_missing(const struct vv_view *view, int rc, struct varve_error *error);
@@ -88,7 +88,7 @@ struct vv_spot {
 };
 void vv_seeker_init(struct vv_seeker *seeker, struct vv_view *view);
 void vv_seeker_clear(struct vv_seeker *seeker);
-/* The bytes at place.address, as many as one extent holds. place->lean is a source. */
+/* The bytes at place.address, as many as one extent holds. place->dependency is a source. */
 int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_spot *out, struct varve_error *error);
 /* The home writer of the place's owner. */
 int vv_seek_home(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error);

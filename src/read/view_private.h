@@ -13,9 +13,9 @@ struct vv_decoded {
     int is_wanted; /* 0: who reads everything at once has many threads and no use for it */
     pthread_mutex_t lock;
     struct vv_block block; /* what it is of; raw 0: nothing */
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     uint8_t *data;
-    size_t room;
+    size_t capacity;
 };
 
 struct vv_view {

@@ -13,7 +13,7 @@ int vv_open_peers(struct vv_restart_context *context, struct vv_peers **out, str
         .store = context->job->store,
         .name = context->job->name,
         .is_local = vv_is_local(context->job),
-        .is_keeper = context->job->is_keeper,
+        .is_leader = context->job->is_leader,
         .threads = (unsigned)context->job->settings.threads,
         .window = context->job->settings.restart_window,
     };
@@ -55,7 +55,7 @@ static int name_checkpoint(struct vv_job *job, uint32_t generation, uint64_t ver
 }
 
 int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error) {
-    int rc = job->is_keeper ? name_checkpoint(job, generation, version, error) : 0;
+    int rc = job->is_leader ? name_checkpoint(job, generation, version, error) : 0;
     return vv_comm_agree(job->comm, rc, error);
 }
 
@@ -74,15 +74,15 @@ int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t gener
 
 int vv_candidate_sources(struct vv_view *view, struct vv_history *history, struct varve_error *error) {
     const struct vv_record *record = vv_view_record(view);
-    for (uint32_t i = 0; i <= record->lean_count; i++) {
+    for (uint32_t i = 0; i <= record->dependency_count; i++) {
         const struct vv_attempt *attempt = vv_view_source(view, i);
         struct vv_source source = {.generation = attempt->generation,
                                    .attempt = attempt->attempt,
                                    .version = attempt->version,
                                    .writers_digest =
-                                       i == 0 ? record->writers_digest : record->leans[i - 1].writers_digest};
+                                       i == 0 ? record->writers_digest : record->dependencies[i - 1].writers_digest};
         if (vv_history_source(history, &source) < 0)
-            return vv_error(error, -ENOMEM, "no memory for what a checkpoint leans on");
+            return vv_error(error, -ENOMEM, "no memory for what a checkpoint depends on");
     }
     return 0;
 }
@@ -94,7 +94,7 @@ struct vv_origin vv_origin_of(const struct vv_run *run) {
     /* Of several places one is enough to refer to; the view tries the others by itself. */
     origin.kind = run->kind == VV_RUN_REPEATED ? VV_ORIGIN_REPEATED : VV_ORIGIN_FROM;
     origin.piece = (uint32_t)run->piece;
-    origin.source = run->places[0].lean;
+    origin.source = run->places[0].dependency;
     origin.owner = run->places[0].owner;
     origin.address = run->places[0].address;
     return origin;
@@ -103,8 +103,9 @@ struct vv_origin vv_origin_of(const struct vv_run *run) {
 /* ---- ids ---- */
 
 /* Chunks of large regions are known from the table alone, so they count twice. */
-size_t vv_candidate_room(const struct vv_restart_context *context, uint64_t bytes) {
-    return vv_table_room(context->job->settings.table_share, bytes + vv_regions_large_bytes(&context->memory->regions));
+size_t vv_candidate_capacity(const struct vv_restart_context *context, uint64_t bytes) {
+    return vv_table_capacity(context->job->settings.table_share,
+                             bytes + vv_regions_large_bytes(&context->memory->regions));
 }
 
 /* As many as a session that protects these regions may remember, and one for the short end of each: without it many
@@ -123,14 +124,14 @@ static int count_ids(const struct vv_restart_context *context, struct vv_view *v
     }
     vv_recipe_close(recipe);
     regions += regions / 4; /* a full table forgets */
-    *out = context->job->settings.table_share > 0 ? vv_candidate_room(context, bytes) + regions : 0;
+    *out = context->job->settings.table_share > 0 ? vv_candidate_capacity(context, bytes) + regions : 0;
     return rc;
 }
 
 static void put_ids(void *arg, const struct vv_place *place, const struct vv_hash128 *ids, uint32_t count) {
     struct vv_history *history = arg;
     for (uint32_t i = 0; i < count; i++) {
-        struct vv_known known = {ids[i], place->lean, place->owner, place->address + (uint64_t)i * VV_CHUNK};
+        struct vv_known known = {ids[i], place->dependency, place->owner, place->address + (uint64_t)i * VV_GRANULE};
         vv_table_put(&history->table, &known, history->is_alive);
     }
 }
@@ -151,7 +152,7 @@ int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view 
 static int is_kept_less(const struct vv_restart_context *context, struct vv_view *view, struct varve_error *error) {
     uint32_t least = context->replicas, partners = 0;
     int rc = 0;
-    for (uint32_t i = 0; i <= vv_view_record(view)->lean_count && rc == 0 && least > 0; i++) {
+    for (uint32_t i = 0; i <= vv_view_record(view)->dependency_count && rc == 0 && least > 0; i++) {
         rc = vv_view_partners(view, i, context->job->comm->rank, &partners, error);
         if (rc == 0 && partners < least)
             return 1;
@@ -159,11 +160,11 @@ static int is_kept_less(const struct vv_restart_context *context, struct vv_view
     return rc;
 }
 
-int vv_candidate_judge(struct vv_restart_context *context, struct vv_view *view, int is_thin,
-                       struct varve_error *error) {
+int vv_candidate_evaluate(struct vv_restart_context *context, struct vv_view *view, int is_under_replicated,
+                          struct varve_error *error) {
     int is_less = is_kept_less(context, view, error);
     int rc = vv_comm_agree(context->job->comm, is_less < 0 ? is_less : 0, error);
-    uint64_t why = vv_view_used_copies(view) ? 2 : is_less > 0 || is_thin;
+    uint64_t why = vv_view_used_copies(view) ? 2 : is_less > 0 || is_under_replicated;
     if (rc)
         return rc;
     rc = vv_comm_most(context->job->comm, &why);
@@ -196,7 +197,7 @@ int vv_candidate_begin(struct vv_job *job, struct vv_view *view, struct varve_er
 void vv_candidate_take(struct vv_job *job, struct vv_view *view, struct vv_history *history,
                        const struct vv_recipe_layers *layers) {
     vv_lineage_replace(&job->lineage, view, history, layers);
-    vv_unsettled_drop(job);
+    vv_in_doubt_drop(job);
 }
 
 void vv_candidate_leave(struct vv_job *job) {
@@ -215,8 +216,8 @@ static struct vv_lost all_regions(const struct vv_restart_context *context) {
 }
 
 int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation,
-                          uint64_t version, int *is_thin_out, struct varve_error *error) {
+                          uint64_t version, int *is_under_replicated_out, struct varve_error *error) {
     const struct vv_lost all = all_regions(context);
     const struct vv_completeness wanted = {context->replicas, &all};
-    return vv_keepers_complete(context->job, peers, &wanted, generation, version, is_thin_out, error);
+    return vv_leaders_complete(context->job, peers, &wanted, generation, version, is_under_replicated_out, error);
 }

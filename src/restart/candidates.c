@@ -1,6 +1,6 @@
 /* Which checkpoint: walk the candidates, newest first, until one is whole on all ranks; ask about them; refuse one.
  *
- * The keepers list their records; the newest of all is the next candidate. */
+ * The leaders list their records; the newest of all is the next candidate. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 struct candidates {
     struct vv_restart_context *context;
     int64_t version;
-    struct vv_attempt *list; /* a keeper's */
-    size_t count, room, next;
+    struct vv_attempt *list; /* a leader's */
+    size_t count, capacity, next;
 };
 
 static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
@@ -20,7 +20,7 @@ static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
     if (candidates->version >= 0 ? version != (uint64_t)candidates->version
                                  : vv_lineage_is_rejected(&candidates->context->job->lineage, generation, version))
         return 0;
-    if (VV_GROW(candidates->list, candidates->count, candidates->room) != 0)
+    if (VV_GROW(candidates->list, candidates->count, candidates->capacity) != 0)
         return -ENOMEM;
     candidates->list[candidates->count++] = (struct vv_attempt){generation, 0, version};
     return 0;
@@ -32,7 +32,7 @@ static int find_candidates(struct vv_restart_context *context, int64_t version, 
     memset(out, 0, sizeof *out);
     out->context = context;
     out->version = version;
-    if (context->job->is_keeper)
+    if (context->job->is_leader)
         rc = vv_records_list_whole(context->job->store, context->job->name, add_candidate, out, error);
     if (rc < 0)
         vv_error_default(error, rc, "the checkpoints of %s could not be listed: %s", context->job->name,
@@ -40,7 +40,7 @@ static int find_candidates(struct vv_restart_context *context, int64_t version, 
     return vv_comm_agree(context->job->comm, rc < 0 ? rc : 0, error);
 }
 
-/* 1 and the next candidate, 0 when there is none left, or an error of the group. Keepers may have different lists: a
+/* 1 and the next candidate, 0 when there is none left, or an error of the group. Leaders may have different lists: a
  * node may have missed a commit. */
 static int next_candidate(struct candidates *candidates, struct vv_attempt *out, struct varve_error *error) {
     struct varve_comm *comm = candidates->context->job->comm;

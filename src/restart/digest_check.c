@@ -28,7 +28,7 @@ struct job {
 static int add_range(struct vv_check *check, struct vv_past *past, const uint8_t *memory, uint64_t from, uint64_t to) {
     for (uint64_t at = from; at < to; at += STRIP) {
         struct strip strip = {
-            .past = past, .first = at / VV_CHUNK, .data = memory + at, .size = to - at < STRIP ? to - at : STRIP};
+            .past = past, .first = at / VV_GRANULE, .data = memory + at, .size = to - at < STRIP ? to - at : STRIP};
         vv_buf_append(&check->strips, &strip, sizeof strip);
     }
     return check->strips.failed;
@@ -45,10 +45,10 @@ int vv_check_region(struct vv_check *check, struct vv_past *past, const void *me
             i++;
             continue;
         }
-        uint64_t from = origins->list[i].offset / VV_CHUNK * VV_CHUNK;
+        uint64_t from = origins->list[i].offset / VV_GRANULE * VV_GRANULE;
         while (i < origins->count && origins->list[i].kind != VV_ORIGIN_ZERO)
             i++;
-        uint64_t to = vv_granules(origins->list[i - 1].offset + origins->list[i - 1].length) * VV_CHUNK;
+        uint64_t to = vv_granules(origins->list[i - 1].offset + origins->list[i - 1].length) * VV_GRANULE;
         from = from > done ? from : done;
         done = to = to < past->length ? to : past->length;
         if (from < to)

@@ -42,7 +42,7 @@ static size_t tidy(struct vv_buf *wishes) {
 
 static void add_wishes(struct vv_view *view, const struct vv_run *run, struct vv_buf *wishes, size_t *next_tidy) {
     for (uint32_t i = 0; i < run->place_count; i++) {
-        struct wish wish = {view, run->places[i].lean, run->places[i].owner};
+        struct wish wish = {view, run->places[i].dependency, run->places[i].owner};
         vv_buf_append(wishes, &wish, sizeof wish);
     }
     if (wishes->size / sizeof(struct wish) >= *next_tidy)

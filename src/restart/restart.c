@@ -40,8 +40,8 @@ struct restart {
     struct vv_peers *peers;
     uint32_t generation; /* the candidate */
     uint64_t version;
-    int is_thin; /* something is there fewer times than it should be */
-    struct vv_spread_note spread;
+    int is_under_replicated; /* something is there fewer times than it should be */
+    struct vv_shared_note spread;
     uint64_t own_bytes, others_bytes; /* of this rank's part, in its own packs and in those of others or of several */
     int needs_others;                 /* blocks shall be read once and passed on */
     struct vv_view *view;
@@ -54,7 +54,7 @@ struct restart {
     struct vv_history history;          /* becomes the session's when all is well */
     struct vv_recipe_layers layers;
     struct target *targets;
-    size_t target_count, target_room;
+    size_t target_count, target_capacity;
     struct vv_given given;
 };
 
@@ -80,7 +80,7 @@ static int add_target(struct restart *restart, const struct vv_recipe_region *st
                         region->device ? " (regions of devices cannot be resized)"
                                        : ", or restart with varve_restart_alloc, or with"
                                          " varve_restart_regions and VARVE_RESTART_RESIZE");
-    if (VV_GROW(restart->targets, restart->target_count, restart->target_room) != 0)
+    if (VV_GROW(restart->targets, restart->target_count, restart->target_capacity) != 0)
         return vv_error(error, -ENOMEM, "no memory to restart %zu regions", restart->target_count + 1);
     size_t slot = (size_t)(region - restart->context->memory->regions.list);
     restart->targets[restart->target_count++] =
@@ -186,10 +186,10 @@ static int count_bytes(struct restart *restart, struct vv_recipe *recipe, struct
     while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
         if (run.place_count == 0)
             continue;
-        rc = vv_learn_spread(&restart->spread, restart->view, restart->peers, run.places[0].lean, error);
+        rc = vv_learn_shared_pack(&restart->spread, restart->view, restart->peers, run.places[0].dependency, error);
         if (rc < 0)
             return rc;
-        int is_own = !restart->spread.is_spread && run.places[0].owner == restart->context->job->comm->rank;
+        int is_own = !restart->spread.is_shared_pack && run.places[0].owner == restart->context->job->comm->rank;
         *(is_own ? &restart->own_bytes : &restart->others_bytes) +=
             run.kind == VV_RUN_REPEATED ? run.piece : run.length;
     }
@@ -216,7 +216,7 @@ static int survey(struct restart *restart, struct varve_error *error) {
     struct vv_recipe_region stored;
     struct vv_lost lost = {0};
     size_t next = 0;
-    if (!vv_peers_can_ask(restart->peers) || (vv_is_local(job) && !restart->is_thin))
+    if (!vv_peers_can_ask(restart->peers) || (vv_is_local(job) && !restart->is_under_replicated))
         return 0;
     int rc = vv_recipe_rewind(recipe, error);
     if (rc)
@@ -225,15 +225,15 @@ static int survey(struct restart *restart, struct varve_error *error) {
         if (next == restart->target_count || restart->targets[next].number != stored.number)
             continue;
         next++;
-        rc = restart->is_thin ? look_for_lost(restart, &stored, recipe, &lost, error)
-                              : count_bytes(restart, recipe, error);
+        rc = restart->is_under_replicated ? look_for_lost(restart, &stored, recipe, &lost, error)
+                                          : count_bytes(restart, recipe, error);
         if (rc < 0)
             break;
     }
     /* Passing on costs time, too: it pays when less than half would be read without it. */
     restart->needs_others = restart->others_bytes > 0 && restart->others_bytes >= restart->own_bytes;
     if (rc >= 0 && lost.count)
-        return vv_lost_say(job, &lost, restart->version, error);
+        return vv_lost_report(job, &lost, restart->version, error);
     return rc < 0 ? rc : 0;
 }
 
@@ -289,10 +289,10 @@ static int run_batch(struct restart *restart, struct varve_error *error) {
 static void name_granules(void *tag, const void *data, size_t size) {
     const struct target *target = tag;
     uint64_t from = (uint64_t)((const uint8_t *)data - target->base), to = from + size;
-    for (uint64_t at = (from + VV_CHUNK - 1) / VV_CHUNK * VV_CHUNK; at < to; at += VV_CHUNK) {
-        uint64_t end = at + VV_CHUNK < target->stored_length ? at + VV_CHUNK : target->stored_length;
+    for (uint64_t at = (from + VV_GRANULE - 1) / VV_GRANULE * VV_GRANULE; at < to; at += VV_GRANULE) {
+        uint64_t end = at + VV_GRANULE < target->stored_length ? at + VV_GRANULE : target->stored_length;
         if (end <= to && !vv_is_zero(target->base + at, end - at))
-            target->ids[at / VV_CHUNK] = vv_id(target->seed, target->base + at, end - at);
+            target->ids[at / VV_GRANULE] = vv_id(target->seed, target->base + at, end - at);
     }
 }
 
@@ -310,7 +310,7 @@ static int postpone_sources(struct restart *restart, struct varve_error *error) 
 
 static int want_run(struct restart *restart, const struct vv_run *run, struct vv_region *region,
                     struct varve_error *error) {
-    uint32_t source = run->places[0].lean;
+    uint32_t source = run->places[0].dependency;
     if (source < restart->first_source || source > restart->last_source)
         return 0;
     uint64_t size = region->size - run->offset < run->length ? region->size - run->offset : run->length;
@@ -387,14 +387,14 @@ static int read_region(struct restart *restart, struct vv_recipe *recipe, const 
     uint64_t seed = restart->context->job->store->settings.seed;
     struct vv_region *region = target ? &restart->context->memory->regions.list[target->slot] : NULL;
     struct vv_past *past = vv_history_add(&restart->history, stored->number, stored->name);
-    int is_nameless = region && vv_region_is_large(region);
-    if (!past || (!is_nameless && vv_past_room(past, vv_granules(stored->length)) != 0))
+    int has_no_ids = region && vv_region_is_large(region);
+    if (!past || (!has_no_ids && vv_past_capacity(past, vv_granules(stored->length)) != 0))
         return vv_error(error, -ENOMEM, "no memory for the history of region %s", stored->name);
     past->is_new = 0;
-    past->is_nameless = is_nameless;
+    past->has_no_ids = has_no_ids;
     past->length = past->pending_length = stored->length;
     past->address = past->pending_address = stored->address;
-    past->slot = past->pending_slot = vv_granules(stored->length) * VV_CHUNK;
+    past->slot = past->pending_slot = vv_granules(stored->length) * VV_GRANULE;
     past->digest = past->pending_digest = stored->digest;
     struct varve_array array;
     vv_array_of(&stored->shape, &array);
@@ -518,9 +518,9 @@ static void fill_table(struct vv_history *history, const struct vv_past *past) {
         if (origin->kind != VV_ORIGIN_FROM)
             continue;
         uint64_t end = origin->offset + origin->length;
-        for (uint64_t at = (origin->offset + VV_CHUNK - 1) / VV_CHUNK * VV_CHUNK; at < end; at += VV_CHUNK) {
-            uint64_t next = at + VV_CHUNK < past->length ? at + VV_CHUNK : past->length;
-            struct vv_known known = {past->ids[at / VV_CHUNK], origin->source, origin->owner,
+        for (uint64_t at = (origin->offset + VV_GRANULE - 1) / VV_GRANULE * VV_GRANULE; at < end; at += VV_GRANULE) {
+            uint64_t next = at + VV_GRANULE < past->length ? at + VV_GRANULE : past->length;
+            struct vv_known known = {past->ids[at / VV_GRANULE], origin->source, origin->owner,
                                      origin->address + (at - origin->offset)};
             if (next <= end && !vv_hash128_is_zero(known.id))
                 vv_table_put(&history->table, &known, history->is_alive);
@@ -564,15 +564,15 @@ static int prepare_history(struct restart *restart, struct varve_error *error) {
     struct vv_history *history = &restart->history;
     const struct vv_record *record = vv_view_record(restart->view);
     uint64_t share = record->protected_bytes / record->ranks;
-    vv_table_resize(&history->table, vv_candidate_room(restart->context, share)); /* may fail: then it finds less */
-    int has_nameless = 0;
+    vv_table_resize(&history->table, vv_candidate_capacity(restart->context, share)); /* may fail: then it finds less */
+    int has_any_without_ids = 0;
     for (size_t i = 0; i < history->count; i++) {
-        has_nameless |= history->list[i].is_nameless;
-        if (!history->list[i].is_nameless)
+        has_any_without_ids |= history->list[i].has_no_ids;
+        if (!history->list[i].has_no_ids)
             fill_table(history, &history->list[i]);
     }
     struct varve_error ignored = {0};
-    if (has_nameless && vv_candidate_learn(restart->context, restart->view, history, &ignored) != 0)
+    if (has_any_without_ids && vv_candidate_learn(restart->context, restart->view, history, &ignored) != 0)
         vv_log(&restart->context->job->log, VV_LOG_INFO,
                "some ids could not be read, what has them may be stored again: %s", ignored.text);
     uint64_t *live = vv_calloc(history->source_count, sizeof *live);
@@ -630,8 +630,8 @@ static int read_checked(void *arg, struct vv_store *store, struct varve_error *e
 static int try_together(struct restart *restart, struct varve_error *error) {
     struct vv_job *job = restart->context->job;
     uint32_t generation = restart->generation;
-    int rc =
-        vv_candidate_complete(restart->context, restart->peers, generation, restart->version, &restart->is_thin, error);
+    int rc = vv_candidate_complete(restart->context, restart->peers, generation, restart->version,
+                                   &restart->is_under_replicated, error);
     if (rc == 0)
         rc = vv_candidate_name(job, generation, restart->version, error);
     vv_unwatch_regions(restart->context->memory); /* guarded memory may be read-only until then */
@@ -646,7 +646,7 @@ static int try_together(struct restart *restart, struct varve_error *error) {
     vv_devices_settle(&restart->context->memory->regions, job->lineage.is_settled_well);
     rc = vv_peers_run(restart->peers, read_checked, restart, error);
     if (rc == 0)
-        rc = vv_candidate_judge(restart->context, restart->view, restart->is_thin, error);
+        rc = vv_candidate_evaluate(restart->context, restart->view, restart->is_under_replicated, error);
     if (rc == 0)
         rc = vv_candidate_begin(job, restart->view, error);
     if (rc == 0)

@@ -7,31 +7,31 @@
 /* ---- candidate.c: what restarting and continuing have in common ---- */
 /* The storage as the job sees it. Collective; nothing is in flight. */
 int vv_open_peers(struct vv_restart_context *context, struct vv_peers **out, struct varve_error *error);
-/* A keeper: is there a record? */
+/* A leader: is there a record? */
 int vv_can_read(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error);
-/* Open a checkpoint whose record a keeper has read. Not to find it here is an error, never "there is none". */
+/* Open a checkpoint whose record a leader has read. Not to find it here is an error, never "there is none". */
 int vv_open_named(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
                   struct vv_view **out, struct varve_error *error);
-/* May it be read from node-local stores? Collective; see vv_keepers_complete. */
+/* May it be read from node-local stores? Collective; see vv_leaders_complete. */
 int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation,
-                          uint64_t version, int *is_thin_out, struct varve_error *error);
+                          uint64_t version, int *is_under_replicated_out, struct varve_error *error);
 /* How many ids the table may remember of so many bytes. */
-size_t vv_candidate_room(const struct vv_restart_context *context, uint64_t bytes);
-/* A keeper names the checkpoint in its heartbeat before anybody reads it: from now on nobody forgets it. Whether
+size_t vv_candidate_capacity(const struct vv_restart_context *context, uint64_t bytes);
+/* A leader names the checkpoint in its heartbeat before anybody reads it: from now on nobody forgets it. Whether
  * somebody was faster shows when the view is opened. Collective. */
 int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error);
 /* Open it, if it is of as many ranks as this job has. */
 int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
                       struct vv_view **out, struct varve_error *error);
-/* What it may lean on becomes the sources of an empty history; slots are the view's numbers of sources. */
+/* What it may depend on becomes the sources of an empty history; slots are the view's numbers of sources. */
 int vv_candidate_sources(struct vv_view *view, struct vv_history *history, struct varve_error *error);
 /* Put the ids that are stored for this rank's regions into the table; has room for as many as these bytes may take. */
 int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view *view, struct vv_history *history,
                        struct varve_error *error);
 /* Where something is kept fewer times than it should be, the next checkpoint shall stand on its own, with all copies.
  * Collective. */
-int vv_candidate_judge(struct vv_restart_context *context, struct vv_view *view, int is_thin,
-                       struct varve_error *error);
+int vv_candidate_evaluate(struct vv_restart_context *context, struct vv_view *view, int is_under_replicated,
+                          struct varve_error *error);
 /* The heartbeats name it, in a generation where nothing was tried yet. Collective. */
 int vv_candidate_begin(struct vv_job *job, struct vv_view *view, struct varve_error *error);
 /* All ranks agree: the job continues from it. layers: NULL if no byte of it was read. The history is taken. */

@@ -2,7 +2,7 @@
  *
  * The history that comes of it knows attempts and ids, but no regions. The first checkpoint therefore looks at
  * everything, stores what the table does not know, and writes a manifest of its own; its parent is the checkpoint we go
- * on from, and it leans on nothing else than that and what that leans on. */
+ * on from, and it depends on nothing else than that and what that depends on. */
 #include "restart/restart_private.h"
 #include "restart/shared_packs.h"
 
@@ -23,7 +23,7 @@ static int open_view(void *arg, struct vv_store *store, struct varve_error *erro
     if (rc == 0)
         rc = vv_candidate_sources(resumption->view, &resumption->history, error);
     if (rc == 0 && !vv_is_local(job))
-        rc = vv_find_spread(resumption->view, resumption->peers, job->comm->rank, &resumption->is_shared, error);
+        rc = vv_find_shared_packs(resumption->view, resumption->peers, job->comm->rank, &resumption->is_shared, error);
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
 }
 
@@ -37,9 +37,9 @@ static int read_tables(void *arg, struct vv_store *store, struct varve_error *er
 static int try_together(struct resumption *resumption, struct varve_error *error) {
     struct vv_job *job = resumption->context->job;
     struct vv_peers *peers = resumption->peers;
-    int is_thin = 0;
-    int rc =
-        vv_candidate_complete(resumption->context, peers, resumption->generation, resumption->version, &is_thin, error);
+    int is_under_replicated = 0;
+    int rc = vv_candidate_complete(resumption->context, peers, resumption->generation, resumption->version,
+                                   &is_under_replicated, error);
     if (rc == 0)
         rc = vv_candidate_name(job, resumption->generation, resumption->version, error);
     if (rc == 0)
@@ -49,7 +49,7 @@ static int try_together(struct resumption *resumption, struct varve_error *error
     if (rc == 0)
         rc = vv_peers_run(peers, read_tables, resumption, error);
     if (rc == 0)
-        rc = vv_candidate_judge(resumption->context, resumption->view, is_thin, error);
+        rc = vv_candidate_evaluate(resumption->context, resumption->view, is_under_replicated, error);
     if (rc == 0)
         rc = vv_candidate_begin(job, resumption->view, error);
     if (rc)

@@ -54,13 +54,13 @@ static int tell_regions(void *arg, struct vv_store *store, struct varve_error *e
 int vv_try_stored(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
                   struct varve_error *error) {
     struct asked asked = {.context = context, .asking = arg, .generation = generation, .version = version};
-    int is_thin;
+    int is_under_replicated;
     int rc = vv_open_peers(context, &asked.peers, error);
     if (rc)
         return rc;
-    rc = vv_candidate_complete(context, asked.peers, generation, version, &is_thin, error);
+    rc = vv_candidate_complete(context, asked.peers, generation, version, &is_under_replicated, error);
     if (rc == 0) {
-        rc = context->job->is_keeper ? vv_can_read(context->job, generation, version, error) : 0;
+        rc = context->job->is_leader ? vv_can_read(context->job, generation, version, error) : 0;
         rc = vv_comm_agree(context->job->comm, rc, error);
     }
     if (rc == 0)

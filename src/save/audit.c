@@ -42,7 +42,7 @@ static void compare_drawn(struct audit *audit, const struct drawn *drawn) {
     watch->is_doubted = region->is_doubted = 1;
     if (!audit->liar) {
         audit->liar = region;
-        audit->offset = drawn->chunk * VV_CHUNK;
+        audit->offset = drawn->chunk * VV_GRANULE;
     }
 }
 

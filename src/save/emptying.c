@@ -1,9 +1,9 @@
 /* Space is bounded: old attempts are emptied.
  *
- * A checkpoint leans on the attempts in which its chunks were stored. A few chunks that are left of an old one keep all
- * of it alive. So with every checkpoint some live chunks of the emptiest attempts are stored again, as if they were
- * new: memory has them. When none is left nothing leans on that attempt any more, and it goes when the checkpoints that
- * did are forgotten.
+ * A checkpoint depends on the attempts in which its chunks were stored. A few chunks that are left of an old one keep
+ * all of it alive. So with every checkpoint some live chunks of the emptiest attempts are stored again, as if they were
+ * new: memory has them. When none is left nothing depends on that attempt any more, and it goes when the checkpoints
+ * that did are forgotten.
  *
  * How many: none while little is wasted, more the nearer the store comes to `space` times what is needed, and never so
  * many that a checkpoint becomes much slower than others. What is emptied is emptied wholly, as the rest would keep it
@@ -11,7 +11,7 @@
  * of a job, is emptied early: while it is, what it holds is stored twice, which fits into the bound only as long as
  * little else is wasted.
  *
- * An attempt goes when no rank leans on it, so the ranks of a job choose together: by the rank that has most left of
+ * An attempt goes when no rank depends on it, so the ranks of a job choose together: by the rank that has most left of
  * it. */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@
 #define LARGE_STEPS 16   /* in so many steps, or more: */
 #define LARGE_RATE 6u    /* times the new bytes at most in each, */
 #define DECAY 0.08       /* if it loses at least so much of what it would lose if all of memory changed alike */
-#define ATTEMPTS 160     /* that a checkpoint leans on: small ones are put together, */
+#define ATTEMPTS 160     /* that a checkpoint depends on: small ones are put together, */
 #define SMALL_STEPS 64   /* of what is alive, 1/64 at a time */
 #define OVERFULL 1.0     /* of the waste that is allowed: then everything is tried */
 #define WORTH 0.95       /* what is fuller than this frees next to nothing */
@@ -210,17 +210,17 @@ static int compare_sources(const void *a, const void *b) {
 struct choices {
     struct vv_save *save;
     const struct oldest *oldest;
-    uint64_t live;     /* bytes of the victims */
+    uint64_t live;     /* bytes of the sparse sources */
     uint32_t attempts; /* that are left */
 };
 
 static int is_open(const struct choices *choices, uint32_t at) {
     const struct oldest *oldest = choices->oldest;
-    return oldest->live[at] > 0 && !oldest->pinned[at] && !choices->save->plan.is_victim[oldest->source[at]];
+    return oldest->live[at] > 0 && !oldest->pinned[at] && !choices->save->plan.is_sparse[oldest->source[at]];
 }
 
-static void add_victim(struct choices *choices, uint32_t at) {
-    choices->save->plan.is_victim[choices->oldest->source[at]] = 1;
+static void add_sparse(struct choices *choices, uint32_t at) {
+    choices->save->plan.is_sparse[choices->oldest->source[at]] = 1;
     choices->live += choices->oldest->live[at];
     choices->attempts--;
 }
@@ -246,7 +246,7 @@ static void choose_large(struct choices *choices, const struct measure *measure)
     step = step < LARGE_RATE * measure->fresh ? step : LARGE_RATE * measure->fresh;
     for (uint32_t i = 0; i < oldest->count && measure->waste > LARGE_BEGIN && choices->live == 0; i++)
         if (is_open(choices, i) && oldest->raw[i] > large && is_decaying(oldest, i, live, measure)) {
-            add_victim(choices, i);
+            add_sparse(choices, i);
             choices->save->plan.rewrite_left = step > budget ? step : budget;
         }
 }
@@ -283,7 +283,7 @@ static void choose_empty(struct choices *choices, const struct measure *measure)
         return;
     save->plan.rewrite_left = budget;
     for (size_t i = 0; i < taken; i++)
-        add_victim(choices, list[i].at);
+        add_sparse(choices, list[i].at);
 }
 
 /* A restart opens every attempt, so there are not many of them: those go that have the fewest bytes. */
@@ -301,7 +301,7 @@ static void choose_small(struct choices *choices, const struct measure *measure)
     qsort(list, count, sizeof *list, compare_sources);
     for (size_t i = 0; i < count && (i == 0 || budget + oldest->live[list[i].at] <= most); i++) {
         budget += oldest->live[list[i].at];
-        add_victim(choices, list[i].at);
+        add_sparse(choices, list[i].at);
     }
     if (budget > choices->save->plan.rewrite_left)
         choices->save->plan.rewrite_left = budget;
@@ -329,11 +329,11 @@ static int measure_all(struct vv_save *save, int rc, struct oldest *oldest, stru
 /* While ranks do not ask each other, each of them would store what they share: so it waits until they do, which may be
  * next time. */
 static int is_apart(struct vv_save *save, const struct measure *measure) {
-    struct vv_sharing *sharing = save->rank_dedup;
-    if (!sharing->exchange || save->plan.is_shared)
+    struct vv_rank_dedup *rank_dedup = save->rank_dedup;
+    if (!rank_dedup->exchange || save->plan.is_shared)
         return 0;
     if (measure->waste > BEGIN)
-        sharing->rest = 0;
+        rank_dedup->rest = 0;
     return 1;
 }
 
@@ -345,13 +345,13 @@ int vv_emptying_plan(struct vv_save *save, int rc, struct varve_error *error) {
         return rc;
     if (measure_all(save, rc, &oldest, &measure) < 1 || rc || is_apart(save, &measure))
         return rc;
-    save->plan.is_victim = vv_calloc(save->job->lineage.history.source_count, 1);
-    if (!save->plan.is_victim)
+    save->plan.is_sparse = vv_calloc(save->job->lineage.history.source_count, 1);
+    if (!save->plan.is_sparse)
         return vv_error(error, -ENOMEM, "no memory to begin a checkpoint");
     choose_sources(save, &oldest, &measure);
     if (save->plan.rewrite_left == 0) { /* then nobody need look */
-        vv_free(save->plan.is_victim);
-        save->plan.is_victim = NULL;
+        vv_free(save->plan.is_sparse);
+        save->plan.is_sparse = NULL;
     }
     return 0;
 }
@@ -360,12 +360,12 @@ int vv_emptying_plan(struct vv_save *save, int rc, struct varve_error *error) {
 
 void vv_emptying_look(struct vv_save *save) {
     uint64_t left = save->plan.rewrite_left;
-    for (size_t i = 0; i < save->memory->regions.count && save->plan.is_victim && left > 0; i++) {
+    for (size_t i = 0; i < save->memory->regions.count && save->plan.is_sparse && left > 0; i++) {
         const struct vv_past *past = save->scans.list[i].past;
         struct vv_watch *watch = save->memory->regions.list[i].watch;
         for (size_t j = 0; watch && j < past->origins.count && left > 0; j++) {
             const struct vv_origin *origin = &past->origins.list[j];
-            if (origin->kind == VV_ORIGIN_ZERO || !save->plan.is_victim[origin->source])
+            if (origin->kind == VV_ORIGIN_ZERO || !save->plan.is_sparse[origin->source])
                 continue;
             int is_repeated = origin->kind == VV_ORIGIN_REPEATED; /* one piece is stored */
             uint64_t cost = is_repeated ? origin->piece : origin->length;
@@ -382,7 +382,7 @@ int vv_emptying_take(struct vv_save *save, uint32_t size) {
     return may;
 }
 
-/* What nothing leans on any more stays as long as the checkpoints that did are kept. */
+/* What nothing depends on any more stays as long as the checkpoints that did are kept. */
 void vv_emptying_note(struct vv_save *save) {
     struct vv_history *history = &save->job->lineage.history;
     vv_history_own(history, save->job->comm->rank);
@@ -392,7 +392,7 @@ void vv_emptying_note(struct vv_save *save) {
     for (uint32_t i = 0; i < history->source_count; i++) {
         struct vv_source *source = &history->sources[i];
         uint64_t lost = less(source->live_bytes, save->manifest.live[i]);
-        if (save->plan.is_victim && save->plan.is_victim[i]) /* that it was emptied does not mean that it changes */
+        if (save->plan.is_sparse && save->plan.is_sparse[i]) /* that it was emptied does not mean that it changes */
             lost = less(lost, save->sums.rewritten);
         source->lost_bytes = lost < source->lost_last ? lost : source->lost_last; /* once is not a habit */
         source->lost_last = lost;

@@ -16,8 +16,8 @@ static uint32_t asked_for(const struct vv_job *job, const struct vv_region *regi
     return region->fine ? region->fine : (uint32_t)job->settings.fine;
 }
 
-uint64_t vv_fine_room(const struct vv_job *job, uint64_t protected_bytes) {
-    return vv_seen_fit((uint64_t)(job->settings.fine_share * (double)protected_bytes));
+uint64_t vv_fine_capacity(const struct vv_job *job, uint64_t protected_bytes) {
+    return vv_fine_index_fit((uint64_t)(job->settings.fine_share * (double)protected_bytes));
 }
 
 /* ---- a save ---- */
@@ -26,7 +26,7 @@ static void choose_fine(const struct vv_save *save, const struct vv_region *regi
     uint32_t asked = asked_for(save->job, region);
     uint64_t granules = vv_granules(past->pending_length);
     past->fine = 0;
-    if (region->device || past->is_nameless || past->pending_nameless ||
+    if (region->device || past->has_no_ids || past->pending_no_ids ||
         save->job->settings.fine_method == VV_CHOOSE_FINE_METHOD_FULL)
         return;
     past->fine = asked > 1 ? asked : asked == 0 ? past->fine_sampled : 0;
@@ -55,7 +55,7 @@ static int list_usable(struct vv_save *save) {
     if (!save->fine.is_usable)
         return -ENOMEM;
     for (uint32_t i = 0; i < history->source_count; i++)
-        save->fine.is_usable[i] = history->is_alive[i] && !(save->plan.is_victim && save->plan.is_victim[i]);
+        save->fine.is_usable[i] = history->is_alive[i] && !(save->plan.is_sparse && save->plan.is_sparse[i]);
     return 0;
 }
 
@@ -80,9 +80,9 @@ int vv_fine_prepare(struct vv_save *save) {
     }
     if (bytes == 0)
         return 0;
-    vv_seen_bound(&history->seen, vv_fine_room(save->job, save->sums.protected_bytes));
+    vv_fine_index_bound(&history->seen, vv_fine_capacity(save->job, save->sums.protected_bytes));
     if (history->seen.count >= history->seen.most)
-        vv_seen_tidy(&history->seen, history->is_alive, history->source_count);
+        vv_fine_index_tidy(&history->seen, history->is_alive, history->source_count);
     return list_usable(save);
 }
 
@@ -112,7 +112,7 @@ void vv_scan_fine_begin(struct vv_scan *scan) {
 
 /* ---- what samples say ---- */
 
-void vv_fine_judge(struct vv_save *save) {
+void vv_fine_evaluate(struct vv_save *save) {
     double looked = (double)(save->fine.counts.fixed + save->fine.counts.zero + save->fine.counts.first +
                              save->fine.counts.shifted) *
                     save->outcome.stats.fine;
@@ -126,16 +126,16 @@ void vv_fine_judge(struct vv_save *save) {
     for (size_t i = 0; i < save->job->lineage.history.count; i++) {
         struct vv_past *past = &save->job->lineage.history.list[i];
         past->fine_sampled =
-            vv_fine_sample_judge(past->sample, &costs, past->fine_sampled, save->measured->fine_reason);
+            vv_fine_sample_evaluate(past->sample, &costs, past->fine_sampled, save->measured->fine_reason);
     }
 }
 
-void vv_fine_say(const struct vv_save *save, struct varve_stats *stats) {
+void vv_fine_report(const struct vv_save *save, struct varve_stats *stats) {
     stats->chunks_fixed = save->fine.counts.fixed;
     stats->chunks_zero = save->fine.counts.zero;
     stats->chunks_first = save->fine.counts.first;
     stats->chunks_shifted = save->fine.counts.shifted;
-    stats->bytes_seen = vv_seen_bytes(&save->job->lineage.history.seen) + save->fine.mark_bytes;
+    stats->bytes_seen = vv_fine_index_bytes(&save->job->lineage.history.seen) + save->fine.mark_bytes;
     stats->seconds_fine = (double)save->fine.ns * 1e-9;
     snprintf(stats->fine_reason, sizeof stats->fine_reason, "%s", save->fine.why ? save->fine.why : "");
 }
@@ -144,7 +144,7 @@ void vv_fine_say(const struct vv_save *save, struct varve_stats *stats) {
 
 static void refill_granule(const struct vv_fine *fine, const uint8_t *memory, uint64_t length, uint64_t at) {
     struct vv_hash128 ids[VV_FINE_MOST];
-    uint32_t size = length - at < VV_CHUNK ? (uint32_t)(length - at) : VV_CHUNK;
+    uint32_t size = length - at < VV_GRANULE ? (uint32_t)(length - at) : VV_GRANULE;
     vv_fine_restore(fine, at, size, ids, vv_fine_name(fine, memory + at, size, ids));
 }
 
@@ -162,11 +162,11 @@ static void refill_region(struct vv_job *job, struct vv_history *history, const 
     uint64_t done = 0;
     for (size_t i = 0; i < past->origins.count; i++) {
         const struct vv_origin *origin = &past->origins.list[i];
-        uint64_t from = origin->offset / VV_CHUNK * VV_CHUNK, to = origin->offset + origin->length;
+        uint64_t from = origin->offset / VV_GRANULE * VV_GRANULE, to = origin->offset + origin->length;
         if (origin->kind == VV_ORIGIN_ZERO)
             continue;
         done = from > done ? from : done;
-        for (; done < to; done += VV_CHUNK)
+        for (; done < to; done += VV_GRANULE)
             refill_granule(&fine, (const uint8_t *)region->ptr, past->length, done);
     }
 }
@@ -176,14 +176,14 @@ void vv_fine_refill(struct vv_job *job, struct vv_protected *memory) {
     uint64_t protected_bytes = 0;
     for (size_t i = 0; i < memory->regions.count; i++)
         protected_bytes += memory->regions.list[i].size;
-    vv_seen_bound(&history->seen, vv_fine_room(job, protected_bytes));
+    vv_fine_index_bound(&history->seen, vv_fine_capacity(job, protected_bytes));
     vv_devices_lose_step(&memory->regions, job->lineage.is_settled_well);
     for (size_t i = 0; i < memory->regions.count; i++) {
         const struct vv_region *region = &memory->regions.list[i];
         struct vv_past *past = region->name ? vv_history_find(history, region->number) : NULL;
         if (past && region->device)
             vv_device_restored(job, region, past);
-        if (past && region->ptr && !past->is_nameless && past->length == region->size && asked_for(job, region) > 1)
+        if (past && region->ptr && !past->has_no_ids && past->length == region->size && asked_for(job, region) > 1)
             refill_region(job, history, region, past);
     }
 }

@@ -1,4 +1,4 @@
-/* From origins to a manifest: the attempts it leans on, and its runs as an overlay or as a base. */
+/* From origins to a manifest: the attempts it depends on, and its runs as an overlay or as a base. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 
 struct recipe {
     struct vv_save *save;
-    struct vv_lean *leans;
-    uint32_t lean_count;
-    uint32_t *index_of; /* per source: its lean index */
+    struct vv_dependency *dependencies;
+    uint32_t dependency_count;
+    uint32_t *index_of; /* per source: its dependency index */
     struct vv_buf buf;
     struct vv_manifest_writer writer;
     int is_packed;
@@ -32,40 +32,41 @@ static int holds_layer(const struct vv_recipe_layers *layers, const struct vv_at
     return 0;
 }
 
-static uint32_t lean_index(const struct recipe *recipe, const struct vv_attempt *attempt) {
-    struct vv_lean key = {.attempt = *attempt};
-    const struct vv_lean *found =
-        bsearch(&key, recipe->leans, recipe->lean_count, sizeof *recipe->leans, vv_lean_compare);
-    return found ? (uint32_t)(found - recipe->leans) + 1 : 0;
+static uint32_t dependency_index(const struct recipe *recipe, const struct vv_attempt *attempt) {
+    struct vv_dependency key = {.attempt = *attempt};
+    const struct vv_dependency *found = bsearch(&key, recipe->dependencies, recipe->dependency_count,
+                                                sizeof *recipe->dependencies, vv_dependency_compare);
+    return found ? (uint32_t)(found - recipe->dependencies) + 1 : 0;
 }
 
 static void number_sources(struct recipe *recipe) {
     const struct vv_history *history = &recipe->save->job->lineage.history;
     for (uint32_t i = 0; i < history->source_count; i++) {
         struct vv_attempt attempt = attempt_of(&history->sources[i]);
-        recipe->index_of[i] = i == recipe->save->plan.source ? 0 : lean_index(recipe, &attempt);
+        recipe->index_of[i] = i == recipe->save->plan.source ? 0 : dependency_index(recipe, &attempt);
     }
 }
 
 /* Everything that holds live bytes of ours, and everything that holds a layer we build on. */
-static int collect_leans(struct recipe *recipe, const uint64_t *live, const struct vv_recipe_layers *layers) {
+static int collect_dependencies(struct recipe *recipe, const uint64_t *live, const struct vv_recipe_layers *layers) {
     const struct vv_history *history = &recipe->save->job->lineage.history;
-    recipe->leans = vv_calloc(history->source_count + 1, sizeof *recipe->leans);
+    recipe->dependencies = vv_calloc(history->source_count + 1, sizeof *recipe->dependencies);
     recipe->index_of = vv_calloc(history->source_count + 1, sizeof *recipe->index_of);
-    if (!recipe->leans || !recipe->index_of)
+    if (!recipe->dependencies || !recipe->index_of)
         return -ENOMEM;
     for (uint32_t i = 0; i < history->source_count; i++) {
         struct vv_attempt attempt = attempt_of(&history->sources[i]);
         if (i == recipe->save->plan.source || (live[i] == 0 && !holds_layer(layers, &attempt)))
             continue;
-        recipe->leans[recipe->lean_count++] = (struct vv_lean){attempt, history->sources[i].writers_digest};
+        recipe->dependencies[recipe->dependency_count++] =
+            (struct vv_dependency){attempt, history->sources[i].writers_digest};
     }
-    qsort(recipe->leans, recipe->lean_count, sizeof *recipe->leans, vv_lean_compare);
+    qsort(recipe->dependencies, recipe->dependency_count, sizeof *recipe->dependencies, vv_dependency_compare);
     uint32_t kept = 0; /* a restart may have given an attempt two slots */
-    for (uint32_t i = 0; i < recipe->lean_count; i++)
-        if (kept == 0 || vv_lean_compare(&recipe->leans[kept - 1], &recipe->leans[i]) != 0)
-            recipe->leans[kept++] = recipe->leans[i];
-    recipe->lean_count = kept;
+    for (uint32_t i = 0; i < recipe->dependency_count; i++)
+        if (kept == 0 || vv_dependency_compare(&recipe->dependencies[kept - 1], &recipe->dependencies[i]) != 0)
+            recipe->dependencies[kept++] = recipe->dependencies[i];
+    recipe->dependency_count = kept;
     number_sources(recipe);
     return 0;
 }
@@ -142,31 +143,33 @@ static void put_overlay(struct recipe *recipe) {
     }
 }
 
-/* Is everything that we lean on in the list? Otherwise places would be somewhere else. */
-static int holds_all(const struct vv_buf *all, const struct vv_lean *leans, uint32_t count) {
+/* Is everything that we depend on in the list? Otherwise places would be somewhere else. */
+static int holds_all(const struct vv_buf *all, const struct vv_dependency *dependencies, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        const struct vv_lean *found =
-            all->size ? bsearch(&leans[i], all->data, all->size / sizeof *leans, sizeof *leans, vv_lean_compare) : NULL;
-        if (!found || !vv_hash128_equal(found->writers_digest, leans[i].writers_digest))
+        const struct vv_dependency *found = all->size
+                                                ? bsearch(&dependencies[i], all->data, all->size / sizeof *dependencies,
+                                                          sizeof *dependencies, vv_dependency_compare)
+                                                : NULL;
+        if (!found || !vv_hash128_equal(found->writers_digest, dependencies[i].writers_digest))
             return 0;
     }
     return 1;
 }
 
-/* What the ranks of a team lean on is one list: an overlay that was tried with our own numbers is made again with those
- * of the list. */
-static int settle_leans(struct recipe *recipe, int is_overlay) {
+/* What the ranks of a team depend on is one list: an overlay that was tried with our own numbers is made again with
+ * those of the list. */
+static int settle_dependencies(struct recipe *recipe, int is_overlay) {
     struct vv_buf all;
     vv_buf_init(&all);
-    int rc =
-        recipe->save->output->ops->leans(recipe->save->output, recipe->leans, recipe->lean_count, &all, recipe->error);
-    uint32_t count = (uint32_t)(all.size / sizeof *recipe->leans);
-    if (rc == 0 && !holds_all(&all, recipe->leans, recipe->lean_count))
-        rc = vv_error(recipe->error, -EPROTO, "the list of what the ranks lean on lacks what this rank does");
-    if (rc == 0 && count != recipe->lean_count) {
-        vv_free(recipe->leans);
-        recipe->leans = (struct vv_lean *)all.data;
-        recipe->lean_count = count;
+    int rc = recipe->save->output->ops->dependencies(recipe->save->output, recipe->dependencies,
+                                                     recipe->dependency_count, &all, recipe->error);
+    uint32_t count = (uint32_t)(all.size / sizeof *recipe->dependencies);
+    if (rc == 0 && !holds_all(&all, recipe->dependencies, recipe->dependency_count))
+        rc = vv_error(recipe->error, -EPROTO, "the list of what the ranks depend on lacks what this rank does");
+    if (rc == 0 && count != recipe->dependency_count) {
+        vv_free(recipe->dependencies);
+        recipe->dependencies = (struct vv_dependency *)all.data;
+        recipe->dependency_count = count;
         vv_buf_init(&all);
         number_sources(recipe);
         recipe->buf.size = 0;
@@ -239,8 +242,8 @@ static int write_overlay(struct recipe *recipe) {
     head.entries = recipe->writer.entries;
     head.lower_count = below->count;
     for (uint32_t i = 0; i < below->count; i++)
-        head.lower[i] = (struct vv_layer_ref){lean_index(recipe, &below->layer[i].attempt), below->layer[i].writer,
-                                              below->layer[i].digest};
+        head.lower[i] = (struct vv_layer_ref){dependency_index(recipe, &below->layer[i].attempt),
+                                              below->layer[i].writer, below->layer[i].digest};
     int rc = save->output->ops->manifest_begin(save->output, &head, recipe->error);
     if (rc == 0)
         rc = pass_on(recipe);
@@ -289,7 +292,7 @@ static int write_base(struct recipe *recipe) {
 static int write_manifest(struct recipe *recipe, int is_overlay) {
     struct vv_save *save = recipe->save;
     struct vv_hash128 digest;
-    int rc = settle_leans(recipe, is_overlay);
+    int rc = settle_dependencies(recipe, is_overlay);
     save->manifest.bytes = VV_MANIFEST_HEAD_SIZE;
     uint64_t length = VV_MANIFEST_HEAD_SIZE + recipe->buf.size;
     if (rc == 0)
@@ -312,20 +315,20 @@ int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_err
     struct recipe recipe = {.save = save, .error = error};
     vv_buf_init(&recipe.buf);
     /* With all layers' attempts in the list an overlay can be tried; a base then needs fewer of them. */
-    int rc = collect_leans(&recipe, live, &save->job->lineage.layers);
+    int rc = collect_dependencies(&recipe, live, &save->job->lineage.layers);
     vv_manifest_begin(&recipe.writer, &recipe.buf, save->job->comm->rank);
     int is_overlay = rc == 0 && try_overlay(&recipe, live);
     if (rc == 0 && recipe.buf.failed)
         rc = recipe.buf.failed;
     if (rc == 0 && !is_overlay) {
-        vv_free(recipe.leans);
+        vv_free(recipe.dependencies);
         vv_free(recipe.index_of);
-        recipe.lean_count = 0;
-        rc = collect_leans(&recipe, live, &no_layers);
+        recipe.dependency_count = 0;
+        rc = collect_dependencies(&recipe, live, &no_layers);
     }
     if (rc == 0)
         rc = write_manifest(&recipe, is_overlay);
-    vv_free(recipe.leans);
+    vv_free(recipe.dependencies);
     vv_free(recipe.index_of);
     vv_buf_clear(&recipe.buf);
     vv_pieces_clear(&recipe.pieces);

@@ -15,73 +15,73 @@
 #define REST_MOST 63u
 #define RECENT 128u     /* sources that homes may answer with */
 #define FIRST_GUESS 1e9 /* storage speed before anything was measured, bytes per second */
-#define ROOM_LEAST 4096u
+#define CAPACITY_LEAST 4096u
 #define NS 1e9
 
 /* ---- who takes part ---- */
 
-static int say(struct vv_sharing *sharing, const char *name, const char *reason) {
-    sharing->name = name;
-    sharing->reason = reason;
+static int say(struct vv_rank_dedup *rank_dedup, const char *name, const char *reason) {
+    rank_dedup->name = name;
+    rank_dedup->reason = reason;
     return 0;
 }
 
-static int open_exchange(struct vv_sharing *sharing, struct vv_job *job, struct varve_error *error) {
-    sharing->is_exact = job->settings.dedup != VV_CHOOSE_DEDUP_TOP_K;
+static int open_exchange(struct vv_rank_dedup *rank_dedup, struct vv_job *job, struct varve_error *error) {
+    rank_dedup->is_exact = job->settings.dedup != VV_CHOOSE_DEDUP_TOP_K;
     size_t top = (size_t)job->settings.dedup_top;
-    return sharing->is_exact ? vv_exchange_exact(job->comm, VV_HOPS_AUTO, &sharing->exchange, error)
-                             : vv_exchange_topk(job->comm, top, &sharing->exchange, error);
+    return rank_dedup->is_exact ? vv_exchange_exact(job->comm, VV_HOPS_AUTO, &rank_dedup->exchange, error)
+                                : vv_exchange_topk(job->comm, top, &rank_dedup->exchange, error);
 }
 
-int vv_sharing_open(struct vv_sharing *sharing, struct vv_job *job, struct varve_error *error) {
+int vv_rank_dedup_open(struct vv_rank_dedup *rank_dedup, struct vv_job *job, struct varve_error *error) {
     int choice = job->settings.dedup;
     if (choice == VV_CHOOSE_DEDUP_NONE)
-        return say(sharing, "none", "as it was asked for");
+        return say(rank_dedup, "none", "as it was asked for");
     if (choice == VV_CHOOSE_DEDUP_LOCAL)
-        return say(sharing, "local", "as it was asked for");
+        return say(rank_dedup, "local", "as it was asked for");
     if (job->comm->ranks == 1)
-        return say(sharing, "local", "there is one process");
-    int rc = job->comm->ops->trade ? open_exchange(sharing, job, error) : -ENOTSUP;
+        return say(rank_dedup, "local", "there is one process");
+    int rc = job->comm->ops->trade ? open_exchange(rank_dedup, job, error) : -ENOTSUP;
     if (rc == -ENOTSUP)
-        return say(sharing, "local", "the group of processes cannot trade");
+        return say(rank_dedup, "local", "the group of processes cannot trade");
     if (rc)
         return vv_error_default(error, rc, "deduplication between ranks could not be set up: %s", varve_error_text(rc));
-    return say(sharing, sharing->exchange->ops->name,
+    return say(rank_dedup, rank_dedup->exchange->ops->name,
                choice == VV_CHOOSE_DEDUP_AUTO ? "nothing was measured yet" : "as it was asked for");
 }
 
-void vv_sharing_close(struct vv_sharing *sharing) {
-    vv_exchange_close(sharing->exchange);
-    sharing->exchange = NULL;
+void vv_rank_dedup_close(struct vv_rank_dedup *rank_dedup) {
+    vv_exchange_close(rank_dedup->exchange);
+    rank_dedup->exchange = NULL;
 }
 
-void vv_sharing_forget(struct vv_sharing *sharing) {
-    if (sharing->exchange && sharing->is_exact)
-        vv_exchange_exact_forget(sharing->exchange);
+void vv_rank_dedup_forget(struct vv_rank_dedup *rank_dedup) {
+    if (rank_dedup->exchange && rank_dedup->is_exact)
+        vv_exchange_exact_forget(rank_dedup->exchange);
 }
 
-int vv_sharing_is_due(struct vv_sharing *sharing) {
-    if (!sharing->exchange)
+int vv_rank_dedup_is_due(struct vv_rank_dedup *rank_dedup) {
+    if (!rank_dedup->exchange)
         return 0;
-    if (sharing->rest == 0)
+    if (rank_dedup->rest == 0)
         return 1;
-    sharing->rest--;
-    say(sharing, "local", "asking the other ranks did not pay; tried again later");
+    rank_dedup->rest--;
+    say(rank_dedup, "local", "asking the other ranks did not pay; tried again later");
     return 0;
 }
 
 /* ---- whether it pays ---- */
 
 static int rest(struct vv_save *save) {
-    struct vv_sharing *sharing = save->rank_dedup;
-    sharing->resting = sharing->resting ? sharing->resting * 2 + 1 : REST_FIRST;
-    sharing->resting = sharing->resting < REST_MOST ? sharing->resting : REST_MOST;
-    sharing->rest = sharing->resting;
-    sharing->losses = 0;
+    struct vv_rank_dedup *rank_dedup = save->rank_dedup;
+    rank_dedup->resting = rank_dedup->resting ? rank_dedup->resting * 2 + 1 : REST_FIRST;
+    rank_dedup->resting = rank_dedup->resting < REST_MOST ? rank_dedup->resting : REST_MOST;
+    rank_dedup->rest = rank_dedup->resting;
+    rank_dedup->losses = 0;
     if (vv_comm_is_root(save->job->comm))
         vv_log(&save->job->log, VV_LOG_INFO,
-               "asking the other ranks for duplicates did not pay: %u checkpoints go without", sharing->rest);
-    return say(save->rank_dedup, sharing->exchange->ops->name,
+               "asking the other ranks for duplicates did not pay: %u checkpoints go without", rank_dedup->rest);
+    return say(save->rank_dedup, rank_dedup->exchange->ops->name,
                "it took more time than it saved: the next checkpoints go without");
 }
 
@@ -93,7 +93,7 @@ static uint64_t percent_saved(const struct vv_save *save) {
 
 /* The rank for which it is most counts, on all sides. The same numbers, so the same decision, on all ranks. */
 static int learn(struct vv_save *save, double seconds, struct varve_error *error) {
-    struct vv_sharing *sharing = save->rank_dedup;
+    struct vv_rank_dedup *rank_dedup = save->rank_dedup;
     double bytes = (double)save->sums.elsewhere * (1 + save->outputs->replicas.count);
     double speed = vv_known_or(save->measured->storage_speed, FIRST_GUESS);
     uint64_t cost = (uint64_t)(seconds * NS), gain = (uint64_t)(bytes / speed * NS), percent = percent_saved(save);
@@ -107,12 +107,12 @@ static int learn(struct vv_save *save, double seconds, struct varve_error *error
     if (save->job->settings.dedup != VV_CHOOSE_DEDUP_AUTO)
         return 0;
     if (gain < cost && percent < WORTH_PERCENT) {
-        if (++sharing->losses < LOSSES)
-            return say(save->rank_dedup, sharing->exchange->ops->name, "it took more time than it saved this time");
+        if (++rank_dedup->losses < LOSSES)
+            return say(save->rank_dedup, rank_dedup->exchange->ops->name, "it took more time than it saved this time");
         return rest(save);
     }
-    sharing->resting = sharing->losses = 0;
-    return say(save->rank_dedup, sharing->exchange->ops->name,
+    rank_dedup->resting = rank_dedup->losses = 0;
+    return say(save->rank_dedup, rank_dedup->exchange->ops->name,
                gain >= cost ? "it saved more time than it took" : "it saved a good part of the bytes");
 }
 
@@ -122,11 +122,11 @@ static int name_chunks(void *arg, struct vv_watch *watch, uint64_t first, uint32
     struct vv_save *save = arg;
     struct vv_scan *scan = watch->user;
     for (uint64_t i = first; i < first + count && i < scan->granules; i++) {
-        int rc = vv_scan_name(scan, i, data + (i - first) * VV_CHUNK);
+        int rc = vv_scan_name(scan, i, data + (i - first) * VV_GRANULE);
         if (rc < 0)
             return rc;
         if (rc == 0)
-            vv_naming_spare(save, watch, i);
+            vv_offers_spare(save, watch, i);
     }
     return 0;
 }
@@ -140,16 +140,16 @@ static int name_all(struct vv_save *save, struct varve_error *error) {
     int rc = vv_capture_look(save->memory->capture, name_chunks, save, error);
     save->outcome.stats.seconds_named = (double)(vv_clock_ns() - begin) / NS;
     if (rc == 0) {
-        save->offers.fates = vv_calloc(save->offers.offer_count + 1, 1);
-        rc = save->offers.fates ? 0 : -ENOMEM;
+        save->offers.dispositions = vv_calloc(save->offers.offer_count + 1, 1);
+        rc = save->offers.dispositions ? 0 : -ENOMEM;
     }
     return rc ? vv_error_default(error, rc, "what changed could not be named: %s", varve_error_text(rc)) : 0;
 }
 
 /* ---- the exchange ---- */
 
-/* Which of the latest sources may be referred to: those that any rank's data lies in, since then the last record leans
- * on them. A rank that counts them differently makes all go without. NULL: none. */
+/* Which of the latest sources may be referred to: those that any rank's data lies in, since then the last record
+ * dependencies on them. A rank that counts them differently makes all go without. NULL: none. */
 static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
     const struct vv_history *history = &save->job->lineage.history;
     uint32_t count = history->source_count, first = count > RECENT ? count - RECENT : 0;
@@ -160,7 +160,7 @@ static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
     for (uint32_t i = first; i < count; i++) {
         const struct vv_source *source = &history->sources[i];
         sum = sum * 31 + vv_sum64(source, offsetof(struct vv_source, writers_digest));
-        int is_emptied = save->plan.is_victim && save->plan.is_victim[i]; /* on all ranks */
+        int is_emptied = save->plan.is_sparse && save->plan.is_sparse[i]; /* on all ranks */
         values[i - first] = !(history->is_alive[i] && i != save->plan.source) || is_emptied;
     }
     if (!is_alive)
@@ -179,10 +179,10 @@ static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
 
 /* The memory of a home is half of what the table of ids may take, but not so little that small ranks forget at once. */
 static void bound_exchange(const struct vv_save *save) {
-    struct vv_sharing *sharing = save->rank_dedup;
-    size_t room = save->plan.ids_room / 2;
-    if (sharing->is_exact) /* may fail: then it remembers less */
-        vv_exchange_exact_room(sharing->exchange, room < ROOM_LEAST ? ROOM_LEAST : room);
+    struct vv_rank_dedup *rank_dedup = save->rank_dedup;
+    size_t capacity = save->plan.ids_capacity / 2;
+    if (rank_dedup->is_exact) /* may fail: then it remembers less */
+        vv_exchange_exact_capacity(rank_dedup->exchange, capacity < CAPACITY_LEAST ? CAPACITY_LEAST : capacity);
 }
 
 static int ask_ranks(struct vv_save *save, struct vv_verdict *verdicts, struct varve_error *error) {
@@ -193,11 +193,11 @@ static int ask_ranks(struct vv_save *save, struct vv_verdict *verdicts, struct v
     if (rc)
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     if (!is_alive)
-        vv_sharing_forget(save->rank_dedup);
+        vv_rank_dedup_forget(save->rank_dedup);
     bound_exchange(save);
-    struct vv_exchange_in in = {.offers = save->offers.offers,
+    struct vv_exchange_in in = {.offers = save->offers.unique,
                                 .count = save->offers.offer_count,
-                                .fixed_bytes = save->sums.fixed + save->offers.fine_count * VV_CHUNK,
+                                .fixed_bytes = save->sums.fixed + save->offers.fine_count * VV_GRANULE,
                                 .source = save->plan.source,
                                 .is_alive = is_alive,
                                 .source_count = save->job->lineage.history.source_count};
@@ -215,11 +215,11 @@ static int check_verdicts(const struct vv_save *save, const struct vv_verdict *v
             verdicts[i].kind > VV_KNOWN || (verdicts[i].kind != VV_MINE && verdicts[i].owner >= save->job->comm->ranks))
             return vv_error(error, -EPROTO, "another rank gave an answer that makes no sense");
     for (size_t i = 0; i < save->offers.offer_count; i++)
-        save->offers.fates[i] = verdicts[i].kind == VV_MINE ? VV_FATE_STORE : 0;
+        save->offers.dispositions[i] = verdicts[i].kind == VV_MINE ? VV_DISPOSITION_STORE : 0;
     return 0;
 }
 
-int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error) {
+int vv_rank_dedup_run(struct vv_save *save, int rc, struct varve_error *error) {
     struct varve_comm *comm = save->job->comm;
     struct vv_verdict *verdicts = NULL;
     if (rc == 0)
@@ -230,9 +230,9 @@ int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error) {
     if (rc == 0)
         rc = ask_ranks(save, verdicts, error);
     if (rc == 0)
-        rc = vv_copies_agree(save, check_verdicts(save, verdicts, error), error);
+        rc = vv_replicas_agree(save, check_verdicts(save, verdicts, error), error);
     if (rc == 0) {
-        rc = vv_naming_settle(save, verdicts);
+        rc = vv_offers_settle(save, verdicts);
         if (rc)
             vv_error_default(error, rc, "who stores what could not be noted: %s", varve_error_text(rc));
         rc = vv_comm_agree(comm, rc, error);

@@ -23,29 +23,29 @@ static int nonsense(uint32_t rank, struct varve_error *error) {
 
 /* ---- chunks ---- */
 
-static const struct vv_stand_in *stand_in_of(const struct vv_naming *naming, uint32_t offer) {
-    size_t low = 0, high = naming->stand_in_count;
+static const struct vv_local_replica *local_replica_of(const struct vv_offers *offers, uint32_t offer) {
+    size_t low = 0, high = offers->local_replica_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (naming->stand_ins[middle].offer < offer)
+        if (offers->local_replicas[middle].offer < offer)
             low = middle + 1;
         else
             high = middle;
     }
-    return &naming->stand_ins[low];
+    return &offers->local_replicas[low];
 }
 
-int vv_copies_write(struct vv_save *save, uint32_t number, const void *data) {
-    const struct vv_offer *offer = &save->offers.offers[number];
-    unsigned fates = save->offers.fates[number];
+int vv_replicas_write(struct vv_save *save, uint32_t number, const void *data) {
+    const struct vv_offer *offer = &save->offers.unique[number];
+    unsigned dispositions = save->offers.dispositions[number];
     int rc = 0;
-    if (fates & VV_FATE_STORE)
+    if (dispositions & VV_DISPOSITION_STORE)
         rc = vv_save_add(save, save->job->comm->rank, offer->address, data, offer->size, offer->id,
-                         fates / VV_FATE_HELD_BY);
-    if (rc == 0 && (fates & VV_FATE_STAND_IN)) {
-        const struct vv_stand_in *stand_in = stand_in_of(&save->offers, number);
+                         dispositions / VV_DISPOSITION_HELD_BY);
+    if (rc == 0 && (dispositions & VV_DISPOSITION_LOCAL_REPLICA)) {
+        const struct vv_local_replica *local_replica = local_replica_of(&save->offers, number);
         save->sums.copied += offer->size;
-        rc = vv_save_add(save, stand_in->owner, stand_in->address, data, offer->size, offer->id, 0);
+        rc = vv_save_add(save, local_replica->owner, local_replica->address, data, offer->size, offer->id, 0);
     }
     return rc;
 }
@@ -54,12 +54,12 @@ int vv_copies_write(struct vv_save *save, uint32_t number, const void *data) {
 
 /* Our chunks, told to the partners; they answer with one byte each. */
 static void tell_stored(struct vv_save *save) {
-    const struct vv_naming *naming = &save->offers;
+    const struct vv_offers *offers = &save->offers;
     vv_rounds_begin(&save->outputs->replicas.rounds);
     for (uint32_t j = 0; j < save->outputs->replicas.count; j++)
-        for (size_t i = 0; i < naming->offer_count; i++) {
-            struct chunk_head head = {naming->offers[i].id, naming->offers[i].address, naming->offers[i].size};
-            if (naming->fates[i] & VV_FATE_STORE)
+        for (size_t i = 0; i < offers->offer_count; i++) {
+            struct chunk_head head = {offers->unique[i].id, offers->unique[i].address, offers->unique[i].size};
+            if (offers->dispositions[i] & VV_DISPOSITION_STORE)
                 vv_buf_append(&save->outputs->replicas.rounds.sending[j], &head, sizeof head);
         }
 }
@@ -68,31 +68,31 @@ struct agreeing {
     struct vv_taking taking;  /* first */
     struct vv_buf *answers;   /* per rank that we keep copies of */
     struct varve_parcel *out; /* the same, on their way */
-    size_t room;              /* of stand-ins */
+    size_t capacity;          /* of stand-ins */
 };
 
-static int add_stand_in(struct agreeing *agreeing, uint32_t offer, uint32_t owner, uint64_t address) {
-    struct vv_naming *naming = &((struct vv_save *)agreeing->taking.arg)->offers;
-    if (VV_GROW(naming->stand_ins, naming->stand_in_count, agreeing->room) != 0)
+static int add_local_replica(struct agreeing *agreeing, uint32_t offer, uint32_t owner, uint64_t address) {
+    struct vv_offers *offers = &((struct vv_save *)agreeing->taking.arg)->offers;
+    if (VV_GROW(offers->local_replicas, offers->local_replica_count, agreeing->capacity) != 0)
         return -ENOMEM;
-    naming->stand_ins[naming->stand_in_count++] = (struct vv_stand_in){offer, owner, address};
-    naming->fates[offer] |= VV_FATE_STAND_IN;
+    offers->local_replicas[offers->local_replica_count++] = (struct vv_local_replica){offer, owner, address};
+    offers->dispositions[offer] |= VV_DISPOSITION_LOCAL_REPLICA;
     return 0;
 }
 
 /* One content has one owner, so a chunk of ours stands in for one rank at most. */
 static int take_list(struct vv_taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
     struct agreeing *agreeing = (struct agreeing *)taking;
-    struct vv_naming *naming = &((struct vv_save *)taking->arg)->offers;
+    struct vv_offers *offers = &((struct vv_save *)taking->arg)->offers;
     struct vv_buf *answer = &agreeing->answers[vv_rounds_from(taking->rounds, rank)];
     if (size % sizeof(struct chunk_head) != 0)
         return nonsense(rank, taking->error);
     for (size_t at = 0; at < size; at += sizeof(struct chunk_head)) {
         struct chunk_head head;
         memcpy(&head, data + at, sizeof head);
-        uint32_t offer = vv_naming_find(naming, head.id);
-        uint8_t has = offer != UINT32_MAX && naming->offers[offer].size == head.size && !naming->fates[offer];
-        if (has && add_stand_in(agreeing, offer, rank, head.address) != 0)
+        uint32_t offer = vv_offers_find(offers, head.id);
+        uint8_t has = offer != UINT32_MAX && offers->unique[offer].size == head.size && !offers->dispositions[offer];
+        if (has && add_local_replica(agreeing, offer, rank, head.address) != 0)
             return vv_error(taking->error, -ENOMEM, "no memory to keep copies of rank %u", rank);
         vv_buf_append(answer, &has, 1);
     }
@@ -106,24 +106,24 @@ struct hearing {
 
 static int hear_answer(void *arg, uint32_t rank, const void *data, size_t size) {
     struct hearing *hearing = arg;
-    struct vv_naming *naming = &hearing->save->offers;
+    struct vv_offers *offers = &hearing->save->offers;
     const struct vv_replicas *replicas = &hearing->save->outputs->replicas;
     const uint8_t *has = data;
     uint32_t j = 0;
     while (j < replicas->count && replicas->partners[j] != rank)
         j++;
     size_t at = 0;
-    for (size_t i = 0; i < naming->offer_count; i++)
-        if (naming->fates[i] & VV_FATE_STORE) {
+    for (size_t i = 0; i < offers->offer_count; i++)
+        if (offers->dispositions[i] & VV_DISPOSITION_STORE) {
             if (at == size)
                 return nonsense(rank, hearing->error);
-            naming->fates[i] |= has[at++] ? (uint8_t)(VV_FATE_HELD_BY << j) : 0;
+            offers->dispositions[i] |= has[at++] ? (uint8_t)(VV_DISPOSITION_HELD_BY << j) : 0;
         }
     return at == size ? 0 : nonsense(rank, hearing->error);
 }
 
-static int compare_stand_ins(const void *a, const void *b) {
-    uint32_t x = ((const struct vv_stand_in *)a)->offer, y = ((const struct vv_stand_in *)b)->offer;
+static int compare_local_replicas(const void *a, const void *b) {
+    uint32_t x = ((const struct vv_local_replica *)a)->offer, y = ((const struct vv_local_replica *)b)->offer;
     return x < y ? -1 : x > y;
 }
 
@@ -146,14 +146,14 @@ static int ask_partners(struct vv_save *save, struct varve_error *error) {
     agreeing.answers = vv_calloc(kept + 1, sizeof *agreeing.answers);
     agreeing.out = vv_calloc(kept + 1, sizeof *agreeing.out);
     /* from here on everybody answers everybody, or nobody does */
-    int has_room = agreeing.answers && agreeing.out;
-    int rc = vv_comm_agree(comm, has_room ? 0 : vv_error(error, -ENOMEM, "no memory to agree on copies"), error);
+    int has_capacity = agreeing.answers && agreeing.out;
+    int rc = vv_comm_agree(comm, has_capacity ? 0 : vv_error(error, -ENOMEM, "no memory to agree on copies"), error);
     if (rc == 0) {
         tell_stored(save);
         rc = vv_rounds_once(&agreeing.taking);
-        if (save->offers.stand_in_count > 0)
-            qsort(save->offers.stand_ins, save->offers.stand_in_count, sizeof *save->offers.stand_ins,
-                  compare_stand_ins);
+        if (save->offers.local_replica_count > 0)
+            qsort(save->offers.local_replicas, save->offers.local_replica_count, sizeof *save->offers.local_replicas,
+                  compare_local_replicas);
         rc = vv_comm_agree(comm, rc ? rc : agreeing.taking.rc, error);
     }
     if (rc == 0)
@@ -166,7 +166,7 @@ static int ask_partners(struct vv_save *save, struct varve_error *error) {
     return rc;
 }
 
-int vv_copies_agree(struct vv_save *save, int rc, struct varve_error *error) {
+int vv_replicas_agree(struct vv_save *save, int rc, struct varve_error *error) {
     rc = vv_comm_agree(save->job->comm, rc, error);
     return rc || save->outputs->replicas.count == 0 ? rc : ask_partners(save, error);
 }

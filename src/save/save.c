@@ -20,7 +20,7 @@
 #define SPEED_LEAST (8u << 20) /* bytes stored that tell how fast checkpoints are stored */
 
 static uint64_t round_up(uint64_t size) {
-    return (size + VV_CHUNK - 1) & ~(uint64_t)(VV_CHUNK - 1);
+    return (size + VV_GRANULE - 1) & ~(uint64_t)(VV_GRANULE - 1);
 }
 
 /* ---- plan ---- */
@@ -54,7 +54,7 @@ static int plan_region(struct vv_save *save, struct vv_region *region, struct va
     past->pending_address = past->address;
     past->pending_slot = past->slot;
     past->pending_digest = past->digest;
-    past->pending_nameless = vv_region_is_large(region);
+    past->pending_no_ids = vv_region_is_large(region);
     if (past->is_new || past->slot < round_up(region->size)) {
         past->is_moved = !past->is_new;
         past->pending_address = save->plan.layout_end;
@@ -82,10 +82,10 @@ static int plan(struct vv_save *save, struct varve_error *error) {
             return rc;
     }
     /* Chunks of large regions are known from the table alone, so they count twice. */
-    save->plan.ids_room = vv_table_room(save->job->settings.table_share,
-                                        save->sums.protected_bytes + vv_regions_large_bytes(&save->memory->regions));
+    save->plan.ids_capacity = vv_table_capacity(
+        save->job->settings.table_share, save->sums.protected_bytes + vv_regions_large_bytes(&save->memory->regions));
     /* A table that cannot grow only finds fewer duplicates. */
-    if (vv_table_resize(&history->table, save->plan.ids_room) != 0)
+    if (vv_table_resize(&history->table, save->plan.ids_capacity) != 0)
         vv_log(&save->job->log, VV_LOG_INFO,
                "no memory for a larger table of ids: some duplicates will be stored again");
     return 0;
@@ -116,9 +116,9 @@ static void look_at_rounded(struct vv_save *save) {
 static uint64_t below_ceiling(const struct vv_save *save, uint64_t all) {
     const struct vv_settings *settings = &save->job->settings;
     uint64_t large = vv_regions_large_bytes(&save->memory->regions), all_bytes = save->sums.protected_bytes;
-    uint64_t chunks = (all_bytes > large ? all_bytes - large : 0) / VV_CHUNK; /* of large ones nothing is kept */
+    uint64_t chunks = (all_bytes > large ? all_bytes - large : 0) / VV_GRANULE; /* of large ones nothing is kept */
     uint64_t other = BESIDE + chunks * (CHUNK_BYTES + (save->job->comm->ranks > 1 ? OFFER_BYTES : 0)) +
-                     save->plan.ids_room * sizeof(struct vv_known);
+                     save->plan.ids_capacity * sizeof(struct vv_known);
     uint64_t left = settings->memory > other ? settings->memory - other : 0;
     left = left < MEMORY_LEAST ? MEMORY_LEAST : left;
     return settings->memory > 0 && left < all ? left : all;
@@ -127,24 +127,25 @@ static uint64_t below_ceiling(const struct vv_save *save, uint64_t all) {
 /* The blocks on their way to storage are copies, too: they take up to a quarter of the staging. */
 static void share_out(struct vv_save *save) {
     const struct vv_settings *settings = &save->job->settings;
-    struct vv_room *room = &save->plan.room;
+    struct vv_capacity *capacity = &save->plan.capacity;
     uint64_t all = settings->staging;
     if (all == 0) {
         all = (uint64_t)(settings->staging_share * (double)save->sums.protected_bytes);
         all = all < STAGING_LEAST ? STAGING_LEAST : all;
     }
     all = below_ceiling(save, all);
-    room->blocks = settings->queue > 0 ? (unsigned)settings->queue : (unsigned)settings->threads + 2;
-    room->block_size = (uint32_t)settings->block_size;
+    capacity->blocks = settings->queue > 0 ? (unsigned)settings->queue : (unsigned)settings->threads + 2;
+    capacity->block_size = (uint32_t)settings->block_size;
     if (save->memory->capturing == VV_CHOOSE_CAPTURE_TRAP) { /* a page is processed when it is on its way to storage */
-        room->block_size = BLOCK_LEAST;
-        room->blocks = 2;
+        capacity->block_size = BLOCK_LEAST;
+        capacity->blocks = 2;
     }
     int is_bounded = vv_is_in_background(save->memory) || settings->memory > 0;
-    while (is_bounded && room->block_size > BLOCK_LEAST && (uint64_t)room->block_size * room->blocks > all / 4)
-        room->block_size /= 2;
-    uint64_t taken = (uint64_t)room->block_size * room->blocks;
-    room->staging = all > taken ? all - taken : 0;
+    while (is_bounded && capacity->block_size > BLOCK_LEAST &&
+           (uint64_t)capacity->block_size * capacity->blocks > all / 4)
+        capacity->block_size /= 2;
+    uint64_t taken = (uint64_t)capacity->block_size * capacity->blocks;
+    capacity->staging = all > taken ? all - taken : 0;
 }
 
 /* ---- looking ---- */
@@ -229,7 +230,7 @@ static int ask_callback(void *arg, struct varve_error *error) {
 static void begin_anew(struct vv_save *save) {
     struct vv_regions *regions = &save->memory->regions;
     vv_unwatch_regions(save->memory);
-    vv_sharing_forget(save->rank_dedup);
+    vv_rank_dedup_forget(save->rank_dedup);
     vv_devices_lose_step(regions, save->job->lineage.is_settled_well);
     vv_lineage_reset(&save->job->lineage);
     for (size_t i = 0; i < regions->count; i++) /* numbers ascend in a new history */
@@ -258,8 +259,8 @@ static int begin_looking(struct vv_save *save, struct varve_error *error) {
     if (rc)
         return rc;
     share_out(save);
-    save->output->block_size = save->plan.room.block_size;
-    save->output->blocks = save->plan.room.blocks;
+    save->output->block_size = save->plan.capacity.block_size;
+    save->output->blocks = save->plan.capacity.blocks;
     vv_emptying_look(save);
     look_at_rounded(save);
     return 0;
@@ -269,7 +270,7 @@ static int begin_looking(struct vv_save *save, struct varve_error *error) {
  * it by then. */
 static int name_changes(struct vv_save *save, int rc, struct varve_error *error) {
     struct varve_comm *comm = save->job->comm;
-    int may = rc == 0 && save->job->aside && vv_is_in_background(save->memory);
+    int may = rc == 0 && save->job->caller_comm && vv_is_in_background(save->memory);
     uint64_t later = may ? vv_capture_later(save->memory->capture) : VV_LATER_NOT;
     enum vv_later own = (enum vv_later)later;
     int broken = comm->ops->least(comm, &later, 1);
@@ -283,7 +284,7 @@ static int name_changes(struct vv_save *save, int rc, struct varve_error *error)
     if (save->plan.is_shared_behind)
         return 0;
     vv_capture_unfreeze(save->memory->capture);
-    return vv_sharing_run(save, rc, error);
+    return vv_rank_dedup_run(save, rc, error);
 }
 
 /* Of what was new last time, the part that this rank has stored. */
@@ -301,13 +302,13 @@ static unsigned ranks_beside(const struct vv_save *save) {
 /* What this rank will store: the naming knows; without one it is as much as last time. */
 static uint64_t expected_bytes(const struct vv_save *save) {
     if (save->plan.is_shared)
-        return save->offers.count * VV_CHUNK;
+        return save->offers.count * VV_GRANULE;
     return save->job->lineage.has_saved ? save->measured->last_fresh : save->sums.protected_bytes;
 }
 
 static int prepare_save(struct vv_save *save, struct varve_error *error) {
     save->plan.begun_ns = vv_clock_ns();
-    save->plan.is_shared = vv_sharing_is_due(save->rank_dedup);
+    save->plan.is_shared = vv_rank_dedup_is_due(save->rank_dedup);
     vv_devices_settle(&save->memory->regions,
                       save->job->lineage.is_settled_well); /* of the last one, before anything of this one can fail */
     if (save->job->lineage.must_begin_anew)
@@ -319,7 +320,7 @@ static int prepare_save(struct vv_save *save, struct varve_error *error) {
     rc = vv_emptying_plan(save, rc, error);
     if (rc == 0)
         rc = begin_looking(save, error);
-    struct vv_capture_plan plan = {save->plan.room.staging,
+    struct vv_capture_plan plan = {save->plan.capacity.staging,
                                    save->measured->storage_speed,
                                    save->measured->changed_share,
                                    save->outputs->replicas.count > 0,
@@ -366,7 +367,7 @@ static void note_sums(const struct vv_save *save, struct varve_stats *stats) {
     stats->writers = save->output->writers;
     stats->group = save->output->group;
     stats->bytes_base = save->manifest.is_base && save->job->lineage.layers.count > 0 ? save->manifest.bytes : 0;
-    vv_fine_say(save, stats);
+    vv_fine_report(save, stats);
     stats->runs_changed = 0;
     for (size_t i = 0; i < save->job->lineage.history.count; i++)
         stats->runs_changed += save->job->lineage.history.list[i].changed.count;
@@ -374,15 +375,15 @@ static void note_sums(const struct vv_save *save, struct varve_stats *stats) {
 
 /* Other ranks refer to what was settled as ours: nothing of it may be missing. */
 static int check_written(const struct vv_save *save, struct varve_error *error) {
-    const struct vv_naming *naming = &save->offers;
-    if (!save->plan.is_shared || naming->written == naming->count)
+    const struct vv_offers *offers = &save->offers;
+    if (!save->plan.is_shared || offers->written == offers->count)
         return 0;
-    return vv_error(error, -EIO, "%zu chunks are ours to store, but %zu were captured", naming->count, naming->written);
+    return vv_error(error, -EIO, "%zu chunks are ours to store, but %zu were captured", offers->count, offers->written);
 }
 
 /* What is left, and then everything up to our yes. */
 static int write_pack(struct vv_save *save, struct varve_error *error) {
-    int rc = save->plan.is_shared && save->plan.is_shared_behind ? vv_sharing_run(save, 0, error) : 0;
+    int rc = save->plan.is_shared && save->plan.is_shared_behind ? vv_rank_dedup_run(save, 0, error) : 0;
     if (save->plan.is_shared_behind)
         rc = save->output->ops->expect(save->output, rc, expected_bytes(save), error);
     rc = save->output->ops->consume(save->output, rc, take_piece, save, error);
@@ -440,11 +441,11 @@ void vv_save_write(struct vv_save *save) {
 
 static void clear(struct vv_save *save) {
     vv_free(save->manifest.live);
-    vv_free(save->plan.is_victim);
+    vv_free(save->plan.is_sparse);
     vv_free(save->fine.is_usable);
-    vv_naming_clear(&save->offers);
+    vv_offers_clear(&save->offers);
     save->manifest.live = NULL;
-    save->plan.is_victim = NULL;
+    save->plan.is_sparse = NULL;
     save->fine.is_usable = NULL;
 }
 
@@ -469,7 +470,7 @@ void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest) {
     vv_lineage_accept(lineage, &committed);
     vv_capture_settle(save->memory->capture, 1);
     learn(save);
-    vv_fine_judge(save);
+    vv_fine_evaluate(save);
     clear(save);
 }
 

@@ -10,14 +10,14 @@
 #include "write/output.h"
 
 /* How the bytes that may lie between the program and the storage are shared out. */
-struct vv_room {
+struct vv_capacity {
     uint32_t block_size;
     unsigned blocks;
     uint64_t staging; /* bytes for copies of chunks */
 };
 
 /* Deduplication between ranks (rank_dedup.c). */
-struct vv_sharing {
+struct vv_rank_dedup {
     struct vv_exchange *exchange; /* NULL: there is none */
     int is_exact;
     unsigned rest;    /* checkpoints for which it is left out, since it did not pay */
@@ -44,41 +44,41 @@ struct vv_named {
 };
 #define VV_NAMED_FINE (UINT32_C(1) << 31)
 /* A chunk of another rank that is stored here as its copy, from our own memory. */
-struct vv_stand_in {
+struct vv_local_replica {
     uint32_t offer;
     uint32_t owner;
     uint64_t address;
 };
-struct vv_naming {
+struct vv_offers {
     struct vv_named *list; /* those of a region together, ascending */
-    size_t count, room;
-    struct vv_offer *offers; /* each id once, with the address of the first chunk that has it */
-    uint8_t *fates;          /* per offer, once it is known: enum vv_fate bits */
-    size_t offer_count, offer_room;
+    size_t count, capacity;
+    struct vv_offer *unique; /* each id once, with the address of the first chunk that has it */
+    uint8_t *dispositions;   /* per offer, once it is known: enum vv_disposition bits */
+    size_t offer_count, offer_capacity;
     uint32_t *map; /* from ids to offers, + 1; open addressing */
     size_t map_size;
-    struct vv_stand_in *stand_ins; /* by offer */
-    size_t stand_in_count;
+    struct vv_local_replica *local_replicas; /* by offer */
+    size_t local_replica_count;
     struct vv_hash128 *fine_ids; /* of granules that are stored finely */
-    size_t fine_count, fine_room;
+    size_t fine_count, fine_capacity;
     int is_copied;  /* named from copies that nobody can write meanwhile, */
     int is_stable;  /* and that will come again as they were */
     size_t written; /* of the list, once it is settled */
 };
 
-/* What the call has planned (save.c; is_victim and rewrite_left: emptying.c). */
+/* What the call has planned (save.c; is_sparse and rewrite_left: emptying.c). */
 struct vv_save_plan {
     struct vv_attempt attempt;
     uint32_t source; /* our slot in the history */
-    struct vv_room room;
+    struct vv_capacity capacity;
     uint64_t begun_ns;
     uint64_t layout_end; /* becomes the history's when committed */
     uint64_t regions;
-    size_t ids_room;       /* places in the table of ids */
+    size_t ids_capacity;   /* places in the table of ids */
     int is_shared;         /* it is compared with other ranks */
     int is_shared_behind;  /* in the background */
     int has_devices;       /* some were asked */
-    uint8_t *is_victim;    /* per source: its live bytes are stored again, as far as */
+    uint8_t *is_sparse;    /* per source: its live bytes are stored again, as far as */
     uint64_t rewrite_left; /* this goes */
 };
 
@@ -87,7 +87,7 @@ struct vv_scans {
     size_t asked;                /* regions whose callbacks have been asked, */
     uint64_t asked_at;           /* and up to where in the next */
     struct vv_variable variable; /* of the region whose data comes now */
-    uint8_t rounded[VV_CHUNK];   /* a chunk of a region with a grid, as it is stored; or a copy of one that is named */
+    uint8_t rounded[VV_GRANULE]; /* a chunk of a region with a grid, as it is stored; or a copy of one that is named */
 };
 
 /* Fine chunks (fine_policy.c). */
@@ -125,11 +125,11 @@ struct vv_save {
     struct vv_protected *memory;      /* the session's */
     struct vv_outputs *outputs;       /* the session's */
     struct vv_measured *measured;     /* the session's */
-    struct vv_sharing *rank_dedup;    /* the session's */
+    struct vv_rank_dedup *rank_dedup; /* the session's */
     struct vv_audit_state *audit;     /* the session's */
     struct vv_save_plan plan;         /* save.c */
     struct vv_scans scans;            /* save.c */
-    struct vv_naming offers;          /* offers.c, if it is compared with other ranks */
+    struct vv_offers offers;          /* offers.c, if it is compared with other ranks */
     struct vv_save_fine fine;         /* fine_policy.c */
     struct vv_output *output;         /* save.c */
     struct vv_save_manifest manifest; /* manifest_build.c */
@@ -146,10 +146,10 @@ void vv_save_accept(struct vv_save *save, struct vv_hash128 writers_digest);
 void vv_save_drop(struct vv_save *save);
 
 /* ---- rank_dedup.c: what several ranks hold is stored once. Collective. ---- */
-int vv_sharing_open(struct vv_sharing *sharing, struct vv_job *job, struct varve_error *error);
-void vv_sharing_close(struct vv_sharing *sharing); /* not collective */
+int vv_rank_dedup_open(struct vv_rank_dedup *rank_dedup, struct vv_job *job, struct varve_error *error);
+void vv_rank_dedup_close(struct vv_rank_dedup *rank_dedup); /* not collective */
 /* Sources have got other numbers: nothing from before counts. Not collective. */
-void vv_sharing_forget(struct vv_sharing *sharing);
+void vv_rank_dedup_forget(struct vv_rank_dedup *rank_dedup);
 
 /* ---- fine_policy.c ---- */
 /* After a restart: what was restored has been seen. */

@@ -84,10 +84,10 @@ void vv_scan_fine_note(struct vv_scan *scan, uint64_t index, const uint8_t *data
 int vv_fine_prepare(struct vv_save *save);
 void vv_scan_fine_begin(struct vv_scan *scan);
 /* It was committed: what the samples say for the next. */
-void vv_fine_judge(struct vv_save *save);
-void vv_fine_say(const struct vv_save *save, struct varve_stats *stats);
+void vv_fine_evaluate(struct vv_save *save);
+void vv_fine_report(const struct vv_save *save, struct varve_stats *stats);
 /* How many fine chunks of so much protected memory may be remembered. */
-uint64_t vv_fine_room(const struct vv_job *job, uint64_t protected_bytes);
+uint64_t vv_fine_capacity(const struct vv_job *job, uint64_t protected_bytes);
 
 /* ---- scan_device.c: a region in the memory of a device ---- */
 /* A part of such a region, from *at on, which moves behind it. */
@@ -95,44 +95,48 @@ int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_
 void vv_device_restored(struct vv_job *job, const struct vv_region *region, const struct vv_past *past);
 
 /* ---- offers.c ---- */
-enum vv_fate { VV_FATE_STORE = 1, VV_FATE_STAND_IN = 2, VV_FATE_HELD_BY = 4 /* << j: partner j has it itself */ };
-int vv_naming_add(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id, uint32_t size);
+enum vv_disposition {
+    VV_DISPOSITION_STORE = 1,
+    VV_DISPOSITION_LOCAL_REPLICA = 2,
+    VV_DISPOSITION_HELD_BY = 4 /* << j: partner j has it itself */
+};
+int vv_offers_add(struct vv_offers *offers, struct vv_scan *scan, uint64_t index, struct vv_hash128 id, uint32_t size);
 /* It is stored here, whatever the others hold. */
-int vv_naming_add_fine(struct vv_naming *naming, struct vv_scan *scan, uint64_t index, struct vv_hash128 id);
+int vv_offers_add_fine(struct vv_offers *offers, struct vv_scan *scan, uint64_t index, struct vv_hash128 id);
 /* The offer with this id, or UINT32_MAX. */
-uint32_t vv_naming_find(const struct vv_naming *naming, struct vv_hash128 id);
+uint32_t vv_offers_find(const struct vv_offers *offers, struct vv_hash128 id);
 /* The verdicts are there: origins for all named chunks. What is not to be stored here leaves the list. */
-int vv_naming_settle(struct vv_save *save, const struct vv_verdict *verdicts);
+int vv_offers_settle(struct vv_save *save, const struct vv_verdict *verdicts);
 /* It need not be captured. */
-void vv_naming_spare(struct vv_save *save, struct vv_watch *watch, uint64_t index);
+void vv_offers_spare(struct vv_save *save, struct vv_watch *watch, uint64_t index);
 /* The first named chunk of a region from this granule on; NULL: none. */
-const struct vv_named *vv_naming_at(const struct vv_naming *naming, const struct vv_scan *scan, uint64_t index);
-void vv_naming_clear(struct vv_naming *naming);
+const struct vv_named *vv_offers_at(const struct vv_offers *offers, const struct vv_scan *scan, uint64_t index);
+void vv_offers_clear(struct vv_offers *offers);
 
 /* ---- rank_dedup.c. Collective. ---- */
 /* Will the checkpoint that begins now be compared with other ranks? The same answer everywhere. */
-int vv_sharing_is_due(struct vv_sharing *sharing);
+int vv_rank_dedup_is_due(struct vv_rank_dedup *rank_dedup);
 /* Name everything that was captured, ask the other ranks, and settle who stores what. rc: how this rank has fared so
  * far; nobody is left waiting for one that has failed. */
-int vv_sharing_run(struct vv_save *save, int rc, struct varve_error *error);
+int vv_rank_dedup_run(struct vv_save *save, int rc, struct varve_error *error);
 
 /* ---- replicas.c: everything is kept on several nodes ---- */
 /* Store the chunk of offer `number`, as ours or as another rank's copy. */
-int vv_copies_write(struct vv_save *save, uint32_t number, const void *data);
+int vv_replicas_write(struct vv_save *save, uint32_t number, const void *data);
 /* The partners say which of our chunks they hold themselves. Collective; the same code everywhere. */
-int vv_copies_agree(struct vv_save *save, int rc, struct varve_error *error);
+int vv_replicas_agree(struct vv_save *save, int rc, struct varve_error *error);
 /* ---- emptying.c: old attempts are emptied ---- */
 /* Which, and how much of them. rc: how this rank has fared so far, and what is returned unless that was 0. Collective.
  */
 int vv_emptying_plan(struct vv_save *save, int rc, struct varve_error *error);
-/* Chunks that have not changed are not looked at, but for those of the victims. */
+/* Chunks that have not changed are not looked at, but for those of the sparse sources. */
 void vv_emptying_look(struct vv_save *save);
 /* May so many bytes be stored again? They are taken off the budget. */
 int vv_emptying_take(struct vv_save *save, uint32_t size);
 /* Before a commit is accepted: what will die with it. */
 void vv_emptying_note(struct vv_save *save);
 
-/* ---- manifest_build.c: leans and manifest ---- */
+/* ---- manifest_build.c: dependencies and manifest ---- */
 int vv_recipe_write(struct vv_save *save, const uint64_t *live, struct varve_error *error);
 
 #endif

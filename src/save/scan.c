@@ -11,13 +11,13 @@
 #define WINDOW (1u << 20) /* of callback regions */
 
 static uint64_t granule_end(const struct vv_scan *scan, uint64_t index) {
-    uint64_t end = (index + 1) * VV_CHUNK;
+    uint64_t end = (index + 1) * VV_GRANULE;
     return end < scan->size ? end : scan->size;
 }
 
 static struct vv_hash128 past_id(const struct vv_scan *scan, uint64_t index) {
     struct vv_hash128 none = {0, 0};
-    return !scan->is_blank && index * VV_CHUNK < scan->past->length ? scan->past->ids[index] : none;
+    return !scan->is_blank && index * VV_GRANULE < scan->past->length ? scan->past->ids[index] : none;
 }
 
 /* Granule `index` has a new id: keep it for the commit, and carry the digest along. */
@@ -30,25 +30,25 @@ int vv_scan_new_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id) {
         past->pending_digest = vv_hash128_subtract(past->pending_digest, vv_digest_term(index, before));
     if (!vv_hash128_is_zero(id))
         past->pending_digest = vv_hash128_add(past->pending_digest, vv_digest_term(index, id));
-    return past->pending_nameless ? 0 : vv_past_new_id(past, index, id);
+    return past->pending_no_ids ? 0 : vv_past_new_id(past, index, id);
 }
 
 /* It is all zero now: what its origin says. */
 static void forget_marks(const struct vv_scan *scan, uint64_t index) {
     if (scan->fine.chunk)
-        vv_fine_forget(&scan->fine, index * VV_CHUNK, (uint32_t)(granule_end(scan, index) - index * VV_CHUNK));
+        vv_fine_forget(&scan->fine, index * VV_GRANULE, (uint32_t)(granule_end(scan, index) - index * VV_GRANULE));
 }
 
 /* Where some of this granule is held by a source that is being emptied; NULL: it is not. */
-static const struct vv_origin *find_victim(const struct vv_scan *scan, uint64_t index, uint32_t size) {
+static const struct vv_origin *find_sparse(const struct vv_scan *scan, uint64_t index, uint32_t size) {
     const struct vv_save *save = scan->save;
     const struct vv_origins *origins = &scan->past->origins;
-    if (!save->plan.is_victim)
+    if (!save->plan.is_sparse)
         return NULL;
-    for (size_t at = vv_origins_find(origins, index * VV_CHUNK);
-         at < origins->count && origins->list[at].offset < index * VV_CHUNK + size; at++) {
+    for (size_t at = vv_origins_find(origins, index * VV_GRANULE);
+         at < origins->count && origins->list[at].offset < index * VV_GRANULE + size; at++) {
         const struct vv_origin *origin = &origins->list[at];
-        if (origin->kind != VV_ORIGIN_ZERO && save->plan.is_victim[origin->source])
+        if (origin->kind != VV_ORIGIN_ZERO && save->plan.is_sparse[origin->source])
             return origin;
     }
     return NULL;
@@ -56,7 +56,7 @@ static const struct vv_origin *find_victim(const struct vv_scan *scan, uint64_t 
 
 /* An unchanged granule. Of what repeats a piece only the first is stored. */
 static int wants_rewrite(struct vv_scan *scan, uint64_t index, uint32_t size) {
-    const struct vv_origin *origin = find_victim(scan, index, size);
+    const struct vv_origin *origin = find_sparse(scan, index, size);
     if (!origin)
         return 0;
     return origin->kind == VV_ORIGIN_REPEATED ? scan->save->plan.rewrite_left > 0 : vv_emptying_take(scan->save, size);
@@ -76,7 +76,7 @@ static int is_known(const struct vv_scan *scan, struct vv_hash128 id, struct vv_
     origin->source = known->source;
     origin->owner = known->owner;
     origin->address = known->address;
-    return save->plan.is_victim && save->plan.is_victim[known->source] ? KNOWN_SPARSE : KNOWN;
+    return save->plan.is_sparse && save->plan.is_sparse[known->source] ? KNOWN_SPARSE : KNOWN;
 }
 
 /* Where the bytes of a changed, non-zero granule are found: somewhere we know, or here as new data. */
@@ -97,7 +97,7 @@ static int place_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data
     is_rewrite |= is_sparse;
     origin->source = save->plan.source;
     origin->owner = save->job->comm->rank;
-    origin->address = scan->past->pending_address + index * VV_CHUNK;
+    origin->address = scan->past->pending_address + index * VV_GRANULE;
     *(is_rewrite ? &save->sums.rewritten : &save->sums.fresh) += size;
     save->sums.chunks_new++;
     struct vv_known fresh = {id, origin->source, origin->owner, origin->address};
@@ -130,7 +130,7 @@ static struct vv_hash128 id_of(const struct vv_scan *scan, const uint8_t *data, 
 }
 
 static uint32_t size_of(const struct vv_scan *scan, uint64_t index) {
-    return (uint32_t)(granule_end(scan, index) - index * VV_CHUNK);
+    return (uint32_t)(granule_end(scan, index) - index * VV_GRANULE);
 }
 
 static struct looked look_at_granule(struct vv_scan *scan, uint64_t index, const uint8_t *data, struct vv_hash128 id) {
@@ -194,7 +194,7 @@ static void name_granule(struct vv_scan *scan, uint64_t index, const uint8_t *da
 static int scan_chunk(struct vv_scan *scan, uint64_t index, const uint8_t *data, const struct names *names) {
     struct vv_stats_sums *sums = &scan->save->sums;
     struct looked looked = look_at_granule(scan, index, data, names->id);
-    struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
+    struct vv_origin origin = {.offset = index * VV_GRANULE, .length = looked.size, .kind = VV_ORIGIN_ZERO};
     int rc = 0;
     if (looked.is_same)
         return 0;
@@ -235,7 +235,7 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
         !save->offers.is_copied) /* it is read several times, and must be the same each time */
         data = memcpy(save->scans.rounded, data, size_of(scan, index));
     struct looked looked = look_at_granule(scan, index, data, id_of(scan, data, size_of(scan, index)));
-    struct vv_origin origin = {.offset = index * VV_CHUNK, .length = looked.size, .kind = VV_ORIGIN_ZERO};
+    struct vv_origin origin = {.offset = index * VV_GRANULE, .length = looked.size, .kind = VV_ORIGIN_ZERO};
     save->sums.looked += looked.size;
     if (looked.is_same)
         return 0;
@@ -243,7 +243,7 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
     if (rc)
         return rc;
     if (is_finely_stored(scan, &looked) && !vv_scan_fine_is_new(scan, index, data, looked.size)) {
-        rc = vv_naming_add_fine(&save->offers, scan, index, looked.id);
+        rc = vv_offers_add_fine(&save->offers, scan, index, looked.id);
         return rc ? rc : 1;
     }
     keep_marks(scan, index, data, &looked);
@@ -257,7 +257,7 @@ int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data) {
         return vv_origins_add(&scan->past->changed, &origin);
     }
     *(looked.is_rewrite || looked.is_moved || is_sparse ? &save->sums.rewritten : &save->sums.fresh) += looked.size;
-    rc = vv_naming_add(&save->offers, scan, index, looked.id, looked.size);
+    rc = vv_offers_add(&save->offers, scan, index, looked.id, looked.size);
     return rc ? rc : 1;
 }
 
@@ -272,10 +272,10 @@ static int is_as_named(const struct vv_scan *scan, struct vv_hash128 id, const u
 static int write_chunk(struct vv_scan *scan, const struct vv_named *named, const uint8_t *data,
                        struct varve_error *error) {
     struct vv_save *save = scan->save;
-    uint32_t size = (uint32_t)(granule_end(scan, named->index) - named->index * VV_CHUNK);
+    uint32_t size = (uint32_t)(granule_end(scan, named->index) - named->index * VV_GRANULE);
     uint32_t number = named->offer & ~VV_NAMED_FINE;
     int is_fine = (named->offer & VV_NAMED_FINE) != 0;
-    struct vv_hash128 id = is_fine ? save->offers.fine_ids[number] : save->offers.offers[number].id;
+    struct vv_hash128 id = is_fine ? save->offers.fine_ids[number] : save->offers.unique[number].id;
     data = as_stored(scan, data, size);
     if (!is_as_named(scan, id, data, size))
         return vv_error(error, -EFAULT, "region %s %s", scan->past->name,
@@ -286,22 +286,22 @@ static int write_chunk(struct vv_scan *scan, const struct vv_named *named, const
     save->offers.written++;
     if (is_fine)
         return vv_scan_fine(scan, named->index, data, size, id, NULL);
-    if (scan->fine.chunk && (save->offers.fates[number] & VV_FATE_STORE))
+    if (scan->fine.chunk && (save->offers.dispositions[number] & VV_DISPOSITION_STORE))
         vv_scan_fine_note(scan, named->index, data, size);
-    return vv_copies_write(save, number, data);
+    return vv_replicas_write(save, number, data);
 }
 
 int vv_scan_write(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data,
                   struct varve_error *error) {
     struct vv_save *save = scan->save;
-    const struct vv_named *named = vv_naming_at(&save->offers, scan, first);
+    const struct vv_named *named = vv_offers_at(&save->offers, scan, first);
     int rc = 0;
     if (!named)
         return 0;
     const struct vv_named *end = save->offers.list + scan->named_first + scan->named_count;
     vv_save_region(save, scan->past);
     for (; named < end && named->index < first + count && rc == 0; named++)
-        rc = write_chunk(scan, named, data + (named->index - first) * VV_CHUNK, error);
+        rc = write_chunk(scan, named, data + (named->index - first) * VV_GRANULE, error);
     return rc;
 }
 
@@ -312,19 +312,19 @@ static int scan_chunks(struct vv_scan *scan, uint64_t first, uint64_t last, cons
     int is_ahead = scan->grid == 0, rc = 0;
     if (is_ahead && first < last)
         name_granule(scan, first, data, &names[first % 2]);
-    for (uint64_t i = first; i < last && rc == 0; i++, data += VV_CHUNK) {
+    for (uint64_t i = first; i < last && rc == 0; i++, data += VV_GRANULE) {
         const uint8_t *stored = as_stored(scan, data, size_of(scan, i));
         if (!is_ahead)
             name_granule(scan, i, stored, &names[i % 2]);
         else if (i + 1 < last)
-            name_granule(scan, i + 1, data + VV_CHUNK, &names[(i + 1) % 2]);
+            name_granule(scan, i + 1, data + VV_GRANULE, &names[(i + 1) % 2]);
         rc = scan_chunk(scan, i, stored, &names[i % 2]);
     }
     return rc;
 }
 
 static int add_zero(struct vv_scan *scan, uint64_t first, uint64_t last) {
-    uint64_t from = first * VV_CHUNK, to = granule_end(scan, last - 1);
+    uint64_t from = first * VV_GRANULE, to = granule_end(scan, last - 1);
     struct vv_origin origin = {.offset = from, .length = to - from, .kind = VV_ORIGIN_ZERO};
     scan->save->sums.changed += to - from;
     scan->save->sums.zero += to - from;
@@ -348,9 +348,9 @@ static int zero_chunks(struct vv_scan *scan, uint64_t first, uint64_t last) {
     const struct vv_origins *origins = &scan->past->origins;
     uint64_t known = last < scan->comparable ? last : scan->comparable;
     uint64_t done = first;
-    for (size_t i = vv_origins_find(origins, first * VV_CHUNK); i < origins->count && done < known; i++) {
+    for (size_t i = vv_origins_find(origins, first * VV_GRANULE); i < origins->count && done < known; i++) {
         const struct vv_origin *origin = &origins->list[i];
-        uint64_t from = origin->offset / VV_CHUNK, to = vv_granules(origin->offset + origin->length);
+        uint64_t from = origin->offset / VV_GRANULE, to = vv_granules(origin->offset + origin->length);
         if (from >= known)
             break;
         if (origin->kind == VV_ORIGIN_ZERO)
@@ -370,7 +370,7 @@ static int zero_chunks(struct vv_scan *scan, uint64_t first, uint64_t last) {
         return 0;
     first = first > scan->comparable ? first : scan->comparable;
     /* One granule at most lies in the past with another end: the last one. */
-    int rc = first * VV_CHUNK < scan->past->length ? clear_ids(scan, first, first + 1) : 0;
+    int rc = first * VV_GRANULE < scan->past->length ? clear_ids(scan, first, first + 1) : 0;
     return rc ? rc : add_zero(scan, first, last);
 }
 
@@ -381,7 +381,7 @@ int vv_scan_untouched(struct vv_scan *scan, uint64_t first, uint64_t last) {
 int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data) {
     uint64_t last = first + count < scan->granules ? first + count : scan->granules;
     vv_save_region(scan->save, scan->past);
-    scan->save->sums.looked += granule_end(scan, last - 1) - first * VV_CHUNK;
+    scan->save->sums.looked += granule_end(scan, last - 1) - first * VV_GRANULE;
     return scan_chunks(scan, first, last, data);
 }
 
@@ -393,7 +393,7 @@ int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint6
         rc = vv_error(error, rc < 0 ? rc : -EIO, "region %s: its save callback returned %d at offset %llu",
                       region->name, rc, (unsigned long long)*at);
     if (rc == 0)
-        rc = vv_scan_piece(scan, *at / VV_CHUNK, (uint32_t)vv_granules(size), window);
+        rc = vv_scan_piece(scan, *at / VV_GRANULE, (uint32_t)vv_granules(size), window);
     vv_free(window);
     *at += size;
     return rc;
@@ -403,11 +403,11 @@ int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint6
 static void forget_tail(struct vv_scan *scan) {
     struct vv_past *past = scan->past;
     uint64_t done = scan->granules; /* a granule may have several origins, but one id */
-    for (size_t i = vv_origins_find(&past->origins, scan->granules * VV_CHUNK); i < past->origins.count; i++) {
+    for (size_t i = vv_origins_find(&past->origins, scan->granules * VV_GRANULE); i < past->origins.count; i++) {
         const struct vv_origin *origin = &past->origins.list[i];
         if (origin->kind == VV_ORIGIN_ZERO)
             continue;
-        uint64_t from = origin->offset / VV_CHUNK;
+        uint64_t from = origin->offset / VV_GRANULE;
         uint64_t to = vv_granules(origin->offset + origin->length);
         for (done = from > done ? from : done; done < to; done++)
             if (!vv_hash128_is_zero(past->ids[done]))
@@ -418,14 +418,14 @@ static void forget_tail(struct vv_scan *scan) {
 int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *past, uint64_t size) {
     *scan = (struct vv_scan){.save = save, .past = past, .size = size, .granules = vv_granules(size)};
     uint64_t shorter = past->length < size ? past->length : size;
-    scan->comparable = past->length == size ? scan->granules : shorter / VV_CHUNK;
-    scan->is_blank = past->is_nameless || past->pending_nameless;
+    scan->comparable = past->length == size ? scan->granules : shorter / VV_GRANULE;
+    scan->is_blank = past->has_no_ids || past->pending_no_ids;
     if (past->is_new || scan->is_blank)
         scan->comparable = 0;
     if (past->pending_array && past->pending_array->bound > 0)
         scan->grid = vv_grid_of(past->pending_array->bound);
     past->pending_digest = scan->is_blank ? (struct vv_hash128){0, 0} : past->digest;
-    int rc = past->pending_nameless ? 0 : vv_past_room(past, scan->granules);
+    int rc = past->pending_no_ids ? 0 : vv_past_capacity(past, scan->granules);
     if (rc == 0 && past->length > size && !scan->is_blank)
         forget_tail(scan);
     return rc;

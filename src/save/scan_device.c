@@ -27,11 +27,11 @@ static const char *why(const struct vv_device *device, int code) {
 
 /* Granules that differ have runs, and runs lie in granules that differ: else ids and origins would part ways. */
 static int do_granules_agree(const struct varve_ask *ask, const struct varve_answer *answer) {
-    uint64_t least = ask->offset / VV_CHUNK, end = vv_granules(ask->offset + ask->length);
+    uint64_t least = ask->offset / VV_GRANULE, end = vv_granules(ask->offset + ask->length);
     size_t next = 0; /* the first run that ends behind the granule's start */
     uint64_t covered = 0, bytes = 0;
     for (size_t i = 0; i < answer->granule_count; i++) {
-        uint64_t index = answer->granules[i].index, from = index * VV_CHUNK, to = from + VV_CHUNK, inside = 0;
+        uint64_t index = answer->granules[i].index, from = index * VV_GRANULE, to = from + VV_GRANULE, inside = 0;
         if (index < least || index >= end)
             return 0;
         least = index + 1;
@@ -78,12 +78,12 @@ static int store_run(struct vv_scan *scan, const struct varve_answer *answer, co
     uint64_t at = run->offset, end = run->offset + run->length;
     int rc = 0;
     while (at < end && rc == 0) {
-        uint64_t index = at / VV_CHUNK, next = (index + 1) * VV_CHUNK;
+        uint64_t index = at / VV_GRANULE, next = (index + 1) * VV_GRANULE;
         uint32_t size = (uint32_t)((next < end ? next : end) - at);
         struct vv_hash128 id = {0, 0};
         while (*granule < answer->granule_count && answer->granules[*granule].index < index)
             (*granule)++;
-        int is_whole = at % VV_CHUNK == 0 && (size == VV_CHUNK || at + size == scan->size);
+        int is_whole = at % VV_GRANULE == 0 && (size == VV_GRANULE || at + size == scan->size);
         if (is_whole && *granule < answer->granule_count && answer->granules[*granule].index == index)
             id = (struct vv_hash128){answer->granules[*granule].id[0], answer->granules[*granule].id[1]};
         rc = vv_save_store(scan->save, run->place.address + (at - run->offset), data + (at - run->offset), size, id);
@@ -120,7 +120,7 @@ static int take_runs(struct vv_scan *scan, const struct varve_answer *answer) {
 
 /* What is not reported is as it was; or zero, if nothing of what was counts. */
 static int take_ids(struct vv_scan *scan, const struct varve_ask *ask, const struct varve_answer *answer) {
-    uint64_t next = ask->offset / VV_CHUNK, end = vv_granules(ask->offset + ask->length);
+    uint64_t next = ask->offset / VV_GRANULE, end = vv_granules(ask->offset + ask->length);
     struct vv_hash128 zero = {0, 0};
     int rc = 0;
     for (size_t i = 0; i < answer->granule_count && rc == 0; i++) {
@@ -161,7 +161,7 @@ int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_
                             .address = scan->past->pending_address,
                             .source = save->plan.source,
                             .chunk = vv_device_chunk(region, (uint32_t)save->job->settings.fine),
-                            .most = vv_fine_room(save->job, scan->size),
+                            .most = vv_fine_capacity(save->job, scan->size),
                             .is_usable = save->fine.is_usable,
                             .source_count = save->job->lineage.history.source_count,
                             .is_whole = !device->is_in_step};
@@ -218,7 +218,7 @@ void vv_device_restored(struct vv_job *job, const struct vv_region *region, cons
                             .total = past->length,
                             .seed = job->store->settings.seed,
                             .chunk = vv_device_chunk(region, (uint32_t)job->settings.fine),
-                            .most = vv_fine_room(job, past->length),
+                            .most = vv_fine_capacity(job, past->length),
                             .is_usable = job->lineage.history.is_alive,
                             .source_count = job->lineage.history.source_count};
     if (rc == 0 && past->length == device->bytes && (origins->count > 0 || past->length == 0))

@@ -6,17 +6,17 @@
 
 int vv_scan_fine_is_new(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size) {
     struct vv_hash128 ids[VV_FINE_MOST];
-    return vv_fine_is_new(&scan->fine, index * VV_CHUNK, ids, vv_fine_name(&scan->fine, data, size, ids));
+    return vv_fine_is_new(&scan->fine, index * VV_GRANULE, ids, vv_fine_name(&scan->fine, data, size, ids));
 }
 
 void vv_scan_fine_keep(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size) {
     struct vv_hash128 ids[VV_FINE_MOST];
-    vv_fine_keep(&scan->fine, index * VV_CHUNK, ids, vv_fine_name(&scan->fine, data, size, ids));
+    vv_fine_keep(&scan->fine, index * VV_GRANULE, ids, vv_fine_name(&scan->fine, data, size, ids));
 }
 
 void vv_scan_fine_note(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size) {
     struct vv_hash128 ids[VV_FINE_MOST];
-    vv_fine_note(&scan->fine, index * VV_CHUNK, ids, vv_fine_name(&scan->fine, data, size, ids));
+    vv_fine_note(&scan->fine, index * VV_GRANULE, ids, vv_fine_name(&scan->fine, data, size, ids));
 }
 
 /* ---- a granule ---- */
@@ -46,7 +46,7 @@ static void note_whole(struct vv_scan *scan, const struct vv_fine_run *run, stru
 int vv_scan_fine(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size, struct vv_hash128 id,
                  const struct vv_hash128 *fine_ids) {
     struct vv_save *save = scan->save;
-    uint64_t offset = index * VV_CHUNK;
+    uint64_t offset = index * VV_GRANULE;
     struct vv_hash128 ids[VV_FINE_MOST], none = {0, 0};
     struct vv_fine_run runs[VV_FINE_MOST];
     uint64_t begun = vv_fine_clock(index);

@@ -10,7 +10,7 @@ static void describe(struct vv_save *save, const struct vv_past *past, struct vv
     const struct vv_array *array = past->pending_array;
     *out = (struct vv_variable){.region = past->number,
                                 .length = past->pending_length,
-                                .is_large = (uint32_t)past->pending_nameless,
+                                .is_large = (uint32_t)past->pending_no_ids,
                                 .key = past->variable,
                                 .owner = save->job->comm->rank,
                                 .content = {.type = VARVE_BYTES}};

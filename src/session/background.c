@@ -5,7 +5,7 @@
  * in the thread that makes a collective call: then the commit waits for the next such call (test, wait, checkpoint,
  * restart, close). If the job dies before, all parts are stored, and the next life adopts them.
  *
- * In a group of one, whoever asks is told as soon as the record is durable. The upkeep that follows (beat, forget,
+ * In a group of one, whoever asks is told as soon as the record is durable. The upkeep that follows (heartbeat, forget,
  * prune) goes on behind, and the next call that begins, chooses or ends anything waits for it. */
 #include <errno.h>
 #include <time.h>
@@ -24,137 +24,137 @@ enum state {
 struct vv_background_thread {
     struct vv_session *session;
     pthread_t thread;
-    pthread_mutex_t lock; /* the state, the request's outcome, and the capture while nothing is in flight */
+    pthread_mutex_t lock; /* the state, the request's outcome, and the capture while nothing is in own */
     pthread_cond_t changed;
     enum state state;
     int is_closing, has_thread;
     unsigned sample_ms; /* when to look at the written pages again; 0: not in this epoch */
 };
 
-static void *open_lock(struct vv_background_thread *flight) {
+static void *open_lock(struct vv_background_thread *own) {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&flight->lock, NULL);
-    pthread_cond_init(&flight->changed, &attributes);
+    pthread_mutex_init(&own->lock, NULL);
+    pthread_cond_init(&own->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    return flight;
+    return own;
 }
 
 /* With the lock: wait for something to do, and sample in between. */
-static void rest(struct vv_background_thread *flight) {
+static void rest(struct vv_background_thread *own) {
     struct timespec until;
-    if (flight->sample_ms == 0) {
-        pthread_cond_wait(&flight->changed, &flight->lock);
+    if (own->sample_ms == 0) {
+        pthread_cond_wait(&own->changed, &own->lock);
         return;
     }
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += flight->sample_ms / 1000;
-    until.tv_nsec += (long)(flight->sample_ms % 1000) * 1000000;
+    until.tv_sec += own->sample_ms / 1000;
+    until.tv_nsec += (long)(own->sample_ms % 1000) * 1000000;
     if (until.tv_nsec >= 1000000000) {
         until.tv_nsec -= 1000000000;
         until.tv_sec++;
     }
-    int rc = pthread_cond_timedwait(&flight->changed, &flight->lock, &until);
-    if (rc == ETIMEDOUT && flight->state == IDLE)
-        flight->sample_ms = vv_capture_sample(flight->session->memory.capture);
+    int rc = pthread_cond_timedwait(&own->changed, &own->lock, &until);
+    if (rc == ETIMEDOUT && own->state == IDLE)
+        own->sample_ms = vv_capture_sample(own->session->memory.capture);
 }
 
 /* Does our own thread commit, too? */
 static int is_committed_behind(const struct vv_session *session) {
-    return session->job.comm->ranks == 1 || session->job.aside;
+    return session->job.comm->ranks == 1 || session->job.caller_comm;
 }
 
 static void *fly(void *arg) {
-    struct vv_background_thread *flight = arg;
-    struct vv_session *session = flight->session;
+    struct vv_background_thread *own = arg;
+    struct vv_session *session = own->session;
     vv_thread_place(&session->outputs.where);
-    pthread_mutex_lock(&flight->lock);
-    while (!flight->is_closing) {
-        if (flight->state != FLYING) {
-            rest(flight);
+    pthread_mutex_lock(&own->lock);
+    while (!own->is_closing) {
+        if (own->state != FLYING) {
+            rest(own);
             continue;
         }
-        pthread_mutex_unlock(&flight->lock);
+        pthread_mutex_unlock(&own->lock);
         vv_save_write(session->save);
         if (is_committed_behind(session))
             vv_request_finish(session);
-        pthread_mutex_lock(&flight->lock);
-        flight->state = WRITTEN;
-        pthread_cond_broadcast(&flight->changed);
+        pthread_mutex_lock(&own->lock);
+        own->state = WRITTEN;
+        pthread_cond_broadcast(&own->changed);
     }
-    pthread_mutex_unlock(&flight->lock);
+    pthread_mutex_unlock(&own->lock);
     return NULL;
 }
 
 struct varve_comm *vv_comm_of_caller(const struct vv_session *session) {
-    return session->background.is_flying && session->job.aside ? session->job.aside : session->job.comm;
+    return session->background.is_flying && session->job.caller_comm ? session->job.caller_comm : session->job.comm;
 }
 
-int vv_flight_open(struct vv_session *session, struct varve_error *error) {
-    struct vv_background_thread *flight = vv_calloc(1, sizeof *flight);
-    if (!flight)
+int vv_background_open(struct vv_session *session, struct varve_error *error) {
+    struct vv_background_thread *own = vv_calloc(1, sizeof *own);
+    if (!own)
         return vv_error(error, -ENOMEM, "no memory for a session");
-    flight->session = session;
-    open_lock(flight);
+    own->session = session;
+    open_lock(own);
     if (vv_is_in_background(&session->memory)) {
-        flight->has_thread = 1;
-        int rc = vv_thread_start(&flight->thread, fly, flight);
+        own->has_thread = 1;
+        int rc = vv_thread_start(&own->thread, fly, own);
         if (rc) {
-            pthread_mutex_destroy(&flight->lock);
-            pthread_cond_destroy(&flight->changed);
-            vv_free(flight);
+            pthread_mutex_destroy(&own->lock);
+            pthread_cond_destroy(&own->changed);
+            vv_free(own);
             return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
         }
     }
-    session->background.thread = flight;
-    session->memory.lock = &flight->lock;
+    session->background.thread = own;
+    session->memory.lock = &own->lock;
     return 0;
 }
 
-void vv_flight_close(struct vv_session *session) {
-    struct vv_background_thread *flight = session->background.thread;
-    if (!flight)
+void vv_background_close(struct vv_session *session) {
+    struct vv_background_thread *own = session->background.thread;
+    if (!own)
         return;
     if (session->job.comm->ranks == 1)
-        vv_flight_land(session);
-    if (flight->has_thread) {
-        pthread_mutex_lock(&flight->lock);
-        while (flight->state == FLYING)
-            pthread_cond_wait(&flight->changed, &flight->lock);
-        flight->is_closing = 1;
-        pthread_cond_broadcast(&flight->changed);
-        pthread_mutex_unlock(&flight->lock);
-        pthread_join(flight->thread, NULL);
+        vv_background_land(session);
+    if (own->has_thread) {
+        pthread_mutex_lock(&own->lock);
+        while (own->state == FLYING)
+            pthread_cond_wait(&own->changed, &own->lock);
+        own->is_closing = 1;
+        pthread_cond_broadcast(&own->changed);
+        pthread_mutex_unlock(&own->lock);
+        pthread_join(own->thread, NULL);
     }
-    pthread_mutex_destroy(&flight->lock);
-    pthread_cond_destroy(&flight->changed);
-    vv_free(flight);
+    pthread_mutex_destroy(&own->lock);
+    pthread_cond_destroy(&own->changed);
+    vv_free(own);
     session->background.thread = NULL;
 }
 
-void vv_flight_start(struct vv_session *session) {
-    struct vv_background_thread *flight = session->background.thread;
+void vv_background_start(struct vv_session *session) {
+    struct vv_background_thread *own = session->background.thread;
     session->background.is_flying = 1;
-    pthread_mutex_lock(&flight->lock);
-    flight->state = FLYING;
-    pthread_cond_broadcast(&flight->changed);
-    pthread_mutex_unlock(&flight->lock);
+    pthread_mutex_lock(&own->lock);
+    own->state = FLYING;
+    pthread_cond_broadcast(&own->changed);
+    pthread_mutex_unlock(&own->lock);
 }
 
-void vv_flight_land(struct vv_session *session) {
-    struct vv_background_thread *flight = session->background.thread;
+void vv_background_land(struct vv_session *session) {
+    struct vv_background_thread *own = session->background.thread;
     if (!session->background.is_flying)
         return;
-    pthread_mutex_lock(&flight->lock);
-    while (flight->state == FLYING)
-        pthread_cond_wait(&flight->changed, &flight->lock);
-    pthread_mutex_unlock(&flight->lock);
+    pthread_mutex_lock(&own->lock);
+    while (own->state == FLYING)
+        pthread_cond_wait(&own->changed, &own->lock);
+    pthread_mutex_unlock(&own->lock);
     if (!is_committed_behind(session))
         vv_request_finish(session);
     session->background.is_flying = 0;
     session->background.has_landed = 1;
-    vv_flight_rest(session);
+    vv_background_rest(session);
 }
 
 /* With the lock. Ranks stay together: there everybody waits for the upkeep, which is collective, too. So does the first
@@ -164,51 +164,51 @@ static int is_told_early(const struct vv_session *session) {
            session->request.result == 0;
 }
 
-void vv_flight_tell(struct vv_session *session) {
+void vv_background_tell(struct vv_session *session) {
     pthread_cond_broadcast(&session->background.thread->changed);
 }
 
-void vv_flight_wait(struct vv_session *session) {
-    struct vv_background_thread *flight = session->background.thread;
+void vv_background_wait(struct vv_session *session) {
+    struct vv_background_thread *own = session->background.thread;
     if (!session->background.is_flying)
         return;
-    pthread_mutex_lock(&flight->lock);
-    while (flight->state == FLYING && !is_told_early(session))
-        pthread_cond_wait(&flight->changed, &flight->lock);
-    int has_landed = flight->state != FLYING;
-    pthread_mutex_unlock(&flight->lock);
+    pthread_mutex_lock(&own->lock);
+    while (own->state == FLYING && !is_told_early(session))
+        pthread_cond_wait(&own->changed, &own->lock);
+    int has_landed = own->state != FLYING;
+    pthread_mutex_unlock(&own->lock);
     if (has_landed)
-        vv_flight_land(session);
+        vv_background_land(session);
 }
 
-/* What is not in flight any more may still be guarded. No signals: a handler of the program's that writes a held page
+/* What is not in own any more may still be guarded. No signals: a handler of the program's that writes a held page
  * would wait for the session's thread, which may want the lock to begin. */
 static int try_to_release(struct vv_session *session, size_t *next) {
-    struct vv_background_thread *flight = session->background.thread;
+    struct vv_background_thread *own = session->background.thread;
     sigset_t before;
     vv_signals_block(&before);
-    pthread_mutex_lock(&flight->lock);
-    int is_free = flight->state != FLYING || vv_capture_is_free(session->memory.capture, next);
-    if (is_free && flight->state != BUSY)
+    pthread_mutex_lock(&own->lock);
+    int is_free = own->state != FLYING || vv_capture_is_free(session->memory.capture, next);
+    if (is_free && own->state != BUSY)
         vv_capture_unguard(session->memory.capture);
-    pthread_mutex_unlock(&flight->lock);
+    pthread_mutex_unlock(&own->lock);
     vv_signals_restore(&before);
     return is_free;
 }
 
-void vv_flight_release(struct vv_session *session) {
+void vv_background_release(struct vv_session *session) {
     size_t next = 0;
     while (!try_to_release(session, &next))
         vv_sleep_ms(1);
 }
 
-void vv_flight_occupy(struct vv_session *session) {
+void vv_background_occupy(struct vv_session *session) {
     pthread_mutex_lock(&session->background.thread->lock);
     session->background.thread->state = BUSY;
     pthread_mutex_unlock(&session->background.thread->lock);
 }
 
-void vv_flight_rest(struct vv_session *session) {
+void vv_background_rest(struct vv_session *session) {
     pthread_mutex_lock(&session->background.thread->lock);
     session->background.thread->state = IDLE;
     session->background.thread->sample_ms = 1;
@@ -216,27 +216,27 @@ void vv_flight_rest(struct vv_session *session) {
     pthread_mutex_unlock(&session->background.thread->lock);
 }
 
-int vv_flight_test(struct vv_session *session) {
-    struct vv_background_thread *flight = session->background.thread;
+int vv_background_test(struct vv_session *session) {
+    struct vv_background_thread *own = session->background.thread;
     if (!session->background.is_flying)
         return 1;
-    pthread_mutex_lock(&flight->lock);
-    uint64_t is_written = flight->state == WRITTEN || is_told_early(session);
-    pthread_mutex_unlock(&flight->lock);
+    pthread_mutex_lock(&own->lock);
+    uint64_t is_written = own->state == WRITTEN || is_told_early(session);
+    pthread_mutex_unlock(&own->lock);
     struct varve_comm *comm = vv_comm_of_caller(session);
     int rc = comm->ops->least(comm, &is_written, 1);
     return rc ? rc : (int)is_written;
 }
 
-void vv_flight_lock(struct vv_session *session) {
+void vv_background_lock(struct vv_session *session) {
     pthread_mutex_lock(&session->background.thread->lock);
 }
 
-void vv_flight_unlock(struct vv_session *session) {
+void vv_background_unlock(struct vv_session *session) {
     pthread_mutex_unlock(&session->background.thread->lock);
 }
 
-void vv_flight_sample(struct vv_session *session) {
+void vv_background_sample(struct vv_session *session) {
     session->background.thread->sample_ms = 1;
     pthread_cond_broadcast(&session->background.thread->changed);
 }

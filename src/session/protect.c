@@ -29,10 +29,10 @@ static void place(struct vv_session *session, struct vv_region *region, void *pt
     region->flags = flags;
     if (session->background.is_flying)
         return;
-    vv_flight_lock(session);
+    vv_background_lock(session);
     vv_watch_region(&session->memory, region); /* if there is no memory for it now, the next checkpoint tries again */
-    vv_flight_sample(session);
-    vv_flight_unlock(session);
+    vv_background_sample(session);
+    vv_background_unlock(session);
 }
 
 int vv_session_protect(struct vv_session *session, const char *name, void *ptr, uint64_t size, unsigned flags) {

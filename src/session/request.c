@@ -44,7 +44,7 @@ static uint32_t is_parent_lost(struct vv_session *session) {
     return rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN || rc == VARVE_CORRUPT;
 }
 
-/* The generation may have changed since the last attempt; the keeper knows. */
+/* The generation may have changed since the last attempt; the leader knows. */
 static int begin_attempt(struct vv_session *session, uint64_t version, struct vv_attempt *out, int *is_gathered,
                          struct varve_error *error) {
     struct {
@@ -85,7 +85,7 @@ static void explain_full(const struct vv_session *session, uint64_t version, str
 
 /* ---- the end of an attempt ---- */
 
-/* A keeper: 1 if it is certain that the attempt is none and never will be a checkpoint; then it may be tried again. */
+/* A leader: 1 if it is certain that the attempt is none and never will be a checkpoint; then it may be tried again. */
 static uint64_t drop_attempt(struct vv_session *session, const struct vv_attempt *attempt) {
     struct varve_error why = {0};
     int rc = vv_attempt_drop(session->job.store, session->job.name, attempt, session->job.comm->ranks, &why);
@@ -109,7 +109,7 @@ static int drop_save(struct vv_session *session) {
 static int give_up_attempt(struct vv_session *session, int code, struct varve_error *error) {
     const struct vv_attempt attempt = session->save->plan.attempt;
     int may_retry = drop_save(session) && code != VARVE_FENCED && code != -ENOMEM && code != -EINVAL;
-    vv_unsettled_add(&session->job, &attempt);
+    vv_in_doubt_add(&session->job, &attempt);
     if (code == VARVE_FORGOTTEN)
         vv_lineage_doubt(&session->job.lineage);
     if (code == -ENOSPC || code == -EDQUOT)
@@ -136,7 +136,7 @@ static int commit(struct vv_session *session, int *may_retry, struct varve_error
                            save->outcome.sealed_ns - save->plan.begun_ns, save->sums.fresh + save->sums.rewritten,
                            error);
     if (rc == 0) /* all ranks have said yes */
-        rc = vv_keepers_commit(&session->job, &save->plan.attempt, &writers_digest, error);
+        rc = vv_leaders_commit(&session->job, &save->plan.attempt, &writers_digest, error);
     if (rc == 0)
         vv_save_accept(save, writers_digest);
     else
@@ -147,7 +147,7 @@ static int commit(struct vv_session *session, int *may_retry, struct varve_error
 /* The request is over: whoever asks will be told from now on. */
 static void end_request(struct vv_session *session, int result, const struct varve_error *error) {
     struct vv_request *request = &session->request;
-    vv_flight_lock(session);
+    vv_background_lock(session);
     if (session->save)
         request->stats = session->save->outcome.stats;
     strncpy(request->stats.dedup, session->rank_dedup.name, sizeof request->stats.dedup - 1);
@@ -159,8 +159,8 @@ static void end_request(struct vv_session *session, int result, const struct var
     request->durable_ns = vv_clock_ns();
     request->is_done = 1;
     end_save(session);
-    vv_flight_tell(session);
-    vv_flight_unlock(session);
+    vv_background_tell(session);
+    vv_background_unlock(session);
 }
 
 void vv_request_finish(struct vv_session *session) {
@@ -169,7 +169,7 @@ void vv_request_finish(struct vv_session *session) {
     int rc = commit(session, &may_retry, &error);
     end_request(session, rc, &error);
     if (rc == 0)
-        vv_upkeep(&session->job);
+        vv_maintain(&session->job);
     else if (vv_comm_is_root(session->job.comm))
         vv_log(&session->job.log, VV_LOG_WARN,
                "checkpoint %" PRIu64 " failed after its call had returned, on rank %d: %s", session->request.version,
@@ -197,7 +197,7 @@ static int make_save(struct vv_session *session, const struct vv_output_plan *pl
 }
 
 static int begin_save(struct vv_session *session, struct varve_error *error) {
-    struct vv_output_plan plan = {.may_talk = session->job.aside || !vv_is_in_background(&session->memory)};
+    struct vv_output_plan plan = {.may_talk = session->job.caller_comm || !vv_is_in_background(&session->memory)};
     int rc = begin_attempt(session, session->request.version, &plan.attempt, &plan.is_gathered, error);
     if (rc)
         return rc;
@@ -218,7 +218,7 @@ static int launch(struct vv_session *session, struct varve_error *error) {
     if (rc)
         give_up_attempt(session, rc, error);
     else
-        vv_flight_start(session);
+        vv_background_start(session);
     return rc;
 }
 
@@ -313,7 +313,7 @@ static int run_request(struct vv_session *session, struct varve_error *error) {
     rc = run_attempts(session, error);
     end_request(session, rc, error);
     if (rc == 0)
-        vv_upkeep(&session->job);
+        vv_maintain(&session->job);
     return rc;
 }
 
@@ -342,7 +342,7 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
     struct varve_error why = {0};
     struct vv_request earlier = {0};
     uint64_t begin = vv_clock_ns();
-    vv_flight_land(session);
+    vv_background_land(session);
     uint64_t landed = vv_clock_ns();
     int rc = may_begin(session, version, &why);
     if (rc) { /* it was not begun: wait, close and the statistics speak of the last one that was */
@@ -353,15 +353,15 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
     if (is_untold(session))
         earlier = session->request;
     begin_request(session, (uint64_t)version);
-    vv_flight_occupy(session);
+    vv_background_occupy(session);
     rc = run_request(session, &why);
     if (!session->background.is_flying)
-        vv_flight_rest(session);
-    vv_flight_lock(session);
+        vv_background_rest(session);
+    vv_background_lock(session);
     session->request.is_told = rc != 0;
     session->request.tells_earlier = earlier.result != 0 && rc == 0;
     note_times(session, begin, landed);
-    vv_flight_unlock(session);
+    vv_background_unlock(session);
     session->schedule.last_blocked = (double)(vv_clock_ns() - begin) * 1e-9;
     session->schedule.seconds_spent += session->schedule.last_blocked;
     session->schedule.last_ns = vv_clock_ns();
@@ -376,7 +376,7 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
 
 int vv_session_wait(struct vv_session *session, struct varve_error *error) {
     struct vv_request *request = &session->request;
-    vv_flight_wait(session);
+    vv_background_wait(session);
     if (request->result) {
         request->is_told = 1;
         *error = request->error;
@@ -385,7 +385,7 @@ int vv_session_wait(struct vv_session *session, struct varve_error *error) {
 }
 
 int vv_session_test(struct vv_session *session, struct varve_error *error) {
-    int rc = vv_flight_test(session);
+    int rc = vv_background_test(session);
     if (rc < 0)
         return vv_error(error, rc, "the processes of the job cannot talk to each other any more: %s",
                         varve_error_text(rc));
@@ -417,7 +417,7 @@ static void note_capture(const struct vv_session *session, struct varve_stats *s
 }
 
 void vv_session_stats(struct vv_session *session, struct varve_stats *out) {
-    vv_flight_lock(session);
+    vv_background_lock(session);
     const struct vv_request *request = &session->request;
     *out = request->stats;
     out->version = request->begun_ns ? (int64_t)request->version : -1;
@@ -426,6 +426,6 @@ void vv_session_stats(struct vv_session *session, struct varve_stats *out) {
     out->seconds_waited = (double)request->waited_ns * 1e-9;
     if (request->is_done && request->begun_ns)
         out->seconds_durable = (double)(request->durable_ns - request->begun_ns) * 1e-9;
-    vv_flight_unlock(session);
+    vv_background_unlock(session);
     note_capture(session, out);
 }

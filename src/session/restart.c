@@ -21,8 +21,8 @@ static int noted(struct vv_session *session, int rc) {
 /* The job continues from a checkpoint: what was before it does not count any more. */
 static int go_on(struct vv_session *session, int rc) {
     if (rc == 0) {
-        vv_sharing_forget(&session->rank_dedup); /* sources have other numbers now */
-        session->request.is_told = 1;            /* whatever failed before is behind us */
+        vv_rank_dedup_forget(&session->rank_dedup); /* sources have other numbers now */
+        session->request.is_told = 1;               /* whatever failed before is behind us */
         session->request.tells_earlier = 0;
     }
     return noted(session, rc);
@@ -30,7 +30,7 @@ static int go_on(struct vv_session *session, int rc) {
 
 int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
                        struct varve_error *error) {
-    vv_flight_land(session);
+    vv_background_land(session);
     int rc = vv_restart_options_check(options, error);
     if (rc == 0)
         rc = vv_ask_regions(session, error);
@@ -62,7 +62,7 @@ static int check_continue(const struct vv_session *session, int64_t version, str
 }
 
 int vv_session_continue(struct vv_session *session, int64_t version, int64_t *version_out, struct varve_error *error) {
-    vv_flight_land(session);
+    vv_background_land(session);
     int rc = check_continue(session, version, error);
     rc = vv_comm_agree_call(session->job.comm, rc, VV_CALL_CONTINUE, (uint64_t)version, error);
     if (rc)
@@ -76,7 +76,7 @@ int vv_session_stored(struct vv_session *session, int64_t version, varve_region_
                       struct varve_error *error) {
     struct vv_restart_options options = {.version = version};
     struct vv_stored_asking asking = {fn, arg};
-    vv_flight_land(session);
+    vv_background_land(session);
     int rc = vv_restart_options_check(&options, error);
     rc = vv_comm_agree_call(session->job.comm, rc, VV_CALL_STORED, (uint64_t)version, error);
     if (rc)
@@ -91,7 +91,7 @@ int vv_session_stored(struct vv_session *session, int64_t version, varve_region_
 
 int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error) {
     uint32_t generation = 0;
-    vv_flight_land(session);
+    vv_background_land(session);
     int rc = version < 0 ? vv_error(error, -EINVAL, "version %" PRId64 " is below 0", version) : 0;
     rc = vv_comm_agree_call(session->job.comm, rc, VV_CALL_REJECT, (uint64_t)version, error);
     struct vv_restart_context context = context_of(session);

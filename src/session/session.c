@@ -20,10 +20,10 @@
 static int set_up_sharing(struct vv_session *session, struct varve_error *error) {
     int rc = vv_comm_agree(session->job.comm, vv_replicas_open(&session->outputs, error), error);
     if (rc == 0)
-        rc = vv_sharing_open(&session->rank_dedup, &session->job, error);
+        rc = vv_rank_dedup_open(&session->rank_dedup, &session->job, error);
     if (rc == 0)
         rc = vv_team_open(&session->outputs, error);
-    if (rc == 0 && session->outputs.replicas.count > 0 && !session->job.aside &&
+    if (rc == 0 && session->outputs.replicas.count > 0 && !session->job.caller_comm &&
         vv_is_in_background(&session->memory)) {
         session->memory.capturing = VV_CHOOSE_CAPTURE_SYNC;
         vv_capture_inside(session->memory.capture);
@@ -37,8 +37,8 @@ static int set_up_sharing(struct vv_session *session, struct varve_error *error)
  * all ranks are on one. The caller's thread keeps the group to itself then. */
 static void choose_group(struct vv_session *session) {
     struct varve_error why = {.rank = -1};
-    session->job.aside = session->job.given->aside;
-    if (session->job.aside || session->job.comm->ranks == 1 || !vv_is_in_background(&session->memory))
+    session->job.caller_comm = session->job.given->aside;
+    if (session->job.caller_comm || session->job.comm->ranks == 1 || !vv_is_in_background(&session->memory))
         return;
     if (vv_comm_near_open(session->job.given, &session->job.near, &why) != 0) {
         if (vv_comm_is_root(session->job.comm))
@@ -47,7 +47,7 @@ static void choose_group(struct vv_session *session) {
         return;
     }
     session->job.comm = session->job.near;
-    session->job.aside = session->job.given;
+    session->job.caller_comm = session->job.given;
 }
 
 /* All ranks come in, or none. */
@@ -59,7 +59,7 @@ static int enter(struct vv_session *session, const char *uri, struct varve_error
         rc = vv_access_open(&session->job, above, error);
     if (rc == 0)
         rc = set_up_sharing(session, error);
-    return rc || session->job.may != VV_MAY_WRITE ? rc : vv_keepers_adopt(&session->job, error);
+    return rc || session->job.may != VV_MAY_WRITE ? rc : vv_leaders_adopt(&session->job, error);
 }
 
 static int create(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
@@ -101,7 +101,7 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
         return rc;
     if (rc)
         return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
-    return vv_flight_open(session, error);
+    return vv_background_open(session, error);
 }
 
 int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
@@ -124,13 +124,13 @@ int vv_session_open(const char *uri, const char *name, const struct vv_settings 
 void vv_session_close(struct vv_session *session) {
     if (!session)
         return;
-    vv_flight_close(session);
+    vv_background_close(session);
     vv_team_close(&session->outputs);
     vv_capture_destroy(session->memory.capture);
     vv_pool_destroy(session->outputs.pool);
     vv_chooser_destroy(session->outputs.chooser);
     vv_match_close(session->memory.match);
-    vv_sharing_close(&session->rank_dedup);
+    vv_rank_dedup_close(&session->rank_dedup);
     vv_replicas_close(&session->outputs);
     if (session->save)
         vv_output_destroy(session->save->output);

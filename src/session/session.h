@@ -17,7 +17,8 @@
  * with others (write/output.h) blocks   gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads
  * encode them and append them to the pack (write/blocks.c, block_write.c, writing.c) manifest origins -> runs: an
  * overlay, or a base when the overlays have grown (save/manifest_build.c) commit   the pack is sealed: our yes; then
- * the record; then the beat names the new checkpoint; then keep=N (session/request.c, job/leaders.c, maintenance.c)
+ * the record; then the heartbeat names the new checkpoint; then keep=N (session/request.c, job/leaders.c,
+ * maintenance.c)
  *
  * Everything after the capture runs in the session's own thread (session/background.c) while the program goes on; with
  * capture=sync, on_error=retry or threads=0 it runs inside the call. One checkpoint is in flight at a time: the next
@@ -50,12 +51,12 @@
  *
  * MANY RANKS. Every function below that is not about regions is collective and returns the same code on every rank,
  * with the error of the rank where it happened. A step that a rank does alone ends in vv_comm_agree before any rank
- * acts on it. Claims, records and deletions are the business of the keepers (job/leaders.c): rank 0, or one rank per
+ * acts on it. Claims, records and deletions are the business of the leaders (job/leaders.c): rank 0, or one rank per
  * node. In a checkpoint: versions compared; each rank names what changed; the ranks share it out; each rank captures;
- * agree; each rank writes and seals its own pack; agree; the keeper counts the votes and creates the record; agree. In
- * a restart, per candidate: the keeper names it; each rank compares regions; agree (nothing was written so far); each
- * rank reads and checks; agree; the keeper goes on in the beat; agree. The record decides: a rank that dies anywhere
- * leaves waste or a checkpoint that the next life finds.
+ * agree; each rank writes and seals its own pack; agree; the leader counts the votes and creates the record; agree. In
+ * a restart, per candidate: the leader names it; each rank compares regions; agree (nothing was written so far); each
+ * rank reads and checks; agree; the leader goes on in the heartbeat; agree. The record decides: a rank that dies
+ * anywhere leaves waste or a checkpoint that the next life finds.
  *
  * Threads: one thread at a time calls a session. Inside are its own thread, the pool's, the lease's and the guard's,
  * and on the first rank of a team its writer's with a pool of its own, which has nothing to do with the others but
@@ -101,7 +102,7 @@ struct vv_session {
     struct vv_job job;               /* job/ */
     struct vv_protected memory;      /* protect.c */
     struct vv_outputs outputs;       /* write/ */
-    struct vv_sharing rank_dedup;    /* save/rank_dedup.c */
+    struct vv_rank_dedup rank_dedup; /* save/rank_dedup.c */
     struct vv_measured measured;     /* save/ and write/ */
     struct vv_audit_state audit;     /* save/audit.c */
     struct vv_background background; /* background.c */
@@ -137,7 +138,7 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
 int vv_session_wait(struct vv_session *session, struct varve_error *error);
 /* Wait until the checkpoint in flight needs nothing of the program's memory any more. Another thread may be in
  * vv_session_wait or vv_session_test. */
-void vv_flight_release(struct vv_session *session);
+void vv_background_release(struct vv_session *session);
 /* 1 when it is known and good, 0 when it is not known yet, or the error. */
 int vv_session_test(struct vv_session *session, struct varve_error *error);
 /* Of this rank; not collective. */

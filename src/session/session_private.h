@@ -9,28 +9,28 @@
 void vv_request_finish(struct vv_session *session);
 
 /* ---- background.c: the thread that writes while the program goes on ---- */
-int vv_flight_open(struct vv_session *session, struct varve_error *error);
-void vv_flight_close(struct vv_session *session); /* what is in flight has landed; accepts a session without */
-void vv_flight_start(struct vv_session *session); /* session->save is prepared */
+int vv_background_open(struct vv_session *session, struct varve_error *error);
+void vv_background_close(struct vv_session *session); /* what is in flight has landed; accepts a session without */
+void vv_background_start(struct vv_session *session); /* session->save is prepared */
 /* The capture belongs to the caller's thread alone, until it starts a flight or gives it back. */
-void vv_flight_occupy(struct vv_session *session);
-void vv_flight_rest(struct vv_session *session);
+void vv_background_occupy(struct vv_session *session);
+void vv_background_rest(struct vv_session *session);
 /* Nothing is in flight afterwards. Collective when something was. */
-void vv_flight_land(struct vv_session *session);
+void vv_background_land(struct vv_session *session);
 /* The request's outcome is known afterwards. Its upkeep may still be in flight: what touches more than the request
  * lands first. Collective like land. */
-void vv_flight_wait(struct vv_session *session);
+void vv_background_wait(struct vv_session *session);
 /* With the lock: the outcome is known. */
-void vv_flight_tell(struct vv_session *session);
+void vv_background_tell(struct vv_session *session);
 /* For what the caller's thread says to the others, also while something is in flight. */
 struct varve_comm *vv_comm_of_caller(const struct vv_session *session);
 /* 1 if wait would not wait, on any rank, or an error of the group. Collective. */
-int vv_flight_test(struct vv_session *session);
+int vv_background_test(struct vv_session *session);
 /* The background thread keeps off the capture between these. */
-void vv_flight_lock(struct vv_session *session);
-void vv_flight_unlock(struct vv_session *session);
+void vv_background_lock(struct vv_session *session);
+void vv_background_unlock(struct vv_session *session);
 /* With the lock: there is something to watch. */
-void vv_flight_sample(struct vv_session *session);
+void vv_background_sample(struct vv_session *session);
 
 /* ---- protect.c ---- */
 /* Regions that move are asked where they are. In the caller's thread; nothing is in flight. 0, or why not. */

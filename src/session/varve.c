@@ -335,7 +335,7 @@ int varve_wait(struct varve_session *session) {
 int varve_release(struct varve_session *session) {
     if (!session)
         return -EINVAL;
-    vv_flight_release(session->inner);
+    vv_background_release(session->inner);
     return 0;
 }
 

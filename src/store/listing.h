@@ -8,7 +8,7 @@
 struct vv_numbers {
     uint64_t *list;
     size_t count;
-    size_t room;
+    size_t capacity;
 };
 /* after (may be NULL): only numbers above *after. Clear in every case. */
 int vv_numbers_list(struct vv_store *store, const char *prefix, int digits, const uint64_t *after,
@@ -24,7 +24,7 @@ int vv_prefix_is_used(struct vv_store *store, const char *prefix, struct varve_e
 struct vv_attempts {
     struct vv_attempt *list;
     size_t count;
-    size_t room;
+    size_t capacity;
     size_t sorted; /* the first so many are in order, none twice */
 };
 int vv_attempts_add(struct vv_attempts *set, const struct vv_attempt *attempt); /* 0 or -ENOMEM */

@@ -1,6 +1,6 @@
 /* What reading has loaded: writers lists, footers, tables and ids of the packs of one name. Each is loaded once,
  * never changes after that, is borrowed by any number of threads, and stays until room is needed for others. A view
- * that leans on thousands of packs therefore holds the tables of a bounded number of them.
+ * that depends on thousands of packs therefore holds the tables of a bounded number of them.
  *
  * Any thread. */
 #ifndef VV_PACK_CACHE_H

@@ -47,7 +47,7 @@ int vv_pack_head_check(const struct vv_pack_id *id, int kind, uint32_t part, str
                        struct varve_error *error) {
     struct vv_key key = vv_attempt_key(id->name, &id->attempt, kind, id->writer, part);
     uint8_t bytes[VV_HEAD_SIZE];
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     int rc = vv_pack_get(id->store, text, 0, bytes, sizeof bytes, error);
     if (rc == 0) {
@@ -162,11 +162,11 @@ static int check_identity(const struct vv_pack_id *id, const struct vv_footer *f
         what = footer->partners[i] >= footer->writers ? "partners" : NULL;
     if (what)
         return vv_error(error, VARVE_CORRUPT, "%s: the %s in its footer cannot be right", key, what);
-    for (uint32_t i = 0; i < footer->lean_count; i++) {
-        const struct vv_attempt *lean = &footer->leans[i].attempt;
-        if (!vv_lean_is_possible(&id->attempt, &footer->parent, lean))
-            return vv_error(error, VARVE_CORRUPT, "%s leans on the future: generation %u version %llu attempt %u", key,
-                            lean->generation, (unsigned long long)lean->version, lean->attempt);
+    for (uint32_t i = 0; i < footer->dependency_count; i++) {
+        const struct vv_attempt *dependency = &footer->dependencies[i].attempt;
+        if (!vv_dependency_is_possible(&id->attempt, &footer->parent, dependency))
+            return vv_error(error, VARVE_CORRUPT, "%s depends on the future: generation %u version %llu attempt %u",
+                            key, dependency->generation, (unsigned long long)dependency->version, dependency->attempt);
     }
     return 0;
 }
@@ -232,7 +232,7 @@ static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_wr
 
 int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct vv_footer *out,
                         uint64_t *length_out, struct varve_error *error) {
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     struct tail tail = {.key = key};
     vv_pack_key(id, kind, 0, key);
     if (writers && id->writer >= writers->count)
@@ -250,7 +250,7 @@ int vv_pack_copy_parse(const struct vv_pack_id *id, const void *data, size_t siz
                        struct varve_error *error) {
     struct vv_key key = vv_attempt_key(id->name, &id->attempt, VV_KIND_COPY, id->writer, 0);
     struct vv_head head;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     struct tail tail = {.key = text, .length = size, .data = (uint8_t *)data, .size = size};
     if (size < VV_HEAD_SIZE + VV_END_SIZE)

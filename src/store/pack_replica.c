@@ -3,13 +3,13 @@
 
 #include <errno.h>
 
-int vv_pack_copy_read(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
-                      struct vv_buf *out, struct varve_error *error) {
+int vv_pack_replica_read(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
+                         struct vv_buf *out, struct varve_error *error) {
     struct vv_pack_id id = {.store = store, .name = name, .attempt = *attempt, .writer = writer};
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_COPY, writer, 0);
     struct vv_footer footer;
     uint64_t length = 0;
-    char pack[VV_KEY_ROOM];
+    char pack[VV_KEY_CAPACITY];
     int rc = vv_pack_footer_load(&id, VV_KIND_PACK, NULL, &footer, &length, error);
     if (rc < 0)
         return rc;
@@ -65,11 +65,11 @@ static int put(struct vv_store *store, const char *key, const void *data, size_t
     return vv_backend_upload_commit(upload);
 }
 
-int vv_pack_copy_create(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
-                        const void *data, size_t size, struct varve_error *error) {
+int vv_pack_replica_create(struct vv_store *store, const char *name, const struct vv_attempt *attempt, uint32_t writer,
+                           const void *data, size_t size, struct varve_error *error) {
     struct vv_pack_id id = {.store = store, .name = name, .attempt = *attempt, .writer = writer};
     struct vv_footer footer;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     vv_pack_key(&id, VV_KIND_COPY, 0, key);
     int rc = vv_pack_copy_parse(&id, data, size, &footer, error);
     if (rc < 0)

@@ -23,7 +23,7 @@ struct raw_tables {
 static int load_section(const struct vv_pack_id *id, int object, const struct vv_footer *footer, int kind,
                         uint8_t **out, uint64_t *size_out, struct varve_error *error) {
     const struct vv_section *section = vv_footer_section(footer, kind, 0);
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     vv_pack_key(id, object, 0, key);
     if (!section) {
         *size_out = 0;
@@ -191,7 +191,7 @@ int vv_pack_tables_load_of(const struct vv_pack_id *id, int kind, const struct v
     if (rc == 0) {
         rc = build(&raw, footer, id->writer, owner, &tables, error);
         if (rc < 0) {
-            char key[VV_KEY_ROOM];
+            char key[VV_KEY_CAPACITY];
             vv_pack_key(id, kind, 0, key);
             vv_pack_error(key, rc, error);
         }

@@ -28,7 +28,7 @@ struct vv_pack_writer {
     char name[VV_NAME_MAX + 1];
     struct vv_attempt attempt;
     struct vv_pack_options options;
-    char program[VV_TEXT_ROOM];
+    char program[VV_TEXT_CAPACITY];
 
     struct varve_upload *pack; /* the pack object */
     uint64_t pack_size;
@@ -39,9 +39,9 @@ struct vv_pack_writer {
 
     struct block_table in_parts;
     struct block_table in_pack;
-    struct vv_buf sections; /* struct vv_section */
-    struct vv_buf leans;    /* struct vv_lean */
-    struct vv_buf moved;    /* as in its section */
+    struct vv_buf sections;     /* struct vv_section */
+    struct vv_buf dependencies; /* struct vv_dependency */
+    struct vv_buf moved;        /* as in its section */
     uint64_t raw_bytes;
     uint64_t stored_bytes;
     uint64_t manifest_bytes;
@@ -67,7 +67,7 @@ static void writer_free(struct vv_pack_writer *pack) {
     table_clear(&pack->in_pack);
     vv_buf_clear(&pack->part_lengths);
     vv_buf_clear(&pack->sections);
-    vv_buf_clear(&pack->leans);
+    vv_buf_clear(&pack->dependencies);
     vv_buf_clear(&pack->moved);
     vv_free(pack);
 }
@@ -78,7 +78,7 @@ static void object_key(const struct vv_pack_writer *pack, int kind, uint32_t par
 }
 
 static int fail(struct vv_pack_writer *pack, int rc, const char *what, struct varve_error *error) {
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     pack->failed = rc;
     object_key(pack, VV_KIND_PACK, 0, key);
     vv_error_sys(error, rc, "%s: %s", key, what);
@@ -89,7 +89,7 @@ static int fail(struct vv_pack_writer *pack, int rc, const char *what, struct va
 static int begin_object(struct vv_pack_writer *pack, int kind, uint32_t part, uint64_t hint,
                         struct varve_upload **out) {
     struct vv_key key = vv_attempt_key(pack->name, &pack->attempt, kind, pack->options.writer, part);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     struct vv_buf head;
     vv_key_print(&key, text);
     vv_buf_init(&head);
@@ -359,17 +359,18 @@ static int write_tables(struct vv_pack_writer *pack) {
     return rc;
 }
 
-int vv_pack_leans(struct vv_pack_writer *pack, const struct vv_lean *leans, uint32_t count, struct varve_error *error) {
+int vv_pack_dependencies(struct vv_pack_writer *pack, const struct vv_dependency *dependencies, uint32_t count,
+                         struct varve_error *error) {
     int rc = pack->failed;
-    if (rc == 0 && (count > VV_LEANS_MAX || pack->leans.size))
+    if (rc == 0 && (count > VV_DEPENDENCIES_MAX || pack->dependencies.size))
         rc = -EINVAL;
     for (uint32_t i = 1; i < count && rc == 0; i++)
-        rc = vv_attempt_compare(&leans[i - 1].attempt, &leans[i].attempt) < 0 ? 0 : -EINVAL;
+        rc = vv_attempt_compare(&dependencies[i - 1].attempt, &dependencies[i].attempt) < 0 ? 0 : -EINVAL;
     if (rc == 0) {
-        vv_buf_append(&pack->leans, leans, count * sizeof leans[0]);
-        rc = pack->leans.failed;
+        vv_buf_append(&pack->dependencies, dependencies, count * sizeof dependencies[0]);
+        rc = pack->dependencies.failed;
     }
-    return rc < 0 ? fail(pack, rc, "the list of attempts it leans on", error) : 0;
+    return rc < 0 ? fail(pack, rc, "the list of attempts it depends on", error) : 0;
 }
 
 /* Is it one of ours, stored by another, and behind the one before (NULL: none) without being its continuation? */
@@ -472,10 +473,10 @@ static struct vv_footer footer_of(struct vv_pack_writer *pack, uint64_t protecte
         .stored_bytes = pack->stored_bytes,
         .regions = regions,
         .parts = pack->parts,
-        .lean_count = (uint32_t)(pack->leans.size / sizeof(struct vv_lean)),
+        .dependency_count = (uint32_t)(pack->dependencies.size / sizeof(struct vv_dependency)),
         .section_count = (uint32_t)(pack->sections.size / sizeof(struct vv_section)),
         .part_lengths = (uint64_t *)pack->part_lengths.data,
-        .leans = (struct vv_lean *)pack->leans.data,
+        .dependencies = (struct vv_dependency *)pack->dependencies.data,
         .sections = (struct vv_section *)pack->sections.data,
     };
     memcpy(footer.partners, pack->options.partners, sizeof footer.partners);

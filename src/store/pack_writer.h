@@ -33,9 +33,11 @@ int vv_pack_block(struct vv_pack_writer *pack, struct vv_block *block, const voi
                   const struct vv_extent *extents, uint32_t extent_count, const struct vv_hash128 *ids,
                   uint64_t id_count, struct varve_error *error);
 
-/* After the last block: the leans (ascending), then one manifest per owner in ascending order. Lean index = position
+/* After the last block: the dependencies (ascending), then one manifest per owner in ascending order. Lean index =
+ * position
  * + 1. */
-int vv_pack_leans(struct vv_pack_writer *pack, const struct vv_lean *leans, uint32_t count, struct varve_error *error);
+int vv_pack_dependencies(struct vv_pack_writer *pack, const struct vv_dependency *dependencies, uint32_t count,
+                         struct varve_error *error);
 /* Before the first manifest: extents of this writer's owners that other writers store, ascending by owner and address,
  * none that continues the one before at the same writer. */
 int vv_pack_moved(struct vv_pack_writer *pack, const struct vv_moved *moved, uint64_t count, struct varve_error *error);

@@ -23,7 +23,7 @@ static int take_record(void *arg, const char *component, int is_prefix) {
 }
 
 int vv_records_list(struct vv_store *store, const char *name, vv_record_fn fn, void *arg, struct varve_error *error) {
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct record_listing listing = {.store = store, .prefix = prefix, .fn = fn, .arg = arg};
     vv_prefix_records(name, prefix);
     int rc = vv_backend_list(store->backend, prefix, NULL, 0, take_record, &listing);
@@ -42,7 +42,7 @@ static int take_newest(void *arg, const char *component, int is_prefix) {
 
 int vv_records_newest(struct vv_store *store, const char *name, uint32_t generation, uint64_t *version_out,
                       struct varve_error *error) {
-    char prefix[VV_KEY_ROOM], after[25];
+    char prefix[VV_KEY_CAPACITY], after[25];
     struct newest newest = {0};
     vv_prefix_records(name, prefix);
     vv_record_component(generation, UINT64_MAX, after); /* no version is as high: it comes before all of them */

@@ -39,7 +39,7 @@ int vv_settings_are_same(const struct vv_settings_store *a, const struct vv_sett
 }
 
 int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_buf *out, struct varve_error *error) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     int is_large = key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_CATALOGUE;
     vv_key_print(key, text);
     uint64_t max = is_large ? LARGE_MAX : VV_SMALL_MAX;
@@ -53,7 +53,7 @@ int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_b
 
 int vv_object_create(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
                      struct varve_error *error) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(key, text);
     int rc = bytes->failed ? bytes->failed : vv_backend_put(store->backend, text, bytes->data, bytes->size);
     if (rc < 0)
@@ -244,7 +244,7 @@ struct number_listing {
 };
 
 int vv_numbers_add(struct vv_numbers *numbers, uint64_t number) {
-    if (VV_GROW(numbers->list, numbers->count, numbers->room) != 0)
+    if (VV_GROW(numbers->list, numbers->count, numbers->capacity) != 0)
         return -ENOMEM;
     numbers->list[numbers->count++] = number;
     return 0;
@@ -296,10 +296,12 @@ int vv_attempt_is_newer(const struct vv_attempt *a, const struct vv_attempt *b) 
     return a->generation != b->generation ? a->generation > b->generation : a->version > b->version;
 }
 
-int vv_lean_is_possible(const struct vv_attempt *own, const struct vv_attempt *parent, const struct vv_attempt *lean) {
-    if (vv_attempt_is_newer(own, lean))
+int vv_dependency_is_possible(const struct vv_attempt *own, const struct vv_attempt *parent,
+                              const struct vv_attempt *dependency) {
+    if (vv_attempt_is_newer(own, dependency))
         return 1;
-    return lean->generation == own->generation && vv_attempt_is_newer(lean, own) && vv_attempt_is_newer(parent, own);
+    return dependency->generation == own->generation && vv_attempt_is_newer(dependency, own) &&
+           vv_attempt_is_newer(parent, own);
 }
 
 static int compare_attempts(const void *a, const void *b) {
@@ -317,16 +319,16 @@ void vv_attempts_sort(struct vv_attempts *set) {
     set->count = set->sorted = kept;
 }
 
-/* Records repeat one another's leans: doubles go before more room is taken. */
+/* Records repeat one another's dependencies: doubles go before more room is taken. */
 int vv_attempts_add(struct vv_attempts *set, const struct vv_attempt *attempt) {
-    if (set->count == set->room) {
+    if (set->count == set->capacity) {
         vv_attempts_sort(set);
-        size_t room = set->room == 0 ? 64 : set->count > set->room / 2 ? set->room * 2 : set->room;
-        struct vv_attempt *list = vv_realloc(set->list, room * sizeof *list);
+        size_t capacity = set->capacity == 0 ? 64 : set->count > set->capacity / 2 ? set->capacity * 2 : set->capacity;
+        struct vv_attempt *list = vv_realloc(set->list, capacity * sizeof *list);
         if (!list)
             return -ENOMEM;
         set->list = list;
-        set->room = room;
+        set->capacity = capacity;
     }
     set->list[set->count++] = *attempt;
     return 0;

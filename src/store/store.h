@@ -38,9 +38,10 @@ int vv_store_names(struct vv_store *store, vv_name_fn fn, void *arg, struct varv
 
 /* By generation and version alone: of two attempts at one version neither is newer. */
 int vv_attempt_is_newer(const struct vv_attempt *a, const struct vv_attempt *b);
-/* A checkpoint leans on the past: on nothing of its own version, and on newer ones only of its own generation and if
+/* A checkpoint depends on the past: on nothing of its own version, and on newer ones only of its own generation and if
  * its parent is newer, as with copies that compact has made. */
-int vv_lean_is_possible(const struct vv_attempt *own, const struct vv_attempt *parent, const struct vv_attempt *lean);
+int vv_dependency_is_possible(const struct vv_attempt *own, const struct vv_attempt *parent,
+                              const struct vv_attempt *dependency);
 int vv_settings_are_same(const struct vv_settings_store *a, const struct vv_settings_store *b);
 
 /* The key of an object of an attempt. kind is PACK, PART, WRITERS, RECORD ... */

@@ -18,13 +18,13 @@ struct evidence {
     int count;
     uint8_t id[16];
     struct vv_settings_store settings;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     struct varve_error last; /* why the last one looked at was passed over */
 };
 
 static int consider(struct evidence *found, const struct vv_key *key, const uint8_t id[16],
                     const struct vv_settings_store *settings) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(key, text);
     if (found->count++ == 0) {
         memcpy(found->id, id, sizeof found->id);
@@ -82,7 +82,7 @@ static int look_at_record(void *arg, uint32_t generation, uint64_t version) {
 }
 
 static int look_at_claims(struct evidence *found, const char *name) {
-    char prefix[VV_KEY_ROOM];
+    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers claims;
     vv_prefix_claims(name, prefix);
     int rc = vv_numbers_list(found->store, prefix, 8, NULL, &claims, found->error);

@@ -11,7 +11,7 @@ static uint64_t overlap(uint64_t from, uint64_t length, uint64_t other_from, uin
     return end > begin ? end - begin : 0;
 }
 
-void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *gives, uint64_t *takes) {
+void vv_balance(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *gives, uint64_t *takes) {
     uint64_t sum = 0, given_before = 0, taken_before = 0;
     for (uint32_t i = 0; i < count; i++)
         sum += loads[i];
@@ -31,12 +31,12 @@ void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *giv
     }
 }
 
-uint32_t vv_level_target(const struct vv_share *shares, uint32_t count, uint64_t seen, uint64_t expected) {
-    double done = seen < expected ? (double)seen / (double)expected : 1, most = VV_LEVEL_STRETCH / 2.0;
+uint32_t vv_balance_target(const struct vv_share *shares, uint32_t count, uint64_t seen, uint64_t expected) {
+    double done = seen < expected ? (double)seen / (double)expected : 1, most = VV_BALANCE_STRETCH / 2.0;
     uint32_t target = count;
     for (uint32_t i = 0; i < count; i++) {
-        double missing = (double)shares[i].share * done + VV_LEVEL_STRETCH - (double)shares[i].sent;
-        if (shares[i].sent + VV_LEVEL_STRETCH <= shares[i].share && missing > most) {
+        double missing = (double)shares[i].share * done + VV_BALANCE_STRETCH - (double)shares[i].sent;
+        if (shares[i].sent + VV_BALANCE_STRETCH <= shares[i].share && missing > most) {
             most = missing;
             target = i;
         }

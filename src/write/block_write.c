@@ -50,8 +50,8 @@ static int has_many_keys(const struct vv_block_buffer *buffer) {
 /* The pieces in their new order, to be freed; NULL: without memory for it. */
 static struct vv_order_piece *make_order(const struct vv_block_buffer *buffer, uint32_t turn, size_t *count_out) {
     int is_by_key = has_many_keys(buffer);
-    size_t room = is_by_key ? buffer->chunk_count : vv_order_room(buffer->chunks, buffer->chunk_count, turn);
-    struct vv_order_piece *pieces = vv_malloc(room * sizeof *pieces);
+    size_t capacity = is_by_key ? buffer->chunk_count : vv_order_capacity(buffer->chunks, buffer->chunk_count, turn);
+    struct vv_order_piece *pieces = vv_malloc(capacity * sizeof *pieces);
     *count_out = !pieces     ? 0
                  : is_by_key ? order_by_key(buffer, pieces)
                              : vv_order_make(buffer->chunks, buffer->chunk_count, turn, pieces);

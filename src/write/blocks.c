@@ -11,7 +11,7 @@
 
 static int make_buffers(struct vv_blocks *blocks) {
     blocks->all = vv_calloc(blocks->count, sizeof *blocks->all);
-    blocks->lanes = vv_calloc(blocks->lane_room, sizeof(struct vv_block_buffer *));
+    blocks->lanes = vv_calloc(blocks->lane_capacity, sizeof(struct vv_block_buffer *));
     if (!blocks->all || !blocks->lanes)
         return -ENOMEM;
     for (unsigned i = 0; i < blocks->count; i++) {
@@ -31,8 +31,8 @@ int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks *
     if (!blocks)
         return -ENOMEM;
     blocks->options = *options;
-    blocks->lane_room = lanes_for(options->ranks);
-    blocks->count = options->blocks + blocks->lane_room - 1; /* open ones never keep the pool waiting */
+    blocks->lane_capacity = lanes_for(options->ranks);
+    blocks->count = options->blocks + blocks->lane_capacity - 1; /* open ones never keep the pool waiting */
     /* Short chunks at region ends must not fill the tables before the bytes: allow for blocks of many small regions,
      * and for less where many blocks are open. */
     blocks->granules = options->block_size / (vv_blocks_are_grouped(blocks) ? 256 : 64);
@@ -133,7 +133,7 @@ static unsigned find_lane(const struct vv_blocks *blocks) {
     for (unsigned i = 0; i < blocks->lane_count; i++)
         if (is_same_lane(&blocks->lanes[i]->lane, &blocks->from_lane))
             return i;
-    return blocks->lane_room;
+    return blocks->lane_capacity;
 }
 
 void vv_blocks_variable(struct vv_blocks *blocks, const struct vv_variable *variable) {
@@ -199,9 +199,9 @@ static int make_buffer(struct vv_block_buffer *buffer) {
 
 /* Open a block for what comes now, or one to share. */
 static int open_lane(struct vv_blocks *blocks, unsigned *lane_out) {
-    *lane_out = blocks->lane_room;
-    int rc = blocks->lane_count == blocks->lane_room ? make_way(blocks, lane_out) : 0;
-    if (rc || *lane_out < blocks->lane_room)
+    *lane_out = blocks->lane_capacity;
+    int rc = blocks->lane_count == blocks->lane_capacity ? make_way(blocks, lane_out) : 0;
+    if (rc || *lane_out < blocks->lane_capacity)
         return rc;
     pthread_mutex_lock(&blocks->mutex);
     /* After an error the pool drops jobs unrun and their buffers do not come back: do not wait for them. */
@@ -263,11 +263,11 @@ int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, co
                   struct vv_hash128 id) {
     unsigned lane = find_lane(blocks);
     int rc = 0;
-    if (lane < blocks->lane_room && is_full(blocks->lanes[lane], size)) {
+    if (lane < blocks->lane_capacity && is_full(blocks->lanes[lane], size)) {
         rc = submit(blocks, lane);
-        lane = blocks->lane_room;
+        lane = blocks->lane_capacity;
     }
-    if (rc == 0 && lane == blocks->lane_room)
+    if (rc == 0 && lane == blocks->lane_capacity)
         rc = open_lane(blocks, &lane);
     if (rc)
         return rc;

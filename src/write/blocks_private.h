@@ -46,7 +46,7 @@ struct vv_blocks {
     struct vv_blocks_options options;
     uint32_t granules;              /* the most chunks, and so extents and ids, in one block */
     struct vv_block_buffer **lanes; /* open blocks, those in use first */
-    unsigned lane_count, lane_room;
+    unsigned lane_count, lane_capacity;
     const struct vv_variable *from; /* of the data that comes now */
     struct vv_lane from_lane;
     pthread_mutex_t mutex; /* the lists, the pack, the sums and the known orders */

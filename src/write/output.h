@@ -67,8 +67,8 @@ struct vv_output_ops {
     int (*finish)(struct vv_output *output, int rc, struct varve_error *error);
     /* What the manifest depends on. *out is the list it must be written for: the same, or that of all ranks of the
      * team; ascending. */
-    int (*leans)(struct vv_output *output, const struct vv_lean *leans, uint32_t count, struct vv_buf *out,
-                 struct varve_error *error);
+    int (*dependencies)(struct vv_output *output, const struct vv_dependency *dependencies, uint32_t count,
+                        struct vv_buf *out, struct varve_error *error);
     int (*manifest_begin)(struct vv_output *output, const struct vv_manifest_head *head, struct varve_error *error);
     int (*manifest_add)(struct vv_output *output, const void *data, size_t size, struct varve_error *error);
     int (*manifest_end)(struct vv_output *output, struct vv_hash128 *digest_out, struct varve_error *error);
@@ -108,8 +108,8 @@ static inline void vv_output_destroy(struct vv_output *output) {
 
 /* May this be stored? A granule, or, without an id, a part of one. */
 static inline int vv_is_chunk(uint64_t address, uint64_t size, struct vv_hash128 id) {
-    uint64_t from = address % VV_CHUNK;
-    return size > 0 && size <= VV_CHUNK - from && (from == 0 || vv_hash128_is_zero(id));
+    uint64_t from = address % VV_GRANULE;
+    return size > 0 && size <= VV_GRANULE - from && (from == 0 || vv_hash128_is_zero(id));
 }
 
 /* Who keeps replicas for whom. 0 or -ENOMEM, which the ranks must yet agree upon; collective all the same. */

@@ -84,11 +84,11 @@ static int pack_finish(struct vv_output *output, int rc, struct varve_error *err
     return finished ? finished : rc;
 }
 
-static int pack_leans(struct vv_output *output, const struct vv_lean *leans, uint32_t count, struct vv_buf *out,
-                      struct varve_error *error) {
+static int pack_dependencies(struct vv_output *output, const struct vv_dependency *dependencies, uint32_t count,
+                             struct vv_buf *out, struct varve_error *error) {
     if (count)
-        vv_buf_append(out, leans, count * sizeof *leans);
-    return out->failed ? out->failed : vv_pack_leans(writing_of(output)->pack, leans, count, error);
+        vv_buf_append(out, dependencies, count * sizeof *dependencies);
+    return out->failed ? out->failed : vv_pack_dependencies(writing_of(output)->pack, dependencies, count, error);
 }
 
 static int pack_manifest_begin(struct vv_output *output, const struct vv_manifest_head *head,
@@ -138,7 +138,7 @@ static const struct vv_output_ops pack_ops = {
     .explain = pack_explain,
     .consume = pack_consume,
     .finish = pack_finish,
-    .leans = pack_leans,
+    .dependencies = pack_dependencies,
     .manifest_begin = pack_manifest_begin,
     .manifest_add = pack_manifest_add,
     .manifest_end = pack_manifest_end,

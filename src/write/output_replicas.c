@@ -38,8 +38,8 @@ static uint32_t rank_of(struct varve_comm *comm, uint32_t node, uint32_t local) 
 /* Ranks that share a disk are no help to each other: where the group does not know the nodes, their stores tell.
  * Collective. */
 static int is_each_alone(struct vv_outputs *outputs) {
-    uint64_t is_keeper = outputs->job->is_keeper;
-    return outputs->job->comm->ops->least(outputs->job->comm, &is_keeper, 1) == 0 && is_keeper;
+    uint64_t is_leader = outputs->job->is_leader;
+    return outputs->job->comm->ops->least(outputs->job->comm, &is_leader, 1) == 0 && is_leader;
 }
 
 /* How many partners each rank has. Collective, the same everywhere. */
@@ -195,9 +195,9 @@ static int replicas_finish(struct vv_output *output, int rc, struct varve_error 
     return inner_of(output)->ops->finish(inner_of(output), rc, error);
 }
 
-static int replicas_leans(struct vv_output *output, const struct vv_lean *leans, uint32_t count, struct vv_buf *out,
-                          struct varve_error *error) {
-    return inner_of(output)->ops->leans(inner_of(output), leans, count, out, error);
+static int replicas_dependencies(struct vv_output *output, const struct vv_dependency *dependencies, uint32_t count,
+                                 struct vv_buf *out, struct varve_error *error) {
+    return inner_of(output)->ops->dependencies(inner_of(output), dependencies, count, out, error);
 }
 
 static int replicas_manifest_begin(struct vv_output *output, const struct vv_manifest_head *head,
@@ -223,7 +223,7 @@ static int replicas_seal(struct vv_output *output, const struct vv_output_sums *
 static int keep_tables(struct vv_taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
     const struct vv_output *output = taking->arg;
     const struct vv_job *job = output->outputs->job;
-    return vv_pack_copy_create(job->store, job->name, &output->plan.attempt, rank, data, size, taking->error);
+    return vv_pack_replica_create(job->store, job->name, &output->plan.attempt, rank, data, size, taking->error);
 }
 
 /* Our pack is sealed: the partners keep its tables, too. */
@@ -234,7 +234,7 @@ static int replicas_settle(struct vv_output *output, int rc, struct varve_error 
     struct vv_buf tables;
     vv_buf_init(&tables);
     if (taking.rc == 0)
-        taking.rc = vv_pack_copy_read(job->store, job->name, &output->plan.attempt, job->comm->rank, &tables, error);
+        taking.rc = vv_pack_replica_read(job->store, job->name, &output->plan.attempt, job->comm->rank, &tables, error);
     vv_rounds_begin(&replicas->rounds);
     for (uint32_t j = 0; taking.rc == 0 && j < replicas->count; j++)
         vv_buf_append(&replicas->rounds.sending[j], tables.data, tables.size);
@@ -262,7 +262,7 @@ static const struct vv_output_ops replicas_ops = {
     .explain = replicas_explain,
     .consume = replicas_consume,
     .finish = replicas_finish,
-    .leans = replicas_leans,
+    .dependencies = replicas_dependencies,
     .manifest_begin = replicas_manifest_begin,
     .manifest_add = replicas_manifest_add,
     .manifest_end = replicas_manifest_end,

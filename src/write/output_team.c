@@ -88,7 +88,7 @@ static int make_plan(struct output_team *team, uint64_t *loads, uint64_t *amount
     int is_first = comm->rank == outputs->team.first, rc = 0;
     struct vv_buf from;
     vv_buf_init(&from);
-    vv_level(loads, comm->nodes, comm->node, gives, takes);
+    vv_balance(loads, comm->nodes, comm->node, gives, takes);
     for (uint32_t i = 0; i < comm->nodes && rc == 0; i++) {
         uint64_t share = gives[i] && own ? (uint64_t)((double)gives[i] / (double)own * (double)*amount) : 0;
         if (gives[i])
@@ -162,8 +162,8 @@ static int pass_on(struct output_team *team, const struct vv_say_chunk *chunk, c
         return 0;
     moves->seen += chunk->size;
     if (moves->left < chunk->size) {
-        moves->target = vv_level_target(moves->shares, moves->count, moves->seen, moves->expected);
-        moves->left = VV_LEVEL_STRETCH;
+        moves->target = vv_balance_target(moves->shares, moves->count, moves->seen, moves->expected);
+        moves->left = VV_BALANCE_STRETCH;
     }
     moves->left -= chunk->size;
     if (moves->target == moves->count)
@@ -298,9 +298,9 @@ static int team_finish(struct vv_output *output, int rc, struct varve_error *err
     return team_explain(output, rc, error);
 }
 
-static int team_leans(struct vv_output *output, const struct vv_lean *leans, uint32_t count, struct vv_buf *out,
-                      struct varve_error *error) {
-    return vv_client_leans(&((struct output_team *)output)->client, leans, count, out, error);
+static int team_dependencies(struct vv_output *output, const struct vv_dependency *dependencies, uint32_t count,
+                             struct vv_buf *out, struct varve_error *error) {
+    return vv_client_dependencies(&((struct output_team *)output)->client, dependencies, count, out, error);
 }
 
 /* The digest of a manifest that goes to the writer is computed on both sides, and compared there. */
@@ -389,7 +389,7 @@ static const struct vv_output_ops team_ops = {
     .explain = team_explain,
     .consume = team_consume,
     .finish = team_finish,
-    .leans = team_leans,
+    .dependencies = team_dependencies,
     .manifest_begin = team_manifest_begin,
     .manifest_add = team_manifest_add,
     .manifest_end = team_manifest_end,

@@ -9,8 +9,8 @@
  *   VARIABLE CHUNK CHUNK ...  new data
  *   DATA_END
  *   LEANS... LEANS_END        the attempts its manifest will refer to
- *   MANIFEST BYTES... MANIFEST_END   in the numbers of the list that the writer has made of all ranks' leans and sent
- * back
+ *   MANIFEST BYTES... MANIFEST_END   in the numbers of the list that the writer has made of all ranks' dependencies and
+ * sent back
  *
  * or, at any time and as its last word, FAILED. The writer answers with the list, and as its last word with RESULT,
  * exactly once per attempt and rank: at the end, or as soon as anything has failed. A client whose attempt has failed
@@ -75,8 +75,8 @@ enum vv_say {
     VV_SAY_CHUNK,
     VV_SAY_MOVED, /* a chunk of this rank was passed on to another node, as struct vv_say_moved */
     VV_SAY_DATA_END,
-    VV_SAY_LEANS,
-    VV_SAY_LEANS_END,
+    VV_SAY_DEPENDENCIES,
+    VV_SAY_DEPENDENCIES_END,
     VV_SAY_MANIFEST,
     VV_SAY_BYTES,
     VV_SAY_MANIFEST_END,
@@ -126,7 +126,7 @@ struct vv_say_result {
 /* ---- team_client.c: a rank and its writer ---- */
 struct vv_client {
     struct vv_team *team;
-    struct vv_way up, down;
+    struct vv_channel up, down;
     uint64_t number;
     struct vv_variable variable;
     int is_told; /* the writer knows the variable */
@@ -144,9 +144,9 @@ int vv_client_add(struct vv_client *client, uint64_t address, const void *data, 
 int vv_client_moved(struct vv_client *client, const struct vv_say_chunk *chunk, uint32_t writer,
                     struct varve_error *error);
 int vv_client_data_end(struct vv_client *client, struct varve_error *error);
-/* The merged list goes into out as struct vv_lean. */
-int vv_client_leans(struct vv_client *client, const struct vv_lean *leans, uint32_t count, struct vv_buf *out,
-                    struct varve_error *error);
+/* The merged list goes into out as struct vv_dependency. */
+int vv_client_dependencies(struct vv_client *client, const struct vv_dependency *dependencies, uint32_t count,
+                           struct vv_buf *out, struct varve_error *error);
 int vv_client_manifest(struct vv_client *client, const struct vv_manifest_head *head, struct varve_error *error);
 int vv_client_bytes(struct vv_client *client, const void *data, size_t size, struct varve_error *error);
 /* And wait for the result. */
@@ -161,13 +161,13 @@ void vv_team_writer_stop(struct vv_team_writer *writer); /* nothing is under way
 /* ---- balance.c: who forwards how much to whom. Pure arithmetic. ---- */
 /* loads: bytes of each of `count` writers or nodes. What number `own` gives to each, and takes from each. Little is
  * left as it is. */
-void vv_level(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *gives, uint64_t *takes);
+void vv_balance(const uint64_t *loads, uint32_t count, uint32_t own, uint64_t *gives, uint64_t *takes);
 /* To whom the next stretch of data goes, so that what is given is spread over the whole: to whom most is missing of
  * what should have been sent when `seen` of the expected bytes have come. count: to nobody. */
-#define VV_LEVEL_STRETCH (64u << 10)
+#define VV_BALANCE_STRETCH (64u << 10)
 struct vv_share {
     uint64_t share, sent; /* bytes that shall go there, and did */
 };
-uint32_t vv_level_target(const struct vv_share *shares, uint32_t count, uint64_t seen, uint64_t expected);
+uint32_t vv_balance_target(const struct vv_share *shares, uint32_t count, uint64_t seen, uint64_t expected);
 
 #endif

@@ -37,7 +37,7 @@ static int take_result(struct vv_client *client, const void *data, size_t size, 
 
 static const void *wait_for_message(struct vv_client *client, uint32_t *size_out, int *rc, struct varve_error *error) {
     for (;;) {
-        uint32_t seen = vv_bell_look(client->down.bell);
+        uint32_t seen = vv_doorbell_look(client->down.bell);
         int is_broken = 0;
         const void *message = vv_ring_peek(client->down.ring, size_out, &is_broken);
         if (message && *size_out >= sizeof(uint64_t))
@@ -47,8 +47,8 @@ static const void *wait_for_message(struct vv_client *client, uint32_t *size_out
             client->is_over = client->is_last = 1;
             return NULL;
         }
-        vv_bell_wait(client->down.bell, seen, LOOK_MS);
-        if (vv_bell_look(client->down.bell) == seen &&
+        vv_doorbell_wait(client->down.bell, seen, LOOK_MS);
+        if (vv_doorbell_look(client->down.bell) == seen &&
             !vv_post_is_alive(client->down.post, client->team->local_first)) {
             *rc = lost(client, error);
             return NULL;
@@ -149,23 +149,24 @@ static int say_list(struct vv_client *client, uint64_t kind, const void *data, s
     return rc;
 }
 
-static int take_leans(void *arg, uint64_t kind, const uint8_t *data, size_t size) {
+static int take_dependencies(void *arg, uint64_t kind, const uint8_t *data, size_t size) {
     struct vv_buf *out = arg;
-    if (kind == VV_SAY_LEANS_END)
+    if (kind == VV_SAY_DEPENDENCIES_END)
         return 1;
-    if (kind != VV_SAY_LEANS || size % sizeof(struct vv_lean) != 0)
+    if (kind != VV_SAY_DEPENDENCIES || size % sizeof(struct vv_dependency) != 0)
         return -EPROTO;
     vv_buf_append(out, data, size);
     return out->failed;
 }
 
-int vv_client_leans(struct vv_client *client, const struct vv_lean *leans, uint32_t count, struct vv_buf *out,
-                    struct varve_error *error) {
-    uint64_t end = VV_SAY_LEANS_END;
-    int rc = say_list(client, VV_SAY_LEANS, leans, count * sizeof *leans, sizeof *leans, error);
+int vv_client_dependencies(struct vv_client *client, const struct vv_dependency *dependencies, uint32_t count,
+                           struct vv_buf *out, struct varve_error *error) {
+    uint64_t end = VV_SAY_DEPENDENCIES_END;
+    int rc =
+        say_list(client, VV_SAY_DEPENDENCIES, dependencies, count * sizeof *dependencies, sizeof *dependencies, error);
     if (rc == 0)
         rc = say(client, &end, sizeof end, NULL, 0, error);
-    return rc ? rc : hear(client, take_leans, out, error);
+    return rc ? rc : hear(client, take_dependencies, out, error);
 }
 
 int vv_client_manifest(struct vv_client *client, const struct vv_manifest_head *head, struct varve_error *error) {

@@ -112,7 +112,7 @@ static int is_manifest(uint64_t kind) {
 /* Of a rank or another writer, whichever; a message of the wrong kind, size or time is nonsense. */
 static void take_data(struct vv_team_writer *writer, struct vv_sender *sender, uint64_t kind, const uint8_t *message,
                       size_t size) {
-    int is_open = !sender->is_data_over && !writer->are_leans_sent;
+    int is_open = !sender->is_data_over && !writer->are_dependencies_sent;
     if (kind == VV_SAY_VARIABLE && size == sizeof(struct vv_say_variable) && is_open)
         sender->variable = ((const struct vv_say_variable *)(const void *)message)->variable;
     else if (kind == VV_SAY_CHUNK && size > sizeof(struct vv_say_chunk) && is_open &&
@@ -124,15 +124,15 @@ static void take_data(struct vv_team_writer *writer, struct vv_sender *sender, u
         nonsense_message(writer, sender);
 }
 
-static void hear_leans(struct vv_team_writer *writer, struct vv_sender *sender, const void *data, size_t size) {
+static void hear_dependencies(struct vv_team_writer *writer, struct vv_sender *sender, const void *data, size_t size) {
     struct varve_error why = {.rank = -1};
-    if (size % sizeof(struct vv_lean) != 0) {
+    if (size % sizeof(struct vv_dependency) != 0) {
         nonsense_message(writer, sender);
         return;
     }
-    vv_buf_append(&sender->leans, data, size);
-    if (sender->leans.failed)
-        vv_writer_fail(writer, sender->leans.failed, &why);
+    vv_buf_append(&sender->dependencies, data, size);
+    if (sender->dependencies.failed)
+        vv_writer_fail(writer, sender->dependencies.failed, &why);
 }
 
 static void take_rank(struct vv_team_writer *writer, struct vv_sender *sender, uint64_t kind, const uint8_t *message,
@@ -144,11 +144,11 @@ static void take_rank(struct vv_team_writer *writer, struct vv_sender *sender, u
         sender->has_amount = 1;
     } else if (kind == VV_SAY_MOVED && size == sizeof(struct vv_say_moved) && !sender->is_data_over) {
         hear_moved(writer, sender, (const void *)message);
-    } else if (kind == VV_SAY_LEANS && sender->is_data_over && !sender->are_leans_over) {
-        hear_leans(writer, sender, message + sizeof kind, size - sizeof kind);
-    } else if (kind == VV_SAY_LEANS_END && sender->is_data_over) {
-        sender->are_leans_over = 1;
-    } else if (is_manifest(kind) && writer->are_leans_sent) {
+    } else if (kind == VV_SAY_DEPENDENCIES && sender->is_data_over && !sender->are_dependencies_over) {
+        hear_dependencies(writer, sender, message + sizeof kind, size - sizeof kind);
+    } else if (kind == VV_SAY_DEPENDENCIES_END && sender->is_data_over) {
+        sender->are_dependencies_over = 1;
+    } else if (is_manifest(kind) && writer->are_dependencies_sent) {
         vv_writer_manifest(writer, sender, kind, message, size);
     } else {
         take_data(writer, sender, kind, message, size);
@@ -242,10 +242,11 @@ static void seal(struct vv_team_writer *writer) {
 static void advance(struct vv_team_writer *writer) {
     if (writer->has_failed)
         return;
-    vv_writer_level(writer);
+    vv_writer_balance(writer);
     if (!writer->are_others_told && ALL(writer, is_data_over))
         tell_others(writer);
-    if (!writer->are_leans_sent && writer->are_others_told && ALL(writer, are_leans_over) && are_others_over(writer))
+    if (!writer->are_dependencies_sent && writer->are_others_told && ALL(writer, are_dependencies_over) &&
+        are_others_over(writer))
         vv_writer_end_data(writer);
     if (!writer->has_failed && writer->turn == writer->team->count)
         seal(writer);
@@ -274,7 +275,7 @@ static void begin_attempt(struct vv_team_writer *writer) {
     for (uint32_t i = 0; i < writer->team->count + writer->team->teams; i++) {
         struct vv_sender *sender =
             i < writer->team->count ? &writer->ranks[i] : &writer->others[i - writer->team->count];
-        vv_buf_clear(&sender->leans);
+        vv_buf_clear(&sender->dependencies);
         *sender = (struct vv_sender){.in = sender->in,
                                      .out = sender->out,
                                      .rank = sender->rank,
@@ -282,7 +283,7 @@ static void begin_attempt(struct vv_team_writer *writer) {
                                      .target = VV_NO_TARGET,
                                      .forwarded = {.owner = VV_NO_TARGET}};
     }
-    writer->is_load_told = writer->is_levelled = writer->are_others_told = writer->are_leans_sent = 0;
+    writer->is_load_told = writer->is_balanced = writer->are_others_told = writer->are_dependencies_sent = 0;
     writer->load = writer->seen = writer->bytes_moved = writer->held_until_ns = 0;
     vv_buf_clear(&writer->moved);
     writer->turn = 0;
@@ -296,15 +297,15 @@ static void *run_writer(void *arg) {
     vv_thread_place(&writer->outputs->where);
     begin_attempt(writer);
     while (!atomic_load(&writer->is_closing)) {
-        uint32_t seen = vv_bell_look(writer->bell);
+        uint32_t seen = vv_doorbell_look(writer->bell);
         int is_any = take_turns(writer);
         advance(writer);
         if (is_over(writer))
             begin_attempt(writer);
         else if (!is_any) {
-            vv_bell_wait(writer->bell, seen, LOOK_MS);
+            vv_doorbell_wait(writer->bell, seen, LOOK_MS);
             int is_under_way = writer->ranks[0].has_begun || writer->has_failed;
-            if (is_under_way && vv_bell_look(writer->bell) == seen)
+            if (is_under_way && vv_doorbell_look(writer->bell) == seen)
                 look_for_dead(writer);
         }
     }
@@ -382,11 +383,11 @@ void vv_team_writer_stop(struct vv_team_writer *writer) {
     if (!writer)
         return;
     atomic_store(&writer->is_closing, 1);
-    vv_bell_ring(writer->bell);
+    vv_doorbell_ring(writer->bell);
     pthread_join(writer->thread, NULL);
     vv_writer_end_pack(writer);
     for (uint32_t i = 0; i < writer->team->count; i++)
-        vv_buf_clear(&writer->ranks[i].leans);
+        vv_buf_clear(&writer->ranks[i].dependencies);
     vv_buf_clear(&writer->moved);
     vv_pool_destroy(writer->pool);
     vv_free(writer->ranks);

@@ -15,10 +15,10 @@ static void compare_loads(struct vv_team_writer *writer) {
         is_known = vv_post_ask_load(team->post, i, writer->number, &loads[i]);
     if (is_known) {
         uint64_t *gives = loads + team->teams;
-        vv_level(loads, team->teams, team->team, gives, gives + team->teams);
+        vv_balance(loads, team->teams, team->team, gives, gives + team->teams);
         for (uint32_t i = 0; i < team->teams; i++)
             writer->shares[i] = (struct vv_share){gives[i], 0};
-        writer->is_levelled = 1;
+        writer->is_balanced = 1;
     }
     vv_free(loads);
 }
@@ -44,7 +44,7 @@ void vv_writer_tell_nothing(struct vv_team_writer *writer) {
 }
 
 int vv_writer_must_wait(struct vv_team_writer *writer) {
-    if (writer->team->teams == 1 || writer->is_levelled)
+    if (writer->team->teams == 1 || writer->is_balanced)
         return 0;
     uint64_t now = vv_clock_ns();
     if (writer->held_until_ns == 0)
@@ -52,10 +52,10 @@ int vv_writer_must_wait(struct vv_team_writer *writer) {
     return now < writer->held_until_ns;
 }
 
-void vv_writer_level(struct vv_team_writer *writer) {
+void vv_writer_balance(struct vv_team_writer *writer) {
     if (!writer->is_load_told)
         tell_load(writer);
-    if (writer->is_load_told && !writer->is_levelled)
+    if (writer->is_load_told && !writer->is_balanced)
         compare_loads(writer);
 }
 
@@ -97,10 +97,10 @@ int vv_writer_forward(struct vv_team_writer *writer, struct vv_sender *sender, c
         return 0;
     writer->seen += chunk->size;
     if (sender->left < chunk->size) {
-        uint32_t count = writer->is_levelled ? writer->team->teams : 0;
-        uint32_t target = vv_level_target(writer->shares, count, writer->seen, writer->load);
+        uint32_t count = writer->is_balanced ? writer->team->teams : 0;
+        uint32_t target = vv_balance_target(writer->shares, count, writer->seen, writer->load);
         sender->target = target < count ? target : VV_NO_TARGET;
-        sender->left = VV_LEVEL_STRETCH;
+        sender->left = VV_BALANCE_STRETCH;
     }
     sender->left -= chunk->size;
     if (sender->target == VV_NO_TARGET)

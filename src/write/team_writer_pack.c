@@ -43,27 +43,27 @@ void vv_writer_store(struct vv_team_writer *writer, const struct vv_sender *send
         vv_writer_fail(writer, rc, &why);
 }
 
-/* ---- leans and manifests ---- */
+/* ---- dependencies and manifests ---- */
 
-/* The union of what the ranks lean on. */
-static int merge_leans(struct vv_team_writer *writer, struct vv_buf *out, struct varve_error *error) {
+/* The union of what the ranks depend on. */
+static int merge_dependencies(struct vv_team_writer *writer, struct vv_buf *out, struct varve_error *error) {
     for (uint32_t i = 0; i < writer->team->count; i++) {
-        struct vv_buf *leans = &writer->ranks[i].leans;
-        if (leans->failed) /* a rank would miss what it leans on */
-            return leans->failed;
-        if (leans->size)
-            vv_buf_append(out, leans->data, leans->size);
-        vv_buf_clear(leans);
+        struct vv_buf *dependencies = &writer->ranks[i].dependencies;
+        if (dependencies->failed) /* a rank would miss what it depends on */
+            return dependencies->failed;
+        if (dependencies->size)
+            vv_buf_append(out, dependencies->data, dependencies->size);
+        vv_buf_clear(dependencies);
     }
-    struct vv_lean *list = (struct vv_lean *)out->data;
+    struct vv_dependency *list = (struct vv_dependency *)out->data;
     size_t count = out->size / sizeof *list, kept = 0;
     if (out->failed || count == 0)
         return out->failed;
-    qsort(list, count, sizeof *list, vv_lean_compare);
+    qsort(list, count, sizeof *list, vv_dependency_compare);
     for (size_t i = 0; i < count; i++) {
-        int is_new = kept == 0 || vv_lean_compare(&list[kept - 1], &list[i]) != 0;
+        int is_new = kept == 0 || vv_dependency_compare(&list[kept - 1], &list[i]) != 0;
         if (!is_new && !vv_hash128_equal(list[kept - 1].writers_digest, list[i].writers_digest))
-            return vv_error(error, VARVE_DISAGREED, "ranks lean on different writers lists of the same attempt");
+            return vv_error(error, VARVE_DISAGREED, "ranks depend on different writers lists of the same attempt");
         if (is_new)
             list[kept++] = list[i];
     }
@@ -71,14 +71,15 @@ static int merge_leans(struct vv_team_writer *writer, struct vv_buf *out, struct
     return 0;
 }
 
-static int send_leans(struct vv_team_writer *writer, const struct vv_buf *leans) {
-    uint64_t kind = VV_SAY_LEANS, end = VV_SAY_LEANS_END;
-    size_t unit = sizeof(struct vv_lean), most = (vv_post_longest(writer->team->post) - sizeof kind) / unit * unit;
+static int send_dependencies(struct vv_team_writer *writer, const struct vv_buf *dependencies) {
+    uint64_t kind = VV_SAY_DEPENDENCIES, end = VV_SAY_DEPENDENCIES_END;
+    size_t unit = sizeof(struct vv_dependency),
+           most = (vv_post_longest(writer->team->post) - sizeof kind) / unit * unit;
     int rc = 0;
     for (uint32_t i = 0; i < writer->team->count && rc == 0; i++) {
-        for (size_t at = 0; at < leans->size && rc == 0; at += most)
-            rc = vv_post_send(&writer->ranks[i].out, &kind, sizeof kind, leans->data + at,
-                              leans->size - at < most ? leans->size - at : most);
+        for (size_t at = 0; at < dependencies->size && rc == 0; at += most)
+            rc = vv_post_send(&writer->ranks[i].out, &kind, sizeof kind, dependencies->data + at,
+                              dependencies->size - at < most ? dependencies->size - at : most);
         if (rc == 0)
             rc = vv_post_send(&writer->ranks[i].out, &end, sizeof end, NULL, 0);
     }
@@ -111,22 +112,22 @@ static int write_moved(struct vv_team_writer *writer, struct varve_error *error)
 
 void vv_writer_end_data(struct vv_team_writer *writer) {
     struct varve_error why = {.rank = -1};
-    struct vv_buf leans;
-    vv_buf_init(&leans);
+    struct vv_buf dependencies;
+    vv_buf_init(&dependencies);
     int rc = vv_writing_finish(&writer->writing, &why);
     if (rc == 0)
         rc = VV_FAULT("engine.writer.after_data");
     if (rc == 0)
-        rc = merge_leans(writer, &leans, &why);
+        rc = merge_dependencies(writer, &dependencies, &why);
     if (rc == 0)
-        rc = vv_pack_leans(writer->writing.pack, (const struct vv_lean *)leans.data,
-                           (uint32_t)(leans.size / sizeof(struct vv_lean)), &why);
+        rc = vv_pack_dependencies(writer->writing.pack, (const struct vv_dependency *)dependencies.data,
+                                  (uint32_t)(dependencies.size / sizeof(struct vv_dependency)), &why);
     if (rc == 0)
         rc = write_moved(writer, &why);
-    writer->are_leans_sent = 1;
+    writer->are_dependencies_sent = 1;
     if (rc == 0)
-        rc = send_leans(writer, &leans);
-    vv_buf_clear(&leans);
+        rc = send_dependencies(writer, &dependencies);
+    vv_buf_clear(&dependencies);
     if (rc)
         vv_writer_fail(writer, rc, &why);
 }

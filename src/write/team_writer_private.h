@@ -11,14 +11,14 @@
 
 /* A rank of the team, or another writer of the node who forwards to us. */
 struct vv_sender {
-    struct vv_way in;
-    struct vv_way out; /* back to it; for writers: what we forward */
-    uint32_t rank;     /* of a rank of the team */
-    uint32_t local;    /* in whose process it runs */
-    int has_begun, has_amount, is_data_over, are_leans_over, is_last;
+    struct vv_channel in;
+    struct vv_channel out; /* back to it; for writers: what we forward */
+    uint32_t rank;         /* of a rank of the team */
+    uint32_t local;        /* in whose process it runs */
+    int has_begun, has_amount, is_data_over, are_dependencies_over, is_last;
     uint64_t amount;
     struct vv_variable variable;
-    struct vv_buf leans;
+    struct vv_buf dependencies;
     uint64_t left;   /* bytes until it is decided anew where its chunks go */
     uint32_t target; /* the team they go to; VV_NO_TARGET: they stay */
     /* of another writer */
@@ -31,7 +31,7 @@ struct vv_team_writer {
     struct vv_pool *pool;
     unsigned threads;
     pthread_t thread;
-    struct vv_bell *bell;
+    struct vv_doorbell *bell;
     atomic_int is_closing;
     struct vv_known_order *orders;
     struct vv_sender *ranks, *others; /* team->count, and team->teams: ourselves is not used */
@@ -42,7 +42,7 @@ struct vv_team_writer {
     struct vv_say_begin begin;
     int is_writing; /* a pack is begun */
     struct vv_writing writing;
-    int is_load_told, is_levelled, are_others_told, are_leans_sent;
+    int is_load_told, is_balanced, are_others_told, are_dependencies_sent;
     uint64_t load, seen;    /* bytes expected, and received */
     uint64_t held_until_ns; /* no longer is data held back until loads are known */
     struct vv_buf moved;    /* struct vv_moved */
@@ -59,7 +59,7 @@ void vv_writer_fail(struct vv_team_writer *writer, int code, const struct varve_
 
 /* ---- team_writer_balance.c ---- */
 /* As soon as all ranks have told how much they have, and all writers of the node: who gives how much to whom. */
-void vv_writer_level(struct vv_team_writer *writer);
+void vv_writer_balance(struct vv_team_writer *writer);
 /* Shall data wait, since the other writers of the node have not told yet how much they have? Not for ever. */
 int vv_writer_must_wait(struct vv_team_writer *writer);
 /* We have failed: nobody shall wait for our load. */

@@ -515,17 +515,17 @@ static void test_open_files_are_bounded(void **state) {
     free(data);
 }
 
-static void test_room_is_checked_first(void **state) {
+static void test_capacity_is_checked_first(void **state) {
     struct fixture *fixture = *state;
     struct varve_upload *upload = NULL;
-    uint64_t room = 0;
-    assert_int_equal(vv_backend_space(fixture->backend, &room), 0);
-    assert_int_equal(vv_backend_create(fixture->backend, "k", room * 2, &upload), -ENOSPC);
+    uint64_t capacity = 0;
+    assert_int_equal(vv_backend_space(fixture->backend, &capacity), 0);
+    assert_int_equal(vv_backend_create(fixture->backend, "k", capacity * 2, &upload), -ENOSPC);
     assert_int_equal(vv_backend_create(fixture->backend, "k", UINT64_MAX, &upload), -ENOSPC);
     struct varve_backend *careful = open_with(fixture->root, (struct vv_backend_options){.min_free = UINT64_MAX / 2});
     assert_int_equal(vv_backend_create(careful, "k", 0, &upload), -ENOSPC);
-    assert_int_equal(vv_backend_space(careful, &room), 0);
-    assert_int_equal(room, 0);
+    assert_int_equal(vv_backend_space(careful, &capacity), 0);
+    assert_int_equal(capacity, 0);
     vv_backend_close(careful);
 }
 
@@ -712,7 +712,7 @@ int main(void) {
         CASE(test_removed_before_its_commit),
         CASE(test_changed_by_another_process),
         CASE(test_open_files_are_bounded),
-        CASE(test_room_is_checked_first),
+        CASE(test_capacity_is_checked_first),
         CASE(test_full_disk),
         CASE(test_unmounted_root_is_an_error),
         CASE(test_death_at_the_link),

@@ -457,9 +457,9 @@ static void test_count(void **state) {
 /* A storage that is incomplete for its first few probes. */
 static unsigned probes_to_fail;
 
-static int fail_probe(struct varve_backend *backend, char *why, size_t room) {
+static int fail_probe(struct varve_backend *backend, char *why, size_t capacity) {
     (void)backend;
-    snprintf(why, room, "server 3 is away");
+    snprintf(why, capacity, "server 3 is away");
     return probes_to_fail > 0 ? (probes_to_fail--, -ETIMEDOUT) : 0;
 }
 

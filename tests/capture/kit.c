@@ -68,11 +68,11 @@ void fill(void *at, size_t size, uint64_t seed) {
 
 /* ---- folders and stores ---- */
 
-void kit_folder(char *out, size_t room, const char *purpose) {
+void kit_folder(char *out, size_t capacity, const char *purpose) {
     const char *base = getenv("TMPDIR");
     if (!base || access(base, W_OK) != 0)
         base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(out, room, "%s/capture-%s-XXXXXX", base, purpose);
+    snprintf(out, capacity, "%s/capture-%s-XXXXXX", base, purpose);
     if (!mkdtemp(out))
         fail("no folder %s: %s", out, strerror(errno));
 }
@@ -201,17 +201,17 @@ void image_compare(const struct image *image, const void *data, size_t size, con
     complain(&difference, what);
 }
 
-struct naming {
+struct offers {
     const struct images *images;
     size_t seen;
 };
 
 static int check_name(void *arg, const struct varve_stored_region *region) {
-    struct naming *naming = arg;
-    const struct images *images = naming->images;
+    struct offers *offers = arg;
+    const struct images *images = offers->images;
     if (region->rank != images->rank)
         return 0;
-    naming->seen++;
+    offers->seen++;
     for (size_t i = 0; i < images->count; i++)
         if (strcmp(images->list[i].name, region->name) == 0 && images->list[i].size == region->bytes)
             return 0;
@@ -246,12 +246,12 @@ void images_check(const struct images *images, const char *address) {
     struct varve_store *store = open_store(address);
     struct varve_which which = {.name = KIT_NAME, .version = images->version};
     struct varve_checkpoint_detail detail;
-    struct naming naming = {.images = images};
+    struct offers offers = {.images = images};
     struct varve_error error = {0};
-    if (varve_store_show(store, &which, &detail, check_name, &naming, &error) != 0)
+    if (varve_store_show(store, &which, &detail, check_name, &offers, &error) != 0)
         fail("version %lld is said to be there but cannot be shown: %s", (long long)images->version, error.text);
-    if (naming.seen != images->count)
-        fail("version %lld holds %zu regions instead of %zu", (long long)images->version, naming.seen, images->count);
+    if (offers.seen != images->count)
+        fail("version %lld holds %zu regions instead of %zu", (long long)images->version, offers.seen, images->count);
     for (size_t i = 0; i < images->count; i++)
         check_region(store, &which, images->rank, &images->list[i]);
     varve_store_close(store);
@@ -284,12 +284,12 @@ struct scribblers {
 
 /* Writes somewhere in the page: every value it may have had is another one afterwards. */
 static void touch(const struct scribble_target *target, size_t page, uint64_t where) {
-    size_t room = target->size - page * PAGE;
-    if (room > PAGE)
-        room = PAGE;
+    size_t capacity = target->size - page * PAGE;
+    if (capacity > PAGE)
+        capacity = PAGE;
     volatile uint8_t *at = target->ptr + page * PAGE;
-    at[where % room]++;
-    at[room - 1] = (uint8_t)(at[room - 1] + 3);
+    at[where % capacity]++;
+    at[capacity - 1] = (uint8_t)(at[capacity - 1] + 3);
 }
 
 static size_t pages_of(const struct scribble_target *target) {

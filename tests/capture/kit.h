@@ -28,7 +28,7 @@ void fill(void *at, size_t size, uint64_t seed);
 
 /* ---- folders and stores ---- */
 /* A new folder in TMPDIR or /dev/shm; removed by kit_folder_remove. */
-void kit_folder(char *out, size_t room, const char *purpose);
+void kit_folder(char *out, size_t capacity, const char *purpose);
 void kit_folder_remove(const char *folder);
 /* Fails the test when it cannot be opened. Warnings of the library are counted, not shown, unless KIT_LOG is set. */
 struct varve_session *kit_open(const char *store, const char *settings);

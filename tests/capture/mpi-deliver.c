@@ -11,7 +11,7 @@
 #include "kit.h"
 
 #define ROUNDS 4
-#define ROOM (6 * MIB)
+#define CAPACITY (6 * MIB)
 #define OWN (3 * MIB + 17)
 
 /* Eager, rendezvous, and what is copied straight from process to process. */
@@ -43,7 +43,7 @@ static void protect(struct rank *rank, const char *name, void *ptr, size_t size)
 
 /* Both ranks know what the other sends. */
 static void write_letter(uint8_t *to, int sender, int round) {
-    fill(to, ROOM, (uint64_t)(sender * 1000 + round));
+    fill(to, CAPACITY, (uint64_t)(sender * 1000 + round));
 }
 
 /* One after the other, at odd places. */
@@ -76,12 +76,12 @@ static void take_images(struct rank *rank, int64_t version) {
     images_clear(&rank->images);
     rank->images.rank = (uint32_t)rank->self;
     rank->images.version = version;
-    images_add(&rank->images, "halo", rank->halo, ROOM);
+    images_add(&rank->images, "halo", rank->halo, CAPACITY);
     images_add(&rank->images, "own", rank->own, OWN);
 }
 
 static void one_round(struct rank *rank, int round) {
-    struct scribble_target halo = {rank->halo, ROOM}, own = {rank->own, OWN};
+    struct scribble_target halo = {rank->halo, CAPACITY}, own = {rank->own, OWN};
     struct varve_stats stats;
     snprintf(kit_where, sizeof kit_where, "rank %d, %s, round %d", rank->self, rank->settings, round);
     scribble_once(&halo, round % 2 ? 30 : 1, (uint64_t)round);
@@ -104,14 +104,14 @@ static void one_round(struct rank *rank, int round) {
 
 static void restart_elsewhere(struct rank *rank) {
     int64_t version = -1;
-    memset(rank->expected, 0, ROOM);
-    memset(rank->outbox, 0, ROOM);
+    memset(rank->expected, 0, CAPACITY);
+    memset(rank->outbox, 0, CAPACITY);
     open_session(rank, rank->store);
-    protect(rank, "halo", rank->expected, ROOM);
+    protect(rank, "halo", rank->expected, CAPACITY);
     protect(rank, "own", rank->outbox, OWN);
     if (varve_restart(rank->session, VARVE_LATEST, &version) != 0 || version != rank->images.version)
         fail("restart: version %lld: %s", (long long)version, varve_session_error(rank->session)->text);
-    image_compare(&rank->images.list[0], rank->expected, ROOM, "restarted");
+    image_compare(&rank->images.list[0], rank->expected, CAPACITY, "restarted");
     image_compare(&rank->images.list[1], rank->outbox, OWN, "restarted");
     if (varve_close(rank->session) != 0)
         fail("close");
@@ -138,13 +138,13 @@ int main(int argc, char **argv) {
     rank.other = 1 - rank.self;
     rank.store = argv[1];
     rank.settings = argv[2];
-    rank.halo = memory(ROOM) + 16;
+    rank.halo = memory(CAPACITY) + 16;
     rank.own = memory(OWN);
-    rank.outbox = memory(ROOM);
-    rank.expected = memory(ROOM);
+    rank.outbox = memory(CAPACITY);
+    rank.expected = memory(CAPACITY);
     snprintf(rank.slow, sizeof rank.slow, "%s?limit=20MB", rank.store);
     open_session(&rank, rank.slow);
-    protect(&rank, "halo", rank.halo, ROOM);
+    protect(&rank, "halo", rank.halo, CAPACITY);
     protect(&rank, "own", rank.own, OWN);
     for (int i = 1; i <= ROUNDS; i++)
         one_round(&rank, i);

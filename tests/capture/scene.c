@@ -75,8 +75,8 @@ static size_t odd_start(struct dice *dice) {
 
 /* Room to grow to twice the usual size. */
 static void place(struct scene *scene, struct region *region) {
-    size_t room = 2 * region->usual + 2 * PAGE;
-    region->map_size = (room + 2 * PAGE - 1) / PAGE * PAGE;
+    size_t capacity = 2 * region->usual + 2 * PAGE;
+    region->map_size = (capacity + 2 * PAGE - 1) / PAGE * PAGE;
     if (region->kind == HEAP) {
         region->ptr = region->map = malloc(region->size);
         if (!region->map)
@@ -170,12 +170,12 @@ static int lies_in(const struct region *inner, const struct region *outer) {
                      (inner->kind == NEIGHBOUR && strcmp(outer->name, "short") == 0));
 }
 
-size_t scene_targets(const struct scene *scene, const struct region *victim, struct scribble_target *out) {
+size_t scene_targets(const struct scene *scene, const struct region *sparse, struct scribble_target *out) {
     size_t count = 0;
     for (size_t i = 0; i < SCENE_REGIONS; i++) {
         const struct region *region = &scene->regions[i];
-        if (region->is_present && region != victim && region->size && region->kind != ALIAS && !region->is_sparse &&
-            !lies_in(region, victim))
+        if (region->is_present && region != sparse && region->size && region->kind != ALIAS && !region->is_sparse &&
+            !lies_in(region, sparse))
             out[count++] = (struct scribble_target){region->ptr, region->size};
     }
     return count;
@@ -183,7 +183,7 @@ size_t scene_targets(const struct scene *scene, const struct region *victim, str
 
 /* ---- changes ---- */
 
-struct region *scene_victim(struct scene *scene) {
+struct region *scene_sparse(struct scene *scene) {
     for (;;) {
         struct region *region = &scene->regions[roll_below(&scene->dice, SCENE_REGIONS)];
         if (region->usual && region->kind != ALIAS && region->kind != NEIGHBOUR)

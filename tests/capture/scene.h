@@ -47,10 +47,10 @@ void scene_destroy(struct scene *scene);
 
 void scene_images(const struct scene *scene, struct images *out);
 /* Everything that threads may write while nobody moves `victim` (or NULL). Returns how many targets there are. */
-size_t scene_targets(const struct scene *scene, const struct region *victim, struct scribble_target *out);
+size_t scene_targets(const struct scene *scene, const struct region *sparse, struct scribble_target *out);
 
 /* A region that scene_disturb may be asked to change next. */
-struct region *scene_victim(struct scene *scene);
+struct region *scene_sparse(struct scene *scene);
 /* Grow, shrink, move, take away or bring back, always telling the library as a program has to. */
 void scene_disturb(struct scene *scene, struct region *region);
 /* Give pages back to the system with MADV_DONTNEED; not while a checkpoint is in flight. */

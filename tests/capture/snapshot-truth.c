@@ -106,7 +106,7 @@ static unsigned some_share(struct run *run) {
 static void change(struct run *run, int is_in_flight) {
     struct scene *scene = &run->scene;
     if (roll_below(&run->dice, 2) == 0)
-        scene_disturb(scene, scene_victim(scene));
+        scene_disturb(scene, scene_sparse(scene));
     if (!is_in_flight && roll_below(&run->dice, 4) == 0)
         scene_hollow(scene);
     if (roll_below(&run->dice, 3))
@@ -176,8 +176,8 @@ static int one_round(struct run *run, int was_straight) {
     }
     int is_straight = !breaks && roll_below(&run->dice, 4) == 0;
     take_images(run);
-    struct region *victim = roll_below(&run->dice, 2) == 0 ? scene_victim(scene) : NULL;
-    size_t count = scene_targets(scene, victim, targets);
+    struct region *sparse = roll_below(&run->dice, 2) == 0 ? scene_sparse(scene) : NULL;
+    size_t count = scene_targets(scene, sparse, targets);
     struct scribblers *scribblers = scribblers_prepare(
         targets, count, (enum scribble_pattern)roll_below(&run->dice, PATTERNS), some_share(run), roll(&run->dice));
     if (breaks_before)
@@ -189,8 +189,8 @@ static int one_round(struct run *run, int was_straight) {
     if (rc != 0 && !breaks_before)
         fail("checkpoint %lld: %d: %s", (long long)run->version, rc, varve_session_error(run->session)->text);
     run->in_flight += rc == 0 && varve_test(run->session) == 0;
-    if (victim && rc == 0)
-        scene_disturb(scene, victim);
+    if (sparse && rc == 0)
+        scene_disturb(scene, sparse);
     if (is_straight) {
         usleep((useconds_t)roll_below(&run->dice, 30000));
         run->straight++;

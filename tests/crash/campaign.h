@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define FOLDER_ROOM 512
+#define FOLDER_CAPACITY 512
 
 struct campaign {
     const char *name;
@@ -19,7 +19,7 @@ struct campaign {
     unsigned slice, slices; /* try only slice 1 to `slices` of them */
     int is_listing;         /* print them instead */
     const char *replay;
-    char folder[FOLDER_ROOM]; /* ours, removed at the end */
+    char folder[FOLDER_CAPACITY]; /* ours, removed at the end */
     uint64_t random;
     uint64_t tried;
 };

@@ -202,7 +202,7 @@ static void check(void *arg) {
 static struct objects objects;
 
 static void try_damage(struct campaign *campaign, const struct damage *damage) {
-    char folder[FOLDER_ROOM + 16], text[DAMAGE_TEXT];
+    char folder[FOLDER_CAPACITY + 16], text[DAMAGE_TEXT];
     struct trial trial = {.damage = damage, .folder = folder};
     snprintf(folder, sizeof folder, "%s/try", campaign->folder);
     damage_print(damage, text);
@@ -246,7 +246,7 @@ static void try_all(struct campaign *campaign) {
 int main(int argc, char **argv) {
     struct campaign campaign;
     struct damage damage;
-    char folder[FOLDER_ROOM + 16];
+    char folder[FOLDER_CAPACITY + 16];
     campaign_begin(&campaign, "damage", argc, argv);
     snprintf(folder, sizeof folder, "%s/store", campaign.folder);
     if (child_run(build, folder, NULL) != 0)

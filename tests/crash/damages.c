@@ -98,7 +98,7 @@ void damage_print(const struct damage *damage, char *text) {
 }
 
 int damage_parse(const struct objects *objects, const char *text, struct damage *out) {
-    char kind[16], key[VV_KEY_ROOM], other[VV_KEY_ROOM];
+    char kind[16], key[VV_KEY_CAPACITY], other[VV_KEY_CAPACITY];
     *out = (struct damage){0};
     if (sscanf(text, "%15[^,],%" SCNu64 ",%d,%511[^,],%511s", kind, &out->at, &out->bit, key, other) != 5)
         return -1;
@@ -118,7 +118,7 @@ int damage_hurts(const struct damage *damage, const char *name) {
 int damage_is_allowed(const struct damage *damage) {
     int kind = damage->object->kind;
     return damage->kind == DAMAGE_REMOVE &&
-           (kind == VV_KIND_CLAIM || kind == VV_KIND_BEAT || kind == VV_KIND_CATALOGUE || kind == VV_KIND_TOMBSTONE);
+           (kind == VV_KIND_CLAIM || kind == VV_KIND_HEARTBEAT || kind == VV_KIND_CATALOGUE || kind == VV_KIND_TOMBSTONE);
 }
 
 static const char *link_from, *link_to;

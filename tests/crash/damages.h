@@ -8,10 +8,10 @@
 #include "campaign.h"
 #include "format/key.h"
 
-#define DAMAGE_TEXT (2 * VV_KEY_ROOM + 64)
+#define DAMAGE_TEXT (2 * VV_KEY_CAPACITY + 64)
 
 struct object {
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     char name[VV_NAME_MAX + 1]; /* "": of the whole store */
     size_t size;
     int kind;
@@ -45,7 +45,7 @@ int damage_parse(const struct objects *objects, const char *text, struct damage 
 
 /* Does it hurt objects of this name? Those of the whole store concern all. */
 int damage_hurts(const struct damage *damage, const char *name);
-/* May verify find nothing? A claim, a beat, a catalogue or a tombstone may be absent without anything being wrong. */
+/* May verify find nothing? A claim, a heartbeat, a catalogue or a tombstone may be absent without anything being wrong. */
 int damage_is_allowed(const struct damage *damage);
 
 /* Make the copy and damage it; -1 if it cannot be made. */

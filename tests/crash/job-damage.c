@@ -246,7 +246,7 @@ static void try_series(const struct trial *trial, const char *text) {
 
 /* The first series looks for all of them whether verify finds it; the other one matters only when it is hurt, and now and then. */
 static void try_damage(const struct damage *damage) {
-    char folder[FOLDER_ROOM + 16], text[DAMAGE_TEXT];
+    char folder[FOLDER_CAPACITY + 16], text[DAMAGE_TEXT];
     snprintf(folder, sizeof folder, "%s/try", campaign.folder);
     damage_print(damage, text);
     campaign.tried++;
@@ -287,7 +287,7 @@ static void try_all(void) {
 
 int main(int argc, char **argv) {
     struct damage damage;
-    char folder[FOLDER_ROOM + 16];
+    char folder[FOLDER_CAPACITY + 16];
     campaign_begin(&campaign, "job-damage", argc, argv);
     board = group_memory(sizeof *board);
     snprintf(folder, sizeof folder, "%s/store", campaign.folder);

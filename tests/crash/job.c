@@ -84,9 +84,9 @@ static void give_up(struct run *run) {
 }
 
 /* In a restart ranks read for each other: the error is of the rank that needs the data, and says who could not read it. */
-static int is_read_for_another(const struct varve_error *error, int victim) {
+static int is_read_for_another(const struct varve_error *error, int sparse) {
     char who[64];
-    snprintf(who, sizeof who, "(rank %d was asked to read it)", victim);
+    snprintf(who, sizeof who, "(rank %d was asked to read it)", sparse);
     return strstr(error->text, who) != NULL;
 }
 
@@ -102,8 +102,8 @@ static void tolerate(struct run *run, const char *what, int rc, const struct var
         rank_fail(run, "%s failed with %s, but the text is \"%s\" and its code %d", what, varve_error_name(rc),
                   error->text, error->code);
     /* Data that seems damaged leads to an older checkpoint, which may not fit the memory of any rank. */
-    if (error && error->rank != plan->victim && !plan->may_lie && !is_read_for_another(error, plan->victim))
-        rank_fail(run, "%s failed on rank %d, but is said to have failed on rank %d: %s: %s", what, plan->victim,
+    if (error && error->rank != plan->sparse && !plan->may_lie && !is_read_for_another(error, plan->sparse))
+        rank_fail(run, "%s failed on rank %d, but is said to have failed on rank %d: %s: %s", what, plan->sparse,
                   error->rank, varve_error_name(rc), error->text);
     if (rc == VARVE_FENCED || rc == VARVE_DISAGREED || (rc == VARVE_CORRUPT && !plan->may_lie))
         rank_fail(run, "%s: one failure of the storage was taken for something else: %s: %s", what,
@@ -119,7 +119,7 @@ static int answered(struct run *run, enum job_call call, int code, int64_t versi
 }
 
 static void arm(struct run *run, const char *point) {
-    if (run->way->arm && run->rank == run->plan->victim)
+    if (run->way->arm && run->rank == run->plan->sparse)
         run->way->arm(point);
 }
 
@@ -142,19 +142,19 @@ static int is_first_on_node(const struct run *run) {
     return run->rank == 0 || (run->plan->nodes > 0 && run->rank % (JOB_RANKS / run->plan->nodes) == 0);
 }
 
-static void make_folder(const struct run *run, char *out, size_t room) {
+static void make_folder(const struct run *run, char *out, size_t capacity) {
     if (run->plan->nodes > 0)
-        snprintf(out, room, "%s/node%d", run->plan->folder, node_of(run));
+        snprintf(out, capacity, "%s/node%d", run->plan->folder, node_of(run));
     else
-        snprintf(out, room, "%s", run->plan->folder);
+        snprintf(out, capacity, "%s", run->plan->folder);
 }
 
-static void make_address(const struct run *run, int handle, int is_clean, char *out, size_t room) {
+static void make_address(const struct run *run, int handle, int is_clean, char *out, size_t capacity) {
     const struct job_plan *plan = run->plan;
     char folder[JOB_FOLDER + 16];
-    int has_fault = handle == plan->handle && run->rank == plan->victim && plan->fault[0] && !is_clean;
+    int has_fault = handle == plan->handle && run->rank == plan->sparse && plan->fault[0] && !is_clean;
     make_folder(run, folder, sizeof folder);
-    snprintf(out, room, "file://%s%s%s", folder, has_fault ? "?fault=" : "", has_fault ? plan->fault : "");
+    snprintf(out, capacity, "file://%s%s%s", folder, has_fault ? "?fault=" : "", has_fault ? plan->fault : "");
 }
 
 static void open_session(struct run *run, int handle, int is_clean) {
@@ -452,9 +452,9 @@ static void settle_record(const struct run *run, const char *all, const char *re
 }
 
 /* What all nodes have together; each alone misses the packs of the others. */
-static void gather_nodes(const struct run *run, char *out, size_t room) {
+static void gather_nodes(const struct run *run, char *out, size_t capacity) {
     char path[JOB_FOLDER + 400];
-    snprintf(out, room, "%s/all", run->plan->folder);
+    snprintf(out, capacity, "%s/all", run->plan->folder);
     folder_remove(out);
     for (int i = 0; i < run->plan->nodes; i++) {
         snprintf(path, sizeof path, "%s/node%d", run->plan->folder, i);
@@ -543,7 +543,7 @@ static int64_t check_all(struct run *run, const struct job_after *after) {
 }
 
 void job_after_check(const struct job_way *way, const struct job_after *after, struct job_board *board) {
-    struct job_plan plain = {.nodes = after->nodes, .victim = -1, .handle = -1};
+    struct job_plan plain = {.nodes = after->nodes, .sparse = -1, .handle = -1};
     struct run run = {.way = way, .plan = &plain, .board = board, .rank = way->rank, .settings = "", .last_saved = -1};
     snprintf(plain.folder, sizeof plain.folder, "%s", after->folder);
     check_verified(&run, AT_FIRST);

@@ -55,7 +55,7 @@ struct job_board *job_board_create(const char *path);
 struct job_board *job_board_open(const char *path);
 void job_board_close(struct job_board *board);
 /* As far as they got, all ranks were told the same: 0, or -1 and the difference in text. */
-int job_board_compare(const struct job_board *board, char *text, size_t room);
+int job_board_compare(const struct job_board *board, char *text, size_t capacity);
 
 /* ---- the life ---- */
 
@@ -74,7 +74,7 @@ struct job_plan {
     char folder[JOB_FOLDER]; /* of the store */
     int nodes;               /* 0: one store for all ranks; else each node has its own, in a folder below */
     enum job_start start;    /* handles 0 and 1; handle 2; or what comes before handle 2 */
-    int victim;              /* the rank on which it goes wrong; -1: none */
+    int sparse;              /* the rank on which it goes wrong; -1: none */
     int handle;              /* the session whose storage has the fault */
     char fault[64];          /* for its address, as "kill:3"; "" for none */
     char point[160];         /* for way->arm, as "name=kill:3"; "" for none */

@@ -37,12 +37,12 @@ void job_board_close(struct job_board *board) {
     munmap(board, sizeof *board);
 }
 
-static void print_answer(const struct job_answer *answer, char *text, size_t room) {
-    snprintf(text, room, "%s: %s, version %" PRId64 ", error of rank %d, text %08x", names[answer->call % 10],
+static void print_answer(const struct job_answer *answer, char *text, size_t capacity) {
+    snprintf(text, capacity, "%s: %s, version %" PRId64 ", error of rank %d, text %08x", names[answer->call % 10],
              varve_error_name(answer->code), answer->version, answer->rank, answer->text);
 }
 
-int job_board_compare(const struct job_board *board, char *text, size_t room) {
+int job_board_compare(const struct job_board *board, char *text, size_t capacity) {
     for (int rank = 1; rank < JOB_RANKS; rank++) {
         uint64_t count = board->ranks[rank].count;
         if (count > board->ranks[0].count)
@@ -54,7 +54,7 @@ int job_board_compare(const struct job_board *board, char *text, size_t room) {
                 continue;
             print_answer(first, one, sizeof one);
             print_answer(other, two, sizeof two);
-            snprintf(text, room, "answer %" PRIu64 ": rank 0 got %s; rank %d got %s", i, one, rank, two);
+            snprintf(text, capacity, "answer %" PRIu64 ": rank 0 got %s; rank %d got %s", i, one, rank, two);
             return -1;
         }
     }

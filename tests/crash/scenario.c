@@ -57,17 +57,17 @@ static void next_step(struct run *run) {
         vv_fault_set(run->step == scenario->step ? scenario->point : NULL);
 }
 
-static void make_address(const struct run *run, int handle, int is_clean, char *out, size_t room) {
+static void make_address(const struct run *run, int handle, int is_clean, char *out, size_t capacity) {
     const struct scenario *scenario = run->scenario;
     int has_fault = handle == scenario->handle && scenario->fault[0] && !is_clean;
-    snprintf(out, room, "file://%s%s%s", scenario->folder, has_fault ? "?fault=" : "",
+    snprintf(out, capacity, "file://%s%s%s", scenario->folder, has_fault ? "?fault=" : "",
              has_fault ? scenario->fault : "");
 }
 
 /* ---- the session ---- */
 
 static void open_session(struct run *run, int handle, int is_clean) {
-    char address[FOLDER_ROOM + 128], settings[256];
+    char address[FOLDER_CAPACITY + 128], settings[256];
     struct varve_error error = {0};
     struct varve_options options = VARVE_OPTIONS_INIT;
     snprintf(settings, sizeof settings, SETTINGS ",threads=%d,on_error=%s%s", run->scenario->threads,
@@ -196,7 +196,7 @@ static void save(struct run *run, int handle, int64_t version) {
 /* ---- looking at the store ---- */
 
 static void open_store(struct run *run, int handle) {
-    char address[FOLDER_ROOM + 128];
+    char address[FOLDER_CAPACITY + 128];
     struct varve_error error = {0};
     next_step(run);
     for (int tries = 0; tries < 3; tries++) {

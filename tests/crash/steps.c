@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 
 void points_add(struct points *points, const struct point *point) {
-    if (points->count == points->room) {
-        points->room = points->room ? points->room * 2 : 1024;
-        points->list = realloc(points->list, points->room * sizeof *points->list);
+    if (points->count == points->capacity) {
+        points->capacity = points->capacity ? points->capacity * 2 : 1024;
+        points->list = realloc(points->list, points->capacity * sizeof *points->list);
         if (!points->list)
             abort();
     }
@@ -47,11 +47,11 @@ int point_parse(const char *text, struct point *out) {
 /* ---- counting ---- */
 
 static void store_folder(const struct campaign *campaign, char *out) {
-    snprintf(out, FOLDER_ROOM + 16, "%s/store", campaign->folder);
+    snprintf(out, FOLDER_CAPACITY + 16, "%s/store", campaign->folder);
 }
 
 static int run_plain(struct campaign *campaign, struct scenario *scenario, struct events *events) {
-    char folder[FOLDER_ROOM + 16];
+    char folder[FOLDER_CAPACITY + 16];
     store_folder(campaign, folder);
     scenario->folder = folder;
     int status = child_run(scenario_run, scenario, events);
@@ -94,7 +94,7 @@ void count_plain(struct campaign *campaign, uint64_t *allocations, uint64_t *ste
 
 struct listing {
     struct scenario scenario;
-    char path[FOLDER_ROOM + 16];
+    char path[FOLDER_CAPACITY + 16];
 };
 
 static void list_points(void *arg) {
@@ -116,7 +116,7 @@ static void add_occurrence(struct points *points, const char *name, uint64_t mos
 
 void add_named_points(struct campaign *campaign, struct points *points, uint64_t most) {
     struct listing listing = {.scenario = {.handle = -1}};
-    char line[160], folder[FOLDER_ROOM + 16];
+    char line[160], folder[FOLDER_CAPACITY + 16];
     store_folder(campaign, folder);
     listing.scenario.folder = folder;
     snprintf(listing.path, sizeof listing.path, "%s/points", campaign->folder);
@@ -181,7 +181,7 @@ static void make_scenario(const struct point *point, int is_tolerant, const char
 }
 
 static void try_point(struct campaign *campaign, const struct point *point, int is_tolerant) {
-    char folder[FOLDER_ROOM + 16], text[256];
+    char folder[FOLDER_CAPACITY + 16], text[256];
     struct scenario scenario;
     struct aftermath after;
     struct events events;

@@ -15,7 +15,7 @@ struct point {
 
 struct points {
     struct point *list;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 void points_add(struct points *points, const struct point *point);

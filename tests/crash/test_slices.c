@@ -8,8 +8,8 @@
 
 #define POINTS 20000
 
-static void print_point(unsigned number, char *text, size_t room) {
-    snprintf(text, room, "fail-after:%u:%u:EIO:retry:2:0", number % 3, number / 3);
+static void print_point(unsigned number, char *text, size_t capacity) {
+    snprintf(text, capacity, "fail-after:%u:%u:EIO:retry:2:0", number % 3, number / 3);
 }
 
 static unsigned count_slices_with(uint64_t seed, unsigned slices, const char *point, unsigned *last) {

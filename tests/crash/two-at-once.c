@@ -46,7 +46,7 @@ struct board {
 struct round {
     struct campaign *campaign;
     struct board *board;
-    char folder[FOLDER_ROOM + 16];
+    char folder[FOLDER_CAPACITY + 16];
     char text[128];
     int is_keeping;
 };
@@ -73,7 +73,7 @@ static void note_line(void *arg, int level, const char *line) {
 /* Who did what in this round, for people who look for the reason of a failure. */
 static void note(const struct round *round, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(const struct round *round, const char *format, ...) {
-    char path[FOLDER_ROOM + 32], text[600];
+    char path[FOLDER_CAPACITY + 32], text[600];
     struct timespec now;
     va_list list;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -192,7 +192,7 @@ static void save(struct writer *writer, struct world *world, int generation, int
     if (rc < 0)
         child_fail("checkpoint %" PRId64 ": %s: %s", version, varve_error_name(rc),
                    varve_session_error(world->session)->text);
-    /* Only what is restarted from may be forgotten at the last moment; what a session has saved, its beat protects. */
+    /* Only what is restarted from may be forgotten at the last moment; what a session has saved, its heartbeat protects. */
     if (varve_stats_get(world->session, &stats) < 0 || (stats.attempts > 1 && !is_first))
         child_fail("checkpoint %" PRId64 " took %" PRIu64 " attempts: its parent was forgotten", version,
                    stats.attempts);
@@ -282,12 +282,12 @@ static void clean_up(void *arg) {
 
 struct reading {
     uint8_t *data;
-    uint64_t room, size;
+    uint64_t capacity, size;
 };
 
 static int take_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
     struct reading *reading = arg;
-    if (total > reading->room || offset > total || size > total - offset)
+    if (total > reading->capacity || offset > total || size > total - offset)
         return -ERANGE;
     memcpy(reading->data + offset, data, size);
     reading->size = total;
@@ -297,9 +297,9 @@ static int take_bytes(void *arg, uint64_t offset, const void *data, size_t size,
 /* Read all regions of a checkpoint and compare; 0, or the error that reading gave. */
 static int read_all(struct varve_store *store, const struct varve_which *which, struct varve_error *error) {
     struct world world = {.is_small = 1};
-    struct reading reading = {.room = 1 << 20};
-    uint8_t *wanted = malloc(reading.room);
-    reading.data = malloc(reading.room);
+    struct reading reading = {.capacity = 1 << 20};
+    uint8_t *wanted = malloc(reading.capacity);
+    reading.data = malloc(reading.capacity);
     int rc = 0;
     for (int region = 0; region < WORLD_REGIONS && rc == 0; region++) {
         int64_t size = world_size(&world, region, which->version);

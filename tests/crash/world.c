@@ -260,7 +260,7 @@ int world_garbage(struct world *world, int64_t version) {
     return set_all(world, version, 1);
 }
 
-int world_compare(const struct world *world, int64_t version, char *text, size_t room) {
+int world_compare(const struct world *world, int64_t version, char *text, size_t capacity) {
     for (int region = 0; region < WORLD_REGIONS; region++) {
         int64_t size = world_size(world, region, version);
         const struct world_bytes *bytes = &world->regions[region];
@@ -276,7 +276,7 @@ int world_compare(const struct world *world, int64_t version, char *text, size_t
             at++;
         free(wanted);
         if (is_other_size || at < (size_t)size) {
-            snprintf(text, room, "version %" PRId64 ", region %s (%" PRIu64 " of %" PRId64 " bytes): differs at %zu",
+            snprintf(text, capacity, "version %" PRId64 ", region %s (%" PRIu64 " of %" PRId64 " bytes): differs at %zu",
                      version, names[region], bytes->size, size, at);
             return -1;
         }

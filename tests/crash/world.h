@@ -39,7 +39,7 @@ void world_fill(const struct world *world, int region, int64_t version, uint8_t 
 int world_set(struct world *world, int64_t version);
 int world_garbage(struct world *world, int64_t version);
 /* 0 if the memory is what it is in this version, else -1 and the first difference in text. */
-int world_compare(const struct world *world, int64_t version, char *text, size_t room);
+int world_compare(const struct world *world, int64_t version, char *text, size_t capacity);
 /* Forget the memory: before the session is closed, or after. */
 void world_clear(struct world *world);
 

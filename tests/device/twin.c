@@ -9,10 +9,10 @@
 
 enum { OURS, FOREIGN }; /* owners */
 
-static void *grown(void *list, size_t *room, size_t need, size_t each) {
-    if (need > *room) {
-        *room = need + need / 2 + 16;
-        list = realloc(list, *room * each);
+static void *grown(void *list, size_t *capacity, size_t need, size_t each) {
+    if (need > *capacity) {
+        *capacity = need + need / 2 + 16;
+        list = realloc(list, *capacity * each);
         if (!list)
             abort();
     }
@@ -38,16 +38,16 @@ static void save_seen(struct twin *twin) {
 
 static void bring_seen_back(struct twin *twin) {
     memcpy(twin->marks, twin->saved_marks, marks_size(twin));
-    vv_seen_clear(&twin->seen);
-    vv_seen_bound(&twin->seen, UINT64_MAX);
-    struct vv_seen saved = {.entries = twin->saved};
+    vv_fine_index_clear(&twin->seen);
+    vv_fine_index_bound(&twin->seen, UINT64_MAX);
+    struct vv_fine_index saved = {.entries = twin->saved};
     for (uint32_t i = 0; i < twin->saved_count; i++)
-        vv_seen_put(&twin->seen, twin->saved[i].id, vv_seen_place(&saved, i));
+        vv_fine_index_put(&twin->seen, twin->saved[i].id, vv_fine_index_place(&saved, i));
 }
 
 static void forget(struct twin *twin) {
     memset(twin->marks, 0, marks_size(twin));
-    vv_seen_clear(&twin->seen);
+    vv_fine_index_clear(&twin->seen);
     vv_origins_clear(&twin->past);
     vv_origins_clear(&twin->top);
     twin->has_kept = 0;
@@ -59,7 +59,7 @@ static void forget(struct twin *twin) {
 static void add_run(struct twin *twin, struct varve_answer *answer, const struct vv_fine_run *run) {
     struct varve_run *last = answer->run_count ? &twin->runs[answer->run_count - 1] : NULL;
     if (run->label == VV_LABEL_FIRST) {
-        twin->data = grown(twin->data, &twin->data_room, answer->data_bytes + run->length, 1);
+        twin->data = grown(twin->data, &twin->data_capacity, answer->data_bytes + run->length, 1);
         memcpy(twin->data + answer->data_bytes, twin->memory + run->offset, run->length);
         answer->data_bytes += run->length;
     }
@@ -70,7 +70,7 @@ static void add_run(struct twin *twin, struct varve_answer *answer, const struct
         last->length += run->length;
         return;
     }
-    twin->runs = grown(twin->runs, &twin->run_room, answer->run_count + 1, sizeof *twin->runs);
+    twin->runs = grown(twin->runs, &twin->run_capacity, answer->run_count + 1, sizeof *twin->runs);
     struct varve_run *next = &twin->runs[answer->run_count++];
     *next = (struct varve_run){.offset = run->offset, .length = run->length, .label = run->label};
     if (run->label != VV_LABEL_ZERO)
@@ -123,7 +123,7 @@ static void compare_granules(struct twin *twin, const struct varve_ask *ask, con
         twin->fresh[index] = id;
         if (twin->has_kept && !ask->is_whole && vv_hash128_equal(id, twin->kept[index]))
             continue;
-        twin->granules = grown(twin->granules, &twin->granule_room, answer->granule_count + 1, sizeof *twin->granules);
+        twin->granules = grown(twin->granules, &twin->granule_capacity, answer->granule_count + 1, sizeof *twin->granules);
         twin->granules[answer->granule_count++] = (struct varve_granule){index, {id.low, id.high}};
         label(twin, fine, offset, size, answer);
     }
@@ -145,11 +145,11 @@ static int twin_compare(void *arg, const struct varve_ask *ask, struct varve_ans
     if (ask->offset == 0)
         save_seen(twin);
     if (ask->offset == 0 && ask->is_whole) {
-        vv_seen_clear(&twin->seen);
+        vv_fine_index_clear(&twin->seen);
         memset(twin->marks, 0, marks_size(twin));
     }
     twin->is_whole = ask->is_whole;
-    vv_seen_bound(&twin->seen, ask->most);
+    vv_fine_index_bound(&twin->seen, ask->most);
     struct vv_fine fine = {.seen = &twin->seen,
                            .seed = ask->seed,
                            .chunk = ask->chunk,
@@ -224,7 +224,7 @@ static int twin_restored(void *arg, const struct varve_ask *ask, const struct va
     forget(twin);
     twin->chunk = ask->chunk;
     take_runs(twin, runs, count);
-    vv_seen_bound(&twin->seen, ask->most);
+    vv_fine_index_bound(&twin->seen, ask->most);
     struct vv_fine fine = {.seen = &twin->seen,
                            .seed = ask->seed,
                            .chunk = ask->chunk,
@@ -237,7 +237,7 @@ static int twin_restored(void *arg, const struct varve_ask *ask, const struct va
         uint32_t ids_count = vv_fine_name(&fine, twin->memory + offset, size, ids);
         for (uint32_t i = 0; i < ids_count; i++) { /* the first of equal ones is remembered */
             uint32_t at = i * ask->chunk, length = size - at < ask->chunk ? size - at : ask->chunk;
-            fine.is_by_place = vv_seen_find(&twin->seen, ids[i]) != VV_SEEN_NOT;
+            fine.is_by_place = vv_fine_index_find(&twin->seen, ids[i]) != VV_SEEN_NOT;
             vv_fine_restore(&fine, offset + at, length, &ids[i], 1);
         }
     }
@@ -271,7 +271,7 @@ void twin_init(struct twin *twin, void *memory, uint64_t bytes) {
 }
 
 void twin_clear(struct twin *twin) {
-    vv_seen_clear(&twin->seen);
+    vv_fine_index_clear(&twin->seen);
     vv_origins_clear(&twin->past);
     vv_origins_clear(&twin->top);
     free(twin->kept);

@@ -15,8 +15,8 @@ struct twin {
     struct vv_hash128 *kept, *fresh; /* ids of granules */
     int has_kept;
     uint32_t chunk;
-    struct vv_seen seen;
-    struct vv_seen_entry *saved; /* the entries before this attempt */
+    struct vv_fine_index seen;
+    struct vv_fine_index_entry *saved; /* the entries before this attempt */
     uint32_t saved_count;
     struct vv_fine_mark *marks, *saved_marks; /* of each chunk, now and before this attempt */
     uint64_t asked;
@@ -25,7 +25,7 @@ struct twin {
     struct varve_granule *granules;
     struct varve_run *runs;
     uint8_t *data;
-    size_t granule_room, run_room, data_room;
+    size_t granule_capacity, run_capacity, data_capacity;
 };
 
 extern const struct varve_device_ops twin_ops;

@@ -71,7 +71,7 @@ static int talk_without_end(void *arg, int answer) {
 /* Returns how many variables there were; note has this in it. */
 static size_t look(files_look_fn fn, int value, int seconds, const char *note_part) {
     struct files_found found = {.count = 0};
-    char note[FILES_NOTE_ROOM] = "?";
+    char note[FILES_NOTE_CAPACITY] = "?";
     assert_int_equal(files_look_by(fn, &value, SIZE, FILES_HDF5, seconds, &found, note), 0);
     if (*note_part ? !strstr(note, note_part) : note[0] != '\0')
         fail_msg("note \"%s\" instead of \"%s\"", note, note_part);

@@ -125,9 +125,9 @@ static void test_many_files_share_a_rest(void **state) {
     char path[32];
     for (int i = 0; i < 5000; i++) {
         snprintf(path, sizeof path, "%06d", i);
-        if (files.count == files.room) {
-            files.room = 2 * files.room + 64;
-            files.list = realloc(files.list, files.room * sizeof *files.list);
+        if (files.count == files.capacity) {
+            files.capacity = 2 * files.capacity + 64;
+            files.list = realloc(files.list, files.capacity * sizeof *files.list);
         }
         files.list[files.count++] = (struct files_file){.path = strdup(path), .size = (uint64_t)i % 5000};
     }

@@ -29,11 +29,11 @@ uint32_t edits_draw(uint32_t below) {
     return below < 2 ? 0 : (uint32_t)(x >> 33) % below;
 }
 
-void piece_make(struct piece *piece, size_t size, size_t room) {
-    *piece = (struct piece){aligned_alloc(4096, (room + 8191) / 4096 * 4096), size, room};
+void piece_make(struct piece *piece, size_t size, size_t capacity) {
+    *piece = (struct piece){aligned_alloc(4096, (capacity + 8191) / 4096 * 4096), size, capacity};
     if (!piece->data)
         abort();
-    memset(piece->data, 0, room);
+    memset(piece->data, 0, capacity);
 }
 
 void piece_free(struct piece *piece) {
@@ -43,7 +43,7 @@ void piece_free(struct piece *piece) {
 
 void piece_move(struct piece *piece) {
     struct piece other;
-    piece_make(&other, piece->size, piece->room);
+    piece_make(&other, piece->size, piece->capacity);
     memcpy(other.data, piece->data, piece->size);
     piece_free(piece);
     *piece = other;
@@ -72,7 +72,7 @@ static size_t draw_place(size_t size, uint32_t grain) {
 }
 
 static void insert(struct piece *piece, size_t at, size_t length, int may_resize) {
-    if (may_resize && edits_draw(2) && piece->size + length <= piece->room)
+    if (may_resize && edits_draw(2) && piece->size + length <= piece->capacity)
         piece->size += length;
     length = least(length, piece->size - at);
     memmove(piece->data + at + length, piece->data + at, piece->size - at - length);
@@ -97,7 +97,7 @@ static void repeat(struct piece *piece, size_t at, size_t length) {
 /* What comes into sight when it grows is noise, zeros, or what was there when it was larger. */
 static void resize(struct piece *piece) {
     size_t size =
-        edits_draw(3) ? edits_draw((uint32_t)piece->room + 1) : 4096u * edits_draw((uint32_t)(piece->room / 4096));
+        edits_draw(3) ? edits_draw((uint32_t)piece->capacity + 1) : 4096u * edits_draw((uint32_t)(piece->capacity / 4096));
     uint32_t what = edits_draw(3);
     size_t before = piece->size;
     piece->size = size;

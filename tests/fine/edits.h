@@ -8,7 +8,7 @@
 /* A region's memory. It has room for more than it holds. */
 struct piece {
     uint8_t *data;
-    size_t size, room;
+    size_t size, capacity;
 };
 
 void edits_seed(uint64_t seed);
@@ -16,7 +16,7 @@ void edits_seed(uint64_t seed);
 uint64_t edits_first_seed(void);
 uint32_t edits_draw(uint32_t below); /* below 1: 0 */
 
-void piece_make(struct piece *piece, size_t size, size_t room);
+void piece_make(struct piece *piece, size_t size, size_t capacity);
 void piece_free(struct piece *piece);
 void piece_noise(struct piece *piece, size_t at, size_t size);
 /* The same bytes at another place in memory. */

@@ -124,11 +124,11 @@ static const uint8_t *data_of(const struct list *list, const struct object *obje
     abort();
 }
 
-size_t list_restore(const struct list *list, uint32_t number, uint8_t *out, size_t room) {
-    memset(out, 0xa5, room);
+size_t list_restore(const struct list *list, uint32_t number, uint8_t *out, size_t capacity) {
+    memset(out, 0xa5, capacity);
     for (uint32_t n = 0; n <= number; n++) { /* each one is laid over those before */
         const struct object *object = &list->objects[n];
-        if (object->length > room)
+        if (object->length > capacity)
             abort();
         for (uint32_t i = 0; i < object->first_count; i++)
             memcpy(out + (size_t)object->first[i] * list->chunk, object->data + (size_t)i * list->chunk,

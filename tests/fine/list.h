@@ -14,6 +14,6 @@ void list_destroy(struct list *list);
 /* One more checkpoint. Returns the bytes of new data in it. */
 size_t list_save(struct list *list, const uint8_t *data, size_t size);
 /* Fill out with checkpoint `number`; returns its length. */
-size_t list_restore(const struct list *list, uint32_t number, uint8_t *out, size_t room);
+size_t list_restore(const struct list *list, uint32_t number, uint8_t *out, size_t capacity);
 
 #endif

@@ -11,7 +11,7 @@
 #include "edits.h"
 
 #define REGIONS 2
-#define ROOM (48 * 1024)
+#define CAPACITY (48 * 1024)
 
 static const char *const names[REGIONS] = {"a", "b"};
 static struct piece pieces[REGIONS];
@@ -45,10 +45,10 @@ static void protect(struct varve_session *session) {
 }
 
 static void go_on_from(struct varve_session *session, const char *dir, int version) {
-    static uint8_t then[REGIONS][ROOM];
+    static uint8_t then[REGIONS][CAPACITY];
     for (unsigned i = 0; i < REGIONS; i++) {
         FILE *file = open_expected(dir, version, i, "r");
-        pieces[i].size = fread(then[i], 1, ROOM, file);
+        pieces[i].size = fread(then[i], 1, CAPACITY, file);
         fclose(file);
     }
     protect(session);
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
     mkdir(argv[1], 0700);
     mkdir(path, 0700);
     for (unsigned i = 0; i < REGIONS; i++) {
-        piece_make(&pieces[i], ROOM / 2 + edits_draw(ROOM / 2), ROOM);
+        piece_make(&pieces[i], CAPACITY / 2 + edits_draw(CAPACITY / 2), CAPACITY);
         piece_noise(&pieces[i], 0, pieces[i].size);
     }
     snprintf(path, sizeof path, "%s/store", argv[1]);

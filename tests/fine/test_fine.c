@@ -19,26 +19,26 @@ static struct vv_hash128 id_of(uint64_t i) {
     return (struct vv_hash128){(i + 1) * UINT64_C(0x9e3779b97f4a7c15), i + 1};
 }
 
-static struct vv_seen_spot spot_of(uint64_t i) {
-    return (struct vv_seen_spot){(uint32_t)(i % 5), i * 32};
+static struct vv_fine_index_spot spot_of(uint64_t i) {
+    return (struct vv_fine_index_spot){(uint32_t)(i % 5), i * 32};
 }
 
-static void put_many(struct vv_seen *seen, uint64_t from, uint64_t to) {
+static void put_many(struct vv_fine_index *seen, uint64_t from, uint64_t to) {
     for (uint64_t i = from; i < to; i++)
-        vv_seen_put(seen, id_of(i), spot_of(i));
+        vv_fine_index_put(seen, id_of(i), spot_of(i));
 }
 
-static int is_seen_at(const struct vv_seen *seen, struct vv_hash128 id, struct vv_seen_spot place) {
-    uint32_t entry = vv_seen_find(seen, id);
+static int is_seen_at(const struct vv_fine_index *seen, struct vv_hash128 id, struct vv_fine_index_spot place) {
+    uint32_t entry = vv_fine_index_find(seen, id);
     if (entry == VV_SEEN_NOT)
         return 0;
-    struct vv_seen_spot got = vv_seen_place(seen, entry);
+    struct vv_fine_index_spot got = vv_fine_index_place(seen, entry);
     assert_int_equal(got.source, place.source);
     assert_int_equal(got.address, place.address);
     return 1;
 }
 
-static uint64_t count_seen(const struct vv_seen *seen, uint64_t from, uint64_t to) {
+static uint64_t count_seen(const struct vv_fine_index *seen, uint64_t from, uint64_t to) {
     uint64_t count = 0;
     for (uint64_t i = from; i < to; i++)
         count += (uint64_t)is_seen_at(seen, id_of(i), spot_of(i));
@@ -47,113 +47,113 @@ static uint64_t count_seen(const struct vv_seen *seen, uint64_t from, uint64_t t
 
 static void what_does_not_fit_is_not_remembered(void **unused) {
     (void)unused;
-    struct vv_seen seen = {0};
+    struct vv_fine_index seen = {0};
     put_many(&seen, 0, 10); /* no bound was set: nothing is remembered */
     assert_int_equal(count_seen(&seen, 0, 10), 0);
-    assert_int_equal(vv_seen_bytes(&seen), 0);
-    vv_seen_bound(&seen, 3000);
+    assert_int_equal(vv_fine_index_bytes(&seen), 0);
+    vv_fine_index_bound(&seen, 3000);
     put_many(&seen, 0, 5000);
     assert_int_equal(count_seen(&seen, 0, 3000), 3000); /* the first ones */
     assert_int_equal(count_seen(&seen, 3000, 5000), 0);
-    vv_seen_bound(&seen, 4000);
+    vv_fine_index_bound(&seen, 4000);
     put_many(&seen, 4500, 9000);
     assert_int_equal(count_seen(&seen, 4500, 5500), 1000);
     assert_int_equal(count_seen(&seen, 5500, 9000), 0);
-    vv_seen_bound(&seen, 10); /* nothing is forgotten for that */
+    vv_fine_index_bound(&seen, 10); /* nothing is forgotten for that */
     put_many(&seen, 9000, 9001);
     assert_int_equal(count_seen(&seen, 0, 9001), 4000);
-    vv_seen_clear(&seen);
-    assert_int_equal(vv_seen_bytes(&seen), 0);
+    vv_fine_index_clear(&seen);
+    assert_int_equal(vv_fine_index_bytes(&seen), 0);
     assert_int_equal(count_seen(&seen, 0, 9001), 0);
     put_many(&seen, 0, 20); /* the bound has stayed */
     assert_int_equal(count_seen(&seen, 0, 20), 10);
-    vv_seen_clear(&seen);
+    vv_fine_index_clear(&seen);
 }
 
 /* So many entries, and the slots that lead to them, are no more than the bytes allowed, and nearly as many. */
 static void the_memory_is_used_and_not_exceeded(void **unused) {
     (void)unused;
     static const uint64_t bytes[] = {0, 100, 4096, 5000, 30000, 100000, 131072, 1000000};
-    assert_int_equal(vv_seen_fit(0), 0);
+    assert_int_equal(vv_fine_index_fit(0), 0);
     for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
-        struct vv_seen seen = {0};
-        uint64_t most = vv_seen_fit(bytes[i]);
-        vv_seen_bound(&seen, most);
+        struct vv_fine_index seen = {0};
+        uint64_t most = vv_fine_index_fit(bytes[i]);
+        vv_fine_index_bound(&seen, most);
         put_many(&seen, 0, most + 1000);
         assert_int_equal(count_seen(&seen, 0, most + 1000), most);
-        assert_true(vv_seen_bytes(&seen) <= bytes[i]);
+        assert_true(vv_fine_index_bytes(&seen) <= bytes[i]);
         if (bytes[i] >= 30000)
-            assert_true(vv_seen_bytes(&seen) > bytes[i] * 6 / 10);
-        vv_seen_clear(&seen);
+            assert_true(vv_fine_index_bytes(&seen) > bytes[i] * 6 / 10);
+        vv_fine_index_clear(&seen);
     }
-    assert_true(vv_seen_fit(UINT64_MAX) < UINT32_MAX);
+    assert_true(vv_fine_index_fit(UINT64_MAX) < UINT32_MAX);
 }
 
 static void equal_beginnings_are_told_apart(void **unused) {
     (void)unused;
-    struct vv_seen seen = {0};
-    vv_seen_bound(&seen, 100000);
+    struct vv_fine_index seen = {0};
+    vv_fine_index_bound(&seen, 100000);
     for (uint64_t i = 0; i < 500; i++) /* all want the same slot, the last one at that */
-        vv_seen_put(&seen, (struct vv_hash128){UINT64_MAX, i + 1}, spot_of(i));
+        vv_fine_index_put(&seen, (struct vv_hash128){UINT64_MAX, i + 1}, spot_of(i));
     put_many(&seen, 0, 50000);
     for (uint64_t i = 0; i < 500; i++)
         assert_true(is_seen_at(&seen, (struct vv_hash128){UINT64_MAX, i + 1}, spot_of(i)));
     assert_int_equal(count_seen(&seen, 0, 50000), 50000);
-    assert_int_equal(vv_seen_find(&seen, (struct vv_hash128){UINT64_MAX, 501}), VV_SEEN_NOT);
-    vv_seen_put(&seen, id_of(7), spot_of(8)); /* again: elsewhere, and no second entry */
+    assert_int_equal(vv_fine_index_find(&seen, (struct vv_hash128){UINT64_MAX, 501}), VV_SEEN_NOT);
+    vv_fine_index_put(&seen, id_of(7), spot_of(8)); /* again: elsewhere, and no second entry */
     assert_true(is_seen_at(&seen, id_of(7), spot_of(8)));
     assert_int_equal(seen.count, 50500);
-    vv_seen_clear(&seen);
+    vv_fine_index_clear(&seen);
 }
 
 static void only_what_is_alive_is_kept(void **unused) {
     (void)unused;
-    struct vv_seen seen = {0};
+    struct vv_fine_index seen = {0};
     const uint8_t is_alive[5] = {1, 0, 1, 0, 0}, none[5] = {0}, all[5] = {1, 1, 1, 1, 1};
-    vv_seen_tidy(&seen, all, 5); /* there is nothing yet */
-    vv_seen_bound(&seen, 10000);
+    vv_fine_index_tidy(&seen, all, 5); /* there is nothing yet */
+    vv_fine_index_bound(&seen, 10000);
     put_many(&seen, 0, 20000);
-    vv_seen_tidy(&seen, is_alive, 5);
+    vv_fine_index_tidy(&seen, is_alive, 5);
     assert_int_equal(seen.count, 4000);
     for (uint64_t i = 0; i < 10000; i++)
         assert_int_equal(is_seen_at(&seen, id_of(i), spot_of(i)), i % 5 == 0 || i % 5 == 2);
     for (uint64_t i = 0; i < 10000; i++) /* there is room again; nobody puts anything into a source that is dead */
-        vv_seen_put(&seen, id_of(30000 + i), (struct vv_seen_spot){i % 2 ? 2 : 5, i * 32});
+        vv_fine_index_put(&seen, id_of(30000 + i), (struct vv_fine_index_spot){i % 2 ? 2 : 5, i * 32});
     assert_int_equal(seen.count, 10000);
     const uint8_t later[6] = {0, 0, 1, 0, 0, 1}; /* one more has died, and there is a new one */
-    vv_seen_tidy(&seen, later, 6);
+    vv_fine_index_tidy(&seen, later, 6);
     assert_int_equal(seen.count, 8000);
     for (uint64_t i = 0; i < 6000; i++)
-        assert_true(is_seen_at(&seen, id_of(30000 + i), (struct vv_seen_spot){i % 2 ? 2 : 5, i * 32}));
-    vv_seen_tidy(&seen, later, 6);
+        assert_true(is_seen_at(&seen, id_of(30000 + i), (struct vv_fine_index_spot){i % 2 ? 2 : 5, i * 32}));
+    vv_fine_index_tidy(&seen, later, 6);
     assert_int_equal(seen.count, 8000);
-    vv_seen_tidy(&seen, none, 5); /* and of one that is not known there is nothing either */
+    vv_fine_index_tidy(&seen, none, 5); /* and of one that is not known there is nothing either */
     assert_int_equal(seen.count, 0);
     assert_int_equal(count_seen(&seen, 0, 40000), 0);
-    vv_seen_clear(&seen);
+    vv_fine_index_clear(&seen);
 }
 
 static void places_that_cannot_be_packed_are_ignored(void **unused) {
     (void)unused;
-    static const struct vv_seen_spot bad[] = {
+    static const struct vv_fine_index_spot bad[] = {
         {1u << 24, 0}, {UINT32_MAX, 32}, {0, UINT64_C(1) << 45}, {0, 33}, {0, 16}};
-    static const struct vv_seen_spot good[] = {
+    static const struct vv_fine_index_spot good[] = {
         {(1u << 24) - 1, 0}, {0, (UINT64_C(1) << 45) - 32}, {(1u << 24) - 1, 96}};
-    struct vv_seen seen = {0};
-    vv_seen_bound(&seen, 100);
+    struct vv_fine_index seen = {0};
+    vv_fine_index_bound(&seen, 100);
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        vv_seen_put(&seen, id_of(i), good[i]);
+        vv_fine_index_put(&seen, id_of(i), good[i]);
         assert_true(is_seen_at(&seen, id_of(i), good[i]));
         for (size_t j = 0; j < sizeof bad / sizeof bad[0]; j++) {
-            vv_seen_move(&seen, vv_seen_find(&seen, id_of(i)), bad[j]);
+            vv_fine_index_move(&seen, vv_fine_index_find(&seen, id_of(i)), bad[j]);
             assert_true(is_seen_at(&seen, id_of(i), good[i]));
-            vv_seen_put(&seen, id_of(50 + j), bad[j]);
-            assert_int_equal(vv_seen_find(&seen, id_of(50 + j)), VV_SEEN_NOT);
+            vv_fine_index_put(&seen, id_of(50 + j), bad[j]);
+            assert_int_equal(vv_fine_index_find(&seen, id_of(50 + j)), VV_SEEN_NOT);
         }
-        vv_seen_move(&seen, vv_seen_find(&seen, id_of(i)), good[0]);
+        vv_fine_index_move(&seen, vv_fine_index_find(&seen, id_of(i)), good[0]);
         assert_true(is_seen_at(&seen, id_of(i), good[0]));
     }
-    vv_seen_clear(&seen);
+    vv_fine_index_clear(&seen);
 }
 
 static void without_memory_less_is_remembered(void **unused) {
@@ -162,8 +162,8 @@ static void without_memory_less_is_remembered(void **unused) {
     skip();
 #endif
     for (uint64_t at = 1; at <= 12; at++) {
-        struct vv_seen seen = {0};
-        vv_seen_bound(&seen, 100000);
+        struct vv_fine_index seen = {0};
+        vv_fine_index_bound(&seen, 100000);
         vv_alloc_fail_at(at);
         put_many(&seen, 0, 5000);
         vv_alloc_fail_at(0);
@@ -173,14 +173,14 @@ static void without_memory_less_is_remembered(void **unused) {
         put_many(&seen, 0, 5000);
         assert_int_equal(count_seen(&seen, 0, 5000), 5000);
         assert_int_equal(seen.count, 5000);
-        vv_seen_clear(&seen);
+        vv_fine_index_clear(&seen);
     }
 }
 
 /* ---- labels ---- */
 
 struct scene {
-    struct vv_seen seen;
+    struct vv_fine_index seen;
     struct vv_origins past;
     struct vv_fine_mark marks[4 * VV_FINE_MOST]; /* of four granules */
     uint8_t is_usable[4];
@@ -196,7 +196,7 @@ struct scene {
 /* This checkpoint is source 2; 1 has failed. */
 static void scene_make(struct scene *scene, uint32_t chunk) {
     memset(scene, 0, sizeof *scene);
-    vv_seen_bound(&scene->seen, 100000);
+    vv_fine_index_bound(&scene->seen, 100000);
     memcpy(scene->is_usable, (uint8_t[]){1, 0, 1, 1}, 4);
     scene->fine = (struct vv_fine){.seen = &scene->seen,
                                    .seed = SEED,
@@ -213,7 +213,7 @@ static void scene_make(struct scene *scene, uint32_t chunk) {
 }
 
 static void scene_end(struct scene *scene) {
-    vv_seen_clear(&scene->seen);
+    vv_fine_index_clear(&scene->seen);
     vv_origins_clear(&scene->past);
 }
 
@@ -373,9 +373,9 @@ static void runs_have_one_source(void **unused) {
     struct scene scene;
     scene_make(&scene, 64);
     vv_fine_name(&scene.fine, scene.data, 192, scene.ids);
-    vv_seen_put(&scene.seen, scene.ids[0], (struct vv_seen_spot){0, 960});
-    vv_seen_put(&scene.seen, scene.ids[1], (struct vv_seen_spot){3, 1024});
-    vv_seen_put(&scene.seen, scene.ids[2], (struct vv_seen_spot){3, 1088});
+    vv_fine_index_put(&scene.seen, scene.ids[0], (struct vv_fine_index_spot){0, 960});
+    vv_fine_index_put(&scene.seen, scene.ids[1], (struct vv_fine_index_spot){3, 1024});
+    vv_fine_index_put(&scene.seen, scene.ids[2], (struct vv_fine_index_spot){3, 1088});
     assert_int_equal(label(&scene, 0, 192), 2);
     expect_run(&scene, 0, VV_LABEL_SHIFTED, 0, 64, 0, 960);
     expect_run(&scene, 1, VV_LABEL_SHIFTED, 64, 128, 3, 1024);
@@ -389,7 +389,7 @@ static void what_has_failed_is_stored_again(void **unused) {
     scene.fine.source = 1;
     label(&scene, 0, GRANULE);
     scene.fine.source = 2;
-    vv_seen_bound(&scene.seen, 0); /* no room is needed for this */
+    vv_fine_index_bound(&scene.seen, 0); /* no room is needed for this */
     memset(scene.marks, 0, sizeof scene.marks);
     assert_true(vv_fine_is_new(&scene.fine, 0, scene.ids, 64));
     assert_int_equal(label(&scene, 4096, GRANULE), 1);
@@ -408,7 +408,7 @@ static void beyond_the_bound_each_one_is_first(void **unused) {
     struct scene scene;
     scene_make(&scene, 1024);
     memcpy(scene.data + 2048, scene.data, 2048); /* A B A B */
-    vv_seen_bound(&scene.seen, 1);
+    vv_fine_index_bound(&scene.seen, 1);
     assert_int_equal(label(&scene, 0, GRANULE), 3);
     expect_counts(&scene, 0, 0, 3, 1);
     expect_run(&scene, 0, VV_LABEL_FIRST, 0, 2048, 2, ADDRESS);
@@ -448,20 +448,20 @@ static void asking_changes_nothing(void **unused) {
     uint32_t count = vv_fine_name(&scene.fine, scene.data, GRANULE, scene.ids);
     assert_true(vv_fine_is_new(&scene.fine, 0, scene.ids, count));
     assert_int_equal(scene.seen.count, 0);
-    vv_seen_put(&scene.seen, scene.ids[63], (struct vv_seen_spot){0, 0});
+    vv_fine_index_put(&scene.seen, scene.ids[63], (struct vv_fine_index_spot){0, 0});
     assert_false(vv_fine_is_new(&scene.fine, 0, scene.ids, count));
-    vv_seen_clear(&scene.seen);
+    vv_fine_index_clear(&scene.seen);
     memset(scene.data + 640, 0, 64);
     count = vv_fine_name(&scene.fine, scene.data, GRANULE, scene.ids);
     assert_true(vv_hash128_is_zero(scene.ids[10]));
     assert_false(vv_fine_is_new(&scene.fine, 0, scene.ids, count)); /* a zero chunk needs not be stored */
     vv_fine_note(&scene.fine, 4096, scene.ids, count);              /* it is stored whole all the same */
     assert_int_equal(scene.seen.count, 63);
-    assert_true(is_seen_at(&scene.seen, scene.ids[63], (struct vv_seen_spot){2, ADDRESS + 4096 + 63 * 64}));
+    assert_true(is_seen_at(&scene.seen, scene.ids[63], (struct vv_fine_index_spot){2, ADDRESS + 4096 + 63 * 64}));
     scene.fine.source = 3;
     vv_fine_note(&scene.fine, 0, scene.ids, count); /* the newer place counts */
     assert_int_equal(scene.seen.count, 63);
-    assert_true(is_seen_at(&scene.seen, scene.ids[63], (struct vv_seen_spot){3, ADDRESS + 63 * 64}));
+    assert_true(is_seen_at(&scene.seen, scene.ids[63], (struct vv_fine_index_spot){3, ADDRESS + 63 * 64}));
     scene_end(&scene);
 }
 
@@ -481,7 +481,7 @@ static void restored_chunks_are_seen(void **unused) {
     assert_int_equal(count, 10);
     static const uint64_t places[10] = {3200, 0, 6528, 9600, 9600, 9600, 0, 0, 32000, 32064};
     for (uint32_t i = 0; i < 10; i++) {
-        struct vv_seen_spot place = {i == 2 || i >= 8 ? 3 : 0, places[i]};
+        struct vv_fine_index_spot place = {i == 2 || i >= 8 ? 3 : 0, places[i]};
         assert_int_equal(is_seen_at(&scene.seen, scene.ids[i], place), places[i] != 0);
     }
     uint32_t before = scene.seen.count;
@@ -527,7 +527,7 @@ static void see_some(struct scene *scene) {
         struct vv_hash128 ids[VV_FINE_MOST];
         vv_fine_name(&scene->fine, data, scene->fine.chunk, ids);
         if (!vv_hash128_is_zero(ids[0]))
-            vv_seen_put(&scene->seen, ids[0], (struct vv_seen_spot){source, address});
+            vv_fine_index_put(&scene->seen, ids[0], (struct vv_fine_index_spot){source, address});
     }
 }
 

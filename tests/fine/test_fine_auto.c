@@ -114,9 +114,9 @@ static uint32_t judge(void (*change)(uint8_t *data), struct vv_fine_costs costs)
         for (uint64_t i = 0; i < SIZE / PAGE; i++)
             vv_fine_sample_look(sample, &set, i, data + i * PAGE, PAGE);
     }
-    uint32_t chunk = vv_fine_sample_judge(sample, &costs, 7, reason);
+    uint32_t chunk = vv_fine_sample_evaluate(sample, &costs, 7, reason);
     assert_true(reason[0]);
-    assert_int_equal(vv_fine_sample_judge(sample, &costs, 7, reason), 7); /* nothing new was sampled */
+    assert_int_equal(vv_fine_sample_evaluate(sample, &costs, 7, reason), 7); /* nothing new was sampled */
     vv_fine_sample_free(sample);
     vv_fine_set_clear(&set);
     free(data);

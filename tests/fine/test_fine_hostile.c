@@ -4,7 +4,7 @@
  *
  * Some lies cannot be told at all. Runs have no offsets, they tile the region in their order: so they neither overlap nor come out of order,
  * but they can be too long or too short. A place names bytes in a block, not a manifest: so a place cannot lead back to itself, but an
- * attempt can name itself, or one that is newer, among those it leans on. */
+ * attempt can name itself, or one that is newer, among those it depends on. */
 #include "unit/store_data.h"
 
 #include <ftw.h>
@@ -26,7 +26,7 @@ static char folder[64], address[128];
 static const struct vv_extent pieces[] = {{0, 64, 32}, {0, 1024, 64}, {0, G + 96, 32}, {0, 2 * G, 128}};
 #define PIECES (sizeof pieces / sizeof pieces[0])
 
-static void write_base(struct vv_store *store, struct vv_lean *lean, struct vv_hash128 *digest) {
+static void write_base(struct vv_store *store, struct vv_dependency *dependency, struct vv_hash128 *digest) {
     struct vv_pack_options options = one_writer();
     struct vv_pack_writer *pack = begin_pack(store, attempt_at(1, 1), &options);
     struct mf mf;
@@ -40,26 +40,26 @@ static void write_base(struct vv_store *store, struct vv_lean *lean, struct vv_h
     mf.head.protected_bytes = SIZE;
     mf_store(&mf, pack, digest);
     assert_ok(vv_pack_seal(pack, SIZE, 1, NULL, &failure));
-    commit(store, attempt_at(1, 1), lean);
+    commit(store, attempt_at(1, 1), dependency);
 }
 
 /* Runs as they stand in a manifest, so that anything can be said. steps: from the owner, and from the address of these bytes. */
 static void put_run(struct vv_buf *buf, int kind, uint64_t length) {
     vv_buf_varint(buf, length << 3 | (unsigned)kind);
 }
-static void put_place(struct vv_buf *buf, uint64_t lean, int64_t owner_step, int64_t address_step) {
-    vv_buf_varint(buf, lean);
+static void put_place(struct vv_buf *buf, uint64_t dependency, int64_t owner_step, int64_t address_step) {
+    vv_buf_varint(buf, dependency);
     vv_buf_svarint(buf, owner_step);
     vv_buf_svarint(buf, address_step);
 }
-static void put_from(struct vv_buf *buf, uint64_t length, uint64_t lean, int64_t address_step) {
+static void put_from(struct vv_buf *buf, uint64_t length, uint64_t dependency, int64_t address_step) {
     put_run(buf, VV_RUN_FROM, length);
-    put_place(buf, lean, 0, address_step);
+    put_place(buf, dependency, 0, address_step);
 }
-static void put_repeated(struct vv_buf *buf, uint64_t length, uint64_t piece, uint64_t lean, int64_t address_step) {
+static void put_repeated(struct vv_buf *buf, uint64_t length, uint64_t piece, uint64_t dependency, int64_t address_step) {
     put_run(buf, VV_RUN_REPEATED, length);
     vv_buf_varint(buf, piece);
-    put_place(buf, lean, 0, address_step);
+    put_place(buf, dependency, 0, address_step);
 }
 
 /* As `after` is: new pieces, one chunk found again, a chunk repeated ten times with the last one cut, zeros, and the rest as it was. */
@@ -100,18 +100,18 @@ static void put_head(struct vv_buf *section, uint64_t runs, uint64_t regions, ui
     vv_manifest_head_encode(section, &head);
 }
 
-static void write_overlay(struct vv_store *store, const struct vv_lean *lean, struct vv_hash128 base) {
+static void write_overlay(struct vv_store *store, const struct vv_dependency *dependency, struct vv_hash128 base) {
     struct vv_pack_options options = one_writer();
-    struct vv_layer_ref lower = {.lean = 1, .digest = base};
+    struct vv_layer_ref lower = {.dependency = 1, .digest = base};
     uint8_t raw[256];
     size_t size = 0;
     struct mf mf;
-    options.parent = lean->attempt;
+    options.parent = dependency->attempt;
     struct vv_pack_writer *pack = begin_pack(store, attempt_at(1, 2), &options);
     for (unsigned i = 0; i < PIECES; size += pieces[i++].length)
         memcpy(raw + size, after + pieces[i].address, pieces[i].length);
     put_block(store, pack, pieces, PIECES, raw, VV_CODEC_NONE, 0);
-    assert_ok(vv_pack_leans(pack, lean, 1, &failure));
+    assert_ok(vv_pack_dependencies(pack, dependency, 1, &failure));
     mf_begin(&mf, 0, SIZE);
     mf_region(&mf, 1, "", 0, SIZE, 0);
     mf.writer.runs = put_honest(&mf.buf);
@@ -163,8 +163,8 @@ LIE(runs_are_more, 1, put_run(m, VV_RUN_KEEP, 32); REST(32))
 LIE(runs_are_fewer, 3, put_run(m, VV_RUN_KEEP, 32); REST(32))
 LIE(runs_are_2_to_50, UINT64_C(1) << 50, REST(0))
 LIE(kind_is_7, 2, put_run(m, 7, 32); REST(32))
-LIE(lean_is_2, 2, put_from(m, 32, 2, 0); REST(32))
-LIE(lean_is_2_to_40, 2, put_from(m, 32, UINT64_C(1) << 40, 0); REST(32))
+LIE(dependency_is_2, 2, put_from(m, 32, 2, 0); REST(32))
+LIE(dependency_is_2_to_40, 2, put_from(m, 32, UINT64_C(1) << 40, 0); REST(32))
 LIE(address_is_below, 2, put_from(m, 32, 1, -32); REST(32))
 LIE(address_is_lowest, 2, put_from(m, 32, 1, INT64_MIN); REST(32))
 LIE(address_is_highest, 2, put_from(m, 32, 1, INT64_MAX); REST(32))
@@ -201,17 +201,17 @@ static void lower_is_itself(struct surgery *s, int is_footer_encoded) {
     if (!is_footer_encoded)
         vv_put32(s->section[S_MANIFEST].data + 48, 0);
 }
-static void leans_on_itself(struct surgery *s, int is_footer_encoded) {
+static void dependencies_on_itself(struct surgery *s, int is_footer_encoded) {
     if (!is_footer_encoded)
-        s->footer.leans[0].attempt = attempt_at(1, 2);
+        s->footer.dependencies[0].attempt = attempt_at(1, 2);
 }
-static void leans_on_the_future(struct surgery *s, int is_footer_encoded) {
+static void dependencies_on_the_future(struct surgery *s, int is_footer_encoded) {
     if (!is_footer_encoded)
-        s->footer.leans[0].attempt = attempt_at(1, 9);
+        s->footer.dependencies[0].attempt = attempt_at(1, 9);
 }
-static void leans_on_later_generation(struct surgery *s, int is_footer_encoded) {
+static void dependencies_on_later_generation(struct surgery *s, int is_footer_encoded) {
     if (!is_footer_encoded)
-        s->footer.leans[0].attempt = attempt_at(2, 1);
+        s->footer.dependencies[0].attempt = attempt_at(2, 1);
 }
 
 /* ---- lies in the tables of version 2 ---- */
@@ -286,8 +286,8 @@ static const struct hostile cases[] = {
     CASE(runs_are_fewer, "runs are 2, the head says 3"),
     CASE(runs_are_2_to_50, "do not fit"),
     {"kind_is_7", kind_is_7, VARVE_UNKNOWN_FORMAT, "run kind is 7"},
-    CASE(lean_is_2, "lean index is 2, the pack has 1"),
-    CASE(lean_is_2_to_40, "lean index is 1099511627776"),
+    CASE(dependency_is_2, "lean index is 2, the pack has 1"),
+    CASE(dependency_is_2_to_40, "lean index is 1099511627776"),
     CASE(address_is_below, "outside of 0 to 2^62"),
     CASE(address_is_lowest, "outside of 0 to 2^62"),
     CASE(address_is_highest, "outside of 0 to 2^62"),
@@ -312,9 +312,9 @@ static const struct hostile cases[] = {
     CASE(digest_is_another, "digest"),
     CASE(keeps_beyond, ""), /* a restart says that the lengths differ, the others what is wrong */
     CASE(lower_is_itself, "lean index of lower layer 0 is 0"),
-    CASE(leans_on_itself, "leans on the future"),
-    CASE(leans_on_the_future, "leans on the future: generation 1 version 9"),
-    CASE(leans_on_later_generation, "leans on the future: generation 2"),
+    CASE(dependencies_on_itself, "depends on the future"),
+    CASE(dependencies_on_the_future, "depends on the future: generation 1 version 9"),
+    CASE(dependencies_on_later_generation, "depends on the future: generation 2"),
     CASE(extents_overlap_32, "extents of owner 0 overlap at address 96"),
     CASE(extents_are_the_same, "extents of owner 0 overlap at address 64"),
     CASE(extents_overlap_at_1, "extents of owner 0 overlap at address 95"),
@@ -336,14 +336,14 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 }
 
 static struct vv_store *make_store(void) {
-    struct vv_lean lean;
+    struct vv_dependency dependency;
     struct vv_hash128 digest;
     snprintf(folder, sizeof folder, "/tmp/test-fine-hostile-XXXXXX");
     assert_non_null(mkdtemp(folder));
     snprintf(address, sizeof address, "%s/store", folder);
     struct vv_store *store = open_store(address);
-    write_base(store, &lean, &digest);
-    write_overlay(store, &lean, digest);
+    write_base(store, &dependency, &digest);
+    write_overlay(store, &dependency, digest);
     return store;
 }
 
@@ -352,7 +352,7 @@ static void drop_store(struct vv_store *store) {
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static int restart(uint8_t *memory, size_t size, char *text, size_t room) {
+static int restart(uint8_t *memory, size_t size, char *text, size_t capacity) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session = NULL;
     struct varve_error error = {0};
@@ -364,15 +364,15 @@ static int restart(uint8_t *memory, size_t size, char *text, size_t room) {
         error = *varve_session_error(session);
         varve_close(session);
     }
-    snprintf(text, room, "%s", rc ? error.text : "");
+    snprintf(text, capacity, "%s", rc ? error.text : "");
     return rc;
 }
 
 /* The exit code of a command, and what it printed. */
-static int tell(const char *command, char *text, size_t room) {
+static int tell(const char *command, char *text, size_t capacity) {
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
-    size_t got = fread(text, 1, room - 1, pipe);
+    size_t got = fread(text, 1, capacity - 1, pipe);
     text[got] = '\0';
     int status = pclose(pipe);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

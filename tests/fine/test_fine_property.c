@@ -104,12 +104,12 @@ static int save(struct world *world, int64_t version, int may_run_short) {
 
 /* ---- every version comes back ---- */
 
-static void draw_settings(char *out, size_t room, const char *method, uint32_t chunk) {
+static void draw_settings(char *out, size_t capacity, const char *method, uint32_t chunk) {
     static const char *const shares[] = {"1", "0.125", "0.03", "0"};
     static const char *const codecs[] = {"none", "auto", "lz4", "size"};
     static const char *const captures[] = {"auto", "sync", "sync,threads=0"};
     static const char *const dedups[] = {"auto", "local", "none", "exact"};
-    snprintf(out, room, "fine=%u,fine_method=%s,fine_share=%s,codec=%s,capture=%s,dedup=%s,space=%s%s", chunk,
+    snprintf(out, capacity, "fine=%u,fine_method=%s,fine_share=%s,codec=%s,capture=%s,dedup=%s,space=%s%s", chunk,
              method, shares[edits_draw(4)], codecs[edits_draw(4)], captures[edits_draw(3)], dedups[edits_draw(4)],
              edits_draw(3) == 0 ? "1" : "2", edits_draw(2) ? ",block_size=64K" : "");
 }
@@ -308,7 +308,7 @@ static void a_list_is_enough(void **unused) {
                 list_save(list, now.data, now.size);
             }
             for (unsigned v = 0; v < 12; v++) {
-                back.size = list_restore(list, v, back.data, back.room);
+                back.size = list_restore(list, v, back.data, back.capacity);
                 assert_int_equal(back.size, then[v].size);
                 assert_memory_equal(back.data, then[v].data, back.size);
                 piece_free(&then[v]);

@@ -14,7 +14,7 @@
 
 #define RANKS 4
 #define VERSIONS 7 /* 1 to 6, and one that fails */
-#define ROOM (64 * 1024)
+#define CAPACITY (64 * 1024)
 #define FAILING 4
 
 struct board {
@@ -25,7 +25,7 @@ struct board {
 struct plan {
     const char *settings;
     int is_local; /* each rank is a node with a store of its own */
-    uint32_t victim;
+    uint32_t sparse;
     uint64_t seed;
 };
 
@@ -107,7 +107,7 @@ static void edit(struct job *job, int version) {
 
 static void save(struct job *job, int version) {
     uint32_t rank = job->comm->rank;
-    job->is_refusing = version == FAILING && rank == job->plan->victim;
+    job->is_refusing = version == FAILING && rank == job->plan->sparse;
     protect(job);
     int rc = varve_checkpoint(job->session, version);
     if (rc == 0)
@@ -120,14 +120,14 @@ static void save(struct job *job, int version) {
 }
 
 static void remember(struct job *job, int version) {
-    piece_make(&job->then[version], job->now.size, ROOM);
+    piece_make(&job->then[version], job->now.size, CAPACITY);
     memcpy(job->then[version].data, job->now.data, job->now.size);
 }
 
 static void check(struct job *job, int version) {
     const struct piece *then = &job->then[version];
     job->now.size = then->size;
-    memset(job->now.data, 0xa5, ROOM);
+    memset(job->now.data, 0xa5, CAPACITY);
     protect(job);
     if (varve_restart(job->session, version, NULL) != 0)
         group_fail(job->comm, "restart of %d: %s", version, varve_session_error(job->session)->text);
@@ -145,7 +145,7 @@ static void end_job(struct job *job) {
 
 static void run_rank(struct varve_comm *comm, void *arg) {
     struct job job = {.plan = arg, .comm = comm};
-    piece_make(&job.now, 50000 + comm->rank * 1000, ROOM);
+    piece_make(&job.now, 50000 + comm->rank * 1000, CAPACITY);
     open_session(&job);
     for (int version = 1; version <= 5; version++) {
         edit(&job, version);
@@ -172,10 +172,10 @@ static void run_rank(struct varve_comm *comm, void *arg) {
 /* The same once more without saving it: then what is stored must be all that. */
 static void run_again(struct varve_comm *comm, void *arg) {
     struct job job = {.plan = arg, .comm = comm};
-    piece_make(&job.now, 50000 + comm->rank * 1000, ROOM);
+    piece_make(&job.now, 50000 + comm->rank * 1000, CAPACITY);
     for (int version = 1; version <= VERSIONS; version++) {
         if (version == 6) { /* it had gone back to 5 */
-            memset(job.now.data, 0xa5, ROOM);
+            memset(job.now.data, 0xa5, CAPACITY);
             job.now.size = job.then[5].size;
             memcpy(job.now.data, job.then[5].data, job.now.size);
         }
@@ -201,9 +201,9 @@ static void look_at_stores(const struct plan *plan) {
 }
 
 /* How many chunks were found elsewhere. */
-static uint64_t try_once(const char *settings, int is_local, uint32_t victim) {
+static uint64_t try_once(const char *settings, int is_local, uint32_t sparse) {
     static uint64_t count;
-    struct plan plan = {settings, is_local, victim, first_seed + 100000 * count++};
+    struct plan plan = {settings, is_local, sparse, first_seed + 100000 * count++};
     struct group_options options = {.seconds = 60, .ranks_per_node = is_local ? 1 : 0, .has_aside = (int)(count % 2)};
     struct group_end end;
     char text[256], lost[80];
@@ -213,7 +213,7 @@ static uint64_t try_once(const char *settings, int is_local, uint32_t victim) {
     if (rc == 0)
         look_at_stores(&plan);
     if (rc == 0 && is_local) { /* a node is lost: the others have what it had */
-        snprintf(lost, sizeof lost, "%s/node%u", folder, victim);
+        snprintf(lost, sizeof lost, "%s/node%u", folder, sparse);
         assert_int_equal(folder_remove(lost), 0);
         rc = group_run(RANKS, run_again, &plan, &options, &end);
     }
@@ -233,11 +233,11 @@ static uint64_t try_once(const char *settings, int is_local, uint32_t victim) {
 }
 
 /* The edits of one seed may by chance have none (1794828555 with chunks of 256 bytes): then those of two others. */
-static void try(const char *settings, int is_local, uint32_t victim) {
+static void try(const char *settings, int is_local, uint32_t sparse) {
     int wants_shifted = !strstr(settings, "dedup=none") && !strstr(settings, "basic");
-    uint64_t shifted = try_once(settings, is_local, victim);
+    uint64_t shifted = try_once(settings, is_local, sparse);
     for (int more = 2; more > 0 && wants_shifted && shifted == 0; more--)
-        shifted = try_once(settings, is_local, victim);
+        shifted = try_once(settings, is_local, sparse);
     if (wants_shifted)
         assert_true(shifted > 0);
 }

@@ -27,7 +27,7 @@
 #define BLOCKS "block_size=64K,space=0,keep=0,fine=64,fine_share=1,"
 
 struct read {
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     uint64_t offset, size;
 };
 
@@ -179,7 +179,7 @@ static void run(const struct job *job) {
 /* ---- what is needed ---- */
 
 struct block {
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     uint64_t offset, size;
     uint64_t version; /* of its pack */
     int is_coded;
@@ -196,7 +196,7 @@ struct needs {
 static int add_need(void *arg, const struct vv_block_piece *piece) {
     struct needs *needs = arg;
     struct vv_pack_id id = vv_view_pack(needs->view, piece->source, piece->writer);
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     vv_pack_key(&id, VV_KIND_PACK, 0, key);
     for (size_t i = 0; i < needs->count; i++)
         if (needs->block[i].offset == piece->block->offset && strcmp(needs->block[i].key, key) == 0)

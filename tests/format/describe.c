@@ -24,10 +24,10 @@ static void print_attempt(FILE *out, const char *what, const struct vv_attempt *
     fprintf(out, "%s: generation %u, version %" PRIu64 ", attempt %u\n", what, a->generation, a->version, a->attempt);
 }
 
-static void print_leans(FILE *out, const struct vv_lean *leans, uint32_t count) {
+static void print_dependencies(FILE *out, const struct vv_dependency *dependencies, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        print_attempt(out, "lean", &leans[i].attempt);
-        print_hash(out, "  writers", leans[i].writers_digest);
+        print_attempt(out, "lean", &dependencies[i].attempt);
+        print_hash(out, "  writers", dependencies[i].writers_digest);
     }
 }
 
@@ -63,15 +63,15 @@ static int describe_claim(FILE *out, const uint8_t *data, size_t size, struct va
     return 0;
 }
 
-static int describe_beat(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
-    struct vv_key key = sample_key(VV_KIND_BEAT);
-    struct vv_beat beat;
-    int rc = vv_beat_parse(data, size, &key, sample_store_id, &beat, error);
+static int describe_heartbeat(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
+    struct vv_key key = sample_key(VV_KIND_HEARTBEAT);
+    struct vv_heartbeat heartbeat;
+    int rc = vv_heartbeat_parse(data, size, &key, sample_store_id, &heartbeat, error);
     if (rc < 0)
         return rc;
-    print_id(out, "session", beat.session_id);
-    fprintf(out, "counter %" PRIu64 ", time %" PRIu64 ", state %u\n", beat.counter, beat.time_ns, beat.state);
-    print_attempt(out, "refers to", &beat.refers);
+    print_id(out, "session", heartbeat.session_id);
+    fprintf(out, "counter %" PRIu64 ", time %" PRIu64 ", state %u\n", heartbeat.counter, heartbeat.time_ns, heartbeat.state);
+    print_attempt(out, "refers to", &heartbeat.refers);
     return 0;
 }
 
@@ -107,7 +107,7 @@ static int describe_record(FILE *out, const uint8_t *data, size_t size, struct v
     fprintf(out,
             "protected %" PRIu64 ", raw %" PRIu64 ", stored %" PRIu64 ", metadata %" PRIu64 ", regions %" PRIu64 "\n",
             r.protected_bytes, r.raw_bytes, r.stored_bytes, r.metadata_bytes, r.regions);
-    print_leans(out, r.leans, r.lean_count);
+    print_dependencies(out, r.dependencies, r.dependency_count);
     fprintf(out, "program \"%s\"\n", r.program);
     vv_record_clear(&r);
     return 0;
@@ -172,7 +172,7 @@ static void print_run(FILE *out, const struct vv_run *run) {
     if (run->kind == VV_RUN_REPEATED)
         fprintf(out, " piece %" PRIu64, run->piece);
     for (uint32_t i = 0; i < run->place_count; i++)
-        fprintf(out, " (lean %u, owner %u, address %" PRIu64 ", copy %u)", run->places[i].lean, run->places[i].owner,
+        fprintf(out, " (lean %u, owner %u, address %" PRIu64 ", copy %u)", run->places[i].dependency, run->places[i].owner,
                 run->places[i].address, run->places[i].copy);
     fprintf(out, "\n");
 }
@@ -213,7 +213,7 @@ static int describe_regions(FILE *out, struct vv_manifest_reader *reader, struct
 static int describe_section(FILE *out, const uint8_t *data, size_t size, uint32_t owner, struct varve_error *error) {
     struct span span = {data, size};
     struct vv_manifest_reader *reader = NULL;
-    int rc = vv_manifest_open(fill_from_span, &span, size, owner, SAMPLE_LEANS, &reader, error);
+    int rc = vv_manifest_open(fill_from_span, &span, size, owner, SAMPLE_DEPENDENCIES, &reader, error);
     if (rc < 0)
         return rc;
     const struct vv_manifest_head *head = vv_manifest_head(reader);
@@ -223,7 +223,7 @@ static int describe_section(FILE *out, const uint8_t *data, size_t size, uint32_
             head->owner, head->lower_count, head->regions, head->protected_bytes, head->layout_bytes, head->entries,
             head->runs);
     for (uint32_t i = 0; i < head->lower_count; i++) {
-        fprintf(out, "  lower: lean %u, writer %u\n", head->lower[i].lean, head->lower[i].writer);
+        fprintf(out, "  lower: lean %u, writer %u\n", head->lower[i].dependency, head->lower[i].writer);
         print_hash(out, "    digest", head->lower[i].digest);
     }
     rc = describe_regions(out, reader, error);
@@ -329,7 +329,7 @@ static void print_footer(FILE *out, const struct vv_footer *f) {
     fprintf(out, "name \"%s\", program \"%s\"\n", f->name, f->program);
     for (uint32_t i = 0; i < f->parts; i++)
         fprintf(out, "part of %" PRIu64 "\n", f->part_lengths[i]);
-    print_leans(out, f->leans, f->lean_count);
+    print_dependencies(out, f->dependencies, f->dependency_count);
     for (uint32_t i = 0; i < f->section_count; i++)
         fprintf(out, "section: kind %u, owner %u, %" PRIu64 " + %" PRIu64 "\n", f->sections[i].kind,
                 f->sections[i].owner, f->sections[i].offset, f->sections[i].length);
@@ -395,7 +395,7 @@ static const struct {
     const char *kind;
     int (*describe)(FILE *out, const uint8_t *data, size_t size, struct varve_error *error);
 } kinds[] = {
-    {"store", describe_store},         {"claim", describe_claim},       {"beat", describe_beat},
+    {"store", describe_store},         {"claim", describe_claim},       {"beat", describe_heartbeat},
     {"writers", describe_writers},     {"record", describe_record},     {"tombstone", describe_tombstone},
     {"catalogue", describe_catalogue}, {"part", describe_part},         {"pack", describe_pack},
     {"copy", describe_copy},           {"manifest", describe_manifest}, {"overlay", describe_overlay},

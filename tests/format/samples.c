@@ -13,7 +13,7 @@ const uint8_t sample_store_id[16] = {0xA0, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0
 static const struct vv_settings_store settings = {VV_ID_XXH3, 12, VV_LAYOUT_SHARED, UINT64_C(0x1122334455667788),
                                                   TIME_NS};
 static const struct vv_attempt parent = {.generation = 3, .attempt = 0, .version = 90};
-static const struct vv_lean leans[SAMPLE_LEANS] = {
+static const struct vv_dependency dependencies[SAMPLE_DEPENDENCIES] = {
     {{.generation = 1, .attempt = 2, .version = UINT64_C(1) << 50}, {0x1111, 0x2222}},
     {{.generation = 3, .attempt = 0, .version = 90}, {0x3333, 0x4444}},
 };
@@ -66,16 +66,16 @@ void sample_claim(struct vv_buf *buf) {
     vv_claim_encode(buf, &key, sample_store_id, &claim);
 }
 
-void sample_beat(struct vv_buf *buf) {
-    struct vv_key key = sample_key(VV_KIND_BEAT);
-    struct vv_beat beat = {
+void sample_heartbeat(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_HEARTBEAT);
+    struct vv_heartbeat heartbeat = {
         .session_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
         .counter = 77,
         .time_ns = TIME_NS + 2,
-        .state = VV_BEAT_RUNNING,
+        .state = VV_HEARTBEAT_RUNNING,
         .refers = parent,
     };
-    vv_beat_encode(buf, &key, sample_store_id, &beat);
+    vv_heartbeat_encode(buf, &key, sample_store_id, &heartbeat);
 }
 
 void sample_writers(struct vv_buf *buf) {
@@ -114,8 +114,8 @@ void sample_record(struct vv_buf *buf) {
         .stored_bytes = 500000,
         .metadata_bytes = 3000,
         .regions = 12,
-        .lean_count = SAMPLE_LEANS,
-        .leans = (struct vv_lean *)leans,
+        .dependency_count = SAMPLE_DEPENDENCIES,
+        .dependencies = (struct vv_dependency *)dependencies,
         .program = "heat2d",
     };
     vv_record_encode(buf, &key, sample_store_id, &record);
@@ -331,11 +331,11 @@ static void put_pack(struct vv_buf *buf, int is_typed) {
         .stored_bytes = PART_RAW + stored,
         .regions = 7,
         .parts = 1,
-        .lean_count = SAMPLE_LEANS,
+        .dependency_count = SAMPLE_DEPENDENCIES,
         .name = "golden run/1",
         .program = "heat2d",
         .part_lengths = &part_length,
-        .leans = (struct vv_lean *)leans,
+        .dependencies = (struct vv_dependency *)dependencies,
         .sections = sections,
     };
     vv_head_encode(buf, &key, sample_store_id, 0);

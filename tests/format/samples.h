@@ -6,7 +6,7 @@
 
 #define SAMPLE_PACK_SECTIONS 6
 #define SAMPLE_TYPED_SECTIONS 7
-#define SAMPLE_LEANS 2
+#define SAMPLE_DEPENDENCIES 2
 
 extern const uint8_t sample_store_id[16];
 struct vv_key sample_key(int kind);
@@ -14,7 +14,7 @@ struct vv_key sample_key(int kind);
 void sample_store(struct vv_buf *buf);
 void sample_store_local(struct vv_buf *buf);
 void sample_claim(struct vv_buf *buf);
-void sample_beat(struct vv_buf *buf);
+void sample_heartbeat(struct vv_buf *buf);
 void sample_writers(struct vv_buf *buf);
 void sample_record(struct vv_buf *buf);
 void sample_tombstone(struct vv_buf *buf, int kind); /* under the key of a pack or a record */

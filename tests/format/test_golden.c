@@ -10,10 +10,10 @@ static char *read_all(const char *path, size_t *size_out) {
     FILE *file = fopen(path, "rb");
     if (!file)
         return NULL;
-    size_t room = 4 << 20;
-    char *data = malloc(room);
+    size_t capacity = 4 << 20;
+    char *data = malloc(capacity);
     assert_non_null(data);
-    *size_out = fread(data, 1, room - 1, file);
+    *size_out = fread(data, 1, capacity - 1, file);
     data[*size_out] = '\0';
     fclose(file);
     return data;

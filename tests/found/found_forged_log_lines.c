@@ -52,12 +52,12 @@ static void test_names_from_the_store(void **state) {
     varve_close(session);
 }
 
-static void assert_printed(const char *text, size_t room, const char *expected) {
+static void assert_printed(const char *text, size_t capacity, const char *expected) {
     char out[64];
     memset(out, 'z', sizeof out);
-    vv_printable(text, out, room);
+    vv_printable(text, out, capacity);
     assert_string_equal(out, expected);
-    assert_int_equal(out[room], 'z');
+    assert_int_equal(out[capacity], 'z');
 }
 
 static void test_escaping(void **state) {

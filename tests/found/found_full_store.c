@@ -72,7 +72,7 @@ struct job {
     char settings[128];
 };
 
-/* Each version changes one half: it leans on the one before. */
+/* Each version changes one half: it depends on the one before. */
 static void compute(const struct job *job, int64_t version) {
     uint64_t x = (uint64_t)version * UINT64_C(0x9e3779b97f4a7c15) + 1;
     size_t half = job->size / 2, from = version % 2 ? half : 0;

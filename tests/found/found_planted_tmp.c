@@ -6,7 +6,7 @@
 #include "backend/backend_file_private.h"
 #include "base/log.h"
 
-static void plant_victim(void) {
+static void plant_sparse(void) {
     assert_int_equal(mkdir(found_path("victim"), 0700), 0);
     found_write(found_path("victim/thesis.tex"), "years of work\n", 0600);
     found_make_old(found_path("victim/thesis.tex"));
@@ -15,7 +15,7 @@ static void plant_victim(void) {
     found_make_old(found_path("victim/0123456789abcdef-1-0-0123456789abcdef"));
 }
 
-static void assert_victim_is_whole(void) {
+static void assert_sparse_is_whole(void) {
     assert_true(found_is_there(found_path("victim/thesis.tex")));
     assert_true(found_is_there(found_path("victim/0123456789abcdef-1-0-0123456789abcdef")));
 }
@@ -35,16 +35,16 @@ static void count_links(void *arg, int level, const char *line) {
 
 static void test_tmp_is_a_link(void **state) {
     (void)state;
-    plant_victim();
+    plant_sparse();
     assert_int_equal(mkdir(found_path("ck"), 0700), 0);
     assert_int_equal(symlink(found_path("victim"), found_path("ck/tmp")), 0);
     assert_true(found_save(found_path("ck"), "keep=2,min_free=0", 1, 5) < 0);
-    assert_victim_is_whole();
+    assert_sparse_is_whole();
 }
 
 static void test_link_in_a_store_that_is_there(void **state) {
     (void)state;
-    plant_victim();
+    plant_sparse();
     assert_int_equal(found_save(found_path("ck"), "keep=2,min_free=0", 1, 5), 0);
     if (found_is_there(found_path("ck/tmp")))
         assert_int_equal(rmdir(found_path("ck/tmp")), 0);
@@ -56,7 +56,7 @@ static void test_link_in_a_store_that_is_there(void **state) {
     assert_int_equal(rc, -ELOOP);
     assert_int_equal(links_told, 1);
     assert_non_null(strstr(link_line, found_path("ck/tmp")));
-    assert_victim_is_whole();
+    assert_sparse_is_whole();
 }
 
 /* Nobody attacks: a folder that holds only tmp with an old file. */
@@ -126,7 +126,7 @@ static void refuse_links(int step_by_step) {
     uint64_t size;
     char byte;
     int count = 0;
-    plant_victim();
+    plant_sparse();
     assert_int_equal(mkdir(found_path("victim/empty"), 0700), 0);
     links_told = 0;
     assert_int_equal(vv_backend_put(backend, "n/a", "1", 1), 0);
@@ -152,7 +152,7 @@ static void refuse_links(int step_by_step) {
     assert_int_equal(vv_backend_replace(backend, "n/file", "4", 1), 0);
     assert_int_equal(vv_backend_remove(backend, "n/dangling"), 0);
     assert_true(found_is_there(found_path("victim/empty")));
-    assert_victim_is_whole();
+    assert_sparse_is_whole();
     vv_backend_close(backend);
 }
 

@@ -20,13 +20,13 @@ static int come_between(int verb, const char *key, uint64_t offset, int is_after
 
 static int prepare(void **state) {
     struct vv_lease *lease = NULL;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     const char *uri = fresh_uri();
     (void)state;
     store = open_store(uri, VV_STORE_WRITE);
     hooked = open_hooked(uri);
     ok(take(store, 60, 0, &lease));
-    struct vv_lean first = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency first = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     checkpoint(store, lease, at(1, 20, 0), first.attempt, &first, 1);
     vv_lease_release(lease);
     key_text(at(1, 20, 0), VV_KIND_RECORD, 0, 0, text);

@@ -1,5 +1,5 @@
 /* On a host that remembered the folders of the store from some seconds ago, a restart took an older checkpoint than the newest, or
- * said that there was none, which a program takes for its first run. And varve_prune removed what the newest lean on. An old
+ * said that there was none, which a program takes for its first run. And varve_prune removed what the newest depend on. An old
  * listing must be an error that says so. Here the C library's fdopendir gives the folders of a copy made earlier. */
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* A prune on one host, beside a job on another, believed listings that were some seconds old, as hosts remember them: it did not
- * see the job's newest records, and removed what they lean on, after they had been reported. Whatever a listing lacks,
+ * see the job's newest records, and removed what they depend on, after they had been reported. Whatever a listing lacks,
  * nothing that a record needs may go. Here every listing is of a copy of the store made earlier; all else is as it is. */
 #include "unit/store_life.h"
 
@@ -7,7 +7,7 @@ static char folder[64], real_uri[80], copy_uri[80];
 static struct vv_store *store; /* of the job */
 static struct vv_store *old;   /* of the prune */
 static struct vv_lease *lease;
-static struct vv_lean made[8]; /* by version */
+static struct vv_dependency made[8]; /* by version */
 
 /* ---- a backend with old listings ---- */
 
@@ -97,7 +97,7 @@ static int finish(void **state) {
     return system(command);
 }
 
-/* One that leans on all before it, as a base with overlays does. */
+/* One that depends on all before it, as a base with overlays does. */
 static void make(uint64_t version) {
     struct vv_attempt parent = version > 1 ? made[version - 1].attempt : at(0, 0, 0);
     made[version] = checkpoint(store, lease, at(vv_lease_generation(lease), version, 0), parent, made + 1,
@@ -188,18 +188,18 @@ static void test_claim_not_listed(void **state) {
     assert_int_equal(record_state(store, 1, 7), VARVE_FORGOTTEN);
 }
 
-/* Of an attempt that may still be committed not all packs are listed; what the others lean on must stay. */
+/* Of an attempt that may still be committed not all packs are listed; what the others depend on must stay. */
 static void test_pack_not_listed(void **state) {
     (void)state;
     make_up_to(1, 2);
     struct vv_attempt next = at(1, 3, 0);
     struct pack_spec first = {.writer = 0, .writers = 2, .parent = made[2].attempt};
-    struct pack_spec second = {.writer = 1, .writers = 2, .parent = made[2].attempt, .leans = made + 1, .lean_count = 2};
+    struct pack_spec second = {.writer = 1, .writers = 2, .parent = made[2].attempt, .dependencies = made + 1, .dependency_count = 2};
     ok(write_pack(store, next, &first));
     remember();
     ok(write_pack(store, next, &second));
     for (uint64_t version = 1; version <= 2; version++)
-        ok(vv_record_bury(store, NAME, &made[version].attempt, &error)); /* by somebody who read the beat long ago */
+        ok(vv_record_bury(store, NAME, &made[version].attempt, &error)); /* by somebody who read the heartbeat long ago */
     assert_int_equal(prune_by_old_listing(), 0);
     assert_true(exists(store, made[1].attempt, VV_KIND_PACK));
     assert_true(exists(store, made[2].attempt, VV_KIND_PACK));

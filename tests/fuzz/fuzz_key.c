@@ -1,7 +1,7 @@
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char printed[VV_KEY_ROOM];
+    char printed[VV_KEY_CAPACITY];
     char name[VV_NAME_MAX + 1];
     char component[VV_NAME_MAX * 3 + 1];
     struct vv_key key;

@@ -1,7 +1,7 @@
 /* An input is a manifest section. What is read is written again and must give the same bytes. */
 #include "fuzz.h"
 
-#define LEANS 5
+#define DEPENDENCIES 5
 
 struct source {
     const uint8_t *data;
@@ -30,7 +30,7 @@ static int copy_runs(struct vv_manifest_reader *reader, struct vv_manifest_write
     while ((rc = vv_manifest_next_run(reader, &run, &digest, &error)) > 0) {
         FUZZ_CHECK(run.offset == offset && run.length >= 1 && run.place_count <= VV_PLACES_MAX);
         for (uint32_t i = 0; i < run.place_count; i++)
-            FUZZ_CHECK(run.places[i].lean <= LEANS && run.places[i].address <= VV_ADDRESS_END);
+            FUZZ_CHECK(run.places[i].dependency <= DEPENDENCIES && run.places[i].address <= VV_ADDRESS_END);
         offset += run.length;
         vv_manifest_run(writer, &run);
     }
@@ -60,7 +60,7 @@ static int skip_regions(struct source *source, uint32_t owner) {
     struct varve_error error;
     struct vv_region_entry entry;
     struct vv_manifest_reader *reader = NULL;
-    int rc = vv_manifest_open(fill, source, source->size, owner, LEANS, &reader, &error);
+    int rc = vv_manifest_open(fill, source, source->size, owner, DEPENDENCIES, &reader, &error);
     while (rc >= 0 && (rc = vv_manifest_next_region(reader, &entry, &error)) > 0)
         ;
     vv_manifest_close(reader);
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct varve_error error;
     struct vv_buf again;
     uint32_t owner = size >= 4 ? vv_get32(data) : 0;
-    if (vv_manifest_open(fill, &source, size, owner, LEANS, &reader, &error) < 0)
+    if (vv_manifest_open(fill, &source, size, owner, DEPENDENCIES, &reader, &error) < 0)
         return 0;
     vv_buf_init(&again);
     vv_manifest_head_encode(&again, vv_manifest_head(reader));

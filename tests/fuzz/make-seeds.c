@@ -37,7 +37,7 @@ static void write_small(const char *root) {
     write_buf(root, "store", "one", &buf);
     sample_claim(&buf);
     write_buf(root, "claim", "one", &buf);
-    sample_beat(&buf);
+    sample_heartbeat(&buf);
     write_buf(root, "beat", "one", &buf);
     sample_writers(&buf);
     write_buf(root, "writers", "three", &buf);
@@ -140,14 +140,14 @@ static void write_fine_manifest(const char *root, const char *name, uint32_t low
     struct vv_manifest_writer writer;
     struct vv_buf buf;
     if (lower_count)
-        head.lower[0] = (struct vv_layer_ref){.lean = 3, .writer = 1, .digest = {5, 6}};
+        head.lower[0] = (struct vv_layer_ref){.dependency = 3, .writer = 1, .digest = {5, 6}};
     vv_buf_init(&buf);
     vv_manifest_head_encode(&buf, &head);
     vv_manifest_begin(&writer, &buf, 1);
     vv_manifest_region(&writer, &entry, 0);
     for (uint32_t i = 0; i < COUNT; i++) {
         struct vv_run run = {.kind = VV_RUN_FROM, .offset = (uint64_t)i * CHUNK, .length = CHUNK, .place_count = 1};
-        run.places[0] = (struct vv_place){.lean = i % 6, .owner = i % 7 ? 1 : 0, .address = i * 2654435761u % 8192};
+        run.places[0] = (struct vv_place){.dependency = i % 6, .owner = i % 7 ? 1 : 0, .address = i * 2654435761u % 8192};
         if (i % 5 == 4)
             run.kind = lower_count ? VV_RUN_KEEP : VV_RUN_ZERO;
         else if (i % 5 == 3)
@@ -243,7 +243,7 @@ static void write_blocks(const char *root, uint32_t row) {
 
 static void write_keys(const char *root) {
     for (int kind = VV_KIND_STORE; kind <= VV_KIND_COPY; kind++) {
-        char text[VV_KEY_ROOM];
+        char text[VV_KEY_CAPACITY];
         struct vv_key key = sample_key(kind);
         if (kind == VV_KIND_TOMBSTONE)
             continue;

@@ -140,7 +140,7 @@ static void *replace(void *arg) {
     return NULL;
 }
 
-static void look_at_beat(int round) {
+static void look_at_heartbeat(int round) {
     struct vv_buf buf;
     vv_buf_init(&buf);
     int result = vv_backend_get_all(hosts[1], "n/x/beat/1", 5000, &buf);
@@ -154,7 +154,7 @@ static void look_at_beat(int round) {
 
 static void *look_on(void *arg) {
     for (int round = 0; !atomic_load((atomic_int *)arg); round++) {
-        look_at_beat(round);
+        look_at_heartbeat(round);
         vv_sleep_ms(1);
     }
     return NULL;

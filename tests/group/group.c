@@ -146,19 +146,19 @@ int group_run(uint32_t ranks, group_fn fn, void *arg, const struct group_options
     return end->first >= 0 ? -1 : 0;
 }
 
-static void describe_one(const struct group_end *end, uint32_t rank, char *text, size_t room) {
+static void describe_one(const struct group_end *end, uint32_t rank, char *text, size_t capacity) {
     size_t used = strlen(text);
     int status = end->status[rank];
-    snprintf(text + used, room - used, "%srank %u %s %d", used ? ", " : "", rank,
+    snprintf(text + used, capacity - used, "%srank %u %s %d", used ? ", " : "", rank,
              WIFSIGNALED(status) ? "was killed by signal" : "ended with",
              WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-void group_describe(const struct group_end *end, char *text, size_t room) {
+void group_describe(const struct group_end *end, char *text, size_t capacity) {
     text[0] = '\0';
     if (end->first >= 0)
-        describe_one(end, (uint32_t)end->first, text, room);
+        describe_one(end, (uint32_t)end->first, text, capacity);
     for (uint32_t rank = 0; rank < end->ranks; rank++)
         if (end->status[rank] != 0 && (int)rank != end->first)
-            describe_one(end, rank, text, room);
+            describe_one(end, rank, text, capacity);
 }

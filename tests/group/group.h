@@ -37,7 +37,7 @@ struct group_end {
 /* Run fn in `ranks` children and wait for all of them. options may be NULL. Returns 0 when all ended with 0, else -1. */
 int group_run(uint32_t ranks, group_fn fn, void *arg, const struct group_options *options, struct group_end *end);
 /* "rank 2 was killed by signal 9, rank 0 ended with 1": only those that ended badly, the first one first. */
-void group_describe(const struct group_end *end, char *text, size_t room);
+void group_describe(const struct group_end *end, char *text, size_t capacity);
 
 /* The same in a test of cmocka, which fails unless all ended well. about, which may be NULL, says what was run. */
 void group_must_run(uint32_t ranks, group_fn fn, const void *arg, const struct group_options *options,

@@ -129,8 +129,8 @@ int box_is_broken(struct mailboxes *boxes) {
 /* As many of the bytes as there is room for now. The lock is held. */
 size_t box_put_some(struct group_member *member, uint32_t to, const uint8_t *data, size_t size) {
     struct ring *ring = box_ring(member->boxes, member->lane, member->comm.rank, to);
-    size_t whole = member->boxes->ring_size, room = whole - (size_t)(ring->put - ring->taken), at = ring->put % whole;
-    size = size < room ? size : room;
+    size_t whole = member->boxes->ring_size, capacity = whole - (size_t)(ring->put - ring->taken), at = ring->put % whole;
+    size = size < capacity ? size : capacity;
     if (size == 0)
         return 0;
     size_t first = size < whole - at ? size : whole - at;

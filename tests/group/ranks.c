@@ -55,7 +55,7 @@ static void run_job(struct varve_comm *comm, void *arg) {
     job->board = ((struct start *)arg)->board;
     job->folder = folder;
     job->rank = (int)comm->rank;
-    job->is_victim = job->rank == plan->victim;
+    job->is_sparse = job->rank == plan->sparse;
     plan->fn(job);
     free(job);
 }
@@ -143,13 +143,13 @@ static int look_at(const char *path, const struct stat *st, int kind, struct FTW
     return 0;
 }
 
-void ranks_pack_path(int64_t version, int writer, char *out, size_t room) {
+void ranks_pack_path(int64_t version, int writer, char *out, size_t capacity) {
     snprintf(wanted, sizeof wanted, "%016" PRIx64 "/%08x", (uint64_t)version, (unsigned)writer);
     found[0] = '\0';
     nftw(folder, look_at, 16, FTW_PHYS);
     if (!found[0])
         fail_msg("there is no pack of version %" PRId64 ", writer %d", version, writer);
-    snprintf(out, room, "%s", found);
+    snprintf(out, capacity, "%s", found);
 }
 
 /* ---- in the ranks ---- */
@@ -188,7 +188,7 @@ int rank_open_as(struct ranks_job *job, const char *address, const char *name, c
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_error error = {0};
     char usual[512], all[256];
-    const char *fault = job->is_victim ? job->plan->fault : NULL;
+    const char *fault = job->is_sparse ? job->plan->fault : NULL;
     const char *more = settings ? settings : job->plan->settings;
     snprintf(usual, sizeof usual, "file://%s%s%s", job->folder, fault ? "?fault=" : "", fault ? fault : "");
     snprintf(all, sizeof all, SETTINGS "%s%s", more && *more ? "," : "", more ? more : "");

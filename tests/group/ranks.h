@@ -34,7 +34,7 @@ typedef void (*ranks_fn)(struct ranks_job *job);
 struct plan {
     ranks_fn fn;
     const char *settings; /* "" unless told */
-    int victim;           /* the rank that is different */
+    int sparse;           /* the rank that is different */
     const char *fault;    /* of the victim's storage, as in "?fault=", or NULL */
     uint32_t ranks;       /* 0: RANKS */
     int64_t value;        /* for fn */
@@ -47,7 +47,7 @@ struct ranks_job {
     struct board *board;
     const char *folder;
     int rank;
-    int is_victim;
+    int is_sparse;
     struct varve_session *session;
     uint8_t field[FIELD];
     uint64_t step;
@@ -76,7 +76,7 @@ const struct answer *ranks_answer(const struct board *board, const char *call, i
 /* The code, and for errors the rank where it happened (-1: any) and a word of the text. */
 void ranks_expect(const struct board *board, const char *call, int n, int code, int rank, const char *word);
 /* The path of an object of a version below data/: pack of this writer, in the newest generation that has it. */
-void ranks_pack_path(int64_t version, int writer, char *out, size_t room);
+void ranks_pack_path(int64_t version, int writer, char *out, size_t capacity);
 
 /* ---- in the ranks: each notes its answer and returns the code ---- */
 

@@ -170,13 +170,13 @@ static void may_be_large(void **state) {
 
 /* As it will be used: each rank has a ring to the first of its node. */
 static void send_numbers(struct varve_comm *comm, void *arg) {
-    uint32_t locals = node_size(comm), room = 4096, got;
-    size_t each = vv_ring_bytes(room);
+    uint32_t locals = node_size(comm), capacity = 4096, got;
+    size_t each = vv_ring_bytes(capacity);
     struct vv_node_memory *memory = open_memory(comm, 64 + locals * each);
-    struct vv_bell *bell = vv_node_memory_at(memory);
+    struct vv_doorbell *bell = vv_node_memory_at(memory);
     struct vv_ring *ring = (struct vv_ring *)((uint8_t *)vv_node_memory_at(memory) + 64 + comm->local * each);
     (void)arg;
-    vv_ring_init(ring, room);
+    vv_ring_init(ring, capacity);
     wait_for_all(comm);
     for (uint64_t i = 0; i < 500 && comm->local > 0; i++) {
         uint64_t *at = vv_ring_reserve(ring, 300, 20000);
@@ -186,7 +186,7 @@ static void send_numbers(struct varve_comm *comm, void *arg) {
         vv_ring_send(ring, 300, bell);
     }
     for (uint32_t left = comm->local == 0 ? (locals - 1) * 500 : 0; left > 0;) {
-        uint32_t seen = vv_bell_look(bell), before = left;
+        uint32_t seen = vv_doorbell_look(bell), before = left;
         for (uint32_t local = 1; local < locals; local++) {
             ring = (struct vv_ring *)((uint8_t *)vv_node_memory_at(memory) + 64 + local * each);
             if (vv_ring_peek(ring, &got, NULL)) {
@@ -195,7 +195,7 @@ static void send_numbers(struct varve_comm *comm, void *arg) {
             }
         }
         if (left == before)
-            vv_bell_wait(bell, seen, 20000);
+            vv_doorbell_wait(bell, seen, 20000);
     }
     wait_for_all(comm);
     vv_node_memory_close(memory);

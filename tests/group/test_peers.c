@@ -231,7 +231,7 @@ static void same_everywhere(void **state) {
     assert_at_most(come_back(&plan, 0, VARVE_LATEST, 1), UNEVEN, 1.1);
 }
 
-/* Versions that lean on each other. */
+/* Versions that depend on each other. */
 static void several_versions(void **state) {
     (void)state;
     struct plan plan = {.shape = SAME, .ranks = 5, .settings = "dedup=exact,threads=2"};

@@ -124,7 +124,7 @@ static void put_manifest(const struct making *making, struct vv_pack_writer *pac
     for (uint32_t i = 0; i < layout->shares; i++) {
         uint64_t begin = (uint64_t)i * layout->share, left = size - begin;
         uint64_t length = left < layout->share ? left : layout->share;
-        struct vv_place place = {.lean = 1, .owner = i ? owner : (owner + 1) % layout->ranks, .address = begin};
+        struct vv_place place = {.dependency = 1, .owner = i ? owner : (owner + 1) % layout->ranks, .address = begin};
         if (making->version == 1 && i == 0)
             mf_run(&mf, VV_RUN_HERE, size, NULL, 0);
         if (making->version == 2)
@@ -166,7 +166,7 @@ static void add_moved(struct surgery *s, int is_footer_encoded) {
         }
 }
 
-static void make_pack(const struct making *making, uint32_t writer, const struct vv_lean *lean) {
+static void make_pack(const struct making *making, uint32_t writer, const struct vv_dependency *dependency) {
     const struct layout *layout = making->layout;
     uint32_t owners = layout->ranks / layout->writers, before = (writer + layout->writers - 1) % layout->writers;
     struct vv_pack_options options = {.writer = writer,
@@ -184,7 +184,7 @@ static void make_pack(const struct making *making, uint32_t writer, const struct
         if (is_made(making->version, i) && !layout->is_apart)
             put_share(making, pack, first, owners, i);
     }
-    assert_ok(vv_pack_leans(pack, lean, making->version == 2, &failure));
+    assert_ok(vv_pack_dependencies(pack, dependency, making->version == 2, &failure));
     for (uint32_t owner = writer * owners; owner < (writer + 1) * owners; owner++)
         put_manifest(making, pack, owner);
     struct vv_pack_sums sums;
@@ -192,7 +192,7 @@ static void make_pack(const struct making *making, uint32_t writer, const struct
     stored_made += sums.stored_bytes;
 }
 
-static void make_version(struct making *making, int64_t version, struct vv_lean *lean) {
+static void make_version(struct making *making, int64_t version, struct vv_dependency *dependency) {
     const struct layout *layout = making->layout;
     making->version = version;
     blocks_made = stored_made = 0;
@@ -201,14 +201,14 @@ static void make_version(struct making *making, int64_t version, struct vv_lean 
         fill(layout, i, version, making->fields[i]);
     }
     for (uint32_t i = 0; i < layout->writers; i++)
-        make_pack(making, i, lean);
-    commit(making->store, attempt_at(1, (uint64_t)version), lean);
+        make_pack(making, i, dependency);
+    commit(making->store, attempt_at(1, (uint64_t)version), dependency);
     moving = making;
     for (moved_group = 0; moved_group < layout->writers && layout->has_moved; moved_group++)
         operate(making->store, attempt_at(1, (uint64_t)version), moved_group, add_moved);
     struct vv_record record; /* its writers list may be another one now */
     assert_ok(vv_record_load(making->store, NAME, 1, (uint64_t)version, &record, &failure));
-    lean->writers_digest = record.writers_digest;
+    dependency->writers_digest = record.writers_digest;
     vv_record_clear(&record);
     for (uint32_t i = 0; i < layout->ranks; i++)
         free(making->fields[i]);
@@ -222,9 +222,9 @@ static struct vv_store *open_folder(void) {
 
 static void make(const struct layout *layout, int versions) {
     struct making making = {.layout = layout, .store = open_folder()};
-    struct vv_lean lean;
+    struct vv_dependency dependency;
     for (int64_t version = 1; version <= versions; version++)
-        make_version(&making, version, &lean);
+        make_version(&making, version, &dependency);
     vv_store_close(making.store);
 }
 
@@ -248,12 +248,12 @@ static void check(const struct rank *rank, int64_t version) {
 
 static int look(void *arg, struct vv_store *store, struct varve_error *error) {
     struct rank *rank = arg;
-    int is_spread = 0;
+    int is_shared_pack = 0;
     int rc = vv_view_open(store, NAME, 1, (uint64_t)rank->plan->version, &rank->view, error);
     if (rc == 0)
         vv_view_expect_owner(rank->view, rank->comm->rank);
     if (rc == 0 && !(rank->plan->is_told_later && rank->comm->rank % 2))
-        rc = vv_find_spread(rank->view, rank->peers, rank->comm->rank, &is_spread, error);
+        rc = vv_find_shared_packs(rank->view, rank->peers, rank->comm->rank, &is_shared_pack, error);
     return rc;
 }
 
@@ -274,7 +274,7 @@ static int read_field(struct rank *rank, struct vv_fetch *fetch, struct varve_er
 static void remove_pack(struct rank *rank) {
     struct vv_attempt attempt = attempt_at(1, (uint64_t)rank->plan->version);
     struct vv_key key = vv_attempt_key(NAME, &attempt, VV_KIND_PACK, 0, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     if (vv_backend_remove(rank->store->backend, text) != 0)
         group_fail(rank->comm, "%s cannot be removed", text);
@@ -314,7 +314,7 @@ static void make_question(struct rank *rank, const struct list *list, const char
     struct vv_attempt attempt = attempt_at(1, (uint64_t)rank->plan->version);
     struct vv_key key = vv_attempt_key(name, &attempt, VV_KIND_PACK, 0, 0);
     struct vv_cached *tables;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     if (vv_view_tables(rank->view, 0, 0, &tables, &failure) < 0)
         group_fail(rank->comm, "%s", failure.text);
     const struct vv_block *block = &((struct vv_pack_tables *)tables->object)->blocks[0];
@@ -666,7 +666,7 @@ static void sessions(void **state) {
     (void)state;
     struct plan plan = {.layout = usual, .version = VARVE_LATEST, .settings = "threads=2"};
     plan.layout.has_moved = 1;
-    make(&plan.layout, 2); /* half of it leans on the first */
+    make(&plan.layout, 2); /* half of it depends on the first */
     run(&plan, run_session);
     assert_well(&plan);
     assert_int_equal(board->version[0], 2);
@@ -727,7 +727,7 @@ static void missing_pack(void **state) {
     struct vv_store *store = open_folder();
     struct vv_attempt attempt = attempt_at(1, 2);
     struct vv_key key = vv_attempt_key(NAME, &attempt, VV_KIND_PACK, 1, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
     assert_ok(vv_backend_remove(store->backend, text));
     vv_store_close(store);

@@ -44,12 +44,12 @@ struct plan {
     uint32_t ranks;
     const char *settings;
     const char *fault; /* of the storage of rank `victim` */
-    uint32_t victim;
+    uint32_t sparse;
     struct group_options options;
     size_t scale; /* of the fields; 0: 1 */
     uint64_t key; /* of the content */
     int is_lopsided; /* only the first ranks have anything */
-    int is_still;    /* rank 1 never changes anything, the others everything: it leans on what they do not */
+    int is_still;    /* rank 1 never changes anything, the others everything: it depends on what they do not */
     uint64_t allocation; /* that fails on rank `victim`, in version 3; 0: none */
 };
 
@@ -154,7 +154,7 @@ static void open_session(struct job *job) {
     char address[160];
     const struct plan *plan = job->plan;
     struct varve_options options = {.size = sizeof options, .settings = plan->settings};
-    int is_faulty = plan->fault && job->comm->rank == plan->victim;
+    int is_faulty = plan->fault && job->comm->rank == plan->sparse;
     snprintf(address, sizeof address, "file://%s%s%s", folder, is_faulty ? "?fault=" : "", is_faulty ? plan->fault : "");
     struct varve_error error;
     if (varve_open_comm(group_comm(job->comm), address, "team", &options, &job->session, &error) != 0)
@@ -377,15 +377,15 @@ static void assert_same_story(int step, uint32_t ranks) {
 static void save_through(struct job *job) {
     open_session(job);
     for (int64_t version = 1; version <= 3; version++) {
-        job->is_refusing = job->plan->fault == NULL && version == 2 && job->comm->rank == job->plan->victim;
+        job->is_refusing = job->plan->fault == NULL && version == 2 && job->comm->rank == job->plan->sparse;
         fill(job, (uint64_t)version);
         save(job, version);
     }
     check_version(job, 3);
 }
 
-static void fail_through(const char *settings, uint32_t victim, const char *fault, int code) {
-    struct plan plan = {.fn = save_through, .ranks = 6, .settings = settings, .victim = victim, .fault = fault};
+static void fail_through(const char *settings, uint32_t sparse, const char *fault, int code) {
+    struct plan plan = {.fn = save_through, .ranks = 6, .settings = settings, .sparse = sparse, .fault = fault};
     setup(NULL);
     run(&plan);
     int failed = 0;
@@ -394,7 +394,7 @@ static void fail_through(const char *settings, uint32_t victim, const char *faul
         if (board->codes[step][0]) {
             failed++;
             assert_int_equal(board->codes[step][0], code);
-            assert_int_equal(board->errors[step][0].rank, (int)victim);
+            assert_int_equal(board->errors[step][0].rank, (int)sparse);
         }
     }
     assert_int_equal(failed, 1);
@@ -416,22 +416,22 @@ static void save_and_die(struct job *job) {
     fill(job, 1);
     save(job, 1);
     fill(job, 2);
-    if (job->comm->rank == job->plan->victim)
+    if (job->comm->rank == job->plan->sparse)
         raise(SIGKILL);
     save(job, 2);
 }
 
 static void test_death(void **state) {
     (void)state;
-    for (uint32_t victim = 0; victim < 4; victim += 3) {
+    for (uint32_t sparse = 0; sparse < 4; sparse += 3) {
         struct group_end end;
-        struct plan plan = {.fn = save_and_die, .ranks = 4, .settings = "aggregate=4", .victim = victim,
+        struct plan plan = {.fn = save_and_die, .ranks = 4, .settings = "aggregate=4", .sparse = sparse,
                             .options = {.grace_ms = 4000, .is_noticed = 1, .seconds = 30}};
         setup(NULL);
         assert_int_not_equal(group_run(plan.ranks, run_rank, &plan, &plan.options, &end), 0);
-        assert_int_equal(end.first, (int)victim);
+        assert_int_equal(end.first, (int)sparse);
         for (uint32_t i = 0; i < 4; i++)
-            if (i != victim)
+            if (i != sparse)
                 assert_int_equal(end.status[i], 0);
         teardown(NULL);
     }
@@ -460,7 +460,7 @@ struct outcome {
 };
 
 /* All ranks are told the same: of the writer, and what it said. */
-static void count_outcome(uint32_t ranks, uint32_t victim, int code, struct outcome *out) {
+static void count_outcome(uint32_t ranks, uint32_t sparse, int code, struct outcome *out) {
     for (int step = 0; step < SAVES; step++) {
         assert_same_story(step, ranks);
         out->retried += board->stats[step][0].attempts > 1;
@@ -468,7 +468,7 @@ static void count_outcome(uint32_t ranks, uint32_t victim, int code, struct outc
             continue;
         out->failed++;
         assert_int_equal(board->codes[step][0], code);
-        assert_int_equal(board->errors[step][0].rank, (int)victim);
+        assert_int_equal(board->errors[step][0].rank, (int)sparse);
     }
 }
 
@@ -477,12 +477,12 @@ static void fail_storage(const char *settings, const char *kind, const char *err
     *out = (struct outcome){0};
     for (int k = 14; k <= 38; k += 6) {
         char fault[64];
-        struct plan plan = {.fn = save_in_trouble, .ranks = 6, .settings = settings, .victim = 3, .fault = fault};
+        struct plan plan = {.fn = save_in_trouble, .ranks = 6, .settings = settings, .sparse = 3, .fault = fault};
         snprintf(fault, sizeof fault, "%s:%d:%s", kind, k, error);
         setup(NULL);
         memset(board, 0, sizeof *board);
         run(&plan);
-        count_outcome(plan.ranks, plan.victim, code, out);
+        count_outcome(plan.ranks, plan.sparse, code, out);
         check_store();
         teardown(NULL);
     }
@@ -517,13 +517,13 @@ static void check_first(struct job *job) {
 static void test_storage_full(void **state) {
     struct outcome outcome = {0};
     (void)state;
-    struct plan plan = {.fn = save_on_full, .ranks = 6, .settings = "aggregate=3,on_error=warn,log=error,codec=none", .victim = 3,
+    struct plan plan = {.fn = save_on_full, .ranks = 6, .settings = "aggregate=3,on_error=warn,log=error,codec=none", .sparse = 3,
                         .fault = "fail-from:36:ENOSPC"};
     setup(NULL);
     memset(board, 0, sizeof *board);
     run(&plan);
     assert_int_equal(board->codes[0][0], 0);
-    count_outcome(plan.ranks, plan.victim, -ENOSPC, &outcome);
+    count_outcome(plan.ranks, plan.sparse, -ENOSPC, &outcome);
     assert_in_range(outcome.failed, 2, 3);
     plan.fault = NULL;
     plan.fn = check_first;
@@ -584,7 +584,7 @@ static void run_tool(const char *what) {
     assert_int_equal(system(command), 0);
 }
 
-/* Data that later checkpoints lean on stays, whoever it is of; what nobody needs goes. */
+/* Data that later checkpoints depend on stays, whoever it is of; what nobody needs goes. */
 static void test_keep(void **state) {
     char command[160];
     (void)state;
@@ -607,7 +607,7 @@ static void test_keep(void **state) {
 static void save_short(struct job *job) {
     open_session(job);
     for (int64_t version = 1; version <= 4; version++) {
-        int is_short = version == 3 && job->comm->rank == job->plan->victim;
+        int is_short = version == 3 && job->comm->rank == job->plan->sparse;
         fill(job, (uint64_t)version);
         if (is_short)
             vv_alloc_fail_at(job->plan->allocation);

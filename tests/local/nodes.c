@@ -30,7 +30,7 @@ int node_of(int rank) {
 
 int node_open(struct ranks_job *job, const char *settings) {
     char folder[256], address[512], all[256];
-    const char *fault = job->is_victim ? job->plan->fault : NULL, *more = job->plan->settings;
+    const char *fault = job->is_sparse ? job->plan->fault : NULL, *more = job->plan->settings;
     node_folder(node_of(job->rank), folder, sizeof folder);
     snprintf(address, sizeof address, "file://%s%s%s", folder, fault ? "?fault=" : "", fault ? fault : "");
     snprintf(all, sizeof all, "storage=local%s%s%s%s", more && *more ? "," : "", more ? more : "",
@@ -94,23 +94,23 @@ const struct board *nodes_end(int job, const struct plan *plan) {
 
 /* ---- what lies on a node ---- */
 
-void node_folder(int node, char *out, size_t room) {
-    snprintf(out, room, "%s/node%d", ranks_folder(), node);
+void node_folder(int node, char *out, size_t capacity) {
+    snprintf(out, capacity, "%s/node%d", ranks_folder(), node);
 }
 
-void node_record_path(int node, uint32_t generation, int64_t version, char *out, size_t room) {
-    snprintf(out, room, "%s/node%d/n/job/record/%08" PRIx32 "%016" PRIx64, ranks_folder(), node, ~generation,
+void node_record_path(int node, uint32_t generation, int64_t version, char *out, size_t capacity) {
+    snprintf(out, capacity, "%s/node%d/n/job/record/%08" PRIx32 "%016" PRIx64, ranks_folder(), node, ~generation,
              ~(uint64_t)version);
 }
 
-void node_writers_path(int node, uint32_t generation, int64_t version, uint32_t attempt, char *out, size_t room) {
-    snprintf(out, room, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/writers", ranks_folder(), node,
+void node_writers_path(int node, uint32_t generation, int64_t version, uint32_t attempt, char *out, size_t capacity) {
+    snprintf(out, capacity, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/writers", ranks_folder(), node,
              generation, (uint64_t)version, attempt);
 }
 
 void node_pack_path(int node, uint32_t generation, int64_t version, uint32_t attempt, int writer, char *out,
-                    size_t room) {
-    snprintf(out, room, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/%08x", ranks_folder(), node,
+                    size_t capacity) {
+    snprintf(out, capacity, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/%08x", ranks_folder(), node,
              generation, (uint64_t)version, attempt, (unsigned)writer);
 }
 
@@ -118,11 +118,11 @@ int is_there(const char *path) {
     return access(path, F_OK) == 0;
 }
 
-static size_t read_file(const char *path, uint8_t *out, size_t room) {
+static size_t read_file(const char *path, uint8_t *out, size_t capacity) {
     FILE *file = fopen(path, "rbe");
     if (!file)
         fail_msg("%s: %s", path, strerror(errno));
-    size_t size = fread(out, 1, room, file);
+    size_t size = fread(out, 1, capacity, file);
     fclose(file);
     return size;
 }

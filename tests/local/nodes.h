@@ -28,11 +28,11 @@ const struct board *nodes_end(int job, const struct plan *plan);
 
 /* ---- what lies on a node ---- */
 
-void node_folder(int node, char *out, size_t room);
-void node_record_path(int node, uint32_t generation, int64_t version, char *out, size_t room);
-void node_writers_path(int node, uint32_t generation, int64_t version, uint32_t attempt, char *out, size_t room);
+void node_folder(int node, char *out, size_t capacity);
+void node_record_path(int node, uint32_t generation, int64_t version, char *out, size_t capacity);
+void node_writers_path(int node, uint32_t generation, int64_t version, uint32_t attempt, char *out, size_t capacity);
 void node_pack_path(int node, uint32_t generation, int64_t version, uint32_t attempt, int writer, char *out,
-                    size_t room);
+                    size_t capacity);
 int is_there(const char *path);
 /* Is there a record (and not a tombstone) of this version? */
 int node_has_record(int node, uint32_t generation, int64_t version);

@@ -9,8 +9,8 @@
 #include "nodes.h"
 #include "test.h"
 
-static struct plan make = {.fn = node_make_store, .value = 3, .victim = -1};
-static struct plan back = {.fn = node_come_back, .victim = -1};
+static struct plan make = {.fn = node_make_store, .value = 3, .sparse = -1};
+static struct plan back = {.fn = node_come_back, .sparse = -1};
 
 static void set_copies(const char *settings) {
     make.settings = back.settings = settings;
@@ -135,7 +135,7 @@ static void older_is_whole(void **state) {
     come_back(5, 0);
 }
 
-/* What was stored once is not leaned on when everything shall be kept twice. */
+/* What was stored once is not depended on when everything shall be kept twice. */
 static void more_copies(void **state) {
     (void)state;
     for (int node = 0; node < 2; node++) {

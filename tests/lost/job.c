@@ -101,13 +101,13 @@ void lost_job_spoil(struct lost_job *job) {
         memset(job->data[i], 0xa5, regions[i].size);
 }
 
-int lost_job_is(const struct lost_job *job, int64_t version, char *where, size_t room) {
+int lost_job_is(const struct lost_job *job, int64_t version, char *where, size_t capacity) {
     uint64_t page[PAGE / 8];
     for (int i = 0; i < LOST_REGIONS; i++)
         for (size_t at = 0; at < regions[i].size; at += PAGE) {
             make_page(i, job->rank, version, at / PAGE, page);
             if (memcmp(job->data[i] + at, page, page_size(i, at)) != 0) {
-                snprintf(where, room, "WRONG BYTES: %s of rank %u is not that of version %" PRId64 " in page %zu",
+                snprintf(where, capacity, "WRONG BYTES: %s of rank %u is not that of version %" PRId64 " in page %zu",
                          regions[i].name, job->rank, version, at / PAGE);
                 return 0;
             }

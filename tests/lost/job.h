@@ -27,6 +27,6 @@ int lost_job_protect(struct lost_job *job, struct varve_session *session);
 void lost_job_fill(struct lost_job *job, int64_t version);
 void lost_job_spoil(struct lost_job *job); /* garbage, before a restart */
 /* Is this the version, bit for bit? 1, or 0 and where it is not. */
-int lost_job_is(const struct lost_job *job, int64_t version, char *where, size_t room);
+int lost_job_is(const struct lost_job *job, int64_t version, char *where, size_t capacity);
 
 #endif

@@ -78,13 +78,13 @@ static void *die_later(void *arg) {
     return NULL;
 }
 
-static int is_victim(const struct life *life, const struct told *mine) {
+static int is_sparse(const struct life *life, const struct told *mine) {
     return (int)(life->killed >> life->node_of[mine - told] & 1);
 }
 
 static void begin_to_die(const struct life *life, const struct told *mine) {
     pthread_t thread;
-    if (life->cut_us && is_victim(life, mine) &&
+    if (life->cut_us && is_sparse(life, mine) &&
         pthread_create(&thread, NULL, die_later, (void *)(uintptr_t)&life->cut_us) != 0)
         abort();
 }
@@ -116,7 +116,7 @@ static void run_rank(struct varve_comm *comm, void *arg) {
         group_fail(comm, "protect: %s", varve_session_error(session)->text);
     if (session && (!life->is_back || come_back(&job, comm, session, mine) == 0))
         save(&job, session, life, mine);
-    if (is_victim(life, mine) && session && mine->saved == life->last)
+    if (is_sparse(life, mine) && session && mine->saved == life->last)
         raise(SIGKILL);
     int rc = session ? varve_close(session) : 0;
     if (rc)

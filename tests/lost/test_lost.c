@@ -246,7 +246,7 @@ static void ranks_move(void **state) {
 
 /* ---- fewer copies before than now ---- */
 
-/* Saves up to version 4 from what is there, loses a node, and must come back with it: nothing may lean on what had no copies. */
+/* Saves up to version 4 from what is there, loses a node, and must come back with it: nothing may depend on what had no copies. */
 static void save_lose_return(int copies, unsigned nodes, uint32_t ranks, int64_t first, unsigned lost) {
     struct life life = {.copies = copies, .is_back = 1, .first = first, .last = 4};
     place_evenly(&life, ranks, nodes);
@@ -275,7 +275,7 @@ static void nodes_were_fewer(void **state) {
     save_lose_return(2, 3, 4, 3, 1);
 }
 
-/* The job had died when all packs were sealed, and some copies of their tables were not made: adopted, but not to be leaned on. */
+/* The job had died when all packs were sealed, and some copies of their tables were not made: adopted, but not to be depended on. */
 static void adopted_without_tables(void **state) {
     static const char *const unmade[] = {"*.copy", "*/node2/*.copy"};
     static const unsigned lost[] = {2, 3};

@@ -129,7 +129,7 @@ static void restore(const char *store) {
 
 /* ---- what is in the store ---- */
 
-enum { STORE, CLAIM, BEAT, RECORD, WRITERS, CATALOGUE, PACK, KINDS };
+enum { STORE, CLAIM, HEARTBEAT, RECORD, WRITERS, CATALOGUE, PACK, KINDS };
 static const char *const kind_names[KINDS] = {"store", "claim", "beat", "record", "writers", "catalogue", "pack"};
 static int64_t largest[KINDS], counts[KINDS];
 

@@ -18,7 +18,7 @@ static uint64_t count;
 static uint8_t memory[REGION];
 
 static void load(const struct vv_key *key, struct vv_buf *out) {
-    char text[VV_KEY_ROOM], path[1024];
+    char text[VV_KEY_CAPACITY], path[1024];
     vv_key_print(key, text);
     snprintf(path, sizeof path, "%s/%s", store, text);
     FILE *file = fopen(path, "rb");
@@ -30,7 +30,7 @@ static void load(const struct vv_key *key, struct vv_buf *out) {
 }
 
 static void put(const struct vv_key *key, const struct vv_buf *bytes) {
-    char text[VV_KEY_ROOM], path[1024];
+    char text[VV_KEY_CAPACITY], path[1024];
     vv_key_print(key, text);
     snprintf(path, sizeof path, "%s/%s", store, text);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

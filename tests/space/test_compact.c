@@ -464,12 +464,12 @@ static void test_keep(void **state) {
     folder_remove(store);
 }
 
-static char victim[160];
+static char sparse[160];
 
 static int take_pack(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     (void)ftw;
     if (type == FTW_F && strstr(path, "/data/") && st->st_size > 500000)
-        snprintf(victim, sizeof victim, "%.159s", path);
+        snprintf(sparse, sizeof sparse, "%.159s", path);
     return 0;
 }
 
@@ -481,7 +481,7 @@ static void test_damaged(void **state) {
     make_store(&(struct wasteful){.ranks = 1, .settings = ""});
     struct varve_store *tool = open_tool(store);
     nftw(store, take_pack, 16, FTW_PHYS);
-    FILE *file = fopen(victim, "r+b");
+    FILE *file = fopen(sparse, "r+b");
     assert_non_null(file);
     for (long at = 4096; at < 900000; at += 4096) {
         fseek(file, at, SEEK_SET);
@@ -490,7 +490,7 @@ static void test_damaged(void **state) {
     fclose(file);
     assert_int_equal(varve_store_compact(tool, "job", NULL, NULL, &error), VARVE_CORRUPT);
     assert_int_equal(varve_store_resolve(tool, &which, &error), 0);
-    assert_int_equal(access(victim, F_OK), 0);
+    assert_int_equal(access(sparse, F_OK), 0);
     varve_store_close(tool);
     folder_remove(store);
 }

@@ -1,5 +1,5 @@
 /* How many calls of the fsync family a small checkpoint needs until varve_wait says that it survives, and which: at most
- * six. What follows it (beat, tombstones, catalogue) is not waited for: such a call is held here until varve_wait has
+ * six. What follows it (heartbeat, tombstones, catalogue) is not waited for: such a call is held here until varve_wait has
  * returned, so that a session that waits for it fails the test. Where file_order.c knows nothing of the file system,
  * the two folders that are new with each checkpoint are synced as well. */
 #include <errno.h>
@@ -36,10 +36,10 @@ static struct {
 
 /* ---- in the place of the library's own ---- */
 
-static void name_of(int fd, char *out, size_t room) {
+static void name_of(int fd, char *out, size_t capacity) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t size = readlink(link, out, room - 1);
+    ssize_t size = readlink(link, out, capacity - 1);
     out[size < 0 ? 0 : size] = '\0';
 }
 
@@ -180,7 +180,7 @@ static void check_saves(const char *settings) {
         assert_false(is_bad);
     }
     assert_int_equal(varve_close(session), 0);
-    assert_true(syncs.after > 0); /* the beat, at least: the interposer sees what follows */
+    assert_true(syncs.after > 0); /* the heartbeat, at least: the interposer sees what follows */
     syncs.is_counting = 0;
 }
 

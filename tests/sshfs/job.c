@@ -1,4 +1,4 @@
-/* A job that saves when it is told to. Each version changes one piece of sixteen, so that it leans on those before it.
+/* A job that saves when it is told to. Each version changes one piece of sixteen, so that it depends on those before it.
  *
  *     sshfs-job STORE
  *

@@ -13,7 +13,7 @@ static void expect(const char *dir, int version, uint32_t rank, const char *regi
 }
 
 int main(int argc, char **argv) {
-    struct vv_lean lean;
+    struct vv_dependency dependency;
     char path[4096];
     if (argc != 2)
         return 2;
@@ -24,8 +24,8 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s/store", argv[1]);
     struct vv_store *store = open_store(path);
     write_groups(store, 1, NULL);
-    commit(store, attempt_at(1, 1), &lean);
-    write_groups(store, 2, &lean);
+    commit(store, attempt_at(1, 1), &dependency);
+    write_groups(store, 2, &dependency);
     commit(store, attempt_at(1, 2), NULL);
     vv_store_close(store);
     for (int version = 1; version <= 2; version++)

@@ -18,7 +18,7 @@
 
 struct kind {
     const char *name;
-    int (*open)(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t room);
+    int (*open)(vv_guard_fn fn, void *arg, struct vv_guard **out, char *why, size_t capacity);
 };
 
 struct world {

@@ -155,7 +155,7 @@ static UNUSED struct vv_hash128 region_digest(const struct vv_store *store, cons
 /* ---- records ---- */
 
 static UNUSED void put_object(struct vv_store *store, const struct vv_key *key, struct vv_buf *buf) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(key, text);
     assert_int_equal(buf->failed, 0);
     assert_ok(vv_backend_replace(store->backend, text, buf->data, buf->size));
@@ -175,8 +175,8 @@ static UNUSED void put_record(struct vv_store *store, struct vv_attempt attempt,
     put_object(store, &key, &buf);
 }
 
-/* Make a voted attempt a checkpoint; lean_out is how later ones lean on it. */
-static UNUSED void commit(struct vv_store *store, struct vv_attempt attempt, struct vv_lean *lean_out) {
+/* Make a voted attempt a checkpoint; dependency_out is how later ones depend on it. */
+static UNUSED void commit(struct vv_store *store, struct vv_attempt attempt, struct vv_dependency *dependency_out) {
     struct vv_writers writers;
     struct vv_record record;
     int rc = vv_votes_read(store, NAME, &attempt, &writers, &record, &failure);
@@ -184,8 +184,8 @@ static UNUSED void commit(struct vv_store *store, struct vv_attempt attempt, str
         fail_msg("votes: %d %s", rc, failure.text);
     record.time_ns = 1;
     put_record(store, attempt, &writers, &record);
-    if (lean_out)
-        *lean_out = (struct vv_lean){.attempt = attempt, .writers_digest = record.writers_digest};
+    if (dependency_out)
+        *dependency_out = (struct vv_dependency){.attempt = attempt, .writers_digest = record.writers_digest};
     vv_writers_clear(&writers);
     vv_record_clear(&record);
 }
@@ -203,7 +203,7 @@ struct surgery {
 typedef void (*cut_fn)(struct surgery *surgery, int is_footer_encoded);
 
 static UNUSED void get_object(struct vv_store *store, const struct vv_key *key, struct vv_buf *buf) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_key_print(key, text);
     vv_buf_init(buf);
     assert_ok(vv_backend_get_all(store->backend, text, UINT64_C(1) << 32, buf));

@@ -1,6 +1,6 @@
 /* A store whose packs serve several ranks each, as the packs of a job that shares writers: ranks lie in turns in some
  * blocks and one after another in others, and one writer has given bytes away. Six ranks, two writers, two regions.
- * Version 1 is whole; version 2 has one granule of "u" anew, in turns smaller than a granule, and leans on 1. */
+ * Version 1 is whole; version 2 has one granule of "u" anew, in turns smaller than a granule, and depends on 1. */
 #ifndef TEST_STORE_GROUPS_H
 #define TEST_STORE_GROUPS_H
 
@@ -88,7 +88,7 @@ static UNUSED void put_change(struct vv_store *store, struct vv_pack_writer *pac
 
 static UNUSED void put_recipe(struct vv_store *store, struct vv_pack_writer *pack, int version, uint32_t rank) {
     const uint8_t *state = state_of[version][rank];
-    struct vv_place place = {.lean = 1, .owner = rank};
+    struct vv_place place = {.dependency = 1, .owner = rank};
     struct mf mf;
     mf_begin(&mf, rank, LAYOUT);
     mf_region(&mf, 1, "u", 0, U_BYTES, VV_REGION_DESCRIBED);
@@ -110,8 +110,8 @@ static UNUSED void put_recipe(struct vv_store *store, struct vv_pack_writer *pac
     mf_store(&mf, pack, NULL);
 }
 
-/* The packs of one version; lean: of version 1, for version 2. */
-static UNUSED void write_groups(struct vv_store *store, int version, const struct vv_lean *lean) {
+/* The packs of one version; dependency: of version 1, for version 2. */
+static UNUSED void write_groups(struct vv_store *store, int version, const struct vv_dependency *dependency) {
     for (uint32_t writer = 0; writer < GROUPS; writer++) {
         struct vv_pack_options options = {.writer = writer,
                                           .writers = GROUPS,
@@ -120,14 +120,14 @@ static UNUSED void write_groups(struct vv_store *store, int version, const struc
                                           .owners = GROUP,
                                           .part_size = 1u << 30,
                                           .program = "groups"};
-        if (lean)
-            options.parent = lean->attempt;
+        if (dependency)
+            options.parent = dependency->attempt;
         struct vv_pack_writer *pack = begin_pack(store, attempt_at(1, (uint64_t)version), &options);
         if (version == 1)
             put_whole(store, pack, writer);
         else
             put_change(store, pack, writer);
-        assert_ok(vv_pack_leans(pack, lean, lean ? 1 : 0, &failure));
+        assert_ok(vv_pack_dependencies(pack, dependency, dependency ? 1 : 0, &failure));
         if (version == 1 && writer == 0)
             assert_ok(vv_pack_moved(pack, given, sizeof given / sizeof given[0], &failure));
         for (uint32_t i = 0; i < GROUP; i++)

@@ -92,7 +92,7 @@ static inline struct vv_store *open_hooked(const char *uri) {
 
 /* Is this the key of that object? */
 static inline int is_key(const char *key, struct vv_attempt attempt, int kind) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     key_text(attempt, kind, 0, 0, text);
     return strcmp(text, key) == 0;
 }

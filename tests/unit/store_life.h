@@ -63,8 +63,8 @@ struct pack_spec {
     uint32_t writer;
     uint32_t writers;
     struct vv_attempt parent;
-    const struct vv_lean *leans;
-    uint32_t lean_count;
+    const struct vv_dependency *dependencies;
+    uint32_t dependency_count;
     int has_part; /* two blocks, the first in an earlier part */
 };
 
@@ -87,28 +87,28 @@ static inline int write_pack(struct vv_store *store, struct vv_attempt attempt, 
         struct vv_block block = {.stored = sizeof bytes, .raw = sizeof bytes, .owner = spec->writer};
         ok(vv_pack_block(pack, &block, bytes, &extent, 1, NULL, 0, &error));
     }
-    ok(vv_pack_leans(pack, spec->leans, spec->lean_count, &error));
+    ok(vv_pack_dependencies(pack, spec->dependencies, spec->dependency_count, &error));
     ok(vv_pack_manifest_begin(pack, &head, &error));
     ok(vv_pack_manifest_end(pack, NULL, &error));
     return vv_pack_seal(pack, 0, 0, NULL, &error);
 }
 
 static inline void write_single(struct vv_store *store, struct vv_attempt attempt, struct vv_attempt parent,
-                                const struct vv_lean *leans, uint32_t count) {
-    struct pack_spec spec = {.writers = 1, .parent = parent, .leans = leans, .lean_count = count};
+                                const struct vv_dependency *dependencies, uint32_t count) {
+    struct pack_spec spec = {.writers = 1, .parent = parent, .dependencies = dependencies, .dependency_count = count};
     ok(write_pack(store, attempt, &spec));
 }
 
-/* Write, commit, and name in the beat. Leans on the parent and on all it leans on. */
-static inline struct vv_lean checkpoint(struct vv_store *store, struct vv_lease *lease, struct vv_attempt attempt,
-                                        struct vv_attempt parent, const struct vv_lean *leans, uint32_t count) {
+/* Write, commit, and name in the heartbeat. Leans on the parent and on all it depends on. */
+static inline struct vv_dependency checkpoint(struct vv_store *store, struct vv_lease *lease, struct vv_attempt attempt,
+                                        struct vv_attempt parent, const struct vv_dependency *dependencies, uint32_t count) {
     struct vv_record record;
-    write_single(store, attempt, parent, leans, count);
+    write_single(store, attempt, parent, dependencies, count);
     ok(vv_commit(store, lease, NAME, &attempt, &record, &error));
-    struct vv_lean lean = {.attempt = attempt, .writers_digest = record.writers_digest};
+    struct vv_dependency dependency = {.attempt = attempt, .writers_digest = record.writers_digest};
     vv_record_clear(&record);
     ok(vv_lease_refer(lease, &attempt, &error));
-    return lean;
+    return dependency;
 }
 
 static inline void key_text(struct vv_attempt attempt, int kind, uint32_t writer, uint32_t part, char *out) {
@@ -117,7 +117,7 @@ static inline void key_text(struct vv_attempt attempt, int kind, uint32_t writer
 }
 
 static inline int exists(struct vv_store *store, struct vv_attempt attempt, int kind) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     uint64_t size;
     key_text(attempt, kind, 0, 0, text);
     int rc = vv_backend_stat(store->backend, text, &size);
@@ -134,7 +134,7 @@ static inline int record_state(struct vv_store *store, uint32_t generation, uint
     return rc;
 }
 
-/* Every record of the name can be read, and all it leans on is there with the digest it names. */
+/* Every record of the name can be read, and all it depends on is there with the digest it names. */
 static inline int check_whole(void *arg, uint32_t generation, uint64_t version) {
     struct vv_store *store = arg;
     struct vv_record record, other;
@@ -143,12 +143,12 @@ static inline int check_whole(void *arg, uint32_t generation, uint64_t version) 
     if (rc == VARVE_FORGOTTEN)
         return 0;
     ok(rc);
-    struct vv_lean self = {.attempt = at(generation, version, record.attempt), .writers_digest = record.writers_digest};
-    for (uint32_t i = 0; i <= record.lean_count; i++) {
-        const struct vv_lean *lean = i ? &record.leans[i - 1] : &self;
-        assert_int_equal(vv_votes_read(store, NAME, &lean->attempt, &writers, &other, &error), 1);
-        assert_true(vv_hash128_equal(other.writers_digest, lean->writers_digest));
-        assert_true(exists(store, lean->attempt, VV_KIND_WRITERS));
+    struct vv_dependency self = {.attempt = at(generation, version, record.attempt), .writers_digest = record.writers_digest};
+    for (uint32_t i = 0; i <= record.dependency_count; i++) {
+        const struct vv_dependency *dependency = i ? &record.dependencies[i - 1] : &self;
+        assert_int_equal(vv_votes_read(store, NAME, &dependency->attempt, &writers, &other, &error), 1);
+        assert_true(vv_hash128_equal(other.writers_digest, dependency->writers_digest));
+        assert_true(exists(store, dependency->attempt, VV_KIND_WRITERS));
         vv_writers_clear(&writers);
         vv_record_clear(&other);
     }

@@ -103,7 +103,7 @@ static void descriptions_come_back(void **unused) {
 static void descriptions_change_alone(void **unused) {
     (void)unused;
     double *field = waves(0);
-    char *much = calloc(1, 1 << 20); /* a manifest with something to lean on */
+    char *much = calloc(1, 1 << 20); /* a manifest with something to depend on */
     struct varve_array array = block_of(NULL, 0);
     struct varve_session *s = open_session(NULL);
     varve_protect(s, "much", much, 1 << 20);

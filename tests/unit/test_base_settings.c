@@ -487,7 +487,7 @@ static void test_where_a_pattern_may_have_commas(void **state) {
     assert_string_equal(settings.match, "#(a{1,3})");
 }
 
-static void test_dead_is_later_than_beat(void **state) {
+static void test_dead_is_later_than_heartbeat(void **state) {
     (void)state;
     assert_int_equal(load("beat_seconds=60"), VARVE_SETTING);
     assert_string_equal(error.text,
@@ -539,7 +539,7 @@ int main(void) {
         CLEAN(test_a_usual_file_that_cannot_be_read_is_a_warning),
         CLEAN(test_environment),
         CLEAN(test_where_a_pattern_may_have_commas),
-        CLEAN(test_dead_is_later_than_beat),
+        CLEAN(test_dead_is_later_than_heartbeat),
         CLEAN(test_language_does_not_matter),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);

@@ -50,7 +50,7 @@ struct program {
     char what[128]; /* for people, when it fails */
 };
 
-#define ROOM (2 * MB + 2 * CHUNK)
+#define CAPACITY (2 * MB + 2 * CHUNK)
 
 static void put(struct program *program, uint8_t *address, uint8_t value) {
     if (program->fake)
@@ -97,7 +97,7 @@ static void protect(struct program *program, int i) {
     region->watch = vv_capture_watch(program->capture, name, region->ptr, region->size, program->flags);
     assert_non_null(region->watch);
     region->watch->user = region;
-    memset(region->committed, 0xee, ROOM); /* nothing of it is right until it was stored */
+    memset(region->committed, 0xee, CAPACITY); /* nothing of it is right until it was stored */
 }
 
 static void unprotect(struct program *program, struct region *region) {
@@ -110,13 +110,13 @@ static void unprotect(struct program *program, struct region *region) {
 static void open_program(struct program *program) {
     for (int i = 0; i < REGIONS; i++) {
         struct region *region = &program->regions[i];
-        region->map = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        region->map = mmap(NULL, CAPACITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_ptr_not_equal(region->map, MAP_FAILED);
         /* The kernel does not know what a fake guard has armed: it would make huge pages of dropped ones. */
-        madvise(region->map, ROOM, MADV_NOHUGEPAGE);
-        region->at_call = calloc(1, ROOM);
-        region->stored = calloc(1, ROOM);
-        region->committed = calloc(1, ROOM);
+        madvise(region->map, CAPACITY, MADV_NOHUGEPAGE);
+        region->at_call = calloc(1, CAPACITY);
+        region->stored = calloc(1, CAPACITY);
+        region->committed = calloc(1, CAPACITY);
         protect(program, i);
     }
 }
@@ -125,7 +125,7 @@ static void close_program(struct program *program) {
     vv_capture_destroy(program->capture);
     for (int i = 0; i < REGIONS; i++) {
         struct region *region = &program->regions[i];
-        munmap(region->map, ROOM);
+        munmap(region->map, CAPACITY);
         free(region->at_call);
         free(region->stored);
         free(region->committed);

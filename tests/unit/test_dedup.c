@@ -27,8 +27,8 @@ static void expand(const struct vv_origins *origins, uint64_t *out) {
     }
 }
 
-static struct vv_origin random_origin(uint64_t offset, uint64_t room) {
-    struct vv_origin o = {.offset = offset, .length = 1 + draw((uint32_t)(room < 40 ? room : 40))};
+static struct vv_origin random_origin(uint64_t offset, uint64_t capacity) {
+    struct vv_origin o = {.offset = offset, .length = 1 + draw((uint32_t)(capacity < 40 ? capacity : 40))};
     o.kind = draw(3);
     if (o.kind == VV_ORIGIN_ZERO)
         return o;
@@ -141,7 +141,7 @@ static void a_dropped_save_leaves_no_trace(void **unused) {
     assert_int_equal(vv_history_source(&history, &source), 0);
     struct vv_past *past = vv_history_add(&history, 3, "x");
     past->pending_length = 8192;
-    assert_int_equal(vv_past_room(past, 2), 0);
+    assert_int_equal(vv_past_capacity(past, 2), 0);
     struct vv_origin origin = {.length = 8192, .kind = VV_ORIGIN_FROM};
     assert_int_equal(vv_origins_add(&past->changed, &origin), 0);
     assert_int_equal(vv_past_new_id(past, 1, id), 0);
@@ -181,7 +181,7 @@ static void shrinking_touches_nothing(void **unused) {
     assert_int_equal(vv_history_source(&history, &source), 0);
     struct vv_past *past = vv_history_add(&history, 0, "x");
     past->pending_length = length;
-    assert_int_equal(vv_past_room(past, length / 4096), 0);
+    assert_int_equal(vv_past_capacity(past, length / 4096), 0);
     struct vv_origin zero = {.length = length - 4096}, data = {.offset = length - 4096, .length = 4096, .kind = VV_ORIGIN_FROM};
     vv_origins_add(&past->changed, &zero);
     vv_origins_add(&past->changed, &data);

@@ -386,11 +386,11 @@ static void windows_follow_each_other(void **unused) {
 
 #define FINE_MAX ((size_t)4 << 20)
 
-static struct vv_lean put_base(struct vv_store *store, const uint8_t *data, size_t whole, uint8_t type,
+static struct vv_dependency put_base(struct vv_store *store, const uint8_t *data, size_t whole, uint8_t type,
                                struct vv_attempt attempt) {
     struct vv_pack_options options = one_writer();
     struct vv_pack_writer *pack = begin_pack(store, attempt, &options);
-    struct vv_lean lean;
+    struct vv_dependency dependency;
     struct mf mf;
     for (size_t at = 0; at < whole; at += 256u << 10)
         put_extent(store, pack, 0, at, data + at, 256u << 10, VV_CODEC_NONE, 1);
@@ -404,16 +404,16 @@ static struct vv_lean put_base(struct vv_store *store, const uint8_t *data, size
     vv_manifest_region_end(&mf.writer, region_digest(store, data, whole));
     mf.head.regions = 1;
     mf.head.protected_bytes = whole;
-    assert_ok(vv_pack_leans(pack, NULL, 0, &failure));
+    assert_ok(vv_pack_dependencies(pack, NULL, 0, &failure));
     mf_store(&mf, pack, NULL);
     assert_ok(vv_pack_seal(pack, whole, 1, NULL, &failure));
-    commit(store, attempt, &lean);
-    return lean;
+    commit(store, attempt, &dependency);
+    return dependency;
 }
 
 /* A second checkpoint in runs of `step` bytes, by turns: as before, moved from elsewhere in the base, zero, repeated, new. */
 static void put_fine(struct vv_store *store, const uint8_t *base, uint8_t *data, size_t whole, size_t step,
-                     uint8_t type, const struct vv_lean *lean, struct vv_attempt attempt) {
+                     uint8_t type, const struct vv_dependency *dependency, struct vv_attempt attempt) {
     struct vv_pack_options options = one_writer();
     struct vv_pack_writer *pack = begin_pack(store, attempt, &options);
     struct mf mf;
@@ -426,7 +426,7 @@ static void put_fine(struct vv_store *store, const uint8_t *base, uint8_t *data,
     for (size_t at = 0, turn = 0; at < whole; at += step, turn++) {
         size_t size = whole - at < step ? whole - at : step, from = (at * 7 + 13) % (whole - step);
         size_t piece = size < 3 ? size : 3;
-        struct vv_place place = {.lean = 1, .address = at};
+        struct vv_place place = {.dependency = 1, .address = at};
         switch (turn % 5) {
         case 0:
             memcpy(data + at, base + at, size);
@@ -456,7 +456,7 @@ static void put_fine(struct vv_store *store, const uint8_t *base, uint8_t *data,
     vv_manifest_region_end(&mf.writer, region_digest(store, data, whole));
     mf.head.regions = 1;
     mf.head.protected_bytes = whole;
-    assert_ok(vv_pack_leans(pack, lean, 1, &failure));
+    assert_ok(vv_pack_dependencies(pack, dependency, 1, &failure));
     mf_store(&mf, pack, NULL);
     assert_ok(vv_pack_seal(pack, whole, 1, NULL, &failure));
     commit(store, attempt, NULL);
@@ -477,8 +477,8 @@ static void runs_of_any_size(void **unused) {
         struct vv_store *store = open_store(URI);
         struct region_model model = {.type = cases[i].type, .size = cases[i].whole, .data = {base, data}};
         random_values(model.type == VARVE_BYTES ? VARVE_I32 : model.type, base, model.size);
-        struct vv_lean lean = put_base(store, base, model.size, (uint8_t)model.type, attempt_at(1, 1));
-        put_fine(store, base, data, model.size, cases[i].step, (uint8_t)model.type, &lean, attempt_at(1, 2));
+        struct vv_dependency dependency = put_base(store, base, model.size, (uint8_t)model.type, attempt_at(1, 1));
+        put_fine(store, base, data, model.size, cases[i].step, (uint8_t)model.type, &dependency, attempt_at(1, 2));
         int rc = compare(URI, NAME, 1, URI, NAME, 2, -1, &told, &result);
         if (rc < 0)
             fail_msg("%s", failure.text);
@@ -499,12 +499,12 @@ static void runs_of_any_size(void **unused) {
 }
 
 /* The same place repeated, but in pieces of another length, or begun elsewhere, is something else. */
-static void put_repeated(struct vv_store *store, const struct vv_lean *lean, struct vv_attempt attempt, uint8_t *data,
+static void put_repeated(struct vv_store *store, const struct vv_dependency *dependency, struct vv_attempt attempt, uint8_t *data,
                          uint64_t lead, uint64_t piece) {
     enum { WHOLE = 40000 };
     struct vv_pack_options options = one_writer();
     struct vv_pack_writer *pack = begin_pack(store, attempt, &options);
-    struct vv_place place = {.lean = 1};
+    struct vv_place place = {.dependency = 1};
     struct mf mf;
     for (size_t i = 0; i < WHOLE; i++)
         data[i] = i < lead ? 0 : (uint8_t)((i - lead) % piece + 1); /* the base counts from 1 */
@@ -516,7 +516,7 @@ static void put_repeated(struct vv_store *store, const struct vv_lean *lean, str
     vv_manifest_region_end(&mf.writer, region_digest(store, data, WHOLE));
     mf.head.regions = 1;
     mf.head.protected_bytes = WHOLE;
-    assert_ok(vv_pack_leans(pack, lean, 1, &failure));
+    assert_ok(vv_pack_dependencies(pack, dependency, 1, &failure));
     mf_store(&mf, pack, NULL);
     assert_ok(vv_pack_seal(pack, WHOLE, 1, NULL, &failure));
     commit(store, attempt, NULL);
@@ -529,9 +529,9 @@ static void repeated_pieces(void **unused) {
     struct vv_store *store = open_store(URI);
     for (size_t i = 0; i < sizeof base; i++)
         base[i] = (uint8_t)(i + 1);
-    struct vv_lean lean = put_base(store, base, sizeof base, VARVE_BYTES, attempt_at(1, 1));
+    struct vv_dependency dependency = put_base(store, base, sizeof base, VARVE_BYTES, attempt_at(1, 1));
     for (uint64_t i = 0; i < 4; i++)
-        put_repeated(store, &lean, attempt_at(1, 2 + i), data[i], cases[i].lead, cases[i].piece);
+        put_repeated(store, &dependency, attempt_at(1, 2 + i), data[i], cases[i].lead, cases[i].piece);
     for (int i = 0; i < 16; i++) {
         struct told told = {0};
         struct varve_compare_result result;

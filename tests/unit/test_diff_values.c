@@ -220,7 +220,7 @@ static void values_have_every_digit(void **unused) {
         {VARVE_BYTES, bits(0x0a, 0), "0x0a"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char text[VV_DIFF_TEXT_ROOM];
+        char text[VV_DIFF_TEXT_CAPACITY];
         vv_diff_value_text((uint8_t)cases[i].type, cases[i].values.bytes[0], text);
         assert_string_equal(text, cases[i].text);
     }

@@ -30,7 +30,7 @@ struct scene {
     /* the exchange: */
     int shape;
     size_t k; /* 0: exact */
-    size_t room;
+    size_t capacity;
     int runs; /* one after the other, each a source of its own, all alive */
     /* what came of the last run: */
     struct vv_offer *offers[64];
@@ -93,8 +93,8 @@ static int open_exchange(const struct scene *scene, struct varve_comm *comm, str
     struct varve_error error = {0};
     int rc = scene->k ? vv_exchange_topk(comm, scene->k, out, &error)
                       : vv_exchange_exact(comm, scene->shape, out, &error);
-    if (rc == 0 && scene->room)
-        assert_int_equal(vv_exchange_exact_room(*out, scene->room), 0);
+    if (rc == 0 && scene->capacity)
+        assert_int_equal(vv_exchange_exact_capacity(*out, scene->capacity), 0);
     return rc;
 }
 
@@ -384,11 +384,11 @@ static void remember(struct varve_comm *comm, void *arg) {
     uint32_t a = 0, b = comm->ranks - 1;
     int is_b = comm->rank == b, is_a = comm->rank == a;
     assert_int_equal(vv_exchange_exact(comm, scene->shape, &exchange, &ignored), 0);
-    assert_int_equal(vv_exchange_exact_room(exchange, scene->is_grown ? 4096 : 16384), 0);
+    assert_int_equal(vv_exchange_exact_capacity(exchange, scene->is_grown ? 4096 : 16384), 0);
     /* stored by a as source 0, found by b in the next */
     assert_int_equal(offer_alone(exchange, comm, a, 0, 0, is_alive, verdicts), 0);
     if (scene->is_grown)
-        assert_int_equal(vv_exchange_exact_room(exchange, 16384), 0);
+        assert_int_equal(vv_exchange_exact_capacity(exchange, 16384), 0);
     assert_int_equal(offer_alone(exchange, comm, b, 0, 1, is_alive, verdicts), is_b ? FEW : 0);
     if (is_b)
         check_known(verdicts, a, 0);
@@ -424,7 +424,7 @@ static void a_second_time_all_is_known(void **state) {
     (void)state;
     for (int spread = 0; spread < SPREADS; spread++) {
         struct scene scene = {
-            .ranks = 7, .spread = (enum spread)spread, .ids = 500, .room = 100000, .runs = 3, .seed = (uint64_t)spread};
+            .ranks = 7, .spread = (enum spread)spread, .ids = 500, .capacity = 100000, .runs = 3, .seed = (uint64_t)spread};
         play(&scene, NULL);
         for (uint32_t rank = 0; rank < scene.ranks; rank++) {
             assert_int_equal(scene.codes[rank], 0);
@@ -439,7 +439,7 @@ static void a_second_time_all_is_known(void **state) {
 }
 
 static void a_full_home_forgets_but_does_not_lie(void **state) {
-    struct scene scene = {.ranks = 3, .spread = MIXED, .ids = 4000, .room = 1024, .runs = 2};
+    struct scene scene = {.ranks = 3, .spread = MIXED, .ids = 4000, .capacity = 1024, .runs = 2};
     (void)state;
     play(&scene, NULL);
     struct report report = check(&scene);
@@ -579,7 +579,7 @@ static void damaged_messages_are_survived(void **state) {
                               .shape = i % 2 ? VV_HOPS_GRID : VV_HOPS_FLAT,
                               .k = i % 3 == 2 ? 20 : 0,
                               .runs = 2,
-                              .room = i % 3 == 2 ? 0 : 64,
+                              .capacity = i % 3 == 2 ? 0 : 64,
                               .seed = i};
         struct thread_group *group = thread_group_create(scene.ranks, NULL);
         for (uint32_t rank = 0; rank < scene.ranks; rank++)

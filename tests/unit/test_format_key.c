@@ -7,7 +7,7 @@
 #include <string.h>
 
 static void expect_key(const struct vv_key *key, const char *text) {
-    char printed[VV_KEY_ROOM];
+    char printed[VV_KEY_CAPACITY];
     struct vv_key parsed;
     vv_key_print(key, printed);
     if (text)
@@ -26,7 +26,7 @@ static void test_document_examples(void **state) {
     (void)state;
     expect_key(&(struct vv_key){.kind = VV_KIND_STORE}, "varve");
     expect_key(&(struct vv_key){.kind = VV_KIND_CLAIM, .name = "heat2d", .generation = 1}, "n/heat2d/claim/00000001");
-    expect_key(&(struct vv_key){.kind = VV_KIND_BEAT, .name = "heat2d", .generation = 1}, "n/heat2d/beat/00000001");
+    expect_key(&(struct vv_key){.kind = VV_KIND_HEARTBEAT, .name = "heat2d", .generation = 1}, "n/heat2d/beat/00000001");
     expect_key(&(struct vv_key){.kind = VV_KIND_PACK, .name = "heat2d", .generation = 1, .version = 100},
                "n/heat2d/data/00000001/0000000000000064/00000000/00000000");
     expect_key(&(struct vv_key){.kind = VV_KIND_PART, .name = "heat2d", .generation = 1, .version = 100, .part = 10},
@@ -143,10 +143,10 @@ static void test_wrong_keys(void **state) {
 static void test_prefixes(void **state) {
     (void)state;
     struct vv_key key = {.name = "a b", .generation = 2, .version = 3, .attempt = 4};
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     vv_prefix_claims("a b", text);
     assert_string_equal(text, "n/a%20b/claim");
-    vv_prefix_beats("a b", text);
+    vv_prefix_heartbeats("a b", text);
     assert_string_equal(text, "n/a%20b/beat");
     vv_prefix_records("a b", text);
     assert_string_equal(text, "n/a%20b/record");

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define OWNER 1000u
-#define LEANS 300u
+#define DEPENDENCIES 300u
 #define LAYOUT (UINT64_C(1) << 61)
 
 /* A section in memory, given in pieces of at most `piece` bytes. */
@@ -42,7 +42,7 @@ static struct vv_run random_run(uint64_t offset, uint64_t length, int is_overlay
     if (run.kind == VV_RUN_REPEATED)
         run.piece = 1 + random_below(length < UINT32_MAX ? length : UINT32_MAX);
     for (uint32_t i = 0; i < run.place_count; i++) {
-        run.places[i].lean = (uint32_t)random_below(LEANS + 1);
+        run.places[i].dependency = (uint32_t)random_below(DEPENDENCIES + 1);
         run.places[i].owner = (uint32_t)random_bits(30);
         run.places[i].address = random_bits(61);
         run.places[i].copy = run.kind == VV_RUN_FROM_ANY ? (uint32_t)random_below(4) : 0;
@@ -110,7 +110,7 @@ static void make_model(struct model *m) {
     m->head.entries = m->head.regions = random_below(REGIONS + 1);
     for (uint32_t i = 0; i < m->head.lower_count; i++)
         m->head.lower[i] =
-            (struct vv_layer_ref){1 + (uint32_t)random_below(LEANS), (uint32_t)random_bits(30), random_hash()};
+            (struct vv_layer_ref){1 + (uint32_t)random_below(DEPENDENCIES), (uint32_t)random_bits(30), random_hash()};
     for (uint64_t i = 0; i < m->head.entries; i++)
         make_region(m, (int)i, &number);
 }
@@ -135,7 +135,7 @@ static void compare_run(const struct vv_run *a, const struct vv_run *b, uint64_t
     assert_true(a->offset == b->offset && a->length == b->length && a->piece == b->piece);
     if (a->kind == VV_RUN_HERE) {
         assert_int_equal(b->place_count, 1);
-        assert_true(b->places[0].lean == 0 && b->places[0].owner == OWNER && b->places[0].copy == 0);
+        assert_true(b->places[0].dependency == 0 && b->places[0].owner == OWNER && b->places[0].copy == 0);
         assert_true(b->places[0].address == address + b->offset);
         return;
     }
@@ -172,7 +172,7 @@ static void read_model(const struct vv_buf *buf, const struct model *m, size_t p
     struct varve_error error = {0};
     struct vv_manifest_reader *reader;
     struct vv_region_entry entry;
-    int rc = vv_manifest_open(fill, &source, buf->size, OWNER, LEANS, &reader, &error);
+    int rc = vv_manifest_open(fill, &source, buf->size, OWNER, DEPENDENCIES, &reader, &error);
     if (rc < 0)
         print_message("%s\n", error.text);
     assert_int_equal(rc, 0);
@@ -211,7 +211,7 @@ static int read_all(vv_fill_fn fn, void *arg, uint64_t size, int is_skipping) {
     struct vv_region_entry entry;
     struct vv_run run;
     struct vv_hash128 digest;
-    int rc = vv_manifest_open(fn, arg, size, OWNER, LEANS, &reader, &error);
+    int rc = vv_manifest_open(fn, arg, size, OWNER, DEPENDENCIES, &reader, &error);
     if (rc < 0)
         return rc;
     while ((rc = vv_manifest_next_region(reader, &entry, &error)) > 0) {
@@ -305,12 +305,12 @@ struct stream {
     struct vv_buf buf;
     struct vv_manifest_writer writer;
     uint64_t written;
-    size_t room_max;
+    size_t capacity_max;
 };
 
 static void stream_flush(struct stream *s, size_t above) {
-    if (s->buf.room > s->room_max)
-        s->room_max = s->buf.room;
+    if (s->buf.capacity > s->capacity_max)
+        s->capacity_max = s->buf.capacity;
     if (s->buf.size <= above)
         return;
     assert_int_equal(fwrite(s->buf.data, 1, s->buf.size, s->file), s->buf.size);
@@ -341,7 +341,7 @@ static void stream_end(struct stream *s, uint64_t protected_bytes) {
     assert_int_equal(fwrite(s->buf.data, 1, s->buf.size, s->file), s->buf.size);
     fflush(s->file);
     vv_buf_clear(&s->buf);
-    assert_true(s->room_max <= 256 << 10);
+    assert_true(s->capacity_max <= 256 << 10);
 }
 
 static int64_t fill_from_file(void *arg, uint64_t offset, void *data, size_t size) {
@@ -403,7 +403,7 @@ static void test_ten_million_runs(void **state) {
         run.kind = i % 4 == 0 ? VV_RUN_HERE : i % 4 == 2 ? VV_RUN_ZERO : VV_RUN_FROM;
         run.offset = i << 24;
         run.length = 1 << 24;
-        run.places[0].lean = (uint32_t)(i % LEANS);
+        run.places[0].dependency = (uint32_t)(i % DEPENDENCIES);
         run.places[0].owner = OWNER + (uint32_t)(i % 64);
         run.places[0].address = entry.address + run.offset + (i % 8192) * VV_GRANULE;
         vv_manifest_run(&s.writer, &run);

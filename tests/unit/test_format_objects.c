@@ -64,12 +64,12 @@ static int again_claim(const void *data, size_t size, const struct vv_key *key, 
     return rc;
 }
 
-static int again_beat(const void *data, size_t size, const struct vv_key *key, const uint8_t *id, struct vv_buf *again,
+static int again_heartbeat(const void *data, size_t size, const struct vv_key *key, const uint8_t *id, struct vv_buf *again,
                       struct varve_error *error) {
-    struct vv_beat beat;
-    int rc = vv_beat_parse(data, size, key, id, &beat, error);
+    struct vv_heartbeat heartbeat;
+    int rc = vv_heartbeat_parse(data, size, key, id, &heartbeat, error);
     if (rc == 0)
-        vv_beat_encode(again, key, store_id, &beat);
+        vv_heartbeat_encode(again, key, store_id, &heartbeat);
     return rc;
 }
 
@@ -133,17 +133,17 @@ static void make_claim(struct vv_buf *buf, const struct vv_key *key) {
     random_fill(&claim, sizeof claim);
     claim.settings = random_settings();
     claim.ranks = (uint32_t)random_bits(31);
-    random_text(claim.host, 0, VV_TEXT_ROOM - 1);
-    random_text(claim.program, 0, VV_TEXT_ROOM - 1);
+    random_text(claim.host, 0, VV_TEXT_CAPACITY - 1);
+    random_text(claim.program, 0, VV_TEXT_CAPACITY - 1);
     vv_claim_encode(buf, key, store_id, &claim);
 }
 
-static void make_beat(struct vv_buf *buf, const struct vv_key *key) {
-    struct vv_beat beat;
-    random_fill(&beat, sizeof beat);
-    beat.state = (uint32_t)(1 + random_below(2));
-    beat.refers = random_attempt(1);
-    vv_beat_encode(buf, key, store_id, &beat);
+static void make_heartbeat(struct vv_buf *buf, const struct vv_key *key) {
+    struct vv_heartbeat heartbeat;
+    random_fill(&heartbeat, sizeof heartbeat);
+    heartbeat.state = (uint32_t)(1 + random_below(2));
+    heartbeat.refers = random_attempt(1);
+    vv_heartbeat_encode(buf, key, store_id, &heartbeat);
 }
 
 static struct vv_writers random_writers(uint32_t count) {
@@ -173,26 +173,26 @@ static void make_writers(struct vv_buf *buf, const struct vv_key *key) {
 
 static void make_record(struct vv_buf *buf, const struct vv_key *key) {
     struct vv_record record;
-    struct vv_lean leans[5];
+    struct vv_dependency dependencies[5];
     random_fill(&record, sizeof record);
     record.settings = random_settings();
     record.ranks = (uint32_t)random_bits(30) + 1;
     record.writers = (uint32_t)random_bits(25) + 1;
     record.writers_length = 128 + 64 * (uint64_t)record.writers;
     record.parent = random_attempt(1);
-    record.lean_count = (uint32_t)random_below(6);
-    record.leans = leans;
-    for (uint32_t i = 0; i < record.lean_count; i++) {
-        leans[i].attempt = (struct vv_attempt){i / 2 + 1, (uint32_t)random_bits(32), 1000 * i + random_below(1000)};
-        leans[i].writers_digest = random_hash();
+    record.dependency_count = (uint32_t)random_below(6);
+    record.dependencies = dependencies;
+    for (uint32_t i = 0; i < record.dependency_count; i++) {
+        dependencies[i].attempt = (struct vv_attempt){i / 2 + 1, (uint32_t)random_bits(32), 1000 * i + random_below(1000)};
+        dependencies[i].writers_digest = random_hash();
     }
-    random_text(record.program, 0, VV_TEXT_ROOM - 1);
+    random_text(record.program, 0, VV_TEXT_CAPACITY - 1);
     vv_record_encode(buf, key, store_id, &record);
 }
 
 static void make_tombstone(struct vv_buf *buf, const struct vv_key *key) {
     struct vv_tombstone tombstone = {.reason = (uint32_t)(1 + random_below(4)), .time_ns = random_u64()};
-    random_text(tombstone.text, 0, VV_TEXT_ROOM - 1);
+    random_text(tombstone.text, 0, VV_TEXT_CAPACITY - 1);
     vv_tombstone_encode(buf, key, store_id, &tombstone);
 }
 
@@ -215,7 +215,7 @@ static const struct {
 } kinds[] = {
     {VV_KIND_STORE, make_store, again_store},
     {VV_KIND_CLAIM, make_claim, again_claim},
-    {VV_KIND_BEAT, make_beat, again_beat},
+    {VV_KIND_HEARTBEAT, make_heartbeat, again_heartbeat},
     {VV_KIND_WRITERS, make_writers, again_writers},
     {VV_KIND_RECORD, make_record, again_record},
     {VV_KIND_PACK, make_tombstone, again_tombstone},

@@ -15,7 +15,7 @@
 struct tables {
     struct vv_footer footer;
     uint64_t part_lengths[4];
-    struct vv_lean leans[4];
+    struct vv_dependency dependencies[4];
     struct vv_section sections[16];
     struct vv_block blocks[MOST];
     uint64_t block_count;
@@ -82,11 +82,11 @@ static void fill_footer(struct vv_footer *f) {
     f->protected_bytes = random_u64();
     f->regions = random_u64();
     f->parts = (uint32_t)random_below(5);
-    f->lean_count = (uint32_t)random_below(5);
+    f->dependency_count = (uint32_t)random_below(5);
     random_text(f->name, 1, VV_NAME_MAX);
-    random_text(f->program, 0, VV_TEXT_ROOM - 1);
-    for (uint32_t i = 0; i < f->lean_count; i++)
-        f->leans[i] = (struct vv_lean){{1 + i, (uint32_t)random_bits(32), random_bits(63)}, random_hash()};
+    random_text(f->program, 0, VV_TEXT_CAPACITY - 1);
+    for (uint32_t i = 0; i < f->dependency_count; i++)
+        f->dependencies[i] = (struct vv_dependency){{1 + i, (uint32_t)random_bits(32), random_bits(63)}, random_hash()};
 }
 
 /* Returns where the footer begins. */
@@ -94,7 +94,7 @@ static uint64_t make_tables(struct tables *t) {
     memset(t, 0, sizeof *t);
     vv_buf_init(&t->extents);
     t->footer.part_lengths = t->part_lengths;
-    t->footer.leans = t->leans;
+    t->footer.dependencies = t->dependencies;
     t->footer.sections = t->sections;
     fill_footer(&t->footer);
     uint64_t offset = VV_HEAD_SIZE;
@@ -138,8 +138,8 @@ static void compare_footers(const struct vv_footer *a, const struct vv_footer *b
     assert_string_equal(a->program, b->program);
     if (a->parts)
         assert_memory_equal(a->part_lengths, b->part_lengths, a->parts * sizeof *a->part_lengths);
-    if (a->lean_count)
-        assert_memory_equal(a->leans, b->leans, a->lean_count * sizeof *a->leans);
+    if (a->dependency_count)
+        assert_memory_equal(a->dependencies, b->dependencies, a->dependency_count * sizeof *a->dependencies);
     assert_memory_equal(a->sections, b->sections, a->section_count * sizeof *a->sections);
     for (uint32_t i = 0; i < a->owners; i++) {
         const struct vv_section *s = vv_footer_section(b, VV_SECTION_MANIFEST, a->first_owner + i);
@@ -552,7 +552,7 @@ static void test_no_memory(void **state) {
     do {
         vv_buf_clear(&t.extents);
         make_tables(&t);
-    } while (t.footer.parts == 0 || t.footer.lean_count == 0);
+    } while (t.footer.parts == 0 || t.footer.dependency_count == 0);
     uint64_t offset = t.sections[t.footer.section_count - 1].offset + t.sections[t.footer.section_count - 1].length;
     vv_footer_encode(&buf, offset, &t.footer, NULL);
     for (uint64_t k = 1; k <= 3; k++) {

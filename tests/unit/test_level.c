@@ -19,7 +19,7 @@ static void check(const uint64_t *loads, uint32_t count) {
     static uint64_t gives[MOST][MOST], takes[MOST][MOST];
     uint64_t sum = 0;
     for (uint32_t i = 0; i < count; i++) {
-        vv_level(loads, count, i, gives[i], takes[i]);
+        vv_balance(loads, count, i, gives[i], takes[i]);
         sum += loads[i];
     }
     uint64_t mean = sum / count, few = mean / 32 + count;
@@ -59,19 +59,19 @@ static void test_targets(void **unused) {
     (void)unused;
     struct vv_share shares[3] = {{10u << 20, 0}, {0, 0}, {25u << 20, 0}};
     uint64_t expected = 64u << 20;
-    for (uint64_t seen = VV_LEVEL_STRETCH; seen <= expected; seen += VV_LEVEL_STRETCH) {
-        uint32_t target = vv_level_target(shares, 3, seen, expected);
+    for (uint64_t seen = VV_BALANCE_STRETCH; seen <= expected; seen += VV_BALANCE_STRETCH) {
+        uint32_t target = vv_balance_target(shares, 3, seen, expected);
         assert_int_not_equal(target, 1);
         if (target < 3)
-            shares[target].sent += VV_LEVEL_STRETCH;
+            shares[target].sent += VV_BALANCE_STRETCH;
         for (int i = 0; i < 3; i++) {
             double due = (double)shares[i].share * (double)seen / (double)expected;
-            assert_true((double)shares[i].sent <= due + 2 * VV_LEVEL_STRETCH);
-            assert_true((double)shares[i].sent >= due - 2 * VV_LEVEL_STRETCH);
+            assert_true((double)shares[i].sent <= due + 2 * VV_BALANCE_STRETCH);
+            assert_true((double)shares[i].sent >= due - 2 * VV_BALANCE_STRETCH);
         }
     }
-    assert_in_range(shares[0].sent, shares[0].share - VV_LEVEL_STRETCH, shares[0].share);
-    assert_in_range(shares[2].sent, shares[2].share - VV_LEVEL_STRETCH, shares[2].share);
+    assert_in_range(shares[0].sent, shares[0].share - VV_BALANCE_STRETCH, shares[0].share);
+    assert_in_range(shares[2].sent, shares[2].share - VV_BALANCE_STRETCH, shares[2].share);
 }
 
 int main(void) {

@@ -72,13 +72,13 @@ static void make_case(struct case_of *c) {
 }
 
 static struct vv_order_piece *order(const struct case_of *c, uint32_t step, size_t *count_out) {
-    size_t room = vv_order_room(c->in, c->count, step);
-    struct vv_order_piece *out = malloc((room + 1) * sizeof *out);
+    size_t capacity = vv_order_capacity(c->in, c->count, step);
+    struct vv_order_piece *out = malloc((capacity + 1) * sizeof *out);
     assert_non_null(out);
-    out[room].size = 0xabcdef;
+    out[capacity].size = 0xabcdef;
     *count_out = vv_order_make(c->in, c->count, step, out);
-    assert_in_range(*count_out, c->count, room);
-    assert_int_equal(out[room].size, 0xabcdef);
+    assert_in_range(*count_out, c->count, capacity);
+    assert_int_equal(out[capacity].size, 0xabcdef);
     return out;
 }
 
@@ -244,10 +244,10 @@ static void test_nothing(void **arg) {
     struct vv_order_piece out[8];
     const struct vv_order_piece empty[2] = {{.owner = 1}, {.owner = 2, .address = 4096}};
     (void)arg;
-    assert_int_equal(vv_order_room(NULL, 0, 1024), 0);
+    assert_int_equal(vv_order_capacity(NULL, 0, 1024), 0);
     assert_int_equal(vv_order_make(NULL, 0, 1024, out), 0);
     assert_int_equal(vv_order_make(NULL, 0, 0, out), 0);
-    assert_in_range(vv_order_room(empty, 2, 1024), 2, 8);
+    assert_in_range(vv_order_capacity(empty, 2, 1024), 2, 8);
     assert_int_equal(vv_order_make(empty, 2, 1024, out), 2);
 }
 

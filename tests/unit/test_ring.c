@@ -12,7 +12,7 @@
 #include "gather/ring.h"
 #include "test.h"
 
-#define ROOM 4096u
+#define CAPACITY 4096u
 #define HEAD 8u /* of each message, as the ring keeps it */
 #define SENDERS_MOST 8
 #define PATIENCE 20000 /* ms: only a mistake takes so long */
@@ -23,14 +23,14 @@ static void *map_shared(size_t size) {
     return memory;
 }
 
-static struct vv_ring *make_ring(uint32_t room) {
-    struct vv_ring *ring = map_shared(vv_ring_bytes(room));
-    vv_ring_init(ring, room);
+static struct vv_ring *make_ring(uint32_t capacity) {
+    struct vv_ring *ring = map_shared(vv_ring_bytes(capacity));
+    vv_ring_init(ring, capacity);
     return ring;
 }
 
-static void free_ring(struct vv_ring *ring, uint32_t room) {
-    munmap(ring, vv_ring_bytes(room));
+static void free_ring(struct vv_ring *ring, uint32_t capacity) {
+    munmap(ring, vv_ring_bytes(capacity));
 }
 
 static uint64_t ms_now(void) {
@@ -59,12 +59,12 @@ static void fill(uint8_t *out, uint32_t size, uint64_t seed) {
 }
 
 static int is_filled(const uint8_t *data, uint32_t size, uint64_t seed) {
-    uint8_t expected[ROOM * 16];
+    uint8_t expected[CAPACITY * 16];
     fill(expected, size, seed);
     return size <= sizeof expected && memcmp(data, expected, size) == 0;
 }
 
-static int put(struct vv_ring *ring, struct vv_bell *bell, uint32_t size, uint64_t seed, unsigned ms) {
+static int put(struct vv_ring *ring, struct vv_doorbell *bell, uint32_t size, uint64_t seed, unsigned ms) {
     uint8_t *at = vv_ring_reserve(ring, size, ms);
     if (!at)
         return 0;
@@ -77,26 +77,26 @@ static int put(struct vv_ring *ring, struct vv_bell *bell, uint32_t size, uint64
 
 static void has_the_sizes_it_promises(void **state) {
     (void)state;
-    for (uint32_t room = 4096; room != 0; room *= 2) {
-        assert_int_equal(vv_ring_bytes(room) % 64, 0);
-        assert_true(vv_ring_bytes(room) > room);
+    for (uint32_t capacity = 4096; capacity != 0; capacity *= 2) {
+        assert_int_equal(vv_ring_bytes(capacity) % 64, 0);
+        assert_true(vv_ring_bytes(capacity) > capacity);
     }
     static const uint32_t wrong[] = {0, 1, 2048, 4095, 4097, 12288, UINT32_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(vv_ring_bytes(wrong[i]), 0);
-    for (uint32_t room = 4096; room <= 1u << 20; room *= 2) {
-        struct vv_ring *ring = make_ring(room);
-        assert_true(vv_ring_longest(ring) >= room / 4);
+    for (uint32_t capacity = 4096; capacity <= 1u << 20; capacity *= 2) {
+        struct vv_ring *ring = make_ring(capacity);
+        assert_true(vv_ring_longest(ring) >= capacity / 4);
         assert_null(vv_ring_reserve(ring, vv_ring_longest(ring) + 1, 0));
         assert_null(vv_ring_reserve(ring, 0, 0));
-        free_ring(ring, room);
+        free_ring(ring, capacity);
     }
 }
 
 /* Each size at each place, also across the end: nothing is left over, nothing is lost. */
 static void passes_every_size_at_every_place(void **state) {
-    struct vv_bell bell = {0};
-    struct vv_ring *ring = make_ring(ROOM);
+    struct vv_doorbell bell = {0};
+    struct vv_ring *ring = make_ring(CAPACITY);
     uint32_t longest = vv_ring_longest(ring), got;
     int is_broken;
     (void)state;
@@ -118,15 +118,15 @@ static void passes_every_size_at_every_place(void **state) {
             assert_null(vv_ring_peek(ring, &got, &is_broken));
             assert_int_equal(is_broken, 0);
         }
-    free_ring(ring, ROOM);
+    free_ring(ring, CAPACITY);
 }
 
 /* One message of the longest kind must fit into an empty ring wherever it begins. */
 static void the_longest_fits_everywhere(void **state) {
     (void)state;
-    for (uint32_t at = 16; at < ROOM; at += 8) {
-        struct vv_bell bell = {0};
-        struct vv_ring *ring = make_ring(ROOM);
+    for (uint32_t at = 16; at < CAPACITY; at += 8) {
+        struct vv_doorbell bell = {0};
+        struct vv_ring *ring = make_ring(CAPACITY);
         uint32_t got;
         for (uint32_t done = 0, step; done < at; done += step) {
             step = (at - done) % 16 ? 24 : 16;
@@ -137,13 +137,13 @@ static void the_longest_fits_everywhere(void **state) {
         assert_true(put(ring, &bell, vv_ring_longest(ring), at, 0));
         const uint8_t *message = vv_ring_peek(ring, &got, NULL);
         assert_true(message && got == vv_ring_longest(ring) && is_filled(message, got, at));
-        free_ring(ring, ROOM);
+        free_ring(ring, CAPACITY);
     }
 }
 
 static void sends_less_than_was_reserved(void **state) {
-    struct vv_bell bell = {0};
-    struct vv_ring *ring = make_ring(ROOM);
+    struct vv_doorbell bell = {0};
+    struct vv_ring *ring = make_ring(CAPACITY);
     uint32_t got, longest = vv_ring_longest(ring);
     (void)state;
     for (uint64_t i = 0; i < 200; i++) {
@@ -160,19 +160,19 @@ static void sends_less_than_was_reserved(void **state) {
         vv_ring_drop(ring); /* nothing was looked at: nothing is dropped */
         assert_null(vv_ring_peek(ring, &got, NULL));
     }
-    assert_int_equal(vv_bell_look(&bell), 200);
-    free_ring(ring, ROOM);
+    assert_int_equal(vv_doorbell_look(&bell), 200);
+    free_ring(ring, CAPACITY);
 }
 
-static void a_full_ring_has_no_room(void **state) {
-    struct vv_bell bell = {0};
-    struct vv_ring *ring = make_ring(ROOM);
+static void a_full_ring_has_no_capacity(void **state) {
+    struct vv_doorbell bell = {0};
+    struct vv_ring *ring = make_ring(CAPACITY);
     uint32_t sent = 0, taken = 0, got;
     const uint8_t *message;
     (void)state;
     while (put(ring, &bell, 56, sent, 0))
         sent++;
-    assert_int_equal(sent, ROOM / (56 + HEAD)); /* nothing is wasted */
+    assert_int_equal(sent, CAPACITY / (56 + HEAD)); /* nothing is wasted */
     uint64_t begin = ms_now();
     assert_null(vv_ring_reserve(ring, 1, 30));
     uint64_t passed = ms_now() - begin;
@@ -185,23 +185,23 @@ static void a_full_ring_has_no_room(void **state) {
     for (; (message = vv_ring_peek(ring, &got, NULL)); vv_ring_drop(ring), taken++)
         assert_true(got == 56 && is_filled(message, got, taken));
     assert_int_equal(taken, sent);
-    free_ring(ring, ROOM);
+    free_ring(ring, CAPACITY);
 }
 
 static void bells_wait_as_long_as_told(void **state) {
-    struct vv_bell bell = {0};
-    uint32_t seen = vv_bell_look(&bell);
+    struct vv_doorbell bell = {0};
+    uint32_t seen = vv_doorbell_look(&bell);
     (void)state;
     uint64_t begin = ms_now();
-    vv_bell_wait(&bell, seen, 0);
-    vv_bell_wait(&bell, seen, 30);
+    vv_doorbell_wait(&bell, seen, 0);
+    vv_doorbell_wait(&bell, seen, 30);
     uint64_t passed = ms_now() - begin;
     assert_true(passed >= 29 && passed < PATIENCE);
-    vv_bell_ring(&bell);
+    vv_doorbell_ring(&bell);
     begin = ms_now();
-    vv_bell_wait(&bell, seen, PATIENCE); /* it has rung since */
+    vv_doorbell_wait(&bell, seen, PATIENCE); /* it has rung since */
     assert_true(ms_now() - begin < PATIENCE / 2);
-    assert_int_equal(vv_bell_look(&bell), seen + 1);
+    assert_int_equal(vv_doorbell_look(&bell), seen + 1);
     assert_int_equal(atomic_load(&bell.sleepers), 0);
 }
 
@@ -210,13 +210,13 @@ static void bells_wait_as_long_as_told(void **state) {
 /* Whatever is written over any word of the ring: no access outside (the rings end at a page that is not there, and
  * sanitizers look on), no message outside, and no waiting for ever. */
 static void poke(uint8_t *memory, size_t at, uint32_t value, unsigned *broken) {
-    struct vv_bell bell = {0};
+    struct vv_doorbell bell = {0};
     struct vv_ring *ring = (struct vv_ring *)memory;
-    uint8_t *end = memory + vv_ring_bytes(ROOM);
+    uint8_t *end = memory + vv_ring_bytes(CAPACITY);
     uint32_t got, told, seen = 0;
     int is_broken = 0;
-    memset(memory, 0, vv_ring_bytes(ROOM));
-    vv_ring_init(ring, ROOM);
+    memset(memory, 0, vv_ring_bytes(CAPACITY));
+    vv_ring_init(ring, CAPACITY);
     for (uint64_t i = 0; i < 5; i++) { /* the third lies across the end */
         assert_true(put(ring, &bell, 1400, i, 0));
         if (i < 3) {
@@ -233,9 +233,9 @@ static void poke(uint8_t *memory, size_t at, uint32_t value, unsigned *broken) {
         vv_ring_drop(ring);
     }
     *broken += (unsigned)is_broken;
-    uint8_t *room = vv_ring_reserve(ring, 100, 0);
-    assert_true(!room || (room > memory && room + 100 <= end));
-    if (room)
+    uint8_t *capacity = vv_ring_reserve(ring, 100, 0);
+    assert_true(!capacity || (capacity > memory && capacity + 100 <= end));
+    if (capacity)
         vv_ring_send(ring, 100, &bell);
     (void)vv_ring_longest(ring);
 }
@@ -243,7 +243,7 @@ static void poke(uint8_t *memory, size_t at, uint32_t value, unsigned *broken) {
 static void a_broken_ring_is_refused(void **state) {
     static const uint32_t values[] = {0,    1,     7,        8,         2041,           4095,      4096,
                                       4097, 65536, 1u << 31, INT32_MAX, UINT32_MAX - 1, UINT32_MAX};
-    size_t size = vv_ring_bytes(ROOM), head = size - ROOM, page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t size = vv_ring_bytes(CAPACITY), head = size - CAPACITY, page = (size_t)sysconf(_SC_PAGESIZE);
     size_t whole = (size + page - 1) / page * page;
     uint8_t *pages = map_shared(whole + page);
     unsigned broken = 0;
@@ -258,14 +258,14 @@ static void a_broken_ring_is_refused(void **state) {
 
 /* The head of a message says more than there is: than was sent, or than there is room before the end. */
 static void a_message_ends_before_the_end(void **state) {
-    struct vv_bell bell = {0};
+    struct vv_doorbell bell = {0};
     uint32_t got, size, offset = 0;
     int is_broken = 0;
     (void)state;
     for (unsigned kind = 0; kind < 2; kind++) {
-        struct vv_ring *ring = make_ring(ROOM);
+        struct vv_ring *ring = make_ring(CAPACITY);
         uint8_t *message = NULL;
-        for (offset = 0; offset < ROOM - 64 && kind == 1; offset += 64) {
+        for (offset = 0; offset < CAPACITY - 64 && kind == 1; offset += 64) {
             assert_true(put(ring, &bell, 64 - HEAD, 1, 0));
             assert_non_null(vv_ring_peek(ring, &got, NULL));
             vv_ring_drop(ring);
@@ -285,12 +285,12 @@ static void a_message_ends_before_the_end(void **state) {
         memcpy(message - HEAD, &size, sizeof size);
         assert_ptr_equal(vv_ring_peek(ring, &got, &is_broken), message);
         assert_int_equal(is_broken, 0);
-        free_ring(ring, ROOM);
+        free_ring(ring, CAPACITY);
     }
 }
 
 static void what_was_never_made_is_no_ring(void **state) {
-    struct vv_ring *ring = map_shared(vv_ring_bytes(ROOM));
+    struct vv_ring *ring = map_shared(vv_ring_bytes(CAPACITY));
     uint32_t got;
     int is_broken = 0;
     (void)state;
@@ -300,14 +300,14 @@ static void what_was_never_made_is_no_ring(void **state) {
     assert_int_equal(is_broken, 1);
     vv_ring_init(ring, 5000);
     assert_int_equal(vv_ring_longest(ring), 0);
-    free_ring(ring, ROOM);
+    free_ring(ring, CAPACITY);
 }
 
 /* ---- two sides ---- */
 
 struct wire {
     struct vv_ring *ring;
-    struct vv_bell *bell;
+    struct vv_doorbell *bell;
     uint64_t seed;
     unsigned messages;
     unsigned nap_each; /* the sender rests after so many; 0: never */
@@ -334,7 +334,7 @@ static int take_from(struct wire *wires, unsigned count, unsigned nap_each) {
     for (unsigned i = 0; i < count; i++)
         states[i] = wires[i].seed, open += wires[i].messages > 0;
     while (open > 0) {
-        uint32_t seen = vv_bell_look(wires[0].bell), size;
+        uint32_t seen = vv_doorbell_look(wires[0].bell), size;
         int is_broken = 0, has_some = 0;
         for (unsigned i = 0; i < count; i++) {
             const uint8_t *message = vv_ring_peek(wires[i].ring, &size, &is_broken);
@@ -353,26 +353,26 @@ static int take_from(struct wire *wires, unsigned count, unsigned nap_each) {
         }
         uint64_t begin = ms_now();
         if (!has_some)
-            vv_bell_wait(wires[0].bell, seen, PATIENCE);
+            vv_doorbell_wait(wires[0].bell, seen, PATIENCE);
         if (ms_now() - begin > PATIENCE / 2)
             return 0; /* nobody woke us */
     }
     return 1;
 }
 
-static void run_threads(unsigned senders, unsigned messages, unsigned sender_nap, unsigned taker_nap, uint32_t room) {
-    struct vv_bell bell = {0};
+static void run_threads(unsigned senders, unsigned messages, unsigned sender_nap, unsigned taker_nap, uint32_t capacity) {
+    struct vv_doorbell bell = {0};
     struct wire wires[SENDERS_MOST];
     pthread_t threads[SENDERS_MOST];
     for (unsigned i = 0; i < senders; i++) {
-        wires[i] = (struct wire){make_ring(room), &bell, 77 + i, messages, sender_nap, 0};
+        wires[i] = (struct wire){make_ring(capacity), &bell, 77 + i, messages, sender_nap, 0};
         assert_int_equal(pthread_create(&threads[i], NULL, send_all, &wires[i]), 0);
     }
     int is_good = take_from(wires, senders, taker_nap);
     for (unsigned i = 0; i < senders; i++) {
         pthread_join(threads[i], NULL);
         is_good &= wires[i].is_good;
-        free_ring(wires[i].ring, room);
+        free_ring(wires[i].ring, capacity);
     }
     assert_true(is_good);
     assert_int_equal(atomic_load(&bell.sleepers), 0);
@@ -380,37 +380,37 @@ static void run_threads(unsigned senders, unsigned messages, unsigned sender_nap
 
 static void threads_pass_messages(void **state) {
     (void)state;
-    run_threads(1, 5000, 0, 0, ROOM);
-    run_threads(1, 500, 10, 0, ROOM); /* the receiver sleeps often */
-    run_threads(1, 500, 0, 10, ROOM); /* the sender sleeps often */
-    run_threads(1, 300, 0, 0, 16 * ROOM);
+    run_threads(1, 5000, 0, 0, CAPACITY);
+    run_threads(1, 500, 10, 0, CAPACITY); /* the receiver sleeps often */
+    run_threads(1, 500, 0, 10, CAPACITY); /* the sender sleeps often */
+    run_threads(1, 300, 0, 0, 16 * CAPACITY);
 }
 
 static void many_senders_ring_one_bell(void **state) {
     (void)state;
-    run_threads(SENDERS_MOST, 800, 0, 0, ROOM);
-    run_threads(3, 300, 7, 5, ROOM);
+    run_threads(SENDERS_MOST, 800, 0, 0, CAPACITY);
+    run_threads(3, 300, 7, 5, CAPACITY);
 }
 
 #define ROUNDS 5000
 
-static struct vv_bell bells[2];
+static struct vv_doorbell bells[2];
 static _Atomic unsigned turn;
 
 /* Each waits for the other, every time. 1 if nobody was forgotten. */
 static int play(unsigned self) {
     for (unsigned round = self; round < ROUNDS; round += 2) {
         for (;;) {
-            uint32_t seen = vv_bell_look(&bells[self]);
+            uint32_t seen = vv_doorbell_look(&bells[self]);
             if (atomic_load(&turn) == round)
                 break;
             uint64_t begin = ms_now();
-            vv_bell_wait(&bells[self], seen, PATIENCE);
+            vv_doorbell_wait(&bells[self], seen, PATIENCE);
             if (ms_now() - begin > PATIENCE / 2)
                 return 0;
         }
         atomic_store(&turn, round + 1);
-        vv_bell_ring(&bells[!self]);
+        vv_doorbell_ring(&bells[!self]);
     }
     return 1;
 }
@@ -431,12 +431,12 @@ static void nobody_sleeps_on(void **state) {
 }
 
 static void processes_pass_messages(void **state) {
-    struct vv_bell *bell = map_shared(sizeof *bell);
+    struct vv_doorbell *bell = map_shared(sizeof *bell);
     struct wire wires[3];
     pid_t pids[3];
     (void)state;
     for (unsigned i = 0; i < 3; i++) {
-        wires[i] = (struct wire){make_ring(ROOM), bell, 1000 + i, 2000, i == 2 ? 50 : 0, 0};
+        wires[i] = (struct wire){make_ring(CAPACITY), bell, 1000 + i, 2000, i == 2 ? 50 : 0, 0};
         fflush(NULL);
         pids[i] = fork();
         assert_true(pids[i] >= 0);
@@ -449,7 +449,7 @@ static void processes_pass_messages(void **state) {
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
         is_good &= status == 0;
-        free_ring(wires[i].ring, ROOM);
+        free_ring(wires[i].ring, CAPACITY);
     }
     assert_true(is_good);
     munmap(bell, sizeof *bell);
@@ -457,7 +457,7 @@ static void processes_pass_messages(void **state) {
 
 static void *ring_later(void *arg) {
     vv_sleep_ms(20);
-    vv_bell_ring(arg);
+    vv_doorbell_ring(arg);
     return NULL;
 }
 
@@ -476,35 +476,35 @@ static void *disturb(void *arg) {
 /* Signals of the program neither end a wait nor make it longer. */
 static void signals_do_not_end_a_wait(void **state) {
     struct sigaction action = {.sa_handler = on_signal}, before;
-    struct vv_bell bell = {0};
+    struct vv_doorbell bell = {0};
     pthread_t self = pthread_self(), other;
     (void)state;
     sigaction(SIGUSR1, &action, &before);
     assert_int_equal(pthread_create(&other, NULL, disturb, &self), 0);
     uint64_t begin = ms_now();
-    vv_bell_wait(&bell, 0, 60);
+    vv_doorbell_wait(&bell, 0, 60);
     uint64_t passed = ms_now() - begin;
     pthread_join(other, NULL);
     sigaction(SIGUSR1, &before, NULL);
     assert_true(passed >= 59 && passed < PATIENCE);
     assert_int_equal(pthread_create(&other, NULL, ring_later, &bell), 0);
     begin = ms_now();
-    vv_bell_wait(&bell, 0, PATIENCE);
+    vv_doorbell_wait(&bell, 0, PATIENCE);
     assert_true(ms_now() - begin < PATIENCE / 2);
     pthread_join(other, NULL);
 }
 
 /* A receiver that died asleep is no reason to fail; the sender sees only that nobody makes room. */
 static void a_dead_receiver_leaves_a_full_ring(void **state) {
-    struct vv_bell *bell = map_shared(sizeof *bell);
-    struct vv_ring *ring = make_ring(ROOM);
+    struct vv_doorbell *bell = map_shared(sizeof *bell);
+    struct vv_ring *ring = make_ring(CAPACITY);
     int status;
     (void)state;
     fflush(NULL);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        vv_bell_wait(bell, vv_bell_look(bell), PATIENCE);
+        vv_doorbell_wait(bell, vv_doorbell_look(bell), PATIENCE);
         _exit(0);
     }
     for (uint64_t begin = ms_now(); atomic_load(&bell->sleepers) == 0 && ms_now() - begin < PATIENCE;)
@@ -515,7 +515,7 @@ static void a_dead_receiver_leaves_a_full_ring(void **state) {
     while (put(ring, bell, 100, sent, 5))
         sent++;
     assert_true(sent > 30);
-    free_ring(ring, ROOM);
+    free_ring(ring, CAPACITY);
     munmap(bell, sizeof *bell);
 }
 
@@ -525,7 +525,7 @@ int main(void) {
         cmocka_unit_test(passes_every_size_at_every_place),
         cmocka_unit_test(the_longest_fits_everywhere),
         cmocka_unit_test(sends_less_than_was_reserved),
-        cmocka_unit_test(a_full_ring_has_no_room),
+        cmocka_unit_test(a_full_ring_has_no_capacity),
         cmocka_unit_test(bells_wait_as_long_as_told),
         cmocka_unit_test(a_broken_ring_is_refused),
         cmocka_unit_test(a_message_ends_before_the_end),

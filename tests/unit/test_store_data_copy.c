@@ -61,7 +61,7 @@ static void write_checkpoint(struct vv_store *store, const struct plan *plan) {
         for (uint32_t j = 0; j < plan->partners; j++)
             put_blocks(store, pack, plan, (writer + WRITERS - 1 - j) % WRITERS, plan->is_split ? j : 0,
                        plan->is_split ? 2 : 1);
-        assert_ok(vv_pack_leans(pack, NULL, 0, &failure));
+        assert_ok(vv_pack_dependencies(pack, NULL, 0, &failure));
         put_manifest(store, pack, writer);
         assert_ok(vv_pack_seal(pack, SIZE, 1, NULL, &failure));
     }
@@ -70,14 +70,14 @@ static void write_checkpoint(struct vv_store *store, const struct plan *plan) {
 
 static void copy_bytes(struct vv_store *store, uint32_t writer, struct vv_buf *out) {
     vv_buf_init(out);
-    assert_ok(vv_pack_copy_read(store, NAME, &attempt, writer, out, &failure));
+    assert_ok(vv_pack_replica_read(store, NAME, &attempt, writer, out, &failure));
 }
 
 static void put_copies(struct vv_store *store) {
     for (uint32_t writer = 0; writer < WRITERS; writer++) {
         struct vv_buf bytes;
         copy_bytes(store, writer, &bytes);
-        assert_ok(vv_pack_copy_create(store, NAME, &attempt, writer, bytes.data, bytes.size, &failure));
+        assert_ok(vv_pack_replica_create(store, NAME, &attempt, writer, bytes.data, bytes.size, &failure));
         vv_buf_clear(&bytes);
     }
 }
@@ -88,13 +88,13 @@ static void key_of(int kind, uint32_t writer, uint32_t part, char *out) {
 }
 
 static void remove_object(struct vv_store *store, int kind, uint32_t writer, uint32_t part) {
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     key_of(kind, writer, part, key);
     assert_ok(vv_backend_remove(store->backend, key));
 }
 
 static void lose_writer(struct vv_store *store, uint32_t writer) {
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     uint64_t size;
     remove_object(store, VV_KIND_PACK, writer, 0);
     for (uint32_t part = 0;; part++) {
@@ -207,7 +207,7 @@ static void test_damaged_tables(void **state) {
     struct plan plan = {.partners = 1, .part_size = 1u << 30};
     struct vv_store *store = new_store();
     struct vv_buf pack, copy;
-    char key[VV_KEY_ROOM], copy_key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY], copy_key[VV_KEY_CAPACITY];
     write_checkpoint(store, &plan);
     put_copies(store);
     key_of(VV_KIND_PACK, 0, 0, key);
@@ -245,14 +245,14 @@ static void test_create(void **state) {
     struct plan plan = {.partners = 1, .part_size = 1u << 30};
     struct vv_store *store = new_store();
     struct vv_buf bytes;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     uint64_t size;
     write_checkpoint(store, &plan);
     copy_bytes(store, 1, &bytes);
     key_of(VV_KIND_COPY, 1, 0, key);
     for (size_t at = 0; at < bytes.size; at++) {
         bytes.data[at] ^= 0x21;
-        int rc = vv_pack_copy_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure);
+        int rc = vv_pack_replica_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure);
         if (rc != VARVE_CORRUPT && rc != VARVE_UNKNOWN_FORMAT && !(at >= 24 && at < 32)) /* optional features */
             fail_msg("byte %zu: %d", at, rc);
         bytes.data[at] ^= 0x21;
@@ -260,19 +260,19 @@ static void test_create(void **state) {
     for (size_t cut = 0; cut < bytes.size; cut++) {
         uint8_t *exact = malloc(cut ? cut : 1); /* so that a reader beyond the end is caught by tools that watch */
         memcpy(exact, bytes.data, cut);
-        assert_int_equal(vv_pack_copy_create(store, NAME, &attempt, 1, exact, cut, &failure), VARVE_CORRUPT);
+        assert_int_equal(vv_pack_replica_create(store, NAME, &attempt, 1, exact, cut, &failure), VARVE_CORRUPT);
         free(exact);
     }
     struct vv_attempt other = attempt;
     other.attempt = 1;
-    assert_int_equal(vv_pack_copy_create(store, NAME, &other, 1, bytes.data, bytes.size, &failure), VARVE_CORRUPT);
-    assert_int_equal(vv_pack_copy_create(store, NAME, &attempt, 2, bytes.data, bytes.size, &failure), VARVE_CORRUPT);
-    assert_int_equal(vv_pack_copy_create(store, "else", &attempt, 1, bytes.data, bytes.size, &failure), VARVE_CORRUPT);
+    assert_int_equal(vv_pack_replica_create(store, NAME, &other, 1, bytes.data, bytes.size, &failure), VARVE_CORRUPT);
+    assert_int_equal(vv_pack_replica_create(store, NAME, &attempt, 2, bytes.data, bytes.size, &failure), VARVE_CORRUPT);
+    assert_int_equal(vv_pack_replica_create(store, "else", &attempt, 1, bytes.data, bytes.size, &failure), VARVE_CORRUPT);
     assert_int_equal(vv_backend_stat(store->backend, key, &size), -ENOENT);
-    assert_ok(vv_pack_copy_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure));
-    assert_ok(vv_pack_copy_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure));
+    assert_ok(vv_pack_replica_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure));
+    assert_ok(vv_pack_replica_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure));
     assert_ok(vv_backend_replace(store->backend, key, bytes.data, bytes.size - 1));
-    assert_int_equal(vv_pack_copy_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure), -EEXIST);
+    assert_int_equal(vv_pack_replica_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure), -EEXIST);
     vv_buf_clear(&bytes);
     vv_store_close(store);
 }
@@ -283,7 +283,7 @@ static void test_any_damage(void **state) {
     struct plan plan = {.partners = 1, .part_size = 1u << 30};
     struct vv_store *store = new_store();
     struct vv_buf bytes;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     unsigned whole = 0;
     write_checkpoint(store, &plan);
     put_copies(store);
@@ -319,20 +319,20 @@ static void test_many_ids(void **state) {
     struct vv_footer footer;
     struct vv_buf bytes;
     struct mf mf;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     for (uint32_t i = 0; i < COUNT; i++) {
         extents[i] = (struct vv_extent){.address = (uint64_t)i * VV_GRANULE, .length = 1};
         raw[i] = (uint8_t)(1 + i % 255);
     }
     for (uint32_t i = 0; i < COUNT; i += 1000)
         put_block(store, pack, extents + i, COUNT - i < 1000 ? COUNT - i : 1000, raw + i, VV_CODEC_NONE, 1);
-    assert_ok(vv_pack_leans(pack, NULL, 0, &failure));
+    assert_ok(vv_pack_dependencies(pack, NULL, 0, &failure));
     mf_begin(&mf, 0, 0);
     mf_store(&mf, pack, NULL);
     assert_ok(vv_pack_seal(pack, 0, 0, NULL, &failure));
     commit(store, attempt, NULL);
     copy_bytes(store, 0, &bytes);
-    assert_ok(vv_pack_copy_create(store, NAME, &attempt, 0, bytes.data, bytes.size, &failure));
+    assert_ok(vv_pack_replica_create(store, NAME, &attempt, 0, bytes.data, bytes.size, &failure));
     vv_buf_clear(&bytes);
     assert_ok(vv_pack_footer_load(&id, VV_KIND_PACK, NULL, &footer, NULL, &failure));
     key_of(VV_KIND_PACK, 0, 0, key);
@@ -371,7 +371,7 @@ static void test_one_node(void **state) {
     struct vv_store_object like = {.settings = {.id_kind = VV_ID_XXH3, .granule_log2 = 12, .layout = VV_LAYOUT_LOCAL}};
     struct plan plan = {.partners = 1, .part_size = 1u << 30};
     struct vv_store *store = node_store("mem://node-of-three", &like);
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     write_checkpoint(store, &plan);
     put_copies(store);
     assert_readable(store, NULL);

@@ -15,7 +15,7 @@ static void make_content(void) {
 
 /* One region of four blocks; writer 1 is the partner of writer 0 and holds its blocks too, if asked for. */
 static void write_checkpoint(struct vv_store *store, struct vv_attempt attempt, int has_partner, uint64_t part_size,
-                             struct vv_lean *lean_out) {
+                             struct vv_dependency *dependency_out) {
     struct mf mf;
     for (uint32_t writer = 0; writer < 2; writer++) {
         struct vv_pack_options options = {.writer = writer,
@@ -30,7 +30,7 @@ static void write_checkpoint(struct vv_store *store, struct vv_attempt attempt, 
         for (unsigned i = 0; i < 4 && (writer == 0 || has_partner); i++)
             put_extent(store, pack, 0, i * BLOCK, content + i * BLOCK, BLOCK, i == 3 ? VV_CODEC_ZSTD : VV_CODEC_NONE,
                        i % 2);
-        assert_ok(vv_pack_leans(pack, NULL, 0, &failure));
+        assert_ok(vv_pack_dependencies(pack, NULL, 0, &failure));
         mf_begin(&mf, writer, writer ? 0 : sizeof content);
         if (writer == 0) {
             mf_region(&mf, 1, "bytes", 0, sizeof content, VV_REGION_DESCRIBED);
@@ -42,8 +42,8 @@ static void write_checkpoint(struct vv_store *store, struct vv_attempt attempt, 
         mf_store(&mf, pack, NULL);
         assert_ok(vv_pack_seal(pack, writer ? 0 : sizeof content, !writer, NULL, &failure));
     }
-    if (lean_out != (void *)-1)
-        commit(store, attempt, lean_out);
+    if (dependency_out != (void *)-1)
+        commit(store, attempt, dependency_out);
 }
 
 /* Change one byte of an object; again to undo. */
@@ -101,7 +101,7 @@ static void test_partner(void **state) {
     struct vv_attempt attempt = attempt_at(1, 5);
     struct findings findings;
     struct vv_pool *pool;
-    char home[VV_KEY_ROOM], partner[VV_KEY_ROOM];
+    char home[VV_KEY_CAPACITY], partner[VV_KEY_CAPACITY];
     assert_ok(vv_pool_create(2, 4, NULL, &pool));
     for (unsigned block = 0; block < 4; block++) {
         struct vv_store *store = new_store();
@@ -137,7 +137,7 @@ static void test_missing(void **state) {
     struct vv_store *store = new_store();
     struct vv_attempt attempt = attempt_at(1, 5);
     struct findings findings;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     write_checkpoint(store, attempt, 0, 1, NULL);
     pack_key(attempt, VV_KIND_PART, 0, 1, key);
     struct vv_buf bytes;
@@ -183,7 +183,7 @@ static void test_forgotten_meanwhile(void **state) {
     struct vv_attempt attempt = attempt_at(1, 5);
     struct vv_view *view;
     struct vv_recipe *recipe;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     write_checkpoint(store, attempt, 0, 1u << 30, NULL);
     assert_ok(vv_view_open(store, NAME, 1, 5, &view, &failure));
     pack_key(attempt, VV_KIND_PACK, 0, 0, key);
@@ -197,7 +197,7 @@ static void test_forgotten_meanwhile(void **state) {
 }
 
 struct keys {
-    char list[64][VV_KEY_ROOM];
+    char list[64][VV_KEY_CAPACITY];
     unsigned count;
 };
 static int take_component(void *arg, const char *name, int is_prefix) {
@@ -210,7 +210,7 @@ static void list_keys(struct vv_store *store, const char *prefix, struct keys *k
     vv_buf_init(&found);
     assert_ok(vv_backend_list(store->backend, prefix, NULL, 0, take_component, &found));
     for (const char *at = (char *)found.data; at < (char *)found.data + found.size; at += strlen(at) + 1) {
-        char key[VV_KEY_ROOM];
+        char key[VV_KEY_CAPACITY];
         snprintf(key, sizeof key, "%.400s%s%.100s", prefix, *prefix ? "/" : "", at + 1);
         if (*at == 'p')
             list_keys(store, key, keys);
@@ -270,7 +270,7 @@ static void test_unrecorded(void **state) {
     (void)state;
     struct vv_store *store = new_store();
     struct findings findings;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     write_checkpoint(store, attempt_at(1, 5), 0, 1u << 30, NULL);
     write_checkpoint(store, attempt_at(1, 6), 0, 1u << 30, (void *)-1);
     verify(store, NULL, 0, &findings);
@@ -365,7 +365,7 @@ static void test_writer_faults(void **state) {
         struct vv_block block = {.raw = BLOCK, .stored = BLOCK};
         struct vv_extent extent = {.length = BLOCK};
         struct vv_manifest_head head = {0};
-        char spec[100], key[VV_KEY_ROOM];
+        char spec[100], key[VV_KEY_CAPACITY];
         uint64_t size;
         options.part_size = 1;
         snprintf(spec, sizeof spec, "%s=error:5", points[i]);

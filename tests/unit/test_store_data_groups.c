@@ -13,13 +13,13 @@ static struct vv_lease *take_lease(struct vv_store *store) {
 static struct vv_store *grouped_store(void) {
     struct vv_store *store = new_store();
     struct vv_lease *lease = take_lease(store);
-    struct vv_lean lean = {.attempt = attempt_at(1, 1)};
+    struct vv_dependency dependency = {.attempt = attempt_at(1, 1)};
     for (int version = 1; version <= 2; version++) {
         struct vv_attempt attempt = attempt_at(1, (uint64_t)version);
         struct vv_record record;
-        write_groups(store, version, version == 2 ? &lean : NULL);
+        write_groups(store, version, version == 2 ? &dependency : NULL);
         assert_ok(vv_commit(store, lease, NAME, &attempt, &record, &failure));
-        lean.writers_digest = record.writers_digest;
+        dependency.writers_digest = record.writers_digest;
         vv_record_clear(&record);
         assert_ok(vv_lease_refer(lease, &attempt, &failure));
     }
@@ -91,7 +91,7 @@ static void test_damage_names_who_loses(void **state) {
     struct vv_store *store = grouped_store();
     struct vv_pack_id id = {.store = store, .name = NAME, .attempt = attempt_at(1, 1), .writer = 1};
     struct vv_footer footer;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     key_of(1, VV_KIND_PACK, 1, key);
     assert_ok(vv_pack_footer_load(&id, VV_KIND_PACK, NULL, &footer, NULL, &failure));
     flip(store, key, inside_block(store, key, &footer, 2)); /* what rank 1 and rank 2 have given to it */
@@ -121,7 +121,7 @@ static void test_a_lost_pack_names_many(void **state) {
     (void)state;
     static struct findings findings;
     struct vv_store *store = grouped_store();
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     key_of(1, VV_KIND_PACK, 0, key);
     assert_ok(vv_backend_remove(store->backend, key));
     verify(store, NULL, 0, &findings);
@@ -239,7 +239,7 @@ static void test_taken(void **state) {
     struct vv_cursor cursor;
     struct vv_footer footer;
     struct vv_buf bytes;
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     assert_ok(vv_pack_moved(pack, NULL, 0, &failure)); /* nothing is not a list yet */
     assert_ok(vv_pack_moved(pack, list, 3, &failure));
     for (uint32_t i = 0; i < 3; i++) {
@@ -288,7 +288,7 @@ static void test_repair(void **state) {
     struct vv_repair_options options = {0};
     for (int version = 1; version <= 2; version++)
         for (int i = 0; i < 2; i++) {
-            char key[VV_KEY_ROOM];
+            char key[VV_KEY_CAPACITY];
             key_of(version, kinds[i], 0, key);
             assert_ok(vv_backend_remove(store->backend, key));
             int rc = vv_repair(store, &options, &failure);
@@ -316,7 +316,7 @@ static void test_adopt(void **state) {
 }
 
 static int pack_exists(struct vv_store *store, int version, uint32_t writer) {
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     uint64_t size;
     key_of(version, VV_KIND_PACK, writer, key);
     return vv_backend_stat(store->backend, key, &size) == 0;
@@ -329,7 +329,7 @@ static void test_prune(void **state) {
     struct vv_prune_result result;
     assert_ok(vv_forget(store, NAME, 1, 1, &failure));
     assert_ok(vv_prune(store, NAME, &options, &result, &failure));
-    assert_true(pack_exists(store, 1, 0) && pack_exists(store, 1, 1)); /* 2 leans on both */
+    assert_true(pack_exists(store, 1, 0) && pack_exists(store, 1, 1)); /* 2 depends on both */
     assert_state(store, 2);
     assert_sound(store, NULL);
     assert_ok(vv_forget(store, NAME, 1, 2, &failure));

@@ -89,7 +89,7 @@ static void test_copy(void **state) {
     struct vv_key copy_key = vv_attempt_key(NAME, &attempt, VV_KIND_COPY, 0, 0);
     struct vv_footer footer, again;
     struct vv_buf pack, copy;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     moved_to = 1;
     write_moved(store);
     get_object(store, &key, &pack);

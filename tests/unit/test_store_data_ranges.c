@@ -112,7 +112,7 @@ static struct vv_store *write_checkpoint(int has_partner, uint64_t part_size) {
         struct vv_pack_writer *pack = begin_pack(store, attempt, &options);
         if (writer == 0 || has_partner)
             put_blocks(pack, 0);
-        assert_ok(vv_pack_leans(pack, NULL, 0, &failure));
+        assert_ok(vv_pack_dependencies(pack, NULL, 0, &failure));
         put_regions(store, pack, writer);
         assert_ok(vv_pack_seal(pack, writer ? 0 : BLOCKS * BLOCK, writer ? 0 : 2, NULL, &failure));
     }
@@ -258,8 +258,8 @@ static void test_range_must_be_right(void **state) {
 static void put_copy(struct vv_store *store, uint32_t writer) {
     struct vv_buf bytes;
     vv_buf_init(&bytes);
-    assert_ok(vv_pack_copy_read(store, NAME, &attempt, writer, &bytes, &failure));
-    assert_ok(vv_pack_copy_create(store, NAME, &attempt, writer, bytes.data, bytes.size, &failure));
+    assert_ok(vv_pack_replica_read(store, NAME, &attempt, writer, &bytes, &failure));
+    assert_ok(vv_pack_replica_create(store, NAME, &attempt, writer, bytes.data, bytes.size, &failure));
     vv_buf_clear(&bytes);
 }
 
@@ -306,7 +306,7 @@ static void test_damaged_section(void **state) {
 static void test_lost_pack(void **state) {
     (void)state;
     struct vv_store *store = write_checkpoint(1, PART);
-    char key[VV_KEY_ROOM];
+    char key[VV_KEY_CAPACITY];
     struct vv_key pack = vv_attempt_key(NAME, &attempt, VV_KIND_PACK, 0, 0);
     put_copy(store, 0);
     vv_key_print(&pack, key);

@@ -8,7 +8,7 @@
 #define REGIONS 4
 #define CHECKPOINTS 9
 #define STORED_MAX 4096
-#define ROOM (64u << 10)
+#define CAPACITY (64u << 10)
 
 struct region {
     int is_there;
@@ -18,7 +18,7 @@ struct region {
     uint64_t lower_length; /* in the layer below */
     uint64_t lower_address;
     int is_in_lower;
-    uint8_t bytes[ROOM];
+    uint8_t bytes[CAPACITY];
 };
 struct stored {
     unsigned checkpoint;
@@ -30,7 +30,7 @@ struct stored {
 };
 struct model {
     struct vv_store *store;
-    struct vv_lean leans[CHECKPOINTS];
+    struct vv_dependency dependencies[CHECKPOINTS];
     struct region regions[RANKS][REGIONS];
     struct stored stored[STORED_MAX];
     unsigned stored_count;
@@ -56,7 +56,7 @@ static struct stored *remember(unsigned checkpoint, uint32_t owner, uint64_t add
 /* Blocks of a few extents each, in any order, to the home writer and to its partner. */
 static void store_new(struct vv_pack_writer *pack, uint32_t writer, unsigned first) {
     unsigned count = model.stored_count - first, order[STORED_MAX];
-    uint8_t *raw = malloc((size_t)8 * ROOM);
+    uint8_t *raw = malloc((size_t)8 * CAPACITY);
     for (unsigned i = 0; i < count; i++) {
         unsigned j = (unsigned)random_below(i + 1);
         order[i] = order[j];
@@ -87,7 +87,7 @@ static void fill_bytes(uint8_t *out, size_t size) {
 }
 
 static struct vv_place place_of(const struct stored *stored, unsigned checkpoint, uint64_t delta) {
-    return (struct vv_place){.lean = stored->checkpoint == checkpoint ? 0 : stored->checkpoint + 1,
+    return (struct vv_place){.dependency = stored->checkpoint == checkpoint ? 0 : stored->checkpoint + 1,
                              .owner = stored->owner,
                              .address = stored->address + delta};
 }
@@ -174,9 +174,9 @@ static void describe(struct mf *mf, struct region *region, uint32_t owner, unsig
     int is_moved = is_new || !is_overlay || random_below(4) == 0;
     if (is_moved) { /* to an address that was never used */
         region->address = model.layout[owner];
-        model.layout[owner] += ROOM;
+        model.layout[owner] += CAPACITY;
     }
-    region->length = 1 + random_below(ROOM);
+    region->length = 1 + random_below(CAPACITY);
     snprintf(name, sizeof name, "region %u of %llu", index, (unsigned long long)region->number);
     mf_region(mf, region->number, name, region->address, region->length, is_moved ? VV_REGION_DESCRIBED : 0);
     while (mf->writer.offset < region->length)
@@ -242,12 +242,12 @@ static void write_checkpoint(unsigned checkpoint, uint64_t part_size) {
                                           .part_size = part_size};
         struct vv_pack_writer *pack = begin_pack(model.store, attempt, &options);
         store_new(pack, writer, before);
-        assert_ok(vv_pack_leans(pack, model.leans, checkpoint, &failure));
+        assert_ok(vv_pack_dependencies(pack, model.dependencies, checkpoint, &failure));
         for (uint32_t owner = options.first_owner; owner < options.first_owner + options.owners; owner++)
             mf_store(&mf[owner], pack, &model.digests[checkpoint][owner]);
         assert_ok(vv_pack_seal(pack, bytes[writer], regions[writer], NULL, &failure));
     }
-    commit(model.store, attempt, &model.leans[checkpoint]);
+    commit(model.store, attempt, &model.dependencies[checkpoint]);
     model.layers = is_overlay ? model.layers + 1 : 1;
 }
 
@@ -268,7 +268,7 @@ static void check_owner(struct vv_view *view, struct vv_fetch *fetch, uint32_t o
     struct vv_recipe *recipe;
     struct vv_recipe_region region;
     struct vv_recipe_layers layers;
-    uint8_t *out = malloc(ROOM);
+    uint8_t *out = malloc(CAPACITY);
     unsigned found = 0;
     int rc;
     for (int windows = 0; windows < 2; windows++) {
@@ -288,7 +288,7 @@ static void check_owner(struct vv_view *view, struct vv_fetch *fetch, uint32_t o
             assert_int_equal(region.address, expected->address);
             found++;
             if (!windows) {
-                memset(out, 0x5a, ROOM);
+                memset(out, 0x5a, CAPACITY);
                 read_region(recipe, fetch, region.length, out);
                 assert_ok(vv_fetch_run(fetch, &failure));
                 assert_memory_equal(out, expected->bytes, region.length);
@@ -324,7 +324,7 @@ static void *read_owner(void *arg) {
     struct vv_fetch *fetch;
     struct vv_run run;
     struct varve_error error;
-    uint8_t *out = malloc(ROOM);
+    uint8_t *out = malloc(CAPACITY);
     int is_right = vv_recipe_open(reader->view, reader->owner, &recipe, &error) == 0 &&
                    vv_fetch_create(reader->view, NULL, &fetch) == 0;
     while (is_right && vv_recipe_next_region(recipe, &region, &error) > 0) {

@@ -12,10 +12,10 @@
 enum { S_BLOCKS, S_EXTENTS, S_IDS, S_MANIFEST }; /* sections of a pack with one owner */
 
 static uint8_t content[SIZE];
-static const struct vv_place nowhere = {.lean = 0, .owner = 0, .address = 1 << 20};
+static const struct vv_place nowhere = {.dependency = 0, .owner = 0, .address = 1 << 20};
 
 /* Version 1: a base of one region. Version 2: an overlay that keeps the first half of it. */
-static void write_base(struct vv_store *store, struct vv_lean *lean, struct vv_hash128 *digest) {
+static void write_base(struct vv_store *store, struct vv_dependency *dependency, struct vv_hash128 *digest) {
     struct vv_pack_options options = one_writer();
     struct vv_pack_writer *pack = begin_pack(store, attempt_at(1, 1), &options);
     struct mf mf;
@@ -29,16 +29,16 @@ static void write_base(struct vv_store *store, struct vv_lean *lean, struct vv_h
     mf.head.protected_bytes = SIZE;
     mf_store(&mf, pack, digest);
     assert_ok(vv_pack_seal(pack, SIZE, 1, NULL, &failure));
-    commit(store, attempt_at(1, 1), lean);
+    commit(store, attempt_at(1, 1), dependency);
 }
 
-static void write_overlay(struct vv_store *store, const struct vv_lean *lean, struct vv_hash128 base) {
+static void write_overlay(struct vv_store *store, const struct vv_dependency *dependency, struct vv_hash128 base) {
     struct vv_pack_options options = one_writer();
     struct vv_pack_writer *pack = begin_pack(store, attempt_at(1, 2), &options);
     struct mf mf;
-    options.parent = lean->attempt;
+    options.parent = dependency->attempt;
     put_extent(store, pack, 0, 2 * BLOCK, content + 2 * BLOCK, BLOCK, VV_CODEC_NONE, 1);
-    assert_ok(vv_pack_leans(pack, lean, 1, &failure));
+    assert_ok(vv_pack_dependencies(pack, dependency, 1, &failure));
     mf_begin(&mf, 0, SIZE);
     mf_region(&mf, 1, "", 0, SIZE, 0);
     mf_run(&mf, VV_RUN_KEEP, 2 * BLOCK, NULL, 0);
@@ -47,7 +47,7 @@ static void write_overlay(struct vv_store *store, const struct vv_lean *lean, st
     mf.head.regions = 1;
     mf.head.protected_bytes = SIZE;
     mf.head.lower_count = 1;
-    mf.head.lower[0] = (struct vv_layer_ref){.lean = 1, .digest = base};
+    mf.head.lower[0] = (struct vv_layer_ref){.dependency = 1, .digest = base};
     mf_store(&mf, pack, NULL);
     assert_ok(vv_pack_seal(pack, SIZE, 1, NULL, &failure));
     commit(store, attempt_at(1, 2), NULL);
@@ -121,7 +121,7 @@ static void extents_at_the_end(struct surgery *s, int is_footer_encoded) {
 }
 
 FOOTER_CUT(footer_sections_many, vv_put32(f + 120, 0x7fffffff))
-FOOTER_CUT(footer_leans_many, vv_put32(f + 116, 1048576))
+FOOTER_CUT(footer_dependencies_many, vv_put32(f + 116, 1048576))
 FOOTER_CUT(footer_parts_many, vv_put32(f + 112, 1048576))
 FOOTER_CUT(footer_owners, vv_put32(f + 36, 0xffffffff))
 FOOTER_CUT(footer_partners, vv_put32(f + 40, 2))
@@ -133,17 +133,17 @@ FOOTER_CUT(section_is_elsewhere, vv_put64(f + s->footer_bytes.size - VV_END_SIZE
 FOOTER_CUT(section_kind_6, vv_put32(f + s->footer_bytes.size - VV_END_SIZE - 40, 6))
 FOOTER_CUT(section_of_owner_5, vv_put32(f + s->footer_bytes.size - VV_END_SIZE - 40 + 4, 5))
 
-static void lean_on_itself(struct surgery *s, int is_footer_encoded) {
+static void dependency_on_itself(struct surgery *s, int is_footer_encoded) {
     if (!is_footer_encoded)
-        s->footer.leans[0].attempt = attempt_at(1, 2);
+        s->footer.dependencies[0].attempt = attempt_at(1, 2);
 }
-static void lean_on_stranger(struct surgery *s, int is_footer_encoded) {
+static void dependency_on_stranger(struct surgery *s, int is_footer_encoded) {
     if (!is_footer_encoded)
-        s->footer.leans[0].attempt.generation = 0, s->footer.leans[0].attempt = (struct vv_attempt){1, 7, 1};
+        s->footer.dependencies[0].attempt.generation = 0, s->footer.dependencies[0].attempt = (struct vv_attempt){1, 7, 1};
 }
-static void lean_on_other_list(struct surgery *s, int is_footer_encoded) {
+static void dependency_on_other_list(struct surgery *s, int is_footer_encoded) {
     if (!is_footer_encoded)
-        s->footer.leans[0].writers_digest.low ^= 1;
+        s->footer.dependencies[0].writers_digest.low ^= 1;
 }
 
 /* Manifest heads: owner 0, lower 4, regions 8, bytes 16, layout 24, entries 32, runs 40, layers 48. */
@@ -162,7 +162,7 @@ MANIFEST_CUT(bytes_lie, vv_put64(m + 16, SIZE - 1))
 MANIFEST_CUT(runs_lie, vv_put64(m + 40, UINT64_C(1) << 40))
 MANIFEST_CUT(layout_is_small, vv_put64(m + 24, BLOCK); vv_put64(m + 16, BLOCK))
 MANIFEST_CUT(layers_are_9, vv_put32(m + 4, 9))
-MANIFEST_CUT(layer_of_lean_7, vv_put32(m + 48, 7))
+MANIFEST_CUT(layer_of_dependency_7, vv_put32(m + 48, 7))
 MANIFEST_CUT(layer_of_writer_3, vv_put32(m + 52, 3))
 MANIFEST_CUT(layer_is_wrong, m[56] ^= 1)
 MANIFEST_CUT(layer_is_itself, vv_put32(m + 48, 0))
@@ -305,7 +305,7 @@ static const struct hostile cases[] = {
     CASE(1, extents_of_nobody, VARVE_CORRUPT, "is 99"),
     CASE(1, extents_at_the_end, VARVE_CORRUPT, "2^62"),
     CASE(1, footer_sections_many, VARVE_CORRUPT, "number of sections is 2147483647"),
-    CASE(1, footer_leans_many, VARVE_CORRUPT, "lean entries: 33554432 bytes are needed"),
+    CASE(1, footer_dependencies_many, VARVE_CORRUPT, "lean entries: 33554432 bytes are needed"),
     CASE(1, footer_parts_many, VARVE_CORRUPT, "8388608 bytes are needed"),
     CASE(1, footer_owners, VARVE_CORRUPT, "owners"),
     CASE(1, footer_partners, VARVE_CORRUPT, "partners"),
@@ -315,9 +315,9 @@ static const struct hostile cases[] = {
     CASE(1, section_is_elsewhere, VARVE_CORRUPT, "section"),
     CASE(1, section_kind_6, VARVE_UNKNOWN_FORMAT, "6"),
     CASE(1, section_of_owner_5, VARVE_CORRUPT, "manifest of owner 5"),
-    CASE(2, lean_on_itself, VARVE_CORRUPT, "leans on the future"),
-    CASE(2, lean_on_stranger, VARVE_CORRUPT, "which its record does not name"),
-    CASE(2, lean_on_other_list, VARVE_CORRUPT, "which its record does not name"),
+    CASE(2, dependency_on_itself, VARVE_CORRUPT, "depends on the future"),
+    CASE(2, dependency_on_stranger, VARVE_CORRUPT, "which its record does not name"),
+    CASE(2, dependency_on_other_list, VARVE_CORRUPT, "which its record does not name"),
     CASE(1, manifest_of_other, VARVE_CORRUPT, "owner"),
     CASE(1, regions_lie, VARVE_CORRUPT, "ends too early"),
     CASE(1, regions_many, VARVE_CORRUPT, "do not fit"),
@@ -325,7 +325,7 @@ static const struct hostile cases[] = {
     CASE(1, runs_lie, VARVE_CORRUPT, "runs do not fit"),
     CASE(1, layout_is_small, VARVE_CORRUPT, "layout"),
     CASE(1, layers_are_9, VARVE_CORRUPT, "lower layers is 9"),
-    CASE(2, layer_of_lean_7, VARVE_CORRUPT, "lean index of lower layer 0 is 7"),
+    CASE(2, layer_of_dependency_7, VARVE_CORRUPT, "lean index of lower layer 0 is 7"),
     CASE(2, layer_of_writer_3, VARVE_CORRUPT, "lower layer 0 names writer 3"),
     CASE(2, layer_is_wrong, VARVE_CORRUPT, "is not the one that"),
     CASE(2, layer_is_itself, VARVE_CORRUPT, "lean index of lower layer 0 is 0"),
@@ -360,10 +360,10 @@ static const struct hostile cases[] = {
 
 static struct vv_store *make_store(void) {
     struct vv_store *store = new_store();
-    struct vv_lean lean;
+    struct vv_dependency dependency;
     struct vv_hash128 digest;
-    write_base(store, &lean, &digest);
-    write_overlay(store, &lean, digest);
+    write_base(store, &dependency, &digest);
+    write_overlay(store, &dependency, digest);
     return store;
 }
 
@@ -424,17 +424,17 @@ static void test_empty_far(void **state) {
 
 typedef void (*relist_fn)(struct vv_writers *writers, struct vv_record *record);
 
-static void leans_on_future(struct vv_writers *writers, struct vv_record *record) {
+static void dependencies_on_future(struct vv_writers *writers, struct vv_record *record) {
     (void)writers;
-    record->leans[0].attempt.version = 9;
+    record->dependencies[0].attempt.version = 9;
 }
-static void leans_on_sibling(struct vv_writers *writers, struct vv_record *record) {
+static void dependencies_on_sibling(struct vv_writers *writers, struct vv_record *record) {
     (void)writers;
-    record->leans[0].attempt = (struct vv_attempt){1, 1, 2};
+    record->dependencies[0].attempt = (struct vv_attempt){1, 1, 2};
 }
-static void leans_on_other(struct vv_writers *writers, struct vv_record *record) {
+static void dependencies_on_other(struct vv_writers *writers, struct vv_record *record) {
     (void)writers;
-    record->leans[0].writers_digest.high ^= 1;
+    record->dependencies[0].writers_digest.high ^= 1;
 }
 static void pack_is_2_to_61(struct vv_writers *writers, struct vv_record *record) {
     (void)record;
@@ -467,9 +467,9 @@ static void test_lists(void **state) {
     static const struct {
         relist_fn fn;
         const char *text;
-    } lists[] = {{leans_on_future, "leans on the future"},
-                 {leans_on_sibling, "leans on the future"},
-                 {leans_on_other, "does not name"},
+    } lists[] = {{dependencies_on_future, "depends on the future"},
+                 {dependencies_on_sibling, "depends on the future"},
+                 {dependencies_on_other, "does not name"},
                  {pack_is_2_to_61, "shorter"},
                  {pack_is_longer, "shorter"},
                  {pack_is_shorter, "longer"},

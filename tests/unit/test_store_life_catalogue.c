@@ -97,7 +97,7 @@ static void test_load(void **state) {
 
 static void test_forgotten(void **state) {
     (void)state;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     struct vv_catalogue catalogue = load(1);
     vv_catalogue_clear(&catalogue);
     ok(vv_forget(store, NAME, 1, 3, &error));
@@ -116,7 +116,7 @@ static void test_forgotten(void **state) {
 
 static void test_damaged(void **state) {
     (void)state;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     key_text(at(1, 5, 0), VV_KIND_RECORD, 0, 0, text);
     damage(store, text, 150);
     for (int round = 0; round < 2; round++) {

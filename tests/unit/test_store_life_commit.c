@@ -18,18 +18,18 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* A session that comes after ours: a claim, and a beat that says it has ended. */
+/* A session that comes after ours: a claim, and a heartbeat that says it has ended. */
 static void supersede(uint32_t generation) {
     struct vv_claim claim = {.settings = store->settings, .ranks = 1, .beat_seconds = 1, .dead_seconds = 1};
-    struct vv_beat beat = {.counter = 1, .state = VV_BEAT_ENDED};
+    struct vv_heartbeat heartbeat = {.counter = 1, .state = VV_HEARTBEAT_ENDED};
     struct vv_key key = vv_attempt_key(NAME, &(struct vv_attempt){.generation = generation}, VV_KIND_CLAIM, 0, 0);
     struct vv_buf buf;
     vv_buf_init(&buf);
     vv_claim_encode(&buf, &key, store->id, &claim);
     ok(vv_object_create(store, &key, &buf, &error));
     vv_buf_clear(&buf);
-    key.kind = VV_KIND_BEAT;
-    vv_beat_encode(&buf, &key, store->id, &beat);
+    key.kind = VV_KIND_HEARTBEAT;
+    vv_heartbeat_encode(&buf, &key, store->id, &heartbeat);
     ok(vv_object_create(store, &key, &buf, &error));
     vv_buf_clear(&buf);
 }
@@ -68,7 +68,7 @@ static void test_commit(void **state) {
     ok(vv_commit(store, lease, NAME, &attempt, NULL, &error)); /* once more: it has succeeded */
     assert_whole(store);
 
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     key_text(attempt, VV_KIND_PART, 0, 0, text);
     assert_int_equal(vv_backend_remove(store->backend, text), 0);
     assert_int_equal(vv_votes_read(store, NAME, &attempt, &writers, &record, &error), VARVE_CORRUPT);
@@ -79,33 +79,33 @@ static void test_disagreeing_votes(void **state) {
     (void)state;
     struct vv_attempt attempt = at(1, 10, 0);
     struct pack_spec spec = {.writer = 0, .writers = 2};
-    struct vv_lean lean = checkpoint(store, lease, at(1, 5, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency dependency = checkpoint(store, lease, at(1, 5, 0), at(0, 0, 0), NULL, 0);
     ok(write_pack(store, attempt, &spec));
     spec.writer = 1;
-    spec.parent = lean.attempt;
+    spec.parent = dependency.attempt;
     ok(write_pack(store, attempt, &spec));
     assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), VARVE_CORRUPT);
     assert_non_null(strstr(error.text, "parent"));
     assert_int_equal(record_state(store, 1, 10), VARVE_NO_CHECKPOINT);
 }
 
-static void test_leans(void **state) {
+static void test_dependencies(void **state) {
     (void)state;
-    struct vv_lean a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
-    struct vv_lean b = checkpoint(store, lease, at(1, 20, 0), a.attempt, &a, 1);
-    struct vv_lean both[2] = {a, b};
+    struct vv_dependency a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency b = checkpoint(store, lease, at(1, 20, 0), a.attempt, &a, 1);
+    struct vv_dependency both[2] = {a, b};
     checkpoint(store, lease, at(1, 30, 0), b.attempt, both, 2);
     struct vv_record record;
     ok(vv_record_load(store, NAME, 1, 30, &record, &error));
-    assert_int_equal(record.lean_count, 2);
+    assert_int_equal(record.dependency_count, 2);
     vv_record_clear(&record);
 
-    /* on something the parent does not lean on; with another writers list; without any parent */
+    /* on something the parent does not depend on; with another writers list; without any parent */
     struct vv_attempt bad = at(1, 40, 0);
     write_single(store, bad, a.attempt, both, 2);
     assert_int_equal(vv_commit(store, lease, NAME, &bad, NULL, &error), VARVE_CORRUPT);
     bad = at(1, 41, 0);
-    struct vv_lean wrong = b;
+    struct vv_dependency wrong = b;
     wrong.writers_digest.low ^= 1;
     write_single(store, bad, b.attempt, &wrong, 1);
     assert_int_equal(vv_commit(store, lease, NAME, &bad, NULL, &error), VARVE_CORRUPT);
@@ -117,10 +117,10 @@ static void test_leans(void **state) {
 
 static void test_forgotten_parent(void **state) {
     (void)state;
-    struct vv_lean a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     struct vv_attempt next = at(1, 20, 0);
     write_single(store, next, a.attempt, &a, 1);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     key_text(a.attempt, VV_KIND_RECORD, 0, 0, text);
     damage(store, text, 200); /* it vouches for nothing: the same as forgotten */
     assert_int_equal(vv_commit(store, lease, NAME, &next, NULL, &error), VARVE_FORGOTTEN);
@@ -144,7 +144,7 @@ static void test_taken_key(void **state) {
 
     /* a writers list that is not what the packs give */
     struct vv_attempt fourth = at(1, 30, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     write_single(store, fourth, at(0, 0, 0), NULL, 0);
     key_text(fourth, VV_KIND_WRITERS, 0, 0, text);
     ok(vv_backend_put(store->backend, text, "something", 9));
@@ -175,7 +175,7 @@ static void test_drop(void **state) {
     struct pack_spec spec = {.writer = 1, .writers = 2, .has_part = 1};
     ok(write_pack(store, attempt, &spec));
     assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 2, &error), 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     uint64_t size;
     key_text(attempt, VV_KIND_PACK, 1, 0, text);
     assert_int_equal(vv_backend_stat(store->backend, text, &size), -ENOENT);
@@ -222,7 +222,7 @@ static void test_drop_full_vote(void **state) {
 #endif
 }
 
-/* Its session wakes late: the attempt was adopted, leaned on, and forgotten meanwhile. */
+/* Its session wakes late: the attempt was adopted, depended on, and forgotten meanwhile. */
 static void test_drop_adopted(void **state) {
     (void)state;
     struct vv_attempt attempt = at(1, 10, 0);
@@ -231,9 +231,9 @@ static void test_drop_adopted(void **state) {
     next_session();
     assert_int_equal(vv_adopt(store, lease, NAME, &error), 1);
     ok(vv_record_load(store, NAME, 1, 10, &record, &error));
-    struct vv_lean lean = {.attempt = attempt, .writers_digest = record.writers_digest};
+    struct vv_dependency dependency = {.attempt = attempt, .writers_digest = record.writers_digest};
     vv_record_clear(&record);
-    checkpoint(store, lease, at(2, 20, 0), attempt, &lean, 1);
+    checkpoint(store, lease, at(2, 20, 0), attempt, &dependency, 1);
     assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), -EEXIST);
     ok(vv_forget(store, NAME, 1, 10, &error));
     assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), 1);
@@ -244,7 +244,7 @@ static void test_drop_adopted(void **state) {
 
 static void test_adopt(void **state) {
     (void)state;
-    struct vv_lean a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     struct pack_spec half = {.writer = 0, .writers = 2, .parent = a.attempt};
     write_single(store, at(1, 5, 0), at(0, 0, 0), NULL, 0); /* older than a record */
     write_single(store, at(1, 20, 0), a.attempt, &a, 1);    /* superseded by its own attempt 1 */
@@ -256,7 +256,7 @@ static void test_adopt(void **state) {
     struct vv_record record;
     ok(vv_record_load(store, NAME, 1, 20, &record, &error));
     assert_int_equal(record.attempt, 1);
-    assert_int_equal(record.lean_count, 1);
+    assert_int_equal(record.dependency_count, 1);
     vv_record_clear(&record);
     assert_int_equal(record_state(store, 1, 5), VARVE_NO_CHECKPOINT);
     assert_int_equal(record_state(store, 1, 30), VARVE_NO_CHECKPOINT);
@@ -268,7 +268,7 @@ static void test_adopt(void **state) {
 static void test_adopt_not(void **state) {
     (void)state;
     struct vv_attempt attempt = at(1, 20, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     write_single(store, attempt, at(0, 0, 0), NULL, 0);
     assert_int_equal(vv_adopt(store, lease, NAME, &error), 0); /* its own */
     key_text(attempt, VV_KIND_PACK, 0, 0, text);
@@ -306,7 +306,7 @@ static void test_steps_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_commit),       TEST(test_disagreeing_votes),
-        TEST(test_leans),        TEST(test_forgotten_parent),
+        TEST(test_dependencies),        TEST(test_forgotten_parent),
         TEST(test_taken_key),    TEST(test_fenced),
         TEST(test_drop),         TEST(test_drop_full_vote),
         TEST(test_drop_adopted), TEST(test_adopt),

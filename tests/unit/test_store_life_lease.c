@@ -117,17 +117,17 @@ static void test_abandoned(void **state) {
     vv_store_close(store);
 }
 
-/* A claim whose beat was never written, and a claim that cannot be read. */
-static void test_no_beat(void **state) {
+/* A claim whose heartbeat was never written, and a claim that cannot be read. */
+static void test_no_heartbeat(void **state) {
     (void)state;
     for (int is_damaged = 0; is_damaged < 2; is_damaged++) {
         struct vv_store *store = open_store(fresh_uri(), VV_STORE_WRITE);
         struct vv_lease *lease = NULL;
-        char text[VV_KEY_ROOM];
+        char text[VV_KEY_CAPACITY];
         int life;
         ok(take(store, 1, 0, &lease));
         vv_lease_abandon(lease);
-        key_text(at(1, 0, 0), VV_KIND_BEAT, 0, 0, text);
+        key_text(at(1, 0, 0), VV_KIND_HEARTBEAT, 0, 0, text);
         assert_int_equal(vv_backend_remove(store->backend, text), 0);
         key_text(at(1, 0, 0), VV_KIND_CLAIM, 0, 0, text);
         if (is_damaged)
@@ -145,7 +145,7 @@ static void test_no_beat(void **state) {
     }
 }
 
-/* ---- somebody else's claim and beat ---- */
+/* ---- somebody else's claim and heartbeat ---- */
 
 static struct vv_store *other_store;
 static struct vv_lease *other_lease;
@@ -158,21 +158,21 @@ static int other_is_faster(int verb, const char *key, uint64_t offset, int is_af
     return -ENOSPC;
 }
 
-/* A claim fails while another session gets it: the other one's beat is not touched. */
+/* A claim fails while another session gets it: the other one's heartbeat is not touched. */
 static void test_failed_claim(void **state) {
     (void)state;
     char uri[64];
     snprintf(uri, sizeof uri, "%s", fresh_uri());
     struct vv_store *store = open_hooked(uri);
     struct vv_lease *lease = NULL;
-    struct vv_beat beat;
+    struct vv_heartbeat heartbeat;
     int life;
     other_store = open_store(uri, VV_STORE_WRITE);
     hook = other_is_faster;
     assert_int_equal(take(store, 60, 0, &lease), -ENOSPC);
     hook = NULL;
-    ok(vv_beat_load(store, NAME, 1, &beat, &error));
-    assert_int_equal(beat.state, VV_BEAT_RUNNING);
+    ok(vv_heartbeat_load(store, NAME, 1, &heartbeat, &error));
+    assert_int_equal(heartbeat.state, VV_HEARTBEAT_RUNNING);
     ok(vv_life_look(store, NAME, 1, 0, &life, NULL, &error));
     assert_int_equal(life, VV_LIFE_MAYBE);
     ok(vv_lease_check(other_lease, &error));
@@ -181,21 +181,21 @@ static void test_failed_claim(void **state) {
     vv_store_close(store);
 }
 
-/* The beat of a session that does not have the claim says nothing. */
-static void test_foreign_beat(void **state) {
+/* The heartbeat of a session that does not have the claim says nothing. */
+static void test_foreign_heartbeat(void **state) {
     (void)state;
     struct vv_store *store = open_store(fresh_uri(), VV_STORE_WRITE);
-    struct vv_beat beat = {
-        .session_id = "somebody else's", .counter = 9, .state = VV_BEAT_ENDED, .refers = at(1, 5, 0)};
-    struct vv_key key = vv_generation_key(NAME, 1, VV_KIND_BEAT);
+    struct vv_heartbeat heartbeat = {
+        .session_id = "somebody else's", .counter = 9, .state = VV_HEARTBEAT_ENDED, .refers = at(1, 5, 0)};
+    struct vv_key key = vv_generation_key(NAME, 1, VV_KIND_HEARTBEAT);
     struct vv_lease *lease = NULL;
     struct vv_attempt refers;
     struct vv_buf buf;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     int life;
     ok(take(store, 60, 0, &lease));
     vv_buf_init(&buf);
-    vv_beat_encode(&buf, &key, store->id, &beat);
+    vv_heartbeat_encode(&buf, &key, store->id, &heartbeat);
     vv_key_print(&key, text);
     ok(vv_backend_replace(store->backend, text, buf.data, buf.size));
     vv_buf_clear(&buf);
@@ -211,19 +211,19 @@ static void test_foreign_beat(void **state) {
 static int stale_count;
 static int stale_once(int verb, const char *key, uint64_t offset, int is_after) {
     (void)offset, (void)is_after;
-    return verb == VV_VERB_GET && is_key(key, at(1, 0, 0), VV_KIND_BEAT) && !stale_count++ ? -ESTALE : 0;
+    return verb == VV_VERB_GET && is_key(key, at(1, 0, 0), VV_KIND_HEARTBEAT) && !stale_count++ ? -ESTALE : 0;
 }
 
-/* The beat was renewed while a network file system read it. */
+/* The heartbeat was renewed while a network file system read it. */
 static void test_stale(void **state) {
     (void)state;
     struct vv_store *store = open_hooked(fresh_uri());
     struct vv_lease *lease = NULL;
-    struct vv_beat beat;
+    struct vv_heartbeat heartbeat;
     ok(take(store, 60, 0, &lease));
     stale_count = 0;
     hook = stale_once;
-    ok(vv_beat_load(store, NAME, 1, &beat, &error));
+    ok(vv_heartbeat_load(store, NAME, 1, &heartbeat, &error));
     hook = NULL;
     assert_true(stale_count > 1);
     vv_lease_release(lease);
@@ -234,7 +234,7 @@ static void test_claim_gone(void **state) {
     (void)state;
     struct vv_store *store = open_store(fresh_uri(), VV_STORE_WRITE);
     struct vv_lease *lease = NULL;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     ok(take(store, 60, 0, &lease));
     key_text(at(1, 0, 0), VV_KIND_CLAIM, 0, 0, text);
     ok(vv_backend_remove(store->backend, text));
@@ -288,7 +288,7 @@ static void test_killed(void **state) {
         char text[32];
         snprintf(text, sizeof text, "process %d", (int)pid);
         assert_non_null(strstr(error.text, text));
-        assert_int_equal(take(store, 2, 4, &lease), VARVE_BUSY); /* its beats are seen */
+        assert_int_equal(take(store, 2, 4, &lease), VARVE_BUSY); /* its heartbeats are seen */
         kill(pid, SIGKILL);
         if (is_reaped)
             waitpid(pid, NULL, 0);
@@ -324,7 +324,7 @@ static void test_stopped(void **state) {
     vv_store_close(store);
 }
 
-/* Both are stopped, as by a batch system that suspends a node, and the observer wakes up first: the beat it finds is as
+/* Both are stopped, as by a batch system that suspends a node, and the observer wakes up first: the heartbeat it finds is as
  * old as its own sleep. */
 static void test_observer_stopped(void **state) {
     (void)state;
@@ -400,7 +400,7 @@ static void test_leader_gone(void **state) {
     assert_int_not_equal(vv_process_look(&claim), VV_PROCESS_THERE);
 }
 
-/* After fork the child has no beat thread; dropping the lease there must neither hang nor end the parent's. */
+/* After fork the child has no heartbeat thread; dropping the lease there must neither hang nor end the parent's. */
 static void test_fork(void **state) {
     (void)state;
     struct vv_store *store = open_store(folder, VV_STORE_WRITE);
@@ -490,13 +490,13 @@ int main(void) {
         cmocka_unit_test(test_race),
         cmocka_unit_test(test_follow),
         cmocka_unit_test(test_abandoned),
-        cmocka_unit_test(test_no_beat),
+        cmocka_unit_test(test_no_heartbeat),
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_leader_gone),
         cmocka_unit_test(test_failed_claim),
-        cmocka_unit_test(test_foreign_beat),
+        cmocka_unit_test(test_foreign_heartbeat),
         cmocka_unit_test(test_stale),
         cmocka_unit_test(test_claim_gone),
         cmocka_unit_test(test_observer_stopped),

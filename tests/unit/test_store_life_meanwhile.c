@@ -63,13 +63,13 @@ static void verify(void) {
 }
 
 static void remove_record(uint32_t generation, uint64_t version) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     key_text(at(generation, version, 0), VV_KIND_RECORD, 0, 0, text);
     ok(vv_backend_remove(other->backend, text));
 }
 
 static void damage_record(uint32_t generation, uint64_t version, int64_t offset) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     key_text(at(generation, version, 0), VV_KIND_RECORD, 0, 0, text);
     damage(other, text, offset);
 }
@@ -180,7 +180,7 @@ static void test_error_is_not_absence(void **state) {
     (void)state;
     struct vv_record record;
     write_single(other, at(1, 10, 0), at(0, 0, 0), NULL, 0);
-    struct vv_lean base = checkpoint(other, lease, at(1, 5, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency base = checkpoint(other, lease, at(1, 5, 0), at(0, 0, 0), NULL, 0);
     checkpoint(other, lease, at(1, 10, 1), base.attempt, &base, 1);
     end_session();
     static const struct {
@@ -255,7 +255,7 @@ static void put_catalogue(struct vv_attempt attempt, uint32_t is_tombstone) {
     struct vv_key key = vv_attempt_key(NAME, &(struct vv_attempt){0}, VV_KIND_CATALOGUE, 0, 0);
     struct vv_catalogue_entry entry = {.attempt = attempt, .time_ns = 1, .ranks = 1, .is_tombstone = is_tombstone};
     struct vv_catalogue catalogue = {.count = 1, .list = &entry};
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     struct vv_buf buf;
     vv_buf_init(&buf);
     vv_catalogue_encode(&buf, &key, other->id, &catalogue);
@@ -272,7 +272,7 @@ static void test_lost(void **state) {
     checkpoint(other, lease, at(1, 30, 0), at(0, 0, 0), NULL, 0);
     end_session();
     assert_lost(10); /* the parent of 20 */
-    assert_lost(30); /* in the beat; nothing is newer */
+    assert_lost(30); /* in the heartbeat; nothing is newer */
     put_catalogue(at(1, 20, 0), 0);
     assert_lost(20);
     put_catalogue(at(1, 20, 0), 1);
@@ -308,18 +308,18 @@ static void test_lost_chain(void **state) {
     }
 }
 
-/* ---- leans ---- */
+/* ---- dependencies ---- */
 
-/* What is leaned on is older: another attempt at the same version is not. */
-static void test_lean_on_sibling(void **state) {
+/* What is depended on is older: another attempt at the same version is not. */
+static void test_dependency_on_sibling(void **state) {
     (void)state;
     struct vv_attempt attempt = at(1, 10, 1);
     struct vv_writers writers;
     struct vv_record record;
-    struct vv_lean sibling = checkpoint(other, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency sibling = checkpoint(other, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     write_single(other, attempt, at(0, 0, 0), &sibling, 1);
     assert_int_equal(vv_votes_read(other, NAME, &attempt, &writers, &record, &error), VARVE_CORRUPT);
-    assert_non_null(strstr(error.text, "leans on the future"));
+    assert_non_null(strstr(error.text, "depends on the future"));
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
@@ -336,7 +336,7 @@ int main(void) {
 #endif
         TEST(test_lost),
         TEST(test_lost_chain),
-        TEST(test_lean_on_sibling),
+        TEST(test_dependency_on_sibling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

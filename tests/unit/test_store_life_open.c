@@ -134,7 +134,7 @@ static void test_patched(void **state) {
         uint8_t id[16];
         uint64_t seed;
         snprintf(uri, sizeof uri, "%s", fresh_uri());
-        struct vv_store *keeper = spoilt(uri, is_removed, id, &seed);
+        struct vv_store *leader = spoilt(uri, is_removed, id, &seed);
         struct vv_store *store = open_store(uri, VV_STORE_WRITE);
         assert_int_equal(store->is_patched, 1);
         assert_memory_equal(store->id, id, 16);
@@ -147,29 +147,29 @@ static void test_patched(void **state) {
         assert_int_equal(store->is_patched, 0);
         assert_memory_equal(store->id, id, 16);
         vv_store_close(store);
-        vv_store_close(keeper);
+        vv_store_close(leader);
     }
 }
 
 static void test_patch_refused(void **state) {
     (void)state;
-    char uri[64], text[VV_KEY_ROOM];
+    char uri[64], text[VV_KEY_CAPACITY];
     uint8_t id[16];
     uint64_t seed;
     struct vv_backend_options options = {.may_create = 1};
     struct varve_backend *backend = NULL;
     struct vv_store *store = NULL;
     snprintf(uri, sizeof uri, "%s", fresh_uri());
-    struct vv_store *keeper = spoilt(uri, 1, id, &seed);
+    struct vv_store *leader = spoilt(uri, 1, id, &seed);
 
     /* a claim of another store */
-    struct vv_claim claim = {.settings = keeper->settings, .ranks = 1};
+    struct vv_claim claim = {.settings = leader->settings, .ranks = 1};
     struct vv_key key = vv_attempt_key(NAME, &(struct vv_attempt){.generation = 7}, VV_KIND_CLAIM, 0, 0);
     struct vv_buf buf;
     uint8_t other[16] = {1};
     vv_buf_init(&buf);
     vv_claim_encode(&buf, &key, other, &claim);
-    ok(vv_object_create(keeper, &key, &buf, &error));
+    ok(vv_object_create(leader, &key, &buf, &error));
     vv_buf_clear(&buf);
     ok(vv_backend_open(uri, &options, &backend, &error));
     assert_int_equal(vv_store_open(backend, VV_STORE_WRITE, &quiet, &store, &error), VARVE_CORRUPT);
@@ -177,18 +177,18 @@ static void test_patch_refused(void **state) {
 
     /* nothing that could be read: never a new store */
     vv_key_print(&key, text);
-    assert_int_equal(vv_backend_remove(keeper->backend, text), 0);
+    assert_int_equal(vv_backend_remove(leader->backend, text), 0);
     key_text(at(1, 0, 0), VV_KIND_CLAIM, 0, 0, text);
-    damage(keeper, text, 20);
+    damage(leader, text, 20);
     key_text(at(1, 10, 0), VV_KIND_RECORD, 0, 0, text);
-    damage(keeper, text, 20);
+    damage(leader, text, 20);
     key_text(at(1, 20, 0), VV_KIND_RECORD, 0, 0, text);
-    damage(keeper, text, 200);
+    damage(leader, text, 200);
     ok(vv_backend_open(uri, &options, &backend, &error));
     assert_int_equal(vv_store_open(backend, VV_STORE_WRITE, &quiet, &store, &error), VARVE_CORRUPT);
     uint64_t size;
-    assert_int_equal(vv_backend_stat(keeper->backend, "varve", &size), -ENOENT);
-    vv_store_close(keeper);
+    assert_int_equal(vv_backend_stat(leader->backend, "varve", &size), -ENOENT);
+    vv_store_close(leader);
 }
 
 static int count_name(void *arg, const char *name) {

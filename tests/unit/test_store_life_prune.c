@@ -21,20 +21,20 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* Claim and beat of another session, as its own process would write them; the claim says nothing about its process. */
-static void put_session(uint32_t generation, uint32_t beat_state, struct vv_attempt refers) {
+/* Claim and heartbeat of another session, as its own process would write them; the claim says nothing about its process. */
+static void put_session(uint32_t generation, uint32_t heartbeat_state, struct vv_attempt refers) {
     struct vv_claim claim = {.settings = store->settings, .ranks = 1, .beat_seconds = 1, .dead_seconds = 60};
-    struct vv_beat beat = {.counter = 1, .state = beat_state, .refers = refers};
+    struct vv_heartbeat heartbeat = {.counter = 1, .state = heartbeat_state, .refers = refers};
     struct vv_key key = vv_attempt_key(NAME, &(struct vv_attempt){.generation = generation}, VV_KIND_CLAIM, 0, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     struct vv_buf buf;
     vv_buf_init(&buf);
     vv_claim_encode(&buf, &key, store->id, &claim);
     vv_key_print(&key, text);
     ok(vv_backend_replace(store->backend, text, buf.data, buf.size));
     vv_buf_clear(&buf);
-    key.kind = VV_KIND_BEAT;
-    vv_beat_encode(&buf, &key, store->id, &beat);
+    key.kind = VV_KIND_HEARTBEAT;
+    vv_heartbeat_encode(&buf, &key, store->id, &heartbeat);
     vv_key_print(&key, text);
     ok(vv_backend_replace(store->backend, text, buf.data, buf.size));
     vv_buf_clear(&buf);
@@ -69,7 +69,7 @@ static void test_forget(void **state) {
     vv_lease_release(lease);
     lease = NULL;
     ok(vv_forget(store, NAME, 1, 20, &error));
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     key_text(at(1, 30, 0), VV_KIND_RECORD, 0, 0, text);
     damage(store, text, 200);
     ok(vv_forget(store, NAME, 1, 30, &error)); /* a damaged one */
@@ -86,14 +86,14 @@ static void count_report(void *arg, const char *key, uint64_t size) {
 static void test_prune(void **state) {
     (void)state;
     struct vv_prune_result result;
-    struct vv_lean a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
-    struct vv_lean b = checkpoint(store, lease, at(1, 20, 0), a.attempt, NULL, 0);
+    struct vv_dependency a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency b = checkpoint(store, lease, at(1, 20, 0), a.attempt, NULL, 0);
     write_single(store, at(1, 15, 0), at(0, 0, 0), NULL, 0); /* older than a record: cannot be committed any more */
     write_single(store, at(1, 20, 7), at(0, 0, 0), NULL, 0); /* another attempt was */
     write_single(store, at(1, 30, 0), b.attempt, &b, 1);     /* being written */
     checkpoint(store, lease, at(1, 25, 0), b.attempt, &b, 1);
     ok(vv_forget(store, NAME, 1, 10, &error));
-    ok(vv_forget(store, NAME, 1, 20, &error)); /* 25 leans on it */
+    ok(vv_forget(store, NAME, 1, 20, &error)); /* 25 depends on it */
 
     uint64_t told = 0;
     struct vv_prune_options dry = {.is_dry_run = 1, .report = count_report, .arg = &told};
@@ -110,7 +110,7 @@ static void test_prune(void **state) {
     assert_false(exists(store, at(1, 20, 7), VV_KIND_PACK));
     assert_true(exists(store, at(1, 20, 0), VV_KIND_PACK));
     assert_true(exists(store, at(1, 30, 0), VV_KIND_PACK));
-    assert_int_equal(record_state(store, 1, 10), VARVE_NO_CHECKPOINT); /* the beat names a later version */
+    assert_int_equal(record_state(store, 1, 10), VARVE_NO_CHECKPOINT); /* the heartbeat names a later version */
     assert_int_equal(record_state(store, 1, 15), VARVE_NO_CHECKPOINT);
     assert_int_equal(record_state(store, 1, 20), VARVE_FORGOTTEN); /* its data is there */
     struct vv_attempt late = at(1, 30, 0);
@@ -120,10 +120,10 @@ static void test_prune(void **state) {
 
 static void test_prune_refuses(void **state) {
     (void)state;
-    struct vv_lean a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     checkpoint(store, lease, at(1, 20, 0), a.attempt, NULL, 0);
     write_single(store, at(1, 5, 0), at(0, 0, 0), NULL, 0);
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     key_text(at(1, 10, 0), VV_KIND_RECORD, 0, 0, text);
     damage(store, text, 200);
     assert_int_equal(prune(store, NULL), VARVE_CORRUPT);
@@ -131,7 +131,7 @@ static void test_prune_refuses(void **state) {
     assert_true(exists(store, at(1, 5, 0), VV_KIND_PACK));
     damage(store, text, 200);
 
-    /* a pack being written that may lean on anything */
+    /* a pack being written that may depend on anything */
     write_single(store, at(1, 30, 0), at(1, 20, 0), NULL, 0);
     key_text(at(1, 30, 0), VV_KIND_PACK, 0, 0, text);
     damage(store, text, -40);
@@ -139,7 +139,7 @@ static void test_prune_refuses(void **state) {
     damage(store, text, -40);
 
     /* what cannot be interpreted stays */
-    char odd[VV_KEY_ROOM];
+    char odd[VV_KEY_CAPACITY];
     key_text(at(1, 5, 0), VV_KIND_WRITERS, 0, 0, odd);
     strcpy(strrchr(odd, '/'), "/surprise");
     ok(vv_backend_put(store->backend, odd, "x", 1));
@@ -152,8 +152,8 @@ static void test_prune_refuses(void **state) {
 
 static void test_keep(void **state) {
     (void)state;
-    struct vv_lean last = checkpoint(store, lease, at(1, 1, 0), at(0, 0, 0), NULL, 0);
-    char text[VV_KEY_ROOM];
+    struct vv_dependency last = checkpoint(store, lease, at(1, 1, 0), at(0, 0, 0), NULL, 0);
+    char text[VV_KEY_CAPACITY];
     ok(keep_newest(store, lease, 0));
     for (uint64_t version = 2; version <= 10; version++) {
         last = checkpoint(store, lease, at(1, version, 0), last.attempt, NULL, 0);
@@ -185,21 +185,21 @@ static void test_tombstone_lifetime(void **state) {
     struct pack_spec half = {.writers = 2};
     ok(write_pack(store, at(1, 10, 0), &half));
     /* superseded, on a host about which nothing is known: waste, but its session may be asleep before the record */
-    put_session(1, VV_BEAT_RUNNING, at(0, 0, 0));
-    put_session(2, VV_BEAT_ENDED, at(0, 0, 0));
+    put_session(1, VV_HEARTBEAT_RUNNING, at(0, 0, 0));
+    put_session(2, VV_HEARTBEAT_ENDED, at(0, 0, 0));
     ok(prune(store, NULL));
     assert_false(exists(store, at(1, 10, 0), VV_KIND_PACK));
     assert_int_equal(record_state(store, 1, 10), VARVE_FORGOTTEN);
-    /* its beat names a later version, but of another generation */
-    put_session(1, VV_BEAT_RUNNING, (struct vv_attempt){.generation = 7, .version = 99});
+    /* its heartbeat names a later version, but of another generation */
+    put_session(1, VV_HEARTBEAT_RUNNING, (struct vv_attempt){.generation = 7, .version = 99});
     ok(prune(store, NULL));
     assert_int_equal(record_state(store, 1, 10), VARVE_FORGOTTEN);
     /* it can commit no more, but generation 3 may be adopting */
-    put_session(1, VV_BEAT_RUNNING, at(1, 11, 0));
-    put_session(3, VV_BEAT_RUNNING, at(0, 0, 0));
+    put_session(1, VV_HEARTBEAT_RUNNING, at(1, 11, 0));
+    put_session(3, VV_HEARTBEAT_RUNNING, at(0, 0, 0));
     ok(prune(store, NULL));
     assert_int_equal(record_state(store, 1, 10), VARVE_FORGOTTEN);
-    put_session(3, VV_BEAT_RUNNING, at(1, 5, 0));
+    put_session(3, VV_HEARTBEAT_RUNNING, at(1, 5, 0));
     ok(prune(store, NULL));
     assert_int_equal(record_state(store, 1, 10), VARVE_NO_CHECKPOINT);
 }
@@ -242,11 +242,11 @@ static int wait_sleeper(struct sleeper *sleeper) {
 /* Taken for dead, its parent forgotten, everything pruned: it must not commit what is gone. */
 static void test_sleeper(void **state) {
     (void)state;
-    struct vv_lean a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     struct sleeper sleeper = {.attempt = at(1, 20, 0)};
     write_single(store, sleeper.attempt, a.attempt, &a, 1);
     start_sleeper(&sleeper);
-    put_session(2, VV_BEAT_ENDED, at(0, 0, 0));
+    put_session(2, VV_HEARTBEAT_ENDED, at(0, 0, 0));
     ok(vv_forget(store, NAME, 1, 10, &error));
     ok(prune(store, NULL));
     assert_false(exists(store, at(1, 10, 0), VV_KIND_PACK));
@@ -259,10 +259,10 @@ static void test_sleeper(void **state) {
 /* All tombstones come before the first removal: the parent's data is older and would go first. */
 static void test_prune_order(void **state) {
     (void)state;
-    struct vv_lean a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     struct sleeper sleeper = {.attempt = at(1, 20, 0)};
     write_single(store, sleeper.attempt, a.attempt, &a, 1);
-    put_session(2, VV_BEAT_ENDED, at(0, 0, 0));
+    put_session(2, VV_HEARTBEAT_ENDED, at(0, 0, 0));
     ok(vv_forget(store, NAME, 1, 10, &error));
     vv_fault_set("store.prune.before_remove=error:5");
     assert_int_equal(prune(store, NULL), -EIO);
@@ -274,14 +274,14 @@ static void test_prune_order(void **state) {
     assert_true(exists(store, at(1, 20, 0), VV_KIND_PACK));
 }
 
-/* Alive, but its parent was forgotten after it looked: what it leans on stays, and it commits. */
+/* Alive, but its parent was forgotten after it looked: what it depends on stays, and it commits. */
 static void test_parent_forgotten_late(void **state) {
     (void)state;
-    struct vv_lean a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     struct sleeper sleeper = {.attempt = at(1, 20, 0)};
     write_single(store, sleeper.attempt, a.attempt, &a, 1);
     start_sleeper(&sleeper);
-    ok(vv_record_bury(store, NAME, &a.attempt, &error)); /* by somebody who read the beat long ago */
+    ok(vv_record_bury(store, NAME, &a.attempt, &error)); /* by somebody who read the heartbeat long ago */
     ok(prune(store, NULL));
     assert_true(exists(store, at(1, 10, 0), VV_KIND_PACK));
     assert_int_equal(wait_sleeper(&sleeper), 0);
@@ -400,7 +400,7 @@ static int bury_some(void *arg, uint32_t generation, uint64_t version) {
     return 0;
 }
 
-/* Forgets whatever it finds, without the courtesy of looking at beats. */
+/* Forgets whatever it finds, without the courtesy of looking at heartbeats. */
 static void *forget_loop(void *arg) {
     while (!atomic_load(&is_over)) {
         vv_records_list(store, NAME, bury_some, arg, NULL);
@@ -413,7 +413,7 @@ static void test_together(void **state) {
     (void)state;
     pthread_t threads[3];
     unsigned seed = 1;
-    struct vv_lean leans[8];
+    struct vv_dependency dependencies[8];
     uint32_t count = 0;
     struct vv_attempt parent = at(0, 0, 0);
     int committed = 0, dropped = 0;
@@ -425,7 +425,7 @@ static void test_together(void **state) {
     for (uint64_t version = 1; vv_clock_ns() < end; version++) {
         struct vv_attempt attempt = at(vv_lease_generation(lease), version, 0);
         struct vv_record record;
-        write_single(store, attempt, parent, leans, count);
+        write_single(store, attempt, parent, dependencies, count);
         int rc = vv_commit(store, lease, NAME, &attempt, &record, &error);
         assert_true(rc == 0 || rc == VARVE_FORGOTTEN);
         if (rc < 0) { /* the history is dropped */
@@ -436,8 +436,8 @@ static void test_together(void **state) {
         }
         committed++;
         if (count == 8)
-            memmove(leans, leans + 1, --count * sizeof leans[0]);
-        leans[count++] = (struct vv_lean){.attempt = attempt, .writers_digest = record.writers_digest};
+            memmove(dependencies, dependencies + 1, --count * sizeof dependencies[0]);
+        dependencies[count++] = (struct vv_dependency){.attempt = attempt, .writers_digest = record.writers_digest};
         parent = attempt;
         vv_record_clear(&record);
         ok(vv_lease_refer(lease, &attempt, &error));

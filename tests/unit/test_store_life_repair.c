@@ -4,9 +4,9 @@
 #include "store_life.h"
 
 static struct vv_store *store;
-static struct vv_lean a, b;
+static struct vv_dependency a, b;
 
-/* Three checkpoints: 20 leans on 10, which is forgotten, 30 on both. The session has ended. */
+/* Three checkpoints: 20 depends on 10, which is forgotten, 30 on both. The session has ended. */
 static int set_up(void **state) {
     struct vv_lease *lease = NULL;
     (void)state;
@@ -14,7 +14,7 @@ static int set_up(void **state) {
     ok(take(store, 60, 0, &lease));
     a = checkpoint(store, lease, at(1, 10, 0), at(0, 0, 0), NULL, 0);
     b = checkpoint(store, lease, at(1, 20, 1), a.attempt, &a, 1);
-    struct vv_lean both[2] = {a, b};
+    struct vv_dependency both[2] = {a, b};
     checkpoint(store, lease, at(1, 30, 0), b.attempt, both, 2);
     vv_lease_release(lease);
     ok(vv_forget(store, NAME, 1, 10, &error));
@@ -45,7 +45,7 @@ static int repair(int is_dry_run) {
 
 /* Spoil an object, repair, and compare. Records get another time. */
 static void spoil(struct vv_attempt attempt, int kind, int64_t offset) {
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     struct vv_buf before, after;
     vv_buf_init(&before);
     vv_buf_init(&after);
@@ -79,7 +79,7 @@ static void test_writers(void **state) {
     (void)state;
     spoil(at(1, 30, 0), VV_KIND_WRITERS, 110);
     spoil(at(1, 30, 0), VV_KIND_WRITERS, INT64_MAX);
-    spoil(at(1, 10, 0), VV_KIND_WRITERS, 20); /* of a forgotten one that is leaned on */
+    spoil(at(1, 10, 0), VV_KIND_WRITERS, 20); /* of a forgotten one that is depended on */
     spoil(at(1, 10, 0), VV_KIND_WRITERS, INT64_MAX);
 }
 
@@ -91,7 +91,7 @@ static void test_record(void **state) {
     struct vv_record record;
     ok(vv_record_load(store, NAME, 1, 20, &record, &error));
     assert_int_equal(record.attempt, 1);
-    assert_int_equal(record.lean_count, 1);
+    assert_int_equal(record.dependency_count, 1);
     vv_record_clear(&record);
     spoil(at(1, 30, 0), VV_KIND_RECORD, INT64_MAX);
     spoil(at(1, 20, 0), VV_KIND_RECORD, INT64_MAX);
@@ -105,9 +105,9 @@ static void test_tombstone(void **state) {
 
 static void test_hopeless(void **state) {
     (void)state;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     key_text(at(1, 10, 0), VV_KIND_PACK, 0, 0, text);
-    damage(store, text, -40); /* both records lean on it */
+    damage(store, text, -40); /* both records depend on it */
     key_text(at(1, 30, 0), VV_KIND_RECORD, 0, 0, text);
     damage(store, text, 200);
     assert_int_equal(repair(0), 0);
@@ -119,11 +119,11 @@ static void test_hopeless(void **state) {
     assert_int_equal(record_state(store, 1, 30), VARVE_NO_CHECKPOINT);
 }
 
-static void test_beat(void **state) {
+static void test_heartbeat(void **state) {
     (void)state;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     uint64_t size;
-    key_text(at(1, 0, 0), VV_KIND_BEAT, 0, 0, text);
+    key_text(at(1, 0, 0), VV_KIND_HEARTBEAT, 0, 0, text);
     damage(store, text, 100);
     assert_int_equal(repair(0), 1);
     assert_int_equal(vv_backend_stat(store->backend, text, &size), -ENOENT);
@@ -134,7 +134,7 @@ static void test_beat(void **state) {
 static void test_beside_session(void **state) {
     (void)state;
     struct vv_lease *lease = NULL;
-    char text[VV_KEY_ROOM];
+    char text[VV_KEY_CAPACITY];
     ok(take(store, 60, 0, &lease));
     write_single(store, at(2, 40, 0), at(0, 0, 0), NULL, 0);
     assert_int_equal(repair(0), 0);
@@ -163,7 +163,7 @@ static void live(void) {
     uint32_t generation = vv_lease_generation(lease);
     struct vv_attempt failed = at(generation, 5, 0);
     struct pack_spec half = {.writer = 1, .writers = 2, .has_part = 1};
-    struct vv_lean first = checkpoint(own, lease, at(generation, 1, 0), at(0, 0, 0), NULL, 0);
+    struct vv_dependency first = checkpoint(own, lease, at(generation, 1, 0), at(0, 0, 0), NULL, 0);
     checkpoint(own, lease, at(generation, 2, 0), first.attempt, &first, 1);
     ok(write_pack(own, failed, &half));
     ok(vv_attempt_drop(own, NAME, &failed, 2, &error));
@@ -240,7 +240,7 @@ static void test_deaths(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_nothing_to_do),      TEST(test_writers), TEST(test_record),         TEST(test_tombstone),
-        TEST(test_hopeless),           TEST(test_beat),    TEST(test_beside_session),
+        TEST(test_hopeless),           TEST(test_heartbeat),    TEST(test_beside_session),
 #ifdef VARVE_FAULTS
         cmocka_unit_test(test_deaths),
 #endif

@@ -163,10 +163,10 @@ static void fill(uint8_t type, uint8_t *data, size_t size, int are_tame) {
 
 static void test_all_types_agree_with_the_plain_way(void **state) {
     (void)state;
-    uint8_t room[ELEMENTS_MAX * 16 + 8];
+    uint8_t capacity[ELEMENTS_MAX * 16 + 8];
     for (int round = 0; round < ROUNDS; round++) {
         uint8_t type = (uint8_t)(1 + random_u64() % (VV_TYPES - 1));
-        uint8_t *data = room + random_u64() % 8;
+        uint8_t *data = capacity + random_u64() % 8;
         size_t size = random_u64() % (ELEMENTS_MAX * vv_type_size(type));
         fill(type, data, size, random_u64() % 4 != 0);
         check(type, data, size);
