@@ -74,12 +74,11 @@ void arrays_turn(struct arrays *arrays) {
 }
 
 void arrays_clear(struct arrays *arrays) {
-    for (size_t i = 0; i < arrays->count; i++) {
+    for (size_t i = 0; i < arrays->count; i++)
         if (arrays->list[i].bytes >= LARGE)
             munmap(arrays->list[i].data, arrays->list[i].bytes);
         else
             free(arrays->list[i].data);
-    }
     free(arrays->list);
     *arrays = (struct arrays){0};
 }

@@ -29,7 +29,8 @@ static const char *const type_names[] = {
 
 static void name_file(char *out, size_t capacity, const char *folder, const char *name, unsigned time, unsigned rank,
                       const char *end) {
-    bench_check((size_t)snprintf(out, capacity, "%s/%s/%u.%u%s", folder, name, time, rank, end) < capacity, "a long name");
+    bench_check((size_t)snprintf(out, capacity, "%s/%s/%u.%u%s", folder, name, time, rank, end) < capacity,
+                "a long name");
 }
 
 static void write_dump(const char *folder, const char *name, unsigned time, unsigned rank,

@@ -1,27 +1,27 @@
-/* Few writers beside one for every rank: how soon a checkpoint is durable, how soon it is back, and how many files it makes.
+/* Few writers beside one for every rank: how soon a checkpoint is durable, how soon it is back, and how many files it
+ * makes.
  *
  *   mpirun -n RANKS bench-aggregate [--json] [--check] [--slack FACTOR] [--limit 100MB] [--ways 1:none,16:auto]
  *          [--size MIB] [--checkpoints N] [--rounds N] [--settings TEXT]
  *          [--mpi-threads single|funneled|serialized|multiple] [FOLDER]
  *
- * Each way is a value of the setting aggregate and one of codec; the first is the one that the others are compared with.
- * 8 MiB on every rank: the state of a solver with refined patches (hydro.h) as it is after other numbers of steps on
- * every rank, and with coordinates and cell numbers of the rank's own. Each way has a new store and a session, and five
- * checkpoints that are waited for. Between two of them all arrays move by a few elements, so that all of it is new.
- * Then the last one is restored into new memory, with nothing of the store in the page cache, in a new session, and
- * compared: one wrong byte ends the program. Ways take turns, round by round; medians count. In the first checkpoint
- * nothing is known yet of the data and the storage: its seconds are told apart.
+ * Each way is a value of the setting aggregate and one of codec; the first is the one that the others are compared
+ * with. 8 MiB on every rank: the state of a solver with refined patches (hydro.h) as it is after other numbers of steps
+ * on every rank, and with coordinates and cell numbers of the rank's own. Each way has a new store and a session, and
+ * five checkpoints that are waited for. Between two of them all arrays move by a few elements, so that all of it is
+ * new. Then the last one is restored into new memory, with nothing of the store in the page cache, in a new session,
+ * and compared: one wrong byte ends the program. Ways take turns, round by round; medians count. In the first
+ * checkpoint nothing is known yet of the data and the storage: its seconds are told apart.
  *
  * --limit holds the storage at that speed, written and read together, for all ranks together (limit_file in
  * docs/backends.md): a file system that many share. In JSON, a line for each way:
- *   durable, restart       seconds, from when all ranks begin until all are done; cpu and restart_cpu: of processor time,
- *                          of all ranks together, with what ranks spend waiting for each other
- *   ratio                  data as the first way stores it, over data as this one does
- *   durable_over_plain, restart_over_plain   of the first way's; bound and restart_bound are what --check holds them to,
- *                          where there is a limit: 1.15 and 1.25 over the ratio
- *   files, files_bound     made by a checkpoint in all, heartbeats apart; files_data: below data. --check allows one for
- *                          every writer (32 ranks share one with aggregate=0), two more, and one for every GiB
- *   max_over_mean          bytes written by the busiest writer over the mean of the writers, in the worst checkpoint
+ *   durable, restart       seconds, from when all ranks begin until all are done; cpu and restart_cpu: of processor
+ * time, of all ranks together, with what ranks spend waiting for each other ratio                  data as the first
+ * way stores it, over data as this one does durable_over_plain, restart_over_plain   of the first way's; bound and
+ * restart_bound are what --check holds them to, where there is a limit: 1.15 and 1.25 over the ratio files, files_bound
+ * made by a checkpoint in all, heartbeats apart; files_data: below data. --check allows one for every writer (32 ranks
+ * share one with aggregate=0), two more, and one for every GiB max_over_mean          bytes written by the busiest
+ * writer over the mean of the writers, in the worst checkpoint
  *
  * Unless --settings says otherwise no duplicates are looked for between ranks, so that all ways store the same.
  * --slack widens the bounds on times. */

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "backend/backend_file_private.h"
 #include "base/thread.h"
 #include "options.h"
+#include "storage/file_private.h"
 
 #define MIB (1u << 20)
 #define ROUNDS_MAX 51

@@ -5,11 +5,12 @@
  *               [FOLDER]
  *
  * For each state (codec_data.h), each speed and each value of the setting codec: a new store that is held to that speed
- * (the parameter limit of its address; 0: not held), a session, and five checkpoints, each waited for: `durable` are the
- * seconds of these calls. Between two of them all data moves by a few elements, so that all of it is new. In the first
- * one auto knows neither the data nor the storage; `first` are its seconds alone. Codings take turns, round by round, and the median of the rounds counts; on fast storage there are
- * more rounds, but not for what has taken twice as long as the best. In the first round the checkpoint is restored into
- * other memory and compared: one wrong byte ends the program.
+ * (the parameter limit of its address; 0: not held), a session, and five checkpoints, each waited for: `durable` are
+ * the seconds of these calls. Between two of them all data moves by a few elements, so that all of it is new. In the
+ * first one auto knows neither the data nor the storage; `first` are its seconds alone. Codings take turns, round by
+ * round, and the median of the rounds counts; on fast storage there are more rounds, but not for what has taken twice
+ * as long as the best. In the first round the checkpoint is restored into other memory and compared: one wrong byte
+ * ends the program.
  *
  * One line of JSON for each state, with what gzip -6 makes of it, then one for each coding and speed:
  *   ratio                  protected bytes that are not zeros, over data as it was stored; bytes that are there twice

@@ -1,4 +1,5 @@
-/* Deduplication between ranks: what it stores, finds and takes, beside none and beside deduplication in each rank alone.
+/* Deduplication between ranks: what it stores, finds and takes, beside none and beside deduplication in each rank
+ * alone.
  *
  *   mpirun -n RANKS bench-collective [--json] [--check] [--slack FACTOR] [--case same,unique,mixed]
  *          [--mode full,local,top-k,exact,auto] [--top IDS] [--size SIZE] [--limit RATE] [--rounds N] [--no-restart]
@@ -8,8 +9,8 @@
  * (unique), or half of it on all ranks, a quarter on pairs of them and a quarter on one (mixed). In every round each
  * mode stores it in a store of its own, by turns first and last: full (dedup=none; all has changed, so all is stored),
  * local, top-k, exact, and auto if asked for. Every mode waits for its checkpoint to survive: durable is from when all
- * ranks begin until all have done that. Ratios of times are of medians over the rounds. Without --limit a first round is
- * not counted: buffers and threads are made there.
+ * ranks begin until all have done that. Ratios of times are of medians over the rounds. Without --limit a first round
+ * is not counted: buffers and threads are made there.
  *
  * --limit 10MB holds the storage to so many bytes a second for each rank. What repeats, and how often, is counted by a
  * hash of our own over what the ranks hold (together.c). Afterwards every mode restarts in new memory, from files that
@@ -113,8 +114,8 @@ static struct varve_session *open_mode(size_t mode, int is_counted) {
              is_counted || !limit ? "count=1" : "limit=", is_counted || !limit ? "" : limit);
     /* The sessions of all modes are open over the same memory, which has changed everywhere: no need to find out.
      * All checkpoints stay, so that the growth of the store is what one of them stored. */
-    snprintf(settings, sizeof settings, "keep=all,codec=none,capture=sync,tracker=none,dedup=%s,dedup_top=%u%s%s", dedup,
-             top, *more_settings ? "," : "", more_settings);
+    snprintf(settings, sizeof settings, "keep=all,codec=none,capture=sync,tracker=none,dedup=%s,dedup_top=%u%s%s",
+             dedup, top, *more_settings ? "," : "", more_settings);
     return together_open(store, "collective", settings);
 }
 

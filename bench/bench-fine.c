@@ -3,20 +3,21 @@
  *   bench-fine [--json] [--check] [--slack FACTOR] [--size MIB] [--chunk BYTES] [--changed SHARE] [--bytes N]
  *              [--threads N] [--rounds N] [--settings TEXT] [--uri URI]
  *
- * A program of --size protected bytes gives a share of its pages, spread evenly, new random contents: --bytes of each from a
- * random place on, or all of it (0). Then it takes a checkpoint and waits until it is stored. Measured in turns with that: one
- * thread copies all protected bytes into memory that was written before. The first checkpoint, which holds everything, does not
- * count; of the others medians are told.
+ * A program of --size protected bytes gives a share of its pages, spread evenly, new random contents: --bytes of each
+ * from a random place on, or all of it (0). Then it takes a checkpoint and waits until it is stored. Measured in turns
+ * with that: one thread copies all protected bytes into memory that was written before. The first checkpoint, which
+ * holds everything, does not count; of the others medians are told.
  *
  * speed_over_memcpy: the time of the copy over the time from varve_checkpoint until varve_wait has returned.
  * blocked_over_memcpy: the time inside varve_checkpoint over the time of the copy.
  *
- * memcpy_over_cpu: processor time of the copy over that of all threads meanwhile; least_over_least: the shortest copy over the
- * shortest checkpoint. Both for machines that others use, too.
+ * memcpy_over_cpu: processor time of the copy over that of all threads meanwhile; least_over_least: the shortest copy
+ * over the shortest checkpoint. Both for machines that others use, too.
  *
  * --chunk 1 is the same without fine chunks. Without --changed the cases with bounds are run: a tenth of the pages, and
- * everything on one thread and on two (setting threads). Stores in memory unless told otherwise; a folder is removed at the end. The last
- * checkpoint is restored and compared. With --check a bound that is not kept is a failure; --slack widens them. */
+ * everything on one thread and on two (setting threads). Stores in memory unless told otherwise; a folder is removed at
+ * the end. The last checkpoint is restored and compared. With --check a bound that is not kept is a failure; --slack
+ * widens them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,8 +134,8 @@ static unsigned report(const struct wanted *wanted, const struct times *times) {
         printf(",\"speed_over_memcpy\":%.4f,\"blocked_over_memcpy\":%.4f,\"memcpy_gb_s\":%.2f,\"seconds\":%.5f", speed,
                blocked / copy, (double)wanted->size / copy * 1e-9, stored);
         printf(",\"seconds_blocked\":%.5f,\"seconds_fine\":%.5f", blocked, bench_median(times->fine, n));
-        printf(",\"seconds_cpu\":%.5f,\"memcpy_over_cpu\":%.4f,\"least_over_least\":%.4f",
-               bench_median(times->cpu, n), bench_median(times->copy_cpu, n) / bench_median(times->cpu, n),
+        printf(",\"seconds_cpu\":%.5f,\"memcpy_over_cpu\":%.4f,\"least_over_least\":%.4f", bench_median(times->cpu, n),
+               bench_median(times->copy_cpu, n) / bench_median(times->cpu, n),
                least(times->copy, n) / least(times->stored, n));
         printf(",\"bytes_new\":%llu,\"bytes_stored\":%llu,\"bytes_metadata\":%llu,\"bytes_seen\":%llu",
                (unsigned long long)last->bytes_new, (unsigned long long)last->bytes_stored,

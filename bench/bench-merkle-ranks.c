@@ -1,17 +1,20 @@
 /* Fine chunks on many ranks: graphlet degree vectors of a Delaunay triangulation, counted by all ranks together.
  *
- *   mpirun -n RANKS bench-merkle-ranks [--json] [--vertices N] [--checkpoints N] [--chunk BYTES] [--methods full,tree,...]
+ *   mpirun -n RANKS bench-merkle-ranks [--json] [--vertices N] [--checkpoints N] [--chunk BYTES] [--methods
+ * full,tree,...]
  *          [--settings TEXT] [FOLDER]
  *
- * As in figure 6 of Tan et al., ICPP 2023: each rank has vectors for all vertices, counts the subgraphs that begin at its
- * own part of them, and takes ten checkpoints meanwhile; the results would be added up at the end. So most of a rank's memory
- * stays as it is, and the more ranks there are, the more.
+ * As in figure 6 of Tan et al., ICPP 2023: each rank has vectors for all vertices, counts the subgraphs that begin at
+ * its own part of them, and takes ten checkpoints meanwhile; the results would be added up at the end. So most of a
+ * rank's memory stays as it is, and the more ranks there are, the more.
  *
- * full: every checkpoint holds everything. pages: 4 KiB that have changed (fine=1), nothing between ranks. tree: each rank looks
- * for fine chunks by itself. tree-exact: the same, and what no rank knows finely is compared with all ranks, 4 KiB by 4 KiB.
+ * full: every checkpoint holds everything. pages: 4 KiB that have changed (fine=1), nothing between ranks. tree: each
+ * rank looks for fine chunks by itself. tree-exact: the same, and what no rank knows finely is compared with all ranks,
+ * 4 KiB by 4 KiB.
  *
- * stored: data and metadata of all ranks and checkpoints. seconds: from the call until stored, all checkpoints, as the slowest rank
- * sees it; write_over_full: time of full over it. The last checkpoint is restored into other memory and compared. */
+ * stored: data and metadata of all ranks and checkpoints. seconds: from the call until stored, all checkpoints, as the
+ * slowest rank sees it; write_over_full: time of full over it. The last checkpoint is restored into other memory and
+ * compared. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,11 +120,13 @@ static void report(const struct method *method, struct result result, double ful
     if (ranks_own() != 0)
         return;
     if (is_json)
-        printf("{\"bench\":\"merkle-ranks\",\"graph\":\"delaunay\",\"ranks\":%u,\"vertices\":%u,\"method\":\"%s\",\"chunk\":%u,"
-               "\"checkpoints\":%u,\"full_bytes\":%.0f,\"stored\":%.0f,\"metadata\":%.0f,\"ratio\":%.4g,\"seconds\":%.4g,"
-               "\"blocked\":%.4g,\"speed_over_full\":%.4g}\n",
-               ranks_all(), vertices, method->name, chunk, checkpoints, all, stored + metadata, metadata,
-               all / (stored + metadata), result.seconds, blocked, full_seconds > 0 ? full_seconds / result.seconds : 0);
+        printf(
+            "{\"bench\":\"merkle-ranks\",\"graph\":\"delaunay\",\"ranks\":%u,\"vertices\":%u,\"method\":\"%s\","
+            "\"chunk\":%u,"
+            "\"checkpoints\":%u,\"full_bytes\":%.0f,\"stored\":%.0f,\"metadata\":%.0f,\"ratio\":%.4g,\"seconds\":%.4g,"
+            "\"blocked\":%.4g,\"speed_over_full\":%.4g}\n",
+            ranks_all(), vertices, method->name, chunk, checkpoints, all, stored + metadata, metadata,
+            all / (stored + metadata), result.seconds, blocked, full_seconds > 0 ? full_seconds / result.seconds : 0);
     else
         printf("%3u ranks  %-10s  %8.1f MB of %.1f MB, %.1f times less; %.2f s\n", ranks_all(), method->name,
                (stored + metadata) / 1e6, all / 1e6, all / (stored + metadata), result.seconds);

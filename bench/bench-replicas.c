@@ -3,11 +3,11 @@
  *   mpirun -n RANKS bench-replicas [--json] [--check] [--size SIZE] [--checkpoints N] [--settings TEXT]
  *          [--mpi-threads single|funneled|serialized|multiple] [FOLDER]
  *
- * 200 MB of arrays on every rank: the weights of some layers, and for each the two moments of the optimiser. Their sizes
- * are odd numbers of float32, they come from malloc, and lie at other alignments on every rank. Between two checkpoints
- * 80 % stay as they are: only the last layers are trained. Stored bytes are what the store's folder grows by, everything
- * included; they are compared with what one rank holds, and later with what one rank has changed. Then all is restored
- * into new arrays, at other alignments again, and compared.
+ * 200 MB of arrays on every rank: the weights of some layers, and for each the two moments of the optimiser. Their
+ * sizes are odd numbers of float32, they come from malloc, and lie at other alignments on every rank. Between two
+ * checkpoints 80 % stay as they are: only the last layers are trained. Stored bytes are what the store's folder grows
+ * by, everything included; they are compared with what one rank holds, and later with what one rank has changed. Then
+ * all is restored into new arrays, at other alignments again, and compared.
  *
  * Unless --settings says otherwise nothing is compressed, and duplicates are looked for whatever that costs.
  *

@@ -1,10 +1,11 @@
 /* How the exchange between ranks (src/dedup/exchange.h) grows with their number.
  *
- *     bench-scale [--scheme flat|grid|auto|top-k] [--ids N] [--top K] [--rounds N] [--most-messages N] [--least-found F]
+ *     bench-scale [--scheme flat|grid|auto|top-k] [--ids N] [--top K] [--rounds N] [--most-messages N] [--least-found
+ * F]
  *
- * Every rank offers N ids: half of them are held by all ranks, a quarter by pairs, a quarter by one. No data is stored. It runs under a
- * real MPI, and, built with smpicc from the same sources, under SimGrid's simulation of MPI on thousands of ranks; see scale.sh and
- * docs/scale.md. Rank 0 prints one line of JSON:
+ * Every rank offers N ids: half of them are held by all ranks, a quarter by pairs, a quarter by one. No data is stored.
+ * It runs under a real MPI, and, built with smpicc from the same sources, under SimGrid's simulation of MPI on
+ * thousands of ranks; see scale.sh and docs/scale.md. Rank 0 prints one line of JSON:
  *
  *   seconds       from the common start to the last rank's end: the median round after the first; simulated, the last
  *   network_seconds  simulated: the same if computing took no time

@@ -317,7 +317,8 @@ static void report(const struct result *r, const char *pattern, double share) {
     if (is_json)
         printf("{\"bench\":\"space\",\"pattern\":\"%s\",\"share\":%.3f,\"ranks\":%u,\"mode\":\"%s\",\"bytes\":%zu,"
                "\"checkpoints\":%u,\"space_over_needed\":%.4f,\"space_over_needed_last\":%.4f,\"bytes_over_new\":%.4f,"
-               "\"packs\":%.1f,\"restart_over_fresh\":%.3f,\"slowest_over_median\":%.3f,\"waited_over_blocked\":%.3f,\"seconds_restart\":%.4f}\n",
+               "\"packs\":%.1f,\"restart_over_fresh\":%.3f,\"slowest_over_median\":%.3f,\"waited_over_blocked\":%.3f,"
+               "\"seconds_restart\":%.4f}\n",
                pattern, share, ranks_all(), mode, size, checkpoints, r->space_most, r->space_last, r->stored / r->fresh,
                r->packs, r->restart / r->restart_fresh, slowest(r), waited_share(r), r->restart);
     else

@@ -3,19 +3,19 @@
  *   mpirun -n RANKS bench-storm [--json] [--check] [--mode full,incremental,local,exact,top-k,auto] [--steps N]
  *          [--checkpoints N] [--settings TEXT] [--mpi-threads single|funneled|serialized|multiple] [FOLDER]
  *
- * 16 MiB per rank, three checkpoints, 10 steps before each of them. The modes: full (every checkpoint a first one, under a name
- * of its own, nothing deduplicated), incremental (what is the same as at the same place in the last checkpoint is not
- * stored again), local (nor what the rank has stored before or elsewhere), exact (nor what any rank has). Nothing is
- * compressed.
+ * 16 MiB per rank, three checkpoints, 10 steps before each of them. The modes: full (every checkpoint a first one,
+ * under a name of its own, nothing deduplicated), incremental (what is the same as at the same place in the last
+ * checkpoint is not stored again), local (nor what the rank has stored before or elsewhere), exact (nor what any rank
+ * has). Nothing is compressed.
  *
  * The oracle is the least that can be stored: the different chunks of 4 KiB that any rank has in any checkpoint, zeros
- * apart, counted by a hash of our own (together.c). Data is what the library says it stored of them; metadata is all else
- * that the store's folder holds in the end. Afterwards the last checkpoint is restored into new memory and compared, by
- * the same hashes.
+ * apart, counted by a hash of our own (together.c). Data is what the library says it stored of them; metadata is all
+ * else that the store's folder holds in the end. Afterwards the last checkpoint is restored into new memory and
+ * compared, by the same hashes.
  *
- * max_over_mean: bytes that the busiest writer has written in all checkpoints, over the mean of the writers; a rank that
- * shares its writer with others counts with the one whose process that is. max_over_mean_worst: the same in the worst
- * checkpoint alone.
+ * max_over_mean: bytes that the busiest writer has written in all checkpoints, over the mean of the writers; a rank
+ * that shares its writer with others counts with the one whose process that is. max_over_mean_worst: the same in the
+ * worst checkpoint alone.
  *
  * --check fails when a bound is passed; the one on max_over_mean holds where ranks share writers. */
 #include <stdio.h>

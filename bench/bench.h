@@ -1,5 +1,5 @@
-/* What the benchmarks share: time, medians, a bare file to compare with, and files that shall be read cold. All of it ends the program with a
- * message when the system refuses: a benchmark has nothing to go on with. */
+/* What the benchmarks share: time, medians, a bare file to compare with, and files that shall be read cold. All of it
+ * ends the program with a message when the system refuses: a benchmark has nothing to go on with. */
 #ifndef BENCH_H
 #define BENCH_H
 

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "backend/backend.h"
+#include "storage/storage.h"
 
 #define OPEN_MAX 64
 

@@ -31,8 +31,8 @@ void field_clear(struct field *field);
 uint64_t field_advance(struct field *field, unsigned checkpoint);
 /* The same in `parts` pieces, from the first pages to the last. A part may be written again. */
 uint64_t field_advance_part(struct field *field, unsigned checkpoint, unsigned part, unsigned parts);
-/* Of what is written before a checkpoint (0: all), the bytes that this rank stores when all ranks together store nothing
- * twice: what only it has, and on rank 0 what all have. */
+/* Of what is written before a checkpoint (0: all), the bytes that this rank stores when all ranks together store
+ * nothing twice: what only it has, and on rank 0 what all have. */
 uint64_t field_floor(const struct field *field, unsigned checkpoint);
 /* Is it what field has after its `checkpoints` checkpoints? Names the first page that is not. */
 int field_compare(const struct field *like, unsigned checkpoints, const uint8_t *memory);

@@ -9,7 +9,8 @@
 #define BOUND_RESTART 1.3    /* of a cold read */
 #define BOUND_LATER 1.05     /* of the changed chunks' bytes, codec none */
 #define BOUND_FLOOR 1.05     /* of what must be stored, once for all ranks, codec none */
-#define BOUND_METADATA 0.005 /* of protected bytes: the first checkpoint's, and any manifest written as a whole again */
+#define BOUND_METADATA 0.005 /* of protected bytes: the first checkpoint's, and any manifest written as a whole again  \
+                              */
 #define BOUND_CHUNK 17.0     /* metadata bytes per new chunk of a later checkpoint */
 #define BOUND_RUN 64.0       /* and per changed run */
 

@@ -38,7 +38,7 @@ struct field_async {
     double staged, drained, held, frozen;      /* bytes of all later checkpoints and ranks */
     double wait, cow, avoided, ahead, trapped; /* pages, likewise */
     double memory_most;                        /* bytes of all ranks */
-    double frozen_most; /* bytes that frozen copies kept, of all ranks */
+    double frozen_most;                        /* bytes that frozen copies kept, of all ranks */
     char tracker[16];
     char reason[128]; /* rank 0's, of the last checkpoint */
 };

@@ -169,8 +169,8 @@ void save_with_varve(const struct program *program, const char *method, const ch
                      const char *settings, struct outcome *out) {
     struct varve_run run = {.program = program, .out = out};
     char text[512];
-    snprintf(text, sizeof text, "fine=%u,fine_method=%s,dedup=local,codec=%s,space=0,keep=0%s%s", chunk, method,
-             codec, *settings ? "," : "", settings);
+    snprintf(text, sizeof text, "fine=%u,fine_method=%s,dedup=local,codec=%s,space=0,keep=0%s%s", chunk, method, codec,
+             *settings ? "," : "", settings);
     *out = (struct outcome){0};
     run.session = open_session(text);
     check(run.session, varve_protect(run.session, "vectors", program->vectors, program->bytes), "protect");

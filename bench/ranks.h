@@ -1,8 +1,8 @@
 /* The processes that run a benchmark together: those mpirun has started, or this one alone.
  *
  * ranks_mpi.c has all calls of MPI that benchmarks make; ranks_single.c stands in for it where there is no MPI. All
- * of this but ranks_own, ranks_all and what is about threads is collective: every rank calls it, in the same order. What cannot go on ends
- * the program, and mpirun then ends the others. */
+ * of this but ranks_own, ranks_all and what is about threads is collective: every rank calls it, in the same order.
+ * What cannot go on ends the program, and mpirun then ends the others. */
 #ifndef RANKS_H
 #define RANKS_H
 
@@ -23,7 +23,8 @@ double ranks_sum(double value);  /* all ranks' values together */
 int ranks_open(const char *store, const char *name, const struct varve_options *options, struct varve_session **out,
                struct varve_error *error);
 
-/* Rank 0 takes everybody's bytes, its own too, in the order of the ranks. Sizes may differ; data lives during the call. */
+/* Rank 0 takes everybody's bytes, its own too, in the order of the ranks. Sizes may differ; data lives during the call.
+ */
 typedef void (*ranks_take_fn)(void *arg, unsigned rank, const void *data, size_t size);
 void ranks_collect(const void *data, size_t size, ranks_take_fn fn, void *arg);
 /* Send size bytes to a rank, and take as many from another. Both may be this one. */

@@ -8,9 +8,9 @@
 
 extern const int scale_is_simulated;
 
-/* All ranks return at the same time, and that is what it returns; as nearly as this MPI can. Collective. A round begins, the last one or
- * another; scale_stop ends it, and tells how many seconds of it this rank has
- * computed, where that is known (simulated). */
+/* All ranks return at the same time, and that is what it returns; as nearly as this MPI can. Collective. A round
+ * begins, the last one or another; scale_stop ends it, and tells how many seconds of it this rank has computed, where
+ * that is known (simulated). */
 double scale_start(MPI_Comm mpi, int is_last);
 double scale_stop(void);
 

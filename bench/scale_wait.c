@@ -1,21 +1,23 @@
 /* bench-scale under SimGrid's SMPI: the waiting part of src/mpi (comm_mpi_wait.c) for a simulated MPI.
  *
- * There, looking whether a message has come takes simulated time, a tenth of a millisecond unless told otherwise, and a rank
- * that looks and sleeps would measure its own sleep. So here a rank blocks: the receives of a trade are posted
- * together, and it waits for them in the order of the list, which is no faster than the library, which takes messages as they come.
+ * There, looking whether a message has come takes simulated time, a tenth of a millisecond unless told otherwise, and a
+ * rank that looks and sleeps would measure its own sleep. So here a rank blocks: the receives of a trade are posted
+ * together, and it waits for them in the order of the list, which is no faster than the library, which takes messages
+ * as they come.
  *
- * Prices: what sending costs scale.sh tells SMPI; what receiving costs is slept here, since SMPI has a price only for what it
- * buffers. That a message is under way for a while is slept here, too, by a receiver that was there before the message was sent: SimGrid's
- * constant-time network looks at all messages under way whenever one arrives. SMPI's non-blocking reduction sends from every rank to every
- * rank; here it is recursive doubling, and a broadcast is a binomial tree, as in real MPI libraries. Their messages are counted.
+ * Prices: what sending costs scale.sh tells SMPI; what receiving costs is slept here, since SMPI has a price only for
+ * what it buffers. That a message is under way for a while is slept here, too, by a receiver that was there before the
+ * message was sent: SimGrid's constant-time network looks at all messages under way whenever one arrives. SMPI's
+ * non-blocking reduction sends from every rank to every rank; here it is recursive doubling, and a broadcast is a
+ * binomial tree, as in real MPI libraries. Their messages are counted.
  *
- * Computing takes no simulated time, unless SCALE_COMPUTE says how much. A number is ns per byte that a rank sends or receives in a trade, which
- * is what the exchange writes, reads and merges. "measured": what a rank computes between two calls of MPI is measured in
- * each round, and the least of all rounds is what it takes in the last; that gives the number for few ranks, while
- * thousands of them take turns on the processor and none finds its data in the caches.
+ * Computing takes no simulated time, unless SCALE_COMPUTE says how much. A number is ns per byte that a rank sends or
+ * receives in a trade, which is what the exchange writes, reads and merges. "measured": what a rank computes between
+ * two calls of MPI is measured in each round, and the least of all rounds is what it takes in the last; that gives the
+ * number for few ranks, while thousands of them take turns on the processor and none finds its data in the caches.
  *
- * All ranks live in one process and take turns inside MPI calls (no privatisation of globals): what is a rank's own is in an
- * array. */
+ * All ranks live in one process and take turns inside MPI calls (no privatisation of globals): what is a rank's own is
+ * in an array. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

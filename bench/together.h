@@ -1,6 +1,6 @@
 /* What the benchmarks of many ranks that hold the same data share: sessions that end the program when something goes
- * wrong, checkpoints with what they took, and a count of the duplicates that the library has no part in. Everything here
- * but what is about names of chunks is collective. */
+ * wrong, checkpoints with what they took, and a count of the duplicates that the library has no part in. Everything
+ * here but what is about names of chunks is collective. */
 #ifndef TOGETHER_H
 #define TOGETHER_H
 

@@ -2,11 +2,11 @@
  *
  *     mpirun -n 4 particles [--steps N] [--every N] [--births N] [--delay MICROSECONDS] STORE
  *
- * 300 steps, a checkpoint every 20 and 400 births per rank and step, unless told. Each rank has the particles of its part of
- * the ring, in a list that is reallocated as it grows and shrinks. So the list is protected with varve_protect_moving, which asks
- * where it is at each checkpoint; and a restart gets its length from the store, with varve_restart_alloc. The version of a
- * checkpoint is the number of steps done. Kill it at any time and start it again in the same way, on as many ranks: the
- * last line is the same as if nothing had been. */
+ * 300 steps, a checkpoint every 20 and 400 births per rank and step, unless told. Each rank has the particles of its
+ * part of the ring, in a list that is reallocated as it grows and shrinks. So the list is protected with
+ * varve_protect_moving, which asks where it is at each checkpoint; and a restart gets its length from the store, with
+ * varve_restart_alloc. The version of a checkpoint is the number of steps done. Kill it at any time and start it again
+ * in the same way, on as many ranks: the last line is the same as if nothing had been. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -19,8 +19,8 @@
 
 #define NUMBERS 4 /* of a particle */
 struct particle {
-    double x;    /* 0 to 1, around the ring */
-    double v;    /* a hundredth of the ring per step, at the most */
+    double x; /* 0 to 1, around the ring */
+    double v; /* a hundredth of the ring per step, at the most */
     double id;
     double life; /* steps that are left */
 };
@@ -33,9 +33,7 @@ struct list {
 static int64_t steps = 300, every = 20, births = 400, delay_us = 0;
 static int rank, ranks;
 static struct list list;
-static struct {
-    uint64_t random, born;
-} state; /* saved too: after a restart the same particles are born */
+static struct { uint64_t random, born; } state; /* saved too: after a restart the same particles are born */
 
 /* For what one rank finds out. */
 static void die(const char *what, const char *why) {
@@ -81,8 +79,8 @@ static int where(void *arg, struct varve_memory *out) {
     return 0;
 }
 
-/* Asked in a restart: so many bytes are stored. If that checkpoint turns out to be damaged, its memory is released, and this
- * is asked again for an older one. */
+/* Asked in a restart: so many bytes are stored. If that checkpoint turns out to be damaged, its memory is released, and
+ * this is asked again for an older one. */
 static void *allocate(void *arg, const struct varve_region_info *region) {
     struct list *of = arg;
     if (strcmp(region->name, "particles") != 0)

@@ -71,7 +71,8 @@ struct varve_options {
     varve_log_fn log;     /* NULL: stderr */
     void *log_arg;
 };
-#define VARVE_OPTIONS_INIT {sizeof(struct varve_options), NULL, NULL, NULL}
+#define VARVE_OPTIONS_INIT                                                                                             \
+    { sizeof(struct varve_options), NULL, NULL, NULL }
 
 /* Open a session that writes and restarts the checkpoints called `name` (1 to 80 bytes) in the store at this address:
  * file:///path, a path, or mem://name for tests. Makes the store if there is none. Fails with VARVE_BUSY while another
@@ -121,7 +122,8 @@ VARVE_API int varve_protect_flags(struct varve_session *session, const char *reg
                                   unsigned flags);
 
 /* What a region holds: an array, or this rank's block of a larger one. Nothing depends on it but how well the data is
- * compressed, how it is rounded if there is a bound, and what `varve show`, `varve restore` and varve_stored can say. */
+ * compressed, how it is rounded if there is a bound, and what `varve show`, `varve restore` and varve_stored can say.
+ */
 enum varve_type {
     VARVE_BYTES, /* anything */
     VARVE_I8,
@@ -146,11 +148,11 @@ struct varve_dim {
     uint64_t global; /* elements in all; 0: as many as here */
 };
 struct varve_array {
-    size_t size;   /* sizeof(struct varve_array) */
-    int type;      /* enum varve_type */
-    unsigned dims; /* 1 to 16 */
+    size_t size;                          /* sizeof(struct varve_array) */
+    int type;                             /* enum varve_type */
+    unsigned dims;                        /* 1 to 16 */
     struct varve_dim dim[VARVE_DIMS_MAX]; /* the slowest first, as in C: of t[y][x], y */
-    unsigned flags; /* as varve_protect_flags */
+    unsigned flags;                       /* as varve_protect_flags */
     /* NULL: every bit comes back. "zfp", for f32 and f64: values may come back changed by as much as bound, which is
      * stored with them and shown. What is not finite comes back as it was; -0 as 0. */
     const char *lossy;
@@ -174,11 +176,12 @@ VARVE_API int varve_fine(struct varve_session *session, const char *region, uint
  * such region. */
 VARVE_API int varve_describe(struct varve_session *session, const char *region, const struct varve_array *array);
 
-/* Memory that moves and grows: fn is asked where it is now, by the thread that calls varve_checkpoint or varve_restart, at
- * the start of that call, and must not call functions of this session. ptr may be NULL when there are no bytes. The array
- * has been zeroed: if dimensions are filled in, it tells what the region holds, and bytes may stay 0; its flags count in
- * any case. Nonzero fails the call, before anything is begun. Where nothing has moved it costs nothing; what has moved is
- * looked at as a whole, and what has grown or shrunk keeps in common with the last checkpoint what it has in common.
+/* Memory that moves and grows: fn is asked where it is now, by the thread that calls varve_checkpoint or varve_restart,
+ * at the start of that call, and must not call functions of this session. ptr may be NULL when there are no bytes. The
+ * array has been zeroed: if dimensions are filled in, it tells what the region holds, and bytes may stay 0; its flags
+ * count in any case. Nonzero fails the call, before anything is begun. Where nothing has moved it costs nothing; what
+ * has moved is looked at as a whole, and what has grown or shrunk keeps in common with the last checkpoint what it has
+ * in common.
  *
  * Such memory is never held: what does not fit staging is stored inside the call. So it may be freed, moved and resized
  * at any time when no call of the session runs, without a word, and also while a checkpoint is in flight. */
@@ -205,8 +208,8 @@ struct varve_callbacks {
     int (*load)(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total);
     unsigned flags; /* VARVE_LARGE */
 };
-/* The data may be larger than memory: nothing is kept in memory for each chunk of it. What is stored already is found as
- * far as the table of ids reaches (table_share). */
+/* The data may be larger than memory: nothing is kept in memory for each chunk of it. What is stored already is found
+ * as far as the table of ids reaches (table_share). */
 #define VARVE_LARGE 4u
 VARVE_API int varve_protect_callback(struct varve_session *session, const char *region,
                                      const struct varve_callbacks *callbacks, void *arg);
@@ -232,11 +235,11 @@ VARVE_API int varve_unprotect(struct varve_session *session, const char *region)
  * A checkpoint may fail after its call has returned. varve_wait, varve_test and varve_close tell it. If nobody has
  * asked them, the next varve_checkpoint tells it once:
  *
- *   VARVE_EARLIER_FAILED    this version was begun, as with 0; the one before does not exist. varve_session_error has its
- *                           code, rank and text. To call again with the same version is allowed: the call waits for what
- *                           was begun, and returns 0 if it survives; what is stored is the state of the first call
- *   VARVE_FENCED            another session has taken this name: nothing was begun, and never will be
- *   any other error         is of this version, which does not exist; the text has the earlier failure, too
+ *   VARVE_EARLIER_FAILED    this version was begun, as with 0; the one before does not exist. varve_session_error has
+ * its code, rank and text. To call again with the same version is allowed: the call waits for what was begun, and
+ * returns 0 if it survives; what is stored is the state of the first call VARVE_FENCED            another session has
+ * taken this name: nothing was begun, and never will be any other error         is of this version, which does not
+ * exist; the text has the earlier failure, too
  *
  * With on_error=warn a failure is logged when it happens, and varve_checkpoint returns 0; varve_wait, varve_test and
  * varve_close still tell what became of the last one. With on_error=retry:n, capture=sync or threads=0 everything is
@@ -293,7 +296,8 @@ VARVE_API int varve_restart_regions(struct varve_session *session, int64_t versi
 struct varve_region_info {
     const char *name; /* lives during the call */
     uint64_t bytes;
-    const struct varve_array *array; /* what it holds; type VARVE_BYTES and no dimensions if nobody said. Lives during the call */
+    const struct varve_array
+        *array; /* what it holds; type VARVE_BYTES and no dimensions if nobody said. Lives during the call */
 };
 
 /* Where the stored regions go, for programs that learn their sizes from the store. Both are called by the thread that
@@ -309,10 +313,10 @@ struct varve_allocator {
 #define VARVE_NOT_WANTED ((void *)-2) /* not MAP_FAILED: a failed mmap must not drop a region */
 
 /* Collective. varve_restart for programs that allocate: asks for memory for each stored region that is not protected,
- * or is with another size (that protection ends then). What it gets is protected with the array that is stored, and with
- * the flags that its name had. Regions that are protected with the stored size are filled where they are. If a
- * checkpoint turns out to be damaged, on whichever rank, all its memory is released, and the program is asked again, for
- * the next older one. Nothing that was given is lost: in the end it is protected, or was released. Errors as of
+ * or is with another size (that protection ends then). What it gets is protected with the array that is stored, and
+ * with the flags that its name had. Regions that are protected with the stored size are filled where they are. If a
+ * checkpoint turns out to be damaged, on whichever rank, all its memory is released, and the program is asked again,
+ * for the next older one. Nothing that was given is lost: in the end it is protected, or was released. Errors as of
  * varve_restart. */
 VARVE_API int varve_restart_alloc(struct varve_session *session, int64_t version,
                                   const struct varve_allocator *allocator, void *arg, int64_t *version_out);
@@ -344,58 +348,60 @@ struct varve_stats {
     double seconds_blocked; /* inside varve_checkpoint, seconds_waited included */
     double seconds_durable; /* from the call until it survives */
     uint64_t bytes_protected;
-    uint64_t bytes_changed;  /* in chunks (fine ones where they are used) that differ from the last checkpoint */
-    uint64_t bytes_zero;     /* of these, zeros: never stored */
-    uint64_t bytes_known;    /* of these, the same as another chunk of this rank, now or earlier */
-    uint64_t bytes_new;      /* of these, new: encoded and stored */
+    uint64_t bytes_changed;   /* in chunks (fine ones where they are used) that differ from the last checkpoint */
+    uint64_t bytes_zero;      /* of these, zeros: never stored */
+    uint64_t bytes_known;     /* of these, the same as another chunk of this rank, now or earlier */
+    uint64_t bytes_new;       /* of these, new: encoded and stored */
     uint64_t bytes_rewritten; /* old data stored again, so that what it lay in can go */
-    uint64_t bytes_stored;   /* data as it went to storage */
-    uint64_t bytes_metadata; /* everything else that went to storage in packs */
-    uint64_t bytes_base;     /* of which manifests written as a whole again */
+    uint64_t bytes_stored;    /* data as it went to storage */
+    uint64_t bytes_metadata;  /* everything else that went to storage in packs */
+    uint64_t bytes_base;      /* of which manifests written as a whole again */
     uint64_t runs_changed;
     uint64_t chunks_new;
-    char tracker[16]; /* how changed pages are found; none: every touched page is looked at */
-    char codec[16]; /* the one most bytes used */
-    uint64_t attempts; /* tries it took */
-    double seconds_waited; /* inside varve_checkpoint, for the checkpoint before it */
-    uint64_t bytes_staged;  /* copied inside the call */
-    uint64_t bytes_drained; /* stored inside the call: they did not fit, and could not or should not be left */
-    uint64_t bytes_held;    /* left in the program's memory; who writes them is stopped until they are copied */
-    uint64_t pages_wait;    /* held pages whose writer had to wait until they were stored */
-    uint64_t pages_cow;     /* held pages that were copied because somebody wrote them */
-    uint64_t pages_avoided; /* written in flight, after they were stored; seen only by trackers that trap */
-    uint64_t pages_ahead;   /* held pages that were released before anybody wrote them */
-    uint64_t pages_trapped; /* writes that were stopped, in all, up to the next checkpoint */
-    uint64_t bytes_memory;  /* of all the library has in this process, the most since it began; see varve_stats(3) */
+    char tracker[16];         /* how changed pages are found; none: every touched page is looked at */
+    char codec[16];           /* the one most bytes used */
+    uint64_t attempts;        /* tries it took */
+    double seconds_waited;    /* inside varve_checkpoint, for the checkpoint before it */
+    uint64_t bytes_staged;    /* copied inside the call */
+    uint64_t bytes_drained;   /* stored inside the call: they did not fit, and could not or should not be left */
+    uint64_t bytes_held;      /* left in the program's memory; who writes them is stopped until they are copied */
+    uint64_t pages_wait;      /* held pages whose writer had to wait until they were stored */
+    uint64_t pages_cow;       /* held pages that were copied because somebody wrote them */
+    uint64_t pages_avoided;   /* written in flight, after they were stored; seen only by trackers that trap */
+    uint64_t pages_ahead;     /* held pages that were released before anybody wrote them */
+    uint64_t pages_trapped;   /* writes that were stopped, in all, up to the next checkpoint */
+    uint64_t bytes_memory;    /* of all the library has in this process, the most since it began; see varve_stats(3) */
     char capture[16];         /* auto, sync, trap, frozen or held */
     char capture_reason[128]; /* why it was staged, drained, held or frozen */
     char tracker_reason[128]; /* why this tracker was chosen */
     uint64_t bytes_elsewhere; /* of bytes_changed, stored by another rank, now or earlier */
     uint64_t bytes_copied;    /* of other ranks, stored here as their copies */
     uint64_t exchange_messages, exchange_bytes; /* sent to find duplicates between ranks */
-    double seconds_named;     /* computing the ids that were offered to the other ranks */
-    double seconds_exchange;  /* asking them */
-    char dedup[16];           /* how duplicates were looked for: none, local, top-k, exact */
-    char dedup_reason[128];   /* why */
-    char codec_reason[128];   /* what was chosen how often, and by what */
-    double seconds_encode;    /* compressing, all threads together, looking for the best way included */
-    double seconds_sampled;   /* of these, looking for the best way */
-    double storage_speed;     /* bytes per second that the storage takes, as measured; 0: not known yet */
-    uint32_t writers;         /* of the whole checkpoint */
-    uint32_t group;           /* ranks that share the writer of this one; with more than 1, bytes_stored, bytes_metadata,
-                               * codec and what is about encoding count for all of them on its rank, and are 0 elsewhere */
-    uint64_t bytes_moved;     /* on the writer's rank: given to other writers, so that all write the same amount */
-    char grouping[32];        /* what lay together when it was compressed, for most bytes */
+    double seconds_named;                       /* computing the ids that were offered to the other ranks */
+    double seconds_exchange;                    /* asking them */
+    char dedup[16];                             /* how duplicates were looked for: none, local, top-k, exact */
+    char dedup_reason[128];                     /* why */
+    char codec_reason[128];                     /* what was chosen how often, and by what */
+    double seconds_encode;  /* compressing, all threads together, looking for the best way included */
+    double seconds_sampled; /* of these, looking for the best way */
+    double storage_speed;   /* bytes per second that the storage takes, as measured; 0: not known yet */
+    uint32_t writers;       /* of the whole checkpoint */
+    uint32_t group;         /* ranks that share the writer of this one; with more than 1, bytes_stored, bytes_metadata,
+                             * codec and what is about encoding count for all of them on its rank; 0 elsewhere */
+    uint64_t bytes_moved;   /* on the writer's rank: given to other writers, so that all write the same amount */
+    char grouping[32];      /* what lay together when it was compressed, for most bytes */
     char aggregate_reason[128]; /* why ranks share writers, or do not */
-    uint64_t chunks_fixed, chunks_zero, chunks_first, chunks_shifted; /* fine chunks of the 4 KiB that changed: as they
-                               * were, zeros, never seen (stored), and found elsewhere */
-    uint32_t fine;            /* bytes of a fine chunk, in the region with most of them; 0: nothing was looked at finely */
-    uint64_t bytes_seen;      /* memory of what is known of fine chunks */
-    double seconds_fine;      /* looking at them */
-    char fine_reason[128];    /* why fine chunks are used, or not */
-    uint64_t chunks_audited;  /* that no tracker had reported and that were compared all the same */
-    double seconds_audit;     /* of a processor, inside the call, for these */
-    uint64_t bytes_frozen;    /* left to a copy of the process that the kernel keeps as it was at the call; nobody is stopped */
+    uint64_t chunks_fixed, chunks_zero, chunks_first,
+        chunks_shifted;    /* fine chunks of the 4 KiB that changed: as they
+                            * were, zeros, never seen (stored), and found elsewhere */
+    uint32_t fine;         /* bytes of a fine chunk, in the region with most of them; 0: nothing was looked at finely */
+    uint64_t bytes_seen;   /* memory of what is known of fine chunks */
+    double seconds_fine;   /* looking at them */
+    char fine_reason[128]; /* why fine chunks are used, or not */
+    uint64_t chunks_audited; /* that no tracker had reported and that were compared all the same */
+    double seconds_audit;    /* of a processor, inside the call, for these */
+    uint64_t
+        bytes_frozen; /* left to a copy of the process that the kernel keeps as it was at the call; nobody is stopped */
     uint64_t bytes_frozen_most; /* memory that this copy took, at the most that was seen; not in bytes_memory */
 };
 /* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result

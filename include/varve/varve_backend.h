@@ -1,16 +1,16 @@
 /* For people who add a storage backend. The promise here is weaker than in varve.h: it holds within a minor version.
  *
  * A backend keeps objects: strings of bytes under keys such as "n/heat2d/claim/00000001". An object is written once and
- * never changed (replace() is for the two mutable kinds and for turning a record into a tombstone). That one sentence is
- * what lets a file system, S3 and RADOS be the same above this header.
+ * never changed (replace() is for the two mutable kinds and for turning a record into a tombstone). That one sentence
+ * is what lets a file system, S3 and RADOS be the same above this header.
  *
  * Keys: components of 1 to 255 characters A-Z a-z 0-9 . _ - % ~, separated by '/', none of them "." or "..", at most
  * 1,023 characters in all. The caller guarantees it (vv_backend_* wrappers check).
  *
- * All functions may be called by several threads at once, except that one upload is used by one thread at a time. All may
- * block. They return 0 (or a count) or a negative error: -ENOENT means the key certainly has no object; every other
- * failure to find out must be another error. Errors that may go away by themselves: -EAGAIN, -EINTR, -ETIMEDOUT, -EBUSY,
- * -ECONNRESET. */
+ * All functions may be called by several threads at once, except that one upload is used by one thread at a time. All
+ * may block. They return 0 (or a count) or a negative error: -ENOENT means the key certainly has no object; every other
+ * failure to find out must be another error. Errors that may go away by themselves: -EAGAIN, -EINTR, -ETIMEDOUT,
+ * -EBUSY, -ECONNRESET. */
 #ifndef VARVE_BACKEND_H
 #define VARVE_BACKEND_H
 
@@ -24,16 +24,16 @@ extern "C" {
 struct varve_backend;
 struct varve_upload;
 
-/* What list() found: name is the last component; is_prefix tells that more keys lie below it. Return 0 to go on, a positive
- * value to stop early (list then returns 0), a negative one to stop with that error. */
+/* What list() found: name is the last component; is_prefix tells that more keys lie below it. Return 0 to go on, a
+ * positive value to stop early (list then returns 0), a negative one to stop with that error. */
 typedef int (*varve_list_fn)(void *arg, const char *name, int is_prefix);
 
 struct varve_backend_ops {
     size_t size;      /* sizeof(struct varve_backend_ops) when the backend was compiled */
     const char *name; /* "file", "mem", ...; in messages */
 
-    /* Begin an object that appears at once, complete and durable, in upload_commit. size_hint is the expected size or 0;
-     * a backend that can tell that there is no room returns -ENOSPC here. Required. */
+    /* Begin an object that appears at once, complete and durable, in upload_commit. size_hint is the expected size or
+     * 0; a backend that can tell that there is no room returns -ENOSPC here. Required. */
     int (*create)(struct varve_backend *backend, const char *key, uint64_t size_hint, struct varve_upload **out);
     /* Append bytes; the buffer may be reused when it returns. An error makes the upload useless: abort it. Required. */
     int (*upload_write)(struct varve_upload *upload, const void *data, size_t size);
@@ -49,8 +49,9 @@ struct varve_backend_ops {
     int64_t (*get)(struct varve_backend *backend, const char *key, uint64_t offset, void *data, size_t size);
     /* The object's size, or -ENOENT. Required. */
     int (*stat)(struct varve_backend *backend, const char *key, uint64_t *size_out);
-    /* The components directly below prefix ("" for the root, no trailing '/'), in ascending byte order, those greater than
-     * after (or all if NULL), at most limit of them (0: all). A prefix with nothing below it is an empty list. Required. */
+    /* The components directly below prefix ("" for the root, no trailing '/'), in ascending byte order, those greater
+     * than after (or all if NULL), at most limit of them (0: all). A prefix with nothing below it is an empty list.
+     * Required. */
     int (*list)(struct varve_backend *backend, const char *prefix, const char *after, size_t limit, varve_list_fn fn,
                 void *arg);
     /* Remove the object; -ENOENT if there is none. Need not be durable when it returns, but removals become durable not
@@ -58,20 +59,20 @@ struct varve_backend_ops {
     int (*remove)(struct varve_backend *backend, const char *key);
     /* Bytes that can still be stored. Optional. */
     int (*space)(struct varve_backend *backend, uint64_t *bytes_out);
-    /* Make what is visible under key durable: another process may have died between the two. Optional: left out where visible means
-     * durable. */
+    /* Make what is visible under key durable: another process may have died between the two. Optional: left out where
+     * visible means durable. */
     int (*sync)(struct varve_backend *backend, const char *key);
     /* Remove leftovers of dead writers that never became objects. Optional. */
     int (*sweep)(struct varve_backend *backend);
     /* Required; accepts NULL. */
     void (*close)(struct varve_backend *backend);
-    /* Is all of the storage there? Called before anything is concluded from what is not found, by one process that will write.
-     * 0, or an error, and then why (room bytes) says to a person what is missing. It may try what changes nothing. Optional: for
-     * storage that goes on when a server is down and then shows only a part of its objects. */
+    /* Is all of the storage there? Called before anything is concluded from what is not found, by one process that will
+     * write. 0, or an error, and then why (room bytes) says to a person what is missing. It may try what changes
+     * nothing. Optional: for storage that goes on when a server is down and then shows only a part of its objects. */
     int (*probe)(struct varve_backend *backend, char *why, size_t room);
-    /* Let listings of prefix that begin later show all that was there when this began, or say -ESTALE. Called before anything is
-     * deleted, or said not to exist, because it is not listed. It may try what changes nothing. Optional: for storage whose
-     * clients remember listings. */
+    /* Let listings of prefix that begin later show all that was there when this began, or say -ESTALE. Called before
+     * anything is deleted, or said not to exist, because it is not listed. It may try what changes nothing. Optional:
+     * for storage whose clients remember listings. */
     int (*refresh)(struct varve_backend *backend, const char *prefix);
 };
 

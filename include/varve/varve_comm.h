@@ -67,11 +67,12 @@ struct varve_comm {
     /* Where the ranks run. A node is what fails together: a host, unless somebody knows better. All 0 where nothing is
      * known: then every rank counts as a node of its own. */
     uint32_t nodes;
-    uint32_t node;  /* of this rank */
-    uint32_t local; /* its number there */
+    uint32_t node;        /* of this rank */
+    uint32_t local;       /* its number there */
     uint32_t least_local; /* ranks of the smallest node */
     /* The same group once more, for the caller's thread while another thread of the session uses this one; NULL where
-     * two threads may not communicate at the same time. With it, many ranks deduplicate and commit in the background. */
+     * two threads may not communicate at the same time. With it, many ranks deduplicate and commit in the background.
+     */
     struct varve_comm *aside;
 };
 

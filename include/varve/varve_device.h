@@ -50,16 +50,16 @@ struct varve_granule {
 struct varve_ask {
     size_t size; /* sizeof(struct varve_ask) */
     uint64_t offset, length;
-    uint64_t total;    /* of the region */
-    uint64_t seed;     /* of all ids, of granules and chunks alike */
-    uint64_t address;  /* that offset 0 of the region has in this checkpoint */
-    uint32_t source;   /* this checkpoint */
-    uint32_t chunk;    /* 32 to 4096, a power of two */
-    uint64_t most;     /* so many chunks may be remembered in all; beyond that, new ones are not */
+    uint64_t total;           /* of the region */
+    uint64_t seed;            /* of all ids, of granules and chunks alike */
+    uint64_t address;         /* that offset 0 of the region has in this checkpoint */
+    uint32_t source;          /* this checkpoint */
+    uint32_t chunk;           /* 32 to 4096, a power of two */
+    uint64_t most;            /* so many chunks may be remembered in all; beyond that, new ones are not */
     const uint8_t *is_usable; /* per source: chunks that were stored there may be referred to */
     uint32_t source_count;
-    int is_whole; /* nothing of what was there before counts, and nothing was ever seen: everything differs, and the runs
-                   * tile the part, zeros included. All parts of an attempt have the same */
+    int is_whole; /* nothing of what was there before counts, and nothing was ever seen: everything differs, and the
+                   * runs tile the part, zeros included. All parts of an attempt have the same */
 };
 
 /* What differs; the memory is the device's and lives until its next call. */

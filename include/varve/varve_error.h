@@ -23,7 +23,7 @@ extern "C" {
 #define VARVE_ERROR_MAP(X)                                                                                             \
     X(NO_CHECKPOINT, -20001, "there is no checkpoint of this name")                                                    \
     X(CORRUPT, -20002, "stored data is damaged")                                                                       \
-    X(UNKNOWN_FORMAT, -20003, "stored by a newer or different program: a field has a value this one does not know")   \
+    X(UNKNOWN_FORMAT, -20003, "stored by a newer or different program: a field has a value this one does not know")    \
     X(BUSY, -20004, "another session is writing this name")                                                            \
     X(FENCED, -20005, "this session was declared dead and a newer one has taken its name")                             \
     X(MISMATCH, -20006, "what is stored and what is protected differ")                                                 \

@@ -27,7 +27,7 @@ struct varve_checkpoint_info {
     uint32_t ranks;
     uint64_t regions;
     uint64_t bytes_protected;
-    uint64_t bytes_stored;   /* new data as stored */
+    uint64_t bytes_stored; /* new data as stored */
     uint64_t bytes_metadata;
     int is_damaged;     /* its record cannot be read */
     const char *reason; /* why, or "" */
@@ -39,7 +39,8 @@ typedef int (*varve_checkpoint_fn)(void *arg, const struct varve_checkpoint_info
 VARVE_API int varve_store_list(struct varve_store *store, const char *name, varve_checkpoint_fn fn, void *arg,
                                struct varve_error *error);
 
-/* Which checkpoint: version may be -1 for the newest whose record and tables are whole; generation 0 means the highest that has the version. */
+/* Which checkpoint: version may be -1 for the newest whose record and tables are whole; generation 0 means the highest
+ * that has the version. */
 struct varve_which {
     const char *name;
     uint32_t generation;
@@ -52,12 +53,13 @@ struct varve_stored_region {
     uint32_t rank;
     const char *name;
     uint64_t bytes;
-    const char *type;   /* "bytes", "f64", ... */
+    const char *type;    /* "bytes", "f64", ... */
     uint64_t bytes_zero; /* never stored */
     uint64_t runs;
     char digest[33];
     const struct varve_array *array; /* what it holds (varve.h); lossy is "zfp" or NULL */
-    const char *codec;     /* what most of its bytes were stored with; "" if nothing is stored, "?" if its blocks cannot be looked up */
+    const char *codec; /* what most of its bytes were stored with; "" if nothing is stored, "?" if its blocks cannot be
+                          looked up */
     uint64_t bytes_blocks; /* its share of the blocks it lies in, as stored; what several regions hold counts in each */
 };
 typedef int (*varve_stored_region_fn)(void *arg, const struct varve_stored_region *region);
@@ -76,12 +78,12 @@ VARVE_API int varve_store_show(struct varve_store *store, const struct varve_whi
                                struct varve_checkpoint_detail *detail, varve_stored_region_fn fn, void *arg,
                                struct varve_error *error);
 
-/* The values of a region, from the ranges that were stored with its blocks. Where a block has none, since it is shared by
- * small regions or was stored as bytes, it is read, but not more than 64 MiB in all. */
+/* The values of a region, from the ranges that were stored with its blocks. Where a block has none, since it is shared
+ * by small regions or was stored as bytes, it is read, but not more than 64 MiB in all. */
 struct varve_range {
-    int is_known;   /* 0: no numbers, or nothing was stored about them */
+    int is_known; /* 0: no numbers, or nothing was stored about them */
     int has_nan;
-    int is_exact;   /* 0: blocks may hold more than this region now does: all values are within */
+    int is_exact;     /* 0: blocks may hold more than this region now does: all values are within */
     double low, high; /* complex numbers: of their parts. i64 and u64 beyond 2^53 are rounded outwards. NaN: there is no
                        * other value, or it is not known */
 };
@@ -112,10 +114,12 @@ VARVE_API int varve_store_read(struct varve_store *store, const struct varve_whi
 struct varve_difference {
     uint32_t rank;
     const char *region;
-    int what; /* 0 same, 1 changed, 2 only in the first, 3 only in the second, 4 size differs, 5 changed within the tolerance */
+    int what; /* 0 same, 1 changed, 2 only in the first, 3 only in the second, 4 size differs, 5 changed within the
+                 tolerance */
     uint64_t bytes_first;
     uint64_t bytes_second;
-    uint64_t bytes_changed; /* of elements that are not the same bits, and what only one has; if quick, an upper bound in granules */
+    uint64_t bytes_changed; /* of elements that are not the same bits, and what only one has; if quick, an upper bound
+                               in granules */
     /* What follows is 0 or "" if quick, and where only one has the region. */
     const char *type;            /* what both hold, "f64" ...; "bytes" if that is not the same */
     uint64_t elements;           /* that both have */
@@ -126,9 +130,9 @@ struct varve_difference {
     uint64_t first_offset;       /* the same in bytes */
     const char *value_first;     /* its value in the first checkpoint, every digit; "" if none changed */
     const char *value_second;
-    double largest;              /* greatest distance of all that changed; of bytes, which are no numbers, NaN */
-    double largest_relative;     /* the same, each divided by the greater magnitude of the two */
-    uint64_t largest_element;    /* where `largest` is */
+    double largest;           /* greatest distance of all that changed; of bytes, which are no numbers, NaN */
+    double largest_relative;  /* the same, each divided by the greater magnitude of the two */
+    uint64_t largest_element; /* where `largest` is */
 };
 typedef int (*varve_difference_fn)(void *arg, const struct varve_difference *difference);
 /* Compare two checkpoints region by region, by digests first and stored places and ids then; reads no data: what
@@ -144,9 +148,9 @@ struct varve_compare_options {
     size_t size;                /* sizeof(struct varve_compare_options) */
     struct varve_store *second; /* where the second checkpoint is; NULL: in the same store */
     int is_quick;               /* read no data, as varve_store_diff. -EINVAL if the stores do not use the same ids */
-    int is_by_value;            /* 0: bit for bit. 1: floating-point values of which one of the two bounds holds are the same */
-    double tolerance;           /* bound of |a - b|; finite, 0 or more */
-    double relative;            /* bound of |a - b| / max(|a|, |b|); finite, 0 or more */
+    int is_by_value;  /* 0: bit for bit. 1: floating-point values of which one of the two bounds holds are the same */
+    double tolerance; /* bound of |a - b|; finite, 0 or more */
+    double relative;  /* bound of |a - b| / max(|a|, |b|); finite, 0 or more */
     varve_difference_fn difference;
     varve_progress_fn progress; /* in bytes of regions */
     void *arg;
@@ -158,17 +162,17 @@ struct varve_compare_result {
     uint64_t regions_within; /* not the same, but within the tolerance */
     uint64_t ranks_left_out; /* not on this node */
     /* Bytes that both have, by how they were found to be the same, or not: */
-    uint64_t bytes_digest;   /* all of a region by its digest */
-    uint64_t bytes_place;    /* stored once for both */
+    uint64_t bytes_digest; /* all of a region by its digest */
+    uint64_t bytes_place;  /* stored once for both */
     uint64_t bytes_zero;
     uint64_t bytes_id;       /* stored twice, with the same id */
     uint64_t bytes_compared; /* looked at */
     uint64_t bytes_read;     /* from the storage, tables and lists included */
 };
-/* The same, and what digests, places and ids leave open is read and compared, each block once in 32 MiB of it. Memory is
- * bounded. Names, versions and stores may be any: between stores with different seeds, and for what one name stored and the
- * other did not, there is less to go by and more is read. options and out may be NULL. Returns the number of regions that
- * differ. */
+/* The same, and what digests, places and ids leave open is read and compared, each block once in 32 MiB of it. Memory
+ * is bounded. Names, versions and stores may be any: between stores with different seeds, and for what one name stored
+ * and the other did not, there is less to go by and more is read. options and out may be NULL. Returns the number of
+ * regions that differ. */
 VARVE_API int varve_store_compare(struct varve_store *store, const struct varve_which *first,
                                   const struct varve_which *second, const struct varve_compare_options *options,
                                   struct varve_compare_result *out, struct varve_error *error);
@@ -188,16 +192,16 @@ VARVE_API int varve_store_stats(struct varve_store *store, const char *name, str
 struct varve_usage {
     size_t size; /* sizeof(struct varve_usage), set by the caller */
     uint64_t checkpoints;
-    uint64_t bytes_live;      /* what they refer to, as stored, each byte once, and the tables of their own packs */
-    uint64_t bytes_kept;      /* all objects of the attempts they depend on; what is not live of it is waste */
-    uint64_t bytes_free;      /* what nothing depends on: prune would free it */
+    uint64_t bytes_live; /* what they refer to, as stored, each byte once, and the tables of their own packs */
+    uint64_t bytes_kept; /* all objects of the attempts they depend on; what is not live of it is waste */
+    uint64_t bytes_free; /* what nothing depends on: prune would free it */
     uint64_t objects_free;
     uint64_t attempts;        /* that any of them depends on, its own included */
     uint64_t newest_attempts; /* that the newest depends on, its own included */
     uint64_t newest_packs;    /* in these */
 };
-/* What the checkpoints of a name need of the space they keep. Reads all manifests and tables, no data. progress (may be NULL)
- * counts in bytes of regions. VARVE_UNSUPPORTED for one of several node-local stores. */
+/* What the checkpoints of a name need of the space they keep. Reads all manifests and tables, no data. progress (may be
+ * NULL) counts in bytes of regions. VARVE_UNSUPPORTED for one of several node-local stores. */
 VARVE_API int varve_store_usage(struct varve_store *store, const char *name, varve_progress_fn progress, void *arg,
                                 struct varve_usage *out, struct varve_error *error);
 
@@ -253,12 +257,13 @@ struct varve_compact_result {
     uint64_t bytes_written; /* in new packs */
     uint64_t bytes_before;  /* in packs of the name */
     uint64_t bytes_after;
-    uint64_t bytes_live;    /* what the checkpoints that are left need, as struct varve_usage has it */
+    uint64_t bytes_live; /* what the checkpoints that are left need, as struct varve_usage has it */
 };
-/* Let the checkpoints of a name take about what they need: each is written again, with what is live, under its version and
- * a new generation, and read back; then the old ones are forgotten and pruned. Needs room for that beside what is there. VARVE_BUSY while a program may be writing the name, VARVE_UNSUPPORTED for node-local stores, data with
- * copies, and where two lives that saved the same versions are kept. Killed or stopped anywhere, all checkpoints are there. options and out may be NULL; out is filled also after an
- * error. */
+/* Let the checkpoints of a name take about what they need: each is written again, with what is live, under its version
+ * and a new generation, and read back; then the old ones are forgotten and pruned. Needs room for that beside what is
+ * there. VARVE_BUSY while a program may be writing the name, VARVE_UNSUPPORTED for node-local stores, data with copies,
+ * and where two lives that saved the same versions are kept. Killed or stopped anywhere, all checkpoints are there.
+ * options and out may be NULL; out is filled also after an error. */
 VARVE_API int varve_store_compact(struct varve_store *store, const char *name,
                                   const struct varve_compact_options *options, struct varve_compact_result *out,
                                   struct varve_error *error);
@@ -271,10 +276,10 @@ enum varve_holding {
     VARVE_HELD_BY_LIVING = 3
 };
 struct varve_holder {
-    size_t size;           /* sizeof(struct varve_holder), set by the caller */
-    int holding;           /* enum varve_holding */
-    uint32_t generation;   /* 0: the name was never claimed */
-    uint32_t pid;          /* in the holder's own PID namespace */
+    size_t size;         /* sizeof(struct varve_holder), set by the caller */
+    int holding;         /* enum varve_holding */
+    uint32_t generation; /* 0: the name was never claimed */
+    uint32_t pid;        /* in the holder's own PID namespace */
     uint32_t ranks;
     uint32_t beat_seconds; /* how often it renews its heartbeat */
     uint32_t dead_seconds; /* it is dead when its heartbeat was seen unchanged for so long */
@@ -282,15 +287,15 @@ struct varve_holder {
     uint64_t beat_ns;      /* when its heartbeat was last renewed, on the holder's clock; 0: not known */
     char host[256];
     char program[256];
-    char evidence[200];    /* for `holding` */
+    char evidence[200]; /* for `holding` */
 };
 /* Looks, and waits for nothing. */
 VARVE_API int varve_store_holder(struct varve_store *store, const char *name, struct varve_holder *out,
                                  struct varve_error *error);
-/* Free the name of a dead holder, so that the next varve_open need not wait. VARVE_BUSY while the holder is alive. If that is not
- * known, its heartbeat is watched for its dead_seconds (progress in milliseconds); with is_dead, for those who know that it is dead,
- * for two of its periods only. The holder's objects are not touched: if it is alive after all, its next checkpoint ends with
- * VARVE_FENCED. out (may be NULL) says who it was, as found and watched. */
+/* Free the name of a dead holder, so that the next varve_open need not wait. VARVE_BUSY while the holder is alive. If
+ * that is not known, its heartbeat is watched for its dead_seconds (progress in milliseconds); with is_dead, for those
+ * who know that it is dead, for two of its periods only. The holder's objects are not touched: if it is alive after
+ * all, its next checkpoint ends with VARVE_FENCED. out (may be NULL) says who it was, as found and watched. */
 VARVE_API int varve_store_unlock(struct varve_store *store, const char *name, int is_dead, varve_progress_fn progress,
                                  void *arg, struct varve_holder *out, struct varve_error *error);
 

@@ -13,8 +13,9 @@
  * The session works on a duplicate of the communicator and calls MPI only inside its collective calls, in the calling
  * thread: MPI_THREAD_FUNNELED will do, or MPI_THREAD_MULTIPLE where sessions are used in several threads at the same
  * time. Where all ranks have MPI_THREAD_MULTIPLE, a thread of the session calls MPI as well, on a second duplicate, and
- * deduplicates and commits in the background; ranks of one node do so through memory they share. MPI errors are returned on the duplicate, not fatal; after one the session is of no use on this rank. MPI must
- * be initialised by MPI_Init or MPI_Init_thread. */
+ * deduplicates and commits in the background; ranks of one node do so through memory they share. MPI errors are
+ * returned on the duplicate, not fatal; after one the session is of no use on this rank. MPI must be initialised by
+ * MPI_Init or MPI_Init_thread. */
 #ifndef VARVE_MPI_H
 #define VARVE_MPI_H
 
@@ -41,7 +42,8 @@ extern "C" {
 #define VARVE_MPI_FAMILY "other MPI"
 #define VARVE_MPI_VERSION "of standard " VARVE_MPI_NUMBER(MPI_VERSION) "." VARVE_MPI_NUMBER(MPI_SUBVERSION)
 #endif
-#define VARVE_MPI_KIND {sizeof(MPI_Comm), VARVE_MPI_FAMILY, VARVE_MPI_VERSION}
+#define VARVE_MPI_KIND                                                                                                 \
+    { sizeof(MPI_Comm), VARVE_MPI_FAMILY, VARVE_MPI_VERSION }
 
 struct varve_mpi_kind {
     size_t comm_size;    /* bytes of an MPI_Comm */
@@ -49,14 +51,15 @@ struct varve_mpi_kind {
     const char *version; /* for people */
 };
 
-/* What varve_open_mpi calls; for those who load the library at run time, or call it from another language. mpi points to an
- * MPI_Comm, and kind says whose. */
+/* What varve_open_mpi calls; for those who load the library at run time, or call it from another language. mpi points
+ * to an MPI_Comm, and kind says whose. */
 VARVE_API int varve_open_mpi_of(const struct varve_mpi_kind *kind, const void *mpi, const char *store, const char *name,
                                 const struct varve_options *options, struct varve_session **out,
                                 struct varve_error *error);
 
 /* varve_open for all ranks of a communicator: collective, and the same result on all of them. Rank 0's settings hold
- * for the job. If the program is compiled with another MPI than libvarve_mpi, VARVE_UNSUPPORTED, and the text names both. */
+ * for the job. If the program is compiled with another MPI than libvarve_mpi, VARVE_UNSUPPORTED, and the text names
+ * both. */
 static inline int varve_open_mpi(MPI_Comm mpi, const char *store, const char *name, const struct varve_options *options,
                                  struct varve_session **out, struct varve_error *error) {
     const struct varve_mpi_kind kind = VARVE_MPI_KIND;

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "backend/backend_private.h"
+#include "backend/backend_parts.h"
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/error.h"

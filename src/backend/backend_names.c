@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend_private.h"
+#include "backend/backend_parts.h"
 #include "base/alloc.h"
 
 void vv_name_list_clear(struct vv_name_list *list) {

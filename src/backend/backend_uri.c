@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend_private.h"
+#include "backend/backend_parts.h"
 #include "base/error.h"
 
 static int hex_value(char c) {

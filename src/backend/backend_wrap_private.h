@@ -10,7 +10,7 @@
 #ifndef VV_BACKEND_WRAP_PRIVATE_H
 #define VV_BACKEND_WRAP_PRIVATE_H
 
-#include "backend/backend_private.h"
+#include "backend/backend_parts.h"
 
 #define WRAP_AGAIN INT64_MIN /* never the result of a verb */
 

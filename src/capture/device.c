@@ -1,6 +1,6 @@
 /* A region in the memory of a device (varve_device.h). To everything but a save it is a region behind callbacks.
  *
- * What a device remembers must be the checkpoint that our history is of: it is *in step* then. Whenever that is not sure
+ * What a device remembers must be the checkpoint that our history is of: it is *in step* then. If that is not sure
  * it is asked for everything. A checkpoint may end in the background, so the device is told how it ended when the
  * program calls next. */
 #include "capture/device.h"

@@ -84,7 +84,7 @@ struct reading {
     int64_t solid;
 };
 
-static struct reading begin_reading(struct vv_capture *c, const struct vv_run *run, uint64_t *chunk) {
+static struct reading begin_reading(struct vv_capture *c, const struct vv_page_run *run, uint64_t *chunk) {
     struct vv_watched *w = vv_watched_of(c, run->number, chunk);
     struct reading reading = {w, *chunk, vv_chunk_last_page(w, *chunk + run->count - 1) + 1, 0};
     reading.solid = vv_trap_solid(&c->trap, w, reading.first, reading.last);
@@ -209,7 +209,7 @@ static void gather_expected(struct vv_capture *c, struct vv_window *window) {
 /* ---- pieces ---- */
 
 static int give_run(struct vv_capture *c, struct vv_window *window, struct vv_piece *piece) {
-    const struct vv_run *run = &window->runs[window->next++];
+    const struct vv_page_run *run = &window->runs[window->next++];
     struct vv_watched *w = vv_watched_of(c, run->number, &piece->first);
     piece->watch = &w->base;
     piece->count = run->count;

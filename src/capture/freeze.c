@@ -226,7 +226,7 @@ static int fail_frozen(struct vv_capture *c, int before, const struct vv_watched
 static int list_runs(const struct vv_capture *c, struct vv_frozen_run *wanted, struct vv_watched **out) {
     int is_one = 1;
     for (uint32_t i = 0; i < c->thaw.run_count; i++) {
-        const struct vv_run *run = &c->thaw.runs[i];
+        const struct vv_page_run *run = &c->thaw.runs[i];
         uint64_t chunk;
         struct vv_watched *w = vv_watched_of(c, run->number, &chunk);
         wanted[i] = (struct vv_frozen_run){(uintptr_t)w->base.ptr + chunk * VV_PAGE,
@@ -287,7 +287,7 @@ int vv_freeze_look(struct vv_capture *c, const struct vv_watched *w, uint32_t *a
         if (vv_frozen_read(c->frozen, wanted, c->thaw.run_count, VV_FROZEN_KEEP) != 0)
             return fail_frozen(c, 0, w, error);
         for (uint32_t i = 0; i < c->thaw.run_count && rc == 0; i++) {
-            const struct vv_run *run = &c->thaw.runs[i];
+            const struct vv_page_run *run = &c->thaw.runs[i];
             vv_watched_of(c, run->number, &chunk);
             rc = fn(arg, &first->base, chunk, run->count, vv_frozen_buffer(c->frozen) + (size_t)run->place * VV_PAGE);
         }
@@ -324,7 +324,7 @@ int vv_freeze_has_piece(const struct vv_capture *c) {
 
 void vv_freeze_give(struct vv_capture *c, struct vv_piece *piece) {
     struct vv_thaw *thaw = &c->thaw;
-    const struct vv_run *run = &thaw->runs[thaw->next];
+    const struct vv_page_run *run = &thaw->runs[thaw->next];
     uint32_t left = run->count - thaw->given;
     piece->watch = &vv_watched_of(c, run->number + thaw->given, &piece->first)->base;
     piece->count = left < VV_MOST ? left : VV_MOST;

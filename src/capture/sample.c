@@ -31,7 +31,7 @@ static int wants_samples(const struct vv_capture *c, const struct vv_watched *w)
 
 /* What one sample sees comes in ascending order. A program on its way down wrote it in descending order. */
 static void turn_if_descending(struct vv_capture *c, uint32_t before) {
-    struct vv_numbers *log = &c->log_of_writes;
+    struct vv_watch_numbers *log = &c->log_of_writes;
     if (before < log->count && before > 0 && log->list[log->count - 1] < c->sampled_lowest)
         for (uint32_t i = before, j = log->count - 1; i < j; i++, j--) {
             uint32_t number = log->list[i];

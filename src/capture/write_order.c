@@ -16,7 +16,7 @@
 
 #define LOOK_AHEAD 4096u /* expected chunks looked at to tell a surprise */
 
-int vv_numbers_reserve(struct vv_numbers *numbers, uint64_t capacity) {
+int vv_numbers_reserve(struct vv_watch_numbers *numbers, uint64_t capacity) {
     if (capacity <= numbers->capacity)
         return 0;
     capacity += capacity / 4;
@@ -40,24 +40,24 @@ void vv_numbers_sort(uint32_t *list, uint32_t count) {
     qsort(list, count, sizeof *list, compare_numbers);
 }
 
-uint32_t vv_runs_of(const uint32_t *list, uint32_t count, struct vv_run *runs) {
+uint32_t vv_runs_of(const uint32_t *list, uint32_t count, struct vv_page_run *runs) {
     uint32_t run_count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct vv_run *run = run_count ? &runs[run_count - 1] : NULL;
+        struct vv_page_run *run = run_count ? &runs[run_count - 1] : NULL;
         if (run && run->number + run->count == list[i])
             run->count++;
         else
-            runs[run_count++] = (struct vv_run){list[i], 1, i};
+            runs[run_count++] = (struct vv_page_run){list[i], 1, i};
     }
     return run_count;
 }
 
-void vv_numbers_free(struct vv_numbers *numbers) {
+void vv_numbers_free(struct vv_watch_numbers *numbers) {
     vv_pages_unmap(numbers->list, numbers->capacity * sizeof *numbers->list);
-    *numbers = (struct vv_numbers){0};
+    *numbers = (struct vv_watch_numbers){0};
 }
 
-static void append(struct vv_numbers *numbers, uint32_t number) {
+static void append(struct vv_watch_numbers *numbers, uint32_t number) {
     if (numbers->count < numbers->capacity)
         numbers->list[numbers->count++] = number;
 }
@@ -176,7 +176,7 @@ void vv_order_forget(struct vv_capture *c) {
 }
 
 void vv_order_tidy(struct vv_capture *c) {
-    struct vv_numbers *log = &c->log_of_writes;
+    struct vv_watch_numbers *log = &c->log_of_writes;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < log->count; i++) {
         uint64_t chunk;

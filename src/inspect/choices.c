@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "capture/capture.h"
-#include "memory/frozen.h"
+#include "frozen/frozen.h"
 #include "memory/peek.h"
 
 #define REASON_CAPACITY 256

@@ -7,6 +7,7 @@
 #include "base/settings.h"
 #include "check/verify.h"
 #include "lifecycle/commit.h"
+#include "storage/storage.h"
 
 /* Where varve_store_range or varve_store_read looked last: who asks for one region after the other finds the next one
  * at once. */

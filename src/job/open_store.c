@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/host.h"
 #include "job/job_private.h"
+#include "storage/storage.h"
 
 int vv_store_is_lost(const struct vv_job *job, const char *uri, uint32_t finder, struct varve_error *error) {
     char host[64];

@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "backend/backend_file_private.h"
 #include "conformance.h"
 #include "folder.h"
+#include "storage/file_private.h"
 
 struct place {
     const char *name;

@@ -14,11 +14,11 @@
 #include <sys/wait.h>
 #include <utime.h>
 
-#include "backend/backend_file_private.h"
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "base/thread.h"
 #include "folder.h"
+#include "storage/file_private.h"
 #include "test.h"
 
 #define MIB (1u << 20)

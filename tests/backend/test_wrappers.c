@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backend/backend_private.h"
 #include "base/bytes.h"
 #include "base/thread.h"
+#include "storage/storage.h"
 #include "test.h"
 
 #define MIB (1u << 20)
@@ -40,8 +40,8 @@ static double lateness(void) {
     return times > 1 ? times : 1;
 }
 
-/* Never faster than asked for; as slow as asked for, at least once in a few tries: others may use the machine. Where that
- * is busy all the time, everything that waits comes late: then not much later than sleep itself does. */
+/* Never faster than asked for; as slow as asked for, at least once in a few tries: others may use the machine. Where
+ * that is busy all the time, everything that waits comes late: then not much later than sleep itself does. */
 static void assert_takes(double (*run)(void), double expected) {
     double best = 0;
     for (int tries = 0; tries < 8; tries++) {

@@ -14,7 +14,8 @@ struct mode mode = {.settings = ""};
 
 static void check_machine(void) {
     int is_frozen = strstr(mode.settings, "capture=frozen") != NULL;
-    if (((mode.must_hold && !is_frozen) || strstr(mode.settings, "trap-uffd")) && !mode.is_mprotect && !has_kernel_uffd())
+    if (((mode.must_hold && !is_frozen) || strstr(mode.settings, "trap-uffd")) && !mode.is_mprotect &&
+        !has_kernel_uffd())
         skip("%s: no userfaultfd that stops system calls here", mode.settings);
     if (strstr(mode.settings, "tracker=scan") && !has_scan())
         skip("%s: the kernel does not note writes (Linux 6.7)", mode.settings);
@@ -42,7 +43,8 @@ void mode_parse(int argc, char **argv) {
         else if (strcmp(argv[at], "--flags") == 0 && at + 1 < argc)
             mode.flags = strcmp(argv[++at], "no-kernel") == 0 ? VARVE_NO_KERNEL_WRITES : 0;
         else
-            fail("usage: %s --settings TEXT [--must-hold] [--nobody] [--rounds N] [--flags no-kernel] [CASE...]", argv[0]);
+            fail("usage: %s --settings TEXT [--must-hold] [--nobody] [--rounds N] [--flags no-kernel] [CASE...]",
+                 argv[0]);
     }
     scale_rounds();
     if (is_nobody)

@@ -7,16 +7,17 @@
 /* What is tested, from the command line. */
 struct mode {
     const char *settings;
-    unsigned flags;  /* for regions into which no system call writes */
-    int must_hold;   /* memory that can be held (or frozen) has to be: in every case, or with capture=auto, which decides by what
-                        it costs, in one case at least */
-    unsigned *held;  /* how many flights were; of all processes */
+    unsigned flags; /* for regions into which no system call writes */
+    int must_hold;  /* memory that can be held (or frozen) has to be: in every case, or with capture=auto, which decides
+                       by what  it costs, in one case at least */
+    unsigned *held; /* how many flights were; of all processes */
     int is_mprotect; /* writes are stopped by signals */
     unsigned rounds; /* as asked for with --rounds, or what the program does otherwise; less with TEST_SCALE */
     char **cases;    /* names, up to NULL; none: all */
 };
 extern struct mode mode;
-/* Ends the process with 77 if the mode cannot work on this machine. mode.rounds is set before, if the program counts. */
+/* Ends the process with 77 if the mode cannot work on this machine. mode.rounds is set before, if the program counts.
+ */
 void mode_parse(int argc, char **argv);
 int is_asked_for(const char *name);
 

@@ -44,7 +44,8 @@ int has_kernel_uffd(void);
 /* PAGEMAP_SCAN of pages that are noted when written (Linux 6.7): 1 or 0. */
 int has_scan(void);
 int has_softdirty(void); /* asked before a session is open: it clears the bits */
-/* From now on a user without privileges, with /proc/self as every ordinary process has it; skips where that cannot be. */
+/* From now on a user without privileges, with /proc/self as every ordinary process has it; skips where that cannot be.
+ */
 void become_nobody(void);
 
 /* ---- what a checkpoint has to hold ---- */

@@ -370,9 +370,8 @@ static void as_nobody(const char *folder) {
 
 static void unprivileged(void) {
     char folder[128];
-    if (getuid() != 0) {
+    if (getuid() != 0)
         skip("only root can become nobody");
-    }
     kit_folder(folder, sizeof folder, "nobody");
     if (chown(folder, NOBODY, NOBODY) != 0)
         fail("chown");

@@ -68,10 +68,10 @@ static void print_stats(const struct run *run) {
            run->settings, run->rounds, run->failed, run->straight, run->restored, run->seed);
     printf("  in flight when the call returned: %" PRIu64 "; pages written by others meanwhile: %" PRIu64 "\n",
            run->in_flight, run->scribbled);
-    printf("  MiB staged %" PRIu64 ", drained %" PRIu64 ", held %" PRIu64 ", frozen %" PRIu64 "; pages wait %" PRIu64 ", cow %" PRIu64
-           ", avoided %" PRIu64 ", ahead %" PRIu64 ", trapped %" PRIu64 "\n",
-           run->staged >> 20, run->drained >> 20, run->held >> 20, run->frozen >> 20, run->wait, run->cow, run->avoided, run->ahead,
-           run->trapped);
+    printf("  MiB staged %" PRIu64 ", drained %" PRIu64 ", held %" PRIu64 ", frozen %" PRIu64 "; pages wait %" PRIu64
+           ", cow %" PRIu64 ", avoided %" PRIu64 ", ahead %" PRIu64 ", trapped %" PRIu64 "\n",
+           run->staged >> 20, run->drained >> 20, run->held >> 20, run->frozen >> 20, run->wait, run->cow, run->avoided,
+           run->ahead, run->trapped);
     printf("  regions moved %" PRIu64 ", left %" PRIu64 ", resized %" PRIu64 ", hollowed %" PRIu64 "; memory %" PRIu64
            " KiB; tracker %s; %s\n",
            scene->moved, scene->left, scene->resized, scene->hollowed, run->memory >> 10, run->tracker, run->reason);

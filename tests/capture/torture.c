@@ -6,7 +6,8 @@
  * One life is a process with three regions. Between checkpoints pages are dropped, freed, collapsed, paged out, moved,
  * replaced, protected and written, by the program, its children and the kernel; in flight they are written. What each
  * checkpoint holds is compared with a copy made just before it, and at the end everything is restarted. A life that
- * fails tells how to repeat it. --lives: so many in each way, however long it takes. Pages given to MADV_FREE may also be zeros. */
+ * fails tells how to repeat it. --lives: so many in each way, however long it takes. Pages given to MADV_FREE may also
+ * be zeros. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

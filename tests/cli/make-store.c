@@ -1,10 +1,10 @@
 /* Make the small store that the tests of the `varve` command look at, and beside it the bytes each region must have.
  *
  *     make-store STORE FOLDER        heat: 100, 200, 300; wave: 1; FOLDER gets VERSION.REGION files of heat
- *     make-store --hold STORE NAME   open a session, save version 900, print "ready", hold on until stdin ends; a line "save" saves
- *                                version 901 and prints what became of it
- *     make-store --again STORE NAME  a second life of the job: restart, save version 300 once more
- *     make-store --arrays STORE FOLDER  field: 1, 2, with arrays of many types; FOLDER gets VERSION.REGION files */
+ *     make-store --hold STORE NAME   open a session, save version 900, print "ready", hold on until stdin ends; a line
+ * "save" saves version 901 and prints what became of it make-store --again STORE NAME  a second life of the job:
+ * restart, save version 300 once more make-store --arrays STORE FOLDER  field: 1, 2, with arrays of many types; FOLDER
+ * gets VERSION.REGION files */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -156,25 +156,19 @@ static uint64_t big[] = {1, 9007199254740993u, 0};   /* 2^53 + 1 */
 static int32_t step = 400;
 
 static void fill_arrays(void) {
-    for (int y = 0; y < ROWS; y++) {
-        for (int x = 0; x < COLUMNS; x++) {
+    for (int y = 0; y < ROWS; y++)
+        for (int x = 0; x < COLUMNS; x++)
             plate[y][x] = (x * 37 + y * 11) % 1000 * 0.003;
-        }
-    }
     plate[3][5] = -1.25;
     plate[ROWS - 1][7] = 3.5;
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 1000; i++)
         holes[i] = i == 17 ? NAN : (float)i;
-    }
-    for (int i = 0; i < 128; i++) {
+    for (int i = 0; i < 128; i++)
         (&waves[0][0])[i] = i == 100 ? -2 : i % 2 ? 1 : 0.5f;
-    }
-    for (size_t i = 0; i < sizeof counts; i++) {
+    for (size_t i = 0; i < sizeof counts; i++)
         (&counts[0][0][0])[i] = (unsigned char)(i + 1);
-    }
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < 10000; i++)
         (&rounded[0][0])[i] = i / 3.0;
-    }
 }
 
 #define ARRAY(NAME, TYPE, DIMS, ...)                                                                                   \
@@ -208,9 +202,8 @@ static struct {
 
 static void save_arrays(struct varve_session *session, const char *folder, int64_t version) {
     save(session, version);
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         write_file(folder, version, arrays[i].name, arrays[i].data, arrays[i].size);
-    }
     write_file(folder, version, "steps", steps, sizeof steps);
 }
 

@@ -82,7 +82,8 @@ void campaign_begin(struct campaign *campaign, const char *name, int argc, char 
         } else if (!strcmp(argv[i], "--dir") && value) {
             folder = value;
         } else {
-            fprintf(stderr, "usage: %s [--seed N] [--points N] [--slice K/N] [--list yes] [--replay POINT] [--dir FOLDER]\n",
+            fprintf(stderr,
+                    "usage: %s [--seed N] [--points N] [--slice K/N] [--list yes] [--replay POINT] [--dir FOLDER]\n",
                     name);
             exit(2);
         }

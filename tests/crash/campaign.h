@@ -1,8 +1,9 @@
-/* What the campaigns of this folder share: options, chance that can be repeated, folders, and children that may be killed.
+/* What the campaigns of this folder share: options, chance that can be repeated, folders, and children that may be
+ * killed.
  *
- * A campaign tries many points. Every point runs in children of its own, so that nothing a point leaves in memory, and no
- * crash, reaches the next one. A failure prints the point so that --replay can try it again, keeps its store, and ends
- * the program with 1. */
+ * A campaign tries many points. Every point runs in children of its own, so that nothing a point leaves in memory, and
+ * no crash, reaches the next one. A failure prints the point so that --replay can try it again, keeps its store, and
+ * ends the program with 1. */
 #ifndef VARVE_CRASH_CAMPAIGN_H
 #define VARVE_CRASH_CAMPAIGN_H
 
@@ -15,7 +16,7 @@
 struct campaign {
     const char *name;
     uint64_t seed;
-    uint64_t points; /* how many to try; 0: all */
+    uint64_t points;        /* how many to try; 0: all */
     unsigned slice, slices; /* try only slice 1 to `slices` of them */
     int is_listing;         /* print them instead */
     const char *replay;
@@ -24,8 +25,8 @@ struct campaign {
     uint64_t tried;
 };
 
-/* --seed N, --points N (or --rounds N; 0 is all), --slice K/N, --list yes, --replay POINT, --dir FOLDER. Without --seed the time
- * decides. Exits with 77 in builds without fault points. TEST_SCALE (percent) lowers points. */
+/* --seed N, --points N (or --rounds N; 0 is all), --slice K/N, --list yes, --replay POINT, --dir FOLDER. Without --seed
+ * the time decides. Exits with 77 in builds without fault points. TEST_SCALE (percent) lowers points. */
 void campaign_begin(struct campaign *campaign, const char *name, int argc, char **argv);
 /* Print the count and the seed; returns the exit code. */
 int campaign_end(struct campaign *campaign);
@@ -37,8 +38,8 @@ void campaign_shuffle(struct campaign *campaign, void *items, size_t count, size
 /* How many of `all` points to try, whatever the slice. */
 size_t campaign_share(const struct campaign *campaign, size_t all);
 
-/* A number that only the seed and a point's text decide. Points are put in the order of these numbers and cut into slices by them: where
- * another run finds some points more or fewer, all others keep their places. */
+/* A number that only the seed and a point's text decide. Points are put in the order of these numbers and cut into
+ * slices by them: where another run finds some points more or fewer, all others keep their places. */
 uint64_t campaign_hash(const struct campaign *campaign, const char *point);
 /* Is this point to be tried? Each point is in one of the slices. With --list it is printed, and not tried. */
 int campaign_takes(const struct campaign *campaign, const char *point);

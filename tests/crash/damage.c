@@ -1,5 +1,5 @@
-/* Damage to a store that is at rest: a bit that flips, an object that ends early, is missing, is longer, or lies under another's
- * key. Verify must find every one, and a restart must never give a wrong byte: it gives the newest whole
+/* Damage to a store that is at rest: a bit that flips, an object that ends early, is missing, is longer, or lies under
+ * another's key. Verify must find every one, and a restart must never give a wrong byte: it gives the newest whole
  * checkpoint, says which newer ones it passed over, or fails. */
 #include <errno.h>
 #include <inttypes.h>

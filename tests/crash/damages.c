@@ -117,8 +117,8 @@ int damage_hurts(const struct damage *damage, const char *name) {
 
 int damage_is_allowed(const struct damage *damage) {
     int kind = damage->object->kind;
-    return damage->kind == DAMAGE_REMOVE &&
-           (kind == VV_KIND_CLAIM || kind == VV_KIND_HEARTBEAT || kind == VV_KIND_CATALOGUE || kind == VV_KIND_TOMBSTONE);
+    return damage->kind == DAMAGE_REMOVE && (kind == VV_KIND_CLAIM || kind == VV_KIND_HEARTBEAT ||
+                                             kind == VV_KIND_CATALOGUE || kind == VV_KIND_TOMBSTONE);
 }
 
 static const char *link_from, *link_to;

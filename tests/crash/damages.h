@@ -1,5 +1,5 @@
-/* Damage to the objects of a store that is at rest: a bit that flips, an object that ends early, is missing, is longer, or lies under
- * another's key. For the campaigns that try it, one damage at a time.
+/* Damage to the objects of a store that is at rest: a bit that flips, an object that ends early, is missing, is longer,
+ * or lies under another's key. For the campaigns that try it, one damage at a time.
  *
  * Each point works on a copy made of hard links; only the object that is damaged is a file of its own. */
 #ifndef VARVE_CRASH_DAMAGES_H
@@ -45,7 +45,8 @@ int damage_parse(const struct objects *objects, const char *text, struct damage 
 
 /* Does it hurt objects of this name? Those of the whole store concern all. */
 int damage_hurts(const struct damage *damage, const char *name);
-/* May verify find nothing? A claim, a heartbeat, a catalogue or a tombstone may be absent without anything being wrong. */
+/* May verify find nothing? A claim, a heartbeat, a catalogue or a tombstone may be absent without anything being wrong.
+ */
 int damage_is_allowed(const struct damage *damage);
 
 /* Make the copy and damage it; -1 if it cannot be made. */
@@ -57,7 +58,8 @@ struct damage damage_flip(struct campaign *campaign, const struct objects *objec
 size_t damage_others(struct campaign *campaign, const struct objects *objects, const struct object *object,
                      struct damage *out);
 
-/* Is the flip, or the other damage, of this number to be tried? By its number: where it hits depends on how well this store was compressed. */
+/* Is the flip, or the other damage, of this number to be tried? By its number: where it hits depends on how well this
+ * store was compressed. */
 int damage_is_taken(const struct campaign *campaign, const char *what, uint64_t number);
 
 /* Does verify find it, and say what it is? Call in a child; ends it with 1 if not. */

@@ -1,5 +1,6 @@
-/* The storage fails once, or from some moment on, at every operation; and every named fault point fails in every step. The program goes on:
- * what failed says why, what comes later holds everything, and nothing that was promised is lost. */
+/* The storage fails once, or from some moment on, at every operation; and every named fault point fails in every step.
+ * The program goes on: what failed says why, what comes later holds everything, and nothing that was promised is lost.
+ */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Damage (damages.h) to a store that jobs of several ranks have made. A restart on all ranks gives the newest checkpoint that is whole on all of
- * them, names those it passed over, or fails; never a wrong byte, and never another answer on another rank. */
+/* Damage (damages.h) to a store that jobs of several ranks have made. A restart on all ranks gives the newest
+ * checkpoint that is whole on all of them, names those it passed over, or fails; never a wrong byte, and never another
+ * answer on another rank. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@
 #include "job.h"
 #include "world.h"
 
-#define SETTINGS "keep=all,dedup=exact,block_size=64K,part_size=1M,threads=0,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
+#define SETTINGS                                                                                                       \
+    "keep=all,dedup=exact,block_size=64K,part_size=1M,threads=0,beat_seconds=1,dead_seconds=2,takeover_seconds=20"
 #define FORGOTTEN 2 /* this version of every series */
 #define BULKY 1     /* the rank that has enough for several parts */
 
@@ -244,7 +246,8 @@ static void try_series(const struct trial *trial, const char *text) {
         campaign_fail(&campaign, text, "THE RANKS DISAGREE: %s", why);
 }
 
-/* The first series looks for all of them whether verify finds it; the other one matters only when it is hurt, and now and then. */
+/* The first series looks for all of them whether verify finds it; the other one matters only when it is hurt, and now
+ * and then. */
 static void try_damage(const struct damage *damage) {
     char folder[FOLDER_CAPACITY + 16], text[DAMAGE_TEXT];
     snprintf(folder, sizeof folder, "%s/try", campaign.folder);

@@ -1,14 +1,16 @@
-/* A job of four ranks (job.h), in which one rank is killed at each operation of its storage and at each occurrence of each named fault point, or its storage
- * fails there and the job goes on. A rank that dies takes the others with it, as under mpirun. Afterwards another job of four ranks
- * looks at what there is: everything that varve_wait promised to any rank comes back, to all ranks the same version, byte for byte.
+/* A job of four ranks (job.h), in which one rank is killed at each operation of its storage and at each occurrence of
+ * each named fault point, or its storage fails there and the job goes on. A rank that dies takes the others with it, as
+ * under mpirun. Afterwards another job of four ranks looks at what there is: everything that varve_wait promised to any
+ * rank comes back, to all ranks the same version, byte for byte.
  *
- * Compiled with JOB_NODES=2 it is a job on two nodes, each with a store of its own (storage=local). Compiled with JOB_ALLOC it is allocations of one
- * rank that fail, each once.
+ * Compiled with JOB_NODES=2 it is a job on two nodes, each with a store of its own (storage=local). Compiled with
+ * JOB_ALLOC it is allocations of one rank that fail, each once.
  *
- * With VARVE_AGGREGATE the ranks share writers: all the storage and most fault points are then met in the process of the first rank of each team, by the
- * thread that writes for the others.
+ * With VARVE_AGGREGATE the ranks share writers: all the storage and most fault points are then met in the process of
+ * the first rank of each team, by the thread that writes for the others.
  *
- * The ranks are processes that talk through shared memory (tests/group); tests/mpi/job-kill does a sample of it under mpirun. */
+ * The ranks are processes that talk through shared memory (tests/group); tests/mpi/job-kill does a sample of it under
+ * mpirun. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -45,7 +47,7 @@ static struct campaign campaign;
 static struct job_board *board; /* of the job */
 static char store[FOLDER_CAPACITY + 32], prepared[FOLDER_CAPACITY + 32], board_path[FOLDER_CAPACITY + 32],
     list_path[FOLDER_CAPACITY + 32];
-static uint64_t allocation; /* of the victim's, the one that fails; 0: none */
+static uint64_t allocation;     /* of the victim's, the one that fails; 0: none */
 static const char *teams_after; /* how many ranks share a writer in the job that looks; NULL: as before */
 
 /* ---- running a job ---- */
@@ -95,7 +97,8 @@ static void list_rank(struct varve_comm *comm, void *arg) {
     job_run(&way, arg, board);
 }
 
-/* Where the ranks run; with JOB_ASIDE their sessions may talk in the background, too. JOB_PER_NODE: so many on a node, and one store for all. */
+/* Where the ranks run; with JOB_ASIDE their sessions may talk in the background, too. JOB_PER_NODE: so many on a node,
+ * and one store for all. */
 static struct group_options usual(void) {
     const char *per_node = getenv("JOB_PER_NODE");
     return (struct group_options){.ranks_per_node = JOB_NODES  ? JOB_RANKS / (JOB_NODES + !JOB_NODES)
@@ -200,8 +203,8 @@ static void add_all_operations(struct points *points) {
     uint64_t counts[JOB_RANKS];
     for (int handle = 0; handle < JOB_HANDLES; handle++) {
         for (int sparse = 0; sparse < JOB_RANKS; sparse++) {
-            counts[sparse] = sparse == 3 ? counts[teams && strcmp(teams, "2") == 0 ? 1 : 2]
-                                         : count_operations_of(sparse, handle);
+            counts[sparse] =
+                sparse == 3 ? counts[teams && strcmp(teams, "2") == 0 ? 1 : 2] : count_operations_of(sparse, handle);
             printf(CAMPAIGN ": rank %d does %" PRIu64 " operations in session %d\n", sparse, counts[sparse], handle);
             add_operations(points, sparse, handle, counts[sparse]);
         }
@@ -209,7 +212,8 @@ static void add_all_operations(struct points *points) {
     fflush(stdout);
 }
 
-/* A name was met once more on this rank: killed at this occurrence, and, when it is the first in its step, failing there. */
+/* A name was met once more on this rank: killed at this occurrence, and, when it is the first in its step, failing
+ * there. */
 static void add_occurrence(struct points *points, size_t from, int where, const char *name, uint64_t step) {
     uint64_t k = 1;
     int is_first = step > 0;

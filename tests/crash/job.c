@@ -83,7 +83,8 @@ static void give_up(struct run *run) {
         pause();
 }
 
-/* In a restart ranks read for each other: the error is of the rank that needs the data, and says who could not read it. */
+/* In a restart ranks read for each other: the error is of the rank that needs the data, and says who could not read it.
+ */
 static int is_read_for_another(const struct varve_error *error, int sparse) {
     char who[64];
     snprintf(who, sizeof who, "(rank %d was asked to read it)", sparse);
@@ -280,8 +281,8 @@ static int64_t come_back_to_latest(struct run *run, int handle) {
     return got;
 }
 
-/* When it fails, the job goes on, or goes back to what there is and comes by once more: then nothing is in its way, unless
- * the storage failed for good. */
+/* When it fails, the job goes on, or goes back to what there is and comes by once more: then nothing is in its way,
+ * unless the storage failed for good. */
 static void save(struct run *run, int handle, int64_t version) {
     const struct job_plan *plan = run->plan;
     next_step(run);
@@ -364,7 +365,8 @@ static void dying_life(struct run *run) {
     rank_fail(run, "it should not have come so far");
 }
 
-/* With keep: an attempt that was given up when its record was to be made stays complete, and is named by verify, until it is pruned. */
+/* With keep: an attempt that was given up when its record was to be made stays complete, and is named by verify, until
+ * it is pruned. */
 static void adopting_life(struct run *run) {
     run->settings = ",keep=3";
     open_session(run, 2, 0);
@@ -430,8 +432,8 @@ static int kind_of(const char *path) {
     return head[10];
 }
 
-/* One node has forgotten it: then it is forgotten. Some have it: a job has died while its nodes committed, or forgot, and nobody was
- * promised it. */
+/* One node has forgotten it: then it is forgotten. Some have it: a job has died while its nodes committed, or forgot,
+ * and nobody was promised it. */
 static void settle_record(const struct run *run, const char *all, const char *record) {
     char path[JOB_FOLDER + 400], gathered[JOB_FOLDER + 400];
     int count = 0;
@@ -495,7 +497,8 @@ static void check_verified(struct run *run, int when) {
         rc = varve_store_verify(store, &options, &result, &error);
     if (rc < 0)
         rank_fail(run, "verify %s: %s: %s", names[when], varve_error_name(rc), error.text);
-    /* What was wholly written but not recorded is named until a session adopts it; on several nodes, until it restarts from it. */
+    /* What was wholly written but not recorded is named until a session adopts it; on several nodes, until it restarts
+     * from it. */
     int may_be_lost = when == AT_FIRST || (when == ADOPTED && run->plan->nodes > 0);
     if (found.damage || result.damaged_objects || (!may_be_lost && (found.lost || result.lost_checkpoints)))
         rank_fail(run, "verify %s found damage: %s", names[when], found.text);

@@ -1,12 +1,14 @@
-/* The life of a job of several ranks, in which something goes wrong on one of them at a chosen moment; and what must be true afterwards.
+/* The life of a job of several ranks, in which something goes wrong on one of them at a chosen moment; and what must be
+ * true afterwards.
  *
- * How the ranks find each other is the caller's business (struct job_way): tests/crash/job-steps.c forks them, tests/mpi/job-kill.c
- * runs under mpirun. Every rank has a world of its own (world.h), salted by its rank but for what all have in common, and writes every answer it gets into a
- * board, a file that survives it. Only the public API is used.
+ * How the ranks find each other is the caller's business (struct job_way): tests/crash/job-steps.c forks them,
+ * tests/mpi/job-kill.c runs under mpirun. Every rank has a world of its own (world.h), salted by its rank but for what
+ * all have in common, and writes every answer it gets into a board, a file that survives it. Only the public API is
+ * used.
  *
- * The sessions, "handles", in whose storage something may go wrong: 0 saves versions 1 to 3, goes back to 2 and saves on to 4; 1, with keep=3, restarts,
- * goes on, goes back, rejects, and goes on again; 2 opens a store whose last job died between its last pack and its record, so that there
- * is something to adopt, restarts and goes on. */
+ * The sessions, "handles", in whose storage something may go wrong: 0 saves versions 1 to 3, goes back to 2 and saves
+ * on to 4; 1, with keep=3, restarts, goes on, goes back, rejects, and goes on again; 2 opens a store whose last job
+ * died between its last pack and its record, so that there is something to adopt, restarts and goes on. */
 #ifndef VARVE_CRASH_JOB_H
 #define VARVE_CRASH_JOB_H
 

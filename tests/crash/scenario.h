@@ -1,8 +1,9 @@
-/* The life of a job, in one process, in which something goes wrong at a chosen moment; and what must be true afterwards.
+/* The life of a job, in one process, in which something goes wrong at a chosen moment; and what must be true
+ * afterwards.
  *
  * It opens four backends one after another, the "handles": a session that saves versions 1 to 5, a look at the store
- * beside it that forgets and prunes, a second session with keep=3 that restarts, goes on, goes back and goes on again, and a last
- * look that lists, shows, reads, compares, verifies and prunes. */
+ * beside it that forgets and prunes, a second session with keep=3 that restarts, goes on, goes back and goes on again,
+ * and a last look that lists, shows, reads, compares, verifies and prunes. */
 #ifndef VARVE_CRASH_SCENARIO_H
 #define VARVE_CRASH_SCENARIO_H
 

@@ -1,4 +1,5 @@
-/* Slices of a campaign: each point is in one of them, whichever other points there are, and they are about equally large. */
+/* Slices of a campaign: each point is in one of them, whichever other points there are, and they are about equally
+ * large. */
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,7 +59,8 @@ static int begin_with(const char *slice) {
     pid_t pid = fork();
     int status = 0;
     if (pid == 0) {
-        char name[] = "test_slices", option[] = "--slice", *arguments[] = {name, option, (char *)(uintptr_t)slice, NULL};
+        char name[] = "test_slices", option[] = "--slice",
+             *arguments[] = {name, option, (char *)(uintptr_t)slice, NULL};
         struct campaign campaign;
         if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
             _exit(3);

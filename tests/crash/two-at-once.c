@@ -1,10 +1,10 @@
-/* Several processes on one name at the same time. Whatever any of them was promised stays restorable, a reader never gets a wrong byte,
- * and a session that was declared dead learns it.
+/* Several processes on one name at the same time. Whatever any of them was promised stays restorable, a reader never
+ * gets a wrong byte, and a session that was declared dead learns it.
  *
  * Kinds of rounds: "beside": a session saves while others forget, prune and read. "second": two sessions open at once,
- * one gets the name; it is killed, the next one takes over. "stopped": a session stands still (SIGSTOP) past its heartbeat,
- * another takes over, then the first goes on. "late": a prune sleeps between two of its steps, while a session adopts
- * what the prune takes for waste, goes on from it, and it is forgotten. */
+ * one gets the name; it is killed, the next one takes over. "stopped": a session stands still (SIGSTOP) past its
+ * heartbeat, another takes over, then the first goes on. "late": a prune sleeps between two of its steps, while a
+ * session adopts what the prune takes for waste, goes on from it, and it is forgotten. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -192,7 +192,8 @@ static void save(struct writer *writer, struct world *world, int generation, int
     if (rc < 0)
         child_fail("checkpoint %" PRId64 ": %s: %s", version, varve_error_name(rc),
                    varve_session_error(world->session)->text);
-    /* Only what is restarted from may be forgotten at the last moment; what a session has saved, its heartbeat protects. */
+    /* Only what is restarted from may be forgotten at the last moment; what a session has saved, its heartbeat
+     * protects. */
     if (varve_stats_get(world->session, &stats) < 0 || (stats.attempts > 1 && !is_first))
         child_fail("checkpoint %" PRId64 " took %" PRIu64 " attempts: its parent was forgotten", version,
                    stats.attempts);

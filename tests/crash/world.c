@@ -58,7 +58,8 @@ static uint64_t page_key(const struct world *world, int region, uint64_t page, i
     uint64_t salt = world->common && (region == WORLD_MOVE || page % 2 == 0) ? world->common : world->salt;
     uint64_t v = (uint64_t)version, base = salt * 7919 + (uint64_t)region * 100000007;
     switch (region) {
-    case WORLD_MOVE: /* the same pages in other places; one of them is there now and then, where something else was and will be */
+    case WORLD_MOVE: /* the same pages in other places; one of them is there now and then, where something else was and
+                        will be */
         return mix(page % 8 == 6 && v % 3 != 1 ? base + page : salt + (page + v + world->salt) % 23) | 1;
     case WORLD_SPARSE:
         return page % 32 == v % 5 ? mix(base + page * 64 + v) | 1 : 0;
@@ -82,7 +83,8 @@ static void turn_page(uint8_t *page, size_t size, size_t by) {
     memcpy(page, end, by);
 }
 
-/* Where programs change a little of a page: a few bytes of it, pieces of it in other places, or zeros for a piece. What fine chunks are for. */
+/* Where programs change a little of a page: a few bytes of it, pieces of it in other places, or zeros for a piece. What
+ * fine chunks are for. */
 static void change_pieces(uint64_t key, uint64_t page, int64_t version, uint8_t *out, size_t size) {
     uint64_t v = (uint64_t)version;
     switch (page % 4) {
@@ -157,7 +159,10 @@ static const struct varve_callbacks callbacks = {sizeof callbacks, give_length, 
 
 /* What a region says it holds; VARVE_BYTES: nothing. */
 static int type_of(int region) {
-    return region == WORLD_BULK ? VARVE_F64 : region == WORLD_MOVE ? VARVE_F32 : region == WORLD_GROW ? VARVE_I16 : VARVE_BYTES;
+    return region == WORLD_BULK   ? VARVE_F64
+           : region == WORLD_MOVE ? VARVE_F32
+           : region == WORLD_GROW ? VARVE_I16
+                                  : VARVE_BYTES;
 }
 
 static int protect(struct world *world, int region, struct world_bytes *bytes) {
@@ -276,8 +281,9 @@ int world_compare(const struct world *world, int64_t version, char *text, size_t
             at++;
         free(wanted);
         if (is_other_size || at < (size_t)size) {
-            snprintf(text, capacity, "version %" PRId64 ", region %s (%" PRIu64 " of %" PRId64 " bytes): differs at %zu",
-                     version, names[region], bytes->size, size, at);
+            snprintf(text, capacity,
+                     "version %" PRId64 ", region %s (%" PRIu64 " of %" PRId64 " bytes): differs at %zu", version,
+                     names[region], bytes->size, size, at);
             return -1;
         }
     }

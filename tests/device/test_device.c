@@ -45,7 +45,8 @@ static void test_scripts(void **state) {
     static const uint64_t sizes[] = {1, 31, 32, 4095, 4096, 4097, 12321, 5 * 4096 + 17, 100000, 65536, 262144 + 33};
     static const uint64_t mosts[] = {UINT64_MAX, 1000000, 0, 1, 17, 300, UINT64_MAX};
     uint64_t counts[4] = {0}, seed = getenv("DEVICE_SEED") ? strtoull(getenv("DEVICE_SEED"), NULL, 10) : 1;
-    uint64_t many = scale(11) > 3 ? scale(11) : 3, steps = scale(12) > 6 ? scale(12) : 6; /* or not all labels come up */
+    uint64_t many = scale(11) > 3 ? scale(11) : 3,
+             steps = scale(12) > 6 ? scale(12) : 6; /* or not all labels come up */
     (void)state;
     for (uint32_t chunk = 32; chunk <= 4096; chunk *= 2)
         for (uint64_t i = 0; i < many; i++)

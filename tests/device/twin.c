@@ -123,7 +123,8 @@ static void compare_granules(struct twin *twin, const struct varve_ask *ask, con
         twin->fresh[index] = id;
         if (twin->has_kept && !ask->is_whole && vv_hash128_equal(id, twin->kept[index]))
             continue;
-        twin->granules = grown(twin->granules, &twin->granule_capacity, answer->granule_count + 1, sizeof *twin->granules);
+        twin->granules =
+            grown(twin->granules, &twin->granule_capacity, answer->granule_count + 1, sizeof *twin->granules);
         twin->granules[answer->granule_count++] = (struct varve_granule){index, {id.low, id.high}};
         label(twin, fine, offset, size, answer);
     }

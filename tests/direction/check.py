@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 OUTSIDE = {"mpi": [], "device": [], "files": [], "cli": ["files"]}  # not part of the library, and whom of each other they use
+CIRCLE = 4  # files of a folder that may call each other in one
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 
@@ -89,12 +90,15 @@ def read_symbols(path):
     return defined, needed
 
 
-def read_calls(objects, uses):
-    """{(folder, file): {(folder, file): a symbol}}: whom each file calls, or whose data it uses."""
+def read_calls(objects, uses, sources=None):
+    """{(folder, file): {(folder, file): a symbol}}: whom each file calls, or whose data it uses. Objects of files that are
+    not below `sources` any more do not count."""
     needs, owners = {}, {}
     for path in sorted(objects.glob("**/*.c.o")):
         file = path.parent.name, path.name[:-2]
         if file[0] not in uses or f"varve_{file[0]}.dir" not in path.parts:
+            continue
+        if sources and not (sources / file[0] / file[1]).exists():
             continue
         defined, needs[file] = read_symbols(path)
         owners.update((name, file) for name in defined)
@@ -129,12 +133,14 @@ def largest_circles(calls):
     return circles
 
 
-def check_calls(objects, uses):
-    calls = read_calls(objects, uses)
+def check_calls(objects, uses, sources=None):
+    calls = read_calls(objects, uses, sources)
     if {file[0] for file in calls} != set(uses):
         return [f"{objects} has no object files of all folders"]
     wrong = judge_calls(calls, uses)
     for folder, circle in largest_circles(calls).items():
+        if len(circle) > CIRCLE:
+            wrong.append(f"src/{folder}: {len(circle)} files call each other in a circle; at most {CIRCLE}")
         print(f"{folder:<11}" + (f"largest circle {len(circle)}: {' '.join(circle)}" if len(circle) > 1 else "no circle"))
     return wrong
 
@@ -222,7 +228,7 @@ def main():
     uses, counts, wrong = check(pathlib.Path(sys.argv[1]))
     show(uses, counts)
     if len(sys.argv) > 2:
-        wrong += check_calls(pathlib.Path(sys.argv[2]), uses)
+        wrong += check_calls(pathlib.Path(sys.argv[2]), uses, pathlib.Path(sys.argv[1]) / "src")
     print("\n".join(wrong))
     return 1 if wrong else 0
 

@@ -1,10 +1,11 @@
-/* The MPI program of the tests in this folder: does what its arguments say, one after the other, and notes what came of it.
+/* The MPI program of the tests in this folder: does what its arguments say, one after the other, and notes what came of
+ * it.
  *
  *     field-job LOG STORE ACT...
  *
- * What the memory holds follows from (version, rank) alone, so that any wrong byte is found: 4 KiB pages, of which the even ones are the
- * same on all ranks and some change with each version. Every rank appends its lines to its own file, LOG.RANK: nothing is
- * lost when it is killed. The acts:
+ * What the memory holds follows from (version, rank) alone, so that any wrong byte is found: 4 KiB pages, of which the
+ * even ones are the same on all ranks and some change with each version. Every rank appends its lines to its own file,
+ * LOG.RANK: nothing is lost when it is killed. The acts:
  *
  *     size:KIB            memory per rank, besides a few odd bytes (3,072 unless told)
  *     change:PERCENT      pages that change with each version (20 unless told)
@@ -15,11 +16,12 @@
  *     open:NAME           line: "open CODE"
  *     save:FIRST-LAST     lines: "begin VERSION", "# MILLISECONDS", "saved VERSION CODE"
  *     more:COUNT          the same for versions after the present one
- *     restart:VERSION     or restart:latest; line: "restart CODE VERSION STEP whole", or "... wrong" with the first wrong byte
- *     again               protect the memory's name a second time, elsewhere; line: "again CODE"
- *     close               line: "close CODE"
+ *     restart:VERSION     or restart:latest; line: "restart CODE VERSION STEP whole", or "... wrong" with the first
+ * wrong byte again               protect the memory's name a second time, elsewhere; line: "again CODE" close line:
+ * "close CODE"
  *
- * An error is followed by a line "why RANK TEXT". Ends with 0 when every call succeeded and no byte was wrong, else with 1. */
+ * An error is followed by a line "why RANK TEXT". Ends with 0 when every call succeeded and no byte was wrong, else
+ * with 1. */
 #include <inttypes.h>
 #include <mpi.h>
 #include <signal.h>

@@ -267,8 +267,8 @@ static void add_array(struct files_found *found, const char *name, int type, uin
 /* The same variable of all files stands together, wherever the files have it; and the map is as good as before. */
 static void test_order(void **state) {
     (void)state;
-    static const char *const expected[] = {"a:1/x:u", "b:u",  "c:u", "a:1/x:v", "b:v", "b:w", "c:u~", "c:w",
-                                           "a:1/x",   "b",    "c",   "d"};
+    static const char *const expected[] = {"a:1/x:u", "b:u", "c:u",   "a:1/x:v", "b:v", "b:w",
+                                           "c:u~",    "c:w", "a:1/x", "b",       "c",   "d"};
     struct files_list files = {.count = 0};
     struct files_found found[3] = {{.count = 0}}, none = {.count = 0};
     struct files_plan plan, again;
@@ -317,13 +317,10 @@ static void test_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_many_files_share_a_rest),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_order),      cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_names),      cmocka_unit_test(test_many_files_share_a_rest),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_hostile),    cmocka_unit_test(test_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,8 +96,8 @@ static void repeat(struct piece *piece, size_t at, size_t length) {
 
 /* What comes into sight when it grows is noise, zeros, or what was there when it was larger. */
 static void resize(struct piece *piece) {
-    size_t size =
-        edits_draw(3) ? edits_draw((uint32_t)piece->capacity + 1) : 4096u * edits_draw((uint32_t)(piece->capacity / 4096));
+    size_t size = edits_draw(3) ? edits_draw((uint32_t)piece->capacity + 1)
+                                : 4096u * edits_draw((uint32_t)(piece->capacity / 4096));
     uint32_t what = edits_draw(3);
     size_t before = piece->size;
     piece->size = size;

@@ -620,7 +620,8 @@ static void repeats_join(void **state) {
     assert_int_equal(origins.list[0].kind, VV_ORIGIN_REPEATED);
     assert_int_equal(origins.list[0].piece, 128);
     assert_int_equal(origins.list[0].length, offset);
-    struct vv_origin inside = {192, 64, 4160, 3, 0, VV_ORIGIN_FROM, 0}, elsewhere = {192, 64, 4096, 3, 0, VV_ORIGIN_FROM, 0};
+    struct vv_origin inside = {192, 64, 4160, 3, 0, VV_ORIGIN_FROM, 0},
+                     elsewhere = {192, 64, 4096, 3, 0, VV_ORIGIN_FROM, 0};
     assert_true(vv_origins_say(&origins, &inside));
     assert_false(vv_origins_say(&origins, &elsewhere));
     struct vv_origin wrong = {offset, 64, 4096, 3, 0, VV_ORIGIN_FROM, 0}; /* it should go on at 4160 */
@@ -631,7 +632,8 @@ static void repeats_join(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeats_join), cmocka_unit_test(what_does_not_fit_is_not_remembered),
+        cmocka_unit_test(repeats_join),
+        cmocka_unit_test(what_does_not_fit_is_not_remembered),
         cmocka_unit_test(the_memory_is_used_and_not_exceeded),
         cmocka_unit_test(equal_beginnings_are_told_apart),
         cmocka_unit_test(only_what_is_alive_is_kept),

@@ -125,7 +125,8 @@ static uint32_t judge(void (*change)(uint8_t *data), struct vv_fine_costs costs)
 
 static void speeds_and_memory_count(void **state) {
     (void)state;
-    struct vv_fine_costs slow_storage = {1e-8, 1e-9, 0.5}, fast_storage = {1e-10, 1e-9, 0.5}, no_memory = {1e-8, 1e-9, 0.01};
+    struct vv_fine_costs slow_storage = {1e-8, 1e-9, 0.5}, fast_storage = {1e-10, 1e-9, 0.5},
+                         no_memory = {1e-8, 1e-9, 0.01};
     assert_int_equal(judge(change_words, slow_storage), 64);
     assert_int_equal(judge(change_words, fast_storage), 0);
     assert_int_equal(judge(change_words, no_memory), 0);
@@ -145,8 +146,8 @@ static void small_regions_have_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_bytes_in_each_page), cmocka_unit_test(everything_changes),
-        cmocka_unit_test(whole_pages_change),     cmocka_unit_test(never_when_told_so),
+        cmocka_unit_test(few_bytes_in_each_page),  cmocka_unit_test(everything_changes),
+        cmocka_unit_test(whole_pages_change),      cmocka_unit_test(never_when_told_so),
         cmocka_unit_test(speeds_and_memory_count), cmocka_unit_test(small_regions_have_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

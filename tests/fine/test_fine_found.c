@@ -40,7 +40,9 @@ static int compare(void *arg, const struct varve_ask *ask, struct varve_answer *
         const uint8_t *from = device->memory + i * VARVE_GRANULE;
         int is_zero = vv_is_zero(from, VARVE_GRANULE), is_left_out = i == 3;
         struct vv_hash128 id = is_zero ? (struct vv_hash128){0, 0} : vv_id(ask->seed, from, VARVE_GRANULE);
-        struct varve_run run = {i * VARVE_GRANULE, VARVE_GRANULE, is_zero ? VARVE_ZERO : VARVE_FIRST,
+        struct varve_run run = {i * VARVE_GRANULE,
+                                VARVE_GRANULE,
+                                is_zero ? VARVE_ZERO : VARVE_FIRST,
                                 {ask->source, 0, ask->address + i * VARVE_GRANULE}};
         if (device->lie == UNUSABLE && is_left_out) {
             run.label = VARVE_SHIFTED;

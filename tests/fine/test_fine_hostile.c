@@ -1,10 +1,10 @@
-/* Manifests and tables of fine runs made by an enemy: all sums and digests are right, what they say is wrong. Each is refused with its object
- * and the reason named, by a restart, by verify, by restore and by the independent reader; and what is only strange is read rightly, with
- * memory bounded by what is there.
+/* Manifests and tables of fine runs made by an enemy: all sums and digests are right, what they say is wrong. Each is
+ * refused with its object and the reason named, by a restart, by verify, by restore and by the independent reader; and
+ * what is only strange is read rightly, with memory bounded by what is there.
  *
- * Some lies cannot be told at all. Runs have no offsets, they tile the region in their order: so they neither overlap nor come out of order,
- * but they can be too long or too short. A place names bytes in a block, not a manifest: so a place cannot lead back to itself, but an
- * attempt can name itself, or one that is newer, among those it depends on. */
+ * Some lies cannot be told at all. Runs have no offsets, they tile the region in their order: so they neither overlap
+ * nor come out of order, but they can be too long or too short. A place names bytes in a block, not a manifest: so a
+ * place cannot lead back to itself, but an attempt can name itself, or one that is newer, among those it depends on. */
 #include "unit/store_data.h"
 
 #include <ftw.h>
@@ -43,7 +43,8 @@ static void write_base(struct vv_store *store, struct vv_dependency *dependency,
     commit(store, attempt_at(1, 1), dependency);
 }
 
-/* Runs as they stand in a manifest, so that anything can be said. steps: from the owner, and from the address of these bytes. */
+/* Runs as they stand in a manifest, so that anything can be said. steps: from the owner, and from the address of these
+ * bytes. */
 static void put_run(struct vv_buf *buf, int kind, uint64_t length) {
     vv_buf_varint(buf, length << 3 | (unsigned)kind);
 }
@@ -56,13 +57,15 @@ static void put_from(struct vv_buf *buf, uint64_t length, uint64_t dependency, i
     put_run(buf, VV_RUN_FROM, length);
     put_place(buf, dependency, 0, address_step);
 }
-static void put_repeated(struct vv_buf *buf, uint64_t length, uint64_t piece, uint64_t dependency, int64_t address_step) {
+static void put_repeated(struct vv_buf *buf, uint64_t length, uint64_t piece, uint64_t dependency,
+                         int64_t address_step) {
     put_run(buf, VV_RUN_REPEATED, length);
     vv_buf_varint(buf, piece);
     put_place(buf, dependency, 0, address_step);
 }
 
-/* As `after` is: new pieces, one chunk found again, a chunk repeated ten times with the last one cut, zeros, and the rest as it was. */
+/* As `after` is: new pieces, one chunk found again, a chunk repeated ten times with the last one cut, zeros, and the
+ * rest as it was. */
 static unsigned put_honest(struct vv_buf *buf) {
     put_run(buf, VV_RUN_KEEP, 64);
     put_run(buf, VV_RUN_HERE, 32);
@@ -275,7 +278,8 @@ struct hostile {
     int code;
     const char *text; /* in the message */
 };
-#define CASE(cut, text) {#cut, cut, VARVE_CORRUPT, text}
+#define CASE(cut, text)                                                                                                \
+    { #cut, cut, VARVE_CORRUPT, text }
 static const struct hostile cases[] = {
     CASE(runs_overlap, "region 1 at 32: run of kind"),
     CASE(runs_end_early, "runs end here, the region has 12288"),
@@ -381,7 +385,8 @@ static int tell(const char *command, char *text, size_t capacity) {
 static unsigned try_tool(const char *name, const char *what, const char *command, const char *needed) {
     static char text[16384];
     int code = tell(command, text, sizeof text);
-    int is_named = strstr(text, "0000000000000002/") || strstr(text, "version 2") || strstr(text, "field") || strstr(text, "region 1");
+    int is_named = strstr(text, "0000000000000002/") || strstr(text, "version 2") || strstr(text, "field") ||
+                   strstr(text, "region 1");
     if (code > 0 && code < 100 && is_named && (!needed || strstr(text, needed)))
         return 0;
     printf("# %s: %s ended with %d: %s\n", name, what, code, text);
@@ -428,8 +433,7 @@ static void honest(void **state) {
     uint8_t memory[SIZE];
     char command[600];
     struct vv_store *store = make_store();
-    snprintf(command, sizeof command,
-             VARVE_TOOL " verify %s 2>&1 && " READER " verify %s 2>&1", address, address);
+    snprintf(command, sizeof command, VARVE_TOOL " verify %s 2>&1 && " READER " verify %s 2>&1", address, address);
     if (tell(command, text, sizeof text) != 0)
         fail_msg("%s", text);
     if (restart(memory, SIZE, text, sizeof text) != 0)

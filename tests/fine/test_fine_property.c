@@ -237,7 +237,8 @@ static void follow(const struct trial *trial) {
         struct oracle_sums must = oracle_end(oracle, is_saved);
         if (!is_saved)
             continue;
-        if (!trial->has_restarts || trial->chunk != 1) /* else a granule inside a longer run is stored again, see compare */
+        if (!trial->has_restarts ||
+            trial->chunk != 1) /* else a granule inside a longer run is stored again, see compare */
             compare(&world, version, &must, !trial->has_restarts && strcmp(trial->capture, "sync") == 0, trial->seed);
         oracle_keep(oracle, (unsigned)version);
         if (!trial->has_restarts || edits_draw(4))

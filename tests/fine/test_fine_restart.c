@@ -1,19 +1,21 @@
-/* A restart reads each block that it needs once, however scattered the runs are over the blocks of many packs: with room to keep book of all
- * runs, with too little (then only blocks of a single pack that has too many runs are read again), and on several ranks together.
+/* A restart reads each block that it needs once, however scattered the runs are over the blocks of many packs: with
+ * room to keep book of all runs, with too little (then only blocks of a single pack that has too many runs are read
+ * again), and on several ranks together.
  *
- * The program is linked with --wrap=vv_backend_get, so that every read of the storage is seen; what is needed comes from the manifest. */
+ * The program is linked with --wrap=vv_backend_get, so that every read of the storage is seen; what is needed comes
+ * from the manifest. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <varve/varve.h>
 
-#include "backend/backend.h"
 #include "base/log.h"
 #include "folder.h"
 #include "group.h"
-#include "store/block_decode.h"
 #include "read/view_private.h"
+#include "storage/storage.h"
+#include "store/block_decode.h"
 #include "test.h"
 
 #define SIZE (2u << 20)
@@ -317,8 +319,8 @@ static void once_compressed(void **state) {
     assert_once("codec=zstd,threads=0");
 }
 
-/* A megabyte to keep book of runs holds some 12000 of them. Packs are taken in turns, each in one batch: only one that alone has more is read
- * in several, here that of the first version, in two or three. */
+/* A megabyte to keep book of runs holds some 12000 of them. Packs are taken in turns, each in one batch: only one that
+ * alone has more is read in several, here that of the first version, in two or three. */
 static void small_window(void **state) {
     (void)state;
     struct job job = {.ranks = 1, .edits = EDITS, .settings = "codec=zstd"};
@@ -337,9 +339,9 @@ static void small_window(void **state) {
     free(needs);
 }
 
-/* All ranks begin with the same, and each changes chunks of its own: with few of them, most blocks of the first version are needed by all, and
- * passed on. With many, half of what a rank needs is its own: then ranks read for themselves, since passing on costs time as well, each of
- * them every block once. */
+/* All ranks begin with the same, and each changes chunks of its own: with few of them, most blocks of the first version
+ * are needed by all, and passed on. With many, half of what a rank needs is its own: then ranks read for themselves,
+ * since passing on costs time as well, each of them every block once. */
 static void assert_once_together(unsigned edits, unsigned most, const char *settings) {
     struct job job = {.ranks = 3, .edits = edits, .settings = settings};
     run(&job);

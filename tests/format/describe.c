@@ -70,7 +70,8 @@ static int describe_heartbeat(FILE *out, const uint8_t *data, size_t size, struc
     if (rc < 0)
         return rc;
     print_id(out, "session", heartbeat.session_id);
-    fprintf(out, "counter %" PRIu64 ", time %" PRIu64 ", state %u\n", heartbeat.counter, heartbeat.time_ns, heartbeat.state);
+    fprintf(out, "counter %" PRIu64 ", time %" PRIu64 ", state %u\n", heartbeat.counter, heartbeat.time_ns,
+            heartbeat.state);
     print_attempt(out, "refers to", &heartbeat.refers);
     return 0;
 }
@@ -172,8 +173,8 @@ static void print_run(FILE *out, const struct vv_run *run) {
     if (run->kind == VV_RUN_REPEATED)
         fprintf(out, " piece %" PRIu64, run->piece);
     for (uint32_t i = 0; i < run->place_count; i++)
-        fprintf(out, " (lean %u, owner %u, address %" PRIu64 ", copy %u)", run->places[i].dependency, run->places[i].owner,
-                run->places[i].address, run->places[i].copy);
+        fprintf(out, " (lean %u, owner %u, address %" PRIu64 ", copy %u)", run->places[i].dependency,
+                run->places[i].owner, run->places[i].address, run->places[i].copy);
     fprintf(out, "\n");
 }
 

@@ -1,5 +1,5 @@
-/* Where the key of the next claim was taken by something that no look finds (a link that leads nowhere), varve_open tried
- * again and again for ever. It must give up after some seconds and say what lies there. */
+/* Where the key of the next claim was taken by something that no look finds (a link that leads nowhere), varve_open
+ * tried again and again for ever. It must give up after some seconds and say what lies there. */
 #include <errno.h>
 
 #include "sessions.h"

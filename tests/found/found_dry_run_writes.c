@@ -1,5 +1,5 @@
-/* A prune that should only tell what it would do made a file in the folder of the records for a moment; in the store of somebody
- * else it complained that it may not. What only looks must not write. */
+/* A prune that should only tell what it would do made a file in the folder of the records for a moment; in the store of
+ * somebody else it complained that it may not. What only looks must not write. */
 #include "found/small.h"
 
 static void look(struct varve_store *tool) {

@@ -1,5 +1,5 @@
-/* A program that ignored the error of its restart began anew, and keep=N forgot every checkpoint of the earlier run. They must stay, whether
- * keep was set or not, until a restart has succeeded. */
+/* A program that ignored the error of its restart began anew, and keep=N forgot every checkpoint of the earlier run.
+ * They must stay, whether keep was set or not, until a restart has succeeded. */
 #include <errno.h>
 #include <stdio.h>
 #include <varve/varve.h>

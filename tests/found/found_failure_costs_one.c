@@ -1,5 +1,6 @@
 /* One failure in the background cost two checkpoints: the next call returned the old error and began nothing.
- * Now the next call begins its own checkpoint and returns VARVE_EARLIER_FAILED: it costs one, and nobody can miss it. */
+ * Now the next call begins its own checkpoint and returns VARVE_EARLIER_FAILED: it costs one, and nobody can miss it.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

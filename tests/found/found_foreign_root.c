@@ -1,6 +1,6 @@
-/* A store was opened for writing in a folder of anybody: another user could put a folder of his, or a link, in the place
- * where a job would make its store, or plant parts of a store in a folder where everybody may make files. Such a root is
- * refused unless owner=any says that it is meant; reading is allowed. */
+/* A store was opened for writing in a folder of anybody: another user could put a folder of his, or a link, in the
+ * place where a job would make its store, or plant parts of a store in a folder where everybody may make files. Such a
+ * root is refused unless owner=any says that it is meant; reading is allowed. */
 #include "session.h"
 
 #include <grp.h>

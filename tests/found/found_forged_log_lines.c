@@ -1,11 +1,14 @@
-/* Names of regions reached the log and error texts as they were: one with an end of line forged a line of the log, one with
- * an escape sequence commanded the terminal of whoever looked at it. Both come escaped, and what is no UTF-8, too. */
+/* Names of regions reached the log and error texts as they were: one with an end of line forged a line of the log, one
+ * with an escape sequence commanded the terminal of whoever looked at it. Both come escaped, and what is no UTF-8, too.
+ */
 #include "session.h"
 
 #include "base/log.h"
 #include "base/printable.h"
 
-#define EVIL "evil\033]0;owned\007\nvarve: error: the disk is destroyed\xc2\x9b" "31m\xe2\x80\xae\xff"
+#define EVIL                                                                                                           \
+    "evil\033]0;owned\007\nvarve: error: the disk is destroyed\xc2\x9b"                                                \
+    "31m\xe2\x80\xae\xff"
 
 static int lines, told;
 
@@ -66,11 +69,11 @@ static void test_escaping(void **state) {
     assert_printed("\xc3\xa9\xe2\x82\xac\xf0\x9f\x8c\x80", 40, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x8c\x80");
     assert_printed("a\nb\tc\x7f", 40, "a\\x0ab\\x09c\\x7f");
     assert_printed("\xc2\x85\xc2\xa0", 40, "\\xc2\\x85\xc2\xa0");            /* a control; a blank */
-    assert_printed("\xe2\x80\xa8", 40, "\\xe2\\x80\\xa8");                  /* line separator */
+    assert_printed("\xe2\x80\xa8", 40, "\\xe2\\x80\\xa8");                   /* line separator */
     assert_printed("\xc0\xaf\xed\xa0\x80", 40, "\\xc0\\xaf\\xed\\xa0\\x80"); /* too long; a surrogate */
-    assert_printed("\xe2\x82", 40, "\\xe2\\x82");                           /* cut short */
-    assert_printed("ab\xe2\x82\xac", 5, "ab");                              /* no half characters */
-    assert_printed("ab\n", 6, "ab");                                       /* nor half escapes */
+    assert_printed("\xe2\x82", 40, "\\xe2\\x82");                            /* cut short */
+    assert_printed("ab\xe2\x82\xac", 5, "ab");                               /* no half characters */
+    assert_printed("ab\n", 6, "ab");                                         /* nor half escapes */
     assert_printed("abc", 1, "");
 }
 

@@ -1,6 +1,6 @@
-/* A restart could not write its claim when the file system was full. Without any reserve left it now restarts without a claim, and the
- * first checkpoint for which there is room makes it. Until then checkpoints fail like others: varve_wait and varve_close, which
- * returned 0 once, tell it, and on_error=warn makes a line of it. */
+/* A restart could not write its claim when the file system was full. Without any reserve left it now restarts without a
+ * claim, and the first checkpoint for which there is room makes it. Until then checkpoints fail like others: varve_wait
+ * and varve_close, which returned 0 once, tell it, and on_error=warn makes a line of it. */
 #include "base/fault.h"
 #include "found/small.h"
 
@@ -39,8 +39,8 @@ static void test_later(void **state) {
     assert_int_equal(varve_close(session), 0);
 }
 
-/* A claim that was made and had to be let go of is our own: it is no session that came between. It was taken for one, and no
- * checkpoint could be written any more. */
+/* A claim that was made and had to be let go of is our own: it is no session that came between. It was taken for one,
+ * and no checkpoint could be written any more. */
 static void test_claimed_half_way(void **state) {
     (void)state;
 #ifdef VARVE_FAULTS
@@ -103,8 +103,8 @@ static void test_somebody_came_between(void **state) {
     assert_int_equal(varve_close(other), 0);
 }
 
-/* The session before us was taken for dead, and committed once more under its own claim. Its last record stands for that: it is
- * out of sight until we have restarted. */
+/* The session before us was taken for dead, and committed once more under its own claim. Its last record stands for
+ * that: it is out of sight until we have restarted. */
 static void test_predecessor_went_on(void **state) {
     (void)state;
     shell("mount -t tmpfs -o size=8m,nr_inodes=500,mode=755 none $D");
@@ -123,7 +123,8 @@ static void test_predecessor_went_on(void **state) {
     assert_int_equal(varve_close(session), 0);
 }
 
-/* Version 3 has all its packs and no record: whoever has the claim adopts it. There is room again when the restart comes. */
+/* Version 3 has all its packs and no record: whoever has the claim adopts it. There is room again when the restart
+ * comes. */
 static void test_adopts_late(void **state) {
     (void)state;
     shell("mount -t tmpfs -o size=8m,nr_inodes=500,mode=755 none $D");
@@ -138,7 +139,8 @@ static void test_adopts_late(void **state) {
     assert_int_equal(varve_close(session), 0);
 }
 
-/* What we go on from may be forgotten while we have no heartbeat that names it: then the next checkpoint is a whole one. */
+/* What we go on from may be forgotten while we have no heartbeat that names it: then the next checkpoint is a whole
+ * one. */
 static void test_parent_is_forgotten(void **state) {
     (void)state;
     struct varve_session *session = restart_when_full();

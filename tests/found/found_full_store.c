@@ -1,9 +1,10 @@
-/* A store whose file system has no free byte, or no free inode, could not be made smaller: forget could not write its tombstone, so
- * prune removed nothing, and a restart could not write its claim. Now forget, prune, restart and another checkpoint work, in this
- * order, and nothing that was reported is lost.
+/* A store whose file system has no free byte, or no free inode, could not be made smaller: forget could not write its
+ * tombstone, so prune removed nothing, and a restart could not write its claim. Now forget, prune, restart and another
+ * checkpoint work, in this order, and nothing that was reported is lost.
  *
- * found_full_store [--rounds N] [--seed S] [--kind tmpfs-inodes|tmpfs|ext4|ext4-root]: rounds at random fill, on all kinds unless
- * told. Without arguments one round of each. Needs root: everything is mounted in a namespace of our own. */
+ * found_full_store [--rounds N] [--seed S] [--kind tmpfs-inodes|tmpfs|ext4|ext4-root]: rounds at random fill, on all
+ * kinds unless told. Without arguments one round of each. Needs root: everything is mounted in a namespace of our own.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -329,7 +330,7 @@ static void refuse(const char *word) {
 int main(int argc, char **argv) {
     unsigned long rounds = 1;
     const char *only = NULL;
-    for (int i = 1; i < argc; i += 2) {
+    for (int i = 1; i < argc; i += 2)
         if (i + 1 == argc)
             refuse(argv[i]);
         else if (strcmp(argv[i], "--rounds") == 0)
@@ -340,7 +341,6 @@ int main(int argc, char **argv) {
             only = argv[i + 1];
         else
             refuse(argv[i]);
-    }
     if (only && !is_kind(only))
         refuse(only);
     if (rounds == 0)

@@ -1,11 +1,11 @@
-/* With mode=group a new folder was opened to the group by its name, after it was made: somebody who may write to the folder
- * above could put a link there in between, and anything of ours became writable for the group. The mode is set on the open
- * folder, and no link is followed. Here our own mkdirat plays the other one. */
+/* With mode=group a new folder was opened to the group by its name, after it was made: somebody who may write to the
+ * folder above could put a link there in between, and anything of ours became writable for the group. The mode is set
+ * on the open folder, and no link is followed. Here our own mkdirat plays the other one. */
 #include "session.h"
 
 #include <sys/syscall.h>
 
-#include "backend/backend_file_private.h"
+#include "storage/file_private.h"
 
 static int is_planting;
 

@@ -1,5 +1,5 @@
-/* With keep=2, a damaged checkpoint that a restart had passed over counted as one of the two that are kept, and the good
- * one from which the job went on was forgotten. What a restart passes over takes nobody's place. */
+/* With keep=2, a damaged checkpoint that a restart had passed over counted as one of the two that are kept, and the
+ * good one from which the job went on was forgotten. What a restart passes over takes nobody's place. */
 #include "sessions.h"
 
 /* Version 3 is damaged; the job comes back from 2 and saves 3 once more. */

@@ -1,5 +1,5 @@
-/* By default every checkpoint was kept, until the disk was full and the store locked. By default the newest three must be
- * kept, this must be said once, and the default must not remove what an earlier run has kept on purpose. */
+/* By default every checkpoint was kept, until the disk was full and the store locked. By default the newest three must
+ * be kept, this must be said once, and the default must not remove what an earlier run has kept on purpose. */
 #include "test.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* A run that leaves the many checkpoints of earlier runs alone read all their records at each checkpoint to choose what to
- * forget, although none of them can be chosen. */
+/* A run that leaves the many checkpoints of earlier runs alone read all their records at each checkpoint to choose what
+ * to forget, although none of them can be chosen. */
 #include "unit/store_life.h"
 
 #define EARLIER 40

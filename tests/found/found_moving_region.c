@@ -173,7 +173,8 @@ static void may_go_in_flight(void **state) {
     free(list.items);
 }
 
-/* Freed, and by chance allocated at the same place with the same size: no protection was changed, but all bytes were. */
+/* Freed, and by chance allocated at the same place with the same size: no protection was changed, but all bytes were.
+ */
 static void the_same_place_again(void **state) {
     static const char *const settings[] = {"tracker=auto", "tracker=none", "tracker=trap-uffd", "capture=sync"};
     const size_t bytes = 2 << 20;

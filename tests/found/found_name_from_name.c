@@ -1,5 +1,6 @@
-/* There was no way to begin the series of one name with a checkpoint of another: it took a claim on the name that is only read, which
- * a running job holds. Now a session with access=read restores it, and a second session saves it under its own name. */
+/* There was no way to begin the series of one name with a checkpoint of another: it took a claim on the name that is
+ * only read, which a running job holds. Now a session with access=read restores it, and a second session saves it under
+ * its own name. */
 #include "found/small.h"
 
 static void test_start_b_from_a(void **state) {

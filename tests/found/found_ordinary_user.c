@@ -1,6 +1,6 @@
-/* As an ordinary user nothing can be held where vm.unprivileged_userfaultfd is 0: what exceeds staging is frozen, or with
- * capture=held stored inside the call. That is allowed, but was said nowhere. The bytes are right, and the statistics
- * and the log say what happened and why. */
+/* As an ordinary user nothing can be held where vm.unprivileged_userfaultfd is 0: what exceeds staging is frozen, or
+ * with capture=held stored inside the call. That is allowed, but was said nowhere. The bytes are right, and the
+ * statistics and the log say what happened and why. */
 #include <errno.h>
 #include <ftw.h>
 #include <grp.h>

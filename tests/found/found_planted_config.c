@@ -1,10 +1,10 @@
-/* ./varve.conf was obeyed whoever had made it: keep=2 and mode=umask, planted in a shared folder, removed checkpoints and
- * made new ones readable for all; a pipe of that name hung the program. Only a plain file that nobody but us and the
- * superuser can have written counts; any other is ignored with a warning that names it. A set-user-ID program takes nothing
- * from the environment.
+/* ./varve.conf was obeyed whoever had made it: keep=2 and mode=umask, planted in a shared folder, removed checkpoints
+ * and made new ones readable for all; a pipe of that name hung the program. Only a plain file that nobody but us and
+ * the superuser can have written counts; any other is ignored with a warning that names it. A set-user-ID program takes
+ * nothing from the environment.
  *
- * A file that is not obeyed may have said keep=all (with a umask of 002, an editor makes it writable for the group). The
- * default then removed what it told to keep: now nothing is forgotten unless keep is set elsewhere. */
+ * A file that is not obeyed may have said keep=all (with a umask of 002, an editor makes it writable for the group).
+ * The default then removed what it told to keep: now nothing is forgotten unless keep is set elsewhere. */
 #include "session.h"
 
 #include <sys/auxv.h>
@@ -184,9 +184,16 @@ static void test_set_user_id(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(test_own_file), TEST(test_file_that_others_may_write), TEST(test_file_of_another_user), TEST(test_link),
-        TEST(test_pipe),     TEST(test_folder),                     TEST(test_file_at_home),         TEST(test_file_by_name),
-        TEST(test_set_user_id), TEST(test_keep_set_elsewhere),
+        TEST(test_own_file),
+        TEST(test_file_that_others_may_write),
+        TEST(test_file_of_another_user),
+        TEST(test_link),
+        TEST(test_pipe),
+        TEST(test_folder),
+        TEST(test_file_at_home),
+        TEST(test_file_by_name),
+        TEST(test_set_user_id),
+        TEST(test_keep_set_elsewhere),
     };
     if (argc > 1 && strcmp(argv[1], "secure") == 0)
         return run_secure();

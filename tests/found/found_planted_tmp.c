@@ -1,10 +1,10 @@
-/* Files outside the store were deleted: every old file in ROOT/tmp counted as a leftover, whatever its name, and tmp was
- * opened through links. Only what is called as we call our temporaries may go, no link is followed below the root, and no
- * store is made where somebody has a tmp with something in it. */
+/* Files outside the store were deleted: every old file in ROOT/tmp counted as a leftover, whatever its name, and tmp
+ * was opened through links. Only what is called as we call our temporaries may go, no link is followed below the root,
+ * and no store is made where somebody has a tmp with something in it. */
 #include "session.h"
 
-#include "backend/backend_file_private.h"
 #include "base/log.h"
+#include "storage/file_private.h"
 
 static void plant_sparse(void) {
     assert_int_equal(mkdir(found_path("victim"), 0700), 0);

@@ -1,5 +1,5 @@
-/* A session had written a whole checkpoint and died before its record; the next one died before it had adopted it; then a
- * prune deleted it, although the next start would have adopted it. Prune and adopt must ask by one criterion. */
+/* A session had written a whole checkpoint and died before its record; the next one died before it had adopted it; then
+ * a prune deleted it, although the next start would have adopted it. Prune and adopt must ask by one criterion. */
 #include "unit/store_life.h"
 
 static struct vv_store *store;

@@ -1,5 +1,6 @@
-/* While a job ran, its checkpoints could not be restarted from by anybody else: the name was busy. With access=read they can. The job
- * forgets and prunes what is being read (keep=2): then another checkpoint is taken, and never wrong bytes. */
+/* While a job ran, its checkpoints could not be restarted from by anybody else: the name was busy. With access=read
+ * they can. The job forgets and prunes what is being read (keep=2): then another checkpoint is taken, and never wrong
+ * bytes. */
 #include "found/small.h"
 
 #include "group/group.h"
@@ -57,7 +58,8 @@ static void test_beside_a_job(void **state) {
     shell("test $(ls $D/ck/n/job/claim | wc -l) = 1 && test $(ls $D/ck/n/job/beat | wc -l) = 1");
 }
 
-/* ---- forgotten while it is read: the restart asks for memory between its look at the record and its reading of the data ---- */
+/* ---- forgotten while it is read: the restart asks for memory between its look at the record and its reading of the
+ * data ---- */
 
 static uint8_t extra[SIZE];
 static int is_saved_again;
@@ -133,7 +135,8 @@ static void test_forgotten_while_it_is_read(void **state) {
     free(given);
 }
 
-/* The newer one that is there in the end does not fit. Its error promises that nothing was written, and something was. */
+/* The newer one that is there in the end does not fit. Its error promises that nothing was written, and something was.
+ */
 static void test_another_one_meanwhile(void **state) {
     (void)state;
     struct varve_allocator allocator = {sizeof allocator, give_memory, take_memory};

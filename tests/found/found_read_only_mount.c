@@ -1,5 +1,5 @@
-/* A restart needed a claim, so a store on a read-only mount could not be restarted from. With access=read nothing is claimed or
- * written. Without it the session is open for reading, says so in one line, and only a checkpoint fails. */
+/* A restart needed a claim, so a store on a read-only mount could not be restarted from. With access=read nothing is
+ * claimed or written. Without it the session is open for reading, says so in one line, and only a checkpoint fails. */
 #include "found/small.h"
 
 static void test_access_read(void **state) {

@@ -1,10 +1,10 @@
-/* Repair looked once more at a damaged record, and then replaced it. When the record was forgotten and its data pruned between
- * the two, repair put a record over the tombstone that led to nothing. Whoever comes between must leave the data, or the
- * tombstone. */
+/* Repair looked once more at a damaged record, and then replaced it. When the record was forgotten and its data pruned
+ * between the two, repair put a record over the tombstone that led to nothing. Whoever comes between must leave the
+ * data, or the tombstone. */
 #include "unit/store_hook.h"
 
 static struct vv_store *store, *hooked;
-static int forgotten; /* what forget said */
+static int forgotten;  /* what forget said */
 static int has_looked; /* the one that forgets had looked before repair began */
 
 static int come_between(int verb, const char *key, uint64_t offset, int is_after) {

@@ -1,6 +1,6 @@
-/* When the record of the last checkpoint was gone without a tombstone (forgotten, and pruned since), the next checkpoint was
- * tried on top of it and failed: the look before it compared the loader's answer with the wrong code. It must be a whole
- * checkpoint at once. */
+/* When the record of the last checkpoint was gone without a tombstone (forgotten, and pruned since), the next
+ * checkpoint was tried on top of it and failed: the look before it compared the loader's answer with the wrong code. It
+ * must be a whole checkpoint at once. */
 #include "sessions.h"
 
 static void test_parent_gone(void **state) {

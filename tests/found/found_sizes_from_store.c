@@ -180,8 +180,8 @@ static void no_memory_is_an_error(void **state) {
     free(list.items);
 }
 
-/* A program that maps its memory hands on what mmap returned. That was taken for VARVE_NOT_WANTED: the restart succeeded
- * without the region, and the next checkpoints did not have it. */
+/* A program that maps its memory hands on what mmap returned. That was taken for VARVE_NOT_WANTED: the restart
+ * succeeded without the region, and the next checkpoints did not have it. */
 static void *give_map_failed(void *arg, const struct varve_region_info *region) {
     struct list *list = arg;
     list->given++;

@@ -1,6 +1,7 @@
-/* On a host that remembered the folders of the store from some seconds ago, a restart took an older checkpoint than the newest, or
- * said that there was none, which a program takes for its first run. And varve_prune removed what the newest depend on. An old
- * listing must be an error that says so. Here the C library's fdopendir gives the folders of a copy made earlier. */
+/* On a host that remembered the folders of the store from some seconds ago, a restart took an older checkpoint than the
+ * newest, or said that there was none, which a program takes for its first run. And varve_prune removed what the newest
+ * depend on. An old listing must be an error that says so. Here the C library's fdopendir gives the folders of a copy
+ * made earlier. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -39,8 +40,8 @@ static void remember(void) {
 /* Folders of the name exist, but hold nothing yet. */
 static void remember_nothing(void) {
     char command[1400];
-    snprintf(command, sizeof command, "mkdir -p '%s/copy/n/job/record' '%s/copy/n/job/claim' '%s/copy/n/job/data'", folder,
-             folder, folder);
+    snprintf(command, sizeof command, "mkdir -p '%s/copy/n/job/record' '%s/copy/n/job/claim' '%s/copy/n/job/data'",
+             folder, folder, folder);
     assert_int_equal(system(command), 0);
 }
 

@@ -1,6 +1,8 @@
-/* A prune on one host, beside a job on another, believed listings that were some seconds old, as hosts remember them: it did not
- * see the job's newest records, and removed what they depend on, after they had been reported. Whatever a listing lacks,
- * nothing that a record needs may go. Here every listing is of a copy of the store made earlier; all else is as it is. */
+/* A prune on one host, beside a job on another, believed listings that were some seconds old, as hosts remember them:
+ * it did not see the job's newest records, and removed what they depend on, after they had been reported. Whatever a
+ * listing lacks, nothing that a record needs may go. Here every listing is of a copy of the store made earlier; all
+ * else is as it is. */
+#include "storage/storage.h"
 #include "unit/store_life.h"
 
 static char folder[64], real_uri[80], copy_uri[80];
@@ -32,8 +34,8 @@ static int64_t pass_get(struct varve_backend *backend, const char *key, uint64_t
 static int pass_stat(struct varve_backend *backend, const char *key, uint64_t *size) {
     return vv_backend_stat(of(backend)->inner, key, size);
 }
-static int old_list(struct varve_backend *backend, const char *prefix, const char *after, size_t limit, varve_list_fn fn,
-                    void *arg) {
+static int old_list(struct varve_backend *backend, const char *prefix, const char *after, size_t limit,
+                    varve_list_fn fn, void *arg) {
     struct varve_backend *listed = of(backend)->copy ? of(backend)->copy : of(backend)->inner;
     return vv_backend_list(listed, prefix, after, limit, fn, arg);
 }
@@ -100,8 +102,8 @@ static int finish(void **state) {
 /* One that depends on all before it, as a base with overlays does. */
 static void make(uint64_t version) {
     struct vv_attempt parent = version > 1 ? made[version - 1].attempt : at(0, 0, 0);
-    made[version] = checkpoint(store, lease, at(vv_lease_generation(lease), version, 0), parent, made + 1,
-                               (uint32_t)version - 1);
+    made[version] =
+        checkpoint(store, lease, at(vv_lease_generation(lease), version, 0), parent, made + 1, (uint32_t)version - 1);
 }
 
 static void make_up_to(uint64_t from, uint64_t to) {
@@ -194,12 +196,14 @@ static void test_pack_not_listed(void **state) {
     make_up_to(1, 2);
     struct vv_attempt next = at(1, 3, 0);
     struct pack_spec first = {.writer = 0, .writers = 2, .parent = made[2].attempt};
-    struct pack_spec second = {.writer = 1, .writers = 2, .parent = made[2].attempt, .dependencies = made + 1, .dependency_count = 2};
+    struct pack_spec second = {
+        .writer = 1, .writers = 2, .parent = made[2].attempt, .dependencies = made + 1, .dependency_count = 2};
     ok(write_pack(store, next, &first));
     remember();
     ok(write_pack(store, next, &second));
     for (uint64_t version = 1; version <= 2; version++)
-        ok(vv_record_bury(store, NAME, &made[version].attempt, &error)); /* by somebody who read the heartbeat long ago */
+        ok(vv_record_bury(store, NAME, &made[version].attempt,
+                          &error)); /* by somebody who read the heartbeat long ago */
     assert_int_equal(prune_by_old_listing(), 0);
     assert_true(exists(store, made[1].attempt, VV_KIND_PACK));
     assert_true(exists(store, made[2].attempt, VV_KIND_PACK));

@@ -1,4 +1,5 @@
-/* For tests of what sessions leave in a store: a folder of its own, sessions with one region, and what restart gives. */
+/* For tests of what sessions leave in a store: a folder of its own, sessions with one region, and what restart gives.
+ */
 #ifndef VARVE_TEST_FOUND_SESSIONS_H
 #define VARVE_TEST_FOUND_SESSIONS_H
 

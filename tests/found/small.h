@@ -1,4 +1,5 @@
-/* For tests of small stores: a folder of our own, a program with one region, and what lies in a folder, as text to compare. */
+/* For tests of small stores: a folder of our own, a program with one region, and what lies in a folder, as text to
+ * compare. */
 #ifndef FOUND_SMALL_H
 #define FOUND_SMALL_H
 
@@ -19,9 +20,9 @@
 
 #define SIZE (512u << 10)
 
-static char folder[64];       /* made by make_folder, below /tmp: other users can go there */
-static char store_path[80];   /* folder/ck */
-static char logged[8192];     /* all lines of all sessions */
+static char folder[64];     /* made by make_folder, below /tmp: other users can go there */
+static char store_path[80]; /* folder/ck */
+static char logged[8192];   /* all lines of all sessions */
 static uint8_t region[SIZE];
 
 static inline void shell(const char *command) {
@@ -51,8 +52,8 @@ static inline int remove_folder(void **state) {
 static inline int can_mount(void) {
     static int is_private;
     if (!is_private)
-        is_private = geteuid() == 0 && unshare(CLONE_NEWNS) == 0 &&
-                     mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+        is_private =
+            geteuid() == 0 && unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
     if (!is_private)
         print_message("skipped: only root can mount here\n");
     return is_private;
@@ -79,7 +80,8 @@ static inline void check_region(int64_t version) {
     assert_memory_equal(got, region, SIZE);
 }
 
-static inline int try_open(const char *name, const char *settings, struct varve_session **out, struct varve_error *error) {
+static inline int try_open(const char *name, const char *settings, struct varve_session **out,
+                           struct varve_error *error) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     char all[256];
     snprintf(all, sizeof all, "keep=0,codec=none,takeover_seconds=0,min_free=0%s%s", *settings ? "," : "", settings);

@@ -28,10 +28,9 @@ static void check(const struct files_found *found, size_t size) {
     for (size_t i = 0; i < found->count; i++)
         for (size_t j = 0; j < found->variables[i].count; j++) {
             const struct files_extent *extent = &found->extents[found->variables[i].first + j];
-            for (uint64_t k = 0; k < extent->length; k++) {
+            for (uint64_t k = 0; k < extent->length; k++)
                 if (extent->offset + k >= size || taken[extent->offset + k]++)
                     abort();
-            }
         }
     free(taken);
 }

@@ -16,10 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (rc < 0)
         return 0;
     vv_buf_init(&again);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         if (ranges[i].type)
             vv_range_encode(&again, i, &ranges[i]);
-    }
     FUZZ_CHECK(again.size == size - 1 && (size == 1 || memcmp(again.data, data + 1, size - 1) == 0));
     vv_buf_clear(&again);
     return 0;

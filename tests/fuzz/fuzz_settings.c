@@ -1,4 +1,5 @@
-/* Settings as a program or a file gives them: any text is taken or refused with a message, and what is taken is within bounds. */
+/* Settings as a program or a file gives them: any text is taken or refused with a message, and what is taken is within
+ * bounds. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

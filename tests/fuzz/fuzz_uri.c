@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend_private.h"
+#include "backend/backend_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -125,7 +125,8 @@ static void write_moved(const char *root) {
     vv_buf_clear(&buf);
 }
 
-/* Runs and extents of fine chunks: short, of many sources in turns, found elsewhere, repeated with the last piece cut. */
+/* Runs and extents of fine chunks: short, of many sources in turns, found elsewhere, repeated with the last piece cut.
+ */
 static void write_fine_manifest(const char *root, const char *name, uint32_t lower_count) {
     enum { CHUNK = 64, COUNT = 96, LENGTH = 3 * 4096 + 100 };
     struct vv_manifest_head head = {.owner = 1,
@@ -135,8 +136,7 @@ static void write_fine_manifest(const char *root, const char *name, uint32_t low
                                     .layout_bytes = 16384,
                                     .entries = 1,
                                     .runs = COUNT + 3};
-    struct vv_region_entry entry = {
-        .flags = VV_REGION_DESCRIBED, .length = LENGTH, .name = "fine"};
+    struct vv_region_entry entry = {.flags = VV_REGION_DESCRIBED, .length = LENGTH, .name = "fine"};
     struct vv_manifest_writer writer;
     struct vv_buf buf;
     if (lower_count)
@@ -147,7 +147,8 @@ static void write_fine_manifest(const char *root, const char *name, uint32_t low
     vv_manifest_region(&writer, &entry, 0);
     for (uint32_t i = 0; i < COUNT; i++) {
         struct vv_run run = {.kind = VV_RUN_FROM, .offset = (uint64_t)i * CHUNK, .length = CHUNK, .place_count = 1};
-        run.places[0] = (struct vv_place){.dependency = i % 6, .owner = i % 7 ? 1 : 0, .address = i * 2654435761u % 8192};
+        run.places[0] =
+            (struct vv_place){.dependency = i % 6, .owner = i % 7 ? 1 : 0, .address = i * 2654435761u % 8192};
         if (i % 5 == 4)
             run.kind = lower_count ? VV_RUN_KEEP : VV_RUN_ZERO;
         else if (i % 5 == 3)
@@ -164,8 +165,8 @@ static void write_fine_manifest(const char *root, const char *name, uint32_t low
                                               .place_count = 1,
                                               .places = {{2, 1, 128, 0}}});
     vv_manifest_run(&writer, &(struct vv_run){.kind = VV_RUN_ZERO, .offset = done + 1000, .length = 32});
-    vv_manifest_run(
-        &writer, &(struct vv_run){.kind = VV_RUN_HERE, .offset = done + 1032, .length = LENGTH - done - 1032});
+    vv_manifest_run(&writer,
+                    &(struct vv_run){.kind = VV_RUN_HERE, .offset = done + 1032, .length = LENGTH - done - 1032});
     vv_manifest_region_end(&writer, (struct vv_hash128){7, 8});
     write_seed(root, "manifest", name, buf.data, buf.size);
     vv_buf_clear(&buf);

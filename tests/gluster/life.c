@@ -8,8 +8,8 @@
  *     restart   go back to the newest checkpoint
  *     quit      close the session (so does the end of the input)
  *
- * Each is answered by one line: "saved V", "restarted V", "none" (no checkpoint), "closed", or "failed CODE: text". Restored
- * memory that is not that of its version is "wrong V". */
+ * Each is answered by one line: "saved V", "restarted V", "none" (no checkpoint), "closed", or "failed CODE: text".
+ * Restored memory that is not that of its version is "wrong V". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,14 +67,13 @@ static int restart(struct varve_session *session) {
 
 static int obey(struct varve_session *session) {
     char line[64];
-    while (fgets(line, sizeof line, stdin) && strcmp(line, "quit\n") != 0) {
+    while (fgets(line, sizeof line, stdin) && strcmp(line, "quit\n") != 0)
         if (strcmp(line, "save\n") == 0)
             save(session);
         else if (strcmp(line, "restart\n") == 0)
             restart(session);
         else
             printf("what is %s", line);
-    }
     struct varve_error last = *varve_session_error(session);
     int rc = varve_close(session);
     if (rc < 0)

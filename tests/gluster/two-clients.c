@@ -2,8 +2,8 @@
  *
  *     two-clients FOLDER-A FOLDER-B [ROUNDS]
  *
- * Both are the same empty folder, through two mounts. One mount alone shows nothing: the kernel puts what happens in a folder
- * into one order, and remembers names that it has made itself. */
+ * Both are the same empty folder, through two mounts. One mount alone shows nothing: the kernel puts what happens in a
+ * folder into one order, and remembers names that it has made itself. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
 #include "base/bytes.h"
 #include "base/thread.h"
+#include "storage/storage.h"
 
 #define WORKERS 4
 

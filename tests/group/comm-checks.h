@@ -1,4 +1,5 @@
-/* What every struct varve_comm must do (varve_comm.h), checked by the ranks themselves: the forked group and MPI run the same. */
+/* What every struct varve_comm must do (varve_comm.h), checked by the ranks themselves: the forked group and MPI run
+ * the same. */
 #ifndef VARVE_COMM_CHECKS_H
 #define VARVE_COMM_CHECKS_H
 

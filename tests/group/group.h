@@ -1,12 +1,13 @@
 /* A group of processes for tests, without mpirun.
  *
- * It stands in for MPI's message passing and for nothing else: every rank is a process of its own, kills are real kills, and the store is a
- * real store. Messages go through memory that the processes share, so that a group starts and ends in a few milliseconds and thousands of
- * crash points are cheap. As with MPI, who has sent its part goes on before the others have received it. tests/mpi
- * repeats a sample of all this under mpirun.
+ * It stands in for MPI's message passing and for nothing else: every rank is a process of its own, kills are real
+ * kills, and the store is a real store. Messages go through memory that the processes share, so that a group starts and
+ * ends in a few milliseconds and thousands of crash points are cheap. As with MPI, who has sent its part goes on before
+ * the others have received it. tests/mpi repeats a sample of all this under mpirun.
  *
- * When a rank ends badly (a signal, or an exit code that is not 0), the others are killed with SIGKILL a short moment later, as mpirun does.
- * More strict than MPI: ranks that make different calls, or give different sizes, are told so, and end with 1. */
+ * When a rank ends badly (a signal, or an exit code that is not 0), the others are killed with SIGKILL a short moment
+ * later, as mpirun does. More strict than MPI: ranks that make different calls, or give different sizes, are told so,
+ * and end with 1. */
 #ifndef VARVE_GROUP_H
 #define VARVE_GROUP_H
 
@@ -34,7 +35,8 @@ struct group_end {
     int first;                   /* the rank that ended badly before all others; -1 if all ended well */
 };
 
-/* Run fn in `ranks` children and wait for all of them. options may be NULL. Returns 0 when all ended with 0, else -1. */
+/* Run fn in `ranks` children and wait for all of them. options may be NULL. Returns 0 when all ended with 0, else -1.
+ */
 int group_run(uint32_t ranks, group_fn fn, void *arg, const struct group_options *options, struct group_end *end);
 /* "rank 2 was killed by signal 9, rank 0 ended with 1": only those that ended badly, the first one first. */
 void group_describe(const struct group_end *end, char *text, size_t capacity);
@@ -43,7 +45,8 @@ void group_describe(const struct group_end *end, char *text, size_t capacity);
 void group_must_run(uint32_t ranks, group_fn fn, const void *arg, const struct group_options *options,
                     const char *about);
 
-/* In a rank: one more group of the same processes, as MPI_Comm_dup makes it, for varve_open_comm. Whoever closes it frees it. */
+/* In a rank: one more group of the same processes, as MPI_Comm_dup makes it, for varve_open_comm. Whoever closes it
+ * frees it. */
 struct varve_comm *group_comm(struct varve_comm *comm);
 /* In a rank: say why and end with 1. */
 void group_fail(const struct varve_comm *comm, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));

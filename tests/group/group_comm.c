@@ -6,7 +6,8 @@
 
 /* ---- the ops ---- */
 
-/* A rank that was told of a death may call again while cleaning up. As over MPI, it then reads nothing that was left for an earlier call. */
+/* A rank that was told of a death may call again while cleaning up. As over MPI, it then reads nothing that was left
+ * for an earlier call. */
 static int begin_call(struct group_member *member) {
     member->number++;
     return box_is_broken(member->boxes) ? -ECOMM : 0;

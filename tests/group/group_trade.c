@@ -1,7 +1,7 @@
 /* Trade between the processes of a group.
  *
- * Sending and receiving take turns, so that ranks which send long messages to each other do not wait for room in their rings
- * for ever. One message is received at a time. */
+ * Sending and receiving take turns, so that ranks which send long messages to each other do not wait for room in their
+ * rings for ever. One message is received at a time. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /* Messages between the processes of a group.
  *
- * Each pair of ranks has a ring of bytes in each of two lanes: one for comms, one for those aside, which another thread may use at the
- * same time. A message is a header and its bytes, and a long one passes through in pieces while the receiver empties the
- * ring. The header says which call it belongs to: a receiver that expects another one has found ranks that do not make
- * the same calls. The lock is robust, since its owner may be killed at any moment. */
+ * Each pair of ranks has a ring of bytes in each of two lanes: one for comms, one for those aside, which another thread
+ * may use at the same time. A message is a header and its bytes, and a long one passes through in pieces while the
+ * receiver empties the ring. The header says which call it belongs to: a receiver that expects another one has found
+ * ranks that do not make the same calls. The lock is robust, since its owner may be killed at any moment. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -75,7 +75,8 @@ struct mailboxes *mailboxes_create(uint32_t ranks, const struct group_options *o
     return boxes;
 }
 
-/* Nothing is destroyed one by one: ranks were killed while they waited, and destroying a condition waits for its waiters. */
+/* Nothing is destroyed one by one: ranks were killed while they waited, and destroying a condition waits for its
+ * waiters. */
 void mailboxes_destroy(struct mailboxes *boxes) {
     group_memory_free(boxes, boxes_size(boxes->ranks));
 }
@@ -129,7 +130,8 @@ int box_is_broken(struct mailboxes *boxes) {
 /* As many of the bytes as there is room for now. The lock is held. */
 size_t box_put_some(struct group_member *member, uint32_t to, const uint8_t *data, size_t size) {
     struct ring *ring = box_ring(member->boxes, member->lane, member->comm.rank, to);
-    size_t whole = member->boxes->ring_size, capacity = whole - (size_t)(ring->put - ring->taken), at = ring->put % whole;
+    size_t whole = member->boxes->ring_size, capacity = whole - (size_t)(ring->put - ring->taken),
+           at = ring->put % whole;
     size = size < capacity ? size : capacity;
     if (size == 0)
         return 0;

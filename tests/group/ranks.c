@@ -134,7 +134,8 @@ static char wanted[64], found[512];
 static int look_at(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
     size_t size = strlen(path), end = strlen(wanted);
     (void)st, (void)ftw;
-    /* .../data/GGGGGGGG/VVVVVVVVVVVVVVVV/AAAAAAAA/WWWWWWWW: compare version and writer, keep the last in order of names */
+    /* .../data/GGGGGGGG/VVVVVVVVVVVVVVVV/AAAAAAAA/WWWWWWWW: compare version and writer, keep the last in order of names
+     */
     if (kind != FTW_F || size < 45 + end || strcmp(path + size - 8, wanted + 17) != 0 ||
         strncmp(path + size - 34, wanted, 16) != 0 || strncmp(path + size - 49, "/data/", 6) != 0)
         return 0;

@@ -1,5 +1,6 @@
-/* A small job of four ranks for tests of agreement: two regions whose bytes follow from rank and version. Every collective call
- * leaves its answer in memory that the test shares with the ranks, and the test compares what the ranks were told. */
+/* A small job of four ranks for tests of agreement: two regions whose bytes follow from rank and version. Every
+ * collective call leaves its answer in memory that the test shares with the ranks, and the test compares what the ranks
+ * were told. */
 #ifndef VARVE_RANKS_H
 #define VARVE_RANKS_H
 
@@ -65,10 +66,11 @@ int ranks_stride(void);
 /* Which node each rank of the jobs started from now on is said to be on; must stay. NULL: all on the same. */
 void ranks_place(const uint32_t *node_of);
 
-/* Run it and check that all ranks ended well and were told the same: codes, versions, errors, texts. The board is that of this
- * run, until the next. */
+/* Run it and check that all ranks ended well and were told the same: codes, versions, errors, texts. The board is that
+ * of this run, until the next. */
 const struct board *ranks_run(const struct plan *plan);
-/* The same in pieces, on a board of one's own, which must be group_memory: run it, with group_run's answer, and compare. */
+/* The same in pieces, on a board of one's own, which must be group_memory: run it, with group_run's answer, and
+ * compare. */
 int ranks_run_on(struct board *board, const struct plan *plan, struct group_end *end);
 void ranks_compare(const struct board *board, const struct plan *plan);
 /* The n-th call of this name; fails the test if there is none. */

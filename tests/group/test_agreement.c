@@ -1,5 +1,5 @@
-/* Four ranks, one of which (each in turn) gives something else than the others or cannot do its part: every collective call
- * returns the same on all of them, the error is that of the rank where it happened, and the job goes on. */
+/* Four ranks, one of which (each in turn) gives something else than the others or cannot do its part: every collective
+ * call returns the same on all of them, the error is that of the rank where it happened, and the job goes on. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,8 +272,8 @@ static void save_three(struct ranks_job *job) {
     go_on(job, 9);
 }
 
-/* The storage of one rank fails once, at its K-th operation. Whatever that was: all ranks are told the same, it is the victim's
- * error, and what comes next works. */
+/* The storage of one rank fails once, at its K-th operation. Whatever that was: all ranks are told the same, it is the
+ * victim's error, and what comes next works. */
 static void check_failing(struct plan *plan, const char *error, int code, int *failed) {
     char fault[64];
     for (int k = 1 + plan->sparse % ranks_stride(); k <= 34; k += ranks_stride()) {

@@ -1,5 +1,5 @@
-/* Four ranks and what they do about trouble of one of them: on_error=warn and retry, a fallback to an older checkpoint that is whole on all
- * ranks, and keep. Every call returns the same on all of them. */
+/* Four ranks and what they do about trouble of one of them: on_error=warn and retry, a fallback to an older checkpoint
+ * that is whole on all ranks, and keep. Every call returns the same on all of them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,8 +43,8 @@ static void save_with_policy(struct ranks_job *job) {
     rank_close(job);
 }
 
-/* Faults at all operations of a checkpoint, and a little more. Returns how many of the first checkpoints failed or had to be tried
- * again. */
+/* Faults at all operations of a checkpoint, and a little more. Returns how many of the first checkpoints failed or had
+ * to be tried again. */
 static int run_policy(struct plan *plan, void (*check)(const struct plan *plan, const struct board *board)) {
     char fault[64];
     int count = 0;
@@ -185,7 +185,8 @@ static void come_back(struct ranks_job *job) {
     rank_close(job);
 }
 
-/* One rank's part of the newest checkpoint is not whole: nobody gets that checkpoint, everybody gets the one before it. */
+/* One rank's part of the newest checkpoint is not whole: nobody gets that checkpoint, everybody gets the one before it.
+ */
 static void fallback(void **state) {
     struct plan make = {.fn = rank_make_store, .value = 3}, plan = {.fn = come_back};
     char path[512];
@@ -214,7 +215,8 @@ static void come_back_in_vain(struct ranks_job *job) {
     rank_close(job);
 }
 
-/* Of each checkpoint another rank has lost its part: there is none to come back to, and nobody thinks that this is a first run. */
+/* Of each checkpoint another rank has lost its part: there is none to come back to, and nobody thinks that this is a
+ * first run. */
 static void nothing_whole(void **state) {
     struct plan make = {.fn = rank_make_store, .value = 4}, plan = {.fn = come_back_in_vain};
     char path[512];

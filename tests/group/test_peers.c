@@ -11,8 +11,8 @@
 
 #include "base/alloc.h"
 #include "folder.h"
-#include "session/session.h"
 #include "group.h"
+#include "session/session.h"
 #include "test.h"
 
 #define RANKS_MOST 16

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include "folder.h"
-#include "restart/shared_packs.h"
-#include "session/session.h"
 #include "group.h"
 #include "peers/peers_private.h"
 #include "read/view_private.h"
+#include "restart/shared_packs.h"
+#include "session/session.h"
 #include "unit/store_data.h"
 
 #define RANKS_MOST 8
@@ -302,8 +302,8 @@ static int fetch(void *arg, struct vv_store *store, struct varve_error *error) {
 
 /* ---- in the ranks: questions that nobody should ask ---- */
 
-/* A question about the first block of the first pack: `count` parts of `length` bytes, each `step` behind the one before,
- * the first at `first`. */
+/* A question about the first block of the first pack: `count` parts of `length` bytes, each `step` behind the one
+ * before, the first at `first`. */
 struct list {
     int64_t first, step;
     uint64_t length;

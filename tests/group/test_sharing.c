@@ -1,5 +1,5 @@
-/* What several ranks hold is stored once: in one checkpoint, from one checkpoint to a later one of another rank, in the call and in the background; and
- * what a failed checkpoint has offered is not found by anybody. */
+/* What several ranks hold is stored once: in one checkpoint, from one checkpoint to a later one of another rank, in the
+ * call and in the background; and what a failed checkpoint has offered is not found by anybody. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -60,13 +60,13 @@ static int teardown(void **state) {
 
 /* ---- in a rank ---- */
 
-static int meddling_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
-                          size_t from_count, varve_collect_fn fn, void *arg);
+static int meddling_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count,
+                          const uint32_t *from, size_t from_count, varve_collect_fn fn, void *arg);
 static struct varve_comm_ops meddling_ops;
 static const struct varve_comm_ops *real_ops;
 
-static int meddling_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
-                          size_t from_count, varve_collect_fn fn, void *arg) {
+static int meddling_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count,
+                          const uint32_t *from, size_t from_count, varve_collect_fn fn, void *arg) {
     if (meddled)
         meddled[100]++;
     return real_ops->trade(comm, out, out_count, from, from_count, fn, arg);
@@ -468,7 +468,8 @@ static void failed_checkpoint_leaves_no_id(void **state) {
     assert_true(failed > 3);
 }
 
-/* Whichever allocation of one rank fails, in the call or in the background: nobody waits for ever, all are told the same, and the next checkpoint is whole. */
+/* Whichever allocation of one rank fails, in the call or in the background: nobody waits for ever, all are told the
+ * same, and the next checkpoint is whole. */
 static int fail_at;
 
 static void save_without_memory(struct job *job) {
@@ -592,7 +593,8 @@ static void save_copies(struct job *job) {
 static struct varve_stats kept_stats[RANKS]; /* of the run before */
 
 static void check_copies(const char *settings, int has_aside) {
-    const struct plan given = {.fn = save_copies, .settings = settings, .options = {.has_aside = has_aside, .ranks_per_node = 1}};
+    const struct plan given = {
+        .fn = save_copies, .settings = settings, .options = {.has_aside = has_aside, .ranks_per_node = 1}};
     run(&given);
     assert_int_equal(stored(0), 2 * (SIZE / 2 + RANKS * SIZE / 2));
     for (int rank = 0; rank < RANKS; rank++) /* what all hold is shared out, what one holds has a copy next door */
@@ -607,7 +609,8 @@ static void copies_on_other_nodes(void **state) {
     check_copies(EXACT ",copies=2", 0);
     check_copies(EXACT ",copies=2", 1);
     check_copies(EXACT ",copies=2,capture=sync", 0);
-    check_copies(EXACT ",copies=2,staging=256K", 1); /* does not fit: frozen or drained, never held while others are waited for */
+    check_copies(EXACT ",copies=2,staging=256K",
+                 1); /* does not fit: frozen or drained, never held while others are waited for */
     for (int rank = 0; rank < RANKS; rank++)
         assert_int_equal(kept_stats[rank].bytes_held, 0);
     assert_true(kept_stats[0].bytes_drained + kept_stats[0].bytes_frozen > 0);

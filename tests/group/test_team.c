@@ -1,5 +1,5 @@
-/* Ranks that share a writer: what comes back, how many objects there are, how much each writer has, and what a rank or a writer in trouble means for the
- * others. */
+/* Ranks that share a writer: what comes back, how many objects there are, how much each writer has, and what a rank or
+ * a writer in trouble means for the others. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -46,10 +46,10 @@ struct plan {
     const char *fault; /* of the storage of rank `victim` */
     uint32_t sparse;
     struct group_options options;
-    size_t scale; /* of the fields; 0: 1 */
-    uint64_t key; /* of the content */
-    int is_lopsided; /* only the first ranks have anything */
-    int is_still;    /* rank 1 never changes anything, the others everything: it depends on what they do not */
+    size_t scale;        /* of the fields; 0: 1 */
+    uint64_t key;        /* of the content */
+    int is_lopsided;     /* only the first ranks have anything */
+    int is_still;        /* rank 1 never changes anything, the others everything: it depends on what they do not */
     uint64_t allocation; /* that fails on rank `victim`, in version 3; 0: none */
 };
 
@@ -76,7 +76,8 @@ static uint64_t mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* Field 0: smooth doubles, which compress; 1: small, of floats; 2: bytes; 3: random. Version v changes every (v + 1)-th chunk. */
+/* Field 0: smooth doubles, which compress; 1: small, of floats; 2: bytes; 3: random. Version v changes every (v + 1)-th
+ * chunk. */
 static void fill(struct job *job, uint64_t version) {
     for (size_t field = 0; field < FIELDS; field++)
         for (size_t at = 0; at < job->sizes[field]; at += 8) {
@@ -85,7 +86,8 @@ static void fill(struct job *job, uint64_t version) {
                 since--;
             uint64_t seed = mix(job->comm->rank * 16 + field + (since << 32) + (job->plan->key << 48));
             double value = (double)(seed % 1000) + (double)at * 1e-3 * (double)(job->comm->rank + 1);
-            uint64_t word = field == 3 ? mix(seed + at) : (uint64_t)(at / 64) * 0x0101010101u + (job->plan->is_still ? seed : 0);
+            uint64_t word =
+                field == 3 ? mix(seed + at) : (uint64_t)(at / 64) * 0x0101010101u + (job->plan->is_still ? seed : 0);
             size_t left = job->sizes[field] - at;
             memcpy(job->fields[field] + at, field == 0 ? (void *)&value : (void *)&word, left < 8 ? left : 8);
         }
@@ -139,13 +141,13 @@ static void protect(struct job *job) {
     for (size_t i = 0; i < FIELDS; i++) {
         struct varve_array array = {.size = sizeof array, .type = types[i], .dims = 1};
         array.dim[0].local = array.dim[0].global = job->sizes[i] / elements[i];
-        int rc = types[i] == VARVE_BYTES
-                     ? varve_protect(job->session, names[i], job->fields[i], job->sizes[i])
-                     : varve_protect_array(job->session, names[i], job->fields[i], &array);
+        int rc = types[i] == VARVE_BYTES ? varve_protect(job->session, names[i], job->fields[i], job->sizes[i])
+                                         : varve_protect_array(job->session, names[i], job->fields[i], &array);
         if (rc)
             group_fail(job->comm, "protect %s: %d", names[i], rc);
     }
-    struct varve_callbacks callbacks = {.size = sizeof callbacks, .length = ask_length, .save = ask_bytes, .load = take_bytes};
+    struct varve_callbacks callbacks = {
+        .size = sizeof callbacks, .length = ask_length, .save = ask_bytes, .load = take_bytes};
     if (!job->plan->is_still && varve_protect_callback(job->session, "asked", &callbacks, job) != 0)
         group_fail(job->comm, "protect asked");
 }
@@ -155,7 +157,8 @@ static void open_session(struct job *job) {
     const struct plan *plan = job->plan;
     struct varve_options options = {.size = sizeof options, .settings = plan->settings};
     int is_faulty = plan->fault && job->comm->rank == plan->sparse;
-    snprintf(address, sizeof address, "file://%s%s%s", folder, is_faulty ? "?fault=" : "", is_faulty ? plan->fault : "");
+    snprintf(address, sizeof address, "file://%s%s%s", folder, is_faulty ? "?fault=" : "",
+             is_faulty ? plan->fault : "");
     struct varve_error error;
     if (varve_open_comm(group_comm(job->comm), address, "team", &options, &job->session, &error) != 0)
         group_fail(job->comm, "open: %s", error.text);
@@ -275,7 +278,8 @@ static void check_store(void) {
 }
 
 static void round_trip(const char *settings, uint32_t ranks, uint32_t per_node, int packs) {
-    struct plan plan = {.fn = save_three, .ranks = ranks, .settings = settings, .options = {.ranks_per_node = per_node}};
+    struct plan plan = {
+        .fn = save_three, .ranks = ranks, .settings = settings, .options = {.ranks_per_node = per_node}};
     assert_int_equal(setup(NULL), 0);
     run(&plan);
     for (int64_t version = 1; version <= 3; version++)
@@ -335,11 +339,15 @@ static void test_change_of_teams(void **state) {
     teardown(NULL);
 }
 
-/* All new data sits on two ranks of one team: it is shared out between the writers, on one node or on several, whose ranks talk inside the call or in the
- * background. */
+/* All new data sits on two ranks of one team: it is shared out between the writers, on one node or on several, whose
+ * ranks talk inside the call or in the background. */
 static void level(const char *settings, uint32_t per_node, int has_aside) {
     uint64_t sizes[8] = {0};
-    struct plan plan = {.fn = save_three, .ranks = 8, .settings = settings, .scale = 16, .is_lopsided = 1,
+    struct plan plan = {.fn = save_three,
+                        .ranks = 8,
+                        .settings = settings,
+                        .scale = 16,
+                        .is_lopsided = 1,
                         .options = {.ranks_per_node = per_node, .has_aside = has_aside}};
     setup(NULL);
     run(&plan);
@@ -425,7 +433,10 @@ static void test_death(void **state) {
     (void)state;
     for (uint32_t sparse = 0; sparse < 4; sparse += 3) {
         struct group_end end;
-        struct plan plan = {.fn = save_and_die, .ranks = 4, .settings = "aggregate=4", .sparse = sparse,
+        struct plan plan = {.fn = save_and_die,
+                            .ranks = 4,
+                            .settings = "aggregate=4",
+                            .sparse = sparse,
                             .options = {.grace_ms = 4000, .is_noticed = 1, .seconds = 30}};
         setup(NULL);
         assert_int_not_equal(group_run(plan.ranks, run_rank, &plan, &plan.options, &end), 0);
@@ -455,7 +466,7 @@ static void save_in_trouble(struct job *job) {
 }
 
 struct outcome {
-    int failed;  /* checkpoints */
+    int failed; /* checkpoints */
     int retried;
 };
 
@@ -472,7 +483,8 @@ static void count_outcome(uint32_t ranks, uint32_t sparse, int code, struct outc
     }
 }
 
-/* Rank 3 writes for 4 and 5. Its storage does so many operations that a pack is begun, filled or sealed when it fails. */
+/* Rank 3 writes for 4 and 5. Its storage does so many operations that a pack is begun, filled or sealed when it fails.
+ */
 static void fail_storage(const char *settings, const char *kind, const char *error, int code, struct outcome *out) {
     *out = (struct outcome){0};
     for (int k = 14; k <= 38; k += 6) {
@@ -517,7 +529,10 @@ static void check_first(struct job *job) {
 static void test_storage_full(void **state) {
     struct outcome outcome = {0};
     (void)state;
-    struct plan plan = {.fn = save_on_full, .ranks = 6, .settings = "aggregate=3,on_error=warn,log=error,codec=none", .sparse = 3,
+    struct plan plan = {.fn = save_on_full,
+                        .ranks = 6,
+                        .settings = "aggregate=3,on_error=warn,log=error,codec=none",
+                        .sparse = 3,
                         .fault = "fail-from:36:ENOSPC"};
     setup(NULL);
     memset(board, 0, sizeof *board);
@@ -631,8 +646,12 @@ static void test_short_of_memory(void **state) {
 #endif
     uint64_t stride = is_short() ? 11 : 1;
     for (uint64_t at = 50; at < 110; at += stride) { /* where the writer is at work */
-        struct plan plan = {.fn = save_short, .ranks = 3, .is_still = 1, .allocation = at,
-                            .settings = "aggregate=3,keep=all,on_error=warn,log=error,capture=sync,threads=0,dedup=none"};
+        struct plan plan = {.fn = save_short,
+                            .ranks = 3,
+                            .is_still = 1,
+                            .allocation = at,
+                            .settings =
+                                "aggregate=3,keep=all,on_error=warn,log=error,capture=sync,threads=0,dedup=none"};
         setup(NULL);
         run(&plan);
         for (int step = 0; step < 4; step++)
@@ -647,10 +666,18 @@ static void test_short_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trips), cmocka_unit_test(test_groupings), cmocka_unit_test(test_change_of_teams),
-        cmocka_unit_test(test_level),       cmocka_unit_test(test_level_nodes), cmocka_unit_test(test_trouble),   cmocka_unit_test(test_death),
-        cmocka_unit_test(test_storage_fails), cmocka_unit_test(test_storage_full), cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_keep),          cmocka_unit_test(test_short_of_memory),
+        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_groupings),
+        cmocka_unit_test(test_change_of_teams),
+        cmocka_unit_test(test_level),
+        cmocka_unit_test(test_level_nodes),
+        cmocka_unit_test(test_trouble),
+        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_storage_fails),
+        cmocka_unit_test(test_storage_full),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_short_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* make-nodes DIR: a job of four ranks on two nodes, whose stores are DIR/node0 and DIR/node1, saves versions 1 to 3; then, in a second life, 4. DIR/expect has what each region of each
- * rank of each version holds, as VERSION.RANK.REGION. For the tools. */
+/* make-nodes DIR: a job of four ranks on two nodes, whose stores are DIR/node0 and DIR/node1, saves versions 1 to 3;
+ * then, in a second life, 4. DIR/expect has what each region of each rank of each version holds, as
+ * VERSION.RANK.REGION. For the tools. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -104,14 +104,14 @@ void node_record_path(int node, uint32_t generation, int64_t version, char *out,
 }
 
 void node_writers_path(int node, uint32_t generation, int64_t version, uint32_t attempt, char *out, size_t capacity) {
-    snprintf(out, capacity, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/writers", ranks_folder(), node,
-             generation, (uint64_t)version, attempt);
+    snprintf(out, capacity, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/writers", ranks_folder(),
+             node, generation, (uint64_t)version, attempt);
 }
 
 void node_pack_path(int node, uint32_t generation, int64_t version, uint32_t attempt, int writer, char *out,
                     size_t capacity) {
-    snprintf(out, capacity, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/%08x", ranks_folder(), node,
-             generation, (uint64_t)version, attempt, (unsigned)writer);
+    snprintf(out, capacity, "%s/node%d/n/job/data/%08" PRIx32 "/%016" PRIx64 "/%08" PRIx32 "/%08x", ranks_folder(),
+             node, generation, (uint64_t)version, attempt, (unsigned)writer);
 }
 
 int is_there(const char *path) {

@@ -1,5 +1,5 @@
-/* Jobs whose ranks run on several nodes, each with a store of its own: a node is a folder. Built on tests/group/ranks.h, which runs the
- * ranks and compares what they were told. */
+/* Jobs whose ranks run on several nodes, each with a store of its own: a node is a folder. Built on
+ * tests/group/ranks.h, which runs the ranks and compares what they were told. */
 #ifndef VARVE_NODES_H
 #define VARVE_NODES_H
 

@@ -155,7 +155,8 @@ static int signals_teardown(void **state) {
     return ranks_teardown(state);
 }
 
-/* On the same nodes, and on such that have only one in common: the second one hears that it is busy, and the first one does not mind. */
+/* On the same nodes, and on such that have only one in common: the second one hears that it is busy, and the first one
+ * does not mind. */
 static void two_jobs(void **state) {
     struct plan plan = {.fn = hold, .sparse = -1};
     (void)state;
@@ -223,7 +224,8 @@ static void different_generations(void **state) {
     assert_true(node_has_record(0, 5, 3) && node_has_record(1, 5, 3));
 }
 
-/* One leader cannot claim the next generation when the job goes back; the job says so, and comes together at the next restart. */
+/* One leader cannot claim the next generation when the job goes back; the job says so, and comes together at the next
+ * restart. */
 static void advance_with_trouble(struct ranks_job *job) {
     if (node_open(job, NULL) != 0)
         return;

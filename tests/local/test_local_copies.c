@@ -208,8 +208,8 @@ static void one_node_alone(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, ranks_setup, ranks_teardown)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(replaced_node),     TEST(fewer_nodes),    TEST(any_nodes),
-                                       TEST(two_apart),         TEST(more_copies),    TEST(older_is_whole), TEST(one_after_another),
-                                       TEST(damaged_objects),   TEST(one_node_alone)};
+    const struct CMUnitTest tests[] = {TEST(replaced_node),     TEST(fewer_nodes),     TEST(any_nodes),
+                                       TEST(two_apart),         TEST(more_copies),     TEST(older_is_whole),
+                                       TEST(one_after_another), TEST(damaged_objects), TEST(one_node_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

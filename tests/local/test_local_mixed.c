@@ -1,5 +1,5 @@
-/* Two nodes may have a checkpoint of the same generation and version, and yet not the same one. Parts of different checkpoints must never come
- * back together. */
+/* Two nodes may have a checkpoint of the same generation and version, and yet not the same one. Parts of different
+ * checkpoints must never come back together. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -331,13 +331,21 @@ static void keeps_what_was_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(missed_record),   TEST(missed_everything_newer),
-        TEST(asking_first),    TEST(damaged_record),
-        TEST(damaged_writers), TEST(damaged_everywhere),
-        TEST(lost_node),       TEST(found_node),
-        TEST(lost_pack),       TEST(moved_ranks),
-        TEST(moved_and_asked), TEST(fewer_ranks),     TEST(another_store),
-        TEST(forgotten),       TEST(keeps_what_was_reported),
+        TEST(missed_record),
+        TEST(missed_everything_newer),
+        TEST(asking_first),
+        TEST(damaged_record),
+        TEST(damaged_writers),
+        TEST(damaged_everywhere),
+        TEST(lost_node),
+        TEST(found_node),
+        TEST(lost_pack),
+        TEST(moved_ranks),
+        TEST(moved_and_asked),
+        TEST(fewer_ranks),
+        TEST(another_store),
+        TEST(forgotten),
+        TEST(keeps_what_was_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,7 +246,8 @@ static void ranks_move(void **state) {
 
 /* ---- fewer copies before than now ---- */
 
-/* Saves up to version 4 from what is there, loses a node, and must come back with it: nothing may depend on what had no copies. */
+/* Saves up to version 4 from what is there, loses a node, and must come back with it: nothing may depend on what had no
+ * copies. */
 static void save_lose_return(int copies, unsigned nodes, uint32_t ranks, int64_t first, unsigned lost) {
     struct life life = {.copies = copies, .is_back = 1, .first = first, .last = 4};
     place_evenly(&life, ranks, nodes);
@@ -275,7 +276,8 @@ static void nodes_were_fewer(void **state) {
     save_lose_return(2, 3, 4, 3, 1);
 }
 
-/* The job had died when all packs were sealed, and some copies of their tables were not made: adopted, but not to be depended on. */
+/* The job had died when all packs were sealed, and some copies of their tables were not made: adopted, but not to be
+ * depended on. */
 static void adopted_without_tables(void **state) {
     static const char *const unmade[] = {"*.copy", "*/node2/*.copy"};
     static const unsigned lost[] = {2, 3};
@@ -312,14 +314,8 @@ static void damaged_list_on_one_node(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(three_nodes),
-        TEST(four_nodes),
-        TEST(one_and_then_another),
-        TEST(ranks_move),
-        TEST(copies_were_fewer),
-        TEST(nodes_were_fewer),
-        TEST(adopted_without_tables),
-        TEST(damaged_list_on_one_node),
+        TEST(three_nodes),       TEST(four_nodes),       TEST(one_and_then_another),   TEST(ranks_move),
+        TEST(copies_were_fewer), TEST(nodes_were_fewer), TEST(adopted_without_tables), TEST(damaged_list_on_one_node),
     };
     has_all = argc > 1 && strcmp(argv[1], "all") == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,8 +85,8 @@ static void check(struct varve_comm *comm) {
         fail(wrong);
 }
 
-/* The program waits for any message of anybody, has sent some that nobody has received yet, and has a reduction of its own
- * under way: all on the communicator that the comm was made of. */
+/* The program waits for any message of anybody, has sent some that nobody has received yet, and has a reduction of its
+ * own under way: all on the communicator that the comm was made of. */
 static void check_beside_messages(struct varve_comm *comm, MPI_Comm mpi) {
     const char *wrong;
     int rank = (int)comm->rank, ranks = (int)comm->ranks, is_done = 0, theirs = -1, early = -1, sum = 0;
@@ -127,7 +127,8 @@ static void check_order(struct varve_comm *comm, MPI_Comm mpi) {
         fail("the comm has another name");
 }
 
-/* A communicator with the ranks the other way round, and one that has only half of them: each half has its own group. */
+/* A communicator with the ranks the other way round, and one that has only half of them: each half has its own group.
+ */
 static void check_other_communicators(void) {
     MPI_Comm turned, half;
     int rank;

@@ -1,7 +1,7 @@
 /* One rank of the job of tests/crash/job.h under a real mpirun; job-kill.sh says which rank is to die where.
  *
- *     job-kill run STORE BOARD fresh|dying|adopting VICTIM FAULT POINT    FAULT as in "?fault=", POINT as in VARVE_FAULT, or -
- *     job-kill after STORE BOARD        what must be true afterwards; BOARD is that of the job before
+ *     job-kill run STORE BOARD fresh|dying|adopting VICTIM FAULT POINT    FAULT as in "?fault=", POINT as in
+ * VARVE_FAULT, or - job-kill after STORE BOARD        what must be true afterwards; BOARD is that of the job before
  */
 #include <stdio.h>
 #include <stdlib.h>

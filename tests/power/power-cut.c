@@ -2,14 +2,16 @@
  *
  *     power-cut --fs ext4|xfs [--moments N] [--first N] [--seed S] [--ranks N] [FOLDER]
  *
- * A file system on a loop device. A child, or the ranks of a job (tests/group), save checkpoints as fast as they can and tell through a pipe
- * which of them varve_wait called durable. At some moment the file system is shut down in the hardest way it has (its log is not flushed: everything that
- * was not synced is gone, and all further calls fail), the child is killed, and the file system is mounted again, which replays its log. Then:
- * the store opens, verify finds no damage, what was reported has its record, the newest reported checkpoint or a newer one is restored bit by bit, and where
- * nothing is forgotten (every other moment), every reported one; with ranks, the same one on all of them.
+ * A file system on a loop device. A child, or the ranks of a job (tests/group), save checkpoints as fast as they can
+ * and tell through a pipe which of them varve_wait called durable. At some moment the file system is shut down in the
+ * hardest way it has (its log is not flushed: everything that was not synced is gone, and all further calls fail), the
+ * child is killed, and the file system is mounted again, which replays its log. Then: the store opens, verify finds no
+ * damage, what was reported has its record, the newest reported checkpoint or a newer one is restored bit by bit, and
+ * where nothing is forgotten (every other moment), every reported one; with ranks, the same one on all of them.
  *
- * Mounts live in a mount namespace of our own and loop devices are detached with them: whatever happens to this process, nothing stays behind but the image
- * file, which the next run removes. Needs root; exit code 77 when something of this is not to be had. */
+ * Mounts live in a mount namespace of our own and loop devices are detached with them: whatever happens to this
+ * process, nothing stays behind but the image file, which the next run removes. Needs root; exit code 77 when something
+ * of this is not to be had. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -266,7 +268,8 @@ static int64_t version_of(const char *key) {
     return last && strstr(key, "/record/") && strlen(last) == 25 ? (int64_t)~strtoull(last + 9, NULL, 16) : -1;
 }
 
-/* Before a session came by, the attempt that was cut off may lie there complete and without a record: it was not reported, and the session adopts it. */
+/* Before a session came by, the attempt that was cut off may lie there complete and without a record: it was not
+ * reported, and the session adopts it. */
 static void note_finding(void *arg, int level, const char *key, const char *text) {
     struct findings *findings = arg;
     const struct moment *moment = findings->moment;
@@ -423,8 +426,9 @@ int main(int argc, char **argv) {
     detach();
     unlink(image);
     rmdir(mountpoint);
-    printf("power-cut: %u points, the first is %u, %s, %u ranks, seed %llu, %zu checkpoints reported durable, all of them "
-           "whole\n",
-           moments, first_moment, kind, ranks, (unsigned long long)seed, reported);
+    printf(
+        "power-cut: %u points, the first is %u, %s, %u ranks, seed %llu, %zu checkpoints reported durable, all of them "
+        "whole\n",
+        moments, first_moment, kind, ranks, (unsigned long long)seed, reported);
     return 0;
 }

@@ -3,10 +3,9 @@
  *
  *   mpirun -n RANKS ranks-job STORE shared|local CHECKPOINTS
  *
- *   heap.PHASE.root, heap.PHASE.rest   most memory the library held during the phase: on rank 0, and on the worst of the others
- *   small.PHASE.root, small.PHASE.rest likewise, without pieces so large that they must be buffers of a fixed size
- *   object.KIND                        largest object of this kind in the store
- *   count.KIND                         how many there are
+ *   heap.PHASE.root, heap.PHASE.rest   most memory the library held during the phase: on rank 0, and on the worst of
+ * the others small.PHASE.root, small.PHASE.rest likewise, without pieces so large that they must be buffers of a fixed
+ * size object.KIND                        largest object of this kind in the store count.KIND how many there are
  *   pack.metadata                      most bytes of a rank's pack that are not data
  *
  * ranks.sh runs it with several numbers of ranks, and ranks.py fits the growth. All ranks have the same amount of

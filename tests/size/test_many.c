@@ -1,7 +1,7 @@
 /* A store of 100,000 checkpoints: open, restart and list must not take longer than a second.
  *
- * The first checkpoint and the last ones are made by a session. Those between are the first one again under other versions, written straight
- * to files: the pack with another head, a writers list and a record of its own. */
+ * The first checkpoint and the last ones are made by a session. Those between are the first one again under other
+ * versions, written straight to files: the pack with another head, a writers list and a record of its own. */
 #include "size.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* A region whose manifest has ten million runs: 4 KiB pieces that all occur elsewhere, in an order in which hardly two join.
+/* A region whose manifest has ten million runs: 4 KiB pieces that all occur elsewhere, in an order in which hardly two
+ * join.
  *
  * The region is a callback's, so that it needs no memory: 40 GiB are hashed, a megabyte is stored. */
 #include "size.h"

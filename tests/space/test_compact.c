@@ -247,8 +247,8 @@ static int meddle(void *arg, uint64_t done, uint64_t total) {
     return done > total;
 }
 
-/* A prune takes the second copy for given up, since there is a newer record in its generation. Then the commit is refused, everything is
- * there, and the next compaction does it. */
+/* A prune takes the second copy for given up, since there is a newer record in its generation. Then the commit is
+ * refused, everything is there, and the next compaction does it. */
 static void test_prune_beside(void **state) {
     struct varve_compact_result result = {.size = sizeof result};
     struct beside beside = {0};
@@ -510,7 +510,8 @@ static void test_keep_damaged(void **state) {
     folder_remove(store);
 }
 
-/* A compaction was killed when one copy was there. The job goes on with keep=3: the copy and its original count once. */
+/* A compaction was killed when one copy was there. The job goes on with keep=3: the copy and its original count once.
+ */
 static void test_keep_counts_versions(void **state) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session = NULL;

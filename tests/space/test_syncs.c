@@ -1,7 +1,7 @@
-/* How many calls of the fsync family a small checkpoint needs until varve_wait says that it survives, and which: at most
- * six. What follows it (heartbeat, tombstones, catalogue) is not waited for: such a call is held here until varve_wait has
- * returned, so that a session that waits for it fails the test. Where file_order.c knows nothing of the file system,
- * the two folders that are new with each checkpoint are synced as well. */
+/* How many calls of the fsync family a small checkpoint needs until varve_wait says that it survives, and which: at
+ * most six. What follows it (heartbeat, tombstones, catalogue) is not waited for: such a call is held here until
+ * varve_wait has returned, so that a session that waits for it fails the test. Where file_order.c knows nothing of the
+ * file system, the two folders that are new with each checkpoint are synced as well. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include <varve/varve.h>
 
 #include "backend/backend.h"
-#include "backend/backend_file_private.h"
+#include "storage/file_private.h"
 #include "test.h"
 
 #define SIZE ((size_t)1 << 20)

@@ -1,10 +1,11 @@
-/* A job that saves when it is told to. Each version changes one piece of sixteen, so that it depends on those before it.
+/* A job that saves when it is told to. Each version changes one piece of sixteen, so that it depends on those before
+ * it.
  *
  *     sshfs-job STORE
  *
- * It restarts from the newest checkpoint, if there is one, and prints "restarted V" or "none". Then each line of its input is one
- * more checkpoint, answered by "saved V". What goes wrong is "failed CODE: text", or "wrong V" for other bytes than those of V, and
- * ends it. */
+ * It restarts from the newest checkpoint, if there is one, and prints "restarted V" or "none". Then each line of its
+ * input is one more checkpoint, answered by "saved V". What goes wrong is "failed CODE: text", or "wrong V" for other
+ * bytes than those of V, and ends it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* make-groups DIR: a store at DIR/store whose packs serve several ranks each (../unit/store_groups.h), and beside it in DIR/expect what each
- * region holds, as VERSION.RANK.REGION. */
+/* make-groups DIR: a store at DIR/store whose packs serve several ranks each (../unit/store_groups.h), and beside it in
+ * DIR/expect what each region holds, as VERSION.RANK.REGION. */
 #include "../unit/store_groups.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-/* write-store DIR: a store at DIR/store with many kinds of runs, layers, codecs and parts, and beside it in DIR/expect what each region of
- * each version holds, as VERSION.REGION. For the independent reader. */
+/* write-store DIR: a store at DIR/store with many kinds of runs, layers, codecs and parts, and beside it in DIR/expect
+ * what each region of each version holds, as VERSION.REGION. For the independent reader. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void expect(const char *dir, int version, const char *region, const void 
 static void change(int version) {
     for (int i = 0; i < 5; i++)
         noise[(size_t)rand() % REGION] ^= 0x40;
-    memset(smooth + (size_t)version * 9000, version, 20000); /* repeated chunks */
+    memset(smooth + (size_t)version * 9000, version, 20000);       /* repeated chunks */
     memcpy(sparse + (size_t)version * 50000, noise + 8192, 12288); /* shifted duplicates */
     memset(noise + (size_t)version * 40960, 0, 8192);
     small[version]++;

@@ -1,5 +1,5 @@
-/* A guard that guards nothing: it records what is armed, and a test that writes through fake_write meets it. Deterministic where the test has one
- * thread (fake_try_write), and usable under thread sanitizer where it has more. */
+/* A guard that guards nothing: it records what is armed, and a test that writes through fake_write meets it.
+ * Deterministic where the test has one thread (fake_try_write), and usable under thread sanitizer where it has more. */
 #ifndef VARVE_FAKE_GUARD_H
 #define VARVE_FAKE_GUARD_H
 

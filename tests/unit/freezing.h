@@ -2,7 +2,7 @@
 #ifndef FREEZING_H
 #define FREEZING_H
 
-#include "memory/frozen.h"
+#include "frozen/frozen.h"
 #include "test.h"
 
 /* 0, with the reason: this system makes none. */

@@ -6,11 +6,12 @@
 #include "../format/random.h"
 #include "base/alloc.h"
 #include "base/content_id.h"
+#include "check/verify.h"
 #include "encode/coding.h"
 #include "lifecycle/commit.h"
+#include "storage/storage.h"
 #include "store/pack_reader.h"
 #include "store/pack_writer.h"
-#include "check/verify.h"
 #include "test.h"
 
 #include <errno.h>

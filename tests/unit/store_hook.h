@@ -3,6 +3,7 @@
 #ifndef VARVE_TEST_STORE_HOOK_H
 #define VARVE_TEST_STORE_HOOK_H
 
+#include "storage/storage.h"
 #include "store_life.h"
 
 /* is_after: the verb is done. Returns 0, or the error with which the verb shall fail. */

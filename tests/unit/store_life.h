@@ -13,11 +13,12 @@
 
 #include "base/fault.h"
 #include "base/thread.h"
+#include "check/verify.h"
 #include "lifecycle/catalogue.h"
 #include "lifecycle/commit.h"
-#include "store/pack_writer.h"
 #include "lifecycle/lifecycle.h"
-#include "check/verify.h"
+#include "storage/storage.h"
+#include "store/pack_writer.h"
 
 #define NAME "heat 2d"
 
@@ -101,7 +102,8 @@ static inline void write_single(struct vv_store *store, struct vv_attempt attemp
 
 /* Write, commit, and name in the heartbeat. Leans on the parent and on all it depends on. */
 static inline struct vv_dependency checkpoint(struct vv_store *store, struct vv_lease *lease, struct vv_attempt attempt,
-                                        struct vv_attempt parent, const struct vv_dependency *dependencies, uint32_t count) {
+                                              struct vv_attempt parent, const struct vv_dependency *dependencies,
+                                              uint32_t count) {
     struct vv_record record;
     write_single(store, attempt, parent, dependencies, count);
     ok(vv_commit(store, lease, NAME, &attempt, &record, &error));
@@ -143,7 +145,8 @@ static inline int check_whole(void *arg, uint32_t generation, uint64_t version) 
     if (rc == VARVE_FORGOTTEN)
         return 0;
     ok(rc);
-    struct vv_dependency self = {.attempt = at(generation, version, record.attempt), .writers_digest = record.writers_digest};
+    struct vv_dependency self = {.attempt = at(generation, version, record.attempt),
+                                 .writers_digest = record.writers_digest};
     for (uint32_t i = 0; i <= record.dependency_count; i++) {
         const struct vv_dependency *dependency = i ? &record.dependencies[i - 1] : &self;
         assert_int_equal(vv_votes_read(store, NAME, &dependency->attempt, &writers, &other, &error), 1);

@@ -6,8 +6,8 @@
 #include <unistd.h>
 #include <varve/varve.h>
 
-#include "backend/backend.h"
 #include "base/bytes.h"
+#include "storage/storage.h"
 #include "test.h"
 
 #define URI "mem://api"
@@ -104,8 +104,7 @@ static void mismatch_writes_nothing(void **unused) {
     assert_string_equal(more, "second");
     varve_protect(s, "c", b, sizeof b);
     assert_int_equal(varve_restart_regions(s, 1, NULL, 0, VARVE_RESTART_RESIZE, NULL), VARVE_MISMATCH);
-    assert_int_equal(
-        varve_restart_regions(s, 1, NULL, 0, VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING, NULL), 0);
+    assert_int_equal(varve_restart_regions(s, 1, NULL, 0, VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING, NULL), 0);
     assert_int_equal(varve_close(s), 0);
 }
 

@@ -201,9 +201,20 @@ static void restart_gives(const char *settings, const struct varve_array *array,
 
 /* Every way of encoding gives every bit back. */
 static void every_codec_gives_every_bit(void **unused) {
-    static const char *const codecs[] = {"auto",           "size",           "none",      "lz4",        "zstd",
-                                         "lz4-zstd",       "shuffle-lz4",    "shuffle-zstd", "bitshuffle-lz4",
-                                         "bitshuffle-zstd", "delta-lz4",     "delta-zstd", "xor-zstd",  "fpzip",
+    static const char *const codecs[] = {"auto",
+                                         "size",
+                                         "none",
+                                         "lz4",
+                                         "zstd",
+                                         "lz4-zstd",
+                                         "shuffle-lz4",
+                                         "shuffle-zstd",
+                                         "bitshuffle-lz4",
+                                         "bitshuffle-zstd",
+                                         "delta-lz4",
+                                         "delta-zstd",
+                                         "xor-zstd",
+                                         "fpzip",
                                          "zfp"};
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
         char settings[64];
@@ -258,8 +269,8 @@ static void lossy_keeps_its_bound(void **unused) {
         assert_true(told.array.bound == bounds[i]);
         struct varve_stats stats = {.size = sizeof stats};
         varve_stats_get(s, &stats);
-        print_message("bound %g: %.2f times smaller, %s\n", bounds[i], (double)stats.bytes_new / (double)stats.bytes_stored,
-                      stats.codec);
+        print_message("bound %g: %.2f times smaller, %s\n", bounds[i],
+                      (double)stats.bytes_new / (double)stats.bytes_stored, stats.codec);
         assert_true(stats.bytes_stored > before); /* the tighter, the larger */
         before = stats.bytes_stored;
         assert_int_equal(varve_close(s), 0);
@@ -356,7 +367,8 @@ static void small_variables_share_blocks_by_type(void **unused) {
     struct varve_session *s = open_session("codec=size");
     for (int i = 0; i < SMALL; i++) {
         char name[32];
-        struct varve_array of_numbers = {.size = sizeof of_numbers, .type = VARVE_F64, .dims = 1, .dim = {{EACH, 0, 0}}};
+        struct varve_array of_numbers = {
+            .size = sizeof of_numbers, .type = VARVE_F64, .dims = 1, .dim = {{EACH, 0, 0}}};
         struct varve_array of_flags = {.size = sizeof of_flags, .type = VARVE_U8, .dims = 1, .dim = {{EACH, 0, 0}}};
         for (int j = 0; j < EACH; j++) {
             numbers[i][j] = 300 + sin(0.001 * (i * EACH + j));

@@ -7,9 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define vv_run vv_run_of_capture /* format/ has one, too; nothing else includes both */
 #include "capture/capture_private.h"
-#undef vv_run
 #include "comm/comm.h"
 #include "session/session.h"
 #include "test.h"

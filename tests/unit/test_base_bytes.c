@@ -138,9 +138,8 @@ static void test_one_form_only(void **state) {
         struct vv_cursor cursor;
         vv_cursor_init(&cursor, bytes, sizeof bytes);
         uint64_t v = vv_cursor_varint(&cursor);
-        if (cursor.failed) {
+        if (cursor.failed)
             continue;
-        }
         struct vv_buf buf;
         vv_buf_init(&buf);
         vv_buf_varint(&buf, v);

@@ -28,9 +28,8 @@ static int run(int (*child)(void)) {
         const struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
         signal(SIGABRT, SIG_DFL);
-        if (!freopen("/dev/null", "w", stderr)) {
+        if (!freopen("/dev/null", "w", stderr))
             _exit(99);
-        }
         environment ? setenv("VARVE_FAULT", environment, 1) : unsetenv("VARVE_FAULT");
         list ? setenv("VARVE_FAULT_LIST", list, 1) : unsetenv("VARVE_FAULT_LIST");
         _exit(child());
@@ -42,9 +41,8 @@ static int run(int (*child)(void)) {
 
 static int hit_a_three_times(void) {
     int sum = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         sum -= VV_FAULT("a");
-    }
     return sum;
 }
 
@@ -86,13 +84,11 @@ static void test_sleep(void **state) {
 
 static int set_and_clear(void) {
     vv_fault_set("a=error:5");
-    if (VV_FAULT("a") != -5) {
+    if (VV_FAULT("a") != -5)
         return 1;
-    }
     vv_fault_set("b=error:6");
-    if (VV_FAULT("a") || VV_FAULT("b") != -6) {
+    if (VV_FAULT("a") || VV_FAULT("b") != -6)
         return 2;
-    }
     vv_fault_set(NULL);
     return VV_FAULT("a") || VV_FAULT("b") ? 3 : 0;
 }

@@ -15,16 +15,14 @@ static void test_known_values(void **state) {
 static void test_pieces_equal_the_whole(void **state) {
     (void)state;
     uint8_t data[5000];
-    for (size_t i = 0; i < sizeof data; i++) {
+    for (size_t i = 0; i < sizeof data; i++)
         data[i] = (uint8_t)(i * i >> 3);
-    }
     for (size_t size = 0; size <= sizeof data; size += 613) {
         for (size_t step = 1; step <= sizeof data; step = step * 7 + 1) {
             struct vv_digest_state *digest;
             assert_int_equal(vv_digest_begin(&digest), 0);
-            for (size_t at = 0; at < size; at += step) {
+            for (size_t at = 0; at < size; at += step)
                 vv_digest_add(digest, data + at, size - at < step ? size - at : step);
-            }
             vv_digest_add(digest, NULL, 0);
             assert_true(vv_hash128_equal(vv_digest_end(digest), vv_digest(data, size)));
         }
@@ -36,9 +34,8 @@ static void test_bytes_of_a_hash(void **state) {
     struct vv_hash128 hash = {.low = 0x0706050403020100, .high = 0x0f0e0d0c0b0a0908};
     uint8_t bytes[16];
     vv_hash128_put(bytes, hash);
-    for (unsigned i = 0; i < sizeof bytes; i++) {
+    for (unsigned i = 0; i < sizeof bytes; i++)
         assert_int_equal(bytes[i], i);
-    }
     assert_true(vv_hash128_equal(vv_hash128_get(bytes), hash));
     assert_false(vv_hash128_is_zero(hash));
     assert_true(vv_hash128_is_zero((struct vv_hash128){0}));

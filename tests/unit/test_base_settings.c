@@ -20,9 +20,8 @@ static const char *const files[] = {"varve.conf", "config/varve/varve.conf", "ho
 
 static int enter_folder(void **state) {
     (void)state;
-    if (!mkdtemp(folder) || chdir(folder) < 0) {
+    if (!mkdtemp(folder) || chdir(folder) < 0)
         return -1;
-    }
     return mkdir("config", 0700) || mkdir("config/varve", 0700) || mkdir("home", 0700) || mkdir("home/.config", 0700) ||
            mkdir("home/.config/varve", 0700);
 }
@@ -43,9 +42,8 @@ static int start_clean(void **state) {
     setenv("PATH", "/usr/bin:/bin", 1);
     setenv("HOME", home, 1);
     setenv("XDG_CONFIG_HOME", config, 1);
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         unlink(files[i]);
-    }
     return 0;
 }
 
@@ -178,9 +176,8 @@ static void test_values_that_are_taken(void **state) {
         {"match", "123456789012345678901234567890123456789012345678901234567890123"},
     };
     vv_settings_init(&settings);
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_int_equal(set(good[i].name, good[i].value), 0);
-    }
     assert_int_equal(settings.block_size, 65537);
     assert_true(settings.part_size == (uint64_t)1 << 40);
     assert_true(settings.min_free == UINT64_MAX);
@@ -269,9 +266,8 @@ static void test_the_message_tells_what_is_allowed(void **state) {
 static void check_words(const char *name, int last) {
     const struct vv_setting *row = vv_setting_find(name);
     int bars = 0;
-    for (const char *at = row->low; *at; at++) {
+    for (const char *at = row->low; *at; at++)
         bars += *at == '|';
-    }
     assert_int_equal(bars, last);
 }
 
@@ -504,12 +500,10 @@ static void test_language_does_not_matter(void **state) {
     (void)state;
     static const char *const languages[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR"};
     const char *found = NULL;
-    for (size_t i = 0; i < sizeof languages / sizeof languages[0] && !found; i++) {
+    for (size_t i = 0; i < sizeof languages / sizeof languages[0] && !found; i++)
         found = setlocale(LC_ALL, languages[i]);
-    }
-    if (!found) {
+    if (!found)
         skip();
-    }
     assert_int_equal(load("table_share=0.25"), 0);
     assert_true(settings.table_share == 0.25);
     assert_string_equal(value_of("table_share"), "0.25");

@@ -32,9 +32,8 @@ static void test_all_jobs_run(void **state) {
         assert_int_equal(vv_pool_create(threads[i], queues[i], NULL, &pool), 0);
         for (int round = 1; round <= 3; round++) {
             atomic_store(&done, 0);
-            for (int job = 0; job < 1000; job++) {
+            for (int job = 0; job < 1000; job++)
                 assert_int_equal(vv_pool_submit(pool, count_one, NULL), 0);
-            }
             assert_int_equal(vv_pool_wait(pool), 0);
             assert_int_equal(atomic_load(&done), 1000);
         }
@@ -62,9 +61,8 @@ static void test_first_error_ends_the_round(void **state) {
         vv_pool_submit(pool, give, &io);
         vv_pool_submit(pool, give, &space);
         int rc = 0;
-        for (int i = 0; i < 100; i++) {
+        for (int i = 0; i < 100; i++)
             rc = vv_pool_submit(pool, count_one, NULL);
-        }
         assert_int_equal(rc, -EIO);
         assert_int_equal(vv_pool_wait(pool), -EIO);
         assert_int_equal(atomic_load(&done), 0);
@@ -82,9 +80,8 @@ static void test_a_full_queue_blocks(void **state) {
     struct vv_pool *pool;
     assert_int_equal(vv_pool_create(1, 1, NULL, &pool), 0);
     atomic_store(&done, 0);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         vv_pool_submit(pool, nap, NULL);
-    }
     assert_true(atomic_load(&done) >= 1);
     vv_pool_destroy(pool);
     assert_int_equal(atomic_load(&done), 3);
@@ -105,9 +102,8 @@ static void test_wait_is_for_running_jobs_too(void **state) {
 static atomic_int is_second_running;
 
 static int fail_first(void *arg) {
-    while (!atomic_load(&is_second_running)) {
+    while (!atomic_load(&is_second_running))
         vv_sleep_ms(1);
-    }
     return *(int *)arg;
 }
 

@@ -1,5 +1,6 @@
-/* Capturing memory while it is written: a model that knows every byte, with guards real and fake; the order learned; and what happens when things
- * go wrong. TEST_SCALE in percent; TEST_TRACKER=softdirty: where the tracker is left open, that one. */
+/* Capturing memory while it is written: a model that knows every byte, with guards real and fake; the order learned;
+ * and what happens when things go wrong. TEST_SCALE in percent; TEST_TRACKER=softdirty: where the tracker is left open,
+ * that one. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,8 +10,8 @@
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "capture/capture_private.h"
-#include "test.h"
 #include "fake_guard.h"
+#include "test.h"
 
 #define CHUNK 4096u
 #define KB 1024u
@@ -59,7 +60,8 @@ static void put(struct program *program, uint8_t *address, uint8_t value) {
         *(volatile uint8_t *)address = value;
 }
 
-static struct vv_capture *create(enum guard_kind kind, int capture, int order, int tracker, struct fake_guard **fake_out) {
+static struct vv_capture *create(enum guard_kind kind, int capture, int order, int tracker,
+                                 struct fake_guard **fake_out) {
     static const struct vv_log quiet = {.level = VV_LOG_ERROR, .rank = -1};
     const char *wanted = getenv("TEST_TRACKER");
     if (tracker == VV_CHOOSE_TRACKER_AUTO && wanted && strcmp(wanted, "softdirty") == 0)
@@ -256,8 +258,8 @@ static void checkpoint(struct program *program, uint64_t staging) {
 
 static void run_model(enum guard_kind kind, int capture, int order, int tracker, uint64_t staging, uint64_t seed) {
     struct program program = {.random = seed * 0x9e3779b97f4a7c15u + 1};
-    snprintf(program.what, sizeof program.what, "guard %d capture %d order %d tracker %d staging %lu seed %lu", kind, capture,
-             order, tracker, (unsigned long)staging, (unsigned long)seed);
+    snprintf(program.what, sizeof program.what, "guard %d capture %d order %d tracker %d staging %lu seed %lu", kind,
+             capture, order, tracker, (unsigned long)staging, (unsigned long)seed);
     program.flags = kind == MPROTECT ? VARVE_NO_KERNEL_WRITES : 0;
     program.capture = create(kind, capture, order, tracker, &program.fake);
     open_program(&program);
@@ -460,8 +462,8 @@ static struct vv_capture_sums sums_of(const struct steps *steps) {
     return sums;
 }
 
-/* A checkpoint, then everything is written in this order; whenever `burst` pages were written, the program rests for `rest` chunks of the
- * consumer's. */
+/* A checkpoint, then everything is written in this order; whenever `burst` pages were written, the program rests for
+ * `rest` chunks of the consumer's. */
 static struct vv_capture_sums epoch(struct steps *steps, const uint32_t *order, uint64_t slots, uint32_t burst,
                                     uint32_t rest) {
     start(steps, slots, 1);
@@ -496,8 +498,9 @@ static void make_order(enum pattern pattern, uint32_t *order) {
 static struct vv_capture_sums last_epoch(int capture, int ordering, enum pattern pattern, int epochs) {
     uint32_t order[PAGES];
     struct vv_capture_sums sums = {0};
-    struct steps steps = open_steps(FAKE, capture, ordering,
-                                    capture == VV_CHOOSE_CAPTURE_TRAP ? VV_CHOOSE_TRACKER_AUTO : VV_CHOOSE_TRACKER_NONE, PAGES);
+    struct steps steps =
+        open_steps(FAKE, capture, ordering,
+                   capture == VV_CHOOSE_CAPTURE_TRAP ? VV_CHOOSE_TRACKER_AUTO : VV_CHOOSE_TRACKER_NONE, PAGES);
     make_order(pattern, order);
     for (int i = 0; i < epochs; i++)
         sums = capture == VV_CHOOSE_CAPTURE_TRAP ? epoch(&steps, order, 64, 128, 160) : epoch(&steps, order, 64, 1, 1);
@@ -524,8 +527,8 @@ static void order_of_the_paper(void **state) {
     for (enum pattern pattern = ASCENDING; pattern <= SHUFFLED; pattern++) {
         struct vv_capture_sums learned = last_epoch(VV_CHOOSE_CAPTURE_TRAP, VV_CHOOSE_ORDER_LEARNED, pattern, 6);
         struct vv_capture_sums blind = last_epoch(VV_CHOOSE_CAPTURE_TRAP, VV_CHOOSE_ORDER_ADDRESS, pattern, 6);
-        print_message("%d: learned %lu wait %lu cow %lu avoided, by address %lu wait %lu cow %lu avoided\n", (int)pattern,
-                      (unsigned long)learned.wait_pages, (unsigned long)learned.cow_pages,
+        print_message("%d: learned %lu wait %lu cow %lu avoided, by address %lu wait %lu cow %lu avoided\n",
+                      (int)pattern, (unsigned long)learned.wait_pages, (unsigned long)learned.cow_pages,
                       (unsigned long)learned.avoided_pages, (unsigned long)blind.wait_pages,
                       (unsigned long)blind.cow_pages, (unsigned long)blind.avoided_pages);
         assert_int_equal(learned.bytes_held, PAGES * CHUNK);
@@ -798,7 +801,7 @@ static int count_untouched(void *arg, struct vv_watch *watch, uint64_t first, ui
 
 static void sparse_regions_cost_nothing(void **state) {
     (void)state;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(thread_sanitizer) ||                     \
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(thread_sanitizer) ||                  \
     HAS_FEATURE(address_sanitizer)
     skip(); /* its shadow of so much memory is not sparse */
 #endif
@@ -835,7 +838,8 @@ static void page_state_is_small(void **state) {
     (void)state;
     uint32_t order[PAGES];
     make_order(SHUFFLED, order);
-    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_NONE, PAGES);
+    struct steps steps =
+        open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_NONE, PAGES);
     for (int i = 0; i < 3; i++) {
         struct vv_capture_sums sums = epoch(&steps, order, 64, 1, 1);
         assert_true(sums.memory <= 64 * CHUNK + (uint64_t)PAGES * CHUNK / 400);
@@ -848,7 +852,8 @@ static void memory_runs_out(void **state) {
     (void)state;
     uint64_t pages = 200, limit = 1;
     for (uint64_t k = 1; k <= limit; k++) {
-        struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, pages);
+        struct steps steps =
+            open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, pages);
         struct vv_capture_plan plan = {20 * CHUNK, 1, 1, 0, 0, 0, 0};
         struct varve_error error = {0};
         vv_alloc_fail_at(k);
@@ -871,7 +876,8 @@ static void memory_runs_out(void **state) {
 /* They are of the whole process: a second session does without, until the first is closed. */
 static void one_session_has_the_soft_dirty_bits(void **state) {
     (void)state;
-    struct vv_capture_options options = {VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_SOFTDIRTY, NULL};
+    struct vv_capture_options options = {VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_SOFTDIRTY,
+                                         NULL};
     for (int i = 0; i < 2; i++) { /* the second round: it was given back */
         struct vv_capture *first = NULL, *second = NULL;
         struct varve_error error = {0};
@@ -890,7 +896,8 @@ static void one_session_has_the_soft_dirty_bits(void **state) {
 /* The order is known before anything was ever held. */
 static void samples_teach_the_order(void **state) {
     (void)state;
-    struct steps steps = open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, PAGES);
+    struct steps steps =
+        open_steps(FAKE, VV_CHOOSE_CAPTURE_HELD, VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_TRACKER_AUTO, PAGES);
     if (!steps.capture->noted) {
         close_steps(&steps);
         skip();

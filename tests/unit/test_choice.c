@@ -12,7 +12,9 @@
 #include "encode/choice_private.h"
 #include "test.h"
 
-#define OTHER_WORK 1e-9 /* seconds per byte: hashing, copying and summing on the same processors, which the model has no threads for */
+#define OTHER_WORK                                                                                                     \
+    1e-9 /* seconds per byte: hashing, copying and summing on the same processors, which the model has no threads for  \
+          */
 #define BLOCK ((size_t)1 << 20)
 #define WORKERS 2
 
@@ -303,7 +305,8 @@ static void stays_close_to_the_best(void **unused) {
             }
     print_message("model: at worst %.3f, %.3f and %.3f of the best\n", worst[0], worst[1], worst[2]);
     assert_true(worst[0] < 1.10 && worst[1] < 1.10);
-    assert_true(worst[2] < 1.30); /* fast storage: it is careful there, since true processors are busier than the model's */
+    assert_true(worst[2] <
+                1.30); /* fast storage: it is careful there, since true processors are busier than the model's */
 }
 
 static void is_not_slower_than_none(void **unused) {

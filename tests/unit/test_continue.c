@@ -8,10 +8,10 @@
 #include <varve/varve.h>
 #include <varve/varve_inspect.h>
 
-#include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "dedup/table.h"
+#include "storage/storage.h"
 #include "test.h"
 
 #define URI "mem://continue"

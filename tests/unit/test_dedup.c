@@ -108,8 +108,7 @@ static void the_table_forgets_but_never_lies(void **unused) {
         vv_table_put(&table, &known, is_alive);
     }
     for (uint64_t i = 1; i <= 4096; i++) {
-        const struct vv_known *known =
-            vv_table_find(&table, (struct vv_hash128){i * UINT64_C(0x9e3779b97f4a7c15), i});
+        const struct vv_known *known = vv_table_find(&table, (struct vv_hash128){i * UINT64_C(0x9e3779b97f4a7c15), i});
         if (!known)
             continue;
         found++;
@@ -182,7 +181,8 @@ static void shrinking_touches_nothing(void **unused) {
     struct vv_past *past = vv_history_add(&history, 0, "x");
     past->pending_length = length;
     assert_int_equal(vv_past_capacity(past, length / 4096), 0);
-    struct vv_origin zero = {.length = length - 4096}, data = {.offset = length - 4096, .length = 4096, .kind = VV_ORIGIN_FROM};
+    struct vv_origin zero = {.length = length - 4096},
+                     data = {.offset = length - 4096, .length = 4096, .kind = VV_ORIGIN_FROM};
     vv_origins_add(&past->changed, &zero);
     vv_origins_add(&past->changed, &data);
     vv_past_new_id(past, length / 4096 - 1, (struct vv_hash128){1, 1});
@@ -199,10 +199,8 @@ static void shrinking_touches_nothing(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merged_origins_are_the_model),
-        cmocka_unit_test(the_same_piece_again_becomes_one_run),
-        cmocka_unit_test(the_table_forgets_but_never_lies),
-        cmocka_unit_test(a_dropped_save_leaves_no_trace),
+        cmocka_unit_test(merged_origins_are_the_model),     cmocka_unit_test(the_same_piece_again_becomes_one_run),
+        cmocka_unit_test(the_table_forgets_but_never_lies), cmocka_unit_test(a_dropped_save_leaves_no_trace),
         cmocka_unit_test(shrinking_touches_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <varve/varve_inspect.h>
 
-#include "inspect/inspect_private.h"
 #include "base/array.h"
+#include "inspect/inspect_private.h"
 #include "store_data.h"
 
 #define URI "mem://diff"
@@ -309,8 +309,8 @@ static void all_is_found(void **unused) {
 
 #define LARGE ((size_t)96 << 20)
 
-/* One per cent of 96 MiB changes, in one piece: about as much is read of each version, and nothing when all is the same.
- * What was read is counted by the storage, too. */
+/* One per cent of 96 MiB changes, in one piece: about as much is read of each version, and nothing when all is the
+ * same. What was read is counted by the storage, too. */
 static void little_is_read(void **unused) {
     (void)unused;
     struct told told = {0};
@@ -354,7 +354,8 @@ static void little_is_read(void **unused) {
     free(data);
 }
 
-/* More than fits at once is compared in parts; a repeated piece, too, which is read again and again but never unfolded. */
+/* More than fits at once is compared in parts; a repeated piece, too, which is read again and again but never unfolded.
+ */
 static void windows_follow_each_other(void **unused) {
     (void)unused;
     enum { COUNT = 10 << 20 }; /* f64: 80 MiB, of windows of 32 */
@@ -387,7 +388,7 @@ static void windows_follow_each_other(void **unused) {
 #define FINE_MAX ((size_t)4 << 20)
 
 static struct vv_dependency put_base(struct vv_store *store, const uint8_t *data, size_t whole, uint8_t type,
-                               struct vv_attempt attempt) {
+                                     struct vv_attempt attempt) {
     struct vv_pack_options options = one_writer();
     struct vv_pack_writer *pack = begin_pack(store, attempt, &options);
     struct vv_dependency dependency;
@@ -411,7 +412,8 @@ static struct vv_dependency put_base(struct vv_store *store, const uint8_t *data
     return dependency;
 }
 
-/* A second checkpoint in runs of `step` bytes, by turns: as before, moved from elsewhere in the base, zero, repeated, new. */
+/* A second checkpoint in runs of `step` bytes, by turns: as before, moved from elsewhere in the base, zero, repeated,
+ * new. */
 static void put_fine(struct vv_store *store, const uint8_t *base, uint8_t *data, size_t whole, size_t step,
                      uint8_t type, const struct vv_dependency *dependency, struct vv_attempt attempt) {
     struct vv_pack_options options = one_writer();
@@ -499,8 +501,8 @@ static void runs_of_any_size(void **unused) {
 }
 
 /* The same place repeated, but in pieces of another length, or begun elsewhere, is something else. */
-static void put_repeated(struct vv_store *store, const struct vv_dependency *dependency, struct vv_attempt attempt, uint8_t *data,
-                         uint64_t lead, uint64_t piece) {
+static void put_repeated(struct vv_store *store, const struct vv_dependency *dependency, struct vv_attempt attempt,
+                         uint8_t *data, uint64_t lead, uint64_t piece) {
     enum { WHOLE = 40000 };
     struct vv_pack_options options = one_writer();
     struct vv_pack_writer *pack = begin_pack(store, attempt, &options);

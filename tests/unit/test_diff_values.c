@@ -1,11 +1,11 @@
-/* How far two values are apart, type by type: the same bits or not, NaN, infinities, -0, the tiniest numbers, the ends of
- * the integers. */
+/* How far two values are apart, type by type: the same bits or not, NaN, infinities, -0, the tiniest numbers, the ends
+ * of the integers. */
 #include <fenv.h>
 #include <math.h>
 #include <string.h>
 
-#include "inspect/diff_private.h"
 #include "base/array.h"
+#include "inspect/diff_private.h"
 #include "test.h"
 
 #define EXACT (-1.0)

@@ -1,5 +1,6 @@
 /* The whole library against a model: random regions that grow, shrink, move, come and go, get duplicates, zeros and
- * scattered changes; checkpoints that fail now and then; restarts from any version. The model keeps every version's bytes. */
+ * scattered changes; checkpoints that fail now and then; restarts from any version. The model keeps every version's
+ * bytes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -247,10 +248,18 @@ static void run(const char *uri, const char *settings) {
 }
 
 static void model_holds(void **unused) {
-    static const char *const settings[] = {"", "codec=none,threads=0", "codec=zstd,block_size=64K", "codec=lz4,part_size=1M",
-                                           "table_share=0", "block_size=64K",
-                                           "codec=size,block_size=64K", "codec=fpzip", "codec=zfp,block_size=64K",
-                                           "codec=bitshuffle-zstd,threads=0", "codec=delta-lz4", "codec=xor-zstd"};
+    static const char *const settings[] = {"",
+                                           "codec=none,threads=0",
+                                           "codec=zstd,block_size=64K",
+                                           "codec=lz4,part_size=1M",
+                                           "table_share=0",
+                                           "block_size=64K",
+                                           "codec=size,block_size=64K",
+                                           "codec=fpzip",
+                                           "codec=zfp,block_size=64K",
+                                           "codec=bitshuffle-zstd,threads=0",
+                                           "codec=delta-lz4",
+                                           "codec=xor-zstd"};
     (void)unused;
     unsigned rounds = 24;
     const char *scale = getenv("TEST_SCALE");

@@ -91,8 +91,8 @@ static void drop_offers(struct scene *scene) {
 
 static int open_exchange(const struct scene *scene, struct varve_comm *comm, struct vv_exchange **out) {
     struct varve_error error = {0};
-    int rc = scene->k ? vv_exchange_topk(comm, scene->k, out, &error)
-                      : vv_exchange_exact(comm, scene->shape, out, &error);
+    int rc =
+        scene->k ? vv_exchange_topk(comm, scene->k, out, &error) : vv_exchange_exact(comm, scene->shape, out, &error);
     if (rc == 0 && scene->capacity)
         assert_int_equal(vv_exchange_exact_capacity(*out, scene->capacity), 0);
     return rc;
@@ -423,8 +423,12 @@ static void homes_remember(void **state) {
 static void a_second_time_all_is_known(void **state) {
     (void)state;
     for (int spread = 0; spread < SPREADS; spread++) {
-        struct scene scene = {
-            .ranks = 7, .spread = (enum spread)spread, .ids = 500, .capacity = 100000, .runs = 3, .seed = (uint64_t)spread};
+        struct scene scene = {.ranks = 7,
+                              .spread = (enum spread)spread,
+                              .ids = 500,
+                              .capacity = 100000,
+                              .runs = 3,
+                              .seed = (uint64_t)spread};
         play(&scene, NULL);
         for (uint32_t rank = 0; rank < scene.ranks; rank++) {
             assert_int_equal(scene.codes[rank], 0);

@@ -26,7 +26,8 @@ static void test_document_examples(void **state) {
     (void)state;
     expect_key(&(struct vv_key){.kind = VV_KIND_STORE}, "varve");
     expect_key(&(struct vv_key){.kind = VV_KIND_CLAIM, .name = "heat2d", .generation = 1}, "n/heat2d/claim/00000001");
-    expect_key(&(struct vv_key){.kind = VV_KIND_HEARTBEAT, .name = "heat2d", .generation = 1}, "n/heat2d/beat/00000001");
+    expect_key(&(struct vv_key){.kind = VV_KIND_HEARTBEAT, .name = "heat2d", .generation = 1},
+               "n/heat2d/beat/00000001");
     expect_key(&(struct vv_key){.kind = VV_KIND_PACK, .name = "heat2d", .generation = 1, .version = 100},
                "n/heat2d/data/00000001/0000000000000064/00000000/00000000");
     expect_key(&(struct vv_key){.kind = VV_KIND_PART, .name = "heat2d", .generation = 1, .version = 100, .part = 10},

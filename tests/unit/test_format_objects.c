@@ -64,8 +64,8 @@ static int again_claim(const void *data, size_t size, const struct vv_key *key, 
     return rc;
 }
 
-static int again_heartbeat(const void *data, size_t size, const struct vv_key *key, const uint8_t *id, struct vv_buf *again,
-                      struct varve_error *error) {
+static int again_heartbeat(const void *data, size_t size, const struct vv_key *key, const uint8_t *id,
+                           struct vv_buf *again, struct varve_error *error) {
     struct vv_heartbeat heartbeat;
     int rc = vv_heartbeat_parse(data, size, key, id, &heartbeat, error);
     if (rc == 0)
@@ -183,7 +183,8 @@ static void make_record(struct vv_buf *buf, const struct vv_key *key) {
     record.dependency_count = (uint32_t)random_below(6);
     record.dependencies = dependencies;
     for (uint32_t i = 0; i < record.dependency_count; i++) {
-        dependencies[i].attempt = (struct vv_attempt){i / 2 + 1, (uint32_t)random_bits(32), 1000 * i + random_below(1000)};
+        dependencies[i].attempt =
+            (struct vv_attempt){i / 2 + 1, (uint32_t)random_bits(32), 1000 * i + random_below(1000)};
         dependencies[i].writers_digest = random_hash();
     }
     random_text(record.program, 0, VV_TEXT_CAPACITY - 1);

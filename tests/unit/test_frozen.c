@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "memory/frozen.h"
+#include "freezing.h"
+#include "frozen/frozen.h"
 #include "memory/inherited.h"
 #include "memory/process.h"
-#include "freezing.h"
 #include "refuse.h"
 #include "test.h"
 
@@ -118,7 +118,8 @@ static void scattered_runs(void **state) {
         size_t half = SIZE / 2 * (size_t)gives_between;
         for (uint32_t i = 0; i < VV_FROZEN_RUNS; i++)
             runs[i] = (struct vv_frozen_run){(uintptr_t)at + half + i * 4 * PAGE + i, 4000 + i % 97, i * 4096};
-        assert_int_equal(vv_frozen_read(frozen, runs, VV_FROZEN_RUNS, gives_between ? VV_FROZEN_GIVE_BETWEEN : VV_FROZEN_GIVE), 0);
+        assert_int_equal(
+            vv_frozen_read(frozen, runs, VV_FROZEN_RUNS, gives_between ? VV_FROZEN_GIVE_BETWEEN : VV_FROZEN_GIVE), 0);
         for (uint32_t i = 0; i < VV_FROZEN_RUNS; i++)
             for (uint32_t k = 0; k < runs[i].length; k++)
                 assert_int_equal(vv_frozen_buffer(frozen)[i * 4096 + k], byte_of(half + i * 4 * PAGE + i + k, 3));

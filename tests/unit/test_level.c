@@ -1,8 +1,9 @@
-/* Who gives how much to whom: afterwards all have about the mean, what one gives another takes, and nobody does both. */
+/* Who gives how much to whom: afterwards all have about the mean, what one gives another takes, and nobody does both.
+ */
 #include <string.h>
 
-#include "write/team.h"
 #include "test.h"
+#include "write/team.h"
 
 #define MOST 24
 

@@ -56,9 +56,8 @@ static void test_what_is_found(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct vv_match *match = must_open(cases[i].pattern);
-        if (vv_match_name(match, cases[i].name) != number_of(cases[i].key)) {
+        if (vv_match_name(match, cases[i].name) != number_of(cases[i].key))
             fail_msg("%s in %s is not %s", cases[i].pattern, cases[i].name, cases[i].key);
-        }
         vv_match_close(match);
     }
 }
@@ -92,9 +91,8 @@ static void test_what_is_refused(void **state) {
         assert_int_equal(vv_match_open(cases[i].pattern, &match, &error), -EINVAL);
         assert_null(match);
         assert_int_equal(error.code, -EINVAL);
-        if (!strstr(error.text, cases[i].message)) {
+        if (!strstr(error.text, cases[i].message))
             fail_msg("%s: %s", cases[i].pattern, error.text);
-        }
     }
 }
 
@@ -113,9 +111,8 @@ static void test_repeats(void **state) {
 static void test_language(void **state) {
     (void)state;
     const char *found = setlocale(LC_ALL, "C.UTF-8");
-    if (!found) {
+    if (!found)
         skip();
-    }
     struct vv_match *match = must_open("^(.)");
     assert_true(vv_match_name(match, "\xc3\xa4") == number_of("\xc3"));
     setlocale(LC_ALL, "C");

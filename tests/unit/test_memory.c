@@ -18,7 +18,8 @@ struct seen {
     uint64_t ranges;
 };
 
-/* Ranges tile the memory. (To read what is called untouched would touch it; test_api and the model restore such memory.) */
+/* Ranges tile the memory. (To read what is called untouched would touch it; test_api and the model restore such
+ * memory.) */
 static int see(void *arg, uint64_t offset, uint64_t length, int is_untouched) {
     struct seen *seen = arg;
     assert_int_equal(offset, seen->end);
@@ -127,8 +128,8 @@ static void regions_by_name(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(untouched_pages_are_found),   cmocka_unit_test(other_mappings_count_as_touched),
-        cmocka_unit_test(a_walk_can_be_stopped),       cmocka_unit_test(zeroing_touches_only_what_it_must),
+        cmocka_unit_test(untouched_pages_are_found), cmocka_unit_test(other_mappings_count_as_touched),
+        cmocka_unit_test(a_walk_can_be_stopped),     cmocka_unit_test(zeroing_touches_only_what_it_must),
         cmocka_unit_test(regions_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

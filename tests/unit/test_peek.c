@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 
 #include "capture/capture.h"
-#include "memory/peek.h"
 #include "memory/pagemap.h"
 #include "memory/pages.h"
+#include "memory/peek.h"
 #include "refuse.h"
 #include "test.h"
 

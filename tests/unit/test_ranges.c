@@ -184,9 +184,8 @@ static void write_some(struct world *world, int region) {
     size_t step = part_size(type), count = bytes_of(region) / step;
     size_t first = random_u64() % count, many = 1 + random_u64() % 3000;
     double scale = (double)(1 + random_u64() % 100);
-    for (size_t i = first; i < count && i < first + many; i++) {
+    for (size_t i = first; i < count && i < first + many; i++)
         put_value(type, world->data[region] + i * step, (double)(random_u64() % 1000) / 1000 * scale);
-    }
 }
 
 /* Pages of zeros, pages all alike, pages of another region: what is stored in special ways, or is stored already under
@@ -195,18 +194,16 @@ static void write_pages(struct world *world, int region) {
     size_t pages = bytes_of(region) / PAGE;
     int other = (int)(random_u64() % REGIONS);
     size_t other_pages = bytes_of(other) / PAGE;
-    if (!pages) {
+    if (!pages)
         return;
-    }
     uint8_t *page = world->data[region] + random_u64() % pages * PAGE;
     switch (random_u64() % 3) {
     case 0:
         memset(page, 0, PAGE);
         break;
     case 1:
-        for (size_t i = 0; i < pages; i++) {
+        for (size_t i = 0; i < pages; i++)
             memmove(world->data[region] + i * PAGE, page, random_u64() % 3 ? PAGE : 0);
-        }
         break;
     default:
         memcpy(page, other_pages ? world->data[other] + random_u64() % other_pages * PAGE : page, PAGE);
@@ -216,22 +213,20 @@ static void write_pages(struct world *world, int region) {
 
 static void write_nan(struct world *world, int region) {
     int type = kinds[region].type;
-    if (type == VARVE_F64 || type == VARVE_F32) {
+    if (type == VARVE_F64 || type == VARVE_F32)
         put_value(type, world->data[region] + random_u64() % kinds[region].elements * vv_type_size(type), NAN);
-    }
 }
 
 static void change(struct world *world) {
     for (int i = 0; i < 12; i++) {
         int region = (int)(random_u64() % REGIONS);
         uint64_t what = random_u64() % 10;
-        if (what < 6) {
+        if (what < 6)
             write_some(world, region);
-        } else if (what < 9) {
+        else if (what < 9)
             write_pages(world, region);
-        } else {
+        else
             write_nan(world, region);
-        }
     }
 }
 
@@ -247,9 +242,8 @@ static int begin(void **state) {
             .size = sizeof array, .type = kinds[i].type, .dims = 1, .dim = {{.local = kinds[i].elements}}};
         assert_int_equal(posix_memalign((void **)&world->data[i], PAGE, bytes_of(i)), 0);
         memset(world->data[i], 0, bytes_of(i));
-        for (size_t at = 0; at < bytes_of(i); at += part_size(kinds[i].type)) {
+        for (size_t at = 0; at < bytes_of(i); at += part_size(kinds[i].type))
             put_value(kinds[i].type, world->data[i] + at, (double)(random_u64() % 2000) / 10 - 50 * (i % 2));
-        }
         assert_int_equal(varve_protect_array(world->session, kinds[i].name, world->data[i], &array), 0);
     }
     *state = world;
@@ -262,9 +256,8 @@ static int end(void **state) {
     assert_int_equal(varve_close(world->session), 0);
     for (int i = 0; i < REGIONS; i++) {
         free(world->data[i]);
-        for (int version = 0; version < VERSIONS; version++) {
+        for (int version = 0; version < VERSIONS; version++)
             free(world->past[version][i]);
-        }
     }
     free(world);
     vv_mem_drop(NAME);
@@ -313,9 +306,8 @@ static uint64_t check_region(struct world *world, const struct varve_which *whic
     struct varve_range range;
     struct varve_error error;
     int rc = varve_store_range(world->store, which, 0, kinds[region].name, &range, &error);
-    if (rc != 0) {
+    if (rc != 0)
         fail_msg("%s: %s", kinds[region].name, error.text);
-    }
     if (kinds[region].type == VARVE_BYTES) {
         assert_false(range.is_known);
     } else {
@@ -332,9 +324,8 @@ static void test_ranges_hold_the_values(void **state) {
     uint64_t exact = 0, within = 0;
     assert_int_equal(varve_store_open(URI, NULL, &world->store, NULL), 0);
     for (int version = 0; version < VERSIONS; version++) {
-        if (version > 0) {
+        if (version > 0)
             change(world);
-        }
         save(world, version);
         for (int region = 0; region < REGIONS; region++) {
             struct varve_which which = {.name = NAME, .version = version};
@@ -358,11 +349,9 @@ static void test_ranges_hold_the_values(void **state) {
 #define PAGES 16
 
 static void fill_pages(double *data, const int *order) {
-    for (int page = 0; page < PAGES; page++) {
-        for (int i = 0; i < 512; i++) {
+    for (int page = 0; page < PAGES; page++)
+        for (int i = 0; i < 512; i++)
             data[page * 512 + i] = order[page] * 10 + i / 512.0;
-        }
-    }
 }
 
 static struct varve_range range_after(struct varve_session *session, int64_t version) {
@@ -393,15 +382,13 @@ static void test_blocks_used_in_part(void **state) {
         options.settings = SETTINGS;
         assert_int_equal(varve_open(URI, NAME, &options, &session, NULL), 0);
         assert_int_equal(varve_protect_array(session, "pages", data, &array), 0);
-        for (int i = 0; i < PAGES; i++) {
+        for (int i = 0; i < PAGES; i++)
             order[i] = i;
-        }
         fill_pages(data, order);
         struct varve_range range = range_after(session, 1);
         assert_true(range.is_exact && range.low == 0 && range.high == 150 + 511 / 512.0);
-        for (int i = 0; i < PAGES; i++) {
+        for (int i = 0; i < PAGES; i++)
             order[i] = PAGES - 1 - i;
-        }
         fill_pages(data, order);
         range = range_after(session, 2);
         assert_true(range.is_exact && range.low == 0 && range.high == 150 + 511 / 512.0);
@@ -537,9 +524,8 @@ struct shown {
 static int on_region(void *arg, const struct varve_stored_region *region) {
     struct shown *shown = arg;
     const struct kind *kind = &kinds[0];
-    while (strcmp(kind->name, region->name) != 0) {
+    while (strcmp(kind->name, region->name) != 0)
         kind++;
-    }
     assert_int_equal(region->array->type, kind->type);
     assert_string_equal(region->type, vv_type_name(kind->type));
     assert_int_equal(region->array->dims, 1);

@@ -7,9 +7,9 @@
 #include <varve/varve.h>
 #include <varve/varve_inspect.h>
 
-#include "backend/backend.h"
 #include "base/bytes.h"
 #include "format/object.h"
+#include "storage/storage.h"
 #include "test.h"
 
 #define URI "mem://readon"

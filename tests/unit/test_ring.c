@@ -360,7 +360,8 @@ static int take_from(struct wire *wires, unsigned count, unsigned nap_each) {
     return 1;
 }
 
-static void run_threads(unsigned senders, unsigned messages, unsigned sender_nap, unsigned taker_nap, uint32_t capacity) {
+static void run_threads(unsigned senders, unsigned messages, unsigned sender_nap, unsigned taker_nap,
+                        uint32_t capacity) {
     struct vv_doorbell bell = {0};
     struct wire wires[SENDERS_MOST];
     pthread_t threads[SENDERS_MOST];

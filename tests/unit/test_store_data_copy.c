@@ -1,8 +1,9 @@
 /* Packs that are lost or damaged, read with the help of their copy objects and of their partners' packs. */
 #include "store_data.h"
 
-#include "store/pack_replica.h"
 #include "read/view_private.h"
+#include "storage/storage.h"
+#include "store/pack_replica.h"
 
 #define BLOCK 8192u
 #define BLOCKS 6u
@@ -267,7 +268,8 @@ static void test_create(void **state) {
     other.attempt = 1;
     assert_int_equal(vv_pack_replica_create(store, NAME, &other, 1, bytes.data, bytes.size, &failure), VARVE_CORRUPT);
     assert_int_equal(vv_pack_replica_create(store, NAME, &attempt, 2, bytes.data, bytes.size, &failure), VARVE_CORRUPT);
-    assert_int_equal(vv_pack_replica_create(store, "else", &attempt, 1, bytes.data, bytes.size, &failure), VARVE_CORRUPT);
+    assert_int_equal(vv_pack_replica_create(store, "else", &attempt, 1, bytes.data, bytes.size, &failure),
+                     VARVE_CORRUPT);
     assert_int_equal(vv_backend_stat(store->backend, key, &size), -ENOENT);
     assert_ok(vv_pack_replica_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure));
     assert_ok(vv_pack_replica_create(store, NAME, &attempt, 1, bytes.data, bytes.size, &failure));

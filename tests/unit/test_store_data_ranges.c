@@ -3,8 +3,8 @@
 #include "store_data.h"
 
 #include "format/values.h"
-#include "store/pack_replica.h"
 #include "read/view_private.h"
+#include "store/pack_replica.h"
 
 #define BLOCK 8192u
 #define BLOCKS 8u

@@ -389,10 +389,9 @@ static void test_series(void **state) {
     (void)state;
     struct vv_pool *pool;
     assert_ok(vv_pool_create(3, 16, NULL, &pool));
-    for (unsigned i = 0; i < 12; i++) {
+    for (unsigned i = 0; i < 12; i++)
 
         one_series(i % 3 == 0 ? 1u << 30 : i % 3 == 1 ? 5000 : 1, i % 2 ? pool : NULL);
-    }
     vv_pool_destroy(pool);
 }
 

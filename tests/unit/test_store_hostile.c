@@ -139,7 +139,8 @@ static void dependency_on_itself(struct surgery *s, int is_footer_encoded) {
 }
 static void dependency_on_stranger(struct surgery *s, int is_footer_encoded) {
     if (!is_footer_encoded)
-        s->footer.dependencies[0].attempt.generation = 0, s->footer.dependencies[0].attempt = (struct vv_attempt){1, 7, 1};
+        s->footer.dependencies[0].attempt.generation = 0,
+        s->footer.dependencies[0].attempt = (struct vv_attempt){1, 7, 1};
 }
 static void dependency_on_other_list(struct surgery *s, int is_footer_encoded) {
     if (!is_footer_encoded)

@@ -306,7 +306,7 @@ static void test_steps_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_commit),       TEST(test_disagreeing_votes),
-        TEST(test_dependencies),        TEST(test_forgotten_parent),
+        TEST(test_dependencies), TEST(test_forgotten_parent),
         TEST(test_taken_key),    TEST(test_fenced),
         TEST(test_drop),         TEST(test_drop_full_vote),
         TEST(test_drop_adopted), TEST(test_adopt),

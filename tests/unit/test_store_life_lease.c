@@ -324,8 +324,8 @@ static void test_stopped(void **state) {
     vv_store_close(store);
 }
 
-/* Both are stopped, as by a batch system that suspends a node, and the observer wakes up first: the heartbeat it finds is as
- * old as its own sleep. */
+/* Both are stopped, as by a batch system that suspends a node, and the observer wakes up first: the heartbeat it finds
+ * is as old as its own sleep. */
 static void test_observer_stopped(void **state) {
     (void)state;
     int from, status;

@@ -1,6 +1,7 @@
 /* Opening a store: made once, patched when its object is lost, never made anew over another. */
 #include <pthread.h>
 
+#include "storage/storage.h"
 #include "store_life.h"
 
 static void test_create(void **state) {

@@ -21,7 +21,8 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* Claim and heartbeat of another session, as its own process would write them; the claim says nothing about its process. */
+/* Claim and heartbeat of another session, as its own process would write them; the claim says nothing about its
+ * process. */
 static void put_session(uint32_t generation, uint32_t heartbeat_state, struct vv_attempt refers) {
     struct vv_claim claim = {.settings = store->settings, .ranks = 1, .beat_seconds = 1, .dead_seconds = 60};
     struct vv_heartbeat heartbeat = {.counter = 1, .state = heartbeat_state, .refers = refers};

@@ -239,8 +239,8 @@ static void test_deaths(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_nothing_to_do),      TEST(test_writers), TEST(test_record),         TEST(test_tombstone),
-        TEST(test_hopeless),           TEST(test_heartbeat),    TEST(test_beside_session),
+        TEST(test_nothing_to_do),      TEST(test_writers),   TEST(test_record),         TEST(test_tombstone),
+        TEST(test_hopeless),           TEST(test_heartbeat), TEST(test_beside_session),
 #ifdef VARVE_FAULTS
         cmocka_unit_test(test_deaths),
 #endif

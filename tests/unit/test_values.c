@@ -142,11 +142,11 @@ static void check(uint8_t type, const uint8_t *data, size_t size) {
     assert_true(high == plain.high || high - plain.high < 2048);
 }
 
-/* Random bits have every kind of value in them; most floats get an ordinary exponent, so that NaN is not always there. */
+/* Random bits have every kind of value in them; most floats get an ordinary exponent, so that NaN is not always there.
+ */
 static void fill(uint8_t type, uint8_t *data, size_t size, int are_tame) {
-    for (size_t at = 0; at < size; at++) {
+    for (size_t at = 0; at < size; at++)
         data[at] = (uint8_t)(random_u64() >> 24);
-    }
     size_t step = part_size(type);
     for (size_t at = 0; are_tame && at + step <= size; at += step) {
         if (type == VARVE_F32 || type == VARVE_C64) {
@@ -182,9 +182,8 @@ static void test_every_place_counts(void **state) {
         float f32[COUNT];
         int32_t i32[COUNT];
         uint8_t u8[COUNT];
-        for (int i = 0; i < COUNT; i++) {
+        for (int i = 0; i < COUNT; i++)
             f64[i] = f32[i] = (float)(i32[i] = u8[i] = (uint8_t)(100 + i % 7));
-        }
         int other = (place + 37) % COUNT;
         f64[place] = f32[place] = (float)(i32[place] = u8[place] = 3);
         f64[other] = f32[other] = (float)(i32[other] = u8[other] = 250);
@@ -258,9 +257,8 @@ static void test_join(void **state) {
         size_t step = vv_type_size(type), count = random_u64() % 20, cut = random_u64() % (count + 1);
         struct vv_range whole, first, second;
         fill(type, data, count * step, random_u64() % 3 != 0);
-        if (random_u64() % 4 == 0) { /* all bits set: NaN, for floats */
+        if (random_u64() % 4 == 0) /* all bits set: NaN, for floats */
             memset(data, 0xff, cut * step);
-        }
         vv_values_range(type, data, count * step, &whole);
         vv_values_range(type, data, cut * step, &first);
         vv_values_range(type, data + cut * step, (count - cut) * step, &second);

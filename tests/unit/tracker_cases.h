@@ -1,5 +1,6 @@
 /* What trackers that let the kernel note writes have to do, whichever they are. What they report keeps a copy of the
- * region up to date: whatever they miss makes the copy differ. Where only exact answers are right, pages are counted. */
+ * region up to date: whatever they miss makes the copy differ. Where only exact answers are right, pages are counted.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * memory that other code needs: the program's data, thread-local data, all of the stack but its own part of it.
  *
  * Raw system calls only. A fault (memory that is not there) kills it, which its parent notices. */
-#include "memory/frozen_child.h"
+#include "frozen/frozen_child.h"
 
 #if VV_FROZEN_IS_KNOWN
 

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/backend_file_private.h"
+#include "storage/file_private.h"
 #include "base/thread.h"
 
 #define SHOWN_NS UINT64_C(2000000000) /* how long a listing may take to show it */

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "backend/backend_file_private.h"
+#include "storage/file_private.h"
 #include "base/log.h"
 
 /* As in linux/openat2.h, which older systems do not have. */

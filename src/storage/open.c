@@ -2,7 +2,7 @@
  * does, fault meets a storage as slow as it was asked to be, and count sees what the library asked for. */
 #include <errno.h>
 
-#include "backend/backend_private.h"
+#include "storage/file_private.h"
 #include "base/alloc.h"
 #include "base/error.h"
 

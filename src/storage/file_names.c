@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/backend_file_private.h"
+#include "storage/file_private.h"
 #include "base/hash.h"
 #include "base/thread.h"
 

@@ -1,6 +1,6 @@
 /* The parent's side of a frozen copy; frozen_child.c has the other. Both wait for each other by futexes. A
  * pipe, into which nobody writes, tells the child when its parent is gone or has become another program. */
-#include "memory/frozen.h"
+#include "frozen/frozen.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 #include "base/alloc.h"
 #include "base/thread.h"
-#include "memory/frozen_child.h"
+#include "frozen/frozen_child.h"
 
 #ifndef P_PIDFD
 #define P_PIDFD 3

@@ -17,7 +17,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "backend/backend_file_private.h"
+#include "storage/file_private.h"
 
 #define EXT_MAGIC 0xEF53ul
 #define XFS_MAGIC 0x58465342ul

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/backend_file_private.h"
+#include "storage/file_private.h"
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "base/log.h"

@@ -2,7 +2,7 @@
 #ifndef VV_FROZEN_CHILD_H
 #define VV_FROZEN_CHILD_H
 
-#include "memory/frozen.h"
+#include "frozen/frozen.h"
 
 #if defined(__x86_64__) || defined(__aarch64__)
 #define VV_FROZEN_IS_KNOWN 1

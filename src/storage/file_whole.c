@@ -25,7 +25,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "backend/backend_file_private.h"
+#include "storage/file_private.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/log.h"

@@ -20,7 +20,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "backend/backend_file_private.h"
+#include "storage/file_private.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/thread.h"

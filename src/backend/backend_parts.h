@@ -1,6 +1,6 @@
-/* Shared by the files of this folder only. */
-#ifndef VV_BACKEND_PRIVATE_H
-#define VV_BACKEND_PRIVATE_H
+/* What the kinds of backends share, and what opens them (storage/). */
+#ifndef VV_BACKEND_PARTS_H
+#define VV_BACKEND_PARTS_H
 
 #include "backend/backend.h"
 
@@ -24,8 +24,6 @@ int vv_uri_parse(const char *text, struct vv_uri *out, struct varve_error *error
 int vv_fault_spec_check(const char *spec);
 
 int vv_mem_open(const char *name, int may_create, struct varve_backend **out, struct varve_error *error);
-int vv_file_open(const char *path, const struct vv_backend_options *options, struct varve_backend **out,
-                 struct varve_error *error);
 
 /* What it is behind its wrappers. */
 struct varve_backend *vv_backend_innermost(struct varve_backend *backend);

@@ -1,0 +1,35 @@
+/* From the address of a store to a backend. The file backend lies here, too (file_state_private.h). */
+#ifndef VV_STORAGE_H
+#define VV_STORAGE_H
+
+#include "backend/backend_parts.h"
+
+struct vv_log;
+struct vv_file_tuning;
+
+enum vv_direct { VV_DIRECT_AUTO, VV_DIRECT_ON, VV_DIRECT_OFF };
+enum vv_mode { VV_MODE_PRIVATE, VV_MODE_GROUP, VV_MODE_UMASK };
+enum vv_owner { VV_OWNER_SELF, VV_OWNER_ANY };
+/* What a store is opened for. WRITING: whether the root may be trusted is asked at once, and open fails if not. EITHER:
+ * it is asked by the first verb that writes, which then returns -EPERM. READING: such verbs return -EROFS. */
+enum vv_purpose { VV_FOR_WRITING, VV_FOR_EITHER, VV_FOR_READING };
+
+/* Zero is the default of every member. The strings and pointers are not kept, but for log. */
+struct vv_backend_options {
+    int may_create;    /* make the folder (its parent must exist), else VARVE_NO_STORE when there is none */
+    int direct;        /* enum vv_direct: bypass the page cache for large objects */
+    int mode;          /* enum vv_mode: who may read and write files and folders made here */
+    uint64_t min_free; /* bytes that must stay free, looked at as an upload begins and every 64 MiB: -ENOSPC below; and,
+                        * unless it is 0, 16 inodes */
+    int owner;         /* enum vv_owner: whose root is written to */
+    int purpose;       /* enum vv_purpose: what it is opened for */
+    struct vv_log *log;                  /* lives as long as the backend; NULL: warnings to stderr */
+    const struct vv_file_tuning *tuning; /* for measurements; NULL: what measured best */
+};
+
+/* Open what uri names. options may be NULL. VARVE_NO_STORE, VARVE_SETTING (the address is wrong; says where),
+ * VARVE_UNSUPPORTED, or -errno; error says why. Close it with vv_backend_close. */
+int vv_backend_open(const char *uri, const struct vv_backend_options *options, struct varve_backend **out,
+                    struct varve_error *error);
+
+#endif
