@@ -1,4 +1,4 @@
-/* What does not fit staging is left to a frozen copy of the process (memory/frozen.h): the program may write, free,
+/* What does not fit staging is left to a frozen copy of the process (frozen/frozen.h): the program may write, free,
  * move and replace its memory at once, and nobody is ever stopped.
  *
  * The copy is made inside vv_capture_decide, while all can still be drained instead, and after the copies for staging,

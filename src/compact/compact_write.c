@@ -209,7 +209,7 @@ static int copy_run(struct copying *copying, const struct vv_run *run) {
     return vv_place_map_look(&copying->compact->map, &from, run->length, copy_piece, copying);
 }
 
-/* What is known of a region's values, as a session tells it (outlet.c). */
+/* What is known of a region's values, as a session tells it (save/variable.c). */
 static void describe(struct copying *copying) {
     const struct vv_region_shape *shape = &copying->region.shape;
     uint64_t row = shape->dims > 1 ? shape->dim[shape->dims - 1].local : 0;

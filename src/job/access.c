@@ -2,7 +2,7 @@
  *
  * Restarting needs none. The claim, and the heartbeat that names what is read, are a courtesy: whoever forgets
  * checkpoints leaves that one alone. Without them it may be forgotten and pruned while it is read. That is found out by
- * reading, and then another one is tried (choose.c); wrong bytes are found by their digests.
+ * reading, and then another one is tried (restart/candidates.c); wrong bytes are found by their digests.
  *
  * A session has no claim because it was asked to read only (access=read), and then it never writes anything. Or because
  * nothing could be written when it was opened: the file system is full to the last byte, mounted read-only, or somebody
@@ -10,7 +10,7 @@
  * claim of the name: if another session came between, what we go on from is not the newest any more, and ours would
  * hide what that one has saved. Nor may there be a newer record than those we chose from: the session before us was
  * taken for dead, and may have gone on all the same. Whether what we go on from is still a checkpoint is looked at by
- * every commit (store/commit.c). */
+ * every commit (lifecycle/commit.c). */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>

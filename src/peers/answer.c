@@ -68,7 +68,7 @@ static int read_parts(struct vv_cursor *cursor, struct reply *reply) {
         if (++count > VV_PARTS_MOST || total > VV_QUESTION)
             return -EPROTO;
     }
-    reply->id = vv_wholes_id(reply->key, &reply->block);
+    reply->id = vv_block_cache_id(reply->key, &reply->block);
     return more == 0 && count > 0 && total == reply->length ? 0 : -EPROTO;
 }
 
@@ -121,10 +121,10 @@ static int look_up(void *arg) {
     if (reply->kind == VV_ASKED_SIZE)
         reply->status = vv_backend_stat(peers->own->backend, reply->key, &reply->size);
     else if (reply->kind == VV_ASKED_PARTS)
-        reply->status = vv_wholes_acquire(peers->wholes, reply->key, &reply->block, &reply->whole);
+        reply->status = vv_block_cache_acquire(peers->wholes, reply->key, &reply->block, &reply->whole);
     else
-        reply->status =
-            vv_slices_acquire(peers->slices, reply->key, reply->offset / VV_SLICE, reply->slice_count, reply->slices);
+        reply->status = vv_slice_cache_acquire(peers->slices, reply->key, reply->offset / VV_SLICE, reply->slice_count,
+                                               reply->slices);
     if (reply->status == -EAGAIN)
         reply->status = -EBUSY; /* the storage's; ours means something else */
     return 0;
@@ -197,8 +197,8 @@ static void write_answer(const struct reply *reply, struct vv_buf *out) {
         uint8_t *data = vv_buf_extend(out, reply->length);
         uint64_t start = reply->offset / VV_SLICE * VV_SLICE;
         if (data)
-            out->size -= reply->length -
-                         vv_slices_copy(reply->slices, reply->slice_count, start, reply->offset, data, reply->length);
+            out->size -= reply->length - vv_slice_cache_copy(reply->slices, reply->slice_count, start, reply->offset,
+                                                             data, reply->length);
     }
 }
 
@@ -221,10 +221,10 @@ static int answer(void *arg, const struct vv_question *questions, size_t count, 
         if (rc == 0)
             write_answer(&replies[i], out);
         sizes[i] = (uint32_t)(out->size - before);
-        vv_slices_release(peers->slices, replies[i].slices, replies[i].slice_count);
+        vv_slice_cache_release(peers->slices, replies[i].slices, replies[i].slice_count);
     }
     for (size_t i = 0; i < count && replies; i++)
-        vv_wholes_release(peers->wholes, replies[i].whole);
+        vv_block_cache_release(peers->wholes, replies[i].whole);
     vv_free(replies);
     vv_free(order);
     return rc ? rc : out->failed;

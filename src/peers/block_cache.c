@@ -8,10 +8,10 @@
 
 #define BUCKETS 256
 
-struct vv_wholes {
+struct vv_block_cache {
     pthread_mutex_t lock;
     pthread_cond_t is_loaded;
-    struct vv_slices *slices;
+    struct vv_slice_cache *slices;
     struct vv_coders coders;
     size_t budget, bytes;
     uint64_t decoded;
@@ -19,8 +19,8 @@ struct vv_wholes {
     struct vv_whole *buckets[BUCKETS];
 };
 
-int vv_wholes_create(struct vv_slices *slices, size_t budget, struct vv_wholes **out) {
-    struct vv_wholes *wholes = vv_calloc(1, sizeof *wholes);
+int vv_block_cache_create(struct vv_slice_cache *slices, size_t budget, struct vv_block_cache **out) {
+    struct vv_block_cache *wholes = vv_calloc(1, sizeof *wholes);
     if (!wholes)
         return -ENOMEM;
     wholes->slices = slices;
@@ -34,7 +34,7 @@ int vv_wholes_create(struct vv_slices *slices, size_t budget, struct vv_wholes *
 
 /* ---- which are there ---- */
 
-static struct vv_whole *look_up(struct vv_wholes *wholes, struct vv_hash128 id) {
+static struct vv_whole *look_up(struct vv_block_cache *wholes, struct vv_hash128 id) {
     struct vv_whole *whole = wholes->buckets[id.low % BUCKETS];
     while (whole && !vv_hash128_equal(whole->id, id))
         whole = whole->chain;
@@ -42,7 +42,7 @@ static struct vv_whole *look_up(struct vv_wholes *wholes, struct vv_hash128 id) 
 }
 
 /* Out of the table, and gone. */
-static void drop(struct vv_wholes *wholes, struct vv_whole *whole) {
+static void drop(struct vv_block_cache *wholes, struct vv_whole *whole) {
     struct vv_whole **at = &wholes->buckets[whole->id.low % BUCKETS];
     while (*at != whole)
         at = &(*at)->chain;
@@ -52,13 +52,13 @@ static void drop(struct vv_wholes *wholes, struct vv_whole *whole) {
     vv_free(whole);
 }
 
-static void remove_idle(struct vv_wholes *wholes, struct vv_whole *whole) {
+static void remove_idle(struct vv_block_cache *wholes, struct vv_whole *whole) {
     *(whole->newer ? &whole->newer->older : &wholes->newest) = whole->older;
     *(whole->older ? &whole->older->newer : &wholes->oldest) = whole->newer;
     whole->newer = whole->older = NULL;
 }
 
-static void make_capacity(struct vv_wholes *wholes) {
+static void make_capacity(struct vv_block_cache *wholes) {
     while (wholes->bytes > wholes->budget && wholes->oldest) {
         struct vv_whole *whole = wholes->oldest;
         remove_idle(wholes, whole);
@@ -66,7 +66,7 @@ static void make_capacity(struct vv_wholes *wholes) {
     }
 }
 
-static struct vv_whole *add(struct vv_wholes *wholes, struct vv_hash128 id, size_t size) {
+static struct vv_whole *add(struct vv_block_cache *wholes, struct vv_hash128 id, size_t size) {
     struct vv_whole *whole = vv_calloc(1, sizeof *whole);
     uint8_t *data = whole ? vv_malloc(size) : NULL;
     if (!data) {
@@ -81,7 +81,7 @@ static struct vv_whole *add(struct vv_wholes *wholes, struct vv_hash128 id, size
     return whole;
 }
 
-void vv_wholes_destroy(struct vv_wholes *wholes) {
+void vv_block_cache_destroy(struct vv_block_cache *wholes) {
     if (!wholes)
         return;
     wholes->budget = 0;
@@ -94,7 +94,7 @@ void vv_wholes_destroy(struct vv_wholes *wholes) {
 
 /* ---- loading ---- */
 
-struct vv_hash128 vv_wholes_id(const char *key, const struct vv_block *block) {
+struct vv_hash128 vv_block_cache_id(const char *key, const struct vv_block *block) {
     struct vv_hash128 name = vv_peers_key_id(key);
     uint64_t words[] = {name.low,
                         name.high,
@@ -107,13 +107,13 @@ struct vv_hash128 vv_wholes_id(const char *key, const struct vv_block *block) {
 }
 
 /* Nothing is believed that the sum does not cover. What exactly is wrong tells the reader who then looks for itself. */
-static int read_whole(struct vv_wholes *wholes, const char *key, const struct vv_block *block, uint8_t *raw) {
+static int read_whole(struct vv_block_cache *wholes, const char *key, const struct vv_block *block, uint8_t *raw) {
     int is_plain = block->stored == block->raw && block->codec == 0;
     uint8_t *stored = is_plain ? raw : vv_malloc(block->stored);
     struct varve_error ignored = {0};
     if (!stored)
         return -ENOMEM;
-    int64_t got = vv_slices_get(wholes->slices, key, block->offset, stored, block->stored);
+    int64_t got = vv_slice_cache_get(wholes->slices, key, block->offset, stored, block->stored);
     int rc = got < 0 ? (int)got : (uint64_t)got < block->stored ? VARVE_CORRUPT : 0;
     if (rc == 0 && vv_sum64(stored, block->stored) != block->sum)
         rc = VARVE_CORRUPT;
@@ -125,7 +125,7 @@ static int read_whole(struct vv_wholes *wholes, const char *key, const struct vv
 }
 
 /* With the lock, which it gives away while it works. A block that could not be read is not remembered. */
-static int load(struct vv_wholes *wholes, const char *key, const struct vv_block *block, struct vv_whole *whole) {
+static int load(struct vv_block_cache *wholes, const char *key, const struct vv_block *block, struct vv_whole *whole) {
     pthread_mutex_unlock(&wholes->lock);
     int rc = read_whole(wholes, key, block, whole->data);
     pthread_mutex_lock(&wholes->lock);
@@ -137,8 +137,9 @@ static int load(struct vv_wholes *wholes, const char *key, const struct vv_block
     return rc;
 }
 
-int vv_wholes_acquire(struct vv_wholes *wholes, const char *key, const struct vv_block *block, struct vv_whole **out) {
-    struct vv_hash128 id = vv_wholes_id(key, block);
+int vv_block_cache_acquire(struct vv_block_cache *wholes, const char *key, const struct vv_block *block,
+                           struct vv_whole **out) {
+    struct vv_hash128 id = vv_block_cache_id(key, block);
     struct vv_whole *whole;
     int rc = 0;
     pthread_mutex_lock(&wholes->lock);
@@ -156,7 +157,7 @@ int vv_wholes_acquire(struct vv_wholes *wholes, const char *key, const struct vv
     return rc;
 }
 
-void vv_wholes_release(struct vv_wholes *wholes, struct vv_whole *whole) {
+void vv_block_cache_release(struct vv_block_cache *wholes, struct vv_whole *whole) {
     if (!whole)
         return;
     pthread_mutex_lock(&wholes->lock);
@@ -169,7 +170,7 @@ void vv_wholes_release(struct vv_wholes *wholes, struct vv_whole *whole) {
     pthread_mutex_unlock(&wholes->lock);
 }
 
-uint64_t vv_wholes_decoded(struct vv_wholes *wholes) {
+uint64_t vv_block_cache_decoded(struct vv_block_cache *wholes) {
     pthread_mutex_lock(&wholes->lock);
     uint64_t decoded = wholes->decoded;
     pthread_mutex_unlock(&wholes->lock);

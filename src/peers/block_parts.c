@@ -77,10 +77,10 @@ void vv_parts_place(const struct vv_asking *asking, const uint8_t *data, uint32_
 
 static int take_here(struct vv_peers *peers, const char *key, const struct vv_block_wish *wish) {
     struct vv_whole *whole;
-    int rc = vv_wholes_acquire(peers->wholes, key, wish->block, &whole);
+    int rc = vv_block_cache_acquire(peers->wholes, key, wish->block, &whole);
     for (size_t i = 0; i < wish->count && rc == 0; i++)
         memcpy(wish->parts[i].out, whole->data + wish->parts[i].raw, wish->parts[i].length);
-    vv_wholes_release(peers->wholes, whole);
+    vv_block_cache_release(peers->wholes, whole);
     return rc;
 }
 

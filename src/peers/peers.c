@@ -232,9 +232,9 @@ static int open_parts(struct vv_peers *peers, const struct vv_peers_options *opt
     unsigned threads = options->threads > 0 && options->threads < READERS ? READERS : options->threads;
     peers->window = most < WINDOW_BYTES ? most : WINDOW_BYTES;
     size_t kept = most < SLICES_BYTES ? most : SLICES_BYTES;
-    int rc = vv_slices_create(peers->own->backend, kept, &peers->slices);
+    int rc = vv_slice_cache_create(peers->own->backend, kept, &peers->slices);
     if (rc == 0)
-        rc = vv_wholes_create(peers->slices, kept, &peers->wholes);
+        rc = vv_block_cache_create(peers->slices, kept, &peers->wholes);
     return rc ? rc : vv_pool_create(threads, 2 * threads + 2, NULL, &peers->readers);
 }
 
@@ -282,8 +282,8 @@ void vv_peers_close(struct vv_peers *peers) {
         return;
     vv_hops_destroy(peers->hops);
     vv_pool_destroy(peers->readers);
-    vv_wholes_destroy(peers->wholes);
-    vv_slices_destroy(peers->slices);
+    vv_block_cache_destroy(peers->wholes);
+    vv_slice_cache_destroy(peers->slices);
     vv_buf_clear(&peers->spreads);
     vv_buf_clear(&peers->waiting);
     vv_buf_clear(&peers->directory);
@@ -303,7 +303,7 @@ int vv_peers_can_ask(const struct vv_peers *peers) {
 }
 
 uint64_t vv_peers_decoded(const struct vv_peers *peers) {
-    return peers->wholes ? vv_wholes_decoded(peers->wholes) : 0;
+    return peers->wholes ? vv_block_cache_decoded(peers->wholes) : 0;
 }
 
 int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *error) {

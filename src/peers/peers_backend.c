@@ -192,7 +192,7 @@ static int64_t peers_get(struct varve_backend *backend, const char *text, uint64
     int64_t got = -EIO;
     switch (find_way(peers, text, &key)) {
     case WAY_SLICES:
-        return vv_slices_get(peers->slices, text, offset, data, size);
+        return vv_slice_cache_get(peers->slices, text, offset, data, size);
     case WAY_RANK:
         got = ask_bytes(peers, VV_HOME_BY_ID, &key, text, offset, data, size);
         if (got >= 0 || got == -ENOENT)

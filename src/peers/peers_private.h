@@ -15,7 +15,7 @@
 #define VV_HOLDERS_MAX 4
 
 /* ---- slice_cache.c: slices of objects that were read, each once, until room is needed for others. Any thread. ---- */
-struct vv_slices;
+struct vv_slice_cache;
 struct vv_slice {
     struct vv_hash128 id;
     uint8_t *data;
@@ -25,20 +25,21 @@ struct vv_slice {
     struct vv_slice *chain, *newer, *older;
 };
 /* At most `budget` bytes, and what is borrowed. 0 or -ENOMEM. */
-int vv_slices_create(struct varve_backend *backend, size_t budget, struct vv_slices **out);
-void vv_slices_destroy(struct vv_slices *slices); /* nothing is borrowed; accepts NULL */
+int vv_slice_cache_create(struct varve_backend *backend, size_t budget, struct vv_slice_cache **out);
+void vv_slice_cache_destroy(struct vv_slice_cache *slices); /* nothing is borrowed; accepts NULL */
 /* Borrow slices first, first + 1, ...; those that are not there and follow each other are read together. out becomes
  * NULLs on failure. */
-int vv_slices_acquire(struct vv_slices *slices, const char *key, uint64_t first, size_t count, struct vv_slice **out);
-void vv_slices_release(struct vv_slices *slices, struct vv_slice **list, size_t count); /* accepts NULLs */
+int vv_slice_cache_acquire(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count,
+                           struct vv_slice **out);
+void vv_slice_cache_release(struct vv_slice_cache *slices, struct vv_slice **list, size_t count); /* accepts NULLs */
 /* Copy from slices that begin at `start` of the object: how many bytes there are, at most size. */
-size_t vv_slices_copy(struct vv_slice *const *list, size_t count, uint64_t start, uint64_t offset, void *data,
-                      size_t size);
+size_t vv_slice_cache_copy(struct vv_slice *const *list, size_t count, uint64_t start, uint64_t offset, void *data,
+                           size_t size);
 /* Like a backend's get. */
-int64_t vv_slices_get(struct vv_slices *slices, const char *key, uint64_t offset, void *data, size_t size);
+int64_t vv_slice_cache_get(struct vv_slice_cache *slices, const char *key, uint64_t offset, void *data, size_t size);
 
 /* ---- block_cache.c: blocks that were decoded, each once, until room is needed for others. Any thread. ---- */
-struct vv_wholes;
+struct vv_block_cache;
 struct vv_whole {
     struct vv_hash128 id;
     uint8_t *data;
@@ -48,15 +49,16 @@ struct vv_whole {
     struct vv_whole *chain, *newer, *older;
 };
 /* At most `budget` bytes, and what is borrowed. Stored bytes come from the slices. 0 or -ENOMEM. */
-int vv_wholes_create(struct vv_slices *slices, size_t budget, struct vv_wholes **out);
-void vv_wholes_destroy(struct vv_wholes *wholes); /* nothing is borrowed; accepts NULL */
+int vv_block_cache_create(struct vv_slice_cache *slices, size_t budget, struct vv_block_cache **out);
+void vv_block_cache_destroy(struct vv_block_cache *wholes); /* nothing is borrowed; accepts NULL */
 /* Which block: all that decides what its bytes are. */
-struct vv_hash128 vv_wholes_id(const char *key, const struct vv_block *block);
+struct vv_hash128 vv_block_cache_id(const char *key, const struct vv_block *block);
 /* Borrow a block, which has been checked as an entry (vv_block_parse). Several threads that want the same one wait
  * until it is decoded. out becomes NULL on failure. */
-int vv_wholes_acquire(struct vv_wholes *wholes, const char *key, const struct vv_block *block, struct vv_whole **out);
-void vv_wholes_release(struct vv_wholes *wholes, struct vv_whole *whole); /* accepts NULL */
-uint64_t vv_wholes_decoded(struct vv_wholes *wholes);                     /* how many so far */
+int vv_block_cache_acquire(struct vv_block_cache *wholes, const char *key, const struct vv_block *block,
+                           struct vv_whole **out);
+void vv_block_cache_release(struct vv_block_cache *wholes, struct vv_whole *whole); /* accepts NULL */
+uint64_t vv_block_cache_decoded(struct vv_block_cache *wholes);                     /* how many so far */
 
 /* ---- questions: 16 bytes (kind, length of the answer, offset), 16 bits for the length of the key, the key; for parts
  * the block's entry and the list of parts (block_parts.c) ---- */
@@ -107,8 +109,8 @@ struct vv_peers {
     int is_leader;        /* answers for its node */
     struct vv_store store;
     struct vv_hops *hops; /* NULL: the group cannot trade */
-    struct vv_slices *slices;
-    struct vv_wholes *wholes;
+    struct vv_slice_cache *slices;
+    struct vv_block_cache *wholes;
     struct vv_buf spreads; /* struct vv_shared_pack */
     struct vv_pool *readers;
     size_t window; /* bytes that this rank asks for, and answers with, in one round */

@@ -9,7 +9,7 @@
 #define ALIGN 4096
 #define AT_ONCE 16 /* slices that are read together */
 
-struct vv_slices {
+struct vv_slice_cache {
     pthread_mutex_t lock;
     pthread_cond_t is_loaded;
     struct varve_backend *backend;
@@ -18,8 +18,8 @@ struct vv_slices {
     struct vv_slice *buckets[BUCKETS];
 };
 
-int vv_slices_create(struct varve_backend *backend, size_t budget, struct vv_slices **out) {
-    struct vv_slices *slices = vv_calloc(1, sizeof *slices);
+int vv_slice_cache_create(struct varve_backend *backend, size_t budget, struct vv_slice_cache **out) {
+    struct vv_slice_cache *slices = vv_calloc(1, sizeof *slices);
     if (!slices)
         return -ENOMEM;
     slices->backend = backend;
@@ -35,26 +35,26 @@ static void free_slice(struct vv_slice *slice) {
     vv_free(slice);
 }
 
-static void unchain(struct vv_slices *slices, struct vv_slice *slice) {
+static void unchain(struct vv_slice_cache *slices, struct vv_slice *slice) {
     struct vv_slice **at = &slices->buckets[slice->id.low % BUCKETS];
     while (*at != slice)
         at = &(*at)->chain;
     *at = slice->chain;
 }
 
-static void remove_idle(struct vv_slices *slices, struct vv_slice *slice) {
+static void remove_idle(struct vv_slice_cache *slices, struct vv_slice *slice) {
     *(slice->newer ? &slice->newer->older : &slices->newest) = slice->older;
     *(slice->older ? &slice->older->newer : &slices->oldest) = slice->newer;
     slice->newer = slice->older = NULL;
 }
 
-static void add_idle(struct vv_slices *slices, struct vv_slice *slice) {
+static void add_idle(struct vv_slice_cache *slices, struct vv_slice *slice) {
     slice->older = slices->newest;
     *(slices->newest ? &slices->newest->newer : &slices->oldest) = slice;
     slices->newest = slice;
 }
 
-static void make_capacity(struct vv_slices *slices) {
+static void make_capacity(struct vv_slice_cache *slices) {
     while (slices->bytes > slices->budget && slices->oldest) {
         struct vv_slice *slice = slices->oldest;
         remove_idle(slices, slice);
@@ -64,7 +64,7 @@ static void make_capacity(struct vv_slices *slices) {
     }
 }
 
-void vv_slices_destroy(struct vv_slices *slices) {
+void vv_slice_cache_destroy(struct vv_slice_cache *slices) {
     if (!slices)
         return;
     slices->budget = 0;
@@ -82,7 +82,7 @@ static struct vv_hash128 id_of(const char *key, uint64_t number) {
     return vv_digest(text, size + sizeof number);
 }
 
-static struct vv_slice *look_up(struct vv_slices *slices, struct vv_hash128 id) {
+static struct vv_slice *look_up(struct vv_slice_cache *slices, struct vv_hash128 id) {
     struct vv_slice *slice = slices->buckets[id.low % BUCKETS];
     while (slice && !vv_hash128_equal(slice->id, id))
         slice = slice->chain;
@@ -90,7 +90,7 @@ static struct vv_slice *look_up(struct vv_slices *slices, struct vv_hash128 id) 
 }
 
 /* With the lock. Waits while another thread reads it. */
-static struct vv_slice *find(struct vv_slices *slices, struct vv_hash128 id) {
+static struct vv_slice *find(struct vv_slice_cache *slices, struct vv_hash128 id) {
     struct vv_slice *slice;
     while ((slice = look_up(slices, id)) && slice->is_loading)
         pthread_cond_wait(&slices->is_loaded, &slices->lock);
@@ -112,7 +112,7 @@ static struct vv_slice *new_slice(struct vv_hash128 id) {
 }
 
 /* With the lock: slices that are not there, as many as follow each other. */
-static size_t add_missing(struct vv_slices *slices, const char *key, uint64_t first, size_t count,
+static size_t add_missing(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count,
                           struct vv_slice **out) {
     size_t n = 0;
     for (; n < count && n < AT_ONCE; n++) {
@@ -130,7 +130,7 @@ static size_t add_missing(struct vv_slices *slices, const char *key, uint64_t fi
 }
 
 /* One read. Nobody else touches slices that are being loaded. */
-static int fill(struct vv_slices *slices, const char *key, uint64_t first, size_t count, struct vv_slice **list) {
+static int fill(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count, struct vv_slice **list) {
     uint8_t *together = count > 1 ? vv_aligned(count * VV_SLICE, ALIGN) : list[0]->data;
     if (!together)
         return -ENOMEM;
@@ -147,7 +147,7 @@ static int fill(struct vv_slices *slices, const char *key, uint64_t first, size_
 }
 
 /* With the lock, which it gives away while it reads. Slices that could not be read are not remembered. */
-static int load(struct vv_slices *slices, const char *key, uint64_t first, size_t count, struct vv_slice **list) {
+static int load(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count, struct vv_slice **list) {
     pthread_mutex_unlock(&slices->lock);
     int rc = fill(slices, key, first, count, list);
     pthread_mutex_lock(&slices->lock);
@@ -164,7 +164,8 @@ static int load(struct vv_slices *slices, const char *key, uint64_t first, size_
     return rc;
 }
 
-int vv_slices_acquire(struct vv_slices *slices, const char *key, uint64_t first, size_t count, struct vv_slice **out) {
+int vv_slice_cache_acquire(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count,
+                           struct vv_slice **out) {
     int rc = 0;
     memset(out, 0, count * sizeof *out);
     pthread_mutex_lock(&slices->lock);
@@ -182,13 +183,13 @@ int vv_slices_acquire(struct vv_slices *slices, const char *key, uint64_t first,
     }
     pthread_mutex_unlock(&slices->lock);
     if (rc) {
-        vv_slices_release(slices, out, count);
+        vv_slice_cache_release(slices, out, count);
         memset(out, 0, count * sizeof *out);
     }
     return rc;
 }
 
-void vv_slices_release(struct vv_slices *slices, struct vv_slice **list, size_t count) {
+void vv_slice_cache_release(struct vv_slice_cache *slices, struct vv_slice **list, size_t count) {
     pthread_mutex_lock(&slices->lock);
     for (size_t i = 0; i < count; i++)
         if (list[i] && --list[i]->refs == 0)
@@ -197,8 +198,8 @@ void vv_slices_release(struct vv_slices *slices, struct vv_slice **list, size_t 
     pthread_mutex_unlock(&slices->lock);
 }
 
-size_t vv_slices_copy(struct vv_slice *const *list, size_t count, uint64_t start, uint64_t offset, void *data,
-                      size_t size) {
+size_t vv_slice_cache_copy(struct vv_slice *const *list, size_t count, uint64_t start, uint64_t offset, void *data,
+                           size_t size) {
     size_t done = 0;
     for (size_t i = (size_t)((offset - start) / VV_SLICE); i < count && done < size; i++) {
         size_t from = (size_t)((offset + done - start) % VV_SLICE);
@@ -212,7 +213,7 @@ size_t vv_slices_copy(struct vv_slice *const *list, size_t count, uint64_t start
     return done;
 }
 
-int64_t vv_slices_get(struct vv_slices *slices, const char *key, uint64_t offset, void *data, size_t size) {
+int64_t vv_slice_cache_get(struct vv_slice_cache *slices, const char *key, uint64_t offset, void *data, size_t size) {
     struct vv_slice *list[AT_ONCE];
     size_t done = 0;
     while (done < size) {
@@ -220,11 +221,11 @@ int64_t vv_slices_get(struct vv_slices *slices, const char *key, uint64_t offset
         size_t count = last - first + 1 < AT_ONCE ? (size_t)(last - first + 1) : AT_ONCE;
         uint64_t end = (first + count) * VV_SLICE;
         size_t want = end - at < size - done ? (size_t)(end - at) : size - done;
-        int rc = vv_slices_acquire(slices, key, first, count, list);
+        int rc = vv_slice_cache_acquire(slices, key, first, count, list);
         if (rc)
             return rc;
-        size_t got = vv_slices_copy(list, count, first * VV_SLICE, at, (uint8_t *)data + done, want);
-        vv_slices_release(slices, list, count);
+        size_t got = vv_slice_cache_copy(list, count, first * VV_SLICE, at, (uint8_t *)data + done, want);
+        vv_slice_cache_release(slices, list, count);
         done += got;
         if (got < want)
             break;

@@ -4,7 +4,7 @@
  * What lies together shall be alike. A block is for one *lane*, and a few are open at a time. A rank that writes by
  * itself has a lane for each large region, and one for small regions of each type. A writer of several ranks has, by
  * the setting `grouping`, a lane for each variable (the same one of all ranks, or of each of them), or for each rank,
- * or one for all; and inside a block the ranks follow one another, or take turns (encode/order.h). */
+ * or one for all; and inside a block the ranks follow one another, or take turns (encode/interleave.h). */
 #ifndef VV_BLOCKS_H
 #define VV_BLOCKS_H
 

@@ -1,4 +1,4 @@
-/* A device over plain memory, made of the parts that the CPU's own way is made of (src/dedup/seen.h,
+/* A device over plain memory, made of the parts that the CPU's own way is made of (src/dedup/fine_index.h,
  * src/dedup/fine.h): what every other device is compared with. One thread, chunk by chunk in ascending order. */
 #ifndef VARVE_TWIN_H
 #define VARVE_TWIN_H
