@@ -470,9 +470,21 @@ static void begin_life(struct life *life, uint64_t seed) {
     register_one(life);
 }
 
+/* Does the machine itself show what is in memory? A processor that remembers an old mapping shows an old page, until the
+ * kernel makes it forget: changing the protection does. */
+static void check_machine(const struct region *region) {
+    mprotect(region->map, region->map_size, PROT_READ);
+    mprotect(region->map, region->map_size, PROT_READ | PROT_WRITE);
+    for (size_t page = 0; page < region->map_size / PAGE; page++)
+        if (memcmp(region->then + page * PAGE, region->map + page * PAGE, PAGE) != 0 && !region->may_be_zero[page])
+            fail("region %s, page %zu: the machine shows other bytes after a change of protection", region->name, page);
+}
+
 static int checkpoint(struct life *life, int64_t version) {
     for (int i = 0; i < REGIONS; i++)
         memcpy(life->regions[i].then, life->regions[i].map, life->regions[i].map_size);
+    for (int i = 0; i < REGIONS && getenv("TORTURE_MACHINE"); i++)
+        check_machine(&life->regions[i]);
     int rc = varve_checkpoint(life->session, version);
     /* What is freed now may be zeros in the copy and not in the checkpoint, or the other way round: as it is noted
      * here. */

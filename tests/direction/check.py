@@ -81,27 +81,29 @@ def check(root):
     return uses, counts, wrong
 
 
-def read_symbols(path):
-    """What an object file defines for others, and what it needs."""
-    defined, needed = set(), set()
-    for line in subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout.splitlines():
-        kind, name = line.split()[-2:]
-        (needed if kind == "U" else defined if kind in "TDBRCVW" else set()).add(name)
-    return defined, needed
+def read_symbols(paths):
+    """{path: what an object file defines for others, and what it needs}"""
+    symbols = {path: (set(), set()) for path in map(str, paths)}
+    for line in subprocess.run(["nm", "-A", *symbols], check=True, capture_output=True, text=True).stdout.splitlines():
+        path, _, rest = line.partition(":")
+        kind, name = rest.split()[-2:]
+        if kind in "TDBRCVWU":
+            symbols[path][kind == "U"].add(name)
+    return symbols
 
 
 def read_calls(objects, uses, sources=None):
     """{(folder, file): {(folder, file): a symbol}}: whom each file calls, or whose data it uses. Objects of files that are
     not below `sources` any more do not count."""
-    needs, owners = {}, {}
+    files, needs, owners = {}, {}, {}
     for path in sorted(objects.glob("**/*.c.o")):
         file = path.parent.name, path.name[:-2]
-        if file[0] not in uses or f"varve_{file[0]}.dir" not in path.parts:
-            continue
-        if sources and not (sources / file[0] / file[1]).exists():
-            continue
-        defined, needs[file] = read_symbols(path)
-        owners.update((name, file) for name in defined)
+        is_there = not sources or (sources / file[0] / file[1]).exists()
+        if is_there and file[0] in uses and f"varve_{file[0]}.dir" in path.parts:
+            files[str(path)] = file
+    for path, (defined, needed) in read_symbols(files).items() if files else ():
+        needs[files[path]] = needed
+        owners.update((name, files[path]) for name in defined)
     return {file: {owners[name]: name for name in sorted(needed) if owners.get(name, file) != file}
             for file, needed in needs.items()}
 
