@@ -1,6 +1,6 @@
 /* Buffers that are borrowed for one read and used again. Any thread. */
-#ifndef VV_SCRATCH_H
-#define VV_SCRATCH_H
+#ifndef VV_BUFFER_POOL_H
+#define VV_BUFFER_POOL_H
 
 #include <pthread.h>
 #include <stddef.h>

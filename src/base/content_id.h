@@ -1,7 +1,7 @@
 /* Content ids: the name of a piece of bytes, and the digest of a region made of its granules' ids (docs/format.md 9).
  */
-#ifndef VV_ID_H
-#define VV_ID_H
+#ifndef VV_CONTENT_ID_H
+#define VV_CONTENT_ID_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Things with ids, in the order of the ids. */
-#ifndef VV_ORDER_H
-#define VV_ORDER_H
+#ifndef VV_SORT_H
+#define VV_SORT_H
 
 #include "base/hash.h"
 

@@ -21,7 +21,7 @@ struct job {
 struct vv_pool {
     pthread_mutex_t lock;
     pthread_cond_t has_work;
-    pthread_cond_t has_capacity;
+    pthread_cond_t not_full;
     pthread_cond_t is_quiet;
     struct job *ring;
     unsigned capacity; /* of the ring */
@@ -39,14 +39,14 @@ static struct job take_job(struct vv_pool *pool) {
     struct job job = pool->ring[pool->first];
     pool->first = (pool->first + 1) % pool->capacity;
     pool->waiting--;
-    pthread_cond_signal(&pool->has_capacity);
+    pthread_cond_signal(&pool->not_full);
     return job;
 }
 
 static void note_result(struct vv_pool *pool, int rc) {
     if (rc < 0 && !pool->error) {
         pool->error = rc;
-        pthread_cond_broadcast(&pool->has_capacity); /* nobody needs room for a round that has failed */
+        pthread_cond_broadcast(&pool->not_full); /* nobody needs room for a round that has failed */
     }
 }
 
@@ -156,7 +156,7 @@ int vv_pool_create(unsigned threads, unsigned queue, const struct vv_placement *
     }
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->has_work, NULL);
-    pthread_cond_init(&pool->has_capacity, NULL);
+    pthread_cond_init(&pool->not_full, NULL);
     pthread_cond_init(&pool->is_quiet, NULL);
     int rc = start_workers(pool, threads);
     if (rc < 0) {
@@ -177,7 +177,7 @@ void vv_pool_destroy(struct vv_pool *pool) {
     for (unsigned i = 0; i < pool->threads; i++)
         pthread_join(pool->ids[i], NULL);
     pthread_cond_destroy(&pool->is_quiet);
-    pthread_cond_destroy(&pool->has_capacity);
+    pthread_cond_destroy(&pool->not_full);
     pthread_cond_destroy(&pool->has_work);
     pthread_mutex_destroy(&pool->lock);
     vv_free(pool->ring);
@@ -195,7 +195,7 @@ int vv_pool_submit(struct vv_pool *pool, vv_job_fn fn, void *arg) {
         return run_in_caller(pool, fn, arg);
     pthread_mutex_lock(&pool->lock);
     while (pool->waiting == pool->capacity && !pool->error)
-        pthread_cond_wait(&pool->has_capacity, &pool->lock);
+        pthread_cond_wait(&pool->not_full, &pool->lock);
     int rc = pool->error;
     if (!rc) {
         pool->ring[(pool->first + pool->waiting) % pool->capacity] = (struct job){fn, arg};

@@ -144,7 +144,7 @@ int vv_freeze_begin(struct vv_capture *c) {
                (double)took * 1e-6, (double)c->freeze_asked_ns * 1e-6);
         c->freeze_look_ns = 0;
     } else {
-        const char *disposition = c->frozen ? vv_frozen_disposition(c->frozen) : "";
+        const char *disposition = c->frozen ? vv_frozen_why_gone(c->frozen) : "";
         if (vv_frozen_may_pass(rc))
             c->freeze_pause = PAUSE;
         else
@@ -213,12 +213,12 @@ static int fail_frozen(struct vv_capture *c, int before, const struct vv_watched
     if (!is_hole && c->freezing != VV_FREEZE_ALWAYS) {
         c->cannot_freeze = 1; /* whoever ended it, such as a system short of memory, may do so again */
         vv_log(c->log, VV_LOG_WARN, "the frozen copy of the process is gone: %s; no other is made",
-               vv_frozen_disposition(c->frozen));
+               vv_frozen_why_gone(c->frozen));
     }
     c->thaw.run_count = 0;
     return vv_error(error, -ECHILD,
                     "region %s: the frozen copy of the process that its bytes were to be read from is gone: %s%s",
-                    w->name, vv_frozen_disposition(c->frozen),
+                    w->name, vv_frozen_why_gone(c->frozen),
                     is_hole ? ": memory that is not in the copy, or cannot be read" : "");
 }
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #define WINDOW_GRANULES 16384 /* blocks that reach from one window into the next are read again */
-#define FATES 64
+#define PACK_STATES 64
 #define IDS_AT_ONCE 256
 
 struct slot {
@@ -18,7 +18,7 @@ struct slot {
 };
 
 /* Whether a pack is gone: neighbouring runs may be of many packs. */
-struct disposition_of_pack {
+struct pack_state {
     int is_known, is_lost;
     uint32_t source, writer;
 };
@@ -29,7 +29,7 @@ struct region_check {
     struct vv_seeker seeker;
     struct vv_fetch *fetch;
     uint8_t *window;
-    struct disposition_of_pack dispositions[FATES]; /* of some packs of the view */
+    struct pack_state dispositions[PACK_STATES]; /* of some packs of the view */
     struct slot slots[WINDOW_GRANULES];
     unsigned slot_count;
     const struct vv_recipe_region *region;
@@ -190,15 +190,15 @@ static int is_lost(struct region_check *check, const struct vv_run *run, struct 
     int rc = run->place_count ? vv_seek_home(&check->seeker, &run->places[0], &home, error) : 0;
     if (rc < 0 || !run->place_count)
         return rc;
-    struct disposition_of_pack *disposition = &check->dispositions[(source * 7 + home) % FATES];
-    if (disposition->is_known && disposition->source == source && disposition->writer == home)
-        return disposition->is_lost;
+    struct pack_state *vote_state = &check->dispositions[(source * 7 + home) % PACK_STATES];
+    if (vote_state->is_known && vote_state->source == source && vote_state->writer == home)
+        return vote_state->is_lost;
     rc = vv_view_footer(check->view, source, home, &footer, error);
     if (rc < 0)
         return rc == VARVE_CORRUPT ? 1 : rc; /* perhaps a partner has the bytes */
     rc = ((const struct vv_view_footer *)footer->object)->kind == VV_KIND_COPY;
     vv_view_release(check->view, footer);
-    *disposition = (struct disposition_of_pack){.is_known = 1, .is_lost = rc, .source = source, .writer = home};
+    *vote_state = (struct pack_state){.is_known = 1, .is_lost = rc, .source = source, .writer = home};
     return rc;
 }
 
@@ -498,7 +498,7 @@ static int find_record(const struct vv_verifier *verifier, const struct vv_attem
     return 1;
 }
 
-enum disposition { DISPOSITION_LOST, DISPOSITION_UNCLEAR, DISPOSITION_OPEN };
+enum vote_state { DISPOSITION_LOST, DISPOSITION_UNCLEAR, DISPOSITION_OPEN };
 
 /* What became of a full vote without a record. Below a newer checkpoint of its session only what is named elsewhere
  * was certainly committed. Otherwise it may be the trace of a session that died just before it created the record:

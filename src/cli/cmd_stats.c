@@ -183,7 +183,7 @@ const struct command command_stats = {
         "Count checkpoints, objects and bytes of a store, or of one name in it. Then, for each name: what its "
         "checkpoints\n"
         "need (live), what they keep on storage, how much of that is waste, on how many attempts with how many packs\n"
-        "the newest one leans, and what `varve prune` would free.\n\n"
+        "the newest one depends, and what `varve prune` would free.\n\n"
         "example: varve stats /scratch/ck\n",
     .most_args = 1,
     .run = run_stats,

@@ -4,8 +4,8 @@
  *
  * Entries lie one after another in the order in which they came; slots lead from ids to them (open addressing). What a
  * checkpoint that failed has put stays, as what lies in a source that nobody may refer to: who finds it moves it. */
-#ifndef VV_SEEN_H
-#define VV_SEEN_H
+#ifndef VV_FINE_INDEX_H
+#define VV_FINE_INDEX_H
 
 #include "base/hash.h"
 

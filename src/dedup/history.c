@@ -153,7 +153,7 @@ int64_t vv_history_source(struct vv_history *history, const struct vv_source *so
     return history->source_count++;
 }
 
-int vv_past_capacity(struct vv_past *past, uint64_t granules) {
+int vv_past_reserve_ids(struct vv_past *past, uint64_t granules) {
     if (granules <= past->ids_capacity)
         return 0;
     struct vv_hash128 *ids = alloc_ids(granules);

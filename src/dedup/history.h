@@ -92,7 +92,7 @@ struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, cons
 /* A slot for an attempt, alive. Returns it or -ENOMEM. */
 int64_t vv_history_source(struct vv_history *history, const struct vv_source *source);
 /* Room for the ids of `granules`; the ones beyond the old room are zero. 0 or -ENOMEM. */
-int vv_past_capacity(struct vv_past *past, uint64_t granules);
+int vv_past_reserve_ids(struct vv_past *past, uint64_t granules);
 /* Marks for so many bytes in chunks of this size, those of the last committed checkpoint as far as they are known.
  * Without memory there are none. */
 void vv_past_marks(struct vv_past *past, uint64_t size, uint32_t chunk);

@@ -15,7 +15,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 
-uint8_t *vv_coder_capacity(struct vv_coder *coder, enum vv_coder_buffer which, size_t size) {
+uint8_t *vv_coder_buffer_of(struct vv_coder *coder, enum vv_coder_buffer which, size_t size) {
     if (coder->buffer[which].data && coder->buffer[which].capacity >= size)
         return coder->buffer[which].data;
     vv_free(coder->buffer[which].data);
@@ -124,7 +124,7 @@ static int64_t both_encode(struct vv_coder *coder, uint8_t element, const struct
     if (size > LZ4_MAX_INPUT_SIZE || size < 8)
         return 0;
     int bound = LZ4_compressBound((int)size);
-    uint8_t *between = vv_coder_capacity(coder, VV_CODER_STREAM, (size_t)bound);
+    uint8_t *between = vv_coder_buffer_of(coder, VV_CODER_STREAM, (size_t)bound);
     if (!between)
         return -ENOMEM;
     int length = LZ4_compress_default(data, (char *)between, (int)size, bound);
@@ -142,7 +142,7 @@ static int both_decode(struct vv_coder *coder, uint8_t element, const void *stor
     uint32_t length = vv_get32(stored);
     if (length == 0 || length > (uint32_t)LZ4_compressBound((int)size))
         return VARVE_CORRUPT;
-    uint8_t *between = vv_coder_capacity(coder, VV_CODER_STREAM, length);
+    uint8_t *between = vv_coder_buffer_of(coder, VV_CODER_STREAM, length);
     if (!between)
         return -ENOMEM;
     int rc = vv_zstd_decode(coder, (const uint8_t *)stored + 4, stored_size - 4, between, length);

@@ -41,7 +41,7 @@ struct vv_coder {
     } buffer[VV_CODER_BUFFERS];
 };
 /* At least size bytes, aligned to 64; NULL when there is no memory. Old content is lost if it has to grow. */
-uint8_t *vv_coder_capacity(struct vv_coder *coder, enum vv_coder_buffer which, size_t size);
+uint8_t *vv_coder_buffer_of(struct vv_coder *coder, enum vv_coder_buffer which, size_t size);
 int64_t vv_zstd_encode(struct vv_coder *coder, const void *data, size_t size, void *out, size_t capacity, int level);
 int vv_zstd_decode(struct vv_coder *coder, const void *stored, size_t stored_size, void *out, size_t size);
 

@@ -218,7 +218,7 @@ static int fpzip_decode(struct vv_coder *coder, uint8_t element, const void *sto
     size_t tail = size % element;
     if (stored_size < 4 + tail || !vv_shape_of(vv_get32(stored), element, size, &shape))
         return VARVE_CORRUPT;
-    uint8_t *values = vv_coder_capacity(coder, VV_CODER_VALUES, vv_shape_values(&shape) * element);
+    uint8_t *values = vv_coder_buffer_of(coder, VV_CODER_VALUES, vv_shape_values(&shape) * element);
     if (!values)
         return -ENOMEM;
     const uint8_t *stream = (const uint8_t *)stored + 4 + tail;
@@ -315,7 +315,7 @@ static int64_t fpzip_encode(struct vv_coder *coder, uint8_t element, const struc
     if (count == 0 || count > INT32_MAX / 2 || size <= head || !are_moderate(element, data, count))
         return 0;
     uint32_t row = vv_shape_of(content->row, element, size, &shape) && shape.rows > 1 ? content->row : 0;
-    uint8_t *values = vv_coder_capacity(coder, VV_CODER_VALUES, (count + row) * element);
+    uint8_t *values = vv_coder_buffer_of(coder, VV_CODER_VALUES, (count + row) * element);
     if (!values)
         return -ENOMEM;
     memcpy(values, data, count * element);

@@ -54,7 +54,7 @@ static zfp_stream *open_stream(int tolerance) {
 static int64_t run_encoder(struct vv_coder *coder, const zfp_field *field, int tolerance) {
     zfp_stream *zfp = open_stream(tolerance);
     size_t capacity = zfp ? zfp_stream_maximum_size(zfp, field) + SLACK : 0;
-    uint8_t *buffer = zfp ? vv_coder_capacity(coder, VV_CODER_STREAM, capacity) : NULL;
+    uint8_t *buffer = zfp ? vv_coder_buffer_of(coder, VV_CODER_STREAM, capacity) : NULL;
     bitstream *bits = buffer ? stream_open(buffer, capacity) : NULL;
     int64_t got = -ENOMEM;
     if (bits) {
@@ -72,7 +72,7 @@ static int64_t run_encoder(struct vv_coder *coder, const zfp_field *field, int t
 static int run_decoder(struct vv_coder *coder, zfp_field *field, int tolerance, const void *stored, size_t size) {
     zfp_stream *zfp = open_stream(tolerance);
     size_t capacity = zfp ? zfp_stream_maximum_size(zfp, field) + SLACK : 0;
-    uint8_t *buffer = zfp ? vv_coder_capacity(coder, VV_CODER_STREAM, capacity) : NULL;
+    uint8_t *buffer = zfp ? vv_coder_buffer_of(coder, VV_CODER_STREAM, capacity) : NULL;
     bitstream *bits = buffer ? stream_open(buffer, capacity) : NULL;
     int rc = bits ? 0 : -ENOMEM;
     if (bits && size > capacity - SLACK)
@@ -125,7 +125,7 @@ static int lay_out(struct vv_coder *coder, uint8_t element, const void *data, si
     size_t count = size / element;
     if (!vv_shape_of(*row, element, size, shape))
         *row = 0;
-    uint8_t *values = vv_coder_capacity(coder, VV_CODER_VALUES, (count + *row) * element);
+    uint8_t *values = vv_coder_buffer_of(coder, VV_CODER_VALUES, (count + *row) * element);
     if (!values)
         return -ENOMEM;
     memcpy(values, data, count * element);
@@ -184,7 +184,7 @@ static int decode_any(struct vv_coder *coder, uint8_t element, size_t head, int 
     size_t tail = size % element;
     if (stored_size < head + tail || !vv_shape_of(vv_get32(stored), element, size, &shape))
         return VARVE_CORRUPT;
-    uint8_t *values = vv_coder_capacity(coder, VV_CODER_VALUES, vv_shape_values(&shape) * element);
+    uint8_t *values = vv_coder_buffer_of(coder, VV_CODER_VALUES, vv_shape_values(&shape) * element);
     if (!values)
         return -ENOMEM;
     zfp_field field = field_of(element, &shape, values);
@@ -262,7 +262,7 @@ static int first_tolerance(struct vv_coder *coder, uint8_t element, const struct
     if (rows > 1 && rows >= shape->rows)
         return grid + 1; /* there is no smaller part */
     size_t part_count = vv_shape_values(&part), first = (count - part_count) / 2;
-    uint8_t *values = vv_coder_capacity(coder, VV_CODER_VALUES, 0);
+    uint8_t *values = vv_coder_buffer_of(coder, VV_CODER_VALUES, 0);
     const uint8_t *from = data + first * element;
     memcpy(values, from, part_count * element);
     int64_t got = find_tolerance(coder, element, &part, grid, values, from, part_count, &tolerance);

@@ -148,20 +148,20 @@ void vv_coder_destroy(struct vv_coder *coder) {
 }
 
 uint8_t *vv_coder_out(struct vv_coder *coder, size_t size) {
-    return vv_coder_capacity(coder, VV_CODER_OUT, size);
+    return vv_coder_buffer_of(coder, VV_CODER_OUT, size);
 }
 
 /* Run the filters over data; the result is the coder's, or NULL without memory. */
 static const uint8_t *filter_data(struct vv_coder *coder, const struct vv_coding *coding, const void *data,
                                   size_t size) {
-    uint8_t *filtered = vv_coder_capacity(coder, VV_CODER_FILTERED, size);
+    uint8_t *filtered = vv_coder_buffer_of(coder, VV_CODER_FILTERED, size);
     if (!filtered)
         return NULL;
     if (vv_filter_is_one_pass(coding->filter)) {
         vv_filter_apply(coding->filter, coding->element, data, filtered, size);
         return filtered;
     }
-    uint8_t *again = vv_coder_capacity(coder, VV_CODER_VALUES, size); /* codecs that use it have no filters */
+    uint8_t *again = vv_coder_buffer_of(coder, VV_CODER_VALUES, size); /* codecs that use it have no filters */
     if (!again)
         return NULL;
     vv_filter_apply((const uint8_t[]){coding->filter[0], 0}, coding->element, data, filtered, size);
@@ -173,7 +173,7 @@ static const uint8_t *filter_data(struct vv_coder *coder, const struct vv_coding
  * believed. They are far slower than that matters where they pay. Floats have no filters, so that buffer is free. */
 static int64_t check_floats(struct vv_coder *coder, const struct vv_codec_ops *codec, uint8_t element, const void *data,
                             size_t size, const void *out, int64_t got) {
-    uint8_t *back = vv_coder_capacity(coder, VV_CODER_FILTERED, size);
+    uint8_t *back = vv_coder_buffer_of(coder, VV_CODER_FILTERED, size);
     if (!back)
         return -ENOMEM;
     int rc = codec->decode(coder, element, out, (size_t)got, back, size);
@@ -202,7 +202,7 @@ int64_t vv_coder_encode(struct vv_coder *coder, const struct vv_coding *coding, 
 static int decode_and_undo(struct vv_coder *coder, const struct vv_coding *coding, const void *stored,
                            size_t stored_size, void *out, size_t size) {
     const struct vv_codec_ops *codec = vv_codec_by_number(coding->codec);
-    uint8_t *decoded = vv_coder_capacity(coder, VV_CODER_FILTERED, size);
+    uint8_t *decoded = vv_coder_buffer_of(coder, VV_CODER_FILTERED, size);
     if (!decoded)
         return -ENOMEM;
     int rc = codec->decode(coder, coding->element, stored, stored_size, decoded, size);
@@ -212,7 +212,7 @@ static int decode_and_undo(struct vv_coder *coder, const struct vv_coding *codin
         vv_filter_undo(coding->filter, coding->element, decoded, out, size);
         return 0;
     }
-    uint8_t *again = vv_coder_capacity(coder, VV_CODER_VALUES, size);
+    uint8_t *again = vv_coder_buffer_of(coder, VV_CODER_VALUES, size);
     if (!again)
         return -ENOMEM;
     vv_filter_undo((const uint8_t[]){coding->filter[1], 0}, coding->element, decoded, again, size);

@@ -24,7 +24,7 @@ struct vv_order_piece {
  * not begin at the address where the last one ended (the short chunk at the end of a region, a gap), and where it
  * would have to be cut: only chunks longer than step are.
  * in: whole chunks in any order, each at most once. out gets the pieces in their new order; they tile the same
- * bytes. Room for vv_order_room(in, count, step), and apart from in. Returns how many; 0 when scratch memory is
+ * bytes. Room for vv_order_capacity(in, count, step), and apart from in. Returns how many; 0 when scratch memory is
  * missing (none is needed for step 0), or of nothing. Any thread. */
 size_t vv_order_capacity(const struct vv_order_piece *in, size_t count, uint32_t step);
 size_t vv_order_make(const struct vv_order_piece *in, size_t count, uint32_t step, struct vv_order_piece *out);

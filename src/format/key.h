@@ -40,13 +40,13 @@ void vv_name_encode(const char *name, char *out);
 /* The reverse; -EINVAL if it is not the encoding of a name. */
 int vv_name_decode(const char *component, char out[VV_NAME_MAX + 1]);
 
-/* The key as text; out has VV_KEY_ROOM bytes. */
+/* The key as text; out has VV_KEY_CAPACITY bytes. */
 void vv_key_print(const struct vv_key *key, char *out);
 /* The reverse; -EINVAL if it is no key of this format. */
 int vv_key_parse(const char *text, struct vv_key *out);
 
 /* The prefixes to list: "n", "n/NAME/claim", "n/NAME/data/G/V/A", ... depth counts how many of generation, version and
- * attempt to include. out has VV_KEY_ROOM bytes. */
+ * attempt to include. out has VV_KEY_CAPACITY bytes. */
 void vv_prefix_claims(const char *name, char *out);
 void vv_prefix_heartbeats(const char *name, char *out);
 void vv_prefix_records(const char *name, char *out);

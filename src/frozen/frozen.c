@@ -54,7 +54,7 @@ const uint8_t *vv_frozen_buffer(const struct vv_frozen *frozen) {
 int vv_frozen_pid(const struct vv_frozen *frozen) {
     return frozen->pid;
 }
-const char *vv_frozen_disposition(const struct vv_frozen *frozen) {
+const char *vv_frozen_why_gone(const struct vv_frozen *frozen) {
     return frozen->disposition;
 }
 int vv_frozen_fatal_run(const struct vv_frozen *frozen) {

@@ -48,11 +48,11 @@ int vv_frozen_create(struct vv_frozen **out);
 void vv_frozen_destroy(struct vv_frozen *frozen); /* accepts NULL */
 
 /* Freeze. Only these ranges (ascending, apart from each other, at most VV_FROZEN_KEPT) will be asked for: the child
- * drops the rest. 0 or -errno: nothing is frozen; vv_frozen_disposition may tell more. */
+ * drops the rest. 0 or -errno: nothing is frozen; vv_frozen_why_gone may tell more. */
 int vv_frozen_begin(struct vv_frozen *frozen, const struct vv_frozen_range *kept, size_t count);
 /* Copy runs (at most VV_FROZEN_RUNS, also empty ones) as they were to their places in the buffer. Whole pages in them
  * are kept, so that they can be asked for again, or given back; or the runs ascend, and what lies between them is given
- * back, too. 0, or -ECHILD: the child is gone; vv_frozen_disposition tells how. */
+ * back, too. 0, or -ECHILD: the child is gone; vv_frozen_why_gone tells how. */
 enum vv_frozen_after { VV_FROZEN_KEEP, VV_FROZEN_GIVE, VV_FROZEN_GIVE_BETWEEN };
 int vv_frozen_read(struct vv_frozen *frozen, const struct vv_frozen_run *runs, size_t count,
                    enum vv_frozen_after after);
@@ -63,7 +63,7 @@ int vv_frozen_end(struct vv_frozen *frozen);
 
 int vv_frozen_pid(const struct vv_frozen *frozen); /* 0: nothing is frozen */
 /* Of a child that is gone: how it ended, for people, and the run it was copying, -1 if none. */
-const char *vv_frozen_disposition(const struct vv_frozen *frozen);
+const char *vv_frozen_why_gone(const struct vv_frozen *frozen);
 int vv_frozen_fatal_run(const struct vv_frozen *frozen);
 /* Did it touch memory that is not there (SIGSEGV, SIGBUS)? */
 int vv_frozen_met_a_hole(const struct vv_frozen *frozen);

@@ -150,7 +150,7 @@ static int64_t take_piece(const struct near *near, uint32_t from, void *to, uint
     return size;
 }
 
-static uint8_t *find_capacity(const struct trade *trade, uint64_t size) {
+static uint8_t *find_buffer(const struct trade *trade, uint64_t size) {
     if (trade->into && size == trade->into_size)
         return trade->into;
     if (size <= SHORT)
@@ -178,7 +178,7 @@ static int begin_one(struct trade *trade) {
         trade->pending[i] = trade->pending[--trade->pending_count];
         trade->size = head.size;
         trade->done = 0;
-        trade->data = find_capacity(trade, head.size);
+        trade->data = find_buffer(trade, head.size);
         if (!trade->data && trade->result == 0)
             trade->result = -ENOMEM;
         return 1;

@@ -44,7 +44,7 @@ static int check_dependencies(const struct vv_record *record, const struct vv_re
         if (!digest || !vv_hash128_equal(*digest, dependency->writers_digest))
             return vv_error(error, VARVE_CORRUPT,
                             "the attempt depends on generation %u, version %" PRIu64
-                            ", attempt %u, on which its parent does not lean in the same way",
+                            ", attempt %u, on which its parent does not depend in the same way",
                             dependency->attempt.generation, dependency->attempt.version, dependency->attempt.attempt);
     }
     return 0;

@@ -3,8 +3,8 @@
  * Chunks of 4 KiB are counted from the region's start, pages from the page it starts in. Where the start is not the
  * start of a page, a page holds parts of two chunks and a chunk lies in two pages. Only whole pages inside the region
  * are ever watched or held; the partial ones at its ends hold other people's data, too. */
-#ifndef VV_WATCH_H
-#define VV_WATCH_H
+#ifndef VV_TRACKED_RANGE_H
+#define VV_TRACKED_RANGE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -114,7 +114,7 @@ static void keep_decoded(struct vv_decoded *decoded, const char *key, const stru
     if (decoded->data) {
         memcpy(decoded->data, raw, block->raw);
         decoded->block = *block;
-        memcpy(decoded->key, key, strlen(key) + 1); /* both are VV_KEY_ROOM */
+        memcpy(decoded->key, key, strlen(key) + 1); /* both are VV_KEY_CAPACITY */
     }
     pthread_mutex_unlock(&decoded->lock);
 }

@@ -1,7 +1,7 @@
 /* Reading one region back, checked granule by granule: what the tool's restore and the restart of callback regions
  * share. */
-#ifndef VV_READ_H
-#define VV_READ_H
+#ifndef VV_REGION_READER_H
+#define VV_REGION_READER_H
 
 #include "read/view.h"
 

@@ -42,7 +42,7 @@ int vv_view_tables_of(struct vv_view *view, uint32_t source, uint32_t writer, ui
 typedef int (*vv_section_fn)(void *arg, const char *key, const struct vv_section *section, struct varve_error *error);
 int vv_view_section(struct vv_view *view, uint32_t source, uint32_t writer, int kind, uint32_t owner, vv_section_fn fn,
                     void *arg, struct varve_error *error);
-/* The key of the object that holds blocks of this part; a part's head is checked the first time. key: VV_KEY_ROOM
+/* The key of the object that holds blocks of this part; a part's head is checked the first time. key: VV_KEY_CAPACITY
  * bytes. */
 int vv_view_block_key(struct vv_view *view, uint32_t source, uint32_t writer, uint32_t part, uint32_t parts, char *key,
                       struct varve_error *error);

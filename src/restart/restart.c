@@ -388,7 +388,7 @@ static int read_region(struct restart *restart, struct vv_recipe *recipe, const 
     struct vv_region *region = target ? &restart->context->memory->regions.list[target->slot] : NULL;
     struct vv_past *past = vv_history_add(&restart->history, stored->number, stored->name);
     int has_no_ids = region && vv_region_is_large(region);
-    if (!past || (!has_no_ids && vv_past_capacity(past, vv_granules(stored->length)) != 0))
+    if (!past || (!has_no_ids && vv_past_reserve_ids(past, vv_granules(stored->length)) != 0))
         return vv_error(error, -ENOMEM, "no memory for the history of region %s", stored->name);
     past->is_new = 0;
     past->has_no_ids = has_no_ids;

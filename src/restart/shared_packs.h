@@ -1,7 +1,7 @@
 /* Packs that hold data of several ranks: which of the attempts that a checkpoint reads from have such, as the peers are
  * told before they read them together. */
-#ifndef VV_SPREAD_H
-#define VV_SPREAD_H
+#ifndef VV_SHARED_PACKS_H
+#define VV_SHARED_PACKS_H
 
 #include "peers/peers.h"
 

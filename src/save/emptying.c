@@ -23,9 +23,7 @@
 #define BEGIN 0.80 /* of the waste that is allowed: from there on something is done about it, */
 #define PAYS 0.5   /* of the new bytes beside which it is stored: so much must be freed */
 #define RATE 0.8   /* up to so much of the new bytes; more would not be freed sooner, and swings */
-#define LARGE                                                                                                          \
-    6 /* an attempt with more than 1/6 of what is alive, and more than three checkpoints store, goes early,            \
-       */
+#define LARGE 6 /* an attempt with more than 1/6 of what is alive goes early, */
 #define LARGE_BEGIN 0.04 /* as soon as so much of the waste that is allowed is there, */
 #define LARGE_STEPS 16   /* in so many steps, or more: */
 #define LARGE_RATE 6u    /* times the new bytes at most in each, */

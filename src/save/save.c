@@ -299,7 +299,7 @@ static unsigned ranks_beside(const struct vv_save *save) {
     return comm->nodes > 0 && comm->ops->node_size ? comm->ops->node_size(comm, comm->node) : 1;
 }
 
-/* What this rank will store: the naming knows; without one it is as much as last time. */
+/* What this rank will store: the offers knows; without one it is as much as last time. */
 static uint64_t expected_bytes(const struct vv_save *save) {
     if (save->plan.is_shared)
         return save->offers.count * VV_GRANULE;

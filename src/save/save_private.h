@@ -27,7 +27,7 @@ struct vv_scan {
     uint64_t granules;      /* now */
     uint64_t comparable;    /* granules below this have the same bounds as in the past */
     int is_blank;           /* no ids of the past are there, or none shall be: every granule is looked at */
-    size_t named_first, named_count; /* its part of the naming, if there is one */
+    size_t named_first, named_count; /* its part of the offers, if there is one */
     double grid;                     /* its values are stored as multiples of this; 0: as they are */
     int is_full;                     /* every granule is stored, whatever is known of it */
     struct vv_fine fine;             /* chunk 0: its granules are stored whole */
@@ -41,7 +41,7 @@ int vv_scan_new_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id);
 int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data);
 /* A window of a region that lies behind callbacks, from *at on, which moves behind it. */
 int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint64_t *at, struct varve_error *error);
-/* The same in two steps, with other ranks asked in between: give a chunk its id, and a place in the naming if it may be
+/* The same in two steps, with other ranks asked in between: give a chunk its id, and a place in the offers if it may be
  * new (1; 0 if there is nothing to store) ... */
 int vv_scan_name(struct vv_scan *scan, uint64_t index, const uint8_t *data);
 /* ... and hand those of these chunks to the blocks that are ours to store. */

@@ -425,7 +425,7 @@ int vv_scan_begin(struct vv_scan *scan, struct vv_save *save, struct vv_past *pa
     if (past->pending_array && past->pending_array->bound > 0)
         scan->grid = vv_grid_of(past->pending_array->bound);
     past->pending_digest = scan->is_blank ? (struct vv_hash128){0, 0} : past->digest;
-    int rc = past->pending_no_ids ? 0 : vv_past_capacity(past, scan->granules);
+    int rc = past->pending_no_ids ? 0 : vv_past_reserve_ids(past, scan->granules);
     if (rc == 0 && past->length > size && !scan->is_blank)
         forget_tail(scan);
     return rc;

@@ -1,3 +1,4 @@
+/* clang-format off: the table of stages */
 /* A session runs the stages: the way of a checkpoint into the store, and the way back. No other folder knows their
  * order.
  *
@@ -10,15 +11,17 @@
  *   share    with many ranks: they are named, and the ranks agree who stores what several of them hold (save/offers.c,
  *            rank_dedup.c). What another rank stores is let go of
  *   capture  the rest is copied into staging, held in place, or taken at once (capture/capture.h). Here the call
- * returns scan     piece by piece, in the order the capture gives: zero? same id as last time at this place? id known
+ *            returns
+ *   scan     piece by piece, in the order the capture gives: zero? same id as last time at this place? id known
  *            elsewhere? else new (save/scan.c); or, if the ranks have agreed, is it ours to store?
- *   copies   what is stored also goes to partners on other nodes (write/output_replicas.c), or, to level the nodes,
- * only there (write/output_team.c) output   new chunks go into this rank's own pack, or to the writer that it shares
- * with others (write/output.h) blocks   gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads
- * encode them and append them to the pack (write/blocks.c, block_write.c, writing.c) manifest origins -> runs: an
- * overlay, or a base when the overlays have grown (save/manifest_build.c) commit   the pack is sealed: our yes; then
- * the record; then the heartbeat names the new checkpoint; then keep=N (session/request.c, job/leaders.c,
- * maintenance.c)
+ *   copies   what is stored also goes to partners on other nodes (write/output_replicas.c), or, to balance the nodes,
+ *            only there (write/output_team.c)
+ *   output   new chunks go into this rank's own pack, or to the writer that it shares with others (write/output.h)
+ *   blocks   gathered into blocks of about 1 MiB; full blocks go to the pool, whose threads encode them and append
+ *            them to the pack (write/blocks.c, block_write.c, writing.c)
+ *   manifest origins -> runs: an overlay, or a base when the overlays have grown (save/manifest_build.c)
+ *   commit   the pack is sealed: our yes; then the record; then the heartbeat names the new checkpoint; then keep=N
+ *            (session/request.c, job/leaders.c, maintenance.c)
  *
  * Everything after the capture runs in the session's own thread (session/background.c) while the program goes on; with
  * capture=sync, on_error=retry or threads=0 it runs inside the call. One checkpoint is in flight at a time: the next
@@ -62,6 +65,7 @@
  * and on the first rank of a team its writer's with a pool of its own, which has nothing to do with the others but
  * through rings. What is in flight belongs to the session's thread (history, save, pack, capture, and the group, if it
  * may talk); the caller's thread keeps off until it has landed, and talks aside meanwhile. */
+/* clang-format on */
 #ifndef VV_SESSION_H
 #define VV_SESSION_H
 

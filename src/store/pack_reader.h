@@ -18,7 +18,7 @@ struct vv_pack_id {
     struct vv_attempt attempt;
     uint32_t writer;
 };
-void vv_pack_key(const struct vv_pack_id *id, int kind, uint32_t part, char *text); /* VV_KEY_ROOM bytes */
+void vv_pack_key(const struct vv_pack_id *id, int kind, uint32_t part, char *text); /* VV_KEY_CAPACITY bytes */
 
 /* Head, end and footer of the pack, or of its copy if kind is VV_KIND_COPY; sections have the offsets of the pack in
  * both cases (see vv_pack_section). With writers the object must be the pack that list names, or its copy; without, it

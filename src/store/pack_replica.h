@@ -1,6 +1,6 @@
 /* Copy objects (docs/format.md 6): the tables, manifests and footer of a pack, repeated in another failure domain. */
-#ifndef VV_PACK_COPY_H
-#define VV_PACK_COPY_H
+#ifndef VV_PACK_REPLICA_H
+#define VV_PACK_REPLICA_H
 
 #include "store/store.h"
 

@@ -10,17 +10,17 @@
 #define PIECE_SHORT 2048u /* a zstd frame has some bytes at least, so it is never 256 times smaller */
 
 static int make_coder(struct vv_pieces *pieces) {
-    if (pieces->capacity)
+    if (pieces->buffer)
         return 0;
-    pieces->capacity = vv_malloc(VV_PIECE_HEAD_SIZE + VV_PIECE_MAX);
-    return pieces->capacity ? vv_coder_create(&pieces->coder) : -ENOMEM;
+    pieces->buffer = vv_malloc(VV_PIECE_HEAD_SIZE + VV_PIECE_MAX);
+    return pieces->buffer ? vv_coder_create(&pieces->coder) : -ENOMEM;
 }
 
 /* Into pieces->room. */
 static struct vv_manifest_piece make_piece(struct vv_pieces *pieces, const uint8_t *data, uint32_t size) {
     static const struct vv_coding coding = {.codec = VV_CODEC_ZSTD};
     static const struct vv_content content = {.type = VARVE_BYTES};
-    uint8_t *out = pieces->capacity + VV_PIECE_HEAD_SIZE;
+    uint8_t *out = pieces->buffer + VV_PIECE_HEAD_SIZE;
     int64_t got = vv_coder_encode(pieces->coder, &coding, &content, data, size, out, PACK_LEVEL);
     if (got > 0 && got < size)
         return (struct vv_manifest_piece){size, (uint32_t)got};
@@ -37,8 +37,8 @@ static int pack(struct vv_pieces *pieces, const uint8_t *data, uint64_t size, ui
         if ((uint64_t)piece.stored * VV_PIECE_RATIO < part) /* it packs too well: short pieces never do */
             rc = pack(pieces, data, part, PIECE_SHORT, fn, arg);
         else {
-            vv_manifest_piece_encode(pieces->capacity, &piece);
-            rc = fn(arg, pieces->capacity, VV_PIECE_HEAD_SIZE + piece.stored);
+            vv_manifest_piece_encode(pieces->buffer, &piece);
+            rc = fn(arg, pieces->buffer, VV_PIECE_HEAD_SIZE + piece.stored);
         }
         data += part;
         size -= part;
@@ -52,6 +52,6 @@ int vv_pieces_pack(struct vv_pieces *pieces, const uint8_t *data, uint64_t size,
 
 void vv_pieces_clear(struct vv_pieces *pieces) {
     vv_coder_destroy(pieces->coder);
-    vv_free(pieces->capacity);
+    vv_free(pieces->buffer);
     *pieces = (struct vv_pieces){0};
 }

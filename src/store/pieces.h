@@ -10,7 +10,7 @@
 /* Begins as zeros. */
 struct vv_pieces {
     struct vv_coder *coder;
-    uint8_t *capacity; /* for one */
+    uint8_t *buffer; /* one piece */
 };
 /* fn gets the pieces one after another, with their heads. 0, -ENOMEM, or what fn returned. */
 typedef int (*vv_pieces_fn)(void *arg, const void *data, size_t size);

@@ -8,7 +8,7 @@
  *   AMOUNT                    how much it expects to send, so that writers can be levelled
  *   VARIABLE CHUNK CHUNK ...  new data
  *   DATA_END
- *   LEANS... LEANS_END        the attempts its manifest will refer to
+ *   DEPENDENCIES... DEPENDENCIES_END        the attempts its manifest will refer to
  *   MANIFEST BYTES... MANIFEST_END   in the numbers of the list that the writer has made of all ranks' dependencies and
  * sent back
  *

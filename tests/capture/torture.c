@@ -470,8 +470,8 @@ static void begin_life(struct life *life, uint64_t seed) {
     register_one(life);
 }
 
-/* Does the machine itself show what is in memory? A processor that remembers an old mapping shows an old page, until the
- * kernel makes it forget: changing the protection does. */
+/* Does the machine itself show what is in memory? A processor that remembers an old mapping shows an old page, until
+ * the kernel makes it forget: changing the protection does. */
 static void check_machine(const struct region *region) {
     mprotect(region->map, region->map_size, PROT_READ);
     mprotect(region->map, region->map_size, PROT_READ | PROT_WRITE);

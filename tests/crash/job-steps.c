@@ -39,8 +39,8 @@
 #endif
 
 /* `handle` of a struct point holds both the rank and the handle. */
-#define WHERE(sparse, handle) ((sparse)*10 + (handle))
-#define VICTIM(where) ((where) / 10)
+#define WHERE(faulty_rank, handle) ((faulty_rank)*10 + (handle))
+#define FAULTY_RANK(where) ((where) / 10)
 #define HANDLE(where) ((where) % 10)
 
 static struct campaign campaign;
@@ -65,7 +65,7 @@ static void run_rank(struct varve_comm *comm, void *arg) {
     struct job_way way = way_of(comm);
     const struct job_plan *plan = arg;
     int files = count_files(), threads = count_threads();
-    if ((int)comm->rank == plan->sparse)
+    if ((int)comm->rank == plan->faulty_rank)
         vv_alloc_fail_at(allocation);
     job_run(&way, plan, board);
     if (count_files() != files || count_threads() != threads)
@@ -125,7 +125,7 @@ static void lay_out(struct job_plan *plan) {
 
 /* A job that died between its last pack and its record. */
 static void prepare(void) {
-    struct job_plan plan = {.start = JOB_DYING, .nodes = JOB_NODES, .sparse = 0, .handle = -1};
+    struct job_plan plan = {.start = JOB_DYING, .nodes = JOB_NODES, .faulty_rank = 0, .handle = -1};
     struct group_end end;
     if (plan.nodes > 0)
         mkdir(prepared, 0777);
@@ -138,29 +138,29 @@ static void prepare(void) {
 }
 
 /* Nothing goes wrong but a kill; 1 if it was met. */
-static int is_met(int sparse, int handle, uint64_t k) {
-    struct job_plan plan = {.sparse = sparse, .handle = handle};
+static int is_met(int faulty_rank, int handle, uint64_t k) {
+    struct job_plan plan = {.faulty_rank = faulty_rank, .handle = handle};
     struct group_end end;
     snprintf(plan.fault, sizeof plan.fault, "kill:%" PRIu64, k);
     struct group_options options = usual();
     lay_out(&plan);
     int rc = group_run(JOB_RANKS, run_rank, &plan, &options, &end);
     folder_remove(store);
-    if (rc < 0 && (end.first != sparse || !WIFSIGNALED(end.status[sparse])))
+    if (rc < 0 && (end.first != faulty_rank || !WIFSIGNALED(end.status[faulty_rank])))
         campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
     return rc < 0;
 }
 
 /* How many operations its storage does; when only a sample is wanted, nearly. */
-static uint64_t count_operations_of(int sparse, int handle) {
+static uint64_t count_operations_of(int faulty_rank, int handle) {
     uint64_t low = 0, high = 32;
-    while (is_met(sparse, handle, high)) {
+    while (is_met(faulty_rank, handle, high)) {
         low = high;
         high *= 2;
     }
     while (high - low > 1 + (campaign.points ? 8 + low / 8 : 0)) {
         uint64_t middle = low + (high - low) / 2;
-        *(is_met(sparse, handle, middle) ? &low : &high) = middle;
+        *(is_met(faulty_rank, handle, middle) ? &low : &high) = middle;
     }
     return low;
 }
@@ -185,8 +185,8 @@ static void add(struct points *points, const char *kind, const char *what, int w
 }
 
 /* Every operation: killed before and after it; and failing in two ways, others for the next operation. */
-static void add_operations(struct points *points, int sparse, int handle, uint64_t count) {
-    int where = WHERE(sparse, handle);
+static void add_operations(struct points *points, int faulty_rank, int handle, uint64_t count) {
+    int where = WHERE(faulty_rank, handle);
     for (uint64_t k = 1; k <= count; k++) {
         add(points, "kill", "", where, k, "fail");
         add(points, "kill-after", "", where, k, "fail");
@@ -202,11 +202,11 @@ static void add_all_operations(struct points *points) {
     const char *teams = getenv("VARVE_AGGREGATE");
     uint64_t counts[JOB_RANKS];
     for (int handle = 0; handle < JOB_HANDLES; handle++) {
-        for (int sparse = 0; sparse < JOB_RANKS; sparse++) {
-            counts[sparse] =
-                sparse == 3 ? counts[teams && strcmp(teams, "2") == 0 ? 1 : 2] : count_operations_of(sparse, handle);
-            printf(CAMPAIGN ": rank %d does %" PRIu64 " operations in session %d\n", sparse, counts[sparse], handle);
-            add_operations(points, sparse, handle, counts[sparse]);
+        for (int faulty_rank = 0; faulty_rank < JOB_RANKS; faulty_rank++) {
+            counts[faulty_rank] =
+                faulty_rank == 3 ? counts[teams && strcmp(teams, "2") == 0 ? 1 : 2] : count_operations_of(faulty_rank, handle);
+            printf(CAMPAIGN ": rank %d does %" PRIu64 " operations in session %d\n", faulty_rank, counts[faulty_rank], handle);
+            add_operations(points, faulty_rank, handle, counts[faulty_rank]);
         }
     }
     fflush(stdout);
@@ -229,34 +229,34 @@ static void add_occurrence(struct points *points, size_t from, int where, const 
         add(points, "point-error", name, where, step, policies[(step + from) % 3]);
 }
 
-static void add_names_of(struct points *points, int sparse, int handle) {
+static void add_names_of(struct points *points, int faulty_rank, int handle) {
     char path[sizeof list_path + 16], line[160];
     size_t from = points->count;
     uint64_t step = 0;
-    snprintf(path, sizeof path, "%s.%d", list_path, sparse);
+    snprintf(path, sizeof path, "%s.%d", list_path, faulty_rank);
     FILE *file = fopen(path, "re");
     if (!file)
-        campaign_fail(&campaign, "none", "no fault point was met on rank %d: %s", sparse, strerror(errno));
+        campaign_fail(&campaign, "none", "no fault point was met on rank %d: %s", faulty_rank, strerror(errno));
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
         if (line[0] >= '0' && line[0] <= '9')
             step = strtoull(line, NULL, 10);
         else
-            add_occurrence(points, from, WHERE(sparse, handle), line, step);
+            add_occurrence(points, from, WHERE(faulty_rank, handle), line, step);
     }
     fclose(file);
     unlink(path);
 }
 
 static void add_names(struct points *points, int handle) {
-    struct job_plan plan = {.sparse = -1, .handle = handle};
+    struct job_plan plan = {.faulty_rank = -1, .handle = handle};
     lay_out(&plan);
     struct group_options options = usual();
     if (group_run(JOB_RANKS, list_rank, &plan, &options, NULL) != 0)
         campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
     folder_remove(store);
-    for (int sparse = 0; sparse < JOB_RANKS; sparse++)
-        add_names_of(points, sparse, handle);
+    for (int faulty_rank = 0; faulty_rank < JOB_RANKS; faulty_rank++)
+        add_names_of(points, faulty_rank, handle);
 }
 
 /* ---- allocations ---- */
@@ -270,17 +270,17 @@ static void count_rank(struct varve_comm *comm, void *arg) {
 
 /* Their number differs a little from run to run: some are made in the background. */
 static void add_allocations(struct points *points, int handle) {
-    struct job_plan plan = {.sparse = -1, .handle = handle};
+    struct job_plan plan = {.faulty_rank = -1, .handle = handle};
     struct group_options options = usual();
     lay_out(&plan);
     if (group_run(JOB_RANKS, count_rank, &plan, &options, NULL) != 0)
         campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
     folder_remove(store);
-    for (int sparse = 0; sparse < JOB_RANKS; sparse++) {
-        uint64_t count = board->allocations[sparse];
-        printf(CAMPAIGN ": rank %d makes %" PRIu64 " allocations in session %d\n", sparse, count, handle);
+    for (int faulty_rank = 0; faulty_rank < JOB_RANKS; faulty_rank++) {
+        uint64_t count = board->allocations[faulty_rank];
+        printf(CAMPAIGN ": rank %d makes %" PRIu64 " allocations in session %d\n", faulty_rank, count, handle);
         for (uint64_t k = 1; k <= count; k++)
-            add(points, "alloc", "", WHERE(sparse, handle), k, policies[k % 3]);
+            add(points, "alloc", "", WHERE(faulty_rank, handle), k, policies[k % 3]);
     }
 }
 
@@ -291,7 +291,7 @@ static int is_deadly(const struct point *point) {
 }
 
 static void make_plan(const struct point *point, struct job_plan *out) {
-    *out = (struct job_plan){.sparse = VICTIM(point->handle), .handle = HANDLE(point->handle)};
+    *out = (struct job_plan){.faulty_rank = FAULTY_RANK(point->handle), .handle = HANDLE(point->handle)};
     out->threads = point->threads;
     out->is_tolerant = !is_deadly(point);
     out->is_coming_again = out->is_tolerant && point->k % 2;
@@ -329,8 +329,8 @@ static void run_point(const struct point *point, struct job_plan *plan, const ch
     }
     lay_out(plan);
     if (group_run(JOB_RANKS, run_rank, plan, &options, &end) != 0) {
-        int is_killed = is_deadly(point) && end.first == plan->sparse && WIFSIGNALED(end.status[plan->sparse]) &&
-                        WTERMSIG(end.status[plan->sparse]) == SIGKILL;
+        int is_killed = is_deadly(point) && end.first == plan->faulty_rank && WIFSIGNALED(end.status[plan->faulty_rank]) &&
+                        WTERMSIG(end.status[plan->faulty_rank]) == SIGKILL;
         group_describe(&end, why, sizeof why);
         if (!is_killed)
             campaign_fail(&campaign, text, "%s", why);

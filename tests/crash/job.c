@@ -85,9 +85,9 @@ static void give_up(struct run *run) {
 
 /* In a restart ranks read for each other: the error is of the rank that needs the data, and says who could not read it.
  */
-static int is_read_for_another(const struct varve_error *error, int sparse) {
+static int is_read_for_another(const struct varve_error *error, int faulty_rank) {
     char who[64];
-    snprintf(who, sizeof who, "(rank %d was asked to read it)", sparse);
+    snprintf(who, sizeof who, "(rank %d was asked to read it)", faulty_rank);
     return strstr(error->text, who) != NULL;
 }
 
@@ -103,8 +103,8 @@ static void tolerate(struct run *run, const char *what, int rc, const struct var
         rank_fail(run, "%s failed with %s, but the text is \"%s\" and its code %d", what, varve_error_name(rc),
                   error->text, error->code);
     /* Data that seems damaged leads to an older checkpoint, which may not fit the memory of any rank. */
-    if (error && error->rank != plan->sparse && !plan->may_lie && !is_read_for_another(error, plan->sparse))
-        rank_fail(run, "%s failed on rank %d, but is said to have failed on rank %d: %s: %s", what, plan->sparse,
+    if (error && error->rank != plan->faulty_rank && !plan->may_lie && !is_read_for_another(error, plan->faulty_rank))
+        rank_fail(run, "%s failed on rank %d, but is said to have failed on rank %d: %s: %s", what, plan->faulty_rank,
                   error->rank, varve_error_name(rc), error->text);
     if (rc == VARVE_FENCED || rc == VARVE_DISAGREED || (rc == VARVE_CORRUPT && !plan->may_lie))
         rank_fail(run, "%s: one failure of the storage was taken for something else: %s: %s", what,
@@ -120,7 +120,7 @@ static int answered(struct run *run, enum job_call call, int code, int64_t versi
 }
 
 static void arm(struct run *run, const char *point) {
-    if (run->way->arm && run->rank == run->plan->sparse)
+    if (run->way->arm && run->rank == run->plan->faulty_rank)
         run->way->arm(point);
 }
 
@@ -153,7 +153,7 @@ static void make_folder(const struct run *run, char *out, size_t capacity) {
 static void make_address(const struct run *run, int handle, int is_clean, char *out, size_t capacity) {
     const struct job_plan *plan = run->plan;
     char folder[JOB_FOLDER + 16];
-    int has_fault = handle == plan->handle && run->rank == plan->sparse && plan->fault[0] && !is_clean;
+    int has_fault = handle == plan->handle && run->rank == plan->faulty_rank && plan->fault[0] && !is_clean;
     make_folder(run, folder, sizeof folder);
     snprintf(out, capacity, "file://%s%s%s", folder, has_fault ? "?fault=" : "", has_fault ? plan->fault : "");
 }
@@ -546,7 +546,7 @@ static int64_t check_all(struct run *run, const struct job_after *after) {
 }
 
 void job_after_check(const struct job_way *way, const struct job_after *after, struct job_board *board) {
-    struct job_plan plain = {.nodes = after->nodes, .sparse = -1, .handle = -1};
+    struct job_plan plain = {.nodes = after->nodes, .faulty_rank = -1, .handle = -1};
     struct run run = {.way = way, .plan = &plain, .board = board, .rank = way->rank, .settings = "", .last_saved = -1};
     snprintf(plain.folder, sizeof plain.folder, "%s", after->folder);
     check_verified(&run, AT_FIRST);

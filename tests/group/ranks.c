@@ -55,7 +55,7 @@ static void run_job(struct varve_comm *comm, void *arg) {
     job->board = ((struct start *)arg)->board;
     job->folder = folder;
     job->rank = (int)comm->rank;
-    job->is_sparse = job->rank == plan->sparse;
+    job->is_faulty = job->rank == plan->faulty_rank;
     plan->fn(job);
     free(job);
 }
@@ -189,7 +189,7 @@ int rank_open_as(struct ranks_job *job, const char *address, const char *name, c
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_error error = {0};
     char usual[512], all[256];
-    const char *fault = job->is_sparse ? job->plan->fault : NULL;
+    const char *fault = job->is_faulty ? job->plan->fault : NULL;
     const char *more = settings ? settings : job->plan->settings;
     snprintf(usual, sizeof usual, "file://%s%s%s", job->folder, fault ? "?fault=" : "", fault ? fault : "");
     snprintf(all, sizeof all, SETTINGS "%s%s", more && *more ? "," : "", more ? more : "");

@@ -35,7 +35,7 @@ typedef void (*ranks_fn)(struct ranks_job *job);
 struct plan {
     ranks_fn fn;
     const char *settings; /* "" unless told */
-    int sparse;           /* the rank that is different */
+    int faulty_rank;           /* the rank that is different */
     const char *fault;    /* of the victim's storage, as in "?fault=", or NULL */
     uint32_t ranks;       /* 0: RANKS */
     int64_t value;        /* for fn */
@@ -48,7 +48,7 @@ struct ranks_job {
     struct board *board;
     const char *folder;
     int rank;
-    int is_sparse;
+    int is_faulty;
     struct varve_session *session;
     uint8_t field[FIELD];
     uint64_t step;

@@ -12,7 +12,7 @@
 #include "ranks.h"
 #include "test.h"
 
-#define EACH_VICTIM(plan) for ((plan).sparse = 0; (plan).sparse < RANKS; (plan).sparse++)
+#define EACH_VICTIM(plan) for ((plan).faulty_rank = 0; (plan).faulty_rank < RANKS; (plan).faulty_rank++)
 
 /* After whatever went wrong: the next checkpoint works, and comes back. */
 static void go_on(struct ranks_job *job, int64_t version) {
@@ -38,11 +38,11 @@ static void expect_end(const struct board *board, int64_t version) {
 static void give_other_versions(struct ranks_job *job) {
     rank_open(job);
     rank_checkpoint(job, 1);
-    rank_checkpoint(job, job->is_sparse ? 7 : 5);
+    rank_checkpoint(job, job->is_faulty ? 7 : 5);
     rank_wait(job);
-    rank_restart(job, job->is_sparse ? 1 : VARVE_LATEST);
-    rank_note(job, "reject", varve_reject(job->session, job->is_sparse ? 1 : 2), -2);
-    rank_note(job, "stored", varve_stored(job->session, job->is_sparse ? 1 : 2, NULL, NULL, NULL), -2);
+    rank_restart(job, job->is_faulty ? 1 : VARVE_LATEST);
+    rank_note(job, "reject", varve_reject(job->session, job->is_faulty ? 1 : 2), -2);
+    rank_note(job, "stored", varve_stored(job->session, job->is_faulty ? 1 : 2, NULL, NULL, NULL), -2);
     go_on(job, 8);
 }
 
@@ -66,11 +66,11 @@ static void different_versions(void **state) {
 static void mix_calls_up(struct ranks_job *job) {
     rank_open(job);
     rank_checkpoint(job, 1);
-    if (job->is_sparse)
+    if (job->is_faulty)
         rank_note(job, "mixed", varve_restart(job->session, VARVE_LATEST, NULL), -2);
     else
         rank_note(job, "mixed", varve_checkpoint(job->session, 2), -2);
-    rank_note(job, "mixed", job->is_sparse ? varve_need(job->session) : varve_reject(job->session, 1), -2);
+    rank_note(job, "mixed", job->is_faulty ? varve_need(job->session) : varve_reject(job->session, 1), -2);
     go_on(job, 8);
 }
 
@@ -88,13 +88,13 @@ static void mixed_calls(void **state) {
 static void give_bad_versions(struct ranks_job *job) {
     rank_open(job);
     rank_checkpoint(job, 3);
-    rank_checkpoint(job, job->is_sparse ? -4 : 4);
-    rank_checkpoint(job, job->is_sparse ? 2 : 4); /* it is too low */
-    rank_restart(job, job->is_sparse ? -7 : VARVE_LATEST);
-    rank_note(job, "reject", varve_reject(job->session, job->is_sparse ? -7 : 3), -2);
-    rank_note(job, "stored", varve_stored(job->session, job->is_sparse ? -7 : 3, NULL, NULL, NULL), -2);
+    rank_checkpoint(job, job->is_faulty ? -4 : 4);
+    rank_checkpoint(job, job->is_faulty ? 2 : 4); /* it is too low */
+    rank_restart(job, job->is_faulty ? -7 : VARVE_LATEST);
+    rank_note(job, "reject", varve_reject(job->session, job->is_faulty ? -7 : 3), -2);
+    rank_note(job, "stored", varve_stored(job->session, job->is_faulty ? -7 : 3, NULL, NULL, NULL), -2);
     int64_t got = -2;
-    unsigned flags = job->is_sparse ? 1u << 20 : 0;
+    unsigned flags = job->is_faulty ? 1u << 20 : 0;
     int rc = varve_restart_regions(job->session, VARVE_LATEST, NULL, 0, flags, &got);
     rank_note(job, "flags", rc, got);
     go_on(job, 4);
@@ -105,12 +105,12 @@ static void bad_versions(void **state) {
     (void)state;
     EACH_VICTIM(plan) {
         const struct board *board = ranks_run(&plan);
-        ranks_expect(board, "checkpoint", 2, -EINVAL, plan.sparse, "-4");
-        ranks_expect(board, "checkpoint", 3, -EINVAL, plan.sparse, "too low");
-        ranks_expect(board, "restart", 1, -EINVAL, plan.sparse, "-7");
-        ranks_expect(board, "reject", 1, -EINVAL, plan.sparse, "-7");
-        ranks_expect(board, "stored", 1, -EINVAL, plan.sparse, "-7");
-        ranks_expect(board, "flags", 1, -EINVAL, plan.sparse, "flags");
+        ranks_expect(board, "checkpoint", 2, -EINVAL, plan.faulty_rank, "-4");
+        ranks_expect(board, "checkpoint", 3, -EINVAL, plan.faulty_rank, "too low");
+        ranks_expect(board, "restart", 1, -EINVAL, plan.faulty_rank, "-7");
+        ranks_expect(board, "reject", 1, -EINVAL, plan.faulty_rank, "-7");
+        ranks_expect(board, "stored", 1, -EINVAL, plan.faulty_rank, "-7");
+        ranks_expect(board, "flags", 1, -EINVAL, plan.faulty_rank, "flags");
         expect_end(board, 4);
         assert_int_equal(ranks_teardown(NULL), 0);
         assert_int_equal(ranks_setup(NULL), 0);
@@ -122,17 +122,17 @@ static void bad_versions(void **state) {
 static void protect_otherwise(struct ranks_job *job) {
     static uint8_t other[FIELD + 1];
     rank_open(job);
-    if (job->is_sparse && varve_protect(job->session, "field", other, sizeof other) != 0)
+    if (job->is_faulty && varve_protect(job->session, "field", other, sizeof other) != 0)
         group_fail(job->comm, "protect");
     rank_restart(job, VARVE_LATEST);
-    if (job->is_sparse && (varve_protect(job->session, "field", job->field, FIELD) != 0 ||
+    if (job->is_faulty && (varve_protect(job->session, "field", job->field, FIELD) != 0 ||
                            varve_protect(job->session, "unheard of", other, 100) != 0))
         group_fail(job->comm, "protect");
     rank_restart(job, VARVE_LATEST);
-    if (job->is_sparse && varve_unprotect(job->session, "unheard of") != 0)
+    if (job->is_faulty && varve_unprotect(job->session, "unheard of") != 0)
         group_fail(job->comm, "unprotect");
     rank_restart(job, VARVE_LATEST);
-    if (job->is_sparse && varve_unprotect(job->session, "step") != 0) /* not an error: it just stays there */
+    if (job->is_faulty && varve_unprotect(job->session, "step") != 0) /* not an error: it just stays there */
         group_fail(job->comm, "unprotect");
     int64_t got = -2;
     int rc = varve_restart(job->session, VARVE_LATEST, &got);
@@ -147,8 +147,8 @@ static void regions_that_do_not_fit(void **state) {
     EACH_VICTIM(plan) {
         ranks_run(&make);
         const struct board *board = ranks_run(&plan);
-        ranks_expect(board, "restart", 1, VARVE_MISMATCH, plan.sparse, "field");
-        ranks_expect(board, "restart", 2, VARVE_MISMATCH, plan.sparse, "unheard of");
+        ranks_expect(board, "restart", 1, VARVE_MISMATCH, plan.faulty_rank, "field");
+        ranks_expect(board, "restart", 2, VARVE_MISMATCH, plan.faulty_rank, "unheard of");
         ranks_expect(board, "restart", 3, 0, -1, "");
         ranks_expect(board, "restart without", 1, 0, -1, "");
         expect_end(board, 11);
@@ -190,13 +190,13 @@ static void another_number_of_ranks(void **state) {
 
 static void open_otherwise(struct ranks_job *job) {
     char elsewhere[256], nowhere[256];
-    snprintf(elsewhere, sizeof elsewhere, "%s-%d", job->folder, job->plan->sparse);
+    snprintf(elsewhere, sizeof elsewhere, "%s-%d", job->folder, job->plan->faulty_rank);
     snprintf(nowhere, sizeof nowhere, "%s/there/is/none", job->folder);
-    rank_open_as(job, job->is_sparse ? nowhere : NULL, NULL, NULL);
-    rank_open_as(job, job->is_sparse ? elsewhere : NULL, NULL, NULL);
-    rank_open_as(job, NULL, job->is_sparse ? "other" : "job", NULL);
-    rank_open_as(job, NULL, NULL, job->is_sparse ? "keep=of course" : NULL);
-    rank_open_as(job, job->is_sparse ? "gopher://host" : NULL, NULL, NULL);
+    rank_open_as(job, job->is_faulty ? nowhere : NULL, NULL, NULL);
+    rank_open_as(job, job->is_faulty ? elsewhere : NULL, NULL, NULL);
+    rank_open_as(job, NULL, job->is_faulty ? "other" : "job", NULL);
+    rank_open_as(job, NULL, NULL, job->is_faulty ? "keep=of course" : NULL);
+    rank_open_as(job, job->is_faulty ? "gopher://host" : NULL, NULL, NULL);
     if (rank_open(job) != 0)
         return;
     struct varve_session *first = job->session;
@@ -215,12 +215,12 @@ static void opening(void **state) {
             if (ranks_answer(board, "open", i)->code == 0)
                 fail_msg("open number %d worked", i);
         ranks_expect(board, "open", 3, VARVE_DISAGREED, -1, "name");
-        ranks_expect(board, "open", 4, VARVE_SETTING, plan.sparse, "keep");
-        ranks_expect(board, "open", 5, VARVE_UNSUPPORTED, plan.sparse, "gopher");
+        ranks_expect(board, "open", 4, VARVE_SETTING, plan.faulty_rank, "keep");
+        ranks_expect(board, "open", 5, VARVE_UNSUPPORTED, plan.faulty_rank, "gopher");
         ranks_expect(board, "open", 6, 0, -1, "");
         ranks_expect(board, "open", 7, VARVE_BUSY, 0, "");
         expect_end(board, 1);
-        snprintf(command, sizeof command, "rm -rf '%s-%d'", ranks_folder(), plan.sparse);
+        snprintf(command, sizeof command, "rm -rf '%s-%d'", ranks_folder(), plan.faulty_rank);
         assert_int_equal(system(command), 0);
         assert_int_equal(ranks_teardown(NULL), 0);
         assert_int_equal(ranks_setup(NULL), 0);
@@ -276,7 +276,7 @@ static void save_three(struct ranks_job *job) {
  * victim's error, and what comes next works. */
 static void check_failing(struct plan *plan, const char *error, int code, int *failed) {
     char fault[64];
-    for (int k = 1 + plan->sparse % ranks_stride(); k <= 34; k += ranks_stride()) {
+    for (int k = 1 + plan->faulty_rank % ranks_stride(); k <= 34; k += ranks_stride()) {
         snprintf(fault, sizeof fault, "%s:%d:%s", k % 4 ? "fail" : "fail-after", k, error);
         plan->fault = fault;
         const struct board *board = ranks_run(plan);
@@ -286,9 +286,9 @@ static void check_failing(struct plan *plan, const char *error, int code, int *f
                 continue;
             if (answer->code != code && !(strcmp(answer->call, "restart") == 0 && answer->code == VARVE_NO_CHECKPOINT))
                 fail_msg("%s: %s gave %s: %s", fault, answer->call, varve_error_name(answer->code), answer->error.text);
-            if (answer->code == code && answer->error.rank != plan->sparse)
+            if (answer->code == code && answer->error.rank != plan->faulty_rank)
                 fail_msg("%s: %s failed on rank %d, and is said to have failed on rank %d: %s", fault, answer->call,
-                         plan->sparse, answer->error.rank, answer->error.text);
+                         plan->faulty_rank, answer->error.rank, answer->error.text);
             *failed += strcmp(answer->call, "checkpoint") == 0;
         }
         expect_end(board, 9);
@@ -304,8 +304,8 @@ static void failing_storage(void **state) {
     (void)state;
     EACH_VICTIM(plan) {
         int failed = 0;
-        check_failing(&plan, names[plan.sparse], codes[plan.sparse], &failed);
-        printf("rank %d: %d checkpoints failed\n", plan.sparse, failed);
+        check_failing(&plan, names[plan.faulty_rank], codes[plan.faulty_rank], &failed);
+        printf("rank %d: %d checkpoints failed\n", plan.faulty_rank, failed);
         assert_true(failed >= 8 / ranks_stride());
     }
 }
@@ -314,7 +314,7 @@ static void failing_storage(void **state) {
 static void run_out_of_memory(struct ranks_job *job) {
     rank_open(job);
     rank_checkpoint(job, 1);
-    if (job->is_sparse)
+    if (job->is_faulty)
         vv_alloc_fail_at((uint64_t)job->plan->value);
     rank_checkpoint(job, 2);
     rank_wait(job);
@@ -335,7 +335,7 @@ static void no_memory(void **state) {
             const struct board *board = ranks_run(&plan);
             const struct answer *answer = ranks_answer(board, "checkpoint", 2);
             if (answer->code != 0)
-                ranks_expect(board, "checkpoint", 2, -ENOMEM, plan.sparse, "");
+                ranks_expect(board, "checkpoint", 2, -ENOMEM, plan.faulty_rank, "");
             failed += answer->code != 0;
             expect_end(board, 3);
             ranks_teardown(NULL);

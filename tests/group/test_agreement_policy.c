@@ -13,7 +13,7 @@
 #include "ranks.h"
 #include "test.h"
 
-#define EACH_VICTIM(plan) for ((plan).sparse = 0; (plan).sparse < RANKS; (plan).sparse++)
+#define EACH_VICTIM(plan) for ((plan).faulty_rank = 0; (plan).faulty_rank < RANKS; (plan).faulty_rank++)
 
 static void renew_folder(void) {
     assert_int_equal(ranks_teardown(NULL), 0);
@@ -48,7 +48,7 @@ static void save_with_policy(struct ranks_job *job) {
 static int run_policy(struct plan *plan, void (*check)(const struct plan *plan, const struct board *board)) {
     char fault[64];
     int count = 0;
-    for (int k = 4 + plan->sparse % ranks_stride(); k <= 30; k += ranks_stride()) {
+    for (int k = 4 + plan->faulty_rank % ranks_stride(); k <= 30; k += ranks_stride()) {
         snprintf(fault, sizeof fault, "fail:%d:ENOSPC", k);
         plan->fault = fault;
         const struct board *board = ranks_run(plan);
@@ -65,7 +65,7 @@ static void check_warned(const struct plan *plan, const struct board *board) {
     int code = ranks_answer(board, "wait", 1)->code;
     ranks_expect(board, "checkpoint", 1, 0, -1, "");
     if (code < 0) {
-        ranks_expect(board, "wait", 1, -ENOSPC, plan->sparse, "");
+        ranks_expect(board, "wait", 1, -ENOSPC, plan->faulty_rank, "");
         assert_int_equal(ranks_answer(board, "result", 1)->version, -ENOSPC);
         assert_non_null(strstr(board->log[0], "checkpoint 1 failed"));
         for (int rank = 1; rank < RANKS; rank++) /* one of them is enough */
@@ -82,7 +82,7 @@ static void warn(void **state) {
     (void)state;
     EACH_VICTIM(plan) {
         int failed = run_policy(&plan, check_warned);
-        printf("rank %d: %d checkpoints failed\n", plan.sparse, failed);
+        printf("rank %d: %d checkpoints failed\n", plan.faulty_rank, failed);
         assert_true(failed >= 4 / ranks_stride());
     }
 }
@@ -103,7 +103,7 @@ static void retry(void **state) {
     (void)state;
     EACH_VICTIM(plan) {
         int retried = run_policy(&plan, check_retried);
-        printf("rank %d: %d checkpoints were tried again\n", plan.sparse, retried);
+        printf("rank %d: %d checkpoints were tried again\n", plan.faulty_rank, retried);
         assert_true(retried >= 4 / ranks_stride());
     }
 }
@@ -131,7 +131,7 @@ static void retry_in_vain(void **state) {
             plan.fault = fault;
             const struct board *board = ranks_run(&plan);
             if (ranks_answer(board, "open", 1)->code == 0) {
-                ranks_expect(board, "second wait", 1, -EIO, plan.sparse, "");
+                ranks_expect(board, "second wait", 1, -EIO, plan.faulty_rank, "");
                 assert_int_equal(ranks_answer(board, "close", 1)->code, -EIO);
                 assert_in_range(ranks_answer(board, "attempts", 1)->code, 1, 4);
                 failed += ranks_answer(board, "checkpoint", 1)->code < 0;
@@ -194,7 +194,7 @@ static void fallback(void **state) {
     EACH_VICTIM(plan) {
         for (int kind = 0; kind < DAMAGES; kind++) {
             ranks_run(&make);
-            ranks_pack_path(3, plan.sparse, path, sizeof path);
+            ranks_pack_path(3, plan.faulty_rank, path, sizeof path);
             damage(path, kind);
             const struct board *board = ranks_run(&plan);
             ranks_expect(board, "restart", 1, 0, -1, "");

@@ -112,8 +112,8 @@ static void another_number_of_ranks(void **state) {
 static void disagree(struct ranks_job *job) {
     if (rank_open(job) != 0)
         return;
-    go_on(job, job->is_sparse ? 1 : 2);
-    int rc = job->is_sparse ? varve_continue(job->session, 1, NULL) : varve_restart(job->session, 1, NULL);
+    go_on(job, job->is_faulty ? 1 : 2);
+    int rc = job->is_faulty ? varve_continue(job->session, 1, NULL) : varve_restart(job->session, 1, NULL);
     rank_note(job, "mixed", rc, -2);
     rank_checkpoint(job, 5);
     go_on(job, 1);
@@ -123,7 +123,7 @@ static void disagree(struct ranks_job *job) {
 static void all_must_say_the_same(void **state) {
     (void)state;
     make_store(2, "");
-    struct plan plan = {.fn = disagree, .sparse = 1};
+    struct plan plan = {.fn = disagree, .faulty_rank = 1};
     const struct board *board = ranks_run(&plan);
     ranks_expect(board, "continue", 1, VARVE_DISAGREED, -1, "varve_continue");
     ranks_expect(board, "mixed", 1, VARVE_DISAGREED, -1, "same call");
@@ -147,7 +147,7 @@ static void trouble_of_one_is_told_to_all(void **state) {
     (void)state;
     for (int k = 1; k <= 40; k += ranks_stride()) {
         make_store(1, "");
-        struct plan plan = {.fn = faults_of_one, .sparse = k % RANKS, .fault = fault};
+        struct plan plan = {.fn = faults_of_one, .faulty_rank = k % RANKS, .fault = fault};
         snprintf(fault, sizeof fault, "fail:%d:EIO", k);
         const struct board *board = ranks_run(&plan);
         if (ranks_answer(board, "open", 1)->code == 0)

@@ -44,7 +44,7 @@ struct plan {
     uint32_t ranks;
     const char *settings;
     const char *fault; /* of the storage of rank `victim` */
-    uint32_t sparse;
+    uint32_t faulty_rank;
     struct group_options options;
     size_t scale;        /* of the fields; 0: 1 */
     uint64_t key;        /* of the content */
@@ -156,7 +156,7 @@ static void open_session(struct job *job) {
     char address[160];
     const struct plan *plan = job->plan;
     struct varve_options options = {.size = sizeof options, .settings = plan->settings};
-    int is_faulty = plan->fault && job->comm->rank == plan->sparse;
+    int is_faulty = plan->fault && job->comm->rank == plan->faulty_rank;
     snprintf(address, sizeof address, "file://%s%s%s", folder, is_faulty ? "?fault=" : "",
              is_faulty ? plan->fault : "");
     struct varve_error error;
@@ -385,15 +385,15 @@ static void assert_same_story(int step, uint32_t ranks) {
 static void save_through(struct job *job) {
     open_session(job);
     for (int64_t version = 1; version <= 3; version++) {
-        job->is_refusing = job->plan->fault == NULL && version == 2 && job->comm->rank == job->plan->sparse;
+        job->is_refusing = job->plan->fault == NULL && version == 2 && job->comm->rank == job->plan->faulty_rank;
         fill(job, (uint64_t)version);
         save(job, version);
     }
     check_version(job, 3);
 }
 
-static void fail_through(const char *settings, uint32_t sparse, const char *fault, int code) {
-    struct plan plan = {.fn = save_through, .ranks = 6, .settings = settings, .sparse = sparse, .fault = fault};
+static void fail_through(const char *settings, uint32_t faulty_rank, const char *fault, int code) {
+    struct plan plan = {.fn = save_through, .ranks = 6, .settings = settings, .faulty_rank = faulty_rank, .fault = fault};
     setup(NULL);
     run(&plan);
     int failed = 0;
@@ -402,7 +402,7 @@ static void fail_through(const char *settings, uint32_t sparse, const char *faul
         if (board->codes[step][0]) {
             failed++;
             assert_int_equal(board->codes[step][0], code);
-            assert_int_equal(board->errors[step][0].rank, (int)sparse);
+            assert_int_equal(board->errors[step][0].rank, (int)faulty_rank);
         }
     }
     assert_int_equal(failed, 1);
@@ -424,25 +424,25 @@ static void save_and_die(struct job *job) {
     fill(job, 1);
     save(job, 1);
     fill(job, 2);
-    if (job->comm->rank == job->plan->sparse)
+    if (job->comm->rank == job->plan->faulty_rank)
         raise(SIGKILL);
     save(job, 2);
 }
 
 static void test_death(void **state) {
     (void)state;
-    for (uint32_t sparse = 0; sparse < 4; sparse += 3) {
+    for (uint32_t faulty_rank = 0; faulty_rank < 4; faulty_rank += 3) {
         struct group_end end;
         struct plan plan = {.fn = save_and_die,
                             .ranks = 4,
                             .settings = "aggregate=4",
-                            .sparse = sparse,
+                            .faulty_rank = faulty_rank,
                             .options = {.grace_ms = 4000, .is_noticed = 1, .seconds = 30}};
         setup(NULL);
         assert_int_not_equal(group_run(plan.ranks, run_rank, &plan, &plan.options, &end), 0);
-        assert_int_equal(end.first, (int)sparse);
+        assert_int_equal(end.first, (int)faulty_rank);
         for (uint32_t i = 0; i < 4; i++)
-            if (i != sparse)
+            if (i != faulty_rank)
                 assert_int_equal(end.status[i], 0);
         teardown(NULL);
     }
@@ -471,7 +471,7 @@ struct outcome {
 };
 
 /* All ranks are told the same: of the writer, and what it said. */
-static void count_outcome(uint32_t ranks, uint32_t sparse, int code, struct outcome *out) {
+static void count_outcome(uint32_t ranks, uint32_t faulty_rank, int code, struct outcome *out) {
     for (int step = 0; step < SAVES; step++) {
         assert_same_story(step, ranks);
         out->retried += board->stats[step][0].attempts > 1;
@@ -479,7 +479,7 @@ static void count_outcome(uint32_t ranks, uint32_t sparse, int code, struct outc
             continue;
         out->failed++;
         assert_int_equal(board->codes[step][0], code);
-        assert_int_equal(board->errors[step][0].rank, (int)sparse);
+        assert_int_equal(board->errors[step][0].rank, (int)faulty_rank);
     }
 }
 
@@ -489,12 +489,12 @@ static void fail_storage(const char *settings, const char *kind, const char *err
     *out = (struct outcome){0};
     for (int k = 14; k <= 38; k += 6) {
         char fault[64];
-        struct plan plan = {.fn = save_in_trouble, .ranks = 6, .settings = settings, .sparse = 3, .fault = fault};
+        struct plan plan = {.fn = save_in_trouble, .ranks = 6, .settings = settings, .faulty_rank = 3, .fault = fault};
         snprintf(fault, sizeof fault, "%s:%d:%s", kind, k, error);
         setup(NULL);
         memset(board, 0, sizeof *board);
         run(&plan);
-        count_outcome(plan.ranks, plan.sparse, code, out);
+        count_outcome(plan.ranks, plan.faulty_rank, code, out);
         check_store();
         teardown(NULL);
     }
@@ -532,13 +532,13 @@ static void test_storage_full(void **state) {
     struct plan plan = {.fn = save_on_full,
                         .ranks = 6,
                         .settings = "aggregate=3,on_error=warn,log=error,codec=none",
-                        .sparse = 3,
+                        .faulty_rank = 3,
                         .fault = "fail-from:36:ENOSPC"};
     setup(NULL);
     memset(board, 0, sizeof *board);
     run(&plan);
     assert_int_equal(board->codes[0][0], 0);
-    count_outcome(plan.ranks, plan.sparse, -ENOSPC, &outcome);
+    count_outcome(plan.ranks, plan.faulty_rank, -ENOSPC, &outcome);
     assert_in_range(outcome.failed, 2, 3);
     plan.fault = NULL;
     plan.fn = check_first;
@@ -622,7 +622,7 @@ static void test_keep(void **state) {
 static void save_short(struct job *job) {
     open_session(job);
     for (int64_t version = 1; version <= 4; version++) {
-        int is_short = version == 3 && job->comm->rank == job->plan->sparse;
+        int is_short = version == 3 && job->comm->rank == job->plan->faulty_rank;
         fill(job, (uint64_t)version);
         if (is_short)
             vv_alloc_fail_at(job->plan->allocation);

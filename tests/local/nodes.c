@@ -30,7 +30,7 @@ int node_of(int rank) {
 
 int node_open(struct ranks_job *job, const char *settings) {
     char folder[256], address[512], all[256];
-    const char *fault = job->is_sparse ? job->plan->fault : NULL, *more = job->plan->settings;
+    const char *fault = job->is_faulty ? job->plan->fault : NULL, *more = job->plan->settings;
     node_folder(node_of(job->rank), folder, sizeof folder);
     snprintf(address, sizeof address, "file://%s%s%s", folder, fault ? "?fault=" : "", fault ? fault : "");
     snprintf(all, sizeof all, "storage=local%s%s%s%s", more && *more ? "," : "", more ? more : "",

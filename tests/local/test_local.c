@@ -98,7 +98,7 @@ static void check_nodes(uint32_t generation, int64_t version) {
 }
 
 static void whole_life(void **state) {
-    struct plan first = {.fn = live, .sparse = -1}, then = {.fn = come_again, .sparse = -1};
+    struct plan first = {.fn = live, .faulty_rank = -1}, then = {.fn = come_again, .faulty_rank = -1};
     (void)state;
     for (size_t i = 0; i < sizeof placements / sizeof *placements; i++) {
         place(i);
@@ -128,8 +128,8 @@ static void come_without_setting(struct ranks_job *job) {
 }
 
 static void stays_local(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 2, .sparse = -1},
-                plan = {.fn = come_without_setting, .sparse = -1};
+    struct plan make = {.fn = node_make_store, .value = 2, .faulty_rank = -1},
+                plan = {.fn = come_without_setting, .faulty_rank = -1};
     (void)state;
     nodes_place(0, 0, 1, 1);
     ranks_run(&make);
@@ -141,8 +141,8 @@ static void stays_local(void **state) {
 /* ---- keep ---- */
 
 static void keeps_two(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 9, .settings = "keep=2", .sparse = -1},
-                back = {.fn = node_come_back, .sparse = -1};
+    struct plan make = {.fn = node_make_store, .value = 9, .settings = "keep=2", .faulty_rank = -1},
+                back = {.fn = node_come_back, .faulty_rank = -1};
     char path[512];
     (void)state;
     for (size_t i = 0; i < 2; i++) {
@@ -165,8 +165,8 @@ static void keeps_two(void **state) {
 
 /* The newest is damaged on one node: all go back to the one before. */
 static void falls_back(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 4, .settings = "keep=2,copies=1", .sparse = -1},
-                back = {.fn = node_come_back, .value = 9, .settings = "copies=1", .sparse = -1};
+    struct plan make = {.fn = node_make_store, .value = 4, .settings = "keep=2,copies=1", .faulty_rank = -1},
+                back = {.fn = node_come_back, .value = 9, .settings = "copies=1", .faulty_rank = -1};
     char path[512];
     (void)state;
     nodes_place(0, 0, 1, 1);
@@ -194,13 +194,13 @@ static void save_with_trouble(struct ranks_job *job) {
 
 /* From some moment on nothing can be written on a rank: all hear of it, and what was reported comes back. */
 static void fails_together(void **state) {
-    struct plan back = {.fn = node_come_back, .sparse = -1};
+    struct plan back = {.fn = node_come_back, .faulty_rank = -1};
     (void)state;
     nodes_place(0, 1, 1, 2);
-    for (int sparse = 0; sparse < RANKS; sparse++)
+    for (int faulty_rank = 0; faulty_rank < RANKS; faulty_rank++)
         for (int at = 30; at <= 75; at += 15) {
             char fault[64];
-            struct plan plan = {.fn = save_with_trouble, .sparse = sparse, .fault = fault};
+            struct plan plan = {.fn = save_with_trouble, .faulty_rank = faulty_rank, .fault = fault};
             int64_t saved = -1;
             snprintf(fault, sizeof fault, "fail-from:%d:EIO", at);
             const struct board *board = ranks_run(&plan);

@@ -13,7 +13,7 @@
 #include "nodes.h"
 #include "test.h"
 
-static struct plan back = {.fn = node_come_back, .sparse = -1};
+static struct plan back = {.fn = node_come_back, .faulty_rank = -1};
 
 static void sleep_ms(long ms) {
     struct timespec time = {ms / 1000, ms % 1000 * 1000000};
@@ -37,14 +37,14 @@ static void die(struct ranks_job *job) {
     rank_checkpoint(job, 1);
     rank_checkpoint(job, 2);
     snprintf(point, sizeof point, "%s=kill", steps[job->plan->value]);
-    vv_fault_set(job->is_sparse ? point : NULL);
+    vv_fault_set(job->is_faulty ? point : NULL);
     rank_checkpoint(job, 3);
     sleep_ms(10000); /* for the others to go with us */
 }
 
 /* Whichever of ranks 2 and 3 keeps node 1 dies. */
 static void die_as_leader(struct ranks_job *job) {
-    job->is_sparse = node_of(job->rank) == 1;
+    job->is_faulty = node_of(job->rank) == 1;
     die(job);
 }
 
@@ -52,7 +52,7 @@ static void dies_in_a_commit(void **state) {
     (void)state;
     for (size_t i = 0; i < STEPS; i++)
         for (int node = 0; node < 2; node++) {
-            struct plan plan = {.fn = node == 0 ? die : die_as_leader, .sparse = 0, .value = (int64_t)i};
+            struct plan plan = {.fn = node == 0 ? die : die_as_leader, .faulty_rank = 0, .value = (int64_t)i};
             nodes_place(0, 0, 1, 1);
             nodes_run_dying(&plan, node == 0 ? 0 : -1);
             const struct board *board = ranks_run(&back);
@@ -72,18 +72,18 @@ static void die_early(struct ranks_job *job) {
     if (node_open(job, NULL) != 0)
         return;
     rank_checkpoint(job, 1);
-    vv_fault_set(job->is_sparse ? "engine.save.before_seal=kill" : NULL);
+    vv_fault_set(job->is_faulty ? "engine.save.before_seal=kill" : NULL);
     rank_checkpoint(job, 2);
     sleep_ms(10000);
 }
 
 static void dies_before_its_pack(void **state) {
     (void)state;
-    for (int sparse = 0; sparse < RANKS; sparse++) {
-        struct plan plan = {.fn = die_early, .sparse = sparse},
-                    again = {.fn = node_come_back, .value = 2, .sparse = -1};
+    for (int faulty_rank = 0; faulty_rank < RANKS; faulty_rank++) {
+        struct plan plan = {.fn = die_early, .faulty_rank = faulty_rank},
+                    again = {.fn = node_come_back, .value = 2, .faulty_rank = -1};
         nodes_place(0, 0, 1, 1);
-        nodes_run_dying(&plan, sparse);
+        nodes_run_dying(&plan, faulty_rank);
         const struct board *board = ranks_run(&again);
         assert_int_equal(ranks_answer(board, "restart", 1)->version, 1);
         ranks_expect(board, "checkpoint", 1, 0, -1, "");
@@ -102,7 +102,7 @@ static void die_copying(struct ranks_job *job) {
 }
 
 static void dies_copying(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 2, .sparse = -1}, plan = {.fn = die_copying, .sparse = -1};
+    struct plan make = {.fn = node_make_store, .value = 2, .faulty_rank = -1}, plan = {.fn = die_copying, .faulty_rank = -1};
     char path[512];
     (void)state;
     nodes_place(0, 0, 1, 1);
@@ -158,7 +158,7 @@ static int signals_teardown(void **state) {
 /* On the same nodes, and on such that have only one in common: the second one hears that it is busy, and the first one
  * does not mind. */
 static void two_jobs(void **state) {
-    struct plan plan = {.fn = hold, .sparse = -1};
+    struct plan plan = {.fn = hold, .faulty_rank = -1};
     (void)state;
     nodes_place(0, 0, 1, 1);
     int job = nodes_start(&plan);
@@ -183,7 +183,7 @@ static void stop_all(int signal) {
 
 /* A job that does not move is taken for dead. When it wakes, it may not commit anything any more. */
 static void asleep(void **state) {
-    struct plan plan = {.fn = hold, .sparse = -1}, next = {.fn = node_come_back, .value = 5, .sparse = -1};
+    struct plan plan = {.fn = hold, .faulty_rank = -1}, next = {.fn = node_come_back, .value = 5, .faulty_rank = -1};
     (void)state;
     nodes_place(0, 0, 1, 1);
     int job = nodes_start(&plan);
@@ -209,8 +209,8 @@ static void claim_alone(struct ranks_job *job) {
 }
 
 static void different_generations(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 2, .sparse = -1}, alone = {.fn = claim_alone, .sparse = -1},
-                next = {.fn = node_come_back, .value = 3, .sparse = -1};
+    struct plan make = {.fn = node_make_store, .value = 2, .faulty_rank = -1}, alone = {.fn = claim_alone, .faulty_rank = -1},
+                next = {.fn = node_come_back, .value = 3, .faulty_rank = -1};
     (void)state;
     nodes_place(0, 0, 1, 1);
     ranks_run(&make);
@@ -243,7 +243,7 @@ static void advance_with_trouble(struct ranks_job *job) {
 static void one_does_not_advance(void **state) {
     (void)state;
     for (int node = 0; node < 2; node++) {
-        struct plan plan = {.fn = advance_with_trouble, .value = node, .sparse = -1};
+        struct plan plan = {.fn = advance_with_trouble, .value = node, .faulty_rank = -1};
         nodes_place(0, 0, 1, 1);
         const struct board *board = ranks_run(&plan);
         ranks_expect(board, "restart", 1, -EIO, -1, "");

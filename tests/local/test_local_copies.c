@@ -9,8 +9,8 @@
 #include "nodes.h"
 #include "test.h"
 
-static struct plan make = {.fn = node_make_store, .value = 3, .sparse = -1};
-static struct plan back = {.fn = node_come_back, .sparse = -1};
+static struct plan make = {.fn = node_make_store, .value = 3, .faulty_rank = -1};
+static struct plan back = {.fn = node_come_back, .faulty_rank = -1};
 
 static void set_copies(const char *settings) {
     make.settings = back.settings = settings;

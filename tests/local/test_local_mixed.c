@@ -44,7 +44,7 @@ static void come_back_as_one(struct ranks_job *job) {
 }
 
 static void two_attempts(void **state) {
-    struct plan first = {.fn = save_twice, .sparse = -1}, then = {.fn = come_back_as_one, .sparse = -1};
+    struct plan first = {.fn = save_twice, .faulty_rank = -1}, then = {.fn = come_back_as_one, .faulty_rank = -1};
     (void)state;
     nodes_place(0, 0, 1, 1);
     const struct board *board = ranks_run(&first);
@@ -65,10 +65,10 @@ static void save_content(struct ranks_job *job) {
 }
 
 static const struct board *run_two_jobs(const char *settings) {
-    struct plan make = {.fn = node_make_store, .value = 1, .sparse = -1, .settings = settings},
-                one = {.fn = save_content, .value = 50, .sparse = -1, .settings = settings},
-                other = {.fn = save_content, .value = 60, .sparse = -1, .settings = settings},
-                then = {.fn = come_back_as_one, .sparse = -1, .settings = settings};
+    struct plan make = {.fn = node_make_store, .value = 1, .faulty_rank = -1, .settings = settings},
+                one = {.fn = save_content, .value = 50, .faulty_rank = -1, .settings = settings},
+                other = {.fn = save_content, .value = 60, .faulty_rank = -1, .settings = settings},
+                then = {.fn = come_back_as_one, .faulty_rank = -1, .settings = settings};
     nodes_place(0, 0, 1, 1);
     ranks_run(&make); /* generation 1 on nodes 0 and 1 */
     nodes_place(1, 1, 2, 2);
@@ -108,10 +108,10 @@ static void die_voted(struct ranks_job *job) {
 }
 
 static void votes_of_two_jobs(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 1, .sparse = -1, .settings = "copies=1"},
-                one = {.fn = die_voted, .value = 50, .sparse = -1, .settings = "copies=1"},
-                other = {.fn = die_voted, .value = 60, .sparse = -1, .settings = "copies=1"},
-                then = {.fn = come_back_as_one, .sparse = -1, .settings = "copies=1"};
+    struct plan make = {.fn = node_make_store, .value = 1, .faulty_rank = -1, .settings = "copies=1"},
+                one = {.fn = die_voted, .value = 50, .faulty_rank = -1, .settings = "copies=1"},
+                other = {.fn = die_voted, .value = 60, .faulty_rank = -1, .settings = "copies=1"},
+                then = {.fn = come_back_as_one, .faulty_rank = -1, .settings = "copies=1"};
     (void)state;
     nodes_place(0, 0, 1, 1);
     ranks_run(&make);

@@ -12,8 +12,8 @@
 #include "test.h"
 
 /* Everything is kept once: what happens when there are copies is in test_local_copies.c. */
-static struct plan make = {.fn = node_make_store, .value = 3, .sparse = -1, .settings = "copies=1"};
-static struct plan back = {.fn = node_come_back, .sparse = -1, .settings = "copies=1"};
+static struct plan make = {.fn = node_make_store, .value = 3, .faulty_rank = -1, .settings = "copies=1"};
+static struct plan back = {.fn = node_come_back, .faulty_rank = -1, .settings = "copies=1"};
 
 static void make_store(void) {
     nodes_place(0, 0, 1, 1);
@@ -86,7 +86,7 @@ static void ask(struct ranks_job *job) {
 
 /* A program that asks first, to know how much to protect, is told of the checkpoint it will get. */
 static void asking_first(void **state) {
-    struct plan plan = {.fn = ask, .sparse = -1};
+    struct plan plan = {.fn = ask, .faulty_rank = -1};
     char path[512];
     (void)state;
     make_store();
@@ -151,7 +151,7 @@ static void damaged_everywhere(void **state) {
 /* ---- a node that is lost ---- */
 
 static void lost_node(void **state) {
-    struct plan ranks_back = {.fn = node_come_back, .value = 9, .sparse = -1, .settings = "copies=1"};
+    struct plan ranks_back = {.fn = node_come_back, .value = 9, .faulty_rank = -1, .settings = "copies=1"};
     (void)state;
     for (int node = 0; node < 2; node++) {
         make_store();
@@ -198,7 +198,7 @@ static void lost_pack(void **state) {
 
 static void moved_ranks(void **state) {
     static const int places[][4] = {{1, 1, 0, 0}, {0, 0, 0, 1}, {1, 0, 1, 0}, {2, 1, 0, 0}, {0, 1, 2, 3}, {3, 2, 1, 0}};
-    struct plan plan = {.fn = node_come_back, .sparse = -1, .settings = "copies=1,threads=2"};
+    struct plan plan = {.fn = node_come_back, .faulty_rank = -1, .settings = "copies=1,threads=2"};
     (void)state;
     make_store();
     for (unsigned i = 0; i < sizeof places / sizeof *places; i++) { /* each goes on from the one before */
@@ -217,7 +217,7 @@ static void moved_ranks(void **state) {
 
 /* On a node where it never was, a rank asks what there is. */
 static void moved_and_asked(void **state) {
-    struct plan plan = {.fn = ask, .sparse = -1, .settings = "copies=1"};
+    struct plan plan = {.fn = ask, .faulty_rank = -1, .settings = "copies=1"};
     (void)state;
     make_store();
     nodes_place(2, 1, 0, 0);
@@ -227,7 +227,7 @@ static void moved_and_asked(void **state) {
 }
 
 static void fewer_ranks(void **state) {
-    struct plan few = {.fn = node_come_back, .ranks = 2, .sparse = -1, .settings = "copies=1"};
+    struct plan few = {.fn = node_come_back, .ranks = 2, .faulty_rank = -1, .settings = "copies=1"};
     (void)state;
     make_store();
     nodes_place(0, 1, 0, 0);
@@ -236,7 +236,7 @@ static void fewer_ranks(void **state) {
 }
 
 static void another_store(void **state) {
-    struct plan one = {.fn = node_make_store, .value = 1, .sparse = -1, .settings = "copies=1"};
+    struct plan one = {.fn = node_make_store, .value = 1, .faulty_rank = -1, .settings = "copies=1"};
     (void)state;
     nodes_place(0, 0, 0, 0);
     ranks_run(&one);
@@ -311,7 +311,7 @@ static void fail_once(struct ranks_job *job) {
 static void keeps_what_was_reported(void **state) {
     (void)state;
     for (int node = 0; node < 2; node++) {
-        struct plan plan = {.fn = fail_once, .settings = "keep=2,copies=1", .value = node, .sparse = -1};
+        struct plan plan = {.fn = fail_once, .settings = "keep=2,copies=1", .value = node, .faulty_rank = -1};
         char path[512];
         nodes_place(0, 0, 1, 1);
         const struct board *board = ranks_run(&plan);

@@ -140,7 +140,7 @@ static void a_dropped_save_leaves_no_trace(void **unused) {
     assert_int_equal(vv_history_source(&history, &source), 0);
     struct vv_past *past = vv_history_add(&history, 3, "x");
     past->pending_length = 8192;
-    assert_int_equal(vv_past_capacity(past, 2), 0);
+    assert_int_equal(vv_past_reserve_ids(past, 2), 0);
     struct vv_origin origin = {.length = 8192, .kind = VV_ORIGIN_FROM};
     assert_int_equal(vv_origins_add(&past->changed, &origin), 0);
     assert_int_equal(vv_past_new_id(past, 1, id), 0);
@@ -180,7 +180,7 @@ static void shrinking_touches_nothing(void **unused) {
     assert_int_equal(vv_history_source(&history, &source), 0);
     struct vv_past *past = vv_history_add(&history, 0, "x");
     past->pending_length = length;
-    assert_int_equal(vv_past_capacity(past, length / 4096), 0);
+    assert_int_equal(vv_past_reserve_ids(past, length / 4096), 0);
     struct vv_origin zero = {.length = length - 4096},
                      data = {.offset = length - 4096, .length = 4096, .kind = VV_ORIGIN_FROM};
     vv_origins_add(&past->changed, &zero);

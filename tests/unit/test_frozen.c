@@ -385,7 +385,7 @@ static void a_killed_copy_is_an_error(void **state) {
     struct vv_frozen_run run = {(uintptr_t)at, (uint32_t)MB, 0};
     kill(vv_frozen_pid(frozen), SIGKILL);
     assert_int_equal(vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE), -ECHILD);
-    assert_non_null(strstr(vv_frozen_disposition(frozen), "signal 9"));
+    assert_non_null(strstr(vv_frozen_why_gone(frozen), "signal 9"));
     assert_false(vv_frozen_met_a_hole(frozen));
     assert_int_equal(vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE), -ECHILD);
     vv_frozen_end(frozen);
@@ -410,7 +410,7 @@ static void a_copy_that_others_waited_for(void **state) {
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(-1, NULL, __WALL), pid);
     assert_int_equal(vv_frozen_read(frozen, &run, 1, VV_FROZEN_GIVE), -ECHILD);
-    assert_non_null(strstr(vv_frozen_disposition(frozen), "somebody else"));
+    assert_non_null(strstr(vv_frozen_why_gone(frozen), "somebody else"));
     vv_frozen_destroy(frozen);
     munmap(at, MB);
 }
@@ -679,7 +679,7 @@ static void check_another_namespace(void) {
         return; /* a privilege */
     CHECK(vv_frozen_create(&frozen) == 0);
     CHECK(vv_frozen_begin(frozen, &kept, 1) == -ENOTSUP);
-    CHECK(strstr(vv_frozen_disposition(frozen), "namespace"));
+    CHECK(strstr(vv_frozen_why_gone(frozen), "namespace"));
     vv_frozen_destroy(frozen);
 }
 
