@@ -235,11 +235,12 @@ VARVE_API int varve_unprotect(struct varve_session *session, const char *region)
  * A checkpoint may fail after its call has returned. varve_wait, varve_test and varve_close tell it. If nobody has
  * asked them, the next varve_checkpoint tells it once:
  *
- *   VARVE_EARLIER_FAILED    this version was begun, as with 0; the one before does not exist. varve_session_error has
- * its code, rank and text. To call again with the same version is allowed: the call waits for what was begun, and
- * returns 0 if it survives; what is stored is the state of the first call VARVE_FENCED            another session has
- * taken this name: nothing was begun, and never will be any other error         is of this version, which does not
- * exist; the text has the earlier failure, too
+ *   VARVE_EARLIER_FAILED    this version was begun, as with 0; the one before does not exist.
+ *                           varve_session_error has its code, rank and text. To call again with
+ *                           the same version is allowed: the call waits for what was begun, and
+ *                           returns 0 if it survives; what is stored is the state of the first call
+ *   VARVE_FENCED            another session has taken this name: nothing was begun, and never will be
+ *   any other error         is of this version, which does not exist; the text has the earlier failure, too
  *
  * With on_error=warn a failure is logged when it happens, and varve_checkpoint returns 0; varve_wait, varve_test and
  * varve_close still tell what became of the last one. With on_error=retry:n, capture=sync or threads=0 everything is

@@ -14,8 +14,8 @@ void *vv_aligned(size_t size, size_t alignment); /* free with vv_free */
 char *vv_strdup(const char *text);
 void vv_free(void *ptr); /* accepts NULL */
 
-/* Room for one more in a list that has `count` of its `capacity` places in use; it doubles, and begins with `first` places.
- * 0 or -ENOMEM, and then the list is as it was. */
+/* Room for one more in a list that has `count` of its `capacity` places in use; it grows by half, and begins with
+ * `first` places. 0 or -ENOMEM, and then the list is as it was. */
 #define VV_GROW_FROM(list, count, capacity, first) vv_grow(&(list), &(capacity), (count), sizeof *(list), (first))
 #define VV_GROW(list, count, capacity) VV_GROW_FROM(list, count, capacity, 16)
 int vv_grow(void *list, size_t *capacity, size_t count, size_t size, size_t first); /* list: the address of a pointer */

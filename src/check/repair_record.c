@@ -80,7 +80,8 @@ static int is_complete(struct vv_repair *repair, const struct vv_record *record,
             vv_record_clear(&other);
         }
         if (!is_same) {
-            vv_error_default(why, VARVE_CORRUPT, "generation %u, version %" PRIu64 ", on which it depends, is not whole",
+            vv_error_default(why, VARVE_CORRUPT,
+                             "generation %u, version %" PRIu64 ", on which it depends, is not whole",
                              dependency->attempt.generation, dependency->attempt.version);
             return 0;
         }

@@ -290,7 +290,7 @@ static void tell_text(const struct varve_checkpoint_detail *detail) {
     } else {
         printf("parent      none\n");
     }
-    printf("depends on    %" PRIu32 " other checkpoint%s\n", detail->dependencies, plural(detail->dependencies));
+    printf("depends on  %" PRIu32 " other checkpoint%s\n", detail->dependencies, plural(detail->dependencies));
     if (detail->attempt)
         printf("attempt     %" PRIu32 "\n", detail->attempt);
 }

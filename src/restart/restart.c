@@ -1,5 +1,5 @@
 /* Restarting from one checkpoint: compare it with what is protected, read it, and make it the history to go on from.
- * Which one: choose.c. */
+ * Which one: candidates.c. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -149,7 +149,7 @@ static int name_all(struct vv_save *save, struct varve_error *error) {
 /* ---- the exchange ---- */
 
 /* Which of the latest sources may be referred to: those that any rank's data lies in, since then the last record
- * dependencies on them. A rank that counts them differently makes all go without. NULL: none. */
+ * depends on them. A rank that counts them differently makes all go without. NULL: none. */
 static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
     const struct vv_history *history = &save->job->lineage.history;
     uint32_t count = history->source_count, first = count > RECENT ? count - RECENT : 0;

@@ -24,7 +24,7 @@ enum state {
 struct vv_background_thread {
     struct vv_session *session;
     pthread_t thread;
-    pthread_mutex_t lock; /* the state, the request's outcome, and the capture while nothing is in own */
+    pthread_mutex_t lock; /* the state, the request's outcome, and the capture while nothing is in flight */
     pthread_cond_t changed;
     enum state state;
     int is_closing, has_thread;
@@ -131,6 +131,7 @@ void vv_background_close(struct vv_session *session) {
     pthread_cond_destroy(&own->changed);
     vv_free(own);
     session->background.thread = NULL;
+    session->memory.lock = NULL;
 }
 
 void vv_background_start(struct vv_session *session) {
@@ -181,7 +182,7 @@ void vv_background_wait(struct vv_session *session) {
         vv_background_land(session);
 }
 
-/* What is not in own any more may still be guarded. No signals: a handler of the program's that writes a held page
+/* What is not in flight any more may still be guarded. No signals: a handler of the program's that writes a held page
  * would wait for the session's thread, which may want the lock to begin. */
 static int try_to_release(struct vv_session *session, size_t *next) {
     struct vv_background_thread *own = session->background.thread;

@@ -135,10 +135,10 @@ void vv_session_close(struct vv_session *session) {
     if (session->save)
         vv_output_destroy(session->save->output);
     vv_free(session->save);
+    vv_job_clear(&session->job); /* before the program's own code runs: the claim must not hang on it */
     for (size_t i = 0; i < session->memory.regions.count; i++)
         vv_device_leave(&session->memory.regions.list[i]);
     vv_regions_clear(&session->memory.regions);
-    vv_job_clear(&session->job);
     vv_free(session);
 }
 

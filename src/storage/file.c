@@ -13,9 +13,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "storage/file_private.h"
 #include "base/alloc.h"
 #include "base/error.h"
+#include "storage/file_private.h"
 
 #define BLOCK_BYTES ((2u << 20) - FILE_BLOCK_SLACK) /* with its slack one huge page */
 #define IN_FLIGHT 2
@@ -146,8 +146,9 @@ static int rename_from(struct file_backend *file, const char *path, int folder, 
     return result;
 }
 
-/* The file at path becomes the object key, durably. made: as the folders were found when the file was created. */
-static int rename_into(struct file_backend *file, const char *path, const char *key, size_t made) {
+/* The file at path becomes the object key, durably. made: as the folders were found when the file was created.
+ * is_named: it has its name, durable or not. */
+static int rename_into(struct file_backend *file, const char *path, const char *key, size_t made, int *is_named) {
     const char *slash = strrchr(key, '/');
     struct file_try look;
     uint64_t mark;
@@ -160,6 +161,7 @@ static int rename_into(struct file_backend *file, const char *path, const char *
         if (folder < 0)
             return folder == -ENOENT ? -ESTALE : folder;
         result = rename_from(file, path, folder, slash ? slash + 1 : key);
+        *is_named = result == 0;
         if (result == 0)
             result = vv_file_folder_sync(file, key, folder, made, mark);
         close(folder);
@@ -169,7 +171,7 @@ static int rename_into(struct file_backend *file, const char *path, const char *
     return result == -ENOENT ? -ESTALE : result;
 }
 
-static int replace_once(struct file_backend *file, const char *key, const void *data, size_t size) {
+static int replace_once(struct file_backend *file, const char *key, const void *data, size_t size, int *is_named) {
     const char *slash = strrchr(key, '/');
     char *path = NULL, folder[VV_BACKEND_KEY_MAX + 1];
     size_t made = SIZE_MAX;
@@ -187,7 +189,7 @@ static int replace_once(struct file_backend *file, const char *key, const void *
         result = vv_file_sync(fd);
     close(fd);
     if (result == 0)
-        result = rename_into(file, path, key, made);
+        result = rename_into(file, path, key, made, is_named);
     if (result < 0)
         vv_file_temporary_drop(file, key, path);
     vv_file_cache_drop(file, key);
@@ -197,10 +199,10 @@ static int replace_once(struct file_backend *file, const char *key, const void *
 
 static int file_replace(struct varve_backend *backend, const char *key, const void *data, size_t size) {
     struct file_backend *file = (struct file_backend *)backend;
-    int result;
+    int result, is_named = 0;
     do
-        result = replace_once(file, key, data, size);
-    while (vv_file_reserve_take(file, result));
+        result = replace_once(file, key, data, size, &is_named);
+    while (vv_file_reserve_take(file, result) && !is_named); /* a folder whose sync has failed: see file_upload.c */
     if (result == 0)
         vv_file_reserve_keep(file, 0);
     return result;

@@ -14,11 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "storage/file_private.h"
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "storage/file_private.h"
 
 /* Is fd reachable by name, so that it can be linked? */
 static int has_proc_name(int fd) {
@@ -325,6 +325,8 @@ static int publish(struct file_backend *file, struct file_upload *upload) {
     result = VV_FAULT("backend.file.after_link");
     if (result == 0) /* once: a second sync may succeed because the failure of the first was reported, not mended */
         result = vv_file_folder_sync(file, upload->key, folder, upload->made, mark);
+    if (upload->is_small)
+        (void)vv_file_reserve_take(file, result); /* for the next try */
     close(folder);
     return result;
 }

@@ -203,9 +203,10 @@ static void add_all_operations(struct points *points) {
     uint64_t counts[JOB_RANKS];
     for (int handle = 0; handle < JOB_HANDLES; handle++) {
         for (int faulty_rank = 0; faulty_rank < JOB_RANKS; faulty_rank++) {
-            counts[faulty_rank] =
-                faulty_rank == 3 ? counts[teams && strcmp(teams, "2") == 0 ? 1 : 2] : count_operations_of(faulty_rank, handle);
-            printf(CAMPAIGN ": rank %d does %" PRIu64 " operations in session %d\n", faulty_rank, counts[faulty_rank], handle);
+            counts[faulty_rank] = faulty_rank == 3 ? counts[teams && strcmp(teams, "2") == 0 ? 1 : 2]
+                                                   : count_operations_of(faulty_rank, handle);
+            printf(CAMPAIGN ": rank %d does %" PRIu64 " operations in session %d\n", faulty_rank, counts[faulty_rank],
+                   handle);
             add_operations(points, faulty_rank, handle, counts[faulty_rank]);
         }
     }
@@ -329,7 +330,8 @@ static void run_point(const struct point *point, struct job_plan *plan, const ch
     }
     lay_out(plan);
     if (group_run(JOB_RANKS, run_rank, plan, &options, &end) != 0) {
-        int is_killed = is_deadly(point) && end.first == plan->faulty_rank && WIFSIGNALED(end.status[plan->faulty_rank]) &&
+        int is_killed = is_deadly(point) && end.first == plan->faulty_rank &&
+                        WIFSIGNALED(end.status[plan->faulty_rank]) &&
                         WTERMSIG(end.status[plan->faulty_rank]) == SIGKILL;
         group_describe(&end, why, sizeof why);
         if (!is_killed)

@@ -239,7 +239,7 @@ static void fail_on_one(struct ranks_job *job) {
     varve_protect_callback(job->session, "nothing", &callbacks, NULL);
     rank_checkpoint(job, 1);
     rank_wait(job);
-    break_storage(job->is_sparse);
+    break_storage(job->is_faulty);
     rank_checkpoint(job, 2);
     may_heal = 1;
     rank_checkpoint(job, 3);
@@ -251,7 +251,7 @@ static void fail_on_one(struct ranks_job *job) {
 }
 
 static void all_ranks_are_told_the_same(void **state) {
-    struct plan plan = {.fn = fail_on_one, .sparse = 2, .settings = "threads=1,aggregate=1"};
+    struct plan plan = {.fn = fail_on_one, .faulty_rank = 2, .settings = "threads=1,aggregate=1"};
     (void)state;
     const struct board *board = ranks_run(&plan);
     assert_int_equal(ranks_answer(board, "checkpoint", 2)->code, 0);

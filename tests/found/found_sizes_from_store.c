@@ -290,7 +290,7 @@ static void make_lists(struct ranks_job *job) {
 }
 
 static void restart_lists(struct ranks_job *job) {
-    struct list list = {.refuses = job->is_sparse && job->plan->value};
+    struct list list = {.refuses = job->is_faulty && job->plan->value};
     int64_t got = -2;
     if (rank_open(job) != 0)
         return;
@@ -331,7 +331,7 @@ static void all_ranks_fall_back(void **state) {
 
 static void no_memory_on_one_rank(void **state) {
     (void)state;
-    struct plan plan = {.fn = make_lists, .sparse = 1, .value = 1};
+    struct plan plan = {.fn = make_lists, .faulty_rank = 1, .value = 1};
     ranks_run(&plan);
     plan.fn = restart_lists;
     ranks_expect(ranks_run(&plan), "restart", 1, -ENOMEM, 1, "region list");

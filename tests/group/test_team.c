@@ -393,7 +393,8 @@ static void save_through(struct job *job) {
 }
 
 static void fail_through(const char *settings, uint32_t faulty_rank, const char *fault, int code) {
-    struct plan plan = {.fn = save_through, .ranks = 6, .settings = settings, .faulty_rank = faulty_rank, .fault = fault};
+    struct plan plan = {
+        .fn = save_through, .ranks = 6, .settings = settings, .faulty_rank = faulty_rank, .fault = fault};
     setup(NULL);
     run(&plan);
     int failed = 0;

@@ -102,7 +102,8 @@ static void die_copying(struct ranks_job *job) {
 }
 
 static void dies_copying(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 2, .faulty_rank = -1}, plan = {.fn = die_copying, .faulty_rank = -1};
+    struct plan make = {.fn = node_make_store, .value = 2, .faulty_rank = -1},
+                plan = {.fn = die_copying, .faulty_rank = -1};
     char path[512];
     (void)state;
     nodes_place(0, 0, 1, 1);
@@ -209,7 +210,8 @@ static void claim_alone(struct ranks_job *job) {
 }
 
 static void different_generations(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 2, .faulty_rank = -1}, alone = {.fn = claim_alone, .faulty_rank = -1},
+    struct plan make = {.fn = node_make_store, .value = 2, .faulty_rank = -1},
+                alone = {.fn = claim_alone, .faulty_rank = -1},
                 next = {.fn = node_come_back, .value = 3, .faulty_rank = -1};
     (void)state;
     nodes_place(0, 0, 1, 1);

@@ -47,7 +47,8 @@ static void each_rank_knows_its_own(void **state) {
 
 /* A node is lost. The other has copies, but nothing may be referred to that is there once only: all is stored again. */
 static void lost_nodes_are_made_good(void **state) {
-    struct plan make = {.fn = node_make_store, .value = 3, .settings = SHARE ",copies=2,dedup=local", .faulty_rank = -1};
+    struct plan make = {
+        .fn = node_make_store, .value = 3, .settings = SHARE ",copies=2,dedup=local", .faulty_rank = -1};
     struct plan plan = {.fn = same_again, .value = 3, .settings = SHARE ",copies=2,dedup=local", .faulty_rank = -1};
     (void)state;
     nodes_place(0, 0, 1, 1);

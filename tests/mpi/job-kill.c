@@ -18,7 +18,7 @@ static int open_in_mpi(void *arg, const char *store, const char *name, const str
 }
 
 static void run(const struct job_way *way, char **argv) {
-    struct job_plan plan = {.sparse = atoi(argv[3])};
+    struct job_plan plan = {.faulty_rank = atoi(argv[3])};
     struct job_board *board = job_board_open(argv[1]);
     snprintf(plan.folder, sizeof plan.folder, "%s", argv[0]);
     plan.start = strcmp(argv[2], "dying") == 0      ? JOB_DYING
@@ -27,7 +27,7 @@ static void run(const struct job_way *way, char **argv) {
     plan.handle = strcmp(argv[2], "adopting") == 0 ? 2 : strcmp(argv[2], "second") == 0 ? 1 : 0;
     if (strcmp(argv[4], "-") != 0)
         snprintf(plan.fault, sizeof plan.fault, "%s", argv[4]);
-    if (strcmp(argv[5], "-") != 0 && way->rank == plan.sparse)
+    if (strcmp(argv[5], "-") != 0 && way->rank == plan.faulty_rank)
         setenv("VARVE_FAULT", argv[5], 1); /* before the library looks for it */
     job_run(way, &plan, board);
     job_board_close(board);
@@ -35,7 +35,7 @@ static void run(const struct job_way *way, char **argv) {
 
 static void look(const struct job_way *way, char **argv) {
     struct job_board *before = job_board_open(argv[1]), *board = NULL;
-    struct job_plan plan = {.sparse = -1};
+    struct job_plan plan = {.faulty_rank = -1};
     struct job_after after;
     char text[512], path[1024];
     if (job_board_compare(before, text, sizeof text) != 0)
