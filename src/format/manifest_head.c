@@ -38,8 +38,7 @@ static int parse_layers(const struct vv_parse *parse, const uint8_t *data, struc
         if (i >= head->lower_count && (layer->dependency || layer->writer || !vv_hash128_is_zero(layer->digest)))
             return vv_parse_fail(parse, VARVE_CORRUPT, "lower layer %u is unused but not 0", i);
         if (i < head->lower_count && (layer->dependency == 0 || layer->dependency > VV_DEPENDENCIES_MAX))
-            return vv_parse_fail(parse, VARVE_CORRUPT, "dependency index of lower layer %u is %u", i,
-                                 layer->dependency);
+            return vv_parse_fail(parse, VARVE_CORRUPT, "lean index of lower layer %u is %u", i, layer->dependency);
         if (layer->writer >= VV_COUNT_MAX)
             return vv_parse_fail(parse, VARVE_CORRUPT, "writer of lower layer %u is %u", i, layer->writer);
     }

@@ -152,7 +152,7 @@ static int check_place_in_pack(struct vv_manifest_reader *reader, uint32_t owner
         return fail(reader, error, VARVE_CORRUPT, "the footer says it is that of owner %u", owner);
     for (uint32_t i = 0; i < head->lower_count; i++)
         if (head->lower[i].dependency > reader->dependency_count)
-            return fail(reader, error, VARVE_CORRUPT, "dependency index of lower layer %u is %u, the pack has %u", i,
+            return fail(reader, error, VARVE_CORRUPT, "lean index of lower layer %u is %u, the pack has %u", i,
                         head->lower[i].dependency, reader->dependency_count);
     if (head->entries > left / 2 || head->runs > left)
         return fail(reader, error, VARVE_CORRUPT,
@@ -355,7 +355,7 @@ static int take_place(struct vv_manifest_reader *reader, uint64_t length, struct
     int64_t address_step = take_svarint(reader);
     int64_t owner, address;
     if (dependency > reader->dependency_count)
-        return fail(reader, error, VARVE_CORRUPT, "dependency index is %" PRIu64 ", the pack has %u", dependency,
+        return fail(reader, error, VARVE_CORRUPT, "lean index is %" PRIu64 ", the pack has %u", dependency,
                     reader->dependency_count);
     if (__builtin_add_overflow((int64_t)reader->head.owner, owner_step, &owner) || owner < 0 || owner >= VV_COUNT_MAX)
         return fail(reader, error, VARVE_CORRUPT, "owner of a place is %" PRId64 " away, must be 0 to 2^31 - 2",

@@ -155,13 +155,13 @@ static int check_dependency(const struct vv_parse *parse, const struct vv_depend
                             const struct vv_attempt *own) {
     const struct vv_attempt *attempt = &dependencies[i].attempt;
     if (attempt->generation == 0)
-        return vv_parse_fail(parse, VARVE_CORRUPT, "dependency %u has generation 0", i);
+        return vv_parse_fail(parse, VARVE_CORRUPT, "lean entry %u has generation 0", i);
     if (i > 0 && vv_attempt_compare(&dependencies[i - 1].attempt, attempt) >= 0)
         return vv_parse_fail(parse, VARVE_CORRUPT,
-                             "dependency %u (generation %u, version %" PRIu64 ", attempt %u) does not ascend", i,
+                             "lean entry %u (generation %u, version %" PRIu64 ", attempt %u) does not ascend", i,
                              attempt->generation, attempt->version, attempt->attempt);
     if (own && vv_attempt_compare(own, attempt) == 0)
-        return vv_parse_fail(parse, VARVE_CORRUPT, "dependency %u is the object's own attempt", i);
+        return vv_parse_fail(parse, VARVE_CORRUPT, "lean entry %u is the object's own attempt", i);
     return 0;
 }
 
@@ -170,14 +170,14 @@ int vv_parse_dependencies(struct vv_parse *parse, uint32_t count, const struct v
     struct vv_dependency *dependencies = NULL;
     int rc;
     if (count > VV_DEPENDENCIES_MAX)
-        return vv_parse_fail(parse, VARVE_CORRUPT, "number of dependencies is %u, must be at most %u", count,
+        return vv_parse_fail(parse, VARVE_CORRUPT, "number of lean entries is %u, must be at most %u", count,
                              VV_DEPENDENCIES_MAX);
-    if ((rc = vv_parse_need(parse, (uint64_t)count * VV_DEPENDENCY_SIZE, "dependencies")) < 0)
+    if ((rc = vv_parse_need(parse, (uint64_t)count * VV_DEPENDENCY_SIZE, "lean entries")) < 0)
         return rc;
     if (count && !(dependencies = vv_calloc(count, sizeof *dependencies)))
-        return vv_parse_fail(parse, -ENOMEM, "no memory for %u dependencies", count);
+        return vv_parse_fail(parse, -ENOMEM, "no memory for %u lean entries", count);
     for (uint32_t i = 0; i < count; i++) {
-        if ((rc = vv_parse_attempt(parse, "a dependency", &dependencies[i].attempt)) < 0 ||
+        if ((rc = vv_parse_attempt(parse, "a lean entry", &dependencies[i].attempt)) < 0 ||
             (rc = check_dependency(parse, dependencies, i, own)) < 0) {
             vv_free(dependencies);
             return rc;

@@ -136,7 +136,7 @@ static int map_dependencies(struct vv_layer *layer, const struct vv_footer *foot
     layer->sources = vv_calloc((size_t)footer->dependency_count + 1, sizeof layer->sources[0]);
     layer->dependencies = vv_calloc((size_t)footer->dependency_count + 1, sizeof layer->dependencies[0]);
     if (!layer->sources || !layer->dependencies)
-        return vv_error_sys(error, -ENOMEM, "%u dependencies", footer->dependency_count);
+        return vv_error_sys(error, -ENOMEM, "%u lean entries", footer->dependency_count);
     layer->sources[0] = layer->source;
     for (uint32_t i = 0; i < footer->dependency_count; i++) {
         layer->dependencies[i + 1] = footer->dependencies[i];

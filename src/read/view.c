@@ -29,7 +29,7 @@ static int check_record(const struct vv_view *view, struct varve_error *error) {
                             vv_attempt_text(dependency, text));
         }
         if (i && vv_attempt_compare(&record->dependencies[i - 1].attempt, dependency) >= 0) {
-            return vv_error(error, VARVE_CORRUPT, "the dependencies of %s are out of order",
+            return vv_error(error, VARVE_CORRUPT, "the lean entries of %s are out of order",
                             vv_attempt_text(&view->attempt, text));
         }
     }
