@@ -346,6 +346,8 @@ static void do_anything(struct life *life) {
 
 /* ---- comparing ---- */
 
+static struct varve_stats last; /* of the checkpoint that is compared */
+
 struct reading {
     const struct region *region;
     int64_t version;
@@ -367,8 +369,11 @@ static void compare_page(const struct region *region, size_t offset, const uint8
             at = i;
             count++;
         }
-    fail("version %lld, region %s, byte %zu (page %zu) and %zu more there: %02x is stored, it was %02x, now it is %02x",
-         (long long)version, region->name, offset + at, page, count - 1, data[at], then[at], region->ptr[offset + at]);
+    fail("version %lld, region %s, byte %zu (page %zu) and %zu more there: %02x is stored, it was %02x, now it is %02x;"
+         " bytes staged %llu, held %llu, frozen %llu, drained %llu",
+         (long long)version, region->name, offset + at, page, count - 1, data[at], then[at], region->ptr[offset + at],
+         (unsigned long long)last.bytes_staged, (unsigned long long)last.bytes_held,
+         (unsigned long long)last.bytes_frozen, (unsigned long long)last.bytes_drained);
 }
 
 /* In pieces that do not cross pages of the memory. */
@@ -470,14 +475,19 @@ static void begin_life(struct life *life, uint64_t seed) {
     register_one(life);
 }
 
-/* Does the machine itself show what is in memory? A processor that remembers an old mapping shows an old page, until
- * the kernel makes it forget: changing the protection does. */
+/* Is the memory as it was before the call? Pages given to MADV_FREE may have become zeros. */
+static void check_same(const struct region *region, const char *why_not) {
+    for (size_t page = 0; page < region->map_size / PAGE; page++)
+        if (memcmp(region->then + page * PAGE, region->map + page * PAGE, PAGE) != 0 && !region->may_be_zero[page])
+            fail("region %s, page %zu: %s", region->name, page, why_not);
+}
+
+/* Does the machine itself show what is in memory? A processor that remembers an old mapping shows an old page until the
+ * kernel makes it forget: changing the protection does. */
 static void check_machine(const struct region *region) {
     mprotect(region->map, region->map_size, PROT_READ);
     mprotect(region->map, region->map_size, PROT_READ | PROT_WRITE);
-    for (size_t page = 0; page < region->map_size / PAGE; page++)
-        if (memcmp(region->then + page * PAGE, region->map + page * PAGE, PAGE) != 0 && !region->may_be_zero[page])
-            fail("region %s, page %zu: the machine shows other bytes after a change of protection", region->name, page);
+    check_same(region, "the machine shows other bytes after a change of protection");
 }
 
 static int checkpoint(struct life *life, int64_t version) {
@@ -486,6 +496,8 @@ static int checkpoint(struct life *life, int64_t version) {
     for (int i = 0; i < REGIONS && getenv("TORTURE_MACHINE"); i++)
         check_machine(&life->regions[i]);
     int rc = varve_checkpoint(life->session, version);
+    for (int i = 0; i < REGIONS; i++)
+        check_same(&life->regions[i], "the call has changed the memory of the program");
     /* What is freed now may be zeros in the copy and not in the checkpoint, or the other way round: as it is noted
      * here. */
     uint8_t *noted[REGIONS];
@@ -503,6 +515,8 @@ static int checkpoint(struct life *life, int64_t version) {
     }
     if (rc != 0)
         fail("version %lld: %s", (long long)version, varve_session_error(life->session)->text);
+    last = (struct varve_stats){.size = sizeof last};
+    varve_stats_get(life->session, &last);
     check_stored(life, version);
     for (int i = 0; i < REGIONS; i++) {
         free(life->regions[i].may_be_zero);
