@@ -133,14 +133,8 @@ static size_t find(const struct mem_store *store, const char *key, int *found) {
 
 /* Takes key and data over on success. Lock held. */
 static int insert(struct mem_store *store, size_t at, struct mem_object object) {
-    if (store->count == store->capacity) {
-        size_t capacity = store->capacity ? 2 * store->capacity : 64;
-        struct mem_object *objects = vv_realloc(store->objects, capacity * sizeof(*objects));
-        if (!objects)
-            return -ENOMEM;
-        store->objects = objects;
-        store->capacity = capacity;
-    }
+    if (VV_GROW(store->objects, store->count, store->capacity) != 0)
+        return -ENOMEM;
     memmove(&store->objects[at + 1], &store->objects[at], (store->count - at) * sizeof(object));
     store->objects[at] = object;
     store->count++;

@@ -14,14 +14,8 @@ void vv_name_list_clear(struct vv_name_list *list) {
 }
 
 int vv_name_list_add(struct vv_name_list *list, const char *name, size_t size, int is_prefix) {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 64;
-        struct vv_found *items = vv_realloc(list->items, capacity * sizeof(*items));
-        if (!items)
-            return -ENOMEM;
-        list->items = items;
-        list->capacity = capacity;
-    }
+    if (VV_GROW(list->items, list->count, list->capacity) != 0)
+        return -ENOMEM;
     char *copy = vv_malloc(size + 1);
     if (!copy)
         return -ENOMEM;

@@ -33,14 +33,8 @@ static int add_hole(struct vv_watched *w, uint64_t first, uint64_t last) {
         w->holes[w->hole_count - 1].last = (uint32_t)last;
         return 0;
     }
-    if (w->hole_count == w->hole_capacity) {
-        size_t capacity = w->hole_capacity ? w->hole_capacity * 2 : 16;
-        struct vv_hole *holes = vv_realloc(w->holes, capacity * sizeof *holes);
-        if (!holes)
-            return -ENOMEM;
-        w->holes = holes;
-        w->hole_capacity = capacity;
-    }
+    if (VV_GROW(w->holes, w->hole_count, w->hole_capacity) != 0)
+        return -ENOMEM;
     w->holes[w->hole_count++] = (struct vv_hole){(uint32_t)first, (uint32_t)last};
     return 0;
 }

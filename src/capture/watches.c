@@ -132,14 +132,8 @@ void vv_watched_lose(struct vv_capture *c, struct vv_watched *w) {
 }
 
 static int append(struct vv_capture *c, struct vv_watched *w) {
-    if (c->count == c->capacity) {
-        size_t capacity = c->capacity ? c->capacity * 2 : 16;
-        struct vv_watched **all = vv_realloc(c->all, capacity * sizeof *all);
-        if (!all)
-            return -ENOMEM;
-        c->all = all;
-        c->capacity = capacity;
-    }
+    if (VV_GROW(c->all, c->count, c->capacity) != 0)
+        return -ENOMEM;
     c->all[c->count++] = w;
     c->has_changed = 1;
     return 0;

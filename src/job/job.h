@@ -30,7 +30,7 @@ struct vv_job {
 
     struct varve_comm *comm; /* for one thread at a time: the caller's, or our own while a checkpoint is in flight */
     struct varve_comm *caller_comm; /* for the caller's, meanwhile; NULL: our own thread must not talk */
-    struct varve_comm *given;       /* the program's; it is comm, or aside */
+    struct varve_comm *given;       /* the program's; it is comm, or caller_comm */
     struct varve_comm *near;        /* made of it where its own threads may not talk; NULL: none. It is comm then */
 
     enum vv_may may;               /* the same on all ranks */

@@ -61,7 +61,7 @@ struct loading {
     struct vv_catalogue cache;
     uint64_t next; /* entry of the cache */
     struct vv_catalogue all;
-    uint64_t capacity;
+    size_t capacity;
     uint64_t read; /* records that had to be read */
 };
 
@@ -70,14 +70,8 @@ static int take_key(void *arg, uint32_t generation, uint64_t version) {
     struct loading *loading = arg;
     struct vv_catalogue *all = &loading->all;
     struct vv_catalogue_entry entry = {.attempt = {.generation = generation, .version = version}};
-    if (all->count == loading->capacity) {
-        uint64_t capacity = loading->capacity ? loading->capacity * 2 : 64;
-        struct vv_catalogue_entry *list = vv_realloc(all->list, capacity * sizeof *list);
-        if (!list)
-            return -ENOMEM;
-        all->list = list;
-        loading->capacity = capacity;
-    }
+    if (VV_GROW(all->list, all->count, loading->capacity) != 0)
+        return -ENOMEM;
     while (loading->next < loading->cache.count &&
            vv_attempt_is_newer(&loading->cache.list[loading->next].attempt, &entry.attempt))
         loading->next++;

@@ -127,25 +127,24 @@ static uint64_t below_ceiling(const struct vv_save *save, uint64_t all) {
 /* The blocks on their way to storage are copies, too: they take up to a quarter of the staging. */
 static void share_out(struct vv_save *save) {
     const struct vv_settings *settings = &save->job->settings;
-    struct vv_capacity *capacity = &save->plan.capacity;
+    struct vv_budget *budget = &save->plan.budget;
     uint64_t all = settings->staging;
     if (all == 0) {
         all = (uint64_t)(settings->staging_share * (double)save->sums.protected_bytes);
         all = all < STAGING_LEAST ? STAGING_LEAST : all;
     }
     all = below_ceiling(save, all);
-    capacity->blocks = settings->queue > 0 ? (unsigned)settings->queue : (unsigned)settings->threads + 2;
-    capacity->block_size = (uint32_t)settings->block_size;
+    budget->blocks = settings->queue > 0 ? (unsigned)settings->queue : (unsigned)settings->threads + 2;
+    budget->block_size = (uint32_t)settings->block_size;
     if (save->memory->capturing == VV_CHOOSE_CAPTURE_TRAP) { /* a page is processed when it is on its way to storage */
-        capacity->block_size = BLOCK_LEAST;
-        capacity->blocks = 2;
+        budget->block_size = BLOCK_LEAST;
+        budget->blocks = 2;
     }
     int is_bounded = vv_is_in_background(save->memory) || settings->memory > 0;
-    while (is_bounded && capacity->block_size > BLOCK_LEAST &&
-           (uint64_t)capacity->block_size * capacity->blocks > all / 4)
-        capacity->block_size /= 2;
-    uint64_t taken = (uint64_t)capacity->block_size * capacity->blocks;
-    capacity->staging = all > taken ? all - taken : 0;
+    while (is_bounded && budget->block_size > BLOCK_LEAST && (uint64_t)budget->block_size * budget->blocks > all / 4)
+        budget->block_size /= 2;
+    uint64_t taken = (uint64_t)budget->block_size * budget->blocks;
+    budget->staging = all > taken ? all - taken : 0;
 }
 
 /* ---- looking ---- */
@@ -259,8 +258,8 @@ static int begin_looking(struct vv_save *save, struct varve_error *error) {
     if (rc)
         return rc;
     share_out(save);
-    save->output->block_size = save->plan.capacity.block_size;
-    save->output->blocks = save->plan.capacity.blocks;
+    save->output->block_size = save->plan.budget.block_size;
+    save->output->blocks = save->plan.budget.blocks;
     vv_emptying_look(save);
     look_at_rounded(save);
     return 0;
@@ -320,7 +319,7 @@ static int prepare_save(struct vv_save *save, struct varve_error *error) {
     rc = vv_emptying_plan(save, rc, error);
     if (rc == 0)
         rc = begin_looking(save, error);
-    struct vv_capture_plan plan = {save->plan.capacity.staging,
+    struct vv_capture_plan plan = {save->plan.budget.staging,
                                    save->measured->storage_speed,
                                    save->measured->changed_share,
                                    save->outputs->replicas.count > 0,

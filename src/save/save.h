@@ -10,7 +10,7 @@
 #include "write/output.h"
 
 /* How the bytes that may lie between the program and the storage are shared out. */
-struct vv_capacity {
+struct vv_budget {
     uint32_t block_size;
     unsigned blocks;
     uint64_t staging; /* bytes for copies of chunks */
@@ -70,7 +70,7 @@ struct vv_offers {
 struct vv_save_plan {
     struct vv_attempt attempt;
     uint32_t source; /* our slot in the history */
-    struct vv_capacity capacity;
+    struct vv_budget budget;
     uint64_t begun_ns;
     uint64_t layout_end; /* becomes the history's when committed */
     uint64_t regions;

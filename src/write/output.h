@@ -106,6 +106,14 @@ static inline void vv_output_destroy(struct vv_output *output) {
         output->ops->destroy(output);
 }
 
+/* consume() of a rank that exchanges nothing meanwhile. */
+static inline int vv_output_consume_alone(int rc, vv_step_fn step, void *arg, struct varve_error *error) {
+    int more = 1;
+    while (rc == 0 && more > 0)
+        rc = (more = step(arg, error)) < 0 ? more : 0;
+    return rc;
+}
+
 /* May this be stored? A granule, or, without an id, a part of one. */
 static inline int vv_is_chunk(uint64_t address, uint64_t size, struct vv_hash128 id) {
     uint64_t from = address % VV_GRANULE;

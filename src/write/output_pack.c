@@ -69,11 +69,8 @@ static int pack_explain(struct vv_output *output, int rc, struct varve_error *er
 }
 
 static int pack_consume(struct vv_output *output, int rc, vv_step_fn step, void *arg, struct varve_error *error) {
-    int more = 1;
     (void)output;
-    while (rc == 0 && more > 0)
-        rc = (more = step(arg, error)) < 0 ? more : 0;
-    return rc;
+    return vv_output_consume_alone(rc, step, arg, error);
 }
 
 static int pack_finish(struct vv_output *output, int rc, struct varve_error *error) {

@@ -278,16 +278,12 @@ static int team_explain(struct vv_output *output, int rc, struct varve_error *er
 
 static int team_consume(struct vv_output *output, int rc, vv_step_fn step, void *arg, struct varve_error *error) {
     struct output_team *team = (struct output_team *)output;
-    int more = 1;
-    if (team->moves.is_on) {
-        struct vv_taking taking = {output->outputs->job->comm, &team->moves.rounds, rc, error, take_chunks, team};
-        team->moves.is_running = 1;
-        rc = vv_rounds_run(&taking, step, arg);
-        team->moves.is_running = 0;
-        return rc;
-    }
-    while (rc == 0 && more > 0)
-        rc = (more = step(arg, error)) < 0 ? more : 0;
+    if (!team->moves.is_on)
+        return vv_output_consume_alone(rc, step, arg, error);
+    struct vv_taking taking = {output->outputs->job->comm, &team->moves.rounds, rc, error, take_chunks, team};
+    team->moves.is_running = 1;
+    rc = vv_rounds_run(&taking, step, arg);
+    team->moves.is_running = 0;
     return rc;
 }
 

@@ -43,14 +43,14 @@ struct plan {
     void (*fn)(struct job *job);
     uint32_t ranks;
     const char *settings;
-    const char *fault; /* of the storage of rank `victim` */
+    const char *fault; /* of the storage of faulty_rank */
     uint32_t faulty_rank;
     struct group_options options;
     size_t scale;        /* of the fields; 0: 1 */
     uint64_t key;        /* of the content */
     int is_lopsided;     /* only the first ranks have anything */
     int is_still;        /* rank 1 never changes anything, the others everything: it depends on what they do not */
-    uint64_t allocation; /* that fails on rank `victim`, in version 3; 0: none */
+    uint64_t allocation; /* that fails on faulty_rank, in version 3; 0: none */
 };
 
 static char folder[64];
@@ -619,6 +619,30 @@ static void test_keep(void **state) {
     teardown(NULL);
 }
 
+/* The record of what the job builds on is gone: the next checkpoint stores everything, and is one at the first try. */
+static void save_without_parent(struct job *job) {
+    open_session(job);
+    for (int64_t version = 1; version <= 3; version++) {
+        char command[160];
+        snprintf(command, sizeof command, "rm -r %s/n/team/record", folder);
+        fill(job, (uint64_t)version);
+        if (version == 3 && job->comm->rank == 0 && system(command) != 0)
+            group_fail(job->comm, "the records could not be removed");
+        if (save(job, version) != 0)
+            group_fail(job->comm, "checkpoint %lld: %s", (long long)version,
+                       board->errors[version - 1][job->comm->rank].text);
+    }
+    check_version(job, 3);
+}
+
+static void test_lost_parent(void **state) {
+    (void)state;
+    struct plan plan = {.fn = save_without_parent, .ranks = 4, .settings = "aggregate=2,log=error"};
+    setup(NULL);
+    run(&plan);
+    teardown(NULL);
+}
+
 /* Memory is short at one moment of version 3: whatever is reported comes back, and the next version works. */
 static void save_short(struct job *job) {
     open_session(job);
@@ -678,6 +702,7 @@ int main(void) {
         cmocka_unit_test(test_storage_full),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_lost_parent),
         cmocka_unit_test(test_short_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
