@@ -84,6 +84,10 @@ void vv_alive_self(struct vv_alive_id *out) {
 
 #define FIRST_PID_SPACE UINT64_C(0xEFFFFFFC) /* PROC_PID_INIT_INO: the namespace that contains all others */
 
+static int is_no_process(pid_t pid) {
+    return kill(pid, 0) < 0 && errno == ESRCH;
+}
+
 /* Is a process certainly not in this PID namespace? It is when it has gone away; also when we may look and see another
  * one. */
 static int is_outside(const char *number, uint64_t space) {
@@ -92,7 +96,7 @@ static int is_outside(const char *number, uint64_t space) {
     snprintf(path, sizeof path, "/proc/%.20s/ns/pid", number);
     if (stat(path, &st) == 0)
         return st.st_ino != space;
-    return (errno == ENOENT || errno == ESRCH) && kill((pid_t)strtol(number, NULL, 10), 0) < 0 && errno == ESRCH;
+    return (errno == ENOENT || errno == ESRCH) && is_no_process((pid_t)strtol(number, NULL, 10));
 }
 
 /* A /proc that hides processes (hidepid) hides those that one may not look into. So all are shown to whoever may look
@@ -133,10 +137,10 @@ enum vv_alive vv_alive_look(const struct vv_alive_id *id) {
         return VV_ALIVE_NO;
     if (id->pid_space == 0 || id->pid_space != self.pid_space || id->start == 0 || id->pid == 0 || id->pid > INT32_MAX)
         return VV_ALIVE_UNKNOWN;
-    if (kill((pid_t)id->pid, 0) < 0 && errno == ESRCH)
+    if (is_no_process((pid_t)id->pid))
         return VV_ALIVE_NO;
-    if (read_stat((pid_t)id->pid, &there) < 0)
-        return VV_ALIVE_UNKNOWN;
+    if (read_stat((pid_t)id->pid, &there) < 0) /* hidden, or its parent has just taken its end */
+        return is_no_process((pid_t)id->pid) ? VV_ALIVE_NO : VV_ALIVE_UNKNOWN;
     if (there.start != id->start)
         return VV_ALIVE_NO;
     int is_zombie = there.state == 'Z' || there.state == 'X';

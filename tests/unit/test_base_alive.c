@@ -1,4 +1,5 @@
 /* Is a process still there? Only a certain "gone" may be told as such. */
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -57,6 +58,27 @@ static void sees_who_has_died(void **state) {
     assert_int_equal(vv_alive_look(&id), VV_ALIVE_NO);
 }
 
+static void *take_its_end(void *pid) {
+    return waitpid(*(pid_t *)pid, NULL, 0) < 0 ? pid : NULL;
+}
+
+/* Its number may go away between two of our looks at it. */
+static void the_dead_stay_dead(void **state) {
+    (void)state;
+    for (int round = 0; round < 500; round++) {
+        struct vv_alive_id id;
+        siginfo_t info;
+        pthread_t thread;
+        pid_t pid = start_child(&id);
+        kill(pid, SIGKILL);
+        assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+        assert_int_equal(pthread_create(&thread, NULL, take_its_end, &pid), 0);
+        for (int i = 0; i < 20 && id.start; i++)
+            assert_int_equal(vv_alive_look(&id), VV_ALIVE_NO);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+}
+
 static void another_with_its_number_is_not_it(void **state) {
     struct vv_alive_id self;
     (void)state;
@@ -92,6 +114,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(knows_itself),
         cmocka_unit_test(sees_who_has_died),
+        cmocka_unit_test(the_dead_stay_dead),
         cmocka_unit_test(another_with_its_number_is_not_it),
         cmocka_unit_test(what_cannot_be_told_is_unknown),
     };
