@@ -1,7 +1,6 @@
 /* What works here: the tracker that tells what changed, and the guard that stops who writes. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -57,23 +56,9 @@ static int prefer_trap(struct vv_capture *c, int choice, struct varve_error *err
     return 0;
 }
 
-/* As an ordinary user, memory of a program has changed, and the cause is not found (docs/kernels.md). Builds for tests
- * may look into it. */
-static int may_softdirty(void) {
-#ifdef VARVE_FAULTS
-    if (secure_getenv("SOFTDIRTY_FOR_ALL"))
-        return 1;
-#endif
-    return geteuid() == 0;
-}
-
 static int prefer_noted(struct vv_capture *c, int choice, struct varve_error *error) {
     char why[128] = "", why_not[128] = "";
     int is_softdirty = choice == VV_CHOOSE_TRACKER_SOFTDIRTY;
-    if (is_softdirty && !may_softdirty())
-        return vv_error(
-            error, -ENOTSUP,
-            "tracker softdirty does not work here: it is not safe for ordinary users yet; set tracker=auto");
     if (!is_softdirty && vv_tracker_scan(&c->noted, why, sizeof why) == 0)
         snprintf(c->reason, sizeof c->reason, "scan: the kernel notes writes (WP_ASYNC works here)");
     else if (choice == VV_CHOOSE_TRACKER_SCAN)

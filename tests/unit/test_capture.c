@@ -4,10 +4,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -924,26 +921,6 @@ static void samples_teach_the_order(void **state) {
     close_steps(&steps);
 }
 
-/* It is refused before the kernel is asked. */
-static void soft_dirty_bits_are_not_for_all(void **state) {
-    (void)state;
-    unsetenv("SOFTDIRTY_FOR_ALL");
-    pid_t child = fork();
-    if (child == 0) {
-        struct vv_log quiet = {.level = VV_LOG_ERROR, .rank = -1};
-        struct vv_capture_options options = {.tracker = VV_CHOOSE_TRACKER_SOFTDIRTY, .log = &quiet};
-        struct vv_capture *capture = NULL;
-        struct varve_error error = {0};
-        if (geteuid() == 0 && setuid(65534) != 0)
-            _exit(2);
-        int rc = vv_capture_create(&options, &capture, &error);
-        _exit(rc == -ENOTSUP && strstr(error.text, "ordinary users") ? 0 : 1);
-    }
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_with_a_fake_guard),
@@ -967,7 +944,6 @@ int main(void) {
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(samples_teach_the_order),
         cmocka_unit_test(one_session_has_the_soft_dirty_bits),
-        cmocka_unit_test(soft_dirty_bits_are_not_for_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
