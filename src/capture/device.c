@@ -52,8 +52,7 @@ void vv_device_leave(struct vv_region *region) {
 }
 
 uint32_t vv_device_chunk(const struct vv_region *region, uint32_t usual) {
-    uint32_t chunk = region->fine ? region->fine : region->device->chunk ? region->device->chunk
-                                                                         : usual;
+    uint32_t chunk = region->fine ? region->fine : region->device->chunk ? region->device->chunk : usual;
     return chunk > 1 ? chunk : CHUNK_USUAL;
 }
 

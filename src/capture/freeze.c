@@ -216,10 +216,9 @@ static int fail_frozen(struct vv_capture *c, int before, const struct vv_watched
                vv_frozen_why_gone(c->frozen));
     }
     c->thaw.run_count = 0;
-    return vv_error(error, -ECHILD,
-                    "region %s: the frozen copy of the process that its bytes were to be read from is gone: %s%s",
-                    w->name, vv_frozen_why_gone(c->frozen),
-                    is_hole ? ": memory that is not in the copy, or cannot be read" : "");
+    return vv_error(
+        error, -ECHILD, "region %s: the frozen copy of the process that its bytes were to be read from is gone: %s%s",
+        w->name, vv_frozen_why_gone(c->frozen), is_hole ? ": memory that is not in the copy, or cannot be read" : "");
 }
 
 /* What to ask for; returns whether all of it is of one watch, of which *out is the first. */

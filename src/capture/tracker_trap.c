@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "capture/capture_private.h"
+#include "memory/process.h"
 
 #define POPULATE_READ 22 /* MADV_POPULATE_READ, Linux 5.14 */
 #define FOUND 256
@@ -51,7 +52,7 @@ static void disarmed(struct vv_watched *w, uint64_t first, uint64_t last) {
 
 /* Pages that became others without a trap. Where a userfaultfd has them, the kernel does not make huge pages of them.
  * Else it may, also of a page that was dropped and read again: then that is not the page of zeros any more. Before
- * Linux 6.18 it leaves alone what nobody may write. */
+ * Linux 6.18 it leaves alone what nobody may write. A huge page may be split again before we look: see collect. */
 static int look_at_pages(struct vv_trap *trap, struct vv_watched *w) {
     const uint64_t signs = trap->is_uffd ? VV_PAGE_WRITTEN : VV_PAGE_ZERO | VV_PAGE_HUGE;
     const struct vv_page_query query = {.any = signs, .wanted = VV_PAGE_PRESENT};
@@ -119,8 +120,13 @@ static int trap_collect(struct vv_tracker *tracker, struct vv_watch *watch, vv_p
     struct vv_trap *trap = (struct vv_trap *)tracker;
     struct vv_watched *w = (struct vv_watched *)watch;
     struct trap_walk walk = {w, fn, arg};
-    if (trap->is_mprotect)
+    if (trap->is_mprotect) {
+        int64_t collapses = vv_process_collapses();
         look_at_mappings(w);
+        if (collapses < 0 || collapses != w->collapses) /* of others, mostly; but nobody knows */
+            disarmed(w, 0, watch->chunks + 1);
+        w->collapses = collapses;
+    }
     if (trap->pagemap < 0 || look_at_pages(trap, w) != 0)
         disarmed(w, 0, watch->chunks + 1); /* nobody knows: all may have changed */
     return (trap->is_uffd ? vv_pages_walk_ours : vv_pages_walk)(watch->ptr, watch->size, report_unarmed, &walk);

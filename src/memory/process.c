@@ -118,6 +118,12 @@ int64_t vv_process_memory_left(void) {
     return least;
 }
 
+int64_t vv_process_collapses(void) {
+    int64_t count = 0;
+    int rc = find_number("/proc/vmstat", "thp_collapse_alloc ", &count);
+    return rc == -ENOTSUP ? 0 : rc < 0 ? rc : count; /* a kernel without huge pages makes none */
+}
+
 int vv_process_is_merged(void) {
     int64_t count = 0;
     if (find_number("/proc/self/ksm_stat", "ksm_rmap_items ", &count) == 0)
