@@ -67,12 +67,12 @@ static int store_want(struct copying *copying, const struct want *want, const ui
     for (uint32_t at = 0, part; rc == 0 && at < want->size; at += part) {
         uint64_t address = want->address + at;
         uint32_t within = (uint32_t)(address % VV_GRANULE), left = want->size - at;
-        struct vv_hash128 id = {0, 0};
         part = left < VV_GRANULE - within ? left : VV_GRANULE - within;
+        struct vv_new_chunk chunk = {.owner = want->variable.owner, .address = address, .size = part};
         int is_whole = within == 0 && (part == VV_GRANULE || address + part == want->region_end);
         if (is_whole && !vv_is_zero(data + at, part))
-            id = vv_id(seed, data + at, part);
-        rc = vv_blocks_add(copying->blocks, want->variable.owner, address, data + at, part, id);
+            chunk.id = vv_id(seed, data + at, part);
+        rc = vv_blocks_add(copying->blocks, &chunk, data + at);
     }
     return rc;
 }

@@ -307,11 +307,15 @@ static int take_verdict(void *arg, size_t index, const void *data, uint32_t size
     uint32_t own = run->exact->comm->rank;
     if (size != 0 && size != ANSWER)
         return -EPROTO;
-    *verdict = (struct vv_verdict){VV_MINE, own, offer->address, 0};
+    *verdict = (struct vv_verdict){.kind = VV_MINE, .owner = own, .address = offer->address};
     if (size) {
         const uint8_t *at = data;
         uint32_t source = vv_get32(at + 4);
-        *verdict = (struct vv_verdict){VV_THERE, vv_get32(at), vv_get64(at + 8), source == NO_SOURCE ? 0 : source};
+        *verdict = (struct vv_verdict){.kind = VV_THERE,
+                                       .owner = vv_get32(at),
+                                       .address = vv_get64(at + 8),
+                                       .source = source == NO_SOURCE ? 0 : source,
+                                       .is_shared = 1}; /* an only holder's answer is empty */
         if (source != NO_SOURCE)
             verdict->kind = VV_KNOWN;
         else if (verdict->owner == own)

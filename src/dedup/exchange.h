@@ -34,6 +34,7 @@ struct vv_verdict {
     uint32_t owner;   /* always; this rank if MINE */
     uint64_t address; /* in the owner's layout */
     uint32_t source;  /* KNOWN: a slot of the history */
+    int is_shared;    /* MINE: others hold it, too, and will read it here */
 };
 
 struct vv_exchange_in {

@@ -331,9 +331,12 @@ static void judge(const struct run *run, const struct vv_exchange_in *in, struct
         struct vv_verdict *verdict = &verdicts[run->order[i]];
         while (entry < end && vv_hash128_compare(entry->id, offer->id) < 0)
             entry++;
-        *verdict = (struct vv_verdict){VV_MINE, own, offer->address, 0};
-        if (entry < end && entry->owner != own && vv_hash128_equal(entry->id, offer->id))
-            *verdict = (struct vv_verdict){VV_THERE, entry->owner, entry->address, 0};
+        *verdict = (struct vv_verdict){.kind = VV_MINE, .owner = own, .address = offer->address};
+        if (entry < end && vv_hash128_equal(entry->id, offer->id)) {
+            verdict->is_shared = entry->frequency > 1;
+            if (entry->owner != own)
+                *verdict = (struct vv_verdict){.kind = VV_THERE, .owner = entry->owner, .address = entry->address};
+        }
         *(verdict->kind == VV_MINE ? &sums->mine : &sums->there) += offer->size;
     }
 }

@@ -206,24 +206,48 @@ static int find_want(struct vv_fetch *fetch, size_t index, struct varve_error *e
     }
 }
 
-/* The wants source by source, otherwise as they were added; NULL when there is no memory, or only one of them. */
+static uint32_t source_of(const struct vv_fetch *fetch, uint32_t index) {
+    return want_at(fetch, index)->source;
+}
+
+static uint32_t owner_of(const struct vv_fetch *fetch, uint32_t index) {
+    return want_at(fetch, index)->owner;
+}
+
+/* Indices of wants by a number of theirs, otherwise as they were. `before` is freed; NULL: they were not dealt yet, or
+ * there is no memory. */
+static uint32_t *deal(const struct vv_fetch *fetch, uint32_t numbers,
+                      uint32_t (*number_of)(const struct vv_fetch *, uint32_t), uint32_t *before) {
+    size_t count = want_count(fetch);
+    uint32_t *order = vv_malloc(count * sizeof *order);
+    size_t *begin = order ? vv_calloc((size_t)numbers + 1, sizeof *begin) : NULL;
+    for (size_t i = 0; begin && i < count; i++)
+        begin[number_of(fetch, (uint32_t)i) + 1]++;
+    for (uint32_t i = 1; begin && i <= numbers; i++)
+        begin[i] += begin[i - 1];
+    for (size_t i = 0; begin && i < count; i++) {
+        uint32_t index = before ? before[i] : (uint32_t)i;
+        order[begin[number_of(fetch, index)]++] = index;
+    }
+    if (!begin)
+        vv_free(order);
+    vv_free(begin);
+    vv_free(before);
+    return begin ? order : NULL;
+}
+
+/* The wants source by source, and inside a source owner by owner: tables change seldom, and a search goes on where the
+ * last one was. NULL when there is no memory, or only one of them. */
 static uint32_t *deal_wants(const struct vv_fetch *fetch) {
     size_t count = want_count(fetch);
-    uint32_t sources = fetch->view->record.dependency_count + 1;
-    uint32_t *order = count > 1 ? vv_malloc(count * sizeof *order) : NULL;
-    size_t *begin = order ? vv_calloc((size_t)sources + 1, sizeof *begin) : NULL;
-    if (!begin) {
-        vv_free(order);
+    uint32_t owners = 0, *order = NULL;
+    for (uint32_t i = 0; i < count; i++)
+        owners = owner_of(fetch, i) >= owners ? owner_of(fetch, i) + 1 : owners;
+    if (count < 2)
         return NULL;
-    }
-    for (size_t i = 0; i < count; i++)
-        begin[want_at(fetch, i)->source + 1]++;
-    for (uint32_t i = 1; i <= sources; i++)
-        begin[i] += begin[i - 1];
-    for (size_t i = 0; i < count; i++)
-        order[begin[want_at(fetch, i)->source]++] = (uint32_t)i;
-    vv_free(begin);
-    return order;
+    if (owners > 1 && owners <= count) /* else a list of all owners costs more than it gives */
+        order = deal(fetch, owners, owner_of, NULL);
+    return deal(fetch, fetch->view->record.dependency_count + 1, source_of, order);
 }
 
 /* The wants that are still to be looked up. */

@@ -614,7 +614,7 @@ static int compare_stored(void *arg, struct vv_store *store, struct varve_error 
 static int read_checked(void *arg, struct vv_store *store, struct varve_error *error) {
     struct restart *restart = arg;
     (void)store;
-    if (restart->needs_others)
+    if (restart->others_bytes > 0)
         vv_load_ahead(restart->view, restart->context->job->comm->rank, restart->pool);
     int rc = read_regions(restart, error);
     vv_memory_note();

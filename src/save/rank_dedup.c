@@ -215,7 +215,9 @@ static int check_verdicts(const struct vv_save *save, const struct vv_verdict *v
             verdicts[i].kind > VV_KNOWN || (verdicts[i].kind != VV_MINE && verdicts[i].owner >= save->job->comm->ranks))
             return vv_error(error, -EPROTO, "another rank gave an answer that makes no sense");
     for (size_t i = 0; i < save->offers.offer_count; i++)
-        save->offers.dispositions[i] = verdicts[i].kind == VV_MINE ? VV_DISPOSITION_STORE : 0;
+        save->offers.dispositions[i] = verdicts[i].kind != VV_MINE ? 0
+                                       : verdicts[i].is_shared     ? VV_DISPOSITION_STORE | VV_DISPOSITION_SHARED
+                                                                   : VV_DISPOSITION_STORE;
     return 0;
 }
 

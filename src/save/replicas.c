@@ -39,13 +39,21 @@ int vv_replicas_write(struct vv_save *save, uint32_t number, const void *data) {
     const struct vv_offer *offer = &save->offers.unique[number];
     unsigned dispositions = save->offers.dispositions[number];
     int rc = 0;
+    struct vv_new_chunk chunk = {.owner = save->job->comm->rank,
+                                 .address = offer->address,
+                                 .size = offer->size,
+                                 .id = offer->id,
+                                 .is_shared = (dispositions & VV_DISPOSITION_SHARED) != 0,
+                                 .held = dispositions / VV_DISPOSITION_HELD_BY};
     if (dispositions & VV_DISPOSITION_STORE)
-        rc = vv_save_add(save, save->job->comm->rank, offer->address, data, offer->size, offer->id,
-                         dispositions / VV_DISPOSITION_HELD_BY);
+        rc = save->output->ops->add(save->output, &chunk, data);
     if (rc == 0 && (dispositions & VV_DISPOSITION_LOCAL_REPLICA)) {
         const struct vv_local_replica *local_replica = local_replica_of(&save->offers, number);
         save->sums.copied += offer->size;
-        rc = vv_save_add(save, local_replica->owner, local_replica->address, data, offer->size, offer->id, 0);
+        chunk.owner = local_replica->owner;
+        chunk.address = local_replica->address;
+        chunk.held = 0;
+        rc = save->output->ops->add(save->output, &chunk, data);
     }
     return rc;
 }

@@ -7,15 +7,11 @@
 /* ---- variable.c ---- */
 /* Data of this region follows. */
 void vv_save_region(struct vv_save *save, const struct vv_past *past);
-/* A chunk for the output. held: partners that have it themselves, a bit for each. */
-static inline int vv_save_add(struct vv_save *save, uint32_t owner, uint64_t address, const void *data, uint32_t size,
-                              struct vv_hash128 id, unsigned held) {
-    return save->output->ops->add(save->output, owner, address, data, size, id, held);
-}
-/* One of ours. */
+/* One of our chunks, which nobody else is known to hold. */
 static inline int vv_save_store(struct vv_save *save, uint64_t address, const void *data, uint32_t size,
                                 struct vv_hash128 id) {
-    return vv_save_add(save, save->job->comm->rank, address, data, size, id, 0);
+    struct vv_new_chunk chunk = {.owner = save->job->comm->rank, .address = address, .size = size, .id = id};
+    return save->output->ops->add(save->output, &chunk, data);
 }
 
 /* ---- scan.c: one region of a save ---- */
@@ -98,7 +94,8 @@ void vv_device_restored(struct vv_job *job, const struct vv_region *region, cons
 enum vv_disposition {
     VV_DISPOSITION_STORE = 1,
     VV_DISPOSITION_LOCAL_REPLICA = 2,
-    VV_DISPOSITION_HELD_BY = 4 /* << j: partner j has it itself */
+    VV_DISPOSITION_SHARED = 4, /* other ranks hold it, too */
+    VV_DISPOSITION_HELD_BY = 8 /* << j: partner j has it itself */
 };
 int vv_offers_add(struct vv_offers *offers, struct vv_scan *scan, uint64_t index, struct vv_hash128 id, uint32_t size);
 /* It is stored here, whatever the others hold. */

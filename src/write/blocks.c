@@ -71,8 +71,10 @@ void vv_blocks_destroy(struct vv_blocks *blocks) {
 /* ---- lanes ---- */
 
 static struct vv_lane shared_lane(const struct vv_variable *variable) {
-    return (struct vv_lane){VV_SHARED_BLOCKS | variable->content.type, VV_NOBODY, variable->content.type,
-                            variable->content.grid};
+    return (struct vv_lane){.key = VV_SHARED_BLOCKS | variable->content.type,
+                            .owner = VV_NOBODY,
+                            .type = variable->content.type,
+                            .grid = variable->content.grid};
 }
 
 /* A rank by itself: large regions have lanes of their own. */
@@ -121,7 +123,7 @@ static struct vv_lane lane_of(struct vv_blocks *blocks, const struct vv_variable
 }
 
 static int is_alike(const struct vv_lane *a, const struct vv_lane *b) {
-    return a->type == b->type && a->grid == b->grid;
+    return a->type == b->type && a->is_shared == b->is_shared && a->grid == b->grid;
 }
 
 static int is_same_lane(const struct vv_lane *a, const struct vv_lane *b) {
@@ -243,27 +245,27 @@ static void note_content(struct vv_block_buffer *buffer, uint32_t owner) {
     buffer->is_large &= from->is_large;
 }
 
-static void note_extent(struct vv_block_buffer *buffer, uint32_t owner, uint64_t address, uint32_t size) {
+static void note_extent(struct vv_block_buffer *buffer, const struct vv_new_chunk *chunk) {
     struct vv_extent *last = buffer->extent_count ? &buffer->extents[buffer->extent_count - 1] : NULL;
-    if (last && last->owner == owner && last->address + last->length == address &&
+    if (last && last->owner == chunk->owner && last->address + last->length == chunk->address &&
         (buffer->is_fine || last->length % VV_GRANULE == 0))
-        last->length += size;
+        last->length += chunk->size;
     else
-        buffer->extents[buffer->extent_count++] = (struct vv_extent){owner, address, size};
+        buffer->extents[buffer->extent_count++] = (struct vv_extent){chunk->owner, chunk->address, chunk->size};
 }
 
-static void note_chunk(struct vv_block_buffer *buffer, uint32_t owner, uint64_t address, uint32_t size) {
+static void note_chunk(struct vv_block_buffer *buffer, const struct vv_new_chunk *chunk) {
     uint32_t number = buffer->chunk_count++;
-    buffer->chunks[number] =
-        (struct vv_order_piece){.owner = owner, .at = buffer->size, .size = size, .chunk = number, .address = address};
+    buffer->chunks[number] = (struct vv_order_piece){
+        .owner = chunk->owner, .at = buffer->size, .size = chunk->size, .chunk = number, .address = chunk->address};
     buffer->keys[number] = buffer->blocks->from->key;
 }
 
-int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, const void *data, uint32_t size,
-                  struct vv_hash128 id) {
+int vv_blocks_add(struct vv_blocks *blocks, const struct vv_new_chunk *chunk, const void *data) {
+    blocks->from_lane.is_shared = chunk->is_shared != 0;
     unsigned lane = find_lane(blocks);
     int rc = 0;
-    if (lane < blocks->lane_capacity && is_full(blocks->lanes[lane], size)) {
+    if (lane < blocks->lane_capacity && is_full(blocks->lanes[lane], chunk->size)) {
         rc = submit(blocks, lane);
         lane = blocks->lane_capacity;
     }
@@ -272,15 +274,15 @@ int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, co
     if (rc)
         return rc;
     struct vv_block_buffer *buffer = blocks->lanes[lane];
-    note_content(buffer, owner);
-    buffer->is_fine |= vv_hash128_is_zero(id);
-    memcpy(buffer->raw + buffer->size, data, size);
+    note_content(buffer, chunk->owner);
+    buffer->is_fine |= vv_hash128_is_zero(chunk->id);
+    memcpy(buffer->raw + buffer->size, data, chunk->size);
     if (vv_blocks_are_grouped(blocks))
-        note_chunk(buffer, owner, address, size);
+        note_chunk(buffer, chunk);
     else
-        note_extent(buffer, owner, address, size);
-    buffer->ids[buffer->id_count++] = id;
-    buffer->size += size;
+        note_extent(buffer, chunk);
+    buffer->ids[buffer->id_count++] = chunk->id;
+    buffer->size += chunk->size;
     return 0;
 }
 

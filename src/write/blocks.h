@@ -4,7 +4,8 @@
  * What lies together shall be alike. A block is for one *lane*, and a few are open at a time. A rank that writes by
  * itself has a lane for each large region, and one for small regions of each type. A writer of several ranks has, by
  * the setting `grouping`, a lane for each variable (the same one of all ranks, or of each of them), or for each rank,
- * or one for all; and inside a block the ranks follow one another, or take turns (encode/interleave.h). */
+ * or one for all. What several ranks will read has lanes apart, so that a restart reads whole blocks of what it needs.
+ * Inside a block the ranks follow one another, or take turns (encode/interleave.h). */
 #ifndef VV_BLOCKS_H
 #define VV_BLOCKS_H
 
@@ -46,13 +47,20 @@ struct vv_known_order {
 };
 #define VV_KNOWN_ORDERS 1024u
 
+struct vv_new_chunk {
+    uint32_t owner;
+    uint64_t address; /* in the owner's layout */
+    uint32_t size;    /* a granule, or with a zero id a part of one */
+    struct vv_hash128 id;
+    int is_shared; /* other ranks will read it, too: it lies apart from what only its owner reads */
+    unsigned held; /* partners that have it themselves, a bit for each (output.h) */
+};
+
 int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks **out);
 /* Data of this region follows. It must live until another one is told. */
 void vv_blocks_variable(struct vv_blocks *blocks, const struct vv_variable *variable);
-/* Append a chunk of an owner's layout: a granule, or with a zero id a part of one. Copies it. Chunks that continue each
- * other cost the least to describe. */
-int vv_blocks_add(struct vv_blocks *blocks, uint32_t owner, uint64_t address, const void *data, uint32_t size,
-                  struct vv_hash128 id);
+/* Append a chunk. Copies its data. Chunks that continue each other cost the least to describe. */
+int vv_blocks_add(struct vv_blocks *blocks, const struct vv_new_chunk *chunk, const void *data);
 /* Encode and write what is left and wait; the first error of any block. */
 int vv_blocks_finish(struct vv_blocks *blocks, struct varve_error *error);
 /* What most bytes' blocks were made of: "aware-block 4K", at most 31 characters; "" with one rank. After

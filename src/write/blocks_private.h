@@ -17,6 +17,7 @@ struct vv_lane {
     uint64_t key;
     uint32_t owner; /* of one rank only; VV_NOBODY: of any */
     uint8_t type;
+    uint8_t is_shared;
     double grid;
 };
 

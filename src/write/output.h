@@ -56,9 +56,7 @@ struct vv_output_ops {
     int (*expect)(struct vv_output *output, int rc, uint64_t bytes, struct varve_error *error);
     /* Data of this region follows. */
     void (*region)(struct vv_output *output, const struct vv_variable *variable);
-    /* held: partners that have it themselves, a bit for each. */
-    int (*add)(struct vv_output *output, uint32_t owner, uint64_t address, const void *data, uint32_t size,
-               struct vv_hash128 id, unsigned held);
+    int (*add)(struct vv_output *output, const struct vv_new_chunk *chunk, const void *data);
     /* If the writer of this rank has failed: why. Returns the code to go on with, else rc. */
     int (*explain)(struct vv_output *output, int rc, struct varve_error *error);
     /* Take steps until there are none left. Collective where ranks exchange data meanwhile. */

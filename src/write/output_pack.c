@@ -57,10 +57,8 @@ static void pack_region(struct vv_output *output, const struct vv_variable *vari
     vv_blocks_variable(writing_of(output)->blocks, variable);
 }
 
-static int pack_add(struct vv_output *output, uint32_t owner, uint64_t address, const void *data, uint32_t size,
-                    struct vv_hash128 id, unsigned held) {
-    (void)held;
-    return vv_blocks_add(writing_of(output)->blocks, owner, address, data, size, id);
+static int pack_add(struct vv_output *output, const struct vv_new_chunk *chunk, const void *data) {
+    return vv_blocks_add(writing_of(output)->blocks, chunk, data);
 }
 
 static int pack_explain(struct vv_output *output, int rc, struct varve_error *error) {

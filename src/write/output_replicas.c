@@ -145,17 +145,16 @@ static void replicas_region(struct vv_output *output, const struct vv_variable *
 }
 
 /* What is ours goes to the partners that do not hold it themselves. */
-static int replicas_add(struct vv_output *output, uint32_t owner, uint64_t address, const void *data, uint32_t size,
-                        struct vv_hash128 id, unsigned held) {
+static int replicas_add(struct vv_output *output, const struct vv_new_chunk *chunk, const void *data) {
     struct vv_replicas *replicas = &output->outputs->replicas;
-    struct chunk_head head = {id, address, size};
-    for (uint32_t j = 0; owner == output->outputs->job->comm->rank && j < replicas->count; j++) {
-        if (held & 1u << j)
+    struct chunk_head head = {chunk->id, chunk->address, chunk->size};
+    for (uint32_t j = 0; chunk->owner == output->outputs->job->comm->rank && j < replicas->count; j++) {
+        if (chunk->held & 1u << j)
             continue;
         vv_buf_append(&replicas->rounds.sending[j], &head, sizeof head);
-        vv_buf_append(&replicas->rounds.sending[j], data, size);
+        vv_buf_append(&replicas->rounds.sending[j], data, chunk->size);
     }
-    return inner_of(output)->ops->add(inner_of(output), owner, address, data, size, id, 0);
+    return inner_of(output)->ops->add(inner_of(output), chunk, data);
 }
 
 static int replicas_explain(struct vv_output *output, int rc, struct varve_error *error) {
@@ -177,7 +176,9 @@ static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *d
         memcpy(&head, data, sizeof head);
         if (!vv_is_chunk(head.address, head.size, head.id) || head.size > size - sizeof head)
             return nonsense(rank, taking->error);
-        rc = replicas_add(output, rank, head.address, data + sizeof head, (uint32_t)head.size, head.id, 0);
+        struct vv_new_chunk chunk = {
+            .owner = rank, .address = head.address, .size = (uint32_t)head.size, .id = head.id};
+        rc = replicas_add(output, &chunk, data + sizeof head);
         output->bytes_copied += head.size;
         data += sizeof head + head.size;
         size -= sizeof head + (size_t)head.size;

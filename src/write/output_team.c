@@ -210,7 +210,7 @@ static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *d
                 chunk.owner != rank || team->moves.variable.owner != rank)
                 return nonsense(rank, taking->error);
             vv_client_variable(client, &team->moves.variable);
-            rc = vv_client_add(client, chunk.address, data + sizeof chunk, chunk.size, chunk.id, taking->error);
+            rc = vv_client_add(client, &chunk, data + sizeof chunk, taking->error);
             taken = sizeof chunk + chunk.size;
         } else
             return nonsense(rank, taking->error);
@@ -258,14 +258,12 @@ static void team_region(struct vv_output *output, const struct vv_variable *vari
     vv_client_variable(&team->client, &team->variable);
 }
 
-static int team_add(struct vv_output *output, uint32_t owner, uint64_t address, const void *data, uint32_t size,
-                    struct vv_hash128 id, unsigned held) {
+static int team_add(struct vv_output *output, const struct vv_new_chunk *new, const void *data) {
     struct output_team *team = (struct output_team *)output;
     struct varve_error why = {.rank = -1}; /* if it was the writer, it is asked again in the end */
-    struct vv_say_chunk chunk = {VV_SAY_CHUNK, address, id, owner, size};
-    (void)held;
+    struct vv_say_chunk chunk = {VV_SAY_CHUNK, new->address, new->id, new->owner, new->size, new->is_shared != 0};
     int moved = pass_on(team, &chunk, data, &why);
-    return moved ? (moved > 0 ? 0 : moved) : vv_client_add(&team->client, address, data, size, id, &why);
+    return moved ? (moved > 0 ? 0 : moved) : vv_client_add(&team->client, &chunk, data, &why);
 }
 
 static int team_explain(struct vv_output *output, int rc, struct varve_error *error) {

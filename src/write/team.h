@@ -100,6 +100,7 @@ struct vv_say_chunk {
     uint64_t kind, address;
     struct vv_hash128 id;
     uint32_t owner, size; /* the bytes follow */
+    uint64_t is_shared;   /* as in struct vv_new_chunk */
 };
 struct vv_say_moved {
     uint64_t kind, address;
@@ -138,7 +139,7 @@ void vv_client_open(struct vv_client *client, struct vv_team *team, uint32_t loc
 int vv_client_begin(struct vv_client *client, const struct vv_say_begin *begin, struct varve_error *error);
 int vv_client_amount(struct vv_client *client, uint64_t bytes, struct varve_error *error);
 void vv_client_variable(struct vv_client *client, const struct vv_variable *variable);
-int vv_client_add(struct vv_client *client, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id,
+int vv_client_add(struct vv_client *client, const struct vv_say_chunk *chunk, const void *data,
                   struct varve_error *error);
 /* A chunk of ours is stored by this writer of another node. */
 int vv_client_moved(struct vv_client *client, const struct vv_say_chunk *chunk, uint32_t writer,

@@ -116,7 +116,7 @@ void vv_client_variable(struct vv_client *client, const struct vv_variable *vari
     client->is_told = 0;
 }
 
-int vv_client_add(struct vv_client *client, uint64_t address, const void *data, uint32_t size, struct vv_hash128 id,
+int vv_client_add(struct vv_client *client, const struct vv_say_chunk *chunk, const void *data,
                   struct varve_error *error) {
     int rc = look_for_result(client, error);
     if (rc == 0 && !client->is_told) {
@@ -124,8 +124,7 @@ int vv_client_add(struct vv_client *client, uint64_t address, const void *data, 
         rc = say(client, &variable, sizeof variable, NULL, 0, error);
         client->is_told = 1;
     }
-    struct vv_say_chunk chunk = {VV_SAY_CHUNK, address, id, client->variable.owner, size};
-    return rc ? rc : say(client, &chunk, sizeof chunk, data, size, error);
+    return rc ? rc : say(client, chunk, sizeof *chunk, data, chunk->size, error);
 }
 
 int vv_client_moved(struct vv_client *client, const struct vv_say_chunk *chunk, uint32_t writer,

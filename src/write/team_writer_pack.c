@@ -35,7 +35,12 @@ void vv_writer_store(struct vv_team_writer *writer, const struct vv_sender *send
     struct vv_blocks *blocks = writer->writing.blocks;
     struct varve_error why = {.rank = -1};
     vv_blocks_variable(blocks, &sender->variable);
-    int rc = vv_blocks_add(blocks, chunk->owner, chunk->address, chunk + 1, chunk->size, chunk->id);
+    struct vv_new_chunk new = {.owner = chunk->owner,
+                               .address = chunk->address,
+                               .size = chunk->size,
+                               .id = chunk->id,
+                               .is_shared = chunk->is_shared != 0};
+    int rc = vv_blocks_add(blocks, &new, chunk + 1);
     int finished = rc ? vv_blocks_finish(blocks, &why) : 0;
     if (finished) /* the block that failed knows more */
         rc = finished;
