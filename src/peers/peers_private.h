@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/cache.h"
 #include "comm/hops.h"
 #include "peers/peers.h"
 #include "store/block_parts.h"
@@ -17,12 +18,9 @@
 /* ---- slice_cache.c: slices of objects that were read, each once, until room is needed for others. Any thread. ---- */
 struct vv_slice_cache;
 struct vv_slice {
-    struct vv_hash128 id;
+    struct vv_cache_entry entry; /* first */
     uint8_t *data;
     size_t size; /* less than VV_SLICE at the end of the object */
-    unsigned refs;
-    int is_loading;
-    struct vv_slice *chain, *newer, *older;
 };
 /* At most `budget` bytes, and what is borrowed. 0 or -ENOMEM. */
 int vv_slice_cache_create(struct varve_backend *backend, size_t budget, struct vv_slice_cache **out);
@@ -41,12 +39,8 @@ int64_t vv_slice_cache_get(struct vv_slice_cache *slices, const char *key, uint6
 /* ---- block_cache.c: blocks that were decoded, each once, until room is needed for others. Any thread. ---- */
 struct vv_block_cache;
 struct vv_whole {
-    struct vv_hash128 id;
-    uint8_t *data;
-    size_t size; /* the raw length of the block */
-    unsigned refs;
-    int is_loading;
-    struct vv_whole *chain, *newer, *older;
+    struct vv_cache_entry entry; /* first */
+    uint8_t *data;               /* of the raw length of the block */
 };
 /* At most `budget` bytes, and what is borrowed. Stored bytes come from the slices. 0 or -ENOMEM. */
 int vv_block_cache_create(struct vv_slice_cache *slices, size_t budget, struct vv_block_cache **out);

@@ -5,72 +5,32 @@
 #include "base/alloc.h"
 #include "peers/peers_private.h"
 
-#define BUCKETS 1024
 #define ALIGN 4096
 #define AT_ONCE 16 /* slices that are read together */
 
 struct vv_slice_cache {
-    pthread_mutex_t lock;
-    pthread_cond_t is_loaded;
+    struct vv_cache cache;
     struct varve_backend *backend;
-    size_t budget, bytes;
-    struct vv_slice *newest, *oldest; /* of those nobody borrows */
-    struct vv_slice *buckets[BUCKETS];
 };
+
+static void clear_slice(struct vv_cache_entry *entry) {
+    vv_free(((struct vv_slice *)entry)->data);
+}
 
 int vv_slice_cache_create(struct varve_backend *backend, size_t budget, struct vv_slice_cache **out) {
     struct vv_slice_cache *slices = vv_calloc(1, sizeof *slices);
     if (!slices)
         return -ENOMEM;
     slices->backend = backend;
-    slices->budget = budget;
-    pthread_mutex_init(&slices->lock, NULL);
-    pthread_cond_init(&slices->is_loaded, NULL);
+    vv_cache_init(&slices->cache, budget, sizeof(struct vv_slice), clear_slice);
     *out = slices;
     return 0;
-}
-
-static void free_slice(struct vv_slice *slice) {
-    vv_free(slice->data);
-    vv_free(slice);
-}
-
-static void unchain(struct vv_slice_cache *slices, struct vv_slice *slice) {
-    struct vv_slice **at = &slices->buckets[slice->id.low % BUCKETS];
-    while (*at != slice)
-        at = &(*at)->chain;
-    *at = slice->chain;
-}
-
-static void remove_idle(struct vv_slice_cache *slices, struct vv_slice *slice) {
-    *(slice->newer ? &slice->newer->older : &slices->newest) = slice->older;
-    *(slice->older ? &slice->older->newer : &slices->oldest) = slice->newer;
-    slice->newer = slice->older = NULL;
-}
-
-static void add_idle(struct vv_slice_cache *slices, struct vv_slice *slice) {
-    slice->older = slices->newest;
-    *(slices->newest ? &slices->newest->newer : &slices->oldest) = slice;
-    slices->newest = slice;
-}
-
-static void make_capacity(struct vv_slice_cache *slices) {
-    while (slices->bytes > slices->budget && slices->oldest) {
-        struct vv_slice *slice = slices->oldest;
-        remove_idle(slices, slice);
-        unchain(slices, slice);
-        slices->bytes -= VV_SLICE;
-        free_slice(slice);
-    }
 }
 
 void vv_slice_cache_destroy(struct vv_slice_cache *slices) {
     if (!slices)
         return;
-    slices->budget = 0;
-    make_capacity(slices);
-    pthread_cond_destroy(&slices->is_loaded);
-    pthread_mutex_destroy(&slices->lock);
+    vv_cache_clear(&slices->cache);
     vv_free(slices);
 }
 
@@ -82,55 +42,11 @@ static struct vv_hash128 id_of(const char *key, uint64_t number) {
     return vv_digest(text, size + sizeof number);
 }
 
-static struct vv_slice *look_up(struct vv_slice_cache *slices, struct vv_hash128 id) {
-    struct vv_slice *slice = slices->buckets[id.low % BUCKETS];
-    while (slice && !vv_hash128_equal(slice->id, id))
-        slice = slice->chain;
-    return slice;
-}
-
-/* With the lock. Waits while another thread reads it. */
-static struct vv_slice *find(struct vv_slice_cache *slices, struct vv_hash128 id) {
-    struct vv_slice *slice;
-    while ((slice = look_up(slices, id)) && slice->is_loading)
-        pthread_cond_wait(&slices->is_loaded, &slices->lock);
-    return slice;
-}
-
-static struct vv_slice *new_slice(struct vv_hash128 id) {
-    struct vv_slice *slice = vv_calloc(1, sizeof *slice);
-    uint8_t *data = slice ? vv_aligned(VV_SLICE, ALIGN) : NULL;
-    if (!data) {
-        vv_free(slice);
-        return NULL;
-    }
-    slice->data = data;
-    slice->id = id;
-    slice->refs = 1;
-    slice->is_loading = 1;
-    return slice;
-}
-
-/* With the lock: slices that are not there, as many as follow each other. */
-static size_t add_missing(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count,
-                          struct vv_slice **out) {
-    size_t n = 0;
-    for (; n < count && n < AT_ONCE; n++) {
-        struct vv_hash128 id = id_of(key, first + n);
-        struct vv_slice *slice = n > 0 && look_up(slices, id) ? NULL : new_slice(id);
-        if (!slice)
-            break;
-        slice->chain = slices->buckets[id.low % BUCKETS];
-        slices->buckets[id.low % BUCKETS] = slice;
-        slices->bytes += VV_SLICE;
-        out[n] = slice;
-    }
-    make_capacity(slices);
-    return n;
-}
-
 /* One read. Nobody else touches slices that are being loaded. */
 static int fill(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count, struct vv_slice **list) {
+    for (size_t i = 0; i < count; i++)
+        if (!(list[i]->data = vv_aligned(VV_SLICE, ALIGN)))
+            return -ENOMEM;
     uint8_t *together = count > 1 ? vv_aligned(count * VV_SLICE, ALIGN) : list[0]->data;
     if (!together)
         return -ENOMEM;
@@ -146,42 +62,35 @@ static int fill(struct vv_slice_cache *slices, const char *key, uint64_t first, 
     return got < 0 ? (int)got : 0;
 }
 
-/* With the lock, which it gives away while it reads. Slices that could not be read are not remembered. */
-static int load(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count, struct vv_slice **list) {
-    pthread_mutex_unlock(&slices->lock);
-    int rc = fill(slices, key, first, count, list);
-    pthread_mutex_lock(&slices->lock);
-    for (size_t i = 0; i < count; i++) {
-        list[i]->is_loading = 0;
-        if (rc) {
-            slices->bytes -= VV_SLICE;
-            unchain(slices, list[i]);
-            free_slice(list[i]);
+/* The first of the list is to be loaded. Those after it that are not there either are added, as many as follow each
+ * other, and all are read together. Returns how many. Slices that could not be read are not remembered. */
+static size_t load_run(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t most,
+                       struct vv_slice **list, int *rc) {
+    size_t n = 1;
+    while (n < most && n < AT_ONCE && (list[n] = vv_cache_add(&slices->cache, id_of(key, first + n), VV_SLICE)))
+        n++;
+    *rc = fill(slices, key, first, n, list);
+    for (size_t i = n; i-- > 0;) { /* backwards: who waits for the first finds the others settled as well */
+        vv_cache_loaded(&slices->cache, &list[i]->entry, VV_SLICE, *rc);
+        if (*rc)
             list[i] = NULL;
-        }
     }
-    pthread_cond_broadcast(&slices->is_loaded);
-    return rc;
+    return n;
 }
 
 int vv_slice_cache_acquire(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count,
                            struct vv_slice **out) {
     int rc = 0;
     memset(out, 0, count * sizeof *out);
-    pthread_mutex_lock(&slices->lock);
     for (size_t i = 0; i < count && rc == 0;) {
-        struct vv_slice *slice = find(slices, id_of(key, first + i));
-        if (slice) {
-            if (slice->refs++ == 0)
-                remove_idle(slices, slice);
-            out[i++] = slice;
-            continue;
-        }
-        size_t n = add_missing(slices, key, first + i, count - i, out + i);
-        rc = n ? load(slices, key, first + i, n, out + i) : -ENOMEM;
-        i += n;
+        out[i] = vv_cache_acquire(&slices->cache, id_of(key, first + i), VV_SLICE);
+        if (!out[i])
+            rc = -ENOMEM;
+        else if (out[i]->entry.is_loading)
+            i += load_run(slices, key, first + i, count - i, out + i, &rc);
+        else
+            i++;
     }
-    pthread_mutex_unlock(&slices->lock);
     if (rc) {
         vv_slice_cache_release(slices, out, count);
         memset(out, 0, count * sizeof *out);
@@ -190,12 +99,9 @@ int vv_slice_cache_acquire(struct vv_slice_cache *slices, const char *key, uint6
 }
 
 void vv_slice_cache_release(struct vv_slice_cache *slices, struct vv_slice **list, size_t count) {
-    pthread_mutex_lock(&slices->lock);
     for (size_t i = 0; i < count; i++)
-        if (list[i] && --list[i]->refs == 0)
-            add_idle(slices, list[i]);
-    make_capacity(slices);
-    pthread_mutex_unlock(&slices->lock);
+        if (list[i])
+            vv_cache_release(&slices->cache, &list[i]->entry);
 }
 
 size_t vv_slice_cache_copy(struct vv_slice *const *list, size_t count, uint64_t start, uint64_t offset, void *data,

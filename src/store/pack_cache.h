@@ -1,11 +1,11 @@
-/* What reading has loaded: writers lists, footers, tables and ids of the packs of one name. Each is loaded once,
- * never changes after that, is borrowed by any number of threads, and stays until room is needed for others. A view
- * that depends on thousands of packs therefore holds the tables of a bounded number of them.
+/* What reading has loaded: writers lists, footers, tables and ids of the packs of one name, in a cache. A view that
+ * depends on thousands of packs therefore holds the tables of a bounded number of them.
  *
  * Any thread. */
 #ifndef VV_PACK_CACHE_H
 #define VV_PACK_CACHE_H
 
+#include "base/cache.h"
 #include "base/error.h"
 #include "format/object.h"
 
@@ -29,18 +29,10 @@ struct vv_cache_key {
 };
 
 struct vv_cached {
+    struct vv_cache_entry entry; /* first */
     struct vv_cache_key key;
-    void *object; /* what load gave */
-
-    /* the cache's own */
-    void (*destroy)(void *object);
-    size_t bytes;
-    uint64_t hash;
-    unsigned refs;
-    int is_loading;
-    struct vv_cached *chain;
-    struct vv_cached *newer;
-    struct vv_cached *older;
+    void *object;                  /* what load gave */
+    void (*destroy)(void *object); /* NULL until it is there */
 };
 
 /* Makes the object and says what it costs in memory. */
