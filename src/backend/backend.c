@@ -1,16 +1,11 @@
 /* The checked verbs: the one place where the members of a backend are called. */
-#include "backend/backend.h"
+#include "backend/backend_parts.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
-
-/* Does this backend, perhaps compiled against an older header, have the member? */
-#define HAS(backend, member)                                                                                           \
-    ((backend)->ops->size >= offsetof(struct varve_backend_ops, member) + sizeof((backend)->ops->member) &&            \
-     (backend)->ops->member != NULL)
 
 static int is_key_char(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
@@ -103,7 +98,7 @@ int vv_backend_remove(struct varve_backend *backend, const char *key) {
 }
 
 int vv_backend_space(struct varve_backend *backend, uint64_t *bytes_out) {
-    if (!HAS(backend, space))
+    if (!VV_BACKEND_HAS(backend, space))
         return VARVE_UNSUPPORTED;
     return backend->ops->space(backend, bytes_out);
 }
@@ -111,11 +106,11 @@ int vv_backend_space(struct varve_backend *backend, uint64_t *bytes_out) {
 int vv_backend_sync(struct varve_backend *backend, const char *key) {
     if (vv_backend_key_check(key) < 0)
         return -EINVAL;
-    return HAS(backend, sync) ? backend->ops->sync(backend, key) : 0;
+    return VV_BACKEND_HAS(backend, sync) ? backend->ops->sync(backend, key) : 0;
 }
 
 int vv_backend_sweep(struct varve_backend *backend) {
-    if (!HAS(backend, sweep))
+    if (!VV_BACKEND_HAS(backend, sweep))
         return VARVE_UNSUPPORTED;
     return backend->ops->sweep(backend);
 }
@@ -123,7 +118,7 @@ int vv_backend_sweep(struct varve_backend *backend) {
 int vv_backend_refresh(struct varve_backend *backend, const char *prefix, struct varve_error *error) {
     if (prefix_check(prefix) < 0)
         return -EINVAL;
-    int result = HAS(backend, refresh) ? backend->ops->refresh(backend, prefix) : 0;
+    int result = VV_BACKEND_HAS(backend, refresh) ? backend->ops->refresh(backend, prefix) : 0;
     if (result == -ESTALE)
         return vv_error(
             error, result,
@@ -135,7 +130,7 @@ int vv_backend_refresh(struct varve_backend *backend, const char *prefix, struct
 
 int vv_backend_probe(struct varve_backend *backend, struct varve_error *error) {
     char why[384] = "";
-    int result = HAS(backend, probe) ? backend->ops->probe(backend, why, sizeof(why)) : 0;
+    int result = VV_BACKEND_HAS(backend, probe) ? backend->ops->probe(backend, why, sizeof(why)) : 0;
     if (result >= 0)
         return 0;
     return vv_error(

@@ -25,6 +25,11 @@ int vv_fault_spec_check(const char *spec);
 
 int vv_mem_open(const char *name, int may_create, struct varve_backend **out, struct varve_error *error);
 
+/* Does this backend, perhaps compiled against an older header, have the member? */
+#define VV_BACKEND_HAS(backend, member)                                                                                \
+    ((backend)->ops->size >= offsetof(struct varve_backend_ops, member) + sizeof((backend)->ops->member) &&            \
+     (backend)->ops->member != NULL)
+
 /* What it is behind its wrappers. */
 struct varve_backend *vv_backend_innermost(struct varve_backend *backend);
 

@@ -78,46 +78,93 @@ static void wrap_upload_abort(struct varve_upload *base) {
     vv_free(base);
 }
 
-static int wrap_replace(struct varve_backend *backend, const char *key, const void *data, size_t size) {
-    struct wrap *wrap = wrap_of(backend);
-    struct wrap_op op = {.verb = VV_VERB_REPLACE, .key = key};
-    int64_t result;
-    do {
-        op.data_in = data;
-        op.size = size;
-        result = enter(wrap, &op);
-        if (result == 0)
-            result = vv_backend_replace(wrap->inner, key, op.data_in, op.size);
-        result = leave(wrap, &op, result);
-    } while (result == WRAP_AGAIN);
-    return (int)result;
+/* What a verb is given and gives besides what the hooks see. */
+struct wrap_call {
+    struct wrap_op op;
+    uint64_t offset;     /* of a get */
+    uint64_t *value_out; /* of stat and space */
+    char *why;           /* of a probe */
+    size_t capacity;
+};
+
+static int64_t do_inside(struct varve_backend *inner, const struct wrap_call *call) {
+    const struct wrap_op *op = &call->op;
+    switch (op->verb) {
+    case VV_VERB_REPLACE:
+        return vv_backend_replace(inner, op->key, op->data_in, op->size);
+    case VV_VERB_GET:
+        return vv_backend_get(inner, op->key, call->offset, op->data_out, op->size);
+    case VV_VERB_STAT:
+        return vv_backend_stat(inner, op->key, call->value_out);
+    case VV_VERB_REMOVE:
+        return vv_backend_remove(inner, op->key);
+    case VV_VERB_SPACE:
+        return vv_backend_space(inner, call->value_out);
+    case VV_VERB_SYNC:
+        return vv_backend_sync(inner, op->key);
+    case VV_VERB_SWEEP:
+        return vv_backend_sweep(inner);
+    case VV_VERB_PROBE:
+        return VV_BACKEND_HAS(inner, probe) ? inner->ops->probe(inner, call->why, call->capacity) : 0;
+    case VV_VERB_REFRESH:
+        return VV_BACKEND_HAS(inner, refresh) ? inner->ops->refresh(inner, op->key) : 0;
+    default: /* lists and uploads have their own ways */
+        return -EINVAL;
+    }
 }
 
-static int64_t wrap_get(struct varve_backend *backend, const char *key, uint64_t offset, void *data, size_t size) {
+static int64_t pass_on(struct varve_backend *backend, struct wrap_call call) {
     struct wrap *wrap = wrap_of(backend);
-    struct wrap_op op = {.verb = VV_VERB_GET, .key = key, .data_out = data};
+    const void *data = call.op.data_in;
+    size_t size = call.op.size;
     int64_t result;
     do {
-        op.size = size;
-        result = enter(wrap, &op);
+        call.op.data_in = data;
+        call.op.size = size;
+        result = enter(wrap, &call.op);
         if (result == 0)
-            result = vv_backend_get(wrap->inner, key, offset, data, op.size);
-        result = leave(wrap, &op, result);
+            result = do_inside(wrap->inner, &call);
+        result = leave(wrap, &call.op, result);
     } while (result == WRAP_AGAIN);
     return result;
 }
 
+static int wrap_replace(struct varve_backend *backend, const char *key, const void *data, size_t size) {
+    struct wrap_op op = {.verb = VV_VERB_REPLACE, .key = key, .data_in = data, .size = size};
+    return (int)pass_on(backend, (struct wrap_call){.op = op});
+}
+
+static int64_t wrap_get(struct varve_backend *backend, const char *key, uint64_t offset, void *data, size_t size) {
+    struct wrap_op op = {.verb = VV_VERB_GET, .key = key, .data_out = data, .size = size};
+    return pass_on(backend, (struct wrap_call){.op = op, .offset = offset});
+}
+
 static int wrap_stat(struct varve_backend *backend, const char *key, uint64_t *size_out) {
-    struct wrap *wrap = wrap_of(backend);
-    struct wrap_op op = {.verb = VV_VERB_STAT, .key = key};
-    int64_t result;
-    do {
-        result = enter(wrap, &op);
-        if (result == 0)
-            result = vv_backend_stat(wrap->inner, key, size_out);
-        result = leave(wrap, &op, result);
-    } while (result == WRAP_AGAIN);
-    return (int)result;
+    return (int)pass_on(backend, (struct wrap_call){.op = {.verb = VV_VERB_STAT, .key = key}, .value_out = size_out});
+}
+
+static int wrap_remove(struct varve_backend *backend, const char *key) {
+    return (int)pass_on(backend, (struct wrap_call){.op = {.verb = VV_VERB_REMOVE, .key = key}});
+}
+
+static int wrap_space(struct varve_backend *backend, uint64_t *bytes_out) {
+    return (int)pass_on(backend, (struct wrap_call){.op = {.verb = VV_VERB_SPACE}, .value_out = bytes_out});
+}
+
+static int wrap_sync(struct varve_backend *backend, const char *key) {
+    return (int)pass_on(backend, (struct wrap_call){.op = {.verb = VV_VERB_SYNC, .key = key}});
+}
+
+static int wrap_sweep(struct varve_backend *backend) {
+    return (int)pass_on(backend, (struct wrap_call){.op = {.verb = VV_VERB_SWEEP}});
+}
+
+static int wrap_probe(struct varve_backend *backend, char *why, size_t capacity) {
+    return (int)pass_on(backend, (struct wrap_call){.op = {.verb = VV_VERB_PROBE}, .why = why, .capacity = capacity});
+}
+
+static int wrap_refresh(struct varve_backend *backend, const char *prefix) {
+    return (int)pass_on(backend, (struct wrap_call){.op = {.verb = VV_VERB_REFRESH, .key = prefix}});
 }
 
 /* Remembers how far a list got. */
@@ -154,87 +201,6 @@ static int wrap_list(struct varve_backend *backend, const char *prefix, const ch
     if (result == 0 && listing.stopped < 0)
         return listing.stopped;
     return result == WRAP_AGAIN ? 0 : (int)result;
-}
-
-static int wrap_remove(struct varve_backend *backend, const char *key) {
-    struct wrap *wrap = wrap_of(backend);
-    struct wrap_op op = {.verb = VV_VERB_REMOVE, .key = key};
-    int64_t result;
-    do {
-        result = enter(wrap, &op);
-        if (result == 0)
-            result = vv_backend_remove(wrap->inner, key);
-        result = leave(wrap, &op, result);
-    } while (result == WRAP_AGAIN);
-    return (int)result;
-}
-
-static int wrap_space(struct varve_backend *backend, uint64_t *bytes_out) {
-    struct wrap *wrap = wrap_of(backend);
-    struct wrap_op op = {.verb = VV_VERB_SPACE};
-    int64_t result;
-    do {
-        result = enter(wrap, &op);
-        if (result == 0)
-            result = vv_backend_space(wrap->inner, bytes_out);
-        result = leave(wrap, &op, result);
-    } while (result == WRAP_AGAIN);
-    return (int)result;
-}
-
-static int wrap_sync(struct varve_backend *backend, const char *key) {
-    struct wrap *wrap = wrap_of(backend);
-    struct wrap_op op = {.verb = VV_VERB_SYNC, .key = key};
-    int64_t result;
-    do {
-        result = enter(wrap, &op);
-        if (result == 0)
-            result = vv_backend_sync(wrap->inner, key);
-        result = leave(wrap, &op, result);
-    } while (result == WRAP_AGAIN);
-    return (int)result;
-}
-
-static int wrap_sweep(struct varve_backend *backend) {
-    struct wrap *wrap = wrap_of(backend);
-    struct wrap_op op = {.verb = VV_VERB_SWEEP};
-    int64_t result;
-    do {
-        result = enter(wrap, &op);
-        if (result == 0)
-            result = vv_backend_sweep(wrap->inner);
-        result = leave(wrap, &op, result);
-    } while (result == WRAP_AGAIN);
-    return (int)result;
-}
-
-static int wrap_probe(struct varve_backend *backend, char *why, size_t capacity) {
-    struct wrap *wrap = wrap_of(backend);
-    struct wrap_op op = {.verb = VV_VERB_PROBE};
-    const struct varve_backend_ops *ops = wrap->inner->ops;
-    int64_t result;
-    do {
-        result = enter(wrap, &op);
-        if (result == 0 && ops->size >= offsetof(struct varve_backend_ops, probe) + sizeof(ops->probe) && ops->probe)
-            result = ops->probe(wrap->inner, why, capacity);
-        result = leave(wrap, &op, result);
-    } while (result == WRAP_AGAIN);
-    return (int)result;
-}
-
-static int wrap_refresh(struct varve_backend *backend, const char *prefix) {
-    struct wrap *wrap = wrap_of(backend);
-    struct wrap_op op = {.verb = VV_VERB_REFRESH, .key = prefix};
-    const struct varve_backend_ops *ops = wrap->inner->ops;
-    int64_t result;
-    do {
-        result = enter(wrap, &op);
-        if (result == 0 && ops->size >= offsetof(struct varve_backend_ops, refresh) + sizeof(ops->refresh) &&
-            ops->refresh)
-            result = ops->refresh(wrap->inner, prefix);
-        result = leave(wrap, &op, result);
-    } while (result == WRAP_AGAIN);
-    return (int)result;
 }
 
 static void wrap_close(struct varve_backend *backend) {
