@@ -435,55 +435,45 @@ static int want_runs(struct restart *restart, struct vv_recipe *recipe, struct v
     return rc;
 }
 
-/* The runs of all regions in memory again, for the sources of another pass. */
-static int read_postponed(struct restart *restart, struct varve_error *error) {
-    struct vv_recipe *recipe = restart->recipe;
-    struct vv_recipe_region stored;
-    size_t next = 0;
-    int rc = vv_recipe_rewind(recipe, error);
-    if (rc)
-        return rc;
-    while (next < restart->target_count && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
-        struct target *target = &restart->targets[next];
-        struct vv_region *region = &restart->context->memory->regions.list[target->slot];
-        if (target->number != stored.number)
-            continue;
-        next++;
-        vv_fetch_tell(restart->fetch, name_granules, target);
-        rc = region->is_callback ? 0 : want_runs(restart, recipe, region, error);
-        if (rc)
-            break;
-    }
-    return rc < 0 ? rc : run_batch(restart, error);
+/* The runs of a region in memory again, for the sources of another pass. */
+static int read_postponed(struct restart *restart, struct target *target, struct varve_error *error) {
+    struct vv_region *region = &restart->context->memory->regions.list[target->slot];
+    vv_fetch_tell(restart->fetch, name_granules, target);
+    return region->is_callback ? 0 : want_runs(restart, restart->recipe, region, error);
 }
 
-static int read_first(struct restart *restart, struct varve_error *error) {
+/* The first pass needs all regions of the recipe, another one those that have a target. */
+static int read_pass(struct restart *restart, int is_first, struct varve_error *error) {
     struct vv_recipe *recipe = restart->recipe;
     struct vv_recipe_region stored;
     size_t next = 0;
     int rc = vv_recipe_rewind(recipe, error);
     if (rc)
         return rc;
-    while ((rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+    while ((is_first || next < restart->target_count) && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
         struct target *target = NULL;
         if (next < restart->target_count && restart->targets[next].number == stored.number)
             target = &restart->targets[next++];
-        rc = read_region(restart, recipe, &stored, target, error);
+        rc = 0;
+        if (is_first)
+            rc = read_region(restart, recipe, &stored, target, error);
+        else if (target)
+            rc = read_postponed(restart, target, error);
         if (rc)
             break;
     }
-    if (rc == 0)
+    if (rc == 0 && is_first)
         rc = VV_FAULT("engine.restart.before_fetch");
     return rc ? rc : run_batch(restart, error);
 }
 
 static int read_regions(struct restart *restart, struct varve_error *error) {
     restart->last_source = UINT32_MAX;
-    int rc = read_first(restart, error);
+    int rc = read_pass(restart, 1, error);
     while (rc == 0 && restart->last_source != UINT32_MAX) {
         restart->first_source = restart->last_source + 1;
         restart->last_source = UINT32_MAX;
-        rc = read_postponed(restart, error);
+        rc = read_pass(restart, 0, error);
     }
     return rc;
 }
