@@ -1,5 +1,7 @@
 #include "write/output.h"
 
+#include "base/alloc.h"
+
 struct vv_output *vv_output_create(struct vv_outputs *outputs, const struct vv_output_plan *plan) {
     struct vv_output *output = plan->is_gathered             ? vv_output_team_create()
                                : outputs->replicas.count > 0 ? vv_output_replicas_create()
@@ -9,4 +11,15 @@ struct vv_output *vv_output_create(struct vv_outputs *outputs, const struct vv_o
         output->plan = *plan;
     }
     return output;
+}
+
+void vv_output_destroy(struct vv_output *output) {
+    if (output && output->ops->clear)
+        output->ops->clear(output);
+    vv_free(output);
+}
+
+int vv_output_adds_nothing(struct vv_output *output, int rc, struct varve_error *error) {
+    (void)output, (void)error;
+    return rc;
 }

@@ -77,7 +77,7 @@ struct vv_output_ops {
     int (*settle)(struct vv_output *output, int rc, struct varve_error *error);
     /* Whatever became of it, and more than once. why: the error of this rank; its code is 0 if there was none. */
     void (*end)(struct vv_output *output, const struct varve_error *why);
-    void (*destroy)(struct vv_output *output);
+    void (*clear)(struct vv_output *output); /* NULL: there is nothing but its own memory */
 };
 
 struct vv_output {
@@ -99,10 +99,10 @@ struct vv_output *vv_output_team_create(void);
 struct vv_output *vv_output_replicas_create(void);
 
 /* It has ended. Accepts NULL. */
-static inline void vv_output_destroy(struct vv_output *output) {
-    if (output)
-        output->ops->destroy(output);
-}
+void vv_output_destroy(struct vv_output *output);
+
+/* explain() and settle() of an output that has nothing to say or to do: rc. */
+int vv_output_adds_nothing(struct vv_output *output, int rc, struct varve_error *error);
 
 /* consume() of a rank that exchanges nothing meanwhile. */
 static inline int vv_output_consume_alone(int rc, vv_step_fn step, void *arg, struct varve_error *error) {

@@ -1,6 +1,4 @@
 /* The output of a rank that writes a pack by itself. */
-#include <errno.h>
-
 #include "base/alloc.h"
 #include "write/writing.h"
 
@@ -61,11 +59,6 @@ static int pack_add(struct vv_output *output, const struct vv_new_chunk *chunk, 
     return vv_blocks_add(writing_of(output)->blocks, chunk, data);
 }
 
-static int pack_explain(struct vv_output *output, int rc, struct varve_error *error) {
-    (void)output, (void)error;
-    return rc;
-}
-
 static int pack_consume(struct vv_output *output, int rc, vv_step_fn step, void *arg, struct varve_error *error) {
     (void)output;
     return vv_output_consume_alone(rc, step, arg, error);
@@ -107,11 +100,6 @@ static int pack_seal(struct vv_output *output, const struct vv_output_sums *sums
     return rc;
 }
 
-static int pack_settle(struct vv_output *output, int rc, struct varve_error *error) {
-    (void)output, (void)error;
-    return rc;
-}
-
 static void pack_end(struct vv_output *output, const struct varve_error *why) {
     struct output_pack *pack = (struct output_pack *)output;
     (void)why;
@@ -120,17 +108,13 @@ static void pack_end(struct vv_output *output, const struct varve_error *why) {
     pack->is_begun = 0;
 }
 
-static void pack_destroy(struct vv_output *output) {
-    vv_free(output);
-}
-
 static const struct vv_output_ops pack_ops = {
     .begin = pack_begin,
     .open = pack_open,
     .expect = pack_expect,
     .region = pack_region,
     .add = pack_add,
-    .explain = pack_explain,
+    .explain = vv_output_adds_nothing,
     .consume = pack_consume,
     .finish = pack_finish,
     .dependencies = pack_dependencies,
@@ -138,9 +122,8 @@ static const struct vv_output_ops pack_ops = {
     .manifest_add = pack_manifest_add,
     .manifest_end = pack_manifest_end,
     .seal = pack_seal,
-    .settle = pack_settle,
+    .settle = vv_output_adds_nothing,
     .end = pack_end,
-    .destroy = pack_destroy,
 };
 
 struct vv_output *vv_output_pack_create(void) {

@@ -249,9 +249,8 @@ static void replicas_end(struct vv_output *output, const struct varve_error *why
     inner_of(output)->ops->end(inner_of(output), why);
 }
 
-static void replicas_destroy(struct vv_output *output) {
+static void replicas_clear(struct vv_output *output) {
     vv_output_destroy(inner_of(output));
-    vv_free(output);
 }
 
 static const struct vv_output_ops replicas_ops = {
@@ -270,7 +269,7 @@ static const struct vv_output_ops replicas_ops = {
     .seal = replicas_seal,
     .settle = replicas_settle,
     .end = replicas_end,
-    .destroy = replicas_destroy,
+    .clear = replicas_clear,
 };
 
 struct vv_output *vv_output_replicas_create(void) {

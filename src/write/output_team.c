@@ -351,11 +351,6 @@ static int team_seal(struct vv_output *output, const struct vv_output_sums *sums
     return 0;
 }
 
-static int team_settle(struct vv_output *output, int rc, struct varve_error *error) {
-    (void)output, (void)error;
-    return rc;
-}
-
 static void team_end(struct vv_output *output, const struct varve_error *error) {
     struct output_team *team = (struct output_team *)output;
     vv_digest_drop(team->manifest);
@@ -368,10 +363,6 @@ static void team_end(struct vv_output *output, const struct varve_error *error) 
     if (!why.code)
         vv_error(&why, -ECANCELED, "rank %u has given the checkpoint up", output->outputs->job->comm->rank);
     vv_client_close(&team->client, &why);
-}
-
-static void team_destroy(struct vv_output *output) {
-    vv_free(output);
 }
 
 static const struct vv_output_ops team_ops = {
@@ -388,9 +379,8 @@ static const struct vv_output_ops team_ops = {
     .manifest_add = team_manifest_add,
     .manifest_end = team_manifest_end,
     .seal = team_seal,
-    .settle = team_settle,
+    .settle = vv_output_adds_nothing,
     .end = team_end,
-    .destroy = team_destroy,
 };
 
 struct vv_output *vv_output_team_create(void) {

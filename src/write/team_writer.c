@@ -252,10 +252,6 @@ static void advance(struct vv_team_writer *writer) {
         seal(writer);
 }
 
-static int is_over(const struct vv_team_writer *writer) {
-    return ALL(writer, is_last) && are_others_over(writer);
-}
-
 /* Nothing has come for a while: does everybody live whom we wait for? */
 static void look_for_dead(struct vv_team_writer *writer) {
     struct vv_team *team = writer->team;
@@ -300,7 +296,7 @@ static void *run_writer(void *arg) {
         uint32_t seen = vv_doorbell_look(writer->bell);
         int is_any = take_turns(writer);
         advance(writer);
-        if (is_over(writer))
+        if (ALL(writer, is_last) && are_others_over(writer))
             begin_attempt(writer);
         else if (!is_any) {
             vv_doorbell_wait(writer->bell, seen, LOOK_MS);
@@ -342,6 +338,16 @@ static unsigned threads_of(const struct vv_outputs *outputs) {
     return all < most ? all : most;
 }
 
+static void free_writer(struct vv_team_writer *writer) {
+    if (!writer)
+        return;
+    vv_free(writer->ranks);
+    vv_free(writer->others);
+    vv_free(writer->shares);
+    vv_free(writer->orders);
+    vv_free(writer);
+}
+
 int vv_team_writer_start(struct vv_outputs *outputs, struct vv_team_writer **out, struct varve_error *error) {
     struct vv_team_writer *writer = vv_calloc(1, sizeof *writer);
     struct vv_team *team = &outputs->team;
@@ -365,13 +371,7 @@ int vv_team_writer_start(struct vv_outputs *outputs, struct vv_team_writer **out
             vv_pool_destroy(writer->pool);
     }
     if (rc) {
-        if (writer) {
-            vv_free(writer->ranks);
-            vv_free(writer->others);
-            vv_free(writer->shares);
-            vv_free(writer->orders);
-        }
-        vv_free(writer);
+        free_writer(writer);
         return vv_error(error, rc, "the thread that writes for several ranks could not be started: %s",
                         varve_error_text(rc));
     }
@@ -390,9 +390,5 @@ void vv_team_writer_stop(struct vv_team_writer *writer) {
         vv_buf_clear(&writer->ranks[i].dependencies);
     vv_buf_clear(&writer->moved);
     vv_pool_destroy(writer->pool);
-    vv_free(writer->ranks);
-    vv_free(writer->others);
-    vv_free(writer->shares);
-    vv_free(writer->orders);
-    vv_free(writer);
+    free_writer(writer);
 }
