@@ -351,6 +351,29 @@ static int help_command(const struct command *command) {
     return EXIT_OK;
 }
 
+/* The checkpoints of a name follow one another. */
+int take_name(void *arg, const struct varve_checkpoint_info *info) {
+    struct name_list *names = arg;
+
+    if (names->count && !strcmp(names->list[names->count - 1], info->name))
+        return 0;
+    char **list = realloc(names->list, (names->count + 1) * sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    names->list = list;
+    list[names->count] = strdup(info->name);
+    if (!list[names->count])
+        return -ENOMEM;
+    names->count++;
+    return 0;
+}
+
+void clear_names(struct name_list *names) {
+    for (size_t i = 0; i < names->count; i++)
+        free(names->list[i]);
+    free(names->list);
+}
+
 /* ---- the store ---- */
 
 /* With VARVE_STORE set, an argument is taken for an address only by its form, never because a folder of that name is

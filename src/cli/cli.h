@@ -99,6 +99,13 @@ int cli_which(struct cli *cli, char *text, struct varve_which *out);
 /* Fill in the version and generation of `which`, and cli->rank: a checkpoint of one rank leaves no choice, for others
  * it must have been said. 0, or the exit code after it was told. */
 int cli_choose_rank(struct cli *cli, struct varve_which *which);
+/* The names that have checkpoints, for varve_store_list. */
+struct name_list {
+    char **list;
+    size_t count;
+};
+int take_name(void *names, const struct varve_checkpoint_info *info);
+void clear_names(struct name_list *names);
 /* A number without sign; -1 if it is none or above most. */
 int cli_number(const char *text, uint64_t most, uint64_t *out);
 

@@ -1,9 +1,6 @@
 /* varve compact: let the checkpoints of names at rest take what they need, and no more. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli.h"
 #include "json.h"
@@ -14,26 +11,7 @@ struct compaction {
     struct cli *cli;
     struct progress progress;
     const char *name; /* at hand */
-    char **names;
-    size_t count;
 };
-
-/* The checkpoints of a name follow one another. */
-static int take_name(void *arg, const struct varve_checkpoint_info *info) {
-    struct compaction *compaction = arg;
-
-    if (compaction->count && !strcmp(compaction->names[compaction->count - 1], info->name))
-        return 0;
-    char **names = realloc(compaction->names, (compaction->count + 1) * sizeof *names);
-    if (!names)
-        return -ENOMEM;
-    compaction->names = names;
-    names[compaction->count] = strdup(info->name);
-    if (!names[compaction->count])
-        return -ENOMEM;
-    compaction->count++;
-    return 0;
-}
 
 static void on_checkpoint(void *arg, int is_forgotten, uint32_t generation, uint64_t version) {
     struct compaction *compaction = arg;
@@ -41,9 +19,7 @@ static void on_checkpoint(void *arg, int is_forgotten, uint32_t generation, uint
     if (compaction->cli->is_json) {
         json_begin("action");
         json_text("action", is_forgotten ? "forget" : "move");
-        json_text("name", compaction->name);
-        json_u64("version", version);
-        json_u64("generation", generation);
+        json_checkpoint(compaction->name, (int64_t)version, generation);
         json_end();
         return;
     }
@@ -112,22 +88,22 @@ static int compact_name(struct compaction *compaction, const char *name) {
 /* A name that cannot be compacted does not keep the others from it, an interrupt does. */
 static int run_compact(struct cli *cli) {
     struct compaction compaction = {.cli = cli};
+    struct name_list names = {0};
     struct varve_error error = {.text = ""};
     int exit_code = EXIT_OK;
 
     if (has_option(cli, OPTION_KEEP_LAST) && cli->arg_count == 0)
         return cli_usage(cli, "--keep-last goes with a NAME: it makes checkpoints be forgotten");
-    int rc = cli->arg_count ? 0 : varve_store_list(cli->store, NULL, take_name, &compaction, &error);
+    int rc = cli->arg_count ? 0 : varve_store_list(cli->store, NULL, take_name, &names, &error);
     if (rc < 0)
         exit_code = cli_fail(cli, rc, &error);
     else if (cli->arg_count)
         exit_code = compact_name(&compaction, cli->args[0]);
-    for (size_t i = 0; i < compaction.count; i++) {
-        int code = rc < 0 || exit_code == EXIT_INTERRUPTED ? EXIT_OK : compact_name(&compaction, compaction.names[i]);
+    for (size_t i = 0; i < names.count; i++) {
+        int code = rc < 0 || exit_code == EXIT_INTERRUPTED ? EXIT_OK : compact_name(&compaction, names.list[i]);
         exit_code = exit_code ? exit_code : code;
-        free(compaction.names[i]);
     }
-    free(compaction.names);
+    clear_names(&names);
     return exit_code;
 }
 

@@ -319,9 +319,7 @@ static void export_summary(const struct exporting *exporting) {
 
     if (exporting->cli->is_json) {
         json_begin("summary");
-        json_text("name", exporting->which.name);
-        json_i64("version", exporting->which.version);
-        json_u64("generation", exporting->which.generation);
+        json_checkpoint(exporting->which.name, exporting->which.version, exporting->which.generation);
         json_u64("files", exporting->files);
         json_u64("failed", exporting->failed);
         json_u64("bytes", exporting->bytes);

@@ -43,9 +43,7 @@ static void tell_action(struct cli *cli, const struct candidate *candidate, int 
         json_begin("action");
         json_text("action", "forget");
         json_bool("is_dry_run", is_dry_run);
-        json_text("name", candidate->name);
-        json_i64("version", candidate->version);
-        json_u64("generation", candidate->generation);
+        json_checkpoint(candidate->name, candidate->version, candidate->generation);
         json_u64("bytes_protected", candidate->bytes_protected);
         json_end();
         return;

@@ -15,9 +15,7 @@ struct listing {
 
 static void ls_json(const struct varve_checkpoint_info *info) {
     json_begin("checkpoint");
-    json_text("name", info->name);
-    json_i64("version", info->version);
-    json_u64("generation", info->generation);
+    json_checkpoint(info->name, info->version, info->generation);
     json_time("time", info->time_ns);
     json_u64("ranks", info->ranks);
     json_u64("regions", info->regions);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "files/found.h"
 #include "json.h"
 #include "npy.h"
 #include "progress.h"
@@ -255,9 +256,7 @@ static void restore_summary(const struct restoration *restoration, const struct 
 
     if (cli->is_json) {
         json_begin("summary");
-        json_text("name", which->name);
-        json_i64("version", which->version);
-        json_u64("generation", which->generation);
+        json_checkpoint(which->name, which->version, which->generation);
         json_u64("rank", (uint64_t)cli->rank);
         json_text("region", cli->args[1]);
         json_text("output", cli->output);

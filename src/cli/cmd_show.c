@@ -243,9 +243,7 @@ static void show_json(const struct varve_checkpoint_detail *detail) {
     const struct varve_checkpoint_info *info = &detail->info;
 
     json_begin("checkpoint");
-    json_text("name", info->name);
-    json_i64("version", info->version);
-    json_u64("generation", info->generation);
+    json_checkpoint(info->name, info->version, info->generation);
     json_time("time", info->time_ns);
     json_text("program", detail->program);
     json_u64("ranks", info->ranks);

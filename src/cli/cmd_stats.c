@@ -2,8 +2,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli.h"
 #include "json.h"
@@ -14,8 +12,6 @@ struct stats {
     struct cli *cli;
     struct progress progress;
     struct table *table;
-    char **names; /* that have checkpoints */
-    size_t count;
 };
 
 static double ratio_of(const struct varve_store_totals *totals) {
@@ -53,20 +49,6 @@ static void tell_text(const struct varve_store_totals *totals) {
 }
 
 /* ---- of each name ---- */
-
-/* The checkpoints of a name follow one another. */
-static int take_name(void *arg, const struct varve_checkpoint_info *info) {
-    struct stats *stats = arg;
-
-    if (stats->count && !strcmp(stats->names[stats->count - 1], info->name))
-        return 0;
-    char **names = realloc(stats->names, (stats->count + 1) * sizeof *names);
-    if (!names)
-        return -ENOMEM;
-    stats->names = names;
-    names[stats->count] = strdup(info->name);
-    return names[stats->count] ? (int)(stats->count++, 0) : -ENOMEM;
-}
 
 static int stats_progress(void *arg, uint64_t done, uint64_t total) {
     struct stats *stats = arg;
@@ -137,21 +119,20 @@ static int tell_names(struct cli *cli) {
     static const char *const titles[] = {"<NAME", "CHECKPOINTS", "LIVE",  "KEPT", "WASTE",
                                          "SHARE", "ATTEMPTS",    "PACKS", "FREE"};
     struct stats stats = {.cli = cli, .table = table_create(titles, 9)};
+    struct name_list names = {0};
     struct varve_error error = {.text = ""};
     int exit_code = EXIT_OK;
 
-    int rc = stats.table ? varve_store_list(cli->store, cli->arg_count ? cli->args[0] : NULL, take_name, &stats, &error)
+    int rc = stats.table ? varve_store_list(cli->store, cli->arg_count ? cli->args[0] : NULL, take_name, &names, &error)
                          : -ENOMEM;
-    for (size_t i = 0; rc == 0 && exit_code == EXIT_OK && i < stats.count; i++)
-        exit_code = tell_name(&stats, stats.names[i]);
-    if (rc == 0 && !cli->is_json && stats.count && exit_code == EXIT_OK) {
+    for (size_t i = 0; rc == 0 && exit_code == EXIT_OK && i < names.count; i++)
+        exit_code = tell_name(&stats, names.list[i]);
+    if (rc == 0 && !cli->is_json && names.count && exit_code == EXIT_OK) {
         putchar('\n');
         rc = table_print(stats.table) < 0 ? -ENOMEM : 0;
     }
     table_destroy(stats.table);
-    for (size_t i = 0; i < stats.count; i++)
-        free(stats.names[i]);
-    free(stats.names);
+    clear_names(&names);
     return rc < 0 ? cli_fail(cli, rc, &error) : exit_code;
 }
 

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "text.h"
 
@@ -91,6 +90,12 @@ void json_time(const char *key, uint64_t ns) {
     }
     text_time_utc(text, ns);
     put_quoted(text);
+}
+
+void json_checkpoint(const char *name, int64_t version, uint32_t generation) {
+    json_text("name", name);
+    json_i64("version", version);
+    json_u64("generation", generation);
 }
 
 void json_end(void) {

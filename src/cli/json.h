@@ -13,7 +13,8 @@ void json_bool(const char *key, int value);
 void json_number(const char *key, double value); /* null when it is not finite */
 void json_value(const char *key, double value);  /* every digit; "inf", "-inf", or null when it is no number */
 void json_array(const char *key, const uint64_t *values, size_t count);
-void json_time(const char *key, uint64_t ns); /* since 1970; null for 0 */
-void json_end(void);                          /* ends the line and flushes it */
+void json_time(const char *key, uint64_t ns);                                 /* since 1970; null for 0 */
+void json_checkpoint(const char *name, int64_t version, uint32_t generation); /* these three */
+void json_end(void);                                                          /* ends the line and flushes it */
 
 #endif
