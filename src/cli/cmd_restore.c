@@ -28,23 +28,8 @@ struct restoration {
     struct npy_head head; /* what comes before the bytes; size 0: nothing, or it is written */
 };
 
-static int write_all(int fd, const void *data, size_t size) {
-    const char *at = data;
-
-    while (size) {
-        ssize_t written = write(fd, at, size);
-        if (written < 0 && errno != EINTR)
-            return -errno;
-        if (written > 0) {
-            at += written;
-            size -= (size_t)written;
-        }
-    }
-    return 0;
-}
-
 static int write_head(struct restoration *restoration) {
-    restoration->failed_write = write_all(restoration->fd, restoration->head.data, restoration->head.size);
+    restoration->failed_write = files_write_all(restoration->fd, restoration->head.data, restoration->head.size);
     restoration->head.size = 0;
     return restoration->failed_write;
 }
@@ -55,7 +40,7 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
     if (data) {
         if (write_head(restoration) < 0)
             return restoration->failed_write;
-        restoration->failed_write = write_all(restoration->fd, data, size);
+        restoration->failed_write = files_write_all(restoration->fd, data, size);
         if (restoration->failed_write)
             return restoration->failed_write;
         restoration->bytes += size;

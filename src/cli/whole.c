@@ -23,14 +23,8 @@ struct checking {
 static int on_region(void *arg, const struct varve_stored_region *region) {
     struct checking *checking = arg;
 
-    if (checking->count == checking->capacity) {
-        size_t capacity = checking->capacity ? checking->capacity * 2 : 64;
-        struct part *grown = realloc(checking->parts, capacity * sizeof *grown);
-        if (!grown)
-            return -ENOMEM;
-        checking->parts = grown;
-        checking->capacity = capacity;
-    }
+    if (files_grow((void **)&checking->parts, &checking->capacity, checking->count, sizeof *checking->parts) < 0)
+        return -ENOMEM;
     struct part *part = &checking->parts[checking->count];
     *part = (struct part){.rank = region->rank, .name = strdup(region->name)};
     if (!part->name)

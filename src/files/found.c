@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "files/walk.h"
+
 #define MAGIC UINT64_C(0x4d56466f756e6431)
 #define PASSES_MOST 16 /* of looking for overlaps; a file that needs more is not worth it */
 
@@ -23,23 +25,10 @@ void files_found_clear(struct files_found *found) {
     memset(found, 0, sizeof *found);
 }
 
-/* Room for one more of `size` bytes. */
-static int grow(void **list, size_t *capacity, size_t count, size_t size) {
-    if (count < *capacity)
-        return 0;
-    size_t wanted = *capacity ? *capacity * 2 : 64;
-    void *grown = realloc(*list, wanted * size);
-    if (!grown)
-        return -ENOMEM;
-    *list = grown;
-    *capacity = wanted;
-    return 0;
-}
-
 int files_found_variable(struct files_found *found, const char *name, const struct files_variable *like) {
     if (found->count >= FILES_VARIABLES_MOST)
         return -E2BIG;
-    if (grow((void **)&found->variables, &found->capacity, found->count, sizeof *found->variables) < 0)
+    if (files_grow((void **)&found->variables, &found->capacity, found->count, sizeof *found->variables) < 0)
         return -ENOMEM;
     struct files_variable *variable = &found->variables[found->count];
     *variable = *like;
@@ -63,7 +52,7 @@ int files_found_extent(struct files_found *found, uint64_t offset, uint64_t leng
     }
     if (found->extent_count >= FILES_EXTENTS_MOST)
         return -E2BIG;
-    if (grow((void **)&found->extents, &found->extent_capacity, found->extent_count, sizeof *found->extents) < 0)
+    if (files_grow((void **)&found->extents, &found->extent_capacity, found->extent_count, sizeof *found->extents) < 0)
         return -ENOMEM;
     found->extents[found->extent_count++] = (struct files_extent){offset, length};
     variable->count++;
@@ -96,7 +85,7 @@ struct wire_variable {
     uint64_t dim[VARVE_DIMS_MAX];
 };
 
-static int write_all(int fd, const void *data, size_t size) {
+int files_write_all(int fd, const void *data, size_t size) {
     const char *at = data;
     while (size) {
         ssize_t written = write(fd, at, size);
@@ -112,7 +101,7 @@ static int write_all(int fd, const void *data, size_t size) {
 
 int files_found_write(const struct files_found *found, int fd) {
     struct wire_head head = {MAGIC, found->count, found->extent_count};
-    int rc = write_all(fd, &head, sizeof head);
+    int rc = files_write_all(fd, &head, sizeof head);
     for (size_t i = 0; i < found->count && rc == 0; i++) {
         const struct files_variable *variable = &found->variables[i];
         struct wire_variable wire = {variable->type,
@@ -122,11 +111,12 @@ int files_found_write(const struct files_found *found, int fd) {
                                      variable->count,
                                      {0}};
         memcpy(wire.dim, variable->dim, sizeof wire.dim);
-        rc = write_all(fd, &wire, sizeof wire);
-        rc = rc ? rc : write_all(fd, variable->name, wire.name);
+        rc = files_write_all(fd, &wire, sizeof wire);
+        rc = rc ? rc : files_write_all(fd, variable->name, wire.name);
     }
-    return rc || found->extent_count == 0 ? rc
-                                          : write_all(fd, found->extents, found->extent_count * sizeof *found->extents);
+    return rc || found->extent_count == 0
+               ? rc
+               : files_write_all(fd, found->extents, found->extent_count * sizeof *found->extents);
 }
 
 struct cursor {

@@ -41,6 +41,8 @@ int files_found_extent(struct files_found *found, uint64_t offset, uint64_t leng
 void files_found_undo(struct files_found *found);
 uint64_t files_variable_bytes(const struct files_found *found, const struct files_variable *variable);
 
+/* All of it, however many calls of write() it takes. 0 or -errno. */
+int files_write_all(int fd, const void *data, size_t size);
 /* For the pipe: the form is a matter of these two alone. */
 int files_found_write(const struct files_found *found, int fd);
 /* -EBADMSG when it is none. */

@@ -28,18 +28,6 @@ void files_plan_clear(struct files_plan *plan) {
     memset(plan, 0, sizeof *plan);
 }
 
-static int grow(void **list, size_t *capacity, size_t count, size_t size) {
-    if (count < *capacity)
-        return 0;
-    size_t wanted = *capacity ? *capacity + *capacity / 2 : 64;
-    void *grown = realloc(*list, wanted * size);
-    if (!grown)
-        return -ENOMEM;
-    *list = grown;
-    *capacity = wanted;
-    return 0;
-}
-
 int files_plan_piece(struct files_plan *plan, const struct files_piece *piece) {
     struct files_piece *last = plan->piece_count ? &plan->pieces[plan->piece_count - 1] : NULL;
     if (last && last->file == piece->file && last->region == piece->region &&
@@ -50,15 +38,16 @@ int files_plan_piece(struct files_plan *plan, const struct files_piece *piece) {
     }
     if (plan->piece_count >= FILES_PIECES_MOST)
         return -E2BIG;
-    if (grow((void **)&plan->pieces, &plan->piece_capacity, plan->piece_count, sizeof *plan->pieces) < 0)
+    if (files_grow((void **)&plan->pieces, &plan->piece_capacity, plan->piece_count, sizeof *plan->pieces) < 0)
         return -ENOMEM;
     plan->pieces[plan->piece_count++] = *piece;
     return 0;
 }
 
 int files_plan_region(struct files_plan *plan, char *name, char *full) {
-    int rc = name ? grow((void **)&plan->regions, &plan->region_capacity, plan->region_count, sizeof *plan->regions)
-                  : -ENOMEM;
+    int rc =
+        name ? files_grow((void **)&plan->regions, &plan->region_capacity, plan->region_count, sizeof *plan->regions)
+             : -ENOMEM;
     if (rc < 0) {
         free(name);
         free(full);

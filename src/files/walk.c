@@ -21,6 +21,18 @@ static int tell_error(struct varve_error *error, int code, const char *format, .
     return code;
 }
 
+int files_grow(void **list, size_t *capacity, size_t count, size_t size) {
+    if (count < *capacity)
+        return 0;
+    size_t wanted = *capacity ? *capacity + *capacity / 2 : 64;
+    void *grown = realloc(*list, wanted * size);
+    if (!grown)
+        return -ENOMEM;
+    *list = grown;
+    *capacity = wanted;
+    return 0;
+}
+
 int files_is_path(const char *path) {
     size_t length = strlen(path);
     if (length == 0 || length > FILES_PATH_MOST)
@@ -62,14 +74,8 @@ static int add_file(struct files_list *files, const char *path, const struct sta
     if (!files_is_path(path))
         return tell_error(error, -EINVAL, "%s: this path cannot be stored: it is longer than %u bytes", path,
                           FILES_PATH_MOST);
-    if (files->count == files->capacity) {
-        size_t capacity = files->capacity ? files->capacity * 2 : 64;
-        struct files_file *grown = realloc(files->list, capacity * sizeof *grown);
-        if (!grown)
-            return tell_error(error, -ENOMEM, "no memory for a list of files");
-        files->list = grown;
-        files->capacity = capacity;
-    }
+    if (files_grow((void **)&files->list, &files->capacity, files->count, sizeof *files->list) < 0)
+        return tell_error(error, -ENOMEM, "no memory for a list of files");
     struct files_file *file = &files->list[files->count];
     *file = (struct files_file){.path = strdup(path),
                                 .size = (uint64_t)stat->st_size,

@@ -35,6 +35,8 @@ int files_walk(struct files_list *files, int folder, const char *argument, struc
 /* Sort by path and drop what was given twice. */
 void files_settle(struct files_list *files);
 void files_list_clear(struct files_list *files);
+/* Room for one more of `size` bytes in a list of any kind that has `count`. 0 or -ENOMEM. */
+int files_grow(void **list, size_t *capacity, size_t count, size_t size);
 /* Is the file still as it was found? */
 int files_is_same(const struct files_file *file, const struct stat *now);
 
