@@ -16,7 +16,7 @@ static uint64_t pack_code(const struct varve_comm *comm, int code) {
     return (uint64_t)((int64_t)code + CODE_BIAS) << 32 | comm->rank;
 }
 
-static int broken(const struct varve_comm *comm, int rc, struct varve_error *error) {
+int vv_comm_broken(const struct varve_comm *comm, int rc, struct varve_error *error) {
     vv_error(error, rc, "the processes of the job cannot talk to each other any more (%s): %s", comm->ops->name,
              varve_error_text(rc));
     error->rank = (int)comm->rank;
@@ -35,14 +35,14 @@ static int share_error(struct varve_comm *comm, int code, uint32_t rank, struct 
     }
     int rc = comm->ops->broadcast(comm, error, sizeof *error, rank);
     error->text[sizeof error->text - 1] = 0;
-    return rc ? broken(comm, rc, error) : code;
+    return rc ? vv_comm_broken(comm, rc, error) : code;
 }
 
 int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error) {
     uint64_t worst = pack_code(comm, code < 0 ? code : 0);
     int rc = comm->ops->least(comm, &worst, 1);
     if (rc)
-        return broken(comm, rc, error);
+        return vv_comm_broken(comm, rc, error);
     code = (int)((int64_t)(worst >> 32) - CODE_BIAS);
     return code == 0 ? 0 : share_error(comm, code, (uint32_t)worst, error);
 }
@@ -74,7 +74,7 @@ int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uin
     uint64_t values[5] = {pack_code(comm, code < 0 ? code : 0), value, ~value, call, ~(uint64_t)call};
     int rc = comm->ops->least(comm, values, 5);
     if (rc)
-        return broken(comm, rc, error);
+        return vv_comm_broken(comm, rc, error);
     uint64_t first = values[3], last = ~values[4], count = sizeof call_names / sizeof *call_names;
     if (first != last && last < count)
         return vv_comm_all_say(
@@ -100,11 +100,11 @@ int vv_comm_follow(struct varve_comm *comm, int code, void *data, size_t size, u
     int64_t told = code;
     int rc = comm->ops->broadcast(comm, &told, sizeof told, root);
     if (rc)
-        return broken(comm, rc, error);
+        return vv_comm_broken(comm, rc, error);
     if (told != 0)
         return share_error(comm, (int)told, root, error);
     rc = size ? comm->ops->broadcast(comm, data, size, root) : 0;
-    return rc ? broken(comm, rc, error) : 0;
+    return rc ? vv_comm_broken(comm, rc, error) : 0;
 }
 
 int vv_comm_share(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error) {

@@ -23,6 +23,8 @@ static inline int vv_comm_is_root(const struct varve_comm *comm) {
  * is not 0, error (not NULL) becomes that of the first rank that had the code, with its rank in it: all ranks tell the
  * same story. */
 int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error);
+/* An operation of the group failed with rc, which is returned: error (not NULL) says so, as of this rank. */
+int vv_comm_broken(const struct varve_comm *comm, int rc, struct varve_error *error);
 
 /* The first round of a call: are all ranks in the same one, with the same value (the version; a hash of the name in
  * open)? 0, or VARVE_DISAGREED; or the error that a rank has found in its arguments. Ranks that mix calls up are told

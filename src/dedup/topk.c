@@ -270,13 +270,6 @@ static int reduce(struct run *run) {
 
 /* ---- rank 0's result is everybody's ---- */
 
-static int broken(const struct varve_comm *comm, int rc, struct varve_error *error) {
-    vv_error(error, rc, "the processes of the job cannot talk to each other any more (%s): %s", comm->ops->name,
-             varve_error_text(rc));
-    error->rank = (int)comm->rank;
-    return rc;
-}
-
 static int spread(struct run *run, struct varve_error *error) {
     struct varve_comm *comm = run->topk->comm;
     struct vv_buf buf;
@@ -290,7 +283,7 @@ static int spread(struct run *run, struct varve_error *error) {
     int rc = comm->ops->broadcast(comm, &size, sizeof size, VV_COMM_ROOT);
     if (rc) {
         vv_buf_clear(&buf);
-        return broken(comm, rc, error);
+        return vv_comm_broken(comm, rc, error);
     }
     if (!vv_comm_is_root(comm) && is_well(run) && !vv_buf_extend(&buf, size))
         fail(run, -ENOMEM);
@@ -298,7 +291,7 @@ static int spread(struct run *run, struct varve_error *error) {
     if (rc == 0) {
         rc = comm->ops->broadcast(comm, buf.data, size, VV_COMM_ROOT);
         if (rc)
-            broken(comm, rc, error);
+            vv_comm_broken(comm, rc, error);
     }
     drop(&run->list);
     if (rc == 0) /* topk_run agrees on it */
@@ -350,7 +343,7 @@ static int topk_run(struct vv_exchange *exchange, const struct vv_exchange_in *i
         error = &unused;
     fail(&run, own_list(&run, in));
     int rc = reduce(&run);
-    rc = rc ? broken(topk->comm, rc, error) : spread(&run, error);
+    rc = rc ? vv_comm_broken(topk->comm, rc, error) : spread(&run, error);
     if (rc == 0)
         rc = vv_comm_agree(topk->comm, run.code, error);
     if (rc == 0)
