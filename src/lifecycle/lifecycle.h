@@ -42,6 +42,8 @@ int vv_claim_load(struct vv_store *store, const char *name, uint32_t generation,
                   struct varve_error *error);
 int vv_heartbeat_load(struct vv_store *store, const char *name, uint32_t generation, struct vv_heartbeat *out,
                       struct varve_error *error);
+/* rc of these two: missing, damaged or newer than this program; nothing is known, but nothing went wrong either. */
+int vv_says_nothing(int rc);
 
 /* ---- the objects of one attempt ---- */
 

@@ -71,8 +71,7 @@ int vv_claims_highest(struct vv_store *store, const char *name, uint32_t *out, s
     return rc;
 }
 
-/* Missing, damaged or newer than this program: nothing is known, but nothing went wrong either. */
-static int says_nothing(int rc) {
+int vv_says_nothing(int rc) {
     return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT;
 }
 
@@ -89,10 +88,10 @@ int vv_life_look(struct vv_store *store, const char *name, uint32_t generation, 
     struct vv_claim claim;
     int life = is_superseded ? VV_LIFE_DEAD : VV_LIFE_MAYBE;
     int rc = vv_heartbeat_load(store, name, generation, &heartbeat, error);
-    if (rc < 0 && !says_nothing(rc))
+    if (rc < 0 && !vv_says_nothing(rc))
         return rc;
     int claimed = vv_claim_load(store, name, generation, &claim, error);
-    if (claimed < 0 && !says_nothing(claimed))
+    if (claimed < 0 && !vv_says_nothing(claimed))
         return claimed;
     if (rc == 0 && claimed == 0 && memcmp(heartbeat.session_id, claim.session_id, sizeof heartbeat.session_id) != 0)
         heartbeat = (struct vv_heartbeat){0};

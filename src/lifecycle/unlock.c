@@ -42,10 +42,6 @@ static void judge_process(struct vv_holder *out, const struct vv_claim *claim) {
                "heartbeat tells");
 }
 
-static int is_unreadable(int rc) {
-    return rc == -ENOENT || rc == VARVE_CORRUPT || rc == VARVE_UNKNOWN_FORMAT;
-}
-
 int vv_holder_look(struct vv_store *store, const char *name, struct vv_holder *out, struct varve_error *error) {
     struct vv_claim claim;
     struct vv_heartbeat heartbeat = {0};
@@ -54,10 +50,10 @@ int vv_holder_look(struct vv_store *store, const char *name, struct vv_holder *o
     if (rc < 0 || out->generation == 0)
         return rc;
     int claimed = vv_claim_load(store, name, out->generation, &claim, error);
-    if (claimed < 0 && !is_unreadable(claimed))
+    if (claimed < 0 && !vv_says_nothing(claimed))
         return claimed;
     rc = vv_heartbeat_load(store, name, out->generation, &heartbeat, error);
-    if (rc < 0 && !is_unreadable(rc))
+    if (rc < 0 && !vv_says_nothing(rc))
         return rc;
     vv_error_clear(error);
     if (claimed == 0)
