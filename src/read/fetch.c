@@ -429,12 +429,15 @@ static int run_pieces(struct vv_fetch *fetch, struct varve_error *error) {
     return rc;
 }
 
-static int run_all(struct vv_fetch *fetch, struct varve_error *error) {
+/* What is found is also read, or is_found_only. */
+static int find_all(struct vv_fetch *fetch, int is_found_only, struct varve_error *error) {
     struct rest rest = begin_rest(fetch);
     int rc = 0;
     while (rc == 0 && rest.at < rest.count) {
         rc = find_some(fetch, &rest, error);
-        if (rc == 0)
+        if (is_found_only)
+            fetch->pieces.size = 0;
+        else if (rc == 0)
             rc = run_pieces(fetch, error);
     }
     vv_free(rest.order);
@@ -465,7 +468,7 @@ static void forget_all(struct vv_fetch *fetch) {
 }
 
 int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error) {
-    int rc = run_all(fetch, error);
+    int rc = find_all(fetch, 0, error);
     const struct repeat *repeats = (const struct repeat *)fetch->repeats.data;
     for (size_t i = 0; i < fetch->repeats.size / sizeof *repeats && rc == 0; i++)
         repeat_bytes(&repeats[i]);
@@ -474,13 +477,7 @@ int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error) {
 }
 
 int vv_fetch_find(struct vv_fetch *fetch, struct varve_error *error) {
-    struct rest rest = begin_rest(fetch);
-    int rc = 0;
-    while (rc == 0 && rest.at < rest.count) {
-        rc = find_some(fetch, &rest, error);
-        fetch->pieces.size = 0;
-    }
-    vv_free(rest.order);
+    int rc = find_all(fetch, 1, error);
     forget_all(fetch);
     return rc;
 }
