@@ -29,11 +29,6 @@ static const char *visible(const char *value) {
     return *value ? value : "\"\"";
 }
 
-static void list_one(const struct varve_setting_info *setting) {
-    printf("%s (%s)\n    allowed %s, default %s\n    %s\n", setting->name, setting->type, setting->bounds,
-           visible(setting->initial), setting->help);
-}
-
 /* scdoc gives '_' '*' '\' '#' a meaning. */
 static void put_scdoc(const char *text) {
     for (; *text; text++) {
@@ -68,7 +63,8 @@ static int on_setting(void *arg, const struct varve_setting_info *setting) {
     } else if (configuration->cli->is_json) {
         config_json(setting);
     } else if (has_option(configuration->cli, OPTION_LIST)) {
-        list_one(setting);
+        printf("%s (%s)\n    allowed %s, default %s\n    %s\n", setting->name, setting->type, setting->bounds,
+               visible(setting->initial), setting->help);
     } else {
         table_text(configuration->table, setting->name);
         table_text(configuration->table, visible(setting->value));

@@ -73,10 +73,6 @@ int is_control_point(uint32_t point) {
            (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
 }
 
-static int is_control(const char *text, size_t length) {
-    return length == 0 || is_control_point(utf8_point(text, length));
-}
-
 /* The text made safe, in new memory; NULL without. */
 static char *safe_copy(const char *text) {
     char *out = malloc(strlen(text) * 4 + 1);
@@ -85,7 +81,7 @@ static char *safe_copy(const char *text) {
     while (out && *text) {
         size_t length = utf8_length(text);
         size_t step = length ? length : 1;
-        if (is_control(text, length)) {
+        if (length == 0 || is_control_point(utf8_point(text, length))) {
             for (size_t i = 0; i < step; i++)
                 end += sprintf(end, "\\x%02x", (unsigned char)text[i]);
         } else {

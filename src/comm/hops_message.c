@@ -39,15 +39,6 @@ static int get_head(const struct vv_hop_lane *lane, struct head *head) {
     return head->is_marked > 1 || head->has_homes > 1 ? -EPROTO : 0;
 }
 
-static void put_id(uint8_t *at, struct vv_hash128 id) {
-    vv_put64(at, id.low);
-    vv_put64(at + 8, id.high);
-}
-
-static struct vv_hash128 get_id(const uint8_t *at) {
-    return (struct vv_hash128){vv_get64(at), vv_get64(at + 8)};
-}
-
 static size_t size_bytes(uint32_t size) {
     size_t bytes = 1;
     while (size >>= 7)
@@ -164,7 +155,8 @@ int vv_message_ask(const struct vv_question *questions, size_t count, const uint
         struct vv_hop_lane *lane = &lanes[next[i]];
         uint8_t *at = lane->at;
         order[lane->first + lane->count++] = (uint32_t)i;
-        put_id(at, questions[i].id);
+        vv_put64(at, questions[i].id.low);
+        vv_put64(at + 8, questions[i].id.high);
         at += ID;
         if (head.has_homes) {
             vv_put32(at, questions[i].home);
@@ -195,7 +187,7 @@ int vv_message_questions(const struct vv_hop_lane *lane, struct vv_question *out
     for (uint32_t i = 0; i < head.count; i++) {
         if (fixed > (size_t)(end - at))
             return -EPROTO;
-        out[i].id = get_id(at);
+        out[i].id = (struct vv_hash128){vv_get64(at), vv_get64(at + 8)};
         out[i].home = head.has_homes ? vv_get32(at + ID) : VV_HOME_BY_ID;
         at = get_data(at + fixed, end, &head, &out[i].data, &out[i].size);
         if (!at)

@@ -28,10 +28,6 @@
 #define WELL_PACKED 1.05 /* of what is live: less is not worth copying everything */
 #define WINDOW (32u << 20)
 
-static int out_of_memory(struct vv_compact *compact) {
-    return vv_error_sys(compact->error, -ENOMEM, "cannot compact %s", compact->name);
-}
-
 int vv_compact_progress(struct vv_compact *compact, uint64_t bytes) {
     const struct vv_compact_options *options = compact->options;
     compact->progress += bytes;
@@ -44,7 +40,7 @@ int vv_compact_progress(struct vv_compact *compact, uint64_t bytes) {
 
 static int append(struct vv_compact *compact, struct vv_attempts_list *to, const struct vv_attempt *at) {
     if (VV_GROW(to->list, to->count, to->capacity) != 0)
-        return out_of_memory(compact);
+        return vv_error_sys(compact->error, -ENOMEM, "cannot compact %s", compact->name);
     to->list[to->count++] = *at;
     return 0;
 }
@@ -144,10 +140,6 @@ static int take_record(void *arg, uint32_t generation, uint64_t version) {
         return append(compact, &compact->dropped, &at);
     compact->total += 2 * bytes; /* copied, and read back */
     return append(compact, &compact->kept, &at);
-}
-
-static int list_records(struct vv_compact *compact) {
-    return vv_records_list_whole(compact->store, compact->name, take_record, compact, compact->error);
 }
 
 /* Copies of a pack on other nodes are not made here, and should not be lost unasked. */
@@ -318,15 +310,11 @@ static int for_each_kept(struct vv_compact *compact, view_fn fn) {
     return rc;
 }
 
-/* What can be said before anything is written. */
-static int check_all(struct vv_compact *compact) {
-    int rc = check_versions(compact);
-    return rc ? rc : for_each_kept(compact, check_copies);
-}
-
 static int copy_all(struct vv_compact *compact) {
     const struct vv_attempts_list *kept = &compact->kept;
-    int rc = check_all(compact);
+    int rc = check_versions(compact); /* what can be said before anything is written */
+    if (rc == 0)
+        rc = for_each_kept(compact, check_copies);
     if (rc == 0)
         rc = make_tools(compact);
     if (rc == 0)
@@ -362,7 +350,7 @@ static int finish_compacting(struct vv_compact *compact) {
 static int run_compaction(struct vv_compact *compact) {
     struct vv_usage usage = {0};
     int rc = vv_adopt(compact->store, compact->lease, compact->name, compact->error);
-    rc = rc < 0 ? rc : list_records(compact);
+    rc = rc < 0 ? rc : vv_records_list_whole(compact->store, compact->name, take_record, compact, compact->error);
     if (rc == 0)
         rc = measure_usage(compact, 0, &usage);
     compact->result->before = compact->result->after = usage.kept_bytes + usage.free.bytes;

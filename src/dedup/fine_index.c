@@ -43,13 +43,9 @@ uint64_t vv_fine_index_fit(uint64_t bytes) {
     return most;
 }
 
-static void unmap_all(struct vv_fine_index *seen) {
+void vv_fine_index_clear(struct vv_fine_index *seen) {
     vv_pages_unmap(seen->entries, (size_t)seen->capacity * sizeof *seen->entries);
     vv_pages_unmap(seen->slots, (size_t)seen->slot_count * sizeof *seen->slots);
-}
-
-void vv_fine_index_clear(struct vv_fine_index *seen) {
-    unmap_all(seen);
     *seen = (struct vv_fine_index){.most = seen->most};
 }
 

@@ -59,11 +59,6 @@ static int take_drawn(void *arg, struct vv_watch *watch, uint64_t chunk, const u
     return 0;
 }
 
-static void compare_rest(struct audit *audit) {
-    for (uint64_t i = audit->count > AHEAD ? audit->count - AHEAD : 0; i < audit->count; i++)
-        compare_drawn(audit, &audit->drawn[i % AHEAD]);
-}
-
 static uint64_t how_many(const struct vv_audit_state *state) {
     double per_chunk = state->chunk_seconds > 0 ? state->chunk_seconds : GUESS;
     double affordable = SHARE * state->call_seconds / per_chunk;
@@ -83,7 +78,8 @@ int vv_audit(struct vv_save *save, struct varve_error *error) {
     int rc = state->random ? 0 : vv_random(&state->random, sizeof state->random);
     if (rc == 0)
         rc = vv_capture_unreported(save->memory->capture, how_many(state), &state->random, take_drawn, &audit);
-    compare_rest(&audit);
+    for (uint64_t i = audit.count > AHEAD ? audit.count - AHEAD : 0; i < audit.count; i++)
+        compare_drawn(&audit, &audit.drawn[i % AHEAD]);
     save->outcome.stats.chunks_audited = audit.count;
     save->outcome.stats.seconds_audit = (double)(vv_clock_thread_ns() - begin) * 1e-9;
     learn(state, save->outcome.stats.seconds_audit, audit.count);

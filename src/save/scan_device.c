@@ -15,11 +15,6 @@
 
 /* ---- a save ---- */
 
-static int nonsense_answer(const struct vv_device *device, struct varve_error *error) {
-    return vv_error(error, -EPROTO, "region %s: its device (%s) gave an answer that makes no sense", device->name,
-                    device->ops.name);
-}
-
 static const char *why(const struct vv_device *device, int code) {
     const char *text = device->ops.why ? device->ops.why(device->arg) : NULL;
     return text && text[0] ? text : varve_error_text(code);
@@ -174,7 +169,8 @@ int vv_scan_device(struct vv_scan *scan, const struct vv_region *region, uint64_
         return vv_error(error, rc < 0 ? rc : -EIO, "region %s: its device (%s) could not compare it: %s", device->name,
                         device->ops.name, why(device, rc < 0 ? rc : -EIO));
     if (!is_sound(&ask, &answer))
-        return nonsense_answer(device, error);
+        return vv_error(error, -EPROTO, "region %s: its device (%s) gave an answer that makes no sense", device->name,
+                        device->ops.name);
     *at += ask.length;
     vv_save_region(save, scan->past);
     return take_answer(scan, &ask, &answer);

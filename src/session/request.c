@@ -333,11 +333,6 @@ static int may_begin(struct vv_session *session, int64_t version, struct varve_e
     return rc ? rc : is_there;
 }
 
-static void note_times(struct vv_session *session, uint64_t begin, uint64_t landed) {
-    session->request.blocked_ns = vv_clock_ns() - begin;
-    session->request.waited_ns = landed - begin;
-}
-
 int vv_session_checkpoint(struct vv_session *session, int64_t version, struct varve_error *error) {
     struct varve_error why = {0};
     struct vv_request earlier = {0};
@@ -360,7 +355,8 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
     vv_background_lock(session);
     session->request.is_told = rc != 0;
     session->request.tells_earlier = earlier.result != 0 && rc == 0;
-    note_times(session, begin, landed);
+    session->request.blocked_ns = vv_clock_ns() - begin;
+    session->request.waited_ns = landed - begin;
     vv_background_unlock(session);
     session->schedule.last_blocked = (double)(vv_clock_ns() - begin) * 1e-9;
     session->schedule.seconds_spent += session->schedule.last_blocked;

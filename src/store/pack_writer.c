@@ -72,16 +72,12 @@ static void writer_free(struct vv_pack_writer *pack) {
     vv_free(pack);
 }
 
-static void object_key(const struct vv_pack_writer *pack, int kind, uint32_t part, char *text) {
-    struct vv_key key = vv_attempt_key(pack->name, &pack->attempt, kind, pack->options.writer, part);
-    vv_key_print(&key, text);
-}
-
 static int fail(struct vv_pack_writer *pack, int rc, const char *what, struct varve_error *error) {
-    char key[VV_KEY_CAPACITY];
+    struct vv_key key = vv_attempt_key(pack->name, &pack->attempt, VV_KIND_PACK, pack->options.writer, 0);
+    char text[VV_KEY_CAPACITY];
     pack->failed = rc;
-    object_key(pack, VV_KIND_PACK, 0, key);
-    vv_error_sys(error, rc, "%s: %s", key, what);
+    vv_key_print(&key, text);
+    vv_error_sys(error, rc, "%s: %s", text, what);
     return vv_error_shortage(pack->store, rc, error);
 }
 

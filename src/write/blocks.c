@@ -22,16 +22,12 @@ static int make_buffers(struct vv_blocks *blocks) {
     return 0;
 }
 
-static unsigned lanes_for(uint32_t ranks) {
-    return ranks > 1 ? ranks + LANES_MORE : VV_LANES_OWN;
-}
-
 int vv_blocks_create(const struct vv_blocks_options *options, struct vv_blocks **out) {
     struct vv_blocks *blocks = vv_calloc(1, sizeof *blocks);
     if (!blocks)
         return -ENOMEM;
     blocks->options = *options;
-    blocks->lane_capacity = lanes_for(options->ranks);
+    blocks->lane_capacity = options->ranks > 1 ? options->ranks + LANES_MORE : VV_LANES_OWN;
     blocks->count = options->blocks + blocks->lane_capacity - 1; /* open ones never keep the pool waiting */
     /* Short chunks at region ends must not fill the tables before the bytes: allow for blocks of many small regions,
      * and for less where many blocks are open. */
