@@ -11,7 +11,6 @@
 
 #include "backend/backend_wrap_private.h"
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
 

@@ -205,7 +205,6 @@ struct vv_capture {
     uint64_t sampled_ns;     /* when the first sample was taken that saw something */
     uint32_t sampled_lowest; /* chunk of the last sample */
     double pace;             /* seconds in which the program writes one more chunk, by the samples; 0: unknown */
-    uint64_t peak_memory;
 };
 
 #endif

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/fault.h"
 #include "base/thread.h"
 #include "check/repair_private.h"
 

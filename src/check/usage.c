@@ -5,7 +5,6 @@
 
 #include <errno.h>
 
-#include "base/alloc.h"
 #include "lifecycle/lifecycle.h"
 #include "read/place_map.h"
 #include "read/view.h"

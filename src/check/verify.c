@@ -4,7 +4,6 @@
  * Block data is read once, with the pack that holds it. After that the stored ids are known to be true, and the
  * digests of all checkpoints follow from ids alone, without reading shared data again. */
 #include "check/verify.h"
-#include "base/alloc.h"
 #include "check/verify_private.h"
 
 #include <errno.h>

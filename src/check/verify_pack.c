@@ -7,7 +7,6 @@
 #include "store/block_decode.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #define READ_BYTES (4u << 20)
 #define JOBS 16 /* between two calls of progress */

@@ -1,5 +1,4 @@
 /* varve verify: look at every object and every checkpoint. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 

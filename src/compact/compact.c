@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/fault.h"
 #include "check/usage.h"
 #include "compact/compact_private.h"
 #include "lifecycle/lease.h"

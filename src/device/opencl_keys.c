@@ -1,7 +1,5 @@
 /* The words of XXH3's secret that the kernels need (xxh3.cl), those at odd places, too, so that the device reads none
  * of them unaligned. */
-#include <string.h>
-
 #include "opencl_private.h"
 
 #define SECRET_BYTES 192

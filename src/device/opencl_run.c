@@ -1,5 +1,4 @@
 /* Queue kernels, and move bytes between host and device. */
-#include <errno.h>
 #include <string.h>
 
 #include "opencl_private.h"

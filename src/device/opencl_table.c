@@ -1,5 +1,4 @@
 /* What was seen, on the device: room for it. */
-#include <errno.h>
 #include <string.h>
 
 #include "opencl_private.h"

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "peers/peers_private.h"
 
 /* Where we are in the parts of a wish. */

@@ -1,8 +1,5 @@
 /* After a restart: the ids of all granules that were read, and the digest of every region. Strips of large regions, and
  * groups of small ones, are hashed by the pool. */
-#include <errno.h>
-
-#include "base/alloc.h"
 #include "base/content_id.h"
 #include "read/region_reader.h"
 #include "restart/restart_private.h"

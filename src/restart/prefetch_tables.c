@@ -4,7 +4,6 @@
  * ranks each answer costs a round of all of them (peers.h). */
 #include <stdlib.h>
 
-#include "base/alloc.h"
 #include "restart/restart_private.h"
 
 #define TIDY_EVERY 4096u

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "base/alloc.h"
 #include "save/save_private.h"
 
 #define LEAST 64u       /* chunks, whatever they cost */

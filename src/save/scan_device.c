@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "capture/device.h"
 #include "save/save_private.h"
 

@@ -1,7 +1,4 @@
 /* Where a granule has changed, only what is new in it is stored (dedup/fine.h). */
-#include <errno.h>
-
-#include "base/alloc.h"
 #include "save/save_private.h"
 
 int vv_scan_fine_is_new(struct vv_scan *scan, uint64_t index, const uint8_t *data, uint32_t size) {

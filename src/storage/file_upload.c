@@ -17,7 +17,6 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/thread.h"
 #include "storage/file_private.h"
 
 /* Is fd reachable by name, so that it can be linked? */

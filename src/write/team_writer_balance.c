@@ -1,6 +1,4 @@
 /* How a team's writer levels its load with those of the other teams on its node. */
-#include <errno.h>
-
 #include "base/alloc.h"
 #include "write/team_writer_private.h"
 
