@@ -307,11 +307,12 @@ VARVE_API int varve_store_repair(struct varve_store *store, int is_dry_run, varv
 struct varve_setting_info {
     const char *name;
     const char *type;    /* "bytes", "choice", ... */
-    const char *bounds;  /* "64K to 16M", "auto|none|lz4|zstd" */
+    const char *bounds;  /* "64K to 16M", "auto|none|lz4|zstd", "auto, off, 0 to 4096" */
     const char *initial; /* the default */
     const char *value;   /* in effect */
     const char *origin;  /* "default", "environment", "program", "path:line" */
     const char *help;
+    const char *tier; /* "everyday", "advanced" or "measuring"; they come in this order */
 };
 typedef int (*varve_setting_fn)(void *arg, const struct varve_setting_info *setting);
 VARVE_API int varve_settings_list(const char *settings, varve_setting_fn fn, void *arg, struct varve_error *error);

@@ -16,11 +16,13 @@
 
 #define RETRY_MAX 1000
 
-#define ROW(type_, name_, low_, high_, standard_, help_)                                                               \
+#define ROW(tier_, type_, name_, low_, high_, words_, standard_, help_)                                                \
     {.name = #name_,                                                                                                   \
+     .tier = VV_TIER_##tier_,                                                                                          \
      .type = VV_TYPE_##type_,                                                                                          \
      .low = low_,                                                                                                      \
      .high = high_,                                                                                                    \
+     .words = words_,                                                                                                  \
      .standard = standard_,                                                                                            \
      .help = help_,                                                                                                    \
      .offset = offsetof(struct vv_settings, name_)},
@@ -140,17 +142,46 @@ static int parse_on_error(const char *text, enum vv_on_error *out, unsigned *ret
     return 0;
 }
 
-/* Numbers of which 0 has a name of its own. People read and write the word; 0 stays allowed. */
-static const struct {
-    const char *name;
-    const char *word;
-} zero_words[] = {{"keep", "all"}};
+/* A word that stands for a number, from "auto=0|off=1". */
+struct number_word {
+    const char *text;
+    int size;
+    int number;
+};
 
-static const char *zero_word(const struct vv_setting *setting) {
-    for (size_t i = 0; i < sizeof zero_words / sizeof zero_words[0]; i++)
-        if (!strcmp(zero_words[i].name, setting->name))
-            return zero_words[i].word;
-    return NULL;
+/* Goes through the words of a setting, from *at on, which begins as setting->words. */
+static int next_word(const char **at, struct number_word *out) {
+    if (!*at)
+        return 0;
+    const char *equals = strchr(*at, '=');
+    const char *bar = strchr(*at, '|');
+    assert(equals);
+    *out = (struct number_word){.text = *at, .size = (int)(equals - *at), .number = (int)strtol(equals + 1, NULL, 10)};
+    *at = bar ? bar + 1 : NULL;
+    return 1;
+}
+
+static int parse_word(const struct vv_setting *setting, const char *text, int *out) {
+    struct number_word word;
+    for (const char *at = setting->words; next_word(&at, &word);) {
+        if (strlen(text) == (size_t)word.size && !memcmp(text, word.text, (size_t)word.size)) {
+            *out = word.number;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* The word for a number; 0 if it has none. */
+static int show_word(const struct vv_setting *setting, double v, char *out, size_t capacity) {
+    struct number_word word;
+    for (const char *at = setting->words; next_word(&at, &word);) {
+        if (v == word.number) {
+            snprintf(out, capacity, "%.*s", word.size, word.text);
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* Bounds come from the table and always parse. */
@@ -160,12 +191,7 @@ static int set_int(const struct vv_setting *setting, const char *text, int *fiel
     parse_int(setting->low, &low);
     if (setting->high)
         parse_int(setting->high, &high);
-    const char *word = zero_word(setting);
-    if (word && !strcmp(text, word)) {
-        *field = 0;
-        return 0;
-    }
-    if (parse_int(text, &v) < 0 || v < low || v > high)
+    if ((parse_word(setting, text, &v) < 0 && parse_int(text, &v) < 0) || v < low || v > high)
         return -1;
     *field = v;
     return 0;
@@ -176,7 +202,12 @@ static int set_bytes(const struct vv_setting *setting, const char *text, uint64_
     parse_bytes(setting->low, &low);
     if (setting->high)
         parse_bytes(setting->high, &high);
-    if (parse_bytes(text, &v) < 0 || v < low || v > high)
+    int number;
+    if (parse_word(setting, text, &number) == 0)
+        v = (uint64_t)number;
+    else if (parse_bytes(text, &v) < 0)
+        return -1;
+    if (v < low || v > high)
         return -1;
     *field = v;
     return 0;
@@ -187,7 +218,12 @@ static int set_double(const struct vv_setting *setting, const char *text, double
     parse_double(setting->low, &low);
     if (setting->high)
         parse_double(setting->high, &high);
-    if (parse_double(text, &v) < 0 || v < low || v > high)
+    int number;
+    if (parse_word(setting, text, &number) == 0)
+        v = number;
+    else if (parse_double(text, &v) < 0)
+        return -1;
+    if (v < low || v > high)
         return -1;
     *field = v;
     return 0;
@@ -284,7 +320,7 @@ int vv_settings_is_fine(uint64_t value) {
 
 int vv_settings_check(const struct vv_settings *settings, struct varve_error *error) {
     if (!vv_settings_is_fine((uint64_t)settings->fine)) {
-        return vv_error(error, VARVE_SETTING, "fine (%d, from %s) must be 0, 1, or a power of two from 32 to 4096",
+        return vv_error(error, VARVE_SETTING, "fine (%d, from %s) must be auto, off, or a power of two from 32 to 4096",
                         settings->fine, settings->origins[VV_SETTING_fine]);
     }
     if (settings->dead_seconds <= settings->beat_seconds) {
@@ -323,16 +359,25 @@ enum vv_capture_choice vv_settings_capture(const struct vv_settings *settings, c
     return *why ? VV_CHOOSE_CAPTURE_SYNC : (enum vv_capture_choice)settings->capture;
 }
 
+const char *vv_setting_tier_text(const struct vv_setting *setting) {
+    static const char *const names[] = {"everyday", "advanced", "measuring"};
+    return names[setting->tier];
+}
+
 const char *vv_setting_type_text(const struct vv_setting *setting) {
     static const char *const names[] = {"integer", "bytes", "number", "choice", "text"};
     return names[setting->type];
 }
 
 void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t capacity) {
-    const char *word = zero_word(setting);
-    if (word)
-        snprintf(out, capacity, "%s, %s to %s", word, setting->low, setting->high);
-    else if (setting->type == VV_TYPE_CHOICE || setting->type == VV_TYPE_TEXT)
+    struct number_word word;
+    for (const char *at = setting->words; next_word(&at, &word);) {
+        int written = snprintf(out, capacity, "%.*s, ", word.size, word.text);
+        size_t used = (size_t)written < capacity ? (size_t)written : capacity;
+        out += used;
+        capacity -= used;
+    }
+    if (setting->type == VV_TYPE_CHOICE || setting->type == VV_TYPE_TEXT)
         snprintf(out, capacity, "%s", setting->low);
     else if (setting->high)
         snprintf(out, capacity, "%s to %s", setting->low, setting->high);
@@ -341,16 +386,15 @@ void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t
 }
 
 static void show_int(const struct vv_setting *setting, int v, char *out, size_t capacity) {
-    const char *word = zero_word(setting);
-    if (word && v == 0)
-        snprintf(out, capacity, "%s", word);
-    else
+    if (!show_word(setting, v, out, capacity))
         snprintf(out, capacity, "%d", v);
 }
 
-static void show_bytes(uint64_t v, char *out, size_t capacity) {
+static void show_bytes(const struct vv_setting *setting, uint64_t v, char *out, size_t capacity) {
     static const char *const suffixes[] = {"", "K", "M", "G", "T"};
     unsigned steps = 0;
+    if (show_word(setting, (double)v, out, capacity))
+        return;
     while (v && v % 1024 == 0 && steps < sizeof suffixes / sizeof suffixes[0] - 1) {
         v /= 1024;
         steps++;
@@ -358,8 +402,10 @@ static void show_bytes(uint64_t v, char *out, size_t capacity) {
     snprintf(out, capacity, "%" PRIu64 "%s", v, suffixes[steps]);
 }
 
-static void show_double(double v, char *out, size_t capacity) {
+static void show_double(const struct vv_setting *setting, double v, char *out, size_t capacity) {
     locale_t before;
+    if (show_word(setting, v, out, capacity))
+        return;
     locale_t locale = enter_c_locale(&before);
     snprintf(out, capacity, "%.10g", v);
     leave_c_locale(locale, before);
@@ -379,10 +425,10 @@ void vv_setting_value_text(const struct vv_settings *settings, const struct vv_s
         show_int(setting, *(const int *)field, out, capacity);
         break;
     case VV_TYPE_BYTES:
-        show_bytes(*(const uint64_t *)field, out, capacity);
+        show_bytes(setting, *(const uint64_t *)field, out, capacity);
         break;
     case VV_TYPE_DOUBLE:
-        show_double(*(const double *)field, out, capacity);
+        show_double(setting, *(const double *)field, out, capacity);
         break;
     case VV_TYPE_CHOICE:
         show_choice(setting->low, *(const int *)field, out, capacity);

@@ -61,7 +61,7 @@ enum vv_on_error { VV_ON_ERROR_FAIL, VV_ON_ERROR_WARN, VV_ON_ERROR_RETRY };
 #define VV_SETTING_TEXT_BYTES 64
 #define VV_SETTING_ORIGIN_BYTES 256
 
-#define VV_SETTING_INDEX(type, name, low, high, standard, help) VV_SETTING_##name,
+#define VV_SETTING_INDEX(tier, type, name, low, high, words, standard, help) VV_SETTING_##name,
 enum vv_setting_index { VV_SETTINGS_TABLE(VV_SETTING_INDEX) VV_SETTING_COUNT };
 #undef VV_SETTING_INDEX
 
@@ -70,7 +70,7 @@ enum vv_setting_index { VV_SETTINGS_TABLE(VV_SETTING_INDEX) VV_SETTING_COUNT };
 #define VV_FIELD_DOUBLE(name) double name;
 #define VV_FIELD_CHOICE(name) int name;
 #define VV_FIELD_TEXT(name) char name[VV_SETTING_TEXT_BYTES];
-#define VV_SETTING_FIELD(type, name, low, high, standard, help) VV_FIELD_##type(name)
+#define VV_SETTING_FIELD(tier, type, name, low, high, words, standard, help) VV_FIELD_##type(name)
 
 /* Owns nothing; may be copied. */
 struct vv_settings {
@@ -108,14 +108,18 @@ enum vv_on_error vv_settings_on_error(const struct vv_settings *settings, unsign
  * reason, else NULL. */
 enum vv_capture_choice vv_settings_capture(const struct vv_settings *settings, const char **why);
 
+/* Whom a setting is for; see settings_table.h. */
+enum vv_setting_tier { VV_TIER_EVERYDAY, VV_TIER_ADVANCED, VV_TIER_MEASURING };
 enum vv_setting_type { VV_TYPE_INT, VV_TYPE_BYTES, VV_TYPE_DOUBLE, VV_TYPE_CHOICE, VV_TYPE_TEXT };
 
 /* A row of the table, for listings. Constant. */
 struct vv_setting {
     const char *name;
+    enum vv_setting_tier tier;
     enum vv_setting_type type;
     const char *low;      /* or what is allowed, for VV_TYPE_CHOICE and VV_TYPE_TEXT */
     const char *high;     /* NULL: no bound */
+    const char *words;    /* that stand for numbers, "auto=0|off=1"; NULL: none */
     const char *standard; /* the default */
     const char *help;
     size_t offset; /* of the field in struct vv_settings */
@@ -123,8 +127,9 @@ struct vv_setting {
 
 const struct vv_setting *vv_setting_at(size_t index); /* NULL from VV_SETTING_COUNT on */
 const struct vv_setting *vv_setting_find(const char *name);
+const char *vv_setting_tier_text(const struct vv_setting *setting); /* "everyday", "advanced" or "measuring" */
 const char *vv_setting_type_text(const struct vv_setting *setting);
-/* "64K to 16M", "0 or more", "auto|on|off", "all, 0 to 1000000" */
+/* "64K to 16M", "0 or more", "auto|on|off", "auto, off, 0 to 4096" */
 void vv_setting_allowed_text(const struct vv_setting *setting, char *out, size_t capacity);
 void vv_setting_value_text(const struct vv_settings *settings, const struct vv_setting *setting, char *out,
                            size_t capacity);

@@ -1,145 +1,155 @@
 /* Every run-time setting. A setting that is not in this table does not exist: the fields of struct vv_settings, the
  * parsing of files and environment, `varve config --list` and the manual page all come from it.
  *
- * X(type, name, low, high, default, help), all values as a person would write them. The types:
- *   INT     whole number; some have a word for 0 (zero_words in settings.c)
+ * X(tier, type, name, low, high, words, default, help), all values as a person would write them. The rows of a tier
+ * stand together, in the order of the tiers:
+ *   EVERYDAY   what the user of a program may want to set
+ *   ADVANCED   for special machines, stores and programs
+ *   MEASURING  to compare ways of working; the defaults are right
+ * The types:
+ *   INT     whole number
  *   BYTES   whole number, optionally followed by K, M, G or T (powers of 1024)
  *   DOUBLE  decimal number
  *   CHOICE  one of the words in low; the field holds its position, see the enums in settings.h. A switch is "off|on".
  *   TEXT    a word with its own check in settings.c; low shows what is allowed
- * high is NULL where there is no upper bound. */
+ * high is NULL where there is no upper bound. words is NULL, or the words that stand for numbers of an INT, BYTES or
+ * DOUBLE, such as "auto=0|off=1": people read and write the word, and the number stays allowed. */
 #ifndef VV_SETTINGS_TABLE_H
 #define VV_SETTINGS_TABLE_H
 
 /* clang-format off */
 #define VV_SETTINGS_TABLE(X)                                                                                           \
-    X(INT, keep, "0", "1000000", "3",                                                                                  \
+    X(EVERYDAY, INT, keep, "0", "1000000", "all=0", "3",                                                               \
       "How many checkpoints of a name to keep; older ones are forgotten. all (or 0) keeps every one; 1 is raised to"   \
       " 2, so that there is always one to fall back to. While nobody has set it, a run that finds more than six"       \
       " checkpoints of earlier runs leaves those alone and only keeps its own few: somebody may have wanted them."     \
       " After a restart that failed, nothing of earlier runs is forgotten, whatever is set.")                          \
-    X(TEXT, on_error, "fail|warn|retry:n", NULL, "fail",                                                               \
+    X(EVERYDAY, DOUBLE, space, "0", "100", "off=0", "2",                                                               \
+      "How much space the checkpoints that are kept may take, as a multiple of what they need: live chunks of old,"    \
+      " nearly empty data are stored again so that it can go. Less space means more that is stored again: with pages"  \
+      " that change at random about 0.3 of the new bytes with 2, a tenth with 3; up to 0.6 where most writes go to a"  \
+      " few pages. Data of devices is never stored again. For a moment it may be more than that, above all in the"     \
+      " first checkpoints of a job. off (or 0): nothing is ever stored again.")                                        \
+    X(EVERYDAY, TEXT, on_error, "fail|warn|retry:n", NULL, NULL, "fail",                                               \
       "What a checkpoint that cannot be written does: make the call fail, only warn, or try n more times and then"     \
       " fail.")                                                                                                        \
-    X(CHOICE, codec, "auto|size|none|lz4|zstd|lz4-zstd|shuffle-lz4|shuffle-zstd|bitshuffle-lz4|bitshuffle-zstd|"       \
-      "delta-lz4|delta-zstd|xor-zstd|fpzip|zfp", NULL, "auto",                                                         \
+    X(EVERYDAY, CHOICE, codec, "auto|size|none|lz4|zstd|lz4-zstd|shuffle-lz4|shuffle-zstd|bitshuffle-lz4|"             \
+      "bitshuffle-zstd|delta-lz4|delta-zstd|xor-zstd|fpzip|zfp", NULL, NULL, "auto",                                   \
       "How new data is compressed. auto: per variable and block what is stored soonest, by samples and by the speed"   \
       " of the storage, which on a fast disk is mostly none; size: what becomes smallest, by samples, or, where"       \
       " ranks share a writer, by trying every block. The others are for measuring: shuffle and bitshuffle put bytes"   \
       " or bits of equal place together, delta and xor take the difference from the neighbour first. fpzip and zfp"    \
       " are for f32 and f64 and change no bit; what they cannot take gets zstd. They are there if the library was"     \
       " built with them.")                                                                                             \
-    X(INT, zstd_level, "1", "19", "1",                                                                                 \
-      "Level of zstd where zstd is used; with codec=size 9 at least.")                                                 \
-    X(BYTES, block_size, "64K", "16M", "1M",                                                                           \
-      "Size of the blocks that are compressed and read as one.")                                                       \
-    X(BYTES, part_size, "1M", "1T", "1G",                                                                              \
-      "A pack that passes this size is continued in another object.")                                                  \
-    X(DOUBLE, table_share, "0", "0.5", "0.01",                                                                         \
-      "Share of the protected memory that the table of older chunk ids may take.")                                     \
-    X(CHOICE, dedup, "auto|none|local|top-k|exact", NULL, "auto",                                                      \
+    X(EVERYDAY, CHOICE, dedup, "auto|none|local|top-k|exact", NULL, NULL, "auto",                                      \
       "Where duplicates are looked for: nowhere but at the same place in the last checkpoint (none), in the process"   \
       " and its history (local), and between ranks: all of them (exact), or the most frequent (top-k). auto is exact"  \
       " while that saves time or a tenth of the bytes.")                                                               \
-    X(INT, dedup_top, "1", "16777216", "131072",                                                                       \
-      "How many ids top-k keeps, for the whole job; what falls off is stored by every rank that has it.")              \
-    X(INT, copies, "0", "4", "0",                                                                                      \
-      "On how many nodes all data is kept, as far as there are so many; may change from run to run. 0: 1 on shared"    \
-      " storage, 2 on node-local storage. Nodes are hosts, or what VARVE_DOMAIN says.")                                \
-    X(INT, aggregate, "0", "4096", "0",                                                                                \
+    X(EVERYDAY, INT, copies, "0", "4", "auto=0", "auto",                                                               \
+      "On how many nodes all data is kept, as far as there are so many; may change from run to run. auto (or 0): 1"    \
+      " on shared storage, 2 on node-local storage. Nodes are hosts, or what VARVE_DOMAIN says.")                      \
+    X(EVERYDAY, INT, aggregate, "0", "4096", "auto=0|off=1", "auto",                                                   \
       "How many ranks share a writer at most, on shared storage: their new data meets there and becomes one object."   \
       " A node's ranks are split evenly; not with copies on other nodes, and only where they are numbered"             \
-      " consecutively. 1: every rank writes by itself. 0: 32 where every node has eight ranks or more, unless a rank"  \
-      " has 8 MiB of new data or more and writing alone is measured to be faster.")                                    \
-    X(CHOICE, grouping, "auto|agnostic|agnostic-block|aware|aware-block", NULL, "auto",                                \
-      "What lies together when it is compressed: whole ranks one after another (agnostic) or in turns"                 \
-      " (agnostic-block), the same variable of the ranks that share a writer one after another (aware) or in turns"    \
-      " (aware-block). auto: per variable what a sample says.")                                                        \
-    X(BYTES, group_block, "1K", "64K", "4K",                                                                           \
-      "How many bytes of a rank follow each other where ranks take turns; rounded down to a power of two.")            \
-    X(TEXT, match, "pattern", NULL, "",                                                                                \
+      " consecutively. off (or 1): every rank writes by itself. auto (or 0): 32 where every node has eight ranks or"   \
+      " more, unless a rank has 8 MiB of new data or more and writing alone is measured to be faster.")                \
+    X(EVERYDAY, CHOICE, storage, "shared|local", NULL, NULL, "shared",                                                 \
+      "What a new store of a job is made for: one store that all ranks see, or one on every node's own disk. A store"  \
+      " that exists keeps what it was made for.")                                                                      \
+    X(EVERYDAY, CHOICE, access, "write|read", NULL, NULL, "write",                                                     \
+      "read: the session only restarts. It claims nothing and writes nothing, so it works on a read-only mount, in a"  \
+      " store of somebody else, and beside a running job; varve_checkpoint fails.")                                    \
+    X(EVERYDAY, BYTES, staging, "0", NULL, "auto=0", "auto",                                                           \
+      "How many bytes copies of the protected memory may take while a checkpoint is in flight. auto (or 0): the"       \
+      " share staging_share, but 12M at least.")                                                                       \
+    X(EVERYDAY, BYTES, memory, "0", NULL, "auto=0", "auto",                                                            \
+      "The library takes at most about this much memory in a process that writes by itself. Tables and buffers come"   \
+      " first; copies of changed pages get the rest, 1M at least. Too little makes checkpoints block longer. Not"      \
+      " counted: fine chunks, what codecs take for each thread, memory that ranks share, a frozen copy of the"         \
+      " process. bytes_memory of varve_stats(3) tells the use. auto (or 0): only staging and restart_window bound"     \
+      " it.")                                                                                                          \
+    X(EVERYDAY, DOUBLE, interval_seconds, "0", NULL, "off=0", "off",                                                   \
+      "varve_need says yes when this much time has passed since the last checkpoint. off (or 0): time is not asked;"   \
+      " with interval_share off, too, it always says yes.")                                                            \
+    X(EVERYDAY, DOUBLE, interval_share, "0", "1", "off=0", "off",                                                      \
+      "varve_need says yes while checkpoints take less than this share of the running time. off (or 0): not asked.")   \
+    X(EVERYDAY, CHOICE, log, "error|warn|info|debug|trace", NULL, NULL, "warn",                                        \
+      "The least important messages that are logged.")                                                                 \
+    X(ADVANCED, INT, zstd_level, "1", "19", NULL, "1",                                                                 \
+      "Level of zstd where zstd is used; with codec=size 9 at least.")                                                 \
+    X(ADVANCED, TEXT, match, "pattern", NULL, NULL, "",                                                                \
       "Regions hold the same variable when their names are equal, or, with an extended regular expression here, when"  \
       " it finds the same text in them, in its first parentheses if it has any; names in which it finds nothing"       \
       " count as a whole. [^/]*$ makes rank0/p and rank1/p one. 63 bytes at most; one with a comma is given in a"      \
       " file or the environment, one with a # in the environment only.")                                               \
-    X(INT, fine, "0", "4096", "0",                                                                                     \
+    X(ADVANCED, INT, fine, "0", "4096", "auto=0|off=1", "auto",                                                        \
       "Where 4 KiB have changed, look in chunks of so many bytes for what is new in them: 32, 64, 128, ... or 4096."   \
-      " 1: store all 4 KiB. 0: per region what samples say, which takes two or three checkpoints after every start"    \
-      " in which all 4 KiB are stored. Programs may say it per region (varve_fine). Each chunk takes 12 bytes of"      \
-      " memory: 37 % of the region with 32, 9 % with 128.")                                                            \
-    X(CHOICE, fine_method, "tree|basic|full", NULL, "tree",                                                            \
-      "What is not stored: fine chunks that are as they were or found anywhere else (tree), only those that are as"    \
-      " they were (basic), or nothing: every checkpoint holds everything (full). basic and full are for measuring.")   \
-    X(DOUBLE, fine_share, "0", "1", "0.125",                                                                           \
+      " off (or 1): store all 4 KiB. auto (or 0): per region what samples say, which takes two or three checkpoints"   \
+      " after every start in which all 4 KiB are stored. Programs may say it per region (varve_fine). Each chunk"      \
+      " takes 12 bytes of memory: 37 % of the region with 32, 9 % with 128.")                                          \
+    X(ADVANCED, DOUBLE, fine_share, "0", "1", NULL, "0.125",                                                           \
       "Share of the protected memory that is used to find fine chunks that turn up elsewhere; those that do not fit"   \
-      " count as new then. Where fine is asked for, the 12 bytes for each fine chunk come on top; with fine=0 they"    \
-      " count within this share.")                                                                                     \
-    X(DOUBLE, space, "0", "100", "2",                                                                                  \
-      "How much space the checkpoints that are kept may take, as a multiple of what they need: live chunks of old,"    \
-      " nearly empty data are stored again so that it can go. Less space means more that is stored again: with pages"  \
-      " that change at random about 0.3 of the new bytes with 2, a tenth with 3; up to 0.6 where most writes go to a"  \
-      " few pages. Data of devices is never stored again. For a moment it may be more than that, above all in the"     \
-      " first checkpoints of a job. 0: nothing is ever stored again.")                                                 \
-    X(INT, beat_seconds, "1", "3600", "15",                                                                            \
-      "How often a session renews its heartbeat.")                                                                     \
-    X(INT, dead_seconds, "2", "86400", "60",                                                                           \
-      "A session whose heartbeat was seen unchanged for this long is dead; must be more than beat_seconds.")           \
-    X(INT, takeover_seconds, "0", "86400", "90",                                                                       \
-      "How long open waits to see whether another session that holds the name is dead.")                               \
-    X(INT, threads, "0", "64", "2",                                                                                    \
-      "Threads that hash, compress and write; with 0 the calling thread does it.")                                     \
-    X(CHOICE, capture, "auto|sync|trap|frozen|held", NULL, "auto",                                                     \
+      " count as new then. Where fine is asked for, the 12 bytes for each fine chunk come on top; with fine=auto"      \
+      " they count within this share.")                                                                                \
+    X(ADVANCED, CHOICE, capture, "auto|sync|trap|frozen|held", NULL, NULL, "auto",                                     \
       "How the state is taken. auto copies what changed; what does not fit is held, frozen or stored inside the"       \
       " call, whatever costs least. sync stores everything inside the call; trap write-protects all memory and"        \
       " copies pages when they are first written. frozen always freezes what does not fit: a copy of the process,"     \
       " made by the kernel page by page as the program writes, keeps it until it is stored. held never does: for"      \
       " programs that must not have a child process.")                                                                 \
-    X(CHOICE, order, "learned|address", NULL, "learned",                                                               \
-      "In which order held pages are stored: as the program is expected to write them, or by address.")                \
-    X(CHOICE, tracker, "auto|scan|softdirty|trap-uffd|trap-mprotect|none", NULL, "auto",                               \
+    X(ADVANCED, CHOICE, tracker, "auto|scan|softdirty|trap-uffd|trap-mprotect|none", NULL, NULL, "auto",               \
       "How changed pages are found. auto takes what works here: scan (Linux 6.7), else none. softdirty is for older"   \
       " kernels, and must be asked for (docs/kernels.md).")                                                            \
-    X(DOUBLE, staging_share, "0", "1", "0.05",                                                                         \
-      "Share of the protected memory that copies of it may take while a checkpoint is in flight.")                     \
-    X(BYTES, staging, "0", NULL, "0",                                                                                  \
-      "The same in bytes; 0: by staging_share, but 12M at least.")                                                     \
-    X(BYTES, memory, "0", NULL, "0",                                                                                   \
-      "The library takes at most about this much memory in a process that writes by itself. Tables and buffers come"   \
-      " first; copies of changed pages get the rest, 1M at least. Too little makes checkpoints block longer. Not"      \
-      " counted: fine chunks, what codecs take for each thread, memory that ranks share, a frozen copy of the"         \
-      " process. bytes_memory of varve_stats(3) tells the use. 0: only staging and restart_window bound it.")          \
-    X(INT, queue, "0", "1024", "0",                                                                                    \
-      "Blocks that may wait for the storage where a rank writes by itself, each of block_size; part of staging. 0:"    \
-      " threads + 2.")                                                                                                 \
-    X(INT, nice, "0", "19", "5",                                                                                       \
+    X(ADVANCED, DOUBLE, staging_share, "0", "1", NULL, "0.05",                                                         \
+      "Share of the protected memory that copies of it may take while a checkpoint is in flight; counts while"         \
+      " staging is auto.")                                                                                             \
+    X(ADVANCED, INT, threads, "0", "64", NULL, "2",                                                                    \
+      "Threads that hash, compress and write; with 0 the calling thread does it.")                                     \
+    X(ADVANCED, INT, nice, "0", "19", NULL, "5",                                                                       \
       "How much the threads of the library step back behind those of the program.")                                    \
-    X(TEXT, cpus, "auto|0+2-3", NULL, "auto",                                                                          \
+    X(ADVANCED, TEXT, cpus, "auto|0+2-3", NULL, NULL, "auto",                                                          \
       "Processors that the threads of the library may use, such as 0+2-3 for the first, third and fourth; auto:"       \
       " those of the program.")                                                                                        \
-    X(DOUBLE, interval_seconds, "0", NULL, "0",                                                                        \
-      "varve_need says yes when this much time has passed since the last checkpoint. 0: not asked.")                   \
-    X(DOUBLE, interval_share, "0", "1", "0",                                                                           \
-      "varve_need says yes while checkpoints take less than this share of the running time. 0: not asked.")            \
-    X(CHOICE, direct, "auto|on|off", NULL, "auto",                                                                     \
+    X(ADVANCED, CHOICE, direct, "auto|on|off", NULL, NULL, "auto",                                                     \
       "Write past the page cache (O_DIRECT).")                                                                         \
-    X(CHOICE, storage, "shared|local", NULL, "shared",                                                                 \
-      "What a new store of a job is made for: one store that all ranks see, or one on every node's own disk. A store"  \
-      " that exists keeps what it was made for.")                                                                      \
-    X(CHOICE, access, "write|read", NULL, "write",                                                                     \
-      "read: the session only restarts. It claims nothing and writes nothing, so it works on a read-only mount, in a"  \
-      " store of somebody else, and beside a running job; varve_checkpoint fails.")                                    \
-    X(CHOICE, log, "error|warn|info|debug|trace", NULL, "warn",                                                        \
-      "The least important messages that are logged.")                                                                 \
-    X(CHOICE, mode, "private|group|umask", NULL, "private",                                                            \
-      "Permissions of new files: for the owner only, for the owner and the group, or as the umask says.")              \
-    X(CHOICE, owner, "self|any", NULL, "self",                                                                         \
-      "Whose folders are written to: those of the user and of the superuser to which others may not write (self), or"  \
-      " anybody's. With mode=group also those of others to which their group may write. Reading is always allowed.")   \
-    X(BYTES, min_free, "0", NULL, "16M",                                                                               \
+    X(ADVANCED, BYTES, min_free, "0", NULL, NULL, "16M",                                                               \
       "Refuse to store data when less than this would remain free on the storage, or, unless it is 0, less than 16"    \
       " inodes; small objects may use them.")                                                                          \
-    X(BYTES, restart_window, "1M", "1T", "256M",                                                                       \
-      "Memory that a restart may use beside the regions it fills.")
+    X(ADVANCED, CHOICE, mode, "private|group|umask", NULL, NULL, "private",                                            \
+      "Permissions of new files: for the owner only, for the owner and the group, or as the umask says.")              \
+    X(ADVANCED, CHOICE, owner, "self|any", NULL, NULL, "self",                                                         \
+      "Whose folders are written to: those of the user and of the superuser to which others may not write (self), or"  \
+      " anybody's. With mode=group also those of others to which their group may write. Reading is always allowed.")   \
+    X(ADVANCED, BYTES, restart_window, "1M", "1T", NULL, "256M",                                                       \
+      "Memory that a restart may use beside the regions it fills.")                                                    \
+    X(ADVANCED, INT, beat_seconds, "1", "3600", NULL, "15",                                                            \
+      "How often a session renews its heartbeat.")                                                                     \
+    X(ADVANCED, INT, dead_seconds, "2", "86400", NULL, "60",                                                           \
+      "A session whose heartbeat was seen unchanged for this long is dead; must be more than beat_seconds.")           \
+    X(ADVANCED, INT, takeover_seconds, "0", "86400", NULL, "90",                                                       \
+      "How long open waits to see whether another session that holds the name is dead.")                               \
+    X(MEASURING, BYTES, block_size, "64K", "16M", NULL, "1M",                                                          \
+      "Size of the blocks that are compressed and read as one.")                                                       \
+    X(MEASURING, BYTES, part_size, "1M", "1T", NULL, "1G",                                                             \
+      "A pack that passes this size is continued in another object.")                                                  \
+    X(MEASURING, DOUBLE, table_share, "0", "0.5", NULL, "0.01",                                                        \
+      "Share of the protected memory that the table of older chunk ids may take.")                                     \
+    X(MEASURING, INT, dedup_top, "1", "16777216", NULL, "131072",                                                      \
+      "How many ids top-k keeps, for the whole job; what falls off is stored by every rank that has it.")              \
+    X(MEASURING, CHOICE, grouping, "auto|agnostic|agnostic-block|aware|aware-block", NULL, NULL, "auto",               \
+      "What lies together when it is compressed: whole ranks one after another (agnostic) or in turns"                 \
+      " (agnostic-block), the same variable of the ranks that share a writer one after another (aware) or in turns"    \
+      " (aware-block). auto: per variable what a sample says.")                                                        \
+    X(MEASURING, BYTES, group_block, "1K", "64K", NULL, "4K",                                                          \
+      "How many bytes of a rank follow each other where ranks take turns; rounded down to a power of two.")            \
+    X(MEASURING, CHOICE, fine_method, "tree|basic|full", NULL, NULL, "tree",                                           \
+      "What is not stored: fine chunks that are as they were or found anywhere else (tree), only those that are as"    \
+      " they were (basic), or nothing: every checkpoint holds everything (full). basic and full are for measuring.")   \
+    X(MEASURING, CHOICE, order, "learned|address", NULL, NULL, "learned",                                              \
+      "In which order held pages are stored: as the program is expected to write them, or by address.")                \
+    X(MEASURING, INT, queue, "0", "1024", "auto=0", "auto",                                                            \
+      "Blocks that may wait for the storage where a rank writes by itself, each of block_size; part of staging. auto"  \
+      " (or 0): threads + 2.")
 /* clang-format on */
 
 #endif

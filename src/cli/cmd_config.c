@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli.h"
 #include "json.h"
@@ -10,11 +11,13 @@
 struct configuration {
     struct cli *cli;
     struct table *table;
+    const char *tier; /* of the setting before this one; NULL: this is the first */
 };
 
 static void config_json(const struct varve_setting_info *setting) {
     json_begin("setting");
     json_text("name", setting->name);
+    json_text("tier", setting->tier);
     json_text("type", setting->type);
     json_text("bounds", setting->bounds);
     json_text("default", setting->initial);
@@ -29,6 +32,33 @@ static const char *visible(const char *value) {
     return *value ? value : "\"\"";
 }
 
+/* The settings of a tier come together; its heading goes before the first of them. */
+static int begins_tier(struct configuration *configuration, const struct varve_setting_info *setting) {
+    int begins = !configuration->tier || strcmp(configuration->tier, setting->tier) != 0;
+    configuration->tier = setting->tier;
+    return begins;
+}
+
+static const char *tier_heading(const char *tier) {
+    static const char *const headings[][2] = {
+        {"everyday", "EVERYDAY: what the user of a program may want to set"},
+        {"advanced", "ADVANCED: for special machines, stores and programs"},
+        {"measuring", "MEASURING: to compare ways of working; leave the defaults otherwise"},
+    };
+    for (size_t i = 0; i < sizeof headings / sizeof headings[0]; i++)
+        if (strcmp(headings[i][0], tier) == 0)
+            return headings[i][1];
+    return tier;
+}
+
+static void list_one(struct configuration *configuration, const struct varve_setting_info *setting) {
+    int is_first = !configuration->tier;
+    if (begins_tier(configuration, setting))
+        printf("%s%s\n\n", is_first ? "" : "\n", tier_heading(setting->tier));
+    printf("%s (%s)\n    allowed %s, default %s\n    %s\n", setting->name, setting->type, setting->bounds,
+           visible(setting->initial), setting->help);
+}
+
 /* scdoc gives '_' '*' '\' '#' a meaning. */
 static void put_scdoc(const char *text) {
     for (; *text; text++) {
@@ -38,7 +68,12 @@ static void put_scdoc(const char *text) {
     }
 }
 
-static void man_one(const struct varve_setting_info *setting) {
+static void man_one(struct configuration *configuration, const struct varve_setting_info *setting) {
+    if (begins_tier(configuration, setting)) {
+        fputs("## ", stdout);
+        put_scdoc(tier_heading(setting->tier));
+        fputs("\n\n", stdout);
+    }
     putchar('*');
     put_scdoc(setting->name);
     printf("* (%s: ", setting->type);
@@ -59,12 +94,11 @@ static int on_setting(void *arg, const struct varve_setting_info *setting) {
     struct configuration *configuration = arg;
 
     if (has_option(configuration->cli, OPTION_MAN)) {
-        man_one(setting);
+        man_one(configuration, setting);
     } else if (configuration->cli->is_json) {
         config_json(setting);
     } else if (has_option(configuration->cli, OPTION_LIST)) {
-        printf("%s (%s)\n    allowed %s, default %s\n    %s\n", setting->name, setting->type, setting->bounds,
-               visible(setting->initial), setting->help);
+        list_one(configuration, setting);
     } else {
         table_text(configuration->table, setting->name);
         table_text(configuration->table, visible(setting->value));
@@ -131,7 +165,8 @@ const struct command command_config = {
     .usage = "config [--list]",
     .help = "Tell the settings in effect and where each value comes from, and what they lead to on this machine: how\n"
             "changed pages are found and held. varve(5) describes files and environment.\n\n"
-            "  -l, --list   all settings with type, allowed values, default and what they do\n"
+            "  -l, --list   all settings with type, allowed values, default and what they do, in three tiers:\n"
+            "               everyday, advanced, and those for measuring\n"
             "  --man        the same as the text of varve(5), for scdoc\n\n"
             "example: VARVE_KEEP=3 varve config\n",
     .options = OPTION_LIST | OPTION_MAN,

@@ -419,6 +419,7 @@ int varve_settings_list(const char *settings, varve_setting_fn fn, void *arg, st
             .value = value,
             .origin = vv_setting_origin(&values, setting),
             .help = setting->help,
+            .tier = vv_setting_tier_text(setting),
         };
         rc = fn(arg, &info);
     }

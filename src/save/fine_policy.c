@@ -45,7 +45,7 @@ static const char *why(const struct vv_save *save, const struct vv_region *regio
     if (region->fine)
         return region->fine > 1 ? "asked for by the program (varve_fine)" : "switched off by the program (varve_fine)";
     if (save->job->settings.fine)
-        return save->job->settings.fine > 1 ? "asked for (fine)" : "switched off (fine=1)";
+        return save->job->settings.fine > 1 ? "asked for (fine)" : "switched off (fine=off)";
     return save->measured->fine_reason[0] ? save->measured->fine_reason : "not enough was sampled yet";
 }
 

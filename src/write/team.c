@@ -33,7 +33,7 @@ static const char *why_not(struct vv_outputs *outputs) {
     struct varve_comm *comm = outputs->job->comm;
     int asked = outputs->job->settings.aggregate;
     if (asked == 1)
-        return "aggregate=1";
+        return "aggregate=off";
     if (comm->ranks == 1)
         return "there is one rank";
     if (vv_is_local(outputs->job))

@@ -6,13 +6,21 @@ check "keep" grep -q '^keep  *3  *default$' out
 run 0 config --list
 check "keep with bounds" grep -q '^    allowed all, 0 to 1000000, default 3$' out
 has_not out '^guard'
+check "the tiers are in order" test "$(grep -o '^[A-Z]*: ' out | tr -d '\n')" = "EVERYDAY: ADVANCED: MEASURING: "
+check "a word is the default" grep -q '^    allowed auto, off, 0 to 4096, default auto$' out
 cp out list
 run 0 config --json
 json 'len({s["name"] for s in of("setting")}) == len(of("setting")) > 10' \
 	'all(s["help"] and s["type"] and s["bounds"] for s in of("setting"))' \
-	'len(lines) == len(of("setting")) + len(of("choice"))'
+	'len(lines) == len(of("setting")) + len(of("choice"))' \
+	'set(s["tier"] for s in of("setting")) == {"everyday", "advanced", "measuring"}' \
+	'(lambda t: t == sorted(t, key=["everyday", "advanced", "measuring"].index))([s["tier"] for s in of("setting")])' \
+	'of("setting")[0]["name"] == "keep"'
 VARVE_KEEP=all "$VARVE" config >out 2>err
 check "from the environment" grep -q '^keep  *all  *environment$' out
+VARVE_AGGREGATE=1 VARVE_FINE=auto "$VARVE" config >out 2>err
+check "a number is shown as its word" grep -q '^aggregate  *off  *environment$' out
+check "a word is taken" grep -q '^fine  *auto  *environment$' out
 echo 'codec = zstd # small' >varve.conf
 run 0 config
 check "from a file" grep -q '^codec  *zstd  *varve.conf:1$' out

@@ -1,4 +1,4 @@
-/* fine=0: samples decide whether fine chunks are used, and of which size. */
+/* fine=auto: samples decide whether fine chunks are used, and of which size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -254,7 +254,7 @@ static void test_the_message_tells_what_is_allowed(void **state) {
     set("direct", "maybe");
     assert_string_equal(error.text, "test: direct cannot be \"maybe\"; allowed is auto|on|off");
     set("interval_seconds", "-1");
-    assert_string_equal(error.text, "test: interval_seconds cannot be \"-1\"; allowed is 0 or more");
+    assert_string_equal(error.text, "test: interval_seconds cannot be \"-1\"; allowed is off, 0 or more");
     set("match", "rank(");
     assert_string_equal(error.text, "test: match cannot be \"rank(\": Unmatched ( or \\(");
     set("match", "1234567890123456789012345678901234567890123456789012345678901234");
@@ -341,6 +341,71 @@ static void test_keep_all(void **state) {
     assert_int_equal(load("threads=all"), VARVE_SETTING);
     assert_int_equal(load("threads=1"), 0);
     assert_true(vv_setting_is_default(&settings, VV_SETTING_keep));
+}
+
+/* Each word means what its number does, is what is shown for it, and is told in the help. */
+static void test_words_for_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *word, *number;
+    } pairs[] = {
+        {"keep", "all", "0"},           {"space", "off", "0"},
+        {"copies", "auto", "0"},        {"aggregate", "auto", "0"},
+        {"aggregate", "off", "1"},      {"staging", "auto", "0"},
+        {"memory", "auto", "0"},        {"interval_seconds", "off", "0"},
+        {"interval_share", "off", "0"}, {"fine", "auto", "0"},
+        {"fine", "off", "1"},           {"queue", "auto", "0"},
+    };
+    static struct vv_settings by_word;
+    size_t words = 0;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        char told[40];
+        vv_settings_init(&settings);
+        assert_int_equal(set(pairs[i].name, pairs[i].word), 0);
+        by_word = settings;
+        vv_settings_init(&settings);
+        assert_int_equal(set(pairs[i].name, pairs[i].number), 0);
+        assert_memory_equal(&settings, &by_word, sizeof settings);
+        assert_string_equal(value_of(pairs[i].name), pairs[i].word);
+        snprintf(told, sizeof told, "%s (or %s)", pairs[i].word, pairs[i].number);
+        assert_non_null(strstr(vv_setting_find(pairs[i].name)->help, told));
+        assert_int_equal(set(pairs[i].name, "maybe"), VARVE_SETTING);
+    }
+    for (size_t i = 0; vv_setting_at(i); i++)
+        for (const char *at = vv_setting_at(i)->words; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+            words++;
+    assert_int_equal(words, sizeof pairs / sizeof pairs[0]);
+    assert_string_equal(error.text, "test: queue cannot be \"maybe\"; allowed is auto, 0 to 1024");
+    set("fine", "of");
+    assert_string_equal(error.text, "test: fine cannot be \"of\"; allowed is auto, off, 0 to 4096");
+    set("staging", "off");
+    assert_string_equal(error.text, "test: staging cannot be \"off\"; allowed is auto, 0 or more, in bytes or with "
+                                    "K, M, G or T after the number");
+    assert_int_equal(load("fine=3"), VARVE_SETTING);
+    assert_string_equal(error.text, "fine (3, from program) must be auto, off, or a power of two from 32 to 4096");
+    char little[8];
+    vv_setting_allowed_text(vv_setting_find("aggregate"), little, sizeof little);
+    assert_string_equal(little, "auto, o");
+}
+
+/* Everyday settings come first and are few; those for measuring come last. */
+static void test_tiers(void **state) {
+    (void)state;
+    static const char *const names[] = {"everyday", "advanced", "measuring"};
+    size_t count[3] = {0};
+    enum vv_setting_tier last = VV_TIER_EVERYDAY;
+    const struct vv_setting *row;
+    for (size_t i = 0; (row = vv_setting_at(i)) != NULL; i++) {
+        assert_true(row->tier >= last && row->tier <= VV_TIER_MEASURING);
+        assert_string_equal(vv_setting_tier_text(row), names[row->tier]);
+        last = row->tier;
+        count[last]++;
+    }
+    assert_in_range(count[VV_TIER_EVERYDAY], 10, 15);
+    assert_true(count[VV_TIER_ADVANCED] > 0 && count[VV_TIER_MEASURING] > 0);
+    assert_int_equal(vv_setting_find("keep")->tier, VV_TIER_EVERYDAY);
+    assert_int_equal(vv_setting_find("tracker")->tier, VV_TIER_ADVANCED);
+    assert_int_equal(vv_setting_find("fine_method")->tier, VV_TIER_MEASURING);
 }
 
 static void test_text_of_the_program(void **state) {
@@ -524,6 +589,8 @@ int main(void) {
         CLEAN(test_on_error),
         CLEAN(test_keep_one_becomes_two),
         CLEAN(test_keep_all),
+        CLEAN(test_words_for_numbers),
+        CLEAN(test_tiers),
         CLEAN(test_text_of_the_program),
         CLEAN(test_order_of_the_sources),
         CLEAN(test_home_without_xdg),
