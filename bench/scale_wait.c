@@ -1,7 +1,7 @@
 /* bench-scale under SimGrid's SMPI: the waiting part of src/mpi (comm_mpi_wait.c) for a simulated MPI.
  *
  * There, looking whether a message has come takes simulated time, a tenth of a millisecond unless told otherwise, and a
- * rank that looks and sleeps would measure its own sleep. So here a rank blocks: the receives of a trade are posted
+ * rank that looks and sleeps would measure its own sleep. So here a rank blocks: the receives of an exchange are posted
  * together, and it waits for them in the order of the list, which is no faster than the library, which takes messages
  * as they come.
  *
@@ -12,9 +12,10 @@
  * binomial tree, as in real MPI libraries. Their messages are counted.
  *
  * Computing takes no simulated time, unless SCALE_COMPUTE says how much. A number is ns per byte that a rank sends or
- * receives in a trade, which is what the exchange writes, reads and merges. "measured": what a rank computes between
- * two calls of MPI is measured in each round, and the least of all rounds is what it takes in the last; that gives the
- * number for few ranks, while thousands of them take turns on the processor and none finds its data in the caches.
+ * receives in a call of exchange: what deduplication writes, reads and merges. "measured": what a rank computes
+ * between two calls of MPI is measured in each round, and the least of all rounds is what it takes in the last; that
+ * gives the number for few ranks, while thousands of them take turns on the processor and none finds its data in the
+ * caches.
  *
  * All ranks live in one process and take turns inside MPI calls (no privatisation of globals): what is a rank's own is
  * in an array. */
@@ -32,9 +33,9 @@
 #define RECEIVE_NS_PER_BYTE 0.08 /* 12.5 GB/s */
 #define FLIGHT_NS 1000
 #define RANKS_MAX 65536
-#define ALL_SLOTS ((size_t)64 << 20) /* for the messages of a trade; what is not used takes no memory */
+#define ALL_SLOTS ((size_t)64 << 20) /* for the messages of an exchange; what is not used takes no memory */
 #define SLOT_MAX ((size_t)4 << 20)
-#define TAG_LEAST 11
+#define TAG_REDUCE_MIN 11
 #define TAG_BROADCAST 12
 
 const int scale_is_simulated = 1;
@@ -48,7 +49,7 @@ struct waiting {
     double resumed;             /* when this rank went on computing, in seconds of the processor */
     float *parts;               /* what each part of a round has taken at least, in ns */
     size_t part, part_capacity;
-    char *slots;                     /* of the trade that this rank is in */
+    char *slots;                     /* of the exchange that this rank is in */
     size_t slots_bytes, slot, taken; /* the number of the slot that is taken next */
     double flight;                   /* what is to be slept for the message that is taken next */
     MPI_Request *requests;
@@ -205,9 +206,9 @@ static int swap_least(MPI_Comm mpi, int64_t *values, int count, int to, int from
         abort();
     memcpy(ours, values, (size_t)size);
     if (to >= 0)
-        rc = send(mpi, TAG_LEAST, ours, size, to, &request);
+        rc = send(mpi, TAG_REDUCE_MIN, ours, size, to, &request);
     if (from >= 0 && rc == MPI_SUCCESS)
-        rc = receive(mpi, TAG_LEAST, theirs, size, from);
+        rc = receive(mpi, TAG_REDUCE_MIN, theirs, size, from);
     for (int i = 0; i < count && from >= 0; i++)
         values[i] = theirs[i] < values[i] ? theirs[i] : values[i];
     return rc == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
@@ -230,7 +231,7 @@ static int find_least(MPI_Comm mpi, int64_t *values, int count) {
     return guest >= 0 && rc == MPI_SUCCESS ? swap_least(mpi, values, count, guest, -1) : rc;
 }
 
-int vv_mpi_least(MPI_Comm mpi, int64_t *values, int count) {
+int vv_mpi_reduce_min(MPI_Comm mpi, int64_t *values, int count) {
     struct waiting *waiting = enter();
     return leave(waiting, find_least(mpi, values, count));
 }
@@ -258,7 +259,7 @@ int vv_mpi_broadcast(MPI_Comm mpi, void *data, int size, int root) {
     return leave(waiting, broadcast(mpi, data, size, root));
 }
 
-/* ---- trade ---- */
+/* ---- exchange ---- */
 
 /* With many partners the messages are small. One that is larger than its slot ends the program. */
 static void post_receives(struct waiting *waiting, MPI_Comm mpi, int tag, const uint32_t *pending, size_t count) {

@@ -4,9 +4,13 @@
  * MPI brings its own implementation and opens its sessions with varve_open_comm.
  *
  * All calls are collective: every rank makes the same ones in the same order, from one thread at a time. A session
- * calls them inside calls of its own that are collective, in the thread that makes the call; and, if `aside` is given,
+ * calls them inside calls of its own that are collective, in the thread that makes the call; and, if `second` is given,
  * also in a thread of its own while the program goes on. They return 0, or a negative code when the group can no longer
- * talk: the session's call then fails with it, perhaps not on every rank. */
+ * talk: the session's call then fails with it, perhaps not on every rank.
+ *
+ * Older names: the types varve_collect_fn and varve_parcel stay as macros for one release. The members least
+ * (reduce_min), collect (gather), trade (exchange) and aside (second) do not: macros for such common words would change
+ * other code of the program. Their order is the same, so only the names need to be changed. */
 #ifndef VARVE_COMM_H
 #define VARVE_COMM_H
 
@@ -19,39 +23,43 @@ extern "C" {
 
 struct varve_comm;
 
-/* Takes the bytes that a rank has sent; they live during the call. Nonzero is an error, which collect returns. */
-typedef int (*varve_collect_fn)(void *arg, uint32_t rank, const void *data, size_t size);
+/* Takes the bytes that a rank has sent; they live during the call. Nonzero is an error, which gather returns. */
+typedef int (*varve_gather_fn)(void *arg, uint32_t rank, const void *data, size_t size);
 
 /* A message to a rank. */
-struct varve_parcel {
+struct varve_message {
     uint32_t rank;
     const void *data;
     size_t size;
 };
 
+/* Old names, for one release. */
+#define varve_collect_fn varve_gather_fn
+#define varve_parcel varve_message
+
 struct varve_comm_ops {
     size_t size; /* sizeof(struct varve_comm_ops) */
     const char *name;
-    /* Each of the values becomes the least of all ranks'; the same result everywhere. */
-    int (*least)(struct varve_comm *comm, uint64_t *values, size_t count);
+    /* Each of the values becomes the minimum of all ranks'; the same result everywhere. */
+    int (*reduce_min)(struct varve_comm *comm, uint64_t *values, size_t count);
     /* Everybody gets root's bytes. All give the same size and root. */
     int (*broadcast)(struct varve_comm *comm, void *data, size_t size, uint32_t root);
     /* Rank 0's fn takes everybody's bytes, its own too, in the order of the ranks, one rank at a time: memory does not
      * grow with the number of ranks. Sizes may differ. If fn fails, the bytes of the remaining ranks are still
      * received, and not given to it. fn counts on rank 0 only. */
-    int (*collect)(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg);
-    /* Free it, and the one aside. Also called when the session could not be opened. */
+    int (*gather)(struct varve_comm *comm, const void *data, size_t size, varve_gather_fn fn, void *arg);
+    /* Free it, and the second one. Also called when the session could not be opened. */
     void (*close)(struct varve_comm *comm);
 
     /* The rest may be NULL; then there is no deduplication between ranks, and no copies on other nodes.
      *
      * Send one message to each rank in out, and take one from each rank in from, in any order: fn gets the bytes, which
      * live during the call. Not collective, but every message that is sent is taken in the receiver's own call of
-     * trade, and between two ranks the messages of one call never meet those of another. A rank may trade with itself,
-     * and with nobody. Memory: one message at a time. If fn fails, the remaining messages are still received, and not
+     * exchange, and between two ranks the messages of one call never meet those of another. A rank may send to itself,
+     * and to nobody. Memory: one message at a time. If fn fails, the remaining messages are still received, and not
      * given to it. */
-    int (*trade)(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
-                 size_t from_count, varve_collect_fn fn, void *arg);
+    int (*exchange)(struct varve_comm *comm, const struct varve_message *out, size_t out_count, const uint32_t *from,
+                    size_t from_count, varve_gather_fn fn, void *arg);
     /* How many ranks a node has, and which rank is number `local` (from 0) there. Not collective. */
     uint32_t (*node_size)(struct varve_comm *comm, uint32_t node);
     uint32_t (*rank_of)(struct varve_comm *comm, uint32_t node, uint32_t local);
@@ -73,7 +81,7 @@ struct varve_comm {
     /* The same group once more, for the caller's thread while another thread of the session uses this one; NULL where
      * two threads may not communicate at the same time. With it, many ranks deduplicate and commit in the background.
      */
-    struct varve_comm *aside;
+    struct varve_comm *second;
 };
 
 /* varve_open for a group: collective. The comm belongs to the session from now on, and is closed when this fails, too;

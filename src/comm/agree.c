@@ -40,7 +40,7 @@ static int share_error(struct varve_comm *comm, int code, uint32_t rank, struct 
 
 int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error) {
     uint64_t worst = pack_code(comm, code < 0 ? code : 0);
-    int rc = comm->ops->least(comm, &worst, 1);
+    int rc = comm->ops->reduce_min(comm, &worst, 1);
     if (rc)
         return vv_comm_broken(comm, rc, error);
     code = (int)((int64_t)(worst >> 32) - CODE_BIAS);
@@ -72,7 +72,7 @@ static int explain(enum vv_call call, uint64_t low, uint64_t high, struct varve_
 int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value,
                        struct varve_error *error) {
     uint64_t values[5] = {pack_code(comm, code < 0 ? code : 0), value, ~value, call, ~(uint64_t)call};
-    int rc = comm->ops->least(comm, values, 5);
+    int rc = comm->ops->reduce_min(comm, values, 5);
     if (rc)
         return vv_comm_broken(comm, rc, error);
     uint64_t first = values[3], last = ~values[4], count = sizeof call_names / sizeof *call_names;
@@ -90,7 +90,7 @@ int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uin
 
 int vv_comm_most(struct varve_comm *comm, uint64_t *value) {
     uint64_t turned = ~*value;
-    int rc = comm->ops->least(comm, &turned, 1);
+    int rc = comm->ops->reduce_min(comm, &turned, 1);
     *value = ~turned;
     return rc;
 }

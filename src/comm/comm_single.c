@@ -3,7 +3,7 @@
 
 #include "comm/comm.h"
 
-static int single_least(struct varve_comm *comm, uint64_t *values, size_t count) {
+static int single_reduce_min(struct varve_comm *comm, uint64_t *values, size_t count) {
     (void)comm, (void)values, (void)count;
     return 0;
 }
@@ -13,12 +13,12 @@ static int single_broadcast(struct varve_comm *comm, void *data, size_t size, ui
     return 0;
 }
 
-static int single_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
+static int single_gather(struct varve_comm *comm, const void *data, size_t size, varve_gather_fn fn, void *arg) {
     return fn(arg, comm->rank, data, size);
 }
 
-static int single_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
-                        size_t from_count, varve_collect_fn fn, void *arg) {
+static int single_exchange(struct varve_comm *comm, const struct varve_message *out, size_t out_count,
+                           const uint32_t *from, size_t from_count, varve_gather_fn fn, void *arg) {
     int rc = out_count == from_count ? 0 : -EINVAL;
     (void)from;
     for (size_t i = 0; i < out_count && rc == 0; i++)
@@ -48,11 +48,11 @@ static void single_close(struct varve_comm *comm) {
 static const struct varve_comm_ops single_ops = {
     .size = sizeof(struct varve_comm_ops),
     .name = "single",
-    .least = single_least,
+    .reduce_min = single_reduce_min,
     .broadcast = single_broadcast,
-    .collect = single_collect,
+    .gather = single_gather,
     .close = single_close,
-    .trade = single_trade,
+    .exchange = single_exchange,
     .node_size = single_node_size,
     .rank_of = single_rank_of,
     .place_of = single_place_of,

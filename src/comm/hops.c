@@ -29,7 +29,7 @@ struct vv_hops {
     uint64_t questions; /* that a rank had at most, last time */
     struct vv_grid grid;
     struct leg legs[VV_STAGES_MAX];
-    struct varve_parcel *parcels; /* room for all partners of a stage */
+    struct varve_message *messages; /* room for all partners of a stage */
     uint32_t *others;
 };
 
@@ -68,9 +68,9 @@ static void clear_layout(struct vv_hops *hops) {
         vv_free(hops->legs[i].from);
         hops->legs[i] = (struct leg){0};
     }
-    vv_free(hops->parcels);
+    vv_free(hops->messages);
     vv_free(hops->others);
-    hops->parcels = NULL;
+    hops->messages = NULL;
     hops->others = NULL;
     vv_grid_clear(&hops->grid);
     hops->is_laid_out = 0;
@@ -87,9 +87,9 @@ static int make_lanes(struct vv_hops *hops) {
         most = stage->out.count > most ? stage->out.count : most;
         most = stage->from.count > most ? stage->from.count : most;
     }
-    hops->parcels = vv_calloc(most, sizeof *hops->parcels);
+    hops->messages = vv_calloc(most, sizeof *hops->messages);
     hops->others = vv_calloc(most, sizeof *hops->others);
-    return hops->parcels && hops->others ? 0 : -ENOMEM;
+    return hops->messages && hops->others ? 0 : -ENOMEM;
 }
 
 /* Collective: whoever has no memory for it would leave the others waiting. */
@@ -127,12 +127,13 @@ static int prepare_tour(struct vv_hops *hops, size_t count, struct varve_error *
     return hops->is_laid_out && columns == hops->columns ? 0 : lay_out(hops, columns, error);
 }
 
-static int can_trade(const struct varve_comm *comm) {
-    return comm->ops->size >= offsetof(struct varve_comm_ops, trade) + sizeof comm->ops->trade && comm->ops->trade;
+static int can_exchange(const struct varve_comm *comm) {
+    return comm->ops->size >= offsetof(struct varve_comm_ops, exchange) + sizeof comm->ops->exchange &&
+           comm->ops->exchange;
 }
 
 int vv_hops_create(struct varve_comm *comm, int shape, struct vv_hops **out, struct varve_error *error) {
-    if (!can_trade(comm))
+    if (!can_exchange(comm))
         return -ENOTSUP;
     struct vv_hops *hops = vv_calloc(1, sizeof *hops);
     int rc = hops ? 0 : vv_error(error, -ENOMEM, "no memory for messages between the ranks");
@@ -193,19 +194,19 @@ static int take_message(void *arg, uint32_t rank, const void *data, size_t size)
 }
 
 /* This rank's own message stays where it is. */
-static void take_own(struct tour *tour, const struct varve_parcel *parcel) {
-    uint32_t slot = vv_partners_find(tour->senders, parcel->rank);
+static void take_own(struct tour *tour, const struct varve_message *message) {
+    uint32_t slot = vv_partners_find(tour->senders, message->rank);
     if (slot == UINT32_MAX) {
         fail(tour, -EPROTO);
         return;
     }
-    tour->lanes[slot].message = parcel->data;
-    tour->lanes[slot].size = parcel->size;
+    tour->lanes[slot].message = message->data;
+    tour->lanes[slot].size = message->size;
 }
 
 /* Each partner in `to` gets the message of its lane, and each lane of `from` the message of its partner. */
-static int trade(struct tour *tour, const struct vv_partners *to, const struct vv_hop_lane *to_lanes,
-                 const struct vv_partners *from, struct vv_hop_lane *from_lanes) {
+static int exchange(struct tour *tour, const struct vv_partners *to, const struct vv_hop_lane *to_lanes,
+                    const struct vv_partners *from, struct vv_hop_lane *from_lanes) {
     struct vv_hops *hops = tour->hops;
     struct varve_comm *comm = hops->comm;
     size_t out_count = 0, from_count = 0;
@@ -216,21 +217,21 @@ static int trade(struct tour *tour, const struct vv_partners *to, const struct v
         if (from->ranks[i] != comm->rank)
             hops->others[from_count++] = from->ranks[i];
     for (uint32_t i = 0; i < to->count; i++) {
-        struct varve_parcel parcel = {to->ranks[i], tour->mark, sizeof tour->mark};
+        struct varve_message message = {to->ranks[i], tour->mark, sizeof tour->mark};
         if (is_well(tour)) {
-            parcel.data = to_lanes[i].message;
-            parcel.size = to_lanes[i].size;
+            message.data = to_lanes[i].message;
+            message.size = to_lanes[i].size;
         }
-        if (parcel.rank == comm->rank) {
-            take_own(tour, &parcel);
+        if (message.rank == comm->rank) {
+            take_own(tour, &message);
             continue;
         }
-        hops->parcels[out_count++] = parcel;
+        hops->messages[out_count++] = message;
         tour->sums->messages++;
-        tour->sums->bytes += parcel.size;
+        tour->sums->bytes += message.size;
     }
     return out_count || from_count
-               ? comm->ops->trade(comm, hops->parcels, out_count, hops->others, from_count, take_message, tour)
+               ? comm->ops->exchange(comm, hops->messages, out_count, hops->others, from_count, take_message, tour)
                : 0;
 }
 
@@ -316,7 +317,7 @@ static int go(struct tour *tour, uint32_t number) {
         drop_messages(before->from, tour->hops->grid.stages[number - 1].from.count);
         drop_box(before);
     }
-    int rc = trade(tour, &stage->out, leg->out, &stage->from, leg->from);
+    int rc = exchange(tour, &stage->out, leg->out, &stage->from, leg->from);
     if (rc == 0 && is_well(tour))
         read_questions(tour, stage, leg);
     return rc;
@@ -395,7 +396,7 @@ static int go_back(struct tour *tour, uint32_t number) {
     tour->answers = NULL;
     if (number + 1 < grid->stage_count)
         drop_leg(stage + 1, leg + 1);
-    int rc = trade(tour, &stage->from, leg->from, &stage->out, leg->out);
+    int rc = exchange(tour, &stage->from, leg->from, &stage->out, leg->out);
     if (rc == 0 && is_well(tour))
         read_answers(tour, stage, leg);
     return rc;
@@ -458,7 +459,7 @@ static void end(struct tour *tour) {
 static int agree(struct tour *tour, size_t count, struct varve_error *error) {
     struct vv_hops *hops = tour->hops;
     uint64_t values[2] = {is_well(tour), ~(uint64_t)count};
-    int rc = hops->comm->ops->least(hops->comm, values, 2);
+    int rc = hops->comm->ops->reduce_min(hops->comm, values, 2);
     if (rc)
         return broken(hops, rc, error);
     hops->questions = ~values[1];

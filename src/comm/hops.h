@@ -11,7 +11,7 @@
  * Partners per rank: the ranks of a node, plus twice the square root of the nodes. Memory: the questions and answers on
  * their way; about a hundred bytes per partner; nothing else grows with the number of ranks.
  *
- * Everything here is collective and needs the trade operation of the group (varve_comm.h). */
+ * Everything here is collective and needs the exchange operation of the group (varve_comm.h). */
 #ifndef VV_HOPS_H
 #define VV_HOPS_H
 
@@ -27,7 +27,7 @@ enum vv_hops_shape {
     VV_HOPS_GRID  /* node x a x b; dimensions of 1 are left out */
 };
 
-/* Made once per session, kept. Returns -ENOTSUP when the group cannot trade. Same answer everywhere. */
+/* Made once per session, kept. Returns -ENOTSUP when the group cannot exchange messages. Same answer everywhere. */
 int vv_hops_create(struct varve_comm *comm, int shape, struct vv_hops **out, struct varve_error *error);
 void vv_hops_destroy(struct vv_hops *hops); /* accepts NULL; not collective */
 

@@ -89,13 +89,13 @@ static void check_messages(struct vv_taking *taking) {
 }
 
 /* What goes to number i; a rank that has failed says only that. */
-static struct varve_parcel end_message(const struct vv_taking *taking, uint32_t i, int is_last) {
+static struct varve_message end_message(const struct vv_taking *taking, uint32_t i, int is_last) {
     struct vv_buf *buf = &taking->rounds->sending[i];
     struct head head = {(uint32_t)is_last, 0};
     if (taking->rc)
-        return (struct varve_parcel){taking->rounds->to[i], &failure, sizeof failure};
+        return (struct varve_message){taking->rounds->to[i], &failure, sizeof failure};
     memcpy(buf->data, &head, sizeof head);
-    return (struct varve_parcel){taking->rounds->to[i], buf->data, buf->size};
+    return (struct varve_message){taking->rounds->to[i], buf->data, buf->size};
 }
 
 /* Send, if we still do, and take from those who are not over yet. An error is one of the group; that of a message is in
@@ -110,7 +110,7 @@ static int send_and_take(struct vv_taking *taking, int is_sending, int is_last) 
     for (uint32_t i = 0; i < rounds->from_count; i++)
         if (!rounds->is_over[i])
             rounds->waiting[from_count++] = rounds->from[i];
-    int rc = comm->ops->trade(comm, rounds->out, out_count, rounds->waiting, from_count, take_message, taking);
+    int rc = comm->ops->exchange(comm, rounds->out, out_count, rounds->waiting, from_count, take_message, taking);
     return rc ? vv_error(taking->error, rc, "data could not be passed on to other ranks: %s", varve_error_text(rc)) : 0;
 }
 

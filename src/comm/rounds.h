@@ -12,7 +12,7 @@
 struct vv_rounds {
     uint32_t *to, to_count;     /* ranks that get some of ours, */
     struct vv_buf *sending;     /* what is on its way to each, */
-    struct varve_parcel *out;   /* and the same as messages */
+    struct varve_message *out;  /* and the same as messages */
     uint32_t *from, from_count; /* ranks that send to us; */
     uint32_t *waiting;          /* of them, those that have more to send */
     uint8_t *is_over;           /* per rank in from */

@@ -67,7 +67,7 @@ struct vv_exchange {
     const struct vv_exchange_ops *ops;
 };
 
-/* shape: enum vv_hops_shape. -ENOTSUP when the group cannot trade. Collective. */
+/* shape: enum vv_hops_shape. -ENOTSUP when the group cannot exchange messages. Collective. */
 int vv_exchange_exact(struct varve_comm *comm, int shape, struct vv_exchange **out, struct varve_error *error);
 /* How many ids this rank may remember as a home; forgets nothing when it grows. 0 or -ENOMEM. Not collective. */
 int vv_exchange_exact_capacity(struct vv_exchange *exchange, size_t entries);

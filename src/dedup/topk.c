@@ -225,10 +225,10 @@ static int give(struct run *run, uint32_t to) {
     int rc = is_well(run) ? encode(&run->list, &buf) : 0;
     if (rc)
         fail(run, rc);
-    struct varve_parcel parcel = {to, is_well(run) ? buf.data : &mark, is_well(run) ? buf.size : 1};
-    rc = comm->ops->trade(comm, &parcel, 1, NULL, 0, NULL, NULL);
+    struct varve_message message = {to, is_well(run) ? buf.data : &mark, is_well(run) ? buf.size : 1};
+    rc = comm->ops->exchange(comm, &message, 1, NULL, 0, NULL, NULL);
     run->sums->messages++;
-    run->sums->bytes += parcel.size;
+    run->sums->bytes += message.size;
     vv_buf_clear(&buf);
     return rc;
 }
@@ -263,7 +263,7 @@ static int reduce(struct run *run) {
             return give(run, comm->rank - (uint32_t)step);
         uint32_t from = comm->rank + (uint32_t)step;
         if (from < comm->ranks)
-            rc = comm->ops->trade(comm, NULL, 0, &from, 1, take_entries, run);
+            rc = comm->ops->exchange(comm, NULL, 0, &from, 1, take_entries, run);
     }
     return rc;
 }
@@ -362,7 +362,8 @@ static void topk_close(struct vv_exchange *exchange) {
 static const struct vv_exchange_ops topk_ops = {"top-k", topk_run, topk_close};
 
 int vv_exchange_topk(struct varve_comm *comm, size_t k, struct vv_exchange **out, struct varve_error *error) {
-    if (comm->ops->size < offsetof(struct varve_comm_ops, trade) + sizeof comm->ops->trade || !comm->ops->trade)
+    if (comm->ops->size < offsetof(struct varve_comm_ops, exchange) + sizeof comm->ops->exchange ||
+        !comm->ops->exchange)
         return -ENOTSUP;
     struct topk *topk = vv_calloc(1, sizeof *topk);
     int rc = topk ? 0 : vv_error(error, -ENOMEM, "no memory for deduplication between ranks");

@@ -1,4 +1,4 @@
-/* Every call is made of trades: messages through a ring from each rank to each.
+/* Every call is made of exchanges: messages through a ring from each rank to each.
  *
  * A message is its size, and then its bytes in as many pieces as the ring needs. Between two ranks they come in the
  * order in which they were sent, and all ranks make the same calls, so nothing else has to be said. Sending never waits
@@ -61,10 +61,10 @@ static int give_up_near(const struct near *near) {
     return -ECOMM;
 }
 
-/* ---- one trade ---- */
+/* ---- one exchange ---- */
 
 /* What a message is part of: ranks that make different calls are found out. */
-enum kind { TRADE = 0x7472, COLLECT, BROADCAST };
+enum kind { EXCHANGE = 0x7472, GATHER, BROADCAST };
 
 /* Is sent before the bytes. */
 struct head {
@@ -72,13 +72,13 @@ struct head {
 };
 
 struct sending {
-    const struct varve_parcel *parcel;
+    const struct varve_message *message;
     struct head head;
     uint64_t done; /* bytes, after the head */
     int is_begun;
 };
 
-struct trade {
+struct exchange {
     struct near *near;
     enum kind kind;
     struct sending sending[VV_NEAR_MOST];
@@ -90,14 +90,14 @@ struct trade {
     uint8_t *data; /* NULL: there is no memory for it, and it is dropped */
     void *into;    /* where a message of into_size bytes is received; NULL: anywhere */
     uint64_t size, done, into_size;
-    varve_collect_fn fn;
+    varve_gather_fn fn;
     void *arg;
     int result; /* the first error of fn, or of memory */
 };
 
 /* As much as fits now; 1 if anything was sent. */
 static int push_one(const struct near *near, struct sending *one) {
-    uint32_t to = one->parcel->rank;
+    uint32_t to = one->message->rank;
     struct vv_ring *ring = ring_of(near, near->comm.rank, to);
     uint32_t longest = vv_ring_longest(ring);
     int has_moved = 0;
@@ -107,7 +107,7 @@ static int push_one(const struct near *near, struct sending *one) {
         void *capacity = vv_ring_reserve(ring, size, 0);
         if (!capacity)
             return longest == 0 ? -ECOMM : has_moved;
-        memcpy(capacity, one->is_begun ? (const uint8_t *)one->parcel->data + one->done : (const uint8_t *)&one->head,
+        memcpy(capacity, one->is_begun ? (const uint8_t *)one->message->data + one->done : (const uint8_t *)&one->head,
                size);
         vv_ring_send(ring, size, bell_of(near, to));
         one->done += one->is_begun ? size : 0;
@@ -117,16 +117,16 @@ static int push_one(const struct near *near, struct sending *one) {
 }
 
 /* 1 if anything was sent, 0 if not, or -ECOMM. */
-static int push(struct trade *trade) {
+static int push(struct exchange *exchange) {
     int has_moved = 0;
-    for (uint32_t i = 0; i < trade->sending_count;) {
-        struct sending *one = &trade->sending[i];
-        int moved = push_one(trade->near, one);
+    for (uint32_t i = 0; i < exchange->sending_count;) {
+        struct sending *one = &exchange->sending[i];
+        int moved = push_one(exchange->near, one);
         if (moved < 0)
             return moved;
         has_moved |= moved;
         if (one->is_begun && one->done == one->head.size)
-            *one = trade->sending[--trade->sending_count];
+            *one = exchange->sending[--exchange->sending_count];
         else
             i++;
     }
@@ -150,59 +150,60 @@ static int64_t take_piece(const struct near *near, uint32_t from, void *to, uint
     return size;
 }
 
-static uint8_t *find_buffer(const struct trade *trade, uint64_t size) {
-    if (trade->into && size == trade->into_size)
-        return trade->into;
+static uint8_t *find_buffer(const struct exchange *exchange, uint64_t size) {
+    if (exchange->into && size == exchange->into_size)
+        return exchange->into;
     if (size <= SHORT)
-        return trade->near->short_message;
+        return exchange->near->short_message;
     return size < SIZE_MAX ? vv_malloc((size_t)size) : NULL;
 }
 
-static void leave_capacity(struct trade *trade) {
-    if (trade->data != trade->into && trade->data != trade->near->short_message)
-        vv_free(trade->data);
-    trade->data = NULL;
+static void leave_capacity(struct exchange *exchange) {
+    if (exchange->data != exchange->into && exchange->data != exchange->near->short_message)
+        vv_free(exchange->data);
+    exchange->data = NULL;
 }
 
 /* 1 if a message has begun to come. */
-static int begin_one(struct trade *trade) {
-    for (uint32_t i = 0; i < trade->pending_count; i++) {
+static int begin_one(struct exchange *exchange) {
+    for (uint32_t i = 0; i < exchange->pending_count; i++) {
         struct head head = {0};
-        int64_t got = take_piece(trade->near, trade->pending[i], &head, sizeof head);
+        int64_t got = take_piece(exchange->near, exchange->pending[i], &head, sizeof head);
         if (got == 0)
             continue;
-        if (got != sizeof head || head.kind != trade->kind)
+        if (got != sizeof head || head.kind != exchange->kind)
             return -ECOMM;
-        trade->is_coming = 1;
-        trade->from = trade->pending[i];
-        trade->pending[i] = trade->pending[--trade->pending_count];
-        trade->size = head.size;
-        trade->done = 0;
-        trade->data = find_buffer(trade, head.size);
-        if (!trade->data && trade->result == 0)
-            trade->result = -ENOMEM;
+        exchange->is_coming = 1;
+        exchange->from = exchange->pending[i];
+        exchange->pending[i] = exchange->pending[--exchange->pending_count];
+        exchange->size = head.size;
+        exchange->done = 0;
+        exchange->data = find_buffer(exchange, head.size);
+        if (!exchange->data && exchange->result == 0)
+            exchange->result = -ENOMEM;
         return 1;
     }
     return 0;
 }
 
 /* 1 if anything came, 0 if not, or -ECOMM. */
-static int pull(struct trade *trade) {
+static int pull(struct exchange *exchange) {
     int has_moved = 0;
-    if (!trade->is_coming)
-        return begin_one(trade);
-    while (trade->done < trade->size) {
-        int64_t got = take_piece(trade->near, trade->from, trade->data ? trade->data + trade->done : NULL,
-                                 trade->size - trade->done);
+    if (!exchange->is_coming)
+        return begin_one(exchange);
+    while (exchange->done < exchange->size) {
+        int64_t got =
+            take_piece(exchange->near, exchange->from, exchange->data ? exchange->data + exchange->done : NULL,
+                       exchange->size - exchange->done);
         if (got <= 0)
             return got < 0 ? (int)got : has_moved;
-        trade->done += (uint64_t)got;
+        exchange->done += (uint64_t)got;
         has_moved = 1;
     }
-    if (trade->result == 0)
-        trade->result = trade->fn(trade->arg, trade->from, trade->data, (size_t)trade->size);
-    leave_capacity(trade);
-    trade->is_coming = 0;
+    if (exchange->result == 0)
+        exchange->result = exchange->fn(exchange->arg, exchange->from, exchange->data, (size_t)exchange->size);
+    leave_capacity(exchange);
+    exchange->is_coming = 0;
     return 1;
 }
 
@@ -211,81 +212,83 @@ static int is_alive(const struct near *near, uint32_t rank) {
 }
 
 /* Are all there that this one waits for? */
-static int are_alive(const struct trade *trade) {
-    int alive = !trade->is_coming || is_alive(trade->near, trade->from);
-    for (uint32_t i = 0; i < trade->pending_count && alive; i++)
-        alive = is_alive(trade->near, trade->pending[i]);
-    for (uint32_t i = 0; i < trade->sending_count && alive; i++)
-        alive = is_alive(trade->near, trade->sending[i].parcel->rank);
+static int are_alive(const struct exchange *exchange) {
+    int alive = !exchange->is_coming || is_alive(exchange->near, exchange->from);
+    for (uint32_t i = 0; i < exchange->pending_count && alive; i++)
+        alive = is_alive(exchange->near, exchange->pending[i]);
+    for (uint32_t i = 0; i < exchange->sending_count && alive; i++)
+        alive = is_alive(exchange->near, exchange->sending[i].message->rank);
     return alive;
 }
 
 /* Until nothing is left to do, or nothing can be done now. 1, 0 or -ECOMM. */
-static int move(struct trade *trade) {
+static int move(struct exchange *exchange) {
     for (;;) {
-        if (!trade->sending_count && !trade->pending_count && !trade->is_coming)
+        if (!exchange->sending_count && !exchange->pending_count && !exchange->is_coming)
             return 1;
-        if (atomic_load(&trade->near->shared->is_broken))
+        if (atomic_load(&exchange->near->shared->is_broken))
             return -ECOMM;
-        int sent = push(trade), came = sent < 0 ? sent : pull(trade);
+        int sent = push(exchange), came = sent < 0 ? sent : pull(exchange);
         if (came < 0 || (!sent && !came))
             return came;
     }
 }
 
-static int run_trade(struct trade *trade) {
-    struct vv_doorbell *bell = bell_of(trade->near, trade->near->comm.rank);
+static int run_exchange(struct exchange *exchange) {
+    struct vv_doorbell *bell = bell_of(exchange->near, exchange->near->comm.rank);
     for (;;) {
         uint32_t seen = vv_doorbell_look(bell);
-        int done = move(trade);
+        int done = move(exchange);
         if (done != 0)
             return done < 0 ? done : 0;
         vv_doorbell_wait(bell, seen, LOOK_MS);
-        if (vv_doorbell_look(bell) != seen || are_alive(trade))
+        if (vv_doorbell_look(bell) != seen || are_alive(exchange))
             continue;
-        done = move(trade); /* what the dead have sent before */
+        done = move(exchange); /* what the dead have sent before */
         return done == 1 ? 0 : -ECOMM;
     }
 }
 
-/* The rest of what trade says was told. */
-static int trade_all(struct trade *trade, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
-                     size_t from_count) {
-    uint32_t own = trade->near->comm.rank, ranks = trade->near->comm.ranks;
+/* The rest of what exchange says was told. */
+static int exchange_all(struct exchange *exchange, const struct varve_message *out, size_t out_count,
+                        const uint32_t *from, size_t from_count) {
+    uint32_t own = exchange->near->comm.rank, ranks = exchange->near->comm.ranks;
     if (out_count > ranks || from_count > ranks)
         return -EINVAL;
     for (size_t i = 0; i < out_count; i++)
         if (out[i].rank == own)
-            trade->result = trade->fn(trade->arg, own, out[i].data, out[i].size);
+            exchange->result = exchange->fn(exchange->arg, own, out[i].data, out[i].size);
         else
-            trade->sending[trade->sending_count++] =
-                (struct sending){.parcel = &out[i], .head = {trade->kind, out[i].size}};
+            exchange->sending[exchange->sending_count++] =
+                (struct sending){.message = &out[i], .head = {exchange->kind, out[i].size}};
     for (size_t i = 0; i < from_count; i++)
         if (from[i] != own)
-            trade->pending[trade->pending_count++] = from[i];
-    int rc = run_trade(trade);
-    leave_capacity(trade);
-    return rc ? give_up_near(trade->near) : trade->result;
+            exchange->pending[exchange->pending_count++] = from[i];
+    int rc = run_exchange(exchange);
+    leave_capacity(exchange);
+    return rc ? give_up_near(exchange->near) : exchange->result;
 }
 
-static int near_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
-                      size_t from_count, varve_collect_fn fn, void *arg) {
-    struct trade trade = {.near = near_of(comm), .kind = TRADE, .fn = fn, .arg = arg};
-    return trade_all(&trade, out, out_count, from, from_count);
+static int near_exchange(struct varve_comm *comm, const struct varve_message *out, size_t out_count,
+                         const uint32_t *from, size_t from_count, varve_gather_fn fn, void *arg) {
+    struct exchange exchange = {.near = near_of(comm), .kind = EXCHANGE, .fn = fn, .arg = arg};
+    return exchange_all(&exchange, out, out_count, from, from_count);
 }
 
 /* ---- what is made of it ---- */
 
-static int near_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
-    struct varve_parcel parcel = {VV_COMM_ROOT, data, size};
-    struct trade trade = {.near = near_of(comm), .kind = COLLECT, .fn = fn, .arg = arg};
+static int near_gather(struct varve_comm *comm, const void *data, size_t size, varve_gather_fn fn, void *arg) {
+    struct varve_message message = {VV_COMM_ROOT, data, size};
+    struct exchange exchange = {.near = near_of(comm), .kind = GATHER, .fn = fn, .arg = arg};
     int rc = 0;
     if (!vv_comm_is_root(comm))
-        return trade_all(&trade, &parcel, 1, NULL, 0);
-    trade.result = fn(arg, comm->rank, data, size);
+        return exchange_all(&exchange, &message, 1, NULL, 0);
+    exchange.result = fn(arg, comm->rank, data, size);
     for (uint32_t rank = 1; rank < comm->ranks && rc != -ECOMM; rank++)
-        rc = trade_all(&trade, NULL, 0, &rank, 1) == -ECOMM && atomic_load(&trade.near->shared->is_broken) ? -ECOMM : 0;
-    return rc ? rc : trade.result;
+        rc = exchange_all(&exchange, NULL, 0, &rank, 1) == -ECOMM && atomic_load(&exchange.near->shared->is_broken)
+                 ? -ECOMM
+                 : 0;
+    return rc ? rc : exchange.result;
 }
 
 struct place {
@@ -301,17 +304,17 @@ static int is_in_place(void *arg, uint32_t rank, const void *data, size_t size) 
 }
 
 static int near_broadcast(struct varve_comm *comm, void *data, size_t size, uint32_t root) {
-    struct varve_parcel out[VV_NEAR_MOST];
+    struct varve_message out[VV_NEAR_MOST];
     struct place place = {data, size};
     uint32_t count = 0;
-    struct trade trade = {
+    struct exchange exchange = {
         .near = near_of(comm), .kind = BROADCAST, .fn = is_in_place, .arg = &place, .into = data, .into_size = size};
     if (comm->rank != root)
-        return trade_all(&trade, NULL, 0, &root, 1);
+        return exchange_all(&exchange, NULL, 0, &root, 1);
     for (uint32_t rank = 0; rank < comm->ranks; rank++)
         if (rank != root)
-            out[count++] = (struct varve_parcel){rank, data, size};
-    return trade_all(&trade, out, count, NULL, 0);
+            out[count++] = (struct varve_message){rank, data, size};
+    return exchange_all(&exchange, out, count, NULL, 0);
 }
 
 static int keep_least(void *arg, uint32_t rank, const void *data, size_t size) {
@@ -327,9 +330,9 @@ static int keep_least(void *arg, uint32_t rank, const void *data, size_t size) {
     return 0;
 }
 
-static int near_least(struct varve_comm *comm, uint64_t *values, size_t count) {
+static int near_reduce_min(struct varve_comm *comm, uint64_t *values, size_t count) {
     struct place place = {values, count * sizeof *values};
-    int rc = near_collect(comm, values, place.size, keep_least, &place);
+    int rc = near_gather(comm, values, place.size, keep_least, &place);
     if (rc) /* the others wait for the answer */
         return give_up_near(near_of(comm));
     return near_broadcast(comm, values, place.size, VV_COMM_ROOT);
@@ -358,11 +361,11 @@ static void near_close(struct varve_comm *comm) {
 static const struct varve_comm_ops near_ops = {
     .size = sizeof(struct varve_comm_ops),
     .name = "shared memory",
-    .least = near_least,
+    .reduce_min = near_reduce_min,
     .broadcast = near_broadcast,
-    .collect = near_collect,
+    .gather = near_gather,
     .close = near_close,
-    .trade = near_trade,
+    .exchange = near_exchange,
     .node_size = near_node_size,
     .rank_of = near_rank_of,
     .place_of = near_place_of,
@@ -380,7 +383,7 @@ static uint32_t capacity_for(uint32_t ranks) {
 static int is_possible(const struct varve_comm *group) {
     const struct varve_comm_ops *ops = group->ops;
     return group->nodes == 1 && group->ranks > 1 && group->ranks <= VV_NEAR_MOST && ops->size >= sizeof *ops &&
-           ops->trade && ops->node_size && ops->rank_of;
+           ops->exchange && ops->node_size && ops->rank_of;
 }
 
 static struct near *create(struct varve_comm *group) {
@@ -389,7 +392,7 @@ static struct near *create(struct varve_comm *group) {
         return NULL;
     near->comm = *group;
     near->comm.ops = &near_ops;
-    near->comm.aside = NULL;
+    near->comm.second = NULL;
     near->capacity = capacity_for(group->ranks);
     for (uint32_t local = 0; local < group->ranks; local++) {
         uint32_t rank = group->ops->rank_of(group, 0, local);
@@ -417,7 +420,7 @@ static int set_up(struct near *near, struct varve_comm *group, struct varve_erro
 int vv_comm_near_open(struct varve_comm *group, struct varve_comm **out, struct varve_error *error) {
     *out = NULL;
     if (!is_possible(group)) /* alike on all ranks */
-        return vv_comm_all_say(error, -ENOTSUP, "they are on several nodes, are too many, or cannot trade");
+        return vv_comm_all_say(error, -ENOTSUP, "they are on several nodes, are too many, or cannot exchange messages");
     struct near *near = create(group);
     int rc = vv_comm_agree(group, near ? 0 : vv_error(error, -ENOMEM, "no memory for a session"), error);
     if (rc == 0)

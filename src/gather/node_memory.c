@@ -58,7 +58,7 @@ struct opening {
 static int is_possible(const struct varve_comm *comm) {
     const struct varve_comm_ops *ops = comm->ops;
     return comm->nodes > 0 && ops->size >= offsetof(struct varve_comm_ops, rank_of) + sizeof ops->rank_of &&
-           ops->trade && ops->node_size && ops->rank_of;
+           ops->exchange && ops->node_size && ops->rank_of;
 }
 
 /* Errors that say "no memory, too many files" stay what they are; everything else means that it does not work here. */
@@ -130,9 +130,9 @@ static int tell_others(struct opening *opening) {
     uint32_t locals = comm->ops->node_size(comm, comm->node);
     int rc = 0;
     for (uint32_t local = 1; local < locals; local++) {
-        struct varve_parcel parcel = {comm->ops->rank_of(comm, comm->node, local), &opening->told,
-                                      sizeof opening->told};
-        int failed = comm->ops->trade(comm, &parcel, 1, NULL, 0, NULL, NULL);
+        struct varve_message message = {comm->ops->rank_of(comm, comm->node, local), &opening->told,
+                                        sizeof opening->told};
+        int failed = comm->ops->exchange(comm, &message, 1, NULL, 0, NULL, NULL);
         rc = rc ? rc : failed;
     }
     return rc;
@@ -195,7 +195,7 @@ static int open_theirs(struct opening *opening) {
 static int begin_other(struct opening *opening, int rc) {
     struct varve_comm *comm = opening->comm;
     uint32_t first = comm->ops->rank_of(comm, comm->node, 0);
-    int failed = comm->ops->trade(comm, NULL, 0, &first, 1, take_told, opening);
+    int failed = comm->ops->exchange(comm, NULL, 0, &first, 1, take_told, opening);
     if (rc || failed)
         return rc ? rc : failed;
     int64_t code = opening->told.code;
@@ -213,7 +213,7 @@ int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_mem
     *out = NULL;
     if (!is_possible(comm)) /* alike on all ranks */
         return vv_comm_all_say(opening.error, -ENOTSUP,
-                               "the group of processes cannot trade, or does not know its nodes");
+                               "the group of processes cannot exchange messages, or does not know its nodes");
     int rc = prepare_opening(&opening, size);
     rc = comm->local == 0 ? begin_first(&opening, rc) : begin_other(&opening, rc);
     if (rc == 0)

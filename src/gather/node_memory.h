@@ -13,7 +13,7 @@ struct vv_node_memory;
 
 /* Zeroed memory, page-aligned, only as far used as it is touched. Each node's ranks give the same size, not 0.
  * Collective over the whole group; the same code everywhere: 0, -ENOTSUP where ranks of a node cannot share memory
- * (or the group cannot trade, or knows no nodes), or another error. On failure error tells why. */
+ * (or the group cannot exchange messages, or knows no nodes), or another error. On failure error tells why. */
 int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_memory **out, struct varve_error *error);
 void *vv_node_memory_at(const struct vv_node_memory *memory);
 /* Does the process that runs number `local` of this node still live? Not to be able to tell counts as yes. Cheap

@@ -80,7 +80,7 @@ void vv_access_look(struct vv_job *job) {
     if (job->may != VV_MAY_WRITE_LATER)
         return;
     uint64_t is_told = !job->is_leader || vv_newest_record(job, &newest, &ignored) == 0;
-    if (job->comm->ops->least(job->comm, &is_told, 1) != 0 || !is_told)
+    if (job->comm->ops->reduce_min(job->comm, &is_told, 1) != 0 || !is_told)
         return;
     uint64_t generation = newest.generation, version = 0;
     if (vv_comm_most(job->comm, &generation) != 0)

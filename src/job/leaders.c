@@ -52,7 +52,7 @@ static int read_votes(struct vv_job *job, const struct vv_attempt *attempt, stru
     uint64_t has_all = found > 0;
     int rc = vv_comm_agree(job->comm, found < 0 ? found : 0, error);
     if (rc == 0)
-        rc = job->comm->ops->least(job->comm, &has_all, 1);
+        rc = job->comm->ops->reduce_min(job->comm, &has_all, 1);
     if (rc == 0 && has_all)
         return 1;
     if (found > 0)
@@ -77,7 +77,7 @@ static int count_votes(struct vv_job *job, const struct vv_attempt *attempt, str
         rc = vv_count_begin(job->store, job->name, attempt, &counting.count);
     rc = vv_comm_agree(job->comm, rc, error);
     if (rc == 0)
-        rc = job->comm->ops->collect(job->comm, buf.data, buf.size, take_vote, &counting);
+        rc = job->comm->ops->gather(job->comm, buf.data, buf.size, take_vote, &counting);
     uint32_t is_full = 0;
     int ended = vv_count_end(counting.count, rc == 0 ? writers_out : NULL, record_out, error);
     is_full = ended == 1;
@@ -192,7 +192,7 @@ static int is_of_one_session(struct vv_job *job, uint32_t generation, struct var
     rc = vv_comm_agree(job->comm, same < 0 ? same : 0, error);
     is_same = same > 0;
     if (rc == 0)
-        rc = job->comm->ops->least(job->comm, &is_same, 1);
+        rc = job->comm->ops->reduce_min(job->comm, &is_same, 1);
     return rc ? rc : (int)is_same;
 }
 

@@ -48,10 +48,10 @@ static int agree_on_cut(struct vv_job *job, struct vv_attempt *cut) {
     uint64_t oldest = generation;
     if (job->comm->ranks == 1) /* nobody calls MPI after varve_wait */
         return job->lease && generation > 0;
-    if (job->comm->ops->least(job->comm, &oldest, 1) != 0)
+    if (job->comm->ops->reduce_min(job->comm, &oldest, 1) != 0)
         return 0;
     version = generation == oldest ? version : UINT64_MAX;
-    if (job->comm->ops->least(job->comm, &version, 1) != 0)
+    if (job->comm->ops->reduce_min(job->comm, &version, 1) != 0)
         return 0;
     *cut = (struct vv_attempt){.generation = (uint32_t)oldest, .version = version};
     return oldest > 0;
@@ -74,7 +74,7 @@ static uint32_t find_keep_from(struct vv_job *job, uint64_t *older) {
     if (job->lease)
         may_go = vv_keep_count(job->store, job->name, job->first_generation, older, &error) == 0 &&
                  *older <= most_by_default(job);
-    if (vv_is_local(job) && job->comm->ranks > 1 && job->comm->ops->least(job->comm, &may_go, 1) != 0)
+    if (vv_is_local(job) && job->comm->ranks > 1 && job->comm->ops->reduce_min(job->comm, &may_go, 1) != 0)
         may_go = 0;
     return may_go ? 0 : job->first_generation;
 }

@@ -71,7 +71,7 @@ static int is_of_one_session(const struct candidate *candidate) {
             least[2 + i] = ~id[i];
         }
     }
-    int rc = job->comm->ops->least(job->comm, least, 5);
+    int rc = job->comm->ops->reduce_min(job->comm, least, 5);
     return rc ? rc : least[4] && least[0] == ~least[2] && least[1] == ~least[3];
 }
 
@@ -99,7 +99,7 @@ static int check_same(const struct candidate *candidate) {
         least[i] = says ? own[i] : UINT64_MAX;
         least[3 + i] = says ? ~own[i] : UINT64_MAX;
     }
-    int rc = candidate->job->comm->ops->least(candidate->job->comm, least, 6);
+    int rc = candidate->job->comm->ops->reduce_min(candidate->job->comm, least, 6);
     if (rc)
         return vv_error(candidate->error, rc, "the ranks could not compare their records: %s", varve_error_text(rc));
     for (int i = 0; i < 3; i++)
@@ -121,7 +121,7 @@ static int look_everywhere(struct candidate *candidate) {
     if (rc)
         return rc;
     uint64_t least[2] = {job->is_leader && candidate->found ? job->comm->rank : UINT64_MAX, (uint64_t)candidate->found};
-    rc = job->comm->ops->least(job->comm, least, 2);
+    rc = job->comm->ops->reduce_min(job->comm, least, 2);
     if (rc)
         return vv_error(candidate->error, rc, "the ranks could not compare their records: %s", varve_error_text(rc));
     if (least[0] == UINT64_MAX)
@@ -251,7 +251,7 @@ static int spread_list(struct candidate *candidate, const struct vv_dependency *
     int found = job->is_leader ? has_list(candidate, dependency, bytes) : 1;
     int rc = vv_comm_agree(comm, found < 0 ? found : 0, candidate->error);
     uint64_t least[2] = {job->is_leader && found == 1 ? comm->rank : UINT64_MAX, found == 1};
-    if (rc == 0 && (rc = comm->ops->least(comm, least, 2)) != 0)
+    if (rc == 0 && (rc = comm->ops->reduce_min(comm, least, 2)) != 0)
         return vv_error(candidate->error, rc, "the ranks could not compare their lists: %s", varve_error_text(rc));
     if (rc || least[1])
         return rc;
@@ -299,7 +299,7 @@ static int find_parts(struct candidate *candidate) {
     if (rc)
         return rc;
     uint64_t is_full = !candidate->is_under_replicated;
-    rc = comm->ops->least(comm, &is_full, 1);
+    rc = comm->ops->reduce_min(comm, &is_full, 1);
     if (rc)
         return vv_error(candidate->error, rc, "the ranks could not compare their packs: %s", varve_error_text(rc));
     candidate->is_under_replicated = !is_full;
@@ -367,7 +367,7 @@ static int explain_missing(struct candidate *candidate, uint32_t rank, const str
         return rc;
     uint64_t finder = has_pack(candidate->job, &missing, rank, &ignored) == 1 ? comm->rank : UINT64_MAX;
     vv_read_host(host, sizeof host);
-    rc = comm->ops->least(comm, &finder, 1);
+    rc = comm->ops->reduce_min(comm, &finder, 1);
     if (rc == 0 && finder != UINT64_MAX)
         rc = comm->ops->broadcast(comm, host, sizeof host, (uint32_t)finder);
     if (rc == 0 && comm->rank == rank)
@@ -388,7 +388,7 @@ static int check_parts(struct candidate *candidate) {
     int rc = vv_comm_agree(comm, is_missing < 0 ? is_missing : 0, candidate->error);
     uint64_t rank = is_missing == 1 ? comm->rank : UINT64_MAX;
     if (rc == 0)
-        rc = comm->ops->least(comm, &rank, 1);
+        rc = comm->ops->reduce_min(comm, &rank, 1);
     if (rc || rank == UINT64_MAX)
         return rc;
     return explain_missing(candidate, (uint32_t)rank, &missing);

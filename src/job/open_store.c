@@ -85,7 +85,7 @@ static int find_store(struct vv_job *job, const char *uri, struct vv_store_objec
     if (rc == 0 && !is_there)
         rc = vv_comm_agree(comm, vv_comm_is_root(comm) ? 0 : look_for_store(job, uri, error), error);
     uint64_t finder = job->store ? comm->rank : UINT64_MAX;
-    if (rc == 0 && (rc = comm->ops->least(comm, &finder, 1)) != 0)
+    if (rc == 0 && (rc = comm->ops->reduce_min(comm, &finder, 1)) != 0)
         return vv_error(error, rc, "the ranks could not agree on a store: %s", varve_error_text(rc));
     if (rc)
         return rc;

@@ -26,11 +26,11 @@ static void flip(uint64_t *values, size_t count) {
 }
 
 /* MPICH 4.0 compares unsigned numbers of 64 bits as if they were signed: so they are. */
-static int mpi_least(struct varve_comm *comm, uint64_t *values, size_t count) {
+static int mpi_reduce_min(struct varve_comm *comm, uint64_t *values, size_t count) {
     if (vv_mpi_is_broken(comm))
         return -ECOMM;
     flip(values, count);
-    int rc = vv_mpi_least(vv_mpi_group_of(comm), (int64_t *)values, (int)count);
+    int rc = vv_mpi_reduce_min(vv_mpi_group_of(comm), (int64_t *)values, (int)count);
     flip(values, count);
     return vv_mpi_code_of(comm, rc);
 }
@@ -46,34 +46,34 @@ static int mpi_broadcast(struct varve_comm *comm, void *data, size_t size, uint3
 
 static int receive(struct varve_comm *comm, uint32_t from, char *buffer, int *size_out) {
     size_t which = 0;
-    int rc = vv_mpi_next(vv_mpi_group_of(comm), TAG_COLLECT, &from, 1, &which, size_out);
+    int rc = vv_mpi_next(vv_mpi_group_of(comm), TAG_GATHER, &from, 1, &which, size_out);
     if (rc == MPI_SUCCESS)
-        rc = vv_mpi_receive(vv_mpi_group_of(comm), TAG_COLLECT, from, buffer, *size_out);
+        rc = vv_mpi_receive(vv_mpi_group_of(comm), TAG_GATHER, from, buffer, *size_out);
     return vv_mpi_code_of(comm, rc);
 }
 
 static int send(struct varve_comm *comm, const void *data, size_t size) {
     MPI_Request request;
-    int rc = MPI_Isend(data, (int)size, MPI_BYTE, 0, TAG_COLLECT, vv_mpi_group_of(comm), &request);
+    int rc = MPI_Isend(data, (int)size, MPI_BYTE, 0, TAG_GATHER, vv_mpi_group_of(comm), &request);
     return vv_mpi_code_of(comm, rc == MPI_SUCCESS ? vv_mpi_wait(&request, FOR_EVER) : rc);
 }
 
 /* Room for the largest message, before the first is sent: a rank 0 without memory must not leave messages behind that a
- * later collect would take for its own. The same answer on all ranks. */
+ * later gather would take for its own. The same answer on all ranks. */
 static int reserve_buffer(struct varve_comm *comm, size_t size, char **buffer) {
     uint64_t largest = ~(uint64_t)size, has_capacity = 1;
-    int rc = mpi_least(comm, &largest, 1);
+    int rc = mpi_reduce_min(comm, &largest, 1);
     largest = ~largest;
     if (rc == 0 && comm->rank == 0) {
         *buffer = largest <= PIECE_MAX ? malloc(largest ? largest : 1) : NULL;
         has_capacity = *buffer != NULL;
     }
     if (rc == 0)
-        rc = mpi_least(comm, &has_capacity, 1);
+        rc = mpi_reduce_min(comm, &has_capacity, 1);
     return rc ? rc : has_capacity ? 0 : largest > PIECE_MAX ? -EMSGSIZE : -ENOMEM;
 }
 
-static int mpi_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
+static int mpi_gather(struct varve_comm *comm, const void *data, size_t size, varve_gather_fn fn, void *arg) {
     char *buffer = NULL;
     int rc = reserve_buffer(comm, size, &buffer);
     if (rc || comm->rank != 0) {
@@ -93,14 +93,14 @@ static int mpi_collect(struct varve_comm *comm, const void *data, size_t size, v
 /* ---- made and closed ---- */
 
 static void mpi_close(struct varve_comm *comm) {
-    struct mpi_comm *own = (struct mpi_comm *)comm, *aside = (struct mpi_comm *)comm->aside;
+    struct mpi_comm *own = (struct mpi_comm *)comm, *second = (struct mpi_comm *)comm->second;
     int is_over = 0;
     MPI_Finalized(&is_over);
-    if (!is_over && aside && !aside->is_broken) /* to free it is collective */
-        MPI_Comm_free(&aside->mpi);
+    if (!is_over && second && !second->is_broken) /* to free it is collective */
+        MPI_Comm_free(&second->mpi);
     if (!is_over && !own->is_broken)
         MPI_Comm_free(&own->mpi);
-    free(aside);
+    free(second);
     vv_mpi_forget_nodes(own);
     free(own);
 }
@@ -108,11 +108,11 @@ static void mpi_close(struct varve_comm *comm) {
 static const struct varve_comm_ops mpi_ops = {
     .size = sizeof(struct varve_comm_ops),
     .name = "mpi",
-    .least = mpi_least,
+    .reduce_min = mpi_reduce_min,
     .broadcast = mpi_broadcast,
-    .collect = mpi_collect,
+    .gather = mpi_gather,
     .close = mpi_close,
-    .trade = vv_mpi_trade,
+    .exchange = vv_mpi_exchange,
     .node_size = vv_mpi_node_size,
     .rank_of = vv_mpi_rank_of,
     .place_of = vv_mpi_place_of,
@@ -190,22 +190,22 @@ static int may_use_threads(struct mpi_comm *own, int *may_out) {
     return MPI_Allreduce(MPI_IN_PLACE, may_out, 1, MPI_INT, MPI_MIN, own->mpi) == MPI_SUCCESS ? 0 : -ECOMM;
 }
 
-static int make_aside(struct mpi_comm *own) {
+static int make_second(struct mpi_comm *own) {
     int may = 0, rc = may_use_threads(own, &may);
     if (rc || !may)
         return rc;
-    struct mpi_comm *aside = calloc(1, sizeof *aside);
-    int has_capacity = aside != NULL;
+    struct mpi_comm *second = calloc(1, sizeof *second);
+    int has_capacity = second != NULL;
     if (MPI_Allreduce(MPI_IN_PLACE, &has_capacity, 1, MPI_INT, MPI_MIN, own->mpi) != MPI_SUCCESS)
         rc = -ECOMM;
     if (rc == 0 && has_capacity) {
-        *aside = *own;
-        rc = duplicate(own->mpi, &aside->mpi);
+        *second = *own;
+        rc = duplicate(own->mpi, &second->mpi);
     }
     if (rc || !has_capacity) /* without memory for it, one thread at a time will do */
-        free(aside);
+        free(second);
     else
-        own->comm.aside = &aside->comm;
+        own->comm.second = &second->comm;
     return rc;
 }
 
@@ -219,7 +219,7 @@ static int set_up(MPI_Comm mpi, struct mpi_comm *own) {
     own->comm.rank = (uint32_t)rank;
     own->comm.ranks = (uint32_t)ranks;
     rc = vv_mpi_find_nodes(own);
-    if (rc == 0 && (rc = make_aside(own)) != 0)
+    if (rc == 0 && (rc = make_second(own)) != 0)
         vv_mpi_forget_nodes(own);
     if (rc == -ENOMEM) /* on all ranks; after other errors nothing that is collective works any more */
         MPI_Comm_free(&own->mpi);

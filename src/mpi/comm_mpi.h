@@ -25,11 +25,11 @@ struct mpi_comm {
     struct varve_comm comm;
     MPI_Comm mpi;  /* a duplicate: our messages meet nobody else's */
     int is_broken; /* a call has failed on this rank: the others wait for it, or will, so nothing is begun any more */
-    struct mpi_places places; /* of the comm aside: the same memory */
+    struct mpi_places places; /* of the second comm: the same memory */
 };
 
 #define PIECE_MAX ((size_t)1 << 30) /* MPI counts with int */
-enum { TAG_COLLECT = 1, TAG_TRADE };
+enum { TAG_GATHER = 1, TAG_EXCHANGE };
 
 static inline int vv_mpi_is_broken(const struct varve_comm *comm) {
     return ((const struct mpi_comm *)comm)->is_broken;
@@ -45,15 +45,15 @@ int vv_mpi_code_of(struct varve_comm *comm, int mpi_rc);
 /* Waiting (comm_mpi_wait.c): these return what MPI does. */
 #define FOR_EVER UINT_MAX
 int vv_mpi_wait(MPI_Request *request, unsigned looks_max);
-int vv_mpi_least(MPI_Comm mpi, int64_t *values, int count);
+int vv_mpi_reduce_min(MPI_Comm mpi, int64_t *values, int count);
 int vv_mpi_broadcast(MPI_Comm mpi, void *data, int size, int root);
 /* Until a message of one of these ranks is there, and how large it is. Begins to look behind *which. Nobody else
  * receives on this communicator at the same time, so it is still there when it is received, next. */
 int vv_mpi_next(MPI_Comm mpi, int tag, const uint32_t *pending, size_t count, size_t *which, int *size);
 int vv_mpi_receive(MPI_Comm mpi, int tag, uint32_t rank, void *buffer, int size);
 
-int vv_mpi_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
-                 size_t from_count, varve_collect_fn fn, void *arg);
+int vv_mpi_exchange(struct varve_comm *comm, const struct varve_message *out, size_t out_count, const uint32_t *from,
+                    size_t from_count, varve_gather_fn fn, void *arg);
 
 /* Fill nodes, node, local, least_local and places; collective, and the same code on all ranks unless MPI fails. */
 int vv_mpi_find_nodes(struct mpi_comm *own);

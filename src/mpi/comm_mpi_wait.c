@@ -32,7 +32,7 @@ static int wait_for(int rc, MPI_Request *request) {
     return rc == MPI_SUCCESS ? vv_mpi_wait(request, FOR_EVER) : rc;
 }
 
-int vv_mpi_least(MPI_Comm mpi, int64_t *values, int count) {
+int vv_mpi_reduce_min(MPI_Comm mpi, int64_t *values, int count) {
     MPI_Request request;
     return wait_for(MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_INT64_T, MPI_MIN, mpi, &request), &request);
 }

@@ -140,7 +140,7 @@ static int one_round(struct vv_peers *peers, struct vv_peers_round *round, uint6
     int rc = choose(peers, round);
     uint64_t least[3] = {(uint64_t)peers->is_done, peers->waiting.size == 0, rc == 0};
     pthread_mutex_unlock(&peers->lock);
-    rc = comm->ops->least(comm, least, 3);
+    rc = comm->ops->reduce_min(comm, least, 3);
     if (rc)
         return vv_error(error, rc, "the ranks can talk no more: %s", varve_error_text(rc));
     if (!least[2])
@@ -310,7 +310,7 @@ int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *err
     uint64_t least = !is_needed;
     if (peers->mode != VV_PEERS_SHARED)
         return 0;
-    int rc = peers->comm->ops->least(peers->comm, &least, 1);
+    int rc = peers->comm->ops->reduce_min(peers->comm, &least, 1);
     if (rc)
         return vv_error(error, rc, "the ranks can talk no more: %s", varve_error_text(rc));
     if (least)

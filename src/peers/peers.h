@@ -13,8 +13,8 @@
  * work of all is done. Each round moves a bounded number of bytes per rank. So whoever reads through a view need not
  * know where things are, and no two threads talk to the group.
  *
- * Where the group cannot trade, or nobody needs anything of others, the work runs in the calling thread, on the
- * rank's own store. */
+ * Where the group cannot exchange messages, or nobody needs anything of others, the work runs in the calling thread, on
+ * the rank's own store. */
 #ifndef VV_PEERS_H
 #define VV_PEERS_H
 
@@ -60,7 +60,7 @@ int vv_peers_shared_pack(struct vv_peers *peers, const struct vv_attempt *attemp
 uint64_t vv_peers_decoded(const struct vv_peers *peers);
 
 /* Node-local stores: find out which nodes have which packs, copies and writers lists of these attempts. Collective. A
- * group that cannot trade finds nothing. */
+ * group that cannot exchange messages finds nothing. */
 int vv_peers_look(struct vv_peers *peers, const struct vv_attempt *attempts, size_t count, struct varve_error *error);
 /* Is it on any node? 1, 0, or an error. Inside the work. */
 int vv_peers_have(struct vv_peers *peers, const struct vv_key *key, struct varve_error *error);

@@ -102,7 +102,7 @@ struct vv_peers {
     const char *name;     /* of the checkpoints */
     int is_leader;        /* answers for its node */
     struct vv_store store;
-    struct vv_hops *hops; /* NULL: the group cannot trade */
+    struct vv_hops *hops; /* NULL: the group cannot exchange messages */
     struct vv_slice_cache *slices;
     struct vv_block_cache *wholes;
     struct vv_buf spreads; /* struct vv_shared_pack */

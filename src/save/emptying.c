@@ -20,10 +20,10 @@
 #include "base/alloc.h"
 #include "save/save_private.h"
 
-#define BEGIN 0.80 /* of the waste that is allowed: from there on something is done about it, */
-#define PAYS 0.5   /* of the new bytes beside which it is stored: so much must be freed */
-#define RATE 0.8   /* up to so much of the new bytes; more would not be freed sooner, and swings */
-#define LARGE 6 /* an attempt with more than 1/6 of what is alive goes early, */
+#define BEGIN 0.80       /* of the waste that is allowed: from there on something is done about it, */
+#define PAYS 0.5         /* of the new bytes beside which it is stored: so much must be freed */
+#define RATE 0.8         /* up to so much of the new bytes; more would not be freed sooner, and swings */
+#define LARGE 6          /* an attempt with more than 1/6 of what is alive goes early, */
 #define LARGE_BEGIN 0.04 /* as soon as so much of the waste that is allowed is there, */
 #define LARGE_STEPS 16   /* in so many steps, or more: */
 #define LARGE_RATE 6u    /* times the new bytes at most in each, */
@@ -80,7 +80,7 @@ static int agree_on_sources(struct vv_save *save, int rc, const struct oldest *o
     for (uint32_t i = 0; rc == 0 && i < oldest->count; i++)
         sum = sum * 31 + vv_sum64(&history->sources[oldest->source[i]], offsetof(struct vv_source, writers_digest));
     uint64_t values[2] = {sum, ~sum};
-    int broken = save->job->comm->ops->least(save->job->comm, values, 2);
+    int broken = save->job->comm->ops->reduce_min(save->job->comm, values, 2);
     return broken ? broken : values[0] == ~values[1] && values[0] != 0;
 }
 
@@ -120,7 +120,7 @@ static int agree_on_live(struct vv_save *save, struct oldest *oldest) {
         numbers[PINNED * count + i] = ~UINT64_C(0);
     }
     pin_devices(save, oldest, numbers + PINNED * count);
-    int rc = comm->ops->least(comm, numbers, NUMBERS * count);
+    int rc = comm->ops->reduce_min(comm, numbers, NUMBERS * count);
     for (size_t i = 0; i < NUMBERS * count; i++)
         numbers[i] = ~numbers[i];
     oldest->live = numbers + LIVE * count;
@@ -186,7 +186,7 @@ static int agree_on_measure(struct vv_save *save, const struct oldest *oldest, s
                             struct varve_error *error) {
     struct account own = own_account(save, oldest), all = {0};
     *out = (struct measure){.fresh = save->measured->last_fresh + save->measured->last_elsewhere};
-    int rc = save->job->comm->ops->collect(save->job->comm, &own, sizeof own, add_account, &all);
+    int rc = save->job->comm->ops->gather(save->job->comm, &own, sizeof own, add_account, &all);
     if (rc == 0)
         out->waste = find_waste(save, &all);
     rc = vv_comm_follow(save->job->comm, rc, &out->waste, sizeof out->waste, VV_COMM_ROOT, error);

@@ -41,9 +41,9 @@ int vv_rank_dedup_open(struct vv_rank_dedup *rank_dedup, struct vv_job *job, str
         return say(rank_dedup, "local", "as it was asked for");
     if (job->comm->ranks == 1)
         return say(rank_dedup, "local", "there is one process");
-    int rc = job->comm->ops->trade ? open_exchange(rank_dedup, job, error) : -ENOTSUP;
+    int rc = job->comm->ops->exchange ? open_exchange(rank_dedup, job, error) : -ENOTSUP;
     if (rc == -ENOTSUP)
-        return say(rank_dedup, "local", "the group of processes cannot trade");
+        return say(rank_dedup, "local", "the group of processes cannot exchange messages");
     if (rc)
         return vv_error_default(error, rc, "deduplication between ranks could not be set up: %s", varve_error_text(rc));
     return say(rank_dedup, rank_dedup->exchange->ops->name,
@@ -167,7 +167,7 @@ static uint8_t *agree_on_sources(struct vv_save *save, int *rc) {
         sum = 0; /* differs from everybody's */
     values[RECENT] = sum;
     values[RECENT + 1] = ~sum;
-    *rc = save->job->comm->ops->least(save->job->comm, values, RECENT + 2);
+    *rc = save->job->comm->ops->reduce_min(save->job->comm, values, RECENT + 2);
     if (*rc || values[RECENT] != ~values[RECENT + 1]) {
         vv_free(is_alive);
         return NULL;

@@ -73,10 +73,10 @@ static void tell_stored(struct vv_save *save) {
 }
 
 struct agreeing {
-    struct vv_taking taking;  /* first */
-    struct vv_buf *answers;   /* per rank that we keep copies of */
-    struct varve_parcel *out; /* the same, on their way */
-    size_t capacity;          /* of stand-ins */
+    struct vv_taking taking;   /* first */
+    struct vv_buf *answers;    /* per rank that we keep copies of */
+    struct varve_message *out; /* the same, on their way */
+    size_t capacity;           /* of stand-ins */
 };
 
 static int add_local_replica(struct agreeing *agreeing, uint32_t offer, uint32_t owner, uint64_t address) {
@@ -141,9 +141,9 @@ static int send_answers(struct vv_save *save, const struct agreeing *agreeing, s
     struct hearing hearing = {save, error};
     for (uint32_t i = 0; i < replicas->kept_count; i++)
         agreeing->out[i] =
-            (struct varve_parcel){replicas->kept[i], agreeing->answers[i].data, agreeing->answers[i].size};
-    return save->job->comm->ops->trade(save->job->comm, agreeing->out, replicas->kept_count, replicas->partners,
-                                       replicas->count, hear_answer, &hearing);
+            (struct varve_message){replicas->kept[i], agreeing->answers[i].data, agreeing->answers[i].size};
+    return save->job->comm->ops->exchange(save->job->comm, agreeing->out, replicas->kept_count, replicas->partners,
+                                          replicas->count, hear_answer, &hearing);
 }
 
 static int ask_partners(struct vv_save *save, struct varve_error *error) {

@@ -271,10 +271,10 @@ static int name_changes(struct vv_save *save, int rc, struct varve_error *error)
     int may = rc == 0 && save->job->caller_comm && vv_is_in_background(save->memory);
     uint64_t later = may ? vv_capture_later(save->memory->capture) : VV_LATER_NOT;
     enum vv_later own = (enum vv_later)later;
-    int broken = comm->ops->least(comm, &later, 1);
+    int broken = comm->ops->reduce_min(comm, &later, 1);
     if (broken == 0 && later == VV_LATER_FROZEN) { /* all ranks freeze, or none */
         later = own == VV_LATER_STAGED || vv_capture_freeze(save->memory->capture);
-        broken = comm->ops->least(comm, &later, 1);
+        broken = comm->ops->reduce_min(comm, &later, 1);
     }
     if (broken)
         return vv_error(error, broken, "the ranks could not agree: %s", varve_error_text(broken));

@@ -225,7 +225,7 @@ int vv_background_test(struct vv_session *session) {
     uint64_t is_written = own->state == WRITTEN || is_told_early(session);
     pthread_mutex_unlock(&own->lock);
     struct varve_comm *comm = vv_comm_of_caller(session);
-    int rc = comm->ops->least(comm, &is_written, 1);
+    int rc = comm->ops->reduce_min(comm, &is_written, 1);
     return rc ? rc : (int)is_written;
 }
 

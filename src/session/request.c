@@ -102,7 +102,7 @@ static int drop_save(struct vv_session *session) {
     vv_save_drop(session->save);
     if (session->job.lease)
         is_dropped = drop_attempt(session, &session->save->plan.attempt);
-    return session->job.comm->ops->least(session->job.comm, &is_dropped, 1) == 0 && is_dropped;
+    return session->job.comm->ops->reduce_min(session->job.comm, &is_dropped, 1) == 0 && is_dropped;
 }
 
 /* The attempt has failed on all ranks, with this code. 1 if it may be tried again. */

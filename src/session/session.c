@@ -35,7 +35,7 @@ static int set_up_sharing(struct vv_session *session, struct varve_error *error)
  * all ranks are on one. The caller's thread keeps the group to itself then. */
 static void choose_group(struct vv_session *session) {
     struct varve_error why = {.rank = -1};
-    session->job.caller_comm = session->job.given->aside;
+    session->job.caller_comm = session->job.given->second;
     if (session->job.caller_comm || session->job.comm->ranks == 1 || !vv_is_in_background(&session->memory))
         return;
     if (vv_comm_near_open(session->job.given, &session->job.near, &why) != 0) {

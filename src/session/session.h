@@ -28,7 +28,7 @@
  * one, and whatever else needs the store, waits for it to land; a process alone that waits or asks is told once the
  * record is durable. Ranks talk to each other in the thread that makes a collective call, so with many ranks the
  * commit waits for the next such call; until then every part lies sealed in the store, and a later life adopts it.
- * Where the group has another one aside (MPI_THREAD_MULTIPLE), or all ranks are on one node and talk through its memory
+ * Where the group has a second one (MPI_THREAD_MULTIPLE), or all ranks are on one node and talk through its memory
  * (gather/comm_near.h), the session's thread talks, too: it commits, sends copies and, if everything is in staging or
  * frozen, shares.
  *
@@ -64,7 +64,7 @@
  * Threads: one thread at a time calls a session. Inside are its own thread, the pool's, the lease's and the guard's,
  * and on the first rank of a team its writer's with a pool of its own, which has nothing to do with the others but
  * through rings. What is in flight belongs to the session's thread (history, save, pack, capture, and the group, if it
- * may talk); the caller's thread keeps off until it has landed, and talks aside meanwhile. */
+ * may talk); the caller's thread keeps off until it has landed, and talks through the second group meanwhile. */
 /* clang-format on */
 #ifndef VV_SESSION_H
 #define VV_SESSION_H

@@ -74,7 +74,7 @@ static int take_arguments(const char *store, const char *name, const struct varv
 
 static int check_comm(const struct varve_comm *comm, struct varve_error *error) {
     const struct varve_comm_ops *ops = comm ? comm->ops : NULL;
-    if (ops && ops->size >= sizeof *ops && ops->least && ops->broadcast && ops->collect && ops->close &&
+    if (ops && ops->size >= sizeof *ops && ops->reduce_min && ops->broadcast && ops->gather && ops->close &&
         comm->rank < comm->ranks)
         return 0;
     return vv_error(error, -EINVAL, "varve_open_comm needs a group with all its operations and a rank below ranks");

@@ -39,19 +39,20 @@ static uint32_t rank_of(struct varve_comm *comm, uint32_t node, uint32_t local) 
  * Collective. */
 static int is_each_alone(struct vv_outputs *outputs) {
     uint64_t is_leader = outputs->job->is_leader;
-    return outputs->job->comm->ops->least(outputs->job->comm, &is_leader, 1) == 0 && is_leader;
+    return outputs->job->comm->ops->reduce_min(outputs->job->comm, &is_leader, 1) == 0 && is_leader;
 }
 
 /* How many partners each rank has. Collective, the same everywhere. */
 static uint32_t partners_of(struct vv_outputs *outputs, uint32_t nodes) {
     const struct varve_comm *comm = outputs->job->comm;
     uint32_t more = wanted(outputs) - 1;
-    const char *why = !comm->ops->trade ? "the group of processes cannot trade" : "there are not so many nodes";
+    const char *why =
+        !comm->ops->exchange ? "the group of processes cannot exchange messages" : "there are not so many nodes";
     if (more > 0 && vv_is_local(outputs->job) && !knows_nodes(comm) && !is_each_alone(outputs)) {
         nodes = 1;
         why = "the group of processes does not say which ranks share a node";
     }
-    uint32_t most = comm->ops->trade ? nodes - 1 : 0, given = more < most ? more : most;
+    uint32_t most = comm->ops->exchange ? nodes - 1 : 0, given = more < most ? more : most;
     if (given < more && vv_comm_is_root(comm)) /* warn if copies were requested or may be assumed */
         vv_log(&outputs->job->log, outputs->job->settings.copies > 0 || comm->ranks > 1 ? VV_LOG_WARN : VV_LOG_INFO,
                "data is kept on %u node%s, not on %u: %s", given + 1, given ? "s" : "", more + 1, why);

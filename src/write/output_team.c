@@ -2,8 +2,8 @@
  *
  * Nodes with more than their share of new data balance it: their ranks pass chunks on to ranks of other nodes, in
  * rounds (comm/rounds.h), which hand them to their own writers. The rank tells its own writer, which lists them as
- * moved. Ranks of different nodes can talk only inside the call, or in the background where the group has another one
- * aside; elsewhere writers are balanced within their nodes only. */
+ * moved. Ranks of different nodes can talk only inside the call, or in the background where the group has a second
+ * one; elsewhere writers are balanced within their nodes only. */
 #include <errno.h>
 #include <string.h>
 
@@ -119,7 +119,7 @@ static int share_loads(struct vv_outputs *outputs, uint64_t *loads, struct varve
     for (uint32_t i = 0; i < comm->nodes; i++)
         loads[i] = UINT64_MAX;
     loads[comm->node] = load;
-    int rc = comm->ops->least(comm, loads, comm->nodes);
+    int rc = comm->ops->reduce_min(comm, loads, comm->nodes);
     return rc ? vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc)) : 0;
 }
 

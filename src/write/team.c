@@ -40,7 +40,7 @@ static const char *why_not(struct vv_outputs *outputs) {
         return "on node-local storage every rank writes by itself";
     if (outputs->replicas.count > 0)
         return "copies are kept by ranks that write by themselves";
-    if (comm->nodes == 0 || !comm->ops->node_size || !comm->ops->rank_of || !comm->ops->trade)
+    if (comm->nodes == 0 || !comm->ops->node_size || !comm->ops->rank_of || !comm->ops->exchange)
         return "the group of processes does not say which ranks share a node";
     if (asked == 0 && comm->least_local < WORTH_RANKS)
         return "the nodes have few ranks";
@@ -118,7 +118,7 @@ int vv_team_open(struct vv_outputs *outputs, struct varve_error *error) {
         return 0;
     }
     uint64_t is_possible = (uint64_t)is_in_order(comm, comm->ops->node_size(comm, comm->node));
-    int rc = comm->ops->least(comm, &is_possible, 1);
+    int rc = comm->ops->reduce_min(comm, &is_possible, 1);
     if (rc)
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     if (!is_possible) {
@@ -178,7 +178,7 @@ int vv_team_learn(struct vv_outputs *outputs, int is_shared, uint64_t took_ns, u
     uint64_t least[2] = {~took_ns, ~fresh};
     if (!team->is_measured)
         return 0;
-    int rc = outputs->job->comm->ops->least(outputs->job->comm, least, 2);
+    int rc = outputs->job->comm->ops->reduce_min(outputs->job->comm, least, 2);
     if (rc)
         return vv_error(error, rc, "the ranks could not agree: %s", varve_error_text(rc));
     uint64_t took = ~least[0], bytes = ~least[1];

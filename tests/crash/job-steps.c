@@ -104,7 +104,7 @@ static struct group_options usual(void) {
     return (struct group_options){.ranks_per_node = JOB_NODES  ? JOB_RANKS / (JOB_NODES + !JOB_NODES)
                                                     : per_node ? (uint32_t)strtoul(per_node, NULL, 10)
                                                                : 0,
-                                  .has_aside = getenv("JOB_ASIDE") != NULL};
+                                  .has_second = getenv("JOB_ASIDE") != NULL};
 }
 
 static void clear_board(void) {

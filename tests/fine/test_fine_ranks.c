@@ -204,7 +204,7 @@ static void look_at_stores(const struct plan *plan) {
 static uint64_t try_once(const char *settings, int is_local, uint32_t sparse) {
     static uint64_t count;
     struct plan plan = {settings, is_local, sparse, first_seed + 100000 * count++};
-    struct group_options options = {.seconds = 60, .ranks_per_node = is_local ? 1 : 0, .has_aside = (int)(count % 2)};
+    struct group_options options = {.seconds = 60, .ranks_per_node = is_local ? 1 : 0, .has_second = (int)(count % 2)};
     struct group_end end;
     char text[256], lost[80];
     assert_int_equal(folder_make(NULL, "test-fine", folder, sizeof folder), 0);

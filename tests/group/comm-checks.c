@@ -36,7 +36,7 @@ static int is_filled(const uint8_t *data, size_t size, uint64_t check, uint32_t 
     return 1;
 }
 
-/* ---- least ---- */
+/* ---- reduce_min ---- */
 
 /* Some ranks have the extremes, each value another one. */
 static uint64_t value_of(uint64_t check, uint32_t rank, uint32_t ranks, size_t i) {
@@ -47,12 +47,12 @@ static uint64_t value_of(uint64_t check, uint32_t rank, uint32_t ranks, size_t i
     return mix(check << 32 ^ (uint64_t)rank << 20 ^ i);
 }
 
-static const char *check_least(struct varve_comm *comm, uint64_t check, size_t count) {
+static const char *check_reduce_min(struct varve_comm *comm, uint64_t check, size_t count) {
     uint64_t values[VALUES];
     for (size_t i = 0; i < count; i++)
         values[i] = value_of(check, comm->rank, comm->ranks, i);
-    if (comm->ops->least(comm, values, count) != 0)
-        return "least fails";
+    if (comm->ops->reduce_min(comm, values, count) != 0)
+        return "reduce_min fails";
     for (size_t i = 0; i < count; i++) {
         uint64_t wanted = UINT64_MAX;
         for (uint32_t rank = 0; rank < comm->ranks; rank++) {
@@ -60,7 +60,7 @@ static const char *check_least(struct varve_comm *comm, uint64_t check, size_t c
             wanted = value < wanted ? value : wanted;
         }
         if (values[i] != wanted)
-            return "least gives another value";
+            return "reduce_min gives another value";
     }
     return NULL;
 }
@@ -83,7 +83,7 @@ static const char *check_broadcast(struct varve_comm *comm, uint64_t check, uint
     return memcmp(data + size, tail + (size & 7), 8 - (size & 7)) == 0 ? NULL : "broadcast writes too much";
 }
 
-/* ---- collect ---- */
+/* ---- gather ---- */
 
 struct collecting {
     const struct varve_comm *comm;
@@ -97,29 +97,29 @@ struct collecting {
 static int take(void *arg, uint32_t rank, const void *data, size_t size) {
     struct collecting *collecting = arg;
     if (rank != collecting->next)
-        collecting->wrong = "collect does not give the ranks in their order";
+        collecting->wrong = "gather does not give the ranks in their order";
     else if (size != collecting->size_of(collecting->comm, collecting->check, rank))
-        collecting->wrong = "collect gives another size";
+        collecting->wrong = "gather gives another size";
     else if (!is_filled(data, size, collecting->check, rank))
-        collecting->wrong = "collect gives other bytes";
+        collecting->wrong = "gather gives other bytes";
     collecting->next = rank + 1;
     return rank == collecting->fails_at ? -EILSEQ : 0;
 }
 
-static const char *check_collect(struct varve_comm *comm, uint64_t check, uint8_t *data, uint32_t fails_at,
-                                 size_t (*size_of)(const struct varve_comm *, uint64_t, uint32_t)) {
+static const char *check_gather(struct varve_comm *comm, uint64_t check, uint8_t *data, uint32_t fails_at,
+                                size_t (*size_of)(const struct varve_comm *, uint64_t, uint32_t)) {
     struct collecting collecting = {comm, check, size_of, 0, fails_at, NULL};
     size_t size = size_of(comm, check, comm->rank);
     fill(data, size, check, comm->rank);
-    int rc = comm->ops->collect(comm, size ? data : NULL, size, take, &collecting);
+    int rc = comm->ops->gather(comm, size ? data : NULL, size, take, &collecting);
     if (collecting.wrong)
         return collecting.wrong;
     if (comm->rank != 0)
-        return rc != 0 ? "collect fails where nothing is wrong" : collecting.next ? "collect calls fn elsewhere" : NULL;
+        return rc != 0 ? "gather fails where nothing is wrong" : collecting.next ? "gather calls fn elsewhere" : NULL;
     if (rc != (fails_at < comm->ranks ? -EILSEQ : 0))
-        return "collect does not return what fn does";
+        return "gather does not return what fn does";
     if (collecting.next != (fails_at < comm->ranks ? fails_at + 1 : comm->ranks))
-        return fails_at < comm->ranks ? "collect goes on calling fn after it has failed" : "collect leaves a rank out";
+        return fails_at < comm->ranks ? "gather goes on calling fn after it has failed" : "gather leaves a rank out";
     return NULL;
 }
 
@@ -139,7 +139,7 @@ static size_t small_size(const struct varve_comm *comm, uint64_t check, uint32_t
     return mix(check + rank) % 300;
 }
 
-/* ---- trade ---- */
+/* ---- exchange ---- */
 
 enum pattern { NOBODY, ITSELF, RING, BACK, ALL, OTHERS, SPARSE, FROM_ONE, TO_ONE, PATTERNS };
 
@@ -166,7 +166,7 @@ static int does_send(enum pattern pattern, uint64_t check, uint32_t from, uint32
     }
 }
 
-struct trade {
+struct exchange {
     struct varve_comm *comm;
     uint64_t check;
     size_t largest; /* sizes are up to this, and are this where it is large */
@@ -175,104 +175,104 @@ struct trade {
     const char *wrong;
 };
 
-static size_t trade_size(const struct trade *trade, uint32_t from, uint32_t to) {
-    uint64_t word = mix(trade->check * 77 + from * 1000 + to);
-    return trade->largest > 100000 ? trade->largest - word % 3 : word % (trade->largest + 1);
+static size_t exchange_size(const struct exchange *exchange, uint32_t from, uint32_t to) {
+    uint64_t word = mix(exchange->check * 77 + from * 1000 + to);
+    return exchange->largest > 100000 ? exchange->largest - word % 3 : word % (exchange->largest + 1);
 }
 
 /* As the number of a rank in `fill`: both ends. */
-static uint32_t both(const struct trade *trade, uint32_t from, uint32_t to) {
-    return from * trade->comm->ranks + to;
+static uint32_t both(const struct exchange *exchange, uint32_t from, uint32_t to) {
+    return from * exchange->comm->ranks + to;
 }
 
-static int take_traded(void *arg, uint32_t rank, const void *data, size_t size) {
-    struct trade *trade = arg;
-    uint32_t own = trade->comm->rank;
-    if (rank >= trade->comm->ranks || !trade->is_due[rank])
-        trade->wrong = "trade gives a message of a rank that sends none";
-    else if (trade->has_come[rank]++)
-        trade->wrong = "trade gives two messages of a rank";
-    else if (size != trade_size(trade, rank, own))
-        trade->wrong = "trade gives another size";
-    else if (!is_filled(data, size, trade->check, both(trade, rank, own)))
-        trade->wrong = "trade gives other bytes";
-    if (trade->left == 0)
-        trade->wrong = "trade goes on calling fn after it has failed";
-    if (trade->left == SIZE_MAX)
+static int take_exchanged(void *arg, uint32_t rank, const void *data, size_t size) {
+    struct exchange *exchange = arg;
+    uint32_t own = exchange->comm->rank;
+    if (rank >= exchange->comm->ranks || !exchange->is_due[rank])
+        exchange->wrong = "exchange gives a message of a rank that sends none";
+    else if (exchange->has_come[rank]++)
+        exchange->wrong = "exchange gives two messages of a rank";
+    else if (size != exchange_size(exchange, rank, own))
+        exchange->wrong = "exchange gives another size";
+    else if (!is_filled(data, size, exchange->check, both(exchange, rank, own)))
+        exchange->wrong = "exchange gives other bytes";
+    if (exchange->left == 0)
+        exchange->wrong = "exchange goes on calling fn after it has failed";
+    if (exchange->left == SIZE_MAX)
         return 0;
-    return --trade->left == 0 ? -EILSEQ : 0;
+    return --exchange->left == 0 ? -EILSEQ : 0;
 }
 
-static const char *make_trade(struct trade *trade, enum pattern pattern, struct varve_parcel *out, uint32_t *from,
-                              uint8_t *data) {
-    struct varve_comm *comm = trade->comm;
-    size_t out_count = 0, from_count = 0, fails_after = trade->left;
+static const char *make_exchange(struct exchange *exchange, enum pattern pattern, struct varve_message *out,
+                                 uint32_t *from, uint8_t *data) {
+    struct varve_comm *comm = exchange->comm;
+    size_t out_count = 0, from_count = 0, fails_after = exchange->left;
     for (uint32_t i = 0; i < comm->ranks; i++) {
-        uint32_t rank = (uint32_t)(i + trade->check) % comm->ranks;
-        if (does_send(pattern, trade->check, comm->rank, rank, comm->ranks)) {
-            size_t size = trade_size(trade, comm->rank, rank);
-            fill(data, size, trade->check, both(trade, comm->rank, rank));
-            out[out_count++] = (struct varve_parcel){rank, size ? data : NULL, size};
+        uint32_t rank = (uint32_t)(i + exchange->check) % comm->ranks;
+        if (does_send(pattern, exchange->check, comm->rank, rank, comm->ranks)) {
+            size_t size = exchange_size(exchange, comm->rank, rank);
+            fill(data, size, exchange->check, both(exchange, comm->rank, rank));
+            out[out_count++] = (struct varve_message){rank, size ? data : NULL, size};
             data += size;
         }
-        if (does_send(pattern, trade->check, rank, comm->rank, comm->ranks)) {
+        if (does_send(pattern, exchange->check, rank, comm->rank, comm->ranks)) {
             from[from_count++] = rank;
-            trade->is_due[rank] = 1;
+            exchange->is_due[rank] = 1;
         }
     }
-    int rc = comm->ops->trade(comm, out, out_count, from, from_count, take_traded, trade);
-    if (trade->wrong)
-        return trade->wrong;
+    int rc = comm->ops->exchange(comm, out, out_count, from, from_count, take_exchanged, exchange);
+    if (exchange->wrong)
+        return exchange->wrong;
     if (rc != (fails_after <= from_count ? -EILSEQ : 0))
-        return rc == 0 || rc == -EILSEQ ? "trade does not return what fn does" : "trade fails";
+        return rc == 0 || rc == -EILSEQ ? "exchange does not return what fn does" : "exchange fails";
     for (uint32_t rank = 0; rank < comm->ranks && rc == 0; rank++)
-        if (trade->is_due[rank] != trade->has_come[rank])
-            return "trade leaves a rank out";
+        if (exchange->is_due[rank] != exchange->has_come[rank])
+            return "exchange leaves a rank out";
     return NULL;
 }
 
-static const char *check_trade(struct varve_comm *comm, uint64_t check, enum pattern pattern, size_t largest,
-                               size_t fails_after) {
-    struct trade trade = {.comm = comm, .check = check, .largest = largest, .left = fails_after};
-    struct varve_parcel *out = calloc(comm->ranks, sizeof *out);
+static const char *check_exchange(struct varve_comm *comm, uint64_t check, enum pattern pattern, size_t largest,
+                                  size_t fails_after) {
+    struct exchange exchange = {.comm = comm, .check = check, .largest = largest, .left = fails_after};
+    struct varve_message *out = calloc(comm->ranks, sizeof *out);
     uint32_t *from = calloc(comm->ranks, sizeof *from);
     uint8_t *data = malloc(comm->ranks * largest + 1);
-    trade.is_due = calloc(2, comm->ranks);
-    if (!out || !from || !data || !trade.is_due)
+    exchange.is_due = calloc(2, comm->ranks);
+    if (!out || !from || !data || !exchange.is_due)
         abort();
-    trade.has_come = trade.is_due + comm->ranks;
-    const char *wrong = make_trade(&trade, pattern, out, from, data);
+    exchange.has_come = exchange.is_due + comm->ranks;
+    const char *wrong = make_exchange(&exchange, pattern, out, from, data);
     free(out);
     free(from);
     free(data);
-    free(trade.is_due);
+    free(exchange.is_due);
     return wrong;
 }
 
-static const char *check_trades(struct varve_comm *comm) {
+static const char *check_exchanges(struct varve_comm *comm) {
     static const enum pattern large[] = {RING, ALL, SPARSE, TO_ONE};
     static const size_t at_most[] = {0, 1, 300, 70000};
     const char *wrong = NULL;
     uint64_t check = 5000;
     for (int pattern = 0; pattern < PATTERNS && !wrong; pattern++)
         for (size_t i = 0; i < sizeof at_most / sizeof *at_most && !wrong; i++)
-            wrong = check_trade(comm, check++, (enum pattern)pattern, at_most[i], SIZE_MAX);
+            wrong = check_exchange(comm, check++, (enum pattern)pattern, at_most[i], SIZE_MAX);
     for (size_t i = 0; i < sizeof large / sizeof *large && !wrong; i++) /* all send before anybody has received */
-        wrong = check_trade(comm, check++, large[i], ((size_t)1 << 20) + 2, SIZE_MAX);
+        wrong = check_exchange(comm, check++, large[i], ((size_t)1 << 20) + 2, SIZE_MAX);
     for (size_t i = 1; i < 4 && !wrong; i++) {
-        wrong = check_trade(comm, check++, OTHERS, i == 2 ? 200000 : 50, i);
+        wrong = check_exchange(comm, check++, OTHERS, i == 2 ? 200000 : 50, i);
         if (!wrong) /* what was not given to fn must not turn up here */
-            wrong = check_trade(comm, check++, ALL, 50, SIZE_MAX);
+            wrong = check_exchange(comm, check++, ALL, 50, SIZE_MAX);
     }
     return wrong;
 }
 
 /* Round after round, where some ranks have nobody to wait for and run ahead. */
-static const char *check_trade_rounds(struct varve_comm *comm, unsigned rounds) {
+static const char *check_exchange_rounds(struct varve_comm *comm, unsigned rounds) {
     static const enum pattern kinds[] = {SPARSE, RING, BACK, FROM_ONE, SPARSE, TO_ONE, OTHERS};
     const char *wrong = NULL;
     for (uint64_t i = 0; i < rounds && !wrong; i++)
-        wrong = check_trade(comm, 9000 + i, kinds[i % 7], i % 16 == 9 ? 3000 : 40, SIZE_MAX);
+        wrong = check_exchange(comm, 9000 + i, kinds[i % 7], i % 16 == 9 ? 3000 : 40, SIZE_MAX);
     return wrong;
 }
 
@@ -325,18 +325,18 @@ static const char *check_nodes(struct varve_comm *comm) {
 static const char *check_places(struct varve_comm *comm) {
     uint32_t own[4] = {comm->node, comm->local, comm->nodes, comm->least_local};
     struct visit visit = {comm, NULL};
-    struct varve_parcel *out = calloc(comm->ranks, sizeof *out);
+    struct varve_message *out = calloc(comm->ranks, sizeof *out);
     uint32_t *from = calloc(comm->ranks, sizeof *from);
     if (!out || !from)
         abort();
     if (comm->nodes == 0)
         visit.wrong = "no nodes are known";
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
-        out[rank] = (struct varve_parcel){rank, own, sizeof own};
+        out[rank] = (struct varve_message){rank, own, sizeof own};
         from[rank] = rank;
     }
-    if (!visit.wrong && comm->ops->trade(comm, out, comm->ranks, from, comm->ranks, check_place_of, &visit) != 0)
-        visit.wrong = "trade fails";
+    if (!visit.wrong && comm->ops->exchange(comm, out, comm->ranks, from, comm->ranks, check_place_of, &visit) != 0)
+        visit.wrong = "exchange fails";
     free(out);
     free(from);
     return visit.wrong ? visit.wrong : check_nodes(comm);
@@ -349,24 +349,24 @@ static const char *check_each(struct varve_comm *comm, uint8_t *data) {
     const char *wrong = NULL;
     uint64_t check = 1000;
     for (size_t i = 0; i < sizeof counts / sizeof *counts && !wrong; i++)
-        wrong = check_least(comm, check++, counts[i]);
+        wrong = check_reduce_min(comm, check++, counts[i]);
     for (size_t i = 0; i < SIZES && !wrong; i++)
         wrong = check_broadcast(comm, check++, data, sizes[i], (uint32_t)i % comm->ranks);
     for (uint32_t root = 0; root < comm->ranks && !wrong; root++)
         wrong = check_broadcast(comm, check++, data, 100, root);
     for (size_t i = 0; i < SIZES && !wrong; i++)
-        wrong = check_collect(comm, i, data, UINT32_MAX, same_size);
+        wrong = check_gather(comm, i, data, UINT32_MAX, same_size);
     for (size_t i = 0; i < SIZES && !wrong; i++)
-        wrong = check_collect(comm, i, data, UINT32_MAX, other_size);
+        wrong = check_gather(comm, i, data, UINT32_MAX, other_size);
     for (uint32_t rank = 0; rank < comm->ranks && !wrong; rank++) {
-        wrong = check_collect(comm, check++, data, rank, rank % 2 ? other_size : small_size);
+        wrong = check_gather(comm, check++, data, rank, rank % 2 ? other_size : small_size);
         if (!wrong) /* what the ranks behind it sent must not turn up here */
-            wrong = check_collect(comm, check++, data, UINT32_MAX, small_size);
+            wrong = check_gather(comm, check++, data, UINT32_MAX, small_size);
     }
     if (!wrong)
-        wrong = check_trades(comm);
+        wrong = check_exchanges(comm);
     if (!wrong)
-        wrong = check_trade_rounds(comm, 150);
+        wrong = check_exchange_rounds(comm, 150);
     return wrong ? wrong : check_places(comm);
 }
 
@@ -377,20 +377,20 @@ static const char *check_series(struct varve_comm *comm, uint8_t *data, uint64_t
         uint64_t what = mix(i * 31);
         switch (what % 5) {
         case 0:
-            wrong = check_least(comm, i, 1 + (what >> 8) % 5);
+            wrong = check_reduce_min(comm, i, 1 + (what >> 8) % 5);
             break;
         case 1:
             wrong = check_broadcast(comm, i, data, (what >> 8) % 600, (uint32_t)(what >> 32) % comm->ranks);
             break;
         case 2:
-            wrong = check_trade(comm, i, (enum pattern)((what >> 8) % PATTERNS), 400, SIZE_MAX);
+            wrong = check_exchange(comm, i, (enum pattern)((what >> 8) % PATTERNS), 400, SIZE_MAX);
             break;
         case 3:
-            wrong = check_trade(comm, i, SPARSE, (what >> 8) % 8 ? 2000 : 100000, SIZE_MAX);
+            wrong = check_exchange(comm, i, SPARSE, (what >> 8) % 8 ? 2000 : 100000, SIZE_MAX);
             break;
         default:
-            wrong = check_collect(comm, i, data, (what >> 8) % 4 ? UINT32_MAX : (uint32_t)(what >> 32) % comm->ranks,
-                                  small_size);
+            wrong = check_gather(comm, i, data, (what >> 8) % 4 ? UINT32_MAX : (uint32_t)(what >> 32) % comm->ranks,
+                                 small_size);
         }
     }
     return wrong;
@@ -416,19 +416,19 @@ static void *run_series(void *arg) {
 }
 
 /* The two are used at the same time, with other messages. */
-static const char *check_aside(struct varve_comm *comm, unsigned count) {
-    struct varve_comm *aside = comm->aside;
-    struct series theirs = {comm, 20000, count, NULL}, ours = {aside, 30000, count + 7, NULL};
+static const char *check_second(struct varve_comm *comm, unsigned count) {
+    struct varve_comm *second = comm->second;
+    struct series theirs = {comm, 20000, count, NULL}, ours = {second, 30000, count + 7, NULL};
     pthread_t thread;
-    if (aside == comm || aside->aside || aside->rank != comm->rank || aside->ranks != comm->ranks ||
-        aside->nodes != comm->nodes || aside->node != comm->node || aside->local != comm->local ||
-        aside->least_local != comm->least_local)
-        return "the comm aside is another group";
+    if (second == comm || second->second || second->rank != comm->rank || second->ranks != comm->ranks ||
+        second->nodes != comm->nodes || second->node != comm->node || second->local != comm->local ||
+        second->least_local != comm->least_local)
+        return "the second comm is another group";
     if (pthread_create(&thread, NULL, run_series, &theirs) != 0)
         abort();
     run_series(&ours);
     pthread_join(thread, NULL);
-    return theirs.wrong ? theirs.wrong : ours.wrong ? ours.wrong : check_places(aside);
+    return theirs.wrong ? theirs.wrong : ours.wrong ? ours.wrong : check_places(second);
 }
 
 /* ---- all of it ---- */
@@ -441,8 +441,8 @@ static const char *check_any(struct varve_comm *comm, int is_all, unsigned count
     if (!wrong)
         wrong = check_series(comm, data, 0, count);
     free(data);
-    if (!wrong && comm->aside)
-        wrong = check_aside(comm, count);
+    if (!wrong && comm->second)
+        wrong = check_second(comm, count);
     return wrong;
 }
 

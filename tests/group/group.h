@@ -26,7 +26,7 @@ struct group_options {
     unsigned seconds;        /* a rank that takes longer is killed by SIGALRM; 0: 120 */
     uint32_t ranks_per_node; /* the first so many ranks are on node 0, and so on; 0: all on one node */
     const uint32_t *node_of; /* instead, per rank: those with the same number share a node; it need not be the node's */
-    int has_aside;           /* comms have another one aside, as MPI_THREAD_MULTIPLE gives it */
+    int has_second;          /* comms have a second one, as MPI_THREAD_MULTIPLE gives it */
 };
 
 struct group_end {

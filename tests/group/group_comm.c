@@ -28,38 +28,38 @@ static int least_of_all(struct group_member *member, uint64_t *values, size_t co
     uint64_t *theirs = malloc(count * sizeof *theirs + 1);
     int rc = theirs ? 0 : -ENOMEM;
     for (uint32_t rank = 1; rank < member->comm.ranks && rc == 0; rank++) {
-        rc = box_receive(member, rank, LEAST, theirs, count * sizeof *theirs);
+        rc = box_receive(member, rank, REDUCE_MIN, theirs, count * sizeof *theirs);
         for (size_t i = 0; i < count && rc == 0; i++)
             values[i] = theirs[i] < values[i] ? theirs[i] : values[i];
     }
     free(theirs);
     for (uint32_t rank = 1; rank < member->comm.ranks && rc == 0; rank++)
-        rc = box_send(member, rank, LEAST, values, count * sizeof *values);
+        rc = box_send(member, rank, REDUCE_MIN, values, count * sizeof *values);
     return rc;
 }
 
-static int group_least(struct varve_comm *comm, uint64_t *values, size_t count) {
+static int group_reduce_min(struct varve_comm *comm, uint64_t *values, size_t count) {
     struct group_member *member = (struct group_member *)comm;
     int rc = begin_call(member);
     if (rc)
         return rc;
     if (comm->rank == 0)
         return least_of_all(member, values, count);
-    rc = box_send(member, 0, LEAST, values, count * sizeof *values);
-    return rc ? rc : box_receive(member, 0, LEAST, values, count * sizeof *values);
+    rc = box_send(member, 0, REDUCE_MIN, values, count * sizeof *values);
+    return rc ? rc : box_receive(member, 0, REDUCE_MIN, values, count * sizeof *values);
 }
 
-static int group_collect(struct varve_comm *comm, const void *data, size_t size, varve_collect_fn fn, void *arg) {
+static int group_gather(struct varve_comm *comm, const void *data, size_t size, varve_gather_fn fn, void *arg) {
     struct group_member *member = (struct group_member *)comm;
     int rc = begin_call(member);
     if (rc)
         return rc;
     if (comm->rank != 0)
-        return box_send(member, 0, COLLECT, data, size);
+        return box_send(member, 0, GATHER, data, size);
     int result = fn(arg, 0, data, size);
     for (uint32_t rank = 1; rank < comm->ranks && rc == 0; rank++) {
         size_t theirs = 0;
-        rc = box_expect(member, rank, COLLECT, &theirs);
+        rc = box_expect(member, rank, GATHER, &theirs);
         uint8_t *buffer = rc ? NULL : malloc(theirs + 1);
         if (rc == 0)
             rc = buffer ? box_take_bytes(member, rank, buffer, theirs) : -ENOMEM;
@@ -115,8 +115,8 @@ static void find_place(struct varve_comm *comm, const struct mailboxes *boxes) {
 
 static void group_close(struct varve_comm *comm) {
     struct group_member *member = (struct group_member *)comm;
-    if (comm->aside)
-        group_close(comm->aside);
+    if (comm->second)
+        group_close(comm->second);
     if (member->id == 0)
         free(member->next_id);
     free(member);
@@ -125,11 +125,11 @@ static void group_close(struct varve_comm *comm) {
 static const struct varve_comm_ops group_ops = {
     .size = sizeof(struct varve_comm_ops),
     .name = "group",
-    .least = group_least,
+    .reduce_min = group_reduce_min,
     .broadcast = group_broadcast,
-    .collect = group_collect,
+    .gather = group_gather,
     .close = group_close,
-    .trade = group_trade,
+    .exchange = group_exchange,
     .node_size = group_node_size,
     .rank_of = group_rank_of,
     .place_of = group_place_of,
@@ -140,7 +140,7 @@ static struct varve_comm *make_member(const struct group_member *like, uint32_t 
     if (!member)
         abort();
     *member = *like;
-    member->comm.aside = NULL;
+    member->comm.second = NULL;
     member->number = 0;
     member->lane = lane;
     member->id = (*like->next_id)++;
@@ -159,7 +159,7 @@ struct varve_comm *mailboxes_comm(struct mailboxes *boxes, uint32_t rank, uint32
 struct varve_comm *group_comm(struct varve_comm *comm) {
     const struct group_member *like = (const struct group_member *)comm;
     struct varve_comm *made = make_member(like, 0);
-    if (like->boxes->has_aside)
-        made->aside = make_member(like, 1);
+    if (like->boxes->has_second)
+        made->second = make_member(like, 1);
     return made;
 }

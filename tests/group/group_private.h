@@ -7,9 +7,9 @@
 
 #include "group.h"
 
-#define LANES 2 /* one for comms, one for those aside */
+#define LANES 2 /* one for comms, one for second ones */
 
-enum call { LEAST, BROADCAST, COLLECT, TRADE, CALLS };
+enum call { REDUCE_MIN, BROADCAST, GATHER, EXCHANGE, CALLS };
 
 struct ring {
     uint64_t put, taken; /* bytes in all */
@@ -21,7 +21,7 @@ struct mailboxes {
     pthread_cond_t changed[LANES][GROUP_RANKS_MAX]; /* something came for this rank, or was taken from it */
     int has_left[GROUP_RANKS_MAX];
     int is_broken;
-    int has_aside;
+    int has_second;
     uint32_t node_of[GROUP_RANKS_MAX];
     uint32_t ranks;
     uint32_t ring_size;
@@ -75,8 +75,8 @@ int box_receive(struct group_member *member, uint32_t from, enum call call, void
 /* Fails the rank if the message is of another call. */
 void box_check_header(struct group_member *member, uint32_t from, enum call call, const struct header *header);
 
-/* The op (group_trade.c). */
-int group_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
-                size_t from_count, varve_collect_fn fn, void *arg);
+/* The op (group_exchange.c). */
+int group_exchange(struct varve_comm *comm, const struct varve_message *out, size_t out_count, const uint32_t *from,
+                   size_t from_count, varve_gather_fn fn, void *arg);
 
 #endif

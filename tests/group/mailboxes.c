@@ -1,6 +1,6 @@
 /* Messages between the processes of a group.
  *
- * Each pair of ranks has a ring of bytes in each of two lanes: one for comms, one for those aside, which another thread
+ * Each pair of ranks has a ring of bytes in each of two lanes: one for comms, one for second ones, which another thread
  * may use at the same time. A message is a header and its bytes, and a long one passes through in pieces while the
  * receiver empties the ring. The header says which call it belongs to: a receiver that expects another one has found
  * ranks that do not make the same calls. The lock is robust, since its owner may be killed at any moment. */
@@ -17,7 +17,7 @@
 #define RING_LARGE 65536u
 #define RING_SMALL 16384u
 
-static const char *const call_names[CALLS] = {"least", "broadcast", "collect", "trade"};
+static const char *const call_names[CALLS] = {"reduce_min", "broadcast", "gather", "exchange"};
 
 static uint32_t ring_size_for(uint32_t ranks) {
     return ranks <= FEW ? RING_LARGE : RING_SMALL;
@@ -69,7 +69,7 @@ struct mailboxes *mailboxes_create(uint32_t ranks, const struct group_options *o
     struct mailboxes *boxes = group_memory(boxes_size(ranks));
     boxes->ranks = ranks;
     boxes->ring_size = ring_size_for(ranks);
-    boxes->has_aside = options && options->has_aside;
+    boxes->has_second = options && options->has_second;
     make_locks(boxes);
     place(boxes, options);
     return boxes;

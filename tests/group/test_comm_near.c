@@ -57,21 +57,21 @@ static int check_long(void *arg, uint32_t rank, const void *data, size_t size) {
     return 0;
 }
 
-static void trade_long(struct varve_comm *comm, void *arg) {
+static void exchange_long(struct varve_comm *comm, void *arg) {
     (void)arg;
     struct varve_comm *near = open_near(comm);
-    struct varve_parcel out[GROUP_RANKS_MAX];
+    struct varve_message out[GROUP_RANKS_MAX];
     uint32_t from[GROUP_RANKS_MAX];
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
         uint8_t *data = malloc(LONG + comm->rank);
         for (size_t i = 0; i < LONG + comm->rank; i++)
             data[i] = byte_of(comm->rank, rank, i);
-        out[rank] = (struct varve_parcel){rank, data, LONG + comm->rank};
+        out[rank] = (struct varve_message){rank, data, LONG + comm->rank};
         from[rank] = rank;
     }
-    int rc = near->ops->trade(near, out, comm->ranks, from, comm->ranks, check_long, near);
+    int rc = near->ops->exchange(near, out, comm->ranks, from, comm->ranks, check_long, near);
     if (rc)
-        group_fail(comm, "trade: %d", rc);
+        group_fail(comm, "exchange: %d", rc);
     for (uint32_t rank = 0; rank < comm->ranks; rank++)
         free((void *)out[rank].data);
     near->ops->close(near);
@@ -79,7 +79,7 @@ static void trade_long(struct varve_comm *comm, void *arg) {
 
 static void passes_long_messages(void **state) {
     (void)state;
-    assert_int_equal(group_run(4, trade_long, NULL, NULL, NULL), 0);
+    assert_int_equal(group_run(4, exchange_long, NULL, NULL, NULL), 0);
 }
 
 /* ---- trouble ---- */
@@ -93,10 +93,10 @@ static void lose_one(struct varve_comm *comm, void *arg) {
         usleep(20000);
         _exit(0);
     }
-    int rc = *(int *)arg ? near->ops->broadcast(near, data, LONG, 0) : near->ops->least(near, &value, 1);
+    int rc = *(int *)arg ? near->ops->broadcast(near, data, LONG, 0) : near->ops->reduce_min(near, &value, 1);
     if (rc == 0 && *(int *)arg) /* who got all of it does not know */
-        rc = near->ops->least(near, &value, 1);
-    if (rc != -ECOMM || near->ops->least(near, &value, 1) != -ECOMM)
+        rc = near->ops->reduce_min(near, &value, 1);
+    if (rc != -ECOMM || near->ops->reduce_min(near, &value, 1) != -ECOMM)
         group_fail(comm, "talked to the dead: %d", rc);
     near->ops->close(near);
 }
@@ -114,17 +114,17 @@ static int take_it(void *arg, uint32_t rank, const void *data, size_t size) {
     return 0;
 }
 
-/* One broadcasts, the other trades: both are told, and so is the third. */
+/* One broadcasts, the other exchanges: both are told, and so is the third. */
 static void differ(struct varve_comm *comm, void *arg) {
     (void)arg;
     struct varve_comm *near = open_near(comm);
     uint64_t value = 0;
     uint32_t other = 0;
-    struct varve_parcel out = {other, &value, sizeof value};
-    int rc = comm->rank == 1 ? near->ops->trade(near, &out, 1, &other, 1, check_long, near)
+    struct varve_message out = {other, &value, sizeof value};
+    int rc = comm->rank == 1 ? near->ops->exchange(near, &out, 1, &other, 1, check_long, near)
                              : near->ops->broadcast(near, &value, sizeof value, 0);
     if (rc == 0) /* rank 0 has only sent */
-        rc = near->ops->least(near, &value, 1);
+        rc = near->ops->reduce_min(near, &value, 1);
     if (rc != -ECOMM)
         group_fail(comm, "different calls met: %d", rc);
     near->ops->close(near);
@@ -144,17 +144,17 @@ static void miss_memory(struct varve_comm *comm, void *arg) {
     size_t got = 0;
     static uint8_t data[LONG];
     uint32_t other = comm->rank ^ 1;
-    struct varve_parcel out = {other, data, comm->rank == 1 ? 10 : LONG};
+    struct varve_message out = {other, data, comm->rank == 1 ? 10 : LONG};
     vv_alloc_fail_at(comm->rank == 1 ? 1 : 0);
-    int rc = near->ops->least(near, values, 1000);
+    int rc = near->ops->reduce_min(near, values, 1000);
     if (rc == 0)
         rc = near->ops->broadcast(near, values, sizeof values, 0);
     if (rc)
         group_fail(comm, "agreeing failed: %d", rc);
-    rc = near->ops->trade(near, &out, 1, &other, 1, take_it, &got);
+    rc = near->ops->exchange(near, &out, 1, &other, 1, take_it, &got);
     if (rc != (comm->rank == 1 ? -ENOMEM : 0) || got != (comm->rank == 1 ? 0 : 10))
-        group_fail(comm, "trade: %d, %zu bytes", rc, got);
-    if (near->ops->least(near, values, 1) != 0)
+        group_fail(comm, "exchange: %d, %zu bytes", rc, got);
+    if (near->ops->reduce_min(near, values, 1) != 0)
         group_fail(comm, "nothing works afterwards");
     near->ops->close(near);
 }

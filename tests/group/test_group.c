@@ -35,7 +35,7 @@ static void keeps_the_promises_of_a_comm(void **state) {
     static const uint32_t ranks[] = {1, 2, 3, 5};
     (void)state;
     for (size_t i = 0; i < 4; i++) {
-        struct group_options options = {.has_aside = i % 2 == 1};
+        struct group_options options = {.has_second = i % 2 == 1};
         struct group_end end;
         assert_int_equal(group_run(ranks[i], run_checks, NULL, &options, &end), 0);
         assert_int_equal(end.ranks, ranks[i]);
@@ -61,14 +61,14 @@ static void places_ranks_as_told(void **state) {
     static const uint32_t words[] = {7, 7, 1, 7, 0, 1, 7};
     struct place_wanted one = {1, 3, {0, 0, 0}, {0, 1, 2}}, rows = {3, 1, {0, 0, 1, 1, 2}, {0, 1, 0, 1, 0}},
                         uneven = {3, 1, {0, 0, 1, 0, 2, 1, 0}, {0, 1, 0, 2, 0, 1, 3}};
-    struct group_options in_rows = {.ranks_per_node = 2}, by_words = {.node_of = words, .has_aside = 1};
+    struct group_options in_rows = {.ranks_per_node = 2}, by_words = {.node_of = words, .has_second = 1};
     (void)state;
     assert_int_equal(group_run(3, check_place, &one, NULL, NULL), 0);
     assert_int_equal(group_run(5, check_place, &rows, &in_rows, NULL), 0);
     assert_int_equal(group_run(7, check_place, &uneven, &by_words, NULL), 0);
 }
 
-static void trade_in_rounds(struct varve_comm *comm, void *arg) {
+static void exchange_in_rounds(struct varve_comm *comm, void *arg) {
     (void)arg;
     const char *wrong = comm_checks_again(comm);
     if (wrong)
@@ -76,14 +76,34 @@ static void trade_in_rounds(struct varve_comm *comm, void *arg) {
 }
 
 static void has_many_ranks(void **state) {
-    struct group_options options = {.ranks_per_node = 8, .has_aside = 1};
+    struct group_options options = {.ranks_per_node = 8, .has_second = 1};
     (void)state;
-    assert_int_equal(group_run(GROUP_RANKS_MAX, trade_in_rounds, NULL, &options, NULL), 0);
+    assert_int_equal(group_run(GROUP_RANKS_MAX, exchange_in_rounds, NULL, &options, NULL), 0);
+}
+
+static int take_byte(void *arg, uint32_t rank, const void *data, size_t size) {
+    *(char *)arg = size == 1 ? *(const char *)data : (char)('0' + rank);
+    return 0;
+}
+
+static void exchange_by_old_names(struct varve_comm *comm, void *arg) {
+    struct varve_parcel message = {.rank = comm->rank, .data = "x", .size = 1};
+    struct varve_message *same = &message;
+    varve_collect_fn fn = take_byte;
+    char got = 0;
+    (void)arg;
+    if (comm->ops->exchange(comm, same, 1, &comm->rank, 1, fn, &got) != 0 || got != 'x')
+        group_fail(comm, "the old names of types mean something else");
+}
+
+static void has_the_old_names_of_types(void **state) {
+    (void)state;
+    assert_int_equal(group_run(2, exchange_by_old_names, NULL, NULL, NULL), 0);
 }
 
 static int wait_for_all(struct varve_comm *comm) {
     uint64_t value = comm->rank;
-    return comm->ops->least(comm, &value, 1);
+    return comm->ops->reduce_min(comm, &value, 1);
 }
 
 static int take_nothing(void *arg, uint32_t rank, const void *data, size_t size) {
@@ -92,10 +112,10 @@ static int take_nothing(void *arg, uint32_t rank, const void *data, size_t size)
 }
 
 /* Rank 3's message for the call that failed still waits for rank 0 when this one calls again. */
-static int trade_after_all(struct varve_comm *comm) {
+static int exchange_after_all(struct varve_comm *comm) {
     uint32_t other = 3 - comm->rank;
-    struct varve_parcel parcel = {.rank = other, .data = "", .size = 0};
-    return comm->ops->trade(comm, &parcel, 1, &other, 1, take_nothing, NULL);
+    struct varve_message message = {.rank = other, .data = "", .size = 0};
+    return comm->ops->exchange(comm, &message, 1, &other, 1, take_nothing, NULL);
 }
 
 static void die_alone(struct varve_comm *comm, void *arg) {
@@ -104,7 +124,7 @@ static void die_alone(struct varve_comm *comm, void *arg) {
         usleep(20000); /* the others have called */
         raise(SIGKILL);
     }
-    if (wait_for_all(comm) == -ECOMM && trade_after_all(comm) == -ECOMM && arg)
+    if (wait_for_all(comm) == -ECOMM && exchange_after_all(comm) == -ECOMM && arg)
         ((int *)arg)[comm->rank] = 1;
     pause();
 }
@@ -172,31 +192,31 @@ static int ignore(void *arg, uint32_t rank, const void *data, size_t size) {
 }
 
 /* Rank 1 waits for a message of rank 0, which goes on to another call. */
-static void trade_one_way(struct varve_comm *comm, void *arg) {
+static void exchange_one_way(struct varve_comm *comm, void *arg) {
     uint32_t from = 0;
     uint64_t value = 1;
     (void)arg;
     if (comm->rank == 1)
-        comm->ops->trade(comm, NULL, 0, &from, 1, ignore, NULL);
+        comm->ops->exchange(comm, NULL, 0, &from, 1, ignore, NULL);
     else
         comm->ops->broadcast(comm, &value, sizeof value, 0);
     wait_for_all(comm);
 }
 
 /* Rank 0 sends what nobody waits for. */
-static void trade_for_nobody(struct varve_comm *comm, void *arg) {
-    struct varve_parcel parcel = {1, "x", 1};
+static void exchange_for_nobody(struct varve_comm *comm, void *arg) {
+    struct varve_message message = {1, "x", 1};
     (void)arg;
     if (comm->rank == 0)
-        comm->ops->trade(comm, &parcel, 1, NULL, 0, ignore, NULL);
+        comm->ops->exchange(comm, &message, 1, NULL, 0, ignore, NULL);
     wait_for_all(comm);
 }
 
-static void trade_twice(struct varve_comm *comm, void *arg) {
-    struct varve_parcel parcels[2] = {{1, "x", 1}, {1, "y", 1}};
+static void exchange_twice(struct varve_comm *comm, void *arg) {
+    struct varve_message messages[2] = {{1, "x", 1}, {1, "y", 1}};
     uint32_t from = 0;
     (void)arg;
-    comm->ops->trade(comm, parcels, comm->rank == 0 ? 2 : 0, &from, comm->rank == 1, ignore, NULL);
+    comm->ops->exchange(comm, messages, comm->rank == 0 ? 2 : 0, &from, comm->rank == 1, ignore, NULL);
 }
 
 /* What they say about it goes to /dev/null. */
@@ -211,8 +231,8 @@ static int run_quietly(group_fn fn, struct group_end *end) {
 }
 
 static void finds_ranks_that_differ(void **state) {
-    static const group_fn wrong[] = {call_another,  give_another_size, leave_early, mix_two_comms,
-                                     trade_one_way, trade_for_nobody,  trade_twice};
+    static const group_fn wrong[] = {call_another,     give_another_size,   leave_early,   mix_two_comms,
+                                     exchange_one_way, exchange_for_nobody, exchange_twice};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct group_end end;
@@ -262,6 +282,7 @@ int main(void) {
         cmocka_unit_test(keeps_the_promises_of_a_comm),
         cmocka_unit_test(places_ranks_as_told),
         cmocka_unit_test(has_many_ranks),
+        cmocka_unit_test(has_the_old_names_of_types),
         cmocka_unit_test(kills_all_when_one_dies),
         cmocka_unit_test(tells_the_others_before_it_kills_them),
         cmocka_unit_test(finds_ranks_that_differ),

@@ -42,7 +42,7 @@ static uint32_t node_size(struct varve_comm *comm) {
 
 static void wait_for_all(struct varve_comm *comm) {
     uint64_t value = 0;
-    if (comm->ops->least(comm, &value, 1) != 0)
+    if (comm->ops->reduce_min(comm, &value, 1) != 0)
         group_fail(comm, "the group is broken");
 }
 
@@ -129,7 +129,7 @@ static void is_shared_inside_a_node(void **state) {
     } cases[] = {
         {1, {.ranks_per_node = 0}, 100},           {4, {.ranks_per_node = 0}, SIZE},
         {4, {.ranks_per_node = 1}, SIZE + 1},      {7, {.ranks_per_node = 3}, 4096},
-        {7, {.node_of = scattered}, SIZE},         {8, {.has_aside = 1}, 12345},
+        {7, {.node_of = scattered}, SIZE},         {8, {.has_second = 1}, 12345},
         {RANKS_MOST, {.ranks_per_node = 0}, SIZE},
     };
     (void)state;
@@ -264,7 +264,7 @@ enum trouble {
     OTHER_SIZE,
     NO_SIZE,
     TOO_MUCH,
-    TRADE_FAILS /* after everything has come and gone */
+    EXCHANGE_FAILS /* after everything has come and gone */
 };
 
 struct plan {
@@ -275,9 +275,9 @@ struct plan {
 
 static const struct plan *plan_now;
 static struct varve_comm_ops altered;
-static int (*trade_before)(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count,
-                           const uint32_t *from, size_t from_count, varve_collect_fn fn, void *arg);
-static varve_collect_fn take_before;
+static int (*exchange_before)(struct varve_comm *comm, const struct varve_message *out, size_t out_count,
+                              const uint32_t *from, size_t from_count, varve_gather_fn fn, void *arg);
+static varve_gather_fn take_before;
 
 static int take_altered(void *arg, uint32_t rank, const void *data, size_t size) {
     uint8_t bytes[256];
@@ -290,11 +290,11 @@ static int take_altered(void *arg, uint32_t rank, const void *data, size_t size)
     return take_before(arg, rank, bytes, plan_now->trouble == SHORTER ? size - 1 : size);
 }
 
-static int trade_altered(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count,
-                         const uint32_t *from, size_t from_count, varve_collect_fn fn, void *arg) {
+static int exchange_altered(struct varve_comm *comm, const struct varve_message *out, size_t out_count,
+                            const uint32_t *from, size_t from_count, varve_gather_fn fn, void *arg) {
     take_before = fn;
-    int rc = trade_before(comm, out, out_count, from, from_count, take_altered, arg);
-    return plan_now->trouble == TRADE_FAILS ? -EPROTO : rc;
+    int rc = exchange_before(comm, out, out_count, from, from_count, take_altered, arg);
+    return plan_now->trouble == EXCHANGE_FAILS ? -EPROTO : rc;
 }
 
 static void make_trouble(struct varve_comm *comm, const struct plan *plan, size_t *size) {
@@ -327,8 +327,8 @@ static void make_trouble(struct varve_comm *comm, const struct plan *plan, size_
         break;
     default:
         altered = *comm->ops;
-        trade_before = altered.trade;
-        altered.trade = trade_altered;
+        exchange_before = altered.exchange;
+        altered.exchange = exchange_altered;
         comm->ops = &altered;
     }
 }
@@ -390,8 +390,8 @@ static void all_say_the_same(void **state) {
     assert_int_equal(run_trouble(SHORT_FILES, 0, 3), -ENOTSUP);
     assert_int_equal(run_trouble(SHORTER, 0, 5), -ENOTSUP);
     assert_int_equal(board->rank[0], 5);
-    assert_int_equal(run_trouble(TRADE_FAILS, 0, 4), -EPROTO);
-    assert_int_equal(run_trouble(TRADE_FAILS, 0, 3), -EPROTO);
+    assert_int_equal(run_trouble(EXCHANGE_FAILS, 0, 4), -EPROTO);
+    assert_int_equal(run_trouble(EXCHANGE_FAILS, 0, 3), -EPROTO);
     assert_int_equal(run_trouble(OTHER_SIZE, 0, 2), -EINVAL);
     assert_int_equal(run_trouble(OTHER_SIZE, 0, 0), -EINVAL);
     for (uint32_t rank = 0; rank < 2; rank++) {
@@ -446,13 +446,13 @@ static void open_without(struct varve_comm *comm, void *arg) {
     if (what == 0)
         comm->nodes = 0;
     else if (what == 1)
-        ops.trade = NULL;
+        ops.exchange = NULL;
     else if (what == 2)
         ops.node_size = NULL;
     else if (what == 3)
         ops.rank_of = NULL;
     else
-        ops.size = offsetof(struct varve_comm_ops, trade);
+        ops.size = offsetof(struct varve_comm_ops, exchange);
     comm->ops = &ops;
     board->code[comm->rank] = vv_node_memory_open(comm, SIZE, &memory, &error);
     comm->ops = before;

@@ -60,16 +60,16 @@ static int teardown(void **state) {
 
 /* ---- in a rank ---- */
 
-static int meddling_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count,
-                          const uint32_t *from, size_t from_count, varve_collect_fn fn, void *arg);
+static int meddling_exchange(struct varve_comm *comm, const struct varve_message *out, size_t out_count,
+                             const uint32_t *from, size_t from_count, varve_gather_fn fn, void *arg);
 static struct varve_comm_ops meddling_ops;
 static const struct varve_comm_ops *real_ops;
 
-static int meddling_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count,
-                          const uint32_t *from, size_t from_count, varve_collect_fn fn, void *arg) {
+static int meddling_exchange(struct varve_comm *comm, const struct varve_message *out, size_t out_count,
+                             const uint32_t *from, size_t from_count, varve_gather_fn fn, void *arg) {
     if (meddled)
         meddled[100]++;
-    return real_ops->trade(comm, out, out_count, from, from_count, fn, arg);
+    return real_ops->exchange(comm, out, out_count, from, from_count, fn, arg);
 }
 
 static struct varve_comm *own_comm(struct job *job) {
@@ -79,7 +79,7 @@ static struct varve_comm *own_comm(struct job *job) {
     if (plan->is_meddling) {
         real_ops = comm->ops;
         meddling_ops = *comm->ops;
-        meddling_ops.trade = meddling_trade;
+        meddling_ops.exchange = meddling_exchange;
         comm->ops = &meddling_ops;
     }
     return comm;
@@ -200,7 +200,7 @@ static void same_on_all_ranks(void **state) {
 
 static void same_in_the_background(void **state) {
     (void)state;
-    check_same(&(struct plan){.fn = save_same, .settings = EXACT, .options = {.has_aside = 1}});
+    check_same(&(struct plan){.fn = save_same, .settings = EXACT, .options = {.has_second = 1}});
     teardown(NULL);
     setup(NULL);
     check_same(&(struct plan){.fn = save_same, .settings = EXACT}); /* of one node, without */
@@ -327,7 +327,7 @@ static void named_behind_the_call(void **state) {
     for (int i = 0; i < 4; i++) {
         run(&(struct plan){.fn = i < 2 ? save_and_overwrite : save_beside_shared,
                            .settings = EXACT ",capture=frozen,staging=128K,keep=all",
-                           .options = {.has_aside = i % 2}});
+                           .options = {.has_second = i % 2}});
         for (int step = 0; step < 3; step++) {
             for (int rank = 0; rank < RANKS; rank++) {
                 assert_int_equal(board->codes[step][rank], 0);
@@ -400,8 +400,8 @@ static void save_apart(struct job *job) {
 
 static void found_where_another_rank_stored_it(void **state) {
     (void)state;
-    for (int aside = 0; aside < 2; aside++) {
-        run(&(struct plan){.fn = save_apart, .settings = EXACT ",space=0", .options = {.has_aside = aside}});
+    for (int second = 0; second < 2; second++) {
+        run(&(struct plan){.fn = save_apart, .settings = EXACT ",space=0", .options = {.has_second = second}});
         assert_int_equal(stored(0), 100 * CHUNK);
         for (int step = 1; step < 4; step++)
             assert_int_equal(stored(step), 0);
@@ -456,7 +456,8 @@ static void failed_checkpoint_leaves_no_id(void **state) {
         char fault[32];
         snprintf(fault, sizeof fault, "fail:%d:EIO", at);
         memset(board, 0, sizeof *board);
-        run(&(struct plan){.fn = save_with_fault, .settings = EXACT, .fault = fault, .options = {.has_aside = at % 2}});
+        run(&(struct plan){
+            .fn = save_with_fault, .settings = EXACT, .fault = fault, .options = {.has_second = at % 2}});
         for (int step = 0; step < 8; step++) {
             for (int rank = 1; rank < RANKS; rank++)
                 assert_int_equal(board->codes[step][rank], board->codes[step][0]);
@@ -497,7 +498,7 @@ static void memory_runs_out_on_one_rank(void **state) {
         memset(board, 0, sizeof *board);
         run(&(struct plan){.fn = save_without_memory,
                            .settings = EXACT ",copies=2,on_error=fail",
-                           .options = {.has_aside = fail_at % 2, .ranks_per_node = 1, .seconds = 30}});
+                           .options = {.has_second = fail_at % 2, .ranks_per_node = 1, .seconds = 30}});
         for (int rank = 1; rank < RANKS; rank++)
             for (int step = 0; step < 3; step++)
                 assert_int_equal(board->codes[step][rank], board->codes[step][0]);
@@ -577,7 +578,7 @@ static void save_and_go_on(struct job *job) {
 
 static void committed_while_the_program_goes_on(void **state) {
     (void)state;
-    run(&(struct plan){.fn = save_and_go_on, .settings = EXACT, .options = {.has_aside = 1}});
+    run(&(struct plan){.fn = save_and_go_on, .settings = EXACT, .options = {.has_second = 1}});
 }
 
 /* ---- copies ---- */
@@ -592,9 +593,9 @@ static void save_copies(struct job *job) {
 
 static struct varve_stats kept_stats[RANKS]; /* of the run before */
 
-static void check_copies(const char *settings, int has_aside) {
+static void check_copies(const char *settings, int has_second) {
     const struct plan given = {
-        .fn = save_copies, .settings = settings, .options = {.has_aside = has_aside, .ranks_per_node = 1}};
+        .fn = save_copies, .settings = settings, .options = {.has_second = has_second, .ranks_per_node = 1}};
     run(&given);
     assert_int_equal(stored(0), 2 * (SIZE / 2 + RANKS * SIZE / 2));
     for (int rank = 0; rank < RANKS; rank++) /* what all hold is shared out, what one holds has a copy next door */

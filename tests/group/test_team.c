@@ -341,14 +341,14 @@ static void test_change_of_teams(void **state) {
 
 /* All new data sits on two ranks of one team: it is shared out between the writers, on one node or on several, whose
  * ranks talk inside the call or in the background. */
-static void level(const char *settings, uint32_t per_node, int has_aside) {
+static void level(const char *settings, uint32_t per_node, int has_second) {
     uint64_t sizes[8] = {0};
     struct plan plan = {.fn = save_three,
                         .ranks = 8,
                         .settings = settings,
                         .scale = 16,
                         .is_lopsided = 1,
-                        .options = {.ranks_per_node = per_node, .has_aside = has_aside}};
+                        .options = {.ranks_per_node = per_node, .has_second = has_second}};
     setup(NULL);
     run(&plan);
     assert_int_equal(count_packs(1, sizes), 4);

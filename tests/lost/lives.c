@@ -241,7 +241,7 @@ static void check_same(const struct life *life, const struct told *first) {
 const struct lived *live(const struct life *life) {
     static struct lived lived;
     struct life copy = *life;
-    struct group_options options = {.seconds = 60, .node_of = copy.node_of, .has_aside = life->has_aside};
+    struct group_options options = {.seconds = 60, .node_of = copy.node_of, .has_second = life->has_second};
     struct group_end end;
     size_t used = 0;
     for (int rank = 0; rank < LIVES_RANKS; rank++)

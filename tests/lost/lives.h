@@ -20,7 +20,7 @@ struct life {
     unsigned killed;      /* nodes whose ranks are killed as soon as all that is saved; 0: all end well */
     unsigned cut_us;      /* instead, so long after they began to save the last version; 0: not */
     const char *settings; /* more of them, or NULL */
-    int has_aside;        /* two threads may communicate at the same time */
+    int has_second;       /* two threads may communicate at the same time */
 };
 
 /* What became of it; all ranks were told the same. */

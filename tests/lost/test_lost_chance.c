@@ -144,7 +144,7 @@ static void tell(const struct story *story, const struct life *life, unsigned no
     for (uint32_t rank = 0; rank < life->ranks; rank++)
         printf("%u", life->node_of[rank]);
     printf("), copies %d%s%s%s, saves %" PRId64 "-%" PRId64 ", kills %02x%s\n", life->copies,
-           life->settings ? ", " : "", life->settings ? life->settings : "", life->has_aside ? ", aside" : "",
+           life->settings ? ", " : "", life->settings ? life->settings : "", life->has_second ? ", second comm" : "",
            life->first, life->last, life->killed, life->cut_us ? " in the middle" : "");
     fflush(stdout);
 }
@@ -155,7 +155,7 @@ static struct life next_life(struct story *story, unsigned nodes, unsigned *lost
     life.first = story->version + 1;
     life.last = story->version + 1 + chance(3);
     life.settings = choose_settings();
-    life.has_aside = chance(3) == 0;
+    life.has_second = chance(3) == 0;
     *lost_later = 0;
     for (unsigned tries = chance(3); tries > 0; tries--)
         *lost_later |= 1u << chance(NODES);

@@ -167,10 +167,10 @@ static void start(const char *layout, int *argc, char ***argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     set_domain(layout, rank);
     struct varve_comm *comm = make_comm(MPI_COMM_WORLD);
-    if ((level == MPI_THREAD_MULTIPLE) != (comm->aside != NULL))
-        fail("there is no comm aside where there could be one, or there is one");
-    if (rank == 0 && !comm->aside)
-        printf("comm-ops: no comm aside\n");
+    if ((level == MPI_THREAD_MULTIPLE) != (comm->second != NULL))
+        fail("there is no second comm where there could be one, or there is one");
+    if (rank == 0 && !comm->second)
+        printf("comm-ops: no second comm\n");
     comm->ops->close(comm);
 }
 

@@ -168,7 +168,7 @@ static void test_ranks(void **state) {
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         run(&(struct way){.ranks = 4, .settings = settings[i]});
     run(&(struct way){.ranks = 4, .settings = "dedup=exact", .is_hot = 1});
-    run(&(struct way){.ranks = 4, .settings = "dedup=exact", .options.has_aside = 1});
+    run(&(struct way){.ranks = 4, .settings = "dedup=exact", .options.has_second = 1});
 }
 
 /* Two nodes with disks of their own, each with a copy of what the other has. */

@@ -535,7 +535,7 @@ static void no_memory_is_said_by_all(void **state) {
 static _Atomic uint64_t damage_seed;
 
 struct damage {
-    varve_collect_fn fn;
+    varve_gather_fn fn;
     void *arg;
 };
 
@@ -558,16 +558,16 @@ static int take_damaged(void *arg, uint32_t rank, const void *data, size_t size)
     return rc;
 }
 
-static int trade_damaged(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count,
-                         const uint32_t *from, size_t from_count, varve_collect_fn fn, void *arg) {
+static int send_damaged(struct varve_comm *comm, const struct varve_message *out, size_t out_count,
+                        const uint32_t *from, size_t from_count, varve_gather_fn fn, void *arg) {
     struct damage damage = {fn, arg};
-    return thread_trade(comm, out, out_count, from, from_count, take_damaged, &damage);
+    return thread_exchange(comm, out, out_count, from, from_count, take_damaged, &damage);
 }
 
 static void exchange_damaged(struct varve_comm *comm, void *arg) {
     struct varve_comm_ops ops = thread_ops;
     const struct varve_comm_ops *before = comm->ops;
-    ops.trade = trade_damaged;
+    ops.exchange = send_damaged;
     comm->ops = &ops;
     exchange(comm, arg);
     comm->ops = before;

@@ -492,15 +492,15 @@ static void no_memory_leaves_nobody_waiting(void **state) {
 #endif
 }
 
-static void cannot_without_trade(void **state) {
+static void cannot_without_exchange(void **state) {
     struct varve_comm_ops ops = thread_ops;
     struct varve_comm comm = {.ops = &ops, .ranks = 2};
     struct vv_hops *hops = NULL;
     (void)state;
-    ops.trade = NULL;
+    ops.exchange = NULL;
     assert_int_equal(vv_hops_create(&comm, VV_HOPS_AUTO, &hops, &ignored), -ENOTSUP);
-    ops.trade = thread_trade;
-    ops.size = offsetof(struct varve_comm_ops, trade);
+    ops.exchange = thread_exchange;
+    ops.size = offsetof(struct varve_comm_ops, exchange);
     assert_int_equal(vv_hops_create(&comm, VV_HOPS_AUTO, &hops, &ignored), -ENOTSUP);
     assert_null(hops);
 }
@@ -516,7 +516,7 @@ int main(void) {
         cmocka_unit_test(one_fails_all_say_so),
         cmocka_unit_test(wrong_homes_are_refused),
         cmocka_unit_test(no_memory_leaves_nobody_waiting),
-        cmocka_unit_test(cannot_without_trade),
+        cmocka_unit_test(cannot_without_exchange),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void thread_meet(struct thread_group *group) {
         pthread_cond_wait(&group->is_over, &group->mutex);
 }
 
-static int thread_least(struct varve_comm *comm, uint64_t *values, size_t count) {
+static int thread_reduce_min(struct varve_comm *comm, uint64_t *values, size_t count) {
     struct thread_group *group = thread_group_of(comm);
     if (count > 8)
         return -EINVAL;
@@ -88,17 +88,17 @@ static int thread_broadcast(struct varve_comm *comm, void *data, size_t size, ui
     return 0;
 }
 
-static void thread_send(struct thread_group *group, uint32_t from, const struct varve_parcel *parcel) {
-    struct thread_letter *letter = malloc(sizeof *letter + parcel->size);
+static void thread_send(struct thread_group *group, uint32_t from, const struct varve_message *message) {
+    struct thread_letter *letter = malloc(sizeof *letter + message->size);
     letter->next = NULL;
     letter->from = from;
-    letter->size = parcel->size;
-    if (parcel->size)
-        memcpy(letter->bytes, parcel->data, parcel->size);
+    letter->size = message->size;
+    if (message->size)
+        memcpy(letter->bytes, message->data, message->size);
     pthread_mutex_lock(&group->mutex);
-    *group->ends[parcel->rank] = letter;
-    group->ends[parcel->rank] = &letter->next;
-    pthread_cond_signal(&group->has_come[parcel->rank]);
+    *group->ends[message->rank] = letter;
+    group->ends[message->rank] = &letter->next;
+    pthread_cond_signal(&group->has_come[message->rank]);
     pthread_mutex_unlock(&group->mutex);
 }
 
@@ -122,8 +122,8 @@ static struct thread_letter *thread_receive(struct thread_group *group, uint32_t
     }
 }
 
-static int thread_trade(struct varve_comm *comm, const struct varve_parcel *out, size_t out_count, const uint32_t *from,
-                        size_t from_count, varve_collect_fn fn, void *arg) {
+static int thread_exchange(struct varve_comm *comm, const struct varve_message *out, size_t out_count,
+                           const uint32_t *from, size_t from_count, varve_gather_fn fn, void *arg) {
     struct thread_group *group = thread_group_of(comm);
     uint8_t has_come[THREAD_RANKS_MAX] = {0};
     int rc = 0;
@@ -154,9 +154,9 @@ static void thread_place_of(struct varve_comm *comm, uint32_t rank, uint32_t *no
 static const struct varve_comm_ops thread_ops = {
     .size = sizeof(struct varve_comm_ops),
     .name = "threads",
-    .least = thread_least,
+    .reduce_min = thread_reduce_min,
     .broadcast = thread_broadcast,
-    .trade = thread_trade,
+    .exchange = thread_exchange,
     .node_size = thread_node_size,
     .rank_of = thread_rank_of,
     .place_of = thread_place_of,
