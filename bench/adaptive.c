@@ -1,4 +1,5 @@
 #include "adaptive.h"
+#include "details.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,9 +183,8 @@ static void take_stats(struct run *run) {
     struct adaptive_result *r = run->result;
     if (r->checkpoints == 0)
         return;
-    struct varve_stats *stats = &r->checkpoint[r->checkpoints - 1].stats;
-    stats->size = sizeof *stats;
-    check_session(run->session, varve_stats_get(run->session, stats), "stats");
+    struct vv_details *stats = &r->checkpoint[r->checkpoints - 1].stats;
+    check_session(run->session, vv_details_get(run->session, stats), "stats");
 }
 
 static void begin_checkpoint(struct run *run) {
@@ -253,7 +253,7 @@ static void compare_all(const struct adaptive_case *c, const struct adaptive_res
     struct varve_session *session = open_session(c->store, "capture=sync");
     check_session(session, varve_protect(session, "memory", memory, c->region), "protect");
     for (unsigned i = 0; i < r->checkpoints; i++) {
-        const struct varve_stats *stats = &r->checkpoint[i].stats;
+        const struct vv_details *stats = &r->checkpoint[i].stats;
         check_session(session, varve_restart(session, stats->version, NULL), "restart");
         if (!is_memory_after(memory, c->region / ADAPTIVE_PAGE, (unsigned)stats->version))
             exit(1);

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "details.h"
 #include "varve/varve.h"
 
 #define ADAPTIVE_PAGE 4096u
@@ -43,7 +44,7 @@ struct adaptive_checkpoint {
     double call;         /* seconds inside varve_checkpoint */
     double until;        /* seconds from the call until the last of these iterations was done */
     unsigned iterations; /* how many */
-    struct varve_stats stats;
+    struct vv_details stats;
 };
 
 struct adaptive_result {

@@ -1,4 +1,5 @@
 #include "adaptive_report.h"
+#include "details.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static double limit_over_sync(const struct adaptive_line *line) {
 }
 
 /* Mean of the checkpoints of a field of the statistics. */
-#define MEAN(r, field) mean_of((r), offsetof(struct varve_stats, field))
+#define MEAN(r, field) mean_of((r), offsetof(struct vv_details, field))
 static double mean_of(const struct adaptive_result *r, size_t offset) {
     double sum = 0;
     for (unsigned i = 0; i < r->checkpoints; i++) {
@@ -117,7 +118,7 @@ static void json_text(FILE *file, const char *name, const char *text) {
 void adaptive_json(FILE *file, const struct adaptive_line *line) {
     const struct adaptive_case *c = line->c;
     const struct adaptive_result *r = line->result;
-    const struct varve_stats *last = &r->checkpoint[r->checkpoints - 1].stats;
+    const struct vv_details *last = &r->checkpoint[r->checkpoints - 1].stats;
     json_demanded(file, line);
     fprintf(file, ",\"region_bytes\":%zu,\"staging_bytes\":%zu,\"iterations\":%u,\"checkpoints\":%u", c->region,
             c->staging, r->iterations, r->checkpoints);

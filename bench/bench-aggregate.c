@@ -33,6 +33,7 @@
 
 #include "arrays.h"
 #include "bench.h"
+#include "details.h"
 #include "hydro.h"
 #include "new_files.h"
 #include "options.h"
@@ -61,7 +62,7 @@ struct way {
     double data, growth; /* bytes of a checkpoint; the mean of all but the first, of the last round */
     double files, files_data;
     double over_mean, writers;
-    struct varve_stats stats; /* of rank 0, of the last checkpoint */
+    struct vv_details stats; /* of rank 0, of the last checkpoint */
 };
 
 static struct way ways[WAYS_MAX];
@@ -219,7 +220,7 @@ static double files_bound(const struct way *way) {
 }
 
 static void report_json(const struct way *way) {
-    const struct varve_stats *stats = &way->stats;
+    const struct vv_details *stats = &way->stats;
     printf("{\"bench\":\"aggregate\",\"ranks\":%u,\"bytes\":%.0f,\"limit\":\"%s\",\"aggregate\":%u,\"codec\":\"%s\"",
            ranks_all(), (double)size * ranks_all(), limit, way->aggregate, way->codec);
     printf(

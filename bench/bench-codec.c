@@ -35,6 +35,7 @@
 #include "bench.h"
 #include "codec_data.h"
 #include "codec_speed.h"
+#include "details.h"
 #include "options.h"
 #include "varve/varve.h"
 #include "varve/varve_inspect.h"
@@ -54,8 +55,8 @@ struct codec {
     char name[24];
     double durable[ROUNDS_MAX], first[ROUNDS_MAX], cpu[ROUNDS_MAX];
     size_t rounds;
-    int is_out;               /* not for this state */
-    struct varve_stats stats; /* of the last round */
+    int is_out;              /* not for this state */
+    struct vv_details stats; /* of the last round */
     struct codec_speed speed;
 };
 
@@ -141,8 +142,8 @@ static void save(struct data *data, struct codec *codec, double speed) {
             arrays_turn(&data->arrays);
     }
     codec->rounds++;
-    codec->stats = (struct varve_stats){.size = sizeof codec->stats};
-    check(session, varve_stats_get(session, &codec->stats), "stats");
+    codec->stats = (struct vv_details){0};
+    check(session, vv_details_get(session, &codec->stats), "stats");
     check(session, varve_close(session), "close");
     if (codec->rounds == 1)
         compare(data, codec->name);
@@ -223,7 +224,7 @@ static void report_auto(const struct data *data, double speed, const struct code
 }
 
 static void report(const struct data *data, double speed, const struct codec *codec) {
-    const struct varve_stats *stats = &codec->stats;
+    const struct vv_details *stats = &codec->stats;
     double used = (double)(stats->bytes_protected - stats->bytes_zero), stored = (double)stats->bytes_stored;
     printf("{\"bench\":\"codec\",\"data\":\"%s\",\"bytes\":%zu,\"codec\":\"%s\",\"speed\":%g", data->name,
            data->arrays.bytes, codec->name, speed);

@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 
 #include "bench.h"
+#include "details.h"
 #include "options.h"
 #include "varve/varve.h"
 
@@ -40,7 +41,7 @@ struct wanted {
 struct times {
     double copy[ROUNDS_MAX], stored[ROUNDS_MAX], blocked[ROUNDS_MAX], fine[ROUNDS_MAX];
     double copy_cpu[ROUNDS_MAX], cpu[ROUNDS_MAX]; /* of all threads */
-    struct varve_stats last;
+    struct vv_details last;
 };
 
 static const char *more_settings = "", *uri;
@@ -109,8 +110,7 @@ static void one_round(const struct wanted *wanted, struct varve_session *session
     check(session, varve_wait(session), "wait");
     times->stored[i] = bench_now() - begin;
     times->cpu[i] = bench_cpu() - cpu;
-    times->last.size = sizeof times->last;
-    check(session, varve_stats_get(session, &times->last), "stats");
+    check(session, vv_details_get(session, &times->last), "stats");
     times->fine[i] = times->last.seconds_fine;
 }
 
@@ -127,7 +127,7 @@ static unsigned report(const struct wanted *wanted, const struct times *times) {
     unsigned n = wanted->rounds;
     double copy = bench_median(times->copy, n), stored = bench_median(times->stored, n);
     double blocked = bench_median(times->blocked, n), speed = copy / stored;
-    const struct varve_stats *last = &times->last;
+    const struct vv_details *last = &times->last;
     if (is_json) {
         printf("{\"bench\":\"fine\",\"size\":%zu,\"chunk\":%u,\"changed\":%g,\"bytes_per_page\":%u,\"threads\":%u",
                wanted->size, wanted->chunk, wanted->changed, wanted->bytes, wanted->threads);

@@ -11,7 +11,8 @@
  *   again    all; then the session ends, another restarts in the same process, and goes on like all
  *   restart  a new process restarts from what again has left, and goes on like all
  *
- * peak is VmHWM; added is peak without that of bare. told is bytes_memory of varve_stats, the most of all checkpoints.
+ * peak is VmHWM; added is peak without that of bare. told is bytes_memory of varve_stats(3), the most of all
+ * checkpoints.
  *
  * --ceiling SIZE: with the setting memory=SIZE, and a bound on what is told.
  *
@@ -24,6 +25,7 @@
 #include <varve/varve.h>
 
 #include "bench.h"
+#include "details.h"
 #include "options.h"
 
 #define PAGE 4096u
@@ -88,12 +90,12 @@ static struct varve_session *open_session(uint8_t *memory, size_t size) {
 }
 
 static void save(struct varve_session *session, int64_t version, struct result *r, double *blocked) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     double start = bench_now();
     check(session, varve_checkpoint(session, version), "checkpoint");
     *blocked = bench_now() - start;
     check(session, varve_wait(session), "wait");
-    check(session, varve_stats_get(session, &stats), "stats");
+    check(session, vv_details_get(session, &stats), "stats");
     r->told = stats.bytes_memory > r->told ? stats.bytes_memory : r->told;
 }
 

@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 
 #include "bench.h"
+#include "details.h"
 #include "graphlets.h"
 #include "options.h"
 #include "ranks.h"
@@ -68,12 +69,12 @@ static struct varve_session *open_store(const char *store, const struct method *
 }
 
 static void save(struct varve_session *session, unsigned version, struct result *result) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     double start = ranks_start();
     check(session, varve_checkpoint(session, version), "checkpoint");
     check(session, varve_wait(session), "wait");
     result->seconds += ranks_stop(start);
-    check(session, varve_stats_get(session, &stats), "statistics");
+    check(session, vv_details_get(session, &stats), "statistics");
     result->blocked += stats.seconds_blocked;
     result->protected_bytes += (double)stats.bytes_protected;
     result->stored += (double)stats.bytes_stored;

@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "details.h"
 #include "options.h"
 #include "ranks.h"
 #include "together.h"
@@ -215,12 +216,12 @@ static struct varve_session *open_session(const char *path, struct memory *memor
 
 /* Returns what was stored, data and metadata. */
 static double save(struct varve_session *session, int64_t version, double *blocked, double *waited) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     double start = ranks_start();
     together_check(session, varve_checkpoint(session, version), "checkpoint");
     *blocked = ranks_most(bench_now() - start);
     together_check(session, varve_wait(session), "wait");
-    together_check(session, varve_stats_get(session, &stats), "stats");
+    together_check(session, vv_details_get(session, &stats), "stats");
     *waited += ranks_most(stats.seconds_waited);
     return ranks_sum((double)(stats.bytes_stored + stats.bytes_metadata));
 }

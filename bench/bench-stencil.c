@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "details.h"
 #include "options.h"
 #include "varve/varve.h"
 
@@ -136,14 +137,13 @@ struct sums {
     uint64_t bytes_held; /* after the second epoch, all together */
     uint64_t changed;    /* bytes, of the last checkpoint */
     uint64_t looked_at;  /* the same: those that were captured, and those of the audit */
-    struct varve_stats last;
+    struct vv_details last;
 };
 
 /* The statistics of a checkpoint, when its epoch is over. */
 static void add_stats(struct varve_session *session, unsigned epoch, struct sums *sums) {
-    struct varve_stats *stats = &sums->last;
-    stats->size = sizeof *stats;
-    check_session(session, varve_stats_get(session, stats), "stats");
+    struct vv_details *stats = &sums->last;
+    check_session(session, vv_details_get(session, stats), "stats");
     sums->traps += stats->pages_trapped;
     if (epoch >= LEARNT) {
         sums->late_traps += stats->pages_trapped;

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "bench.h"
+#include "details.h"
 #include "field_run.h"
 #include "ranks.h"
 
@@ -104,7 +105,7 @@ static void note_times(struct field_result *r, const struct flight *flight, unsi
     field_add(&r->async.helper_cpu, flight->helper_cpu);
 }
 
-static void note_capture(struct field_async *a, const struct varve_stats *stats, unsigned checkpoint) {
+static void note_capture(struct field_async *a, const struct vv_details *stats, unsigned checkpoint) {
     double memory = ranks_sum((double)stats->bytes_memory);
     if (memory > a->memory_most)
         a->memory_most = memory;
@@ -130,10 +131,10 @@ static void note_capture(struct field_async *a, const struct varve_stats *stats,
 /* changed: bytes written before it. Returns those written beside it. */
 static uint64_t one_checkpoint(const struct field_setup *setup, struct varve_session *session, struct field *field,
                                struct field_result *r, unsigned checkpoint, uint64_t changed) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     double before = field_store_bytes(setup);
     struct flight flight = fly(setup, session, field, checkpoint);
-    field_check(session, varve_stats_get(session, &stats), "stats");
+    field_check(session, vv_details_get(session, &stats), "stats");
     note_times(r, &flight, checkpoint);
     note_capture(&r->async, &stats, checkpoint);
     field_note_bytes(setup, r, &stats, checkpoint, changed, field_store_bytes(setup) - before);

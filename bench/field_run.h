@@ -5,6 +5,7 @@
 
 #include <varve/varve.h>
 
+#include "details.h"
 #include "field.h"
 #include "field_report.h"
 
@@ -37,7 +38,7 @@ double field_bare_write(const struct field_setup *setup, const struct field_mode
 /* Of the whole store; while nobody writes. */
 double field_store_bytes(const struct field_setup *setup);
 /* Take down what a checkpoint stored. changed: bytes the program wrote before it; growth: of the store. */
-void field_note_bytes(const struct field_setup *setup, struct field_result *result, const struct varve_stats *stats,
+void field_note_bytes(const struct field_setup *setup, struct field_result *result, const struct vv_details *stats,
                       unsigned checkpoint, uint64_t changed, double growth);
 void field_fast_writes(const struct field_setup *setup, const void *data, struct field_result *result);
 /* Checkpoints that the program waits for. */

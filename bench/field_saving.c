@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "details.h"
 #include "field_run.h"
 #include "ranks.h"
 
@@ -89,7 +90,7 @@ double field_store_bytes(const struct field_setup *setup) {
     return ranks_sum(bytes);
 }
 
-void field_note_bytes(const struct field_setup *setup, struct field_result *r, const struct varve_stats *stats,
+void field_note_bytes(const struct field_setup *setup, struct field_result *r, const struct vv_details *stats,
                       unsigned checkpoint, uint64_t changed, double growth) {
     struct field field = field_new(setup, r->mode);
     double floor = ranks_sum((double)field_floor(&field, checkpoint));
@@ -121,7 +122,7 @@ void field_note_bytes(const struct field_setup *setup, struct field_result *r, c
 
 static void one_checkpoint(const struct field_setup *setup, struct varve_session *session, struct field_result *r,
                            unsigned checkpoint, uint64_t changed) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     double before = field_store_bytes(setup);
     double begin = ranks_start(), cpu = bench_cpu();
     field_check(session, varve_checkpoint(session, checkpoint), "checkpoint");
@@ -130,7 +131,7 @@ static void one_checkpoint(const struct field_setup *setup, struct varve_session
     double durable = ranks_stop(begin);
     cpu = ranks_sum(bench_cpu() - cpu);
     blocked = ranks_most(blocked);
-    field_check(session, varve_stats_get(session, &stats), "stats");
+    field_check(session, vv_details_get(session, &stats), "stats");
     field_note_bytes(setup, r, &stats, checkpoint, changed, field_store_bytes(setup) - before);
     if (checkpoint == 0)
         r->first_durable = durable;

@@ -1,5 +1,6 @@
 /* Ways to save the state of the graphlet program. */
 #include "merkle.h"
+#include "details.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,8 +132,8 @@ static struct varve_session *open_session(const char *settings) {
 }
 
 static void add_stats(struct varve_run *run) {
-    struct varve_stats stats = {.size = sizeof stats};
-    check(run->session, varve_stats_get(run->session, &stats), "stats");
+    struct vv_details stats = {0};
+    check(run->session, vv_details_get(run->session, &stats), "stats");
     run->out->stored += (double)(stats.bytes_stored + stats.bytes_metadata);
     run->out->metadata += (double)stats.bytes_metadata;
     run->out->base += (double)stats.bytes_base;

@@ -1,5 +1,6 @@
 /* Sessions of many ranks, and counting duplicates without the library. */
 #include "together.h"
+#include "details.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -69,13 +70,13 @@ struct varve_session *together_open(const char *store, const char *name, const c
     return session;
 }
 
-double together_writers(const struct varve_stats *stats) {
+double together_writers(const struct vv_details *stats) {
     double writers = ranks_most(stats->writers);
     return writers > 0 ? writers : ranks_all();
 }
 
 static void sum_up(struct saved *saved) {
-    const struct varve_stats *stats = &saved->stats;
+    const struct vv_details *stats = &saved->stats;
     saved->changed = ranks_sum((double)stats->bytes_changed);
     saved->fresh = ranks_sum((double)stats->bytes_new);
     saved->data = ranks_sum((double)stats->bytes_stored);
@@ -93,7 +94,7 @@ static void sum_up(struct saved *saved) {
 }
 
 struct saved together_save(struct varve_session *session, const char *folder, int64_t version) {
-    struct saved saved = {.stats.size = sizeof saved.stats};
+    struct saved saved = {0};
     double before = together_folder_bytes(folder), begin = ranks_start(), cpu = bench_cpu();
     together_check(session, varve_checkpoint(session, version), "checkpoint");
     saved.blocked = bench_now() - begin;
@@ -101,7 +102,7 @@ struct saved together_save(struct varve_session *session, const char *folder, in
     saved.durable = ranks_stop(begin);
     saved.cpu = ranks_sum(bench_cpu() - cpu);
     saved.blocked = ranks_most(saved.blocked);
-    together_check(session, varve_stats_get(session, &saved.stats), "stats");
+    together_check(session, vv_details_get(session, &saved.stats), "stats");
     saved.growth = together_folder_bytes(folder) - before;
     sum_up(&saved);
     if (saved.growth < saved.data) {

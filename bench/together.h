@@ -4,6 +4,7 @@
 #ifndef TOGETHER_H
 #define TOGETHER_H
 
+#include "details.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <varve/varve.h>
@@ -31,19 +32,19 @@ struct saved {
     double growth;               /* of the folder */
     double changed, fresh, data; /* bytes: changed, new, and as they were stored; sums over the ranks */
     double metadata, elsewhere;
-    double own;               /* written by this rank: the only number here that differs */
-    double written_most;      /* by the rank that wrote most */
-    double writers;           /* ranks that wrote: all, or one for each group */
-    double over_mean;         /* written_most over the mean of the writers; 1 if nothing was written */
-    double named, exchange;   /* seconds; the slowest rank's */
-    double messages, bytes;   /* to find duplicates; the rank that sent most */
-    struct varve_stats stats; /* this rank's */
+    double own;              /* written by this rank: the only number here that differs */
+    double written_most;     /* by the rank that wrote most */
+    double writers;          /* ranks that wrote: all, or one for each group */
+    double over_mean;        /* written_most over the mean of the writers; 1 if nothing was written */
+    double named, exchange;  /* seconds; the slowest rank's */
+    double messages, bytes;  /* to find duplicates; the rank that sent most */
+    struct vv_details stats; /* this rank's */
 };
 /* folder: that of the store, where its files are counted. */
 struct saved together_save(struct varve_session *session, const char *folder, int64_t version);
 
 /* How many ranks have written a checkpoint. */
-double together_writers(const struct varve_stats *stats);
+double together_writers(const struct vv_details *stats);
 
 /* ---- chunks, named by a hash of our own ---- */
 

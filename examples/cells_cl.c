@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <varve/varve_cl.h>
 
 #define PIECE ((size_t)16 << 20) /* bytes that are looked at at once */
@@ -112,11 +113,18 @@ static int fail(struct varve_session *session) {
     return 1;
 }
 
+static void find_new(void *arg, const struct varve_stat *stat) {
+    if (strcmp(stat->name, "bytes_new") == 0)
+        *(double *)arg = stat->value;
+}
+
 static void tell(struct varve_session *session) {
     struct varve_stats stats = {.size = sizeof stats};
-    if (varve_wait(session) == 0 && varve_stats_get(session, &stats) == 0)
-        printf("checkpoint %" PRId64 ": %" PRIu64 " of %" PRIu64 " bytes changed, %" PRIu64 " are new\n", stats.version,
-               stats.bytes_changed, stats.bytes_protected, stats.bytes_new);
+    double bytes_new = 0;
+    if (varve_wait(session) == 0 && varve_stats_get(session, &stats) == 0 &&
+        varve_stats_each(session, find_new, &bytes_new) == 0)
+        printf("checkpoint %" PRId64 ": %" PRIu64 " of %" PRIu64 " bytes changed, %.0f are new\n", stats.version,
+               stats.bytes_changed, stats.bytes_protected, bytes_new);
 }
 
 int main(int argc, char **argv) {

@@ -345,69 +345,28 @@ VARVE_API int varve_stored(struct varve_session *session, int64_t version, varve
 struct varve_stats {
     size_t size;            /* sizeof(struct varve_stats), set by the caller */
     int64_t version;        /* of the last checkpoint that was begun, -1 if none */
-    int result;             /* 0, why it failed, or -EINPROGRESS: what follows is not complete yet */
-    double seconds_blocked; /* inside varve_checkpoint, seconds_waited included */
+    int result;             /* 0, why it failed, or -EINPROGRESS: it is in flight, and the bytes are still 0 */
+    double seconds_blocked; /* inside varve_checkpoint */
     double seconds_durable; /* from the call until it survives */
     uint64_t bytes_protected;
-    uint64_t bytes_changed;   /* in chunks (fine ones where they are used) that differ from the last checkpoint */
-    uint64_t bytes_zero;      /* of these, zeros: never stored */
-    uint64_t bytes_known;     /* of these, the same as another chunk of this rank, now or earlier */
-    uint64_t bytes_new;       /* of these, new: encoded and stored */
-    uint64_t bytes_rewritten; /* old data stored again, so that what it lay in can go */
-    uint64_t bytes_stored;    /* data as it went to storage */
-    uint64_t bytes_metadata;  /* everything else that went to storage in packs */
-    uint64_t bytes_base;      /* of which manifests written as a whole again */
-    uint64_t runs_changed;
-    uint64_t chunks_new;
-    char tracker[16];         /* how changed pages are found; none: every touched page is looked at */
-    char codec[16];           /* the one most bytes used */
-    uint64_t attempts;        /* tries it took */
-    double seconds_waited;    /* inside varve_checkpoint, for the checkpoint before it */
-    uint64_t bytes_staged;    /* copied inside the call */
-    uint64_t bytes_drained;   /* stored inside the call: they did not fit, and could not or should not be left */
-    uint64_t bytes_held;      /* left in the program's memory; who writes them is stopped until they are copied */
-    uint64_t pages_wait;      /* held pages whose writer had to wait until they were stored */
-    uint64_t pages_cow;       /* held pages that were copied because somebody wrote them */
-    uint64_t pages_avoided;   /* written in flight, after they were stored; seen only by trackers that trap */
-    uint64_t pages_ahead;     /* held pages that were released before anybody wrote them */
-    uint64_t pages_trapped;   /* writes that were stopped, in all, up to the next checkpoint */
-    uint64_t bytes_memory;    /* of all the library has in this process, the most since it began; see varve_stats(3) */
-    char capture[16];         /* auto, sync, trap, frozen or held */
-    char capture_reason[128]; /* why it was staged, drained, held or frozen */
-    char tracker_reason[128]; /* why this tracker was chosen */
-    uint64_t bytes_elsewhere; /* of bytes_changed, stored by another rank, now or earlier */
-    uint64_t bytes_copied;    /* of other ranks, stored here as their copies */
-    uint64_t exchange_messages, exchange_bytes; /* sent to find duplicates between ranks */
-    double seconds_named;                       /* computing the ids that were offered to the other ranks */
-    double seconds_exchange;                    /* asking them */
-    char dedup[16];                             /* how duplicates were looked for: none, local, top-k, exact */
-    char dedup_reason[128];                     /* why */
-    char codec_reason[128];                     /* what was chosen how often, and by what */
-    double seconds_encode;  /* compressing, all threads together, looking for the best way included */
-    double seconds_sampled; /* of these, looking for the best way */
-    double storage_speed;   /* bytes per second that the storage takes, as measured; 0: not known yet */
-    uint32_t writers;       /* of the whole checkpoint */
-    uint32_t group;         /* ranks that share the writer of this one; with more than 1, bytes_stored, bytes_metadata,
-                             * codec and what is about encoding count for all of them on its rank; 0 elsewhere */
-    uint64_t bytes_moved;   /* on the writer's rank: given to other writers, so that all write the same amount */
-    char grouping[32];      /* what lay together when it was compressed, for most bytes */
-    char aggregate_reason[128]; /* why ranks share writers, or do not */
-    uint64_t chunks_fixed, chunks_zero, chunks_first,
-        chunks_shifted;    /* fine chunks of the 4 KiB that changed: as they
-                            * were, zeros, never seen (stored), and found elsewhere */
-    uint32_t fine;         /* bytes of a fine chunk, in the region with most of them; 0: nothing was looked at finely */
-    uint64_t bytes_seen;   /* memory of what is known of fine chunks */
-    double seconds_fine;   /* looking at them */
-    char fine_reason[128]; /* why fine chunks are used, or not */
-    uint64_t chunks_audited; /* that no tracker had reported and that were compared all the same */
-    double seconds_audit;    /* of a processor, inside the call, for these */
-    uint64_t
-        bytes_frozen; /* left to a copy of the process that the kernel keeps as it was at the call; nobody is stopped */
-    uint64_t bytes_frozen_most; /* memory that this copy took, at the most that was seen; not in bytes_memory */
+    uint64_t bytes_changed; /* in chunks (fine ones where they are used) that differ from the last checkpoint */
+    uint64_t bytes_stored;  /* data as it went to storage */
 };
-/* Statistics of this rank's part of the last checkpoint that was begun; not collective. While it is in flight, result
- * is -EINPROGRESS and the numbers are those known so far. */
+/* Statistics of this rank's part of the last checkpoint that was begun; not collective. Wait for it first (varve_wait)
+ * to get all of them. */
 VARVE_API int varve_stats_get(struct varve_session *session, struct varve_stats *stats);
+
+/* One of all statistics, those of struct varve_stats included; varve_stats(3) explains them. */
+struct varve_stat {
+    const char *name; /* "bytes_new", "seconds_encode", "codec_reason", ... */
+    const char *unit; /* "bytes", "seconds", "pages", ...; "": a plain number, or a text */
+    double value;     /* 0 for a text */
+    const char *text; /* lives during the call; NULL for a number */
+};
+typedef void (*varve_stat_fn)(void *arg, const struct varve_stat *stat);
+/* Calls fn for every statistic of the same checkpoint. More may come with later versions. Not collective; fn must not
+ * use the session. */
+VARVE_API int varve_stats_each(struct varve_session *session, varve_stat_fn fn, void *arg);
 
 #ifdef __cplusplus
 }

@@ -320,7 +320,7 @@ VARVE_API int varve_settings_list(const char *settings, varve_setting_fn fn, voi
 /* ---- what a session with these settings would do on this machine, for this user ---- */
 struct varve_choice_info {
     const char *what;   /* "capture", "tracker" (how changed pages are found), "guard" (how pages are held), "frozen" */
-    const char *choice; /* as in struct varve_stats; guard: "uffd", "mprotect" or "none" */
+    const char *choice; /* as in varve_stats(3); guard: "uffd", "mprotect" or "none" */
     const char *reason;
 };
 typedef int (*varve_choice_fn)(void *arg, const struct varve_choice_info *choice);

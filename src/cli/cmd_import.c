@@ -48,7 +48,7 @@ struct importing {
     uint64_t total, given;
     uint64_t notes;
     struct progress progress;
-    struct varve_stats stats;
+    uint64_t bytes_stored, bytes_known; /* with what goes to storage beside the data; found in the store already */
 };
 
 /* ---- the plan ---- */
@@ -321,6 +321,15 @@ static int go_on(struct importing *importing, struct varve_session *session) {
     return rc;
 }
 
+static void on_stat(void *arg, const struct varve_stat *stat) {
+    struct importing *importing = arg;
+
+    if (strcmp(stat->name, "bytes_stored") == 0 || strcmp(stat->name, "bytes_metadata") == 0)
+        importing->bytes_stored += (uint64_t)stat->value;
+    if (strcmp(stat->name, "bytes_known") == 0)
+        importing->bytes_known = (uint64_t)stat->value;
+}
+
 static int store_all(struct importing *importing, struct varve_session *session) {
     int rc = 0;
 
@@ -329,9 +338,8 @@ static int store_all(struct importing *importing, struct varve_session *session)
     rc = rc ? rc : go_on(importing, session);
     rc = rc ? rc : varve_checkpoint(session, importing->which.version);
     rc = rc ? rc : varve_wait(session);
-    importing->stats.size = sizeof importing->stats;
     if (rc == 0)
-        varve_stats_get(session, &importing->stats);
+        varve_stats_each(session, on_stat, importing);
     return rc;
 }
 
@@ -365,8 +373,7 @@ static int store_checkpoint(struct importing *importing, struct varve_error *err
 /* ---- the command ---- */
 
 static void import_summary(const struct importing *importing) {
-    const struct varve_stats *stats = &importing->stats;
-    uint64_t bytes = importing->plan.files.bytes, stored = stats->bytes_stored + stats->bytes_metadata;
+    uint64_t bytes = importing->plan.files.bytes, stored = importing->bytes_stored;
     double ratio = stored ? (double)bytes / (double)stored : 0;
     char size[SIZE_CAPACITY];
     char stored_size[SIZE_CAPACITY];
@@ -378,7 +385,7 @@ static void import_summary(const struct importing *importing) {
         json_u64("files", importing->plan.files.count);
         json_u64("regions", importing->plan.region_count + 1);
         json_u64("bytes", bytes);
-        json_u64("bytes_known", stats->bytes_known);
+        json_u64("bytes_known", importing->bytes_known);
         json_u64("bytes_stored", stored);
         json_number("ratio", ratio);
         json_number("seconds", progress_seconds(&importing->progress));

@@ -130,7 +130,7 @@ void vv_fine_evaluate(struct vv_save *save) {
     }
 }
 
-void vv_fine_report(const struct vv_save *save, struct varve_stats *stats) {
+void vv_fine_report(const struct vv_save *save, struct vv_details *stats) {
     stats->chunks_fixed = save->fine.counts.fixed;
     stats->chunks_zero = save->fine.counts.zero;
     stats->chunks_first = save->fine.counts.first;

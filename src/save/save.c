@@ -352,7 +352,7 @@ int vv_save_prepare(struct vv_save *save, struct varve_error *error) {
 
 /* ---- writing ---- */
 
-static void note_sums(const struct vv_save *save, struct varve_stats *stats) {
+static void note_sums(const struct vv_save *save, struct vv_details *stats) {
     stats->bytes_protected = save->sums.protected_bytes;
     stats->bytes_changed = save->sums.changed;
     stats->bytes_zero = save->sums.zero;

@@ -2,6 +2,7 @@
 #ifndef VV_SAVE_H
 #define VV_SAVE_H
 
+#include "base/details.h"
 #include "capture/protected.h"
 #include "dedup/exchange.h"
 #include "dedup/fine.h"
@@ -116,7 +117,7 @@ struct vv_stats_sums {
 struct vv_outcome {
     int result; /* of this rank, and why */
     struct varve_error error;
-    struct varve_stats stats; /* what this part knows of them */
+    struct vv_details stats; /* what this part knows of them */
     uint64_t sealed_ns;
 };
 

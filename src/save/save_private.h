@@ -2,6 +2,7 @@
 #ifndef VV_SAVE_PRIVATE_H
 #define VV_SAVE_PRIVATE_H
 
+#include "base/details.h"
 #include "save/save.h"
 
 /* ---- variable.c ---- */
@@ -81,7 +82,7 @@ int vv_fine_prepare(struct vv_save *save);
 void vv_scan_fine_begin(struct vv_scan *scan);
 /* It was committed: what the samples say for the next. */
 void vv_fine_evaluate(struct vv_save *save);
-void vv_fine_report(const struct vv_save *save, struct varve_stats *stats);
+void vv_fine_report(const struct vv_save *save, struct vv_details *stats);
 /* How many fine chunks of so much protected memory may be remembered. */
 uint64_t vv_fine_capacity(const struct vv_job *job, uint64_t protected_bytes);
 

@@ -391,7 +391,7 @@ int vv_session_test(struct vv_session *session, struct varve_error *error) {
     return rc ? rc : 1;
 }
 
-static void note_capture(const struct vv_session *session, struct varve_stats *stats) {
+static void note_capture(const struct vv_session *session, struct vv_details *stats) {
     static const char *const names[] = {"auto", "sync", "trap", "frozen", "held"};
     struct vv_capture_sums sums;
     vv_capture_sums(session->memory.capture, &sums);
@@ -412,7 +412,7 @@ static void note_capture(const struct vv_session *session, struct varve_stats *s
     strncpy(stats->tracker_reason, vv_capture_reason(session->memory.capture), sizeof stats->tracker_reason - 1);
 }
 
-void vv_session_stats(struct vv_session *session, struct varve_stats *out) {
+void vv_session_stats(struct vv_session *session, struct vv_details *out) {
     vv_background_lock(session);
     const struct vv_request *request = &session->request;
     *out = request->stats;

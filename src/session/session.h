@@ -71,6 +71,7 @@
 
 #include <varve/varve_device.h>
 
+#include "base/details.h"
 #include "restart/restart.h"
 #include "save/save.h"
 
@@ -82,7 +83,7 @@ struct vv_request {
     int is_told;       /* its failure */
     int tells_earlier; /* its call was also the one that told of an earlier failure */
     struct varve_error error;
-    struct varve_stats stats;
+    struct vv_details stats;
     uint64_t begun_ns; /* 0: none was begun yet */
     uint64_t blocked_ns, waited_ns, durable_ns;
 };
@@ -146,7 +147,7 @@ void vv_background_release(struct vv_session *session);
 /* 1 when it is known and good, 0 when it is not known yet, or the error. */
 int vv_session_test(struct vv_session *session, struct varve_error *error);
 /* Of this rank; not collective. */
-void vv_session_stats(struct vv_session *session, struct varve_stats *out);
+void vv_session_stats(struct vv_session *session, struct vv_details *out);
 
 int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
                        struct varve_error *error);

@@ -397,10 +397,36 @@ int varve_stats_get(struct varve_session *session, struct varve_stats *stats) {
         return -EINVAL;
     if (!stats || stats->size < sizeof(size_t) || stats->size > sizeof *stats)
         return end(session, vv_error(&session->error, -EINVAL, "set stats->size to sizeof(struct varve_stats)"));
-    size_t size = stats->size;
-    struct varve_stats all;
+    struct vv_details all;
     vv_session_stats(session->inner, &all);
-    memcpy(stats, &all, size);
-    stats->size = size;
+    struct varve_stats told = {.size = stats->size,
+                               .version = all.version,
+                               .result = all.result,
+                               .seconds_blocked = all.seconds_blocked,
+                               .seconds_durable = all.seconds_durable,
+                               .bytes_protected = all.bytes_protected,
+                               .bytes_changed = all.bytes_changed,
+                               .bytes_stored = all.bytes_stored};
+    memcpy(stats, &told, stats->size);
+    return 0;
+}
+
+#define NUMBER(member) .value = (double)all.member
+#define STAT_WIDE(member) NUMBER(member)
+#define STAT_SHORT(member) NUMBER(member)
+#define STAT_REAL(member) NUMBER(member)
+#define STAT_TEXT(member) .text = all.member
+#define STAT(kind, member, unit_) {.name = #member, .unit = unit_, STAT_##kind(member)},
+
+int varve_stats_each(struct varve_session *session, varve_stat_fn fn, void *arg) {
+    if (begin(session) != 0)
+        return -EINVAL;
+    if (!fn)
+        return end(session, vv_error(&session->error, -EINVAL, "varve_stats_each needs a function"));
+    struct vv_details all;
+    vv_session_stats(session->inner, &all);
+    const struct varve_stat list[] = {VV_DETAILS_TABLE(STAT)};
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        fn(arg, &list[i]);
     return 0;
 }

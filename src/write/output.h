@@ -9,6 +9,7 @@
 #ifndef VV_OUTPUT_H
 #define VV_OUTPUT_H
 
+#include "base/details.h"
 #include "base/thread.h"
 #include "comm/rounds.h"
 #include "job/job.h"
@@ -71,7 +72,7 @@ struct vv_output_ops {
     int (*manifest_add)(struct vv_output *output, const void *data, size_t size, struct varve_error *error);
     int (*manifest_end)(struct vv_output *output, struct vv_hash128 *digest_out, struct varve_error *error);
     /* Our vote, or that of our team's writer. */
-    int (*seal)(struct vv_output *output, const struct vv_output_sums *sums, struct varve_stats *stats,
+    int (*seal)(struct vv_output *output, const struct vv_output_sums *sums, struct vv_details *stats,
                 struct varve_error *error);
     /* All ranks have sealed, or failed. Collective where ranks keep replicas. */
     int (*settle)(struct vv_output *output, int rc, struct varve_error *error);

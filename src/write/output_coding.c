@@ -57,7 +57,7 @@ static void learn_spare(struct vv_writing *writing, double seconds_encode) {
                                             (seconds_encode + (double)writing->looked * 1e-9) / seconds;
 }
 
-void vv_encoding_end(struct vv_writing *writing, struct varve_stats *stats) {
+void vv_encoding_end(struct vv_writing *writing, struct vv_details *stats) {
     struct vv_measured *measured = writing->outputs->measured;
     struct vv_choice_sums sums;
     vv_chooser_sums(writing->outputs->chooser, &sums, stats->codec_reason, sizeof stats->codec_reason);

@@ -92,7 +92,7 @@ static int pack_manifest_end(struct vv_output *output, struct vv_hash128 *digest
     return vv_pack_manifest_end(writing_of(output)->pack, digest_out, error);
 }
 
-static int pack_seal(struct vv_output *output, const struct vv_output_sums *sums, struct varve_stats *stats,
+static int pack_seal(struct vv_output *output, const struct vv_output_sums *sums, struct vv_details *stats,
                      struct varve_error *error) {
     writing_of(output)->looked = sums->looked;
     int rc = vv_writing_seal(writing_of(output), sums->protected_bytes, sums->regions, stats, error);

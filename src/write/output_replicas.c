@@ -215,7 +215,7 @@ static int replicas_manifest_end(struct vv_output *output, struct vv_hash128 *di
     return inner_of(output)->ops->manifest_end(inner_of(output), digest_out, error);
 }
 
-static int replicas_seal(struct vv_output *output, const struct vv_output_sums *sums, struct varve_stats *stats,
+static int replicas_seal(struct vv_output *output, const struct vv_output_sums *sums, struct vv_details *stats,
                          struct varve_error *error) {
     int rc = inner_of(output)->ops->seal(inner_of(output), sums, stats, error);
     output->bytes_stored = inner_of(output)->bytes_stored;

@@ -331,14 +331,14 @@ static int team_manifest_end(struct vv_output *output, struct vv_hash128 *digest
     return 0;
 }
 
-static int team_seal(struct vv_output *output, const struct vv_output_sums *sums, struct varve_stats *stats,
+static int team_seal(struct vv_output *output, const struct vv_output_sums *sums, struct vv_details *stats,
                      struct varve_error *error) {
     struct output_team *team = (struct output_team *)output;
     struct vv_say_end end = {VV_SAY_MANIFEST_END, sums->protected_bytes, sums->regions, sums->looked, team->digest};
     int rc = vv_client_end(&team->client, &end, error);
     if (rc)
         return rc;
-    const struct varve_stats *told = &team->client.result.stats;
+    const struct vv_details *told = &team->client.result.stats;
     stats->bytes_stored = told->bytes_stored;
     stats->bytes_metadata = told->bytes_metadata;
     stats->bytes_moved = told->bytes_moved;

@@ -26,6 +26,7 @@
 #ifndef VV_TEAM_H
 #define VV_TEAM_H
 
+#include "base/details.h"
 #include "format/manifest.h"
 #include "format/object.h"
 #include "gather/post.h"
@@ -121,7 +122,7 @@ struct vv_say_failed {
 struct vv_say_result {
     uint64_t kind, number;
     struct varve_error error; /* its code is 0 if all went well */
-    struct varve_stats stats; /* of the pack */
+    struct vv_details stats;  /* of the pack */
 };
 
 /* ---- team_client.c: a rank and its writer ---- */

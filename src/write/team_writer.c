@@ -20,7 +20,7 @@
 
 /* ---- the end of an attempt ---- */
 
-static void tell_result(struct vv_team_writer *writer, const struct varve_stats *stats) {
+static void tell_result(struct vv_team_writer *writer, const struct vv_details *stats) {
     struct vv_say_result result = {.kind = VV_SAY_RESULT, .number = writer->number, .error = writer->error};
     for (uint32_t i = 0; i < writer->team->count; i++) {
         if (stats && i == 0)
@@ -233,7 +233,7 @@ static int are_others_over(const struct vv_team_writer *writer) {
 }
 
 static void seal(struct vv_team_writer *writer) {
-    struct varve_stats stats = {.bytes_moved = writer->bytes_moved};
+    struct vv_details stats = {.bytes_moved = writer->bytes_moved};
     if (vv_writer_seal(writer, &stats))
         tell_result(writer, &stats);
 }

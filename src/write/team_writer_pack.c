@@ -163,7 +163,7 @@ void vv_writer_manifest(struct vv_team_writer *writer, const struct vv_sender *s
         vv_writer_fail(writer, rc, &why);
 }
 
-int vv_writer_seal(struct vv_team_writer *writer, struct varve_stats *stats) {
+int vv_writer_seal(struct vv_team_writer *writer, struct vv_details *stats) {
     struct varve_error why = {.rank = -1};
     int rc = VV_FAULT("engine.writer.before_seal");
     if (rc == 0)

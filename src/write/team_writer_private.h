@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "base/details.h"
 #include "write/writing.h"
 
 #define VV_NO_TARGET UINT32_MAX
@@ -77,7 +78,7 @@ void vv_writer_end_data(struct vv_team_writer *writer);
 void vv_writer_manifest(struct vv_team_writer *writer, const struct vv_sender *sender, uint64_t kind,
                         const uint8_t *message, size_t size);
 /* All manifests are there: our yes. 1 if it was said. */
-int vv_writer_seal(struct vv_team_writer *writer, struct varve_stats *stats);
+int vv_writer_seal(struct vv_team_writer *writer, struct vv_details *stats);
 void vv_writer_end_pack(struct vv_team_writer *writer);
 
 #endif

@@ -61,7 +61,7 @@ int vv_writing_finish(struct vv_writing *writing, struct varve_error *error) {
     return rc;
 }
 
-int vv_writing_seal(struct vv_writing *writing, uint64_t protected_bytes, uint64_t regions, struct varve_stats *stats,
+int vv_writing_seal(struct vv_writing *writing, uint64_t protected_bytes, uint64_t regions, struct vv_details *stats,
                     struct varve_error *error) {
     struct vv_pack_writer *pack = writing->pack;
     struct vv_pack_sums sums;

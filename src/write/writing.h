@@ -3,6 +3,7 @@
 #ifndef VV_WRITING_H
 #define VV_WRITING_H
 
+#include "base/details.h"
 #include "base/processors.h"
 #include "store/pack_writer.h"
 #include "write/output.h"
@@ -32,7 +33,7 @@ int vv_writing_begin(struct vv_writing *writing, struct vv_outputs *outputs, con
 /* All blocks are written; the first error of any. */
 int vv_writing_finish(struct vv_writing *writing, struct varve_error *error);
 /* The pack is sealed: its yes. stats gets what is known of it. */
-int vv_writing_seal(struct vv_writing *writing, uint64_t protected_bytes, uint64_t regions, struct varve_stats *stats,
+int vv_writing_seal(struct vv_writing *writing, uint64_t protected_bytes, uint64_t regions, struct vv_details *stats,
                     struct varve_error *error);
 void vv_writing_end(struct vv_writing *writing); /* whatever became of it */
 
@@ -42,6 +43,6 @@ int vv_encoding_level(const struct vv_job *job);
 /* A pack is begun. */
 void vv_encoding_begin(struct vv_writing *writing);
 /* It is sealed: what was chosen, and what that tells for the next. */
-void vv_encoding_end(struct vv_writing *writing, struct varve_stats *stats);
+void vv_encoding_end(struct vv_writing *writing, struct vv_details *stats);
 
 #endif

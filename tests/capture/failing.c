@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "details.h"
 #include "flight.h"
 
 #define SIZE (4 * MIB)
@@ -94,7 +95,7 @@ static void test_tells_warn(void) {
 
 /* Nobody asked: until the statistics say that it is over. */
 static void let_it_fail(struct flight *flight) {
-    struct varve_stats stats;
+    struct vv_details stats;
     do {
         usleep(1000);
         kit_stats(flight->session, &stats);

@@ -1,4 +1,5 @@
 #include "flight.h"
+#include "details.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -156,7 +157,7 @@ void flight_launch(struct flight *flight) {
 }
 
 void flight_land(struct flight *flight) {
-    struct varve_stats stats;
+    struct vv_details stats;
     flight_arrive(flight);
     kit_stats(flight->session, &stats);
     *mode.held += stats.bytes_held > 0 || stats.bytes_frozen > 0;

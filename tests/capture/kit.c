@@ -1,4 +1,5 @@
 #include "kit.h"
+#include "details.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -110,9 +111,9 @@ struct varve_session *kit_open(const char *store, const char *settings) {
     return session;
 }
 
-void kit_stats(struct varve_session *session, struct varve_stats *out) {
-    *out = (struct varve_stats){.size = sizeof *out};
-    if (varve_stats_get(session, out) != 0)
+void kit_stats(struct varve_session *session, struct vv_details *out) {
+    *out = (struct vv_details){0};
+    if (vv_details_get(session, out) != 0)
         fail("no statistics: %s", varve_session_error(session)->text);
 }
 

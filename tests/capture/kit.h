@@ -4,6 +4,7 @@
 #ifndef CAPTURE_KIT_H
 #define CAPTURE_KIT_H
 
+#include "details.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <varve/varve.h>
@@ -35,7 +36,7 @@ struct varve_session *kit_open(const char *store, const char *settings);
 /* The same, but leaves the failure to the caller. */
 int kit_try_open(const char *store, const char *settings, struct varve_session **out, struct varve_error *error);
 #define KIT_NAME "truth"
-void kit_stats(struct varve_session *session, struct varve_stats *out);
+void kit_stats(struct varve_session *session, struct vv_details *out);
 double kit_seconds(void);
 
 /* ---- what this machine can do, found out without the library ---- */

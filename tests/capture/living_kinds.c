@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "details.h"
 #include "living.h"
 #include "uring.h"
 
@@ -323,7 +324,7 @@ static void device(void) {
         if (pwrite(fd, source, SIZE, 0) != (ssize_t)SIZE || uring_read(&uring, fd, at, SIZE, 0, 0) != (ssize_t)SIZE)
             fail("a read into a pinned buffer while a checkpoint is in flight: %s", strerror(errno));
         flight_arrive(&flight);
-        struct varve_stats stats;
+        struct vv_details stats;
         kit_stats(flight.session, &stats);
         if (stats.bytes_held || stats.bytes_frozen)
             fail("%llu bytes of a region that devices write were held or frozen",
@@ -339,7 +340,7 @@ static void device(void) {
 
 static void as_nobody(const char *folder) {
     struct flight flight;
-    struct varve_stats stats;
+    struct vv_details stats;
     struct varve_error error = {0};
     struct varve_session *session = NULL;
     if (setgid(NOBODY) != 0 || setuid(NOBODY) != 0)

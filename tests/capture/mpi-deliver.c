@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <varve/varve_mpi.h>
 
+#include "details.h"
 #include "kit.h"
 
 #define ROUNDS 4
@@ -82,7 +83,7 @@ static void take_images(struct rank *rank, int64_t version) {
 
 static void one_round(struct rank *rank, int round) {
     struct scribble_target halo = {rank->halo, CAPACITY}, own = {rank->own, OWN};
-    struct varve_stats stats;
+    struct vv_details stats;
     snprintf(kit_where, sizeof kit_where, "rank %d, %s, round %d", rank->self, rank->settings, round);
     scribble_once(&halo, round % 2 ? 30 : 1, (uint64_t)round);
     scribble_once(&own, 1, (uint64_t)round);

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "details.h"
 #include "flight.h"
 
 #define SIZE (3 * MIB)
@@ -147,7 +148,7 @@ static void one_round(struct flight *flight, int round, unsigned *up) {
     if (round % 4 == 1)
         unprotect_all(flight);
     flight_arrive(flight);
-    struct varve_stats stats;
+    struct vv_details stats;
     kit_stats(flight->session, &stats);
     *mode.held += stats.bytes_held > 0 || stats.bytes_frozen > 0;
     if (round % 4 == 2)
@@ -266,7 +267,7 @@ static void lose(struct flight *flight, struct scene *scene, int round) {
 
 static void untold(void) {
     struct flight flight;
-    struct varve_stats stats;
+    struct vv_details stats;
     unsigned held = 0;
     flight_open(&flight);
     for (int round = 0; round < 6; round++) {

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "details.h"
 #include "scene.h"
 
 #define ROUNDS_PER_LIFE 10u
@@ -44,7 +45,7 @@ struct run {
 /* ---- what it did ---- */
 
 static void add_stats(struct run *run) {
-    struct varve_stats stats;
+    struct vv_details stats;
     kit_stats(run->session, &stats);
     run->staged += stats.bytes_staged;
     run->drained += stats.bytes_drained;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <varve/varve_inspect.h>
 
+#include "details.h"
 #include "kit.h"
 #include "uring.h"
 
@@ -348,7 +349,7 @@ static void do_anything(struct life *life) {
 
 /* ---- comparing ---- */
 
-static struct varve_stats last; /* of the checkpoint that is compared */
+static struct vv_details last; /* of the checkpoint that is compared */
 
 struct reading {
     const struct region *region;
@@ -520,8 +521,8 @@ static int checkpoint(struct life *life, int64_t version) {
     }
     if (rc != 0)
         fail("version %lld: %s", (long long)version, varve_session_error(life->session)->text);
-    last = (struct varve_stats){.size = sizeof last};
-    varve_stats_get(life->session, &last);
+    last = (struct vv_details){0};
+    vv_details_get(life->session, &last);
     check_stored(life, version);
     for (int i = 0; i < REGIONS; i++) {
         free(life->regions[i].may_be_zero);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "details.h"
 #include "flight.h"
 
 #define SIZE (3 * MIB)
@@ -62,7 +63,7 @@ static void one_round(struct flight *flight, int round) {
     }
     vanish(mapped, round % 6);
     flight_arrive(flight);
-    struct varve_stats stats;
+    struct vv_details stats;
     kit_stats(flight->session, &stats);
     *mode.held += stats.bytes_frozen > 0;
     free(heap);

@@ -1,4 +1,5 @@
 #include "job.h"
+#include "details.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -211,7 +212,7 @@ static void prepare_world(struct run *run, int (*prepare)(struct world *world, i
 
 /* 0, or the version is not saved and the reason was told. */
 static int try_save(struct run *run, int64_t version) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     prepare_world(run, world_set, version);
     int rc = answered(run, JOB_CHECKPOINT, varve_checkpoint(run->session, version), -2);
     if (rc < 0)
@@ -221,7 +222,7 @@ static int try_save(struct run *run, int64_t version) {
         tolerate(run, "wait", waited, varve_session_error(run->session));
     if (rc < 0 && waited != rc)
         rank_fail(run, "checkpoint returns %s, and wait %s", varve_error_name(rc), varve_error_name(waited));
-    if (varve_stats_get(run->session, &stats) < 0 || stats.result != waited || stats.version != version)
+    if (vv_details_get(run->session, &stats) < 0 || stats.result != waited || stats.version != version)
         rank_fail(run, "the statistics are of version %" PRId64 ", not %" PRId64 ", and say %s", stats.version, version,
                   varve_error_name(stats.result));
     if (rc == 0 && waited < 0 && strcmp(run->plan->on_error, "warn") != 0 && strcmp(stats.capture, "sync") == 0)

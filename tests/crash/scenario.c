@@ -1,4 +1,5 @@
 #include "scenario.h"
+#include "details.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -109,7 +110,7 @@ static void set_world(struct run *run, int64_t version) {
 
 /* 0, or the version is not saved and the reason was told. */
 static int try_save(struct run *run, int64_t version) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     set_world(run, version);
     int warnings = run->warnings;
     int rc = varve_checkpoint(run->session, version);
@@ -119,7 +120,7 @@ static int try_save(struct run *run, int64_t version) {
         tolerate(run, "checkpoint", rc, varve_session_error(run->session));
         return rc;
     }
-    if (varve_stats_get(run->session, &stats) < 0 || stats.version != version)
+    if (vv_details_get(run->session, &stats) < 0 || stats.version != version)
         child_fail("step %d: the statistics are of version %" PRId64 ", not %" PRId64, run->step, stats.version,
                    version);
     if (stats.result == 0) {

@@ -23,6 +23,7 @@
 
 #include "base/fault.h"
 #include "campaign.h"
+#include "details.h"
 #include "world.h"
 
 #define NAME "shared"
@@ -170,7 +171,7 @@ static void check_fenced(struct world *world, int64_t version, int rc) {
 
 static void save(struct writer *writer, struct world *world, int generation, int64_t version, int is_first) {
     struct board *board = writer->round->board;
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     int rc = world_set(world, version);
     if (rc < 0)
         child_fail("protect: %s", varve_session_error(world->session)->text);
@@ -194,7 +195,7 @@ static void save(struct writer *writer, struct world *world, int generation, int
                    varve_session_error(world->session)->text);
     /* Only what is restarted from may be forgotten at the last moment; what a session has saved, its heartbeat
      * protects. */
-    if (varve_stats_get(world->session, &stats) < 0 || (stats.attempts > 1 && !is_first))
+    if (vv_details_get(world->session, &stats) < 0 || (stats.attempts > 1 && !is_first))
         child_fail("checkpoint %" PRId64 " took %" PRIu64 " attempts: its parent was forgotten", version,
                    stats.attempts);
     atomic_store(&board->saved[generation][version], 1);

@@ -1,4 +1,5 @@
 #include "world.h"
+#include "details.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -298,7 +299,7 @@ void world_clear(struct world *world) {
     }
 }
 
-void world_shown_add(struct world_shown *shown, const struct varve_stats *stats) {
+void world_shown_add(struct world_shown *shown, const struct vv_details *stats) {
     shown->fixed += stats->chunks_fixed;
     shown->zero += stats->chunks_zero;
     shown->first += stats->chunks_first;

@@ -9,6 +9,7 @@
 #ifndef VARVE_CRASH_WORLD_H
 #define VARVE_CRASH_WORLD_H
 
+#include "details.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <varve/varve.h>
@@ -50,7 +51,7 @@ struct world_shown {
     uint64_t fixed, zero, first, shifted; /* chunks */
     uint64_t rewritten;                   /* bytes */
 };
-void world_shown_add(struct world_shown *shown, const struct varve_stats *stats);
+void world_shown_add(struct world_shown *shown, const struct vv_details *stats);
 /* What is missing although the environment asks for it; NULL: nothing. */
 const char *world_shown_missing(const struct world_shown *shown);
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <varve/varve.h>
 
+#include "details.h"
 #include "edits.h"
 
 #define REGIONS 2
@@ -95,8 +96,8 @@ int main(int argc, char **argv) {
             die(varve_session_error(session)->text);
         expect(argv[1], version);
     }
-    struct varve_stats stats = {.size = sizeof stats};
-    varve_stats_get(session, &stats);
+    struct vv_details stats = {0};
+    vv_details_get(session, &stats);
     if (stats.chunks_first == 0)
         die("nothing was stored finely");
     return varve_close(session) == 0 ? 0 : 1;

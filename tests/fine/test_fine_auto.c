@@ -5,6 +5,7 @@
 #include <varve/varve.h>
 
 #include "dedup/fine_sample.h"
+#include "details.h"
 #include "test.h"
 
 #define SIZE (8u << 20)
@@ -38,10 +39,10 @@ static void change_pages(uint8_t *data) { /* every fourth page, all of it */
         fill(data + at, PAGE);
 }
 
-static struct varve_stats run(void (*change)(uint8_t *data), const char *settings, unsigned checkpoints) {
+static struct vv_details run(void (*change)(uint8_t *data), const char *settings, unsigned checkpoints) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_session *session;
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     uint8_t *data = malloc(SIZE), *expected = malloc(SIZE);
     options.settings = settings;
     assert_non_null(data);
@@ -55,7 +56,7 @@ static struct varve_stats run(void (*change)(uint8_t *data), const char *setting
         assert_int_equal(varve_checkpoint(session, i), 0);
         assert_int_equal(varve_wait(session), 0);
     }
-    assert_int_equal(varve_stats_get(session, &stats), 0);
+    assert_int_equal(vv_details_get(session, &stats), 0);
     memcpy(expected, data, SIZE);
     memset(data, 0, SIZE);
     assert_int_equal(varve_restart(session, VARVE_LATEST, NULL), 0);
@@ -68,7 +69,7 @@ static struct varve_stats run(void (*change)(uint8_t *data), const char *setting
 
 static void few_bytes_in_each_page(void **state) {
     (void)state;
-    struct varve_stats stats = run(change_words, "codec=none", 6);
+    struct vv_details stats = run(change_words, "codec=none", 6);
     assert_true(stats.fine >= 64 && stats.fine <= 512);
     assert_true(stats.bytes_new < SIZE / 4);
     assert_true(stats.chunks_fixed > stats.chunks_first);
@@ -77,21 +78,21 @@ static void few_bytes_in_each_page(void **state) {
 
 static void everything_changes(void **state) {
     (void)state;
-    struct varve_stats stats = run(change_all, "codec=none", 5);
+    struct vv_details stats = run(change_all, "codec=none", 5);
     assert_int_equal(stats.fine, 0);
     assert_int_equal(stats.bytes_new, SIZE);
 }
 
 static void whole_pages_change(void **state) {
     (void)state;
-    struct varve_stats stats = run(change_pages, "codec=none", 5);
+    struct vv_details stats = run(change_pages, "codec=none", 5);
     assert_int_equal(stats.fine, 0);
     assert_int_equal(stats.bytes_new, SIZE / 4);
 }
 
 static void never_when_told_so(void **state) {
     (void)state;
-    struct varve_stats stats = run(change_words, "codec=none,fine=1", 5);
+    struct vv_details stats = run(change_words, "codec=none,fine=1", 5);
     assert_int_equal(stats.fine, 0);
     assert_int_equal(stats.bytes_new, SIZE);
 }

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/content_id.h"
+#include "details.h"
 #include "format/manifest.h"
 #include "test.h"
 
@@ -211,7 +212,7 @@ static void continued_with_nothing_shared(void **state) {
             memory[at] = (uint8_t)((value = value * 6364136223846793005u + 1442695040888963407u) >> 56);
         struct varve_session *first = open_mem(settings[i]), *session;
         struct varve_options options = VARVE_OPTIONS_INIT;
-        struct varve_stats stats = {.size = sizeof stats};
+        struct vv_details stats = {0};
         varve_protect(first, "m", memory, size);
         assert_int_equal(varve_checkpoint(first, 0), 0);
         assert_int_equal(varve_wait(first), 0);
@@ -223,7 +224,7 @@ static void continued_with_nothing_shared(void **state) {
         memory[5]++;
         assert_int_equal(varve_checkpoint(session, 1), 0);
         assert_int_equal(varve_wait(session), 0);
-        assert_int_equal(varve_stats_get(session, &stats), 0);
+        assert_int_equal(vv_details_get(session, &stats), 0);
         assert_int_equal(stats.bytes_new, 4096);
         varve_close(session);
         free(memory);

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "details.h"
 #include "list.h"
 #include "oracle.h"
 #include "test.h"
@@ -187,8 +188,8 @@ static void ask_oracle(struct oracle *oracle, const struct world *world) {
  * other way round. Nothing is stored for either. */
 static void compare(const struct world *world, int64_t version, const struct oracle_sums *must, int is_strict,
                     uint64_t seed) {
-    struct varve_stats stats = {.size = sizeof stats};
-    assert_int_equal(varve_stats_get(world->session, &stats), 0);
+    struct vv_details stats = {0};
+    assert_int_equal(vv_details_get(world->session, &stats), 0);
     if (stats.bytes_new != must->bytes_new || stats.chunks_first != must->first || stats.chunks_zero != must->zero ||
         (is_strict && (stats.chunks_fixed != must->fixed || stats.chunks_shifted != must->shifted)) ||
         stats.bytes_rewritten != 0)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <varve/varve.h>
 
+#include "details.h"
 #include "edits.h"
 #include "folder.h"
 #include "group.h"
@@ -19,7 +20,7 @@
 
 struct board {
     int codes[VERSIONS + 1][RANKS];
-    struct varve_stats stats[VERSIONS + 1][RANKS];
+    struct vv_details stats[VERSIONS + 1][RANKS];
 };
 
 struct plan {
@@ -113,8 +114,7 @@ static void save(struct job *job, int version) {
     if (rc == 0)
         rc = varve_wait(job->session);
     board->codes[version][rank] = rc;
-    board->stats[version][rank].size = sizeof(struct varve_stats);
-    varve_stats_get(job->session, &board->stats[version][rank]);
+    vv_details_get(job->session, &board->stats[version][rank]);
     if (rc != (version == FAILING ? -EDOM : 0))
         group_fail(job->comm, "checkpoint %d: %s", version, varve_session_error(job->session)->text);
 }

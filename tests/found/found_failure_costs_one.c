@@ -10,6 +10,7 @@
 #include <time.h>
 #include <varve/varve.h>
 
+#include "details.h"
 #include "ranks.h"
 #include "test.h"
 
@@ -48,13 +49,13 @@ static void open_session(const char *settings) {
 
 /* Begin one, and let it fail before anybody asks. */
 static void fail_behind(int64_t version) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     break_storage(1);
     fill(version);
     assert_int_equal(varve_checkpoint(session, version), 0);
     do {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        assert_int_equal(varve_stats_get(session, &stats), 0);
+        assert_int_equal(vv_details_get(session, &stats), 0);
     } while (stats.result == -EINPROGRESS);
     assert_int_equal(stats.result, -EFBIG);
     break_storage(0);
@@ -111,7 +112,7 @@ static void the_same_version_again(void **state) {
 
 /* The one that was begun fails as well: it is begun again. */
 static void again_and_again(void **state) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     (void)state;
     open_session("on_error=fail");
     fail_behind(2);
@@ -119,7 +120,7 @@ static void again_and_again(void **state) {
     expect_earlier(3, "version 3 was begun", "version 2 had failed");
     do {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        varve_stats_get(session, &stats);
+        vv_details_get(session, &stats);
     } while (stats.result == -EINPROGRESS);
     break_storage(0);
     expect_earlier(3, "version 3 was begun", "version 3 had failed");

@@ -2,6 +2,7 @@
  * claim, and the first checkpoint for which there is room makes it. Until then checkpoints fail like others: varve_wait
  * and varve_close, which returned 0 once, tell it, and on_error=warn makes a line of it. */
 #include "base/fault.h"
+#include "details.h"
 #include "found/small.h"
 
 static void fill(void) {
@@ -63,13 +64,13 @@ static void test_claimed_half_way(void **state) {
 
 /* A program that looks only at what varve_wait or varve_close say must not take nothing for something. */
 static void test_is_told(void **state) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     (void)state;
     struct varve_session *session = restart_when_full();
     expect(session, varve_checkpoint(session, 4), -ENOSPC);
     expect(session, varve_wait(session), -ENOSPC);
     expect(session, varve_test(session), -ENOSPC);
-    assert_int_equal(varve_stats_get(session, &stats), 0);
+    assert_int_equal(vv_details_get(session, &stats), 0);
     assert_int_equal(stats.version, 4);
     assert_int_equal(stats.result, -ENOSPC);
     assert_int_equal(varve_close(session), -ENOSPC);

@@ -1,6 +1,7 @@
 /* A tracker that misses changes made wrong checkpoints, and nothing ever found out. At every checkpoint some chunks
  * that were not reported are compared all the same: a lie is found, the checkpoint fails and names the region, and the
  * next one is right. */
+#include "details.h"
 #include "pinned.h"
 
 #define SIZE ((size_t)16 << 20)
@@ -58,11 +59,11 @@ static void honest(void **state) {
     struct varve_session *session = pinned_session(&pinned, NULL);
     assert_int_equal(varve_protect(session, "data", pinned.data, SIZE), 0);
     for (int version = 1; version <= 30; version++) {
-        struct varve_stats stats = {.size = sizeof stats};
+        struct vv_details stats = {0};
         pinned_fill(pinned.data + (size_t)version * 4096 * 7, 9000, (uint64_t)version);
         madvise(pinned.data + (size_t)version * 4096 * 50, 8192, MADV_DONTNEED);
         assert_int_equal(pinned_save(session, version), 0);
-        assert_int_equal(varve_stats_get(session, &stats), 0);
+        assert_int_equal(vv_details_get(session, &stats), 0);
         if (version > 3 && strcmp(stats.tracker, "none") != 0) /* what was held may be looked at whole once more */
             assert_true(stats.chunks_audited >= 64);
     }

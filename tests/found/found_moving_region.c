@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <varve/varve.h>
 
+#include "details.h"
 #include "ranks.h"
 #include "test.h"
 
@@ -128,18 +129,18 @@ static void moves_and_grows(void **state) {
 /* What stays where it is costs nothing; what has grown stores the new part. */
 static void only_what_is_new(void **state) {
     struct list list = {0};
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     (void)state;
     struct varve_session *session = open_at("", "threads=0");
     assert_int_equal(varve_protect_moving(session, "list", where, &list), 0);
     reallocate(&list, 1, 512 * 400);
     assert_int_equal(varve_checkpoint(session, 1), 0);
     assert_int_equal(varve_checkpoint(session, 2), 0);
-    assert_int_equal(varve_stats_get(session, &stats), 0);
+    assert_int_equal(vv_details_get(session, &stats), 0);
     assert_int_equal(stats.bytes_changed, 0);
     reallocate(&list, 1, 512 * 500);
     assert_int_equal(varve_checkpoint(session, 3), 0);
-    assert_int_equal(varve_stats_get(session, &stats), 0);
+    assert_int_equal(vv_details_get(session, &stats), 0);
     assert_true(stats.bytes_changed >= 100 * 4096 && stats.bytes_changed < 120 * 4096);
     assert_true(stats.bytes_new < 120 * 4096);
     assert_int_equal(varve_close(session), 0);

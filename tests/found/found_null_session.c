@@ -57,6 +57,11 @@ static void regions_need_a_session(void **state) {
     assert_int_equal(varve_unprotect(none, "r"), -EINVAL);
 }
 
+static void no_stat(void *arg, const struct varve_stat *stat) {
+    (void)arg, (void)stat;
+    fail();
+}
+
 static void checkpoints_need_a_session(void **state) {
     struct varve_stats stats = {.size = sizeof stats};
     int64_t version = -7;
@@ -72,6 +77,7 @@ static void checkpoints_need_a_session(void **state) {
     assert_int_equal(varve_reject(none, 1), -EINVAL);
     assert_int_equal(varve_stored(none, VARVE_LATEST, NULL, NULL, &version), -EINVAL);
     assert_int_equal(varve_stats_get(none, &stats), -EINVAL);
+    assert_int_equal(varve_stats_each(none, no_stat, NULL), -EINVAL);
     assert_int_equal(varve_close(none), 0);
     assert_int_equal(version, -7);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <varve/varve.h>
 
+#include "details.h"
 #include "test.h"
 
 #define SIZE ((size_t)16 << 20)
@@ -51,7 +52,7 @@ static struct varve_session *open_session(void *data, const char *settings, cons
 
 /* must_freeze 2: unless this machine lets ordinary users hold. */
 static void check(const char *settings, int must_freeze, const char *limit) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     uint8_t *data = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint8_t *then = malloc(SIZE), *back = calloc(1, SIZE);
     is_said = 0;
@@ -66,7 +67,7 @@ static void check(const char *settings, int must_freeze, const char *limit) {
         assert_int_equal(varve_wait(session), 0);
         if (version != 2)
             continue;
-        assert_int_equal(varve_stats_get(session, &stats), 0);
+        assert_int_equal(vv_details_get(session, &stats), 0);
         print_message("held %zu, frozen %zu, drained %zu, staged %zu: %s; tracker %s\n", (size_t)stats.bytes_held,
                       (size_t)stats.bytes_frozen, (size_t)stats.bytes_drained, (size_t)stats.bytes_staged,
                       stats.capture_reason, stats.tracker_reason);

@@ -1,13 +1,14 @@
 /* A registered buffer of io_uring was filled between two checkpoints. No tracker can see that, the checkpoint said
  * "nothing changed", and a restart gave old bytes. Where anything is pinned all memory is looked at, unless a region is
  * promised to be written by processors only. */
+#include "details.h"
 #include "pinned.h"
 
 #define SIZE ((size_t)4 << 20)
 
 static void right_by_default(void **state) {
     struct pinned pinned;
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     (void)state;
     pinned_open(&pinned, SIZE, SIZE);
     struct varve_session *session = pinned_session(&pinned, NULL);
@@ -19,7 +20,7 @@ static void right_by_default(void **state) {
     }
     assert_int_equal(pinned_save(session, 4), 0);
     assert_int_equal(pinned_told, 1);
-    assert_int_equal(varve_stats_get(session, &stats), 0);
+    assert_int_equal(vv_details_get(session, &stats), 0);
     assert_int_equal(stats.bytes_changed, SIZE);
     assert_string_equal(stats.tracker, "none");
     assert_non_null(strstr(stats.tracker_reason, "pinned"));
@@ -51,7 +52,7 @@ static void pinned_later(void **state) {
 /* Nothing of it is held, either: nobody could stop the kernel from writing it. */
 static void not_held(void **state) {
     struct pinned pinned;
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     (void)state;
     pinned_open(&pinned, 2 * SIZE, SIZE);
     struct varve_session *session = pinned_session(&pinned, "tracker=scan,staging=512K");
@@ -60,7 +61,7 @@ static void not_held(void **state) {
     assert_int_equal(varve_checkpoint(session, 1), 0);
     pinned_fill(pinned.data + SIZE, SIZE, 3);
     assert_int_equal(varve_wait(session), 0);
-    assert_int_equal(varve_stats_get(session, &stats), 0);
+    assert_int_equal(vv_details_get(session, &stats), 0);
     assert_int_equal(stats.bytes_held, 0);
     assert_int_equal(varve_close(session), 0);
     pinned_close(&pinned);
@@ -69,7 +70,7 @@ static void not_held(void **state) {
 /* A region that only processors write is tracked as ever. */
 static void promised(void **state) {
     struct pinned pinned;
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     static uint8_t *own;
     (void)state;
     pinned_open(&pinned, SIZE, SIZE);
@@ -81,7 +82,7 @@ static void promised(void **state) {
     assert_int_equal(varve_protect_flags(session, "own", own, SIZE, VARVE_NO_DEVICE_WRITES), 0);
     assert_int_equal(pinned_save(session, 1), 0);
     assert_int_equal(pinned_save(session, 2), 0);
-    assert_int_equal(varve_stats_get(session, &stats), 0);
+    assert_int_equal(vv_details_get(session, &stats), 0);
     assert_string_not_equal(stats.tracker, "none");
     assert_true(stats.chunks_audited >= 64); /* so it was tracked */
     assert_int_equal(pinned_told, 0);        /* it costs nothing */
@@ -94,10 +95,10 @@ static void promised(void **state) {
 static int is_tracked_here(void) {
     static uint8_t memory[1 << 20];
     struct varve_session *session = NULL;
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     if (varve_open("mem://pinned", "tracker", NULL, &session, NULL) != 0 ||
         varve_protect(session, "memory", memory, sizeof memory) != 0 || pinned_save(session, 1) != 0 ||
-        varve_stats_get(session, &stats) != 0 || varve_close(session) != 0) {
+        vv_details_get(session, &stats) != 0 || varve_close(session) != 0) {
         printf("no session to ask for its tracker\n");
         exit(1);
     }

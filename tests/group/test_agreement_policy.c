@@ -10,6 +10,7 @@
 #include <varve/varve.h>
 #include <varve/varve_inspect.h>
 
+#include "details.h"
 #include "ranks.h"
 #include "test.h"
 
@@ -24,8 +25,8 @@ static void renew_folder(void) {
 
 /* How many tries, and what came of it: told by the statistics, too. */
 static void note_stats(struct ranks_job *job) {
-    struct varve_stats stats = {.size = sizeof stats};
-    if (varve_stats_get(job->session, &stats) != 0)
+    struct vv_details stats = {0};
+    if (vv_details_get(job->session, &stats) != 0)
         group_fail(job->comm, "stats");
     rank_note(job, "attempts", (int)stats.attempts, stats.version);
     rank_note(job, "result", 0, stats.result);

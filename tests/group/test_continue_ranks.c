@@ -10,6 +10,7 @@
 #include <varve/varve.h>
 #include <varve/varve_inspect.h>
 
+#include "details.h"
 #include "ranks.h"
 #include "test.h"
 
@@ -22,8 +23,8 @@ static int go_on(struct ranks_job *job, int64_t version) {
 }
 
 static void note_new(struct ranks_job *job) {
-    struct varve_stats stats = {.size = sizeof stats};
-    if (varve_stats_get(job->session, &stats) != 0)
+    struct vv_details stats = {0};
+    if (vv_details_get(job->session, &stats) != 0)
         group_fail(job->comm, "stats");
     rank_note(job, "new", 0, (int64_t)stats.bytes_new);
 }

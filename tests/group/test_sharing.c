@@ -10,6 +10,7 @@
 #include <varve/varve.h>
 
 #include "base/alloc.h"
+#include "details.h"
 #include "folder.h"
 #include "group.h"
 #include "test.h"
@@ -21,7 +22,7 @@
 #define SIZE (CHUNKS * CHUNK)
 
 struct board {
-    struct varve_stats stats[8][RANKS]; /* of step, of rank */
+    struct vv_details stats[8][RANKS]; /* of step, of rank */
     int codes[8][RANKS];
 };
 
@@ -115,9 +116,8 @@ static int save(struct job *job, int64_t version) {
     int rc = varve_checkpoint(job->session, version);
     if (rc == 0)
         rc = varve_wait(job->session);
-    struct varve_stats *stats = &board->stats[job->step][rank];
-    stats->size = sizeof *stats;
-    varve_stats_get(job->session, stats);
+    struct vv_details *stats = &board->stats[job->step][rank];
+    vv_details_get(job->session, stats);
     board->codes[job->step++][rank] = rc;
     return rc;
 }
@@ -216,11 +216,10 @@ static void save_and_overwrite(struct job *job) {
         memcpy(kept, job->field, SIZE);
         int rc = varve_checkpoint(job->session, version);
         memset(job->field, 0xdd, SIZE);
-        struct varve_stats *stats = &board->stats[version - 1][job->comm->rank];
+        struct vv_details *stats = &board->stats[version - 1][job->comm->rank];
         if (rc == 0)
             rc = varve_wait(job->session);
-        stats->size = sizeof *stats;
-        varve_stats_get(job->session, stats);
+        vv_details_get(job->session, stats);
         board->codes[version - 1][job->comm->rank] = rc;
     }
     if (varve_restart(job->session, 3, &got) != 0 || memcmp(kept, job->field, SIZE) != 0)
@@ -591,7 +590,7 @@ static void save_copies(struct job *job) {
     expect_back(job, 1);
 }
 
-static struct varve_stats kept_stats[RANKS]; /* of the run before */
+static struct vv_details kept_stats[RANKS]; /* of the run before */
 
 static void check_copies(const char *settings, int has_second) {
     const struct plan given = {

@@ -13,6 +13,7 @@
 #include <varve/varve_inspect.h>
 
 #include "base/alloc.h"
+#include "details.h"
 #include "folder.h"
 #include "group.h"
 #include "test.h"
@@ -22,7 +23,7 @@
 #define FIELDS 4
 
 struct board {
-    struct varve_stats stats[STEPS][RANKS_MOST];
+    struct vv_details stats[STEPS][RANKS_MOST];
     struct varve_error errors[STEPS][RANKS_MOST];
     int codes[STEPS][RANKS_MOST];
 };
@@ -173,8 +174,7 @@ static int save(struct job *job, int64_t version) {
     board->codes[job->step][rank] = rc;
     if (rc)
         board->errors[job->step][rank] = *varve_session_error(job->session);
-    board->stats[job->step][rank].size = sizeof(struct varve_stats);
-    varve_stats_get(job->session, &board->stats[job->step][rank]);
+    vv_details_get(job->session, &board->stats[job->step][rank]);
     job->step++;
     return rc;
 }

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "details.h"
 #include "nodes.h"
 #include "test.h"
 
 #define SHARE "table_share=0.1"
 
 static void same_again(struct ranks_job *job) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     int64_t got = -2;
     if (node_open(job, NULL) != 0)
         return;
@@ -22,7 +23,7 @@ static void same_again(struct ranks_job *job) {
     rank_set(job, job->plan->value);
     rank_note(job, "checkpoint", varve_checkpoint(job->session, 10), -2);
     rank_wait(job);
-    if (varve_stats_get(job->session, &stats) != 0)
+    if (vv_details_get(job->session, &stats) != 0)
         group_fail(job->comm, "stats");
     rank_note(job, "new", 0, (int64_t)stats.bytes_new);
     rank_garbage(job);

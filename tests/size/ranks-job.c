@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <varve/varve_mpi.h>
 
+#include "details.h"
 #include "heap.h"
 
 #define BYTES 65536u
@@ -90,7 +91,7 @@ static void fill(int checkpoint) {
 }
 
 static void save(const char *store, int64_t *metadata) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     heap_watch();
     struct varve_session *session = open_session(store);
     tell_peak("open");
@@ -101,7 +102,7 @@ static void save(const char *store, int64_t *metadata) {
         need_session(session, varve_wait(session), "wait");
         if (i == 0)
             tell_peak("first");
-        need_session(session, varve_stats_get(session, &stats), "stats");
+        need_session(session, vv_details_get(session, &stats), "stats");
         if ((int64_t)stats.bytes_metadata > *metadata)
             *metadata = (int64_t)stats.bytes_metadata;
     }

@@ -1,4 +1,5 @@
 /* A million small regions in one session: save them, change one in a hundred, save again, restart. */
+#include "details.h"
 #include "size.h"
 
 #include <sys/wait.h>
@@ -33,7 +34,7 @@ static void protect_all(struct varve_session *session, uint8_t *memory) {
 
 static void save(void **state) {
     double begin, took[4];
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     (void)state;
     struct varve_session *session = open_session(store, "regions");
     uint8_t *memory = fill_all(0);
@@ -47,7 +48,7 @@ static void save(void **state) {
         need_session(session, varve_checkpoint(session, round));
         need_session(session, varve_wait(session));
         took[1 + round] = seconds() - begin;
-        need_session(session, varve_stats_get(session, &stats));
+        need_session(session, vv_details_get(session, &stats));
         assert_int_equal(stats.bytes_protected, count * BYTES);
         assert_int_equal(stats.bytes_changed, (round ? (count + 99) / 100 : count) * BYTES);
     }
@@ -78,8 +79,8 @@ static void restart(void **state) {
     fill(memory, 0, 3);
     need_session(session, varve_checkpoint(session, 3));
     need_session(session, varve_wait(session));
-    struct varve_stats stats = {.size = sizeof stats};
-    need_session(session, varve_stats_get(session, &stats));
+    struct vv_details stats = {0};
+    need_session(session, vv_details_get(session, &stats));
     assert_int_equal(stats.bytes_changed, BYTES);
     assert_int_equal(varve_close(session), 0);
     free(memory);

@@ -2,6 +2,7 @@
  * join.
  *
  * The region is a callback's, so that it needs no memory: 40 GiB are hashed, a megabyte is stored. */
+#include "details.h"
 #include "size.h"
 
 #include <errno.h>
@@ -57,7 +58,7 @@ static struct varve_session *begin(void) {
 }
 
 static void test_save(void **state) {
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     double took[2];
     (void)state;
     struct varve_session *session = begin();
@@ -66,7 +67,7 @@ static void test_save(void **state) {
         need_session(session, varve_checkpoint(session, (int64_t)source.round));
         need_session(session, varve_wait(session));
         took[source.round] = seconds() - start;
-        need_session(session, varve_stats_get(session, &stats));
+        need_session(session, vv_details_get(session, &stats));
         if (source.round == 0)
             assert_in_range(stats.runs_changed, source.count / 10 * 9, source.count);
         assert_in_range(stats.bytes_stored, source.round ? 0 : 1, 4u << 20);

@@ -2,6 +2,7 @@
  * compared with a copy made before, checkpoint by checkpoint, and the job goes on from it. */
 #include <stdlib.h>
 
+#include "details.h"
 #include "test.h"
 #include "wasteful.h"
 
@@ -115,7 +116,7 @@ static void check_whole(struct varve_store *tool) {
 /* With all that is stored known by its ids, a session that has its data stores nothing again. */
 static void go_on(const char *settings, int is_continued) {
     static struct regions then;
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     struct varve_session *session = open_session(settings);
     int64_t version = 0;
     then = now;
@@ -130,7 +131,7 @@ static void go_on(const char *settings, int is_continued) {
     }
     if (varve_checkpoint(session, version + 1) != 0 || varve_wait(session) != 0)
         fail_msg("checkpoint: %s", varve_session_error(session)->text);
-    assert_int_equal(varve_stats_get(session, &stats), 0);
+    assert_int_equal(vv_details_get(session, &stats), 0);
     assert_true(stats.bytes_new < 300000);
     varve_close(session);
 }

@@ -7,6 +7,7 @@
 #include <varve/varve.h>
 
 #include "base/bytes.h"
+#include "details.h"
 #include "storage/storage.h"
 #include "test.h"
 
@@ -172,10 +173,81 @@ static void callbacks_save_and_load(void **unused) {
     assert_int_equal(varve_checkpoint(s, 5), -7);
     assert_non_null(strstr(varve_session_error(s)->text, "region list"));
     list.is_failing = 0;
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     assert_int_equal(varve_checkpoint(s, 6), 0);
-    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(vv_details_get(s, &stats), 0);
     assert_int_equal(stats.bytes_changed, 0); /* the history survived restart and failure */
+    assert_int_equal(varve_close(s), 0);
+}
+
+/* The table names every member: a struct that is made of it is as large. */
+#define MEMBER_WIDE(member) uint64_t member;
+#define MEMBER_SHORT(member) uint32_t member;
+#define MEMBER_REAL(member) double member;
+#define MEMBER_TEXT(member) char member[sizeof((struct vv_details *)0)->member];
+#define MEMBER(kind, member, unit) MEMBER_##kind(member)
+struct of_table {
+    int64_t version;
+    int result;
+    VV_DETAILS_TABLE(MEMBER)
+};
+
+struct told {
+    size_t count, texts;
+    double stored;
+    char names[64][24];
+};
+
+static void hear_stat(void *arg, const struct varve_stat *stat) {
+    struct told *told = arg;
+    assert_true(told->count < 64 && strlen(stat->name) > 0 && strlen(stat->name) < sizeof told->names[0]);
+    for (size_t i = 0; i < told->count; i++)
+        assert_string_not_equal(told->names[i], stat->name);
+    strcpy(told->names[told->count++], stat->name);
+    assert_non_null(stat->unit);
+    if (!strncmp(stat->name, "bytes_", 6))
+        assert_string_equal(stat->unit, "bytes");
+    if (!strncmp(stat->name, "seconds_", 8))
+        assert_string_equal(stat->unit, "seconds");
+    if (!strcmp(stat->name, "bytes_stored"))
+        told->stored = stat->value;
+    if (stat->text) {
+        assert_string_equal(stat->unit, "");
+        assert_true(stat->value == 0);
+        told->texts++;
+    }
+}
+
+static void statistics_have_names(void **unused) {
+    (void)unused;
+    static struct told told;
+    struct varve_session *s = open_session("codec=none");
+    uint8_t *data = varve_alloc(s, "data", 8192);
+    struct varve_stats stats = {.size = sizeof stats};
+    assert_non_null(data);
+    memset(data, 7, 4096);
+    assert_int_equal(varve_checkpoint(s, 3), 0);
+    assert_int_equal(varve_wait(s), 0);
+    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(stats.size, sizeof stats);
+    assert_int_equal(stats.version, 3);
+    assert_int_equal(stats.result, 0);
+    assert_true(stats.seconds_blocked > 0 && stats.seconds_durable > 0);
+    assert_int_equal(stats.bytes_protected, 8192);
+    assert_int_equal(stats.bytes_changed, 8192);
+    assert_int_equal(stats.bytes_stored, 4096);
+    assert_int_equal(varve_stats_each(s, hear_stat, &told), 0);
+    assert_int_equal(told.count, 58);
+    assert_true(told.texts > 0 && told.texts < told.count);
+    assert_true(told.stored == 4096);
+    assert_int_equal(sizeof(struct of_table), sizeof(struct vv_details));
+    assert_int_equal(varve_stats_each(s, NULL, NULL), -EINVAL);
+    stats.size = sizeof stats + 1;
+    assert_int_equal(varve_stats_get(s, &stats), -EINVAL);
+    stats.size = offsetof(struct varve_stats, bytes_stored);
+    stats.bytes_stored = 1;
+    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(stats.bytes_stored, 1);
     assert_int_equal(varve_close(s), 0);
 }
 
@@ -190,10 +262,10 @@ static void statistics_add_up(void **unused) {
     for (int i = 0; i < SIZE / 2; i++)
         data[i] = (uint8_t)rand();
     memcpy(data + SIZE / 2, data, SIZE / 4); /* half is unique, a quarter a copy, a quarter never touched */
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     assert_int_equal(varve_checkpoint(s, 0), 0);
     assert_int_equal(varve_wait(s), 0);
-    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(vv_details_get(s, &stats), 0);
     assert_int_equal(stats.bytes_protected, SIZE);
     assert_int_equal(stats.bytes_changed, SIZE);
     assert_int_equal(stats.bytes_zero, SIZE / 4);
@@ -207,14 +279,14 @@ static void statistics_add_up(void **unused) {
     memset(data, 0, 4096);
     assert_int_equal(varve_checkpoint(s, 1), 0);
     assert_int_equal(varve_wait(s), 0);
-    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(vv_details_get(s, &stats), 0);
     assert_int_equal(stats.bytes_changed, 8192);
     assert_int_equal(stats.bytes_zero, 4096);
     assert_int_equal(stats.bytes_stored, 4096);
     assert_int_equal(stats.runs_changed, 2);
     varve_free(s, data);
     assert_int_equal(varve_checkpoint(s, 2), 0);
-    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(vv_details_get(s, &stats), 0);
     assert_int_equal(stats.bytes_protected, 0);
     assert_int_equal(varve_close(s), 0);
 }
@@ -254,8 +326,8 @@ static void warnings_instead_of_failures(void **unused) {
     struct varve_session *s = open_session("on_error=warn,log=error");
     varve_protect_callback(s, "list", &callbacks, &list);
     assert_int_equal(varve_checkpoint(s, 1), 0);
-    struct varve_stats stats = {.size = sizeof stats};
-    varve_stats_get(s, &stats);
+    struct vv_details stats = {0};
+    vv_details_get(s, &stats);
     assert_int_equal(stats.result, -7); /* it is told where it is asked for */
     assert_int_equal(varve_close(s), -7);
 }
@@ -447,6 +519,7 @@ int main(void) {
         cmocka_unit_test_teardown(mismatch_writes_nothing, forget_store),
         cmocka_unit_test_teardown(chosen_regions_only, forget_store),
         cmocka_unit_test_teardown(callbacks_save_and_load, forget_store),
+        cmocka_unit_test_teardown(statistics_have_names, forget_store),
         cmocka_unit_test_teardown(statistics_add_up, forget_store),
         cmocka_unit_test_teardown(keep_keeps_at_least_two, forget_store),
         cmocka_unit_test_teardown(due_by_time_and_by_share, forget_store),

@@ -9,6 +9,7 @@
 #include <varve/varve_inspect.h>
 
 #include "backend/backend.h"
+#include "details.h"
 #include "test.h"
 
 #define NX 300
@@ -116,8 +117,8 @@ static void descriptions_change_alone(void **unused) {
     assert_int_equal(varve_describe(s, "field", &array), 0);
     save(s, 2);
     assert_int_equal(ask(s).array.dims, 1);
-    struct varve_stats stats = {.size = sizeof stats};
-    varve_stats_get(s, &stats);
+    struct vv_details stats = {0};
+    vv_details_get(s, &stats);
     assert_int_equal(stats.bytes_new, 0);
     assert_int_equal(varve_describe(s, "field", NULL), 0);
     save(s, 3);
@@ -224,8 +225,8 @@ static void every_codec_gives_every_bit(void **unused) {
         struct varve_session *s = open_session(settings);
         varve_protect_array(s, "field", field, &array);
         save(s, 1);
-        struct varve_stats stats = {.size = sizeof stats};
-        varve_stats_get(s, &stats);
+        struct vv_details stats = {0};
+        vv_details_get(s, &stats);
         assert_true(stats.codec_reason[0] != '\0');
         if (strstr(codecs[i], "shuffle") || strstr(codecs[i], "delta") || strcmp(codecs[i], "size") == 0)
             assert_true(stats.bytes_stored < stats.bytes_new * 9 / 10);
@@ -241,12 +242,12 @@ static void one_nan_does_not_spoil_a_block(void **unused) {
     (void)unused;
     double *field = waves(0);
     struct varve_array array = block_of(NULL, 0);
-    struct varve_stats stats = {.size = sizeof stats};
+    struct vv_details stats = {0};
     field[COUNT / 2] = NAN;
     struct varve_session *s = open_session("codec=fpzip");
     varve_protect_array(s, "field", field, &array);
     save(s, 1);
-    varve_stats_get(s, &stats);
+    vv_details_get(s, &stats);
     assert_true(stats.bytes_stored < stats.bytes_new * 95 / 100);
     memset(field, 0, COUNT * sizeof *field);
     assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
@@ -267,8 +268,8 @@ static void lossy_keeps_its_bound(void **unused) {
         struct told told = ask(s);
         assert_string_equal(told.array.lossy, "zfp");
         assert_true(told.array.bound == bounds[i]);
-        struct varve_stats stats = {.size = sizeof stats};
-        varve_stats_get(s, &stats);
+        struct vv_details stats = {0};
+        vv_details_get(s, &stats);
         print_message("bound %g: %.2f times smaller, %s\n", bounds[i],
                       (double)stats.bytes_new / (double)stats.bytes_stored, stats.codec);
         assert_true(stats.bytes_stored > before); /* the tighter, the larger */
@@ -347,8 +348,8 @@ static void errors_do_not_add_up(void **unused) {
     for (int i = 2; i < 6; i++) {
         assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), 0);
         save(s, i);
-        struct varve_stats stats = {.size = sizeof stats};
-        varve_stats_get(s, &stats);
+        struct vv_details stats = {0};
+        vv_details_get(s, &stats);
         assert_int_equal(stats.bytes_new, 0);
     }
     for (size_t i = 0; i < COUNT; i++)
@@ -380,8 +381,8 @@ static void small_variables_share_blocks_by_type(void **unused) {
         varve_protect_array(s, name, flags[i], &of_flags);
     }
     save(s, 1);
-    struct varve_stats stats = {.size = sizeof stats};
-    varve_stats_get(s, &stats);
+    struct vv_details stats = {0};
+    vv_details_get(s, &stats);
     assert_true(stats.bytes_stored < sizeof numbers * 3 / 4); /* a mixture of both would hardly get smaller */
     static double before[SMALL][EACH];
     memcpy(before, numbers, sizeof numbers);

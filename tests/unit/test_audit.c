@@ -83,7 +83,7 @@ static int save(struct vv_session *session, int64_t version, struct varve_error 
 }
 
 static uint64_t audited(struct vv_session *session) {
-    struct varve_stats stats;
+    struct vv_details stats;
     vv_session_stats(session, &stats);
     return stats.chunks_audited;
 }
@@ -109,7 +109,7 @@ static void a_lie_is_found(void **state) {
     /* Nobody asks the liar any more, and everything is right again. */
     told_from = told_to = 0;
     assert_int_equal(save(session, 4, &error), 0);
-    struct varve_stats stats;
+    struct vv_details stats;
     vv_session_stats(session, &stats);
     assert_int_equal(stats.bytes_changed, SIZE / 4);
     assert_int_equal(stats.chunks_audited, 0);

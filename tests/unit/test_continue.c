@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "dedup/table.h"
+#include "details.h"
 #include "storage/storage.h"
 #include "test.h"
 
@@ -47,10 +48,10 @@ static void fill(uint8_t *data, size_t size, uint64_t seed) {
     }
 }
 
-static struct varve_stats stats_of(struct varve_session *s) {
-    struct varve_stats stats = {.size = sizeof stats};
+static struct vv_details stats_of(struct varve_session *s) {
+    struct vv_details stats = {0};
     assert_int_equal(varve_wait(s), 0);
-    assert_int_equal(varve_stats_get(s, &stats), 0);
+    assert_int_equal(vv_details_get(s, &stats), 0);
     return stats;
 }
 
@@ -151,7 +152,7 @@ static void unchanged_content_is_not_stored_again(void **unused) {
     varve_protect(s, "un", one, sizeof one);
     go_on(s, 1);
     save(s, 2);
-    struct varve_stats stats = stats_of(s);
+    struct vv_details stats = stats_of(s);
     assert_int_equal(stats.bytes_new, 0);
     assert_int_equal(stats.bytes_known, 2 * SIZE - 100);
     save(s, 3); /* from now on it is a session like any other */
@@ -440,7 +441,7 @@ static void large_regions_come_back(void **unused) {
     save(s, 1);
     assert_int_equal(stats_of(s).bytes_new, made.size - made.zero_to);
     save(s, 2);
-    struct varve_stats stats = stats_of(s);
+    struct vv_details stats = stats_of(s);
     assert_int_equal(stats.bytes_new, 0);
     assert_int_equal(stats.bytes_changed, 0);
     assert_int_equal(stats.runs_changed, 0);
@@ -482,7 +483,7 @@ static void large_regions_leave_sparse_sources(void **unused) {
     made.changed = 350;
     made.shift = 2;
     save(s, 3);
-    struct varve_stats stats = stats_of(s);
+    struct vv_details stats = stats_of(s);
     assert_int_equal(stats.bytes_new, 350 * CHUNK);
     assert_int_equal(stats.bytes_rewritten, 50 * CHUNK);
     save(s, 4);
