@@ -138,13 +138,16 @@ static int one_round(struct vv_peers *peers, struct vv_peers_round *round, uint6
     wait_for_news(peers, pause_ns);
     make_call(peers);
     int rc = choose(peers, round);
-    uint64_t least[3] = {(uint64_t)peers->is_done, peers->waiting.size == 0, rc == 0};
+    uint64_t least[3] = {(uint64_t)peers->is_done, peers->waiting.size == 0, rc == 0 ? UINT64_MAX : comm->rank};
     pthread_mutex_unlock(&peers->lock);
     rc = comm->ops->reduce_min(comm, least, 3);
     if (rc)
         return vv_error(error, rc, "the ranks can talk no more: %s", varve_error_text(rc));
-    if (!least[2])
-        return vv_error(error, -ENOMEM, "no memory to ask other ranks");
+    if (least[2] != UINT64_MAX) {
+        vv_error(error, -ENOMEM, "no memory to ask other ranks");
+        error->rank = (int)least[2];
+        return -ENOMEM;
+    }
     if (least[0] || least[1])
         return least[0] ? 2 : 0;
     rc = vv_hops_ask(peers->hops, round->questions, round->count, &vv_peers_ask_ops, round, NULL, error);
