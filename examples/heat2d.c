@@ -3,7 +3,7 @@
  *     mpirun -n 4 heat2d [--rows N] [--columns N] [--steps N] [--every N] [--delay MICROSECONDS] [--out FILE] STORE
  *
  * A plate of 1024 rows and columns, 1000 steps and a checkpoint every 100, unless told. Each rank has a band of rows
- * and trades those at its edges with its neighbours before each step. The version of a checkpoint is the number of
+ * and exchanges those at its edges with its neighbours before each step. The version of a checkpoint is the number of
  * steps done. Kill it at any time and start it again in the same way: it goes on from the last checkpoint. The field in
  * --out (doubles, row after row) has the same bits however often it was killed and on however many ranks it ran, since
  * every cell is computed from the same numbers in the same order. */

@@ -7,7 +7,7 @@
  *         die(error.text);
  *     varve_protect(s, "temperature", t, n * sizeof *t);
  *     int rc = varve_restart(s, VARVE_LATEST, &step);
- *     if (rc != 0 && rc != VARVE_NO_CHECKPOINT)          // that is a first run
+ *     if (rc != 0 && rc != VARVE_NO_CHECKPOINT)          // not a first run: it failed
  *         die(varve_session_error(s)->text);
  *     for (step++; step < last; step++) {
  *         compute();
@@ -183,8 +183,9 @@ VARVE_API int varve_describe(struct varve_session *session, const char *region, 
  * has moved is looked at as a whole, and what has grown or shrunk keeps in common with the last checkpoint what it has
  * in common.
  *
- * Such memory is never held: what does not fit staging is stored inside the call. So it may be freed, moved and resized
- * at any time when no call of the session runs, without a word, and also while a checkpoint is in flight. */
+ * Such memory is never held: what does not fit staging is frozen, or stored inside the call. So it may be freed, moved
+ * and resized at any time when no call of the session runs, without a word, and also while a checkpoint is in flight.
+ */
 struct varve_memory {
     size_t size; /* sizeof(struct varve_memory), set by the library */
     void *ptr;
@@ -210,7 +211,7 @@ struct varve_callbacks {
 };
 /* The data may be larger than memory: nothing is kept in memory for each chunk of it. What is stored already is found
  * as far as the table of ids reaches (table_share). */
-#define VARVE_LARGE 4u
+#define VARVE_LARGE 256u /* none of the flags of varve_protect_flags, which refuses it */
 VARVE_API int varve_protect_callback(struct varve_session *session, const char *region,
                                      const struct varve_callbacks *callbacks, void *arg);
 
@@ -252,7 +253,7 @@ VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
  * Older checkpoints that keep=N lets go of may still be there, and may go while the program goes on: varve_checkpoint,
  * varve_restart and varve_close wait until they are gone.
  *
- * Unless all ranks are on one node, or MPI_THREAD_MULTIPLE was provided on all of them, ranks talk to each other only
+ * Unless all ranks are on one node, at most 64, or all have MPI_THREAD_MULTIPLE, ranks talk to each other only
  * inside collective calls, so a job takes the last step of a checkpoint in the next one:
  * here, in varve_test (once all ranks have stored their parts), varve_checkpoint, varve_restart, varve_stored,
  * varve_reject or varve_close. Until then it is not listed; if the job dies meanwhile and every part is stored, the
@@ -264,7 +265,7 @@ VARVE_API int varve_wait(struct varve_session *session);
  * protected: unprotect what was freed, or protect its name elsewhere, before the next varve_checkpoint or
  * varve_restart. Returns at once where nothing is held, and always 0: varve_wait tells what became of the checkpoint.
  * varve_session_error is left as it was. Not collective. The only call that another thread may make during varve_wait,
- * varve_test or varve_stats_get. */
+ * varve_test, varve_stats_get or varve_stats_each. */
 VARVE_API int varve_release(struct varve_session *session);
 
 /* Collective: every rank asks, and gets the same answer. 1 if the last checkpoint that was begun survives, 0 if it is
@@ -273,7 +274,7 @@ VARVE_API int varve_test(struct varve_session *session);
 
 /* Collective, and the same answer on all ranks. 1 if a checkpoint is due by the settings interval_seconds and
  * interval_share, else 0. Share s means: the time spent inside varve_checkpoint stays near s of the run time. With
- * neither set it is always due. */
+ * both set either is enough; with neither it is always due. */
 VARVE_API int varve_need(struct varve_session *session);
 
 /* ---- coming back ---- */
@@ -346,8 +347,8 @@ struct varve_stats {
     size_t size;            /* sizeof(struct varve_stats), set by the caller */
     int64_t version;        /* of the last checkpoint that was begun, -1 if none */
     int result;             /* 0, why it failed, or -EINPROGRESS: it is in flight, and the bytes are still 0 */
-    double seconds_blocked; /* inside varve_checkpoint */
-    double seconds_durable; /* from the call until it survives */
+    double seconds_blocked; /* inside varve_checkpoint, the wait for the checkpoint before included */
+    double seconds_durable; /* from the end of that wait until it is durable */
     uint64_t bytes_protected;
     uint64_t bytes_changed; /* in chunks (fine ones where they are used) that differ from the last checkpoint */
     uint64_t bytes_stored;  /* data as it went to storage */
@@ -356,7 +357,8 @@ struct varve_stats {
  * to get all of them. */
 VARVE_API int varve_stats_get(struct varve_session *session, struct varve_stats *stats);
 
-/* One of all statistics, those of struct varve_stats included; varve_stats(3) explains them. */
+/* One of all statistics. The members of struct varve_stats are among them, but for size, version and result;
+ * varve_stats(3) explains them. */
 struct varve_stat {
     const char *name; /* "bytes_new", "seconds_encode", "codec_reason", ... */
     const char *unit; /* "bytes", "seconds", "pages", ...; "": a plain number, or a text */

@@ -3,10 +3,11 @@
  * varve_open_mpi (varve_mpi.h) makes one from an MPI communicator; that is what most programs use. A job that has no
  * MPI brings its own implementation and opens its sessions with varve_open_comm.
  *
- * All calls are collective: every rank makes the same ones in the same order, from one thread at a time. A session
- * calls them inside calls of its own that are collective, in the thread that makes the call; and, if `second` is given,
- * also in a thread of its own while the program goes on. They return 0, or a negative code when the group can no longer
- * talk: the session's call then fails with it, perhaps not on every rank.
+ * reduce_min, broadcast, gather and close are collective: every rank makes the same ones in the same order. The others
+ * are not. One thread at a time uses a group. A session calls them inside calls of its own that are collective, in the
+ * thread that makes the call; and, if `second` is given, also in a thread of its own while the program goes on. They
+ * return 0, or a negative code when the group can no longer talk: the session's call then fails with it, perhaps not on
+ * every rank.
  *
  * Older names: the types varve_collect_fn and varve_parcel stay as macros for one release. The members least
  * (reduce_min), collect (gather), trade (exchange) and aside (second) do not: macros for such common words would change
@@ -84,8 +85,9 @@ struct varve_comm {
     struct varve_comm *second;
 };
 
-/* varve_open for a group: collective. The comm belongs to the session from now on, and is closed when this fails, too;
- * only one that is refused because it lacks operations is left alone. */
+/* varve_open for a group: collective. The comm belongs to the session from now on, and is closed when this fails, too.
+ * Only a comm that is itself refused is left alone: an operation is missing, ops->size is too small, or rank is not
+ * below ranks. */
 VARVE_API int varve_open_comm(struct varve_comm *comm, const char *store, const char *name,
                               const struct varve_options *options, struct varve_session **out,
                               struct varve_error *error);

@@ -1,7 +1,7 @@
 /* Errors of Varve: one convention from top to bottom.
  *
  * Functions that can fail return int: 0 or a positive count is success, a negative value is the error. System errors
- * are -errno; conditions of our own are the VARVE_E values below. Their numbers are never changed. Where a person will
+ * are -errno; conditions of our own are the VARVE_ codes below. Their numbers are never changed. Where a person will
  * read the reason, the last parameter is an optional struct varve_error; the innermost function that knows the cause
  * fills it, the functions above pass it on untouched. */
 #ifndef VARVE_ERROR_H

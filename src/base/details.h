@@ -10,7 +10,7 @@ struct vv_details {
     int64_t version;        /* of the last checkpoint that was begun, -1 if none */
     int result;             /* 0, why it failed, or -EINPROGRESS: what follows is not complete yet */
     double seconds_blocked; /* inside varve_checkpoint, seconds_waited included */
-    double seconds_durable; /* from the call until it survives */
+    double seconds_durable; /* from the end of seconds_waited until it is durable */
     uint64_t bytes_protected;
     uint64_t bytes_changed;   /* in chunks (fine ones where they are used) that differ from the last checkpoint */
     uint64_t bytes_zero;      /* of these, zeros: never stored */

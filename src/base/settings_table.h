@@ -72,7 +72,8 @@
       "varve_need says yes when this much time has passed since the last checkpoint. off (or 0): time is not asked;"   \
       " with interval_share off, too, it always says yes.")                                                            \
     X(EVERYDAY, DOUBLE, interval_share, "0", "1", "off=0", "off",                                                      \
-      "varve_need says yes while checkpoints take less than this share of the running time. off (or 0): not asked.")   \
+      "varve_need says yes if one more checkpoint keeps the time inside varve_checkpoint below this share of the run"  \
+      " time. With interval_seconds set, too, either is enough. off (or 0): not asked.")                               \
     X(EVERYDAY, CHOICE, log, "error|warn|info|debug|trace", NULL, NULL, "warn",                                        \
       "The least important messages that are logged.")                                                                 \
     X(ADVANCED, INT, zstd_level, "1", "19", NULL, "1",                                                                 \

@@ -104,7 +104,7 @@ struct name_list {
     char **list;
     size_t count;
 };
-int take_name(void *names, const struct varve_checkpoint_info *info);
+int take_name(void *arg, const struct varve_checkpoint_info *info);
 void clear_names(struct name_list *names);
 /* A number without sign; -1 if it is none or above most. */
 int cli_number(const char *text, uint64_t most, uint64_t *out);
