@@ -78,7 +78,7 @@ struct vv_watched {
     struct vv_tracker *told_by;        /* who told what changed in this checkpoint; NULL: everything is looked at */
     uint64_t scheduled, to_hold, busy; /* chunks: of this checkpoint; planned to be held; SCHEDULED or IN_PROGRESS */
     struct vv_hole *holes;             /* while one begins */
-    int64_t collapses;                 /* vv_process_collapses when a trap last looked */
+    int64_t huge_changes;              /* vv_process_huge_changes when a trap last looked */
     size_t hole_count, hole_capacity;
 };
 

@@ -121,11 +121,11 @@ static int trap_collect(struct vv_tracker *tracker, struct vv_watch *watch, vv_p
     struct vv_watched *w = (struct vv_watched *)watch;
     struct trap_walk walk = {w, fn, arg};
     if (trap->is_mprotect) {
-        int64_t collapses = vv_process_collapses();
+        int64_t changes = vv_process_huge_changes();
         look_at_mappings(w);
-        if (collapses < 0 || collapses != w->collapses) /* of others, mostly; but nobody knows */
+        if (changes < 0 || changes != w->huge_changes) /* of others, mostly; but nobody knows */
             disarmed(w, 0, watch->chunks + 1);
-        w->collapses = collapses;
+        w->huge_changes = changes;
     }
     if (trap->pagemap < 0 || look_at_pages(trap, w) != 0)
         disarmed(w, 0, watch->chunks + 1); /* nobody knows: all may have changed */

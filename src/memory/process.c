@@ -118,10 +118,13 @@ int64_t vv_process_memory_left(void) {
     return least;
 }
 
-int64_t vv_process_collapses(void) {
-    int64_t count = 0;
-    int rc = find_number("/proc/vmstat", "thp_collapse_alloc ", &count);
-    return rc == -ENOTSUP ? 0 : rc < 0 ? rc : count; /* a kernel without huge pages makes none */
+/* Both: a collapse is counted when it begins, and may end much later. */
+int64_t vv_process_huge_changes(void) {
+    int64_t made = 0, split = 0;
+    if (find_number("/proc/vmstat", "thp_collapse_alloc ", &made) == 0 &&
+        find_number("/proc/vmstat", "thp_split_pmd ", &split) == 0)
+        return made + split;
+    return access("/sys/kernel/mm/transparent_hugepage", F_OK) == 0 || errno != ENOENT ? -ENOTSUP : 0;
 }
 
 int vv_process_is_merged(void) {

@@ -13,8 +13,9 @@ int64_t vv_process_resident(void);
 /* Bytes that may still be used: by the system, or, if that is less, by the control group of this process and those
  * around it. Files that could be dropped count as free. Negative: unknown. */
 int64_t vv_process_memory_left(void);
-/* How many huge pages the kernel has made of small ones, in the whole system; negative: unknown. */
-int64_t vv_process_collapses(void);
+/* Grows when the kernel makes a huge page of small ones, or small ones of a huge page, anywhere in the system.
+ * Negative: unknown. */
+int64_t vv_process_huge_changes(void);
 /* 1 if the kernel may merge equal pages of this process (KSM); before Linux 5.19, of any process. */
 int vv_process_is_merged(void);
 

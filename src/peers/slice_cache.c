@@ -44,9 +44,6 @@ static struct vv_hash128 id_of(const char *key, uint64_t number) {
 
 /* One read. Nobody else touches slices that are being loaded. */
 static int fill(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t count, struct vv_slice **list) {
-    for (size_t i = 0; i < count; i++)
-        if (!(list[i]->data = vv_aligned(VV_SLICE, ALIGN)))
-            return -ENOMEM;
     uint8_t *together = count > 1 ? vv_aligned(count * VV_SLICE, ALIGN) : list[0]->data;
     if (!together)
         return -ENOMEM;
@@ -62,14 +59,25 @@ static int fill(struct vv_slice_cache *slices, const char *key, uint64_t first, 
     return got < 0 ? (int)got : 0;
 }
 
+/* One more that is not there, for us to load; NULL: it is there, or there is no memory, and the run ends before it. */
+static struct vv_slice *add_slice(struct vv_slice_cache *slices, struct vv_hash128 id) {
+    struct vv_slice *slice = vv_cache_add(&slices->cache, id, VV_SLICE);
+    if (slice && !(slice->data = vv_aligned(VV_SLICE, ALIGN))) {
+        vv_cache_loaded(&slices->cache, &slice->entry, VV_SLICE, -ENOMEM);
+        slice = NULL;
+    }
+    return slice;
+}
+
 /* The first of the list is to be loaded. Those after it that are not there either are added, as many as follow each
  * other, and all are read together. Returns how many. Slices that could not be read are not remembered. */
 static size_t load_run(struct vv_slice_cache *slices, const char *key, uint64_t first, size_t most,
                        struct vv_slice **list, int *rc) {
     size_t n = 1;
-    while (n < most && n < AT_ONCE && (list[n] = vv_cache_add(&slices->cache, id_of(key, first + n), VV_SLICE)))
+    list[0]->data = vv_aligned(VV_SLICE, ALIGN);
+    while (list[0]->data && n < most && n < AT_ONCE && (list[n] = add_slice(slices, id_of(key, first + n))))
         n++;
-    *rc = fill(slices, key, first, n, list);
+    *rc = list[0]->data ? fill(slices, key, first, n, list) : -ENOMEM;
     for (size_t i = n; i-- > 0;) { /* backwards: who waits for the first finds the others settled as well */
         vv_cache_loaded(&slices->cache, &list[i]->entry, VV_SLICE, *rc);
         if (*rc)

@@ -604,7 +604,7 @@ static int compare_stored(void *arg, struct vv_store *store, struct varve_error 
 static int read_checked(void *arg, struct vv_store *store, struct varve_error *error) {
     struct restart *restart = arg;
     (void)store;
-    if (restart->others_bytes > 0)
+    if (restart->others_bytes > restart->own_bytes / 8) /* for less it costs more than it gives */
         vv_load_ahead(restart->view, restart->context->job->comm->rank, restart->pool);
     int rc = read_regions(restart, error);
     vv_memory_note();
