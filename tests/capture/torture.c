@@ -356,6 +356,18 @@ struct reading {
     int64_t version;
 };
 
+/* How many bytes differ, and which is the first of them. */
+static size_t count_other(const uint8_t *a, const uint8_t *b, size_t size, size_t *first_out) {
+    size_t count = 0;
+    *first_out = 0;
+    for (size_t i = size; i-- > 0;)
+        if (a[i] != b[i]) {
+            *first_out = i;
+            count++;
+        }
+    return count;
+}
+
 static void compare_page(const struct region *region, size_t offset, const uint8_t *data, size_t size,
                          int64_t version) {
     static const uint8_t zeros[4096];
@@ -366,12 +378,7 @@ static void compare_page(const struct region *region, size_t offset, const uint8
     size_t page = (skew + offset) / PAGE;
     if (region->may_be_zero[page] && (memcmp(data, zeros, size) == 0 || memcmp(then, zeros, size) == 0))
         return;
-    size_t at = 0, count = 0;
-    for (size_t i = size; i-- > 0;)
-        if (data[i] != then[i]) {
-            at = i;
-            count++;
-        }
+    size_t at, count = count_other(data, then, size, &at);
     fail("version %lld, region %s, byte %zu (page %zu) and %zu more there: %02x is stored, it was %02x, now it is %02x;"
          " bytes staged %llu, held %llu, frozen %llu, drained %llu",
          (long long)version, region->name, offset + at, page, count - 1, data[at], then[at], region->ptr[offset + at],
@@ -485,12 +492,7 @@ static void check_same(const struct region *region) {
         const uint8_t *then = region->then + page * PAGE, *now = region->map + page * PAGE;
         if (memcmp(then, now, PAGE) == 0 || region->may_be_zero[page])
             continue;
-        size_t at = 0, count = 0;
-        for (size_t i = PAGE; i-- > 0;)
-            if (then[i] != now[i]) {
-                at = i;
-                count++;
-            }
+        size_t at, count = count_other(then, now, PAGE, &at);
         fail(
             "region %s, page %zu, byte %zu and %zu more there: the call has changed memory of the program: it was %02x,"
             " now it is %02x%s",
