@@ -164,12 +164,13 @@ static void released(void) {
     flight_open(&flight);
     release(&flight); /* nothing is in flight */
     *mode.held = 0;
-    for (unsigned round = 0; round < mode.rounds; round++)
+    /* With capture=trap memory is needed until the last page is stored. On a busy machine a few rounds may miss it. */
+    int is_expected = !strstr(mode.settings, "capture=sync") && !strstr(mode.settings, "capture=trap");
+    for (unsigned round = 0; round < mode.rounds || (is_expected && up == 0 && round < mode.rounds * 20); round++)
         one_round(&flight, (int)round, &up);
     if (mode.must_hold && *mode.held == 0)
         fail("nothing was held or frozen: this tested too little");
-    /* With capture=trap memory is needed until the last page is stored. */
-    if (!strstr(mode.settings, "capture=sync") && !strstr(mode.settings, "capture=trap") && up == 0)
+    if (is_expected && up == 0)
         fail("no checkpoint was in flight when its memory had gone: varve_release waits for too much");
     struct scene scene;
     scene_make(&scene, 99);

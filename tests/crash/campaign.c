@@ -333,6 +333,12 @@ int count_threads(void) {
     return count_entries("/proc/self/task");
 }
 
+int threads_left(int threads) {
+    for (int i = 0; i < 1000 && count_threads() != threads; i++)
+        usleep(1000);
+    return count_threads() - threads;
+}
+
 int count_files(void) {
     return count_entries("/proc/self/fd");
 }

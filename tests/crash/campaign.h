@@ -87,5 +87,8 @@ void folder_link(const char *from, const char *to);
 /* How many threads and open files this process has. */
 int count_threads(void);
 int count_files(void);
+/* How many threads it has more than so many. One that was joined may still be listed for a moment: waits a second for
+ * it. */
+int threads_left(int threads);
 
 #endif

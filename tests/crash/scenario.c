@@ -413,8 +413,9 @@ void scenario_run(void *arg) {
     const char *missing = scenario->is_tolerant ? NULL : world_shown_missing(&run.shown);
     if (missing)
         child_fail("there was no %s", missing);
-    if (count_files() != files || count_threads() != threads)
-        child_fail("%d files and %d threads are left open", count_files() - files, count_threads() - threads);
+    int left = threads_left(threads);
+    if (count_files() != files || left != 0)
+        child_fail("%d files and %d threads are left open", count_files() - files, left);
 }
 
 /* ---- afterwards ---- */
