@@ -165,8 +165,7 @@ int main(int argc, char **argv) {
             continue;
         if (child) {
             struct field_cost cost = field_bring_back(&setup, &modes[i], child);
-            printf("%.9f %.6f\n", cost.seconds, cost.cpu);
-            return 0;
+            return fwrite(&cost, sizeof cost, 1, stdout) != 1; /* for the parent */
         }
         failed |= run_mode(&modes[i]);
     }

@@ -10,9 +10,11 @@
 
 /* Exit with a message (and errno) unless ok. */
 void bench_check(int ok, const char *what);
-double bench_now(void);                            /* seconds, monotonic */
-double bench_cpu(void);                            /* seconds of processor time of all threads of this process so far */
-uint64_t bench_peak(void);                         /* bytes of memory this process has had at the most (VmHWM) */
+double bench_now(void);    /* seconds, monotonic */
+double bench_cpu(void);    /* seconds of processor time of all threads of this process so far */
+uint64_t bench_peak(void); /* bytes of memory this process has had at the most (VmHWM) */
+/* Begin it anew: what the process has now. */
+uint64_t bench_peak_anew(void);
 double bench_median(const double *list, size_t n); /* 0 of nothing */
 uint64_t bench_random(uint64_t *state);            /* splitmix64 */
 void *bench_pages(size_t size);                    /* fresh memory, not touched */

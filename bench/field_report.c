@@ -5,14 +5,15 @@
 
 #include "bench.h"
 
-#define BOUND_DURABLE 1.25   /* of bare, unique data */
-#define BOUND_RESTART 1.3    /* of a cold read */
-#define BOUND_LATER 1.05     /* of the changed chunks' bytes, codec none */
-#define BOUND_FLOOR 1.05     /* of what must be stored, once for all ranks, codec none */
-#define BOUND_METADATA 0.005 /* of protected bytes: the first checkpoint's, and any manifest written as a whole again  \
-                              */
-#define BOUND_CHUNK 17.0     /* metadata bytes per new chunk of a later checkpoint */
-#define BOUND_RUN 64.0       /* and per changed run */
+#define BOUND_DURABLE 1.25 /* of bare, unique data */
+#define BOUND_RESTART 1.3  /* of a cold read */
+#define BOUND_LATER 1.05   /* of the changed chunks' bytes, codec none */
+#define BOUND_FLOOR 1.05   /* of what must be stored, once for all ranks, codec none */
+#define BOUND_METADATA                                                                                                 \
+    0.005                /* of protected bytes: the first checkpoint's, and any manifest written as a whole again      \
+                          */
+#define BOUND_CHUNK 17.0 /* metadata bytes per new chunk of a later checkpoint */
+#define BOUND_RUN 64.0   /* and per changed run */
 
 /* Of bare, when the program runs on beside its checkpoints: with a processor for every rank, and with half of one. */
 #define BOUND_BLOCKING 0.10
@@ -145,6 +146,19 @@ static void json_async(const struct field_result *r) {
     json_capture(r);
 }
 
+static void json_phases(const struct field_phases *p) {
+    printf(",\"restart_read_over_needed\":%.4f,\"restart_decoded_over_needed\":%.4f", over(p->read, p->needed),
+           over(p->decoded, p->needed));
+    printf(",\"restart_bytes_read\":%.0f,\"restart_bytes_needed\":%.0f,\"restart_reads\":%.0f", p->read, p->needed,
+           p->reads);
+    printf(",\"restart_blocks\":%.0f,\"restart_rounds\":%.0f,\"restart_page_faults\":%.0f", p->blocks, p->rounds,
+           p->faults);
+    printf(",\"restart_reading\":%.4f,\"restart_checking\":%.4f,\"restart_decoding\":%.4f", p->reading, p->checking,
+           p->decoding);
+    printf(",\"restart_copying\":%.4f,\"restart_waiting\":%.4f,\"restart_peak_over_protected\":%.4f", p->copying,
+           p->waiting, p->peak);
+}
+
 void field_print_json(const struct field_result *r) {
     double bare = median(&r->bare);
     printf("{\"bench\":\"field\",\"mode\":\"%s\",\"ranks\":%u,\"pattern\":\"%s\",\"codec\":\"%s\",\"bytes\":%.0f",
@@ -155,6 +169,7 @@ void field_print_json(const struct field_result *r) {
     json_bytes(r);
     json_floor(r);
     json_seconds(r);
+    json_phases(&r->phases);
     if (r->mode->is_async)
         json_async(r);
     printf("}\n");
@@ -210,6 +225,14 @@ static void people_reads(const struct field_result *r) {
            over(r->fast_read, cold), r->fast_read_name);
     printf("  %-42s %8.3f s   %5.2f of the cold read, %.3f s of processor\n", "restart, every byte checked",
            median(&r->restart), restart_over_cold_read(r), median(&r->restart_cpu));
+    const struct field_phases *p = &r->phases;
+    double mib = (double)BENCH_MIB;
+    printf("  %-42s %8.2f     of the %.0f MiB that are unique; decoded %.2f, %.0f rounds, %.0f page faults\n",
+           "  bytes read", over(p->read, p->needed), p->needed / mib, over(p->decoded, p->needed), p->rounds,
+           p->faults);
+    printf("  %-42s %8.2f     of what it protects\n", "  memory that a rank needs for it", p->peak);
+    printf("  %-42s reading %.2f s, checking %.2f, decoding %.2f, copying %.2f, waiting %.2f\n",
+           "  all threads of all ranks", p->reading, p->checking, p->decoding, p->copying, p->waiting);
 }
 
 static void people_bytes(const struct field_result *r) {

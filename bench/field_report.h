@@ -43,6 +43,15 @@ struct field_async {
     char reason[128]; /* rank 0's, of the last checkpoint */
 };
 
+/* Where a restart spends its time: sums over all threads of all ranks. */
+struct field_phases {
+    double needed, read, decoded; /* bytes: unique in the job; of the storage; of whole blocks, decoded */
+    double reads, blocks, rounds, faults;
+    double
+        peak; /* memory that came with it, of the rank with most, over protected; what a node shares counts for each */
+    double reading, checking, decoding, copying, waiting; /* seconds */
+};
+
 struct field_result {
     const struct field_mode *mode;
     unsigned ranks;
@@ -52,6 +61,7 @@ struct field_result {
     double fast_write, fast_read;
     const char *fast_write_name, *fast_read_name;
     struct field_list restart, cold_read, restart_cpu, cold_cpu;
+    struct field_phases phases; /* of the last restart */
     char codec[16], dedup[16];
     char dedup_reason[128]; /* rank 0's, of the last checkpoint, as dedup is */
     double protected_bytes;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,16 +20,43 @@ static void compare(const struct field_setup *setup, const struct field_mode *mo
     munmap(memory, setup->size);
 }
 
+static double page_faults(void) {
+    struct rusage usage;
+    bench_check(getrusage(RUSAGE_SELF, &usage) == 0, "getrusage");
+    return (double)usage.ru_minflt;
+}
+
+static struct field_phases phases_of(struct varve_session *session, const struct field_setup *setup,
+                                     const struct field_mode *mode, double faults, double peak) {
+    struct vv_details d;
+    struct field field = field_new(setup, mode);
+    field_check(session, vv_details_get(session, &d), "statistics");
+    return (struct field_phases){.needed = ranks_sum((double)field_floor(&field, 0)),
+                                 .read = ranks_sum((double)d.restart_bytes_read),
+                                 .decoded = ranks_sum((double)d.restart_bytes_decoded),
+                                 .reads = ranks_sum((double)d.restart_reads),
+                                 .blocks = ranks_sum((double)d.restart_blocks),
+                                 .rounds = ranks_most((double)d.restart_rounds),
+                                 .faults = ranks_sum(faults),
+                                 .peak = ranks_most(peak) / (double)setup->size,
+                                 .reading = ranks_sum(d.restart_reading),
+                                 .checking = ranks_sum(d.restart_checking),
+                                 .decoding = ranks_sum(d.restart_decoding),
+                                 .copying = ranks_sum(d.restart_copying),
+                                 .waiting = ranks_sum(d.restart_waiting)};
+}
+
 static struct field_cost restart(const struct field_setup *setup, const struct field_mode *mode) {
     struct field_cost cost;
     int64_t version = -1;
     uint8_t *memory = bench_pages(setup->size);
-    double begin = ranks_start(), cpu = bench_cpu();
+    double faults = page_faults(), peak = (double)bench_peak_anew(), begin = ranks_start(), cpu = bench_cpu();
     struct varve_session *session = field_open(setup, mode);
     field_protect(setup, mode, session, memory);
     field_check(session, varve_restart(session, VARVE_LATEST, &version), "restart");
     cost.seconds = ranks_stop(begin);
     cost.cpu = ranks_sum(bench_cpu() - cpu);
+    cost.phases = phases_of(session, setup, mode, page_faults() - faults, (double)bench_peak() - peak);
     if (version != (int64_t)setup->checkpoints - 1) {
         fprintf(stderr, "restart gave version %lld instead of %u\n", (long long)version, setup->checkpoints - 1);
         exit(1);
@@ -41,7 +69,7 @@ static struct field_cost restart(const struct field_setup *setup, const struct f
 /* way: NULL for the bare one */
 static struct field_cost read_back(const struct field_setup *setup, const struct field_mode *mode,
                                    const struct bench_way *way) {
-    struct field_cost cost;
+    struct field_cost cost = {0};
     uint8_t *memory = bench_pages(setup->size);
     double begin = ranks_start(), cpu = bench_cpu();
     if (way)
@@ -74,7 +102,7 @@ static void run_child(const struct field_setup *setup, const struct field_mode *
 
 static struct field_cost in_new_process(const struct field_setup *setup, const struct field_mode *mode,
                                         const char *what) {
-    struct field_cost cost = {0, 0};
+    struct field_cost cost = {0};
     int pipes[2], status = 0;
     bench_check(pipe(pipes) == 0, "pipe");
     pid_t pid = fork();
@@ -86,10 +114,10 @@ static struct field_cost in_new_process(const struct field_setup *setup, const s
     close(pipes[1]);
     FILE *answer = fdopen(pipes[0], "r");
     bench_check(answer != NULL, "fdopen");
-    int got = fscanf(answer, "%lf %lf", &cost.seconds, &cost.cpu);
+    size_t got = fread(&cost, sizeof cost, 1, answer);
     fclose(answer);
     waitpid(pid, &status, 0);
-    if (status != 0 || got != 2) {
+    if (status != 0 || got != 1) {
         fprintf(stderr, "bench-field: the child that shall %s failed\n", what);
         exit(1);
     }
@@ -123,6 +151,8 @@ void field_measure_restart(const struct field_setup *setup, struct field_result 
         struct field_cost cost = bring_back_cold(setup, r->mode, is_ours ? "restart" : "read");
         field_add(is_ours ? &r->restart : &r->cold_read, cost.seconds);
         field_add(is_ours ? &r->restart_cpu : &r->cold_cpu, cost.cpu);
+        if (is_ours)
+            r->phases = cost.phases;
     }
     measure_fast_reads(setup, r);
 }

@@ -24,6 +24,7 @@ struct field_setup {
 
 struct field_cost {
     double seconds, cpu;
+    struct field_phases phases; /* of a restart */
 };
 
 /* ---- field_saving.c ---- */

@@ -19,5 +19,9 @@ struct scale_sent {
     uint64_t messages, bytes;
 };
 struct scale_sent scale_sent(void);
+/* Simulated: all others. */
+struct scale_sent scale_exchanged(void);
+/* bench-scale-restart: where random numbers begin, which all ranks draw from. */
+extern uint64_t scale_seed;
 
 #endif

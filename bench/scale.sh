@@ -34,5 +34,5 @@ timeout -k 5 "${SCALE_SECONDS:-3600}" smpirun -np "$ranks" -no-privatize \
     -platform "$folder/platform.xml" -hostfile "$folder/hosts" --log=root.thres:critical \
     --cfg=network/model:Constant --cfg=network/latency-factor:0 --cfg=smpi/wtime:0 \
     --cfg=smpi/os:0:1e-6:8e-11 --cfg=smpi/ois:0:1e-6:8e-11 --cfg=smpi/send-is-detached-thresh:0 \
-    --cfg=smpi/simulate-computation:no --cfg=smpi/allreduce:rdb --cfg=contexts/stack-size:256 \
+    --cfg=smpi/simulate-computation:no --cfg=smpi/allreduce:rdb --cfg=contexts/stack-size:256 --cfg=contexts/guard-size:0 \
     "$program" "$@"

@@ -35,13 +35,14 @@
 #define RANKS_MAX 65536
 #define ALL_SLOTS ((size_t)64 << 20) /* for the messages of an exchange; what is not used takes no memory */
 #define SLOT_MAX ((size_t)4 << 20)
+#define REDUCED_MAX 1024 /* numbers of a reduction */
 #define TAG_REDUCE_MIN 11
 #define TAG_BROADCAST 12
 
 const int scale_is_simulated = 1;
 
 struct waiting {
-    struct scale_sent sent;
+    struct scale_sent sent, exchanged;
     unsigned rounds;
     int is_measured, is_priced; /* this round */
     double per_byte;            /* what computing costs in this round, in ns */
@@ -67,6 +68,10 @@ static struct waiting *own(void) {
 
 struct scale_sent scale_sent(void) {
     return own()->sent;
+}
+
+struct scale_sent scale_exchanged(void) {
+    return own()->exchanged;
 }
 
 static void spend(double ns) {
@@ -143,6 +148,8 @@ int __wrap_MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int
 int __wrap_MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm mpi,
                      MPI_Request *request) {
     struct waiting *waiting = enter();
+    waiting->exchanged.messages++;
+    waiting->exchanged.bytes += (uint64_t)count; /* the library sends bytes */
     if (waiting->per_byte > 0)
         spend(waiting->per_byte * count);
     waiting->computed += waiting->per_byte * count;
@@ -199,10 +206,10 @@ static int receive(MPI_Comm mpi, int tag, void *data, int size, int from) {
 
 /* Send ours and take theirs; either may be left out. */
 static int swap_least(MPI_Comm mpi, int64_t *values, int count, int to, int from) {
-    int64_t ours[16], theirs[16];
+    int64_t ours[REDUCED_MAX], theirs[REDUCED_MAX];
     int size = count * (int)sizeof *values, rc = MPI_SUCCESS;
     MPI_Request request = MPI_REQUEST_NULL;
-    if (count > 16)
+    if (count > REDUCED_MAX)
         abort();
     memcpy(ours, values, (size_t)size);
     if (to >= 0)

@@ -104,7 +104,8 @@ static void protect(struct varve_session *s) {
                                .dim = {{(uint64_t)mine, (uint64_t)first_row_of(rank), (uint64_t)rows},
                                        {(uint64_t)columns, 0, (uint64_t)columns}}};
     if (varve_protect_array(s, "temperature", row_of(field, 0), &band) != 0 ||
-        varve_protect(s, "shape", shape, sizeof shape) != 0)
+        varve_protect(s, "shape", shape, sizeof shape) != 0 ||
+        varve_distribute(s, "shape", VARVE_REPLICATED) != 0) /* so any number of ranks may restart from it */
         die("protect", reason(varve_session_error(s)));
 }
 

@@ -878,7 +878,8 @@ class Store:
         if _r64(buf, obj.size - 24) != obj.size:
             raise Damage(key, f"tail says {_r64(buf, obj.size - 24)} bytes, object has {obj.size}")
         obj.digest = buf[-16:]
-        if digest(buf[:-16]) != obj.digest:
+        covered = writers_index(buf, key) if obj.kind == WRITERS else 0
+        if digest(buf[:covered or -16]) != obj.digest:
             raise Damage(key, "wrong digest")
         obj.body = Cursor(buf[:-24], key, 96)
         return obj
@@ -892,6 +893,25 @@ class Store:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Attempts and packs
+
+PAGE = 512  # writers
+
+
+def pages_of(count):
+    return -(-count // PAGE) if count > PAGE else 0
+
+
+def writers_index(buf, key):
+    """Section 5: the bytes that the digest of a long writers list covers, whose pages have digests; 0 for a short list."""
+    count = _r32(buf, 96) if len(buf) >= 128 else 0
+    start = 104 + 16 * pages_of(count)
+    if not pages_of(count) or len(buf) != start + 64 * count + 24:
+        return 0
+    for page in range(pages_of(count)):
+        at = start + 64 * PAGE * page
+        if digest(buf[at:min(at + 64 * PAGE, len(buf) - 24)]) != buf[104 + 16 * page:120 + 16 * page]:
+            raise Damage(key, f"wrong digest of page {page}")
+    return start
 
 Home = collections.namedtuple("Home", "first owners parts partners length parts_length footer_digest")
 
@@ -916,6 +936,7 @@ class Attempt:
         count, self.ranks = cur.fields("II")
         if count >> 31 or self.ranks >> 31 or not count:
             raise cur.bad(f"{count} writers, {self.ranks} ranks")
+        cur.take(16 * pages_of(count))
         cur.room(count, 64, "writers")
         self.homes, owner = [], 0
         for _ in range(count):
@@ -951,8 +972,11 @@ class Attempt:
         g, v, a = self.ref
         head = struct.pack("<8sHHIQQ16sIIQIIQQ", MAGIC, 1, WRITERS, 0, 0, 0, self.store.id, g, a, v, 0, 0,
                            xxh3_64(self.name), 0)
-        buf = head + struct.pack("<Q", xxh3_64(head)) + body + struct.pack("<Q", 96 + len(body) + 24)
-        if digest(buf) != self.digest:
+        entries = body[8:]
+        pages = b"".join(digest(entries[i:i + 64 * PAGE]) for i in range(0, len(entries), 64 * PAGE) if pages_of(count))
+        index = head + struct.pack("<Q", xxh3_64(head)) + body[:8] + pages
+        buf = index + entries + struct.pack("<Q", len(index) + len(entries) + 24)
+        if digest(index if pages else buf) != self.digest:
             raise self.defect
         note(f"{self.defect}; rebuilt from the footers of {count} packs")
         self.size = len(buf) + 16
@@ -1181,7 +1205,7 @@ class Pack:
             cur.reserved(4)
             who = f"block {len(blocks)}"
             check_coding(cur, who, codec, (filter1, filter2), element)
-            if flags & ~1:
+            if flags & ~3:
                 raise cur.unknown(f"flags {flags:#x} of {who} are not known")
             while part < p < len(ends) and at == ends[part]:
                 part, at = part + 1, 96

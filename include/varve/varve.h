@@ -176,6 +176,22 @@ VARVE_API int varve_fine(struct varve_session *session, const char *region, uint
  * such region. */
 VARVE_API int varve_describe(struct varve_session *session, const char *region, const struct varve_array *array);
 
+/* What becomes of a region when the checkpoint was made by another number of ranks, or with other blocks of the arrays.
+ * Without a word, an array is put together by its place in the global array, of which every element must be stored
+ * once. Other regions belong to one rank: a restart on another number of ranks is refused by their names, before
+ * anything is written, until the program has said what they are. */
+enum varve_distribution {
+    VARVE_BY_DIMS, /* as above */
+    /* The parts of all ranks, one after the other, are one list: along the first dimension of an array, else of bytes.
+     * Now each rank wants as many as it protects; together, as many as are stored. */
+    VARVE_JOINED,
+    VARVE_REPLICATED, /* the same on all ranks; if the stored ones differ, the restart is refused */
+    VARVE_BY_RANK,    /* each rank gets that of the same number; a rank that has none is left as it is */
+    VARVE_DROPPED,    /* nobody needs it */
+};
+/* -ENOENT if there is no such region. */
+VARVE_API int varve_distribute(struct varve_session *session, const char *region, enum varve_distribution how);
+
 /* Memory that moves and grows: fn is asked where it is now, by the thread that calls varve_checkpoint or varve_restart,
  * at the start of that call, and must not call functions of this session. ptr may be NULL when there are no bytes. The
  * array has been zeroed: if dimensions are filled in, it tells what the region holds, and bytes may stay 0; its flags
@@ -283,7 +299,8 @@ VARVE_API int varve_need(struct varve_session *session);
  * all ranks; newer ones that are not are named in the log with the reason. Waits for what is in flight.
  * VARVE_NO_CHECKPOINT when there is none at all: a first run, which the log says with the names that are there instead.
  * -ENOENT when the version asked for is not there; VARVE_MISMATCH when a protected region is not stored or has another
- * size, or the checkpoint is of another number of ranks (nothing is written on any rank then); VARVE_CORRUPT when there
+ * size, or the checkpoint is of another number of ranks and varve_distribute has not said what becomes of a region
+ * (nothing is written on any rank then); VARVE_CORRUPT when there
  * are checkpoints but none is whole. version_out may be NULL. */
 VARVE_API int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out);
 
@@ -294,6 +311,28 @@ VARVE_API int varve_restart(struct varve_session *session, int64_t version, int6
  * NULL for all protected ones. */
 VARVE_API int varve_restart_regions(struct varve_session *session, int64_t version, const char *const *regions,
                                     size_t count, unsigned flags, int64_t *version_out);
+
+/* varve_restart in steps, for programs that can start with part of their data.
+ *
+ * varve_restart_begin: collective. Chooses a checkpoint as varve_restart does, with the same errors, up to where all
+ * ranks agree that its regions fit what is protected. Then it returns, while a thread of the library fills the regions.
+ * Regions with callbacks, and those of devices, are filled inside the call. So is everything with threads=0, and where
+ * ranks read for each other: with node-local stores, and on several nodes when much of the data is shared.
+ *
+ * varve_restart_wait: not collective. Wait until a region of this rank is filled. 0 means: its bytes are those of the
+ * checkpoint, and were checked here; the program may use and change them. Otherwise it is why this rank cannot read the
+ * checkpoint. The region that is waited for is filled next, the others in the order in which they were stored. No
+ * region may be read or written before. -ENOENT when there is none of this name, -EINVAL when no restart is under way.
+ *
+ * varve_restart_end: collective. Waits for all regions. 0: the session goes on from the checkpoint as after
+ * varve_restart. An error of any rank is the error of all: nothing was continued from, and the contents of all regions
+ * are undefined, handed out or not. varve_restart then passes over what is damaged, as ever.
+ *
+ * In between, calls that save, restart or change regions are refused with -EBUSY on this rank; varve_close gives the
+ * restart up. */
+VARVE_API int varve_restart_begin(struct varve_session *session, int64_t version, int64_t *version_out);
+VARVE_API int varve_restart_wait(struct varve_session *session, const char *region);
+VARVE_API int varve_restart_end(struct varve_session *session);
 
 struct varve_region_info {
     const char *name; /* lives during the call */

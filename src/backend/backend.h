@@ -90,6 +90,7 @@ struct vv_backend_counts {
     uint64_t bytes[VV_VERB_COUNT];  /* of WRITE, REPLACE and GET */
     uint64_t bytes_written;         /* WRITE and REPLACE together */
     uint64_t bytes_read;
+    uint64_t get_ns; /* in GET, of all threads */
 };
 
 /* What the count wrapper in backend, or in one it wraps, has seen; VARVE_UNSUPPORTED if there is none. */

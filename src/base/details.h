@@ -67,6 +67,14 @@ struct vv_details {
     uint64_t
         bytes_frozen; /* left to a copy of the process that the kernel keeps as it was at the call; nobody is stopped */
     uint64_t bytes_frozen_most; /* memory that this copy took, at the most that was seen; not in bytes_memory */
+
+    /* of the last restart; times but the first are sums over all threads */
+    double restart_seconds;
+    uint64_t restart_reads, restart_bytes_read;     /* of the storage, for others as well */
+    uint64_t restart_blocks, restart_bytes_decoded; /* that were checked and decoded as a whole, and their bytes then */
+    uint64_t restart_rounds;                        /* of questions to other ranks */
+    double restart_reading, restart_checking, restart_decoding, restart_copying;
+    double restart_waiting; /* for other ranks */
 };
 
 /* X(kind, name, unit) for every member but version and result. The kinds are the types: WIDE is uint64_t, SHORT is
@@ -129,6 +137,17 @@ struct vv_details {
     X(WIDE, chunks_audited, "chunks")                                                                                  \
     X(REAL, seconds_audit, "seconds")                                                                                  \
     X(WIDE, bytes_frozen, "bytes")                                                                                     \
-    X(WIDE, bytes_frozen_most, "bytes")
+    X(WIDE, bytes_frozen_most, "bytes")                                                                                \
+    X(REAL, restart_seconds, "seconds")                                                                                \
+    X(WIDE, restart_reads, "reads")                                                                                    \
+    X(WIDE, restart_bytes_read, "bytes")                                                                               \
+    X(WIDE, restart_blocks, "blocks")                                                                                  \
+    X(WIDE, restart_bytes_decoded, "bytes")                                                                            \
+    X(WIDE, restart_rounds, "rounds")                                                                                  \
+    X(REAL, restart_reading, "seconds")                                                                                \
+    X(REAL, restart_checking, "seconds")                                                                               \
+    X(REAL, restart_decoding, "seconds")                                                                               \
+    X(REAL, restart_copying, "seconds")                                                                                \
+    X(REAL, restart_waiting, "seconds")
 
 #endif

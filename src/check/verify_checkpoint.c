@@ -422,16 +422,14 @@ static int inspect_pack(struct vv_verifier *verifier, struct vv_view *view, uint
 }
 
 static int inspect_source(struct vv_verifier *verifier, struct vv_view *view, uint32_t source) {
-    struct vv_cached *writers = NULL;
     struct varve_error why = {0};
+    uint32_t count = 0;
     struct vv_key key = vv_attempt_key(verifier->name, vv_view_source(view, source), VV_KIND_WRITERS, 0, 0);
     char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
-    int rc = vv_view_writers(view, source, &writers, &why);
+    int rc = vv_view_writer_count(view, source, &count, &why);
     if (rc < 0)
         return vv_verify_evaluate(verifier, text, rc, &why);
-    uint32_t count = ((const struct vv_writers *)writers->object)->count;
-    vv_view_release(view, writers);
     for (uint32_t i = 0; i < count && rc == 0; i++)
         rc = inspect_pack(verifier, view, source, i);
     return rc < 0 ? rc : vv_verify_progress(verifier, 0);

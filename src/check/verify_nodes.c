@@ -108,15 +108,11 @@ int vv_pack_is_elsewhere(struct vv_residents *residents, const struct vv_attempt
 
 int vv_owner_is_elsewhere(struct vv_residents *residents, struct vv_view *view, uint32_t owner,
                           struct varve_error *error) {
-    struct vv_cached *writers = NULL;
+    uint32_t home = 0;
     if (residents->store->settings.layout != VV_LAYOUT_LOCAL)
         return 0;
-    int rc = vv_view_writers(view, 0, &writers, error);
-    if (rc < 0)
-        return rc;
-    int64_t home = vv_writers_home(writers->object, owner);
-    vv_view_release(view, writers);
-    return home < 0 ? 0 : vv_pack_is_elsewhere(residents, vv_view_attempt(view), (uint32_t)home, error);
+    int rc = vv_view_home(view, 0, owner, &home, error);
+    return rc <= 0 ? rc : vv_pack_is_elsewhere(residents, vv_view_attempt(view), home, error);
 }
 
 /* Are bytes of the region the recipe stands before in packs on other nodes? 1, 0, or an error. */

@@ -47,7 +47,8 @@ int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error) 
     return code == 0 ? 0 : share_error(comm, code, (uint32_t)worst, error);
 }
 
-static const char *const call_names[] = {"open", "checkpoint", "restart", "stored", "reject", "need", "continue"};
+static const char *const call_names[] = {"open", "checkpoint", "restart",       "stored",     "reject",
+                                         "need", "continue",   "restart_begin", "restart_end"};
 
 int vv_comm_all_say(struct varve_error *error, int code, const char *format, ...) {
     char text[sizeof error->text];

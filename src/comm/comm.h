@@ -36,7 +36,9 @@ enum vv_call {
     VV_CALL_STORED,
     VV_CALL_REJECT,
     VV_CALL_NEED,
-    VV_CALL_CONTINUE
+    VV_CALL_CONTINUE,
+    VV_CALL_RESTART_BEGIN,
+    VV_CALL_RESTART_END
 };
 int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, struct varve_error *error);
 
@@ -51,8 +53,22 @@ int vv_comm_most(struct varve_comm *comm, uint64_t *value);
 int vv_comm_follow(struct varve_comm *comm, int code, void *data, size_t size, uint32_t root,
                    struct varve_error *error);
 
-/* Everybody's buf becomes root's. */
+/* Rank 0 gets what all ranks have, put together on the way: along a tree, each rank takes what those below it have, and
+ * gives what it then has itself, once. take is not called for a rank that had nothing to give, since it failed. Returns
+ * the first error of this rank, also take's and give's: to be agreed upon by the caller. */
 struct vv_buf;
+struct vv_merging {
+    int (*take)(void *arg, const void *data, size_t size);
+    int (*give)(void *arg, struct vv_buf *out); /* nothing when the rank has failed before */
+    void *arg;
+};
+int vv_comm_merge(struct varve_comm *comm, const struct vv_merging *merging);
+
+/* Each value becomes the sum of those of the ranks up to this one, itself included; total: of all ranks. All give the
+ * same count. Returns the first error of this rank: to be agreed upon by the caller. */
+int vv_comm_sums(struct varve_comm *comm, uint64_t *values, size_t count, uint64_t *total);
+
+/* Everybody's buf becomes root's. */
 int vv_comm_share(struct varve_comm *comm, struct vv_buf *buf, uint32_t root, struct varve_error *error);
 
 #endif

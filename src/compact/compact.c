@@ -144,17 +144,14 @@ static int take_record(void *arg, uint32_t generation, uint64_t version) {
 /* Copies of a pack on other nodes are not made here, and should not be lost unasked. */
 static int check_copies(struct vv_compact *compact, struct vv_view *view) {
     const struct vv_record *record = vv_view_record(view);
-    for (uint32_t source = 0; source <= record->dependency_count; source++)
-        for (uint32_t owner = 0; owner < record->ranks; owner++) {
-            uint32_t partners = 0;
-            int rc = vv_view_partners(view, source, owner, &partners, compact->error);
-            if (rc < 0)
-                return rc;
+    uint32_t partners = 0;
+    int rc = 0;
+    for (uint32_t source = 0; source <= record->dependency_count && rc >= 0; source++)
+        for (uint32_t owner = 0; (rc = vv_view_partners(view, source, owner, &partners, compact->error)) > 0; owner++)
             if (partners)
                 return vv_error(compact->error, VARVE_UNSUPPORTED,
                                 "%s is stored with copies (setting copies), which compact cannot make", compact->name);
-        }
-    return 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- one checkpoint ---- */
@@ -207,6 +204,7 @@ static int commit(struct vv_compact *compact, const struct vv_record *old, const
 /* What did not come out well, or was stopped, must not be adopted later. */
 static void give_up_attempt(struct vv_compact *compact, const struct vv_attempt *attempt) {
     struct varve_error ignored = {0};
+    compact->given_up = *attempt;
     if (vv_commit_refuse(compact->store, compact->name, attempt, &ignored) < 0)
         vv_log(compact->store->log, VV_LOG_WARN, "a copy that was given up may still be adopted: %s", ignored.text);
 }
@@ -365,12 +363,16 @@ static int run_compaction(struct vv_compact *compact) {
     return rc == 0 ? finish_compacting(compact) : rc;
 }
 
-/* The originals are all there: then the copies go, so that nothing is there twice. The claim is given up already,
+/* The originals are all there: then the copies go, so that nothing is there twice; the one that failed first, since its
+ * record may stand all the same. The claim is given up already,
  * since it protects what it has made; whoever has claimed since, and goes on from a copy, keeps it. */
 static void undo(struct vv_compact *compact) {
     static const struct vv_prune_options prune = {0};
     struct varve_error why = {0};
-    int rc = 0;
+    const struct vv_attempt *last = &compact->given_up;
+    int rc = last->generation ? vv_forget(compact->store, compact->name, last->generation, last->version, &why) : 0;
+    if (rc == VARVE_NO_CHECKPOINT || rc == VARVE_FORGOTTEN)
+        rc = 0;
     for (size_t i = 0; i < compact->done_count && rc == 0; i++) {
         const struct vv_attempt *at = &compact->done[i].dependency.attempt;
         rc = vv_forget(compact->store, compact->name, at->generation, at->version, &why);
@@ -407,7 +409,7 @@ int vv_compact(struct vv_store *store, const char *name, const struct vv_compact
     if (rc == 0)
         rc = run_compaction(&compact);
     vv_lease_release(compact.lease);
-    if (rc < 0 && rc != VARVE_FENCED && !compact.is_forgetting && compact.done_count)
+    if (rc < 0 && rc != VARVE_FENCED && !compact.is_forgetting && (compact.done_count || compact.given_up.generation))
         undo(&compact);
     clear(&compact);
     return rc < 0 ? rc : 0;

@@ -31,8 +31,9 @@ struct vv_compact {
     struct vv_attempts_list moved;   /* and so are these, of which there is a copy. Newest first. */
     struct vv_compacted *done;       /* the copies, oldest first */
     size_t done_count;
-    int is_forgetting;       /* originals */
-    struct vv_place_map map; /* from where bytes were to where they are */
+    struct vv_attempt given_up; /* a copy of which it is not known whether it became a checkpoint; generation 0: none */
+    int is_forgetting;          /* originals */
+    struct vv_place_map map;    /* from where bytes were to where they are */
     struct vv_match *match;
     struct vv_chooser *chooser;
     struct vv_pool *pool; /* for blocks */

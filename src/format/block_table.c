@@ -40,7 +40,7 @@ void vv_block_encode(struct vv_buf *buf, const struct vv_block *block) {
     assert(block->raw >= 1 && block->raw <= VV_BLOCK_RAW_MAX && block->stored >= 1 && block->stored <= block->raw);
     assert(block->codec <= CODEC_LAST && (block->codec != CODEC_NONE || block->stored == block->raw));
     assert(block->offset >= VV_HEAD_SIZE && block->extent_count >= 1 && block->owner < VV_COUNT_MAX);
-    assert((block->flags & ~(uint32_t)VV_BLOCK_IDS) == 0);
+    assert((block->flags & ~(uint32_t)VV_BLOCK_FLAGS) == 0);
     assert(block->filter[0] <= FILTER_LAST && block->filter[1] <= FILTER_LAST && !coding_contradiction(block));
     uint8_t *at = vv_buf_extend(buf, VV_BLOCK_ENTRY_SIZE);
     if (!at)
@@ -74,9 +74,9 @@ static int check_block_codec(const struct vv_parse *parse, const struct vv_block
     if (contradiction)
         return vv_parse_fail(parse, VARVE_CORRUPT, "%s: codec is %u, filters are %u and %u, element size is %u",
                              contradiction, block->codec, block->filter[0], block->filter[1], block->element);
-    if (block->flags & ~(uint32_t)VV_BLOCK_IDS)
+    if (block->flags & ~(uint32_t)VV_BLOCK_FLAGS)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "flags are %#x, this program knows %#x", block->flags,
-                             VV_BLOCK_IDS);
+                             VV_BLOCK_FLAGS);
     return 0;
 }
 

@@ -53,6 +53,9 @@ void vv_put_hash(struct vv_buf *buf, struct vv_hash128 hash);
 
 /* The head of an object of this kind under key (a tombstone's kind is not its key's). */
 void vv_head_put(struct vv_buf *buf, int kind, const struct vv_key *key, const uint8_t store_id[16], uint64_t required);
+/* The digest in the tail of a writers list. */
+struct vv_hash128 vv_writers_digest(const uint8_t *data, uint64_t size);
+
 /* Begin a small object; the result is for vv_object_seal, which appends the tail and returns the digest. */
 size_t vv_object_begin(struct vv_buf *buf, int kind, const struct vv_key *key, const uint8_t store_id[16]);
 struct vv_hash128 vv_object_seal(struct vv_buf *buf, size_t start);

@@ -137,6 +137,31 @@ int vv_writers_parse(const void *data, size_t size, const struct vv_key *expect,
 void vv_writers_clear(struct vv_writers *writers);
 /* The writer whose owners include owner, or -1. */
 int64_t vv_writers_home(const struct vv_writers *writers, uint32_t owner);
+int64_t vv_writers_find(const struct vv_writer *list, uint32_t count, uint32_t owner);
+
+/* Bytes of a list of so many writers; how many pages with digests it has (0: a short one has none); where one is. */
+#define VV_WRITERS_PAGE 512u
+uint64_t vv_writers_length(uint32_t count);
+uint32_t vv_writers_pages(uint32_t count);
+uint64_t vv_writers_page_at(uint32_t count, uint32_t page, size_t *size_out);
+
+/* A list of which only the pages that are needed are read. */
+struct vv_writers_index {
+    uint32_t ranks;
+    uint32_t count;
+    struct vv_hash128 digest; /* as computed from what was read: to be compared with the one that a record names */
+    uint64_t length;
+    struct vv_hash128 *pages; /* NULL: the list is short */
+    struct vv_writer *list;   /* and here then */
+};
+/* How many bytes at the beginning of the object vv_writers_index_parse needs; data: the first `size` of them. */
+uint64_t vv_writers_index_size(const void *data, size_t size);
+int vv_writers_index_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                           struct vv_writers_index *out, struct varve_error *error);
+/* out has room for VV_WRITERS_PAGE. */
+int vv_writers_page_parse(const struct vv_writers_index *index, uint32_t page, const void *data, size_t size,
+                          const struct vv_key *expect, struct vv_writer *out, struct varve_error *error);
+void vv_writers_index_clear(struct vv_writers_index *index);
 
 struct vv_record {
     uint8_t store_id[16]; /* filled by the parser */

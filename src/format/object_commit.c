@@ -38,7 +38,7 @@ void vv_record_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_
 }
 
 static int check_record_counts(const struct vv_parse *parse, const struct vv_record *record) {
-    uint64_t length = VV_HEAD_SIZE + 8 + (uint64_t)record->writers * VV_WRITER_ENTRY_SIZE + VV_TAIL_SIZE;
+    uint64_t length = vv_writers_length(record->writers);
     if (record->ranks < 1 || record->ranks > VV_COUNT_MAX)
         return vv_parse_fail(parse, VARVE_CORRUPT, "ranks are %u, must be 1 to 2^31 - 1", record->ranks);
     if (record->writers < 1 || length > VV_WRITERS_MAX)

@@ -252,7 +252,7 @@ struct vv_hash128 vv_object_seal(struct vv_buf *buf, size_t start) {
     return digest;
 }
 
-static int check_tail(const struct vv_parse *parse, const uint8_t *data, uint64_t size, uint64_t size_max) {
+static int check_tail(const struct vv_parse *parse, int kind, const uint8_t *data, uint64_t size, uint64_t size_max) {
     if (size < VV_HEAD_SIZE + VV_TAIL_SIZE)
         return vv_parse_fail(parse, VARVE_CORRUPT, "has %" PRIu64 " bytes, head and tail alone have %d", size,
                              VV_HEAD_SIZE + VV_TAIL_SIZE);
@@ -262,7 +262,8 @@ static int check_tail(const struct vv_parse *parse, const uint8_t *data, uint64_
         return vv_parse_fail(parse, VARVE_CORRUPT,
                              "length in the tail is %" PRIu64 ", the object has %" PRIu64 " bytes",
                              vv_get64(data + size - VV_TAIL_SIZE), size);
-    if (!vv_hash128_equal(vv_hash128_get(data + size - 16), vv_digest(data, size - 16)))
+    struct vv_hash128 digest = kind == VV_KIND_WRITERS ? vv_writers_digest(data, size) : vv_digest(data, size - 16);
+    if (!vv_hash128_equal(vv_hash128_get(data + size - 16), digest))
         return vv_parse_fail(parse, VARVE_CORRUPT, "digest of its %" PRIu64 " bytes does not match", size);
     return 0;
 }
@@ -278,7 +279,7 @@ int vv_object_open(struct vv_parse *parse, int kind, const void *data, uint64_t 
     if (head.kind != kind)
         return vv_parse_fail(parse, VARVE_CORRUPT, "kind is %u (%s) instead of %d (%s)", head.kind,
                              vv_kind_name(head.kind), kind, vv_kind_name(kind));
-    if ((rc = check_tail(parse, data, size, size_max)) < 0)
+    if ((rc = check_tail(parse, kind, data, size, size_max)) < 0)
         return rc;
     vv_cursor_init(&parse->at, (const uint8_t *)data + VV_HEAD_SIZE, size - VV_HEAD_SIZE - VV_TAIL_SIZE);
     if (head_out)

@@ -12,7 +12,11 @@
 #define VV_ADDRESS_END (UINT64_C(1) << 62)
 #define VV_GRANULE 4096u
 
-enum vv_block_flags { VV_BLOCK_IDS = 1 };
+enum vv_block_flags {
+    VV_BLOCK_IDS = 1,
+    VV_BLOCK_SHARED = 2, /* several ranks need it: only a hint */
+    VV_BLOCK_FLAGS = VV_BLOCK_IDS | VV_BLOCK_SHARED
+};
 
 /* The least and the greatest value in a block, in the bits of its type's widest kind: f64, i64 or u64. */
 struct vv_range {
@@ -37,6 +41,7 @@ struct vv_block {
     uint64_t first_id;
     uint32_t owner;
     struct vv_range range; /* not in the entry: in the ranges section, if there is one */
+    uint8_t is_even;       /* not in the entry: there are ids, and granule i begins at byte i * VV_GRANULE */
 };
 void vv_block_encode(struct vv_buf *buf, const struct vv_block *block);
 /* One entry of 64 bytes. Checks the entry alone; vv_tables_check checks them together. */

@@ -52,6 +52,7 @@ struct opening {
     struct vv_node_memory *memory;
     struct told told;
     int fd; /* -1: not open */
+    int is_reserved;
     struct varve_error *error;
 };
 
@@ -105,6 +106,15 @@ static int create_file(void) {
     return fd < 0 && errno == EINVAL ? memfd_create(NAME, MFD_CLOEXEC) : fd;
 }
 
+/* 0, or what is wrong. */
+static int reserve(int fd, size_t size) {
+    int rc;
+    do
+        rc = fallocate(fd, 0, 0, (off_t)size);
+    while (rc < 0 && errno == EINTR);
+    return rc < 0 ? errno : 0;
+}
+
 static int create(struct opening *opening) {
     struct vv_node_memory *memory = opening->memory;
     struct rlimit limit;
@@ -115,6 +125,9 @@ static int create(struct opening *opening) {
         return refuse_opening(opening, "memfd_create", errno);
     if (ftruncate(opening->fd, (off_t)memory->whole) < 0)
         return refuse_opening(opening, "ftruncate", errno);
+    int wrong = opening->is_reserved ? reserve(opening->fd, memory->whole) : 0;
+    if (wrong)
+        return refuse_opening(opening, "fallocate", wrong);
     int rc = map(opening);
     if (rc)
         return rc;
@@ -207,9 +220,10 @@ static int begin_other(struct opening *opening, int rc) {
 
 /* ---- the whole ---- */
 
-int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_memory **out, struct varve_error *error) {
+static int open_memory(struct varve_comm *comm, size_t size, int is_reserved, struct vv_node_memory **out,
+                       struct varve_error *error) {
     struct varve_error unused = {0};
-    struct opening opening = {.comm = comm, .fd = -1, .error = error ? error : &unused};
+    struct opening opening = {.comm = comm, .fd = -1, .is_reserved = is_reserved, .error = error ? error : &unused};
     *out = NULL;
     if (!is_possible(comm)) /* alike on all ranks */
         return vv_comm_all_say(opening.error, -ENOTSUP,
@@ -228,6 +242,15 @@ int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_mem
     memcpy(opening.memory->lives, opening.memory->head->lives, opening.memory->locals * sizeof *opening.memory->lives);
     *out = opening.memory;
     return 0;
+}
+
+int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_memory **out, struct varve_error *error) {
+    return open_memory(comm, size, 0, out, error);
+}
+
+int vv_node_memory_reserve(struct varve_comm *comm, size_t size, struct vv_node_memory **out,
+                           struct varve_error *error) {
+    return open_memory(comm, size, 1, out, error);
 }
 
 void *vv_node_memory_at(const struct vv_node_memory *memory) {

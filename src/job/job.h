@@ -80,9 +80,16 @@ int vv_access_refuse(struct vv_job *job, struct varve_error *error);
 int vv_access_write(struct vv_job *job, struct varve_error *error);
 
 /* ---- leaders.c: what the leaders do for all ---- */
-/* All packs are durable: make the attempt a checkpoint. Codes as vv_commit. */
-int vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, struct vv_hash128 *digest_out,
-                      struct varve_error *error);
+/* Who wrote an attempt. */
+struct vv_writers_map {
+    uint32_t writers;
+    uint32_t (*writer_of)(void *arg, uint32_t node, uint32_t local); /* NULL: each rank is a writer, or nobody knows */
+    void *arg;
+};
+/* All packs of these writers are durable: make the attempt a checkpoint. Codes as vv_votes_commit, and
+ * VARVE_DISAGREED when a pack is missing. */
+int vv_leaders_commit(struct vv_job *job, const struct vv_attempt *attempt, const struct vv_writers_map *map,
+                      struct vv_hash128 *digest_out, struct varve_error *error);
 /* Finish what a dead session had fully written. */
 int vv_leaders_adopt(struct vv_job *job, struct varve_error *error);
 

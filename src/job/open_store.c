@@ -33,7 +33,12 @@ static int open_backend(struct vv_job *job, const char *uri, int may_create, str
         .min_free = job->settings.min_free,
         .log = &job->log,
     };
-    int rc = vv_backend_open(uri, &options, out, error);
+    struct varve_backend *bare;
+    int rc = vv_backend_open(uri, &options, &bare, error);
+    if (rc == 0 && (rc = vv_count_backend_wrap(bare, out)) < 0) {
+        vv_backend_close(bare);
+        vv_error_sys(error, rc, "cannot open the store");
+    }
     if (rc == 0 && vv_comm_is_root(job->comm) && (rc = vv_backend_probe(*out, error)) < 0)
         vv_backend_close(*out);
     return rc;

@@ -241,26 +241,3 @@ int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *
     int rc = check_to_commit(store, lease, name, record, error);
     return rc < 0 ? rc : vv_votes_record(store, name, attempt, writers, record, error);
 }
-
-int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
-              struct vv_record *record_out, struct varve_error *error) {
-    struct vv_writers writers;
-    struct vv_record record;
-    int rc = vv_votes_read(store, name, attempt, &writers, &record, error);
-    if (rc < 0)
-        return rc;
-    if (rc == 0 && (rc = vv_lease_check(lease, error)) < 0)
-        return rc; /* whoever took over may have removed our packs: that is the reason to tell */
-    if (rc == 0)
-        return vv_error(error, VARVE_DISAGREED,
-                        "not all writers of generation %u, version %" PRIu64
-                        ", attempt %u of %s have stored their part",
-                        attempt->generation, attempt->version, attempt->attempt, name);
-    rc = vv_votes_commit(store, lease, name, attempt, &writers, &record, error);
-    vv_writers_clear(&writers);
-    if (rc == 0 && record_out)
-        *record_out = record;
-    else
-        vv_record_clear(&record);
-    return rc;
-}

@@ -13,7 +13,6 @@ int vv_records_list_whole(struct vv_store *store, const char *name, vv_record_fn
 
 /* The yes of one writer: what its footer says that the writers list and the record need. */
 struct vv_vote {
-    struct vv_attempt attempt; /* for which it is */
     struct vv_writer entry;
     struct vv_settings_store settings;
     uint32_t ranks, writers;
@@ -28,11 +27,18 @@ int vv_vote_read(struct vv_store *store, const char *name, const struct vv_attem
                  struct vv_vote *out, struct varve_error *error);
 void vv_vote_clear(struct vv_vote *vote);
 
-/* Count votes that came in another way than through this store, in the order of the writers. The end frees the count
- * (NULL is allowed, and means 0) and returns what vv_votes_read does; with writers_out NULL it only frees. */
+/* Count the votes of an attempt, in any order; several ranks may each count some, and put them together. */
 struct vv_count;
 int vv_count_begin(struct vv_store *store, const char *name, const struct vv_attempt *attempt, struct vv_count **out);
-int vv_count_add(struct vv_count *count, const struct vv_vote *vote, struct varve_error *error);
+void vv_count_clear(struct vv_count *count); /* NULL is allowed */
+/* Reads one and adds it: 1, 0 when the pack is not there, or an error. */
+int vv_count_read(struct vv_count *count, uint32_t writer, struct varve_error *error);
+/* How many there should be, after the first; before it 0. */
+uint32_t vv_count_writers(const struct vv_count *count);
+/* For another rank of the job, which adds all of them to its own. */
+int vv_count_put(const struct vv_count *count, struct vv_buf *out);
+int vv_count_merge(struct vv_count *count, const void *data, size_t size, struct varve_error *error);
+/* 1 when all are there: then both are filled, as by vv_votes_read. 0 when not, or an error. */
 int vv_count_end(struct vv_count *count, struct vv_writers *writers_out, struct vv_record *record_out,
                  struct varve_error *error);
 
@@ -42,17 +48,16 @@ int vv_count_end(struct vv_count *count, struct vv_writers *writers_out, struct 
 int vv_votes_read(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                   struct vv_writers *writers_out, struct vv_record *record_out, struct varve_error *error);
 
-/* All packs of the attempt are durable: make it a checkpoint. Checks the claim and the parent's record, creates the
- * writers list and the record. metadata accounting is done by reading the footers. 0; VARVE_FENCED; VARVE_DISAGREED
- * when a pack is missing; VARVE_FORGOTTEN when the parent or this version was forgotten, or the parent's record is
- * damaged; -EEXIST when another attempt was committed; or an error after which the outcome is undecided (a later
- * adoption may find it committed). record_out may be NULL; clear it with vv_record_clear. */
-int vv_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
-              struct vv_record *record_out, struct varve_error *error);
+/* From full votes to a record: checks the claim and the parent's record, creates the writers list and the record. 0;
+ * VARVE_FENCED; VARVE_FORGOTTEN when the parent or this version was forgotten, or the parent's record is damaged;
+ * -EEXIST when another attempt was committed; or an error after which the outcome is undecided (a later adoption may
+ * find it committed). */
+int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
+                    const struct vv_writers *writers, struct vv_record *record, struct varve_error *error);
 
-/* The three steps of a commit whose votes were counted elsewhere, for stores that each keep the writers list and the
- * record. Each is done in every store before the next is begun in any: check claim, parent, and that no other attempt
- * has the record; create the list; create the record. Codes as vv_commit. */
+/* Its three steps, for stores that each keep the writers list and the record. Each is done in every store before the
+ * next is begun in any: check claim, parent, and that no other attempt has the record; create the list; create the
+ * record. Codes as vv_votes_commit. */
 int vv_commit_check(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
                     const struct vv_record *record, struct varve_error *error);
 int vv_commit_list(struct vv_store *store, const char *name, const struct vv_attempt *attempt,

@@ -68,10 +68,7 @@ int vv_is_adoptable(const struct vv_attempt *settled, const struct vv_attempt *a
 
 /* ---- commit ---- */
 
-/* From full votes to a record: claim, parent, writers list, record. vv_commit and vv_adopt are this. */
-int vv_votes_commit(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
-                    const struct vv_writers *writers, struct vv_record *record, struct varve_error *error);
-/* Its last two steps alone: writers list, record. The caller knows that all it depends on is there. */
+/* The last two steps of vv_votes_commit: writers list, record. The caller knows that all it depends on is there. */
 int vv_votes_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                     const struct vv_writers *writers, struct vv_record *record, struct varve_error *error);
 /* Does the parent's record exist, and does it depend on all that this one depends on? VARVE_FORGOTTEN if it is gone. */

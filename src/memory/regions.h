@@ -19,6 +19,7 @@ struct vv_region {
     int is_doubted;           /* its tracker was found to lie */
     struct vv_watch *watch;   /* the capture's, or NULL: will be made when a checkpoint begins */
     struct vv_array *array;   /* what it holds; NULL: bytes */
+    uint8_t distribution;     /* enum varve_distribution */
     uint32_t fine;            /* bytes of its chunks, 1 for whole granules; 0: as the setting says */
     struct vv_device *device; /* the engine's: it lies in a device's memory; NULL: it does not */
     int is_callback;

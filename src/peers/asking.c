@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "peers/peers_private.h"
+#include "store/read_costs.h"
 
 /* ---- whom: packs that are shared are read by several ranks ---- */
 
@@ -87,8 +88,10 @@ int vv_peers_put(struct vv_peers *peers, struct vv_asking *list, size_t count, c
 }
 
 void vv_peers_wait(struct vv_peers *peers, const struct vv_asking *list, size_t count) {
+    uint64_t begin = vv_clock_ns();
     pthread_mutex_lock(&peers->lock);
     while (!has_answers(list, count))
         pthread_cond_wait(&peers->is_answered, &peers->lock);
     pthread_mutex_unlock(&peers->lock);
+    vv_cost(&peers->own->costs->waiting_ns, begin);
 }

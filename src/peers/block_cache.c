@@ -5,11 +5,13 @@
 #include "base/alloc.h"
 #include "peers/peers_private.h"
 #include "store/block_decode.h"
+#include "store/read_costs.h"
 
 struct vv_block_cache {
     struct vv_cache cache;
     struct vv_slice_cache *slices;
     struct vv_coders coders;
+    struct vv_read_costs *costs;
     _Atomic uint64_t decoded;
 };
 
@@ -17,11 +19,13 @@ static void clear_whole(struct vv_cache_entry *entry) {
     vv_free(((struct vv_whole *)entry)->data);
 }
 
-int vv_block_cache_create(struct vv_slice_cache *slices, size_t budget, struct vv_block_cache **out) {
+int vv_block_cache_create(struct vv_slice_cache *slices, struct vv_read_costs *costs, size_t budget,
+                          struct vv_block_cache **out) {
     struct vv_block_cache *wholes = vv_calloc(1, sizeof *wholes);
     if (!wholes)
         return -ENOMEM;
     wholes->slices = slices;
+    wholes->costs = costs;
     vv_coders_init(&wholes->coders);
     vv_cache_init(&wholes->cache, budget, sizeof(struct vv_whole), clear_whole);
     *out = wholes;
@@ -57,10 +61,15 @@ static int read_whole(struct vv_block_cache *wholes, const char *key, const stru
         return -ENOMEM;
     int64_t got = vv_slice_cache_get(wholes->slices, key, block->offset, stored, block->stored);
     int rc = got < 0 ? (int)got : (uint64_t)got < block->stored ? VARVE_CORRUPT : 0;
+    uint64_t begin = vv_clock_ns();
     if (rc == 0 && vv_sum64(stored, block->stored) != block->sum)
         rc = VARVE_CORRUPT;
+    begin = vv_cost(&wholes->costs->checking_ns, begin);
     if (rc == 0 && !is_plain)
         rc = vv_block_decode(&wholes->coders, key, block, stored, raw, &ignored);
+    vv_cost(&wholes->costs->decoding_ns, begin);
+    wholes->costs->blocks++;
+    wholes->costs->bytes_raw += block->raw;
     if (!is_plain)
         vv_free(stored);
     return rc;

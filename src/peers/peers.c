@@ -5,11 +5,13 @@
 #include <time.h>
 
 #include "base/alloc.h"
-#include "peers/peers_private.h"
+#include "peers/lender.h"
+#include "store/read_costs.h"
 
 #define SLICES_BYTES (64u << 20) /* that are kept as they are stored; and as many decoded */
 #define WINDOW_BYTES (16u << 20)
-#define READERS 8u /* threads that read for other ranks: mostly they wait for the storage */
+#define LENT_SHARE 16u /* of what a rank reads, the part that may be kept for the node */
+#define READERS 8u     /* threads that read for other ranks: mostly they wait for the storage */
 /* How long a rank that has nothing to ask lets the others wait: not at all while there is traffic, then longer and
  * longer, so that ranks that need nothing of each other are left alone. */
 #define PAUSE_FIRST_NS 50000u
@@ -154,6 +156,7 @@ static int one_round(struct vv_peers *peers, struct vv_peers_round *round, uint6
     if (rc)
         return rc;
     hand_out(peers, round);
+    peers->own->costs->rounds++;
     return 1;
 }
 
@@ -203,11 +206,16 @@ static int run_beside(struct vv_peers *peers, struct varve_error *error) {
     return rc;
 }
 
+int vv_peers_is_direct(const struct vv_peers *peers) {
+    return peers->mode == VV_PEERS_DIRECT || !peers->hops || peers->is_alone;
+}
+
 int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varve_error *error) {
     int rc;
-    if (peers->mode == VV_PEERS_DIRECT || !peers->hops || peers->is_alone)
+    if (vv_peers_is_direct(peers)) {
         rc = work(arg, &peers->store, error);
-    else {
+        vv_lender_rest(peers->lender);
+    } else {
         peers->work = work;
         peers->work_arg = arg;
         peers->is_running = 1;
@@ -237,7 +245,7 @@ static int open_parts(struct vv_peers *peers, const struct vv_peers_options *opt
     size_t kept = most < SLICES_BYTES ? most : SLICES_BYTES;
     int rc = vv_slice_cache_create(peers->own->backend, kept, &peers->slices);
     if (rc == 0)
-        rc = vv_block_cache_create(peers->slices, kept, &peers->wholes);
+        rc = vv_block_cache_create(peers->slices, peers->own->costs, kept, &peers->wholes);
     return rc ? rc : vv_pool_create(threads, 2 * threads + 2, NULL, &peers->readers);
 }
 
@@ -284,6 +292,7 @@ void vv_peers_close(struct vv_peers *peers) {
     if (!peers)
         return;
     vv_hops_destroy(peers->hops);
+    vv_lender_close(peers->lender);
     vv_pool_destroy(peers->readers);
     vv_block_cache_destroy(peers->wholes);
     vv_slice_cache_destroy(peers->slices);
@@ -309,14 +318,32 @@ uint64_t vv_peers_decoded(const struct vv_peers *peers) {
     return peers->wholes ? vv_block_cache_decoded(peers->wholes) : 0;
 }
 
-int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *error) {
-    uint64_t least = !is_needed;
+/* Memory that the ranks of a node share, where it is to be had: a share of what the one with least reads. */
+static void open_lender(struct vv_peers *peers, uint64_t least_bytes, uint32_t block_size) {
+    struct varve_comm *comm = peers->comm;
+    struct varve_error why = {0};
+    struct vv_lender_options options = {
+        .block_size = block_size, .backend = &peers->backend, .costs = peers->own->costs};
+    if (comm->nodes == 0 || comm->nodes == comm->ranks || !comm->ops->node_size)
+        return;
+    options.budget = least_bytes / LENT_SHARE * comm->ops->node_size(comm, comm->node);
+    if (vv_lender_open(comm, &options, &peers->lender, &why) == 0) {
+        peers->store.lend = &vv_lender_ops;
+        peers->store.lend_arg = peers->lender;
+    } else
+        vv_log(peers->own->log, VV_LOG_DEBUG, "blocks are not shared on a node: %s", why.text);
+}
+
+int vv_peers_need(struct vv_peers *peers, const struct vv_peers_needs *needs, struct varve_error *error) {
+    uint64_t least[4] = {!needs->is_needed, needs->shared == 0, needs->bytes, needs->block_size};
     if (peers->mode != VV_PEERS_SHARED)
         return 0;
-    int rc = peers->comm->ops->reduce_min(peers->comm, &least, 1);
+    int rc = peers->comm->ops->reduce_min(peers->comm, least, 4);
     if (rc)
         return vv_error(error, rc, "the ranks can talk no more: %s", varve_error_text(rc));
-    if (least)
+    if (!least[1])
+        open_lender(peers, least[2], (uint32_t)least[3]);
+    if (least[0] || (peers->lender && peers->comm->nodes == 1))
         peers->mode = VV_PEERS_DIRECT;
     peers->is_alone = 0;
     return 0;

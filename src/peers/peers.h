@@ -48,9 +48,19 @@ int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varv
 /* Inside the work: let the thread that called vv_peers_run call fn, since the program expects its callbacks there. */
 int vv_peers_call(struct vv_peers *peers, int (*fn)(void *arg), void *arg);
 
-/* Shared storage: does any rank need packs of others? Until this is called, each reads by itself; if nobody does, what
- * follows goes straight to the storage. Collective. */
-int vv_peers_need(struct vv_peers *peers, int is_needed, struct varve_error *error);
+/* Shared storage: what this rank needs of packs that others read, too. */
+struct vv_peers_needs {
+    int is_needed;       /* it pays to have them read once for the whole job */
+    uint64_t shared;     /* bytes; with 0 on all ranks, nothing is shared on a node, either */
+    uint64_t bytes;      /* of all this rank will read */
+    uint32_t block_size; /* that is expected */
+};
+/* Until this is called, each rank reads by itself. If any rank needs it, what follows goes by rounds, or on a single
+ * node through the memory that its ranks share; else straight to the storage. Collective. */
+int vv_peers_need(struct vv_peers *peers, const struct vv_peers_needs *needs, struct varve_error *error);
+
+/* Does the work of each rank go without the others, so that any thread may do it at any time? The same on all ranks. */
+int vv_peers_is_direct(const struct vv_peers *peers);
 
 /* Shared storage: packs of this attempt, which has so many writers, may hold data of several ranks each. A rank that is
  * told this asks accordingly, so all that read from it should be told; those that are not get everything, too, later.

@@ -161,7 +161,7 @@ static enum way find_way(const struct vv_peers *peers, const char *text, struct 
     int is_pack = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY;
     if (peers->mode == VV_PEERS_LOCAL)
         return is_pack || key->kind == VV_KIND_WRITERS ? WAY_SEARCH : WAY_HERE;
-    if (!is_pack)
+    if (!is_pack || peers->is_alone) /* slices that nobody asks for would be read in vain */
         return WAY_HERE;
     struct vv_attempt attempt = {key->generation, key->attempt, key->version};
     if (vv_peers_span(peers, &attempt) == 1 && vv_peers_home(peers, key, 0) == peers->comm->rank)

@@ -43,7 +43,8 @@ struct vv_whole {
     uint8_t *data;               /* of the raw length of the block */
 };
 /* At most `budget` bytes, and what is borrowed. Stored bytes come from the slices. 0 or -ENOMEM. */
-int vv_block_cache_create(struct vv_slice_cache *slices, size_t budget, struct vv_block_cache **out);
+int vv_block_cache_create(struct vv_slice_cache *slices, struct vv_read_costs *costs, size_t budget,
+                          struct vv_block_cache **out);
 void vv_block_cache_destroy(struct vv_block_cache *wholes); /* nothing is borrowed; accepts NULL */
 /* Which block: all that decides what its bytes are. */
 struct vv_hash128 vv_block_cache_id(const char *key, const struct vv_block *block);
@@ -76,6 +77,8 @@ struct vv_asking {
     int is_answered;
 };
 
+struct vv_lender;
+
 /* Which ranks can read an object. */
 struct vv_holders {
     struct vv_hash128 id; /* of its key */
@@ -105,7 +108,8 @@ struct vv_peers {
     struct vv_hops *hops; /* NULL: the group cannot exchange messages */
     struct vv_slice_cache *slices;
     struct vv_block_cache *wholes;
-    struct vv_buf spreads; /* struct vv_shared_pack */
+    struct vv_lender *lender; /* or NULL */
+    struct vv_buf spreads;    /* struct vv_shared_pack */
     struct vv_pool *readers;
     size_t window; /* bytes that this rank asks for, and answers with, in one round */
     int mode;

@@ -37,6 +37,7 @@ int vv_fetch_create(struct vv_view *view, struct vv_pool *pool, struct vv_fetch 
     fetch->pool = pool;
     vv_seeker_init(&fetch->seeker, view);
     vv_scratch_init(&fetch->scratch);
+    vv_scratch_init(&fetch->ids);
     vv_coders_init(&fetch->coders);
     pthread_mutex_init(&fetch->lock, NULL);
     *out = fetch;
@@ -47,6 +48,7 @@ void vv_fetch_destroy(struct vv_fetch *fetch) {
     if (!fetch)
         return;
     vv_scratch_clear(&fetch->scratch);
+    vv_scratch_clear(&fetch->ids);
     vv_coders_clear(&fetch->coders);
     vv_buf_clear(&fetch->places);
     vv_buf_clear(&fetch->wants);

@@ -14,16 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_ALIGN 4096u
 #define JOB_BYTES (1u << 20) /* stored bytes read at once, unless one block has more; or bytes asked for at once */
 #define JOB_WISHES 64u       /* blocks asked for at once */
-
-struct job {
-    struct vv_fetch *fetch;
-    struct vv_fetch_piece *pieces;
-    size_t count;
-    int is_in_parts; /* somebody else is asked for the pieces first */
-};
 
 /* ---- one job ---- */
 
@@ -55,7 +47,7 @@ static size_t pieces_of_block(const struct vv_fetch_piece *pieces, size_t count)
 }
 
 /* Every block of the job wanted whole by one piece, as it is stored, and the destinations in one row. */
-static int is_direct(const struct job *job, const struct vv_pack_tables *tables) {
+static int is_direct(const struct vv_fetch_job *job, const struct vv_pack_tables *tables) {
     const uint8_t *next = job->pieces[0].out;
     for (size_t i = 0; i < job->count; i++) {
         const struct vv_fetch_piece *piece = &job->pieces[i];
@@ -68,17 +60,33 @@ static int is_direct(const struct job *job, const struct vv_pack_tables *tables)
     return 1;
 }
 
-static int check_sum(const char *key, const struct vv_block *block, uint32_t number, const void *stored,
-                     struct varve_error *error) {
-    if (vv_sum64(stored, block->stored) == block->sum)
+int vv_fetch_check_sum(struct vv_fetch *fetch, const char *key, const struct vv_block *block, uint32_t number,
+                       const void *stored, struct varve_error *error) {
+    struct vv_read_costs *costs = fetch->view->store->costs;
+    uint64_t begin = vv_clock_ns();
+    int is_right = vv_sum64(stored, block->stored) == block->sum;
+    vv_cost(&costs->checking_ns, begin);
+    costs->blocks++;
+    costs->bytes_raw += block->raw;
+    if (is_right)
         return 0;
     return vv_error(error, VARVE_CORRUPT, "%s: block %u at byte %llu is damaged: its sum does not match", key, number,
                     (unsigned long long)block->offset);
 }
 
-static void copy_pieces(const struct vv_fetch_piece *pieces, size_t count, const uint8_t *raw) {
+void vv_fetch_copy(struct vv_fetch *fetch, const struct vv_fetch_piece *pieces, size_t count, const uint8_t *raw) {
+    uint64_t begin = vv_clock_ns();
     for (size_t i = 0; i < count; i++)
         memcpy(pieces[i].out, raw + pieces[i].raw, pieces[i].length);
+    vv_cost(&fetch->view->store->costs->copying_ns, begin);
+}
+
+int vv_fetch_decode(struct vv_fetch *fetch, const char *key, const struct vv_block *block, const uint8_t *stored,
+                    uint8_t *raw, struct varve_error *error) {
+    uint64_t begin = vv_clock_ns();
+    int rc = vv_block_decode(&fetch->coders, key, block, stored, raw, error);
+    vv_cost(&fetch->view->store->costs->decoding_ns, begin);
+    return rc;
 }
 
 static int is_decoded(const struct vv_decoded *decoded, const char *key, const struct vv_block *block) {
@@ -87,14 +95,15 @@ static int is_decoded(const struct vv_decoded *decoded, const char *key, const s
 }
 
 /* 1 if the block was the last one to be decoded. */
-static int copy_decoded(struct vv_decoded *decoded, const char *key, const struct vv_block *block,
+static int copy_decoded(struct vv_fetch *fetch, const char *key, const struct vv_block *block,
                         const struct vv_fetch_piece *pieces, size_t count) {
+    struct vv_decoded *decoded = &fetch->view->decoded;
     if (!decoded->is_wanted)
         return 0;
     pthread_mutex_lock(&decoded->lock);
     int found = is_decoded(decoded, key, block);
     if (found)
-        copy_pieces(pieces, count, decoded->data);
+        vv_fetch_copy(fetch, pieces, count, decoded->data);
     pthread_mutex_unlock(&decoded->lock);
     return found;
 }
@@ -123,23 +132,23 @@ static void keep_decoded(struct vv_decoded *decoded, const char *key, const stru
 static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_block *block,
                        const struct vv_fetch_piece *pieces, size_t count, const uint8_t *stored,
                        struct varve_error *error) {
-    int rc = check_sum(key, block, pieces[0].block, stored, error);
+    int rc = vv_fetch_check_sum(fetch, key, block, pieces[0].block, stored, error);
     if (rc < 0)
         return rc;
     if (block->codec == VV_CODEC_NONE) {
-        copy_pieces(pieces, count, stored);
+        vv_fetch_copy(fetch, pieces, count, stored);
         return 0;
     }
     if (count == 1 && pieces[0].length == block->raw)
-        return vv_block_decode(&fetch->coders, key, block, stored, pieces[0].out, error);
-    if (copy_decoded(&fetch->view->decoded, key, block, pieces, count))
+        return vv_fetch_decode(fetch, key, block, stored, pieces[0].out, error);
+    if (copy_decoded(fetch, key, block, pieces, count))
         return 0;
     struct vv_scratch *raw = vv_scratch_acquire(&fetch->scratch, block->raw);
     if (!raw)
         return vv_error_sys(error, -ENOMEM, "decode a block");
-    rc = vv_block_decode(&fetch->coders, key, block, stored, raw->data, error);
+    rc = vv_fetch_decode(fetch, key, block, stored, raw->data, error);
     if (rc == 0) {
-        copy_pieces(pieces, count, raw->data);
+        vv_fetch_copy(fetch, pieces, count, raw->data);
         keep_decoded(&fetch->view->decoded, key, block, raw->data);
     }
     vv_scratch_release(&fetch->scratch, raw);
@@ -148,12 +157,19 @@ static int place_block(struct vv_fetch *fetch, const char *key, const struct vv_
 
 static void tell_placed(struct vv_fetch *fetch, const struct vv_fetch_piece *pieces, size_t count) {
     const struct vv_want *wants = (const struct vv_want *)fetch->wants.data;
+    uint64_t begin = vv_clock_ns();
     for (size_t i = 0; i < count && fetch->placed; i++)
-        fetch->placed(wants[pieces[i].want].tag, pieces[i].out, pieces[i].length);
+        fetch->placed(wants[pieces[i].want].tag, pieces[i].out, pieces[i].length, NULL);
+    vv_cost(&fetch->view->store->costs->checking_ns, begin);
 }
 
-static void place_blocks(struct job *job, const char *key, const struct vv_pack_tables *tables, const uint8_t *stored,
-                         int are_placed) {
+void vv_fetch_place(struct vv_fetch_job *job, const uint8_t *raw) {
+    vv_fetch_copy(job->fetch, job->pieces, job->count, raw);
+    tell_placed(job->fetch, job->pieces, job->count);
+}
+
+static void place_blocks(struct vv_fetch_job *job, const char *key, const struct vv_pack_tables *tables,
+                         const uint8_t *stored, int are_placed) {
     uint64_t base = tables->blocks[job->pieces[0].block].offset;
     size_t n;
     for (size_t i = 0; i < job->count; i += n) {
@@ -163,7 +179,7 @@ static void place_blocks(struct job *job, const char *key, const struct vv_pack_
         struct varve_error why;
         n = pieces_of_block(pieces, job->count - i);
         vv_error_clear(&why);
-        int rc = are_placed ? check_sum(key, block, pieces->block, bytes, &why)
+        int rc = are_placed ? vv_fetch_check_sum(job->fetch, key, block, pieces->block, bytes, &why)
                             : place_block(job->fetch, key, block, pieces, n, bytes, &why);
         if (rc < 0)
             fail_pieces(job->fetch, pieces, n, &why);
@@ -172,40 +188,40 @@ static void place_blocks(struct job *job, const char *key, const struct vv_pack_
     }
 }
 
-/* How many bytes up to the next multiple of READ_ALIGN certainly follow this block in its object. */
-static size_t readable_behind(const struct vv_pack_tables *tables, uint64_t number) {
+size_t vv_fetch_readable_behind(const struct vv_pack_tables *tables, uint64_t number) {
     const struct vv_block *block = &tables->blocks[number], *next = block + 1;
-    size_t missing = (size_t)(-(block->offset + block->stored) % READ_ALIGN);
+    size_t missing = (size_t)(-(block->offset + block->stored) % VV_READ_ALIGN);
     return number + 1 < tables->block_count && next->part == block->part && next->stored >= missing ? missing : 0;
 }
 
-/* A bounced read begins and ends at multiples of READ_ALIGN where it can: the backend then needs no copy of its own. */
-static int read_job(struct job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
+/* A bounced read begins and ends at multiples of VV_READ_ALIGN where it can: the backend then needs no copy of its own.
+ */
+static int read_job(struct vv_fetch_job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
     struct vv_view *view = job->fetch->view;
     const struct vv_fetch_piece *first = &job->pieces[0];
     const struct vv_block *begin = &tables->blocks[first->block];
     const struct vv_block *end = &tables->blocks[job->pieces[job->count - 1].block];
-    uint64_t lead = begin->offset % READ_ALIGN;
+    uint64_t lead = begin->offset % VV_READ_ALIGN;
     size_t size = (size_t)(end->offset + end->stored - begin->offset);
     char key[VV_KEY_CAPACITY];
     int rc = vv_view_block_key(view, first->source, first->writer, begin->part, tables->parts, key, error);
     if (rc < 0)
         return rc;
     int direct = is_direct(job, tables);
-    struct vv_scratch *bounce = direct ? NULL : vv_scratch_acquire(&job->fetch->scratch, lead + size + READ_ALIGN);
+    struct vv_scratch *bounce = direct ? NULL : vv_scratch_acquire(&job->fetch->scratch, lead + size + VV_READ_ALIGN);
     if (!direct && !bounce)
         return vv_error_sys(error, -ENOMEM, "read blocks");
     uint8_t *stored = direct ? first->out : bounce->data + lead;
     rc = direct ? vv_pack_get(view->store, key, begin->offset, stored, size, error)
                 : vv_pack_get(view->store, key, begin->offset - lead, bounce->data,
-                              lead + size + readable_behind(tables, job->pieces[job->count - 1].block), error);
+                              lead + size + vv_fetch_readable_behind(tables, job->pieces[job->count - 1].block), error);
     if (rc == 0)
         place_blocks(job, key, tables, stored, direct);
     vv_scratch_release(&job->fetch->scratch, bounce);
     return vv_view_missing(view, rc, error);
 }
 
-static void read_or_fail(struct job *job, const struct vv_pack_tables *tables) {
+static void read_or_fail(struct vv_fetch_job *job, const struct vv_pack_tables *tables) {
     struct varve_error why;
     vv_error_clear(&why);
     if (read_job(job, tables, &why) < 0)
@@ -214,8 +230,8 @@ static void read_or_fail(struct job *job, const struct vv_pack_tables *tables) {
 
 /* ---- parts of blocks from others ---- */
 
-static size_t make_wishes(const struct job *job, const struct vv_pack_tables *tables, struct vv_block_part *parts,
-                          struct vv_block_wish *wishes) {
+static size_t make_wishes(const struct vv_fetch_job *job, const struct vv_pack_tables *tables,
+                          struct vv_block_part *parts, struct vv_block_wish *wishes) {
     size_t count = 0, n;
     for (size_t i = 0; i < job->count; i += n) {
         const struct vv_fetch_piece *pieces = &job->pieces[i];
@@ -229,20 +245,20 @@ static size_t make_wishes(const struct job *job, const struct vv_pack_tables *ta
 }
 
 /* Blocks that did not come are read one by one: something is wrong with them, or with whoever was asked. */
-static void take_wishes(struct job *job, const struct vv_pack_tables *tables, const struct vv_block_wish *wishes,
-                        size_t count) {
+static void take_wishes(struct vv_fetch_job *job, const struct vv_pack_tables *tables,
+                        const struct vv_block_wish *wishes, size_t count) {
     struct vv_fetch_piece *pieces = job->pieces;
     for (size_t i = 0; i < count; pieces += wishes[i++].count) {
         if (wishes[i].result == 0) {
             tell_placed(job->fetch, pieces, wishes[i].count);
         } else {
-            struct job alone = {.fetch = job->fetch, .pieces = pieces, .count = wishes[i].count};
+            struct vv_fetch_job alone = {.fetch = job->fetch, .pieces = pieces, .count = wishes[i].count};
             read_or_fail(&alone, tables);
         }
     }
 }
 
-static int ask_job(struct job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
+static int ask_job(struct vv_fetch_job *job, const struct vv_pack_tables *tables, struct varve_error *error) {
     struct vv_view *view = job->fetch->view;
     const struct vv_fetch_piece *first = &job->pieces[0];
     struct vv_block_wish wishes[JOB_WISHES];
@@ -263,15 +279,18 @@ static int ask_job(struct job *job, const struct vv_pack_tables *tables, struct 
 
 /* Failures are noted in the pieces: there may be another place for them. */
 static int run_job(void *arg) {
-    struct job *job = arg;
+    struct vv_fetch_job *job = arg;
     struct vv_view *view = job->fetch->view;
     struct vv_cached *tables = NULL;
     struct varve_error why;
     vv_error_clear(&why);
     int rc = use_tables(job->fetch, &job->pieces[0], &tables, &why);
     if (rc == 0)
-        rc = job->is_in_parts ? ask_job(job, tables->object, &why) : read_job(job, tables->object, &why);
+        rc = job->is_in_parts ? ask_job(job, tables->object, &why)
+             : job->is_alone  ? vv_fetch_block(job, tables->object, &why)
+                              : read_job(job, tables->object, &why);
     vv_view_release(view, tables);
+    job->is_left = rc > 0;
     if (rc < 0)
         fail_pieces(job->fetch, job->pieces, job->count, &why);
     return 0;
@@ -352,24 +371,45 @@ static int may_ask(const struct vv_fetch *fetch, const struct vv_fetch_piece *pi
            store->parts->is_shared(store->parts_arg, vv_view_source(fetch->view, piece->source), piece->writer);
 }
 
+/* Is there a lender for the block? */
+static int is_lent(const struct vv_fetch *fetch, const struct vv_block *block) {
+    return fetch->view->store->lend && (block->flags & VV_BLOCK_SHARED);
+}
+
+static int is_alone(const struct vv_fetch *fetch, const struct vv_block *block, const struct vv_fetch_piece *pieces,
+                    const struct group *group) {
+    return is_lent(fetch, block) || vv_fetch_is_partial(fetch, block, pieces, group->count);
+}
+
+/* May the block of `next`, which the group is of, be had together with those before it? */
+static int may_join(const struct vv_fetch_job *job, const struct vv_pack_tables *tables,
+                    const struct vv_fetch_piece *next, const struct group *group, int is_shared) {
+    const struct vv_fetch_piece *pieces = job->pieces;
+    if (!is_same_pack(pieces, next) || (is_shared && is_part(tables, next, group)) != job->is_in_parts)
+        return 0;
+    return job->is_in_parts ? tables->blocks[next->block].part == tables->blocks[pieces->block].part
+                            : follows(tables, pieces, next - 1, next) &&
+                                  !is_alone(job->fetch, &tables->blocks[next->block], next, group);
+}
+
 /* The pieces from `pieces` on, all of the pack of these tables, that can be had together. */
-static struct job take_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count,
-                           const struct vv_pack_tables *tables, int is_shared) {
+static struct vv_fetch_job take_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count,
+                                    const struct vv_pack_tables *tables, int is_shared) {
+    const struct vv_block *block = &tables->blocks[pieces->block];
     struct group group = group_at(pieces, count);
-    struct job job = {.fetch = fetch,
-                      .pieces = pieces,
-                      .count = group.count,
-                      .is_in_parts = is_shared && is_part(tables, pieces, &group)};
+    struct vv_fetch_job job = {.fetch = fetch,
+                               .pieces = pieces,
+                               .count = group.count,
+                               .is_in_parts = is_shared && is_part(tables, pieces, &group)};
     uint64_t bytes = group.bytes;
-    for (size_t wishes = 1; job.count < count; wishes++) {
+    job.is_alone = !job.is_in_parts && is_alone(fetch, block, pieces, &group);
+    job.is_lent = job.is_alone && is_lent(fetch, block);
+    for (size_t wishes = 1; job.count < count && !job.is_alone; wishes++) {
         const struct vv_fetch_piece *next = &pieces[job.count];
         group = group_at(next, count - job.count);
         bytes += group.bytes;
-        if (!is_same_pack(pieces, next) || (is_shared && is_part(tables, next, &group)) != job.is_in_parts)
-            break;
-        if (job.is_in_parts ? wishes == JOB_WISHES || bytes > JOB_BYTES ||
-                                  tables->blocks[next->block].part != tables->blocks[pieces->block].part
-                            : !follows(tables, pieces, next - 1, next))
+        if (!may_join(&job, tables, next, &group, is_shared) ||
+            (job.is_in_parts && (wishes == JOB_WISHES || bytes > JOB_BYTES)))
             break;
         job.count += group.count;
     }
@@ -384,7 +424,7 @@ struct cut {
 
 /* One job: the pieces from `pieces` on that can be had together. */
 static int cut_job(struct vv_fetch *fetch, struct vv_fetch_piece *pieces, size_t count, struct cut *cut,
-                   struct job *out, struct varve_error *error) {
+                   struct vv_fetch_job *out, struct varve_error *error) {
     const struct vv_cache_key *key = cut->tables ? &cut->tables->key : NULL;
     if (!key || key->writer != pieces->writer ||
         vv_attempt_compare(&key->attempt, vv_view_source(fetch->view, pieces->source)) != 0) {
@@ -406,7 +446,7 @@ static int cut_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_er
     int rc = 0;
     sort_pieces(fetch);
     for (size_t i = 0; i < count && rc == 0;) {
-        struct job job;
+        struct vv_fetch_job job;
         rc = cut_job(fetch, &pieces[i], count - i, &cut, &job, error);
         if (rc == 0) {
             vv_buf_append(jobs, &job, sizeof job);
@@ -418,13 +458,38 @@ static int cut_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_er
     return rc;
 }
 
-static int run_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_error *error) {
-    struct job *list = (struct job *)jobs->data;
-    size_t count = jobs->size / sizeof *list;
+/* Run the jobs of a list of which this member is set, or is not. */
+enum which { LENT, NOT_LENT, LEFT };
+
+static int is_of(const struct vv_fetch_job *job, enum which which) {
+    return which == LEFT ? job->is_left : job->is_lent == (which == LENT);
+}
+
+static int run_some(struct vv_fetch *fetch, struct vv_fetch_job *list, size_t count, enum which which) {
     int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++)
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        if (!is_of(&list[i], which))
+            continue;
+        list[i].is_last = which == LEFT;
         rc = fetch->pool && count > 1 ? vv_pool_submit(fetch->pool, run_job, &list[i]) : run_job(&list[i]);
-    int waited = fetch->pool && count > 1 ? vv_pool_wait(fetch->pool) : 0;
+    }
+    return rc;
+}
+
+/* What is lent goes first: all ranks of a node read it in the same order, at about the same time. A rank that is too
+ * far ahead leaves some of it until it has read what is its own. */
+static int run_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_error *error) {
+    struct vv_fetch_job *list = (struct vv_fetch_job *)jobs->data;
+    size_t count = jobs->size / sizeof *list;
+    int is_pooled = fetch->pool && count > 1;
+    int rc = run_some(fetch, list, count, LENT);
+    if (rc == 0)
+        rc = run_some(fetch, list, count, NOT_LENT);
+    int waited = is_pooled ? vv_pool_wait(fetch->pool) : 0;
+    rc = rc < 0 ? rc : waited;
+    if (rc == 0)
+        rc = run_some(fetch, list, count, LEFT);
+    waited = is_pooled ? vv_pool_wait(fetch->pool) : 0;
     rc = rc < 0 ? rc : waited;
     return rc < 0 ? vv_error_sys(error, rc, "reading blocks") : 0;
 }

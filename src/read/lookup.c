@@ -10,26 +10,11 @@ void vv_seeker_init(struct vv_seeker *seeker, struct vv_view *view) {
 }
 
 void vv_seeker_clear(struct vv_seeker *seeker) {
-    for (unsigned i = 0; i < VV_SEEKER_WRITERS; i++)
-        vv_view_release(seeker->view, seeker->writers[i].list);
+    for (unsigned i = 0; i < VV_SEEKER_HOMES; i++)
+        vv_home_clear(seeker->view, &seeker->homes[i]);
     vv_view_release(seeker->view, seeker->tables);
     vv_view_release(seeker->view, seeker->ids);
     vv_seeker_init(seeker, seeker->view);
-}
-
-static int use_writers(struct vv_seeker *seeker, uint32_t source, const struct vv_writers **out,
-                       struct varve_error *error) {
-    struct vv_seeker_writers *writers = &seeker->writers[source % VV_SEEKER_WRITERS];
-    if (!writers->list || writers->source != source) {
-        struct vv_cached *cached;
-        int rc = vv_view_writers(seeker->view, source, &cached, error);
-        if (rc < 0)
-            return rc;
-        vv_view_release(seeker->view, writers->list);
-        *writers = (struct vv_seeker_writers){source, cached};
-    }
-    *out = writers->list->object;
-    return 0;
 }
 
 static int use_tables(struct vv_seeker *seeker, uint32_t source, uint32_t writer, uint32_t owner,
@@ -54,19 +39,15 @@ static int use_tables(struct vv_seeker *seeker, uint32_t source, uint32_t writer
 
 static int use_home(struct vv_seeker *seeker, const struct vv_place *place, const struct vv_writer **out,
                     uint32_t *number_out, struct varve_error *error) {
-    const struct vv_writers *writers;
-    int rc = use_writers(seeker, place->dependency, &writers, error);
-    if (rc < 0)
-        return rc;
-    int64_t home = vv_writers_home(writers, place->owner);
-    if (home < 0) {
+    uint32_t source = place->dependency;
+    int rc = vv_home_find(seeker->view, &seeker->homes[source % VV_SEEKER_HOMES], source, place->owner, out, number_out,
+                          error);
+    if (rc == 0) {
         char text[64];
-        return vv_error(error, VARVE_CORRUPT, "a place names owner %u, but %s has %u ranks", place->owner,
-                        vv_attempt_text(vv_view_source(seeker->view, place->dependency), text), writers->ranks);
+        return vv_error(error, VARVE_CORRUPT, "a place names owner %u, whom no writer of %s has", place->owner,
+                        vv_attempt_text(vv_view_source(seeker->view, source), text));
     }
-    *out = &writers->list[home];
-    *number_out = (uint32_t)home;
-    return 0;
+    return rc < 0 ? rc : 0;
 }
 
 int vv_seek_home(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error) {
@@ -84,11 +65,13 @@ int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uin
 }
 
 int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint32_t *out, struct varve_error *error) {
-    struct vv_place place = {.dependency = source, .owner = owner};
-    struct vv_seeker seeker;
-    vv_seeker_init(&seeker, view);
-    int rc = vv_seek_partners(&seeker, &place, out, error);
-    vv_seeker_clear(&seeker);
+    struct vv_home home = {.source = 0};
+    const struct vv_writer *writer = NULL;
+    uint32_t number = 0;
+    int rc = vv_home_find(view, &home, source, owner, &writer, &number, error);
+    if (rc > 0)
+        *out = writer->partner_count;
+    vv_home_clear(view, &home);
     return rc;
 }
 
@@ -294,17 +277,40 @@ static int load_ids(void *arg, void **object_out, size_t *bytes_out, struct varv
     return rc;
 }
 
+static int borrow_ids(struct vv_view *view, uint32_t source, uint32_t writer, uint64_t page, struct vv_cached **out,
+                      struct varve_error *error) {
+    struct ids_load load = {.view = view, .source = source, .writer = writer, .page = page};
+    struct vv_cache_key key = {
+        .attempt = *vv_view_source(view, source), .writer = writer, .kind = VV_CACHED_IDS, .page = page};
+    int rc = vv_pack_cache_acquire(view->cache, &key, load_ids, &load, vv_free, out, error);
+    return rc < 0 ? vv_view_missing(view, rc, error) : 0;
+}
+
+int vv_view_block_ids(struct vv_view *view, uint32_t source, uint32_t writer, const struct vv_block *block,
+                      uint32_t first, uint32_t count, struct vv_hash128 *out, struct varve_error *error) {
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0;) {
+        uint64_t number = block->first_id + first + i, page = number / VV_IDS_PAGE;
+        struct vv_cached *ids;
+        rc = borrow_ids(view, source, writer, page, &ids, error);
+        if (rc < 0)
+            break;
+        const uint8_t *list = ids->object;
+        for (; i < count && number / VV_IDS_PAGE == page; i++, number++)
+            out[i] = vv_hash128_get(list + number % VV_IDS_PAGE * 16);
+        vv_view_release(view, ids);
+    }
+    return rc;
+}
+
 static int use_ids(struct vv_seeker *seeker, uint32_t source, uint32_t writer, uint64_t page,
                    struct varve_error *error) {
+    struct vv_cached *cached;
     if (seeker->ids && seeker->ids_page == page && seeker->ids_source == source && seeker->ids_writer == writer)
         return 0;
-    struct ids_load load = {.view = seeker->view, .source = source, .writer = writer, .page = page};
-    struct vv_cache_key key = {
-        .attempt = *vv_view_source(seeker->view, source), .writer = writer, .kind = VV_CACHED_IDS, .page = page};
-    struct vv_cached *cached;
-    int rc = vv_pack_cache_acquire(seeker->view->cache, &key, load_ids, &load, vv_free, &cached, error);
+    int rc = borrow_ids(seeker->view, source, writer, page, &cached, error);
     if (rc < 0)
-        return vv_view_missing(seeker->view, rc, error);
+        return rc;
     vv_view_release(seeker->view, seeker->ids);
     seeker->ids = cached;
     seeker->ids_page = page;

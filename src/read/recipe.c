@@ -67,19 +67,13 @@ static int check_lower(const struct vv_layer *top, const struct vv_layer *lower,
 
 /* The home writer of the recipe's owner in that source. */
 static int find_home(struct vv_recipe *recipe, uint32_t source, uint32_t *out, struct varve_error *error) {
-    struct vv_cached *writers;
     char text[64];
-    int rc = vv_view_writers(recipe->view, source, &writers, error);
-    if (rc < 0)
-        return rc;
-    int64_t home = vv_writers_home(writers->object, recipe->owner);
-    vv_view_release(recipe->view, writers);
-    if (home < 0) {
+    int rc = vv_view_home(recipe->view, source, recipe->owner, out, error);
+    if (rc == 0) {
         return vv_error(error, source ? VARVE_CORRUPT : -EINVAL, "there is no owner %u in %s", recipe->owner,
                         vv_attempt_text(vv_view_source(recipe->view, source), text));
     }
-    *out = (uint32_t)home;
-    return 0;
+    return rc < 0 ? rc : 0;
 }
 
 static int open_lower(struct vv_recipe *recipe, uint32_t position, struct varve_error *error) {

@@ -203,92 +203,6 @@ struct load {
     uint32_t owner; /* of tables: whose extents */
 };
 
-static struct vv_hash128 writers_digest(const struct vv_view *view, uint32_t source) {
-    return source ? view->record.dependencies[source - 1].writers_digest : view->record.writers_digest;
-}
-
-static void writers_destroy(void *object) {
-    vv_writers_clear(object);
-    vv_free(object);
-}
-
-static int read_writers(const struct load *load, struct vv_writers *out, struct varve_error *error) {
-    struct vv_view *view = load->view;
-    struct vv_key key = vv_attempt_key(view->name, vv_view_source(view, load->source), VV_KIND_WRITERS, 0, 0);
-    struct vv_buf bytes;
-    vv_buf_init(&bytes);
-    int rc = vv_object_read(view->store, &key, &bytes, error);
-    if (rc == 0) {
-        rc = vv_writers_parse(bytes.data, bytes.size, &key, view->store->id, out, error);
-    } else if (rc == -ENOENT) {
-        char text[VV_KEY_CAPACITY];
-        vv_key_print(&key, text);
-        vv_error(error, rc, "%s is missing", text);
-    }
-    vv_buf_clear(&bytes);
-    return rc;
-}
-
-static int load_writers(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error) {
-    struct vv_writers *writers = vv_calloc(1, sizeof *writers);
-    if (!writers)
-        return vv_error_sys(error, -ENOMEM, "a writers list");
-    int rc = read_writers(arg, writers, error);
-    if (rc < 0) {
-        vv_free(writers);
-        return rc;
-    }
-    *object_out = writers;
-    *bytes_out = sizeof *writers + writers->count * sizeof writers->list[0];
-    return 0;
-}
-
-static int check_writers(const struct vv_view *view, uint32_t source, const struct vv_writers *writers,
-                         struct varve_error *error) {
-    const struct vv_attempt *attempt = vv_view_source(view, source);
-    const struct vv_record *record = &view->record;
-    char text[64]; /* written only when something is wrong: this is called for every other run */
-    if (!vv_hash128_equal(writers->digest, writers_digest(view, source))) {
-        return vv_error(error, VARVE_CORRUPT, "the writers list of %s is not the one the record of version %llu names",
-                        vv_attempt_text(attempt, text), (unsigned long long)view->attempt.version);
-    }
-    if (source == 0 && (writers->count != record->writers || writers->ranks != record->ranks ||
-                        writers->length != record->writers_length)) {
-        return vv_error(error, VARVE_CORRUPT, "record and writers list of %s differ about writers or ranks",
-                        vv_attempt_text(attempt, text));
-    }
-    return 0;
-}
-
-int vv_view_writers(struct vv_view *view, uint32_t source, struct vv_cached **out, struct varve_error *error) {
-    const struct vv_attempt *attempt = vv_view_source(view, source);
-    if (!attempt)
-        return vv_error(error, -EINVAL, "there is no source %u", source);
-    struct load load = {.view = view, .source = source};
-    struct vv_cache_key key = {.attempt = *attempt, .kind = VV_CACHED_WRITERS};
-    struct vv_cached *cached;
-    int rc = vv_pack_cache_acquire(view->cache, &key, load_writers, &load, writers_destroy, &cached, error);
-    if (rc < 0)
-        return vv_view_missing(view, rc, error);
-    rc = check_writers(view, source, cached->object, error);
-    if (rc < 0) {
-        vv_view_release(view, cached);
-        return rc;
-    }
-    *out = cached;
-    return 0;
-}
-
-int vv_view_writer_count(struct vv_view *view, uint32_t source, uint32_t *out, struct varve_error *error) {
-    struct vv_cached *cached = NULL;
-    int rc = vv_view_writers(view, source, &cached, error);
-    if (rc == 0) {
-        *out = ((const struct vv_writers *)cached->object)->count;
-        vv_view_release(view, cached);
-    }
-    return rc;
-}
-
 static void footer_destroy(void *object) {
     vv_footer_clear(object);
     vv_free(object);
@@ -300,13 +214,13 @@ static int may_use_copy(int rc) {
 }
 
 /* The pack, or its copy. If neither works, the pack's failure is told. */
-static int read_footer(const struct load *load, const struct vv_writers *writers, struct vv_view_footer *out,
+static int read_footer(const struct load *load, const struct vv_listed *listed, struct vv_view_footer *out,
                        struct varve_error *error) {
     struct vv_pack_id id = vv_view_pack(load->view, load->source, load->writer);
     struct varve_error why = {0};
     out->kind = VV_KIND_PACK;
-    int rc = vv_pack_footer_load(&id, VV_KIND_PACK, writers, &out->footer, NULL, error);
-    if (!may_use_copy(rc) || vv_pack_footer_load(&id, VV_KIND_COPY, writers, &out->footer, NULL, &why) < 0)
+    int rc = vv_pack_footer_load(&id, VV_KIND_PACK, listed, &out->footer, NULL, error);
+    if (!may_use_copy(rc) || vv_pack_footer_load(&id, VV_KIND_COPY, listed, &out->footer, NULL, &why) < 0)
         return rc;
     out->kind = VV_KIND_COPY;
     load->view->used_copies = 1;
@@ -319,12 +233,11 @@ static int read_footer(const struct load *load, const struct vv_writers *writers
 static int load_footer(void *arg, void **object_out, size_t *bytes_out, struct varve_error *error) {
     struct load *load = arg;
     struct vv_view_footer *found = vv_calloc(1, sizeof *found);
-    struct vv_cached *writers = NULL;
-    int rc =
-        found ? vv_view_writers(load->view, load->source, &writers, error) : vv_error_sys(error, -ENOMEM, "a footer");
+    struct vv_listed listed;
+    int rc = found ? vv_view_listed(load->view, load->source, load->writer, &listed, error)
+                   : vv_error_sys(error, -ENOMEM, "a footer");
     if (rc == 0)
-        rc = read_footer(load, writers->object, found, error);
-    vv_view_release(load->view, writers);
+        rc = read_footer(load, &listed, found, error);
     if (rc < 0) {
         vv_free(found);
         return rc;
@@ -346,20 +259,18 @@ int vv_view_footer(struct vv_view *view, uint32_t source, uint32_t writer, struc
 }
 
 int vv_view_stored(struct vv_view *view, uint32_t source, uint32_t owner, uint64_t *out, struct varve_error *error) {
-    struct vv_cached *cached = NULL, *footer = NULL;
-    int rc = vv_view_writers(view, source, &cached, error);
+    struct vv_cached *footer = NULL;
+    uint32_t home = 0;
     *out = 0;
-    if (rc)
+    int rc = vv_view_home(view, source, owner, &home, error);
+    if (rc <= 0)
         return rc;
-    int64_t home = vv_writers_home(cached->object, owner);
-    if (home >= 0)
-        rc = vv_view_footer(view, source, (uint32_t)home, &footer, error);
+    rc = vv_view_footer(view, source, home, &footer, error);
     if (footer) {
         const struct vv_footer *found = footer->object;
         *out = found->raw_bytes / found->owners;
         vv_view_release(view, footer);
     }
-    vv_view_release(view, cached);
     return rc;
 }
 

@@ -30,7 +30,8 @@ const struct vv_record *vv_view_record(const struct vv_view *view);
 const struct vv_attempt *vv_view_attempt(const struct vv_view *view); /* its own */
 /* Has anything been read from a copy so far, since it was missing or damaged in its own place? */
 int vv_view_used_copies(const struct vv_view *view);
-/* On how many other nodes what this owner stored there is kept, too. */
+/* On how many other nodes what this owner stored there is kept, too: 1; 0 if that attempt has no such owner, as when it
+ * is of fewer ranks; or an error. */
 int vv_view_partners(struct vv_view *view, uint32_t source, uint32_t owner, uint32_t *out, struct varve_error *error);
 /* How many writers stored that attempt. */
 int vv_view_writer_count(struct vv_view *view, uint32_t source, uint32_t *out, struct varve_error *error);
@@ -85,8 +86,8 @@ int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip
                  int is_zeroed, struct varve_error *error);
 /* Call placed for every range of bytes of the wants added from now on, as soon as it is in memory and its block has
  * been checked, while it is still near the processor; from the pool's threads, in any order. Repeated bytes are told
- * once. tag comes back. */
-typedef void (*vv_placed_fn)(void *tag, const void *data, size_t size);
+ * once. tag comes back. ids: those of its granules, as they were computed from data; or NULL. */
+typedef void (*vv_placed_fn)(void *tag, const void *data, size_t size, const struct vv_hash128 *ids);
 void vv_fetch_tell(struct vv_fetch *fetch, vv_placed_fn placed, void *tag);
 /* Read and place everything added since the last call; blocks in parallel on the pool. A place that fails is tried at
  * the run's other places and at the copies its writer's partners hold, before the error is returned. */

@@ -27,7 +27,7 @@ struct vv_view_footer {
     int is_lost;             /* there is certainly no pack */
 };
 
-/* Borrowed objects: struct vv_writers, struct vv_view_footer, struct vv_pack_tables. Give them back with
+/* Borrowed objects: struct vv_writers_index, struct vv_view_footer, struct vv_pack_tables. Give them back with
  * vv_view_release. */
 int vv_view_writers(struct vv_view *view, uint32_t source, struct vv_cached **out, struct varve_error *error);
 int vv_view_footer(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_cached **out,
@@ -48,6 +48,22 @@ int vv_view_block_key(struct vv_view *view, uint32_t source, uint32_t writer, ui
                       struct varve_error *error);
 void vv_view_release(struct vv_view *view, struct vv_cached *cached); /* accepts NULL */
 
+/* The writer whose owners include owner: 1, 0 when there is none, or an error. Of a long list only pages are read; home
+ * keeps the last one, and out points into it. */
+struct vv_home {
+    uint32_t source; /* if the list is set */
+    uint32_t number; /* of the page, if it is set */
+    struct vv_cached *list, *page;
+};
+int vv_home_find(struct vv_view *view, struct vv_home *home, uint32_t source, uint32_t owner,
+                 const struct vv_writer **out, uint32_t *number_out, struct varve_error *error);
+void vv_home_clear(struct vv_view *view, struct vv_home *home);
+/* The same, for once. */
+int vv_view_home(struct vv_view *view, uint32_t source, uint32_t owner, uint32_t *out, struct varve_error *error);
+/* What the list says of one writer. */
+int vv_view_listed(struct vv_view *view, uint32_t source, uint32_t writer, struct vv_listed *out,
+                   struct varve_error *error);
+
 struct vv_pack_id vv_view_pack(const struct vv_view *view, uint32_t source, uint32_t writer);
 /* The source that a dependency means, or VV_NO_SOURCE when the record does not name that attempt with that writers
  * list. */
@@ -60,13 +76,10 @@ const char *vv_attempt_text(const struct vv_attempt *attempt, char out[64]);
 
 /* ---- where a place is. A seeker remembers the last pack, since most searches are neighbours, and the writers of some
  * sources; one thread. ---- */
-#define VV_SEEKER_WRITERS 32 /* lists */
+#define VV_SEEKER_HOMES 32
 struct vv_seeker {
     struct vv_view *view;
-    struct vv_seeker_writers {
-        uint32_t source; /* if the list is set */
-        struct vv_cached *list;
-    } writers[VV_SEEKER_WRITERS]; /* of a source: at its number modulo their count */
+    struct vv_home homes[VV_SEEKER_HOMES]; /* of a source: at its number modulo their count */
     uint32_t tables_source;
     uint32_t tables_writer;
     int tables_are_own; /* only of the owner the view is read for */
@@ -94,6 +107,9 @@ int vv_seek(struct vv_seeker *seeker, const struct vv_place *place, struct vv_sp
 int vv_seek_home(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error);
 /* How many copies of a place its home writer's partners may hold. */
 int vv_seek_partners(struct vv_seeker *seeker, const struct vv_place *place, uint32_t *out, struct varve_error *error);
+/* The stored ids of `count` granules of a block, which has ids, from its granule `first` on. Any thread. */
+int vv_view_block_ids(struct vv_view *view, uint32_t source, uint32_t writer, const struct vv_block *block,
+                      uint32_t first, uint32_t count, struct vv_hash128 *out, struct varve_error *error);
 /* The stored ids of the granules from this place on, at most max and only those whose bytes are wholly in the length
  * bytes asked for. count_out 0 when there are none; covered_out: how many bytes were answered, with or without ids. */
 int vv_seek_ids(struct vv_seeker *seeker, const struct vv_place *place, uint64_t length, struct vv_hash128 *out,

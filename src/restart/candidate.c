@@ -147,16 +147,18 @@ int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view 
 
 /* ---- copies ---- */
 
-/* Of what was stored for it, is anything kept on fewer nodes than this session would? */
+/* Is anything kept on fewer nodes than this session would? The owners are shared out between the ranks: to each its
+ * own, where there are as many. */
 static int is_kept_less(const struct vv_restart_context *context, struct vv_view *view, struct varve_error *error) {
+    const struct varve_comm *comm = context->job->comm;
     uint32_t least = context->replicas, partners = 0;
     int rc = 0;
-    for (uint32_t i = 0; i <= vv_view_record(view)->dependency_count && rc == 0 && least > 0; i++) {
-        rc = vv_view_partners(view, i, context->job->comm->rank, &partners, error);
-        if (rc == 0 && partners < least)
-            return 1;
-    }
-    return rc;
+    for (uint32_t i = 0; i <= vv_view_record(view)->dependency_count && rc >= 0 && least > 0; i++)
+        for (uint32_t owner = comm->rank; (rc = vv_view_partners(view, i, owner, &partners, error)) > 0;
+             owner += comm->ranks)
+            if (partners < least)
+                return 1;
+    return rc < 0 ? rc : 0;
 }
 
 int vv_candidate_evaluate(struct vv_restart_context *context, struct vv_view *view, int is_under_replicated,

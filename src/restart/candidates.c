@@ -98,10 +98,8 @@ static int explain(const struct vv_restart_context *context, int64_t version, in
     return result;
 }
 
-/* Nobody knows that we read it, without a claim: was it forgotten meanwhile? Then that is the reason, and no damage.
- * Collective. */
-static int see_forgotten(struct vv_restart_context *context, const struct vv_attempt *candidate, int result,
-                         struct varve_error *why) {
+int vv_see_forgotten(struct vv_restart_context *context, const struct vv_attempt *candidate, int result,
+                     struct varve_error *why) {
     struct varve_error ignored = {0};
     uint32_t is_gone = 0;
     if (result == VARVE_MISMATCH || context->job->may == VV_MAY_WRITE)
@@ -129,7 +127,7 @@ static int try_listed(struct vv_restart_context *context, int64_t version, vv_tr
         vv_error_clear(&why);
         result = try(context, arg, candidate.generation, candidate.version, &why);
         if (result < 0)
-            result = see_forgotten(context, &candidate, result, &why);
+            result = vv_see_forgotten(context, &candidate, result, &why);
         if (result == 0 && version_out)
             *version_out = (int64_t)candidate.version;
         if (result == 0 || !may_go_on(context, &candidate, result, &why))

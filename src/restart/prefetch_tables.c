@@ -48,26 +48,22 @@ static void add_wishes(struct vv_view *view, const struct vv_run *run, struct vv
         *next_tidy = tidy(wishes) * 2 + TIDY_EVERY;
 }
 
-static int collect(struct vv_view *view, uint32_t rank, struct vv_buf *wishes, struct varve_error *error) {
-    struct vv_recipe *recipe;
+static int collect(struct vv_view *view, struct vv_recipe *recipe, struct vv_buf *wishes, struct varve_error *error) {
     struct vv_recipe_region region;
     struct vv_run run;
     size_t next_tidy = TIDY_EVERY;
-    int rc = vv_recipe_open(view, rank, &recipe, error);
-    if (rc)
-        return rc;
+    int rc = vv_recipe_rewind(recipe, error);
     while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, error)) > 0)
         while ((rc = vv_recipe_next_run(recipe, &run, error)) > 0)
             add_wishes(view, &run, wishes, &next_tidy);
-    vv_recipe_close(recipe);
     return rc < 0 ? rc : wishes->failed;
 }
 
-void vv_load_ahead(struct vv_view *view, uint32_t rank, struct vv_pool *pool) {
+void vv_load_ahead(struct vv_view *view, struct vv_recipe *recipe, struct vv_pool *pool) {
     struct varve_error ignored = {0};
     struct vv_buf wishes;
     vv_buf_init(&wishes);
-    if (collect(view, rank, &wishes, &ignored) == 0) {
+    if (collect(view, recipe, &wishes, &ignored) == 0) {
         size_t count = tidy(&wishes);
         struct wish *list = (struct wish *)wishes.data;
         for (size_t i = 0; i < count; i++)

@@ -40,6 +40,21 @@ int vv_find_offered(struct vv_restart_context *context, int64_t version, uint32_
 int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
                    struct varve_error *error);
 
+/* ---- begun.c: the same, but the reading goes on in a thread of its own, which talks to nobody ---- */
+struct vv_begun;
+/* NULL: no memory. */
+struct vv_begun *vv_begun_create(const struct vv_restart_context *context, const struct vv_restart_options *options);
+void vv_begun_destroy(struct vv_begun *begun); /* nothing is under way; accepts NULL */
+/* Up to where the ranks have agreed on it and the thread reads; arg points to a struct vv_begun *. */
+int vv_try_begin(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
+                 struct varve_error *error);
+/* Until this region is where it belongs, and checked; or why not. Not collective. */
+int vv_begun_wait(struct vv_begun *begun, const char *name, struct varve_error *error);
+/* All ranks go on from it, or none. Collective. Destroys it. */
+int vv_begun_end(struct vv_begun *begun, struct varve_error *error);
+/* Nobody goes on from it. Not collective. Destroys it; accepts NULL. */
+void vv_begun_abandon(struct vv_begun *begun);
+
 /* ---- resume.c: the same without reading; arg is not used ---- */
 int vv_try_continue(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
                     struct varve_error *error);

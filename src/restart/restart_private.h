@@ -42,8 +42,23 @@ void vv_candidate_leave(struct vv_job *job);
 /* The origin a run stands for; sources of the view are slots of the history. */
 struct vv_origin vv_origin_of(const struct vv_run *run);
 
-/* ---- prefetch_tables.c: load the tables that a rank's regions need, many at a time; nothing here can fail ---- */
-void vv_load_ahead(struct vv_view *view, uint32_t rank, struct vv_pool *pool);
+/* ---- elastic.c ---- */
+/* The code of a rank that has found other parts stored than it has. Lower than every error, so that all ranks follow.
+ */
+#define VV_OTHER_PARTS (-(1 << 20))
+/* Read them by the place of their elements in the global arrays. Collective. */
+int vv_try_elastic(struct vv_restart_context *context, uint32_t generation, uint64_t version,
+                   struct varve_error *error);
+
+/* ---- candidates.c ---- */
+/* Nobody knows that we read it, without a claim: was it forgotten meanwhile? Then that is the reason, and no damage.
+ * Returns it, or the result. Collective. */
+int vv_see_forgotten(struct vv_restart_context *context, const struct vv_attempt *candidate, int result,
+                     struct varve_error *why);
+
+/* ---- prefetch_tables.c: load the tables that the regions of a recipe need, many at a time; nothing here can fail. The
+ * recipe is read through. ---- */
+void vv_load_ahead(struct vv_view *view, struct vv_recipe *recipe, struct vv_pool *pool);
 
 /* ---- digest_check.c: what a restart has read must have the digests that were stored ---- */
 struct vv_check {

@@ -45,7 +45,7 @@ static int try_together(struct resumption *resumption, struct varve_error *error
     if (rc == 0)
         rc = vv_peers_run(peers, open_view, resumption, error);
     if (rc == 0)
-        rc = vv_peers_need(peers, resumption->is_shared, error);
+        rc = vv_peers_need(peers, &(struct vv_peers_needs){.is_needed = resumption->is_shared}, error);
     if (rc == 0)
         rc = vv_peers_run(peers, read_tables, resumption, error);
     if (rc == 0)

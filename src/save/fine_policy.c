@@ -171,14 +171,14 @@ static void refill_region(struct vv_job *job, struct vv_history *history, const 
     }
 }
 
-void vv_fine_refill(struct vv_job *job, struct vv_protected *memory) {
+void vv_fine_refill(struct vv_job *job, struct vv_protected *memory, int is_as_restored) {
     struct vv_history *history = &job->lineage.history;
     uint64_t protected_bytes = 0;
     for (size_t i = 0; i < memory->regions.count; i++)
         protected_bytes += memory->regions.list[i].size;
     vv_fine_index_bound(&history->seen, vv_fine_capacity(job, protected_bytes));
     vv_devices_lose_step(&memory->regions, job->lineage.is_settled_well);
-    for (size_t i = 0; i < memory->regions.count; i++) {
+    for (size_t i = 0; i < memory->regions.count && is_as_restored; i++) {
         const struct vv_region *region = &memory->regions.list[i];
         struct vv_past *past = region->name ? vv_history_find(history, region->number) : NULL;
         if (past && region->device)

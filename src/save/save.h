@@ -153,7 +153,8 @@ void vv_rank_dedup_close(struct vv_rank_dedup *rank_dedup); /* not collective */
 void vv_rank_dedup_forget(struct vv_rank_dedup *rank_dedup);
 
 /* ---- fine_policy.c ---- */
-/* After a restart: what was restored has been seen. */
-void vv_fine_refill(struct vv_job *job, struct vv_protected *memory);
+/* After a restart: what was restored has been seen. is_as_restored: 0 if the program may have changed it already. Then
+ * nothing is known of it, and devices are asked for all of theirs. */
+void vv_fine_refill(struct vv_job *job, struct vv_protected *memory, int is_as_restored);
 
 #endif

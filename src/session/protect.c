@@ -162,6 +162,14 @@ int vv_session_fine(struct vv_session *session, const char *name, uint32_t chunk
     return 0;
 }
 
+int vv_session_distribute(struct vv_session *session, const char *name, enum varve_distribution how) {
+    struct vv_region *region = vv_regions_find(&session->memory.regions, name);
+    if (!region)
+        return -ENOENT;
+    region->distribution = (uint8_t)how;
+    return 0;
+}
+
 int vv_session_unprotect(struct vv_session *session, const char *name) {
     struct vv_region *region = vv_regions_find(&session->memory.regions, name);
     if (!region)

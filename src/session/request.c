@@ -125,10 +125,17 @@ static void end_save(struct vv_session *session) {
     session->save = NULL;
 }
 
+static uint32_t shared_writer_of(void *arg, uint32_t node, uint32_t local) {
+    return vv_team_writer_of(arg, node, local);
+}
+
 /* All ranks have written, or failed to: the record, or the end of the attempt. */
 static int commit(struct vv_session *session, int *may_retry, struct varve_error *error) {
     struct vv_save *save = session->save;
     struct vv_hash128 writers_digest;
+    struct vv_writers_map map = {.writers = save->output->writers, .arg = &session->outputs};
+    if (save->output->plan.is_gathered)
+        map.writer_of = shared_writer_of;
     *error = save->outcome.error;
     int rc = vv_comm_agree(session->job.comm, save->outcome.result, error);
     if (rc == 0)
@@ -136,7 +143,7 @@ static int commit(struct vv_session *session, int *may_retry, struct varve_error
                            save->outcome.sealed_ns - save->plan.begun_ns, save->sums.fresh + save->sums.rewritten,
                            error);
     if (rc == 0) /* all ranks have said yes */
-        rc = vv_leaders_commit(&session->job, &save->plan.attempt, &writers_digest, error);
+        rc = vv_leaders_commit(&session->job, &save->plan.attempt, &map, &writers_digest, error);
     if (rc == 0)
         vv_save_accept(save, writers_digest);
     else
@@ -424,4 +431,5 @@ void vv_session_stats(struct vv_session *session, struct vv_details *out) {
         out->seconds_durable = (double)(request->durable_ns - request->begun_ns) * 1e-9;
     vv_background_unlock(session);
     note_capture(session, out);
+    vv_restarted_tell(session, out);
 }

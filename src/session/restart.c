@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "session/session_private.h"
+#include "store/read_costs.h"
 
 static struct vv_restart_context context_of(struct vv_session *session) {
     return (struct vv_restart_context){.job = &session->job,
@@ -28,24 +29,113 @@ static int go_on(struct vv_session *session, int rc) {
     return noted(session, rc);
 }
 
-int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
-                       struct varve_error *error) {
-    vv_background_land(session);
-    int rc = vv_restart_options_check(options, error);
+/* ---- what it costs ---- */
+
+static struct vv_restarted counters(const struct vv_session *session) {
+    struct vv_backend_counts counts = {.bytes_read = 0};
+    vv_count_get(session->job.store->backend, &counts);
+    return (struct vv_restarted){
+        .reads = counts.calls[VV_VERB_GET], .bytes_read = counts.bytes_read, .reading_ns = counts.get_ns};
+}
+
+static void end_counting(struct vv_session *session, const struct vv_restarted *before, uint64_t begun_ns) {
+    struct vv_restarted now = counters(session);
+    session->restarted = (struct vv_restarted){.seconds = (double)(vv_clock_ns() - begun_ns) * 1e-9,
+                                               .reads = now.reads - before->reads,
+                                               .bytes_read = now.bytes_read - before->bytes_read,
+                                               .reading_ns = now.reading_ns - before->reading_ns};
+}
+
+void vv_restarted_tell(const struct vv_session *session, struct vv_details *out) {
+    const struct vv_restarted *restarted = &session->restarted;
+    const struct vv_read_costs *costs = session->job.store->costs;
+    out->restart_seconds = restarted->seconds;
+    out->restart_reads = restarted->reads;
+    out->restart_bytes_read = restarted->bytes_read;
+    out->restart_reading = (double)restarted->reading_ns * 1e-9;
+    out->restart_blocks = costs->blocks;
+    out->restart_bytes_decoded = costs->bytes_raw;
+    out->restart_rounds = costs->rounds;
+    out->restart_checking = (double)costs->checking_ns * 1e-9;
+    out->restart_decoding = (double)costs->decoding_ns * 1e-9;
+    out->restart_copying = (double)costs->copying_ns * 1e-9;
+    out->restart_waiting = (double)costs->waiting_ns * 1e-9;
+}
+
+/* ---- the calls ---- */
+
+/* Nothing is in flight, regions tell where they are, and all ranks want the same. */
+static int enter(struct vv_session *session, const struct vv_restart_options *options, enum vv_call call, int rc,
+                 struct varve_error *error) {
+    if (rc == 0)
+        rc = vv_restart_options_check(options, error);
     if (rc == 0)
         rc = vv_ask_regions(session, error);
-    rc = vv_comm_agree_call(session->job.comm, rc, VV_CALL_RESTART, (uint64_t)options->version, error);
+    rc = vv_comm_agree_call(session->job.comm, rc, call, (uint64_t)options->version, error);
     if (rc)
         return noted(session, rc);
     vv_regions_pack(&session->memory.regions);
     if (options->is_allocating) /* the program may let go of memory when it is asked */
         vv_unwatch_regions(&session->memory);
     session->memory.is_overwritten = 0;
+    *session->job.store->costs = (struct vv_read_costs){.blocks = 0};
+    return 0;
+}
+
+int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
+                       struct varve_error *error) {
+    vv_background_land(session);
+    int rc = enter(session, options, VV_CALL_RESTART, 0, error);
+    if (rc)
+        return rc;
     struct vv_restart_context context = context_of(session);
+    struct vv_restarted before = counters(session);
+    uint64_t begun_ns = vv_clock_ns();
     rc = go_on(session, vv_try_candidates(&context, options->version, vv_try_restart, options, version_out, error));
+    end_counting(session, &before, begun_ns);
     if (rc == 0)
-        vv_fine_refill(&session->job, &session->memory);
+        vv_fine_refill(&session->job, &session->memory, 1);
     return rc;
+}
+
+int vv_session_restart_begin(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
+                             struct varve_error *error) {
+    vv_background_land(session);
+    struct vv_restart_context context = context_of(session);
+    struct vv_begun *begun = vv_begun_create(&context, options);
+    int rc = begun ? 0 : vv_error(error, -ENOMEM, "no memory to begin a restart");
+    rc = enter(session, options, VV_CALL_RESTART_BEGIN, rc, error);
+    session->under_way = (struct vv_under_way){.before = counters(session), .begun_ns = vv_clock_ns()};
+    if (rc == 0)
+        rc = noted(session, vv_try_candidates(&context, options->version, vv_try_begin, &begun, version_out, error));
+    if (rc)
+        vv_begun_destroy(begun);
+    else
+        session->under_way.begun = begun;
+    return rc;
+}
+
+int vv_session_restart_wait(struct vv_session *session, const char *name, struct varve_error *error) {
+    if (!session->under_way.begun)
+        return vv_error(error, -EINVAL, "region %s: no restart is under way, call varve_restart_begin first", name);
+    return vv_begun_wait(session->under_way.begun, name, error);
+}
+
+int vv_session_restart_end(struct vv_session *session, struct varve_error *error) {
+    struct vv_begun *begun = session->under_way.begun;
+    if (!begun)
+        return vv_error(error, -EINVAL, "no restart is under way: call varve_restart_begin first");
+    session->under_way.begun = NULL;
+    int rc = go_on(session, vv_begun_end(begun, error));
+    end_counting(session, &session->under_way.before, session->under_way.begun_ns);
+    if (rc == 0)
+        vv_fine_refill(&session->job, &session->memory, 0);
+    return rc;
+}
+
+void vv_session_restart_abandon(struct vv_session *session) {
+    vv_begun_abandon(session->under_way.begun);
+    session->under_way.begun = NULL;
 }
 
 /* The history of a session that has one would be lost. */

@@ -48,6 +48,11 @@
  * reason, and the next older one is tried. With many ranks the reading runs on the storage as the job sees it
  * (peers.h): what several ranks need is read once, and what this node does not have comes from another.
  *
+ * vv_session_restart_begin does the same up to where all ranks have agreed and nothing is written. Then a thread of the
+ * restart reads this rank's regions, some at a time, checks them and hands them out. It talks to nobody: where reading
+ * needs other ranks it is done before. vv_session_restart_end is the last agreement; meanwhile the session does nothing
+ * else (restart/begun.c).
+ *
  * CONTINUING. vv_session_continue goes on from a checkpoint of which no byte is read: the ids that are stored with its
  * bytes become the table of ids, its record the sources, and the checkpoint the parent (restart/resume.c). Nothing is
  * known about regions, so all of them are new in the next checkpoint, which stores what the table does not know.
@@ -103,6 +108,19 @@ struct vv_schedule {
     double seconds_spent; /* in checkpoints */
 };
 
+/* What the last restart took of the storage; the rest of its cost is in store/read_costs.h. */
+struct vv_restarted {
+    double seconds;
+    uint64_t reads, bytes_read, reading_ns;
+};
+
+/* A restart that was begun. */
+struct vv_under_way {
+    struct vv_begun *begun;     /* NULL: none is */
+    struct vv_restarted before; /* what was counted when it was */
+    uint64_t begun_ns;
+};
+
 struct vv_session {
     struct vv_job job;               /* job/ */
     struct vv_protected memory;      /* protect.c */
@@ -114,6 +132,8 @@ struct vv_session {
     struct vv_schedule schedule;     /* request.c */
     struct vv_save *save;            /* request.c: the one under way */
     struct vv_request request;       /* request.c */
+    struct vv_restarted restarted;   /* restart.c */
+    struct vv_under_way under_way;   /* restart.c */
 };
 
 int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
@@ -133,6 +153,7 @@ int vv_session_protect_device(struct vv_session *session, const char *name, uint
 int vv_session_describe(struct vv_session *session, const char *name, const struct varve_array *array);
 /* Bytes of its fine chunks; 1: none, 0: as the setting says. */
 int vv_session_fine(struct vv_session *session, const char *name, uint32_t chunk);
+int vv_session_distribute(struct vv_session *session, const char *name, enum varve_distribution how);
 int vv_session_unprotect(struct vv_session *session, const char *name);
 /* Memory from vv_regions_map. */
 void vv_session_free(struct vv_session *session, void *ptr);
@@ -151,6 +172,14 @@ void vv_session_stats(struct vv_session *session, struct vv_details *out);
 
 int vv_session_restart(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
                        struct varve_error *error);
+/* The same in three steps: the ranks agree on a checkpoint, and reading goes on; a region is there (not collective);
+ * all go on from it, or none. Nothing else may be called in between but this: */
+int vv_session_restart_begin(struct vv_session *session, const struct vv_restart_options *options, int64_t *version_out,
+                             struct varve_error *error);
+int vv_session_restart_wait(struct vv_session *session, const char *name, struct varve_error *error);
+int vv_session_restart_end(struct vv_session *session, struct varve_error *error);
+/* None is under way any more. Not collective. */
+void vv_session_restart_abandon(struct vv_session *session);
 /* Only before the first checkpoint, and not after a restart. */
 int vv_session_continue(struct vv_session *session, int64_t version, int64_t *version_out, struct varve_error *error);
 int vv_session_reject(struct vv_session *session, int64_t version, struct varve_error *error);

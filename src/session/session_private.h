@@ -32,6 +32,10 @@ void vv_background_unlock(struct vv_session *session);
 /* With the lock: there is something to watch. */
 void vv_background_sample(struct vv_session *session);
 
+/* ---- restart.c ---- */
+/* What the last restart cost. */
+void vv_restarted_tell(const struct vv_session *session, struct vv_details *out);
+
 /* ---- protect.c ---- */
 /* Regions that move are asked where they are. In the caller's thread; nothing is in flight. 0, or why not. */
 int vv_ask_regions(struct vv_session *session, struct varve_error *error);

@@ -15,14 +15,6 @@ struct varve_session {
     int is_warned;            /* on_error=warn: varve_checkpoint only logs a failure; varve_wait still tells it */
 };
 
-/* A program that did not look at what open returned has no session: that is an error of its next call, not its end. */
-static int begin(struct varve_session *session) {
-    if (!session)
-        return -EINVAL;
-    vv_error_clear(&session->error);
-    return 0;
-}
-
 /* The error of the last call carries the rank where it happened: in collective calls that may be another one. */
 static int end(struct varve_session *session, int rc) {
     if (rc < 0) {
@@ -33,6 +25,18 @@ static int end(struct varve_session *session, int rc) {
             session->error.rank = (int)session->inner->job.comm->rank;
     }
     return rc;
+}
+
+/* A program that did not look at what open returned has no session: that is an error of its next call, not its end.
+ * call: its name, or NULL if it may be made while a restart is under way. */
+static int begin(struct varve_session *session, const char *call) {
+    if (!session)
+        return -EINVAL;
+    vv_error_clear(&session->error);
+    if (!call || !session->inner->under_way.begun)
+        return 0;
+    return end(session, vv_error(&session->error, -EBUSY,
+                                 "%s: a restart is under way on this session; call varve_restart_end first", call));
 }
 
 static int check_region_name(struct varve_session *session, const char *region) {
@@ -130,6 +134,7 @@ int varve_close(struct varve_session *session) {
     if (!session)
         return 0;
     struct varve_comm *comm = session->inner->job.given;
+    vv_session_restart_abandon(session->inner);
     int rc = varve_wait(session);
     vv_session_close(session->inner);
     vv_free(session);
@@ -158,19 +163,22 @@ static int protect(struct varve_session *session, const char *name, void *ptr, s
 }
 
 int varve_protect_flags(struct varve_session *session, const char *name, void *ptr, size_t size, unsigned flags) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     return end(session, protect(session, name, ptr, size, flags));
 }
 
 int varve_protect(struct varve_session *session, const char *name, void *ptr, size_t size) {
-    return varve_protect_flags(session, name, ptr, size, 0);
+    int rc = begin(session, __func__);
+    return rc ? rc : end(session, protect(session, name, ptr, size, 0));
 }
 
 int varve_protect_array(struct varve_session *session, const char *name, void *ptr, const struct varve_array *array) {
-    if (begin(session) != 0)
-        return -EINVAL;
-    int rc = check_region_name(session, name);
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
+    rc = check_region_name(session, name);
     if (rc == 0)
         rc = vv_array_check(array, name, &session->error);
     if (rc == 0)
@@ -181,9 +189,10 @@ int varve_protect_array(struct varve_session *session, const char *name, void *p
 }
 
 int varve_describe(struct varve_session *session, const char *name, const struct varve_array *array) {
-    if (begin(session) != 0)
-        return -EINVAL;
-    int rc = check_region_name(session, name);
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
+    rc = check_region_name(session, name);
     if (rc == 0 && array)
         rc = vv_array_check(array, name, &session->error);
     if (rc == 0 && (rc = vv_session_describe(session->inner, name, array)) < 0)
@@ -196,9 +205,10 @@ int varve_describe(struct varve_session *session, const char *name, const struct
 }
 
 int varve_fine(struct varve_session *session, const char *name, uint32_t chunk) {
-    if (begin(session) != 0)
-        return -EINVAL;
-    int rc = check_region_name(session, name);
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
+    rc = check_region_name(session, name);
     if (rc == 0 && !vv_settings_is_fine(chunk))
         rc = vv_error(&session->error, -EINVAL,
                       "region %s: %u is no size of fine chunks: 0, 1, or a power of two from 32 to 4096", name, chunk);
@@ -207,6 +217,18 @@ int varve_fine(struct varve_session *session, const char *name, uint32_t chunk) 
                  rc == -ENOENT ? "no region %s is protected: protect it before varve_fine"
                                : "region %s lies in a device's memory, which is always looked at finely",
                  name);
+    return end(session, rc);
+}
+
+int varve_distribute(struct varve_session *session, const char *name, enum varve_distribution how) {
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
+    rc = check_region_name(session, name);
+    if (rc == 0 && (unsigned)how > VARVE_DROPPED)
+        rc = vv_error(&session->error, -EINVAL, "region %s: %d is no distribution", name, (int)how);
+    if (rc == 0 && (rc = vv_session_distribute(session->inner, name, how)) < 0)
+        vv_error(&session->error, rc, "no region %s is protected: protect it before varve_distribute", name);
     return end(session, rc);
 }
 
@@ -226,9 +248,10 @@ static int take_callbacks(struct varve_session *session, const char *name, const
 int varve_protect_callback(struct varve_session *session, const char *name, const struct varve_callbacks *callbacks,
                            void *arg) {
     struct varve_callbacks taken;
-    if (begin(session) != 0)
-        return -EINVAL;
-    int rc = check_region_name(session, name);
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
+    rc = check_region_name(session, name);
     if (rc == 0)
         rc = take_callbacks(session, name, callbacks, &taken);
     if (rc == 0 && (rc = vv_session_protect_callback(session->inner, name, &taken, arg)) < 0)
@@ -237,9 +260,10 @@ int varve_protect_callback(struct varve_session *session, const char *name, cons
 }
 
 int varve_protect_moving(struct varve_session *session, const char *name, varve_memory_fn fn, void *arg) {
-    if (begin(session) != 0)
-        return -EINVAL;
-    int rc = check_region_name(session, name);
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
+    rc = check_region_name(session, name);
     if (rc == 0 && !fn)
         rc = vv_error(&session->error, -EINVAL, "region %s: a function that tells where it is is needed", name);
     if (rc == 0 && (rc = vv_session_protect_moving(session->inner, name, fn, arg)) < 0)
@@ -263,9 +287,10 @@ static int check_device(struct varve_session *session, const char *name, uint64_
 
 int varve_protect_device(struct varve_session *session, const char *name, uint64_t bytes, uint32_t chunk,
                          const struct varve_device_ops *ops, void *arg) {
-    if (begin(session) != 0)
-        return -EINVAL;
-    int rc = check_region_name(session, name);
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
+    rc = check_region_name(session, name);
     if (rc == 0)
         rc = check_device(session, name, bytes, chunk, ops);
     if (rc == 0 && (rc = vv_session_protect_device(session->inner, name, bytes, chunk, ops, arg)) < 0)
@@ -274,13 +299,14 @@ int varve_protect_device(struct varve_session *session, const char *name, uint64
 }
 
 int varve_device_error(struct varve_session *session, int code, const char *text) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, NULL);
+    if (rc)
+        return rc;
     return end(session, vv_error(&session->error, code, "%s", text));
 }
 
 void *varve_alloc(struct varve_session *session, const char *name, size_t size) {
-    if (begin(session) != 0)
+    if (begin(session, __func__) != 0)
         return NULL;
     void *ptr = vv_regions_map(&session->inner->memory.regions, size);
     if (!ptr) {
@@ -294,15 +320,21 @@ void *varve_alloc(struct varve_session *session, const char *name, size_t size) 
     return NULL;
 }
 
+/* It has no way to say no: while a restart may still write there, the memory is kept until varve_close. */
 void varve_free(struct varve_session *session, void *ptr) {
-    if (session && ptr)
+    if (!session || !ptr)
+        return;
+    if (!session->inner->under_way.begun)
         vv_session_free(session->inner, ptr);
+    else if (begin(session, __func__) != 0)
+        vv_log(&session->inner->job.log, VV_LOG_ERROR, "%s", session->error.text);
 }
 
 int varve_unprotect(struct varve_session *session, const char *name) {
-    if (begin(session) != 0)
-        return -EINVAL;
-    int rc = check_region_name(session, name);
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
+    rc = check_region_name(session, name);
     if (rc)
         return end(session, rc);
     rc = vv_session_unprotect(session->inner, name);
@@ -312,10 +344,11 @@ int varve_unprotect(struct varve_session *session, const char *name) {
 /* ---- saving ---- */
 
 int varve_checkpoint(struct varve_session *session, int64_t version) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     uint64_t last_ns = session->inner->request.begun_ns;
-    int rc = vv_session_checkpoint(session->inner, version, &session->error);
+    rc = vv_session_checkpoint(session->inner, version, &session->error);
     if (rc && session->is_warned && session->inner->request.begun_ns != last_ns) { /* it was begun */
         if (vv_comm_is_root(session->inner->job.comm))
             vv_log(&session->inner->job.log, VV_LOG_WARN, "checkpoint %lld failed on rank %d, the program goes on: %s",
@@ -326,8 +359,9 @@ int varve_checkpoint(struct varve_session *session, int64_t version) {
 }
 
 int varve_wait(struct varve_session *session) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     return end(session, vv_session_wait(session->inner, &session->error));
 }
 
@@ -340,14 +374,16 @@ int varve_release(struct varve_session *session) {
 }
 
 int varve_test(struct varve_session *session) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     return end(session, vv_session_test(session->inner, &session->error));
 }
 
 int varve_need(struct varve_session *session) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     return end(session, vv_session_is_due(session->inner, &session->error));
 }
 
@@ -357,44 +393,69 @@ int varve_restart_regions(struct varve_session *session, int64_t version, const 
                           unsigned flags, int64_t *version_out) {
     struct vv_restart_options options = {
         .version = version, .regions = regions, .region_count = regions ? count : 0, .flags = flags};
-    if (begin(session) != 0)
-        return -EINVAL;
-    return end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
+    int rc = begin(session, __func__);
+    return rc ? rc : end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
 }
 
 int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out) {
-    return varve_restart_regions(session, version, NULL, 0, 0, version_out);
+    struct vv_restart_options options = {.version = version};
+    int rc = begin(session, __func__);
+    return rc ? rc : end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
+}
+
+int varve_restart_begin(struct varve_session *session, int64_t version, int64_t *version_out) {
+    struct vv_restart_options options = {.version = version};
+    int rc = begin(session, __func__);
+    return rc ? rc : end(session, vv_session_restart_begin(session->inner, &options, version_out, &session->error));
+}
+
+int varve_restart_wait(struct varve_session *session, const char *name) {
+    int rc = begin(session, NULL);
+    if (rc)
+        return rc;
+    rc = check_region_name(session, name);
+    return end(session, rc ? rc : vv_session_restart_wait(session->inner, name, &session->error));
+}
+
+int varve_restart_end(struct varve_session *session) {
+    int rc = begin(session, NULL);
+    return rc ? rc : end(session, vv_session_restart_end(session->inner, &session->error));
 }
 
 int varve_restart_alloc(struct varve_session *session, int64_t version, const struct varve_allocator *allocator,
                         void *arg, int64_t *version_out) {
     struct vv_restart_options options = {.version = version, .is_allocating = 1, .allocator = allocator, .arg = arg};
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     return end(session, vv_session_restart(session->inner, &options, version_out, &session->error));
 }
 
 int varve_continue(struct varve_session *session, int64_t version, int64_t *version_out) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     return end(session, vv_session_continue(session->inner, version, version_out, &session->error));
 }
 
 int varve_reject(struct varve_session *session, int64_t version) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     return end(session, vv_session_reject(session->inner, version, &session->error));
 }
 
 int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg, int64_t *version_out) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     return end(session, vv_session_stored(session->inner, version, fn, arg, version_out, &session->error));
 }
 
 int varve_stats_get(struct varve_session *session, struct varve_stats *stats) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     if (!stats || stats->size < sizeof(size_t) || stats->size > sizeof *stats)
         return end(session, vv_error(&session->error, -EINVAL, "set stats->size to sizeof(struct varve_stats)"));
     struct vv_details all;
@@ -419,8 +480,9 @@ int varve_stats_get(struct varve_session *session, struct varve_stats *stats) {
 #define STAT(kind, member, unit_) {.name = #member, .unit = unit_, STAT_##kind(member)},
 
 int varve_stats_each(struct varve_session *session, varve_stat_fn fn, void *arg) {
-    if (begin(session) != 0)
-        return -EINVAL;
+    int rc = begin(session, __func__);
+    if (rc)
+        return rc;
     if (!fn)
         return end(session, vv_error(&session->error, -EINVAL, "varve_stats_each needs a function"));
     struct vv_details all;

@@ -20,12 +20,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "storage/file_private.h"
 #include "base/alloc.h"
 #include "base/thread.h"
+#include "storage/file_private.h"
 
 #define FILE_CACHED 64
 #define FILE_IDLE_NS (10 * 1000000000ull)
+#define BOUNCE_SMALL (256u << 10)
 
 struct file_cached {
     struct file_cached *next;
@@ -220,22 +221,33 @@ static int64_t read_aligned(int fd, uint8_t *data, size_t size, uint64_t offset)
     return count < 0 ? -errno : count;
 }
 
-/* Up to one block through memory of our own. */
+/* size bytes from offset on, by an aligned read into `bounce`. */
+static int64_t read_through(int fd, uint8_t *bounce, uint8_t *data, size_t size, uint64_t offset) {
+    size_t lead = (size_t)(offset % FILE_ALIGN);
+    int64_t count = read_aligned(fd, bounce, (lead + size + FILE_ALIGN - 1) / FILE_ALIGN * FILE_ALIGN, offset - lead);
+    if (count < 0)
+        return count;
+    count = count > (int64_t)lead ? count - (int64_t)lead : 0;
+    if (count > (int64_t)size)
+        count = (int64_t)size;
+    memcpy(data, bounce + lead, (size_t)count);
+    return count;
+}
+
+/* Up to one block through memory of our own. A block is a huge page: for little it is not worth taking. */
 static int64_t read_bounced(struct file_backend *file, int fd, uint8_t *data, size_t size, uint64_t offset) {
+    if (size <= BOUNCE_SMALL) {
+        uint8_t *bounce = vv_aligned(size + FILE_BLOCK_SLACK, FILE_ALIGN);
+        int64_t count = bounce ? read_through(fd, bounce, data, size, offset) : -ENOMEM;
+        vv_free(bounce);
+        return count;
+    }
     struct file_block *block = vv_file_block_acquire(&file->writer);
     if (!block)
         return -ENOMEM;
-    uint64_t low = offset / FILE_ALIGN * FILE_ALIGN;
-    size_t lead = (size_t)(offset - low);
     if (size > file->writer.block_bytes)
         size = file->writer.block_bytes;
-    int64_t count = read_aligned(fd, block->data, (lead + size + FILE_ALIGN - 1) / FILE_ALIGN * FILE_ALIGN, low);
-    if (count >= 0) {
-        count = count > (int64_t)lead ? count - (int64_t)lead : 0;
-        if (count > (int64_t)size)
-            count = (int64_t)size;
-        memcpy(data, block->data + lead, (size_t)count);
-    }
+    int64_t count = read_through(fd, block->data, data, size, offset);
     vv_file_block_release(&file->writer, block);
     return count;
 }

@@ -13,6 +13,7 @@ struct vv_pack_cache;
 
 enum vv_cached_kind {
     VV_CACHED_WRITERS,
+    VV_CACHED_WRITERS_PAGE,
     VV_CACHED_FOOTER,
     VV_CACHED_TABLES,
     VV_CACHED_PART, /* its head is checked */
@@ -25,7 +26,7 @@ struct vv_cache_key {
     struct vv_attempt attempt;
     uint32_t writer;
     uint32_t kind;
-    uint64_t page; /* of ids; or part; or the owner of tables + 1 */
+    uint64_t page; /* of ids or writers; or part; or the owner of tables + 1 */
 };
 
 struct vv_cached {

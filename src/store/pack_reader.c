@@ -1,13 +1,14 @@
 /* Nothing a pack says is believed before it is checked: the end against the object's length, the footer against the
- * writers list, sections against the footer, tables against each other. The last 64 KiB are read at once; they hold
+ * writers list, sections against the footer, tables against each other. The last 8 KiB are read at once; they hold
  * end and footer of all but very large packs. */
 #include "store/pack_reader.h"
 #include "base/alloc.h"
+#include "store/block_lend.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-#define TAIL_READ (64u << 10)
+#define TAIL_READ (8u << 10)
 #define CHECK_WINDOW (1u << 20)
 #define TRUSTED_SECTION (64u << 20) /* larger ones are checked before memory is taken for them */
 
@@ -31,9 +32,7 @@ static int get_failed(const char *key, int64_t got, struct varve_error *error) {
     return vv_error_sys(error, (int)got, "%s: read", key);
 }
 
-int vv_pack_get(struct vv_store *store, const char *key, uint64_t offset, void *data, size_t size,
-                struct varve_error *error) {
-    int64_t got = vv_backend_get(store->backend, key, offset, data, size);
+static int take_got(const char *key, uint64_t offset, size_t size, int64_t got, struct varve_error *error) {
     if (got < 0)
         return get_failed(key, got, error);
     if ((uint64_t)got != size) {
@@ -43,13 +42,29 @@ int vv_pack_get(struct vv_store *store, const char *key, uint64_t offset, void *
     return 0;
 }
 
+int vv_pack_get(struct vv_store *store, const char *key, uint64_t offset, void *data, size_t size,
+                struct varve_error *error) {
+    return take_got(key, offset, size, vv_backend_get(store->backend, key, offset, data, size), error);
+}
+
+/* What is not blocks: every rank that needs anything of a pack reads the same of it. */
+static int64_t get_shared(struct vv_store *store, const char *key, uint64_t offset, void *data, size_t size) {
+    return store->lend ? store->lend->get(store->lend_arg, key, offset, data, size)
+                       : vv_backend_get(store->backend, key, offset, data, size);
+}
+
+static int get_table(struct vv_store *store, const char *key, uint64_t offset, void *data, size_t size,
+                     struct varve_error *error) {
+    return take_got(key, offset, size, get_shared(store, key, offset, data, size), error);
+}
+
 int vv_pack_head_check(const struct vv_pack_id *id, int kind, uint32_t part, struct vv_head *out,
                        struct varve_error *error) {
     struct vv_key key = vv_attempt_key(id->name, &id->attempt, kind, id->writer, part);
     uint8_t bytes[VV_HEAD_SIZE];
     char text[VV_KEY_CAPACITY];
     vv_key_print(&key, text);
-    int rc = vv_pack_get(id->store, text, 0, bytes, sizeof bytes, error);
+    int rc = get_table(id->store, text, 0, bytes, sizeof bytes, error);
     if (rc == 0) {
         rc = vv_head_parse(bytes, sizeof bytes, &key, id->store->id, out, error);
         rc = rc < 0 ? vv_pack_error(text, rc, error) : 0;
@@ -83,7 +98,7 @@ static int read_tail(struct vv_store *store, struct tail *tail, struct varve_err
     if (!tail->data)
         return vv_error_sys(error, -ENOMEM, "%s", tail->key);
     tail->offset = tail->length - want;
-    int64_t got = vv_backend_get(store->backend, tail->key, tail->offset, tail->data, want + 1);
+    int64_t got = get_shared(store, tail->key, tail->offset, tail->data, want + 1);
     if (got < 0)
         return get_failed(tail->key, got, error);
     if ((uint64_t)got != want) {
@@ -109,7 +124,7 @@ static int read_footer(struct vv_store *store, const struct tail *tail, uint64_t
     uint8_t *data = vv_malloc(length);
     if (!data)
         return vv_error_sys(error, -ENOMEM, "%s: a footer of %u bytes", tail->key, length);
-    int rc = vv_pack_get(store, tail->key, at, data, length, error);
+    int rc = get_table(store, tail->key, at, data, length, error);
     if (rc == 0)
         rc = vv_footer_parse(data, length, at + tail->missing, digest, out, error);
     vv_free(data);
@@ -172,14 +187,14 @@ static int check_identity(const struct vv_pack_id *id, const struct vv_footer *f
 }
 
 /* The writers list repeats what footers say. */
-static int check_listed(const struct vv_pack_id *id, const struct vv_footer *footer, const struct vv_writers *writers,
-                        const char *key, struct varve_error *error) {
-    const struct vv_writer *entry = &writers->list[id->writer];
+static int check_listed(const struct vv_footer *footer, const struct vv_listed *listed, const char *key,
+                        struct varve_error *error) {
+    const struct vv_writer *entry = &listed->entry;
     uint64_t parts_length = 0;
     for (uint32_t i = 0; i < footer->parts; i++)
         parts_length += footer->part_lengths[i];
     const char *what = NULL;
-    if (footer->writers != writers->count || footer->ranks != writers->ranks)
+    if (footer->writers != listed->count || footer->ranks != listed->ranks)
         what = "writers and ranks";
     else if (footer->first_owner != entry->first_owner || footer->owners != entry->owners)
         what = "owners";
@@ -192,9 +207,9 @@ static int check_listed(const struct vv_pack_id *id, const struct vv_footer *foo
 }
 
 /* The end is in memory: the footer, and whether all of it belongs together. */
-static int take_footer(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct tail *tail,
+static int take_footer(const struct vv_pack_id *id, int kind, const struct vv_listed *listed, struct tail *tail,
                        struct vv_footer *out, struct varve_error *error) {
-    const struct vv_writer *expect = writers ? &writers->list[id->writer] : NULL;
+    const struct vv_writer *expect = listed ? &listed->entry : NULL;
     if (kind == VV_KIND_COPY)
         find_missing(tail);
     if (expect && tail->length + tail->missing != expect->pack_length) {
@@ -207,37 +222,35 @@ static int take_footer(const struct vv_pack_id *id, int kind, const struct vv_wr
     rc = check_identity(id, out, tail->key, error);
     if (rc == 0 && kind == VV_KIND_COPY)
         rc = check_copy(tail, out, error);
-    if (rc == 0 && writers)
-        rc = check_listed(id, out, writers, tail->key, error);
+    if (rc == 0 && listed)
+        rc = check_listed(out, listed, tail->key, error);
     if (rc < 0)
         vv_footer_clear(out);
     return rc;
 }
 
-static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct tail *tail,
+static int load_footer(const struct vv_pack_id *id, int kind, const struct vv_listed *listed, struct tail *tail,
                        struct vv_footer *out, struct varve_error *error) {
     struct vv_head head;
     int rc = vv_pack_head_check(id, kind, 0, &head, error);
     if (rc < 0)
         return rc;
-    if (writers && kind == VV_KIND_PACK)
-        tail->length = writers->list[id->writer].pack_length;
+    if (listed && kind == VV_KIND_PACK)
+        tail->length = listed->entry.pack_length;
     else
         rc = vv_backend_stat(id->store->backend, tail->key, &tail->length);
     if (rc < 0)
         return get_failed(tail->key, rc, error);
     rc = read_tail(id->store, tail, error);
-    return rc < 0 ? rc : take_footer(id, kind, writers, tail, out, error);
+    return rc < 0 ? rc : take_footer(id, kind, listed, tail, out, error);
 }
 
-int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct vv_footer *out,
+int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_listed *listed, struct vv_footer *out,
                         uint64_t *length_out, struct varve_error *error) {
     char key[VV_KEY_CAPACITY];
     struct tail tail = {.key = key};
     vv_pack_key(id, kind, 0, key);
-    if (writers && id->writer >= writers->count)
-        return vv_error(error, VARVE_CORRUPT, "%s is named, but its attempt has %u writers", key, writers->count);
-    int rc = load_footer(id, kind, writers, &tail, out, error);
+    int rc = load_footer(id, kind, listed, &tail, out, error);
     if (rc < 0)
         vv_pack_error(key, rc, error);
     else if (length_out)
@@ -278,7 +291,7 @@ int vv_section_check(struct vv_store *store, const char *key, const struct vv_se
         rc = vv_error_sys(error, rc, "%s", key);
     for (uint64_t done = 0; rc == 0 && done < section->length;) {
         size_t size = section->length - done < window ? (size_t)(section->length - done) : window;
-        rc = vv_pack_get(store, key, section->offset + done, data, size, error);
+        rc = get_table(store, key, section->offset + done, data, size, error);
         if (rc == 0) {
             vv_digest_add(state, data, size);
             done += size;
@@ -304,7 +317,7 @@ int vv_section_load(struct vv_store *store, const char *key, const struct vv_sec
     uint8_t *data = section->length ? vv_malloc(section->length) : NULL;
     if (section->length && !data)
         return vv_error_sys(error, -ENOMEM, "%s: a section of %llu bytes", key, (unsigned long long)section->length);
-    int rc = section->length ? vv_pack_get(store, key, section->offset, data, section->length, error) : 0;
+    int rc = section->length ? get_table(store, key, section->offset, data, section->length, error) : 0;
     if (rc == 0 && !vv_hash128_equal(vv_digest(data ? data : (const uint8_t *)"", section->length), section->digest))
         rc = section_damaged(key, section, error);
     if (rc < 0) {

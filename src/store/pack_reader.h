@@ -20,10 +20,16 @@ struct vv_pack_id {
 };
 void vv_pack_key(const struct vv_pack_id *id, int kind, uint32_t part, char *text); /* VV_KEY_CAPACITY bytes */
 
+/* What the writers list says of it. */
+struct vv_listed {
+    struct vv_writer entry;
+    uint32_t count, ranks; /* of the whole list */
+};
+
 /* Head, end and footer of the pack, or of its copy if kind is VV_KIND_COPY; sections have the offsets of the pack in
- * both cases (see vv_pack_section). With writers the object must be the pack that list names, or its copy; without, it
+ * both cases (see vv_pack_section). With listed the object must be the pack that it names, or its copy; without, it
  * must be sound in itself. length_out (may be NULL): of the object. Clear with vv_footer_clear. */
-int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_writers *writers, struct vv_footer *out,
+int vv_pack_footer_load(const struct vv_pack_id *id, int kind, const struct vv_listed *listed, struct vv_footer *out,
                         uint64_t *length_out, struct varve_error *error);
 /* The same of a copy in memory, whose bytes nobody has checked. */
 int vv_pack_copy_parse(const struct vv_pack_id *id, const void *data, size_t size, struct vv_footer *out,

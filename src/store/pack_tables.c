@@ -59,10 +59,12 @@ static int parse_blocks(const struct raw_tables *raw, struct vv_pack_tables *tab
     return 0;
 }
 
-static int decode_block_extents(const struct vv_block *block, uint32_t number, uint32_t owner, struct vv_cursor *cursor,
+/* A block with data of several owners is for several ranks, whether its entry says so or not. */
+static int decode_block_extents(struct vv_block *block, uint32_t number, uint32_t owner, struct vv_cursor *cursor,
                                 struct vv_buf *out, struct varve_error *error) {
     struct vv_extent_coder coder = {.owner = block->owner};
     uint32_t raw = 0, id = 0;
+    block->is_even = block->flags & VV_BLOCK_IDS;
     for (uint32_t i = 0; i < block->extent_count; i++) {
         struct vv_extent extent;
         int rc = vv_extent_decode(cursor, &coder, &extent, error);
@@ -76,6 +78,9 @@ static int decode_block_extents(const struct vv_block *block, uint32_t number, u
                                        .id = id};
         if (owner == VV_ALL_OWNERS || owner == extent.owner)
             vv_buf_append(out, &found, sizeof found);
+        if (extent.owner != block->owner)
+            block->flags |= VV_BLOCK_SHARED;
+        block->is_even &= raw % VV_GRANULE == 0;
         raw += extent.length;
         id += (uint32_t)vv_granules(extent.length);
     }
@@ -99,20 +104,52 @@ static int decode_extents(const struct raw_tables *raw, uint32_t owner, struct v
     return rc;
 }
 
-static int compare_extents(const void *a, const void *b) {
-    const struct vv_pack_extent *x = a, *y = b;
+static int compare_extents(const struct vv_pack_extent *x, const struct vv_pack_extent *y) {
     if (x->owner != y->owner)
         return x->owner < y->owner ? -1 : 1;
     return x->address == y->address ? 0 : x->address < y->address ? -1 : 1;
 }
 
+static uint64_t end_of_run(const struct vv_pack_extent *list, uint64_t from, uint64_t count) {
+    uint64_t end = from + 1;
+    while (end < count && compare_extents(&list[end - 1], &list[end]) <= 0)
+        end++;
+    return end < count ? end : count;
+}
+
+/* Two neighbouring runs, [from, middle) and [middle, end), become one in `out`. */
+static void merge_two(const struct vv_pack_extent *list, uint64_t from, uint64_t middle, uint64_t end,
+                      struct vv_pack_extent *out) {
+    uint64_t a = from, b = middle;
+    for (uint64_t i = from; i < end; i++)
+        out[i] = b == end || (a < middle && compare_extents(&list[a], &list[b]) <= 0) ? list[a++] : list[b++];
+}
+
+/* The blocks of a lane ascend, and there are few lanes: long runs, which are merged two by two. */
+static void merge_runs(struct vv_pack_tables *tables, struct vv_pack_extent *spare) {
+    uint64_t count = tables->extent_count;
+    while (count && end_of_run(tables->extents, 0, count) < count) {
+        struct vv_pack_extent *list = tables->extents;
+        for (uint64_t from = 0, end; from < count; from = end) {
+            uint64_t middle = end_of_run(list, from, count);
+            end = middle < count ? end_of_run(list, middle, count) : count;
+            merge_two(list, from, middle, end, spare);
+        }
+        tables->extents = spare;
+        spare = list;
+    }
+    vv_free(spare);
+}
+
 static int sort_extents(struct vv_pack_tables *tables, struct varve_error *error) {
-    struct vv_pack_extent *list = tables->extents;
-    int is_sorted = 1;
-    for (uint64_t i = 1; i < tables->extent_count && is_sorted; i++)
-        is_sorted = compare_extents(&list[i - 1], &list[i]) < 0;
+    uint64_t count = tables->extent_count;
+    int is_sorted = count == 0 || end_of_run(tables->extents, 0, count) == count;
+    struct vv_pack_extent *spare = is_sorted ? NULL : vv_malloc(count * sizeof *spare);
+    if (!is_sorted && !spare)
+        return vv_error_sys(error, -ENOMEM, "extents");
     if (!is_sorted)
-        qsort(list, tables->extent_count, sizeof list[0], compare_extents);
+        merge_runs(tables, spare);
+    const struct vv_pack_extent *list = tables->extents;
     for (uint64_t i = 1; i < tables->extent_count; i++) {
         if (list[i - 1].owner == list[i].owner && list[i - 1].address + list[i - 1].length > list[i].address) {
             return vv_error(error, VARVE_CORRUPT, "extents of owner %u overlap at address %llu (blocks %u and %u)",

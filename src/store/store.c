@@ -15,6 +15,7 @@
 #include "base/fault.h"
 #include "base/thread.h"
 #include "store/listing.h"
+#include "store/read_costs.h"
 #include "store/store_private.h"
 
 #define LARGE_MAX (UINT64_C(4) << 30)
@@ -49,6 +50,16 @@ int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_b
     if (rc == -EFBIG)
         return vv_error(error, VARVE_CORRUPT, "%s is larger than any %s may be", text, vv_kind_name(key->kind));
     return rc < 0 ? vv_error_sys(error, rc, "cannot read %s", text) : 0;
+}
+
+int64_t vv_object_read_at(struct vv_store *store, const struct vv_key *key, uint64_t offset, void *data, size_t size,
+                          struct varve_error *error) {
+    char text[VV_KEY_CAPACITY];
+    vv_key_print(key, text);
+    int64_t got = vv_backend_get(store->backend, text, offset, data, size);
+    if (got == -ESTALE)
+        got = vv_backend_get(store->backend, text, offset, data, size);
+    return got < 0 ? vv_error_sys(error, (int)got, "cannot read %s", text) : got;
 }
 
 int vv_object_create(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
@@ -174,7 +185,8 @@ static int find_settings(struct vv_store *store, int mode, const struct vv_store
 static int open_store(struct varve_backend *backend, int mode, const struct vv_store_object *like,
                       const struct vv_log *log, struct vv_store **out, struct varve_error *error) {
     struct vv_store *store = vv_calloc(1, sizeof *store);
-    if (!store) {
+    if (!store || !(store->costs = vv_calloc(1, sizeof *store->costs))) {
+        vv_free(store);
         vv_backend_close(backend);
         return vv_error_sys(error, -ENOMEM, "cannot open the store");
     }
@@ -208,6 +220,7 @@ void vv_store_close(struct vv_store *store) {
     if (!store)
         return;
     vv_backend_close(store->backend);
+    vv_free(store->costs);
     vv_free(store);
 }
 

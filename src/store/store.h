@@ -7,6 +7,8 @@
 #include "format/object.h"
 
 struct vv_parts_ops;
+struct vv_read_costs;
+struct vv_lend_ops;
 
 struct vv_store {
     struct varve_backend *backend; /* owned */
@@ -16,6 +18,9 @@ struct vv_store {
     int is_patched; /* the store object is lost or damaged; id and settings come from another object */
     const struct vv_parts_ops *parts; /* who gives parts of blocks (block_parts.h), or NULL */
     void *parts_arg;
+    const struct vv_lend_ops *lend; /* who lends whole blocks (block_lend.h), or NULL */
+    void *lend_arg;
+    struct vv_read_costs *costs; /* of all that read from it; owned */
 };
 
 enum vv_store_mode { VV_STORE_READ, VV_STORE_WRITE };
@@ -51,6 +56,9 @@ struct vv_key vv_attempt_key(const char *name, const struct vv_attempt *attempt,
 /* Read a whole small object into out, which the caller has initialised and clears. VARVE_CORRUPT when it is larger
  * than any may be; -ENOENT when it is certainly absent. */
 int vv_object_read(struct vv_store *store, const struct vv_key *key, struct vv_buf *out, struct varve_error *error);
+/* Up to size bytes of it, from offset on: how many, fewer only at its end; or an error as above. */
+int64_t vv_object_read_at(struct vv_store *store, const struct vv_key *key, uint64_t offset, void *data, size_t size,
+                          struct varve_error *error);
 /* Create a small object; -EEXIST when the key is taken. */
 int vv_object_create(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
                      struct varve_error *error);

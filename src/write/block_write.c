@@ -276,7 +276,8 @@ static const void *prepare(struct vv_block_buffer *buffer, struct vv_lent_coder 
         order_block(buffer, lent);
     if (buffer->is_fine)
         buffer->id_count = 0;
-    *block = (struct vv_block){.flags = buffer->id_count ? VV_BLOCK_IDS : 0,
+    *block = (struct vv_block){.flags = (buffer->id_count ? VV_BLOCK_IDS : 0) |
+                                        (buffer->lane.is_shared ? VV_BLOCK_SHARED : 0),
                                .owner = buffer->extents[0].owner,
                                .raw = buffer->size,
                                .stored = buffer->size};

@@ -160,8 +160,8 @@ static void arm_kill(const struct job *job) {
 
 static void save_one(struct job *job, int64_t version) {
     fill(job, version);
-    MPI_Barrier(MPI_COMM_WORLD); /* the time of a kill counts from a common beginning */
     note(job, "begin %" PRId64, version);
+    MPI_Barrier(MPI_COMM_WORLD); /* the time of a kill counts from a common beginning, which every rank has noted */
     if (job->kill_rank == job->rank && job->kill_version == version)
         arm_kill(job);
     double begun = MPI_Wtime();

@@ -191,7 +191,7 @@ static const struct pack_defect pack_defects[] = {
     {"bad-pack-unknown-filter.bin", IN_BLOCKS, 5, 1, 1}, /* made when 1 was not known; there is no codec */
     {"bad-pack-fpzip-element-2.bin", IN_BLOCKS, 4, 4, 0x02000003},
     {"bad-pack-element-without-filter.bin", IN_BLOCKS, 7, 1, 8},
-    {"bad-pack-unknown-block-flag.bin", IN_BLOCKS, 44, 4, 2},
+    {"bad-pack-unknown-block-flag.bin", IN_BLOCKS, 44, 4, 4},
     {"bad-pack-block-reserved.bin", IN_BLOCKS, 60, 4, 1},
     {"bad-pack-block-raw-huge.bin", IN_BLOCKS, 20, 4, (16 << 20) + 1},
     {"bad-pack-block-stored-zero.bin", IN_BLOCKS, 16, 4, 0},

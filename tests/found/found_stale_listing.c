@@ -156,7 +156,7 @@ static void test_committed_but_not_named(void **state) {
     remember();
     struct vv_attempt next = at(1, 5, 0);
     write_single(store, next, made[4].attempt, made + 1, 4);
-    ok(vv_commit(store, lease, NAME, &next, NULL, &error));
+    ok(commit_votes(store, lease, NAME, &next, NULL, &error));
     assert_int_equal(prune_by_old_listing(), 0);
 }
 

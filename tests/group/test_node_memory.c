@@ -168,6 +168,38 @@ static void may_be_large(void **state) {
     assert_int_equal(group_run(2, share_much, NULL, NULL, NULL), 0);
 }
 
+/* The node has no memory, and only its first rank sees that. What is not reserved is not asked for. */
+static void reserve_in_vain(struct varve_comm *comm, void *arg) {
+    struct vv_node_memory *memory = NULL;
+    struct varve_error error = {0};
+    (void)arg;
+    if (comm->local == 0)
+        refuse(SYS_fallocate, 0, ENOSPC);
+    board->seen[comm->rank] = vv_node_memory_open(comm, SIZE, &memory, &error);
+    vv_node_memory_close(memory);
+    board->code[comm->rank] = vv_node_memory_reserve(comm, SIZE, &memory, &error);
+    vv_node_memory_close(memory);
+}
+
+static void a_node_without_memory_is_told_to_all(void **state) {
+    (void)state;
+    assert_int_equal(group_run(3, reserve_in_vain, NULL, NULL, NULL), 0);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(board->seen[rank], 0);
+        assert_int_equal(board->code[rank], -ENOTSUP);
+    }
+}
+
+static void may_be_reserved(void **state) {
+    struct vv_node_memory *memory = NULL;
+    struct varve_error error = {0};
+    (void)state;
+    assert_int_equal(vv_node_memory_reserve(&vv_comm_single, SIZE, &memory, &error), 0);
+    memset(vv_node_memory_at(memory), 7, SIZE);
+    vv_node_memory_close(memory);
+    assert_int_equal(count_maps(), 0);
+}
+
 /* As it will be used: each rank has a ring to the first of its node. */
 static void send_numbers(struct varve_comm *comm, void *arg) {
     uint32_t locals = node_size(comm), capacity = 4096, got;
@@ -476,6 +508,8 @@ int main(void) {
         cmocka_unit_test(is_shared_inside_a_node),
         cmocka_unit_test(works_for_one_process),
         cmocka_unit_test(may_be_large),
+        cmocka_unit_test(may_be_reserved),
+        cmocka_unit_test(a_node_without_memory_is_told_to_all),
         cmocka_unit_test(carries_rings),
         cmocka_unit_test(sees_who_has_died),
         cmocka_unit_test(all_say_the_same),

@@ -438,7 +438,7 @@ static void run_rank(struct varve_comm *comm, void *arg) {
         rc = vv_peers_run(rank.peers, look, &rank, &error);
     }
     if (rc == 0)
-        rc = vv_peers_need(rank.peers, 1, &error);
+        rc = vv_peers_need(rank.peers, &(struct vv_peers_needs){.is_needed = 1}, &error);
     if (rc == 0)
         rc = vv_peers_run(rank.peers, plan->is_hostile ? be_hostile : fetch, &rank, &error);
     if (r == 1)

@@ -66,12 +66,14 @@ static void check_all(uint32_t ranks, const char *when) {
     varve_store_close(tool);
 }
 
+static const char *fault_before = ""; /* what went wrong before, for messages */
+
 static struct varve_compact_result compact(void) {
     struct varve_compact_result result = {.size = sizeof result};
     struct varve_error error = {.text = ""};
     struct varve_store *tool = open_tool(store);
     if (varve_store_compact(tool, "job", NULL, &result, &error) != 0)
-        fail_msg("compact: %s", error.text);
+        fail_msg("compact %s: %s", fault_before, error.text);
     varve_store_close(tool);
     return result;
 }
@@ -177,7 +179,9 @@ static void fail_everywhere(uint32_t ranks, const char *kind, const char *number
             assert_int_equal(WTERMSIG(status), SIGKILL);
         met += status != 0;
         check_all(ranks, fault);
+        fault_before = fault;
         struct varve_compact_result result = compact();
+        fault_before = "";
         if ((double)result.bytes_after > 1.05 * (double)result.bytes_live)
             fail_msg("%s: %d bytes are left, %d are needed, %d were moved", fault, (int)result.bytes_after,
                      (int)result.bytes_live, (int)result.moved);

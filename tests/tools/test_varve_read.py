@@ -1033,7 +1033,7 @@ class Stores(unittest.TestCase):
         self.refused("section 1", put(6, 9), 3)
         self.refused("section 1", put(5, 1), 20)                # without a codec
         self.refused("section 1", put(7, 8), 20)                # an element without use
-        self.refused("section 1", put(44, 3), 3)                # flags
+        self.refused("section 1", put(44, 5), 3)                # flags
         self.refused("section 1", put(60, 3), 3)                # reserved
         self.refused("body 7", put(0, 3), 3)                    # id kind
         self.refused("body 7", put(124, 3), 3)                  # reserved

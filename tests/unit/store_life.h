@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "commit_votes.h"
+
 #include "base/fault.h"
 #include "base/thread.h"
 #include "check/verify.h"
@@ -106,7 +108,7 @@ static inline struct vv_dependency checkpoint(struct vv_store *store, struct vv_
                                               uint32_t count) {
     struct vv_record record;
     write_single(store, attempt, parent, dependencies, count);
-    ok(vv_commit(store, lease, NAME, &attempt, &record, &error));
+    ok(commit_votes(store, lease, NAME, &attempt, &record, &error));
     struct vv_dependency dependency = {.attempt = attempt, .writers_digest = record.writers_digest};
     vv_record_clear(&record);
     ok(vv_lease_refer(lease, &attempt, &error));

@@ -195,12 +195,12 @@ struct of_table {
 struct told {
     size_t count, texts;
     double stored;
-    char names[64][24];
+    char names[96][24];
 };
 
 static void hear_stat(void *arg, const struct varve_stat *stat) {
     struct told *told = arg;
-    assert_true(told->count < 64 && strlen(stat->name) > 0 && strlen(stat->name) < sizeof told->names[0]);
+    assert_true(told->count < 96 && strlen(stat->name) > 0 && strlen(stat->name) < sizeof told->names[0]);
     for (size_t i = 0; i < told->count; i++)
         assert_string_not_equal(told->names[i], stat->name);
     strcpy(told->names[told->count++], stat->name);
@@ -237,7 +237,7 @@ static void statistics_have_names(void **unused) {
     assert_int_equal(stats.bytes_changed, 8192);
     assert_int_equal(stats.bytes_stored, 4096);
     assert_int_equal(varve_stats_each(s, hear_stat, &told), 0);
-    assert_int_equal(told.count, 58);
+    assert_int_equal(told.count, 69);
     assert_true(told.texts > 0 && told.texts < told.count);
     assert_true(told.stored == 4096);
     assert_int_equal(sizeof(struct of_table), sizeof(struct vv_details));

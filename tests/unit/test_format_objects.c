@@ -178,7 +178,7 @@ static void make_record(struct vv_buf *buf, const struct vv_key *key) {
     record.settings = random_settings();
     record.ranks = (uint32_t)random_bits(30) + 1;
     record.writers = (uint32_t)random_bits(25) + 1;
-    record.writers_length = 128 + 64 * (uint64_t)record.writers;
+    record.writers_length = vv_writers_length(record.writers);
     record.parent = random_attempt(1);
     record.dependency_count = (uint32_t)random_below(6);
     record.dependencies = dependencies;
@@ -350,6 +350,45 @@ static void test_many_writers(void **state) {
     free(writers.list);
 }
 
+/* A rank among many reads the beginning of the list and the page of its writer. */
+static void test_pages_of_writers(void **state) {
+    (void)state;
+    const uint32_t count = 1300; /* two full pages, and a part of one */
+    struct vv_key key = random_key(VV_KIND_WRITERS);
+    struct vv_writers writers = random_writers(count);
+    struct vv_writer page[VV_WRITERS_PAGE];
+    struct vv_writers_index index;
+    struct vv_hash128 digest;
+    struct varve_error error;
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    vv_writers_encode(&buf, &key, store_id, &writers, &digest);
+    assert_int_equal(buf.size, vv_writers_length(count));
+    size_t need = (size_t)vv_writers_index_size(buf.data, 256);
+    assert_true(need < 256);
+    assert_int_equal(vv_writers_index_parse(buf.data, need, &key, store_id, &index, &error), 0);
+    assert_true(vv_hash128_equal(index.digest, digest));
+    assert_int_equal(index.length, buf.size);
+    for (uint32_t i = 0; i < 3; i++) {
+        size_t size;
+        uint8_t *at = buf.data + vv_writers_page_at(count, i, &size);
+        assert_int_equal(vv_writers_page_parse(&index, i, at, size, &key, page, &error), 0);
+        assert_memory_equal(page, writers.list + i * VV_WRITERS_PAGE, size / 64 * sizeof *page);
+        at[random_below(size)] ^= 1;
+        assert_int_equal(vv_writers_page_parse(&index, i, at, size, &key, page, &error), VARVE_CORRUPT);
+        assert_int_equal(vv_writers_page_parse(&index, i, at, size - 64, &key, page, &error), VARVE_CORRUPT);
+    }
+    vv_writers_index_clear(&index);
+    for (size_t cut = 0; cut < need; cut++)
+        assert_true(vv_writers_index_parse(buf.data, cut, &key, store_id, &index, &error) < 0);
+    buf.data[need - 1] ^= 1; /* the digest of a page: another list, and no record names it */
+    assert_int_equal(vv_writers_index_parse(buf.data, need, &key, store_id, &index, &error), 0);
+    assert_false(vv_hash128_equal(index.digest, digest));
+    vv_writers_index_clear(&index);
+    vv_buf_clear(&buf);
+    free(writers.list);
+}
+
 /* A foreign writer may store longer texts than we keep: they are cut between characters. */
 static void test_long_text(void **state) {
     (void)state;
@@ -406,8 +445,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trips),    cmocka_unit_test(test_flips_and_truncations),
         cmocka_unit_test(test_wrong_identity), cmocka_unit_test(test_forgotten),
-        cmocka_unit_test(test_many_writers),   cmocka_unit_test(test_long_text),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_many_writers),   cmocka_unit_test(test_pages_of_writers),
+        cmocka_unit_test(test_long_text),      cmocka_unit_test(test_no_memory),
     };
     random_begin();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* Packs of several ranks, with bytes that another writer keeps: whatever reads, checks, mends and removes them. */
+#include "commit_votes.h"
 #include "lifecycle/commit.h"
 #include "store_groups.h"
 
@@ -18,7 +19,7 @@ static struct vv_store *grouped_store(void) {
         struct vv_attempt attempt = attempt_at(1, (uint64_t)version);
         struct vv_record record;
         write_groups(store, version, version == 2 ? &dependency : NULL);
-        assert_ok(vv_commit(store, lease, NAME, &attempt, &record, &failure));
+        assert_ok(commit_votes(store, lease, NAME, &attempt, &record, &failure));
         dependency.writers_digest = record.writers_digest;
         vv_record_clear(&record);
         assert_ok(vv_lease_refer(lease, &attempt, &failure));

@@ -45,14 +45,14 @@ static void test_commit(void **state) {
     struct vv_writers writers;
     struct vv_attempt attempt = at(1, 10, 0);
     struct pack_spec spec = {.writer = 0, .writers = 2, .has_part = 1};
-    assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), VARVE_DISAGREED);
+    assert_int_equal(commit_votes(store, lease, NAME, &attempt, NULL, &error), VARVE_DISAGREED);
     ok(write_pack(store, attempt, &spec));
     assert_int_equal(vv_votes_read(store, NAME, &attempt, &writers, &record, &error), 0);
-    assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), VARVE_DISAGREED);
+    assert_int_equal(commit_votes(store, lease, NAME, &attempt, NULL, &error), VARVE_DISAGREED);
     spec.writer = 1;
     spec.has_part = 0;
     ok(write_pack(store, attempt, &spec));
-    ok(vv_commit(store, lease, NAME, &attempt, &record, &error));
+    ok(commit_votes(store, lease, NAME, &attempt, &record, &error));
     assert_int_equal(record.ranks, 2);
     assert_int_equal(record.writers, 2);
     assert_true(record.stored_bytes == 10000 && record.raw_bytes == 10000);
@@ -65,7 +65,7 @@ static void test_commit(void **state) {
                 writers.list[0].pack_length + writers.list[1].pack_length + writers.list[0].parts_length - 10000);
     vv_writers_clear(&writers);
     vv_record_clear(&record);
-    ok(vv_commit(store, lease, NAME, &attempt, NULL, &error)); /* once more: it has succeeded */
+    ok(commit_votes(store, lease, NAME, &attempt, NULL, &error)); /* once more: it has succeeded */
     assert_whole(store);
 
     char text[VV_KEY_CAPACITY];
@@ -84,7 +84,7 @@ static void test_disagreeing_votes(void **state) {
     spec.writer = 1;
     spec.parent = dependency.attempt;
     ok(write_pack(store, attempt, &spec));
-    assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), VARVE_CORRUPT);
+    assert_int_equal(commit_votes(store, lease, NAME, &attempt, NULL, &error), VARVE_CORRUPT);
     assert_non_null(strstr(error.text, "parent"));
     assert_int_equal(record_state(store, 1, 10), VARVE_NO_CHECKPOINT);
 }
@@ -103,15 +103,15 @@ static void test_dependencies(void **state) {
     /* on something the parent does not depend on; with another writers list; without any parent */
     struct vv_attempt bad = at(1, 40, 0);
     write_single(store, bad, a.attempt, both, 2);
-    assert_int_equal(vv_commit(store, lease, NAME, &bad, NULL, &error), VARVE_CORRUPT);
+    assert_int_equal(commit_votes(store, lease, NAME, &bad, NULL, &error), VARVE_CORRUPT);
     bad = at(1, 41, 0);
     struct vv_dependency wrong = b;
     wrong.writers_digest.low ^= 1;
     write_single(store, bad, b.attempt, &wrong, 1);
-    assert_int_equal(vv_commit(store, lease, NAME, &bad, NULL, &error), VARVE_CORRUPT);
+    assert_int_equal(commit_votes(store, lease, NAME, &bad, NULL, &error), VARVE_CORRUPT);
     bad = at(1, 42, 0);
     write_single(store, bad, at(0, 0, 0), &a, 1);
-    assert_int_equal(vv_commit(store, lease, NAME, &bad, NULL, &error), VARVE_CORRUPT);
+    assert_int_equal(commit_votes(store, lease, NAME, &bad, NULL, &error), VARVE_CORRUPT);
     assert_whole(store);
 }
 
@@ -123,10 +123,10 @@ static void test_forgotten_parent(void **state) {
     char text[VV_KEY_CAPACITY];
     key_text(a.attempt, VV_KIND_RECORD, 0, 0, text);
     damage(store, text, 200); /* it vouches for nothing: the same as forgotten */
-    assert_int_equal(vv_commit(store, lease, NAME, &next, NULL, &error), VARVE_FORGOTTEN);
+    assert_int_equal(commit_votes(store, lease, NAME, &next, NULL, &error), VARVE_FORGOTTEN);
     damage(store, text, 200);
     ok(vv_record_bury(store, NAME, &a.attempt, &error));
-    assert_int_equal(vv_commit(store, lease, NAME, &next, NULL, &error), VARVE_FORGOTTEN);
+    assert_int_equal(commit_votes(store, lease, NAME, &next, NULL, &error), VARVE_FORGOTTEN);
     assert_int_equal(record_state(store, 1, 20), VARVE_NO_CHECKPOINT);
 }
 
@@ -136,11 +136,11 @@ static void test_taken_key(void **state) {
     write_single(store, first, at(0, 0, 0), NULL, 0);
     write_single(store, second, at(0, 0, 0), NULL, 0);
     write_single(store, third, at(0, 0, 0), NULL, 0);
-    ok(vv_commit(store, lease, NAME, &second, NULL, &error));
-    assert_int_equal(vv_commit(store, lease, NAME, &first, NULL, &error), -EEXIST);
+    ok(commit_votes(store, lease, NAME, &second, NULL, &error));
+    assert_int_equal(commit_votes(store, lease, NAME, &first, NULL, &error), -EEXIST);
     struct vv_key key = vv_attempt_key(NAME, &third, VV_KIND_RECORD, 0, 0);
     ok(vv_tombstone_create(store, &key, VV_TOMBSTONE_PRUNED, "", &error));
-    assert_int_equal(vv_commit(store, lease, NAME, &third, NULL, &error), VARVE_FORGOTTEN);
+    assert_int_equal(commit_votes(store, lease, NAME, &third, NULL, &error), VARVE_FORGOTTEN);
 
     /* a writers list that is not what the packs give */
     struct vv_attempt fourth = at(1, 30, 0);
@@ -148,7 +148,7 @@ static void test_taken_key(void **state) {
     write_single(store, fourth, at(0, 0, 0), NULL, 0);
     key_text(fourth, VV_KIND_WRITERS, 0, 0, text);
     ok(vv_backend_put(store->backend, text, "something", 9));
-    assert_int_equal(vv_commit(store, lease, NAME, &fourth, NULL, &error), VARVE_CORRUPT);
+    assert_int_equal(commit_votes(store, lease, NAME, &fourth, NULL, &error), VARVE_CORRUPT);
     assert_int_equal(record_state(store, 1, 30), VARVE_NO_CHECKPOINT);
 }
 
@@ -157,7 +157,7 @@ static void test_fenced(void **state) {
     struct vv_attempt attempt = at(1, 10, 0);
     write_single(store, attempt, at(0, 0, 0), NULL, 0);
     supersede(2);
-    assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), VARVE_FENCED);
+    assert_int_equal(commit_votes(store, lease, NAME, &attempt, NULL, &error), VARVE_FENCED);
     assert_int_equal(vv_lease_advance(lease, &error), VARVE_FENCED);
     assert_int_equal(keep_newest(store, lease, 2), VARVE_FENCED);
     assert_int_equal(record_state(store, 1, 10), VARVE_NO_CHECKPOINT);
@@ -186,12 +186,12 @@ static void test_drop(void **state) {
     ok(write_pack(store, attempt, &spec)); /* late ones do not help */
     spec.writer = 1;
     ok(write_pack(store, attempt, &spec));
-    assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), VARVE_FORGOTTEN);
+    assert_int_equal(commit_votes(store, lease, NAME, &attempt, NULL, &error), VARVE_FORGOTTEN);
     assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 2, &error), 0);
 
     /* another attempt at the same version goes through */
     write_single(store, retry, at(0, 0, 0), NULL, 0);
-    ok(vv_commit(store, lease, NAME, &retry, NULL, &error));
+    ok(commit_votes(store, lease, NAME, &retry, NULL, &error));
     assert_int_equal(vv_attempt_drop(store, NAME, &retry, 1, &error), -EEXIST);
     ok(vv_lease_refer(lease, &retry, &error));
     ok(prune(store, NULL));
@@ -213,11 +213,11 @@ static void test_drop_full_vote(void **state) {
     attempt = at(2, 20, 0);
     write_single(store, attempt, at(0, 0, 0), NULL, 0);
     vv_fault_set("store.record.before_create=error:5");
-    assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), -EIO);
+    assert_int_equal(commit_votes(store, lease, NAME, &attempt, NULL, &error), -EIO);
     vv_fault_set(NULL);
     assert_int_equal(vv_attempt_drop(store, NAME, &attempt, 1, &error), 1);
     assert_true(exists(store, attempt, VV_KIND_PACK));
-    ok(vv_commit(store, lease, NAME, &attempt, NULL, &error));
+    ok(commit_votes(store, lease, NAME, &attempt, NULL, &error));
     assert_whole(store);
 #endif
 }
@@ -292,9 +292,9 @@ static void test_steps_fail(void **state) {
         struct vv_attempt attempt = at(1, 10 + i, 0);
         write_single(store, attempt, parent, NULL, 0);
         vv_fault_set(points[i]);
-        assert_int_equal(vv_commit(store, lease, NAME, &attempt, NULL, &error), -EIO);
+        assert_int_equal(commit_votes(store, lease, NAME, &attempt, NULL, &error), -EIO);
         vv_fault_set(NULL);
-        ok(vv_commit(store, lease, NAME, &attempt, NULL, &error));
+        ok(commit_votes(store, lease, NAME, &attempt, NULL, &error));
         parent = attempt;
     }
     assert_whole(store);

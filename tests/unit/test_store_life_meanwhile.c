@@ -213,7 +213,7 @@ static void test_error_is_not_absence(void **state) {
 static void commit_fails(struct vv_attempt attempt, struct vv_attempt parent) {
     write_single(other, attempt, parent, NULL, 0);
     vv_fault_set("store.record.before_create=error:28");
-    assert_int_equal(vv_commit(other, lease, NAME, &attempt, NULL, &error), -ENOSPC);
+    assert_int_equal(commit_votes(other, lease, NAME, &attempt, NULL, &error), -ENOSPC);
     vv_fault_set(NULL);
 }
 

@@ -54,7 +54,7 @@ static void test_forget(void **state) {
     checkpoint(store, lease, at(1, 20, 0), at(1, 10, 0), NULL, 0);
     struct vv_attempt unnamed = at(1, 30, 0);
     write_single(store, unnamed, at(1, 20, 0), NULL, 0);
-    ok(vv_commit(store, lease, NAME, &unnamed, NULL, &error));
+    ok(commit_votes(store, lease, NAME, &unnamed, NULL, &error));
     assert_int_equal(vv_forget(store, NAME, 1, 20, &error), VARVE_BUSY);
     assert_int_equal(vv_forget(store, NAME, 1, 30, &error), VARVE_BUSY);
     assert_int_equal(vv_forget(store, NAME, 1, 15, &error), VARVE_NO_CHECKPOINT);
@@ -115,7 +115,7 @@ static void test_prune(void **state) {
     assert_int_equal(record_state(store, 1, 15), VARVE_NO_CHECKPOINT);
     assert_int_equal(record_state(store, 1, 20), VARVE_FORGOTTEN); /* its data is there */
     struct vv_attempt late = at(1, 30, 0);
-    assert_int_equal(vv_commit(store, lease, NAME, &late, NULL, &error), VARVE_FORGOTTEN); /* its parent is */
+    assert_int_equal(commit_votes(store, lease, NAME, &late, NULL, &error), VARVE_FORGOTTEN); /* its parent is */
     assert_whole(store);
 }
 
@@ -220,7 +220,7 @@ static void *sleeper_main(void *arg) {
     struct sleeper *sleeper = arg;
     struct varve_error own;
     sleeper->rc = sleeper->is_adopter ? vv_adopt(store, lease, NAME, &own)
-                                      : vv_commit(store, lease, NAME, &sleeper->attempt, NULL, &own);
+                                      : commit_votes(store, lease, NAME, &sleeper->attempt, NULL, &own);
     atomic_store(&sleeper->is_done, 1);
     return NULL;
 }
@@ -427,7 +427,7 @@ static void test_together(void **state) {
         struct vv_attempt attempt = at(vv_lease_generation(lease), version, 0);
         struct vv_record record;
         write_single(store, attempt, parent, dependencies, count);
-        int rc = vv_commit(store, lease, NAME, &attempt, &record, &error);
+        int rc = commit_votes(store, lease, NAME, &attempt, &record, &error);
         assert_true(rc == 0 || rc == VARVE_FORGOTTEN);
         if (rc < 0) { /* the history is dropped */
             dropped++;

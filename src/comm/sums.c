@@ -1,0 +1,87 @@
+/* Running sums over the ranks: as many steps as the number of ranks has bits. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "comm/comm.h"
+
+struct step {
+    uint64_t *sums;
+    size_t count;
+    int rc; /* of this rank */
+};
+
+static int add(void *arg, uint32_t rank, const void *data, size_t size) {
+    struct step *step = arg;
+    (void)rank;
+    if (size != step->count * sizeof *step->sums)
+        step->rc = step->rc ? step->rc : VARVE_DISAGREED;
+    for (size_t i = 0; step->rc == 0 && i < step->count; i++) {
+        uint64_t value;
+        memcpy(&value, (const uint8_t *)data + i * sizeof value, sizeof value);
+        step->sums[i] += value;
+    }
+    return 0; /* the group can talk; what went wrong is this rank's own */
+}
+
+/* Each rank has the sums of so many ranks up to itself; now of twice as many. */
+static int double_up(struct varve_comm *comm, struct step *step, uint64_t distance) {
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    vv_buf_append(&buf, step->sums, step->count * sizeof *step->sums);
+    step->rc = step->rc ? step->rc : buf.failed;
+    struct varve_message message = {
+        .rank = (uint32_t)(comm->rank + distance), .data = buf.data, .size = step->rc ? 0 : buf.size};
+    uint32_t from = (uint32_t)(comm->rank - distance);
+    int rc = comm->ops->exchange(comm, &message, comm->rank + distance < comm->ranks, &from, comm->rank >= distance,
+                                 add, step);
+    vv_buf_clear(&buf);
+    return rc;
+}
+
+struct turn {
+    struct step *step;
+    struct vv_buf all; /* running sums of all ranks */
+};
+
+static int add_in_turn(void *arg, uint32_t rank, const void *data, size_t size) {
+    struct turn *turn = arg;
+    add(turn->step, rank, data, size);
+    vv_buf_append(&turn->all, turn->step->sums, turn->step->count * sizeof(uint64_t));
+    return 0;
+}
+
+/* A group that has no exchange: rank 0 adds up for all. */
+static int sum_in_turn(struct varve_comm *comm, struct step *step) {
+    struct turn turn = {.step = step};
+    struct varve_error ignored = {0};
+    struct vv_buf own;
+    vv_buf_init(&turn.all);
+    vv_buf_init(&own);
+    vv_buf_append(&own, step->sums, step->count * sizeof(uint64_t));
+    if (vv_comm_is_root(comm))
+        memset(step->sums, 0, step->count * sizeof(uint64_t));
+    int rc = comm->ops->gather(comm, own.data, own.size, add_in_turn, &turn);
+    step->rc = step->rc ? step->rc : own.failed ? own.failed : turn.all.failed;
+    if (rc == 0)
+        rc = vv_comm_share(comm, &turn.all, VV_COMM_ROOT, &ignored);
+    size_t each = step->count * sizeof(uint64_t);
+    if (rc == 0 && turn.all.size == each * comm->ranks)
+        memcpy(step->sums, turn.all.data + each * comm->rank, each);
+    else
+        step->rc = step->rc ? step->rc : VARVE_DISAGREED;
+    vv_buf_clear(&turn.all);
+    vv_buf_clear(&own);
+    return rc;
+}
+
+int vv_comm_sums(struct varve_comm *comm, uint64_t *values, size_t count, uint64_t *total) {
+    struct step step = {.sums = values, .count = count};
+    int rc = comm->ops->exchange ? 0 : sum_in_turn(comm, &step);
+    for (uint64_t distance = 1; comm->ops->exchange && rc == 0 && distance < comm->ranks; distance *= 2)
+        rc = double_up(comm, &step, distance);
+    memcpy(total, values, count * sizeof *total);
+    if (rc == 0)
+        rc = comm->ops->broadcast(comm, total, count * sizeof *total, comm->ranks - 1);
+    return step.rc ? step.rc : rc;
+}

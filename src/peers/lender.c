@@ -1,0 +1,397 @@
+/* Lending blocks on a node: slots in memory that its ranks share. Each holds one decoded block, or waits for the rank
+ * that reads it. All ranks read what they share in the same order, so few slots do: one that all have used goes, or the
+ * one used longest ago.
+ *
+ * A slot that not all ranks have used is kept for a moment, since the others may come: a rank that is ahead of them
+ * does something else first. When the others ask for slots and do not use this one, they will not come; when one of
+ * them asks for nothing, it is only slow, and is waited for longer. Without that, ranks that a busy machine has once
+ * driven apart would each read everything.
+ *
+ * A rank may die or be stopped at any point here. So nobody waits for ever: whoever has waited too long, or for a rank
+ * that is dead, reads for itself. A lock that does not come free ends the lending for this rank. */
+#include "peers/lender.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "base/thread.h"
+#include "gather/node_memory.h"
+#include "store/read_costs.h"
+
+#define PATIENCE_NS UINT64_C(5000000000)
+#define LOOK_NS 200000000                 /* between two looks at the clock */
+#define KEEP_NS UINT64_C(100000000)       /* for ranks that come late, when nobody else comes, either */
+#define KEEP_SLOW_NS UINT64_C(2000000000) /* the same for ranks that ask for nothing meanwhile */
+#define AT_REST UINT64_MAX
+#define PAUSE_NS 1000000
+#define WAITED UINT32_C(0x80000000)
+#define PAGE 4096u
+#define BUDGET_MOST (64u << 20)
+#define SLOTS_LEAST 32u
+#define SLOTS_LARGE 4u          /* of blocks of which more would exceed BUDGET_MOST */
+#define TABLES_SIZE (72u << 10) /* of what is lent beside blocks */
+#define TABLES_SLOTS 128u
+
+enum slot_state { SLOT_FREE, SLOT_LOADING, SLOT_READY, SLOT_FAILED };
+
+struct slot {
+    struct vv_hash128 id;   /* of the block; zeros: nobody finds it */
+    _Atomic uint32_t state; /* waited for as a futex */
+    _Atomic uint32_t users; /* that have it borrowed, or wait for it; more only with the lock */
+    uint32_t loader;        /* local number of the rank that fills it */
+    uint32_t lead;          /* where the block begins; or how many bytes there are */
+    uint32_t takers;        /* how often it was borrowed: once by each rank, as a rule */
+    uint64_t used;          /* the turn of its last use */
+};
+
+/* At the beginning of the shared memory, which begins as zeros. */
+struct shared {
+    _Atomic uint32_t lock; /* 0 free; else 1 + the local number of who has it, and WAITED */
+    uint64_t turn;
+    uint64_t taken_ns; /* when one was last borrowed */
+    uint32_t late;     /* ranks of the node, less those that use a slot: as was seen, or as slots have shown */
+    struct slot slots[];
+};
+
+struct vv_lender {
+    struct vv_node_memory *memory;
+    struct shared *shared;
+    _Atomic uint64_t *asked_ns; /* shared, too: when each rank last asked for a slot; or AT_REST */
+    uint8_t *data;
+    uint32_t slots;
+    uint32_t slot_size;
+    uint32_t block_size; /* of the largest that is lent */
+    uint32_t bitmap;     /* bytes at the end of a slot: which granules are there */
+    uint32_t ranks;      /* of this node */
+    uint32_t local;      /* this one's number among them */
+    _Atomic int is_broken;
+    struct varve_backend *backend;
+    struct vv_read_costs *costs;
+    struct vv_lender *tables; /* for what is not blocks */
+};
+
+/* ---- waiting ---- */
+
+/* 1 if nobody woke us. */
+static int futex_wait(_Atomic uint32_t *word, uint32_t value) {
+    struct timespec patience = {.tv_nsec = LOOK_NS};
+    return syscall(SYS_futex, word, FUTEX_WAIT, value, &patience, NULL, 0) < 0 && errno == ETIMEDOUT;
+}
+
+static void futex_wake(_Atomic uint32_t *word, int count) {
+    syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}
+
+/* The lock was taken by another: sleep until that changes. 0: it will not. */
+static int wait_for_lock(struct vv_lender *lender, uint32_t seen, uint64_t end) {
+    _Atomic uint32_t *word = &lender->shared->lock;
+    uint32_t waited = seen | WAITED;
+    if (seen != waited && !atomic_compare_exchange_strong(word, &seen, waited))
+        return 1;
+    int is_late = futex_wait(word, waited) && atomic_load(word) == waited;
+    return vv_clock_ns() < end && !(is_late && !vv_node_memory_is_alive(lender->memory, (waited & ~WAITED) - 1));
+}
+
+/* 1 when it is taken. */
+static int lock(struct vv_lender *lender) {
+    _Atomic uint32_t *word = &lender->shared->lock;
+    uint32_t seen = 0;
+    if (lender->is_broken)
+        return 0;
+    if (atomic_compare_exchange_strong(word, &seen, lender->local + 1))
+        return 1;
+    uint64_t end = vv_clock_ns() + PATIENCE_NS;
+    for (;;) {
+        if (seen && !wait_for_lock(lender, seen, end)) {
+            lender->is_broken = 1;
+            return 0;
+        }
+        seen = 0;
+        if (atomic_compare_exchange_strong(word, &seen, (lender->local + 1) | WAITED)) /* others may wait as well */
+            return 1;
+    }
+}
+
+static void unlock(struct vv_lender *lender) {
+    if (atomic_exchange(&lender->shared->lock, 0) & WAITED)
+        futex_wake(&lender->shared->lock, 1);
+}
+
+/* What became of a slot that another rank loads. */
+static uint32_t wait_for(const struct vv_lender *lender, struct slot *slot) {
+    uint64_t end = vv_clock_ns() + PATIENCE_NS;
+    uint32_t state;
+    while ((state = atomic_load(&slot->state)) == SLOT_LOADING && vv_clock_ns() < end)
+        if (futex_wait(&slot->state, SLOT_LOADING) && !vv_node_memory_is_alive(lender->memory, slot->loader))
+            break;
+    return state;
+}
+
+/* ---- slots ---- */
+
+static struct slot *find_slot(const struct vv_lender *lender, struct vv_hash128 id) {
+    for (uint32_t i = 0; i < lender->slots; i++)
+        if (vv_hash128_equal(lender->shared->slots[i].id, id))
+            return &lender->shared->slots[i];
+    return NULL;
+}
+
+/* Shall it be kept for ranks that have not used it yet? */
+static int is_kept(const struct vv_lender *lender, const struct slot *slot) {
+    return slot->takers + lender->shared->late < lender->ranks && !vv_hash128_is_zero(slot->id);
+}
+
+/* One that nobody uses: at best one that all ranks have used, so that only as much memory is touched as ranks are
+ * apart; else the one used longest ago. NULL: there is none. */
+static struct slot *idle_slot(const struct vv_lender *lender, int may_be_kept) {
+    struct slot *oldest = NULL;
+    for (uint32_t i = 0; i < lender->slots; i++) {
+        struct slot *slot = &lender->shared->slots[i];
+        if (slot->users > 0 || (!may_be_kept && is_kept(lender, slot)))
+            continue;
+        if (slot->takers >= lender->ranks)
+            return slot;
+        if (!oldest || slot->used < oldest->used)
+            oldest = slot;
+    }
+    return oldest;
+}
+
+/* Is there a rank that may still come, but has not asked for anything since then? */
+static int is_any_slow(const struct vv_lender *lender, uint64_t since_ns) {
+    for (uint32_t i = 0; i < lender->ranks; i++)
+        if (atomic_load(&lender->asked_ns[i]) <= since_ns && vv_node_memory_is_alive(lender->memory, i))
+            return 1;
+    return 0;
+}
+
+/* A slot for another block. */
+static struct slot *free_slot(const struct vv_lender *lender, uint64_t now_ns) {
+    struct shared *shared = lender->shared;
+    struct slot *slot = idle_slot(lender, 0);
+    uint64_t waited = now_ns - shared->taken_ns;
+    if (slot || waited < KEEP_NS || (waited < KEEP_SLOW_NS && is_any_slow(lender, shared->taken_ns)))
+        return slot;
+    slot = idle_slot(lender, 1);
+    if (slot)
+        shared->late = lender->ranks - slot->takers;
+    return slot;
+}
+
+static uint8_t *data_of(const struct vv_lender *lender, uint32_t slot) {
+    return lender->data + (size_t)slot * lender->slot_size;
+}
+
+static uint64_t *bitmap_of(const struct vv_lender *lender, const struct slot *slot) {
+    uint8_t *data = data_of(lender, (uint32_t)(slot - lender->shared->slots));
+    return (uint64_t *)(void *)(data + lender->slot_size - lender->bitmap);
+}
+
+static void give_back(void *arg, const struct vv_loan *loan) {
+    const struct vv_lender *lender = arg;
+    lender->shared->slots[loan->slot].users--;
+}
+
+/* Nobody else shall wait for a slot that was waited for in vain. */
+static void hide(struct vv_lender *lender, struct slot *slot) {
+    if (lock(lender)) {
+        slot->id = (struct vv_hash128){0, 0};
+        unlock(lender);
+    }
+}
+
+/* Borrow the slot of this block; is_new: it was not there, and is for the caller to fill. NULL: none is to be had. */
+static struct slot *borrow(struct vv_lender *lender, struct vv_hash128 id, int *is_new) {
+    struct shared *shared = lender->shared;
+    if (!lock(lender))
+        return NULL;
+    (void)VV_FAULT("peers.lender.locked"); /* where a rank dies with the lock */
+    uint64_t now = vv_clock_ns();
+    lender->asked_ns[lender->local] = now;
+    struct slot *slot = find_slot(lender, id);
+    *is_new = !slot;
+    if (!slot && (slot = free_slot(lender, now))) {
+        slot->id = id;
+        slot->takers = 0;
+        slot->loader = lender->local;
+        atomic_store(&slot->state, SLOT_LOADING);
+        memset(bitmap_of(lender, slot), 0, lender->bitmap);
+    }
+    if (slot) {
+        slot->users++;
+        slot->takers++;
+        slot->used = ++shared->turn;
+        shared->taken_ns = now;
+        if (slot->takers + shared->late > lender->ranks)
+            shared->late = slot->takers < lender->ranks ? lender->ranks - slot->takers : 0;
+    }
+    unlock(lender);
+    return slot;
+}
+
+/* The same, with some patience. */
+static struct slot *borrow_at_last(struct vv_lender *lender, struct vv_hash128 id, int *is_new) {
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t end = vv_clock_ns() + PATIENCE_NS;
+    struct slot *slot;
+    while (!(slot = borrow(lender, id, is_new)) && !lender->is_broken) {
+        nanosleep(&pause, NULL);
+        if (vv_clock_ns() > end)
+            lender->is_broken = 1; /* slots were left behind: the next one shall not take as long */
+    }
+    return slot;
+}
+
+/* ---- the operations ---- */
+
+static enum vv_loan_state take(void *arg, const char *key, const struct vv_block *block, int is_last,
+                               struct vv_loan *out) {
+    struct vv_lender *lender = arg;
+    int is_new = 0;
+    if (block->raw > lender->block_size)
+        return VV_LOAN_NONE;
+    struct slot *slot = (is_last ? borrow_at_last : borrow)(lender, vv_block_cache_id(key, block), &is_new);
+    if (!slot)
+        return is_last || lender->is_broken ? VV_LOAN_NONE : VV_LOAN_LATER;
+    *out = (struct vv_loan){.slot = (uint32_t)(slot - lender->shared->slots), .valid = bitmap_of(lender, slot)};
+    out->data = data_of(lender, out->slot);
+    if (is_new)
+        return VV_LOAN_EMPTY;
+    uint64_t begin = vv_clock_ns();
+    uint32_t state = wait_for(lender, slot);
+    vv_cost(&lender->costs->waiting_ns, begin);
+    if (state == SLOT_READY && slot->lead <= VV_LEND_SLACK) {
+        out->data += slot->lead;
+        return VV_LOAN_FULL;
+    }
+    if (state == SLOT_LOADING)
+        hide(lender, slot);
+    give_back(arg, out);
+    return VV_LOAN_NONE;
+}
+
+static void filled(void *arg, struct vv_loan *loan, uint32_t lead, int rc) {
+    struct vv_lender *lender = arg;
+    struct slot *slot = &lender->shared->slots[loan->slot];
+    slot->lead = lead;
+    loan->data += lead;
+    if (rc < 0)
+        hide(lender, slot);
+    atomic_store(&slot->state, rc < 0 ? SLOT_FAILED : SLOT_READY);
+    futex_wake(&slot->state, INT32_MAX);
+}
+
+static struct vv_hash128 bytes_id(const char *key, uint64_t offset, size_t size) {
+    struct vv_hash128 name = vv_peers_key_id(key);
+    uint64_t words[] = {name.low, name.high, offset, size};
+    return vv_digest(words, sizeof words);
+}
+
+/* How many bytes of another rank's reading were copied; -1: there are none. */
+static int64_t copy_lent(struct vv_lender *lender, struct slot *slot, void *data, size_t size) {
+    uint64_t begin = vv_clock_ns();
+    uint32_t state = wait_for(lender, slot), got = slot->lead;
+    vv_cost(&lender->costs->waiting_ns, begin);
+    if (state == SLOT_LOADING)
+        hide(lender, slot);
+    if (state != SLOT_READY || got > size)
+        return -1;
+    memcpy(data, data_of(lender, (uint32_t)(slot - lender->shared->slots)), got);
+    return got;
+}
+
+static int64_t get(void *arg, const char *key, uint64_t offset, void *data, size_t size) {
+    struct vv_lender *lender = ((struct vv_lender *)arg)->tables;
+    int is_new = 0;
+    struct slot *slot = size <= lender->block_size ? borrow(lender, bytes_id(key, offset, size), &is_new) : NULL;
+    if (!slot)
+        return vv_backend_get(lender->backend, key, offset, data, size);
+    struct vv_loan loan = {.slot = (uint32_t)(slot - lender->shared->slots)};
+    loan.data = data_of(lender, loan.slot);
+    int64_t got =
+        is_new ? vv_backend_get(lender->backend, key, offset, data, size) : copy_lent(lender, slot, data, size);
+    if (is_new) {
+        if (got > 0)
+            memcpy(loan.data, data, (size_t)got);
+        filled(lender, &loan, got > 0 ? (uint32_t)got : 0, got < 0 ? -EIO : 0);
+    }
+    give_back(lender, &loan);
+    return is_new || got >= 0 ? got : vv_backend_get(lender->backend, key, offset, data, size);
+}
+
+const struct vv_lend_ops vv_lender_ops = {.take = take, .filled = filled, .give_back = give_back, .get = get};
+
+/* ---- beginning and end ---- */
+
+static uint64_t slot_bytes(uint32_t size) {
+    uint32_t bitmap = (size / VV_GRANULE / 64 + 1) * 8;
+    return ((uint64_t)size + VV_LEND_SLACK + bitmap + PAGE - 1) / PAGE * PAGE;
+}
+
+/* `slots` slots for so many bytes each. */
+static int open_slots(struct varve_comm *comm, const struct vv_lender_options *options, uint64_t slots, uint32_t size,
+                      struct vv_lender **out, struct varve_error *error) {
+    struct vv_lender *lender = vv_calloc(1, sizeof *lender);
+    uint32_t bitmap = (size / VV_GRANULE / 64 + 1) * 8;
+    uint64_t slot_size = slot_bytes(size);
+    uint64_t book = sizeof(struct shared) + slots * sizeof(struct slot);
+    uint64_t head = (book + comm->ops->node_size(comm, comm->node) * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
+    int rc = vv_comm_agree(comm, lender ? 0 : vv_error(error, -ENOMEM, "no memory to lend blocks"), error);
+    if (rc == 0)
+        rc = vv_node_memory_reserve(comm, (size_t)(head + slots * slot_size), &lender->memory, error);
+    if (rc) {
+        vv_free(lender);
+        return rc;
+    }
+    lender->shared = vv_node_memory_at(lender->memory);
+    lender->asked_ns = (_Atomic uint64_t *)(void *)((uint8_t *)lender->shared + book);
+    lender->data = (uint8_t *)lender->shared + head;
+    lender->slots = (uint32_t)slots;
+    lender->slot_size = (uint32_t)slot_size;
+    lender->block_size = size;
+    lender->bitmap = bitmap;
+    lender->ranks = comm->ops->node_size(comm, comm->node);
+    lender->local = comm->local;
+    lender->backend = options->backend;
+    lender->costs = options->costs;
+    *out = lender;
+    return 0;
+}
+
+int vv_lender_open(struct varve_comm *comm, const struct vv_lender_options *options, struct vv_lender **out,
+                   struct varve_error *error) {
+    uint64_t budget = options->budget < BUDGET_MOST ? options->budget : BUDGET_MOST;
+    uint64_t slots = budget / slot_bytes(options->block_size);
+    uint64_t most = BUDGET_MOST / slot_bytes(options->block_size); /* large blocks: few */
+    uint64_t least = most > SLOTS_LEAST ? SLOTS_LEAST : most > SLOTS_LARGE ? most : SLOTS_LARGE;
+    struct vv_lender *lender = NULL;
+    *out = NULL;
+    int rc = open_slots(comm, options, slots > least ? slots : least, options->block_size, &lender, error);
+    if (rc == 0)
+        rc = open_slots(comm, options, TABLES_SLOTS, TABLES_SIZE, &lender->tables, error);
+    if (rc)
+        vv_lender_close(lender);
+    else
+        *out = lender;
+    return rc;
+}
+
+void vv_lender_rest(struct vv_lender *lender) {
+    for (; lender; lender = lender->tables)
+        lender->asked_ns[lender->local] = AT_REST;
+}
+
+void vv_lender_close(struct vv_lender *lender) {
+    if (!lender)
+        return;
+    vv_lender_close(lender->tables);
+    vv_node_memory_close(lender->memory);
+    vv_free(lender);
+}

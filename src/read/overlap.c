@@ -1,0 +1,121 @@
+#include "read/overlap.h"
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- one dimension ---- */
+
+static uint64_t global_of(const struct vv_part_dim *dim, uint64_t local) {
+    return dim->first + local / dim->block * dim->every + local % dim->block;
+}
+
+/* The first element whose global index is at least this one; dim->local when there is none. */
+static uint64_t local_from(const struct vv_part_dim *dim, uint64_t global) {
+    if (global <= dim->first)
+        return 0;
+    uint64_t distance = global - dim->first, blocks = distance / dim->every, inside = distance % dim->every;
+    uint64_t before = blocks * dim->block + least(inside, dim->block);
+    return least(before, dim->local);
+}
+
+/* The next elements that follow each other on both sides, from this one of `there` on. */
+static int find_common(const struct vv_part_dim *there, const struct vv_part_dim *here, uint64_t from,
+                       struct vv_overlap_dim *out) {
+    while (from < there->local) {
+        uint64_t global = global_of(there, from), to = local_from(here, global);
+        if (to == here->local)
+            return 0;
+        uint64_t next = global_of(here, to);
+        if (next == global) {
+            uint64_t length = least(there->block - from % there->block, here->block - to % here->block);
+            out->from = from;
+            out->to = to;
+            out->length = least(length, least(there->local - from, here->local - to));
+            out->at = 0;
+            return 1;
+        }
+        from = local_from(there, next);
+    }
+    return 0;
+}
+
+static uint64_t count_common(const struct vv_part_dim *there, const struct vv_part_dim *here) {
+    struct vv_overlap_dim common = {0};
+    uint64_t count = 0;
+    for (uint64_t from = 0; find_common(there, here, from, &common); from = common.from + common.length)
+        count += common.length;
+    return count;
+}
+
+/* ---- all of them ---- */
+
+static int is_whole(const struct vv_overlap_dim *dim, uint64_t there, uint64_t here) {
+    return dim->from == 0 && dim->to == 0 && dim->length == there && dim->length == here;
+}
+
+/* Dimensions that both have wholly lie together: their elements become one. */
+static void merge_whole(struct vv_overlap *overlap) {
+    while (overlap->dims > 1) {
+        unsigned last = overlap->dims - 1;
+        uint64_t local = overlap->here->dim[last].local;
+        if (!is_whole(&overlap->dim[last], overlap->there->dim[last].local, local))
+            break;
+        overlap->piece *= local;
+        overlap->dims--;
+    }
+}
+
+int vv_overlap_begin(struct vv_overlap *overlap, const struct vv_part *there, const struct vv_part *here) {
+    uint64_t from_step = there->element, to_step = here->element;
+    *overlap = (struct vv_overlap){.there = there, .here = here, .dims = here->dims, .piece = here->element};
+    for (unsigned i = here->dims; i-- > 0;) {
+        if (!find_common(&there->dim[i], &here->dim[i], 0, &overlap->dim[i])) {
+            overlap->is_at_end = 1;
+            return 0;
+        }
+        overlap->dim[i].from_step = from_step;
+        overlap->dim[i].to_step = to_step;
+        from_step *= there->dim[i].local;
+        to_step *= here->dim[i].local;
+    }
+    merge_whole(overlap);
+    return 1;
+}
+
+/* On to the next element of the dimensions before the last: those behind begin again. */
+static int go_on(struct vv_overlap *overlap) {
+    for (unsigned i = overlap->dims; i-- > 0;) {
+        struct vv_overlap_dim *dim = &overlap->dim[i];
+        int is_last = i + 1 == overlap->dims;
+        if (!is_last && dim->at + 1 < dim->length) {
+            dim->at++;
+            return 1;
+        }
+        if (find_common(&overlap->there->dim[i], &overlap->here->dim[i], dim->from + dim->length, dim))
+            return 1;
+        (void)find_common(&overlap->there->dim[i], &overlap->here->dim[i], 0, dim);
+    }
+    return 0;
+}
+
+int vv_overlap_next(struct vv_overlap *overlap, struct vv_stretch *out) {
+    if (overlap->is_at_end)
+        return 0;
+    *out = (struct vv_stretch){0};
+    for (unsigned i = 0; i < overlap->dims; i++) {
+        const struct vv_overlap_dim *dim = &overlap->dim[i];
+        out->from += (dim->from + dim->at) * dim->from_step;
+        out->to += (dim->to + dim->at) * dim->to_step;
+    }
+    out->length = overlap->dim[overlap->dims - 1].length * overlap->piece;
+    overlap->is_at_end = !go_on(overlap);
+    return 1;
+}
+
+uint64_t vv_overlap_count(const struct vv_part *there, const struct vv_part *here) {
+    uint64_t count = 1;
+    for (unsigned i = 0; i < here->dims && count > 0; i++)
+        count *= count_common(&there->dim[i], &here->dim[i]);
+    return count;
+}

@@ -1,0 +1,50 @@
+/* Which elements of a global array two parts of it have in common, and where these lie in the memory of each.
+ *
+ * A part is what one rank has: in each dimension some indices of the global array, ascending. They follow each other,
+ * or come in blocks of equal length at equal distances, as block-cyclic layouts have them. */
+#ifndef VV_OVERLAP_H
+#define VV_OVERLAP_H
+
+#include "format/manifest.h"
+
+struct vv_part_dim {
+    uint64_t local; /* elements here */
+    uint64_t first; /* global index of the first */
+    uint64_t block; /* elements that follow each other; the last block may be shorter */
+    uint64_t every; /* from the start of a block to that of the next; at least block */
+};
+struct vv_part {
+    uint32_t element; /* bytes */
+    unsigned dims;
+    struct vv_part_dim dim[VV_DIMS_MAX];
+};
+
+/* Bytes that lie together on both sides. */
+struct vv_stretch {
+    uint64_t from, to; /* where they begin there and here */
+    uint64_t length;
+};
+
+/* Elements of one dimension that follow each other on both sides. */
+struct vv_overlap_dim {
+    uint64_t from, to, length;
+    uint64_t at;                 /* of these, the one that is dealt with */
+    uint64_t from_step, to_step; /* bytes between neighbours */
+};
+struct vv_overlap {
+    const struct vv_part *there, *here;
+    unsigned dims;  /* those behind it lie together on both sides */
+    uint64_t piece; /* bytes of one element of the last of these */
+    int is_at_end;
+    struct vv_overlap_dim dim[VV_DIMS_MAX];
+};
+
+/* 1 if they have an element in common: walk it then. Both parts have the same element and dimensions, and live as long
+ * as the overlap. */
+int vv_overlap_begin(struct vv_overlap *overlap, const struct vv_part *there, const struct vv_part *here);
+/* 1 and the next stretch, ascending in `from`; 0 at the end. */
+int vv_overlap_next(struct vv_overlap *overlap, struct vv_stretch *out);
+/* How many elements they have in common. */
+uint64_t vv_overlap_count(const struct vv_part *there, const struct vv_part *here);
+
+#endif

@@ -1,0 +1,149 @@
+/* Restarting with other parts than were stored: on another number of ranks, or with other blocks of the arrays.
+ *
+ * Each rank says which elements it wants, by their place in the global array. First all stored parts are compared with
+ * that, and nothing is written: every wanted element must be there, once. Then the common elements are read. Blocks are
+ * checked as ever; the digests of regions are not, since nobody reads a whole one.
+ *
+ * The history that comes of it knows attempts and ids, but no regions, as after varve_continue: see resume.c. */
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "capture/device.h"
+#include "read/region_reader.h"
+#include "restart/elastic_private.h"
+#include "restart/scatter.h"
+
+/* ---- reading ---- */
+
+/* Inside the work of the peers. Until here nothing was written. */
+static int compare_parts(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct vv_elastic *elastic = arg;
+    struct vv_job *job = elastic->context->job;
+    int rc = vv_open_named(job, store, elastic->generation, elastic->version, &elastic->view, error);
+    if (rc == 0)
+        rc = vv_elastic_match(elastic, error);
+    if (rc == 0)
+        rc = vv_candidate_sources(elastic->view, &elastic->history, error);
+    return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
+}
+
+static int read_part(struct vv_elastic *elastic, struct vv_scatter *scatter, struct vv_recipe *recipe,
+                     const struct vv_stored_part *part, struct varve_error *error) {
+    const struct vv_wanted *wanted = &elastic->wanted[part->wanted];
+    struct vv_overlap overlap;
+    (void)vv_overlap_begin(&overlap, &part->part, &wanted->part);
+    int rc = vv_scatter_region(scatter, recipe, &overlap, wanted->region->ptr, error);
+    return rc ? vv_error_in_region(error, rc, wanted->region->name) : 0;
+}
+
+/* The parts of one owner, which are parts[from] to parts[to - 1]. */
+static int read_owner(struct vv_elastic *elastic, struct vv_scatter *scatter, size_t from, size_t to,
+                      struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region stored;
+    int rc = vv_recipe_open(elastic->view, elastic->parts[from].owner, &recipe, error);
+    while (rc == 0 && from < to && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0) {
+        rc = 0;
+        if (stored.number == elastic->parts[from].number)
+            rc = read_part(elastic, scatter, recipe, &elastic->parts[from++], error);
+    }
+    vv_recipe_close(recipe);
+    return rc;
+}
+
+static void put_ids(void *arg, const struct vv_place *place, const struct vv_hash128 *ids, uint32_t count) {
+    struct vv_history *history = arg;
+    for (uint32_t i = 0; i < count; i++) {
+        struct vv_known known = {ids[i], place->dependency, place->owner, place->address + (uint64_t)i * VV_GRANULE};
+        vv_table_put(&history->table, &known, history->is_alive);
+    }
+}
+
+/* The ids of what the owners have stored that this rank has read from, as far as the table reaches. Without them more
+ * is stored again. */
+static void learn_ids(struct vv_elastic *elastic) {
+    const struct vv_record *record = vv_view_record(elastic->view);
+    struct vv_job *job = elastic->context->job;
+    struct varve_error why = {0};
+    uint32_t most = 2 * (record->ranks / job->comm->ranks + 1), count = 0;
+    vv_table_resize(&elastic->history.table,
+                    vv_candidate_capacity(elastic->context, record->protected_bytes / job->comm->ranks));
+    for (size_t i = 0; i < elastic->part_count && count < most; i++) {
+        if (i > 0 && elastic->parts[i].owner == elastic->parts[i - 1].owner)
+            continue;
+        count++;
+        if (vv_view_ids(elastic->view, elastic->parts[i].owner, put_ids, &elastic->history, &why) < 0)
+            vv_log(&job->log, VV_LOG_INFO, "some ids could not be read, what has them may be stored again: %s",
+                   why.text);
+    }
+}
+
+static int read_parts(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct vv_elastic *elastic = arg;
+    struct vv_scatter *scatter = NULL;
+    const struct vv_settings *settings = &elastic->context->job->settings;
+    (void)store;
+    int rc =
+        vv_scatter_create(elastic->view, (unsigned)settings->threads * 2, settings->restart_window, &scatter, error);
+    for (size_t from = 0, to; rc == 0 && from < elastic->part_count; from = to) {
+        for (to = from + 1; to < elastic->part_count && elastic->parts[to].owner == elastic->parts[from].owner;)
+            to++;
+        rc = read_owner(elastic, scatter, from, to, error);
+    }
+    if (rc == 0)
+        rc = vv_scatter_run(scatter, error);
+    vv_scatter_destroy(scatter);
+    if (rc == 0)
+        learn_ids(elastic);
+    return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
+}
+
+static int try_together(struct vv_elastic *elastic, struct varve_error *error) {
+    struct vv_restart_context *context = elastic->context;
+    struct vv_job *job = context->job;
+    int is_under_replicated = 0;
+    int rc = vv_candidate_complete(context, elastic->peers, elastic->generation, elastic->version, &is_under_replicated,
+                                   error);
+    if (rc == 0)
+        rc = vv_candidate_name(job, elastic->generation, elastic->version, error);
+    if (rc == 0)
+        rc = vv_elastic_lists(elastic, error);
+    if (rc == 0)
+        rc = vv_peers_run(elastic->peers, compare_parts, elastic, error);
+    const struct vv_peers_needs needs = {.is_needed = 1,
+                                         .shared = elastic->bytes,
+                                         .bytes = elastic->bytes,
+                                         .block_size = (uint32_t)job->settings.block_size};
+    if (rc == 0)
+        rc = vv_peers_need(elastic->peers, &needs, error);
+    if (rc)
+        return rc;
+    context->memory->is_overwritten = 1;
+    vv_unwatch_regions(context->memory);
+    vv_devices_settle(&context->memory->regions, job->lineage.is_settled_well);
+    rc = vv_peers_run(elastic->peers, read_parts, elastic, error);
+    if (rc == 0)
+        rc = vv_candidate_evaluate(context, elastic->view, is_under_replicated, error);
+    if (rc == 0)
+        rc = vv_candidate_begin(job, elastic->view, error);
+    if (rc == 0)
+        vv_candidate_take(job, elastic->view, &elastic->history, NULL);
+    return rc;
+}
+
+int vv_try_elastic(struct vv_restart_context *context, uint32_t generation, uint64_t version,
+                   struct varve_error *error) {
+    struct vv_elastic elastic = {.context = context, .generation = generation, .version = version};
+    int rc = vv_open_peers(context, &elastic.peers, error);
+    if (rc == 0)
+        rc = try_together(&elastic, error);
+    vv_history_clear(&elastic.history);
+    vv_view_close(elastic.view);
+    vv_peers_close(elastic.peers);
+    vv_free(elastic.lists);
+    vv_free(elastic.wanted);
+    vv_free(elastic.parts);
+    if (rc)
+        vv_candidate_leave(context->job);
+    return rc;
+}

@@ -1,0 +1,79 @@
+/* Lists that all ranks have a part of: each rank wants what follows after the ranks before it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "restart/elastic_private.h"
+
+static int is_named(const void *name, const void *list) {
+    return strcmp(name, ((const struct vv_list *)list)->region->name);
+}
+
+const struct vv_list *vv_elastic_list(const struct vv_elastic *elastic, const char *name) {
+    return bsearch(name, elastic->lists, elastic->list_count, sizeof *elastic->lists, is_named);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct vv_list *)a)->region->name, ((const struct vv_list *)b)->region->name);
+}
+
+static int find_lists(struct vv_elastic *elastic, struct varve_error *error) {
+    struct vv_regions *regions = &elastic->context->memory->regions;
+    elastic->lists = vv_calloc(regions->count + 1, sizeof *elastic->lists);
+    if (!elastic->lists)
+        return vv_error(error, -ENOMEM, "no memory to restart %zu regions", regions->count);
+    for (size_t i = 0; i < regions->count; i++)
+        if (regions->list[i].name && regions->list[i].distribution == VARVE_JOINED)
+            elastic->lists[elastic->list_count++].region = &regions->list[i];
+    qsort(elastic->lists, elastic->list_count, sizeof *elastic->lists, by_name);
+    return 0;
+}
+
+/* Do all ranks have the same lists? Collective. */
+static int agree_on_lists(struct vv_elastic *elastic, int rc, struct varve_error *error) {
+    struct varve_comm *comm = elastic->context->job->comm;
+    struct vv_hash128 names = {0, 0};
+    for (size_t i = 0; rc == 0 && i < elastic->list_count; i++) {
+        struct vv_hash128 name = vv_digest(elastic->lists[i].region->name, strlen(elastic->lists[i].region->name));
+        uint64_t words[] = {names.low, names.high, name.low, name.high};
+        names = vv_digest(words, sizeof words);
+    }
+    uint64_t both[] = {names.low, ~names.low};
+    rc = vv_comm_agree(comm, rc, error);
+    if (rc)
+        return rc;
+    rc = comm->ops->reduce_min(comm, both, 2);
+    if (rc)
+        return vv_comm_broken(comm, rc, error);
+    return both[0] == ~both[1]
+               ? 0
+               : vv_comm_all_say(error, VARVE_MISMATCH, "the ranks have declared different regions as VARVE_JOINED");
+}
+
+static int add_up_lists(struct vv_elastic *elastic, struct varve_error *error) {
+    struct varve_comm *comm = elastic->context->job->comm;
+    size_t count = elastic->list_count;
+    uint64_t *sums = vv_calloc(2 * count + 1, sizeof *sums);
+    int rc = vv_comm_agree(comm, sums ? 0 : vv_error(error, -ENOMEM, "no memory to restart"), error);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        sums[i] = vv_list_count(elastic->lists[i].region);
+    if (rc == 0) {
+        rc = vv_comm_sums(comm, sums, count, sums + count);
+        if (rc)
+            vv_error(error, rc, "the ranks could not add up their lists: %s", varve_error_text(rc));
+        rc = vv_comm_agree(comm, rc, error);
+    }
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        elastic->lists[i].end = sums[i];
+        elastic->lists[i].total = sums[count + i];
+    }
+    vv_free(sums);
+    return rc;
+}
+
+int vv_elastic_lists(struct vv_elastic *elastic, struct varve_error *error) {
+    int rc = agree_on_lists(elastic, find_lists(elastic, error), error);
+    return rc || elastic->list_count == 0 ? rc : add_up_lists(elastic, error);
+}

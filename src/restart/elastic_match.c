@@ -1,0 +1,302 @@
+/* What this rank wants, and which stored parts have it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "restart/elastic_private.h"
+
+/* ---- what is wanted ---- */
+
+static void part_of_bytes(uint64_t bytes, struct vv_part *out) {
+    *out = (struct vv_part){.element = 1, .dims = 1};
+    out->dim[0] = (struct vv_part_dim){bytes, 0, bytes ? bytes : 1, bytes ? bytes : 1};
+}
+
+static void part_of_array(const struct varve_array *array, struct vv_part *out) {
+    *out = (struct vv_part){.element = vv_type_size(array->type), .dims = array->dims};
+    for (unsigned i = 0; i < array->dims; i++) {
+        uint64_t local = array->dim[i].local;
+        out->dim[i] = (struct vv_part_dim){local, array->dim[i].first, local ? local : 1, local ? local : 1};
+    }
+}
+
+static void part_of_list(const struct vv_elastic *elastic, struct vv_wanted *wanted) {
+    struct vv_region *region = wanted->region;
+    struct varve_array array;
+    const struct vv_list *list = vv_elastic_list(elastic, region->name);
+    wanted->total = list->total;
+    part_of_bytes(region->size, &wanted->part);
+    if (vv_is_array(region)) {
+        vv_array_tell(region->array, &array);
+        part_of_array(&array, &wanted->part);
+    }
+    wanted->part.dim[0].first = list->end - vv_list_count(region);
+}
+
+static uint64_t elements_of(const struct vv_part *part) {
+    uint64_t count = 1;
+    for (unsigned i = 0; i < part->dims; i++)
+        count *= part->dim[i].local;
+    return count;
+}
+
+static int refuse_private(const struct vv_elastic *elastic, const char *name, struct varve_error *error) {
+    uint32_t stored = vv_view_record(elastic->view)->ranks, ours = elastic->context->job->comm->ranks;
+    return vv_error(error, VARVE_MISMATCH,
+                    "region %s is no array, and the checkpoint is of %u ranks, this job has %u: run it with %u, or say "
+                    "with varve_distribute what becomes of the region",
+                    name, stored, ours, stored);
+}
+
+/* Is it said how its bytes are spread? With as many ranks as before, what is no array stays with its rank. */
+static int want_region(const struct vv_elastic *elastic, struct vv_region *region, struct vv_wanted *out,
+                       struct varve_error *error) {
+    struct varve_array array;
+    *out = (struct vv_wanted){.region = region, .how = (enum varve_distribution)region->distribution};
+    if (out->how == VARVE_DROPPED)
+        return 0;
+    if (region->is_callback || region->device)
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: on another number of ranks, or with other blocks, regions %s cannot come back",
+                        region->name, region->device ? "of devices" : "with callbacks");
+    if (out->how == VARVE_JOINED) {
+        part_of_list(elastic, out);
+        return 0;
+    }
+    if (out->how == VARVE_BY_DIMS && vv_is_array(region)) {
+        vv_array_tell(region->array, &array);
+        part_of_array(&array, &out->part);
+        return 0;
+    }
+    if (out->how == VARVE_BY_DIMS && vv_view_record(elastic->view)->ranks != elastic->context->job->comm->ranks)
+        return refuse_private(elastic, region->name, error);
+    if (out->how == VARVE_BY_DIMS) {
+        out->how = VARVE_BY_RANK;
+        out->must_be_stored = 1;
+    }
+    part_of_bytes(region->size, &out->part);
+    return 0;
+}
+
+static int is_read(const void *arg, size_t slot) {
+    const struct vv_region *list = arg;
+    return list[slot].name && list[slot].distribution != VARVE_DROPPED;
+}
+
+static int want_regions(struct vv_elastic *elastic, struct varve_error *error) {
+    struct vv_regions *regions = &elastic->context->memory->regions;
+    elastic->wanted = vv_calloc(regions->count + 1, sizeof *elastic->wanted);
+    if (!elastic->wanted)
+        return vv_error(error, -ENOMEM, "no memory to restart %zu regions", regions->count);
+    elastic->wanted_count = regions->count;
+    int rc = 0;
+    for (size_t i = 0; i < regions->count && rc == 0; i++)
+        if (regions->list[i].name)
+            rc = want_region(elastic, &regions->list[i], &elastic->wanted[i], error);
+    return rc ? rc : vv_regions_reachable(regions, is_read, regions->list, error);
+}
+
+static struct vv_wanted *find_wanted(const struct vv_elastic *elastic, const char *name) {
+    const struct vv_regions *regions = &elastic->context->memory->regions;
+    const struct vv_region *region = vv_regions_find(regions, name);
+    return region ? &elastic->wanted[region - regions->list] : NULL;
+}
+
+/* ---- what is stored ---- */
+
+static int add_part(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_t owner,
+                    const struct vv_recipe_region *stored, const struct vv_part *part, struct varve_error *error) {
+    uint64_t common = vv_overlap_count(part, &wanted->part);
+    if (common == 0)
+        return 0;
+    if (VV_GROW(elastic->parts, elastic->part_count, elastic->part_capacity) != 0)
+        return vv_error(error, -ENOMEM, "no memory to restart %zu parts of regions", elastic->part_count + 1);
+    elastic->parts[elastic->part_count++] =
+        (struct vv_stored_part){owner, (uint32_t)(wanted - elastic->wanted), stored->number, *part};
+    wanted->found += common;
+    elastic->bytes += common * part->element;
+    return 0;
+}
+
+static int add_block(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_t owner,
+                     const struct vv_recipe_region *stored, struct varve_error *error) {
+    struct varve_array array;
+    struct vv_part part;
+    const struct vv_array *ours = wanted->region->array;
+    vv_array_of(&stored->shape, &array);
+    int is_same = array.type == ours->type && array.dims == ours->dims;
+    for (unsigned i = 0; i < array.dims && is_same; i++)
+        is_same = array.dim[i].global == ours->dim[i].global;
+    if (!is_same)
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: rank %u has stored a block of another array: another type, or other sizes in all",
+                        stored->name, owner);
+    if (vv_array_check(&array, stored->name, error) != 0 || vv_array_bytes(&array) != stored->length)
+        return vv_error(error, VARVE_MISMATCH, "region %s: what rank %u has stored is not the array that it says",
+                        stored->name, owner);
+    part_of_array(&array, &part);
+    wanted->is_seen = 1;
+    return add_part(elastic, wanted, owner, stored, &part, error);
+}
+
+/* The next part of a list. Its type, and all dimensions but the first, are those of ours. */
+static int add_joined(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_t owner,
+                      const struct vv_recipe_region *stored, struct varve_error *error) {
+    const struct vv_array *ours = vv_is_array(wanted->region) ? wanted->region->array : NULL;
+    struct vv_part part = wanted->part;
+    uint64_t item = part.element, count;
+    int is_same = !ours || (stored->shape.type == ours->type && stored->shape.dims == ours->dims);
+    for (unsigned i = 1; i < part.dims && is_same; i++) {
+        is_same = stored->shape.dim[i].local == ours->dim[i].local;
+        item *= part.dim[i].local;
+    }
+    count = ours && is_same ? stored->shape.dim[0].local : stored->length;
+    if (!is_same || (item > 0 && stored->length / item != count) || count * item != stored->length ||
+        wanted->joined + count < count)
+        return vv_error(error, VARVE_MISMATCH, "region %s: rank %u has stored a list of something else", stored->name,
+                        owner);
+    part.dim[0] = (struct vv_part_dim){count, wanted->joined, count ? count : 1, count ? count : 1};
+    wanted->joined += count;
+    wanted->is_seen = 1;
+    return add_part(elastic, wanted, owner, stored, &part, error);
+}
+
+/* All ranks compare all, so whoever is different is named. */
+static int add_replica(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_t owner,
+                       const struct vv_recipe_region *stored, struct varve_error *error) {
+    uint32_t ranks = vv_view_record(elastic->view)->ranks;
+    if (!wanted->is_seen) {
+        wanted->is_seen = 1;
+        wanted->first_owner = owner;
+        wanted->digest = stored->digest;
+    }
+    if (stored->length != wanted->region->size)
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: rank %u has stored %" PRIu64 " bytes but %" PRIu64 " are protected", stored->name,
+                        owner, stored->length, wanted->region->size);
+    if (memcmp(&stored->digest, &wanted->digest, sizeof stored->digest) != 0)
+        return vv_error(
+            error, VARVE_MISMATCH,
+            "region %s is said to be the same on all ranks, but ranks %u and %u have stored different bytes",
+            stored->name, wanted->first_owner, owner);
+    return owner == elastic->context->job->comm->rank % ranks
+               ? add_part(elastic, wanted, owner, stored, &wanted->part, error)
+               : 0;
+}
+
+static int add_own(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_t owner,
+                   const struct vv_recipe_region *stored, struct varve_error *error) {
+    if (owner != elastic->context->job->comm->rank)
+        return 0;
+    wanted->is_seen = 1;
+    if (stored->length != wanted->region->size)
+        return vv_error(error, VARVE_MISMATCH, "region %s: %" PRIu64 " bytes are stored but %" PRIu64 " are protected",
+                        stored->name, stored->length, wanted->region->size);
+    return add_part(elastic, wanted, owner, stored, &wanted->part, error);
+}
+
+static int compare_region(struct vv_elastic *elastic, uint32_t owner, const struct vv_recipe_region *stored,
+                          struct varve_error *error) {
+    struct vv_wanted *wanted = find_wanted(elastic, stored->name);
+    const struct vv_job *job = elastic->context->job;
+    if (!wanted && vv_comm_is_root(job->comm))
+        vv_log(&job->log, VV_LOG_INFO, "region %s of rank %u is stored but not protected here", stored->name, owner);
+    if (!wanted)
+        return 0;
+    switch (wanted->how) {
+    case VARVE_BY_DIMS:
+        return add_block(elastic, wanted, owner, stored, error);
+    case VARVE_JOINED:
+        return add_joined(elastic, wanted, owner, stored, error);
+    case VARVE_REPLICATED:
+        return add_replica(elastic, wanted, owner, stored, error);
+    case VARVE_BY_RANK:
+        return add_own(elastic, wanted, owner, stored, error);
+    default:
+        return 0;
+    }
+}
+
+static int compare_owner(struct vv_elastic *elastic, uint32_t owner, struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region stored;
+    int rc = vv_recipe_open(elastic->view, owner, &recipe, error);
+    while (rc == 0 && (rc = vv_recipe_next_region(recipe, &stored, error)) > 0)
+        rc = compare_region(elastic, owner, &stored, error);
+    vv_recipe_close(recipe);
+    return rc;
+}
+
+/* ---- is every element there, once? ---- */
+
+static int by_first_index(const void *a, const void *b) {
+    const struct vv_stored_part *x = *(const struct vv_stored_part *const *)a,
+                                *y = *(const struct vv_stored_part *const *)b;
+    if (x->wanted != y->wanted)
+        return x->wanted < y->wanted ? -1 : 1;
+    uint64_t left = x->part.dim[0].first, right = y->part.dim[0].first;
+    return left < right ? -1 : left > right;
+}
+
+static uint64_t end_of(const struct vv_part_dim *dim) {
+    return dim->first + (dim->local - 1) / dim->block * dim->every + dim->block;
+}
+
+/* Parts of one array, ascending in the first dimension: only neighbours there can meet. */
+static int check_overlaps(struct vv_elastic *elastic, struct varve_error *error) {
+    const struct vv_stored_part **sorted = vv_calloc(elastic->part_count + 1, sizeof(const struct vv_stored_part *));
+    int rc = sorted ? 0 : vv_error(error, -ENOMEM, "no memory to compare %zu parts", elastic->part_count);
+    for (size_t i = 0; i < elastic->part_count && rc == 0; i++)
+        sorted[i] = &elastic->parts[i];
+    if (rc == 0)
+        qsort(sorted, elastic->part_count, sizeof(const struct vv_stored_part *), by_first_index);
+    for (size_t i = 0; i < elastic->part_count && rc == 0; i++)
+        for (size_t j = i + 1; j < elastic->part_count && rc == 0; j++) {
+            const struct vv_stored_part *a = sorted[i], *b = sorted[j];
+            if (a->wanted != b->wanted || b->part.dim[0].first >= end_of(&a->part.dim[0]))
+                break;
+            if (vv_overlap_count(&a->part, &b->part) > 0)
+                rc = vv_error(error, VARVE_MISMATCH,
+                              "region %s: ranks %u and %u have both stored some elements of it; each must be stored "
+                              "once, or say with varve_distribute how it is spread",
+                              elastic->wanted[a->wanted].region->name, a->owner, b->owner);
+        }
+    vv_free(sorted);
+    return rc;
+}
+
+static int check_found(const struct vv_elastic *elastic, struct varve_error *error) {
+    for (size_t i = 0; i < elastic->wanted_count; i++) {
+        const struct vv_wanted *wanted = &elastic->wanted[i];
+        if (!wanted->region)
+            continue;
+        uint64_t size = elements_of(&wanted->part);
+        if (wanted->how == VARVE_JOINED && wanted->joined != wanted->total)
+            return vv_error(error, VARVE_MISMATCH,
+                            "region %s: the ranks together want %" PRIu64 " elements of the list, but %" PRIu64
+                            " are stored",
+                            wanted->region->name, wanted->total, wanted->joined);
+        int may_miss = wanted->how == VARVE_DROPPED || (wanted->how == VARVE_BY_RANK && !wanted->must_be_stored);
+        if (!may_miss && !wanted->is_seen)
+            return vv_error(error, VARVE_MISMATCH,
+                            "region %s is protected but version %" PRIu64
+                            " has none of this name; nothing was restored",
+                            wanted->region->name, elastic->version);
+        if (!may_miss && wanted->found < size)
+            return vv_error(error, VARVE_MISMATCH,
+                            "region %s: of the %" PRIu64 " elements that are wanted, only %" PRIu64 " are stored",
+                            wanted->region->name, size, wanted->found);
+    }
+    return 0;
+}
+
+int vv_elastic_match(struct vv_elastic *elastic, struct varve_error *error) {
+    int rc = want_regions(elastic, error);
+    for (uint32_t owner = 0; rc == 0 && owner < vv_view_record(elastic->view)->ranks; owner++)
+        rc = compare_owner(elastic, owner, error);
+    if (rc == 0)
+        rc = check_overlaps(elastic, error);
+    return rc ? rc : check_found(elastic, error);
+}

@@ -1,0 +1,73 @@
+/* A restart with other parts than were stored: what elastic.c puts together, elastic_lists.c adds up and
+ * elastic_match.c compares. */
+#ifndef VV_ELASTIC_PRIVATE_H
+#define VV_ELASTIC_PRIVATE_H
+
+#include "base/array.h"
+#include "read/overlap.h"
+#include "restart/restart_private.h"
+
+/* A protected region, and the elements it wants. */
+struct vv_wanted {
+    struct vv_region *region;
+    enum varve_distribution how;
+    struct vv_part part;
+    uint64_t found;           /* elements */
+    uint64_t joined, total;   /* of a list: what was seen of it, and what all ranks want of it */
+    struct vv_hash128 digest; /* replicated: of the first that was seen */
+    uint32_t first_owner;     /* that it was seen on */
+    int is_seen;              /* a rank has stored it that this one reads from */
+    int must_be_stored;       /* by this rank */
+};
+
+/* A stored region that has elements of it. */
+struct vv_stored_part {
+    uint32_t owner;
+    uint32_t wanted;
+    uint64_t number;
+    struct vv_part part;
+};
+
+/* A region that is part of a list. */
+struct vv_list {
+    struct vv_region *region;
+    uint64_t end, total; /* of what is wanted: by the ranks up to this one, and by all */
+};
+
+struct vv_elastic {
+    struct vv_restart_context *context;
+    uint32_t generation;
+    uint64_t version;
+    struct vv_peers *peers;
+    struct vv_view *view;
+    struct vv_history history;
+    struct vv_list *lists; /* ascending names */
+    size_t list_count;
+    struct vv_wanted *wanted; /* by slots of the regions; those that are empty have no region */
+    size_t wanted_count;
+    struct vv_stored_part *parts; /* ascending owners, then numbers */
+    size_t part_count, part_capacity;
+    uint64_t bytes; /* that will be read */
+};
+
+/* Does it have dimensions that give its size? What was only described may not: then it is stored as bytes, too. */
+static inline int vv_is_array(const struct vv_region *region) {
+    return region->array && region->array->dims > 0 && vv_array_is_of(region->array, region->size);
+}
+
+/* Of a list: its elements, or bytes. */
+static inline uint64_t vv_list_count(const struct vv_region *region) {
+    return vv_is_array(region) ? region->array->dim[0].local : region->size;
+}
+
+/* ---- elastic_lists.c: how much of each list do the ranks before this one want? Collective. ---- */
+int vv_elastic_lists(struct vv_elastic *elastic, struct varve_error *error);
+
+/* Of a region that is VARVE_JOINED. */
+const struct vv_list *vv_elastic_list(const struct vv_elastic *elastic, const char *name);
+
+/* ---- elastic_match.c: which stored parts have what this rank wants. VARVE_MISMATCH unless all of it is there, once.
+ * Nothing is written; the view is open. ---- */
+int vv_elastic_match(struct vv_elastic *elastic, struct varve_error *error);
+
+#endif

@@ -1,0 +1,21 @@
+/* The common elements of two parts, from the stored one to memory. Long stretches are read where they belong; short
+ * ones are read together with what lies between them, into memory of the scatter, and copied from there. */
+#ifndef VV_SCATTER_H
+#define VV_SCATTER_H
+
+#include "read/overlap.h"
+#include "read/view.h"
+
+struct vv_scatter;
+/* threads: that read; window: memory that it may take to keep book, and a quarter of it for short stretches. */
+int vv_scatter_create(struct vv_view *view, unsigned threads, uint64_t window, struct vv_scatter **out,
+                      struct varve_error *error);
+/* Want what the overlap has of the region that the recipe stands before; base is where the other part lies. Some of it
+ * may be read at once. */
+int vv_scatter_region(struct vv_scatter *scatter, struct vv_recipe *recipe, struct vv_overlap *overlap, void *base,
+                      struct varve_error *error);
+/* Read everything that is wanted. */
+int vv_scatter_run(struct vv_scatter *scatter, struct varve_error *error);
+void vv_scatter_destroy(struct vv_scatter *scatter); /* accepts NULL */
+
+#endif

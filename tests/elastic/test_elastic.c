@@ -1,0 +1,399 @@
+/* Checkpoints of some ranks that come back on others: every element is where it belongs, or the restart is refused
+ * before a byte is written. What an element should be follows from its place in the global array alone. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <varve/varve.h>
+
+#include "folder.h"
+#include "group.h"
+#include "test.h"
+
+#define DIMS_MOST 3
+#define LIST 1000 /* elements of the list, of three words each; of the list of bytes as well */
+
+/* A global array, cut into a grid of blocks. A grid that does not divide it gives uneven blocks; more blocks than
+ * elements, empty ones. */
+struct cut {
+    unsigned dims;
+    uint64_t size[DIMS_MOST];
+    uint32_t grid[DIMS_MOST]; /* their product is the number of ranks */
+};
+
+enum step { SAVE, RESTART, GO_ON };
+struct plan {
+    enum step step;
+    struct cut cut;
+    const char *settings;
+    int is_told;   /* what the regions are that are no arrays */
+    int code;      /* that is expected of the restart */
+    int is_copied; /* the array is twice there: on two ranks */
+    int is_even;   /* the list is shared evenly */
+    int is_kept;   /* the data is saved again as it is */
+    int has_extra; /* a region is protected that was never stored */
+    int is_chosen; /* only one region is asked for */
+    int is_short;  /* together the ranks want one element of the list less than there are */
+};
+
+static char folder[128];
+
+/* ---- in the ranks ---- */
+
+struct rank {
+    const struct plan *plan;
+    struct varve_comm *comm;
+    struct varve_session *session;
+    struct varve_array array;
+    uint64_t count;
+    uint64_t *field;
+    uint64_t list_first, list_count;
+    uint64_t list[LIST][3];
+    uint8_t bytes[LIST];
+    uint64_t everywhere[600], own[300], dropped[100];
+};
+
+static uint32_t ranks_of(const struct cut *cut) {
+    uint32_t ranks = 1;
+    for (unsigned i = 0; i < cut->dims; i++)
+        ranks *= cut->grid[i];
+    return ranks;
+}
+
+static uint64_t value_of(uint64_t place, uint64_t salt) {
+    uint64_t x = place * UINT64_C(0x9e3779b97f4a7c15) + salt;
+    return (x ^ (x >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
+}
+
+static void cut_out(struct rank *rank) {
+    const struct cut *cut = &rank->plan->cut;
+    uint32_t number = rank->plan->is_copied ? 0 : rank->comm->rank;
+    rank->array = (struct varve_array){.size = sizeof rank->array, .type = VARVE_U64, .dims = cut->dims};
+    rank->count = 1;
+    for (unsigned i = cut->dims; i-- > 0;) {
+        uint64_t at = number % cut->grid[i], first = cut->size[i] * at / cut->grid[i];
+        uint64_t end = cut->size[i] * (at + 1) / cut->grid[i];
+        rank->array.dim[i] = (struct varve_dim){end - first, first, cut->size[i]};
+        rank->count *= end - first;
+        number /= cut->grid[i];
+    }
+    rank->field = calloc(rank->count + 1, sizeof *rank->field);
+}
+
+/* Uneven: the first ranks of many have nothing. */
+static void share_list(struct rank *rank) {
+    uint64_t number = rank->comm->rank, ranks = rank->comm->ranks;
+    rank->list_first = LIST * number * number / (ranks * ranks) / 7 * 7;
+    uint64_t end = LIST * (number + 1) * (number + 1) / (ranks * ranks) / 7 * 7;
+    rank->list_count = (number + 1 == ranks ? LIST : end) - rank->list_first;
+    if (rank->plan->is_even) {
+        rank->list_first = LIST * number / ranks;
+        rank->list_count = LIST * (number + 1) / ranks - rank->list_first;
+    }
+    if (rank->plan->is_short && number + 1 == ranks)
+        rank->list_count--;
+}
+
+static uint64_t place_of(const struct rank *rank, uint64_t element) {
+    uint64_t place = 0, scale = 1;
+    for (unsigned i = rank->array.dims; i-- > 0;) {
+        const struct varve_dim *dim = &rank->array.dim[i];
+        place += (dim->first + element % dim->local) * scale;
+        element /= dim->local;
+        scale *= dim->global;
+    }
+    return place;
+}
+
+static void fill(struct rank *rank, uint64_t salt) {
+    for (uint64_t i = 0; i < rank->count; i++)
+        rank->field[i] = value_of(place_of(rank, i), salt);
+    for (size_t i = 0; i < rank->list_count; i++) {
+        for (size_t j = 0; j < 3; j++)
+            rank->list[i][j] = value_of((rank->list_first + i) * 3 + j, salt + 2);
+        rank->bytes[i] = (uint8_t)value_of(rank->list_first + i, salt + 3);
+    }
+    for (size_t i = 0; i < 600; i++)
+        rank->everywhere[i] = value_of(i, salt + 1);
+    for (size_t i = 0; i < 300; i++)
+        rank->own[i] = value_of(i, salt + 100 + rank->comm->rank);
+}
+
+/* A rank that was not there before has its own region as it was: zeros. */
+static void check(struct rank *rank, uint64_t salt, uint32_t ranks_before) {
+    for (uint64_t i = 0; i < rank->count; i++)
+        if (rank->field[i] != value_of(place_of(rank, i), salt))
+            group_fail(rank->comm, "WRONG: element %" PRIu64 " of %" PRIu64, i, rank->count);
+    for (size_t i = 0; i < rank->list_count; i++) {
+        for (size_t j = 0; j < 3; j++)
+            if (rank->list[i][j] != value_of((rank->list_first + i) * 3 + j, salt + 2))
+                group_fail(rank->comm, "WRONG: element %zu of the list", i);
+        if (rank->bytes[i] != (uint8_t)value_of(rank->list_first + i, salt + 3))
+            group_fail(rank->comm, "WRONG: byte %zu of the list", i);
+    }
+    for (size_t i = 0; i < 600; i++)
+        if (rank->everywhere[i] != value_of(i, salt + 1))
+            group_fail(rank->comm, "WRONG: what is everywhere, at %zu", i);
+    for (size_t i = 0; i < 300; i++)
+        if (rank->own[i] != (rank->comm->rank < ranks_before ? value_of(i, salt + 100 + rank->comm->rank) : 0))
+            group_fail(rank->comm, "WRONG: what is this rank's, at %zu", i);
+}
+
+static void open_session(struct rank *rank) {
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_error error = {0};
+    char address[160];
+    snprintf(address, sizeof address, "file://%s", folder);
+    options.settings = rank->plan->settings;
+    if (varve_open_comm(group_comm(rank->comm), address, "grid", &options, &rank->session, &error) != 0)
+        group_fail(rank->comm, "open: %s", error.text);
+}
+
+static void protect(struct rank *rank) {
+    struct varve_session *s = rank->session;
+    struct varve_array list = {
+        .size = sizeof list, .type = VARVE_U64, .dims = 2, .dim = {{.local = rank->list_count}, {.local = 3}}};
+    int rc = varve_protect_array(s, "field", rank->field, &rank->array);
+    rc = rc ? rc : varve_protect_array(s, "list", rank->list, &list);
+    rc = rc ? rc : varve_protect(s, "bytes", rank->bytes, rank->list_count);
+    rc = rc ? rc : varve_protect(s, "everywhere", rank->everywhere, sizeof rank->everywhere);
+    rc = rc ? rc : varve_protect(s, "own", rank->own, sizeof rank->own);
+    if (rank->plan->has_extra)
+        rc = rc ? rc : varve_protect(s, "extra", rank->dropped, sizeof rank->dropped);
+    if (rank->plan->is_told) {
+        rc = rc ? rc : varve_protect(s, "dropped", rank->dropped, sizeof rank->dropped);
+        rc = rc ? rc : varve_distribute(s, "list", VARVE_JOINED);
+        rc = rc ? rc : varve_distribute(s, "bytes", VARVE_JOINED);
+        rc = rc ? rc : varve_distribute(s, "everywhere", VARVE_REPLICATED);
+        rc = rc ? rc : varve_distribute(s, "own", VARVE_BY_RANK);
+        rc = rc ? rc : varve_distribute(s, "dropped", VARVE_DROPPED);
+    }
+    if (rc)
+        group_fail(rank->comm, "protect: %s", varve_session_error(s)->text);
+}
+
+static void save(struct rank *rank, int64_t version, uint64_t salt) {
+    fill(rank, rank->plan->is_kept ? salt - 1 : salt); /* a rank that is new has something of its own by now */
+    if (varve_checkpoint(rank->session, version) != 0 || varve_wait(rank->session) != 0)
+        group_fail(rank->comm, "checkpoint: %s", varve_session_error(rank->session)->text);
+}
+
+static int is_untouched(const struct rank *rank) {
+    for (uint64_t i = 0; i < rank->count; i++)
+        if (rank->field[i] != 0)
+            return 0;
+    return 1;
+}
+
+static void restart(struct rank *rank) {
+    int64_t version = -1;
+    const char *field = "field";
+    int rc = rank->plan->is_chosen ? varve_restart_regions(rank->session, VARVE_LATEST, &field, 1, 0, &version)
+                                   : varve_restart(rank->session, VARVE_LATEST, &version);
+    if (rc != rank->plan->code)
+        group_fail(rank->comm, "restart: %d: %s", rc, varve_session_error(rank->session)->text);
+    if (rc && !is_untouched(rank))
+        group_fail(rank->comm, "it was refused, but something was written");
+}
+
+static uint32_t *ranks_before; /* of the newest checkpoint, in memory that all share */
+static uint64_t *salt_before, *steps_before;
+
+static void run_rank(struct varve_comm *comm, void *arg) {
+    struct rank rank = {.plan = arg, .comm = comm};
+    cut_out(&rank);
+    share_list(&rank);
+    open_session(&rank);
+    protect(&rank);
+    if (rank.plan->step == SAVE) {
+        save(&rank, 1, 7);
+        save(&rank, 2, 8);
+    } else {
+        restart(&rank);
+        if (rank.plan->code == 0)
+            check(&rank, *salt_before, *ranks_before);
+    }
+    if (rank.plan->step == GO_ON)
+        save(&rank, 3 + (int64_t)*steps_before, *salt_before + 1);
+    if (varve_close(rank.session) != 0)
+        group_fail(comm, "close failed");
+    free(rank.field);
+}
+
+/* ---- outside ---- */
+
+static void run(const struct plan *plan) {
+    char about[200];
+    snprintf(about, sizeof about, "%s: %ux%ux%u", plan->step == SAVE ? "save" : "restart", plan->cut.grid[0],
+             plan->cut.grid[1], plan->cut.grid[2]);
+    group_must_run(ranks_of(&plan->cut), run_rank, plan, NULL, about);
+    if (plan->step == SAVE)
+        *salt_before = 8;
+    if (plan->step == GO_ON && !plan->is_kept)
+        ++*salt_before;
+    *steps_before += plan->step == GO_ON;
+    if (plan->step != RESTART)
+        *ranks_before = ranks_of(&plan->cut);
+}
+
+static int setup(void **state) {
+    (void)state;
+    ranks_before = group_memory(4096);
+    salt_before = (uint64_t *)(ranks_before + 2);
+    steps_before = salt_before + 1;
+    return folder_make(NULL, "test-elastic", folder, sizeof folder);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    folder_remove(folder);
+    group_memory_free(ranks_before, 4096);
+    return 0;
+}
+
+static struct cut cut_of(unsigned dims, uint32_t a, uint32_t b, uint32_t c) {
+    return (struct cut){dims, {dims == 1 ? 9001 : dims == 2 ? 211 : 41, dims == 2 ? 97 : 31, 17}, {a, b, c}};
+}
+
+static void check_store(void) {
+    char command[400];
+    snprintf(command, sizeof command, "%s verify file://%s >/dev/null", VARVE_TOOL, folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* Every pair of grids of one array, each from a store of its own. */
+static void turn(const struct cut *cuts, size_t count, const char *settings) {
+    for (size_t from = 0; from < count; from++) {
+        teardown(NULL);
+        setup(NULL);
+        run(&(struct plan){.step = SAVE, .cut = cuts[from], .settings = settings, .is_told = 1});
+        for (size_t to = 0; to < count; to++)
+            run(&(struct plan){.step = RESTART, .cut = cuts[to], .settings = settings, .is_told = 1});
+    }
+}
+
+static void comes_back_in_one_dimension(void **state) {
+    struct cut cuts[6];
+    const uint32_t ranks[] = {1, 2, 3, 5, 8, 16};
+    (void)state;
+    for (size_t i = 0; i < 6; i++)
+        cuts[i] = cut_of(1, ranks[i], 1, 1);
+    turn(cuts, 6, "");
+}
+
+static void comes_back_in_two_dimensions(void **state) {
+    const struct cut cuts[] = {cut_of(2, 1, 1, 1), cut_of(2, 4, 1, 1), cut_of(2, 1, 4, 1),
+                               cut_of(2, 2, 2, 1), cut_of(2, 3, 2, 1), cut_of(2, 1, 7, 1)};
+    (void)state;
+    turn(cuts, 6, "");
+}
+
+static void comes_back_in_three_dimensions(void **state) {
+    const struct cut cuts[] = {cut_of(3, 1, 1, 1), cut_of(3, 2, 2, 2), cut_of(3, 1, 1, 5), cut_of(3, 3, 1, 2)};
+    (void)state;
+    turn(cuts, 4, "");
+}
+
+/* However it was stored. */
+static void comes_back_from_every_way_of_storing(void **state) {
+    const struct cut cuts[] = {cut_of(2, 4, 1, 1), cut_of(2, 1, 3, 1)};
+    const char *const ways[] = {"aggregate=2,codec=size", "dedup=exact,codec=zstd", "capture=sync,threads=0,dedup=none",
+                                "block_size=64K,fine=64", "restart_window=1M"};
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        turn(cuts, 2, ways[i]);
+}
+
+/* A job that changes its size again and again keeps making checkpoints. */
+static void goes_on_from_there(void **state) {
+    const struct cut cuts[] = {cut_of(2, 2, 2, 1), cut_of(2, 1, 3, 1), cut_of(2, 6, 1, 1), cut_of(2, 1, 1, 1),
+                               cut_of(2, 2, 4, 1)};
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = cuts[0], .is_told = 1});
+    for (size_t i = 1; i < 5; i++) {
+        run(&(struct plan){.step = GO_ON, .cut = cuts[i], .is_told = 1});
+        check_store();
+    }
+    run(&(struct plan){.step = RESTART, .cut = cuts[0], .is_told = 1});
+}
+
+/* Data that stays as it is refers to what the ranks before have stored, whose numbers may be higher or fewer. */
+static void unchanged_data_is_found_again(void **state) {
+    const struct cut wide = cut_of(2, 1, 8, 1), narrow = cut_of(2, 1, 2, 1), other = cut_of(2, 3, 1, 1);
+    char command[400];
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = narrow, .is_told = 1});
+    const struct cut cuts[] = {wide, wide, other, narrow, narrow};
+    for (size_t i = 0; i < 5; i++) {
+        run(&(struct plan){.step = GO_ON, .cut = cuts[i], .is_told = 1, .is_kept = 1, .settings = "keep=all"});
+        check_store();
+    }
+    snprintf(command, sizeof command, "%s compact file://%s grid >/dev/null", VARVE_TOOL, folder);
+    assert_int_equal(system(command), 0);
+    check_store();
+    run(&(struct plan){.step = RESTART, .cut = other, .is_told = 1});
+}
+
+static void what_belongs_to_one_rank_is_refused(void **state) {
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = cut_of(1, 4, 1, 1)});
+    run(&(struct plan){.step = RESTART, .cut = cut_of(1, 3, 1, 1), .code = VARVE_MISMATCH});
+}
+
+static void what_is_there_twice_is_refused(void **state) {
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = cut_of(1, 2, 1, 1), .is_told = 1, .is_copied = 1});
+    run(&(struct plan){.step = RESTART, .cut = cut_of(1, 1, 1, 1), .is_told = 1, .code = VARVE_MISMATCH});
+}
+
+static void a_list_of_another_length_is_refused(void **state) {
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = cut_of(1, 3, 1, 1), .is_told = 1});
+    run(&(struct plan){
+        .step = RESTART, .cut = cut_of(1, 4, 1, 1), .is_told = 1, .is_short = 1, .code = VARVE_MISMATCH});
+}
+
+/* As many ranks, another share of the list. */
+static void a_list_is_shared_anew_by_as_many_ranks(void **state) {
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = cut_of(1, 3, 1, 1), .is_told = 1, .is_even = 1});
+    run(&(struct plan){.step = RESTART, .cut = cut_of(1, 3, 1, 1), .is_told = 1});
+}
+
+/* What was never stored is missed, and what was asked for in another way is not put back by rank. */
+static void nothing_is_restored_by_halves(void **state) {
+    struct cut rows = {2, {64, 64}, {4, 1, 1}}, tiles = {2, {64, 64}, {2, 2, 1}};
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = rows, .is_told = 1});
+    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .has_extra = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .is_chosen = 1, .code = VARVE_MISMATCH});
+}
+
+/* The same number of ranks, the same sizes, other blocks: never put back in the order of ranks. */
+static void another_grid_of_as_many_ranks(void **state) {
+    struct cut rows = {2, {64, 64}, {4, 1, 1}}, tiles = {2, {64, 64}, {2, 2, 1}};
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = rows, .is_told = 1});
+    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1});
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(comes_back_in_one_dimension),
+        TEST(comes_back_in_two_dimensions),
+        TEST(comes_back_in_three_dimensions),
+        TEST(comes_back_from_every_way_of_storing),
+        TEST(goes_on_from_there),
+        TEST(what_belongs_to_one_rank_is_refused),
+        TEST(what_is_there_twice_is_refused),
+        TEST(a_list_of_another_length_is_refused),
+        TEST(unchanged_data_is_found_again),
+        TEST(a_list_is_shared_anew_by_as_many_ranks),
+        TEST(nothing_is_restored_by_halves),
+        TEST(another_grid_of_as_many_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
