@@ -24,8 +24,9 @@ static int add(void *arg, uint32_t rank, const void *data, size_t size) {
     return 0; /* the group can talk; what went wrong is this rank's own */
 }
 
-/* Each rank has the sums of so many ranks up to itself; now of twice as many. */
-static int double_up(struct varve_comm *comm, struct step *step, uint64_t distance) {
+/* Each rank has the sums of so many ranks up to itself; now of twice as many. A rank in trouble sends nothing, but goes
+ * on sending: the others wait for it. */
+static void double_up(struct varve_comm *comm, struct step *step, uint64_t distance) {
     struct vv_buf buf;
     vv_buf_init(&buf);
     vv_buf_append(&buf, step->sums, step->count * sizeof *step->sums);
@@ -35,8 +36,8 @@ static int double_up(struct varve_comm *comm, struct step *step, uint64_t distan
     uint32_t from = (uint32_t)(comm->rank - distance);
     int rc = comm->ops->exchange(comm, &message, comm->rank + distance < comm->ranks, &from, comm->rank >= distance,
                                  add, step);
+    step->rc = step->rc ? step->rc : rc;
     vv_buf_clear(&buf);
-    return rc;
 }
 
 struct turn {
@@ -78,10 +79,10 @@ static int sum_in_turn(struct varve_comm *comm, struct step *step) {
 int vv_comm_sums(struct varve_comm *comm, uint64_t *values, size_t count, uint64_t *total) {
     struct step step = {.sums = values, .count = count};
     int rc = comm->ops->exchange ? 0 : sum_in_turn(comm, &step);
-    for (uint64_t distance = 1; comm->ops->exchange && rc == 0 && distance < comm->ranks; distance *= 2)
-        rc = double_up(comm, &step, distance);
+    for (uint64_t distance = 1; comm->ops->exchange && distance < comm->ranks; distance *= 2)
+        double_up(comm, &step, distance);
     memcpy(total, values, count * sizeof *total);
-    if (rc == 0)
-        rc = comm->ops->broadcast(comm, total, count * sizeof *total, comm->ranks - 1);
+    int told = comm->ops->broadcast(comm, total, count * sizeof *total, comm->ranks - 1);
+    rc = rc ? rc : told;
     return step.rc ? step.rc : rc;
 }

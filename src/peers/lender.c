@@ -34,7 +34,7 @@
 #define WAITED UINT32_C(0x80000000)
 #define PAGE 4096u
 #define BUDGET_MOST (64u << 20)
-#define SLOTS_LEAST 32u
+#define SLOTS_LEAST 8u
 #define SLOTS_LARGE 4u          /* of blocks of which more would exceed BUDGET_MOST */
 #define TABLES_SIZE (72u << 10) /* of what is lent beside blocks */
 #define TABLES_SLOTS 128u

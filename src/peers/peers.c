@@ -10,7 +10,7 @@
 
 #define SLICES_BYTES (64u << 20) /* that are kept as they are stored; and as many decoded */
 #define WINDOW_BYTES (16u << 20)
-#define LENT_SHARE 16u /* of what a rank reads, the part that may be kept for the node */
+#define LENT_SHARE 64u /* of what a rank reads, the part that may be kept for the node */
 #define READERS 8u     /* threads that read for other ranks: mostly they wait for the storage */
 /* How long a rank that has nothing to ask lets the others wait: not at all while there is traffic, then longer and
  * longer, so that ranks that need nothing of each other are left alone. */
@@ -42,6 +42,7 @@ static void *run_work(void *arg) {
     pthread_mutex_unlock(&peers->lock);
     if (may_run)
         peers->work_result = peers->work(peers->work_arg, &peers->store, &peers->work_error);
+    vv_lender_rest(peers->lender);
     pthread_mutex_lock(&peers->lock);
     peers->is_done = 1;
     pthread_cond_signal(&peers->is_asked);

@@ -155,8 +155,10 @@ int vv_try_begin(struct vv_restart_context *context, const void *arg, uint32_t g
     if (rc == 0)
         rc = vv_peers_run(begun->restart.peers, read_inside, begun, error);
     if (rc == VV_OTHER_PARTS)
-        rc = vv_comm_all_say(error, VARVE_MISMATCH,
-                             "it is of another number of ranks, or of other blocks: varve_restart reads that");
+        rc =
+            vv_comm_all_say(error, VARVE_MISMATCH,
+                            "the checkpoint is of other ranks or blocks: use varve_restart, varve_restart_begin cannot "
+                            "read it");
     if (rc) {
         begun->is_done = 0;
         vv_restart_clear(&begun->restart, rc);

@@ -135,6 +135,10 @@ static void put_ids(void *arg, const struct vv_place *place, const struct vv_has
     }
 }
 
+int vv_candidate_learn_of(struct vv_view *view, uint32_t owner, struct vv_history *history, struct varve_error *error) {
+    return vv_view_ids(view, owner, put_ids, history, error);
+}
+
 int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view *view, struct vv_history *history,
                        struct varve_error *error) {
     size_t entries = 0;
@@ -142,7 +146,7 @@ int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view 
     if (rc)
         return rc;
     vv_table_resize(&history->table, entries); /* may fail: then it finds less */
-    return vv_view_ids(view, context->job->comm->rank, put_ids, history, error);
+    return vv_candidate_learn_of(view, context->job->comm->rank, history, error);
 }
 
 /* ---- copies ---- */

@@ -47,16 +47,11 @@ static int read_owner(struct vv_elastic *elastic, struct vv_scatter *scatter, si
         if (stored.number == elastic->parts[from].number)
             rc = read_part(elastic, scatter, recipe, &elastic->parts[from++], error);
     }
+    if (rc == 0 && from < to)
+        rc = vv_error(error, VARVE_CORRUPT, "the manifest of rank %u has fewer regions than before",
+                      elastic->parts[from].owner);
     vv_recipe_close(recipe);
     return rc;
-}
-
-static void put_ids(void *arg, const struct vv_place *place, const struct vv_hash128 *ids, uint32_t count) {
-    struct vv_history *history = arg;
-    for (uint32_t i = 0; i < count; i++) {
-        struct vv_known known = {ids[i], place->dependency, place->owner, place->address + (uint64_t)i * VV_GRANULE};
-        vv_table_put(&history->table, &known, history->is_alive);
-    }
 }
 
 /* The ids of what the owners have stored that this rank has read from, as far as the table reaches. Without them more
@@ -72,7 +67,7 @@ static void learn_ids(struct vv_elastic *elastic) {
         if (i > 0 && elastic->parts[i].owner == elastic->parts[i - 1].owner)
             continue;
         count++;
-        if (vv_view_ids(elastic->view, elastic->parts[i].owner, put_ids, &elastic->history, &why) < 0)
+        if (vv_candidate_learn_of(elastic->view, elastic->parts[i].owner, &elastic->history, &why) < 0)
             vv_log(&job->log, VV_LOG_INFO, "some ids could not be read, what has them may be stored again: %s",
                    why.text);
     }

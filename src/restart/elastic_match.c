@@ -155,19 +155,20 @@ static int add_joined(struct vv_elastic *elastic, struct vv_wanted *wanted, uint
     count = ours && is_same ? stored->shape.dim[0].local : stored->length;
     if (!is_same || (item > 0 && stored->length / item != count) || count * item != stored->length ||
         wanted->joined + count < count)
-        return vv_error(error, VARVE_MISMATCH, "region %s: rank %u has stored a list of something else", stored->name,
-                        owner);
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: rank %u has stored a list of another type, or of rows of another length",
+                        stored->name, owner);
     part.dim[0] = (struct vv_part_dim){count, wanted->joined, count ? count : 1, count ? count : 1};
     wanted->joined += count;
     wanted->is_seen = 1;
     return add_part(elastic, wanted, owner, stored, &part, error);
 }
 
-/* All ranks compare all, so whoever is different is named. */
+/* All ranks compare all, so whoever is different is named; and all read the same one, which a node reads once. */
 static int add_replica(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_t owner,
                        const struct vv_recipe_region *stored, struct varve_error *error) {
-    uint32_t ranks = vv_view_record(elastic->view)->ranks;
-    if (!wanted->is_seen) {
+    int is_first = !wanted->is_seen;
+    if (is_first) {
         wanted->is_seen = 1;
         wanted->first_owner = owner;
         wanted->digest = stored->digest;
@@ -181,9 +182,7 @@ static int add_replica(struct vv_elastic *elastic, struct vv_wanted *wanted, uin
             error, VARVE_MISMATCH,
             "region %s is said to be the same on all ranks, but ranks %u and %u have stored different bytes",
             stored->name, wanted->first_owner, owner);
-    return owner == elastic->context->job->comm->rank % ranks
-               ? add_part(elastic, wanted, owner, stored, &wanted->part, error)
-               : 0;
+    return is_first ? add_part(elastic, wanted, owner, stored, &wanted->part, error) : 0;
 }
 
 static int add_own(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_t owner,

@@ -136,12 +136,12 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
             return rc;
         region = vv_regions_find(regions, stored->name);
     }
-    if (region && wants_others(stored, region) && !(restart->options->flags & VARVE_RESTART_RESIZE))
-        return vv_error(error, may_be_elastic(restart) ? VV_OTHER_PARTS : VARVE_MISMATCH,
-                        "region %s: this rank has another part of it now than it has stored; that needs varve_restart, "
-                        "and storage that all nodes see",
-                        stored->name);
     int is_read = region && is_wanted(restart->options, stored->name);
+    if (is_read && wants_others(stored, region) && !(restart->options->flags & VARVE_RESTART_RESIZE))
+        return vv_error(error, may_be_elastic(restart) ? VV_OTHER_PARTS : VARVE_MISMATCH,
+                        "region %s: this rank protects another block of it than it has stored: only varve_restart "
+                        "reads that, from storage that all nodes see",
+                        stored->name);
     int rc = is_read ? add_target(restart, stored, region, error) : 0;
     if (rc == 0)
         rc = add_past(restart, stored, is_read ? region : NULL, error);
@@ -433,7 +433,9 @@ int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t
     vv_error_clear(error);
     rc = may_be_elastic(&restart)
              ? 0
-             : vv_error(error, VARVE_MISMATCH, "the parts are others than stored: all ranks must call varve_restart");
+             : vv_error(error, VARVE_MISMATCH,
+                        "this job has other ranks or blocks than the checkpoint: all ranks must call varve_restart "
+                        "then");
     rc = vv_comm_agree(context->job->comm, rc, error);
     return rc ? rc : vv_try_elastic(context, generation, version, error);
 }

@@ -28,6 +28,8 @@ int vv_candidate_sources(struct vv_view *view, struct vv_history *history, struc
 /* Put the ids that are stored for this rank's regions into the table; has room for as many as these bytes may take. */
 int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view *view, struct vv_history *history,
                        struct varve_error *error);
+/* The same of one owner, as far as the table reaches. */
+int vv_candidate_learn_of(struct vv_view *view, uint32_t owner, struct vv_history *history, struct varve_error *error);
 /* Where something is kept fewer times than it should be, the next checkpoint shall stand on its own, with all copies.
  * Collective. */
 int vv_candidate_evaluate(struct vv_restart_context *context, struct vv_view *view, int is_under_replicated,

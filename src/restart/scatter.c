@@ -147,5 +147,7 @@ int vv_scatter_region(struct vv_scatter *scatter, struct vv_recipe *recipe, stru
                 more = vv_overlap_next(overlap, &stretch);
         }
     }
+    if (rc == 0 && more)
+        rc = vv_error(error, VARVE_CORRUPT, "its runs end before its length");
     return rc ? rc : end_cover(scatter, error);
 }

@@ -27,14 +27,19 @@ struct plan {
     enum step step;
     struct cut cut;
     const char *settings;
-    int is_told;   /* what the regions are that are no arrays */
-    int code;      /* that is expected of the restart */
-    int is_copied; /* the array is twice there: on two ranks */
-    int is_even;   /* the list is shared evenly */
-    int is_kept;   /* the data is saved again as it is */
-    int has_extra; /* a region is protected that was never stored */
-    int is_chosen; /* only one region is asked for */
-    int is_short;  /* together the ranks want one element of the list less than there are */
+    int is_told;        /* what the regions are that are no arrays */
+    int code;           /* that is expected of the restart */
+    int is_copied;      /* the array is twice there: on two ranks */
+    int is_even;        /* the list is shared evenly */
+    int is_kept;        /* the data is saved again as it is */
+    int has_extra;      /* a region is protected that was never stored */
+    const char *chosen; /* only this region is asked for */
+    int is_begun;       /* with varve_restart_begin */
+    int is_different;   /* what is said to be everywhere the same is not */
+    int has_hole;       /* the last block is not stored */
+    int is_signed;      /* the array is of another type */
+    int is_alone;       /* rank 0 calls varve_restart, the others ask for one region */
+    int is_short;       /* together the ranks want one element of the list less than there are */
 };
 
 static char folder[128];
@@ -78,6 +83,10 @@ static void cut_out(struct rank *rank) {
         rank->count *= end - first;
         number /= cut->grid[i];
     }
+    if (rank->plan->is_signed)
+        rank->array.type = VARVE_I64;
+    if (rank->plan->has_hole && rank->comm->rank + 1 == rank->comm->ranks)
+        rank->array.dim[0].local = rank->count = 0;
     rank->field = calloc(rank->count + 1, sizeof *rank->field);
 }
 
@@ -115,7 +124,7 @@ static void fill(struct rank *rank, uint64_t salt) {
         rank->bytes[i] = (uint8_t)value_of(rank->list_first + i, salt + 3);
     }
     for (size_t i = 0; i < 600; i++)
-        rank->everywhere[i] = value_of(i, salt + 1);
+        rank->everywhere[i] = value_of(i, salt + 1 + (rank->plan->is_different ? rank->comm->rank : 0));
     for (size_t i = 0; i < 300; i++)
         rank->own[i] = value_of(i, salt + 100 + rank->comm->rank);
 }
@@ -186,11 +195,18 @@ static int is_untouched(const struct rank *rank) {
     return 1;
 }
 
-static void restart(struct rank *rank) {
+static int ask_for_it(struct rank *rank) {
+    const struct plan *plan = rank->plan;
+    const char *chosen = plan->is_alone && rank->comm->rank > 0 ? "everywhere" : plan->chosen;
     int64_t version = -1;
-    const char *field = "field";
-    int rc = rank->plan->is_chosen ? varve_restart_regions(rank->session, VARVE_LATEST, &field, 1, 0, &version)
-                                   : varve_restart(rank->session, VARVE_LATEST, &version);
+    if (plan->is_begun)
+        return varve_restart_begin(rank->session, VARVE_LATEST, &version);
+    return chosen ? varve_restart_regions(rank->session, VARVE_LATEST, &chosen, 1, 0, &version)
+                  : varve_restart(rank->session, VARVE_LATEST, &version);
+}
+
+static void restart(struct rank *rank) {
+    int rc = ask_for_it(rank);
     if (rc != rank->plan->code)
         group_fail(rank->comm, "restart: %d: %s", rc, varve_session_error(rank->session)->text);
     if (rc && !is_untouched(rank))
@@ -211,7 +227,7 @@ static void run_rank(struct varve_comm *comm, void *arg) {
         save(&rank, 2, 8);
     } else {
         restart(&rank);
-        if (rank.plan->code == 0)
+        if (rank.plan->code == 0 && !rank.plan->chosen)
             check(&rank, *salt_before, *ranks_before);
     }
     if (rank.plan->step == GO_ON)
@@ -367,7 +383,24 @@ static void nothing_is_restored_by_halves(void **state) {
     (void)state;
     run(&(struct plan){.step = SAVE, .cut = rows, .is_told = 1});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .has_extra = 1, .code = VARVE_MISMATCH});
-    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .is_chosen = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .chosen = "field", .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .is_alone = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .is_begun = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .chosen = "own"}); /* it has not moved */
+}
+
+/* What is stored on some ranks, and what others want of it. */
+static void what_does_not_fit_is_refused(void **state) {
+    const struct cut three = cut_of(1, 3, 1, 1), two = cut_of(1, 2, 1, 1);
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = three, .is_told = 1, .is_different = 1});
+    run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = SAVE, .cut = three, .is_told = 1, .has_hole = 1});
+    run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = SAVE, .cut = three, .is_told = 1});
+    run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .is_signed = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .is_begun = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1});
 }
 
 /* The same number of ranks, the same sizes, other blocks: never put back in the order of ranks. */
@@ -394,6 +427,7 @@ int main(void) {
         TEST(a_list_is_shared_anew_by_as_many_ranks),
         TEST(nothing_is_restored_by_halves),
         TEST(another_grid_of_as_many_ranks),
+        TEST(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
