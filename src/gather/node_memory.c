@@ -24,6 +24,8 @@
 #endif
 
 #define NAME "varve-node"
+#define STEP ((size_t)256 << 10) /* bytes reserved at once: less than a millisecond */
+#define TRIES 1000
 
 struct head {
     uint64_t nonce[2];
@@ -106,13 +108,18 @@ static int create_file(void) {
     return fd < 0 && errno == EINVAL ? memfd_create(NAME, MFD_CLOEXEC) : fd;
 }
 
-/* 0, or what is wrong. */
+/* 0, or what is wrong. In small steps: some kernels undo a step when a signal comes, and a program may have a timer. */
 static int reserve(int fd, size_t size) {
-    int rc;
-    do
-        rc = fallocate(fd, 0, 0, (off_t)size);
-    while (rc < 0 && errno == EINTR);
-    return rc < 0 ? errno : 0;
+    for (size_t at = 0; at < size; at += STEP) {
+        size_t length = size - at < STEP ? size - at : STEP;
+        int rc, tries = 0;
+        do
+            rc = fallocate(fd, 0, (off_t)at, (off_t)length);
+        while (rc < 0 && errno == EINTR && ++tries < TRIES);
+        if (rc < 0)
+            return errno;
+    }
+    return 0;
 }
 
 static int create(struct opening *opening) {

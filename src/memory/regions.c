@@ -98,6 +98,12 @@ struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name) {
     return region;
 }
 
+void vv_regions_renumber(struct vv_regions *regions) {
+    for (size_t i = 0; i < regions->count; i++)
+        regions->list[i].number = i;
+    regions->next_number = regions->count;
+}
+
 void vv_regions_remove(struct vv_regions *regions, struct vv_region *region) {
     vv_free(region->name);
     vv_array_drop(region->array);

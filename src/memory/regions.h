@@ -57,6 +57,8 @@ struct vv_region *vv_regions_find(const struct vv_regions *regions, const char *
  */
 struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name);
 void vv_regions_remove(struct vv_regions *regions, struct vv_region *region);
+/* Numbers ascend with the slots: for a history that knows no region yet. */
+void vv_regions_renumber(struct vv_regions *regions);
 /* Zeroed pages; NULL: no memory. */
 void *vv_regions_map(struct vv_regions *regions, size_t size);
 /* Unmap what vv_regions_map gave, and remove the regions that lie there. Other pointers are left alone. */

@@ -27,10 +27,12 @@
 
 #define PATIENCE_NS UINT64_C(5000000000)
 #define LOOK_NS 200000000                 /* between two looks at the clock */
-#define KEEP_NS UINT64_C(100000000)       /* for ranks that come late, when nobody else comes, either */
+#define KEEP_NS UINT64_C(10000000)        /* for ranks that come late, when nobody else comes, either */
 #define KEEP_SLOW_NS UINT64_C(2000000000) /* the same for ranks that ask for nothing meanwhile */
+#define KEEP_PART 3u                      /* of the time so far that may go by so, beside that */
 #define AT_REST UINT64_MAX
 #define PAUSE_NS 1000000
+#define PAUSE_MOST_NS 16000000
 #define WAITED UINT32_C(0x80000000)
 #define PAGE 4096u
 #define BUDGET_MOST (64u << 20)
@@ -55,8 +57,9 @@ struct slot {
 struct shared {
     _Atomic uint32_t lock; /* 0 free; else 1 + the local number of who has it, and WAITED */
     uint64_t turn;
-    uint64_t taken_ns; /* when one was last borrowed */
-    uint32_t late;     /* ranks of the node, less those that use a slot: as was seen, or as slots have shown */
+    uint64_t begin_ns, taken_ns; /* when one was borrowed first, and last */
+    uint64_t waited_ns;          /* how long kept slots were kept in vain */
+    uint32_t late; /* ranks of the node, less those that use a slot: as was seen, or as slots have shown */
     struct slot slots[];
 };
 
@@ -172,16 +175,27 @@ static int is_any_slow(const struct vv_lender *lender, uint64_t since_ns) {
     return 0;
 }
 
+/* Nothing was borrowed for so long: may kept slots be kept on? Those who all ask for other blocks would wait for each
+ * other without end, so all of it together is a part of the time. */
+static int may_wait(const struct vv_lender *lender, uint64_t waited_ns, uint64_t now_ns) {
+    const struct shared *shared = lender->shared;
+    if (shared->waited_ns > KEEP_SLOW_NS + (now_ns - shared->begin_ns) / KEEP_PART)
+        return 0;
+    return waited_ns < KEEP_NS || (waited_ns < KEEP_SLOW_NS && is_any_slow(lender, shared->taken_ns + KEEP_NS / 2));
+}
+
 /* A slot for another block. */
 static struct slot *free_slot(const struct vv_lender *lender, uint64_t now_ns) {
     struct shared *shared = lender->shared;
     struct slot *slot = idle_slot(lender, 0);
     uint64_t waited = now_ns - shared->taken_ns;
-    if (slot || waited < KEEP_NS || (waited < KEEP_SLOW_NS && is_any_slow(lender, shared->taken_ns)))
+    if (slot || may_wait(lender, waited, now_ns))
         return slot;
     slot = idle_slot(lender, 1);
-    if (slot)
+    if (slot) {
         shared->late = lender->ranks - slot->takers;
+        shared->waited_ns += waited;
+    }
     return slot;
 }
 
@@ -229,6 +243,7 @@ static struct slot *borrow(struct vv_lender *lender, struct vv_hash128 id, int *
         slot->takers++;
         slot->used = ++shared->turn;
         shared->taken_ns = now;
+        shared->begin_ns = shared->begin_ns ? shared->begin_ns : now;
         if (slot->takers + shared->late > lender->ranks)
             shared->late = slot->takers < lender->ranks ? lender->ranks - slot->takers : 0;
     }
@@ -238,11 +253,12 @@ static struct slot *borrow(struct vv_lender *lender, struct vv_hash128 id, int *
 
 /* The same, with some patience. */
 static struct slot *borrow_at_last(struct vv_lender *lender, struct vv_hash128 id, int *is_new) {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    struct timespec pause = {.tv_nsec = PAUSE_NS};
     uint64_t end = vv_clock_ns() + PATIENCE_NS;
     struct slot *slot;
     while (!(slot = borrow(lender, id, is_new)) && !lender->is_broken) {
         nanosleep(&pause, NULL);
+        pause.tv_nsec = pause.tv_nsec < PAUSE_MOST_NS ? pause.tv_nsec * 2 : PAUSE_MOST_NS;
         if (vv_clock_ns() > end)
             lender->is_broken = 1; /* slots were left behind: the next one shall not take as long */
     }
@@ -370,7 +386,9 @@ int vv_lender_open(struct varve_comm *comm, const struct vv_lender_options *opti
     uint64_t budget = options->budget < BUDGET_MOST ? options->budget : BUDGET_MOST;
     uint64_t slots = budget / slot_bytes(options->block_size);
     uint64_t most = BUDGET_MOST / slot_bytes(options->block_size); /* large blocks: few */
-    uint64_t least = most > SLOTS_LEAST ? SLOTS_LEAST : most > SLOTS_LARGE ? most : SLOTS_LARGE;
+    uint32_t ranks = comm->ops->node_size(comm, comm->node);
+    uint64_t wanted = ranks > SLOTS_LEAST ? ranks : SLOTS_LEAST; /* many ranks are further apart */
+    uint64_t least = most > wanted ? wanted : most > SLOTS_LARGE ? most : SLOTS_LARGE;
     struct vv_lender *lender = NULL;
     *out = NULL;
     int rc = open_slots(comm, options, slots > least ? slots : least, options->block_size, &lender, error);

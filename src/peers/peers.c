@@ -211,6 +211,10 @@ int vv_peers_is_direct(const struct vv_peers *peers) {
     return peers->mode == VV_PEERS_DIRECT || !peers->hops || peers->is_alone;
 }
 
+void vv_peers_rest(struct vv_peers *peers) {
+    vv_lender_rest(peers->lender);
+}
+
 int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varve_error *error) {
     int rc;
     if (vv_peers_is_direct(peers)) {

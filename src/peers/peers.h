@@ -59,6 +59,9 @@ struct vv_peers_needs {
  * node through the memory that its ranks share; else straight to the storage. Collective. */
 int vv_peers_need(struct vv_peers *peers, const struct vv_peers_needs *needs, struct varve_error *error);
 
+/* What this rank does outside vv_peers_run is done: nobody on its node keeps anything for it. */
+void vv_peers_rest(struct vv_peers *peers);
+
 /* Does the work of each rank go without the others, so that any thread may do it at any time? The same on all ranks. */
 int vv_peers_is_direct(const struct vv_peers *peers);
 

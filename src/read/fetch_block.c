@@ -214,13 +214,15 @@ static int is_there(const struct vv_fetch_job *job, const uint64_t *valid) {
  * takes the whole block. */
 static int is_sound(const struct fetched *fetched, const struct vv_loan *loan) {
     const struct vv_block *block = fetched->block;
-    struct varve_error ignored = {0};
     if (fetched->has_ids || block->codec != VV_CODEC_NONE)
         return 1;
     for (uint64_t i = 0; i < vv_granules(block->raw); i++)
         if (!(loan->valid[i / WORD_BITS] >> i % WORD_BITS & 1))
             return 0;
-    return vv_fetch_check_sum(fetched->job->fetch, fetched->key, block, fetched->number, loan->data, &ignored) == 0;
+    uint64_t begin = vv_clock_ns();
+    int is_right = vv_sum64(loan->data, block->stored) == block->sum;
+    vv_cost(&fetched->job->fetch->view->store->costs->checking_ns, begin);
+    return is_right;
 }
 
 static int read_once(const struct fetched *fetched, struct varve_error *error) {
@@ -263,8 +265,9 @@ static int borrow(const struct fetched *fetched, struct varve_error *error) {
         store->lend->filled(store->lend_arg, &loan, lead, rc);
         rc = rc < 0 ? 1 : 0; /* what is wrong shows when it is read without a lender */
     }
-    if (rc == 0 &&
-        (!is_there(job, loan.valid) || !is_sound(fetched, &loan) || place_parts(fetched, loan.data, error) < 0))
+    int is_checked = state == VV_LOAN_EMPTY; /* by this rank, as it read it */
+    if (rc == 0 && (!is_there(job, loan.valid) || !(is_checked || is_sound(fetched, &loan)) ||
+                    place_parts(fetched, loan.data, error) < 0))
         rc = 1;
     store->lend->give_back(store->lend_arg, &loan);
     return rc > 0 ? read_alone(fetched, error) : rc;

@@ -9,6 +9,8 @@
 #include "base/alloc.h"
 
 #define FIRST_READ 16384u /* whole lists of 250 writers; the digests of pages for 500,000 */
+#define NEXT_READ                                                                                                      \
+    (1u << 20) /* the rest, step by step: the count may be damaged, and memory is taken for what is there */
 
 struct load {
     struct vv_view *view;
@@ -47,13 +49,17 @@ static int read_beginning(const struct load *load, const struct vv_key *key, str
     uint64_t need = vv_writers_index_size(out->data, out->size);
     if (got < FIRST_READ || need < FIRST_READ)
         return 0;
-    size_t more = (size_t)(need - FIRST_READ) + 1;
-    if (!(data = vv_buf_extend(out, more)))
-        return vv_error_sys(error, -ENOMEM, "a writers list");
-    got = vv_object_read_at(load->view->store, key, FIRST_READ, data, more, error);
-    if (got < 0)
-        return tell_missing(key, (int)got, error);
-    out->size = FIRST_READ + (size_t)got;
+    for (size_t at = FIRST_READ, more; at <= need; at += more) {
+        more = need + 1 - at < NEXT_READ ? (size_t)(need + 1 - at) : NEXT_READ;
+        if (!(data = vv_buf_extend(out, more)))
+            return vv_error_sys(error, -ENOMEM, "a writers list");
+        got = vv_object_read_at(load->view->store, key, at, data, more, error);
+        if (got < 0)
+            return tell_missing(key, (int)got, error);
+        out->size = at + (size_t)got;
+        if ((size_t)got < more)
+            return 0;
+    }
     return 0;
 }
 

@@ -103,6 +103,7 @@ static void *read_behind(void *arg) {
     struct varve_error error;
     vv_error_clear(&error);
     int rc = read_all(begun, &error);
+    vv_peers_rest(begun->restart.peers);
     pthread_mutex_lock(&begun->lock);
     begun->result = rc;
     if (rc)

@@ -2,10 +2,11 @@
  *
  * Each rank says which elements it wants, by their place in the global array. First all stored parts are compared with
  * that, and nothing is written: every wanted element must be there, once. Then the common elements are read. Blocks are
- * checked as ever; the digests of regions are not, since nobody reads a whole one.
+ * checked as ever, and so are the digests of regions that are read whole.
  *
  * The history that comes of it knows attempts and ids, but no regions, as after varve_continue: see resume.c. */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "base/alloc.h"
 #include "capture/device.h"
@@ -73,6 +74,22 @@ static void learn_ids(struct vv_elastic *elastic) {
     }
 }
 
+static int check_digests(const struct vv_elastic *elastic, struct varve_error *error) {
+    for (size_t i = 0; i < elastic->part_count; i++) {
+        const struct vv_stored_part *part = &elastic->parts[i];
+        const struct vv_region *region = elastic->wanted[part->wanted].region;
+        if (!part->is_whole)
+            continue;
+        struct vv_hash128 digest =
+            vv_ids_take(elastic->context->job->store->settings.seed, 0, region->ptr, region->size, NULL);
+        if (!vv_hash128_equal(digest, part->digest))
+            return vv_error(error, VARVE_CORRUPT,
+                            "region %s: the restored bytes do not have the digest that rank %u has stored",
+                            region->name, part->owner);
+    }
+    return 0;
+}
+
 static int read_parts(void *arg, struct vv_store *store, struct varve_error *error) {
     struct vv_elastic *elastic = arg;
     struct vv_scatter *scatter = NULL;
@@ -89,8 +106,35 @@ static int read_parts(void *arg, struct vv_store *store, struct varve_error *err
         rc = vv_scatter_run(scatter, error);
     vv_scatter_destroy(scatter);
     if (rc == 0)
+        rc = check_digests(elastic, error);
+    if (rc == 0)
         learn_ids(elastic);
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
+}
+
+/* Do the blocks of all ranks make the arrays that are stored? Fewer or more are let through, as ranks may leave
+ * elements out or have some twice; but nobody shall find that out later. Told where all ranks protect the same arrays.
+ */
+static int compare_totals(struct vv_elastic *elastic, struct varve_error *error) {
+    struct vv_job *job = elastic->context->job;
+    uint64_t both[] = {elastic->stored_blocks, ~elastic->stored_blocks}, wanted = elastic->wanted_blocks, total = 0;
+    int rc = job->comm->ops->reduce_min(job->comm, both, 2);
+    if (rc == 0)
+        rc = vv_comm_sums(job->comm, &wanted, 1, &total);
+    if (rc)
+        vv_error(error, rc, "the ranks could not add up their arrays: %s", varve_error_text(rc));
+    rc = vv_comm_agree(job->comm, rc, error);
+    if (rc || both[0] != ~both[1] || total == both[0] || !vv_comm_is_root(job->comm))
+        return rc;
+    if (total < both[0])
+        vv_log(&job->log, VV_LOG_WARN,
+               "%" PRIu64 " bytes of arrays are stored that no rank protects now: later checkpoints are without them",
+               both[0] - total);
+    else
+        vv_log(&job->log, VV_LOG_WARN,
+               "some elements of arrays are protected by several ranks: checkpoints with these ranks come back only on "
+               "as many");
+    return 0;
 }
 
 static int try_together(struct vv_elastic *elastic, struct varve_error *error) {
@@ -105,6 +149,8 @@ static int try_together(struct vv_elastic *elastic, struct varve_error *error) {
         rc = vv_elastic_lists(elastic, error);
     if (rc == 0)
         rc = vv_peers_run(elastic->peers, compare_parts, elastic, error);
+    if (rc == 0)
+        rc = compare_totals(elastic, error);
     const struct vv_peers_needs needs = {.is_needed = 1,
                                          .shared = elastic->bytes,
                                          .bytes = elastic->bytes,
@@ -123,6 +169,8 @@ static int try_together(struct vv_elastic *elastic, struct varve_error *error) {
         rc = vv_candidate_begin(job, elastic->view, error);
     if (rc == 0)
         vv_candidate_take(job, elastic->view, &elastic->history, NULL);
+    if (rc == 0)
+        vv_regions_renumber(&context->memory->regions);
     return rc;
 }
 

@@ -113,8 +113,14 @@ static int add_part(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32
         return 0;
     if (VV_GROW(elastic->parts, elastic->part_count, elastic->part_capacity) != 0)
         return vv_error(error, -ENOMEM, "no memory to restart %zu parts of regions", elastic->part_count + 1);
-    elastic->parts[elastic->part_count++] =
-        (struct vv_stored_part){owner, (uint32_t)(wanted - elastic->wanted), stored->number, *part};
+    elastic->parts[elastic->part_count++] = (struct vv_stored_part){
+        .owner = owner,
+        .wanted = (uint32_t)(wanted - elastic->wanted),
+        .number = stored->number,
+        .part = *part,
+        .is_whole = common == elements_of(part) && common == elements_of(&wanted->part),
+        .digest = stored->digest,
+    };
     wanted->found += common;
     elastic->bytes += common * part->element;
     return 0;
@@ -138,6 +144,7 @@ static int add_block(struct vv_elastic *elastic, struct vv_wanted *wanted, uint3
                         stored->name, owner);
     part_of_array(&array, &part);
     wanted->is_seen = 1;
+    elastic->stored_blocks += stored->length;
     return add_part(elastic, wanted, owner, stored, &part, error);
 }
 
@@ -293,6 +300,9 @@ static int check_found(const struct vv_elastic *elastic, struct varve_error *err
 
 int vv_elastic_match(struct vv_elastic *elastic, struct varve_error *error) {
     int rc = want_regions(elastic, error);
+    for (size_t i = 0; i < elastic->wanted_count && rc == 0; i++)
+        if (elastic->wanted[i].region && elastic->wanted[i].how == VARVE_BY_DIMS)
+            elastic->wanted_blocks += elastic->wanted[i].region->size;
     for (uint32_t owner = 0; rc == 0 && owner < vv_view_record(elastic->view)->ranks; owner++)
         rc = compare_owner(elastic, owner, error);
     if (rc == 0)

@@ -26,6 +26,8 @@ struct vv_stored_part {
     uint32_t wanted;
     uint64_t number;
     struct vv_part part;
+    int is_whole;             /* all of it becomes all of the region, */
+    struct vv_hash128 digest; /* which then has this digest */
 };
 
 /* A region that is part of a list. */
@@ -47,7 +49,8 @@ struct vv_elastic {
     size_t wanted_count;
     struct vv_stored_part *parts; /* ascending owners, then numbers */
     size_t part_count, part_capacity;
-    uint64_t bytes; /* that will be read */
+    uint64_t bytes;                        /* that will be read */
+    uint64_t wanted_blocks, stored_blocks; /* bytes of arrays: of this rank's blocks now, and of all that are stored */
 };
 
 /* Does it have dimensions that give its size? What was only described may not: then it is stored as bytes, too. */

@@ -104,19 +104,27 @@ static int may_be_elastic(const struct vv_restart *restart) {
     return !options->regions && options->flags == 0 && !options->is_allocating && !vv_is_local(restart->context->job);
 }
 
+/* Are both described as arrays, whose elements have places? */
+static int are_arrays(const struct vv_recipe_region *stored, const struct vv_region *region) {
+    return region->distribution == VARVE_BY_DIMS && vv_is_array(region) && stored->shape.dims > 0;
+}
+
+/* Is it another array: of another type, or other sizes in all? */
+static int is_other_array(const struct vv_recipe_region *stored, const struct vv_region *region) {
+    const struct vv_array *ours = region->array;
+    int is_other = stored->shape.type != ours->type || stored->shape.dims != ours->dims;
+    for (unsigned i = 0; i < ours->dims && !is_other; i++)
+        is_other = stored->shape.dim[i].global != ours->dim[i].global;
+    return is_other;
+}
+
 /* Is it another block of the same array than this rank has? */
 static int is_other_block(const struct vv_recipe_region *stored, const struct vv_region *region) {
     const struct vv_array *ours = region->array;
     int is_other = 0;
-    if (region->distribution != VARVE_BY_DIMS || !vv_is_array(region) || stored->shape.type != ours->type ||
-        stored->shape.dims != ours->dims)
-        return 0;
-    for (unsigned i = 0; i < ours->dims; i++) {
-        if (stored->shape.dim[i].global != ours->dim[i].global)
-            return 0;
+    for (unsigned i = 0; i < ours->dims; i++)
         is_other |=
             stored->shape.dim[i].first != ours->dim[i].first || stored->shape.dim[i].local != ours->dim[i].local;
-    }
     return is_other;
 }
 
@@ -124,7 +132,8 @@ static int is_other_block(const struct vv_recipe_region *stored, const struct vv
 static int wants_others(const struct vv_recipe_region *stored, const struct vv_region *region) {
     if (region->is_callback || region->device)
         return 0;
-    return is_other_block(stored, region) || (region->distribution == VARVE_JOINED && region->size != stored->length);
+    return (are_arrays(stored, region) && is_other_block(stored, region)) ||
+           (region->distribution == VARVE_JOINED && region->size != stored->length);
 }
 
 static int match_region(struct vv_restart *restart, const struct vv_recipe_region *stored, struct varve_error *error) {
@@ -137,7 +146,13 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
         region = vv_regions_find(regions, stored->name);
     }
     int is_read = region && is_wanted(restart->options, stored->name);
-    if (is_read && wants_others(stored, region) && !(restart->options->flags & VARVE_RESTART_RESIZE))
+    int may_differ = restart->options->flags & VARVE_RESTART_RESIZE;
+    if (is_read && !may_differ && are_arrays(stored, region) && is_other_array(stored, region))
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: another array is stored under this name: another type, or other sizes in all; to "
+                        "take its bytes as they are, restart with VARVE_RESTART_RESIZE",
+                        stored->name);
+    if (is_read && !may_differ && wants_others(stored, region))
         return vv_error(error, may_be_elastic(restart) ? VV_OTHER_PARTS : VARVE_MISMATCH,
                         "region %s: this rank protects another block of it than it has stored: only varve_restart "
                         "reads that, from storage that all nodes see",

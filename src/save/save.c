@@ -231,9 +231,7 @@ static void begin_anew(struct vv_save *save) {
     vv_rank_dedup_forget(save->rank_dedup);
     vv_devices_lose_step(regions, save->job->lineage.is_settled_well);
     vv_lineage_reset(&save->job->lineage);
-    for (size_t i = 0; i < regions->count; i++) /* numbers ascend in a new history */
-        regions->list[i].number = i;
-    regions->next_number = regions->count;
+    vv_regions_renumber(regions);
 }
 
 static int begin_save(struct vv_save *save, struct varve_error *error) {

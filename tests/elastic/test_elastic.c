@@ -399,6 +399,7 @@ static void what_does_not_fit_is_refused(void **state) {
     run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){.step = SAVE, .cut = three, .is_told = 1});
     run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .is_signed = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){.step = RESTART, .cut = three, .is_told = 1, .is_signed = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .is_begun = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1});
 }
@@ -409,6 +410,51 @@ static void another_grid_of_as_many_ranks(void **state) {
     (void)state;
     run(&(struct plan){.step = SAVE, .cut = rows, .is_told = 1});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1});
+}
+
+/* A session that has come back once, in another order of its regions than they are stored in, and then with others. */
+static void again_in_one_session(struct varve_comm *comm, void *arg) {
+    struct rank rank = {.plan = arg, .comm = comm};
+    uint64_t last[600];
+    int64_t version;
+    cut_out(&rank);
+    share_list(&rank);
+    open_session(&rank);
+    protect(&rank);
+    save(&rank, 1, 7);
+    if (varve_close(rank.session) != 0)
+        group_fail(comm, "close failed");
+    open_session(&rank);
+    memcpy(last, rank.everywhere, sizeof last);
+    if (varve_protect(rank.session, "everywhere", rank.everywhere, sizeof rank.everywhere) != 0)
+        group_fail(comm, "protect: %s", varve_session_error(rank.session)->text);
+    protect(&rank);
+    restart(&rank);
+    varve_unprotect(rank.session, "field");
+    struct cut cut = rank.plan->cut;
+    struct plan plan = {.cut = {2, {cut.size[0], cut.size[1]}, {cut.grid[1], cut.grid[0], 1}}};
+    free(rank.field);
+    rank.plan = &plan;
+    cut_out(&rank);
+    if (varve_protect_array(rank.session, "field", rank.field, &rank.array) != 0 ||
+        varve_restart(rank.session, VARVE_LATEST, &version) != 0)
+        group_fail(comm, "second restart: %s", varve_session_error(rank.session)->text);
+    check(&rank, 7, comm->ranks);
+    save(&rank, 2, 8);
+    memset(rank.field, 0, rank.count * sizeof *rank.field);
+    if (varve_restart(rank.session, VARVE_LATEST, &version) != 0 || version != 2)
+        group_fail(comm, "third restart: %s", varve_session_error(rank.session)->text);
+    check(&rank, 8, comm->ranks);
+    if (memcmp(last, rank.everywhere, sizeof last) == 0 || varve_close(rank.session) != 0)
+        group_fail(comm, "close failed");
+    free(rank.field);
+}
+
+static void comes_back_again_in_one_session(void **state) {
+    const struct plan plan = {.cut = {2, {64, 64}, {4, 1, 1}}, .is_told = 1};
+    (void)state;
+    group_must_run(4, again_in_one_session, &plan, NULL, "rows, then columns");
+    check_store();
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -428,6 +474,7 @@ int main(void) {
         TEST(nothing_is_restored_by_halves),
         TEST(another_grid_of_as_many_ranks),
         TEST(what_does_not_fit_is_refused),
+        TEST(comes_back_again_in_one_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
