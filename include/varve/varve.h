@@ -121,9 +121,9 @@ VARVE_API int varve_protect(struct varve_session *session, const char *region, v
 VARVE_API int varve_protect_flags(struct varve_session *session, const char *region, void *ptr, size_t size,
                                   unsigned flags);
 
-/* What a region holds: an array, or this rank's block of a larger one. Nothing depends on it but how well the data is
- * compressed, how it is rounded if there is a bound, and what `varve show`, `varve restore` and varve_stored can say.
- */
+/* What a region holds: an array, or this rank's block of a larger one. It decides where elements go when a checkpoint
+ * comes back on other ranks or with other blocks, how well the data is compressed, how it is rounded if there is a
+ * bound, and what `varve show`, `varve restore` and varve_stored can say. */
 enum varve_type {
     VARVE_BYTES, /* anything */
     VARVE_I8,
@@ -314,10 +314,11 @@ VARVE_API int varve_restart_regions(struct varve_session *session, int64_t versi
 
 /* varve_restart in steps, for programs that can start with part of their data.
  *
- * varve_restart_begin: collective. Chooses a checkpoint as varve_restart does, with the same errors, up to where all
- * ranks agree that its regions fit what is protected. Then it returns, while a thread of the library fills the regions.
- * Regions with callbacks, and those of devices, are filled inside the call. So is everything with threads=0, and where
- * ranks read for each other: with node-local stores, and on several nodes when much of the data is shared.
+ * varve_restart_begin: collective. Chooses a checkpoint as varve_restart does, but only of as many ranks and of the
+ * same blocks, with the same errors, up to where all ranks agree that its regions fit what is protected. Then it
+ * returns, while a thread of the library fills the regions. Regions with callbacks, and those of devices, are filled
+ * inside the call. So is everything with threads=0, and where ranks read for each other: with node-local stores, and on
+ * several nodes when much of the data is shared.
  *
  * varve_restart_wait: not collective. Wait until a region of this rank is filled. 0 means: its bytes are those of the
  * checkpoint, and were checked here; the program may use and change them. Otherwise it is why this rank cannot read the

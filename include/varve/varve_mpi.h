@@ -5,7 +5,8 @@
  *     int64_t step = -1;
  *     if (varve_open_mpi(MPI_COMM_WORLD, "file:///scratch/ck", "heat2d", NULL, &s, &error) != 0)
  *         die(error.text);                                   // all ranks, or none
- *     varve_protect(s, "temperature", t, n * sizeof *t);     // each rank its own part
+ *     varve_protect(s, "temperature", t, n * sizeof *t);     // each rank its own part; varve_protect_array also says
+ *                                                            // which, so that it can come back on other ranks
  *     int rc = varve_restart(s, VARVE_LATEST, &step);        // the same checkpoint, and the same code, on all ranks
  *     ...
  *     varve_close(s);                                        // before MPI_Finalize

@@ -132,13 +132,18 @@ static int add_block(struct vv_elastic *elastic, struct vv_wanted *wanted, uint3
     struct vv_part part;
     const struct vv_array *ours = wanted->region->array;
     vv_array_of(&stored->shape, &array);
-    int is_same = array.type == ours->type && array.dims == ours->dims;
-    for (unsigned i = 0; i < array.dims && is_same; i++)
-        is_same = array.dim[i].global == ours->dim[i].global;
-    if (!is_same)
+    if (array.type != ours->type || array.dims != ours->dims)
         return vv_error(error, VARVE_MISMATCH,
-                        "region %s: rank %u has stored a block of another array: another type, or other sizes in all",
-                        stored->name, owner);
+                        "region %s: rank %u has stored %u dimensions of type %s, protected are %u of type %s; if it is "
+                        "a list or the same on all ranks, say so with varve_distribute",
+                        stored->name, owner, array.dims, vv_type_name(array.type), ours->dims,
+                        vv_type_name(ours->type));
+    for (unsigned i = 0; i < array.dims; i++)
+        if (array.dim[i].global != ours->dim[i].global)
+            return vv_error(error, VARVE_MISMATCH,
+                            "region %s: dimension %u of the whole array has %" PRIu64 " elements in what rank %u has "
+                            "stored, and %" PRIu64 " in what is protected; if it is a list, say VARVE_JOINED",
+                            stored->name, i, (uint64_t)array.dim[i].global, owner, (uint64_t)ours->dim[i].global);
     if (vv_array_check(&array, stored->name, error) != 0 || vv_array_bytes(&array) != stored->length)
         return vv_error(error, VARVE_MISMATCH, "region %s: what rank %u has stored is not the array that it says",
                         stored->name, owner);
@@ -194,9 +199,9 @@ static int add_replica(struct vv_elastic *elastic, struct vv_wanted *wanted, uin
 
 static int add_own(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_t owner,
                    const struct vv_recipe_region *stored, struct varve_error *error) {
+    wanted->is_seen = 1; /* a name that nobody has stored is a mistake */
     if (owner != elastic->context->job->comm->rank)
         return 0;
-    wanted->is_seen = 1;
     if (stored->length != wanted->region->size)
         return vv_error(error, VARVE_MISMATCH, "region %s: %" PRIu64 " bytes are stored but %" PRIu64 " are protected",
                         stored->name, stored->length, wanted->region->size);
@@ -264,10 +269,11 @@ static int check_overlaps(struct vv_elastic *elastic, struct varve_error *error)
             if (a->wanted != b->wanted || b->part.dim[0].first >= end_of(&a->part.dim[0]))
                 break;
             if (vv_overlap_count(&a->part, &b->part) > 0)
-                rc = vv_error(error, VARVE_MISMATCH,
-                              "region %s: ranks %u and %u have both stored some elements of it; each must be stored "
-                              "once, or say with varve_distribute how it is spread",
-                              elastic->wanted[a->wanted].region->name, a->owner, b->owner);
+                rc = vv_error(
+                    error, VARVE_MISMATCH,
+                    "region %s: ranks %u and %u have both stored some elements of it: each rank protects only "
+                    "what it owns, without the rows of its neighbours; or say with varve_distribute what it is",
+                    elastic->wanted[a->wanted].region->name, a->owner, b->owner);
         }
     vv_free(sorted);
     return rc;
@@ -285,7 +291,7 @@ static int check_found(const struct vv_elastic *elastic, struct varve_error *err
                             " are stored",
                             wanted->region->name, wanted->total, wanted->joined);
         int may_miss = wanted->how == VARVE_DROPPED || (wanted->how == VARVE_BY_RANK && !wanted->must_be_stored);
-        if (!may_miss && !wanted->is_seen)
+        if (wanted->how != VARVE_DROPPED && !wanted->is_seen)
             return vv_error(error, VARVE_MISMATCH,
                             "region %s is protected but version %" PRIu64
                             " has none of this name; nothing was restored",
