@@ -356,10 +356,10 @@ struct varve_allocator {
 
 /* Collective. varve_restart for programs that allocate: asks for memory for each stored region that is not protected,
  * or is with another size (that protection ends then). What it gets is protected with the array that is stored, and
- * with the flags that its name had. Regions that are protected with the stored size are filled where they are. If a
- * checkpoint turns out to be damaged, on whichever rank, all its memory is released, and the program is asked again,
- * for the next older one. Nothing that was given is lost: in the end it is protected, or was released. Errors as of
- * varve_restart. */
+ * with the flags that its name had. Regions that are protected with the stored size, and as the same block if they are
+ * arrays, are filled where they are. If a checkpoint turns out to be damaged, on whichever rank, all its memory is
+ * released, and the program is asked again, for the next older one. Nothing that was given is lost: in the end it is
+ * protected, or was released. Errors as of varve_restart. */
 VARVE_API int varve_restart_alloc(struct varve_session *session, int64_t version,
                                   const struct varve_allocator *allocator, void *arg, int64_t *version_out);
 

@@ -57,9 +57,10 @@ struct slot {
 struct shared {
     _Atomic uint32_t lock; /* 0 free; else 1 + the local number of who has it, and WAITED */
     uint64_t turn;
-    uint64_t begin_ns, taken_ns; /* when one was borrowed first, and last */
-    uint64_t waited_ns;          /* how long kept slots were kept in vain */
-    uint32_t late; /* ranks of the node, less those that use a slot: as was seen, or as slots have shown */
+    uint64_t begin_ns;   /* when one was borrowed first */
+    uint64_t refused_ns; /* since when none is to be had, as the free ones are kept; 0: some are */
+    uint64_t waited_ns;  /* how long kept slots were kept in vain */
+    uint32_t late;       /* ranks of the node, less those that use a slot: as was seen, or as slots have shown */
     struct slot slots[];
 };
 
@@ -175,26 +176,30 @@ static int is_any_slow(const struct vv_lender *lender, uint64_t since_ns) {
     return 0;
 }
 
-/* Nothing was borrowed for so long: may kept slots be kept on? Those who all ask for other blocks would wait for each
+/* None was to be had since then: may kept slots be kept on? Those who all ask for other blocks would wait for each
  * other without end, so all of it together is a part of the time. */
-static int may_wait(const struct vv_lender *lender, uint64_t waited_ns, uint64_t now_ns) {
+static int may_wait(const struct vv_lender *lender, uint64_t since_ns, uint64_t now_ns) {
     const struct shared *shared = lender->shared;
+    uint64_t waited = now_ns - since_ns;
     if (shared->waited_ns > KEEP_SLOW_NS + (now_ns - shared->begin_ns) / KEEP_PART)
         return 0;
-    return waited_ns < KEEP_NS || (waited_ns < KEEP_SLOW_NS && is_any_slow(lender, shared->taken_ns + KEEP_NS / 2));
+    return waited < KEEP_NS || (waited < KEEP_SLOW_NS && is_any_slow(lender, since_ns + KEEP_NS / 2));
 }
 
 /* A slot for another block. */
 static struct slot *free_slot(const struct vv_lender *lender, uint64_t now_ns) {
     struct shared *shared = lender->shared;
     struct slot *slot = idle_slot(lender, 0);
-    uint64_t waited = now_ns - shared->taken_ns;
-    if (slot || may_wait(lender, waited, now_ns))
+    if (slot)
         return slot;
+    if (shared->refused_ns == 0)
+        shared->refused_ns = now_ns;
+    if (may_wait(lender, shared->refused_ns, now_ns))
+        return NULL;
     slot = idle_slot(lender, 1);
     if (slot) {
         shared->late = lender->ranks - slot->takers;
-        shared->waited_ns += waited;
+        shared->waited_ns += now_ns - shared->refused_ns;
     }
     return slot;
 }
@@ -224,8 +229,10 @@ static void hide(struct vv_lender *lender, struct slot *slot) {
 /* Borrow the slot of this block; is_new: it was not there, and is for the caller to fill. NULL: none is to be had. */
 static struct slot *borrow(struct vv_lender *lender, struct vv_hash128 id, int *is_new) {
     struct shared *shared = lender->shared;
-    if (!lock(lender))
+    if (!lock(lender)) {
+        lender->asked_ns[lender->local] = AT_REST; /* it borrows nothing any more */
         return NULL;
+    }
     (void)VV_FAULT("peers.lender.locked"); /* where a rank dies with the lock */
     uint64_t now = vv_clock_ns();
     lender->asked_ns[lender->local] = now;
@@ -242,7 +249,7 @@ static struct slot *borrow(struct vv_lender *lender, struct vv_hash128 id, int *
         slot->users++;
         slot->takers++;
         slot->used = ++shared->turn;
-        shared->taken_ns = now;
+        shared->refused_ns = 0;
         shared->begin_ns = shared->begin_ns ? shared->begin_ns : now;
         if (slot->takers + shared->late > lender->ranks)
             shared->late = slot->takers < lender->ranks ? lender->ranks - slot->takers : 0;

@@ -105,6 +105,7 @@ static int read_parts(void *arg, struct vv_store *store, struct varve_error *err
     if (rc == 0)
         rc = vv_scatter_run(scatter, error);
     vv_scatter_destroy(scatter);
+    vv_peers_rest(elastic->peers);
     if (rc == 0)
         rc = check_digests(elastic, error);
     if (rc == 0)

@@ -68,12 +68,39 @@ static int check_missing(struct vv_restart *restart, struct varve_error *error) 
     return rc;
 }
 
-/* Shall the program be asked for memory? Where the size fits, there is some already. */
+/* Are both described as arrays, whose elements have places? */
+static int are_arrays(const struct vv_recipe_region *stored, const struct vv_region *region) {
+    return region->distribution == VARVE_BY_DIMS && !region->is_callback && !region->device && vv_is_array(region) &&
+           stored->shape.dims > 0 && (stored->length > 0 || region->size > 0);
+}
+
+/* Is it another array: of another type, or other sizes in all? */
+static int is_other_array(const struct vv_recipe_region *stored, const struct vv_region *region) {
+    const struct vv_array *ours = region->array;
+    int is_other = stored->shape.type != ours->type || stored->shape.dims != ours->dims;
+    for (unsigned i = 0; i < ours->dims && !is_other; i++)
+        is_other = stored->shape.dim[i].global != ours->dim[i].global;
+    return is_other;
+}
+
+/* Is it another block of the same array than this rank has? */
+static int is_other_block(const struct vv_recipe_region *stored, const struct vv_region *region) {
+    const struct vv_array *ours = region->array;
+    int is_other = 0;
+    for (unsigned i = 0; i < ours->dims; i++)
+        is_other |=
+            stored->shape.dim[i].first != ours->dim[i].first || stored->shape.dim[i].local != ours->dim[i].local;
+    return is_other;
+}
+
+/* Shall the program be asked for memory? Where size and place fit, there is some already. */
 static int needs_memory(const struct vv_restart *restart, const struct vv_recipe_region *stored,
                         const struct vv_region *region) {
     if (!restart->options->is_allocating)
         return 0;
-    return !region || (!region->is_callback && region->size != stored->length);
+    if (!region || (!region->is_callback && region->size != stored->length))
+        return 1;
+    return are_arrays(stored, region) && (is_other_array(stored, region) || is_other_block(stored, region));
 }
 
 /* What the session will know of a stored region when it goes on from here. Its origins and ids come with its bytes. */
@@ -102,30 +129,6 @@ static int add_past(struct vv_restart *restart, const struct vv_recipe_region *s
 static int may_be_elastic(const struct vv_restart *restart) {
     const struct vv_restart_options *options = restart->options;
     return !options->regions && options->flags == 0 && !options->is_allocating && !vv_is_local(restart->context->job);
-}
-
-/* Are both described as arrays, whose elements have places? */
-static int are_arrays(const struct vv_recipe_region *stored, const struct vv_region *region) {
-    return region->distribution == VARVE_BY_DIMS && vv_is_array(region) && stored->shape.dims > 0;
-}
-
-/* Is it another array: of another type, or other sizes in all? */
-static int is_other_array(const struct vv_recipe_region *stored, const struct vv_region *region) {
-    const struct vv_array *ours = region->array;
-    int is_other = stored->shape.type != ours->type || stored->shape.dims != ours->dims;
-    for (unsigned i = 0; i < ours->dims && !is_other; i++)
-        is_other = stored->shape.dim[i].global != ours->dim[i].global;
-    return is_other;
-}
-
-/* Is it another block of the same array than this rank has? */
-static int is_other_block(const struct vv_recipe_region *stored, const struct vv_region *region) {
-    const struct vv_array *ours = region->array;
-    int is_other = 0;
-    for (unsigned i = 0; i < ours->dims; i++)
-        is_other |=
-            stored->shape.dim[i].first != ours->dim[i].first || stored->shape.dim[i].local != ours->dim[i].local;
-    return is_other;
 }
 
 /* Does this rank want other elements than it has stored? */

@@ -457,6 +457,100 @@ static void comes_back_again_in_one_session(void **state) {
     check_store();
 }
 
+/* ---- arrays that are described otherwise, on the same rank ---- */
+
+static uint64_t given[100], streamed[120];
+static unsigned asked;
+static uint64_t streamed_count;
+
+static void *give(void *arg, const struct varve_region_info *region) {
+    (void)arg;
+    asked++;
+    return strcmp(region->name, "block") == 0 && region->array->dim[0].first == 50 &&
+                   region->array->dim[0].global == 200
+               ? given
+               : NULL;
+}
+
+static void take_back(void *arg, const char *region, void *ptr) {
+    (void)arg;
+    (void)region;
+    (void)ptr;
+}
+
+static int stream_length(void *arg, uint64_t *bytes_out) {
+    (void)arg;
+    *bytes_out = streamed_count * 8;
+    return 0;
+}
+
+static int stream_save(void *arg, uint64_t offset, void *buffer, size_t size) {
+    (void)arg;
+    memcpy(buffer, (uint8_t *)streamed + offset, size);
+    return 0;
+}
+
+static int stream_load(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total) {
+    (void)arg;
+    memcpy((uint8_t *)streamed + offset, buffer, size);
+    streamed_count = total / 8;
+    return 0;
+}
+
+static struct varve_array array_of(uint64_t local, uint64_t first, uint64_t global) {
+    return (struct varve_array){
+        .size = sizeof(struct varve_array), .type = VARVE_U64, .dims = 1, .dim = {{local, first, global}}};
+}
+
+static void protect_three(struct rank *rank, uint64_t *block, uint64_t first, uint64_t global, uint64_t list) {
+    static uint64_t nothing;
+    static const struct varve_callbacks callbacks = {
+        .size = sizeof callbacks, .length = stream_length, .save = stream_save, .load = stream_load};
+    const struct varve_array whole = array_of(100, first, global), empty = array_of(0, first, global),
+                             stream = array_of(list, 0, list);
+    int rc = varve_protect_array(rank->session, "block", block, &whole);
+    rc = rc ? rc : varve_protect_array(rank->session, "empty", &nothing, &empty);
+    rc = rc ? rc : varve_protect_callback(rank->session, "stream", &callbacks, NULL);
+    rc = rc ? rc : varve_describe(rank->session, "stream", &stream);
+    if (rc)
+        group_fail(rank->comm, "protect: %s", varve_session_error(rank->session)->text);
+    streamed_count = list;
+}
+
+/* An array of other sizes in all is another one, unless the program is asked where it goes. Empty blocks are the same
+ * everywhere, and a callback takes whatever comes. */
+static void describe_otherwise(struct varve_comm *comm, void *arg) {
+    const struct varve_allocator allocator = {.size = sizeof allocator, .alloc = give, .release = take_back};
+    struct rank rank = {.plan = arg, .comm = comm};
+    uint64_t block[100];
+    for (size_t i = 0; i < 120; i++)
+        streamed[i] = i + 1000;
+    for (size_t i = 0; i < 100; i++)
+        block[i] = i + 1;
+    open_session(&rank);
+    protect_three(&rank, block, 50, 200, 100);
+    if (varve_checkpoint(rank.session, 1) != 0 || varve_close(rank.session) != 0)
+        group_fail(comm, "save");
+    memset(block, 0, sizeof block);
+    open_session(&rank);
+    protect_three(&rank, block, 0, 300, 120);
+    if (varve_restart(rank.session, VARVE_LATEST, NULL) != VARVE_MISMATCH ||
+        !strstr(varve_session_error(rank.session)->text, "region block"))
+        group_fail(comm, "another array: %s", varve_session_error(rank.session)->text);
+    if (varve_restart_alloc(rank.session, VARVE_LATEST, &allocator, NULL, NULL) != 0)
+        group_fail(comm, "asked: %s", varve_session_error(rank.session)->text);
+    if (asked != 1 || given[0] != 1 || given[99] != 100 || streamed_count != 100 || streamed[99] != 1099)
+        group_fail(comm, "WRONG: asked %u times, %" PRIu64 " streamed", asked, streamed_count);
+    if (varve_close(rank.session) != 0)
+        group_fail(comm, "close failed");
+}
+
+static void arrays_that_are_described_otherwise(void **state) {
+    const struct plan plan = {.step = SAVE};
+    (void)state;
+    group_must_run(1, describe_otherwise, &plan, NULL, NULL);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -475,6 +569,7 @@ int main(void) {
         TEST(another_grid_of_as_many_ranks),
         TEST(what_does_not_fit_is_refused),
         TEST(comes_back_again_in_one_session),
+        TEST(arrays_that_are_described_otherwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
