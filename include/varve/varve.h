@@ -300,8 +300,8 @@ VARVE_API int varve_need(struct varve_session *session);
  * VARVE_NO_CHECKPOINT when there is none at all: a first run, which the log says with the names that are there instead.
  * -ENOENT when the version asked for is not there; VARVE_MISMATCH when a protected region is not stored or has another
  * size, or the checkpoint is of another number of ranks and varve_distribute has not said what becomes of a region
- * (nothing is written on any rank then); VARVE_CORRUPT when there
- * are checkpoints but none is whole. version_out may be NULL. */
+ * (nothing is written on any rank then); VARVE_CORRUPT when there are checkpoints but none is whole. version_out may be
+ * NULL. */
 VARVE_API int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out);
 
 #define VARVE_RESTART_RESIZE 1u  /* a region of another size: fill what both have, zero the rest */

@@ -51,7 +51,7 @@ static int refuse_private(const struct vv_elastic *elastic, const char *name, st
 }
 
 /* Is it said how its bytes are spread? With as many ranks as before, what is no array stays with its rank. */
-static int want_region(const struct vv_elastic *elastic, struct vv_region *region, struct vv_wanted *out,
+static int want_region(struct vv_elastic *elastic, struct vv_region *region, struct vv_wanted *out,
                        struct varve_error *error) {
     struct varve_array array;
     *out = (struct vv_wanted){.region = region, .how = (enum varve_distribution)region->distribution};
@@ -68,6 +68,7 @@ static int want_region(const struct vv_elastic *elastic, struct vv_region *regio
     if (out->how == VARVE_BY_DIMS && vv_is_array(region)) {
         vv_array_tell(region->array, &array);
         part_of_array(&array, &out->part);
+        elastic->wanted_blocks += region->size;
         return 0;
     }
     if (out->how == VARVE_BY_DIMS && vv_view_record(elastic->view)->ranks != elastic->context->job->comm->ranks)
@@ -306,9 +307,6 @@ static int check_found(const struct vv_elastic *elastic, struct varve_error *err
 
 int vv_elastic_match(struct vv_elastic *elastic, struct varve_error *error) {
     int rc = want_regions(elastic, error);
-    for (size_t i = 0; i < elastic->wanted_count && rc == 0; i++)
-        if (elastic->wanted[i].region && elastic->wanted[i].how == VARVE_BY_DIMS)
-            elastic->wanted_blocks += elastic->wanted[i].region->size;
     for (uint32_t owner = 0; rc == 0 && owner < vv_view_record(elastic->view)->ranks; owner++)
         rc = compare_owner(elastic, owner, error);
     if (rc == 0)

@@ -16,7 +16,7 @@ struct vv_wanted {
     uint64_t joined, total;   /* of a list: what was seen of it, and what all ranks want of it */
     struct vv_hash128 digest; /* replicated: of the first that was seen */
     uint32_t first_owner;     /* that it was seen on */
-    int is_seen;              /* a rank has stored it that this one reads from */
+    int is_seen;              /* some rank has stored it */
     int must_be_stored;       /* by this rank */
 };
 

@@ -39,6 +39,9 @@ struct plan {
     int has_hole;       /* the last block is not stored */
     int is_signed;      /* the array is of another type */
     int is_alone;       /* rank 0 calls varve_restart, the others ask for one region */
+    int has_gap;        /* the last rank leaves its last row out */
+    int has_overlap;    /* and all but the first have one more in front */
+    int is_extra_own;   /* the region that was never stored is by rank */
     int is_short;       /* together the ranks want one element of the list less than there are */
 };
 
@@ -71,6 +74,13 @@ static uint64_t value_of(uint64_t place, uint64_t salt) {
     return (x ^ (x >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
 }
 
+static void change_rows(struct rank *rank, int first, int count) {
+    struct varve_dim *rows = &rank->array.dim[0];
+    rank->count = rank->count / rows->local * (rows->local + (uint64_t)count);
+    rows->first += (uint64_t)first;
+    rows->local += (uint64_t)count;
+}
+
 static void cut_out(struct rank *rank) {
     const struct cut *cut = &rank->plan->cut;
     uint32_t number = rank->plan->is_copied ? 0 : rank->comm->rank;
@@ -87,6 +97,10 @@ static void cut_out(struct rank *rank) {
         rank->array.type = VARVE_I64;
     if (rank->plan->has_hole && rank->comm->rank + 1 == rank->comm->ranks)
         rank->array.dim[0].local = rank->count = 0;
+    if (rank->plan->has_gap && rank->comm->rank + 1 == rank->comm->ranks)
+        change_rows(rank, 0, -1);
+    if (rank->plan->has_overlap && rank->comm->rank > 0)
+        change_rows(rank, -1, 1);
     rank->field = calloc(rank->count + 1, sizeof *rank->field);
 }
 
@@ -149,12 +163,21 @@ static void check(struct rank *rank, uint64_t salt, uint32_t ranks_before) {
             group_fail(rank->comm, "WRONG: what is this rank's, at %zu", i);
 }
 
+static _Atomic int *warned; /* of elements that nobody wants any more, 1, or several ranks, 2 */
+
+static void note_warnings(void *arg, int level, const char *line) {
+    (void)arg;
+    (void)level;
+    *warned |= strstr(line, "that no rank protects now") ? 1 : strstr(line, "protected by several ranks") ? 2 : 0;
+}
+
 static void open_session(struct rank *rank) {
     struct varve_options options = VARVE_OPTIONS_INIT;
     struct varve_error error = {0};
     char address[160];
     snprintf(address, sizeof address, "file://%s", folder);
     options.settings = rank->plan->settings;
+    options.log = note_warnings;
     if (varve_open_comm(group_comm(rank->comm), address, "grid", &options, &rank->session, &error) != 0)
         group_fail(rank->comm, "open: %s", error.text);
 }
@@ -170,6 +193,8 @@ static void protect(struct rank *rank) {
     rc = rc ? rc : varve_protect(s, "own", rank->own, sizeof rank->own);
     if (rank->plan->has_extra)
         rc = rc ? rc : varve_protect(s, "extra", rank->dropped, sizeof rank->dropped);
+    if (rank->plan->is_extra_own)
+        rc = rc ? rc : varve_distribute(s, "extra", VARVE_BY_RANK);
     if (rank->plan->is_told) {
         rc = rc ? rc : varve_protect(s, "dropped", rank->dropped, sizeof rank->dropped);
         rc = rc ? rc : varve_distribute(s, "list", VARVE_JOINED);
@@ -258,6 +283,7 @@ static int setup(void **state) {
     ranks_before = group_memory(4096);
     salt_before = (uint64_t *)(ranks_before + 2);
     steps_before = salt_before + 1;
+    warned = (_Atomic int *)(steps_before + 1);
     return folder_make(NULL, "test-elastic", folder, sizeof folder);
 }
 
@@ -383,10 +409,26 @@ static void nothing_is_restored_by_halves(void **state) {
     (void)state;
     run(&(struct plan){.step = SAVE, .cut = rows, .is_told = 1});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .has_extra = 1, .code = VARVE_MISMATCH});
+    run(&(struct plan){
+        .step = RESTART, .cut = tiles, .is_told = 1, .has_extra = 1, .is_extra_own = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .chosen = "field", .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .is_alone = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .is_begun = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .chosen = "own"}); /* it has not moved */
+}
+
+/* The ranks leave elements out, or have some twice: they get what they want, and are told. */
+static void other_totals_are_told(void **state) {
+    const struct cut three = cut_of(2, 3, 1, 1), two = cut_of(2, 2, 1, 1);
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = three, .is_told = 1});
+    run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1});
+    assert_int_equal(*warned, 0);
+    run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .has_gap = 1});
+    assert_int_equal(*warned, 1);
+    *warned = 0;
+    run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .has_overlap = 1});
+    assert_int_equal(*warned, 2);
 }
 
 /* What is stored on some ranks, and what others want of it. */
@@ -567,6 +609,7 @@ int main(void) {
         TEST(a_list_is_shared_anew_by_as_many_ranks),
         TEST(nothing_is_restored_by_halves),
         TEST(another_grid_of_as_many_ranks),
+        TEST(other_totals_are_told),
         TEST(what_does_not_fit_is_refused),
         TEST(comes_back_again_in_one_session),
         TEST(arrays_that_are_described_otherwise),

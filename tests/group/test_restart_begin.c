@@ -243,14 +243,19 @@ static int teardown(void **state) {
     return folder_remove(folder);
 }
 
+/* A store, and a restart that has handed out the first region. */
+static void begin_with_one(struct program *program) {
+    make_store(NULL, "", 1);
+    open_session(program, NULL, "", "");
+    gate_set(1);
+    begin(program, 1);
+    must_wait(program, 0, 1);
+}
+
 static void regions_come_one_by_one(void **state) {
     struct program program;
     (void)state;
-    make_store(NULL, "", 1);
-    open_session(&program, NULL, "", "");
-    gate_set(1);
-    begin(&program, 1);
-    must_wait(&program, 0, 1);
+    begin_with_one(&program);
     for (int r = 1; r < REGIONS; r++)
         assert_true(is_garbage(&program, r));
     must_wait(&program, 0, 1); /* again */
@@ -267,11 +272,7 @@ static void regions_come_one_by_one(void **state) {
 static void the_one_that_is_waited_for_comes_first(void **state) {
     struct program program;
     (void)state;
-    make_store(NULL, "", 1);
-    open_session(&program, NULL, "", "");
-    gate_set(1);
-    begin(&program, 1);
-    must_wait(&program, 0, 1);
+    begin_with_one(&program);
     opens_when_waiting = 2; /* b is being read already */
     must_wait(&program, 3, 1);
     must_wait(&program, 1, 1);
@@ -456,11 +457,7 @@ static void other_calls_are_refused(void **state) {
 static void close_gives_it_up(void **state) {
     struct program program;
     (void)state;
-    make_store(NULL, "", 1);
-    open_session(&program, NULL, "", "");
-    gate_set(1);
-    begin(&program, 1);
-    must_wait(&program, 0, 1);
+    begin_with_one(&program);
     opens_when_joining = ALL;
     close_session(&program);
     opens_when_joining = 0;
