@@ -3,6 +3,7 @@
  * The leaders list their records; the newest of all is the next candidate. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -81,7 +82,7 @@ static int may_go_on(struct vv_restart_context *context, const struct vv_attempt
  * or one before it in the same call, has begun to. */
 static int explain(const struct vv_restart_context *context, int64_t version, int result, const struct varve_error *why,
                    const struct varve_error *damage, struct varve_error *error) {
-    int is_promise = result == VARVE_MISMATCH || result == VARVE_NO_CHECKPOINT;
+    int is_refused = result == VARVE_MISMATCH, is_promise = is_refused || result == VARVE_NO_CHECKPOINT;
     if (context->memory->is_overwritten && is_promise && !damage->code)
         return vv_comm_all_say(error, VARVE_CORRUPT,
                                "a checkpoint was forgotten while it was read, and no other can be: %s",
@@ -95,6 +96,9 @@ static int explain(const struct vv_restart_context *context, int64_t version, in
     if (result == VARVE_NO_CHECKPOINT)
         return vv_comm_all_say(error, result, "there is no checkpoint of %s in this store", context->job->name);
     *error = result == VARVE_CORRUPT ? *damage : *why;
+    size_t used = strlen(error->text);
+    if (is_refused && result == VARVE_CORRUPT)
+        snprintf(error->text + used, sizeof error->text - used, "; an older checkpoint does not fit: %s", why->text);
     return result;
 }
 

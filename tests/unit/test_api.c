@@ -425,6 +425,8 @@ static void damage_behind_a_mismatch_is_told(void **unused) {
     memset(data, 0, sizeof data);
     /* Version 2 was read in part, version 1 does not fit: MISMATCH would promise that nothing was written. */
     assert_int_equal(varve_restart(s, VARVE_LATEST, NULL), VARVE_CORRUPT);
+    assert_non_null(strstr(varve_session_error(s)->text, "is damaged"));
+    assert_non_null(strstr(varve_session_error(s)->text, "an older checkpoint does not fit: region data"));
     varve_close(s);
 }
 
