@@ -124,7 +124,7 @@ static void compare(const struct arrays *state, const struct arrays *other) {
 
 static struct varve_session *open_session(const struct way *way, const struct arrays *state) {
     char settings[1024];
-    snprintf(settings, sizeof settings, "aggregate=%u,codec=%s%s%s", way->aggregate, way->codec,
+    snprintf(settings, sizeof settings, "keep=all,aggregate=%u,codec=%s%s%s", way->aggregate, way->codec,
              *more_settings ? "," : "", more_settings);
     struct varve_session *session = together_open(address, "aggregate", settings);
     for (size_t i = 0; i < state->count; i++) {

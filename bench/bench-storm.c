@@ -11,7 +11,7 @@
  * The oracle is the least that can be stored: the different chunks of 4 KiB that any rank has in any checkpoint, zeros
  * apart, counted by a hash of our own (together.c). Data is what the library says it stored of them; metadata is all
  * else that the store's folder holds in the end. Afterwards the last checkpoint is restored into new memory and
- * compared, by the same hashes.
+ * compared, by the same hashes; and all files of the store are read by as many ranks, with nothing but read().
  *
  * max_over_mean: bytes that the busiest writer has written in all checkpoints, over the mean of the writers; a rank
  * that shares its writer with others counts with the one whose process that is. max_over_mean_worst: the same in the
@@ -22,8 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "bench.h"
+#include "new_files.h"
 #include "options.h"
 #include "ranks.h"
 #include "storm.h"
@@ -57,7 +59,7 @@ struct result {
     double first_growth;          /* of the first checkpoint */
     double disturbed;             /* share of the columns, at the last checkpoint */
     double durable, named, exchange, messages; /* seconds of all checkpoints; the most */
-    double restarted;
+    double restarted, bare, touched;
     char dedup[16], reason[128], grouping[32];
 };
 
@@ -152,6 +154,31 @@ static void restart(struct result *r, const struct chunk_name *last) {
     free(now);
 }
 
+/* The same files, read by as many ranks that know nothing: each takes its share of them, whole. And what it takes to
+ * fill the memory that a restart fills. */
+static void read_bare(struct result *r) {
+    struct new_files files = {0};
+    struct stat st;
+    together_cool(store);
+    new_files_look(store, &files);
+    double begin = ranks_start();
+    for (size_t i = ranks_own(); i < files.count; i += ranks_all()) {
+        bench_check(stat(files.names[i], &st) == 0, files.names[i]);
+        uint8_t *data = bench_pages((size_t)st.st_size + 1);
+        (void)bench_bare_read(files.names[i], data, (size_t)st.st_size);
+        munmap(data, (size_t)st.st_size + 1);
+    }
+    r->bare = ranks_stop(begin);
+    new_files_clear(&files);
+    begin = ranks_start();
+    for (size_t i = 0; i < STORM_FIELDS; i++) {
+        uint8_t *field = bench_pages(STORM_FIELD_BYTES);
+        memset(field, 1, STORM_FIELD_BYTES);
+        munmap(field, STORM_FIELD_BYTES);
+    }
+    r->touched = ranks_stop(begin);
+}
+
 /* ---- how it is said ---- */
 
 static void report_json(const struct result *r) {
@@ -167,17 +194,20 @@ static void report_json(const struct result *r) {
            r->writers, r->grouping, r->moved, r->own / checkpoints, r->most / checkpoints);
     printf(",\"max_over_mean\":%.4f,\"max_over_mean_worst\":%.4f", r->most / r->own, r->worst);
     printf(",\"bytes_per_rank_and_checkpoint\":%.0f,\"messages_most\":%.0f", r->growth / count, r->messages);
-    printf(",\"seconds_durable\":%.4f,\"seconds_named\":%.4f,\"seconds_exchange\":%.4f,\"seconds_restart\":%.4f}\n",
+    printf(",\"seconds_durable\":%.4f,\"seconds_named\":%.4f,\"seconds_exchange\":%.4f,\"seconds_restart\":%.4f",
            r->durable, r->named, r->exchange, r->restarted);
+    printf(",\"seconds_cold_read\":%.4f,\"seconds_filled\":%.4f,\"restart_over_cold_read\":%.4f}\n", r->bare,
+           r->touched, r->restarted / r->bare);
     fflush(stdout);
 }
 
 static void report_people(const struct result *r) {
-    printf("%-12s %5u ranks  stored %9.5f of memory  data %8.4f of the oracle (%.5f of memory)  metadata %7.4f %% of "
-           "memory  busiest of %.0f writers %.3f of the mean  storm over %.1f %%  %.2f s, restart %.2f s\n",
-           r->mode->name, ranks_all(), r->growth / r->memory, r->data / r->oracle, r->oracle / r->memory,
-           100 * (r->growth - r->data) / r->memory, r->writers, r->most / r->own, 100 * r->disturbed, r->durable,
-           r->restarted);
+    printf(
+        "%-12s %5u ranks  stored %9.5f of memory  data %8.4f of the oracle (%.5f of memory)  metadata %7.4f %% of "
+        "memory  busiest of %.0f writers %.3f of the mean  storm over %.1f %%  %.2f s, restart %.2f s, bare %.2f s\n",
+        r->mode->name, ranks_all(), r->growth / r->memory, r->data / r->oracle, r->oracle / r->memory,
+        100 * (r->growth - r->data) / r->memory, r->writers, r->most / r->own, 100 * r->disturbed, r->durable,
+        r->restarted, r->bare);
     fflush(stdout);
 }
 
@@ -210,6 +240,7 @@ static int run_mode(const struct mode *mode) {
     together_make_folder(store);
     save_all(&result, last);
     restart(&result, last);
+    read_bare(&result);
     together_remove_folder(store);
     free(last);
     if (ranks_own() == 0)

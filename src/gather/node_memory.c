@@ -36,6 +36,7 @@ struct vv_node_memory {
     struct head *head; /* MAP_FAILED: nothing is mapped */
     size_t head_size;
     size_t whole; /* bytes, with the head */
+    int fd;       /* -1: nothing is added */
     uint32_t locals;
     struct vv_alive_id lives[]; /* as the ranks left them, where nobody writes over them */
 };
@@ -55,6 +56,7 @@ struct opening {
     struct told told;
     int fd; /* -1: not open */
     int is_reserved;
+    size_t begin; /* bytes reserved at once, then */
     struct varve_error *error;
 };
 
@@ -86,6 +88,7 @@ static int prepare_opening(struct opening *opening, size_t size) {
         return vv_error(opening->error, -ENOMEM, "no memory for what the ranks of a node share");
     opening->memory = memory;
     memory->head = MAP_FAILED;
+    memory->fd = -1;
     memory->locals = locals;
     head = (sizeof *memory->head + locals * sizeof *memory->lives + page - 1) / page * page;
     if (__builtin_add_overflow(size, head, &whole) || whole > PTRDIFF_MAX)
@@ -109,9 +112,9 @@ static int create_file(void) {
 }
 
 /* 0, or what is wrong. In small steps: some kernels undo a step when a signal comes, and a program may have a timer. */
-static int reserve(int fd, size_t size) {
-    for (size_t at = 0; at < size; at += STEP) {
-        size_t length = size - at < STEP ? size - at : STEP;
+static int reserve(int fd, size_t from, size_t size) {
+    for (size_t at = from, to = from + size; at < to; at += STEP) {
+        size_t length = to - at < STEP ? to - at : STEP;
         int rc, tries = 0;
         do
             rc = fallocate(fd, 0, (off_t)at, (off_t)length);
@@ -132,7 +135,7 @@ static int create(struct opening *opening) {
         return refuse_opening(opening, "memfd_create", errno);
     if (ftruncate(opening->fd, (off_t)memory->whole) < 0)
         return refuse_opening(opening, "ftruncate", errno);
-    int wrong = opening->is_reserved ? reserve(opening->fd, memory->whole) : 0;
+    int wrong = opening->is_reserved ? reserve(opening->fd, 0, memory->head_size + opening->begin) : 0;
     if (wrong)
         return refuse_opening(opening, "fallocate", wrong);
     int rc = map(opening);
@@ -227,10 +230,11 @@ static int begin_other(struct opening *opening, int rc) {
 
 /* ---- the whole ---- */
 
-static int open_memory(struct varve_comm *comm, size_t size, int is_reserved, struct vv_node_memory **out,
-                       struct varve_error *error) {
+static int open_memory(struct opening opening, size_t size, struct vv_node_memory **out) {
+    struct varve_comm *comm = opening.comm;
     struct varve_error unused = {0};
-    struct opening opening = {.comm = comm, .fd = -1, .is_reserved = is_reserved, .error = error ? error : &unused};
+    opening.error = opening.error ? opening.error : &unused;
+    opening.fd = -1;
     *out = NULL;
     if (!is_possible(comm)) /* alike on all ranks */
         return vv_comm_all_say(opening.error, -ENOTSUP,
@@ -240,7 +244,9 @@ static int open_memory(struct varve_comm *comm, size_t size, int is_reserved, st
     if (rc == 0)
         vv_alive_self(&opening.memory->head->lives[comm->local]);
     rc = vv_comm_agree(comm, rc, opening.error);
-    if (opening.fd >= 0)
+    if (opening.memory && opening.is_reserved)
+        opening.memory->fd = opening.fd;
+    else if (opening.fd >= 0)
         close(opening.fd);
     if (rc) {
         vv_node_memory_close(opening.memory);
@@ -252,12 +258,17 @@ static int open_memory(struct varve_comm *comm, size_t size, int is_reserved, st
 }
 
 int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_memory **out, struct varve_error *error) {
-    return open_memory(comm, size, 0, out, error);
+    return open_memory((struct opening){.comm = comm, .error = error}, size, out);
 }
 
-int vv_node_memory_reserve(struct varve_comm *comm, size_t size, struct vv_node_memory **out,
+int vv_node_memory_reserve(struct varve_comm *comm, size_t size, size_t begin, struct vv_node_memory **out,
                            struct varve_error *error) {
-    return open_memory(comm, size, 1, out, error);
+    struct opening opening = {.comm = comm, .is_reserved = 1, .begin = begin < size ? begin : size, .error = error};
+    return open_memory(opening, size, out);
+}
+
+int vv_node_memory_add(const struct vv_node_memory *memory, size_t offset, size_t size) {
+    return -reserve(memory->fd, memory->head_size + offset, size);
 }
 
 void *vv_node_memory_at(const struct vv_node_memory *memory) {
@@ -273,5 +284,7 @@ void vv_node_memory_close(struct vv_node_memory *memory) {
         return;
     if (memory->head != MAP_FAILED)
         munmap(memory->head, memory->whole);
+    if (memory->fd >= 0)
+        close(memory->fd);
     vv_free(memory);
 }

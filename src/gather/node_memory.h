@@ -15,10 +15,12 @@ struct vv_node_memory;
  * Collective over the whole group; the same code everywhere: 0, -ENOTSUP where ranks of a node cannot share memory
  * (or the group cannot exchange messages, or knows no nodes), or another error. On failure error tells why. */
 int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_memory **out, struct varve_error *error);
-/* The same, but all of it is there from the beginning: who touches memory that the node does not have dies by SIGBUS.
- * Where the node has less, it fails. */
-int vv_node_memory_reserve(struct varve_comm *comm, size_t size, struct vv_node_memory **out,
+/* The same, but whoever touches what the node does not have does not die by SIGBUS: the first `begin` bytes are there
+ * from the beginning, the others after vv_node_memory_add. Where the node has less, it fails. */
+int vv_node_memory_reserve(struct varve_comm *comm, size_t size, size_t begin, struct vv_node_memory **out,
                            struct varve_error *error);
+/* Not collective. `size` bytes from `offset` on are there now: 0, or they are not. */
+int vv_node_memory_add(const struct vv_node_memory *memory, size_t offset, size_t size);
 void *vv_node_memory_at(const struct vv_node_memory *memory);
 /* Does the process that runs number `local` of this node still live? Not to be able to tell counts as yes. Cheap
  * enough for once a second. */

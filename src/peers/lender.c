@@ -43,10 +43,23 @@
 
 enum slot_state { SLOT_FREE, SLOT_LOADING, SLOT_READY, SLOT_FAILED };
 
+struct wish {
+    struct vv_hash128 id;              /* of the block */
+    const struct vv_loan_parts *parts; /* NULL: all of it */
+};
+
+enum found {
+    FOUND_NO_SLOT,
+    FOUND_NEW,   /* it was not there, and is for the caller to fill */
+    FOUND_THERE, /* or another rank is about to fill it */
+    FOUND_OTHER, /* parts of the block: not those that are needed */
+};
+
 struct slot {
     struct vv_hash128 id;   /* of the block; zeros: nobody finds it */
     _Atomic uint32_t state; /* waited for as a futex */
     _Atomic uint32_t users; /* that have it borrowed, or wait for it; more only with the lock */
+    uint32_t has_memory;    /* only whoever loads it looks, and asks for some */
     uint32_t loader;        /* local number of the rank that fills it */
     uint32_t lead;          /* where the block begins; or how many bytes there are */
     uint32_t takers;        /* how often it was borrowed: once by each rank, as a rule */
@@ -68,11 +81,12 @@ struct vv_lender {
     struct vv_node_memory *memory;
     struct shared *shared;
     _Atomic uint64_t *asked_ns; /* shared, too: when each rank last asked for a slot; or AT_REST */
+    uint64_t *granules;         /* shared, too: which of a slot's are there, or will be; `words` for each */
     uint8_t *data;
     uint32_t slots;
+    uint32_t words;
     uint32_t slot_size;
     uint32_t block_size; /* of the largest that is lent */
-    uint32_t bitmap;     /* bytes at the end of a slot: which granules are there */
     uint32_t ranks;      /* of this node */
     uint32_t local;      /* this one's number among them */
     _Atomic int is_broken;
@@ -208,9 +222,8 @@ static uint8_t *data_of(const struct vv_lender *lender, uint32_t slot) {
     return lender->data + (size_t)slot * lender->slot_size;
 }
 
-static uint64_t *bitmap_of(const struct vv_lender *lender, const struct slot *slot) {
-    uint8_t *data = data_of(lender, (uint32_t)(slot - lender->shared->slots));
-    return (uint64_t *)(void *)(data + lender->slot_size - lender->bitmap);
+static uint64_t *granules_of(const struct vv_lender *lender, const struct slot *slot) {
+    return lender->granules + (size_t)(slot - lender->shared->slots) * lender->words;
 }
 
 static void give_back(void *arg, const struct vv_loan *loan) {
@@ -226,9 +239,38 @@ static void hide(struct vv_lender *lender, struct slot *slot) {
     }
 }
 
-/* Borrow the slot of this block; is_new: it was not there, and is for the caller to fill. NULL: none is to be had. */
-static struct slot *borrow(struct vv_lender *lender, struct vv_hash128 id, int *is_new) {
+/* Does whoever fills this slot read all that is needed? That is known before it is done. */
+static int has_parts(const struct vv_lender *lender, const struct slot *slot, const struct vv_loan_parts *parts) {
+    const uint64_t *there = granules_of(lender, slot);
+    for (size_t i = 0; i < lender->words; i++)
+        if ((parts ? parts->needed[i] : UINT64_MAX) & ~there[i])
+            return 0;
+    return 1;
+}
+
+static void begin_slot(const struct vv_lender *lender, struct slot *slot, const struct wish *wish) {
+    uint64_t *there = granules_of(lender, slot);
+    slot->id = wish->id;
+    slot->takers = 0;
+    slot->loader = lender->local;
+    atomic_store(&slot->state, SLOT_LOADING);
+    for (size_t i = 0; i < lender->words; i++)
+        there[i] = wish->parts ? wish->parts->read[i] : UINT64_MAX;
+}
+
+static void use_slot(const struct vv_lender *lender, struct slot *slot, uint64_t now_ns) {
     struct shared *shared = lender->shared;
+    slot->takers++;
+    slot->used = ++shared->turn;
+    shared->refused_ns = 0;
+    shared->begin_ns = shared->begin_ns ? shared->begin_ns : now_ns;
+    if (slot->takers + shared->late > lender->ranks)
+        shared->late = slot->takers < lender->ranks ? lender->ranks - slot->takers : 0;
+}
+
+/* The slot of this block, borrowed; or NULL. */
+static struct slot *borrow(struct vv_lender *lender, const struct wish *wish, enum found *found) {
+    *found = FOUND_NO_SLOT;
     if (!lock(lender)) {
         lender->asked_ns[lender->local] = AT_REST; /* it borrows nothing any more */
         return NULL;
@@ -236,34 +278,29 @@ static struct slot *borrow(struct vv_lender *lender, struct vv_hash128 id, int *
     (void)VV_FAULT("peers.lender.locked"); /* where a rank dies with the lock */
     uint64_t now = vv_clock_ns();
     lender->asked_ns[lender->local] = now;
-    struct slot *slot = find_slot(lender, id);
-    *is_new = !slot;
-    if (!slot && (slot = free_slot(lender, now))) {
-        slot->id = id;
-        slot->takers = 0;
-        slot->loader = lender->local;
-        atomic_store(&slot->state, SLOT_LOADING);
-        memset(bitmap_of(lender, slot), 0, lender->bitmap);
+    struct slot *slot = find_slot(lender, wish->id);
+    if (slot)
+        *found = has_parts(lender, slot, wish->parts) ? FOUND_THERE : FOUND_OTHER;
+    else if ((slot = free_slot(lender, now))) {
+        begin_slot(lender, slot, wish);
+        *found = FOUND_NEW;
     }
-    if (slot) {
+    if (slot)
+        use_slot(lender, slot, now);
+    if (*found == FOUND_OTHER)
+        slot = NULL;
+    if (slot)
         slot->users++;
-        slot->takers++;
-        slot->used = ++shared->turn;
-        shared->refused_ns = 0;
-        shared->begin_ns = shared->begin_ns ? shared->begin_ns : now;
-        if (slot->takers + shared->late > lender->ranks)
-            shared->late = slot->takers < lender->ranks ? lender->ranks - slot->takers : 0;
-    }
     unlock(lender);
     return slot;
 }
 
 /* The same, with some patience. */
-static struct slot *borrow_at_last(struct vv_lender *lender, struct vv_hash128 id, int *is_new) {
+static struct slot *borrow_at_last(struct vv_lender *lender, const struct wish *wish, enum found *found) {
     struct timespec pause = {.tv_nsec = PAUSE_NS};
     uint64_t end = vv_clock_ns() + PATIENCE_NS;
     struct slot *slot;
-    while (!(slot = borrow(lender, id, is_new)) && !lender->is_broken) {
+    while (!(slot = borrow(lender, wish, found)) && *found == FOUND_NO_SLOT && !lender->is_broken) {
         nanosleep(&pause, NULL);
         pause.tv_nsec = pause.tv_nsec < PAUSE_MOST_NS ? pause.tv_nsec * 2 : PAUSE_MOST_NS;
         if (vv_clock_ns() > end)
@@ -274,19 +311,44 @@ static struct slot *borrow_at_last(struct vv_lender *lender, struct vv_hash128 i
 
 /* ---- the operations ---- */
 
-static enum vv_loan_state take(void *arg, const char *key, const struct vv_block *block, int is_last,
-                               struct vv_loan *out) {
+static void filled(void *arg, struct vv_loan *loan, uint32_t lead, int rc) {
     struct vv_lender *lender = arg;
-    int is_new = 0;
+    struct slot *slot = &lender->shared->slots[loan->slot];
+    slot->lead = lead;
+    loan->data += lead;
+    if (rc < 0)
+        hide(lender, slot);
+    atomic_store(&slot->state, rc < 0 ? SLOT_FAILED : SLOT_READY);
+    futex_wake(&slot->state, INT32_MAX);
+}
+
+/* There is memory to fill it. It comes when it is first needed, so that slots that nobody needs cost nothing. */
+static int has_memory(struct vv_lender *lender, struct vv_loan *loan) {
+    struct slot *slot = &lender->shared->slots[loan->slot];
+    size_t offset = (size_t)(loan->data - (const uint8_t *)lender->shared);
+    if (slot->has_memory || vv_node_memory_add(lender->memory, offset, lender->slot_size) == 0) {
+        slot->has_memory = 1;
+        return 1;
+    }
+    filled(lender, loan, 0, -ENOMEM);
+    give_back(lender, loan);
+    return 0;
+}
+
+static enum vv_loan_state take(void *arg, const char *key, const struct vv_block *block,
+                               const struct vv_loan_parts *parts, int is_last, struct vv_loan *out) {
+    struct vv_lender *lender = arg;
+    enum found found;
     if (block->raw > lender->block_size)
         return VV_LOAN_NONE;
-    struct slot *slot = (is_last ? borrow_at_last : borrow)(lender, vv_block_cache_id(key, block), &is_new);
+    struct wish wish = {.id = vv_block_cache_id(key, block), .parts = parts};
+    struct slot *slot = (is_last ? borrow_at_last : borrow)(lender, &wish, &found);
     if (!slot)
-        return is_last || lender->is_broken ? VV_LOAN_NONE : VV_LOAN_LATER;
-    *out = (struct vv_loan){.slot = (uint32_t)(slot - lender->shared->slots), .valid = bitmap_of(lender, slot)};
+        return found == FOUND_OTHER || is_last || lender->is_broken ? VV_LOAN_NONE : VV_LOAN_LATER;
+    out->slot = (uint32_t)(slot - lender->shared->slots);
     out->data = data_of(lender, out->slot);
-    if (is_new)
-        return VV_LOAN_EMPTY;
+    if (found == FOUND_NEW)
+        return has_memory(lender, out) ? VV_LOAN_EMPTY : VV_LOAN_NONE;
     uint64_t begin = vv_clock_ns();
     uint32_t state = wait_for(lender, slot);
     vv_cost(&lender->costs->waiting_ns, begin);
@@ -298,17 +360,6 @@ static enum vv_loan_state take(void *arg, const char *key, const struct vv_block
         hide(lender, slot);
     give_back(arg, out);
     return VV_LOAN_NONE;
-}
-
-static void filled(void *arg, struct vv_loan *loan, uint32_t lead, int rc) {
-    struct vv_lender *lender = arg;
-    struct slot *slot = &lender->shared->slots[loan->slot];
-    slot->lead = lead;
-    loan->data += lead;
-    if (rc < 0)
-        hide(lender, slot);
-    atomic_store(&slot->state, rc < 0 ? SLOT_FAILED : SLOT_READY);
-    futex_wake(&slot->state, INT32_MAX);
 }
 
 static struct vv_hash128 bytes_id(const char *key, uint64_t offset, size_t size) {
@@ -332,12 +383,16 @@ static int64_t copy_lent(struct vv_lender *lender, struct slot *slot, void *data
 
 static int64_t get(void *arg, const char *key, uint64_t offset, void *data, size_t size) {
     struct vv_lender *lender = ((struct vv_lender *)arg)->tables;
-    int is_new = 0;
-    struct slot *slot = size <= lender->block_size ? borrow(lender, bytes_id(key, offset, size), &is_new) : NULL;
+    enum found found;
+    struct wish wish = {.id = bytes_id(key, offset, size)};
+    struct slot *slot = size <= lender->block_size ? borrow(lender, &wish, &found) : NULL;
     if (!slot)
         return vv_backend_get(lender->backend, key, offset, data, size);
     struct vv_loan loan = {.slot = (uint32_t)(slot - lender->shared->slots)};
     loan.data = data_of(lender, loan.slot);
+    int is_new = found == FOUND_NEW;
+    if (is_new && !has_memory(lender, &loan))
+        return vv_backend_get(lender->backend, key, offset, data, size);
     int64_t got =
         is_new ? vv_backend_get(lender->backend, key, offset, data, size) : copy_lent(lender, slot, data, size);
     if (is_new) {
@@ -354,32 +409,33 @@ const struct vv_lend_ops vv_lender_ops = {.take = take, .filled = filled, .give_
 /* ---- beginning and end ---- */
 
 static uint64_t slot_bytes(uint32_t size) {
-    uint32_t bitmap = (size / VV_GRANULE / 64 + 1) * 8;
-    return ((uint64_t)size + VV_LEND_SLACK + bitmap + PAGE - 1) / PAGE * PAGE;
+    return ((uint64_t)size + VV_LEND_SLACK + PAGE - 1) / PAGE * PAGE;
 }
 
 /* `slots` slots for so many bytes each. */
 static int open_slots(struct varve_comm *comm, const struct vv_lender_options *options, uint64_t slots, uint32_t size,
                       struct vv_lender **out, struct varve_error *error) {
     struct vv_lender *lender = vv_calloc(1, sizeof *lender);
-    uint32_t bitmap = (size / VV_GRANULE / 64 + 1) * 8;
+    uint32_t words = (uint32_t)(vv_granules(size) + VV_LEND_WORD - 1) / VV_LEND_WORD;
     uint64_t slot_size = slot_bytes(size);
     uint64_t book = sizeof(struct shared) + slots * sizeof(struct slot);
-    uint64_t head = (book + comm->ops->node_size(comm, comm->node) * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
+    uint64_t asked = comm->ops->node_size(comm, comm->node) * sizeof(uint64_t);
+    uint64_t head = (book + asked + slots * words * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
     int rc = vv_comm_agree(comm, lender ? 0 : vv_error(error, -ENOMEM, "no memory to lend blocks"), error);
     if (rc == 0)
-        rc = vv_node_memory_reserve(comm, (size_t)(head + slots * slot_size), &lender->memory, error);
+        rc = vv_node_memory_reserve(comm, (size_t)(head + slots * slot_size), (size_t)head, &lender->memory, error);
     if (rc) {
         vv_free(lender);
         return rc;
     }
     lender->shared = vv_node_memory_at(lender->memory);
     lender->asked_ns = (_Atomic uint64_t *)(void *)((uint8_t *)lender->shared + book);
+    lender->granules = (uint64_t *)(void *)((uint8_t *)lender->shared + book + asked);
     lender->data = (uint8_t *)lender->shared + head;
     lender->slots = (uint32_t)slots;
+    lender->words = words;
     lender->slot_size = (uint32_t)slot_size;
     lender->block_size = size;
-    lender->bitmap = bitmap;
     lender->ranks = comm->ops->node_size(comm, comm->node);
     lender->local = comm->local;
     lender->backend = options->backend;

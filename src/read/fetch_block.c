@@ -10,7 +10,6 @@
 #include "store/block_lend.h"
 
 #define GAP (64u << 10) /* bytes that cost less to read than another request does */
-#define WORD_BITS 64u
 
 /* Bytes [from, to) of a decoded block; from is a multiple of VV_GRANULE, and so is to, or it is the block's end. */
 struct stretch {
@@ -130,11 +129,6 @@ static int place_parts(const struct fetched *fetched, const uint8_t *raw, struct
 
 /* ---- reading ---- */
 
-static void mark_valid(uint64_t *valid, struct stretch stretch) {
-    for (uint64_t i = stretch.from / VV_GRANULE; valid && i < vv_granules(stretch.to); i++)
-        valid[i / WORD_BITS] |= UINT64_C(1) << i % WORD_BITS;
-}
-
 /* To data + lead + stretch.from. What is read in front of it, up to a multiple of VV_READ_ALIGN, is what belongs there.
  */
 static int read_stretch(const struct fetched *fetched, uint8_t *data, struct stretch stretch,
@@ -147,7 +141,7 @@ static int read_stretch(const struct fetched *fetched, uint8_t *data, struct str
                        fetched->lead + (stretch.to - stretch.from) + behind, error);
 }
 
-static int read_stretches(const struct fetched *fetched, uint8_t *data, uint64_t *valid, struct varve_error *error) {
+static int read_stretches(const struct fetched *fetched, uint8_t *data, struct varve_error *error) {
     const struct vv_fetch_job *job = fetched->job;
     struct vv_read_costs *costs = job->fetch->view->store->costs;
     int rc = 0;
@@ -155,7 +149,6 @@ static int read_stretches(const struct fetched *fetched, uint8_t *data, uint64_t
         struct stretch stretch;
         i += next_stretch(&job->pieces[i], job->count - i, fetched->block->raw, &stretch);
         rc = read_stretch(fetched, data, stretch, error);
-        mark_valid(valid, stretch);
         costs->bytes_raw += stretch.to - stretch.from;
     }
     costs->blocks++;
@@ -185,44 +178,42 @@ static int read_decoded(const struct fetched *fetched, uint8_t *data, struct var
     return rc;
 }
 
-/* The block, or what is wanted of it, decoded at data + *lead_out. valid may be NULL. */
-static int read_block(const struct fetched *fetched, uint8_t *data, uint64_t *valid, uint32_t *lead_out,
-                      struct varve_error *error) {
+static int is_in_stretches(const struct fetched *fetched) {
     const struct vv_fetch_job *job = fetched->job;
+    return fetched->has_ids && vv_fetch_is_partial(job->fetch, fetched->block, job->pieces, job->count);
+}
+
+/* The block, or what is wanted of it, decoded at data + *lead_out. */
+static int read_block(const struct fetched *fetched, uint8_t *data, uint32_t *lead_out, struct varve_error *error) {
     int is_plain = fetched->block->codec == VV_CODEC_NONE;
     *lead_out = is_plain ? fetched->lead : 0;
-    if (fetched->has_ids && vv_fetch_is_partial(job->fetch, fetched->block, job->pieces, job->count))
-        return read_stretches(fetched, data, valid, error);
-    mark_valid(valid, (struct stretch){0, fetched->block->raw});
+    if (is_in_stretches(fetched))
+        return read_stretches(fetched, data, error);
     return is_plain ? read_stored(fetched, data, error) : read_decoded(fetched, data, error);
 }
 
 /* ---- lending ---- */
 
-/* Others may have wanted other parts of it. */
-static int is_there(const struct vv_fetch_job *job, const uint64_t *valid) {
-    for (size_t i = 0; i < job->count; i++) {
-        const struct vv_fetch_piece *piece = &job->pieces[i];
-        for (uint64_t g = piece->raw / VV_GRANULE; g < vv_granules((uint64_t)piece->raw + piece->length); g++)
-            if (!(valid[g / WORD_BITS] >> g % WORD_BITS & 1))
-                return 0;
-    }
-    return 1;
+static void mark(uint64_t *granules, struct stretch stretch) {
+    for (uint64_t i = stretch.from / VV_GRANULE; i < vv_granules(stretch.to); i++)
+        granules[i / VV_LEND_WORD] |= UINT64_C(1) << i % VV_LEND_WORD;
 }
 
-/* Who has read a block that is not coded has left the checking to those who place it. Where that is not done by ids, it
- * takes the whole block. */
-static int is_sound(const struct fetched *fetched, const struct vv_loan *loan) {
-    const struct vv_block *block = fetched->block;
-    if (fetched->has_ids || block->codec != VV_CODEC_NONE)
-        return 1;
-    for (uint64_t i = 0; i < vv_granules(block->raw); i++)
-        if (!(loan->valid[i / WORD_BITS] >> i % WORD_BITS & 1))
-            return 0;
-    uint64_t begin = vv_clock_ns();
-    int is_right = vv_sum64(loan->data, block->stored) == block->sum;
-    vv_cost(&fetched->job->fetch->view->store->costs->checking_ns, begin);
-    return is_right;
+/* NULL: the whole block, since nothing but its sum checks it, or since little is left out. */
+static const struct vv_loan_parts *parts_of(const struct fetched *fetched, struct vv_loan_parts *out) {
+    const struct vv_fetch_job *job = fetched->job;
+    uint32_t raw = fetched->block->raw;
+    if (!is_in_stretches(fetched))
+        return NULL;
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < job->count; i++)
+        mark(out->needed, stretch_of(&job->pieces[i], raw));
+    for (size_t i = 0; i < job->count;) {
+        struct stretch stretch;
+        i += next_stretch(&job->pieces[i], job->count - i, raw, &stretch);
+        mark(out->read, stretch);
+    }
+    return out;
 }
 
 static int read_once(const struct fetched *fetched, struct varve_error *error) {
@@ -231,7 +222,7 @@ static int read_once(const struct fetched *fetched, struct varve_error *error) {
     uint32_t lead;
     if (!bounce)
         return vv_error_sys(error, -ENOMEM, "read a block");
-    int rc = read_block(fetched, bounce->data, NULL, &lead, error);
+    int rc = read_block(fetched, bounce->data, &lead, error);
     if (rc == 0)
         rc = place_parts(fetched, bounce->data + lead, error);
     vv_scratch_release(&fetch->scratch, bounce);
@@ -252,22 +243,22 @@ static int read_alone(const struct fetched *fetched, struct varve_error *error) 
 static int borrow(const struct fetched *fetched, struct varve_error *error) {
     struct vv_fetch_job *job = fetched->job;
     const struct vv_store *store = job->fetch->view->store;
+    struct vv_loan_parts parts;
     struct vv_loan loan;
     uint32_t lead = 0;
     int rc = 0;
-    enum vv_loan_state state = store->lend->take(store->lend_arg, fetched->key, fetched->block, job->is_last, &loan);
+    enum vv_loan_state state = store->lend->take(store->lend_arg, fetched->key, fetched->block,
+                                                 parts_of(fetched, &parts), job->is_last, &loan);
     if (state == VV_LOAN_LATER)
         return 1;
     if (state == VV_LOAN_NONE)
         return read_alone(fetched, error);
     if (state == VV_LOAN_EMPTY) {
-        rc = read_block(fetched, loan.data, loan.valid, &lead, error);
+        rc = read_block(fetched, loan.data, &lead, error);
         store->lend->filled(store->lend_arg, &loan, lead, rc);
         rc = rc < 0 ? 1 : 0; /* what is wrong shows when it is read without a lender */
     }
-    int is_checked = state == VV_LOAN_EMPTY; /* by this rank, as it read it */
-    if (rc == 0 && (!is_there(job, loan.valid) || !(is_checked || is_sound(fetched, &loan)) ||
-                    place_parts(fetched, loan.data, error) < 0))
+    if (rc == 0 && place_parts(fetched, loan.data, error) < 0)
         rc = 1;
     store->lend->give_back(store->lend_arg, &loan);
     return rc > 0 ? read_alone(fetched, error) : rc;

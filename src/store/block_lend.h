@@ -11,20 +11,29 @@
 enum vv_loan_state {
     VV_LOAN_NONE,  /* read it yourself; there is nothing to give back */
     VV_LOAN_LATER, /* as many are lent as there is room for: do something else first */
-    VV_LOAN_FULL,  /* what `valid` says of the decoded block is at data */
+    VV_LOAN_FULL,  /* what is needed of the decoded block is at data */
     VV_LOAN_EMPTY, /* read it for all: block->raw + VV_LEND_SLACK bytes at data, page-aligned; then call filled */
 };
 
 struct vv_loan {
     uint8_t *data;
-    uint64_t *valid; /* a bit for each granule of the block that is there */
-    uint32_t slot;   /* the lender's */
+    uint32_t slot; /* the lender's */
+};
+
+#define VV_LEND_WORD 64u /* bits */
+#define VV_LEND_WORDS (VV_BLOCK_RAW_MAX / VV_GRANULE / VV_LEND_WORD)
+
+/* Granules of a block, a bit for each. */
+struct vv_loan_parts {
+    uint64_t needed[VV_LEND_WORDS];
+    uint64_t read[VV_LEND_WORDS]; /* if nobody has done so yet */
 };
 
 struct vv_lend_ops {
-    /* Any thread. May wait for another rank, not for long. is_last: there is nothing else to do first. */
-    enum vv_loan_state (*take)(void *arg, const char *key, const struct vv_block *block, int is_last,
-                               struct vv_loan *out);
+    /* Any thread. May wait for another rank, not for long. parts NULL: the whole block, checked by its sum. is_last:
+     * there is nothing else to do first. */
+    enum vv_loan_state (*take)(void *arg, const char *key, const struct vv_block *block,
+                               const struct vv_loan_parts *parts, int is_last, struct vv_loan *out);
     /* The decoded block begins `lead` bytes after data, which becomes that; or rc says why there is none. */
     void (*filled)(void *arg, struct vv_loan *loan, uint32_t lead, int rc);
     void (*give_back)(void *arg, const struct vv_loan *loan);

@@ -49,15 +49,14 @@ static void share(struct varve_comm *comm, void *arg) {
     struct vv_loan loan;
     (void)arg;
     if (comm->rank == 0) {
-        must_be(comm, vv_lender_ops.take(lender, KEY, &block, 0, &loan), VV_LOAN_EMPTY, "the first");
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_EMPTY, "the first");
         memset(loan.data + 100, 7, BLOCK);
-        loan.valid[0] = UINT64_MAX;
         vv_lender_ops.filled(lender, &loan, 100, 0);
         vv_lender_ops.give_back(lender, &loan);
     }
     wait_for_all(comm);
-    must_be(comm, vv_lender_ops.take(lender, KEY, &block, 0, &loan), VV_LOAN_FULL, "afterwards");
-    if (loan.data[0] != 7 || loan.data[BLOCK - 1] != 7 || loan.valid[0] != UINT64_MAX)
+    must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_FULL, "afterwards");
+    if (loan.data[0] != 7 || loan.data[BLOCK - 1] != 7)
         group_fail(comm, "other bytes were lent");
     vv_lender_ops.give_back(lender, &loan);
     wait_for_all(comm);
@@ -69,6 +68,36 @@ static void ranks_share_what_one_has_read(void **state) {
     group_must_run(RANKS, share, NULL, NULL, NULL);
 }
 
+/* Rank 0 reads one part of a block. Whoever needs another part, or all of it, reads for itself, and does not wait. */
+static void need_parts(struct varve_comm *comm, void *arg) {
+    struct vv_lender *lender = open_lender(comm, NULL);
+    struct vv_block block = block_of(0);
+    struct vv_loan_parts first = {.needed = {1}, .read = {3}}, behind = {.needed = {2}, .read = {2}},
+                         other = {.needed = {4}, .read = {4}};
+    struct vv_loan loan, mine;
+    (void)arg;
+    if (comm->rank == 0)
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, &first, 0, &loan), VV_LOAN_EMPTY, "the first");
+    wait_for_all(comm);
+    must_be(comm, vv_lender_ops.take(lender, KEY, &block, &other, 1, &mine), VV_LOAN_NONE, "another part");
+    must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &mine), VV_LOAN_NONE, "all of it");
+    wait_for_all(comm);
+    if (comm->rank == 0) {
+        vv_lender_ops.filled(lender, &loan, 0, 0);
+        vv_lender_ops.give_back(lender, &loan);
+    } else {
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, &behind, 0, &mine), VV_LOAN_FULL, "what was read along");
+        vv_lender_ops.give_back(lender, &mine);
+    }
+    wait_for_all(comm);
+    vv_lender_close(lender);
+}
+
+static void nobody_waits_for_parts_that_do_not_come(void **state) {
+    (void)state;
+    group_must_run(RANKS, need_parts, NULL, NULL, NULL);
+}
+
 /* Who reads it fails: the others read for themselves, and the next one may try. */
 static void fail_to_read(struct varve_comm *comm, void *arg) {
     struct vv_lender *lender = open_lender(comm, NULL);
@@ -76,17 +105,17 @@ static void fail_to_read(struct varve_comm *comm, void *arg) {
     struct vv_loan loan;
     (void)arg;
     if (comm->rank == 0)
-        must_be(comm, vv_lender_ops.take(lender, KEY, &block, 0, &loan), VV_LOAN_EMPTY, "the first");
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_EMPTY, "the first");
     wait_for_all(comm);
     if (comm->rank == 0) {
         vv_sleep_ms(50); /* the others wait by now */
         vv_lender_ops.filled(lender, &loan, 0, -5);
         vv_lender_ops.give_back(lender, &loan);
     } else
-        must_be(comm, vv_lender_ops.take(lender, KEY, &block, 0, &loan), VV_LOAN_NONE, "while it fails");
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_NONE, "while it fails");
     wait_for_all(comm);
     if (comm->rank == 1)
-        must_be(comm, vv_lender_ops.take(lender, KEY, &block, 0, &loan), VV_LOAN_EMPTY, "again");
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_EMPTY, "again");
     wait_for_all(comm);
     vv_lender_close(lender);
 }
@@ -104,14 +133,14 @@ static void stop_reading(struct varve_comm *comm, void *arg) {
     uint64_t begin;
     (void)arg;
     if (comm->rank == 0)
-        must_be(comm, vv_lender_ops.take(lender, KEY, &block, 0, &loan), VV_LOAN_EMPTY, "the first");
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_EMPTY, "the first");
     wait_for_all(comm);
     if (comm->rank != 0) {
         begin = vv_clock_ns();
-        must_be(comm, vv_lender_ops.take(lender, KEY, &block, 0, &loan), VV_LOAN_NONE, "in vain");
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_NONE, "in vain");
         if (vv_clock_ns() - begin > UINT64_C(20000000000))
             group_fail(comm, "it took too long");
-        enum vv_loan_state next = vv_lender_ops.take(lender, KEY, &block, 0, &loan);
+        enum vv_loan_state next = vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan);
         if (next != VV_LOAN_EMPTY && next != VV_LOAN_FULL)
             group_fail(comm, "again: state %d", (int)next);
         if (next == VV_LOAN_EMPTY)
@@ -135,7 +164,7 @@ static void a_rank_that_stops_holds_up_nobody_for_long(void **state) {
 static int read_block(struct varve_comm *comm, struct vv_lender *lender, unsigned number) {
     struct vv_block block = block_of(number);
     struct vv_loan loan;
-    enum vv_loan_state state = vv_lender_ops.take(lender, KEY, &block, 1, &loan);
+    enum vv_loan_state state = vv_lender_ops.take(lender, KEY, &block, NULL, 1, &loan);
     if (state != VV_LOAN_EMPTY && state != VV_LOAN_FULL)
         group_fail(comm, "block %u: state %d", number, (int)state);
     if (state == VV_LOAN_EMPTY)
@@ -220,17 +249,17 @@ static void take_all(struct varve_comm *comm, void *arg) {
     (void)arg;
     for (enum vv_loan_state state = VV_LOAN_EMPTY; comm->rank == 0 && state == VV_LOAN_EMPTY; count++) {
         block = block_of(count);
-        state = vv_lender_ops.take(lender, KEY, &block, 0, &loan);
+        state = vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan);
     }
     if (comm->rank == 0 && count < 8)
         group_fail(comm, "only %u blocks are lent", count);
     wait_for_all(comm);
     if (comm->rank == 1) {
         block = block_of(10000);
-        must_be(comm, vv_lender_ops.take(lender, KEY, &block, 0, &loan), VV_LOAN_LATER, "all are in use");
-        must_be(comm, vv_lender_ops.take(lender, KEY, &block, 1, &loan), VV_LOAN_NONE, "at last");
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_LATER, "all are in use");
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 1, &loan), VV_LOAN_NONE, "at last");
         uint64_t begin = vv_clock_ns();
-        must_be(comm, vv_lender_ops.take(lender, KEY, &block, 1, &loan), VV_LOAN_NONE, "the next one");
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 1, &loan), VV_LOAN_NONE, "the next one");
         if (vv_clock_ns() - begin > UINT64_C(2000000000))
             group_fail(comm, "every block takes as long");
     }
@@ -262,10 +291,10 @@ static void die(struct varve_comm *comm, struct vv_lender *lender) {
         vv_fault_set("peers.lender.locked=kill");
 #endif
         deaths->is_dying = 1;
-        vv_lender_ops.take(lender, KEY, &block, 0, &loan);
+        vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan);
         group_fail(comm, "it lives");
     }
-    must_be(comm, vv_lender_ops.take(lender, KEY, &block, 0, &loan), VV_LOAN_EMPTY, "the first");
+    must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &loan), VV_LOAN_EMPTY, "the first");
     deaths->is_dying = 1;
     vv_sleep_ms(50); /* the others wait by now */
     raise(SIGKILL);
@@ -280,8 +309,8 @@ static void live_on(struct varve_comm *comm, struct vv_lender *lender) {
     if (deaths->when == WITH_THE_LOCK)
         vv_sleep_ms(100);
     uint64_t begin = vv_clock_ns();
-    must_be(comm, vv_lender_ops.take(lender, KEY, &block, 1, &loan), VV_LOAN_NONE, "after a death");
-    enum vv_loan_state state = vv_lender_ops.take(lender, KEY, &next, 1, &loan);
+    must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 1, &loan), VV_LOAN_NONE, "after a death");
+    enum vv_loan_state state = vv_lender_ops.take(lender, KEY, &next, NULL, 1, &loan);
     if (state == VV_LOAN_EMPTY) {
         vv_lender_ops.filled(lender, &loan, 0, 0);
         vv_lender_ops.give_back(lender, &loan);
@@ -329,6 +358,7 @@ static void a_rank_that_dies_while_it_reads_holds_up_nobody(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_share_what_one_has_read),
+        cmocka_unit_test(nobody_waits_for_parts_that_do_not_come),
         cmocka_unit_test(a_failure_is_nobody_elses),
         cmocka_unit_test(a_rank_that_stops_holds_up_nobody_for_long),
         cmocka_unit_test(a_slow_rank_is_waited_for),

@@ -177,7 +177,7 @@ static void reserve_in_vain(struct varve_comm *comm, void *arg) {
         refuse(SYS_fallocate, 0, ENOSPC);
     board->seen[comm->rank] = vv_node_memory_open(comm, SIZE, &memory, &error);
     vv_node_memory_close(memory);
-    board->code[comm->rank] = vv_node_memory_reserve(comm, SIZE, &memory, &error);
+    board->code[comm->rank] = vv_node_memory_reserve(comm, SIZE, SIZE, &memory, &error);
     vv_node_memory_close(memory);
 }
 
@@ -194,8 +194,10 @@ static void may_be_reserved(void **state) {
     struct vv_node_memory *memory = NULL;
     struct varve_error error = {0};
     (void)state;
-    assert_int_equal(vv_node_memory_reserve(&vv_comm_single, SIZE, &memory, &error), 0);
+    assert_int_equal(vv_node_memory_reserve(&vv_comm_single, 2 * SIZE, SIZE, &memory, &error), 0);
     memset(vv_node_memory_at(memory), 7, SIZE);
+    assert_int_equal(vv_node_memory_add(memory, SIZE, SIZE), 0);
+    memset(vv_node_memory_at(memory), 8, 2 * SIZE);
     vv_node_memory_close(memory);
     assert_int_equal(count_maps(), 0);
 }
