@@ -110,6 +110,33 @@ VARVE_API int varve_store_read(struct varve_store *store, const struct varve_whi
                                const char *region, int is_checked_first, varve_bytes_fn fn, void *arg,
                                struct varve_error *error);
 
+/* ---- arrays of the whole job, put together from the blocks that its ranks hold ---- */
+struct varve_global_array {
+    const char *name;
+    const char *type;                /* "f64", ... */
+    const struct varve_array *array; /* all of it: of each dimension, local and global are its size */
+    uint64_t bytes;
+    uint64_t blocks;     /* regions that hold part of it */
+    int is_private;      /* each rank has an array of its own under this name; see varve_store_read */
+    int is_whole;        /* every element is stored, and those that are stored more than once are alike */
+    const char *problem; /* what is wrong if it is neither, or "" */
+};
+typedef int (*varve_global_array_fn)(void *arg, const struct varve_global_array *array);
+/* Every array, in the order in which ranks protect them. Of a node-local store, as far as it is on this node. */
+VARVE_API int varve_store_arrays(struct varve_store *store, const struct varve_which *which, varve_global_array_fn fn,
+                                 void *arg, struct varve_error *error);
+/* Elements first to first + count - 1 of each dimension. */
+struct varve_slice {
+    uint64_t first[VARVE_DIMS_MAX], count[VARVE_DIMS_MAX];
+};
+/* Read an array, or a slice of it, whichever ranks hold it: elements in the order of C, every block that is read is
+ * checked. Only what is needed is read. slice may be NULL: all. VARVE_MISMATCH if there is no such array, if it does
+ * not reach so far, if an element is missing, or if elements are stored several times and not alike. is_checked_first
+ * as in varve_store_read. */
+VARVE_API int varve_store_read_array(struct varve_store *store, const struct varve_which *which, const char *name,
+                                     const struct varve_slice *slice, int is_checked_first, varve_bytes_fn fn,
+                                     void *arg, struct varve_error *error);
+
 /* ---- comparing two checkpoints ---- */
 struct varve_difference {
     uint32_t rank;

@@ -464,7 +464,10 @@ int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *
     }
     if (rc == 0)
         rc = check_recipes(verifier, view, &why);
+    int arrays = rc == 0 ? vv_verify_arrays(verifier, view, text) : 0;
     vv_view_close(view);
+    if (arrays < 0)
+        return arrays;
     if (rc < 0 && rc != -EINTR && rc != VARVE_FORGOTTEN) {
         struct varve_error full;
         vv_error(&full, rc, "version %llu of %s cannot be restored: %.420s", (unsigned long long)attempt->version,

@@ -50,6 +50,8 @@ int vv_verify_copy(struct vv_verifier *verifier, const struct vv_key *key);
 
 /* One checkpoint: its objects are there, runs resolve, digests are right. */
 int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *attempt);
+/* Of a checkpoint that can be read: arrays of which elements are missing, or stored twice and not alike, are noted. */
+int vv_verify_arrays(struct vv_verifier *verifier, struct vv_view *view, const char *key);
 /* Attempts with data that no record commits. */
 int vv_verify_unrecorded(struct vv_verifier *verifier);
 

@@ -166,6 +166,7 @@ static const struct option long_options[] = {
     {"long", no_argument, NULL, 'L'},
     {"ranges", no_argument, NULL, 'R'},
     {"format", required_argument, NULL, 'F'},
+    {"slice", required_argument, NULL, 'S'},
     {"tolerance", required_argument, NULL, 'T'},
     {"relative", required_argument, NULL, 'E'},
     {"help", no_argument, NULL, 'h'},
@@ -193,6 +194,7 @@ static const struct {
     {'L', OPTION_LONG, "--long"},
     {'R', OPTION_RANGES, "--ranges"},
     {'F', OPTION_FORMAT, "--format"},
+    {'S', OPTION_SLICE, "--slice"},
     {'T', OPTION_TOLERANCE, "--tolerance"},
     {'E', OPTION_RELATIVE, "--relative"},
 };
@@ -253,6 +255,9 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 'F':
         cli->format = optarg;
+        break;
+    case 'S':
+        cli->slice = optarg;
         break;
     case 'T':
         rc = take_bound(cli, "tolerance", &cli->tolerance);

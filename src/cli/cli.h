@@ -38,6 +38,7 @@ enum option_bit {
     OPTION_RELATIVE = 1 << 14,
     OPTION_ALL_NAMES = 1 << 15,
     OPTION_DEAD = 1 << 16,
+    OPTION_SLICE = 1 << 17,
 };
 
 /* One command line. */
@@ -53,6 +54,7 @@ struct cli {
     uint64_t keep_last;
     const char *output;
     const char *format;
+    const char *slice;  /* of an array */
     const char *folder; /* of -C */
     double tolerance;
     double relative;

@@ -1,6 +1,6 @@
-/* varve restore: the bytes of one region into a file. They go to a file of another name beside it, which becomes FILE
- * when all of it was right; to stdout only after a first pass has checked them, because what is in a pipe cannot be
- * taken back. */
+/* varve restore: the bytes of one region, or of an array that many ranks hold, into a file. They go to a file of
+ * another name beside it, which becomes FILE when all of it was right; to stdout only after a first pass has checked
+ * them, because what is in a pipe cannot be taken back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,9 +13,10 @@
 
 #include "cli.h"
 #include "files/found.h"
+#include "files/npy.h"
 #include "json.h"
-#include "npy.h"
 #include "progress.h"
+#include "slice.h"
 #include "text.h"
 
 struct restoration {
@@ -26,6 +27,8 @@ struct restoration {
     uint64_t bytes;
     int is_npy;
     struct npy_head head; /* what comes before the bytes; size 0: nothing, or it is written */
+    int is_array;         /* of all ranks, not a region of one */
+    struct varve_slice slice;
 };
 
 static int write_head(struct restoration *restoration) {
@@ -53,8 +56,10 @@ static int read_region(struct restoration *restoration, const struct varve_which
     struct cli *cli = restoration->cli;
 
     progress_begin(&restoration->progress, "restoring", cli->is_json);
-    int rc = varve_store_read(cli->store, which, (uint32_t)cli->rank, cli->args[1], is_checked_first, on_bytes,
-                              restoration, error);
+    int rc = restoration->is_array ? varve_store_read_array(cli->store, which, cli->args[1], &restoration->slice,
+                                                            is_checked_first, on_bytes, restoration, error)
+                                   : varve_store_read(cli->store, which, (uint32_t)cli->rank, cli->args[1],
+                                                      is_checked_first, on_bytes, restoration, error);
     if (rc == 0) /* of a region without any byte nothing was told */
         rc = write_head(restoration);
     progress_end(&restoration->progress);
@@ -235,6 +240,57 @@ static int make_head(struct restoration *restoration, const struct varve_which *
     return rc;
 }
 
+/* ---- arrays of all ranks ---- */
+
+struct array_search {
+    struct restoration *restoration;
+    uint64_t blocks;
+    struct varve_error error;
+};
+
+static int on_array(void *arg, const struct varve_global_array *array) {
+    struct array_search *search = arg;
+    struct restoration *restoration = search->restoration;
+    const struct cli *cli = restoration->cli;
+    struct varve_array shape;
+
+    if (strcmp(array->name, cli->args[1]) != 0)
+        return 0;
+    if (array->is_private && !cli->slice)
+        return 1; /* a region of some rank is meant */
+    int rc = slice_parse(cli->slice, array->array, &restoration->slice, &shape, &search->error);
+    struct varve_stored_region like = {.name = array->name, .type = array->type, .array = &shape};
+    like.bytes = array->bytes;
+    for (unsigned i = 0; i < array->array->dims && like.bytes > 0; i++)
+        like.bytes = like.bytes / array->array->dim[i].global * restoration->slice.count[i];
+    if (rc == 0 && restoration->is_npy && (array->is_whole || array->bytes > 0))
+        rc = npy_make(&like, &restoration->head, &search->error);
+    restoration->is_array = 1;
+    return rc < 0 ? rc : 1;
+}
+
+/* Without --rank, a name may be that of an array whose blocks the ranks hold. */
+static int look_for_array(struct restoration *restoration, struct varve_which *which, struct varve_error *error) {
+    struct array_search search = {.restoration = restoration, .error = {.text = ""}};
+    const struct cli *cli = restoration->cli;
+    struct varve_checkpoint_detail detail;
+
+    int rc = varve_store_resolve(cli->store, which, error);
+    rc = rc ? rc : varve_store_show(cli->store, which, &detail, NULL, NULL, error);
+    if (rc < 0 || (!cli->slice && (has_option(cli, OPTION_RANK) || detail.info.ranks == 1)))
+        return rc;
+    rc = varve_store_arrays(cli->store, which, on_array, &search, error);
+    if (rc < 0 && search.error.text[0])
+        *error = search.error;
+    if (rc == 0 && cli->slice && !restoration->is_array) {
+        snprintf(error->text, sizeof error->text,
+                 "%s@%" PRId64 " has no array \"%s\"; `varve show` tells what there is", which->name, which->version,
+                 cli->args[1]);
+        return VARVE_MISMATCH;
+    }
+    return rc;
+}
+
 static void restore_summary(const struct restoration *restoration, const struct varve_which *which) {
     const struct cli *cli = restoration->cli;
     char size[SIZE_CAPACITY];
@@ -242,8 +298,9 @@ static void restore_summary(const struct restoration *restoration, const struct 
     if (cli->is_json) {
         json_begin("summary");
         json_checkpoint(which->name, which->version, which->generation);
-        json_u64("rank", (uint64_t)cli->rank);
-        json_text("region", cli->args[1]);
+        if (!restoration->is_array)
+            json_u64("rank", (uint64_t)cli->rank);
+        json_text(restoration->is_array ? "array" : "region", cli->args[1]);
         json_text("output", cli->output);
         json_text("format", restoration->is_npy ? "npy" : "raw");
         json_u64("bytes", restoration->bytes);
@@ -270,10 +327,17 @@ static int run_restore(struct cli *cli) {
         return cli_usage(cli, "stdout is a terminal; give a file, or --force if you want it there");
     int rc = is_npy_wanted(cli, &restoration.is_npy);
     rc = rc ? rc : cli_which(cli, cli->args[0], &which);
-    rc = rc ? rc : cli_choose_rank(cli, &which);
     if (rc)
         return rc;
-    rc = restoration.is_npy ? make_head(&restoration, &which, &error) : 0;
+    if (cli->slice && has_option(cli, OPTION_RANK))
+        return cli_usage(cli, "--slice is of the array that all ranks hold together; it does not go with --rank");
+    rc = look_for_array(&restoration, &which, &error);
+    if (rc < 0)
+        return cli_fail(cli, rc, &error);
+    rc = restoration.is_array ? 0 : cli_choose_rank(cli, &which);
+    if (rc)
+        return rc;
+    rc = restoration.is_npy && !restoration.is_array ? make_head(&restoration, &which, &error) : 0;
     if (rc == 0)
         rc = is_stdout ? restore_stdout(&restoration, &which, &error) : restore_file(&restoration, &which, &error);
     if (rc < 0)
@@ -285,19 +349,22 @@ static int run_restore(struct cli *cli) {
 
 const struct command command_restore = {
     .name = "restore",
-    .summary = "write one region of a checkpoint to a file",
-    .usage = "restore STORE NAME[@VERSION] REGION [--rank R] [--format raw|npy] -o FILE",
+    .summary = "write an array or a region of a checkpoint to a file",
+    .usage = "restore STORE NAME[@VERSION] ARRAY|REGION [--slice S | --rank R] [--format raw|npy] -o FILE",
     .help =
-        "Write the bytes of a region to a file, every byte checked. The file appears only when all of it is right.\n"
+        "Write an array to a file, put together from the blocks of all ranks, or a region of one rank. Every byte is\n"
+        "checked. The file appears only when all of it is right.\n"
         "Without a version, or with @latest, from the newest checkpoint whose tables are whole; should its data\n"
         "turn out to be damaged, say which older version instead.\n\n"
         "  -o, --output FILE   where to; - for stdout (then the region is read twice, to check it first)\n"
-        "  -r, --rank R        of this rank; may be left out when there is one rank only\n"
+        "  -r, --rank R        the region of this rank, not the array of all ranks\n"
+        "  --slice S           a part of the array, such as 10:20,:,5: for each dimension FIRST:END, or one index;\n"
+        "                      only that is read\n"
         "  -g, --generation G  of this generation, when several have the version\n"
         "  -f, --force         replace FILE if it is there\n"
         "  --format raw|npy    the bytes alone, or a NumPy file with type and shape; npy if FILE ends in .npy\n\n"
         "example: varve restore /scratch/ck heat2d@latest temperature -o temperature.npy\n",
-    .options = OPTION_OUTPUT | OPTION_RANK | OPTION_GENERATION | OPTION_FORCE | OPTION_FORMAT,
+    .options = OPTION_OUTPUT | OPTION_RANK | OPTION_SLICE | OPTION_GENERATION | OPTION_FORCE | OPTION_FORMAT,
     .least_args = 2,
     .most_args = 2,
     .run = run_restore,

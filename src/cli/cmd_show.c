@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "json.h"
+#include "show_arrays.h"
 #include "text.h"
 
 #define RANGES_MOST 10000 /* regions in a checkpoint whose ranges are told unasked: some have to be read for it */
@@ -323,7 +324,9 @@ static int show(struct showing *showing, struct varve_which *which, struct varve
         tell_text(&detail);
     showing->which = which;
     showing->has_ranges = has_option(cli, OPTION_RANGES) || showing->region || detail.info.regions <= RANGES_MOST;
-    rc = show_regions(showing, error);
+    if (detail.info.ranks > 1 && !showing->region)
+        rc = show_arrays(cli, which, error);
+    rc = rc < 0 ? rc : show_regions(showing, error);
     return rc == 0 && showing->region ? show_blocks(showing, error) : rc;
 }
 
@@ -350,16 +353,16 @@ const struct command command_show = {
     .name = "show",
     .summary = "show one checkpoint and its regions",
     .usage = "show STORE NAME[@VERSION] [REGION [--rank R]] [--long] [--ranges]",
-    .help =
-        "Show a checkpoint and every region of every rank in it: type, shape, size, what it takes on storage and\n"
-        "how it was compressed, the least and the greatest value, and how much of it is zeros. With a REGION, only\n"
-        "that one, and the same of each block. Without a version, or with @latest, the newest one whose tables\n"
-        "are whole.\n\n"
-        "  -g, --generation G  of this generation, when several have the version\n"
-        "  -r, --rank R        the region of this rank; may be left out when there is one rank only\n"
-        "  --long              runs and digests, too\n"
-        "  --ranges            ranges of values also when there are more than 10000 regions\n\n"
-        "example: varve show /scratch/ck heat2d@400\n",
+    .help = "Show a checkpoint; the arrays that its ranks hold together, and whether every element of them is stored;\n"
+            "and every region of every rank: type, shape, size, what it takes on storage and how it was compressed,\n"
+            "the least and the greatest value, and how much of it is zeros. With a REGION, only that one, and the\n"
+            "same of each block. Without a version, or with @latest, the newest one whose tables\n"
+            "are whole.\n\n"
+            "  -g, --generation G  of this generation, when several have the version\n"
+            "  -r, --rank R        the region of this rank; may be left out when there is one rank only\n"
+            "  --long              runs and digests, too\n"
+            "  --ranges            ranges of values also when there are more than 10000 regions\n\n"
+            "example: varve show /scratch/ck heat2d@400\n",
     .options = OPTION_GENERATION | OPTION_RANK | OPTION_LONG | OPTION_RANGES,
     .least_args = 1,
     .most_args = 2,

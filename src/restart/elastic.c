@@ -8,11 +8,12 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "arrays/scatter.h"
 #include "base/alloc.h"
 #include "capture/device.h"
+#include "memory/pages.h"
 #include "read/region_reader.h"
 #include "restart/elastic_private.h"
-#include "restart/scatter.h"
 
 /* ---- reading ---- */
 
@@ -94,9 +95,10 @@ static int read_parts(void *arg, struct vv_store *store, struct varve_error *err
     struct vv_elastic *elastic = arg;
     struct vv_scatter *scatter = NULL;
     const struct vv_settings *settings = &elastic->context->job->settings;
+    const struct vv_scatter_options options = {
+        .threads = (unsigned)settings->threads * 2, .window = settings->restart_window, .zero = vv_pages_zero};
     (void)store;
-    int rc =
-        vv_scatter_create(elastic->view, (unsigned)settings->threads * 2, settings->restart_window, &scatter, error);
+    int rc = vv_scatter_create(elastic->view, &options, &scatter, error);
     for (size_t from = 0, to; rc == 0 && from < elastic->part_count; from = to) {
         for (to = from + 1; to < elastic->part_count && elastic->parts[to].owner == elastic->parts[from].owner;)
             to++;

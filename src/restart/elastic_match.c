@@ -9,37 +9,17 @@
 
 /* ---- what is wanted ---- */
 
-static void part_of_bytes(uint64_t bytes, struct vv_part *out) {
-    *out = (struct vv_part){.element = 1, .dims = 1};
-    out->dim[0] = (struct vv_part_dim){bytes, 0, bytes ? bytes : 1, bytes ? bytes : 1};
-}
-
-static void part_of_array(const struct varve_array *array, struct vv_part *out) {
-    *out = (struct vv_part){.element = vv_type_size(array->type), .dims = array->dims};
-    for (unsigned i = 0; i < array->dims; i++) {
-        uint64_t local = array->dim[i].local;
-        out->dim[i] = (struct vv_part_dim){local, array->dim[i].first, local ? local : 1, local ? local : 1};
-    }
-}
-
 static void part_of_list(const struct vv_elastic *elastic, struct vv_wanted *wanted) {
     struct vv_region *region = wanted->region;
     struct varve_array array;
     const struct vv_list *list = vv_elastic_list(elastic, region->name);
     wanted->total = list->total;
-    part_of_bytes(region->size, &wanted->part);
+    vv_part_of_bytes(region->size, &wanted->part);
     if (vv_is_array(region)) {
         vv_array_tell(region->array, &array);
-        part_of_array(&array, &wanted->part);
+        vv_part_of_array(&array, &wanted->part);
     }
     wanted->part.dim[0].first = list->end - vv_list_count(region);
-}
-
-static uint64_t elements_of(const struct vv_part *part) {
-    uint64_t count = 1;
-    for (unsigned i = 0; i < part->dims; i++)
-        count *= part->dim[i].local;
-    return count;
 }
 
 static int refuse_private(const struct vv_elastic *elastic, const char *name, struct varve_error *error) {
@@ -67,7 +47,7 @@ static int want_region(struct vv_elastic *elastic, struct vv_region *region, str
     }
     if (out->how == VARVE_BY_DIMS && vv_is_array(region)) {
         vv_array_tell(region->array, &array);
-        part_of_array(&array, &out->part);
+        vv_part_of_array(&array, &out->part);
         elastic->wanted_blocks += region->size;
         return 0;
     }
@@ -77,7 +57,7 @@ static int want_region(struct vv_elastic *elastic, struct vv_region *region, str
         out->how = VARVE_BY_RANK;
         out->must_be_stored = 1;
     }
-    part_of_bytes(region->size, &out->part);
+    vv_part_of_bytes(region->size, &out->part);
     return 0;
 }
 
@@ -119,7 +99,7 @@ static int add_part(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32
         .wanted = (uint32_t)(wanted - elastic->wanted),
         .number = stored->number,
         .part = *part,
-        .is_whole = common == elements_of(part) && common == elements_of(&wanted->part),
+        .is_whole = common == vv_part_elements(part) && common == vv_part_elements(&wanted->part),
         .digest = stored->digest,
     };
     wanted->found += common;
@@ -148,7 +128,7 @@ static int add_block(struct vv_elastic *elastic, struct vv_wanted *wanted, uint3
     if (vv_array_check(&array, stored->name, error) != 0 || vv_array_bytes(&array) != stored->length)
         return vv_error(error, VARVE_MISMATCH, "region %s: what rank %u has stored is not the array that it says",
                         stored->name, owner);
-    part_of_array(&array, &part);
+    vv_part_of_array(&array, &part);
     wanted->is_seen = 1;
     elastic->stored_blocks += stored->length;
     return add_part(elastic, wanted, owner, stored, &part, error);
@@ -243,39 +223,44 @@ static int compare_owner(struct vv_elastic *elastic, uint32_t owner, struct varv
 
 /* ---- is every element there, once? ---- */
 
-static int by_first_index(const void *a, const void *b) {
+static int by_wanted(const void *a, const void *b) {
     const struct vv_stored_part *x = *(const struct vv_stored_part *const *)a,
                                 *y = *(const struct vv_stored_part *const *)b;
-    if (x->wanted != y->wanted)
-        return x->wanted < y->wanted ? -1 : 1;
-    uint64_t left = x->part.dim[0].first, right = y->part.dim[0].first;
-    return left < right ? -1 : left > right;
+    return x->wanted != y->wanted ? (x->wanted < y->wanted ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
-static uint64_t end_of(const struct vv_part_dim *dim) {
-    return dim->first + (dim->local - 1) / dim->block * dim->every + dim->block;
+/* The parts of one array; parts has room for them. */
+static int check_array(const struct vv_elastic *elastic, const struct vv_stored_part *const *stored, size_t count,
+                       const struct vv_part **parts, struct varve_error *error) {
+    size_t first = 0, second = 0;
+    for (size_t i = 0; i < count; i++)
+        parts[i] = &stored[i]->part;
+    int rc = vv_parts_meet(parts, count, &first, &second);
+    if (rc == 0)
+        return 0;
+    if (rc < 0)
+        return vv_error(error, rc, "no memory to compare %zu parts", count);
+    return vv_error(error, VARVE_MISMATCH,
+                    "region %s: ranks %u and %u have both stored some elements of it: each rank protects only what it "
+                    "owns, without the rows of its neighbours; or say with varve_distribute what it is",
+                    elastic->wanted[stored[0]->wanted].region->name, stored[first]->owner, stored[second]->owner);
 }
 
-/* Parts of one array, ascending in the first dimension: only neighbours there can meet. */
-static int check_overlaps(struct vv_elastic *elastic, struct varve_error *error) {
-    const struct vv_stored_part **sorted = vv_calloc(elastic->part_count + 1, sizeof(const struct vv_stored_part *));
-    int rc = sorted ? 0 : vv_error(error, -ENOMEM, "no memory to compare %zu parts", elastic->part_count);
-    for (size_t i = 0; i < elastic->part_count && rc == 0; i++)
+static int check_overlaps(const struct vv_elastic *elastic, struct varve_error *error) {
+    size_t count = elastic->part_count, next;
+    const struct vv_stored_part **sorted = vv_calloc(count + 1, sizeof(const struct vv_stored_part *));
+    const struct vv_part **parts = vv_calloc(count + 1, sizeof(const struct vv_part *));
+    int rc = sorted && parts ? 0 : vv_error(error, -ENOMEM, "no memory to compare %zu parts", count);
+    for (size_t i = 0; i < count && rc == 0; i++)
         sorted[i] = &elastic->parts[i];
     if (rc == 0)
-        qsort(sorted, elastic->part_count, sizeof(const struct vv_stored_part *), by_first_index);
-    for (size_t i = 0; i < elastic->part_count && rc == 0; i++)
-        for (size_t j = i + 1; j < elastic->part_count && rc == 0; j++) {
-            const struct vv_stored_part *a = sorted[i], *b = sorted[j];
-            if (a->wanted != b->wanted || b->part.dim[0].first >= end_of(&a->part.dim[0]))
-                break;
-            if (vv_overlap_count(&a->part, &b->part) > 0)
-                rc = vv_error(
-                    error, VARVE_MISMATCH,
-                    "region %s: ranks %u and %u have both stored some elements of it: each rank protects only "
-                    "what it owns, without the rows of its neighbours; or say with varve_distribute what it is",
-                    elastic->wanted[a->wanted].region->name, a->owner, b->owner);
-        }
+        qsort(sorted, count, sizeof(const struct vv_stored_part *), by_wanted);
+    for (size_t i = 0; i < count && rc == 0; i = next) {
+        for (next = i + 1; next < count && sorted[next]->wanted == sorted[i]->wanted;)
+            next++;
+        rc = check_array(elastic, sorted + i, next - i, parts, error);
+    }
+    vv_free(parts);
     vv_free(sorted);
     return rc;
 }
@@ -285,7 +270,7 @@ static int check_found(const struct vv_elastic *elastic, struct varve_error *err
         const struct vv_wanted *wanted = &elastic->wanted[i];
         if (!wanted->region)
             continue;
-        uint64_t size = elements_of(&wanted->part);
+        uint64_t size = vv_part_elements(&wanted->part);
         if (wanted->how == VARVE_JOINED && wanted->joined != wanted->total)
             return vv_error(error, VARVE_MISMATCH,
                             "region %s: the ranks together want %" PRIu64 " elements of the list, but %" PRIu64

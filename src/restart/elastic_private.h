@@ -4,7 +4,7 @@
 #define VV_ELASTIC_PRIVATE_H
 
 #include "base/array.h"
-#include "read/overlap.h"
+#include "arrays/overlap.h"
 #include "restart/restart_private.h"
 
 /* A protected region, and the elements it wants. */

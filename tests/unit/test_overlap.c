@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "read/overlap.h"
+#include "arrays/overlap.h"
 #include "test.h"
 
 #define MOST 12 /* indices of a dimension */

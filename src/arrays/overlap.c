@@ -1,4 +1,9 @@
-#include "read/overlap.h"
+#include "arrays/overlap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
 
 static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
@@ -118,4 +123,81 @@ uint64_t vv_overlap_count(const struct vv_part *there, const struct vv_part *her
     for (unsigned i = 0; i < here->dims && count > 0; i++)
         count *= count_common(&there->dim[i], &here->dim[i]);
     return count;
+}
+
+/* ---- parts ---- */
+
+void vv_part_of_bytes(uint64_t bytes, struct vv_part *out) {
+    *out = (struct vv_part){.element = 1, .dims = 1};
+    out->dim[0] = (struct vv_part_dim){bytes, 0, bytes ? bytes : 1, bytes ? bytes : 1};
+}
+
+void vv_part_of_array(const struct varve_array *array, struct vv_part *out) {
+    *out = (struct vv_part){.element = vv_type_size(array->type), .dims = array->dims};
+    for (unsigned i = 0; i < array->dims; i++) {
+        uint64_t local = array->dim[i].local;
+        out->dim[i] = (struct vv_part_dim){local, array->dim[i].first, local ? local : 1, local ? local : 1};
+    }
+}
+
+uint64_t vv_part_elements(const struct vv_part *part) {
+    uint64_t count = 1;
+    for (unsigned i = 0; i < part->dims; i++)
+        count *= part->dim[i].local;
+    return count;
+}
+
+uint64_t vv_part_end(const struct vv_part_dim *dim) {
+    uint64_t last = dim->local - 1;
+    return dim->first + last / dim->block * dim->every + last % dim->block + 1;
+}
+
+/* A part among others, and where it lies in the dimension that they are sorted by. */
+struct sorted {
+    const struct vv_part *part;
+    uint64_t first, end;
+    size_t number;
+};
+
+static int by_first(const void *a, const void *b) {
+    const struct sorted *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* The dimension in which most of them begin somewhere else than the first of them. */
+static unsigned most_spread(const struct vv_part *const *parts, size_t count) {
+    unsigned best = 0;
+    size_t most = 0;
+    for (unsigned i = 0; count > 0 && i < parts[0]->dims; i++) {
+        size_t others = 0;
+        for (size_t j = 1; j < count; j++)
+            others += parts[j]->dim[i].first != parts[0]->dim[i].first;
+        if (others > most) {
+            most = others;
+            best = i;
+        }
+    }
+    return best;
+}
+
+int vv_parts_meet(const struct vv_part *const *parts, size_t count, size_t *first, size_t *second) {
+    struct sorted *list = vv_calloc(count + 1, sizeof *list);
+    unsigned dim = most_spread(parts, count);
+    size_t used = 0;
+    int is_met = 0;
+    if (!list)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        if (vv_part_elements(parts[i]) > 0)
+            list[used++] = (struct sorted){parts[i], parts[i]->dim[dim].first, vv_part_end(&parts[i]->dim[dim]), i};
+    qsort(list, used, sizeof *list, by_first);
+    for (size_t i = 0; i < used && !is_met; i++)
+        for (size_t j = i + 1; j < used && !is_met && list[j].first < list[i].end; j++)
+            if (vv_overlap_count(list[i].part, list[j].part) > 0) {
+                *first = list[i].number < list[j].number ? list[i].number : list[j].number;
+                *second = list[i].number < list[j].number ? list[j].number : list[i].number;
+                is_met = 1;
+            }
+    vv_free(list);
+    return is_met;
 }

@@ -5,6 +5,7 @@
 #ifndef VV_OVERLAP_H
 #define VV_OVERLAP_H
 
+#include "base/array.h"
 #include "format/manifest.h"
 
 struct vv_part_dim {
@@ -38,6 +39,15 @@ struct vv_overlap {
     int is_at_end;
     struct vv_overlap_dim dim[VV_DIMS_MAX];
 };
+
+/* Of a block of an array; of a list of so many bytes. */
+void vv_part_of_array(const struct varve_array *array, struct vv_part *out);
+void vv_part_of_bytes(uint64_t bytes, struct vv_part *out);
+uint64_t vv_part_elements(const struct vv_part *part);
+/* Behind the last index it has in this dimension, which it has some of. */
+uint64_t vv_part_end(const struct vv_part_dim *dim);
+/* 1 if two of them have an element in common, and which two; 0 if not; -ENOMEM. */
+int vv_parts_meet(const struct vv_part *const *parts, size_t count, size_t *first, size_t *second);
 
 /* 1 if they have an element in common: walk it then. Both parts have the same element and dimensions, and live as long
  * as the overlap. */

@@ -1,4 +1,4 @@
-#include "restart/scatter.h"
+#include "arrays/scatter.h"
 
 #include <errno.h>
 #include <string.h>
@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/content_id.h"
-#include "memory/pages.h"
 
 #define SHORT VV_GRANULE /* bytes: less is never read from the storage by itself */
 
@@ -28,6 +27,7 @@ struct vv_scatter {
     struct vv_pool *pool;
     struct vv_fetch *fetch;
     uint64_t window;
+    int (*zero)(void *ptr, uint64_t size);
     uint8_t *room;
     uint32_t room_size, room_used;
     struct vv_buf copies;
@@ -35,18 +35,20 @@ struct vv_scatter {
     int has_cover;
 };
 
-int vv_scatter_create(struct vv_view *view, unsigned threads, uint64_t window, struct vv_scatter **out,
+int vv_scatter_create(struct vv_view *view, const struct vv_scatter_options *options, struct vv_scatter **out,
                       struct varve_error *error) {
+    uint64_t window = options->window;
     struct vv_scatter *scatter = *out = vv_calloc(1, sizeof *scatter);
     if (!scatter)
-        return vv_error(error, -ENOMEM, "no memory to restart");
+        return vv_error(error, -ENOMEM, "no memory to read parts of arrays");
     scatter->window = window;
+    scatter->zero = options->zero;
     scatter->room_size = window / 4 < (64u << 20) ? (uint32_t)(window / 4) : 64u << 20;
     scatter->room = vv_malloc(scatter->room_size);
-    int rc = scatter->room ? vv_pool_create(threads, threads + 2, NULL, &scatter->pool) : -ENOMEM;
+    int rc = scatter->room ? vv_pool_create(options->threads, options->threads + 2, NULL, &scatter->pool) : -ENOMEM;
     if (rc == 0)
         rc = vv_fetch_create(view, scatter->pool, &scatter->fetch);
-    return rc ? vv_error(error, rc, "a restart could not begin to read: %s", varve_error_text(rc)) : 0;
+    return rc ? vv_error(error, rc, "parts of arrays could not be read: %s", varve_error_text(rc)) : 0;
 }
 
 void vv_scatter_destroy(struct vv_scatter *scatter) {
@@ -112,14 +114,14 @@ static int want_short(struct vv_scatter *scatter, const struct vv_run *run, uint
     struct copy copy = {to, cover->at + (uint32_t)(from - cover->from), (uint32_t)length};
     cover->end = from + length;
     vv_buf_append(&scatter->copies, &copy, sizeof copy);
-    return scatter->copies.failed ? vv_error(error, -ENOMEM, "no memory to restart") : 0;
+    return scatter->copies.failed ? vv_error(error, -ENOMEM, "no memory to read parts of arrays") : 0;
 }
 
 /* Bytes of one run that lie together on both sides. */
 static int want_piece(struct vv_scatter *scatter, const struct vv_run *run, uint64_t from, uint64_t length, uint8_t *to,
                       struct varve_error *error) {
     if (run->kind == VV_RUN_ZERO)
-        return vv_pages_zero(to, length) == 0
+        return scatter->zero(to, length) == 0
                    ? 0
                    : vv_error(error, -EFAULT,
                               "a page of it cannot be written: a guard page, or memory that has failed");

@@ -1,6 +1,6 @@
 /* The head of a NumPy file (.npy, version 1.0): type and shape in front of the bytes of an array. */
-#ifndef CLI_NPY_H
-#define CLI_NPY_H
+#ifndef FILES_NPY_H
+#define FILES_NPY_H
 
 #include <stddef.h>
 #include <varve/varve_inspect.h>

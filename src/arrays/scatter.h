@@ -3,12 +3,16 @@
 #ifndef VV_SCATTER_H
 #define VV_SCATTER_H
 
-#include "read/overlap.h"
+#include "arrays/overlap.h"
 #include "read/view.h"
 
 struct vv_scatter;
-/* threads: that read; window: memory that it may take to keep book, and a quarter of it for short stretches. */
-int vv_scatter_create(struct vv_view *view, unsigned threads, uint64_t window, struct vv_scatter **out,
+struct vv_scatter_options {
+    unsigned threads;                      /* that read */
+    uint64_t window;                       /* memory to keep book, and a quarter of it for short stretches */
+    int (*zero)(void *ptr, uint64_t size); /* make it zeros; 0, or it cannot be written */
+};
+int vv_scatter_create(struct vv_view *view, const struct vv_scatter_options *options, struct vv_scatter **out,
                       struct varve_error *error);
 /* Want what the overlap has of the region that the recipe stands before; base is where the other part lies. Some of it
  * may be read at once. */

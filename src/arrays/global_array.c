@@ -1,0 +1,327 @@
+#include "arrays/global_array.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define LOOKS_MOST UINT64_C(100000000)
+
+static void blame(struct vv_global_array *global, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void blame(struct vv_global_array *global, const char *format, ...) {
+    va_list args;
+    if (global->is_ambiguous)
+        return; /* the first one is told */
+    global->is_ambiguous = 1;
+    va_start(args, format);
+    vsnprintf(global->problem, sizeof global->problem, format, args);
+    va_end(args);
+}
+
+/* ---- what the owners hold ---- */
+
+static struct vv_global_array *find_array(struct vv_global_arrays *arrays, const char *name) {
+    for (size_t i = 0; i < arrays->count; i++) {
+        size_t at = (arrays->next + i) % arrays->count; /* ranks protect alike, in the same order */
+        if (strcmp(arrays->list[at].name, name) == 0) {
+            arrays->next = at + 1;
+            return &arrays->list[at];
+        }
+    }
+    return NULL;
+}
+
+static struct vv_global_array *add_array(struct vv_global_arrays *arrays, const char *name,
+                                         const struct varve_array *block) {
+    if (VV_GROW(arrays->list, arrays->count, arrays->capacity) != 0)
+        return NULL;
+    struct vv_global_array *global = &arrays->list[arrays->count++];
+    *global = (struct vv_global_array){.array = *block};
+    snprintf(global->name, sizeof global->name, "%s", name);
+    for (unsigned i = 0; i < block->dims; i++) {
+        uint64_t size = block->dim[i].global;
+        global->array.dim[i] = (struct varve_dim){.local = size, .first = 0, .global = size};
+    }
+    vv_part_of_array(&global->array, &global->part);
+    arrays->next = arrays->count;
+    return global;
+}
+
+static int is_same_array(const struct vv_global_array *global, const struct varve_array *block) {
+    if (global->array.type != block->type || global->array.dims != block->dims)
+        return 0;
+    for (unsigned i = 0; i < block->dims; i++)
+        if (global->array.dim[i].global != block->dim[i].global)
+            return 0;
+    return 1;
+}
+
+static int is_all_of_it(const struct varve_array *block) {
+    for (unsigned i = 0; i < block->dims; i++)
+        if (block->dim[i].first != 0 || block->dim[i].local != block->dim[i].global)
+            return 0;
+    return 1;
+}
+
+/* What says something else than the array is not looked at any more, but has its place. */
+static void add_box(struct vv_global_array *global, const struct varve_array *block) {
+    uint64_t *box = global->boxes + global->count * 2 * global->part.dims;
+    for (unsigned i = 0; i < global->part.dims; i++) {
+        box[2 * i] = i < block->dims ? block->dim[i].first : 0;
+        box[2 * i + 1] = i < block->dims ? block->dim[i].local : 0;
+    }
+}
+
+void vv_array_block_part(const struct vv_global_array *global, size_t block, struct vv_part *out) {
+    const uint64_t *box = global->boxes + block * 2 * global->part.dims;
+    *out = (struct vv_part){.element = global->part.element, .dims = global->part.dims};
+    for (unsigned i = 0; i < out->dims; i++) {
+        uint64_t local = box[2 * i + 1], length = local ? local : 1;
+        out->dim[i] = (struct vv_part_dim){local, box[2 * i], length, length};
+    }
+}
+
+static int has_room(struct vv_global_array *global) {
+    size_t words = 2 * (size_t)global->part.dims;
+    if (VV_GROW(global->blocks, global->count, global->capacity) != 0)
+        return 0;
+    return vv_grow(&global->boxes, &global->box_capacity, global->count, words * sizeof *global->boxes, 16) == 0;
+}
+
+static int add_block(struct vv_global_arrays *arrays, uint32_t owner, const struct vv_recipe_region *region,
+                     struct varve_error *error) {
+    struct varve_error why = {0};
+    struct varve_array block;
+    vv_array_of(&region->shape, &block);
+    struct vv_global_array *global = find_array(arrays, region->name);
+    if (!global)
+        global = add_array(arrays, region->name, &block);
+    if (!global || !has_room(global))
+        return vv_error(error, -ENOMEM, "no memory for the arrays of a checkpoint");
+    if (vv_array_check(&block, region->name, &why) != 0 || vv_array_bytes(&block) != region->length)
+        blame(global, "what rank %u has stored is not the array that it says", owner);
+    else if (vv_array_check(&global->array, region->name, &why) != 0)
+        blame(global, "it would have more bytes than an array can have");
+    else if (!is_same_array(global, &block) && global->uneven == 0)
+        global->uneven = owner; /* not the first one, so not rank 0 */
+    global->wholes += (size_t)is_all_of_it(&block);
+    add_box(global, &block);
+    global->blocks[global->count++] = (struct vv_array_block){.owner = owner, .digest = region->digest};
+    return 0;
+}
+
+int vv_global_arrays_add(struct vv_global_arrays *arrays, struct vv_view *view, uint32_t owner, const char *name,
+                         struct varve_error *error) {
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region region;
+    int rc = vv_recipe_open(view, owner, &recipe, error);
+    arrays->next = 0;
+    while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
+        int is_wanted = region.shape.dims > 0 && (!name || strcmp(region.name, name) == 0);
+        rc = is_wanted ? add_block(arrays, owner, &region, error) : 0;
+    }
+    vv_recipe_close(recipe);
+    return rc;
+}
+
+void vv_global_arrays_clear(struct vv_global_arrays *arrays) {
+    for (size_t i = 0; i < arrays->count; i++) {
+        vv_free(arrays->list[i].blocks);
+        vv_free(arrays->list[i].boxes);
+    }
+    vv_free(arrays->list);
+    *arrays = (struct vv_global_arrays){0};
+}
+
+/* ---- elements that several have ---- */
+
+/* The blocks of one array, while they are compared. */
+struct comparing {
+    struct vv_global_array *global;
+    struct placed *placed;        /* each block, and then in an order of their own */
+    const struct vv_part **parts; /* of those that are told apart */
+    size_t count;
+};
+struct placed {
+    struct vv_array_block *block;
+    struct vv_part part;
+};
+
+static int by_place(const void *a, const void *b) {
+    const struct placed *x = a, *y = b;
+    int order = memcmp(&x->part, &y->part, sizeof x->part);
+    return order ? order : x->block->owner < y->block->owner ? -1 : x->block->owner > y->block->owner;
+}
+
+/* Of blocks of the same elements, those with the bits of the first one count no more. The first one that has other
+ * bits, or NULL; *first is the one before it. */
+static const struct placed *mark_again(const struct comparing *comparing, const struct placed **first) {
+    const struct placed *placed = comparing->placed;
+    *first = placed;
+    for (size_t i = 1; i < comparing->global->count; i++) {
+        if (memcmp(&(*first)->part, &placed[i].part, sizeof placed[i].part) != 0) {
+            *first = &placed[i];
+            continue;
+        }
+        placed[i].block->is_again = vv_hash128_equal((*first)->block->digest, placed[i].block->digest);
+        if (!placed[i].block->is_again)
+            return &placed[i];
+    }
+    return NULL;
+}
+
+static const struct placed *placed_of(const struct vv_part *part) {
+    return (const struct placed *)(const void *)((const char *)part - offsetof(struct placed, part));
+}
+
+/* 0 or -ENOMEM. */
+static int compare_blocks(struct comparing *comparing) {
+    struct vv_global_array *global = comparing->global;
+    const struct placed *first, *other;
+    size_t met[2];
+    if (global->uneven && global->wholes == global->count)
+        global->is_private = 1; /* as lists are, of which each rank has some */
+    else if (global->uneven)
+        blame(global, "ranks %u and %u have stored blocks of arrays of different sizes or types",
+              global->blocks[0].owner, global->uneven);
+    if (global->uneven)
+        return 0;
+    for (size_t i = 0; i < global->count; i++) {
+        comparing->placed[i].block = &global->blocks[i];
+        vv_array_block_part(global, i, &comparing->placed[i].part);
+    }
+    qsort(comparing->placed, global->count, sizeof *comparing->placed, by_place);
+    other = mark_again(comparing, &first);
+    if (other && global->wholes == global->count)
+        global->is_private = 1;
+    else if (other)
+        blame(global, "ranks %u and %u have stored different bytes of the same elements", first->block->owner,
+              other->block->owner);
+    if (other)
+        return 0;
+    for (size_t i = 0; i < global->count; i++)
+        if (!comparing->placed[i].block->is_again && vv_part_elements(&comparing->placed[i].part) > 0)
+            comparing->parts[comparing->count++] = &comparing->placed[i].part;
+    int rc = vv_parts_meet(comparing->parts, comparing->count, &met[0], &met[1]);
+    if (rc > 0) {
+        uint32_t a = placed_of(comparing->parts[met[0]])->block->owner;
+        uint32_t b = placed_of(comparing->parts[met[1]])->block->owner;
+        blame(global, "ranks %u and %u have both stored some elements of it", a < b ? a : b, a < b ? b : a);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- elements that nobody has ---- */
+
+static int by_first_index(const void *a, const void *b, void *arg) {
+    const struct vv_part *x = *(const struct vv_part *const *)a, *y = *(const struct vv_part *const *)b;
+    const unsigned *dim = arg;
+    uint64_t left = x->dim[*dim].first, right = y->dim[*dim].first;
+    return left < right ? -1 : left > right;
+}
+
+/* Looking for the first index that no part has. */
+struct search {
+    const struct vv_part *whole;
+    uint64_t looks; /* left: blocks that somebody invented could take years */
+    uint64_t index[VV_DIMS_MAX];
+};
+
+static int find_hole(struct search *search, const struct vv_part **parts, size_t count, unsigned dim);
+
+/* Between two indices at which some part begins or ends, all have the same parts: is there a hole in what is behind?
+ * Looks from `at` on, and tells where the next such stretch begins. */
+static int look_behind(struct search *search, const struct vv_part *const *parts, size_t count, unsigned dim,
+                       uint64_t at, uint64_t *next) {
+    const struct vv_part **behind = vv_calloc(count + 1, sizeof(const struct vv_part *));
+    size_t used = 0;
+    *next = search->whole->dim[dim].local;
+    if (!behind)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t first = parts[i]->dim[dim].first, end = vv_part_end(&parts[i]->dim[dim]);
+        uint64_t border = first > at ? first : end;
+        if (first <= at && at < end)
+            behind[used++] = parts[i];
+        if (border > at && border < *next)
+            *next = border;
+        if (first > at)
+            break; /* they ascend */
+    }
+    int rc = find_hole(search, behind, used, dim + 1);
+    vv_free(behind);
+    return rc;
+}
+
+/* These parts have the indices before this dimension. 1 and the rest of the first index that none of them has; 0 if
+ * there is none; -ENOMEM, or -E2BIG after too many looks. */
+static int find_hole(struct search *search, const struct vv_part **parts, size_t count, unsigned dim) {
+    unsigned dims = search->whole->dims;
+    uint64_t next;
+    if (dim == dims || count == 0) {
+        memset(search->index + dim, 0, (dims - dim) * sizeof *search->index);
+        return count == 0;
+    }
+    qsort_r(parts, count, sizeof(const struct vv_part *), by_first_index, &dim);
+    for (uint64_t at = 0; at < search->whole->dim[dim].local; at = next) {
+        if (search->looks <= count)
+            return -E2BIG;
+        search->looks -= count;
+        int rc = look_behind(search, parts, count, dim, at, &next);
+        search->index[dim] = at;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static void tell_hole(struct vv_global_array *global, const uint64_t *index) {
+    char *out = global->problem;
+    size_t capacity = sizeof global->problem;
+    size_t used = (size_t)snprintf(out, capacity, "%" PRIu64 " of its elements are stored by no rank", global->missing);
+    for (unsigned i = 0; index && i < global->part.dims && used < capacity; i++)
+        used += (size_t)snprintf(out + used, capacity - used, "%s%" PRIu64, i ? ", " : "; the first is [", index[i]);
+    if (index && used < capacity)
+        snprintf(out + used, capacity - used, "]");
+}
+
+static int check_array(struct comparing *comparing) {
+    struct vv_global_array *global = comparing->global;
+    struct search search = {.whole = &global->part, .looks = LOOKS_MOST};
+    uint64_t found = 0;
+    int rc = compare_blocks(comparing);
+    if (rc < 0 || global->is_ambiguous || global->is_private)
+        return rc;
+    for (size_t i = 0; i < comparing->count; i++)
+        found += vv_part_elements(comparing->parts[i]);
+    global->missing = vv_part_elements(&global->part) - found;
+    if (global->missing == 0)
+        return 0;
+    rc = find_hole(&search, comparing->parts, comparing->count, 0);
+    if (rc == -ENOMEM)
+        return rc;
+    tell_hole(global, rc > 0 ? search.index : NULL);
+    return 0;
+}
+
+int vv_global_arrays_check(struct vv_global_arrays *arrays, struct varve_error *error) {
+    int rc = 0;
+    for (size_t i = 0; i < arrays->count && rc == 0; i++) {
+        struct vv_global_array *global = &arrays->list[i];
+        if (global->is_ambiguous)
+            continue;
+        struct comparing comparing = {.global = global,
+                                      .placed = vv_calloc(global->count + 1, sizeof(struct placed)),
+                                      .parts = vv_calloc(global->count + 1, sizeof(const struct vv_part *))};
+        rc = comparing.placed && comparing.parts ? check_array(&comparing) : -ENOMEM;
+        vv_free(comparing.parts);
+        vv_free(comparing.placed);
+    }
+    return rc ? vv_error(error, rc, "no memory to compare the blocks of arrays") : 0;
+}

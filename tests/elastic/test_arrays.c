@@ -1,0 +1,473 @@
+/* Arrays that many ranks hold, as people ask for them: which there are, whether every element is stored, and any slice
+ * of them. What an element should be follows from its place in the global array alone. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <varve/varve.h>
+#include <varve/varve_inspect.h>
+
+#include "folder.h"
+#include "group.h"
+#include "test.h"
+
+#define DIMS_MOST 3
+#define RANKS_MOST 16
+
+struct box {
+    uint64_t first[DIMS_MOST], local[DIMS_MOST];
+};
+/* A global array, and which block of it each rank has. */
+struct plan {
+    unsigned dims;
+    uint64_t size[DIMS_MOST];
+    uint32_t ranks;
+    struct box box[RANKS_MOST];
+    uint32_t salted;   /* ranks from this one on have other values; 0: none */
+    int is_other_type; /* the last rank has another type */
+    int is_uneven;     /* each rank's block is an array of its own, of another size */
+    const char *settings;
+};
+
+static char folder[128], address[160];
+
+static uint64_t value_of(uint64_t place, uint64_t salt) {
+    uint64_t x = place * UINT64_C(0x9e3779b97f4a7c15) + salt;
+    return (x ^ (x >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
+}
+
+static uint64_t place_of(const struct plan *plan, const struct box *box, uint64_t element) {
+    uint64_t place = 0, scale = 1;
+    for (unsigned i = plan->dims; i-- > 0;) {
+        place += (box->first[i] + element % box->local[i]) * scale;
+        element /= box->local[i];
+        scale *= plan->size[i];
+    }
+    return place;
+}
+
+static uint64_t elements_of(const struct plan *plan, const struct box *box) {
+    uint64_t count = 1;
+    for (unsigned i = 0; i < plan->dims; i++)
+        count *= box->local[i];
+    return count;
+}
+
+/* ---- saving ---- */
+
+static void save(struct varve_comm *comm, void *arg) {
+    const struct plan *plan = arg;
+    const struct box *box = &plan->box[comm->rank];
+    struct varve_array array = {.size = sizeof array, .type = VARVE_U64, .dims = plan->dims};
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_session *session = NULL;
+    struct varve_error error = {0};
+    uint64_t count = elements_of(plan, box), *field = calloc(count + 1, sizeof *field);
+    uint64_t salt = plan->salted && comm->rank >= plan->salted ? 1 + comm->rank : 0;
+    char bytes[100] = "no array";
+    if (plan->is_other_type && comm->rank + 1 == comm->ranks)
+        array.type = VARVE_I64;
+    for (unsigned i = 0; i < plan->dims; i++)
+        array.dim[i] = plan->is_uneven ? (struct varve_dim){box->local[i] - comm->rank, 0, box->local[i] - comm->rank}
+                                       : (struct varve_dim){box->local[i], box->first[i], plan->size[i]};
+    for (uint64_t i = 0; i < count; i++)
+        field[i] = value_of(place_of(plan, box, i), salt);
+    options.settings = plan->settings;
+    int rc = varve_open_comm(group_comm(comm), address, "grid", &options, &session, &error);
+    rc = rc ? rc : varve_protect(session, "bytes", bytes, sizeof bytes);
+    rc = rc ? rc : varve_protect_array(session, "field", field, &array);
+    rc = rc ? rc : varve_checkpoint(session, 1);
+    rc = rc ? rc : varve_wait(session);
+    rc = rc ? rc : varve_close(session);
+    if (rc)
+        group_fail(comm, "save: %d: %s", rc, error.text);
+    free(field);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    return folder_remove(folder);
+}
+
+static void begin(const struct plan *plan) {
+    teardown(NULL);
+    assert_int_equal(folder_make(NULL, "test-arrays", folder, sizeof folder), 0);
+    snprintf(address, sizeof address, "file://%s", folder);
+    group_must_run(plan->ranks, save, plan, NULL, NULL);
+}
+
+/* A grid of blocks; one that does not divide the array gives uneven blocks. */
+static struct plan grid(unsigned dims, const uint64_t *size, const uint32_t *cuts) {
+    struct plan plan = {.dims = dims, .ranks = 1, .settings = ""};
+    for (unsigned i = 0; i < dims; i++) {
+        plan.size[i] = size[i];
+        plan.ranks *= cuts[i];
+    }
+    for (uint32_t rank = 0; rank < plan.ranks; rank++) {
+        uint32_t number = rank;
+        for (unsigned i = dims; i-- > 0;) {
+            uint64_t at = number % cuts[i], first = size[i] * at / cuts[i], end = size[i] * (at + 1) / cuts[i];
+            plan.box[rank].first[i] = first;
+            plan.box[rank].local[i] = end - first;
+            number /= cuts[i];
+        }
+    }
+    return plan;
+}
+
+/* ---- reading ---- */
+
+static struct varve_which newest = {.name = "grid", .version = -1};
+
+static struct varve_store *open_store(void) {
+    struct varve_store *store = NULL;
+    struct varve_error error = {0};
+    if (varve_store_open(address, NULL, &store, &error) != 0)
+        fail_msg("%s", error.text);
+    return store;
+}
+
+struct seen {
+    int count, is_whole, is_private;
+    uint64_t blocks;
+    char problem[600];
+};
+
+static int see(void *arg, const struct varve_global_array *array) {
+    struct seen *seen = arg;
+    assert_string_equal(array->name, "field");
+    seen->count++;
+    seen->is_whole = array->is_whole;
+    seen->is_private = array->is_private;
+    seen->blocks = array->blocks;
+    snprintf(seen->problem, sizeof seen->problem, "%s", array->problem);
+    return 0;
+}
+
+static struct seen look(const struct plan *plan) {
+    struct seen seen = {0};
+    struct varve_error error = {0};
+    begin(plan);
+    struct varve_store *store = open_store();
+    if (varve_store_arrays(store, &newest, see, &seen, &error) != 0)
+        fail_msg("%s", error.text);
+    varve_store_close(store);
+    assert_int_equal(seen.count, 1);
+    assert_int_equal(seen.blocks, plan->ranks);
+    return seen;
+}
+
+struct comparing {
+    const struct plan *plan;
+    struct box box;
+    uint64_t done, looked;
+};
+
+static int compare(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
+    struct comparing *comparing = arg;
+    const uint64_t *values = data;
+    assert_int_equal(total, elements_of(comparing->plan, &comparing->box) * 8);
+    if (!data) {
+        comparing->looked += size;
+        return 0;
+    }
+    assert_int_equal(offset, comparing->done);
+    for (uint64_t i = 0; i < size / 8; i++)
+        if (values[i] != value_of(place_of(comparing->plan, &comparing->box, offset / 8 + i), 0))
+            fail_msg("WRONG: element %" PRIu64 " of the slice", offset / 8 + i);
+    comparing->done += size;
+    return 0;
+}
+
+static int read_box(struct varve_store *store, const struct plan *plan, const struct box *box, int is_checked_first,
+                    struct varve_error *error) {
+    struct comparing comparing = {.plan = plan, .box = *box};
+    struct varve_slice slice = {{0}, {0}};
+    memcpy(slice.first, box->first, sizeof box->first);
+    memcpy(slice.count, box->local, sizeof box->local);
+    int rc = varve_store_read_array(store, &newest, "field", &slice, is_checked_first, compare, &comparing, error);
+    if (rc == 0)
+        assert_int_equal(comparing.done, elements_of(plan, box) * 8);
+    if (rc == 0 && is_checked_first)
+        assert_int_equal(comparing.looked, comparing.done);
+    return rc;
+}
+
+static uint64_t chance = 7;
+static uint64_t by_chance(uint64_t below) {
+    chance = chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (chance >> 33) % below;
+}
+
+static struct box random_box(const struct plan *plan) {
+    struct box box = {{0}, {0}};
+    for (unsigned i = 0; i < plan->dims; i++) {
+        box.first[i] = by_chance(plan->size[i]);
+        box.local[i] = by_chance(8) == 0 ? by_chance(2) : by_chance(plan->size[i] - box.first[i] + 1);
+    }
+    return box;
+}
+
+/* All of it, and slices by chance. */
+static void reads_back(const struct plan *plan, int slices) {
+    struct seen seen = look(plan);
+    struct varve_error error = {0};
+    struct box whole = {{0}, {0}};
+    memcpy(whole.local, plan->size, sizeof whole.local);
+    if (!seen.is_whole)
+        fail_msg("%s", seen.problem);
+    struct varve_store *store = open_store();
+    for (int i = 0; i <= slices; i++) {
+        struct box box = i == 0 ? whole : random_box(plan);
+        if (read_box(store, plan, &box, i % 2, &error) != 0)
+            fail_msg("%s", error.text);
+    }
+    varve_store_close(store);
+}
+
+static void comes_back_from_any_grid(void **state) {
+    static const uint64_t size[] = {61, 53, 47};
+    static const uint32_t cuts[][3] = {{1, 1, 1}, {4, 1, 1}, {1, 4, 1}, {1, 1, 5}, {2, 2, 2}, {3, 1, 4}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        struct plan plan = grid(3, size, cuts[i]);
+        plan.settings = i % 2 ? "aggregate=4,codec=size" : "codec=none";
+        reads_back(&plan, 40);
+    }
+}
+
+/* More blocks than rows: some ranks have nothing. */
+static void ranks_may_have_nothing(void **state) {
+    struct plan plan = grid(2, (const uint64_t[]){5, 400}, (const uint32_t[]){8, 1});
+    (void)state;
+    reads_back(&plan, 20);
+}
+
+/* Larger than what is given out at once, in both directions: 80 MiB. */
+static void is_given_out_in_slabs(void **state) {
+    struct plan plan = grid(2, (const uint64_t[]){2, 5 << 20}, (const uint32_t[]){1, 4});
+    (void)state;
+    reads_back(&plan, 3);
+    plan = grid(2, (const uint64_t[]){5 << 20, 2}, (const uint32_t[]){4, 1});
+    reads_back(&plan, 3);
+}
+
+static void what_all_have_counts_once(void **state) {
+    struct plan plan = grid(2, (const uint64_t[]){100, 100}, (const uint32_t[]){2, 1});
+    (void)state;
+    plan.ranks = 4; /* two have each half */
+    plan.box[2] = plan.box[0];
+    plan.box[3] = plan.box[1];
+    reads_back(&plan, 10);
+}
+
+/* ---- the tool ---- */
+
+static void tool(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void tool(int code, const char *format, ...) {
+    char arguments[300], command[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(arguments, sizeof arguments, format, args);
+    va_end(args);
+    snprintf(command, sizeof command, "%s %s >%s/out 2>%s/err", VARVE_TOOL, arguments, folder, folder);
+    int status = system(command);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != code)
+        fail_msg("%s: %d", arguments, status);
+}
+
+static char said[8192];
+
+static int says(const char *name, const char *text) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    said[fread(said, 1, sizeof said - 1, file)] = '\0';
+    fclose(file);
+    return strstr(said, text) != NULL;
+}
+
+static void must_contain(const char *name, const char *text) {
+    if (!says(name, text))
+        fail_msg("%s has no \"%s\": %s", name, text, said);
+}
+
+static void must_not_contain(const char *name, const char *text) {
+    if (says(name, text))
+        fail_msg("%s: %s", name, said);
+}
+
+/* ---- what is not there, or twice ---- */
+
+static void must_refuse(const struct plan *plan, const struct box *box, const char *text) {
+    struct varve_error error = {0};
+    struct varve_store *store = open_store();
+    assert_int_equal(read_box(store, plan, box, 0, &error), VARVE_MISMATCH);
+    if (!strstr(error.text, text))
+        fail_msg("\"%s\" does not say \"%s\"", error.text, text);
+    varve_store_close(store);
+}
+
+/* The element that is named is the first that is missing. What is there can be read. */
+static void holes_are_named(void **state) {
+    static const uint64_t size[] = {60, 50};
+    struct plan plan = grid(2, size, (const uint32_t[]){3, 2});
+    struct box rows = {{20, 0}, {20, 50}}, columns = {{0, 0}, {60, 25}};
+    struct varve_error error = {0};
+    (void)state;
+    plan.box[3].local[0] = 10; /* rows 30 to 39 of the right half */
+    struct seen seen = look(&plan);
+    assert_false(seen.is_whole || seen.is_private);
+    assert_string_equal(seen.problem, "250 of its elements are stored by no rank; the first is [30, 25]");
+    must_refuse(&plan, &rows, "the first is [30, 25]");
+    tool(0, "verify %s", address);
+    must_contain("out", "array field: 250 of its elements are stored by no rank; the first is [30, 25]");
+    struct varve_store *store = open_store();
+    assert_int_equal(read_box(store, &plan, &columns, 0, &error), 0);
+    varve_store_close(store);
+}
+
+static void elements_that_two_have_are_named(void **state) {
+    struct plan plan = grid(2, (const uint64_t[]){60, 50}, (const uint32_t[]){3, 1});
+    struct box whole = {{0, 0}, {60, 50}};
+    (void)state;
+    plan.box[2].first[0] -= 1;
+    plan.box[2].local[0] += 1;
+    struct seen seen = look(&plan);
+    assert_false(seen.is_whole || seen.is_private);
+    assert_non_null(strstr(seen.problem, "ranks 1 and 2 have both stored some elements"));
+    must_refuse(&plan, &whole, "ranks 1 and 2");
+}
+
+static void copies_that_differ_are_named(void **state) {
+    struct plan plan = grid(1, (const uint64_t[]){6000}, (const uint32_t[]){2});
+    struct box whole = {{0}, {6000}};
+    (void)state;
+    plan.ranks = 3;
+    plan.box[2] = plan.box[0];
+    plan.salted = 2;
+    struct seen seen = look(&plan);
+    assert_false(seen.is_whole || seen.is_private);
+    assert_non_null(strstr(seen.problem, "ranks 0 and 2 have stored different bytes"));
+    must_refuse(&plan, &whole, "ranks 0 and 2");
+}
+
+static void each_rank_may_have_its_own(void **state) {
+    struct plan plan = {.dims = 1, .size = {3000}, .ranks = 3, .settings = "", .salted = 1};
+    struct box whole = {{0}, {3000}};
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        plan.box[i] = whole;
+    struct seen seen = look(&plan);
+    assert_true(seen.is_private && !seen.is_whole && !*seen.problem);
+    must_refuse(&plan, &whole, "each rank has one of its own");
+    tool(0, "verify %s", address);
+    must_not_contain("out", "does not come back");
+    plan.is_uneven = 1;
+    seen = look(&plan);
+    assert_true(seen.is_private && !seen.is_whole && !*seen.problem);
+    tool(0, "verify %s", address);
+    must_not_contain("out", "does not come back");
+}
+
+static void other_types_are_named(void **state) {
+    struct plan plan = grid(1, (const uint64_t[]){6000}, (const uint32_t[]){3});
+    struct box whole = {{0}, {6000}};
+    (void)state;
+    plan.is_other_type = 1;
+    struct seen seen = look(&plan);
+    assert_non_null(strstr(seen.problem, "ranks 0 and 2 have stored blocks of arrays of different sizes or types"));
+    must_refuse(&plan, &whole, "different sizes or types");
+}
+
+static void what_is_not_there_is_refused(void **state) {
+    struct plan plan = grid(2, (const uint64_t[]){60, 50}, (const uint32_t[]){2, 1});
+    struct box far = {{0, 20}, {60, 31}}, farther = {{61, 0}, {0, 50}}, huge = {{1, 0}, {UINT64_MAX, 50}};
+    struct varve_error error = {0};
+    (void)state;
+    begin(&plan);
+    must_refuse(&plan, &far, "dimension 1 has 50 elements; 31 from 20 on are too many");
+    must_refuse(&plan, &farther, "dimension 0 has 60 elements");
+    must_refuse(&plan, &huge, "dimension 0 has 60 elements");
+    struct varve_store *store = open_store();
+    assert_int_equal(varve_store_read_array(store, &newest, "bytes", NULL, 0, compare, NULL, &error), VARVE_MISMATCH);
+    assert_int_equal(varve_store_read_array(store, &newest, "none", NULL, 0, compare, NULL, &error), VARVE_MISMATCH);
+    assert_int_equal(varve_store_read_array(store, &newest, NULL, NULL, 0, compare, NULL, &error), -EINVAL);
+    assert_int_equal(varve_store_read_array(NULL, &newest, "field", NULL, 0, compare, NULL, &error), -EINVAL);
+    assert_int_equal(varve_store_arrays(store, &newest, NULL, NULL, &error), -EINVAL);
+    varve_store_close(store);
+}
+
+/* ---- arrays as files ---- */
+
+/* The head of a NumPy file, and the elements of the slice behind it. */
+static void must_be_npy(const struct plan *plan, const struct box *box, const char *shape) {
+    char path[200], wanted[100], head[512] = "";
+    uint64_t count = elements_of(plan, box), value;
+    snprintf(path, sizeof path, "%s/slice.npy", folder);
+    snprintf(wanted, sizeof wanted, "{'descr': '<u8', 'fortran_order': False, 'shape': %s, }", shape);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(head, 1, 128, file), 128);
+    if (strncmp(head + 10, wanted, strlen(wanted)) != 0)
+        fail_msg("%s instead of %s", head + 10, wanted);
+    for (uint64_t i = 0; i < count; i++) {
+        assert_int_equal(fread(&value, 8, 1, file), 1);
+        assert_true(value == value_of(place_of(plan, box, i), 0));
+    }
+    assert_int_equal(fread(&value, 1, 1, file), 0);
+    fclose(file);
+    unlink(path);
+}
+
+static void the_tool_writes_arrays(void **state) {
+    struct plan plan = grid(3, (const uint64_t[]){20, 30, 7}, (const uint32_t[]){2, 3, 1});
+    struct box whole = {{0, 0, 0}, {20, 30, 7}}, middle = {{5, 10, 3}, {10, 20, 1}}, one = {{19, 29, 6}, {1, 1, 1}};
+    (void)state;
+    begin(&plan);
+    tool(0, "show %s grid", address);
+    must_contain("out", "field  u64   20x30x7  32.8 KiB       6  whole");
+    tool(0, "show %s grid --json", address);
+    must_contain("out", "\"shape\":[20,30,7]");
+    tool(0, "restore %s grid field -o %s/slice.npy", address, folder);
+    must_contain("err", "all checked");
+    must_be_npy(&plan, &whole, "(20, 30, 7)");
+    tool(0, "restore %s grid field --slice 5:15,10:,3 -o %s/slice.npy", address, folder);
+    must_be_npy(&plan, &middle, "(10, 20)");
+    tool(0, "restore %s grid field --slice 19,29,6 -o %s/slice.npy", address, folder);
+    must_be_npy(&plan, &one, "()");
+    tool(1, "restore %s grid field --slice 5:15,10: -o %s/x.npy", address, folder);
+    must_contain("err", "speaks of 2 dimensions, but there are 3");
+    tool(1, "restore %s grid field --slice 1,1,1,1 -o %s/x.npy", address, folder);
+    must_contain("err", "more than the 3 dimensions");
+    tool(1, "restore %s grid field --slice 1,-1,1 -o %s/x.npy", address, folder);
+    must_contain("err", "\"-1\" is no part of dimension 1, which has 30 elements");
+    tool(1, "restore %s grid field --slice 1,5:3,1 -o %s/x.npy", address, folder);
+    tool(1, "restore %s grid field --slice 1,5:31,1 -o %s/x.npy", address, folder);
+    tool(1, "restore %s grid bytes --slice 1 -o %s/x.npy", address, folder);
+    must_contain("err", "no array \"bytes\"");
+    tool(1, "restore %s grid bytes -o %s/x", address, folder);
+    must_contain("err", "say which with --rank");
+    tool(1, "restore %s grid field --slice 1,1,1 --rank 1 -o %s/x", address, folder);
+    tool(0, "restore %s grid field --rank 1 -o %s/x.npy", address, folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(comes_back_from_any_grid),
+        cmocka_unit_test(ranks_may_have_nothing),
+        cmocka_unit_test(is_given_out_in_slabs),
+        cmocka_unit_test(what_all_have_counts_once),
+        cmocka_unit_test(holes_are_named),
+        cmocka_unit_test(elements_that_two_have_are_named),
+        cmocka_unit_test(copies_that_differ_are_named),
+        cmocka_unit_test(each_rank_may_have_its_own),
+        cmocka_unit_test(other_types_are_named),
+        cmocka_unit_test(what_is_not_there_is_refused),
+        cmocka_unit_test(the_tool_writes_arrays),
+    };
+    return cmocka_run_group_tests(tests, NULL, teardown);
+}
