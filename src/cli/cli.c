@@ -167,6 +167,7 @@ static const struct option long_options[] = {
     {"ranges", no_argument, NULL, 'R'},
     {"format", required_argument, NULL, 'F'},
     {"slice", required_argument, NULL, 'S'},
+    {"arrays", required_argument, NULL, 'Y'},
     {"tolerance", required_argument, NULL, 'T'},
     {"relative", required_argument, NULL, 'E'},
     {"help", no_argument, NULL, 'h'},
@@ -195,6 +196,7 @@ static const struct {
     {'R', OPTION_RANGES, "--ranges"},
     {'F', OPTION_FORMAT, "--format"},
     {'S', OPTION_SLICE, "--slice"},
+    {'Y', OPTION_ARRAYS, "--arrays"},
     {'T', OPTION_TOLERANCE, "--tolerance"},
     {'E', OPTION_RELATIVE, "--relative"},
 };
@@ -258,6 +260,9 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 'S':
         cli->slice = optarg;
+        break;
+    case 'Y':
+        cli->arrays = optarg;
         break;
     case 'T':
         rc = take_bound(cli, "tolerance", &cli->tolerance);

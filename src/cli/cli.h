@@ -39,6 +39,7 @@ enum option_bit {
     OPTION_ALL_NAMES = 1 << 15,
     OPTION_DEAD = 1 << 16,
     OPTION_SLICE = 1 << 17,
+    OPTION_ARRAYS = 1 << 18,
 };
 
 /* One command line. */
@@ -55,6 +56,7 @@ struct cli {
     const char *output;
     const char *format;
     const char *slice;  /* of an array */
+    const char *arrays; /* a file for them */
     const char *folder; /* of -C */
     double tolerance;
     double relative;

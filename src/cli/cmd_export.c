@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "export_arrays.h"
 #include "files/map.h"
 #include "files/place.h"
 #include "json.h"
@@ -339,6 +340,8 @@ static int run_export(struct cli *cli) {
     int rc = cli_which(cli, cli->args[0], &exporting.which);
     if (rc)
         return rc;
+    if (cli->arrays)
+        return export_arrays(cli, &exporting.which);
     exporting.place.is_forced = has_option(cli, OPTION_FORCE);
     exporting.place.named = on_named;
     exporting.place.arg = &exporting;
@@ -366,18 +369,22 @@ static int run_export(struct cli *cli) {
 
 const struct command command_export = {
     .name = "export",
-    .summary = "give the files of an import back",
-    .usage = "export STORE NAME[@VERSION] [-C DIR] [PATH...]",
+    .summary = "give the files of an import back, or arrays as HDF5",
+    .usage = "export STORE NAME[@VERSION] [-C DIR] [PATH...] | --arrays FILE.h5 [ARRAY...]",
     .help = "Write the files that `varve import` stored, byte for byte, every byte checked, with their permissions and "
             "times:\n"
             "all of them, or those named, or below folders that are named. A file appears when all of it is right. "
             "Files that\n"
             "are there already stop it before anything is written.\n\n"
+            "With --arrays, write the arrays of a checkpoint, or those named, to one HDF5 file, which is a netCDF-4 "
+            "file as\n"
+            "well: each put together from the blocks of all ranks.\n\n"
+            "  --arrays FILE        the arrays of any checkpoint, into FILE\n"
             "  -C, --directory DIR  below DIR, which must be there, instead of the current folder\n"
             "  -g, --generation G   of this generation, when several have the version\n"
             "  -f, --force          replace files that are there\n\n"
             "example: varve export /scratch/ck run7@400 -C /tmp/back out/fields.h5\n",
-    .options = OPTION_FOLDER | OPTION_FORCE | OPTION_GENERATION,
+    .options = OPTION_FOLDER | OPTION_FORCE | OPTION_GENERATION | OPTION_ARRAYS,
     .least_args = 1,
     .most_args = -1,
     .run = run_export,

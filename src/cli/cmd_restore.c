@@ -2,21 +2,18 @@
  * another name beside it, which becomes FILE when all of it was right; to stdout only after a first pass has checked
  * them, because what is in a pipe cannot be taken back. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "files/found.h"
 #include "files/npy.h"
+#include "files/output.h"
+#include "files/slice.h"
 #include "json.h"
 #include "progress.h"
-#include "slice.h"
 #include "text.h"
 
 struct restoration {
@@ -70,129 +67,13 @@ static int read_region(struct restoration *restoration, const struct varve_which
     return rc;
 }
 
-static int system_error(struct varve_error *error, const char *what, const char *path) {
-    int code = -errno;
-    snprintf(error->text, sizeof error->text, "cannot %s %s: %s", what, path, strerror(-code));
-    return code;
-}
-
-static int taken(struct varve_error *error, const char *path) {
-    snprintf(error->text, sizeof error->text, "%s is there already; choose another file, or --force to replace it",
-             path);
-    return -EEXIST;
-}
-
-/* ---- a file that appears when all of it is right ---- */
-
-/* The folder stays open, and nobody can guess the name: a link or a file that somebody has put beside FILE is never
- * followed or overwritten, and a folder on the way that is exchanged meanwhile leads nowhere. */
-struct output {
-    const char *path; /* as the user gave it */
-    int folder;
-    const char *name; /* in the folder */
-    char partial[48]; /* until all of it is right */
-    struct stat made;
-};
-
-static int open_folder(struct output *output, struct varve_error *error) {
-    const char *slash = strrchr(output->path, '/');
-    char *folder =
-        slash ? strndup(output->path, slash == output->path ? 1 : (size_t)(slash - output->path)) : strdup(".");
-
-    output->name = slash ? slash + 1 : output->path;
-    output->folder = folder ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-    free(folder);
-    if (output->folder >= 0 && !*output->name) {
-        close(output->folder);
-        errno = EISDIR;
-        output->folder = -1;
-    }
-    return output->folder < 0 ? system_error(error, "make", output->path) : 0;
-}
-
-static int open_partial(struct output *output, int *fd_out, struct varve_error *error) {
-    unsigned long long random = 0;
-
-    if (getrandom(&random, sizeof random, 0) != sizeof random)
-        return system_error(error, "make", output->path);
-    snprintf(output->partial, sizeof output->partial, ".varve-%016llx.partial", random);
-    int fd = openat(output->folder, output->partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return system_error(error, "make", output->path);
-    *fd_out = fd;
-    return fstat(fd, &output->made) < 0 ? system_error(error, "look at", output->path) : 0;
-}
-
-static int is_ours(const struct output *output) {
-    struct stat there;
-    return fstatat(output->folder, output->partial, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-           there.st_dev == output->made.st_dev && there.st_ino == output->made.st_ino;
-}
-
-/* Without --force the last step must not replace a file that has appeared meanwhile. */
-static int name_new(const struct output *output, struct varve_error *error) {
-    int folder = output->folder;
-
-    if (renameat2(folder, output->partial, folder, output->name, RENAME_NOREPLACE) == 0)
-        return 0;
-    if (errno == EINVAL || errno == ENOSYS) {
-        if (linkat(folder, output->partial, folder, output->name, 0) == 0) {
-            unlinkat(folder, output->partial, 0);
-            return 0;
-        }
-    }
-    return errno == EEXIST ? taken(error, output->path) : system_error(error, "rename the result to", output->path);
-}
-
-static int publish(const struct output *output, int is_forced, struct varve_error *error) {
-    struct stat there;
-
-    if (!is_ours(output)) {
-        snprintf(error->text, sizeof error->text, "cannot make %s: somebody has put another file in the place of ours",
-                 output->path);
-        return -ESTALE;
-    }
-    if (!is_forced)
-        return name_new(output, error);
-    if (fstatat(output->folder, output->name, &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode)) {
-        snprintf(error->text, sizeof error->text,
-                 "%s is no plain file and is not replaced; -o - writes to standard output", output->path);
-        return -EEXIST;
-    }
-    return renameat(output->folder, output->partial, output->folder, output->name) < 0
-               ? system_error(error, "rename the result to", output->path)
-               : 0;
-}
-
-static int fill_file(struct restoration *restoration, struct output *output, const struct varve_which *which,
-                     int is_forced, struct varve_error *error) {
-    int rc = open_partial(output, &restoration->fd, error);
-
-    if (restoration->fd < 0)
-        return rc;
-    rc = rc ? rc : read_region(restoration, which, 0, error);
-    if (rc == 0 && fsync(restoration->fd) < 0 && errno != EINVAL && errno != ENOTSUP)
-        rc = system_error(error, "write", output->path);
-    close(restoration->fd);
-    rc = rc ? rc : publish(output, is_forced, error);
-    if (rc < 0 && is_ours(output))
-        unlinkat(output->folder, output->partial, 0);
-    return rc;
-}
-
 static int restore_file(struct restoration *restoration, const struct varve_which *which, struct varve_error *error) {
-    struct output output = {.path = restoration->cli->output};
-    int is_forced = has_option(restoration->cli, OPTION_FORCE);
-    struct stat there;
+    struct files_output output;
+    int rc = files_output_open(&output, restoration->cli->output, has_option(restoration->cli, OPTION_FORCE), error);
 
-    int rc = open_folder(&output, error);
-    if (rc < 0)
-        return rc;
-    if (!is_forced && fstatat(output.folder, output.name, &there, AT_SYMLINK_NOFOLLOW) == 0)
-        rc = taken(error, output.path);
-    rc = rc ? rc : fill_file(restoration, &output, which, is_forced, error);
-    close(output.folder);
-    return rc;
+    restoration->fd = output.fd;
+    rc = rc ? rc : read_region(restoration, which, 0, error);
+    return files_output_close(&output, rc, error);
 }
 
 static int restore_stdout(struct restoration *restoration, const struct varve_which *which, struct varve_error *error) {
@@ -258,7 +139,7 @@ static int on_array(void *arg, const struct varve_global_array *array) {
         return 0;
     if (array->is_private && !cli->slice)
         return 1; /* a region of some rank is meant */
-    int rc = slice_parse(cli->slice, array->array, &restoration->slice, &shape, &search->error);
+    int rc = files_slice_parse(cli->slice, array->array, &restoration->slice, &shape, &search->error);
     struct varve_stored_region like = {.name = array->name, .type = array->type, .array = &shape};
     like.bytes = array->bytes;
     for (unsigned i = 0; i < array->array->dims && like.bytes > 0; i++)

@@ -1,5 +1,6 @@
 /* The memory is a memfd of the node's first rank, which the others open through /proc while it is still open there; a
- * number drawn for the occasion proves that it is the right one. Afterwards only the mappings keep it alive.
+ * number drawn for the occasion proves that it is the right one. Afterwards only the mappings keep it alive, and the
+ * descriptors of those who may still add to it.
  *
  * In front of what the caller gets is a head, where each rank leaves how to see whether it lives. */
 #include "gather/node_memory.h"
@@ -268,7 +269,11 @@ int vv_node_memory_reserve(struct varve_comm *comm, size_t size, size_t begin, s
 }
 
 int vv_node_memory_add(const struct vv_node_memory *memory, size_t offset, size_t size) {
-    return -reserve(memory->fd, memory->head_size + offset, size);
+    int wrong = reserve(memory->fd, memory->head_size + offset, size);
+    if (wrong) /* part of it may be there, and somebody else needs it */
+        (void)!fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(memory->head_size + offset),
+                         (off_t)size);
+    return -wrong;
 }
 
 void *vv_node_memory_at(const struct vv_node_memory *memory) {

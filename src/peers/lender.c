@@ -70,10 +70,11 @@ struct slot {
 struct shared {
     _Atomic uint32_t lock; /* 0 free; else 1 + the local number of who has it, and WAITED */
     uint64_t turn;
-    uint64_t begin_ns;   /* when one was borrowed first */
-    uint64_t refused_ns; /* since when none is to be had, as the free ones are kept; 0: some are */
-    uint64_t waited_ns;  /* how long kept slots were kept in vain */
-    uint32_t late;       /* ranks of the node, less those that use a slot: as was seen, or as slots have shown */
+    uint64_t begin_ns;    /* when one was borrowed first */
+    uint64_t refused_ns;  /* since when none is to be had, as the free ones are kept; 0: some are */
+    uint64_t waited_ns;   /* how long kept slots were kept in vain */
+    _Atomic int is_short; /* the node has no memory for more slots */
+    uint32_t late;        /* ranks of the node, less those that use a slot: as was seen, or as slots have shown */
     struct slot slots[];
 };
 
@@ -172,7 +173,8 @@ static struct slot *idle_slot(const struct vv_lender *lender, int may_be_kept) {
     struct slot *oldest = NULL;
     for (uint32_t i = 0; i < lender->slots; i++) {
         struct slot *slot = &lender->shared->slots[i];
-        if (slot->users > 0 || (!may_be_kept && is_kept(lender, slot)))
+        if (slot->users > 0 || (!may_be_kept && is_kept(lender, slot)) ||
+            (!slot->has_memory && lender->shared->is_short))
             continue;
         if (slot->takers >= lender->ranks)
             return slot;
@@ -295,12 +297,17 @@ static struct slot *borrow(struct vv_lender *lender, const struct wish *wish, en
     return slot;
 }
 
-/* The same, with some patience. */
+/* Is it worth waiting for a slot? */
+static int may_come(const struct vv_lender *lender) {
+    return !lender->is_broken && !lender->shared->is_short;
+}
+
+/* The same as borrow, with some patience. */
 static struct slot *borrow_at_last(struct vv_lender *lender, const struct wish *wish, enum found *found) {
     struct timespec pause = {.tv_nsec = PAUSE_NS};
     uint64_t end = vv_clock_ns() + PATIENCE_NS;
     struct slot *slot;
-    while (!(slot = borrow(lender, wish, found)) && *found == FOUND_NO_SLOT && !lender->is_broken) {
+    while (!(slot = borrow(lender, wish, found)) && *found == FOUND_NO_SLOT && may_come(lender)) {
         nanosleep(&pause, NULL);
         pause.tv_nsec = pause.tv_nsec < PAUSE_MOST_NS ? pause.tv_nsec * 2 : PAUSE_MOST_NS;
         if (vv_clock_ns() > end)
@@ -330,6 +337,7 @@ static int has_memory(struct vv_lender *lender, struct vv_loan *loan) {
         slot->has_memory = 1;
         return 1;
     }
+    lender->shared->is_short = 1;
     filled(lender, loan, 0, -ENOMEM);
     give_back(lender, loan);
     return 0;
@@ -344,7 +352,7 @@ static enum vv_loan_state take(void *arg, const char *key, const struct vv_block
     struct wish wish = {.id = vv_block_cache_id(key, block), .parts = parts};
     struct slot *slot = (is_last ? borrow_at_last : borrow)(lender, &wish, &found);
     if (!slot)
-        return found == FOUND_OTHER || is_last || lender->is_broken ? VV_LOAN_NONE : VV_LOAN_LATER;
+        return found == FOUND_OTHER || is_last || !may_come(lender) ? VV_LOAN_NONE : VV_LOAN_LATER;
     out->slot = (uint32_t)(slot - lender->shared->slots);
     out->data = data_of(lender, out->slot);
     if (found == FOUND_NEW)

@@ -455,6 +455,45 @@ static void the_tool_writes_arrays(void **state) {
     tool(0, "restore %s grid field --rank 1 -o %s/x.npy", address, folder);
 }
 
+/* Read by the libraries of others, where a Python has them. */
+static void the_tool_writes_hdf5(void **state) {
+    struct plan plan = grid(3, (const uint64_t[]){20, 30, 7}, (const uint32_t[]){2, 3, 1});
+    char command[600];
+    (void)state;
+    begin(&plan);
+    if (!HAS_HDF5) {
+        tool(1, "export %s grid --arrays %s/x.h5", address, folder);
+        must_contain("err", "built without HDF5");
+        skip();
+    }
+    tool(1, "export %s grid --arrays %s/x.h5 nothing", address, folder);
+    must_contain("err", "no array \"nothing\"");
+    tool(0, "export %s grid --arrays %s/field.h5", address, folder);
+    must_contain("err", "exported 1 array of grid@1");
+    tool(1, "export %s grid --arrays %s/field.h5 field", address, folder);
+    must_contain("err", "is there already");
+    tool(0, "export %s grid --arrays %s/field.h5 field --force --json", address, folder);
+    must_contain("out", "\"arrays\":1");
+    snprintf(command, sizeof command, "%s %s %s/field.h5 20x30x7", LOOK_PYTHON, LOOK_PROGRAM, folder);
+    if (*LOOK_PYTHON)
+        assert_int_equal(system(command), 0);
+    /* Larger than what is given out at once, so that blocks of several rows, and parts of rows, are written. */
+    plan = grid(3, (const uint64_t[]){5, 3, 700000}, (const uint32_t[]){1, 1, 4});
+    begin(&plan);
+    tool(0, "export %s grid --arrays %s/field.h5", address, folder);
+    snprintf(command, sizeof command, "%s %s %s/field.h5 5x3x700000", LOOK_PYTHON, LOOK_PROGRAM, folder);
+    if (*LOOK_PYTHON)
+        assert_int_equal(system(command), 0);
+    plan.box[0].local[2]--;
+    begin(&plan);
+    tool(1, "export %s grid --arrays %s/field.h5", address, folder);
+    must_contain("err", "left out: array field: 15 of its elements are stored by no rank; the first is [0, 0, 174999]");
+    tool(1, "export %s grid --arrays %s/field.h5 field", address, folder);
+    must_contain("err", "the first is [0, 0, 174999]");
+    snprintf(command, sizeof command, "ls -A %s | grep -q 'field.h5\\|partial'", folder);
+    assert_int_not_equal(system(command), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(comes_back_from_any_grid),
@@ -468,6 +507,7 @@ int main(void) {
         cmocka_unit_test(other_types_are_named),
         cmocka_unit_test(what_is_not_there_is_refused),
         cmocka_unit_test(the_tool_writes_arrays),
+        cmocka_unit_test(the_tool_writes_hdf5),
     };
     return cmocka_run_group_tests(tests, NULL, teardown);
 }

@@ -5,12 +5,15 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "backend/backend.h"
+#include "backend/backend_parts.h"
 #include "base/fault.h"
 #include "base/thread.h"
 #include "group.h"
 #include "peers/lender.h"
 #include "store/read_costs.h"
 #include "test.h"
+#include "unit/refuse.h"
 
 #define RANKS 3
 #define BLOCK (64u << 10)
@@ -79,14 +82,20 @@ static void need_parts(struct varve_comm *comm, void *arg) {
     if (comm->rank == 0)
         must_be(comm, vv_lender_ops.take(lender, KEY, &block, &first, 0, &loan), VV_LOAN_EMPTY, "the first");
     wait_for_all(comm);
+    uint64_t begin = vv_clock_ns();
     must_be(comm, vv_lender_ops.take(lender, KEY, &block, &other, 1, &mine), VV_LOAN_NONE, "another part");
     must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &mine), VV_LOAN_NONE, "all of it");
+    if (vv_clock_ns() - begin > UINT64_C(2000000000)) /* who waits does so for five seconds */
+        group_fail(comm, "it was waited for");
     wait_for_all(comm);
     if (comm->rank == 0) {
+        memset(loan.data, 9, 2 * VV_GRANULE);
         vv_lender_ops.filled(lender, &loan, 0, 0);
         vv_lender_ops.give_back(lender, &loan);
     } else {
         must_be(comm, vv_lender_ops.take(lender, KEY, &block, &behind, 0, &mine), VV_LOAN_FULL, "what was read along");
+        if (mine.data[VV_GRANULE] != 9)
+            group_fail(comm, "other bytes were lent");
         vv_lender_ops.give_back(lender, &mine);
     }
     wait_for_all(comm);
@@ -96,6 +105,50 @@ static void need_parts(struct varve_comm *comm, void *arg) {
 static void nobody_waits_for_parts_that_do_not_come(void **state) {
     (void)state;
     group_must_run(RANKS, need_parts, NULL, NULL, NULL);
+}
+
+/* The node has no memory when slots are first used: everybody reads for himself, at once. What has memory is lent. */
+static void run_short(struct varve_comm *comm, void *arg) {
+    struct varve_backend *backend = NULL;
+    if (vv_mem_open("short", 1, &backend, NULL) != 0)
+        group_fail(comm, "no memory store");
+    struct vv_lender *lender = open_lender(comm, backend);
+    struct vv_block block = block_of(0), next = block_of(1);
+    struct vv_loan loan;
+    uint8_t bytes[4] = "abc";
+    (void)arg;
+    if (comm->rank == 0) {
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 1, &loan), VV_LOAN_EMPTY, "the first");
+        memset(loan.data, 7, BLOCK);
+        vv_lender_ops.filled(lender, &loan, 0, 0);
+        vv_lender_ops.give_back(lender, &loan);
+    }
+    wait_for_all(comm);
+    refuse(SYS_fallocate, 0, ENOSPC);
+    uint64_t begin = vv_clock_ns();
+    for (unsigned i = 1; i < 20; i++) {
+        next = block_of(comm->rank * 100 + i);
+        enum vv_loan_state state = vv_lender_ops.take(lender, KEY, &next, NULL, 1, &loan);
+        if (state == VV_LOAN_FULL || state == VV_LOAN_LATER)
+            group_fail(comm, "block %u: state %d", i, (int)state);
+        if (state == VV_LOAN_EMPTY) { /* the slot that has memory */
+            memset(loan.data, 8, BLOCK);
+            vv_lender_ops.filled(lender, &loan, 0, 0);
+            vv_lender_ops.give_back(lender, &loan);
+        }
+    }
+    if (vv_clock_ns() - begin > UINT64_C(2000000000))
+        group_fail(comm, "it was waited for");
+    if (vv_lender_ops.get(lender, "nowhere", 0, bytes, sizeof bytes) != -ENOENT)
+        group_fail(comm, "bytes came from nowhere");
+    wait_for_all(comm);
+    vv_lender_close(lender);
+    vv_backend_close(backend);
+}
+
+static void a_node_without_memory_reads_on(void **state) {
+    (void)state;
+    group_must_run(RANKS, run_short, NULL, NULL, NULL);
 }
 
 /* Who reads it fails: the others read for themselves, and the next one may try. */
@@ -359,6 +412,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_share_what_one_has_read),
         cmocka_unit_test(nobody_waits_for_parts_that_do_not_come),
+        cmocka_unit_test(a_node_without_memory_reads_on),
         cmocka_unit_test(a_failure_is_nobody_elses),
         cmocka_unit_test(a_rank_that_stops_holds_up_nobody_for_long),
         cmocka_unit_test(a_slow_rank_is_waited_for),

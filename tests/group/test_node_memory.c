@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -190,13 +191,28 @@ static void a_node_without_memory_is_told_to_all(void **state) {
     }
 }
 
+/* Bytes that the shared memory of this process has. */
+static uint64_t bytes_there(void) {
+    uint64_t blocks = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        char path[40], target[40] = "";
+        struct stat st;
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, target, sizeof target - 1) > 0 && strstr(target, "varve-node") && fstat(fd, &st) == 0)
+            blocks += (uint64_t)st.st_blocks;
+    }
+    return blocks * 512;
+}
+
 static void may_be_reserved(void **state) {
     struct vv_node_memory *memory = NULL;
     struct varve_error error = {0};
     (void)state;
     assert_int_equal(vv_node_memory_reserve(&vv_comm_single, 2 * SIZE, SIZE, &memory, &error), 0);
+    assert_in_range(bytes_there(), SIZE, SIZE + 65536);
     memset(vv_node_memory_at(memory), 7, SIZE);
     assert_int_equal(vv_node_memory_add(memory, SIZE, SIZE), 0);
+    assert_in_range(bytes_there(), 2 * SIZE, 2 * SIZE + 65536);
     memset(vv_node_memory_at(memory), 8, 2 * SIZE);
     vv_node_memory_close(memory);
     assert_int_equal(count_maps(), 0);

@@ -1,4 +1,4 @@
-#include "slice.h"
+#include "files/slice.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,15 +35,14 @@ static int take_item(const char *item, size_t length, uint64_t size, uint64_t *f
         *count = 1;
         return length > 0 && take_index(item, end, 0, first) && *first < size ? 1 : -1;
     }
-    if (!take_index(item, colon, 0, first) || !take_index(colon + 1, end, size, &last) || last > size ||
-        *first > last)
+    if (!take_index(item, colon, 0, first) || !take_index(colon + 1, end, size, &last) || last > size || *first > last)
         return -1;
     *count = last - *first;
     return 0;
 }
 
-int slice_parse(const char *text, const struct varve_array *whole, struct varve_slice *out, struct varve_array *shape,
-                struct varve_error *error) {
+int files_slice_parse(const char *text, const struct varve_array *whole, struct varve_slice *out,
+                      struct varve_array *shape, struct varve_error *error) {
     const char *at = text;
     *shape = *whole;
     shape->dims = 0;
