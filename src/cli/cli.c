@@ -158,6 +158,7 @@ static const struct option long_options[] = {
     {"generation", required_argument, NULL, 'g'},
     {"output", required_argument, NULL, 'o'},
     {"keep-last", required_argument, NULL, 'k'},
+    {"keep-every", required_argument, NULL, 'K'},
     {"all-names", no_argument, NULL, 'A'},
     {"dead", no_argument, NULL, 'D'},
     {"list", no_argument, NULL, 'l'},
@@ -187,6 +188,7 @@ static const struct {
     {'g', OPTION_GENERATION, "--generation"},
     {'o', OPTION_OUTPUT, "--output"},
     {'k', OPTION_KEEP_LAST, "--keep-last"},
+    {'K', OPTION_KEEP_EVERY, "--keep-every"},
     {'A', OPTION_ALL_NAMES, "--all-names"},
     {'D', OPTION_DEAD, "--dead"},
     {'l', OPTION_LIST, "--list"},
@@ -248,6 +250,9 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 'k':
         rc = take_number(cli, "keep-last", 1, UINT32_MAX, &cli->keep_last);
+        break;
+    case 'K':
+        rc = take_number(cli, "keep-every", 1, INT64_MAX, &cli->keep_every);
         break;
     case 'o':
         cli->output = optarg;

@@ -40,6 +40,7 @@ enum option_bit {
     OPTION_DEAD = 1 << 16,
     OPTION_SLICE = 1 << 17,
     OPTION_ARRAYS = 1 << 18,
+    OPTION_KEEP_EVERY = 1 << 19,
 };
 
 /* One command line. */
@@ -53,6 +54,7 @@ struct cli {
     int64_t rank;
     uint32_t generation;
     uint64_t keep_last;
+    uint64_t keep_every; /* 0: not asked for */
     const char *output;
     const char *format;
     const char *slice;  /* of an array */

@@ -149,6 +149,11 @@ static int is_counted(const struct candidates *candidates, size_t index) {
     return 0;
 }
 
+/* Does its version make it one of those that stay, however old? */
+static int is_milestone(const struct cli *cli, const struct candidate *candidate) {
+    return cli->keep_every > 0 && (uint64_t)candidate->version % cli->keep_every == 0;
+}
+
 /* The list has names together, newest first. */
 static void choose_old(struct forgetting *forgetting, struct candidates *candidates) {
     uint64_t kept = 0;
@@ -161,7 +166,7 @@ static void choose_old(struct forgetting *forgetting, struct candidates *candida
             candidate->counts = !is_counted(candidates, i) && counts_as_kept(forgetting, candidate);
             kept += (uint64_t)candidate->counts;
         } else {
-            candidate->is_chosen = !candidate->is_damaged;
+            candidate->is_chosen = !candidate->is_damaged && !is_milestone(forgetting->cli, candidate);
         }
         forgetting->kept += !candidate->is_chosen;
     }
@@ -238,6 +243,8 @@ static int finish_forgetting(const struct forgetting *forgetting) {
 static int check_usage(struct cli *cli) {
     int is_all = has_option(cli, OPTION_ALL_NAMES);
 
+    if (!has_option(cli, OPTION_KEEP_LAST) && cli->keep_every)
+        return cli_usage(cli, "--keep-every goes with --keep-last N: how many of the newest are kept in any case");
     if (!has_option(cli, OPTION_KEEP_LAST)) {
         if (is_all)
             return cli_usage(cli, "--all-names goes with --keep-last N; to forget a name whole, name its versions");
@@ -265,15 +272,16 @@ static int run_forget(struct cli *cli) {
 const struct command command_forget = {
     .name = "forget",
     .summary = "give up checkpoints, by version or all but the newest",
-    .usage = "forget STORE NAME@VERSION... | --keep-last N NAME...|--all-names",
+    .usage = "forget STORE NAME@VERSION... | --keep-last N [--keep-every M] NAME...|--all-names",
     .help = "Give up checkpoints for good. Other checkpoints keep what they need. Space is freed by `varve prune`.\n"
             "What a running program continues from is refused, with exit code 11.\n\n"
             "  --keep-last N    all but the newest N whole ones of each of the given names\n"
+            "  --keep-every M   with --keep-last: nor those whose version is a multiple of M\n"
             "  --all-names      of every name in the store\n"
             "  -n, --dry-run    only tell what would be forgotten\n"
             "  -g, --generation G   of this generation, when several have the version\n\n"
             "example: varve forget /scratch/ck heat2d --keep-last 3 -n\n",
-    .options = OPTION_KEEP_LAST | OPTION_ALL_NAMES | OPTION_DRY_RUN | OPTION_GENERATION,
+    .options = OPTION_KEEP_LAST | OPTION_KEEP_EVERY | OPTION_ALL_NAMES | OPTION_DRY_RUN | OPTION_GENERATION,
     .most_args = -1,
     .run = run_forget,
 };

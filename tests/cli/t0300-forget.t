@@ -73,6 +73,15 @@ run 1 forget ck --keep-last 2 -n
 has err 'of which names'
 run 1 forget ck --all-names
 run 1 forget ck heat --all-names --keep-last 2
+run 1 forget ck heat --keep-every 100
+has err 'goes with --keep-last'
+run 1 forget ck heat --keep-last 1 --keep-every 0
+run 0 forget ck heat --keep-last 1 --keep-every 100 -n
+has err 'nothing to forget'
+run 0 forget ck heat --keep-last 1 --keep-every 200 -n
+is out <<'END'
+would forget heat@100 of generation 1, 1.3 MiB protected
+END
 run 0 forget ck heat --keep-last 1
 check "two went" test "$(grep -c '^forget heat@' out)" -eq 2
 run 0 ls ck --json
