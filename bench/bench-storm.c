@@ -22,10 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "bench.h"
-#include "new_files.h"
+#include "cold_files.h"
 #include "options.h"
 #include "ranks.h"
 #include "storm.h"
@@ -154,23 +153,10 @@ static void restart(struct result *r, const struct chunk_name *last) {
     free(now);
 }
 
-/* The same files, read by as many ranks that know nothing: each takes its share of them, whole. And what it takes to
- * fill the memory that a restart fills. */
-static void read_bare(struct result *r) {
-    struct new_files files = {0};
-    struct stat st;
-    together_cool(store);
-    new_files_look(store, &files);
+/* What a restart is compared with: as many ranks that read the same files, and ranks that fill as much memory. */
+static void measure_bare(struct result *r) {
+    r->bare = cold_files_read(store);
     double begin = ranks_start();
-    for (size_t i = ranks_own(); i < files.count; i += ranks_all()) {
-        bench_check(stat(files.names[i], &st) == 0, files.names[i]);
-        uint8_t *data = bench_pages((size_t)st.st_size + 1);
-        (void)bench_bare_read(files.names[i], data, (size_t)st.st_size);
-        munmap(data, (size_t)st.st_size + 1);
-    }
-    r->bare = ranks_stop(begin);
-    new_files_clear(&files);
-    begin = ranks_start();
     for (size_t i = 0; i < STORM_FIELDS; i++) {
         uint8_t *field = bench_pages(STORM_FIELD_BYTES);
         memset(field, 1, STORM_FIELD_BYTES);
@@ -240,7 +226,7 @@ static int run_mode(const struct mode *mode) {
     together_make_folder(store);
     save_all(&result, last);
     restart(&result, last);
-    read_bare(&result);
+    measure_bare(&result);
     together_remove_folder(store);
     free(last);
     if (ranks_own() == 0)

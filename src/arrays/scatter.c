@@ -132,9 +132,10 @@ static int want_piece(struct vv_scatter *scatter, const struct vv_run *run, uint
 }
 
 int vv_scatter_region(struct vv_scatter *scatter, struct vv_recipe *recipe, struct vv_overlap *overlap, void *base,
-                      struct varve_error *error) {
+                      int is_shared, struct varve_error *error) {
     struct vv_stretch stretch;
     struct vv_run run;
+    vv_fetch_share(scatter->fetch, is_shared);
     int rc = 0, more = vv_overlap_next(overlap, &stretch);
     while (more && rc == 0 && (rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
         uint64_t end = run.offset + run.length;

@@ -145,7 +145,7 @@ static int read_block(struct array_reading *reading, size_t number, const struct
         return 0;
     int rc = vv_region_find(reading->view, block->owner, reading->global->name, &recipe, &region, error);
     if (rc == 0)
-        rc = vv_scatter_region(reading->scatter, recipe, &overlap, reading->window, error);
+        rc = vv_scatter_region(reading->scatter, recipe, &overlap, reading->window, 0, error);
     vv_recipe_close(recipe);
     return rc ? vv_error_in_region(error, rc, reading->global->name) : 0;
 }

@@ -287,7 +287,8 @@ static int add_range(struct vv_fetch *fetch, const struct vv_run *run, uint64_t 
                            .out = out,
                            .tag = fetch->tag,
                            .source = first->dependency,
-                           .owner = first->owner,
+                           .owner = first->owner & INT32_MAX,
+                           .is_shared = fetch->is_shared != 0,
                            .list = VV_NO_LIST,
                            .place_count = (uint16_t)run->place_count};
     if (first->dependency > fetch->view->record.dependency_count)
@@ -346,6 +347,10 @@ int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip
     default:
         return vv_error(error, -EINVAL, "a run of kind %d cannot be fetched", run->kind);
     }
+}
+
+void vv_fetch_share(struct vv_fetch *fetch, int is_shared) {
+    fetch->is_shared = is_shared;
 }
 
 size_t vv_fetch_pending(const struct vv_fetch *fetch) {

@@ -371,14 +371,19 @@ static int may_ask(const struct vv_fetch *fetch, const struct vv_fetch_piece *pi
            store->parts->is_shared(store->parts_arg, vv_view_source(fetch->view, piece->source), piece->writer);
 }
 
-/* Is there a lender for the block? */
-static int is_lent(const struct vv_fetch *fetch, const struct vv_block *block) {
-    return fetch->view->store->lend && (block->flags & VV_BLOCK_SHARED);
+/* Is there a lender for the block, and are there others to lend it to? */
+static int is_lent(const struct vv_fetch *fetch, const struct vv_block *block, const struct vv_fetch_piece *pieces,
+                   const struct group *group) {
+    const struct vv_want *wants = (const struct vv_want *)fetch->wants.data;
+    int is_shared = (block->flags & VV_BLOCK_SHARED) != 0;
+    for (size_t i = 0; i < group->count && !is_shared; i++)
+        is_shared = wants[pieces[i].want].is_shared;
+    return fetch->view->store->lend && is_shared;
 }
 
 static int is_alone(const struct vv_fetch *fetch, const struct vv_block *block, const struct vv_fetch_piece *pieces,
                     const struct group *group) {
-    return is_lent(fetch, block) || vv_fetch_is_partial(fetch, block, pieces, group->count);
+    return is_lent(fetch, block, pieces, group) || vv_fetch_is_partial(fetch, block, pieces, group->count);
 }
 
 /* May the block of `next`, which the group is of, be had together with those before it? */
@@ -403,7 +408,7 @@ static struct vv_fetch_job take_job(struct vv_fetch *fetch, struct vv_fetch_piec
                                .is_in_parts = is_shared && is_part(tables, pieces, &group)};
     uint64_t bytes = group.bytes;
     job.is_alone = !job.is_in_parts && is_alone(fetch, block, pieces, &group);
-    job.is_lent = job.is_alone && is_lent(fetch, block);
+    job.is_lent = job.is_alone && is_lent(fetch, block, pieces, &group);
     for (size_t wishes = 1; job.count < count && !job.is_alone; wishes++) {
         const struct vv_fetch_piece *next = &pieces[job.count];
         group = group_at(next, count - job.count);

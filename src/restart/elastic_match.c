@@ -99,6 +99,7 @@ static int add_part(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32
         .wanted = (uint32_t)(wanted - elastic->wanted),
         .number = stored->number,
         .part = *part,
+        .is_shared = wanted->how == VARVE_REPLICATED || common < vv_part_elements(part),
         .is_whole = common == vv_part_elements(part) && common == vv_part_elements(&wanted->part),
         .digest = stored->digest,
     };

@@ -3,8 +3,8 @@
 #ifndef VV_ELASTIC_PRIVATE_H
 #define VV_ELASTIC_PRIVATE_H
 
-#include "base/array.h"
 #include "arrays/overlap.h"
+#include "base/array.h"
 #include "restart/restart_private.h"
 
 /* A protected region, and the elements it wants. */
@@ -26,6 +26,7 @@ struct vv_stored_part {
     uint32_t wanted;
     uint64_t number;
     struct vv_part part;
+    int is_shared;            /* other ranks want some of it, too */
     int is_whole;             /* all of it becomes all of the region, */
     struct vv_hash128 digest; /* which then has this digest */
 };

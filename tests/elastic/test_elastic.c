@@ -595,7 +595,85 @@ static void arrays_that_are_described_otherwise(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void) {
+/* ---- all of it, which takes long ---- */
+
+static unsigned long first, count;
+
+/* So many ranks, in as many rows and columns and layers as they have. */
+static struct cut even_cut(unsigned dims, uint32_t ranks) {
+    uint32_t grid[DIMS_MOST] = {ranks, 1, 1};
+    for (unsigned i = 1; i < dims; i++)
+        for (uint32_t parts = 4; parts > 1 && grid[i] == 1; parts--)
+            if (grid[0] % parts == 0 && grid[0] > parts) {
+                grid[0] /= parts;
+                grid[i] = parts;
+            }
+    return cut_of(dims, grid[0], grid[1], grid[2]);
+}
+
+/* Numbers 0 to 47: from 1 to 16 ranks in one, two and three dimensions, each to all of 1 to 16. */
+static void comes_back_from_all_to_all(void **state) {
+    struct cut cuts[16];
+    (void)state;
+    for (unsigned long number = first; number < first + count; number++) {
+        for (uint32_t i = 0; i < 16; i++)
+            cuts[i] = even_cut((unsigned)(number / 16) + 1, i + 1);
+        teardown(NULL);
+        setup(NULL);
+        run(&(struct plan){.step = SAVE, .cut = cuts[number % 16], .is_told = 1});
+        for (size_t to = 0; to < 16; to++)
+            run(&(struct plan){.step = RESTART, .cut = cuts[to], .is_told = 1});
+    }
+}
+
+static uint64_t chance;
+static uint32_t by_chance(uint32_t below) {
+    chance = chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(chance >> 33) % below;
+}
+
+/* Any grid of at most 16 ranks. */
+static void random_grid(struct cut *cut) {
+    uint32_t left = 16;
+    for (unsigned i = 0; i < cut->dims; i++) {
+        cut->grid[i] = 1 + by_chance(left < 7 ? left : 7);
+        left /= cut->grid[i];
+    }
+}
+
+static void comes_back_by_chance(void **state) {
+    static const char *const ways[] = {"", "aggregate=4", "codec=size", "dedup=exact", "block_size=64K", "fine=64"};
+    (void)state;
+    for (unsigned long number = first; number < first + count; number++) {
+        struct cut cut = {.size = {1, 1, 1}, .grid = {1, 1, 1}};
+        chance = number;
+        cut.dims = 1 + by_chance(3);
+        for (unsigned i = 0; i < cut.dims; i++)
+            cut.size[i] = by_chance(cut.dims == 1 ? 20000 : cut.dims == 2 ? 200 : 40);
+        struct plan plan = {.step = SAVE, .is_told = 1, .settings = ways[by_chance(6)]};
+        teardown(NULL);
+        setup(NULL);
+        random_grid(&cut);
+        plan.cut = cut;
+        run(&plan);
+        for (int i = 0; i < 2; i++) {
+            random_grid(&cut);
+            plan.step = i ? RESTART : GO_ON;
+            plan.cut = cut;
+            run(&plan);
+        }
+    }
+}
+
+/* test_elastic [all|chance FIRST COUNT] */
+int main(int argc, char **argv) {
+    if (argc == 4) {
+        const struct CMUnitTest all[] = {TEST(comes_back_from_all_to_all)}, some[] = {TEST(comes_back_by_chance)};
+        first = strtoul(argv[2], NULL, 10);
+        count = strtoul(argv[3], NULL, 10);
+        return strcmp(argv[1], "all") == 0 ? cmocka_run_group_tests(all, NULL, NULL)
+                                           : cmocka_run_group_tests(some, NULL, NULL);
+    }
     const struct CMUnitTest tests[] = {
         TEST(comes_back_in_one_dimension),
         TEST(comes_back_in_two_dimensions),
