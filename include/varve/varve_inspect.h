@@ -118,21 +118,22 @@ struct varve_global_array {
     uint64_t bytes;
     uint64_t blocks;     /* regions that hold part of it */
     int is_private;      /* each rank has an array of its own under this name; see varve_store_read */
-    int is_whole;        /* every element is stored, and those that are stored more than once are alike */
+    int is_whole;        /* every element is stored once, or several ranks have stored the same block alike */
     const char *problem; /* what is wrong if it is neither, or "" */
 };
 typedef int (*varve_global_array_fn)(void *arg, const struct varve_global_array *array);
-/* Every array, in the order in which ranks protect them. Of a node-local store, as far as it is on this node. */
-VARVE_API int varve_store_arrays(struct varve_store *store, const struct varve_which *which, varve_global_array_fn fn,
-                                 void *arg, struct varve_error *error);
+/* Every array, in the order in which ranks protect them, or the one of this name (may be NULL). What is on other nodes
+ * is not seen, so nothing is whole then. */
+VARVE_API int varve_store_arrays(struct varve_store *store, const struct varve_which *which, const char *name,
+                                 varve_global_array_fn fn, void *arg, struct varve_error *error);
 /* Elements first to first + count - 1 of each dimension. */
 struct varve_slice {
     uint64_t first[VARVE_DIMS_MAX], count[VARVE_DIMS_MAX];
 };
 /* Read an array, or a slice of it, whichever ranks hold it: elements in the order of C, every block that is read is
  * checked. Only what is needed is read. slice may be NULL: all. VARVE_MISMATCH if there is no such array, if it does
- * not reach so far, if an element is missing, or if elements are stored several times and not alike. is_checked_first
- * as in varve_store_read. */
+ * not reach so far, if an element of the slice is missing, or if blocks of the array overlap, unless they are the same
+ * block with the same bits. is_checked_first as in varve_store_read. */
 VARVE_API int varve_store_read_array(struct varve_store *store, const struct varve_which *which, const char *name,
                                      const struct varve_slice *slice, int is_checked_first, varve_bytes_fn fn,
                                      void *arg, struct varve_error *error);

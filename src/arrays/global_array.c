@@ -9,47 +9,68 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 
 #define LOOKS_MOST UINT64_C(100000000)
+
+static void tell(struct vv_global_array *global, const char *text) {
+    vv_free(global->problem);
+    global->problem = vv_strdup(text); /* without memory there is none, and it counts all the same */
+}
 
 static void blame(struct vv_global_array *global, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static void blame(struct vv_global_array *global, const char *format, ...) {
+    char text[256];
     va_list args;
     if (global->is_ambiguous)
         return; /* the first one is told */
     global->is_ambiguous = 1;
     va_start(args, format);
-    vsnprintf(global->problem, sizeof global->problem, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    tell(global, text);
 }
 
 /* ---- what the owners hold ---- */
 
-static struct vv_global_array *find_array(struct vv_global_arrays *arrays, const char *name) {
-    for (size_t i = 0; i < arrays->count; i++) {
-        size_t at = (arrays->next + i) % arrays->count; /* ranks protect alike, in the same order */
-        if (strcmp(arrays->list[at].name, name) == 0) {
-            arrays->next = at + 1;
-            return &arrays->list[at];
-        }
-    }
-    return NULL;
+/* Where the name is in the index, or belongs. */
+static uint32_t *index_of(const struct vv_global_arrays *arrays, const char *name) {
+    size_t at = vv_sum64(name, strlen(name)) & (arrays->index_size - 1);
+    while (arrays->index[at] && strcmp(arrays->list[arrays->index[at] - 1].name, name) != 0)
+        at = (at + 1) & (arrays->index_size - 1);
+    return &arrays->index[at];
+}
+
+/* Half of it stays free. */
+static int grow_index(struct vv_global_arrays *arrays) {
+    if (arrays->count * 2 < arrays->index_size)
+        return 0;
+    size_t size = arrays->index_size ? arrays->index_size * 2 : 64;
+    uint32_t *index = vv_calloc(size, sizeof *index);
+    if (!index)
+        return -ENOMEM;
+    vv_free(arrays->index);
+    arrays->index = index;
+    arrays->index_size = size;
+    for (size_t i = 0; i < arrays->count; i++)
+        *index_of(arrays, arrays->list[i].name) = (uint32_t)i + 1;
+    return 0;
 }
 
 static struct vv_global_array *add_array(struct vv_global_arrays *arrays, const char *name,
                                          const struct varve_array *block) {
-    if (VV_GROW(arrays->list, arrays->count, arrays->capacity) != 0)
+    if (grow_index(arrays) != 0 || VV_GROW(arrays->list, arrays->count, arrays->capacity) != 0)
         return NULL;
+    uint32_t *entry = index_of(arrays, name);
     struct vv_global_array *global = &arrays->list[arrays->count++];
+    *entry = (uint32_t)arrays->count;
     *global = (struct vv_global_array){.array = *block};
     snprintf(global->name, sizeof global->name, "%s", name);
     for (unsigned i = 0; i < block->dims; i++) {
         uint64_t size = block->dim[i].global;
         global->array.dim[i] = (struct varve_dim){.local = size, .first = 0, .global = size};
     }
-    vv_part_of_array(&global->array, &global->part);
-    arrays->next = arrays->count;
     return global;
 }
 
@@ -71,16 +92,16 @@ static int is_all_of_it(const struct varve_array *block) {
 
 /* What says something else than the array is not looked at any more, but has its place. */
 static void add_box(struct vv_global_array *global, const struct varve_array *block) {
-    uint64_t *box = global->boxes + global->count * 2 * global->part.dims;
-    for (unsigned i = 0; i < global->part.dims; i++) {
+    uint64_t *box = global->boxes + global->count * 2 * global->array.dims;
+    for (unsigned i = 0; i < global->array.dims; i++) {
         box[2 * i] = i < block->dims ? block->dim[i].first : 0;
         box[2 * i + 1] = i < block->dims ? block->dim[i].local : 0;
     }
 }
 
 void vv_array_block_part(const struct vv_global_array *global, size_t block, struct vv_part *out) {
-    const uint64_t *box = global->boxes + block * 2 * global->part.dims;
-    *out = (struct vv_part){.element = global->part.element, .dims = global->part.dims};
+    const uint64_t *box = global->boxes + block * 2 * global->array.dims;
+    *out = (struct vv_part){.element = vv_type_size(global->array.type), .dims = global->array.dims};
     for (unsigned i = 0; i < out->dims; i++) {
         uint64_t local = box[2 * i + 1], length = local ? local : 1;
         out->dim[i] = (struct vv_part_dim){local, box[2 * i], length, length};
@@ -88,10 +109,10 @@ void vv_array_block_part(const struct vv_global_array *global, size_t block, str
 }
 
 static int has_room(struct vv_global_array *global) {
-    size_t words = 2 * (size_t)global->part.dims;
-    if (VV_GROW(global->blocks, global->count, global->capacity) != 0)
+    size_t words = 2 * (size_t)global->array.dims;
+    if (VV_GROW_FROM(global->blocks, global->count, global->capacity, 2) != 0)
         return 0;
-    return vv_grow(&global->boxes, &global->box_capacity, global->count, words * sizeof *global->boxes, 16) == 0;
+    return vv_grow(&global->boxes, &global->box_capacity, global->count, words * sizeof *global->boxes, 2) == 0;
 }
 
 static int add_block(struct vv_global_arrays *arrays, uint32_t owner, const struct vv_recipe_region *region,
@@ -99,9 +120,12 @@ static int add_block(struct vv_global_arrays *arrays, uint32_t owner, const stru
     struct varve_error why = {0};
     struct varve_array block;
     vv_array_of(&region->shape, &block);
-    struct vv_global_array *global = find_array(arrays, region->name);
-    if (!global)
-        global = add_array(arrays, region->name, &block);
+    for (unsigned i = 0; i < block.dims; i++)
+        block.dim[i].global = block.dim[i].global ? block.dim[i].global : block.dim[i].local;
+    uint32_t known = arrays->index ? *index_of(arrays, region->name) : 0;
+    if (!known && arrays->count == VV_ARRAYS_MOST)
+        return vv_error(error, -E2BIG, "there are more than %u arrays", VV_ARRAYS_MOST);
+    struct vv_global_array *global = known ? &arrays->list[known - 1] : add_array(arrays, region->name, &block);
     if (!global || !has_room(global))
         return vv_error(error, -ENOMEM, "no memory for the arrays of a checkpoint");
     if (vv_array_check(&block, region->name, &why) != 0 || vv_array_bytes(&block) != region->length)
@@ -121,7 +145,6 @@ int vv_global_arrays_add(struct vv_global_arrays *arrays, struct vv_view *view, 
     struct vv_recipe *recipe = NULL;
     struct vv_recipe_region region;
     int rc = vv_recipe_open(view, owner, &recipe, error);
-    arrays->next = 0;
     while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
         int is_wanted = region.shape.dims > 0 && (!name || strcmp(region.name, name) == 0);
         rc = is_wanted ? add_block(arrays, owner, &region, error) : 0;
@@ -134,7 +157,9 @@ void vv_global_arrays_clear(struct vv_global_arrays *arrays) {
     for (size_t i = 0; i < arrays->count; i++) {
         vv_free(arrays->list[i].blocks);
         vv_free(arrays->list[i].boxes);
+        vv_free(arrays->list[i].problem);
     }
+    vv_free(arrays->index);
     vv_free(arrays->list);
     *arrays = (struct vv_global_arrays){0};
 }
@@ -209,6 +234,10 @@ static int compare_blocks(struct comparing *comparing) {
         if (!comparing->placed[i].block->is_again && vv_part_elements(&comparing->placed[i].part) > 0)
             comparing->parts[comparing->count++] = &comparing->placed[i].part;
     int rc = vv_parts_meet(comparing->parts, comparing->count, &met[0], &met[1]);
+    if (rc == -E2BIG) {
+        blame(global, "its %zu blocks lie so that they cannot be compared in a reasonable time", comparing->count);
+        return 0;
+    }
     if (rc > 0) {
         uint32_t a = placed_of(comparing->parts[met[0]])->block->owner;
         uint32_t b = placed_of(comparing->parts[met[1]])->block->owner;
@@ -282,25 +311,28 @@ static int find_hole(struct search *search, const struct vv_part **parts, size_t
 }
 
 static void tell_hole(struct vv_global_array *global, const uint64_t *index) {
-    char *out = global->problem;
-    size_t capacity = sizeof global->problem;
+    char out[512];
+    size_t capacity = sizeof out;
     size_t used = (size_t)snprintf(out, capacity, "%" PRIu64 " of its elements are stored by no rank", global->missing);
-    for (unsigned i = 0; index && i < global->part.dims && used < capacity; i++)
+    for (unsigned i = 0; index && i < global->array.dims && used < capacity; i++)
         used += (size_t)snprintf(out + used, capacity - used, "%s%" PRIu64, i ? ", " : "; the first is [", index[i]);
     if (index && used < capacity)
         snprintf(out + used, capacity - used, "]");
+    tell(global, out);
 }
 
 static int check_array(struct comparing *comparing) {
     struct vv_global_array *global = comparing->global;
-    struct search search = {.whole = &global->part, .looks = LOOKS_MOST};
+    struct vv_part whole;
+    struct search search = {.whole = &whole, .looks = LOOKS_MOST};
     uint64_t found = 0;
+    vv_part_of_array(&global->array, &whole);
     int rc = compare_blocks(comparing);
     if (rc < 0 || global->is_ambiguous || global->is_private)
         return rc;
     for (size_t i = 0; i < comparing->count; i++)
         found += vv_part_elements(comparing->parts[i]);
-    global->missing = vv_part_elements(&global->part) - found;
+    global->missing = vv_part_elements(&whole) - found;
     if (global->missing == 0)
         return 0;
     rc = find_hole(&search, comparing->parts, comparing->count, 0);
@@ -310,10 +342,12 @@ static int check_array(struct comparing *comparing) {
     return 0;
 }
 
-int vv_global_arrays_check(struct vv_global_arrays *arrays, struct varve_error *error) {
+int vv_global_arrays_check(struct vv_global_arrays *arrays, int has_others, struct varve_error *error) {
     int rc = 0;
     for (size_t i = 0; i < arrays->count && rc == 0; i++) {
         struct vv_global_array *global = &arrays->list[i];
+        if (has_others)
+            blame(global, "some ranks are not on this node, so it is not known whether it is whole");
         if (global->is_ambiguous)
             continue;
         struct comparing comparing = {.global = global,

@@ -19,25 +19,29 @@ struct vv_global_array {
     size_t count, capacity;
     uint64_t *boxes; /* of each block, for each dimension: its first index, and how many there are */
     size_t box_capacity;
-    size_t wholes;     /* blocks that are all of an array, as they say */
-    uint32_t uneven;   /* who has stored a block of an array of another size or type than the first; 0: nobody */
-    int is_private;    /* each rank has an array of its own under this name */
-    int is_ambiguous;  /* some elements are stored more than once, and not alike; or ranks say different things of it */
-    uint64_t missing;  /* elements that nobody has stored; not told of what is private or ambiguous */
-    char problem[512]; /* of what is ambiguous, or misses something; else "" */
+    size_t wholes;    /* blocks that are all of an array, as they say */
+    uint32_t uneven;  /* who has stored a block of an array of another size or type than the first; 0: nobody */
+    int is_private;   /* each rank has an array of its own under this name */
+    int is_ambiguous; /* some elements are stored more than once, and not alike; or ranks say different things of it */
+    uint64_t missing; /* elements that nobody has stored; not told of what is private or ambiguous */
+    char *problem;    /* of what is ambiguous, or misses something; else NULL */
 };
 
 struct vv_global_arrays {
     struct vv_global_array *list; /* in the order in which they were met */
     size_t count, capacity;
-    size_t next; /* where the next one is expected */
+    uint32_t *index; /* by hash of the name: 1 + a number in the list; 0: nothing */
+    size_t index_size;
 };
 
-/* Add what this owner holds: of all arrays, or of the one of this name. */
+#define VV_ARRAYS_MOST 1000000u
+
+/* Add what this owner holds: of all arrays, or of the one of this name. -E2BIG beyond VV_ARRAYS_MOST of them. */
 int vv_global_arrays_add(struct vv_global_arrays *arrays, struct vv_view *view, uint32_t owner, const char *name,
                          struct varve_error *error);
-/* All owners were added: is every element there, once? 0, or -ENOMEM. */
-int vv_global_arrays_check(struct vv_global_arrays *arrays, struct varve_error *error);
+/* All owners were added: is every element there, once? has_others: some owners could not be added, so nothing is known
+ * to be whole. 0, or -ENOMEM. */
+int vv_global_arrays_check(struct vv_global_arrays *arrays, int has_others, struct varve_error *error);
 /* Which elements a block has. */
 void vv_array_block_part(const struct vv_global_array *global, size_t block, struct vv_part *out);
 void vv_global_arrays_clear(struct vv_global_arrays *arrays);

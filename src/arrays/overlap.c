@@ -5,6 +5,8 @@
 
 #include "base/alloc.h"
 
+#define LOOKS_MOST UINT64_C(200000000)
+
 static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
@@ -164,40 +166,60 @@ static int by_first(const void *a, const void *b) {
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* The dimension in which most of them begin somewhere else than the first of them. */
-static unsigned most_spread(const struct vv_part *const *parts, size_t count) {
-    unsigned best = 0;
+static int by_number(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The dimension in which they begin at most different indices; -ENOMEM. */
+static int most_spread(const struct vv_part *const *parts, size_t count) {
+    uint64_t *firsts = vv_calloc(count + 1, sizeof *firsts);
     size_t most = 0;
+    int best = 0;
+    if (!firsts)
+        return -ENOMEM;
     for (unsigned i = 0; count > 0 && i < parts[0]->dims; i++) {
-        size_t others = 0;
+        size_t different = 0;
+        for (size_t j = 0; j < count; j++)
+            firsts[j] = parts[j]->dim[i].first;
+        qsort(firsts, count, sizeof *firsts, by_number);
         for (size_t j = 1; j < count; j++)
-            others += parts[j]->dim[i].first != parts[0]->dim[i].first;
-        if (others > most) {
-            most = others;
-            best = i;
+            different += firsts[j] != firsts[j - 1];
+        if (different > most) {
+            most = different;
+            best = (int)i;
         }
     }
+    vv_free(firsts);
     return best;
+}
+
+/* Sorted by where they begin: only those that begin before one ends can meet it. */
+static int find_meeting(const struct sorted *list, size_t count, size_t *first, size_t *second) {
+    uint64_t looks = 0;
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = i + 1; j < count && list[j].first < list[i].end; j++) {
+            if (++looks > LOOKS_MOST)
+                return -E2BIG;
+            if (vv_overlap_count(list[i].part, list[j].part) > 0) {
+                *first = list[i].number < list[j].number ? list[i].number : list[j].number;
+                *second = list[i].number < list[j].number ? list[j].number : list[i].number;
+                return 1;
+            }
+        }
+    return 0;
 }
 
 int vv_parts_meet(const struct vv_part *const *parts, size_t count, size_t *first, size_t *second) {
     struct sorted *list = vv_calloc(count + 1, sizeof *list);
-    unsigned dim = most_spread(parts, count);
+    int dim = list ? most_spread(parts, count) : -ENOMEM;
     size_t used = 0;
-    int is_met = 0;
-    if (!list)
-        return -ENOMEM;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && dim >= 0; i++)
         if (vv_part_elements(parts[i]) > 0)
             list[used++] = (struct sorted){parts[i], parts[i]->dim[dim].first, vv_part_end(&parts[i]->dim[dim]), i};
-    qsort(list, used, sizeof *list, by_first);
-    for (size_t i = 0; i < used && !is_met; i++)
-        for (size_t j = i + 1; j < used && !is_met && list[j].first < list[i].end; j++)
-            if (vv_overlap_count(list[i].part, list[j].part) > 0) {
-                *first = list[i].number < list[j].number ? list[i].number : list[j].number;
-                *second = list[i].number < list[j].number ? list[j].number : list[i].number;
-                is_met = 1;
-            }
+    if (dim >= 0)
+        qsort(list, used, sizeof *list, by_first);
+    int rc = dim < 0 ? dim : find_meeting(list, used, first, second);
     vv_free(list);
-    return is_met;
+    return rc;
 }

@@ -46,7 +46,8 @@ void vv_part_of_bytes(uint64_t bytes, struct vv_part *out);
 uint64_t vv_part_elements(const struct vv_part *part);
 /* Behind the last index it has in this dimension, which it has some of. */
 uint64_t vv_part_end(const struct vv_part_dim *dim);
-/* 1 if two of them have an element in common, and which two; 0 if not; -ENOMEM. */
+/* 1 if two of them have an element in common, and which two; 0 if not; -ENOMEM; -E2BIG if it would take too long: they
+ * lie neither beside nor behind each other, and are many. */
 int vv_parts_meet(const struct vv_part *const *parts, size_t count, size_t *first, size_t *second);
 
 /* 1 if they have an element in common: walk it then. Both parts have the same element and dimensions, and live as long

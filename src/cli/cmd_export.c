@@ -340,6 +340,8 @@ static int run_export(struct cli *cli) {
     int rc = cli_which(cli, cli->args[0], &exporting.which);
     if (rc)
         return rc;
+    if (cli->arrays && cli->folder)
+        return cli_usage(cli, "-C is for files that were imported; --arrays takes a path");
     if (cli->arrays)
         return export_arrays(cli, &exporting.which);
     exporting.place.is_forced = has_option(cli, OPTION_FORCE);

@@ -125,7 +125,6 @@ static int make_head(struct restoration *restoration, const struct varve_which *
 
 struct array_search {
     struct restoration *restoration;
-    uint64_t blocks;
     struct varve_error error;
 };
 
@@ -135,8 +134,6 @@ static int on_array(void *arg, const struct varve_global_array *array) {
     const struct cli *cli = restoration->cli;
     struct varve_array shape;
 
-    if (strcmp(array->name, cli->args[1]) != 0)
-        return 0;
     if (array->is_private && !cli->slice)
         return 1; /* a region of some rank is meant */
     int rc = files_slice_parse(cli->slice, array->array, &restoration->slice, &shape, &search->error);
@@ -160,7 +157,7 @@ static int look_for_array(struct restoration *restoration, struct varve_which *w
     rc = rc ? rc : varve_store_show(cli->store, which, &detail, NULL, NULL, error);
     if (rc < 0 || (!cli->slice && (has_option(cli, OPTION_RANK) || detail.info.ranks == 1)))
         return rc;
-    rc = varve_store_arrays(cli->store, which, on_array, &search, error);
+    rc = varve_store_arrays(cli->store, which, cli->args[1], on_array, &search, error);
     if (rc < 0 && search.error.text[0])
         *error = search.error;
     if (rc == 0 && cli->slice && !restoration->is_array) {

@@ -65,7 +65,7 @@ static int on_array(void *arg, const struct varve_global_array *array) {
 
 static int choose_arrays(struct array_export *export, struct varve_error *error) {
     const struct cli *cli = export->cli;
-    int rc = varve_store_arrays(cli->store, export->which, on_array, export, error);
+    int rc = varve_store_arrays(cli->store, export->which, NULL, on_array, export, error);
     if (rc < 0 && export->error.text[0])
         *error = export->error;
     for (int i = 1; i < cli->arg_count && rc == 0; i++) {
@@ -117,7 +117,10 @@ static int write_arrays(struct array_export *export, struct varve_error *error) 
     int rc = describe_file(export, error);
     for (size_t i = 0; i < export->count && rc == 0; i++) {
         const struct array_entry *entry = &export->list[i];
-        rc = files_h5_array(export->file, entry->name, &entry->array, error);
+        char called[FILES_H5_NAME];
+        rc = files_h5_array(export->file, entry->name, &entry->array, called, error);
+        if (rc == 0 && strcmp(called, entry->name) != 0)
+            cli_note("array %s is called %s in the file", entry->name, called);
         if (rc == 0)
             rc = varve_store_read_array(export->cli->store, export->which, entry->name, NULL, 0, on_bytes, export,
                                         error);

@@ -65,7 +65,7 @@ int show_arrays(const struct cli *cli, const struct varve_which *which, struct v
 
     if (!shown.table)
         return -ENOMEM;
-    int rc = varve_store_arrays(cli->store, which, on_array, &shown, error);
+    int rc = varve_store_arrays(cli->store, which, NULL, on_array, &shown, error);
     if (rc == 0 && !cli->is_json && shown.count > 0) {
         putchar('\n');
         rc = table_print(shown.table) < 0 ? -ENOMEM : 0;

@@ -19,9 +19,9 @@ int files_h5_text(struct files_h5 *file, const char *name, const char *value, st
     return VARVE_UNSUPPORTED;
 }
 
-int files_h5_array(struct files_h5 *file, const char *name, const struct varve_array *array,
+int files_h5_array(struct files_h5 *file, const char *name, const struct varve_array *array, char called[FILES_H5_NAME],
                    struct varve_error *error) {
-    (void)file, (void)name, (void)array, (void)error;
+    (void)file, (void)name, (void)array, (void)called, (void)error;
     return VARVE_UNSUPPORTED;
 }
 
@@ -45,7 +45,7 @@ int files_h5_close(struct files_h5 *file, struct varve_error *error) {
 #include <hdf5_hl.h>
 #endif
 
-#define NAME_CAPACITY 1100
+#define TRIES 100
 #define ORDER (H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED) /* netCDF wants it */
 
 struct files_h5 {
@@ -55,7 +55,7 @@ struct files_h5 {
     unsigned dims;
     hsize_t size[VARVE_DIMS_MAX];
     uint64_t element; /* bytes */
-    char name[NAME_CAPACITY];
+    char name[FILES_H5_NAME];
 };
 
 static int refuse(struct varve_error *error, const char *what, const char *name) {
@@ -183,18 +183,33 @@ static hid_t make_set(struct files_h5 *file, const char *name, hid_t type, hid_t
     return set;
 }
 
+/* Under this name; or without groups; or with a number behind it. `called` says which. */
+static hid_t make_named(struct files_h5 *file, const char *name, hid_t type, hid_t space, char called[FILES_H5_NAME]) {
+    hid_t set = H5I_INVALID_HID;
+    snprintf(called, FILES_H5_NAME, "%s", name);
+    for (int i = 0; i < TRIES && set < 0; i++) {
+        if (i == 1)
+            for (char *at = called; *at; at++)
+                *at = *at == '/' ? '.' : *at;
+        if (i > 1)
+            snprintf(called + strcspn(called, "~"), 8, "~%d", i);
+        set = make_set(file, called, type, space);
+    }
+    return set;
+}
+
 /* Each dimension of each array has one of its own: NAME_0, NAME_1. */
 static int name_dimensions(struct files_h5 *file) {
     int is_right = 1;
 #ifdef VARVE_HAS_HDF5_HL
     for (unsigned i = 0; i < file->dims && is_right; i++) {
-        char name[NAME_CAPACITY + 8], title[100];
+        char name[FILES_H5_NAME], called[FILES_H5_NAME], title[100];
         hsize_t size = file->size[i];
-        snprintf(name, sizeof name, "%s_%u", file->name, i);
+        snprintf(name, sizeof name, "%.1000s_%u", file->name, i);
         snprintf(title, sizeof title, "This is a netCDF dimension but not a netCDF variable.%10llu",
                  (unsigned long long)size);
         hid_t space = H5Screate_simple(1, &size, NULL);
-        hid_t scale = make_set(file, name, H5T_IEEE_F32BE, space);
+        hid_t scale = make_named(file, name, H5T_IEEE_F32BE, space, called);
         is_right = scale >= 0 && H5DSset_scale(scale, title) >= 0 && H5DSattach_scale(file->set, scale, i) >= 0;
         H5Dclose(scale);
         H5Sclose(space);
@@ -205,28 +220,30 @@ static int name_dimensions(struct files_h5 *file) {
     return is_right;
 }
 
-/* A component "." would be no name. */
-static void choose_name(const char *name, char out[NAME_CAPACITY]) {
-    snprintf(out, NAME_CAPACITY, "%s", name);
+/* A component "." would be no name, and ~ is ours. Room for a number is left. */
+static void choose_name(const char *name, char out[FILES_H5_NAME]) {
+    snprintf(out, FILES_H5_NAME - 16, "%s", *name ? name : "_");
     for (char *at = out; *at; at++)
-        if (*at == '.' && (at == out || at[-1] == '/') && (at[1] == '/' || at[1] == '\0'))
+        if (*at == '~' || (*at == '.' && (at == out || at[-1] == '/') && (at[1] == '/' || at[1] == '\0')))
             *at = '_';
 }
 
-int files_h5_array(struct files_h5 *file, const char *name, const struct varve_array *array,
+int files_h5_array(struct files_h5 *file, const char *name, const struct varve_array *array, char called[FILES_H5_NAME],
                    struct varve_error *error) {
+    char wanted[FILES_H5_NAME];
     if (!end_array(file))
         return refuse(error, "write", file->name);
-    choose_name(name, file->name);
+    choose_name(name, wanted);
     file->dims = array->dims;
     for (unsigned i = 0; i < array->dims; i++)
         file->size[i] = array->dim[i].local;
     file->type = type_of(array->type);
     hid_t space = H5Screate_simple((int)file->dims, file->size, NULL);
     if (file->type >= 0 && space >= 0)
-        file->set = make_set(file, file->name, file->type, space);
+        file->set = make_named(file, wanted, file->type, space, file->name);
     H5Sclose(space);
     file->element = file->type >= 0 ? H5Tget_size(file->type) : 0;
+    snprintf(called, FILES_H5_NAME, "%s", file->name);
     return file->set >= 0 && name_dimensions(file) ? 0 : refuse(error, "make the dataset", name);
 }
 

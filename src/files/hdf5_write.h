@@ -13,8 +13,12 @@ struct files_h5;
 int files_h5_create(int fd, struct files_h5 **out, struct varve_error *error);
 /* A text that belongs to the whole file. */
 int files_h5_text(struct files_h5 *file, const char *name, const char *value, struct varve_error *error);
-/* A new array: of each dimension, local counts. A slash in its name leads into a group. */
-int files_h5_array(struct files_h5 *file, const char *name, const struct varve_array *array, struct varve_error *error);
+#define FILES_H5_NAME 1100
+
+/* A new array: of each dimension, local counts. A slash in its name leads into a group. Where the name is taken, or can
+ * be none, it gets another one: called says which. */
+int files_h5_array(struct files_h5 *file, const char *name, const struct varve_array *array, char called[FILES_H5_NAME],
+                   struct varve_error *error);
 /* Its next bytes, whole elements in the order of C, from this offset on. */
 int files_h5_write(struct files_h5 *file, uint64_t offset, const void *data, size_t size, struct varve_error *error);
 /* Everything is in the file, or the error. Accepts NULL. */

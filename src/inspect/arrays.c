@@ -13,6 +13,16 @@
 #define WINDOW_BYTES ((uint64_t)64 << 20) /* given out at once */
 #define BOOK_BYTES ((uint64_t)16 << 20)
 
+/* Add what this rank holds: 1 if that is not, or not all, on this node. */
+static int add_rank(struct vv_view *view, struct vv_residents *residents, uint32_t rank, const char *name,
+                    struct vv_global_arrays *out, struct varve_error *error) {
+    struct varve_error ignored = {0};
+    int rc = vv_global_arrays_add(out, view, rank, name, error);
+    if (rc == VARVE_CORRUPT && residents && vv_owner_needs_others(residents, view, rank, &ignored) == 1)
+        return 1;
+    return rc;
+}
+
 /* All arrays, or the one of this name, of the ranks that are on this node. */
 static int gather(struct varve_store *store, const struct varve_which *which, struct vv_view *view, const char *name,
                   struct vv_global_arrays *out, struct varve_error *error) {
@@ -21,13 +31,20 @@ static int gather(struct varve_store *store, const struct varve_which *which, st
     int rc = 0;
     for (uint32_t rank = 0; rc == 0 && rank < vv_view_record(view)->ranks; rank++) {
         rc = vv_inspect_is_elsewhere(store, which, view, rank, &residents, error);
+        if (rc == 0)
+            rc = add_rank(view, residents, rank, name, out, error);
         if (rc > 0)
             vv_inspect_leave_out(&left_out, rank);
-        rc = rc > 0 ? 0 : rc < 0 ? rc : vv_global_arrays_add(out, view, rank, name, error);
+        rc = rc > 0 ? 0 : rc;
     }
+    int has_others = left_out.count > 0;
     vv_inspect_tell_left_out(store, which, &left_out);
     vv_residents_destroy(residents);
-    return rc ? rc : vv_global_arrays_check(out, error);
+    return rc ? rc : vv_global_arrays_check(out, has_others, error);
+}
+
+static const char *problem_of(const struct vv_global_array *global) {
+    return global->problem ? global->problem : global->is_ambiguous || global->missing ? "it is not whole" : "";
 }
 
 static int tell_array(const struct vv_global_array *global, varve_global_array_fn fn, void *arg) {
@@ -39,13 +56,13 @@ static int tell_array(const struct vv_global_array *global, varve_global_array_f
         .blocks = global->count,
         .is_private = global->is_private,
         .is_whole = !global->is_private && !global->is_ambiguous && global->missing == 0,
-        .problem = global->problem,
+        .problem = problem_of(global),
     };
     return fn(arg, &told);
 }
 
-int varve_store_arrays(struct varve_store *store, const struct varve_which *which, varve_global_array_fn fn, void *arg,
-                       struct varve_error *error) {
+int varve_store_arrays(struct varve_store *store, const struct varve_which *which, const char *name,
+                       varve_global_array_fn fn, void *arg, struct varve_error *error) {
     struct varve_which found = which ? *which : (struct varve_which){0};
     struct vv_global_arrays arrays = {0};
     struct vv_view *view = NULL;
@@ -56,7 +73,7 @@ int varve_store_arrays(struct varve_store *store, const struct varve_which *whic
     int rc = vv_inspect_open_view(store, &found, &view, error);
     if (rc < 0)
         return rc;
-    rc = gather(store, &found, view, NULL, &arrays, error);
+    rc = gather(store, &found, view, name, &arrays, error);
     for (size_t i = 0; rc == 0 && i < arrays.count; i++)
         rc = tell_array(&arrays.list[i], fn, arg);
     vv_global_arrays_clear(&arrays);
@@ -88,9 +105,9 @@ static int zero(void *ptr, uint64_t size) {
 
 static int choose_slice(struct array_reading *reading, const struct varve_slice *slice, struct varve_error *error) {
     const struct vv_global_array *global = reading->global;
-    reading->slice = global->part;
-    for (unsigned i = 0; slice && i < global->part.dims; i++) {
-        uint64_t first = slice->first[i], count = slice->count[i], size = global->part.dim[i].local;
+    vv_part_of_array(&global->array, &reading->slice);
+    for (unsigned i = 0; slice && i < global->array.dims; i++) {
+        uint64_t first = slice->first[i], count = slice->count[i], size = global->array.dim[i].local;
         if (first > size || count > size - first)
             return vv_error(error, VARVE_MISMATCH,
                             "array %s: dimension %u has %" PRIu64 " elements; %" PRIu64 " from %" PRIu64
@@ -107,16 +124,17 @@ static int check_slice(const struct array_reading *reading, struct varve_error *
     struct vv_part part;
     uint64_t found = 0;
     if (global->is_private)
-        return vv_error(error, VARVE_MISMATCH, "array %s: each rank has one of its own; say of which rank you want it",
+        return vv_error(error, VARVE_MISMATCH,
+                        "array %s: each rank has one of its own, and the region of one rank is to be asked for",
                         global->name);
     if (global->is_ambiguous)
-        return vv_error(error, VARVE_MISMATCH, "array %s: %s", global->name, global->problem);
+        return vv_error(error, VARVE_MISMATCH, "array %s: %s", global->name, problem_of(global));
     for (size_t i = 0; global->missing > 0 && i < global->count; i++) {
         vv_array_block_part(global, i, &part);
         found += global->blocks[i].is_again ? 0 : vv_overlap_count(&part, &reading->slice);
     }
     if (global->missing > 0 && found < vv_part_elements(&reading->slice))
-        return vv_error(error, VARVE_MISMATCH, "array %s: %s", global->name, global->problem);
+        return vv_error(error, VARVE_MISMATCH, "array %s: %s", global->name, problem_of(global));
     return 0;
 }
 
@@ -189,7 +207,7 @@ static int read_slabs(struct array_reading *reading, int is_checked_only, struct
         done += bytes;
         more = next_slab(reading, &slab);
     }
-    return rc;
+    return rc > 0 ? vv_error(error, -EIO, "the function that takes the bytes returned %d", rc) : rc;
 }
 
 static int read_array(struct varve_store *store, struct array_reading *reading, const struct varve_slice *slice,

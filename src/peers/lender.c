@@ -59,7 +59,7 @@ struct slot {
     struct vv_hash128 id;   /* of the block; zeros: nobody finds it */
     _Atomic uint32_t state; /* waited for as a futex */
     _Atomic uint32_t users; /* that have it borrowed, or wait for it; more only with the lock */
-    uint32_t has_memory;    /* only whoever loads it looks, and asks for some */
+    uint32_t has_memory;    /* only whoever loads it asks for some */
     uint32_t loader;        /* local number of the rank that fills it */
     uint32_t lead;          /* where the block begins; or how many bytes there are */
     uint32_t takers;        /* how often it was borrowed: once by each rank, as a rule */

@@ -154,9 +154,10 @@ static int try_together(struct vv_elastic *elastic, struct varve_error *error) {
         rc = vv_peers_run(elastic->peers, compare_parts, elastic, error);
     if (rc == 0)
         rc = compare_totals(elastic, error);
+    /* Nearly every block may be lent, not only some: with few slots ranks that are once apart stay so. */
     const struct vv_peers_needs needs = {.is_needed = 1,
                                          .shared = elastic->bytes,
-                                         .bytes = elastic->bytes,
+                                         .bytes = elastic->bytes * 3,
                                          .block_size = (uint32_t)job->settings.block_size};
     if (rc == 0)
         rc = vv_peers_need(elastic->peers, &needs, error);

@@ -240,7 +240,8 @@ static int check_array(const struct vv_elastic *elastic, const struct vv_stored_
     if (rc == 0)
         return 0;
     if (rc < 0)
-        return vv_error(error, rc, "no memory to compare %zu parts", count);
+        return vv_error(error, rc, "region %s: %zu parts could not be compared: %s",
+                        elastic->wanted[stored[0]->wanted].region->name, count, varve_error_text(rc));
     return vv_error(error, VARVE_MISMATCH,
                     "region %s: ranks %u and %u have both stored some elements of it: each rank protects only what it "
                     "owns, without the rows of its neighbours; or say with varve_distribute what it is",
