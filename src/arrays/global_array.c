@@ -313,7 +313,8 @@ static int find_hole(struct search *search, const struct vv_part **parts, size_t
 static void tell_hole(struct vv_global_array *global, const uint64_t *index) {
     char out[512];
     size_t capacity = sizeof out;
-    size_t used = (size_t)snprintf(out, capacity, "%" PRIu64 " of its elements are stored by no rank", global->missing);
+    size_t used = (size_t)snprintf(out, capacity, "%" PRIu64 " of its elements are stored by no rank%s",
+                                   global->missing, global->has_others ? " on this node" : "");
     for (unsigned i = 0; index && i < global->array.dims && used < capacity; i++)
         used += (size_t)snprintf(out + used, capacity - used, "%s%" PRIu64, i ? ", " : "; the first is [", index[i]);
     if (index && used < capacity)
@@ -346,16 +347,17 @@ int vv_global_arrays_check(struct vv_global_arrays *arrays, int has_others, stru
     int rc = 0;
     for (size_t i = 0; i < arrays->count && rc == 0; i++) {
         struct vv_global_array *global = &arrays->list[i];
-        if (has_others)
-            blame(global, "some ranks are not on this node, so it is not known whether it is whole");
         if (global->is_ambiguous)
             continue;
+        global->has_others = has_others;
         struct comparing comparing = {.global = global,
                                       .placed = vv_calloc(global->count + 1, sizeof(struct placed)),
                                       .parts = vv_calloc(global->count + 1, sizeof(const struct vv_part *))};
         rc = comparing.placed && comparing.parts ? check_array(&comparing) : -ENOMEM;
         vv_free(comparing.parts);
         vv_free(comparing.placed);
+        if (has_others && !global->is_private && global->missing == 0) /* there may be more, and others */
+            blame(global, "some ranks are not on this node, so it is not known whether it is whole");
     }
     return rc ? vv_error(error, rc, "no memory to compare the blocks of arrays") : 0;
 }

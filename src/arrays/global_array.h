@@ -14,7 +14,6 @@ struct vv_array_block {
 struct vv_global_array {
     char name[VV_REGION_NAME_MAX + 1];
     struct varve_array array;      /* all of it: each dimension from 0 on */
-    struct vv_part part;           /* the same */
     struct vv_array_block *blocks; /* ascending owners */
     size_t count, capacity;
     uint64_t *boxes; /* of each block, for each dimension: its first index, and how many there are */
@@ -23,6 +22,7 @@ struct vv_global_array {
     uint32_t uneven;  /* who has stored a block of an array of another size or type than the first; 0: nobody */
     int is_private;   /* each rank has an array of its own under this name */
     int is_ambiguous; /* some elements are stored more than once, and not alike; or ranks say different things of it */
+    int has_others;   /* some ranks are on other nodes */
     uint64_t missing; /* elements that nobody has stored; not told of what is private or ambiguous */
     char *problem;    /* of what is ambiguous, or misses something; else NULL */
 };
@@ -39,8 +39,8 @@ struct vv_global_arrays {
 /* Add what this owner holds: of all arrays, or of the one of this name. -E2BIG beyond VV_ARRAYS_MOST of them. */
 int vv_global_arrays_add(struct vv_global_arrays *arrays, struct vv_view *view, uint32_t owner, const char *name,
                          struct varve_error *error);
-/* All owners were added: is every element there, once? has_others: some owners could not be added, so nothing is known
- * to be whole. 0, or -ENOMEM. */
+/* All owners were added: is every element there, once? has_others: some owners could not be added, as they are on other
+ * nodes. 0, or -ENOMEM. */
 int vv_global_arrays_check(struct vv_global_arrays *arrays, int has_others, struct varve_error *error);
 /* Which elements a block has. */
 void vv_array_block_part(const struct vv_global_array *global, size_t block, struct vv_part *out);

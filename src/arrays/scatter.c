@@ -33,6 +33,7 @@ struct vv_scatter {
     struct vv_buf copies;
     struct cover cover;
     int has_cover;
+    enum vv_sharing sharing; /* of the region at hand */
 };
 
 int vv_scatter_create(struct vv_view *view, const struct vv_scatter_options *options, struct vv_scatter **out,
@@ -68,6 +69,8 @@ static int end_cover(struct vv_scatter *scatter, struct varve_error *error) {
         return 0;
     scatter->has_cover = 0;
     scatter->room_used = cover->at + (uint32_t)(cover->end - cover->from);
+    /* What lies between the stretches is wanted by others. */
+    vv_fetch_share(scatter->fetch, scatter->sharing ? VV_SHARING_ALL : VV_SHARING_NOTHING);
     return vv_fetch_add(scatter->fetch, &cover->run, cover->from - cover->run.offset, cover->end - cover->from,
                         scatter->room + cover->at, 0, error);
 }
@@ -127,15 +130,16 @@ static int want_piece(struct vv_scatter *scatter, const struct vv_run *run, uint
                               "a page of it cannot be written: a guard page, or memory that has failed");
     if (length < SHORT)
         return want_short(scatter, run, from, length, to, error);
+    vv_fetch_share(scatter->fetch, scatter->sharing);
     int rc = vv_fetch_add(scatter->fetch, run, from - run->offset, length, to, 0, error);
     return rc == 0 && is_full(scatter) ? vv_scatter_run(scatter, error) : rc;
 }
 
 int vv_scatter_region(struct vv_scatter *scatter, struct vv_recipe *recipe, struct vv_overlap *overlap, void *base,
-                      int is_shared, struct varve_error *error) {
+                      enum vv_sharing sharing, struct varve_error *error) {
     struct vv_stretch stretch;
     struct vv_run run;
-    vv_fetch_share(scatter->fetch, is_shared);
+    scatter->sharing = sharing;
     int rc = 0, more = vv_overlap_next(overlap, &stretch);
     while (more && rc == 0 && (rc = vv_recipe_next_run(recipe, &run, error)) > 0) {
         uint64_t end = run.offset + run.length;

@@ -14,10 +14,10 @@ struct vv_scatter_options {
 };
 int vv_scatter_create(struct vv_view *view, const struct vv_scatter_options *options, struct vv_scatter **out,
                       struct varve_error *error);
-/* Want what the overlap has of the region that the recipe stands before; base is where the other part lies. is_shared:
- * other ranks want the rest of it. Some of it may be read at once. */
+/* Want what the overlap has of the region that the recipe stands before; base is where the other part lies. Some of it
+ * may be read at once. */
 int vv_scatter_region(struct vv_scatter *scatter, struct vv_recipe *recipe, struct vv_overlap *overlap, void *base,
-                      int is_shared, struct varve_error *error);
+                      enum vv_sharing sharing, struct varve_error *error);
 /* Read everything that is wanted. */
 int vv_scatter_run(struct vv_scatter *scatter, struct varve_error *error);
 void vv_scatter_destroy(struct vv_scatter *scatter); /* accepts NULL */

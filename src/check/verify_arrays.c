@@ -19,9 +19,9 @@ int vv_verify_arrays(struct vv_verifier *verifier, struct vv_view *view, const c
     }
     rc = rc ? rc : vv_global_arrays_check(&arrays, 0, &why);
     for (size_t i = 0; i < arrays.count && rc == 0; i++)
-        if (arrays.list[i].problem)
+        if (arrays.list[i].is_ambiguous || arrays.list[i].missing > 0)
             vv_verify_finding(verifier, VV_FINDING_NOTE, key, "array %s is not whole: %s", arrays.list[i].name,
-                              arrays.list[i].problem);
+                              arrays.list[i].problem ? arrays.list[i].problem : "no memory to say why");
     vv_global_arrays_clear(&arrays);
     if (rc == -E2BIG || rc == -ENOMEM) { /* which says nothing about the checkpoint */
         vv_verify_finding(verifier, VV_FINDING_NOTE, key, "its arrays were not looked at: %s", why.text);

@@ -18,8 +18,10 @@ static int add_rank(struct vv_view *view, struct vv_residents *residents, uint32
                     struct vv_global_arrays *out, struct varve_error *error) {
     struct varve_error ignored = {0};
     int rc = vv_global_arrays_add(out, view, rank, name, error);
-    if (rc == VARVE_CORRUPT && residents && vv_owner_needs_others(residents, view, rank, &ignored) == 1)
+    if (rc == VARVE_CORRUPT && residents && vv_owner_needs_others(residents, view, rank, &ignored) == 1) {
+        vv_error_clear(error);
         return 1;
+    }
     return rc;
 }
 
@@ -163,7 +165,7 @@ static int read_block(struct array_reading *reading, size_t number, const struct
         return 0;
     int rc = vv_region_find(reading->view, block->owner, reading->global->name, &recipe, &region, error);
     if (rc == 0)
-        rc = vv_scatter_region(reading->scatter, recipe, &overlap, reading->window, 0, error);
+        rc = vv_scatter_region(reading->scatter, recipe, &overlap, reading->window, VV_SHARING_NOTHING, error);
     vv_recipe_close(recipe);
     return rc ? vv_error_in_region(error, rc, reading->global->name) : 0;
 }

@@ -52,7 +52,7 @@ int vv_peers_call(struct vv_peers *peers, int (*fn)(void *arg), void *arg);
 struct vv_peers_needs {
     int is_needed;       /* it pays to have them read once for the whole job */
     uint64_t shared;     /* bytes; with 0 on all ranks, nothing is shared on a node, either */
-    uint64_t bytes;      /* of all this rank will read */
+    uint64_t bytes;      /* that this rank will read: with more of them, more blocks can be lent at a time */
     uint32_t block_size; /* that is expected */
 };
 /* Until this is called, each rank reads by itself. If any rank needs it, what follows goes by rounds, or on a single

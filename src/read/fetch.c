@@ -287,10 +287,10 @@ static int add_range(struct vv_fetch *fetch, const struct vv_run *run, uint64_t 
                            .out = out,
                            .tag = fetch->tag,
                            .source = first->dependency,
-                           .owner = first->owner & INT32_MAX,
-                           .is_shared = fetch->is_shared != 0,
+                           .owner = first->owner,
+                           .sharing = (uint8_t)fetch->sharing,
                            .list = VV_NO_LIST,
-                           .place_count = (uint16_t)run->place_count};
+                           .place_count = (uint8_t)run->place_count};
     if (first->dependency > fetch->view->record.dependency_count)
         return vv_error(error, -EINVAL, "there is no source %u", first->dependency);
     if (run->place_count > 1 || first->copy) {
@@ -349,8 +349,8 @@ int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip
     }
 }
 
-void vv_fetch_share(struct vv_fetch *fetch, int is_shared) {
-    fetch->is_shared = is_shared;
+void vv_fetch_share(struct vv_fetch *fetch, enum vv_sharing sharing) {
+    fetch->sharing = sharing;
 }
 
 size_t vv_fetch_pending(const struct vv_fetch *fetch) {

@@ -376,8 +376,9 @@ static int is_lent(const struct vv_fetch *fetch, const struct vv_block *block, c
                    const struct group *group) {
     const struct vv_want *wants = (const struct vv_want *)fetch->wants.data;
     int is_shared = (block->flags & VV_BLOCK_SHARED) != 0;
+    enum vv_sharing least = group->bytes < block->raw ? VV_SHARING_PARTS : VV_SHARING_ALL;
     for (size_t i = 0; i < group->count && !is_shared; i++)
-        is_shared = wants[pieces[i].want].is_shared;
+        is_shared = wants[pieces[i].want].sharing >= least;
     return fetch->view->store->lend && is_shared;
 }
 

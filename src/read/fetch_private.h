@@ -19,10 +19,10 @@ struct vv_want {
     uint8_t *out;
     void *tag; /* for the placed function */
     uint32_t source;
-    uint32_t owner : 31;
-    uint32_t is_shared : 1; /* other ranks of the node want parts of the same blocks */
+    uint32_t owner;
     uint32_t list; /* of places, the first of which may lie before address: its index in fetch->places; or VV_NO_LIST */
-    uint16_t place_count;
+    uint8_t place_count;
+    uint8_t sharing;    /* enum vv_sharing */
     uint16_t candidate; /* see pick_place */
 };
 
@@ -42,10 +42,10 @@ struct vv_fetch {
     struct vv_view *view;
     struct vv_pool *pool;
     struct vv_seeker seeker;
-    vv_placed_fn placed; /* or NULL */
-    void *tag;           /* of the wants that are being added */
-    int is_shared;       /* the same */
-    void *failed_tag;    /* of the want that was nowhere */
+    vv_placed_fn placed;     /* or NULL */
+    void *tag;               /* of the wants that are being added */
+    enum vv_sharing sharing; /* the same */
+    void *failed_tag;        /* of the want that was nowhere */
     struct vv_buf places;
     struct vv_buf wants;
     struct vv_buf pieces;

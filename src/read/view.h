@@ -89,9 +89,14 @@ int vv_fetch_add(struct vv_fetch *fetch, const struct vv_run *run, uint64_t skip
  * once. tag comes back. ids: those of its granules, as they were computed from data; or NULL. */
 typedef void (*vv_placed_fn)(void *tag, const void *data, size_t size, const struct vv_hash128 *ids);
 void vv_fetch_tell(struct vv_fetch *fetch, vv_placed_fn placed, void *tag);
-/* Of the wants added from now on: do other ranks of the node want other parts of the same blocks? Then blocks are lent
- * to them, where there is a lender, as those are that several ranks have stored. Not at first. */
-void vv_fetch_share(struct vv_fetch *fetch, int is_shared);
+/* Of the wants added from now on: do other ranks want bytes of the same blocks? Then blocks are lent to those of this
+ * node, where there is a lender, as those are that several ranks have stored. At first they do not. */
+enum vv_sharing {
+    VV_SHARING_NOTHING,
+    VV_SHARING_PARTS, /* others may want what this rank does not: a block of which it wants everything is its own */
+    VV_SHARING_ALL,   /* others may want the same bytes */
+};
+void vv_fetch_share(struct vv_fetch *fetch, enum vv_sharing sharing);
 /* Read and place everything added since the last call; blocks in parallel on the pool. A place that fails is tried at
  * the run's other places and at the copies its writer's partners hold, before the error is returned. */
 int vv_fetch_run(struct vv_fetch *fetch, struct varve_error *error);

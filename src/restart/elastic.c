@@ -34,7 +34,7 @@ static int read_part(struct vv_elastic *elastic, struct vv_scatter *scatter, str
     const struct vv_wanted *wanted = &elastic->wanted[part->wanted];
     struct vv_overlap overlap;
     (void)vv_overlap_begin(&overlap, &part->part, &wanted->part);
-    int rc = vv_scatter_region(scatter, recipe, &overlap, wanted->region->ptr, part->is_shared, error);
+    int rc = vv_scatter_region(scatter, recipe, &overlap, wanted->region->ptr, part->sharing, error);
     return rc ? vv_error_in_region(error, rc, wanted->region->name) : 0;
 }
 

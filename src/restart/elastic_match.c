@@ -99,7 +99,9 @@ static int add_part(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32
         .wanted = (uint32_t)(wanted - elastic->wanted),
         .number = stored->number,
         .part = *part,
-        .is_shared = wanted->how == VARVE_REPLICATED || common < vv_part_elements(part),
+        .sharing = wanted->how == VARVE_REPLICATED   ? VV_SHARING_ALL
+                   : common < vv_part_elements(part) ? VV_SHARING_PARTS
+                                                     : VV_SHARING_NOTHING,
         .is_whole = common == vv_part_elements(part) && common == vv_part_elements(&wanted->part),
         .digest = stored->digest,
     };
@@ -240,8 +242,10 @@ static int check_array(const struct vv_elastic *elastic, const struct vv_stored_
     if (rc == 0)
         return 0;
     if (rc < 0)
-        return vv_error(error, rc, "region %s: %zu parts could not be compared: %s",
-                        elastic->wanted[stored[0]->wanted].region->name, count, varve_error_text(rc));
+        return vv_error(error, rc, "region %s: %zu stored parts %s", elastic->wanted[stored[0]->wanted].region->name,
+                        count,
+                        rc == -ENOMEM ? "could not be compared: no memory"
+                                      : "lie so that they cannot be compared in a reasonable time");
     return vv_error(error, VARVE_MISMATCH,
                     "region %s: ranks %u and %u have both stored some elements of it: each rank protects only what it "
                     "owns, without the rows of its neighbours; or say with varve_distribute what it is",

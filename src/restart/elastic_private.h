@@ -26,7 +26,7 @@ struct vv_stored_part {
     uint32_t wanted;
     uint64_t number;
     struct vv_part part;
-    int is_shared;            /* other ranks want some of it, too */
+    enum vv_sharing sharing;  /* may other ranks want some of it, too? */
     int is_whole;             /* all of it becomes all of the region, */
     struct vv_hash128 digest; /* which then has this digest */
 };

@@ -269,7 +269,7 @@ static void what_all_have_counts_once(void **state) {
 static void tool(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static void tool(int code, const char *format, ...) {
-    char arguments[300], command[600];
+    char arguments[300], command[1200];
     va_list args;
     va_start(args, format);
     vsnprintf(arguments, sizeof arguments, format, args);
@@ -460,7 +460,7 @@ static void the_tool_writes_arrays(void **state) {
 /* Read by the libraries of others, where a Python has them. */
 static void the_tool_writes_hdf5(void **state) {
     struct plan plan = grid(3, (const uint64_t[]){20, 30, 7}, (const uint32_t[]){2, 3, 1});
-    char command[600];
+    char command[1200];
     (void)state;
     begin(&plan);
     if (!HAS_HDF5) {
