@@ -324,9 +324,11 @@ static int show(struct showing *showing, struct varve_which *which, struct varve
         tell_text(&detail);
     showing->which = which;
     showing->has_ranges = has_option(cli, OPTION_RANGES) || showing->region || detail.info.regions <= RANGES_MOST;
-    if (detail.info.ranks > 1 && !showing->region)
-        rc = show_arrays(cli, which, error);
-    rc = rc < 0 ? rc : show_regions(showing, error);
+    if (detail.info.ranks > 1 && !showing->region && show_arrays(cli, which, error) < 0) {
+        cli_note("the arrays of all ranks are left out: %s", error->text); /* regions are shown as far as it goes */
+        error->text[0] = '\0';
+    }
+    rc = show_regions(showing, error);
     return rc == 0 && showing->region ? show_blocks(showing, error) : rc;
 }
 

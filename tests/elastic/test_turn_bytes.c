@@ -7,6 +7,7 @@
 
 #include "folder.h"
 #include "group.h"
+#include "io_count.h"
 #include "test.h"
 
 #define RANKS 4u
@@ -45,16 +46,6 @@ static uint64_t each_element(const struct varve_array *array, uint64_t *data, in
     return wrong;
 }
 
-static uint64_t read_so_far(void) {
-    unsigned long long count = 0;
-    FILE *file = fopen("/proc/self/io", "re");
-    if (!file || fscanf(file, "rchar: %llu", &count) != 1)
-        count = 0;
-    if (file)
-        fclose(file);
-    return count;
-}
-
 static struct varve_session *open_session(struct varve_comm *comm, const char *settings) {
     char address[128];
     struct varve_options options = {.size = sizeof options, .settings = settings};
@@ -76,10 +67,10 @@ static void run(struct varve_comm *comm, const char *settings, int is_saving) {
     int rc = varve_protect_array(session, "field", data, &array);
     if (is_saving)
         each_element(&array, data, 0);
-    before = read_so_far();
+    before = io_read_so_far();
     rc = rc ? rc : is_saving ? varve_checkpoint(session, 1) : varve_restart(session, VARVE_LATEST, NULL);
     rc = rc ? rc : varve_wait(session);
-    bytes_read[comm->rank] = read_so_far() - before;
+    bytes_read[comm->rank] = io_read_so_far() - before;
     if (rc)
         group_fail(comm, "%s", varve_session_error(session)->text);
     if (each_element(&array, data, 1) != 0)
@@ -114,7 +105,7 @@ static double read_over_needed(const char *settings) {
 
 static void each_block_is_read_once(void **state) {
     (void)state;
-    if (read_so_far() == 0)
+    if (io_read_so_far() == 0)
         skip(); /* the kernel does not count */
     assert_true(read_over_needed("codec=none,block_size=64K") <= BOUND);
     assert_true(read_over_needed("codec=none,block_size=64K,aggregate=4") <= BOUND);

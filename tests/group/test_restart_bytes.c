@@ -7,6 +7,7 @@
 
 #include "folder.h"
 #include "group.h"
+#include "io_count.h"
 #include "test.h"
 
 #define RANKS 4
@@ -61,25 +62,15 @@ static void save(struct varve_comm *comm, void *arg) {
     free(memory);
 }
 
-static uint64_t read_so_far(void) {
-    unsigned long long count = 0;
-    FILE *file = fopen("/proc/self/io", "re");
-    if (!file || fscanf(file, "rchar: %llu", &count) != 1)
-        count = 0;
-    if (file)
-        fclose(file);
-    return count;
-}
-
 static void come_back(struct varve_comm *comm, void *arg) {
     uint8_t *memory = aligned_alloc(PAGE, SIZE), *wanted = aligned_alloc(PAGE, SIZE);
     int64_t version = -1;
     fill(wanted, comm->rank);
     struct varve_session *session = open_session(comm, memory, arg);
-    uint64_t before = read_so_far();
+    uint64_t before = io_read_so_far();
     if (varve_restart(session, VARVE_LATEST, &version) != 0 || version != 1)
         group_fail(comm, "restart: %s", varve_session_error(session)->text);
-    bytes_read[comm->rank] = read_so_far() - before;
+    bytes_read[comm->rank] = io_read_so_far() - before;
     if (memcmp(memory, wanted, SIZE) != 0)
         group_fail(comm, "other bytes came back");
     varve_close(session);
@@ -92,7 +83,7 @@ static void come_back(struct varve_comm *comm, void *arg) {
 static void a_rank_reads_what_it_needs(void **state) {
     static const char settings[] = "dedup=exact,aggregate=off,codec=none";
     (void)state;
-    if (read_so_far() == 0)
+    if (io_read_so_far() == 0)
         skip(); /* the kernel does not count */
     const struct group_options apart = {.ranks_per_node = 1};
     group_must_run(RANKS, save, settings, &apart, NULL);
@@ -120,7 +111,7 @@ static double read_over_unique(const char *settings) {
 
 static void a_node_reads_once(void **state) {
     (void)state;
-    if (read_so_far() == 0)
+    if (io_read_so_far() == 0)
         skip();
     assert_true(read_over_unique("dedup=exact,aggregate=off,codec=none") <= BOUND_UNIQUE);
 }
@@ -128,7 +119,7 @@ static void a_node_reads_once(void **state) {
 /* Blocks of several ranks, of one writer. */
 static void a_node_reads_a_shared_writers_pack_once(void **state) {
     (void)state;
-    if (read_so_far() == 0)
+    if (io_read_so_far() == 0)
         skip();
     assert_true(read_over_unique("dedup=exact,aggregate=4,codec=none") <= BOUND_UNIQUE);
     folder_remove(folder);
