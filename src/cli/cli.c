@@ -13,9 +13,9 @@
 #include <string.h>
 #include <varve/varve_version.h>
 
-#include "json.h"
-#include "progress.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/progress.h"
+#include "terminal/text.h"
 
 static const struct command *const commands[] = {
     &command_ls,      &command_show,   &command_diff,   &command_stats,  &command_verify,

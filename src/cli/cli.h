@@ -15,8 +15,7 @@ enum exit_code {
     EXIT_PARTIAL = 3,
     EXIT_NO_STORE = 10,
     EXIT_LOCKED = 11,
-    EXIT_CORRUPT = 20,
-    EXIT_INTERRUPTED = 130,
+    EXIT_CORRUPT = 20, /* EXIT_INTERRUPTED: progress.h */
 };
 
 /* Options that only some commands take; the others (--store, --json, --help) belong to all. */

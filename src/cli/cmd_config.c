@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "cli.h"
-#include "json.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/text.h"
 
 struct configuration {
     struct cli *cli;

@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 #include "cli.h"
-#include "json.h"
-#include "progress.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/progress.h"
+#include "terminal/text.h"
 
 #define WORDS_CAPACITY 256
 

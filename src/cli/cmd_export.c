@@ -13,9 +13,9 @@
 #include "export_arrays.h"
 #include "files/map.h"
 #include "files/place.h"
-#include "json.h"
-#include "progress.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/progress.h"
+#include "terminal/text.h"
 
 enum file_state { NOT_WANTED, BEGUN, WRITTEN, DONE, FAILED };
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "cli.h"
-#include "json.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/text.h"
 
 struct candidate {
     char *name;

@@ -14,9 +14,9 @@
 #include "files/look.h"
 #include "files/map.h"
 #include "files/source.h"
-#include "json.h"
-#include "progress.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/progress.h"
+#include "terminal/text.h"
 #include "whole.h"
 
 #define TABLE_BYTES 120e6 /* for the ids of known chunks, at the most */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "cli.h"
-#include "json.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/text.h"
 
 struct listing {
     struct cli *cli;

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "cli.h"
-#include "json.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/text.h"
 
 static void on_action(void *arg, const char *key, uint64_t bytes, const char *text) {
     struct cli *cli = arg;

@@ -12,9 +12,9 @@
 #include "files/npy.h"
 #include "files/output.h"
 #include "files/slice.h"
-#include "json.h"
-#include "progress.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/progress.h"
+#include "terminal/text.h"
 
 struct restoration {
     struct cli *cli;

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "cli.h"
-#include "json.h"
 #include "show_arrays.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/text.h"
 
 #define RANGES_MOST 10000 /* regions in a checkpoint whose ranges are told unasked: some have to be read for it */
 #define WORDS_CAPACITY 1100

@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 #include "cli.h"
-#include "json.h"
-#include "progress.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/progress.h"
+#include "terminal/text.h"
 
 struct stats {
     struct cli *cli;

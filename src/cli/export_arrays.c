@@ -9,9 +9,9 @@
 #include "export_arrays.h"
 #include "files/hdf5_write.h"
 #include "files/output.h"
-#include "json.h"
-#include "progress.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/progress.h"
+#include "terminal/text.h"
 
 struct array_export {
     struct cli *cli;

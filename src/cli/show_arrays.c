@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 #include "cli.h"
-#include "json.h"
 #include "show_arrays.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/text.h"
 
 #define SHAPE_CAPACITY 400 /* 16 dimensions of 20 digits fit */
 

@@ -2,7 +2,7 @@
 """Fails when an include or a call runs against the direction table of src/CMakeLists.txt.
 
 The table is the USES list of each varve_folder(). The third column of src/README.md must be the same. mpi/, device/,
-files/ and cli/ may use public headers only, and cli/ those of files/.
+files/, terminal/ and cli/ may use public headers only, and cli/ those of files/ and terminal/.
 
     check.py ROOT            includes of a tree; prints a table of them
     check.py ROOT OBJECTS    also calls, from the symbols of the object files below OBJECTS; prints for each folder
@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-OUTSIDE = {"mpi": [], "device": [], "files": [], "cli": ["files"]}  # not part of the library, and whom of each other they use
+# Not part of the library, and whom of each other they use.
+OUTSIDE = {"mpi": [], "device": [], "files": [], "terminal": [], "cli": ["files", "terminal"]}
 CIRCLE = 4  # files of a folder that may call each other in one
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
@@ -165,8 +166,9 @@ def self_test():
         "src/format/b.c": '#include "base/a.h"\n#include "format/b_private.h"\n#include "b_private.h"\n',
         "src/store/c.c": '#include "format/b.h"\n',
         "src/files/e.h": "",
+        "src/terminal/g.h": "",
         "src/device/f.c": '#include <varve/varve_device.h>\n',
-        "src/cli/d.c": '#include "cli/d.h"\n#include "files/e.h"\n#include <varve/varve.h>\n',
+        "src/cli/d.c": '#include "cli/d.h"\n#include "files/e.h"\n#include "terminal/g.h"\n#include <varve/varve.h>\n',
     }
     planted = [
         ("src/base/wrong.c", '#include "store/c.h"\n'),
@@ -177,6 +179,7 @@ def self_test():
         ("src/store/wrong_folder.c", '#include "stroe/c.h"\n'),
         ("src/cli/wrong.c", '#include "base/a.h"\n'),
         ("src/files/wrong.c", '#include "cli/d.h"\n'),
+        ("src/terminal/wrong.c", '#include "cli/d.h"\n'),
         ("src/device/wrong.c", '#include "base/a.h"\n'),
     ]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 /* Sizes, times and names for people, and tables with aligned columns. */
-#ifndef CLI_TEXT_H
-#define CLI_TEXT_H
+#ifndef TERMINAL_TEXT_H
+#define TERMINAL_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>

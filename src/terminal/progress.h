@@ -1,9 +1,11 @@
 /* How far long work is: one line on stderr when that is a terminal, status lines in JSON, nothing otherwise. And the
  * way to stop it: the first interrupt asks the work to stop where it is safe, a second one ends the process at once. */
-#ifndef CLI_PROGRESS_H
-#define CLI_PROGRESS_H
+#ifndef TERMINAL_PROGRESS_H
+#define TERMINAL_PROGRESS_H
 
 #include <stdint.h>
+
+#define EXIT_INTERRUPTED 130
 
 struct progress {
     const char *what; /* "verifying" */

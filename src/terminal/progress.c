@@ -1,4 +1,4 @@
-#include "progress.h"
+#include "terminal/progress.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -7,9 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
-#include "json.h"
-#include "text.h"
+#include "terminal/json.h"
+#include "terminal/text.h"
 
 #define TERMINAL_NS UINT64_C(100000000) /* ten times a second is enough to look alive */
 #define JSON_NS UINT64_C(1000000000)

@@ -1,10 +1,10 @@
-#include "json.h"
+#include "terminal/json.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
-#include "text.h"
+#include "terminal/text.h"
 
 static void put_quoted(const char *text) {
     const unsigned char *at = (const unsigned char *)text;

@@ -1,6 +1,6 @@
 /* JSON lines on stdout: one object per line, each with "message_type". */
-#ifndef CLI_JSON_H
-#define CLI_JSON_H
+#ifndef TERMINAL_JSON_H
+#define TERMINAL_JSON_H
 
 #include <stddef.h>
 #include <stdint.h>
