@@ -52,6 +52,7 @@ MAGIC = b"\x89Varve\r\n"
 STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY = range(1, 11)
 KINDS = ["", "store", "claim", "beat", "pack", "part", "writers", "record", "tombstone", "catalogue", "copy"]
 REASONS = {1: "a writer failed", 2: "pruned", 3: "forgotten", 4: "given up"}
+DISTRIBUTIONS = ["by dims", "joined", "replicated", "by rank", "dropped"]
 TYPES = ["bytes", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "f16", "bf16", "c64", "c128"]
 S_BLOCKS, S_EXTENTS, S_IDS, S_MOVED, S_MANIFEST, S_OPTIONAL, S_RANGES = 1, 2, 3, 4, 5, 0x8000, 0x8001
 
@@ -1400,7 +1401,8 @@ class Region:
 
     def __init__(self, number, length, description, runs, sum16):
         self.number, self.length, self.runs, self.digest = number, length, runs, sum16
-        self.description = self.name, self.address, self.type, self.dims, self.bound = description
+        self.description = description
+        self.name, self.address, self.type, self.dims, self.bound, self.distribution = description
         self.starts, at = [], 0
         for run in runs:
             self.starts.append(at)
@@ -1556,13 +1558,16 @@ class Manifest:
         if kind >= len(TYPES):
             raise cur.unknown(f"element type {kind} of region {number} is not known")
         count = cur.u8()
+        values = 5 if count & 32 else 3  # with the stride, or without
+        count &= ~32
         if count > 16:
             raise cur.bad(f"region {number} has {count} dimensions")
-        dims = [tuple(cur.varint() for _ in range(3)) for _ in range(count)]
+        dims = [tuple(cur.varint() for _ in range(values)) for _ in range(count)]
         exactness = cur.u8()
-        if exactness > 1:
+        if exactness & 0xE or exactness >> 4 >= len(DISTRIBUTIONS):
             raise cur.unknown(f"exactness {exactness} of region {number} is not known")
-        return name, address, TYPES[kind], dims, cur.fields("d")[0] if exactness else None
+        bound = cur.fields("d")[0] if exactness & 1 else None
+        return name, address, TYPES[kind], dims, bound, DISTRIBUTIONS[exactness >> 4]
 
     def place(self, here, length):
         cur, leans = self.cur, self.pack.footer.lean_list
@@ -1875,9 +1880,11 @@ def cmd_show(store, args):
             note(f"rank {rank}: {e}")
             continue
         for number, r in sorted(regions.items()):
-            dims = "".join(f" {first}+{local}/{size}" for size, first, local in r.dims)
+            dims = "".join(f" {first}+{local}/{size}" + "".join(f" stride {b}/{e}" for b, e in [more] if b)
+                           for size, first, local, *more in (d if len(d) > 3 else d + (0, 0) for d in r.dims))
             print(f"rank {rank}  region {number}  {printable(r.name)}  length {r.length}  type {r.type}"
                   + (f"  dims{dims}" if dims else "") + (f"  lossy {r.bound:g}" if r.bound is not None else "")
+                  + (f"  {r.distribution}" if r.distribution != "by dims" else "")
                   + (show_range(cp, r) if r.type != "bytes" else ""))
     return []
 

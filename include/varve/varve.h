@@ -147,6 +147,12 @@ struct varve_dim {
     uint64_t first;  /* index of the first one in the global array */
     uint64_t global; /* elements in all; 0: as many as here */
 };
+/* Elements of a dimension that do not all follow each other: blocks of `block` elements, of which each begins `every`
+ * indices after the one before; the last may be shorter. Both 0: they all follow each other. A matrix that ScaLAPACK
+ * spreads in blocks of nb over p rows of processes has {.block = nb, .every = nb * p}, and first = nb * its row. */
+struct varve_stride {
+    uint64_t block, every;
+};
 struct varve_array {
     size_t size;                          /* sizeof(struct varve_array) */
     int type;                             /* enum varve_type */
@@ -157,6 +163,7 @@ struct varve_array {
      * stored with them and shown. What is not finite comes back as it was; -0 as 0. */
     const char *lossy;
     double bound;
+    struct varve_stride stride[VARVE_DIMS_MAX]; /* nothing to say: zeros */
 };
 /* Protect an array; its size follows from type and dimensions.
  *

@@ -61,6 +61,7 @@ struct varve_stored_region {
     const char *codec; /* what most of its bytes were stored with; "" if nothing is stored, "?" if its blocks cannot be
                           looked up */
     uint64_t bytes_blocks; /* its share of the blocks it lies in, as stored; what several regions hold counts in each */
+    int distribution;      /* enum varve_distribution, as the program had said */
 };
 typedef int (*varve_stored_region_fn)(void *arg, const struct varve_stored_region *region);
 

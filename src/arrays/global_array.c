@@ -70,6 +70,7 @@ static struct vv_global_array *add_array(struct vv_global_arrays *arrays, const 
     for (unsigned i = 0; i < block->dims; i++) {
         uint64_t size = block->dim[i].global;
         global->array.dim[i] = (struct varve_dim){.local = size, .first = 0, .global = size};
+        global->array.stride[i] = (struct varve_stride){0, 0};
     }
     return global;
 }
@@ -92,27 +93,23 @@ static int is_all_of_it(const struct varve_array *block) {
 
 /* What says something else than the array is not looked at any more, but has its place. */
 static void add_box(struct vv_global_array *global, const struct varve_array *block) {
-    uint64_t *box = global->boxes + global->count * 2 * global->array.dims;
-    for (unsigned i = 0; i < global->array.dims; i++) {
-        box[2 * i] = i < block->dims ? block->dim[i].first : 0;
-        box[2 * i + 1] = i < block->dims ? block->dim[i].local : 0;
-    }
+    struct vv_part_dim *box = global->boxes + global->count * global->array.dims;
+    struct vv_part part;
+    vv_part_of_array(block, &part);
+    for (unsigned i = 0; i < global->array.dims; i++)
+        box[i] = i < block->dims ? part.dim[i] : (struct vv_part_dim){0, 0, 1, 1};
 }
 
 void vv_array_block_part(const struct vv_global_array *global, size_t block, struct vv_part *out) {
-    const uint64_t *box = global->boxes + block * 2 * global->array.dims;
     *out = (struct vv_part){.element = vv_type_size(global->array.type), .dims = global->array.dims};
-    for (unsigned i = 0; i < out->dims; i++) {
-        uint64_t local = box[2 * i + 1], length = local ? local : 1;
-        out->dim[i] = (struct vv_part_dim){local, box[2 * i], length, length};
-    }
+    memcpy(out->dim, global->boxes + block * global->array.dims, out->dims * sizeof *out->dim);
 }
 
 static int has_room(struct vv_global_array *global) {
-    size_t words = 2 * (size_t)global->array.dims;
     if (VV_GROW_FROM(global->blocks, global->count, global->capacity, 2) != 0)
         return 0;
-    return vv_grow(&global->boxes, &global->box_capacity, global->count, words * sizeof *global->boxes, 2) == 0;
+    return vv_grow(&global->boxes, &global->box_capacity, global->count, global->array.dims * sizeof *global->boxes,
+                   2) == 0;
 }
 
 static int add_block(struct vv_global_arrays *arrays, uint32_t owner, const struct vv_recipe_region *region,
@@ -274,13 +271,12 @@ static int look_behind(struct search *search, const struct vv_part *const *parts
     if (!behind)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++) {
-        uint64_t first = parts[i]->dim[dim].first, end = vv_part_end(&parts[i]->dim[dim]);
-        uint64_t border = first > at ? first : end;
-        if (first <= at && at < end)
+        uint64_t change;
+        if (vv_part_has(&parts[i]->dim[dim], at, &change))
             behind[used++] = parts[i];
-        if (border > at && border < *next)
-            *next = border;
-        if (first > at)
+        if (change < *next)
+            *next = change;
+        if (parts[i]->dim[dim].first > at)
             break; /* they ascend */
     }
     int rc = find_hole(search, behind, used, dim + 1);

@@ -16,7 +16,7 @@ struct vv_global_array {
     struct varve_array array;      /* all of it: each dimension from 0 on */
     struct vv_array_block *blocks; /* ascending owners */
     size_t count, capacity;
-    uint64_t *boxes; /* of each block, for each dimension: its first index, and how many there are */
+    struct vv_part_dim *boxes; /* of each block, for each dimension */
     size_t box_capacity;
     size_t wholes;    /* blocks that are all of an array, as they say */
     uint32_t uneven;  /* who has stored a block of an array of another size or type than the first; 0: nobody */

@@ -1,6 +1,7 @@
 #include "arrays/overlap.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -29,7 +30,9 @@ static uint64_t local_from(const struct vv_part_dim *dim, uint64_t global) {
 /* The next elements that follow each other on both sides, from this one of `there` on. */
 static int find_common(const struct vv_part_dim *there, const struct vv_part_dim *here, uint64_t from,
                        struct vv_overlap_dim *out) {
-    while (from < there->local) {
+    /* With blocks at the same distances, those that do not meet at once never do. */
+    unsigned tries = there->every == here->every ? 4 : UINT_MAX;
+    while (from < there->local && tries-- > 0) {
         uint64_t global = global_of(there, from), to = local_from(here, global);
         if (to == here->local)
             return 0;
@@ -137,8 +140,11 @@ void vv_part_of_bytes(uint64_t bytes, struct vv_part *out) {
 void vv_part_of_array(const struct varve_array *array, struct vv_part *out) {
     *out = (struct vv_part){.element = vv_type_size(array->type), .dims = array->dims};
     for (unsigned i = 0; i < array->dims; i++) {
-        uint64_t local = array->dim[i].local;
-        out->dim[i] = (struct vv_part_dim){local, array->dim[i].first, local ? local : 1, local ? local : 1};
+        const struct varve_stride *stride = &array->stride[i];
+        uint64_t local = array->dim[i].local, length = local ? local : 1;
+        int is_apart = stride->every > stride->block && local > stride->block;
+        out->dim[i] = (struct vv_part_dim){local, array->dim[i].first, is_apart ? stride->block : length,
+                                           is_apart ? stride->every : length};
     }
 }
 
@@ -152,6 +158,21 @@ uint64_t vv_part_elements(const struct vv_part *part) {
 uint64_t vv_part_end(const struct vv_part_dim *dim) {
     uint64_t last = dim->local - 1;
     return dim->first + last / dim->block * dim->every + last % dim->block + 1;
+}
+
+int vv_part_has(const struct vv_part_dim *dim, uint64_t index, uint64_t *change) {
+    uint64_t end = dim->local > 0 ? vv_part_end(dim) : 0;
+    *change = UINT64_MAX;
+    if (dim->local == 0 || index >= end)
+        return 0;
+    if (index < dim->first) {
+        *change = dim->first;
+        return 0;
+    }
+    uint64_t inside = (index - dim->first) % dim->every, begin = index - inside;
+    int has = inside < dim->block;
+    *change = least(has ? begin + dim->block : begin + dim->every, end);
+    return has;
 }
 
 /* A part among others, and where it lies in the dimension that they are sorted by. */
@@ -196,12 +217,13 @@ static int most_spread(const struct vv_part *const *parts, size_t count) {
 
 /* Sorted by where they begin: only those that begin before one ends can meet it. */
 static int find_meeting(const struct sorted *list, size_t count, size_t *first, size_t *second) {
+    struct vv_overlap overlap;
     uint64_t looks = 0;
     for (size_t i = 0; i < count; i++)
         for (size_t j = i + 1; j < count && list[j].first < list[i].end; j++) {
             if (++looks > LOOKS_MOST)
                 return -E2BIG;
-            if (vv_overlap_count(list[i].part, list[j].part) > 0) {
+            if (vv_overlap_begin(&overlap, list[i].part, list[j].part)) {
                 *first = list[i].number < list[j].number ? list[i].number : list[j].number;
                 *second = list[i].number < list[j].number ? list[j].number : list[i].number;
                 return 1;

@@ -1,6 +1,7 @@
 /* Arrays as a program describes them. */
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -30,6 +31,35 @@ static uint64_t global_of(const struct varve_dim *dim) {
     return dim->global ? dim->global : dim->local;
 }
 
+/* Programs that were built before there were strides have a shorter struct. */
+#define SIZE_WITHOUT_STRIDES offsetof(struct varve_array, stride)
+
+/* No stride where all elements follow each other. */
+static struct varve_stride stride_of(const struct varve_array *array, unsigned dim) {
+    const struct varve_stride none = {0, 0};
+    if (array->size < sizeof *array)
+        return none;
+    const struct varve_stride *stride = &array->stride[dim];
+    return stride->block == stride->every || array->dim[dim].local <= stride->block ? none : *stride;
+}
+
+/* Do its blocks end before the whole dimension does? */
+static int check_stride(const struct varve_array *array, unsigned dim, const char *region, struct varve_error *error) {
+    const struct varve_stride stride = stride_of(array, dim);
+    uint64_t global = global_of(&array->dim[dim]), last = array->dim[dim].local - 1, begin, end;
+    if (stride.block == 0 && stride.every == 0)
+        return 0;
+    if (stride.block == 0 || stride.every < stride.block)
+        return vv_error(error, -EINVAL, "region %s: dimension %u has blocks of %llu elements every %llu", region, dim,
+                        (unsigned long long)stride.block, (unsigned long long)stride.every);
+    if (__builtin_mul_overflow(last / stride.block, stride.every, &begin) ||
+        __builtin_add_overflow(begin, last % stride.block, &end) ||
+        __builtin_add_overflow(end, array->dim[dim].first, &end) || end >= global)
+        return vv_error(error, -EINVAL, "region %s: dimension %u: its blocks reach beyond the %llu elements in all",
+                        region, dim, (unsigned long long)global);
+    return 0;
+}
+
 static int check_dims(const struct varve_array *array, const char *region, struct varve_error *error) {
     uint64_t bytes = vv_type_size(array->type);
     if (array->dims < 1 || array->dims > VARVE_DIMS_MAX)
@@ -44,12 +74,15 @@ static int check_dims(const struct varve_array *array, const char *region, struc
         if (dim->local > 0 && bytes > BYTES_END / dim->local)
             return vv_error(error, -EINVAL, "region %s: its dimensions give more bytes than a region can have", region);
         bytes *= dim->local;
+        int rc = check_stride(array, i, region, error);
+        if (rc)
+            return rc;
     }
     return 0;
 }
 
 int vv_array_check(const struct varve_array *array, const char *region, struct varve_error *error) {
-    if (!array || array->size < sizeof *array)
+    if (!array || array->size < SIZE_WITHOUT_STRIDES)
         return vv_error(error, -EINVAL, "region %s: set array->size to sizeof(struct varve_array)", region);
     if (vv_type_size(array->type) == 0)
         return vv_error(error, -EINVAL, "region %s: %d is no type", region, array->type);
@@ -84,7 +117,8 @@ struct vv_array *vv_array_make(const struct varve_array *array) {
     made->dims = (uint8_t)array->dims;
     made->bound = array->lossy ? array->bound : 0;
     for (unsigned i = 0; i < array->dims; i++)
-        made->dim[i] = (struct varve_dim){array->dim[i].local, array->dim[i].first, global_of(&array->dim[i])};
+        made->dim[i] = (struct vv_array_dim){array->dim[i].local, array->dim[i].first, global_of(&array->dim[i]),
+                                             stride_of(array, i)};
     return made;
 }
 
@@ -122,5 +156,8 @@ void vv_array_tell(const struct vv_array *array, struct varve_array *out) {
     out->dims = array->dims;
     out->lossy = array->bound > 0 ? "zfp" : NULL;
     out->bound = array->bound;
-    memcpy(out->dim, array->dim, array->dims * sizeof array->dim[0]);
+    for (unsigned i = 0; i < array->dims; i++) {
+        out->dim[i] = (struct varve_dim){array->dim[i].local, array->dim[i].first, array->dim[i].global};
+        out->stride[i] = array->dim[i].stride;
+    }
 }

@@ -18,13 +18,18 @@ const char *vv_type_name(int type);
 int vv_array_check(const struct varve_array *array, const char *region, struct varve_error *error);
 /* Its bytes; vv_array_check has passed, so they fit 64 bits. */
 uint64_t vv_array_bytes(const struct varve_array *array);
-/* The same in little memory, shared by those who hold it. */
+/* The same in little memory, shared by those who hold it. Elements that follow each other have no stride, however the
+ * program has said it; global is never 0 unless the array is empty. */
+struct vv_array_dim {
+    uint64_t local, first, global;
+    struct varve_stride stride;
+};
 struct vv_array {
     _Atomic unsigned holders;
     uint8_t type;
     uint8_t dims;
     double bound; /* 0: every bit comes back */
-    struct varve_dim dim[];
+    struct vv_array_dim dim[];
 };
 struct vv_array *vv_array_make(const struct varve_array *array); /* NULL: no memory. Held once */
 struct vv_array *vv_array_hold(struct vv_array *array);          /* accepts and gives NULL */

@@ -58,8 +58,12 @@ static void text_shape(char out[WORDS_CAPACITY], const struct varve_array *array
     size_t used = put_dims(out, 0, "", dims.local, dims.count, "x");
     if (dims.is_part) {
         used = put_dims(out, used, " of ", dims.global, dims.count, "x");
-        put_dims(out, used, " at ", dims.first, dims.count, ",");
+        used = put_dims(out, used, " at ", dims.first, dims.count, ",");
     }
+    for (unsigned i = 0; i < dims.count && used < WORDS_CAPACITY; i++)
+        if (array->stride[i].every)
+            used += (size_t)snprintf(out + used, WORDS_CAPACITY - used, ", dim %u: %" PRIu64 " every %" PRIu64, i,
+                                     array->stride[i].block, array->stride[i].every);
 }
 
 /* "f64", "f64 ±1e-06". */
@@ -115,6 +119,13 @@ static void json_dims(const struct varve_array *array) {
     json_array("local", dims.local, dims.count);
     json_array("first", dims.first, dims.count);
     json_array("global", dims.global, dims.count);
+    uint64_t block[VARVE_DIMS_MAX], every[VARVE_DIMS_MAX];
+    for (unsigned i = 0; i < dims.count; i++) {
+        block[i] = array->stride[i].block;
+        every[i] = array->stride[i].every;
+    }
+    json_array("block", block, dims.count);
+    json_array("every", every, dims.count);
 }
 
 /* ---- regions ---- */
@@ -134,12 +145,18 @@ static void look_at_values(struct showing *showing, const struct varve_stored_re
         *out = (struct varve_range){0};
 }
 
+static const char *distribution_of(const struct varve_stored_region *region) {
+    static const char *const names[] = {"", "joined", "replicated", "by rank", "dropped"};
+    return region->distribution >= 0 && region->distribution <= VARVE_DROPPED ? names[region->distribution] : "?";
+}
+
 static void region_json(const struct varve_stored_region *region, const struct varve_range *range) {
     json_begin("region");
     json_u64("rank", region->rank);
     json_text("region", region->name);
     json_text("type", region->type);
     json_dims(region->array);
+    json_text("distribution", distribution_of(region));
     if (region->array->lossy) {
         json_text("lossy", region->array->lossy);
         json_value("bound", region->array->bound);

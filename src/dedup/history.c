@@ -265,6 +265,7 @@ static void accept_past(struct vv_past *past) {
     vv_array_drop(past->array);
     past->array = past->pending_array;
     past->pending_array = NULL;
+    past->distribution = past->pending_distribution;
     past->is_new = 0;
     drop_pending(past);
 }

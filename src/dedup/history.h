@@ -9,9 +9,9 @@
 #include "base/array.h"
 #include "base/content_id.h"
 #include "dedup/fine.h"
+#include "dedup/fine_index.h"
 #include "dedup/fine_sample.h"
 #include "dedup/origins.h"
-#include "dedup/fine_index.h"
 #include "dedup/table.h"
 
 /* An attempt that stored bytes we may refer to. */
@@ -46,6 +46,7 @@ struct vv_past {
     int has_no_ids;         /* too large for ids to be kept */
     struct vv_origins origins;
     struct vv_array *array;        /* what it holds, as stored; NULL: bytes */
+    uint8_t distribution;          /* enum varve_distribution, as stored */
     uint32_t fine;                 /* bytes of the chunks in which it is looked at; 0: granules only */
     uint32_t fine_sampled;         /* what samples say about that */
     struct vv_fine_sample *sample; /* NULL: there is none */
@@ -60,6 +61,7 @@ struct vv_past {
     int is_gone;  /* not protected any more */
     int is_moved; /* has another address than before */
     struct vv_array *pending_array;
+    uint8_t pending_distribution;
     int is_retold; /* what it holds is said in other words than before */
     int pending_no_ids;
     uint64_t pending_length;

@@ -64,4 +64,8 @@ int vv_object_open(struct vv_parse *parse, int kind, const void *data, uint64_t 
                    const struct vv_key *expect, const uint8_t *store_id, struct vv_head *head_out,
                    struct varve_error *error);
 
+/* In a region's description, beside the number of dimensions and beside its exactness. */
+#define VV_SHAPE_STRIDED 0x20u
+#define VV_SHAPE_DISTRIBUTION 4 /* bits to shift by */
+
 #endif

@@ -58,8 +58,10 @@ struct vv_region_shape {
     uint8_t dims;
     uint8_t is_lossy;
     double bound;
+    uint8_t distribution; /* enum varve_distribution */
     struct {
         uint64_t global, first, local;
+        struct varve_stride stride;
     } dim[VV_DIMS_MAX];
 };
 /* As a program says it; the array given out owns nothing. */

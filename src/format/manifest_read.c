@@ -17,7 +17,7 @@
 
 #define WINDOW (64u << 10)
 /* More than any region entry without its runs (at most 790 bytes), any run (660) and an end mark with digest (17). */
-#define ITEM_MAX 1024u
+#define ITEM_MAX 2048u
 #define TYPE_LAST 14
 
 struct vv_manifest_reader {
@@ -211,7 +211,9 @@ static int take_name(struct vv_manifest_reader *reader, char *out, struct varve_
 
 static int take_shape(struct vv_manifest_reader *reader, struct vv_region_shape *out, struct varve_error *error) {
     out->type = *reader->at++;
-    out->dims = *reader->at++;
+    uint8_t dims = *reader->at++;
+    int is_strided = (dims & VV_SHAPE_STRIDED) != 0;
+    out->dims = dims & (uint8_t)~VV_SHAPE_STRIDED;
     if (out->type > TYPE_LAST)
         return fail(reader, error, VARVE_UNKNOWN_FORMAT, "element type is %u, which is not known", out->type);
     if (out->dims > VV_DIMS_MAX)
@@ -221,10 +223,14 @@ static int take_shape(struct vv_manifest_reader *reader, struct vv_region_shape 
         out->dim[i].global = take_varint(reader);
         out->dim[i].first = take_varint(reader);
         out->dim[i].local = take_varint(reader);
+        out->dim[i].stride.block = is_strided ? take_varint(reader) : 0;
+        out->dim[i].stride.every = is_strided ? take_varint(reader) : 0;
     }
-    out->is_lossy = *reader->at++;
-    if (out->is_lossy > 1)
-        return fail(reader, error, VARVE_UNKNOWN_FORMAT, "exactness is %u, which is not known", out->is_lossy);
+    uint8_t exactness = *reader->at++;
+    out->is_lossy = exactness & 1;
+    out->distribution = exactness >> VV_SHAPE_DISTRIBUTION;
+    if ((exactness & 0xe) || out->distribution > VARVE_DROPPED)
+        return fail(reader, error, VARVE_UNKNOWN_FORMAT, "exactness is %u, which is not known", exactness);
     if (out->is_lossy) {
         uint64_t bits = vv_get64(reader->at);
         reader->at += 8;

@@ -15,16 +15,28 @@ void vv_manifest_begin(struct vv_manifest_writer *writer, struct vv_buf *buf, ui
     *writer = (struct vv_manifest_writer){.buf = buf, .owner = owner};
 }
 
+static int has_strides(const struct vv_region_shape *shape) {
+    for (int i = 0; i < shape->dims; i++)
+        if (shape->dim[i].stride.every > 0)
+            return 1;
+    return 0;
+}
+
 static void put_shape(struct vv_buf *buf, const struct vv_region_shape *shape) {
-    assert(shape->type <= 14 && shape->dims <= VV_DIMS_MAX && shape->is_lossy <= 1);
+    assert(shape->type <= 14 && shape->dims <= VV_DIMS_MAX && shape->is_lossy <= 1 && shape->distribution <= 4);
+    int is_strided = has_strides(shape);
     vv_buf_u8(buf, shape->type);
-    vv_buf_u8(buf, shape->dims);
+    vv_buf_u8(buf, (uint8_t)(shape->dims | (is_strided ? VV_SHAPE_STRIDED : 0)));
     for (int i = 0; i < shape->dims; i++) {
         vv_buf_varint(buf, shape->dim[i].global);
         vv_buf_varint(buf, shape->dim[i].first);
         vv_buf_varint(buf, shape->dim[i].local);
+        if (is_strided) {
+            vv_buf_varint(buf, shape->dim[i].stride.block);
+            vv_buf_varint(buf, shape->dim[i].stride.every);
+        }
     }
-    vv_buf_u8(buf, shape->is_lossy);
+    vv_buf_u8(buf, (uint8_t)(shape->is_lossy | shape->distribution << VV_SHAPE_DISTRIBUTION));
     if (shape->is_lossy) {
         uint64_t bits;
         memcpy(&bits, &shape->bound, sizeof bits);

@@ -13,6 +13,7 @@ void vv_shape_of_array(const struct varve_array *array, struct vv_region_shape *
         out->dim[i].global = array->dim[i].global;
         out->dim[i].first = array->dim[i].first;
         out->dim[i].local = array->dim[i].local;
+        out->dim[i].stride = array->stride[i];
     }
 }
 
@@ -23,6 +24,8 @@ void vv_array_of(const struct vv_region_shape *shape, struct varve_array *out) {
     out->dims = shape->dims;
     out->lossy = shape->is_lossy ? "zfp" : NULL;
     out->bound = shape->is_lossy ? shape->bound : 0;
-    for (unsigned i = 0; i < shape->dims; i++)
+    for (unsigned i = 0; i < shape->dims; i++) {
         out->dim[i] = (struct varve_dim){shape->dim[i].local, shape->dim[i].first, shape->dim[i].global};
+        out->stride[i] = shape->dim[i].stride;
+    }
 }

@@ -117,6 +117,7 @@ static int show_region(struct rank_shown *shown, struct vv_recipe *recipe, const
         .bytes = region->length,
         .type = vv_type_name(region->shape.type),
         .array = &array,
+        .distribution = region->shape.distribution,
     };
 
     vv_array_of(&region->shape, &array);

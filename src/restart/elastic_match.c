@@ -17,6 +17,7 @@ static void part_of_list(const struct vv_elastic *elastic, struct vv_wanted *wan
     vv_part_of_bytes(region->size, &wanted->part);
     if (vv_is_array(region)) {
         vv_array_tell(region->array, &array);
+        memset(array.stride, 0, sizeof array.stride); /* a list has no places, only an order */
         vv_part_of_array(&array, &wanted->part);
     }
     wanted->part.dim[0].first = list->end - vv_list_count(region);

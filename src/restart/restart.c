@@ -88,8 +88,10 @@ static int is_other_block(const struct vv_recipe_region *stored, const struct vv
     const struct vv_array *ours = region->array;
     int is_other = 0;
     for (unsigned i = 0; i < ours->dims; i++)
-        is_other |=
-            stored->shape.dim[i].first != ours->dim[i].first || stored->shape.dim[i].local != ours->dim[i].local;
+        is_other |= stored->shape.dim[i].first != ours->dim[i].first ||
+                    stored->shape.dim[i].local != ours->dim[i].local ||
+                    stored->shape.dim[i].stride.block != ours->dim[i].stride.block ||
+                    stored->shape.dim[i].stride.every != ours->dim[i].stride.every;
     return is_other;
 }
 
@@ -116,6 +118,7 @@ static int add_past(struct vv_restart *restart, const struct vv_recipe_region *s
     past->address = past->pending_address = stored->address;
     past->slot = past->pending_slot = vv_granules(stored->length) * VV_GRANULE;
     past->digest = past->pending_digest = stored->digest;
+    past->distribution = past->pending_distribution = stored->shape.distribution;
     struct varve_array array;
     vv_array_of(&stored->shape, &array);
     if (array.type == VARVE_BYTES && array.dims == 0)

@@ -102,6 +102,7 @@ static void put_entry(struct recipe *recipe, const struct vv_past *past, int is_
         struct varve_array array;
         vv_array_tell(past->pending_array, &array);
         vv_shape_of_array(&array, &entry.shape);
+        entry.shape.distribution = past->pending_distribution;
     }
     vv_manifest_region(&recipe->writer, &entry, past->pending_address);
 }

@@ -63,7 +63,9 @@ static int plan_region(struct vv_save *save, struct vv_region *region, struct va
     vv_array_drop(past->pending_array);
     int fits = region->array && vv_array_is_of(region->array, region->size);
     past->pending_array = vv_array_hold(fits ? region->array : NULL);
-    past->is_retold = !past->is_new && !vv_array_equal(past->array, past->pending_array);
+    past->pending_distribution = region->distribution;
+    past->is_retold = !past->is_new && (!vv_array_equal(past->array, past->pending_array) ||
+                                        past->distribution != past->pending_distribution);
     save->plan.regions++;
     save->sums.protected_bytes += region->size;
     return 0;

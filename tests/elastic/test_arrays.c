@@ -28,8 +28,10 @@ struct plan {
     int is_other_type; /* the last rank has another type */
     int is_uneven;     /* each rank's block is an array of its own, of another size */
     const char *settings;
+    struct varve_stride stride; /* of the last dimension of each block */
 };
 
+static const struct varve_stride together; /* elements that follow each other */
 static char folder[128], address[160];
 
 static uint64_t value_of(uint64_t place, uint64_t salt) {
@@ -37,10 +39,13 @@ static uint64_t value_of(uint64_t place, uint64_t salt) {
     return (x ^ (x >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
 }
 
-static uint64_t place_of(const struct plan *plan, const struct box *box, uint64_t element) {
+static uint64_t place_of(const struct plan *plan, const struct box *box, struct varve_stride stride, uint64_t element) {
     uint64_t place = 0, scale = 1;
     for (unsigned i = plan->dims; i-- > 0;) {
-        place += (box->first[i] + element % box->local[i]) * scale;
+        uint64_t local = element % box->local[i];
+        if (stride.block && i + 1 == plan->dims)
+            local = local / stride.block * stride.every + local % stride.block;
+        place += (box->first[i] + local) * scale;
         element /= box->local[i];
         scale *= plan->size[i];
     }
@@ -71,8 +76,9 @@ static void save(struct varve_comm *comm, void *arg) {
     for (unsigned i = 0; i < plan->dims; i++)
         array.dim[i] = plan->is_uneven ? (struct varve_dim){box->local[i] - comm->rank, 0, box->local[i] - comm->rank}
                                        : (struct varve_dim){box->local[i], box->first[i], plan->size[i]};
+    array.stride[plan->dims - 1] = plan->stride;
     for (uint64_t i = 0; i < count; i++)
-        field[i] = value_of(place_of(plan, box, i), salt);
+        field[i] = value_of(place_of(plan, box, plan->stride, i), salt);
     options.settings = plan->settings;
     int rc = varve_open_comm(group_comm(comm), address, "grid", &options, &session, &error);
     rc = rc ? rc : varve_protect(session, "bytes", bytes, sizeof bytes);
@@ -174,7 +180,7 @@ static int compare(void *arg, uint64_t offset, const void *data, size_t size, ui
     }
     assert_int_equal(offset, comparing->done);
     for (uint64_t i = 0; i < size / 8; i++)
-        if (values[i] != value_of(place_of(comparing->plan, &comparing->box, offset / 8 + i), 0))
+        if (values[i] != value_of(place_of(comparing->plan, &comparing->box, together, offset / 8 + i), 0))
             fail_msg("WRONG: element %" PRIu64 " of the slice", offset / 8 + i);
     comparing->done += size;
     return 0;
@@ -253,6 +259,33 @@ static void is_given_out_in_slabs(void **state) {
     reads_back(&plan, 3);
     plan = grid(2, (const uint64_t[]){2, 9 << 20}, (const uint32_t[]){1, 4});
     reads_back(&plan, 2);
+}
+
+/* Three ranks, to which columns are dealt out in blocks of 7. */
+static struct plan dealt(void) {
+    struct plan plan = grid(2, (const uint64_t[]){40, 150}, (const uint32_t[]){1, 3});
+    static const uint64_t columns[] = {52, 49, 49};
+    for (uint32_t rank = 0; rank < 3; rank++)
+        plan.box[rank] = (struct box){{0, 7 * rank}, {40, columns[rank]}};
+    plan.stride = (struct varve_stride){7, 21};
+    return plan;
+}
+
+static void comes_back_from_cyclic_blocks(void **state) {
+    struct plan plan = dealt();
+    (void)state;
+    reads_back(&plan, 40);
+}
+
+/* Blocks that lie between each other are told apart, and so is what misses between them. */
+static void cyclic_blocks_are_compared(void **state) {
+    struct plan plan = dealt();
+    (void)state;
+    plan.box[1].local[1] -= 7;
+    assert_string_equal(look(&plan).problem, "280 of its elements are stored by no rank; the first is [0, 133]");
+    plan = dealt();
+    plan.box[1].first[1]--;
+    assert_string_equal(look(&plan).problem, "ranks 0 and 1 have both stored some elements of it");
 }
 
 static void what_all_have_counts_once(void **state) {
@@ -418,7 +451,7 @@ static void must_be_npy(const struct plan *plan, const struct box *box, const ch
         fail_msg("%s instead of %s", head + 10, wanted);
     for (uint64_t i = 0; i < count; i++) {
         assert_int_equal(fread(&value, 8, 1, file), 1);
-        assert_true(value == value_of(place_of(plan, box, i), 0));
+        assert_true(value == value_of(place_of(plan, box, together, i), 0));
     }
     assert_int_equal(fread(&value, 1, 1, file), 0);
     fclose(file);
@@ -500,6 +533,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(comes_back_from_any_grid),
         cmocka_unit_test(ranks_may_have_nothing),
+        cmocka_unit_test(comes_back_from_cyclic_blocks),
+        cmocka_unit_test(cyclic_blocks_are_compared),
         cmocka_unit_test(is_given_out_in_slabs),
         cmocka_unit_test(what_all_have_counts_once),
         cmocka_unit_test(holes_are_named),

@@ -19,7 +19,8 @@
 struct cut {
     unsigned dims;
     uint64_t size[DIMS_MOST];
-    uint32_t grid[DIMS_MOST]; /* their product is the number of ranks */
+    uint32_t grid[DIMS_MOST];  /* their product is the number of ranks */
+    uint32_t cycle[DIMS_MOST]; /* dealt out in blocks of so many elements, one to each; 0: one block for each */
 };
 
 enum step { SAVE, RESTART, GO_ON };
@@ -81,6 +82,14 @@ static void change_rows(struct rank *rank, int first, int count) {
     rows->local += (uint64_t)count;
 }
 
+/* What the rank at this place of so many gets of a dimension that is dealt out in blocks. */
+static void deal(struct varve_array *array, unsigned dim, uint64_t size, uint64_t block, uint64_t at, uint64_t ranks) {
+    uint64_t rounds = size / (block * ranks), rest = size % (block * ranks), before = at * block;
+    uint64_t more = rest <= before ? 0 : rest - before < block ? rest - before : block;
+    array->dim[dim] = (struct varve_dim){rounds * block + more, before < size ? before : size, size};
+    array->stride[dim] = (struct varve_stride){block, block * ranks};
+}
+
 static void cut_out(struct rank *rank) {
     const struct cut *cut = &rank->plan->cut;
     uint32_t number = rank->plan->is_copied ? 0 : rank->comm->rank;
@@ -90,7 +99,9 @@ static void cut_out(struct rank *rank) {
         uint64_t at = number % cut->grid[i], first = cut->size[i] * at / cut->grid[i];
         uint64_t end = cut->size[i] * (at + 1) / cut->grid[i];
         rank->array.dim[i] = (struct varve_dim){end - first, first, cut->size[i]};
-        rank->count *= end - first;
+        if (cut->cycle[i])
+            deal(&rank->array, i, cut->size[i], cut->cycle[i], at, cut->grid[i]);
+        rank->count *= rank->array.dim[i].local;
         number /= cut->grid[i];
     }
     if (rank->plan->is_signed)
@@ -122,7 +133,11 @@ static uint64_t place_of(const struct rank *rank, uint64_t element) {
     uint64_t place = 0, scale = 1;
     for (unsigned i = rank->array.dims; i-- > 0;) {
         const struct varve_dim *dim = &rank->array.dim[i];
-        place += (dim->first + element % dim->local) * scale;
+        const struct varve_stride *stride = &rank->array.stride[i];
+        uint64_t local = element % dim->local;
+        place +=
+            (dim->first + (stride->block ? local / stride->block * stride->every + local % stride->block : local)) *
+            scale;
         element /= dim->local;
         scale *= dim->global;
     }
@@ -295,7 +310,12 @@ static int teardown(void **state) {
 }
 
 static struct cut cut_of(unsigned dims, uint32_t a, uint32_t b, uint32_t c) {
-    return (struct cut){dims, {dims == 1 ? 9001 : dims == 2 ? 211 : 41, dims == 2 ? 97 : 31, 17}, {a, b, c}};
+    return (struct cut){.dims = dims,
+                        .size = {dims == 1   ? 9001
+                                 : dims == 2 ? 211
+                                             : 41,
+                                 dims == 2 ? 97 : 31, 17},
+                        .grid = {a, b, c}};
 }
 
 static void check_store(void) {
@@ -335,6 +355,17 @@ static void comes_back_in_three_dimensions(void **state) {
     const struct cut cuts[] = {cut_of(3, 1, 1, 1), cut_of(3, 2, 2, 2), cut_of(3, 1, 1, 5), cut_of(3, 3, 1, 2)};
     (void)state;
     turn(cuts, 4, "");
+}
+
+/* As ScaLAPACK deals out a matrix: from each grid and block to each, and to blocks that lie together. */
+static void comes_back_in_cyclic_blocks(void **state) {
+    struct cut cuts[] = {cut_of(2, 2, 3, 1), cut_of(2, 3, 1, 1), cut_of(2, 2, 2, 1),
+                         cut_of(2, 1, 1, 1), cut_of(2, 4, 2, 1), cut_of(2, 2, 2, 1)};
+    const uint32_t cycles[][2] = {{16, 8}, {5, 97}, {1, 1}, {7, 3}, {40, 0}, {0, 0}};
+    (void)state;
+    for (size_t i = 0; i < 6; i++)
+        memcpy(cuts[i].cycle, cycles[i], sizeof cycles[i]);
+    turn(cuts, 6, "");
 }
 
 /* However it was stored. */
@@ -405,7 +436,8 @@ static void a_list_is_shared_anew_by_as_many_ranks(void **state) {
 
 /* What was never stored is missed, and what was asked for in another way is not put back by rank. */
 static void nothing_is_restored_by_halves(void **state) {
-    struct cut rows = {2, {64, 64}, {4, 1, 1}}, tiles = {2, {64, 64}, {2, 2, 1}};
+    struct cut rows = {.dims = 2, .size = {64, 64}, .grid = {4, 1, 1}};
+    struct cut tiles = {.dims = 2, .size = {64, 64}, .grid = {2, 2, 1}};
     (void)state;
     run(&(struct plan){.step = SAVE, .cut = rows, .is_told = 1});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .has_extra = 1, .code = VARVE_MISMATCH});
@@ -448,7 +480,8 @@ static void what_does_not_fit_is_refused(void **state) {
 
 /* The same number of ranks, the same sizes, other blocks: never put back in the order of ranks. */
 static void another_grid_of_as_many_ranks(void **state) {
-    struct cut rows = {2, {64, 64}, {4, 1, 1}}, tiles = {2, {64, 64}, {2, 2, 1}};
+    struct cut rows = {.dims = 2, .size = {64, 64}, .grid = {4, 1, 1}};
+    struct cut tiles = {.dims = 2, .size = {64, 64}, .grid = {2, 2, 1}};
     (void)state;
     run(&(struct plan){.step = SAVE, .cut = rows, .is_told = 1});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1});
@@ -474,7 +507,7 @@ static void again_in_one_session(struct varve_comm *comm, void *arg) {
     restart(&rank);
     varve_unprotect(rank.session, "field");
     struct cut cut = rank.plan->cut;
-    struct plan plan = {.cut = {2, {cut.size[0], cut.size[1]}, {cut.grid[1], cut.grid[0], 1}}};
+    struct plan plan = {.cut = {.dims = 2, .size = {cut.size[0], cut.size[1]}, .grid = {cut.grid[1], cut.grid[0], 1}}};
     free(rank.field);
     rank.plan = &plan;
     cut_out(&rank);
@@ -493,7 +526,7 @@ static void again_in_one_session(struct varve_comm *comm, void *arg) {
 }
 
 static void comes_back_again_in_one_session(void **state) {
-    const struct plan plan = {.cut = {2, {64, 64}, {4, 1, 1}}, .is_told = 1};
+    const struct plan plan = {.cut = {.dims = 2, .size = {64, 64}, .grid = {4, 1, 1}}, .is_told = 1};
     (void)state;
     group_must_run(4, again_in_one_session, &plan, NULL, "rows, then columns");
     check_store();
@@ -611,19 +644,23 @@ static struct cut even_cut(unsigned dims, uint32_t ranks) {
     return cut_of(dims, grid[0], grid[1], grid[2]);
 }
 
-/* Numbers 0 to 47: from 1 to 16 ranks in one, two and three dimensions, each to all of 1 to 16. */
+/* Numbers 0 to 47: from 1 to 16 ranks in one, two and three dimensions, each to all of 1 to 16. From 48 to 63 the same
+ * in two dimensions, which are dealt out in blocks, or one of them. */
 static void comes_back_from_all_to_all(void **state) {
     struct cut cuts[16];
     (void)state;
     for (unsigned long number = first; number < first + count; number++) {
         for (uint32_t i = 0; i < 16; i++)
-            cuts[i] = even_cut((unsigned)(number / 16) + 1, i + 1);
+            cuts[i] = even_cut(number < 48 ? (unsigned)(number / 16) + 1 : 2, i + 1);
+        for (uint32_t i = 0; number >= 48 && i < 16; i++)
+            memcpy(cuts[i].cycle, (uint32_t[]){i % 2 ? 8 : 0, i % 3 ? 5 : 1}, 2 * sizeof cuts[i].cycle[0]);
         teardown(NULL);
         setup(NULL);
         run(&(struct plan){.step = SAVE, .cut = cuts[number % 16], .is_told = 1});
         for (size_t to = 0; to < 16; to++)
             run(&(struct plan){.step = RESTART, .cut = cuts[to], .is_told = 1});
     }
+    printf("elastic: %lu points\n", count * 16);
 }
 
 static uint64_t chance;
@@ -632,12 +669,13 @@ static uint32_t by_chance(uint32_t below) {
     return (uint32_t)(chance >> 33) % below;
 }
 
-/* Any grid of at most 16 ranks. */
+/* Any grid of at most 16 ranks, a third of the dimensions dealt out in blocks. */
 static void random_grid(struct cut *cut) {
     uint32_t left = 16;
     for (unsigned i = 0; i < cut->dims; i++) {
         cut->grid[i] = 1 + by_chance(left < 7 ? left : 7);
         left /= cut->grid[i];
+        cut->cycle[i] = by_chance(3) ? 0 : 1 + by_chance(40);
     }
 }
 
@@ -663,6 +701,7 @@ static void comes_back_by_chance(void **state) {
             run(&plan);
         }
     }
+    printf("elastic: %lu points\n", count);
 }
 
 /* test_elastic [all|chance FIRST COUNT] */
@@ -678,6 +717,7 @@ int main(int argc, char **argv) {
         TEST(comes_back_in_one_dimension),
         TEST(comes_back_in_two_dimensions),
         TEST(comes_back_in_three_dimensions),
+        TEST(comes_back_in_cyclic_blocks),
         TEST(comes_back_from_every_way_of_storing),
         TEST(goes_on_from_there),
         TEST(what_belongs_to_one_rank_is_refused),

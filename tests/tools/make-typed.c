@@ -25,9 +25,11 @@ static void fill(int version) {
 }
 
 static int protect(struct varve_session *session, int version) {
-    struct varve_array grid = {sizeof grid, VARVE_F64, 2, {{ROWS, 0, 0}, {ROW, 0, 0}}, 0, NULL, 0};
-    struct varve_array list = {sizeof list, VARVE_F32, 1, {{COUNT, 0, 0}}, 0, "zfp", 0.25};
-    struct varve_array vectors = {sizeof vectors, VARVE_F64, 2, {{VECTORS, 0, 0}, {3, 0, 0}}, 0, NULL, 0};
+    struct varve_array grid = {.size = sizeof grid, .type = VARVE_F64, .dims = 2, .dim = {{ROWS, 0, 0}, {ROW, 0, 0}}};
+    struct varve_array list = {
+        .size = sizeof list, .type = VARVE_F32, .dims = 1, .dim = {{COUNT, 0, 0}}, .lossy = "zfp", .bound = 0.25};
+    struct varve_array vectors = {
+        .size = sizeof vectors, .type = VARVE_F64, .dims = 2, .dim = {{VECTORS, 0, 0}, {3, 0, 0}}};
     int rc;
     if (version < 7) {
         rc = varve_protect_array(session, "field", field, &grid);

@@ -100,9 +100,11 @@ static void expect_all(int version) {
 }
 
 static int protect(struct varve_session *session) {
-    struct varve_array grid = {sizeof grid, VARVE_F64, 2, {{ROWS, ROWS, 4 * ROWS}, {ROW, 0, 0}}, 0, NULL, 0};
-    struct varve_array list = {sizeof list, VARVE_F32, 1, {{LONG, 0, 0}}, 0, NULL, 0};
-    struct varve_array vectors = {sizeof vectors, VARVE_F64, 2, {{VECTORS, 0, 0}, {3, 0, 0}}, 0, NULL, 0};
+    struct varve_array grid = {
+        .size = sizeof grid, .type = VARVE_F64, .dims = 2, .dim = {{ROWS, ROWS, 4 * ROWS}, {ROW, 0, 0}}};
+    struct varve_array list = {.size = sizeof list, .type = VARVE_F32, .dims = 1, .dim = {{LONG, 0, 0}}};
+    struct varve_array vectors = {
+        .size = sizeof vectors, .type = VARVE_F64, .dims = 2, .dim = {{VECTORS, 0, 0}, {3, 0, 0}}};
     struct varve_array short_vectors = vectors;
     struct varve_array lossy = grid, lossy_list = list, counted = list, hashed = list, shorts = list, parts = list;
     lossy.lossy = lossy_list.lossy = "zfp";
