@@ -199,6 +199,12 @@ enum varve_distribution {
 /* -ENOENT if there is no such region. */
 VARVE_API int varve_distribute(struct varve_session *session, const char *region, enum varve_distribution how);
 
+/* Attach a small text to all later checkpoints: simulated time, a commit, the input file. `varve show` and `varve ls
+ * -L` tell it, and exports have it. value NULL: no more. What rank 0 says counts; on other ranks the call does nothing.
+ * A restart does not bring attributes back: varve_store_attributes (varve_inspect.h) reads them. At most 64 KiB of all,
+ * names of 1 to 255 bytes. */
+VARVE_API int varve_attribute(struct varve_session *session, const char *name, const char *value);
+
 /* Memory that moves and grows: fn is asked where it is now, by the thread that calls varve_checkpoint or varve_restart,
  * at the start of that call, and must not call functions of this session. ptr may be NULL when there are no bytes. The
  * array has been zeroed: if dimensions are filled in, it tells what the region holds, and bytes may stay 0; its flags

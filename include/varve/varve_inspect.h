@@ -111,6 +111,11 @@ VARVE_API int varve_store_read(struct varve_store *store, const struct varve_whi
                                const char *region, int is_checked_first, varve_bytes_fn fn, void *arg,
                                struct varve_error *error);
 
+/* What the program has attached to a checkpoint with varve_attribute, in that order. Nonzero from fn stops. */
+typedef int (*varve_attribute_fn)(void *arg, const char *name, const char *value);
+VARVE_API int varve_store_attributes(struct varve_store *store, const struct varve_which *which, varve_attribute_fn fn,
+                                     void *arg, struct varve_error *error);
+
 /* ---- arrays of the whole job, put together from the blocks that its ranks hold ---- */
 struct varve_global_array {
     const char *name;

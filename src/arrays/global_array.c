@@ -112,6 +112,21 @@ static int has_room(struct vv_global_array *global) {
                    2) == 0;
 }
 
+/* A part of a list has its place behind those of the owners before, whatever its dimensions say. */
+static void append_part(struct vv_global_array *global, struct varve_array *block) {
+    struct varve_dim *whole = &global->array.dim[0], *part = &block->dim[0];
+    uint64_t end;
+    if (global->count == 0)
+        *whole = (struct varve_dim){0, 0, 0};
+    part->first = whole->global;
+    if (__builtin_add_overflow(whole->global, part->local, &end))
+        blame(global, "it would have more elements than an array can have");
+    else
+        *whole = (struct varve_dim){end, 0, end};
+    part->global = whole->global;
+    memset(block->stride, 0, sizeof block->stride);
+}
+
 static int add_block(struct vv_global_arrays *arrays, uint32_t owner, const struct vv_recipe_region *region,
                      struct varve_error *error) {
     struct varve_error why = {0};
@@ -125,6 +140,9 @@ static int add_block(struct vv_global_arrays *arrays, uint32_t owner, const stru
     struct vv_global_array *global = known ? &arrays->list[known - 1] : add_array(arrays, region->name, &block);
     if (!global || !has_room(global))
         return vv_error(error, -ENOMEM, "no memory for the arrays of a checkpoint");
+    global->joined += region->shape.distribution == VARVE_JOINED;
+    if (region->shape.distribution == VARVE_JOINED && global->array.dims == block.dims)
+        append_part(global, &block);
     if (vv_array_check(&block, region->name, &why) != 0 || vv_array_bytes(&block) != region->length)
         blame(global, "what rank %u has stored is not the array that it says", owner);
     else if (vv_array_check(&global->array, region->name, &why) != 0)
@@ -207,6 +225,10 @@ static int compare_blocks(struct comparing *comparing) {
     struct vv_global_array *global = comparing->global;
     const struct placed *first, *other;
     size_t met[2];
+    if (global->joined > 0 && global->joined < global->count)
+        blame(global, "some ranks have stored it as part of a list, and others not");
+    if (global->is_ambiguous)
+        return 0;
     if (global->uneven && global->wholes == global->count)
         global->is_private = 1; /* as lists are, of which each rank has some */
     else if (global->uneven)

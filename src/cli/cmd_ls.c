@@ -47,11 +47,45 @@ static void add_row(struct table *table, const struct varve_checkpoint_info *inf
     table_size(table, info->bytes_stored);
 }
 
+/* The attributes of a checkpoint, as far as they fit a line. */
+struct attributes {
+    const struct varve_checkpoint_info *info;
+    int is_json;
+    char text[400];
+    size_t used;
+};
+
+static int on_attribute(void *arg, const char *name, const char *value) {
+    struct attributes *all = arg;
+    if (all->is_json) {
+        json_begin("attribute");
+        json_checkpoint(all->info->name, all->info->version, all->info->generation);
+        json_text("attribute", name);
+        json_text("value", value);
+        json_end();
+    } else if (all->used < sizeof all->text) {
+        all->used += (size_t)snprintf(all->text + all->used, sizeof all->text - all->used, "%s%s=%s",
+                                      all->used ? ", " : "", name, value);
+    }
+    return 0;
+}
+
+static void add_attributes(struct listing *listing, const struct varve_checkpoint_info *info) {
+    struct attributes all = {.info = info, .is_json = listing->cli->is_json, .text = ""};
+    struct varve_which which = {.name = info->name, .version = info->version, .generation = info->generation};
+    struct varve_error error = {.text = ""};
+    if (!info->is_damaged && varve_store_attributes(listing->cli->store, &which, on_attribute, &all, &error) < 0)
+        cli_note("the attributes of %s@%lld are left out: %s", info->name, (long long)info->version, error.text);
+    if (!listing->cli->is_json)
+        table_text(listing->table, all.text);
+}
+
 static int on_checkpoint(void *arg, const struct varve_checkpoint_info *info) {
     struct listing *listing = arg;
 
     listing->count++;
     listing->damaged += info->is_damaged != 0;
+    int is_long = has_option(listing->cli, OPTION_LONG);
     if (listing->cli->is_json) {
         ls_json(info);
     } else {
@@ -61,6 +95,8 @@ static int on_checkpoint(void *arg, const struct varve_checkpoint_info *info) {
                      (unsigned long)info->generation, info->reason);
         }
     }
+    if (is_long)
+        add_attributes(listing, info);
     return 0;
 }
 
@@ -87,9 +123,9 @@ static int finish_listing(struct cli *cli, const struct listing *listing, const 
 }
 
 static int run_ls(struct cli *cli) {
-    static const char *const titles[] = {"<NAME", "VERSION", "GENERATION", "TIME",
-                                         "RANKS", "REGIONS", "PROTECTED",  "STORED"};
-    struct listing listing = {.cli = cli, .table = table_create(titles, 8)};
+    static const char *const titles[] = {"<NAME",   "VERSION",   "GENERATION", "TIME",       "RANKS",
+                                         "REGIONS", "PROTECTED", "STORED",     "<ATTRIBUTES"};
+    struct listing listing = {.cli = cli, .table = table_create(titles, has_option(cli, OPTION_LONG) ? 9 : 8)};
     struct varve_error error = {.text = ""};
     const char *name = cli->arg_count ? cli->args[0] : NULL;
 
@@ -107,8 +143,11 @@ const struct command command_ls = {
     .usage = "ls STORE [NAME]",
     .help = "List the checkpoints of a store, or of one name in it, newest first.\n"
             "PROTECTED is what the program saved, STORED the new data it took to store that.\n\n"
-            "  --json   one \"checkpoint\" line each, then a \"summary\"\n\n"
+            "  -L, --long   with the attributes of each\n"
+            "  --json       one \"checkpoint\" line each (with --long, an \"attribute\" line for each), then a\n"
+            "               \"summary\"\n\n"
             "example: varve ls /scratch/ck heat2d\n",
+    .options = OPTION_LONG,
     .most_args = 1,
     .run = run_ls,
 };

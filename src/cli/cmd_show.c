@@ -311,6 +311,23 @@ static void tell_text(const struct varve_checkpoint_detail *detail) {
         printf("attempt     %" PRIu32 "\n", detail->attempt);
 }
 
+static int on_attribute(void *arg, const char *name, const char *value) {
+    const struct cli *cli = arg;
+    if (cli->is_json) {
+        json_begin("attribute");
+        json_text("name", name);
+        json_text("value", value);
+        json_end();
+        return 0;
+    }
+    fputs("attribute   ", stdout);
+    text_put(name);
+    fputs(" = ", stdout);
+    text_put(value);
+    putchar('\n');
+    return 0;
+}
+
 static int show_regions(struct showing *showing, struct varve_error *error) {
     int rc = varve_store_show(showing->cli->store, showing->which, NULL, on_region, showing, error);
 
@@ -339,6 +356,10 @@ static int show(struct showing *showing, struct varve_which *which, struct varve
         show_json(&detail);
     else
         tell_text(&detail);
+    if (varve_store_attributes(cli->store, which, on_attribute, cli, error) < 0) {
+        cli_note("the attributes are left out: %s", error->text);
+        error->text[0] = '\0';
+    }
     showing->which = which;
     showing->has_ranges = has_option(cli, OPTION_RANGES) || showing->region || detail.info.regions <= RANGES_MOST;
     if (detail.info.ranks > 1 && !showing->region && show_arrays(cli, which, error) < 0) {

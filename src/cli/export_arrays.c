@@ -99,6 +99,12 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
                                 : progress_update(&export->progress, export->done, export->total);
 }
 
+static int on_attribute(void *arg, const char *name, const char *value) {
+    struct array_export *export = arg;
+    export->failed_write = files_h5_text(export->file, name, value, &export->error);
+    return export->failed_write;
+}
+
 static int describe_file(struct array_export *export, struct varve_error *error) {
     struct varve_checkpoint_detail detail;
     char version[32], time[TIME_CAPACITY];
@@ -110,7 +116,11 @@ static int describe_file(struct array_export *export, struct varve_error *error)
     rc = files_h5_text(export->file, "varve_name", detail.info.name, error);
     rc = rc ? rc : files_h5_text(export->file, "varve_version", version, error);
     rc = rc ? rc : files_h5_text(export->file, "varve_time", time, error);
-    return rc ? rc : files_h5_text(export->file, "varve_program", detail.program, error);
+    rc = rc ? rc : files_h5_text(export->file, "varve_program", detail.program, error);
+    rc = rc ? rc : varve_store_attributes(export->cli->store, export->which, on_attribute, export, error);
+    if (export->failed_write)
+        *error = export->error;
+    return rc;
 }
 
 static int write_arrays(struct array_export *export, struct varve_error *error) {

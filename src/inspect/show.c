@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "encode/coding.h"
+#include "format/attributes.h"
 #include "read/region_reader.h"
 
 #define WINDOW_BYTES ((size_t)16 << 20)
@@ -145,7 +146,7 @@ static int show_rank(struct rank_shown *shown, struct varve_error *error) {
         if (rc == 0)
             is_over = 1;
         else if (rc > 0)
-            rc = show_region(shown, recipe, &region, error);
+            rc = vv_is_attributes(region.name) ? 0 : show_region(shown, recipe, &region, error);
     }
     vv_recipe_close(recipe);
     return rc;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "format/attributes.h"
 #include "restart/elastic_private.h"
 
 /* ---- what is wanted ---- */
@@ -197,7 +198,7 @@ static int compare_region(struct vv_elastic *elastic, uint32_t owner, const stru
                           struct varve_error *error) {
     struct vv_wanted *wanted = find_wanted(elastic, stored->name);
     const struct vv_job *job = elastic->context->job;
-    if (!wanted && vv_comm_is_root(job->comm))
+    if (!wanted && vv_comm_is_root(job->comm) && !vv_is_attributes(stored->name))
         vv_log(&job->log, VV_LOG_INFO, "region %s of rank %u is stored but not protected here", stored->name, owner);
     if (!wanted)
         return 0;

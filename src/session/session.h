@@ -134,6 +134,7 @@ struct vv_session {
     struct vv_request request;       /* request.c */
     struct vv_restarted restarted;   /* restart.c */
     struct vv_under_way under_way;   /* restart.c */
+    struct vv_buf attributes;        /* attributes.c: pairs of texts */
 };
 
 int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
@@ -154,6 +155,7 @@ int vv_session_describe(struct vv_session *session, const char *name, const stru
 /* Bytes of its fine chunks; 1: none, 0: as the setting says. */
 int vv_session_fine(struct vv_session *session, const char *name, uint32_t chunk);
 int vv_session_distribute(struct vv_session *session, const char *name, enum varve_distribution how);
+int vv_session_attribute(struct vv_session *session, const char *name, const char *value, struct varve_error *error);
 int vv_session_unprotect(struct vv_session *session, const char *name);
 /* Memory from vv_regions_map. */
 void vv_session_free(struct vv_session *session, void *ptr);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/array.h"
 #include "base/error.h"
+#include "format/attributes.h"
 #include "session/session.h"
 
 struct varve_session {
@@ -41,6 +42,8 @@ static int begin(struct varve_session *session, const char *call) {
 
 static int check_region_name(struct varve_session *session, const char *region) {
     size_t length = region ? strlen(region) : 0;
+    if (length >= 1 && vv_is_attributes(region))
+        return vv_error(&session->error, -EINVAL, "no region can be named %s: say varve_attribute", region);
     if (length >= 1 && length <= VV_REGION_NAME_MAX)
         return 0;
     return vv_error(&session->error, -EINVAL, "a region's name has 1 to %d bytes", VV_REGION_NAME_MAX);
@@ -230,6 +233,11 @@ int varve_distribute(struct varve_session *session, const char *name, enum varve
     if (rc == 0 && (rc = vv_session_distribute(session->inner, name, how)) < 0)
         vv_error(&session->error, rc, "no region %s is protected: protect it before varve_distribute", name);
     return end(session, rc);
+}
+
+int varve_attribute(struct varve_session *session, const char *name, const char *value) {
+    int rc = begin(session, __func__);
+    return rc ? rc : end(session, vv_session_attribute(session->inner, name, value, &session->error));
 }
 
 /* A program built before there were flags gives a struct without them. */

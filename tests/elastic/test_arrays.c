@@ -26,6 +26,7 @@ struct plan {
     struct box box[RANKS_MOST];
     uint32_t salted;   /* ranks from this one on have other values; 0: none */
     int is_other_type; /* the last rank has another type */
+    int is_list;       /* the blocks follow each other: no rank says where its own is */
     int is_uneven;     /* each rank's block is an array of its own, of another size */
     const char *settings;
     struct varve_stride stride; /* of the last dimension of each block */
@@ -77,12 +78,16 @@ static void save(struct varve_comm *comm, void *arg) {
         array.dim[i] = plan->is_uneven ? (struct varve_dim){box->local[i] - comm->rank, 0, box->local[i] - comm->rank}
                                        : (struct varve_dim){box->local[i], box->first[i], plan->size[i]};
     array.stride[plan->dims - 1] = plan->stride;
+    if (plan->is_list)
+        array.dim[0] = (struct varve_dim){box->local[0], 0, box->local[0]};
     for (uint64_t i = 0; i < count; i++)
         field[i] = value_of(place_of(plan, box, plan->stride, i), salt);
     options.settings = plan->settings;
     int rc = varve_open_comm(group_comm(comm), address, "grid", &options, &session, &error);
     rc = rc ? rc : varve_protect(session, "bytes", bytes, sizeof bytes);
     rc = rc ? rc : varve_protect_array(session, "field", field, &array);
+    if (rc == 0 && plan->is_list && (plan->is_list > 1 || comm->rank > 0))
+        rc = varve_distribute(session, "field", VARVE_JOINED);
     rc = rc ? rc : varve_checkpoint(session, 1);
     rc = rc ? rc : varve_wait(session);
     rc = rc ? rc : varve_close(session);
@@ -286,6 +291,19 @@ static void cyclic_blocks_are_compared(void **state) {
     plan = dealt();
     plan.box[1].first[1]--;
     assert_string_equal(look(&plan).problem, "ranks 0 and 1 have both stored some elements of it");
+}
+
+/* Particles: each rank has some, or none. If one of them has not said that they are a list, it is told. */
+static void lists_are_joined(void **state) {
+    static const uint64_t first[] = {0, 0, 70, 71}, count[] = {0, 70, 1, 130};
+    struct plan plan = grid(2, (const uint64_t[]){201, 3}, (const uint32_t[]){4, 1});
+    (void)state;
+    for (int rank = 0; rank < 4; rank++)
+        plan.box[rank] = (struct box){{first[rank], 0}, {count[rank], 3}};
+    plan.is_list = 2;
+    reads_back(&plan, 30);
+    plan.is_list = 1;
+    assert_string_equal(look(&plan).problem, "some ranks have stored it as part of a list, and others not");
 }
 
 static void what_all_have_counts_once(void **state) {
@@ -535,6 +553,7 @@ int main(void) {
         cmocka_unit_test(ranks_may_have_nothing),
         cmocka_unit_test(comes_back_from_cyclic_blocks),
         cmocka_unit_test(cyclic_blocks_are_compared),
+        cmocka_unit_test(lists_are_joined),
         cmocka_unit_test(is_given_out_in_slabs),
         cmocka_unit_test(what_all_have_counts_once),
         cmocka_unit_test(holes_are_named),
