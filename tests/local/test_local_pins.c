@@ -1,7 +1,12 @@
 /* A checkpoint of node-local stores that is pinned on one node stays on all of them. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <varve/varve_inspect.h>
 
 #include "nodes.h"
@@ -107,10 +112,85 @@ static void damaged_record(void **state) {
     assert_false(node_has_record(0, 1, 3));
 }
 
+/* ---- by chance ---- */
+
+#define CHECKPOINTS 80
+#define PINS_MOST 16
+
+struct pins {
+    int64_t list[PINS_MOST];
+    int count, refused;
+};
+
+static void save_many(struct ranks_job *job) {
+    if (node_open(job, "keep=2") != 0)
+        return;
+    for (int64_t version = 1; version <= CHECKPOINTS; version++) {
+        rank_set(job, version);
+        int rc = varve_checkpoint(job->session, version);
+        rc = rc ? rc : varve_wait(job->session);
+        if (rc)
+            group_fail(job->comm, "checkpoint %" PRId64 ": %s", version, varve_session_error(job->session)->text);
+    }
+    rank_close(job);
+}
+
+static int take_oldest(void *arg, const struct varve_checkpoint_info *info) {
+    struct varve_which *which = arg;
+    if (!info->is_pinned)
+        *which = (struct varve_which){.name = "job", .generation = info->generation, .version = info->version};
+    return 0;
+}
+
+/* Somebody on node 2, beside the job: pins what is the next to go there. */
+static void pin_by_chance(struct pins *pins) {
+    struct varve_store *store = NULL;
+    struct varve_error why = {0};
+    char folder[256];
+    unsigned seed = (unsigned)getpid();
+    node_folder(2, folder, sizeof folder);
+    while (varve_store_open(folder, "log=error", &store, NULL) != 0)
+        usleep(1000);
+    while (pins->count < PINS_MOST) {
+        struct varve_which which = {0};
+        usleep((useconds_t)rand_r(&seed) % 8000);
+        if (varve_store_list(store, "job", take_oldest, &which, NULL) != 0 || !which.name)
+            continue;
+        int rc = varve_store_pin(store, &which, "by chance", &why);
+        if (rc == 0)
+            pins->list[pins->count++] = which.version;
+        pins->refused += rc < 0;
+    }
+    varve_store_close(store);
+}
+
+static void by_chance(void **state) {
+    struct plan plan = {.fn = save_many, .faulty_rank = -1};
+    struct pins *pins = group_memory(sizeof *pins);
+    (void)state;
+    nodes_place(0, 1, 1, 2);
+    fflush(NULL);
+    pid_t other = fork();
+    if (other == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pin_by_chance(pins);
+        _exit(0);
+    }
+    ranks_run(&plan);
+    kill(other, SIGKILL);
+    assert_int_equal(waitpid(other, NULL, 0), other);
+    print_message("%d pinned, %d refused\n", pins->count, pins->refused);
+    assert_true(pins->count > 0);
+    for (int i = 0; i < pins->count; i++)
+        expect_on_all(pins->list[i], 1);
+    group_memory_free(pins, sizeof *pins);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(stays_on_all, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(damaged_record, ranks_setup, ranks_teardown),
+        cmocka_unit_test_setup_teardown(by_chance, ranks_setup, ranks_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
