@@ -565,13 +565,16 @@ def _open_interruptibly(session: ctypes.c_void_p, error: _lib.varve_error, optio
                         arguments: Tuple[Any, ...]) -> int:
     """varve_open in a thread, since it may watch a dead holder's heartbeat for a minute and a half, and Ctrl-C has to
     come through. After that the thread ends what it has begun."""
+    function = _lib.lib().varve_open
     done = threading.Event()
     results: List[int] = []
     keep = (session, error, options)
 
     def run() -> None:
-        results.append(_lib.lib().varve_open(*arguments))
-        done.set()
+        try:
+            results.append(function(*arguments))
+        finally:
+            done.set()
 
     def give_up() -> None:
         done.wait()
