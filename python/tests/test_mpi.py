@@ -1,0 +1,57 @@
+"""Several ranks with mpi4py."""
+import time
+
+import numpy as np
+from conftest import HERE, ROOT
+
+import varve
+
+JOB = HERE / "job.py"
+HEAT = ROOT / "examples" / "heat.py"
+
+
+def test_other_numbers_of_ranks(ck, mpirun):
+    """Two, four, three and one ranks take turns, by rows and by columns; each finds what the one before has saved."""
+    for step, (ranks, way) in enumerate([(2, "rows"), (4, "rows"), (3, "columns"), (1, "rows"), (4, "columns")]):
+        mpirun(ranks, JOB, way, ck, step)
+    newest = varve.Store(ck)["job"].latest
+    assert newest.version == 5 and newest.ranks == 4
+    assert (newest["field"][...] == np.arange(61 * 40).reshape(61, 40) * 5).all()
+    assert (newest["field"][7:50:3, -2::-1] == (np.arange(61 * 40).reshape(61, 40) * 5)[7:50:3, -2::-1]).all()
+    assert newest["list"].is_private
+    with np.testing.assert_raises(varve.Mismatch):
+        newest["list"][0]
+    parts = [newest.read("list", rank) for rank in range(4)]
+    assert (np.concatenate(parts) == np.arange(1000) + 5).all()
+
+
+def test_errors_are_the_same_on_all_ranks(ck, mpirun):
+    mpirun(2, JOB, "refuse", ck)
+    assert "refused" in mpirun(3, JOB, "refuse", ck).stdout
+    done = mpirun(2, JOB, "disagree", ck)
+    assert "disagreed" in done.stdout and done.stdout.count("-20011") == 2, done.stdout + done.stderr
+
+
+def test_exception_on_one_rank(ck, mpirun):
+    begun = time.monotonic()
+    done = mpirun(2, JOB, "leave", ck, check=False)
+    assert done.returncode != 0 and "left" in done.stdout and time.monotonic() - begun < 60
+    assert varve.Store(ck)["leave"].latest.version == 1
+
+
+def test_interrupt(ck, mpirun):
+    begun = time.monotonic()
+    done = mpirun(2, JOB, "interrupt", ck, check=False)
+    assert done.stdout.count("interrupted") >= 1 and time.monotonic() - begun < 30, done.stdout + done.stderr
+
+
+def test_heat(ck, tmp_path, mpirun, run):
+    """The example alone and on ranks: interrupted by an end of its steps, and the same to the last bit."""
+    sizes = ["--rows", "50", "--columns", "60", "--every", "5"]
+    run(HEAT, *sizes, "--steps", 40, "--out", tmp_path / "one.npy", ck + "-one")
+    mpirun(4, HEAT, "--mpi", *sizes, "--steps", 15, ck)
+    done = mpirun(3, HEAT, "--mpi", *sizes, "--steps", 25, ck)
+    assert "restarted from step 15" in done.stdout
+    done = run(HEAT, *sizes, "--steps", 40, "--out", tmp_path / "many.npy", ck)
+    assert "restarted from step 25" in done.stdout
+    assert np.load(tmp_path / "one.npy").tobytes() == np.load(tmp_path / "many.npy").tobytes()
