@@ -318,6 +318,22 @@ def test_errors_have_code_rank_and_text(ck):
         varve.open(ck, "a", comm=5)
 
 
+def test_numbers_that_do_not_fit(ck):
+    """ctypes would cut them off: version 2**64 + 3 would be 3."""
+    with varve.open(ck, "a") as s:
+        s.protect("a", np.zeros(3))
+        for call in (s.checkpoint, s.restart, s.reject, s.continue_from, s.stored):
+            for version in (2**64 + 3, -2):
+                with pytest.raises(ValueError, match="version"):
+                    call(version)
+            with pytest.raises(TypeError):
+                call(1.5)
+        with pytest.raises(ValueError, match="chunk"):
+            s.fine("a", 2**32 + 64)
+        s.checkpoint(np.int64(3), wait=True)
+        assert s.restart(np.int16(3)) == 3
+
+
 def test_damage(ck):
     a = np.random.default_rng(1).random(10000)
     with varve.open(ck, "a", codec="none") as s:

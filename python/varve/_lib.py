@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import operator
 import os
 import signal
 import threading
@@ -224,14 +225,17 @@ MPI_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
 
 
 def _places(stem: str) -> List[str]:
-    """Where the library may be, best first. LIBVARVE names a folder; an installation by CMake has lib/ above us."""
+    """Where the library may be, best first. LIBVARVE names a folder; an installation by CMake has lib/ above us. Other
+    folders above us are not looked at: they may be anybody's."""
     file = f"{stem}.so.{SONAME}"
     if os.environ.get("LIBVARVE"):
         return [os.path.join(os.environ["LIBVARVE"], file)]
     folder = os.path.dirname(os.path.abspath(__file__))
     above = [os.path.abspath(os.path.join(folder, *[".."] * n)) for n in range(2, 5)]
-    found = [os.path.join(place, file) for place in above if os.path.exists(os.path.join(place, file))]
-    return found + [file]
+    places = [os.path.join(lib, part) for lib in above if os.path.basename(lib) in ("lib", "lib64")
+              for part in ("", "../lib64")]
+    found = [os.path.join(place, file) for place in places]
+    return [one for one in found if os.path.exists(one)] + [file]
 
 
 def _load(stem: str, functions: Dict[str, Tuple[Any, ...]]) -> ctypes.CDLL:
@@ -259,18 +263,21 @@ def mpi_lib() -> ctypes.CDLL:
     return _load("libvarve_mpi", MPI_FUNCTIONS)
 
 
+_SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Put signals off that Python handles. Around every call of C that calls Python back: an exception that a handler
-    raises there, KeyboardInterrupt first of all, would be lost, and the call would take it for success."""
+    raises there, KeyboardInterrupt first of all, would be lost, and the call would take it for success. And around what
+    gives memory to C: it must be written down that C has it before an exception can come."""
     if threading.current_thread() is not threading.main_thread():
         yield  # handlers run in the main thread
         return
     came: List[Tuple[int, Any]] = []
     handlers = {}
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
-                       signal.SIGCHLD):
+        for number in _SIGNALS:
             handler = signal.getsignal(number)
             if callable(handler):
                 handlers[number] = handler
@@ -281,6 +288,18 @@ def quiet() -> Iterator[None]:
             signal.signal(number, handler)
         for number, frame in came:
             handlers[number](number, frame)
+
+
+def whole(number: Any, least: int, most: int, what: str) -> int:
+    """A number for C. ctypes would cut off what does not fit."""
+    made = operator.index(number)
+    if not least <= made <= most:
+        raise ValueError(f"{what} is {made}, and must be {least} to {most}")
+    return made
+
+
+def version_of(number: Any) -> int:
+    return whole(number, VARVE_LATEST, (1 << 63) - 1, "the version")
 
 
 def text_of(value: Any) -> str:

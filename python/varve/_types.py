@@ -1,6 +1,7 @@
 """NumPy's element types and those of C."""
 from __future__ import annotations
 
+import operator
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
@@ -70,8 +71,8 @@ def describe(name: str, array: np.ndarray, global_shape: Optional[Sequence[int]]
     shape = array.shape
     if first is not None and global_shape is None:
         raise ValueError(f"region {name}: `first` needs `global_shape`")
-    whole = tuple(int(n) for n in global_shape) if global_shape is not None else shape
-    start = tuple(int(n) for n in first) if first is not None else (0,) * len(shape)
+    whole = tuple(operator.index(n) for n in global_shape) if global_shape is not None else shape
+    start = tuple(operator.index(n) for n in first) if first is not None else (0,) * len(shape)
     if not len(shape) == len(whole) == len(start):
         raise ValueError(f"region {name}: the array has {len(shape)} dimensions, global_shape {len(whole)}, "
                          f"first {len(start)}")

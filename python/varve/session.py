@@ -82,7 +82,7 @@ class Session:
         self._name = name
         self._comm = comm
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._users: Dict[str, int] = {}  # "user": the thread that is in a call
         self._regions: Dict[str, _Region] = {}
         self._abandoned = False
         self._log = _lib.varve_log_fn()
@@ -92,14 +92,13 @@ class Session:
             settings["keep"] = keep
         options = _lib.varve_options(ctypes.sizeof(_lib.varve_options), _settings_text(settings), self._log, None)
         error = _lib.varve_error()
+        opened = ctypes.c_void_p()  # this one's only when nobody else will close it
         rest = (_lib.bytes_of(store, "the address of the store"), _lib.bytes_of(name, "the name"),
-                ctypes.byref(options), ctypes.byref(self._session), ctypes.byref(error))
-        if comm is None:
-            rc = _open_interruptibly(self._session, error, options, rest)
-        else:
-            rc = _open_mpi(comm, rest)
+                ctypes.byref(options), ctypes.byref(opened), ctypes.byref(error))
+        rc = _open_interruptibly(opened, rest) if comm is None else _open_mpi(comm, rest)
         if rc < 0:
             raise from_c(rc, error)
+        self._session = opened
         _sessions.add(self)
 
     # ---- life ----
@@ -112,16 +111,17 @@ class Session:
         as it is, and what all ranks have stored is found by the next one."""
         if kind is not None and self._comm is not None:
             self._abandon("an exception ended its block on this rank")
-        elif kind is None:
+            return
+        try:
             self.close()
-        else:
-            try:
-                self.close()
-            except Error as why:  # what ended the block is what the program has to hear
-                warnings.warn(f"varve: the last checkpoint of {self._name}: {why}", RuntimeWarning, stacklevel=2)
-            except BaseException:
-                self._abandon("closing it was interrupted")
+        except Error as why:
+            if kind is None:
                 raise
+            # what ended the block is what the program has to hear
+            warnings.warn(f"varve: the last checkpoint of {self._name}: {why}", RuntimeWarning, stacklevel=2)
+        except BaseException:
+            self._abandon("closing it was interrupted")
+            raise
 
     def __del__(self) -> None:
         if getattr(self, "_session", None) and self._is_mine():
@@ -142,9 +142,10 @@ class Session:
         with self._busy():
             rc = self._poll()
             failed = self._error(rc) if rc < 0 else None
-            session, self._session = self._session, ctypes.c_void_p()
-            rc = _lib.lib().varve_close(session)
-            self._regions.clear()
+            with _lib.quiet():
+                session, self._session = self._session, ctypes.c_void_p()
+                rc = _lib.lib().varve_close(session)
+                self._regions.clear()
         _sessions.discard(self)
         if failed is not None and failed.code == rc:
             raise failed
@@ -236,7 +237,7 @@ class Session:
     def fine(self, name: str, chunk: int) -> None:
         """Look for changes of this region in chunks of so many bytes, 32 to 4096; see varve_fine in varve.h."""
         with self._busy():
-            self._call(_lib.lib().varve_fine, _region_name(name), chunk)
+            self._call(_lib.lib().varve_fine, _region_name(name), _lib.whole(chunk, 0, 4096, "chunk"))
 
     # ---- saving ----
 
@@ -247,6 +248,7 @@ class Session:
         returns when the checkpoint is safe. It waits for the checkpoint before, if that is still in flight. Raises
         EarlierFailed if that one failed: this one was begun all the same.
         """
+        version = _lib.version_of(version)
         with self._busy():
             self._ask_all(is_saving=True)
             if self._comm is None:
@@ -333,7 +335,7 @@ class Session:
     def reject(self, version: int) -> None:
         """Collective. This checkpoint is bad for the program: the next restart takes an older one."""
         with self._busy():
-            self._call(_lib.lib().varve_reject, version)
+            self._call(_lib.lib().varve_reject, _lib.version_of(version))
 
     def stored(self, version: int = LATEST) -> Tuple[Optional[int], List[Stored]]:
         """Collective. The version, and what it holds of this rank. (None, []) if there is no checkpoint."""
@@ -350,7 +352,7 @@ class Session:
         function = _lib.varve_region_fn(take)
         with self._busy(), _lib.quiet():
             at = ctypes.c_int64(-1)
-            rc = _lib.lib().varve_stored(self._session, version, function, None, ctypes.byref(at))
+            rc = _lib.lib().varve_stored(self._session, _lib.version_of(version), function, None, ctypes.byref(at))
             if rc == _lib.VARVE_NO_CHECKPOINT and version == LATEST:
                 return None, []
             if rc < 0:
@@ -425,10 +427,11 @@ class Session:
     def _place(self, name: str, region: _Region, memory: Any) -> None:
         array = _types.numpy_of(name, memory)
         described = _types.describe(name, array, **region.how)
-        self._call(_lib.lib().varve_protect_array, _region_name(name), _types.address_of(array),
-                   ctypes.byref(described))
-        region.memory = array  # the old one may go now: C has waited as long as it was needed
-        self._regions[name] = region
+        with _lib.quiet():
+            self._call(_lib.lib().varve_protect_array, _region_name(name), _types.address_of(array),
+                       ctypes.byref(described))
+            region.memory = array  # the old one may go now: C has waited as long as it was needed
+            self._regions[name] = region
 
     def _ask_all(self, is_saving: bool = False) -> None:
         """Where regions are now that are told by functions. Here and not in callbacks of C: no code of Python runs
@@ -440,8 +443,9 @@ class Session:
                     self._place(name, region, array)
             elif region.save is not None and is_saving:
                 memory = np.frombuffer(bytearray(region.save()), np.uint8)
-                self._call(_lib.lib().varve_protect, _region_name(name), _types.address_of(memory), memory.size)
-                region.memory = memory
+                with _lib.quiet():
+                    self._call(_lib.lib().varve_protect, _region_name(name), _types.address_of(memory), memory.size)
+                    region.memory = memory
             elif region.load is not None and not is_saving:
                 self._place_loader(name, region)
 
@@ -463,9 +467,10 @@ class Session:
     def _place_loader(self, name: str, region: _Region) -> None:
         """What load gets; what is saved is put into memory first."""
         region.loaded, region.total = None, -1
-        self._call(_lib.lib().varve_protect_callback, _region_name(name), ctypes.byref(region.callbacks), None)
-        region.memory = None
-        self._regions[name] = region
+        with _lib.quiet():
+            self._call(_lib.lib().varve_protect_callback, _region_name(name), ctypes.byref(region.callbacks), None)
+            region.memory = None
+            self._regions[name] = region
 
     def _give_objects(self) -> None:
         for name, region in self._regions.items():
@@ -478,6 +483,7 @@ class Session:
 
     def _versioned(self, function: Any, version: int, *arguments: Any) -> Optional[int]:
         """A call that restarts: the version, or None for a first run."""
+        version = _lib.version_of(version)
         at = ctypes.c_int64(-1)
         try:
             with _lib.quiet():
@@ -508,11 +514,12 @@ class Session:
             size=ctypes.sizeof(_lib.varve_allocator),
             alloc=kinds["alloc"](lambda arg, info: _allocate(given, wanted, info.contents)),
             release=kinds["release"](lambda arg, name, ptr: given.pop(_lib.text_of(name), None)))
-        at = self._versioned(_lib.lib().varve_restart_alloc, version, ctypes.byref(allocator), None)
-        if at is None:
-            return None
-        for name, array in given.items():
-            self._regions[name] = _Region(array, {})
+        with _lib.quiet():
+            at = self._versioned(_lib.lib().varve_restart_alloc, version, ctypes.byref(allocator), None)
+            if at is None:
+                return None
+            for name, array in given.items():
+                self._regions[name] = _Region(array, {})
         self._give_objects()
         made = Arrays(given)
         made.version = at
@@ -520,19 +527,23 @@ class Session:
 
 
 class _Busy:
-    """One thread at a time uses a session."""
+    """One thread at a time uses a session. No lock, which a signal between taking it and the `with` would leave taken:
+    then the session stays with this thread, which can go on."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.is_outer = False
 
     def __enter__(self) -> None:
         self.session._check()
-        if not self.session._lock.acquire(blocking=False):
-            raise RuntimeError(f"the session of {self.session._name} is used by another thread, or by a function that it "
-                               "has called")
+        me = threading.get_ident()
+        self.is_outer = "user" not in self.session._users
+        if self.session._users.setdefault("user", me) != me:  # one step of the interpreter
+            raise RuntimeError(f"the session of {self.session._name} is used by another thread")
 
     def __exit__(self, *_: Any) -> None:
-        self.session._lock.release()
+        if self.is_outer:
+            self.session._users.pop("user", None)
 
 
 def _allocate(given: Dict[str, np.ndarray], wanted: Union[bool, Collection[str]],
@@ -561,14 +572,12 @@ def _settings_text(settings: Dict[str, Any]) -> Optional[bytes]:
     return ",".join(f"{name}={value}" for name, value in settings.items()).encode() if settings else None
 
 
-def _open_interruptibly(session: ctypes.c_void_p, error: _lib.varve_error, options: _lib.varve_options,
-                        arguments: Tuple[Any, ...]) -> int:
+def _open_interruptibly(opened: ctypes.c_void_p, arguments: Tuple[Any, ...]) -> int:
     """varve_open in a thread, since it may watch a dead holder's heartbeat for a minute and a half, and Ctrl-C has to
-    come through. After that the thread ends what it has begun."""
+    come through. Then another thread closes what that one opens."""
     function = _lib.lib().varve_open
     done = threading.Event()
     results: List[int] = []
-    keep = (session, error, options)
 
     def run() -> None:
         try:
@@ -578,15 +587,15 @@ def _open_interruptibly(session: ctypes.c_void_p, error: _lib.varve_error, optio
 
     def give_up() -> None:
         done.wait()
-        _lib.lib().varve_close(keep[0])
+        _lib.lib().varve_close(opened)
 
     threading.Thread(target=run, daemon=True, name="varve-open").start()
     try:
         done.wait()
+        return results[0]
     except BaseException:
         threading.Thread(target=give_up, daemon=True, name="varve-open").start()
         raise
-    return results[0]
 
 
 def _open_mpi(comm: Any, arguments: Tuple[Any, ...]) -> int:
