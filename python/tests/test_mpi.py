@@ -1,4 +1,8 @@
 """Several ranks with mpi4py."""
+import os
+import pathlib
+import signal
+import threading
 import time
 
 import numpy as np
@@ -43,6 +47,40 @@ def test_interrupt(ck, mpirun):
     begun = time.monotonic()
     done = mpirun(2, JOB, "interrupt", ck, check=False)
     assert done.stdout.count("interrupted") >= 1 and time.monotonic() - begun < 30, done.stdout + done.stderr
+
+
+def test_rank_killed(ck, tmp_path, mpirun, run):
+    """One rank gets SIGKILL in the middle of the job, and fewer ranks go on: the same to the last bit."""
+    sizes = ["--rows", "64", "--columns", "64", "--every", "4", "--steps", "80"]
+    run(HEAT, *sizes, "--out", tmp_path / "quiet.npy", ck + "-quiet")
+
+    def has_checkpoint():
+        try:
+            return any(varve.Store(ck))
+        except varve.Error:  # there is no store yet, or it is being made
+            return False
+
+    def kill_one():
+        while not has_checkpoint():
+            time.sleep(0.05)
+        ranks = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                words = pathlib.Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if ck.encode() in words and b"--mpi" in words and b"mpirun" not in words[0]:
+                ranks.append(int(pid))
+        os.kill(max(ranks), signal.SIGKILL)  # all of them are this job's: its store has a name of its own
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    done = mpirun(3, HEAT, "--mpi", *sizes, "--delay", "0.05", ck, check=False)
+    killer.join()
+    assert done.returncode != 0, done.stdout + done.stderr
+    done = mpirun(2, HEAT, "--mpi", *sizes, "--out", tmp_path / "killed.npy", ck)
+    assert "restarted from step" in done.stdout, done.stdout + done.stderr
+    assert np.load(tmp_path / "quiet.npy").tobytes() == np.load(tmp_path / "killed.npy").tobytes()
 
 
 def test_heat(ck, tmp_path, mpirun, run):

@@ -66,11 +66,21 @@ def test_bfloat16(ck):
     assert same(np.asarray(stored).view(np.uint16), bits)
 
 
-def test_bfloat16_without_ml_dtypes(monkeypatch):
+def test_bfloat16_without_ml_dtypes(ck, monkeypatch):
+    """What others have stored as bf16 is read as uint16."""
     from varve import _lib, _types
 
+    bits = np.arange(600, dtype=np.uint16).reshape(20, 30)
     monkeypatch.setattr(_types, "BFLOAT16", None)
-    assert _types.dtype_of(_lib.VARVE_BF16) == np.uint16
+    with monkeypatch.context() as patched:
+        patched.setattr(_types, "type_of", lambda dtype: _lib.VARVE_BF16)
+        with varve.open(ck, "b") as s:
+            s.protect("x", bits)
+            s.checkpoint(1)
+    stored = varve.Store(ck)["b"][1]["x"]
+    assert stored.type == "bf16" and stored.dtype == np.uint16 and same(stored[3:5], bits[3:5])
+    with varve.open(ck, "b") as s:
+        assert same(s.restart(allocate=True)["x"], bits)
 
 
 def test_other_buffers(ck):
@@ -103,6 +113,8 @@ def test_in_place_without_a_copy(ck):
     (np.zeros((4, 4), order="F"), BufferError, r"region x: .*\.T"),
     (np.frombuffer(b"1234", np.uint8), BufferError, "region x: .*read-only"),
     (b"1234", BufferError, "region x: .*read-only"),
+    (np.ma.masked_equal(np.arange(3), 1), TypeError, "region x: a masked array"),
+    (np.broadcast_to(np.zeros(3), (2, 3)), BufferError, "region x: "),
     (np.array([object()]), TypeError, "region x: .*pointers"),
     ([1, 2, 3], TypeError, "region x: a list has no memory"),
     (5, TypeError, "region x: a int has no memory"),
@@ -151,6 +163,21 @@ def test_function_that_tells_where(ck):
         with pytest.raises(varve.Mismatch):
             state["x"] = np.zeros(3)
             s.restart()
+
+
+@pytest.mark.parametrize("capture", ["auto", "sync"])
+def test_changed_while_it_is_stored(ck, capture):
+    """What is stored is the memory at the call, although the program writes all of it at once afterwards."""
+    a = np.random.default_rng(1).random(1 << 19)
+    with varve.open(f"file://{ck}?limit=20MB", "a", codec="none", capture=capture, keep="all") as s:
+        s.protect("a", a)
+        kept = {}
+        for step in (1, 2, 3):
+            kept[step] = a.copy()
+            s.checkpoint(step)
+            a += 1
+    for step, expected in kept.items():
+        assert same(varve.Store(ck)["a"][step]["a"][...], expected), step
 
 
 def test_objects(ck):

@@ -46,6 +46,8 @@ def type_of(dtype: np.dtype) -> Optional[int]:
 
 def numpy_of(name: str, memory: Any) -> np.ndarray:
     """What is to be protected, as an array in the same memory. Refused is what cannot be filled in place."""
+    if isinstance(memory, np.ma.MaskedArray):
+        raise TypeError(f"region {name}: a masked array has two pieces of memory; protect its .data and its .mask")
     if isinstance(memory, np.ndarray):
         array = memory
     else:
