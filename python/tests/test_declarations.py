@@ -42,7 +42,8 @@ def told(tmp_path_factory):
         lines.append(f'printf("sizeof {name} %zu 0\\n", sizeof(struct {name}));')
         for field in struct._fields_:
             where = f"((struct {name} *)0)->{field[0]}"
-            lines.append(f'printf("{name}.{field[0]} %zu %zu\\n", offsetof(struct {name}, {field[0]}), sizeof {where});')
+            place = f"offsetof(struct {name}, {field[0]})"
+            lines.append(f'printf("{name}.{field[0]} %zu %zu\\n", {place}, sizeof {where});')
     for name in CONSTANTS:
         lines.append(f'printf("{name} %lld 0\\n", (long long)(intptr_t){name});')
     # varve_mpi.h needs an mpi.h; for its struct an MPI_Comm of any kind will do

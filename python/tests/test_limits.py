@@ -155,8 +155,8 @@ finally:
     print("left", s.closed, flush=True)
 """
     begun = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", program, ck], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, ck], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=60)
     assert "left False" in done.stdout and "KeyboardInterrupt" in done.stderr, done.stdout + done.stderr
     assert time.monotonic() - begun < 7
     assert varve.Store(ck)["a"].latest.version in (1, 2)
@@ -164,6 +164,19 @@ finally:
 
 class Alarm(Exception):
     pass
+
+
+def test_signals_that_were_put_off_come_afterwards():
+    from varve import _lib
+
+    reached = []
+    with pytest.raises(KeyboardInterrupt):
+        with _lib.quiet():
+            with _lib.quiet():
+                os.kill(os.getpid(), signal.SIGINT)
+                reached.append(1)
+            reached.append(2)
+    assert reached == [1, 2] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_signals_while_memory_is_given(fast):
@@ -245,7 +258,7 @@ open("/proc/self/clear_refs", "w").write("5")       # the peak begins here
 with varve.open(sys.argv[1], "a", keep=1) as s:
     s.protect("a", a)
     s.checkpoint(1)
-    a.view("u8")[::64] += 1                          # an eighth of the cache lines, so nearly every page, while it is stored
+    a.view("u8")[::64] += 1                          # every page, while it is stored
     s.wait()
     s.checkpoint(2, wait=True)
     kept = int(a.view("u8")[::64].sum())

@@ -54,14 +54,14 @@ def numpy_of(name: str, memory: Any) -> np.ndarray:
         try:
             view = memoryview(memory)
         except TypeError:
-            raise TypeError(f"region {name}: a {type(memory).__name__} has no memory to protect; give a NumPy array, or "
-                            "another object with the buffer protocol") from None
+            raise TypeError(f"region {name}: a {type(memory).__name__} has no memory to protect; give a NumPy array, "
+                            "or another object with the buffer protocol") from None
         array = np.asarray(view)
     if array.dtype.hasobject:
         raise TypeError(f"region {name}: its elements are Python objects, so its memory holds only pointers")
     if not array.flags.c_contiguous:
-        raise BufferError(f"region {name}: its memory is not one piece in the order of C; protect the array it is a view "
-                          "of, or a copy" + (", or its transpose .T" if array.flags.f_contiguous else ""))
+        raise BufferError(f"region {name}: its memory is not one piece in the order of C; protect the array it is a "
+                          "view of, or a copy" + (", or its transpose .T" if array.flags.f_contiguous else ""))
     if not array.flags.writeable:
         raise BufferError(f"region {name}: its memory is read-only, so it could not be restored")
     return array
