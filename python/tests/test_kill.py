@@ -14,9 +14,18 @@ HEAT = ROOT / "examples" / "heat.py"
 SIZES = ["--rows", "128", "--columns", "256", "--steps", "60", "--every", "4"]
 
 
-def kill_somewhere(command, seconds, lines):
-    """Start it, and kill it with SIGKILL after so long."""
+def has_checkpoint(store):
+    try:
+        return any(varve.Store(store))
+    except varve.Error:  # there is no store yet, or it is being made
+        return False
+
+
+def kill_somewhere(command, store, seconds, lines):
+    """Start it, and kill it with SIGKILL after so long; the first time, when it has saved something."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not has_checkpoint(store) and process.poll() is None:
+        time.sleep(0.01)
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)
     out, err = process.communicate(timeout=60)
@@ -32,8 +41,7 @@ def test_heat_killed(ck, tmp_path, run):
     lines = []
     kills = 0
     for _ in range(scale(12, 4)):
-        # its start alone takes a few tenths of a second, more on a busy machine
-        if kill_somewhere(command, 0.5 + chance.random() * 0.7, lines):
+        if kill_somewhere(command, ck, chance.random() * 1.2, lines):
             break
         kills += 1
     done = run(HEAT, *SIZES, "--out", tmp_path / "killed.npy", ck)

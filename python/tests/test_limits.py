@@ -74,7 +74,7 @@ def interrupt_after(seconds):
 def test_interrupt(ck):
     """wait, the next checkpoint and close can be interrupted; the checkpoint in flight is stored all the same."""
     a = np.random.default_rng(1).random(1 << 19)
-    with varve.open(f"file://{ck}?limit=2MB", "a", codec="none", keep="all") as s:
+    with varve.open(f"file://{ck}?limit=1MB", "a", codec="none", keep="all") as s:
         s.protect("a", a)
         for step, call in enumerate([s.wait, lambda: s.checkpoint(99), s.close], 1):
             a += 1
@@ -83,7 +83,7 @@ def test_interrupt(ck):
             begun = time.monotonic()
             with pytest.raises(KeyboardInterrupt):
                 call()
-            assert time.monotonic() - begun < 1.5
+            assert time.monotonic() - begun < 3  # the storage needs four
             assert not s.closed and s.wait()
             assert varve.Store(ck)["a"].latest.version == step
         kept = a.copy()
