@@ -48,8 +48,10 @@ def mpirun():
     if not program:
         pytest.skip("there is no mpirun")
 
-    def run_ranks(ranks, file, *arguments, check=True, timeout=120):
+    def run_ranks(ranks, file, *arguments, check=True, timeout=120, library=None):
         environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        if library:
+            environment["LIBVARVE"] = str(library)
         options = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
                    "--mca", "btl_base_warn_component_unused", "0"]
         done = subprocess.run([program, *options, "-n", str(ranks), sys.executable, str(file), *map(str, arguments)],

@@ -6,6 +6,7 @@ import threading
 import time
 
 import numpy as np
+import pytest
 from conftest import HERE, ROOT
 
 import varve
@@ -34,6 +35,19 @@ def test_errors_are_the_same_on_all_ranks(ck, mpirun):
     assert "refused" in mpirun(3, JOB, "refuse", ck).stdout
     done = mpirun(2, JOB, "disagree", ck)
     assert "disagreed" in done.stdout and done.stdout.count("-20011") == 2, done.stdout + done.stderr
+
+
+def test_another_mpi(ck, tmp_path, mpirun):
+    """libvarve_mpi of another MPI than mpi4py's is refused, with the names of both, before it is called."""
+    library = pathlib.Path(os.environ.get("LIBVARVE", "/nowhere"))
+    if not (library / "libvarve_mpi_mpich.so.0").exists():
+        pytest.skip("this build has no libvarve_mpi for MPICH")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "libvarve.so.0").symlink_to(library / "libvarve.so.0")
+    (other / "libvarve_mpi.so.0").symlink_to(library / "libvarve_mpi_mpich.so.0")
+    done = mpirun(1, JOB, "rows", ck, 0, check=False, library=other)
+    assert "varve.errors.Unsupported" in done.stderr and "Open MPI" in done.stderr and "MPICH" in done.stderr
 
 
 def test_exception_on_one_rank(ck, mpirun):

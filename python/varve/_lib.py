@@ -8,7 +8,7 @@ Every function is called without the interpreter lock. Python code that C calls 
 """
 from __future__ import annotations
 
-import contextlib
+import _signal  # without the enums of `signal`, which take longer than a call of C
 import ctypes
 import functools
 import operator
@@ -17,7 +17,7 @@ import signal
 import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint,
                     c_uint32, c_uint64, c_void_p)
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 SONAME = "0"
 
@@ -263,31 +263,45 @@ def mpi_lib() -> ctypes.CDLL:
     return _load("libvarve_mpi", MPI_FUNCTIONS)
 
 
-_SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_SIGNALS = tuple(int(n) for n in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
+class quiet:
     """Put signals off that Python handles. Around every call of C that calls Python back: an exception that a handler
     raises there, KeyboardInterrupt first of all, would be lost, and the call would take it for success. And around what
     gives memory to C: it must be written down that C has it before an exception can come."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # handlers run in the main thread
-        return
-    came: List[Tuple[int, Any]] = []
-    handlers = {}
-    try:
-        for number in _SIGNALS:
-            handler = signal.getsignal(number)
-            if callable(handler):
-                handlers[number] = handler
-                signal.signal(number, lambda n, frame: came.append((n, frame)))
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for number, frame in came:
-            handlers[number](number, frame)
+
+    def __enter__(self) -> None:
+        self.handlers: Dict[int, Any] = {}
+        self.came: List[Tuple[int, Any]] = []
+        if threading.get_ident() != threading.main_thread().ident:
+            return  # handlers run in the main thread
+        try:
+            for number in _SIGNALS:
+                handler = _signal.getsignal(number)
+                if callable(handler):
+                    self.handlers[number] = handler
+                    _signal.signal(number, self.note)
+        except BaseException:
+            self.restore()
+            raise
+
+    def __exit__(self, *_: Any) -> None:
+        try:
+            self.restore()
+        except BaseException:  # one that is restored already has come
+            self.restore()
+            raise
+        finally:
+            for number, frame in self.came:
+                self.handlers[number](number, frame)
+
+    def note(self, number: int, frame: Any) -> None:
+        self.came.append((number, frame))
+
+    def restore(self) -> None:
+        for number, handler in self.handlers.items():
+            _signal.signal(number, handler)
 
 
 def whole(number: Any, least: int, most: int, what: str) -> int:

@@ -1,6 +1,7 @@
 """NumPy's element types and those of C."""
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any, Dict, Optional, Sequence, Tuple
 
@@ -35,6 +36,7 @@ def dtype_of(type_: int) -> np.dtype:
     return np.dtype(_NAMES[type_])
 
 
+@functools.lru_cache(maxsize=256)
 def type_of(dtype: np.dtype) -> Optional[int]:
     """The type in C; None: there is none (structs, strings, other byte orders, long double), so bytes are stored."""
     if dtype.name == "bfloat16":
