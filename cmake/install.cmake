@@ -32,6 +32,13 @@ endif()
 install(FILES ${headers} ${PROJECT_BINARY_DIR}/include/varve/varve_version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/varve)
 
+# The Python package: it finds the library above it. Where Python looks by itself depends on the system; PYTHONPATH helps.
+if(VARVE_PYTHON)
+  set(VARVE_PYTHON_FOLDER lib/python3/dist-packages CACHE STRING "where the Python package is installed, below the prefix")
+  install(DIRECTORY python/varve DESTINATION ${VARVE_PYTHON_FOLDER} FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
+          PATTERN "__pycache__" EXCLUDE)
+endif()
+
 # What a program needs beside libvarve.a, as far as it was built in.
 set(static_packages "")
 set(static_libraries "")
@@ -66,7 +73,7 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/varve-config.cmake ${PROJECT_BINARY_DI
 
 # Documents and examples
 file(GLOB documents CONFIGURE_DEPENDS docs/*.md)
-file(GLOB examples CONFIGURE_DEPENDS examples/*.c)
+file(GLOB examples CONFIGURE_DEPENDS examples/*.c examples/*.py)
 install(FILES README.md CHANGES.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${documents} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

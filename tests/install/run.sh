@@ -137,6 +137,18 @@ check "it needs no libvarve.so" bash -c '! readelf -d "$0" | grep NEEDED.*libvar
 twice "static" "version 7 came back" "$work/one_static"
 check "varve-read reads it" "$prefix/bin/varve-read" verify "$work/ck"
 
+# The package must find the library that was installed with it.
+python=$(find "$prefix" -path '*/dist-packages' -prune)
+for candidate in python3 /usr/bin/python3; do
+    if [ -n "$python" ] && $candidate -c 'import numpy' 2>/dev/null; then
+        PYTHONPATH=$python PYTHONDONTWRITEBYTECODE=1 check "Python reads it" env -u LIBVARVE $candidate -c "
+import os, sys, varve
+assert os.path.realpath(varve._lib.lib()._name).startswith(os.path.realpath('$prefix')), varve._lib.lib()._name
+assert varve.Store('$work/ck').verify() == []"
+        break
+    fi
+done
+
 flavour=
 with_mpi=OFF
 if [ -n "$mpicc" ]; then
