@@ -188,3 +188,20 @@ def test_no_file_is_written(stored):
     store["a"].latest["(37, 53)"][3:5]
     store.verify()
     assert files() == before
+
+
+def test_attributes(ck):
+    data = np.arange(5.0)
+    with varve.open(ck, "a", keep="all") as s:
+        s.protect("data", data)
+        s.attribute("time", 0.25)
+        s.attribute("Ä", "ö")
+        s.checkpoint(1)
+        s.attribute("time", None)
+        s.checkpoint(2)
+        with pytest.raises(varve.Error):
+            s.attribute("", "no name")
+    store = varve.Store(ck)
+    assert store["a"][1].attributes == {"time": "0.25", "Ä": "ö"}
+    assert store["a"][2].attributes == {"Ä": "ö"}
+    assert [r.name for r in store["a"][1].regions()] == ["data"] and not store["a"][1].is_pinned

@@ -66,9 +66,13 @@ class varve_dim(Structure):
     _fields_ = [("local", c_uint64), ("first", c_uint64), ("global", c_uint64)]
 
 
+class varve_stride(Structure):
+    _fields_ = [("block", c_uint64), ("every", c_uint64)]
+
+
 class varve_array(Structure):
     _fields_ = [("size", c_size_t), ("type", c_int), ("dims", c_uint), ("dim", varve_dim * VARVE_DIMS_MAX),
-                ("flags", c_uint), ("lossy", c_char_p), ("bound", c_double)]
+                ("flags", c_uint), ("lossy", c_char_p), ("bound", c_double), ("stride", varve_stride * VARVE_DIMS_MAX)]
 
 
 class varve_callbacks(Structure):
@@ -108,7 +112,7 @@ varve_stat_fn = CFUNCTYPE(None, c_void_p, POINTER(varve_stat))
 class varve_checkpoint_info(Structure):
     _fields_ = [("name", c_char_p), ("generation", c_uint32), ("version", c_int64), ("time_ns", c_uint64),
                 ("ranks", c_uint32), ("regions", c_uint64), ("bytes_protected", c_uint64), ("bytes_stored", c_uint64),
-                ("bytes_metadata", c_uint64), ("is_damaged", c_int), ("reason", c_char_p)]
+                ("bytes_metadata", c_uint64), ("is_damaged", c_int), ("is_pinned", c_int), ("reason", c_char_p)]
 
 
 varve_checkpoint_fn = CFUNCTYPE(c_int, c_void_p, POINTER(varve_checkpoint_info))
@@ -121,9 +125,10 @@ class varve_which(Structure):
 class varve_stored_region(Structure):
     _fields_ = [("rank", c_uint32), ("name", c_char_p), ("bytes", c_uint64), ("type", c_char_p),
                 ("bytes_zero", c_uint64), ("runs", c_uint64), ("digest", c_char * 33), ("array", POINTER(varve_array)),
-                ("codec", c_char_p), ("bytes_blocks", c_uint64)]
+                ("codec", c_char_p), ("bytes_blocks", c_uint64), ("distribution", c_int)]
 
 
+varve_attribute_fn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_char_p)
 varve_stored_region_fn = CFUNCTYPE(c_int, c_void_p, POINTER(varve_stored_region))
 
 
@@ -185,6 +190,7 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
     "varve_protect_array": (c_int, session_p, c_char_p, c_void_p, _array_p),
     "varve_fine": (c_int, session_p, c_char_p, c_uint32),
     "varve_distribute": (c_int, session_p, c_char_p, c_int),
+    "varve_attribute": (c_int, session_p, c_char_p, c_char_p),
     "varve_protect_callback": (c_int, session_p, c_char_p, POINTER(varve_callbacks), c_void_p),
     "varve_unprotect": (c_int, session_p, c_char_p),
     "varve_checkpoint": (c_int, session_p, c_int64),
@@ -210,6 +216,7 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
     "varve_store_show": (c_int, store_p, _which_p, POINTER(varve_checkpoint_detail), varve_stored_region_fn, c_void_p,
                          _error_p),
     "varve_store_read": (c_int, store_p, _which_p, c_uint32, c_char_p, c_int, varve_bytes_fn, c_void_p, _error_p),
+    "varve_store_attributes": (c_int, store_p, _which_p, varve_attribute_fn, c_void_p, _error_p),
     "varve_store_arrays": (c_int, store_p, _which_p, c_char_p, varve_global_array_fn, c_void_p, _error_p),
     "varve_store_read_array": (c_int, store_p, _which_p, c_char_p, POINTER(varve_slice), c_int, varve_bytes_fn,
                                c_void_p, _error_p),

@@ -234,6 +234,13 @@ class Session:
         with self._busy():
             self._call(_lib.lib().varve_distribute, _region_name(name), int(way))
 
+    def attribute(self, name: str, value: Any) -> None:
+        """Attach a small text, str(value), to all later checkpoints: simulated time, a commit, a loss. None takes it
+        away. Of a job, what rank 0 says counts. A restart does not bring it back; Checkpoint.attributes reads it."""
+        text = None if value is None else _lib.bytes_of(str(value), "the value of an attribute")
+        with self._busy():
+            self._call(_lib.lib().varve_attribute, _lib.bytes_of(name, "the name of an attribute"), text)
+
     def fine(self, name: str, chunk: int) -> None:
         """Look for changes of this region in chunks of so many bytes, 32 to 4096; see varve_fine in varve.h."""
         with self._busy():

@@ -5,7 +5,7 @@ import ctypes
 import datetime
 import operator
 import threading
-from typing import Any, Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -174,7 +174,8 @@ class Checkpoints(Mapping[int, "Checkpoint"]):
 class Checkpoint(Mapping[str, "Array"]):
     """One checkpoint: its arrays by name, put together from all ranks.
 
-    name, version, generation (which run), time (of the commit, or None), ranks, nbytes, is_damaged, reason
+    name, version, generation (which run), time (of the commit, or None), ranks, nbytes, is_damaged, reason,
+    is_pinned (`varve pin` keeps it from being forgotten)
     """
 
     def __init__(self, store: Store, info: _lib.varve_checkpoint_info) -> None:
@@ -185,6 +186,7 @@ class Checkpoint(Mapping[str, "Array"]):
         self.ranks: int = info.ranks
         self.nbytes: int = info.bytes_protected
         self.is_damaged = bool(info.is_damaged)
+        self.is_pinned = bool(info.is_pinned)
         self.reason = _lib.text_of(info.reason)
         self.time: Optional[datetime.datetime] = None
         if info.time_ns:
@@ -213,6 +215,18 @@ class Checkpoint(Mapping[str, "Array"]):
         self._store._call(_lib.lib().varve_store_arrays, self._which(),
                           None if name is None else _lib.bytes_of(name, "the name of an array"),
                           _lib.varve_global_array_fn(take), None)
+        return found
+
+    @property
+    def attributes(self) -> Dict[str, str]:
+        """What the program has attached to it with Session.attribute."""
+        found: Dict[str, str] = {}
+
+        def take(arg: Any, name: bytes, value: bytes) -> int:
+            found[_lib.text_of(name)] = _lib.text_of(value)
+            return 0
+
+        self._store._call(_lib.lib().varve_store_attributes, self._which(), _lib.varve_attribute_fn(take), None)
         return found
 
     def regions(self) -> List[Region]:
