@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fails when an include or a call runs against the direction table of src/CMakeLists.txt.
 
-The table is the USES list of each varve_folder(). The third column of src/README.md must be the same. mpi/, device/,
-files/ and cli/ may use public headers only, and cli/ those of files/.
+The table is the USES list of each varve_folder(). The third column of src/README.md must be the same. mpi/, env/,
+device/, files/ and cli/ may use public headers only, and cli/ those of files/.
 
     check.py ROOT            includes of a tree; prints a table of them
     check.py ROOT OBJECTS    also calls, from the symbols of the object files below OBJECTS; prints for each folder
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-OUTSIDE = {"mpi": [], "device": [], "files": [], "cli": ["files"]}  # not part of the library, and whom of each other they use
+OUTSIDE = {"mpi": [], "env": [], "device": [], "files": [], "cli": ["files"]}  # not part of the library, and whom of each other they use
 CIRCLE = 4  # files of a folder that may call each other in one
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
