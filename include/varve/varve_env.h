@@ -8,8 +8,8 @@
  *     varve_protect(s, "weights", w, n * sizeof *w);         // and all the rest as in varve_mpi.h
  *
  * The ranks talk over TCP. Rank 0 listens at VARVE_PORT, or else at MASTER_PORT + VARVE_ENV_PORT_OFFSET, until all
- * ranks have come. Without a secret (VARVE_SECRET, or a file named by VARVE_SECRET_FILE) everybody who reaches that port
- * meanwhile may join the job. Nothing is encrypted. See varve_env(3).
+ * ranks have come. Without a secret (VARVE_SECRET, or a file named by VARVE_SECRET_FILE) everybody that reaches the
+ * port meanwhile may join the job. Nothing is encrypted. See varve_env(3).
  *
  * A job of one rank (WORLD_SIZE=1) uses no network. */
 #ifndef VARVE_ENV_H

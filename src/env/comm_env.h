@@ -44,6 +44,7 @@ struct vv_env_group {
     struct vv_env_plan plan;
     uint8_t key[VV_ENV_KEY];      /* of this group alone: rank 0 has drawn it by lot */
     struct vv_env_card *cards;    /* of all ranks: where each listens, and on which node it is */
+    int was_answered;             /* something at rank 0's port has refused this rank */
     struct sockaddr_storage root; /* where rank 0 was reached */
     struct vv_env_door door;      /* the keeper's */
     pthread_t keeper;

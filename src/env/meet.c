@@ -16,6 +16,7 @@
 #define ATTEMPT_SECONDS 5
 #define PAUSE_NS 50000000
 #define TICK_MS 50
+#define GRACE_SECONDS 5
 
 /* ---- addresses ---- */
 
@@ -257,9 +258,13 @@ static int meet_as_root(struct vv_env_group *group, const struct vv_env_limit *l
 /* ---- the others ---- */
 
 /* -EAGAIN: worth another attempt, with the reason if there is none. */
-static int judge_failure(const struct vv_env_group *group, int rc, const struct vv_env_answer *answer,
+static int judge_failure(struct vv_env_group *group, int rc, const struct vv_env_answer *answer,
                          struct varve_error *error) {
     const struct vv_env_plan *plan = &group->plan;
+    int is_answer = rc == -EACCES || rc == -EPROTO || rc == -EREMOTEIO;
+    if (group->was_answered && !is_answer) /* tells less: rank 0 has given up meanwhile, or there was too little time */
+        return -EAGAIN;
+    group->was_answered = is_answer;
     const char *why = rc == -EACCES   ? "it does not have the secret of this job, or is of another job"
                       : rc == -EPROTO ? "it is no rank 0 of a job with Varve"
                                       : strerror(-rc);
@@ -307,24 +312,28 @@ static int try_root(struct vv_env_group *group, const struct vv_env_card *card, 
     return fd;
 }
 
+/* Who has joined waits longer than rank 0, which knows who is missing and says so before all leave. */
 static int join_root(struct vv_env_group *group, const struct vv_env_card *card, const struct vv_env_limit *limit,
                      struct vv_env_table *table, struct varve_error *error) {
-    vv_env_refuse(error, -ETIMEDOUT, "no time to join rank 0");
+    const struct vv_env_plan *plan = &group->plan;
+    const struct vv_env_limit patient = {limit->until + GRACE_SECONDS * VV_ENV_SECOND, NULL};
+    vv_env_refuse(error, -ETIMEDOUT, "%s", "");
     for (;;) {
         int fd = try_root(group, card, limit, error);
         if (fd < 0 && fd != -EAGAIN)
             return fd;
-        int rc = fd >= 0 ? vv_env_receive_all(fd, table, sizeof *table, limit) : -EAGAIN;
+        int rc = fd >= 0 ? vv_env_receive_all(fd, table, sizeof *table, &patient) : -EAGAIN;
         if (rc == 0)
             return fd;
-        if (fd >= 0) {
-            vv_env_close_fd(fd);
-            vv_env_refuse(error, -ETIMEDOUT, "rank %u had joined rank 0 at %s, port %u, and nothing came of it: %s",
-                          group->plan.rank, group->plan.host, group->plan.port, strerror(-rc));
-        }
+        vv_env_close_fd(fd);
+        if (fd >= 0)
+            vv_env_refuse(error, -ETIMEDOUT,
+                          "rank %u had joined rank 0 at %s, port %u, which then gave up: %s; what it "
+                          "says itself tells more",
+                          plan->rank, plan->host, plan->port, strerror(-rc));
+        vv_env_pause(PAUSE_NS + (int64_t)(plan->rank % 64) * 1000000); /* not all at the same time */
         if (vv_env_now() >= limit->until)
             return -ETIMEDOUT;
-        vv_env_pause(PAUSE_NS + (int64_t)(group->plan.rank % 64) * 1000000); /* not all at the same time */
     }
 }
 
