@@ -129,7 +129,7 @@ static int report_late(const struct root *root, struct varve_error *error) {
             if (late++ < 10 && used < sizeof names)
                 used += (size_t)snprintf(names + used, sizeof names - used, "%s%u", late > 1 ? ", " : "", rank);
         }
-    return vv_env_refuse(error, -ETIMEDOUT,
+    return vv_env_refuse(error, -ECOMM,
                          "%u of %u ranks %s rank 0 at %s, port %u, in %d s (VARVE_CONNECT_SECONDS): rank%s %s%s", late,
                          plan->ranks, root->is_full ? "were not ready for" : "did not come to", plan->host, plan->port,
                          plan->connect_seconds, late == 1 ? "" : "s", names, late > 10 ? " and others" : "");
@@ -275,7 +275,7 @@ static int judge_failure(struct vv_env_group *group, int rc, const struct vv_env
         why = "another process with this RANK has come";
     else if (rc == -EREMOTEIO)
         why = "refused";
-    vv_env_refuse(error, -ETIMEDOUT, "rank %u cannot join rank 0 at %s, port %u, in %d s (VARVE_CONNECT_SECONDS): %s",
+    vv_env_refuse(error, -ECOMM, "rank %u cannot join rank 0 at %s, port %u, in %d s (VARVE_CONNECT_SECONDS): %s",
                   plan->rank, plan->host, plan->port, plan->connect_seconds, why);
     return -EAGAIN;
 }
@@ -293,7 +293,7 @@ static int try_root(struct vv_env_group *group, const struct vv_env_card *card, 
     struct addrinfo *all = NULL;
     int fd = -EAGAIN, rc = resolve(plan, &all);
     if (rc) {
-        vv_env_refuse(error, -ETIMEDOUT, "rank %u cannot find the host of rank 0, MASTER_ADDR \"%s\": %s", plan->rank,
+        vv_env_refuse(error, -ECOMM, "rank %u cannot find the host of rank 0, MASTER_ADDR \"%s\": %s", plan->rank,
                       plan->host, gai_strerror(rc));
         return -EAGAIN;
     }
@@ -317,7 +317,7 @@ static int join_root(struct vv_env_group *group, const struct vv_env_card *card,
                      struct vv_env_table *table, struct varve_error *error) {
     const struct vv_env_plan *plan = &group->plan;
     const struct vv_env_limit patient = {limit->until + GRACE_SECONDS * VV_ENV_SECOND, NULL};
-    vv_env_refuse(error, -ETIMEDOUT, "%s", "");
+    vv_env_refuse(error, -ECOMM, "%s", "");
     for (;;) {
         int fd = try_root(group, card, limit, error);
         if (fd < 0 && fd != -EAGAIN)
@@ -327,13 +327,13 @@ static int join_root(struct vv_env_group *group, const struct vv_env_card *card,
             return fd;
         vv_env_close_fd(fd);
         if (fd >= 0)
-            vv_env_refuse(error, -ETIMEDOUT,
+            vv_env_refuse(error, -ECOMM,
                           "rank %u had joined rank 0 at %s, port %u, which then gave up: %s; what it "
                           "says itself tells more",
                           plan->rank, plan->host, plan->port, strerror(-rc));
         vv_env_pause(PAUSE_NS + (int64_t)(plan->rank % 64) * 1000000); /* not all at the same time */
         if (vv_env_now() >= limit->until)
-            return -ETIMEDOUT;
+            return -ECOMM;
     }
 }
 

@@ -396,8 +396,8 @@ static void other_secrets_do_not_fit(void **state) {
     start_rank(0, NULL);
     setenv("VARVE_SECRET", "another one, as long as that", 1);
     start_rank(1, NULL);
-    expect_error(0, -ETIMEDOUT, "1 of 2 ranks did not come to rank 0 at 127.0.0.1, port ");
-    expect_error(1, -ETIMEDOUT, "does not have the secret");
+    expect_error(0, -ECOMM, "1 of 2 ranks did not come to rank 0 at 127.0.0.1, port ");
+    expect_error(1, -ECOMM, "does not have the secret");
     assert_true(board->seconds[0] >= 1.9 && board->seconds[0] < 5 && board->seconds[1] < 8);
     setup(NULL);
     set_number("VARVE_CONNECT_SECONDS", 2);
@@ -406,8 +406,8 @@ static void other_secrets_do_not_fit(void **state) {
     start_rank(0, NULL);
     setenv("TORCHELASTIC_RUN_ID", "two", 1);
     start_rank(1, NULL);
-    expect_error(0, -ETIMEDOUT, "rank 1");
-    expect_error(1, -ETIMEDOUT, "another job");
+    expect_error(0, -ECOMM, "rank 1");
+    expect_error(1, -ECOMM, "another job");
 }
 
 static void missing_ranks_are_named(void **state) {
@@ -415,17 +415,17 @@ static void missing_ranks_are_named(void **state) {
     set_number("VARVE_CONNECT_SECONDS", 1);
     start_rank(0, NULL);
     start_rank(2, NULL);
-    expect_error(0, -ETIMEDOUT, "2 of 4 ranks did not come to rank 0");
-    expect_error(2, -ETIMEDOUT, "rank 2");
+    expect_error(0, -ECOMM, "2 of 4 ranks did not come to rank 0");
+    expect_error(2, -ECOMM, "rank 2");
     assert_non_null(strstr(board->error[0].text, "ranks 1, 3"));
     setup(NULL);
     set_number("VARVE_CONNECT_SECONDS", 1);
     start_rank(3, NULL); /* nobody listens */
-    expect_error(3, -ETIMEDOUT, "Connection refused");
+    expect_error(3, -ECOMM, "Connection refused");
     assert_non_null(strstr(board->error[3].text, getenv("VARVE_PORT")));
     setenv("MASTER_ADDR", "no-such-host.invalid", 1);
     start_rank(3, NULL);
-    expect_error(3, -ETIMEDOUT, "no-such-host.invalid");
+    expect_error(3, -ECOMM, "no-such-host.invalid");
 }
 
 static void other_sizes_and_twins_are_refused(void **state) {
@@ -440,7 +440,7 @@ static void other_sizes_and_twins_are_refused(void **state) {
     pid_t first = pids[1];
     set_number("VARVE_CONNECT_SECONDS", 1);
     start_rank(1, NULL);
-    expect_error(1, -ETIMEDOUT, "another process with this RANK");
+    expect_error(1, -ECOMM, "another process with this RANK");
     pids[1] = first;
     for (int i = 0; i < 2; i++) {
         kill(pids[i], SIGKILL);
@@ -472,7 +472,7 @@ static void a_port_in_use_is_named(void **state) {
     start_rank(0, NULL);
     start_rank(1, NULL); /* what listens there never answers */
     expect_error(0, -EADDRINUSE, getenv("VARVE_PORT"));
-    expect_error(1, -ETIMEDOUT, getenv("VARVE_PORT"));
+    expect_error(1, -ECOMM, getenv("VARVE_PORT"));
     close(fd);
 }
 
