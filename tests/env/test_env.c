@@ -462,6 +462,26 @@ static void a_rank_may_come_twice(void **state) {
         assert_int_equal(end_of(i), 0);
 }
 
+/* At any moment of the start: all others end, in time. Those that have opened are told of the death; the others say
+ * that the job did not start. */
+static void a_death_at_the_start_leaves_nobody_behind(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        setup(NULL);
+        set_number("VARVE_CONNECT_SECONDS", 2);
+        double begun = now();
+        start(4, talk_until_broken);
+        usleep((useconds_t)(i * 1500));
+        int victim = i % 4, code;
+        kill(pids[victim], SIGKILL);
+        for (int which = 0; which < 4; which++) {
+            code = end_of(which);
+            assert_true(which == victim ? code == 1000 + SIGKILL : code == 0 || code == 10);
+        }
+        assert_true(now() - begun < 12);
+    }
+}
+
 static void a_port_in_use_is_named(void **state) {
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(getenv("VARVE_PORT")))};
@@ -592,6 +612,7 @@ int main(void) {
         cmocka_unit_test_setup(missing_ranks_are_named, setup),
         cmocka_unit_test_setup(other_sizes_and_twins_are_refused, setup),
         cmocka_unit_test_setup(a_rank_may_come_twice, setup),
+        cmocka_unit_test_setup(a_death_at_the_start_leaves_nobody_behind, setup),
         cmocka_unit_test_setup(a_port_in_use_is_named, setup),
         cmocka_unit_test_setup(nonsense_is_refused, setup),
         cmocka_unit_test_setup(a_secret_may_be_in_a_file, setup),
