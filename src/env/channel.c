@@ -58,7 +58,8 @@ static int is_worth_another(int rc) {
 static int open_outlet(struct vv_env_comm *own, uint32_t rank) {
     struct vv_env_group *group = own->group;
     const struct vv_env_plan *plan = &group->plan;
-    const struct vv_env_limit limit = {vv_env_now() + plan->connect_seconds * VV_ENV_SECOND, &group->is_broken};
+    int seconds = plan->connect_seconds > plan->peer_seconds ? plan->connect_seconds : plan->peer_seconds;
+    const struct vv_env_limit limit = {vv_env_now() + seconds * VV_ENV_SECOND, &group->is_broken};
     struct vv_env_answer answer = {0};
     struct vv_env_call call = {.purpose = VV_ENV_DATA + own->channel,
                                .from = plan->rank,

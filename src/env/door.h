@@ -34,6 +34,7 @@ void vv_env_set_port(struct sockaddr_storage *address, uint16_t port);
 socklen_t vv_env_address_size(const struct sockaddr_storage *address);
 int vv_env_is_loopback(const struct sockaddr_storage *address);
 void vv_env_tune(int fd, int peer_seconds);
+void vv_env_tune_notes(int fd, int peer_seconds); /* a connection whose other side always reads */
 
 /* All bytes, or -errno: -ETIMEDOUT, -ECANCELED, -ECONNRESET at the end of the connection. */
 int vv_env_send_all(int fd, const void *data, size_t size, const struct vv_env_limit *limit);

@@ -92,6 +92,7 @@ static void list_neighbours(struct vv_env_group *group) {
 }
 
 static void add_neighbour(struct vv_env_group *group, uint32_t rank, int fd) {
+    vv_env_tune_notes(fd, group->plan.peer_seconds);
     pthread_mutex_lock(&group->lock);
     struct vv_env_neighbour *one = neighbour_of(group, rank);
     one->heard = vv_env_now();

@@ -9,12 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "comm_env.h"
 
 #define ATTEMPT_SECONDS 5
 #define PAUSE_NS 50000000
+#define PAUSE_MOST_NS 500000000
+#define OTHER_FILES 64 /* that a process has open, beside one for each rank */
 #define TICK_MS 50
 #define GRACE_SECONDS 5
 
@@ -204,10 +207,23 @@ static int is_tree_whole(struct vv_env_group *group) {
     return is_whole;
 }
 
+/* Said at once: later, the kernel would only leave the last ranks waiting. */
+static int check_files(const struct vv_env_plan *plan, struct varve_error *error) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= (rlim_t)plan->ranks + OTHER_FILES)
+        return 0;
+    return vv_env_refuse(error, -EMFILE,
+                         "rank 0 of %u ranks may open %llu files, and needs %u while the job starts: "
+                         "raise it with `ulimit -n`",
+                         plan->ranks, (unsigned long long)files.rlim_cur, plan->ranks + OTHER_FILES);
+}
+
 static int lead(struct root *root, struct varve_error *error) {
     struct vv_env_group *group = root->group;
     uint8_t go = VV_ENV_GO;
-    int rc = open_port(root, error);
+    int rc = check_files(&group->plan, error);
+    if (rc == 0)
+        rc = open_port(root, error);
     while (rc == 0 && root->joined + 1 < group->plan.ranks)
         rc = wait_once(root, error);
     root->is_full = 1;
@@ -317,6 +333,7 @@ static int join_root(struct vv_env_group *group, const struct vv_env_card *card,
                      struct vv_env_table *table, struct varve_error *error) {
     const struct vv_env_plan *plan = &group->plan;
     const struct vv_env_limit patient = {limit->until + GRACE_SECONDS * VV_ENV_SECOND, NULL};
+    int64_t pause = PAUSE_NS;
     vv_env_refuse(error, -ECOMM, "%s", "");
     for (;;) {
         int fd = try_root(group, card, limit, error);
@@ -331,7 +348,8 @@ static int join_root(struct vv_env_group *group, const struct vv_env_card *card,
                           "rank %u had joined rank 0 at %s, port %u, which then gave up: %s; what it "
                           "says itself tells more",
                           plan->rank, plan->host, plan->port, strerror(-rc));
-        vv_env_pause(PAUSE_NS + (int64_t)(plan->rank % 64) * 1000000); /* not all at the same time */
+        vv_env_pause(pause + (int64_t)(plan->rank % 64) * 1000000); /* not all at the same time */
+        pause = 2 * pause < PAUSE_MOST_NS ? 2 * pause : PAUSE_MOST_NS;
         if (vv_env_now() >= limit->until)
             return -ECOMM;
     }

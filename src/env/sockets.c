@@ -125,12 +125,17 @@ int vv_env_is_loopback(const struct sockaddr_storage *address) {
 /* A host that is switched off says nothing: the kernel then ends the connection by itself. */
 void vv_env_tune(int fd, int peer_seconds) {
     int on = 1, idle = peer_seconds > 4 ? peer_seconds / 2 : 2, interval = idle / 3 + 1, count = 3;
-    unsigned limit_ms = (unsigned)peer_seconds * 1000;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
+/* Also while something is on its way, which is when the kernel does not ask. Not for messages of channels: a receiver
+ * that computes takes none, which the kernel would count as silence, though its host answers. */
+void vv_env_tune_notes(int fd, int peer_seconds) {
+    unsigned limit_ms = (unsigned)peer_seconds * 1000;
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -213,6 +214,31 @@ static void a_rank_may_pause(void **state) {
         kill(pids[i], SIGCONT);
     atomic_store(&board->go, 1);
     for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+}
+
+/* More than the kernel buffers, to a rank that computes for longer than a silent one is given. */
+static int send_to_busy(struct varve_comm *comm) {
+    size_t size = (size_t)64 << 20;
+    uint8_t *data = calloc(1, size);
+    int rc = data ? 0 : 1;
+    if (comm->rank == 1)
+        sleep(6);
+    if (rc == 0)
+        memset(data, comm->rank == 0 ? 'x' : 0, size);
+    if (rc == 0)
+        rc = comm->ops->broadcast(comm, data, size, 0);
+    rc = rc == 0 && data[size - 1] == 'x' ? 0 : 1;
+    free(data);
+    return rc;
+}
+
+static void a_rank_may_compute_while_others_send(void **state) {
+    (void)state;
+    set_number("VARVE_PEER_SECONDS", 2);
+    set_number("WORLD_SIZE", 2);
+    start(2, send_to_busy);
+    for (int i = 0; i < 2; i++)
         assert_int_equal(end_of(i), 0);
 }
 
@@ -482,6 +508,18 @@ static void a_death_at_the_start_leaves_nobody_behind(void **state) {
     }
 }
 
+static void too_few_files_are_told(void **state) {
+    struct rlimit before, few;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = 60;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    start_rank(0, NULL);
+    expect_error(0, -EMFILE, "ulimit -n");
+    setrlimit(RLIMIT_NOFILE, &before);
+}
+
 static void a_port_in_use_is_named(void **state) {
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(getenv("VARVE_PORT")))};
@@ -604,6 +642,7 @@ int main(void) {
         cmocka_unit_test_setup(children_of_fork_do_not_hide_a_death, setup),
         cmocka_unit_test_setup(a_silent_rank_is_given_up, setup),
         cmocka_unit_test_setup(a_rank_may_pause, setup),
+        cmocka_unit_test_setup(a_rank_may_compute_while_others_send, setup),
         cmocka_unit_test_setup(different_calls_are_found_out, setup),
         cmocka_unit_test_setup(what_was_sent_arrives_after_its_sender_has_left, setup),
         cmocka_unit_test_setup(signals_interrupt_nothing, setup),
@@ -613,6 +652,7 @@ int main(void) {
         cmocka_unit_test_setup(other_sizes_and_twins_are_refused, setup),
         cmocka_unit_test_setup(a_rank_may_come_twice, setup),
         cmocka_unit_test_setup(a_death_at_the_start_leaves_nobody_behind, setup),
+        cmocka_unit_test_setup(too_few_files_are_told, setup),
         cmocka_unit_test_setup(a_port_in_use_is_named, setup),
         cmocka_unit_test_setup(nonsense_is_refused, setup),
         cmocka_unit_test_setup(a_secret_may_be_in_a_file, setup),
