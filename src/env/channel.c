@@ -291,7 +291,7 @@ static int wait_for_any(struct run *run) {
     struct pollfd *polled = own->polled;
     uint64_t rung;
     size_t count = list_polled(run), at = 1;
-    if (poll(polled, count, -1) < 0) /* the keeper rings when there is nothing to wait for any more */
+    if (poll(polled, count, -1) < 0) /* the monitor rings when there is nothing to wait for any more */
         return errno == EINTR ? 0 : vv_env_break(own->group, "poll: %s", strerror(errno));
     if (polled[0].revents && read(polled[0].fd, &rung, sizeof rung) < 0)
         rung = 0;

@@ -67,7 +67,7 @@ int vv_env_reduce_min(struct varve_comm *comm, uint64_t *values, size_t count) {
     return rc;
 }
 
-/* ---- broadcast: a tree below root, as of keepers below rank 0 ---- */
+/* ---- broadcast: a tree below root, as of monitors below rank 0 ---- */
 
 struct spreading {
     struct varve_comm *comm;

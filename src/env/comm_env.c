@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 
 static void close_group(struct vv_env_group *group) {
-    vv_env_keeper_stop(group);
+    vv_env_monitor_stop(group);
     vv_env_close_fd(group->wake);
     for (int i = 0; i < VV_ENV_CHANNELS; i++) {
         vv_env_close_fd(group->bell[i]);
@@ -32,7 +32,7 @@ static void env_close(struct varve_comm *comm) {
     struct vv_env_comm *own = (struct vv_env_comm *)comm, *second = (struct vv_env_comm *)comm->second;
     struct vv_env_group *group = own->group;
     if (group)
-        vv_env_keeper_stop(group);
+        vv_env_monitor_stop(group);
     if (second)
         vv_env_channel_clear(second);
     vv_env_channel_clear(own);

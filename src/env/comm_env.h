@@ -1,7 +1,7 @@
 /* The group over TCP, between the files of this folder.
  *
- * A rank has one thread, the keeper, and two channels: the comm and its second one. The keeper accepts connections and
- * watches that the other ranks live; a channel sends and receives, in the thread that uses it. A connection of a
+ * A rank has one thread, the monitor, and two channels: the comm and its second one. The monitor accepts connections
+ * and watches that the other ranks live; a channel sends and receives, in the thread that uses it. A connection of a
  * channel has one direction: the sender opens it when it first has something to send, so two ranks never open the same
  * one. */
 #ifndef VARVE_COMM_ENV_H
@@ -29,7 +29,7 @@ struct vv_env_plan {
     uint8_t key[VV_ENV_KEY]; /* all ranks have it; strangers have not, if there is a secret */
 };
 
-/* A neighbour in the tree that the keepers make. */
+/* A neighbour in the tree that the monitors make. */
 struct vv_env_neighbour {
     uint32_t rank;
     int fd;            /* -1: not there yet, or not any more */
@@ -46,10 +46,10 @@ struct vv_env_group {
     struct vv_env_card *cards;    /* of all ranks: where each listens, and on which node it is */
     int was_answered;             /* something at rank 0's port has refused this rank */
     struct sockaddr_storage root; /* where rank 0 was reached */
-    struct vv_env_door door;      /* the keeper's */
-    pthread_t keeper;
-    int has_keeper;
-    int wake;                  /* eventfd of the keeper */
+    struct vv_env_door door;      /* the monitor's */
+    pthread_t monitor;
+    int has_monitor;
+    int wake;                  /* eventfd of the monitor */
     int bell[VV_ENV_CHANNELS]; /* eventfd of each channel: something has come, or broken */
     atomic_int is_broken, is_leaving;
     pthread_mutex_t lock; /* of what follows */
@@ -57,7 +57,7 @@ struct vv_env_group {
     char reason[256];              /* why it is broken */
     int *arrived[VV_ENV_CHANNELS]; /* connections for a channel, by rank; -1: none yet, -2: it has taken it */
     uint32_t missing;              /* neighbours that have not come */
-    struct vv_env_neighbour neighbours[VV_ENV_TREE_MOST]; /* the keeper's, once it runs */
+    struct vv_env_neighbour neighbours[VV_ENV_TREE_MOST]; /* the monitor's, once it runs */
     uint32_t neighbour_count;
     uint32_t *first, *by_node, *node_of; /* places: the ranks node by node, where each begins, and the reverse */
     varve_log_fn log;
@@ -72,12 +72,12 @@ int vv_env_refuse(struct varve_error *error, int code, const char *format, ...) 
 /* ---- meet.c: all ranks know all others, or an error with its reason ---- */
 int vv_env_meet(struct vv_env_group *group, struct varve_error *error);
 
-/* ---- keeper.c ---- */
+/* ---- monitor.c ---- */
 /* Connects to the one above in the tree. */
-int vv_env_keeper_start(struct vv_env_group *group, const struct vv_env_limit *limit, struct varve_error *error);
+int vv_env_monitor_start(struct vv_env_group *group, const struct vv_env_limit *limit, struct varve_error *error);
 /* Until those below have connected. */
-int vv_env_keeper_await(struct vv_env_group *group, const struct vv_env_limit *limit, struct varve_error *error);
-void vv_env_keeper_stop(struct vv_env_group *group);
+int vv_env_monitor_await(struct vv_env_group *group, const struct vv_env_limit *limit, struct varve_error *error);
+void vv_env_monitor_stop(struct vv_env_group *group);
 /* From any thread: the group cannot talk any more. The first reason counts; it is logged, and the others are told.
  * Returns -ECOMM. */
 int vv_env_break(struct vv_env_group *group, const char *format, ...) __attribute__((format(printf, 2, 3)));

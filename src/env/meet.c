@@ -1,7 +1,7 @@
 /* How the ranks find each other.
  *
  * All connect to rank 0 and tell it where they listen. When all have come, rank 0 tells everybody about all of them,
- * and a number drawn by lot, from which the key of this group is made. Then the ranks build the tree of their keepers.
+ * and a number drawn by lot, from which the key of this group is made. Then the ranks build the tree of their monitors.
  * The connections to rank 0 stay until all are ready, so that a rank that dies meanwhile is missed at once. */
 #include <errno.h>
 #include <netdb.h>
@@ -231,7 +231,7 @@ static int lead(struct root *root, struct varve_error *error) {
     if (rc == 0)
         rc = tell_table(root, error);
     if (rc == 0)
-        rc = vv_env_keeper_start(group, root->limit, error);
+        rc = vv_env_monitor_start(group, root->limit, error);
     while (rc == 0 && (root->ready + 1 < group->plan.ranks || !is_tree_whole(group)))
         rc = wait_once(root, error);
     return rc ? rc : tell_all(root, &go, 1, error);
@@ -372,9 +372,9 @@ static int follow(struct vv_env_group *group, int fd, const struct vv_env_table 
     uint8_t byte = VV_ENV_READY;
     int rc = take_table(group, fd, table, limit, error);
     if (rc == 0)
-        rc = vv_env_keeper_start(group, limit, error);
+        rc = vv_env_monitor_start(group, limit, error);
     if (rc == 0)
-        rc = vv_env_keeper_await(group, limit, error);
+        rc = vv_env_monitor_await(group, limit, error);
     if (rc)
         return rc;
     rc = vv_env_send_all(fd, &byte, 1, &or_broken);

@@ -1,4 +1,4 @@
-/* What goes over the wire while ranks get to know each other, and between keepers. All ranks have the same byte order:
+/* What goes over the wire while ranks get to know each other, and between monitors. All ranks have the same byte order:
  * the magic number tells. */
 #ifndef VARVE_ENV_WIRE_H
 #define VARVE_ENV_WIRE_H
@@ -53,7 +53,7 @@ struct vv_env_table {
 };
 enum { VV_ENV_READY = 0x52, VV_ENV_GO = 0x47 }; /* a byte each */
 
-/* Between keepers. */
+/* Between monitors. */
 enum vv_env_note_kind { VV_ENV_BEAT = 0x42454154, VV_ENV_BYE, VV_ENV_BROKEN };
 struct vv_env_note {
     uint32_t kind, number;

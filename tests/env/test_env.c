@@ -121,7 +121,7 @@ static int wait_for_last(struct varve_comm *comm) {
     return comm->second->ops->reduce_min(comm->second, &value, 1) == -ECOMM ? 0 : 1;
 }
 
-/* All compute, and nobody has sent anything yet: the keepers notice. */
+/* All compute, and nobody has sent anything yet: the monitors notice. */
 static int compute(struct varve_comm *comm) {
     const struct vv_env_comm *own = (struct vv_env_comm *)comm;
     for (int i = 0; i < 1000 && !atomic_load(&own->group->is_broken); i++)
@@ -619,7 +619,7 @@ static void one_rank_needs_no_network(void **state) {
     assert_int_equal(varve_comm_env(&comm, NULL), 0);
     const struct vv_env_comm *own = (struct vv_env_comm *)comm;
     assert_int_equal(own->group->door.listener, -1);
-    assert_false(own->group->has_keeper);
+    assert_false(own->group->has_monitor);
     assert_null(comm_checks(comm));
     comm->ops->close(comm);
     unsetenv("RANK");

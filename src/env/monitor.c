@@ -1,9 +1,9 @@
 /* The thread that watches over the group: it lets connections in, and knows whether the other ranks live.
  *
- * Keepers are connected as a tree: the one above a rank is the rank without its lowest bit. Along it each tells its
+ * Monitors are connected as a tree: the one above a rank is the rank without its lowest bit. Along it each tells its
  * neighbours now and then that it lives; who leaves says so; and who finds the group broken tells why, which the others
  * pass on. So all ranks hear of a death, of a rank that says nothing any more, and of one that cannot go on, whether
- * they talk at that moment or compute. The keeper never calls into the library, and never waits for a channel. */
+ * they talk at that moment or compute. The monitor never calls into the library, and never waits for a channel. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -301,7 +301,7 @@ static int connect_above(struct vv_env_group *group, const struct vv_env_limit *
     return 0;
 }
 
-int vv_env_keeper_start(struct vv_env_group *group, const struct vv_env_limit *limit, struct varve_error *error) {
+int vv_env_monitor_start(struct vv_env_group *group, const struct vv_env_limit *limit, struct varve_error *error) {
     sigset_t all, before;
     group->door.key = group->key;
     group->door.rank = group->plan.rank;
@@ -316,13 +316,13 @@ int vv_env_keeper_start(struct vv_env_group *group, const struct vv_env_limit *l
         return rc;
     sigfillset(&all); /* the program's signals are the program's */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = -pthread_create(&group->keeper, NULL, keep_watch, group);
+    rc = -pthread_create(&group->monitor, NULL, keep_watch, group);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    group->has_keeper = rc == 0;
+    group->has_monitor = rc == 0;
     return rc ? vv_env_refuse(error, rc, "rank %u cannot start a thread: %s", group->plan.rank, strerror(-rc)) : 0;
 }
 
-int vv_env_keeper_await(struct vv_env_group *group, const struct vv_env_limit *limit, struct varve_error *error) {
+int vv_env_monitor_await(struct vv_env_group *group, const struct vv_env_limit *limit, struct varve_error *error) {
     pthread_mutex_lock(&group->lock);
     while (group->missing > 0 && !atomic_load(&group->is_broken) && vv_env_now() < limit->until) {
         struct timespec until;
@@ -338,13 +338,13 @@ int vv_env_keeper_await(struct vv_env_group *group, const struct vv_env_limit *l
     return 0;
 }
 
-void vv_env_keeper_stop(struct vv_env_group *group) {
+void vv_env_monitor_stop(struct vv_env_group *group) {
     atomic_store(&group->is_leaving, 1);
-    if (group->has_keeper && group->forks == vv_env_forks()) {
+    if (group->has_monitor && group->forks == vv_env_forks()) {
         ring(group->wake);
-        pthread_join(group->keeper, NULL);
+        pthread_join(group->monitor, NULL);
     }
-    group->has_keeper = 0;
+    group->has_monitor = 0;
     vv_env_door_close(&group->door);
     for (uint32_t i = 0; i < group->neighbour_count; i++) {
         vv_env_close_fd(group->neighbours[i].fd);
