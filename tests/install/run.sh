@@ -1,5 +1,5 @@
 #!/bin/bash
-# Install a build, move it elsewhere, and be a user of it: with pkg-config, with find_package, with the static library, with MPI.
+# Install a build, move it elsewhere, and be a user of it: with pkg-config, with find_package, with the static library, with MPI and without.
 #
 #     run.sh BUILD SOURCE WORK [MPICC]      MPICC: the compiler libvarve_mpi was built with; none: no MPI in this build
 #
@@ -168,6 +168,18 @@ if [ -n "$mpicc" ]; then
     [ -z "$flavour" ] || twice "mpicc, static" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/many_static"
 fi
 
+run_env() {
+    env -u MASTER_PORT timeout 60 sh "$source/tests/env/ranks.sh" -n 2 "$@"
+}
+with_env=OFF
+if [ -e "$libraries/libvarve_env.so" ]; then
+    with_env=ON
+    # shellcheck disable=SC2046,SC2086
+    check "compile with pkg-config for jobs without MPI" cc $warn -o "$work/ranks" "$user/ranks.c" \
+        $(pkg-config --cflags --libs varve-env) -Wl,-rpath,"$libraries"
+    twice "no MPI" "version 7 came back" run_env "$work/ranks"
+fi
+
 # The example, small and short; 77: there is no device.
 run_cells() {
     POCL_CACHE_DIR=$work/cache "$cells" "$1" 1 15
@@ -186,11 +198,15 @@ if [ -e "$libraries/libvarve_cl.so" ]; then
     [ -z "$cells" ] || twice "OpenCL" "restarted from step 10" run_cells
 fi
 
-check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$with_mpi -DWITH_CL="$with_cl"
+check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$with_mpi -DWITH_ENV=$with_env -DWITH_CL="$with_cl"
 twice "find_package" "version 7 came back" "$work/project/one"
 twice "find_package, static" "version 7 came back" "$work/project/one_static"
 [ -z "$flavour" ] || twice "find_package, MPI" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many"
 [ -z "$flavour" ] || twice "find_package, MPI, static" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many_static"
+if [ $with_env = ON ]; then
+    twice "find_package, no MPI" "version 7 came back" run_env "$work/project/ranks"
+    twice "find_package, no MPI, static" "version 7 came back" run_env "$work/project/ranks_static"
+fi
 if [ -n "$with_cl" ] && [ -n "$cells" ]; then
     cells=$work/project/cells
     twice "find_package, OpenCL" "restarted from step 10" run_cells
