@@ -169,9 +169,11 @@ struct varve_difference {
     double largest;           /* greatest distance of all that changed; of bytes, which are no numbers, NaN */
     double largest_relative;  /* the same, each divided by the greater magnitude of the two */
     uint64_t largest_element; /* where `largest` is */
+    int is_array;             /* an array of all ranks, whose elements are counted through: rank says nothing */
 };
 typedef int (*varve_difference_fn)(void *arg, const struct varve_difference *difference);
-/* Compare two checkpoints region by region, by digests first and stored places and ids then; reads no data: what
+/* Compare two checkpoints region by region, or, if they are of other numbers of ranks, arrays that are whole in both as
+ * such (not if quick). By digests first and stored places and ids then; reads no data: what
  * cannot be told apart that way counts as changed. fn may be NULL. Returns the number of regions that differ. */
 VARVE_API int varve_store_diff(struct varve_store *store, const struct varve_which *first,
                                const struct varve_which *second, varve_difference_fn fn, void *arg,

@@ -42,6 +42,11 @@ static uint32_t *index_of(const struct vv_global_arrays *arrays, const char *nam
     return &arrays->index[at];
 }
 
+const struct vv_global_array *vv_global_arrays_find(const struct vv_global_arrays *arrays, const char *name) {
+    uint32_t found = arrays->index ? *index_of(arrays, name) : 0;
+    return found ? &arrays->list[found - 1] : NULL;
+}
+
 /* Half of it stays free. */
 static int grow_index(struct vv_global_arrays *arrays) {
     if (arrays->count * 2 < arrays->index_size)

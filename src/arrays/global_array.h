@@ -46,6 +46,8 @@ int vv_global_arrays_describe(struct vv_global_arrays *arrays, uint32_t owner, c
 /* All owners were added: is every element there, once? has_others: some owners could not be added, as they are on other
  * nodes. 0, or -ENOMEM. */
 int vv_global_arrays_check(struct vv_global_arrays *arrays, int has_others, struct varve_error *error);
+/* NULL if there is none of this name. */
+const struct vv_global_array *vv_global_arrays_find(const struct vv_global_arrays *arrays, const char *name);
 /* Which elements a block has. */
 void vv_array_block_part(const struct vv_global_array *global, size_t block, struct vv_part *out);
 void vv_global_arrays_clear(struct vv_global_arrays *arrays);

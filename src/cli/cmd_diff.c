@@ -35,7 +35,10 @@ static int has_element(const struct varve_difference *difference) {
 
 static void diff_json(const struct comparison *comparison, const struct varve_difference *difference) {
     json_begin("difference");
-    json_u64("rank", difference->rank);
+    if (difference->is_array)
+        json_bool("is_array", 1);
+    else
+        json_u64("rank", difference->rank);
     json_text("region", difference->region);
     json_text("what", what_name(difference->what));
     json_u64("bytes_first", difference->bytes_first);
@@ -87,7 +90,10 @@ static void put_elements(struct table *table, const struct varve_difference *dif
 static void tell_row(const struct comparison *comparison, const struct varve_difference *difference) {
     struct table *table = comparison->table;
 
-    table_number(table, difference->rank);
+    if (difference->is_array)
+        table_text(table, "all");
+    else
+        table_number(table, difference->rank);
     table_text(table, difference->region);
     table_text(table, what_name(difference->what));
     table_size(table, difference->bytes_first);
@@ -235,7 +241,9 @@ const struct command command_diff = {
         "and ids leave open is read. For each region that differs: how many elements do (DIFFERING), the number of "
         "the\n"
         "first that does (AT) and its values, the greatest distance of two values, and that relative to the greater\n"
-        "magnitude. NAME@VERSION:GENERATION picks one of several of the same version.\n\n"
+        "magnitude. If the two are of other numbers of ranks, arrays are compared as a whole: their elements are "
+        "counted\n"
+        "through in the order of C. NAME@VERSION:GENERATION picks one of several of the same version.\n\n"
         "Exit code: 0 the same, or within the tolerance; 1 different; 3 the same, but some ranks are not on this "
         "node;\n"
         "any other, trouble.\n\n"

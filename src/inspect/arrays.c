@@ -87,25 +87,12 @@ int varve_store_arrays(struct varve_store *store, const struct varve_which *whic
 
 /* ---- the elements of one ---- */
 
-struct array_reading {
-    struct vv_view *view;
-    struct vv_scatter *scatter;
-    const struct vv_global_array *global;
-    struct vv_part slice; /* what is wanted */
-    unsigned dim;         /* the slice is given out in slabs: single indices of the dimensions before this one, */
-    uint64_t rows;        /* and so many of this one */
-    uint64_t inner;       /* bytes of one of these */
-    uint8_t *window;
-    varve_bytes_fn fn;
-    void *arg;
-};
-
 static int zero(void *ptr, uint64_t size) {
     memset(ptr, 0, size);
     return 0;
 }
 
-static int choose_slice(struct array_reading *reading, const struct varve_slice *slice, struct varve_error *error) {
+static int choose_slice(struct vv_array_reading *reading, const struct varve_slice *slice, struct varve_error *error) {
     const struct vv_global_array *global = reading->global;
     vv_part_of_array(&global->array, &reading->slice);
     for (unsigned i = 0; slice && i < global->array.dims; i++) {
@@ -121,7 +108,7 @@ static int choose_slice(struct array_reading *reading, const struct varve_slice 
 }
 
 /* Is every element of the slice there? */
-static int check_slice(const struct array_reading *reading, struct varve_error *error) {
+static int check_slice(const struct vv_array_reading *reading, struct varve_error *error) {
     const struct vv_global_array *global = reading->global;
     struct vv_part part;
     uint64_t found = 0;
@@ -140,7 +127,7 @@ static int check_slice(const struct array_reading *reading, struct varve_error *
     return 0;
 }
 
-static void choose_slabs(struct array_reading *reading) {
+static void choose_slabs(struct vv_array_reading *reading) {
     const struct vv_part *slice = &reading->slice;
     uint64_t inner = slice->element;
     for (unsigned i = 1; i < slice->dims; i++)
@@ -153,7 +140,7 @@ static void choose_slabs(struct array_reading *reading) {
     reading->rows = rows < 1 ? 1 : rows < size ? rows : size;
 }
 
-static int read_block(struct array_reading *reading, size_t number, const struct vv_part *slab,
+static int read_block(struct vv_array_reading *reading, size_t number, const struct vv_part *slab,
                       struct varve_error *error) {
     const struct vv_array_block *block = &reading->global->blocks[number];
     struct vv_recipe *recipe = NULL;
@@ -170,7 +157,7 @@ static int read_block(struct array_reading *reading, size_t number, const struct
     return rc ? vv_error_in_region(error, rc, reading->global->name) : 0;
 }
 
-static int read_slab(struct array_reading *reading, const struct vv_part *slab, struct varve_error *error) {
+int vv_array_slab_read(struct vv_array_reading *reading, const struct vv_part *slab, struct varve_error *error) {
     int rc = 0;
     for (size_t i = 0; i < reading->global->count && rc == 0; i++)
         rc = read_block(reading, i, slab, error);
@@ -178,7 +165,7 @@ static int read_slab(struct array_reading *reading, const struct vv_part *slab, 
 }
 
 /* To the next slab; 0 when it was the last. */
-static int next_slab(const struct array_reading *reading, struct vv_part *slab) {
+int vv_array_slab_next(const struct vv_array_reading *reading, struct vv_part *slab) {
     const struct vv_part *slice = &reading->slice;
     for (unsigned i = reading->dim + 1; i-- > 0;) {
         struct vv_part_dim *dim = &slab->dim[i];
@@ -193,27 +180,17 @@ static int next_slab(const struct array_reading *reading, struct vv_part *slab) 
     return 0;
 }
 
-static int read_slabs(struct array_reading *reading, int is_checked_only, struct varve_error *error) {
-    uint64_t total = vv_part_elements(&reading->slice) * reading->slice.element, done = 0;
-    struct vv_part slab = reading->slice;
-    int rc = 0, more = total > 0;
+uint64_t vv_array_slab_first(const struct vv_array_reading *reading, struct vv_part *slab) {
+    *slab = reading->slice;
     for (unsigned i = 0; i <= reading->dim; i++) {
         uint64_t local = i == reading->dim ? reading->rows : 1;
-        slab.dim[i] = (struct vv_part_dim){local, slab.dim[i].first, local, local};
+        slab->dim[i] = (struct vv_part_dim){local, slab->dim[i].first, local, local};
     }
-    while (more && rc == 0) {
-        uint64_t bytes = slab.dim[reading->dim].local * reading->inner;
-        rc = read_slab(reading, &slab, error);
-        if (rc == 0)
-            rc = reading->fn(reading->arg, done, is_checked_only ? NULL : reading->window, bytes, total);
-        done += bytes;
-        more = next_slab(reading, &slab);
-    }
-    return rc > 0 ? vv_error(error, -EIO, "the function that takes the bytes returned %d", rc) : rc;
+    return vv_part_elements(&reading->slice) * reading->slice.element;
 }
 
-static int read_array(struct varve_store *store, struct array_reading *reading, const struct varve_slice *slice,
-                      int is_checked_first, struct varve_error *error) {
+int vv_array_reading_open(struct vv_array_reading *reading, struct varve_store *store, const struct varve_slice *slice,
+                          struct varve_error *error) {
     const struct vv_scatter_options options = {
         .threads = (unsigned)store->settings.threads, .window = BOOK_BYTES, .zero = zero};
     int rc = choose_slice(reading, slice, error);
@@ -224,14 +201,30 @@ static int read_array(struct varve_store *store, struct array_reading *reading, 
     reading->window = vv_malloc(reading->rows * reading->inner);
     if (!reading->window)
         return vv_error(error, -ENOMEM, "no memory for %" PRIu64 " bytes of an array", reading->rows * reading->inner);
-    rc = vv_scatter_create(reading->view, &options, &reading->scatter, error);
-    if (rc == 0 && is_checked_first)
-        rc = read_slabs(reading, 1, error);
-    if (rc == 0)
-        rc = read_slabs(reading, 0, error);
+    return vv_scatter_create(reading->view, &options, &reading->scatter, error);
+}
+
+void vv_array_reading_close(struct vv_array_reading *reading) {
     vv_scatter_destroy(reading->scatter);
     vv_free(reading->window);
-    return rc;
+    reading->scatter = NULL;
+    reading->window = NULL;
+}
+
+static int read_slabs(struct vv_array_reading *reading, int is_checked_only, varve_bytes_fn fn, void *arg,
+                      struct varve_error *error) {
+    struct vv_part slab;
+    uint64_t total = vv_array_slab_first(reading, &slab), done = 0;
+    int rc = 0, more = total > 0;
+    while (more && rc == 0) {
+        uint64_t bytes = slab.dim[reading->dim].local * reading->inner;
+        rc = vv_array_slab_read(reading, &slab, error);
+        if (rc == 0)
+            rc = fn(arg, done, is_checked_only ? NULL : reading->window, bytes, total);
+        done += bytes;
+        more = vv_array_slab_next(reading, &slab);
+    }
+    return rc > 0 ? vv_error(error, -EIO, "the function that takes the bytes returned %d", rc) : rc;
 }
 
 int varve_store_read_array(struct varve_store *store, const struct varve_which *which, const char *name,
@@ -239,7 +232,7 @@ int varve_store_read_array(struct varve_store *store, const struct varve_which *
                            struct varve_error *error) {
     struct varve_which found = which ? *which : (struct varve_which){0};
     struct vv_global_arrays arrays = {0};
-    struct array_reading reading = {.fn = fn, .arg = arg};
+    struct vv_array_reading reading = {0};
 
     vv_error_clear(error);
     if (!name || !fn)
@@ -253,7 +246,12 @@ int varve_store_read_array(struct varve_store *store, const struct varve_which *
         rc = vv_error(error, VARVE_MISMATCH, "%s@%" PRId64 " has no array \"%s\"; `varve show` tells what there is",
                       found.name, found.version, name);
     reading.global = arrays.list;
-    rc = rc ? rc : read_array(store, &reading, slice, is_checked_first, error);
+    rc = rc ? rc : vv_array_reading_open(&reading, store, slice, error);
+    if (rc == 0 && is_checked_first)
+        rc = read_slabs(&reading, 1, fn, arg, error);
+    if (rc == 0)
+        rc = read_slabs(&reading, 0, fn, arg, error);
+    vv_array_reading_close(&reading);
     vv_global_arrays_clear(&arrays);
     vv_view_close(reading.view);
     return rc < 0 ? vv_error_default(error, rc, "cannot read array \"%s\" of %s@%" PRId64 ": %s", name, found.name,

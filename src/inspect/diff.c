@@ -106,7 +106,9 @@ static int compare_regions(struct vv_diff *diff, struct varve_error *error) {
     for (int i = 0; i < 2 && rc == 0; i++)
         rc = vv_inspect_open_view(diff->store[i], &diff->which[i], &diff->view[i], error);
     rc = rc < 0 ? rc : find_grounds(diff, error);
+    rc = rc < 0 ? rc : vv_diff_arrays(diff, error);
     rc = rc < 0 ? rc : compare_ranks(diff, error);
+    vv_diff_arrays_clear(diff);
     vv_diff_batch_clear(diff);
     for (int i = 0; i < 2; i++) {
         vv_residents_destroy(diff->residents[i]);

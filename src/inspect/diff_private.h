@@ -5,10 +5,12 @@
  *   inspect_diff_order.c   those that come in another order
  *   inspect_diff_runs.c    the runs of two regions side by side: what is the same without looking
  *   inspect_diff_read.c    what has to be looked at, read in batches that go across regions and ranks
- *   inspect_diff_values.c  elements: how far apart, and as text */
+ *   inspect_diff_values.c  elements: how far apart, and as text
+ *   diff_arrays.c          of other numbers of ranks: arrays by their places in the whole */
 #ifndef VV_INSPECT_DIFF_PRIVATE_H
 #define VV_INSPECT_DIFF_PRIVATE_H
 
+#include "arrays/global_array.h"
 #include "inspect/inspect_private.h"
 
 #define VV_DIFF_ELEMENT_MAX 16
@@ -72,6 +74,8 @@ struct vv_diff {
     struct varve_which which[2];
     struct vv_view *view[2];
     struct vv_residents *residents[2];
+    struct vv_global_arrays arrays[2]; /* if they are of other numbers of ranks */
+    uint8_t *is_compared;              /* of the first ones: as a whole, so not region by region */
     struct varve_compare_options options;
     struct varve_compare_result result;
     int has_places;    /* a place means the same in both: one store, one name */
@@ -95,6 +99,7 @@ struct vv_diff {
 
 /* One rank of one of the two. */
 struct vv_diff_side {
+    const struct vv_diff *diff;
     struct vv_view *view;
     uint32_t rank;
     struct vv_recipe *recipe; /* stands behind the head of region `at` */
@@ -117,6 +122,10 @@ struct vv_diff_listed {
     size_t kept, kept_size; /* where its runs are in memory */
 };
 
+/* Checkpoints of other numbers of ranks: arrays that are whole in both are compared by their places in the whole. */
+int vv_diff_arrays(struct vv_diff *diff, struct varve_error *error);
+int vv_diff_is_compared(const struct vv_diff *diff, const char *name);
+void vv_diff_arrays_clear(struct vv_diff *diff);
 /* Compare all regions of a rank, as far as that goes without reading; what is wanted waits in the batch. */
 int vv_diff_rank(struct vv_diff *diff, uint32_t rank, struct varve_error *error);
 /* Let side->at be the next one; has_region is 0 at the end. A checkpoint without this rank has no region of it. */

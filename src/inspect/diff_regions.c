@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/array.h"
 #include "base/error.h"
+#include "format/attributes.h"
 
 /* ---- one region ---- */
 
@@ -77,7 +78,9 @@ int vv_diff_next_region(struct vv_diff_side *side, struct varve_error *error) {
     int rc = 0;
     if (!side->recipe && side->rank < vv_view_record(side->view)->ranks)
         rc = vv_recipe_open(side->view, side->rank, &side->recipe, error);
-    rc = rc == 0 && side->recipe ? vv_recipe_next_region(side->recipe, &side->at, error) : rc;
+    do
+        rc = rc >= 0 && side->recipe ? vv_recipe_next_region(side->recipe, &side->at, error) : rc;
+    while (rc > 0 && (vv_is_about(side->at.name) || vv_diff_is_compared(side->diff, side->at.name)));
     side->has_region = rc > 0;
     return rc < 0 ? rc : 0;
 }
@@ -130,6 +133,7 @@ int vv_diff_rank(struct vv_diff *diff, uint32_t rank, struct varve_error *error)
     if (!sides)
         return vv_error_sys(error, -ENOMEM, "cannot compare rank %" PRIu32, rank);
     for (int i = 0; i < 2; i++) {
+        sides[i].diff = diff;
         sides[i].view = diff->view[i];
         sides[i].rank = rank;
     }

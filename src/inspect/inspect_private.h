@@ -4,6 +4,7 @@
 
 #include <varve/varve_inspect.h>
 
+#include "arrays/overlap.h"
 #include "base/settings.h"
 #include "check/verify.h"
 #include "lifecycle/commit.h"
@@ -42,6 +43,25 @@ int vv_inspect_is_elsewhere(struct varve_store *store, const struct varve_which 
 /* The same, and the rank must be there, on this node. */
 int vv_inspect_open_rank(struct varve_store *store, struct varve_which *which, uint32_t rank, struct vv_view **out,
                          struct vv_residents **residents, struct varve_error *error);
+/* Reading an array, or a slice of it, in slabs of at most 64 MiB: view and global are set by the caller. */
+struct vv_array_reading {
+    struct vv_view *view;
+    struct vv_scatter *scatter;
+    const struct vv_global_array *global;
+    struct vv_part slice; /* what is wanted */
+    unsigned dim;         /* the slice is given out in slabs: single indices of the dimensions before this one, */
+    uint64_t rows;        /* and so many of this one */
+    uint64_t inner;       /* bytes of one of these */
+    uint8_t *window;      /* the slab that was read */
+};
+int vv_array_reading_open(struct vv_array_reading *reading, struct varve_store *store, const struct varve_slice *slice,
+                          struct varve_error *error);
+void vv_array_reading_close(struct vv_array_reading *reading); /* whether it was opened or not */
+/* The bytes of all slabs together, and the first one, if that is not 0. */
+uint64_t vv_array_slab_first(const struct vv_array_reading *reading, struct vv_part *slab);
+int vv_array_slab_read(struct vv_array_reading *reading, const struct vv_part *slab, struct varve_error *error);
+/* To the next slab; 0 when it was the last. */
+int vv_array_slab_next(const struct vv_array_reading *reading, struct vv_part *slab);
 /* How a block is compressed, as the setting `codec` names it. */
 const char *vv_inspect_codec(const struct vv_block *block);
 /* Open what this rank has of a checkpoint, unless it is open already, and find a region in it: those behind the one

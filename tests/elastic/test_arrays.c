@@ -30,6 +30,8 @@ struct plan {
     int is_uneven;     /* each rank's block is an array of its own, of another size */
     const char *settings;
     struct varve_stride stride; /* of the last dimension of each block */
+    int64_t later;              /* version 1 and so many more */
+    uint64_t changed;           /* the element at this place has another value; 0: none */
 };
 
 static const struct varve_stride together; /* elements that follow each other */
@@ -81,14 +83,15 @@ static void save(struct varve_comm *comm, void *arg) {
     if (plan->is_list)
         array.dim[0] = (struct varve_dim){box->local[0], 0, box->local[0]};
     for (uint64_t i = 0; i < count; i++)
-        field[i] = value_of(place_of(plan, box, plan->stride, i), salt);
+        field[i] = value_of(place_of(plan, box, plan->stride, i), salt) ^
+                   (plan->changed && place_of(plan, box, plan->stride, i) == plan->changed);
     options.settings = plan->settings;
     int rc = varve_open_comm(group_comm(comm), address, "grid", &options, &session, &error);
     rc = rc ? rc : varve_protect(session, "bytes", bytes, sizeof bytes);
     rc = rc ? rc : varve_protect_array(session, "field", field, &array);
     if (rc == 0 && plan->is_list && (plan->is_list > 1 || comm->rank > 0))
         rc = varve_distribute(session, "field", VARVE_JOINED);
-    rc = rc ? rc : varve_checkpoint(session, 1);
+    rc = rc ? rc : varve_checkpoint(session, 1 + plan->later);
     rc = rc ? rc : varve_wait(session);
     rc = rc ? rc : varve_close(session);
     if (rc)
@@ -476,6 +479,27 @@ static void must_be_npy(const struct plan *plan, const struct box *box, const ch
     unlink(path);
 }
 
+/* Of other numbers of ranks: by places in the whole array. */
+static void the_tool_compares_arrays(void **state) {
+    static const uint64_t size[] = {60, 50};
+    struct plan plan = grid(2, size, (const uint32_t[]){3, 1});
+    (void)state;
+    begin(&plan);
+    plan = grid(2, size, (const uint32_t[]){1, 2});
+    plan.later = 1;
+    group_must_run(plan.ranks, save, &plan, NULL, NULL);
+    tool(1, "diff %s grid@1 grid@2", address); /* one rank less has one region less */
+    must_contain("out", "2  bytes   removed");
+    must_not_contain("out", "field");
+    plan.later = 2;
+    plan.changed = 17 * 50 + 31;
+    group_must_run(plan.ranks, save, &plan, NULL, NULL);
+    tool(1, "diff %s grid@1 grid@3 --json", address);
+    must_contain("out", "\"first_element\":881");
+    must_contain("out", "\"elements_changed\":1,");
+    must_not_contain("out", "varve:arrays");
+}
+
 static void the_tool_writes_arrays(void **state) {
     struct plan plan = grid(3, (const uint64_t[]){20, 30, 7}, (const uint32_t[]){2, 3, 1});
     struct box whole = {{0, 0, 0}, {20, 30, 7}}, middle = {{5, 10, 3}, {10, 20, 1}}, one = {{19, 29, 6}, {1, 1, 1}};
@@ -562,6 +586,7 @@ int main(void) {
         cmocka_unit_test(each_rank_may_have_its_own),
         cmocka_unit_test(other_types_are_named),
         cmocka_unit_test(what_is_not_there_is_refused),
+        cmocka_unit_test(the_tool_compares_arrays),
         cmocka_unit_test(the_tool_writes_arrays),
         cmocka_unit_test(the_tool_writes_hdf5),
     };
