@@ -32,11 +32,12 @@ void vv_index_close(struct vv_index *index);
 
 /* An owner that has some of the elements, and its part; of a list, the place of that part. Nonzero stops. */
 typedef int (*vv_index_owner_fn)(void *arg, uint32_t owner, const struct vv_part *part);
-/* 1 and how many elements it has along its first dimension, 0 if it is not there. */
-int vv_index_rows(const struct vv_index *index, const char *name, uint64_t *rows);
-/* 1: fn has been told all of them, in any order. 0: the index does not have the array, or another one of this name. */
-int vv_index_owners(const struct vv_index *index, const char *name, const struct vv_part *wanted, vv_index_owner_fn fn,
-                    void *arg, struct varve_error *error);
+/* 1 and how many elements all blocks have together, 0 if it is not there. */
+int vv_index_elements(const struct vv_index *index, const char *name, uint64_t *elements);
+/* 1: fn has been told all of them, in any order. 0: the index does not have the array, or another one of this name, or
+ * it is a list and shall be none, or the other way round. */
+int vv_index_owners(const struct vv_index *index, const char *name, int is_list, const struct vv_part *wanted,
+                    vv_index_owner_fn fn, void *arg, struct varve_error *error);
 
 /* ---- what writing and reading share ---- */
 

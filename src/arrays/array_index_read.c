@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 
 #define ENTRIES_MOST (256u << 20)
-#define PARTS_MOST UINT64_C(16777216) /* ranks of a job */
+#define ENTRY_LEAST 9 /* bytes */
 
 static int corrupt(struct varve_error *error, const char *what) {
     return vv_error(error, VARVE_CORRUPT, "the index of arrays: %s", what);
@@ -19,7 +19,7 @@ static int corrupt(struct varve_error *error, const char *what) {
 struct entry {
     char name[VV_REGION_NAME_MAX + 1];
     uint8_t type, dims, is_list, kind;
-    uint64_t global[VV_DIMS_MAX];
+    uint64_t global[VV_DIMS_MAX], elements;
     struct {
         uint64_t parts, step, block;
         uint8_t rule;
@@ -83,6 +83,7 @@ static int take_entry(struct vv_cursor *cursor, uint32_t ranks, struct entry *ou
         return -1;
     for (unsigned i = 0; i < out->dims; i++)
         out->global[i] = vv_cursor_varint(cursor);
+    out->elements = vv_cursor_varint(cursor);
     out->kind = vv_cursor_u8(cursor);
     if (out->kind == VV_INDEX_GRID)
         return take_grid(cursor, ranks, out);
@@ -104,7 +105,7 @@ static int by_name(const void *a, const void *b, void *arg) {
 static int sort_names(struct vv_index *index, struct varve_error *error) {
     struct vv_cursor cursor;
     struct entry entry;
-    if (index->arrays > index->entries_size)
+    if (index->arrays > index->entries_size / ENTRY_LEAST)
         return corrupt(error, "it has more arrays than bytes");
     index->by_name = vv_calloc((size_t)index->arrays + 1, sizeof *index->by_name);
     if (!index->by_name)
@@ -186,7 +187,8 @@ struct asking {
 };
 
 static int tell(const struct asking *asking, uint64_t owner, const struct vv_part *part) {
-    return vv_overlap_count(part, asking->wanted) > 0 ? asking->fn(asking->arg, (uint32_t)owner, part) : 0;
+    struct vv_overlap overlap;
+    return vv_overlap_begin(&overlap, part, asking->wanted) ? asking->fn(asking->arg, (uint32_t)owner, part) : 0;
 }
 
 /* Of one dimension, the parts that meet the wanted one, and where they are. */
@@ -288,7 +290,8 @@ static int ask_group(const struct asking *asking, const uint8_t *item, uint64_t 
         if (vv_part_end(&wanted->dim[i]) <= least || wanted->dim[i].first >= end)
             return 0;
     }
-    if (count > VV_INDEX_GROUP || offset > room || size > room - offset)
+    if (count > VV_INDEX_GROUP || offset > room || size > room - offset ||
+        size > count * (10 + 40 * (uint64_t)asking->entry->dims))
         return corrupt(error, "a group lies outside");
     uint8_t *data = vv_malloc(size + 1);
     int rc = data ? asking->index->fill(asking->index->arg, groups + offset, data, size, error)
@@ -323,11 +326,11 @@ static int is_of(const struct entry *entry, const struct vv_part *wanted) {
     return vv_type_size(entry->type) == wanted->element && entry->dims == wanted->dims;
 }
 
-int vv_index_owners(const struct vv_index *index, const char *name, const struct vv_part *wanted, vv_index_owner_fn fn,
-                    void *arg, struct varve_error *error) {
+int vv_index_owners(const struct vv_index *index, const char *name, int is_list, const struct vv_part *wanted,
+                    vv_index_owner_fn fn, void *arg, struct varve_error *error) {
     struct entry entry;
     struct asking asking = {index, &entry, wanted, fn, arg};
-    if (!find_entry(index, name, &entry) || !is_of(&entry, wanted))
+    if (!find_entry(index, name, &entry) || entry.is_list != is_list || !is_of(&entry, wanted))
         return 0;
     if (vv_part_elements(wanted) == 0)
         return 1;
@@ -335,9 +338,9 @@ int vv_index_owners(const struct vv_index *index, const char *name, const struct
     return rc ? rc : 1;
 }
 
-int vv_index_rows(const struct vv_index *index, const char *name, uint64_t *rows) {
+int vv_index_elements(const struct vv_index *index, const char *name, uint64_t *elements) {
     struct entry entry;
     int found = find_entry(index, name, &entry);
-    *rows = found ? entry.global[0] : 0;
+    *elements = found ? entry.elements : 0;
     return found;
 }

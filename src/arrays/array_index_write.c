@@ -230,6 +230,17 @@ static void put_blocks(struct vv_buf *out, struct vv_global_array *global, uint3
     out->failed = rc ? rc : out->failed;
 }
 
+static uint64_t elements_of(const struct vv_global_array *global) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < global->count; i++) {
+        uint64_t product = 1;
+        for (unsigned j = 0; j < global->array.dims; j++)
+            product *= box_of(global, i, j)->local;
+        sum += product;
+    }
+    return sum;
+}
+
 static void put_array(struct vv_buf *out, struct vv_global_array *global, uint32_t ranks, const struct lists *lists) {
     vv_buf_text16(out, global->name);
     vv_buf_u8(out, (uint8_t)global->array.type);
@@ -237,6 +248,7 @@ static void put_array(struct vv_buf *out, struct vv_global_array *global, uint32
     vv_buf_u8(out, global->joined > 0);
     for (unsigned i = 0; i < global->array.dims; i++)
         vv_buf_varint(out, global->array.dim[i].global);
+    vv_buf_varint(out, elements_of(global));
     put_blocks(out, global, ranks, lists);
 }
 

@@ -1,7 +1,6 @@
 #include "arrays/overlap.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -27,12 +26,19 @@ static uint64_t local_from(const struct vv_part_dim *dim, uint64_t global) {
     return least(before, dim->local);
 }
 
-/* The next elements that follow each other on both sides, from this one of `there` on. */
-static int find_common(const struct vv_part_dim *there, const struct vv_part_dim *here, uint64_t from,
+static int is_together(const struct vv_part_dim *dim) {
+    return dim->block >= dim->local || dim->block == dim->every;
+}
+
+/* The next elements that follow each other on both sides, from this one of `there` on: 1 and where, or 0. Each step
+ * passes a block of both; -E2BIG when there are none left. */
+static int find_within(const struct vv_part_dim *there, const struct vv_part_dim *here, uint64_t from, uint64_t *steps,
                        struct vv_overlap_dim *out) {
     /* With blocks at the same distances, those that do not meet at once never do. */
-    unsigned tries = there->every == here->every ? 4 : UINT_MAX;
-    while (from < there->local && tries-- > 0) {
+    unsigned tries = 0;
+    while (from < there->local && (tries++ < 4 || there->every != here->every)) {
+        if ((*steps)-- == 0)
+            return -E2BIG;
         uint64_t global = global_of(there, from), to = local_from(here, global);
         if (to == here->local)
             return 0;
@@ -50,9 +56,22 @@ static int find_common(const struct vv_part_dim *there, const struct vv_part_dim
     return 0;
 }
 
+/* One of the two is in memory, so there are not too many steps. */
+static int find_common(const struct vv_part_dim *there, const struct vv_part_dim *here, uint64_t from,
+                       struct vv_overlap_dim *out) {
+    uint64_t steps = UINT64_MAX;
+    return find_within(there, here, from, &steps, out);
+}
+
 static uint64_t count_common(const struct vv_part_dim *there, const struct vv_part_dim *here) {
     struct vv_overlap_dim common = {0};
     uint64_t count = 0;
+    if (there->local == 0 || here->local == 0)
+        return 0;
+    if (is_together(here))
+        return local_from(there, here->first + here->local) - local_from(there, here->first);
+    if (is_together(there))
+        return local_from(here, there->first + there->local) - local_from(here, there->first);
     for (uint64_t from = 0; find_common(there, here, from, &common); from = common.from + common.length)
         count += common.length;
     return count;
@@ -220,15 +239,24 @@ static int most_spread(const struct vv_part *const *parts, size_t count) {
     return best;
 }
 
+/* Do they have an element in common? -E2BIG after too many steps. */
+static int meet(const struct vv_part *a, const struct vv_part *b, uint64_t *steps) {
+    struct vv_overlap_dim common;
+    int rc = 1;
+    for (unsigned i = 0; i < a->dims && rc == 1; i++)
+        rc = find_within(&a->dim[i], &b->dim[i], 0, steps, &common);
+    return rc;
+}
+
 /* Sorted by where they begin: only those that begin before one ends can meet it. */
 static int find_meeting(const struct sorted *list, size_t count, size_t *first, size_t *second) {
-    struct vv_overlap overlap;
-    uint64_t looks = 0;
+    uint64_t steps = LOOKS_MOST;
     for (size_t i = 0; i < count; i++)
         for (size_t j = i + 1; j < count && list[j].first < list[i].end; j++) {
-            if (++looks > LOOKS_MOST)
-                return -E2BIG;
-            if (vv_overlap_begin(&overlap, list[i].part, list[j].part)) {
+            int rc = meet(list[i].part, list[j].part, &steps);
+            if (rc < 0)
+                return rc;
+            if (rc > 0) {
                 *first = list[i].number < list[j].number ? list[i].number : list[j].number;
                 *second = list[i].number < list[j].number ? list[j].number : list[i].number;
                 return 1;

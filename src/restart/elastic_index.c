@@ -74,16 +74,17 @@ struct choosing {
     uint32_t wanted;
 };
 
-static int add_owner(struct vv_elastic *elastic, uint32_t owner, uint32_t wanted, uint64_t first) {
+static int add_owner(struct vv_elastic *elastic, uint32_t owner, uint32_t wanted, const struct vv_part_dim *rows) {
     if (VV_GROW(elastic->owners, elastic->owner_count, elastic->owner_capacity) != 0)
         return -ENOMEM;
-    elastic->owners[elastic->owner_count++] = (struct vv_owner){owner, wanted, first};
+    elastic->owners[elastic->owner_count++] =
+        (struct vv_owner){owner, wanted, rows ? rows->first : 0, rows ? rows->local : 0};
     return 0;
 }
 
 static int on_owner(void *arg, uint32_t owner, const struct vv_part *part) {
     const struct choosing *choosing = arg;
-    return add_owner(choosing->elastic, owner, choosing->wanted, part->dim[0].first);
+    return add_owner(choosing->elastic, owner, choosing->wanted, &part->dim[0]);
 }
 
 /* All of them compare what is said to be the same on all ranks with that of rank 0, each a share. */
@@ -92,8 +93,24 @@ static int add_share(struct vv_elastic *elastic, uint32_t wanted) {
     uint64_t ranks = vv_view_record(elastic->view)->ranks;
     int rc = 0;
     for (uint64_t owner = comm->rank; owner < ranks && rc == 0; owner += comm->ranks)
-        rc = add_owner(elastic, (uint32_t)owner, wanted, 0);
+        rc = add_owner(elastic, (uint32_t)owner, wanted, NULL);
     return rc;
+}
+
+/* Of a list, how many rows are stored; of arrays, how many bytes. 1 if it can be told. */
+static int count_elements(struct vv_elastic *elastic, const struct vv_index *index, struct vv_wanted *wanted) {
+    uint64_t elements, row = 1;
+    if (!vv_index_elements(index, wanted->region->name, &elements))
+        return 0;
+    for (unsigned i = 1; i < wanted->part.dims; i++)
+        row *= wanted->part.dim[i].local;
+    if (wanted->how == VARVE_JOINED && row == 0)
+        return 0;
+    if (wanted->how == VARVE_JOINED)
+        wanted->joined = elements / row;
+    else
+        elastic->stored_blocks += elements * wanted->part.element;
+    return 1;
 }
 
 /* 1 if the owners of this region are known. */
@@ -104,18 +121,16 @@ static int choose_region(struct vv_elastic *elastic, const struct vv_index *inde
     int rc;
     switch (wanted->how) {
     case VARVE_BY_DIMS:
-        rc = vv_index_owners(index, wanted->region->name, &wanted->part, on_owner, &choosing, error);
-        elastic->stored_blocks += rc == 1 ? vv_array_bytes_in_all(wanted->region->array) : 0;
-        return rc;
     case VARVE_JOINED:
-        rc = vv_index_owners(index, wanted->region->name, &wanted->part, on_owner, &choosing, error);
-        return rc == 1 ? vv_index_rows(index, wanted->region->name, &wanted->joined) : rc;
+        rc = vv_index_owners(index, wanted->region->name, wanted->how == VARVE_JOINED, &wanted->part, on_owner,
+                             &choosing, error);
+        return rc == 1 ? count_elements(elastic, index, wanted) : rc;
     case VARVE_REPLICATED:
-        rc = add_share(elastic, number);
-        return rc ? rc : 1;
+        rc = elastic->has_same_replicas ? add_share(elastic, number) : 0;
+        return rc ? rc : elastic->has_same_replicas;
     case VARVE_BY_RANK:
         rc = elastic->context->job->comm->rank < vv_view_record(elastic->view)->ranks
-                 ? add_owner(elastic, elastic->context->job->comm->rank, number, 0)
+                 ? add_owner(elastic, elastic->context->job->comm->rank, number, NULL)
                  : 0;
         return rc ? rc : 1;
     default:
@@ -129,7 +144,7 @@ static int by_owner(const void *a, const void *b) {
 }
 
 static int choose(struct vv_elastic *elastic, struct vv_index *index, struct varve_error *error) {
-    int rc = add_owner(elastic, 0, UINT32_MAX, 0); /* names that nobody has stored are found out with any rank */
+    int rc = add_owner(elastic, 0, UINT32_MAX, NULL); /* names that nobody has stored are found out with any rank */
     for (size_t i = 0; i < elastic->wanted_count && rc == 0; i++) {
         rc = elastic->wanted[i].region ? choose_region(elastic, index, (uint32_t)i, error) : 1;
         if (rc == 0)
@@ -154,7 +169,7 @@ int vv_elastic_owners(struct vv_elastic *elastic, struct varve_error *error) {
 }
 
 const struct vv_owner *vv_elastic_owner(const struct vv_elastic *elastic, uint32_t owner, uint32_t wanted) {
-    const struct vv_owner key = {owner, wanted, 0};
+    const struct vv_owner key = {.owner = owner, .wanted = wanted};
     return elastic->owner_count
                ? bsearch(&key, elastic->owners, elastic->owner_count, sizeof *elastic->owners, by_owner)
                : NULL;

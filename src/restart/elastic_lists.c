@@ -31,22 +31,28 @@ static int find_lists(struct vv_elastic *elastic, struct varve_error *error) {
     return 0;
 }
 
-/* Do all ranks have the same lists? Collective. */
-static int agree_on_lists(struct vv_elastic *elastic, int rc, struct varve_error *error) {
+/* Of the names of all regions that are spread like this, in whatever order they were protected. */
+static uint64_t sum_of_names(const struct vv_elastic *elastic, enum varve_distribution how) {
+    const struct vv_regions *regions = &elastic->context->memory->regions;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < regions->count; i++)
+        if (regions->list[i].name && regions->list[i].distribution == how)
+            sum += vv_digest(regions->list[i].name, strlen(regions->list[i].name)).low;
+    return sum;
+}
+
+/* Do all ranks have the same lists? And the same regions of which all have a copy? Collective. */
+static int agree_on_names(struct vv_elastic *elastic, int rc, struct varve_error *error) {
     struct varve_comm *comm = elastic->context->job->comm;
-    struct vv_hash128 names = {0, 0};
-    for (size_t i = 0; rc == 0 && i < elastic->list_count; i++) {
-        struct vv_hash128 name = vv_digest(elastic->lists[i].region->name, strlen(elastic->lists[i].region->name));
-        uint64_t words[] = {names.low, names.high, name.low, name.high};
-        names = vv_digest(words, sizeof words);
-    }
-    uint64_t both[] = {names.low, ~names.low};
+    uint64_t lists = sum_of_names(elastic, VARVE_JOINED), copies = sum_of_names(elastic, VARVE_REPLICATED);
+    uint64_t both[] = {lists, ~lists, copies, ~copies};
     rc = vv_comm_agree(comm, rc, error);
     if (rc)
         return rc;
-    rc = comm->ops->reduce_min(comm, both, 2);
+    rc = comm->ops->reduce_min(comm, both, 4);
     if (rc)
         return vv_comm_broken(comm, rc, error);
+    elastic->has_same_replicas = both[2] == ~both[3];
     return both[0] == ~both[1]
                ? 0
                : vv_comm_all_say(error, VARVE_MISMATCH, "the ranks have declared different regions as VARVE_JOINED");
@@ -74,6 +80,6 @@ static int add_up_lists(struct vv_elastic *elastic, struct varve_error *error) {
 }
 
 int vv_elastic_lists(struct vv_elastic *elastic, struct varve_error *error) {
-    int rc = agree_on_lists(elastic, find_lists(elastic, error), error);
+    int rc = agree_on_names(elastic, find_lists(elastic, error), error);
     return rc || elastic->list_count == 0 ? rc : add_up_lists(elastic, error);
 }

@@ -157,6 +157,10 @@ static int add_joined(struct vv_elastic *elastic, struct vv_wanted *wanted, uint
                         "region %s: rank %u has stored a list of another type, or of rows of another length",
                         stored->name, owner);
     const struct vv_owner *known = vv_elastic_owner(elastic, owner, (uint32_t)(wanted - elastic->wanted));
+    if (known && known->rows != count)
+        return vv_error(error, VARVE_MISMATCH,
+                        "region %s: rank %u has stored %" PRIu64 " of the list, the index says %" PRIu64, stored->name,
+                        owner, count, known->rows);
     uint64_t first = elastic->owner_count ? (known ? known->first : UINT64_MAX / 2) : wanted->joined;
     part.dim[0] = (struct vv_part_dim){count, first, count ? count : 1, count ? count : 1};
     wanted->joined += elastic->owner_count ? 0 : count;
@@ -164,10 +168,12 @@ static int add_joined(struct vv_elastic *elastic, struct vv_wanted *wanted, uint
     return add_part(elastic, wanted, owner, stored, &part, error);
 }
 
-/* All ranks compare all, so whoever is different is named; and all read the same one, which a node reads once. */
+/* All read the same one, which a node reads once. With an index each compares its share with that of rank 0. */
 static int add_replica(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32_t owner,
                        const struct vv_recipe_region *stored, struct varve_error *error) {
     int is_first = !wanted->is_seen;
+    if (is_first && elastic->owner_count && owner != 0) /* others would compare theirs with that of another rank */
+        return vv_error(error, VARVE_MISMATCH, "region %s: rank 0 has not stored it", stored->name);
     if (is_first) {
         wanted->is_seen = 1;
         wanted->first_owner = owner;
@@ -346,10 +352,6 @@ int vv_elastic_match(struct vv_elastic *elastic, struct varve_error *error) {
     int chosen = vv_elastic_owners(elastic, &why);
     if (chosen == 1 && match(elastic, 0, &why) == 0)
         return 0;
-    if (chosen == -ENOMEM) {
-        *error = why;
-        return chosen;
-    }
     if (chosen < 0)
         vv_log(&elastic->context->job->log, VV_LOG_WARN, "all descriptions are read: %s", why.text);
     begin_again(elastic);

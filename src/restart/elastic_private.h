@@ -40,7 +40,7 @@ struct vv_list {
 /* A rank whose description is to be read, for the sake of a region; of a list, where its part is. */
 struct vv_owner {
     uint32_t owner, wanted;
-    uint64_t first;
+    uint64_t first, rows;
 };
 
 struct vv_elastic {
@@ -50,6 +50,7 @@ struct vv_elastic {
     struct vv_peers *peers;
     struct vv_view *view;
     struct vv_history history;
+    int has_same_replicas; /* all ranks have declared the same regions as replicated */
     struct vv_list *lists; /* ascending names */
     size_t list_count;
     struct vv_wanted *wanted; /* by slots of the regions; those that are empty have no region */

@@ -61,9 +61,12 @@ int vv_index_is_told(struct vv_session *session) {
 
 /* Of each rank: its number, its bytes' length, its bytes. */
 #define FRAME_HEAD 8
+#define FRAMES_MOST ((size_t)128 << 20) /* rank 0 takes some times as much memory for a moment */
 
 static int take_frames(void *arg, const void *data, size_t size) {
     struct vv_buf *frames = arg;
+    if (frames->size + size > FRAMES_MOST)
+        return -E2BIG;
     vv_buf_append(frames, data, size);
     return frames->failed;
 }

@@ -337,7 +337,7 @@ static void renew_index(struct vv_session *session) {
         rc = vv_keep_index(session, &made, &why);
     vv_buf_clear(&made);
     rc = vv_comm_agree(session->job.comm, rc, &why);
-    about->told = rc == 0 ? vv_digest(about->said.data, about->said.size) : (struct vv_hash128){0, 0};
+    about->told = vv_digest(about->said.data, about->said.size); /* not again until somebody says something else */
     if (rc == 0)
         return;
     (void)vv_session_unprotect(session, VV_INDEX); /* an old one would only lead astray */

@@ -75,12 +75,12 @@ static void must_answer(const struct vv_buf *index, uint32_t ranks, const struct
     struct seen seen = {.is_told = calloc(ranks, 1)};
     if (vv_index_open(&opened, fill, &stored, index->size, ranks, &error) != 0)
         fail_msg("%s", error.text);
-    int rc = vv_index_owners(&opened, name, wanted, see, &seen, &error);
+    int rc = vv_index_owners(&opened, name, 0, wanted, see, &seen, &error);
     if (rc != 1)
         fail_msg("%d: %s", rc, error.text);
     for (uint32_t i = 0; i < ranks; i++)
         assert_int_equal(seen.is_told[i], vv_overlap_count(&parts[i], wanted) > 0);
-    assert_int_equal(vv_index_owners(&opened, "another", wanted, see, &seen, &error), 0);
+    assert_int_equal(vv_index_owners(&opened, "another", 0, wanted, see, &seen, &error), 0);
     vv_index_close(&opened);
     free(seen.is_told);
 }
@@ -213,7 +213,7 @@ static void a_million_ranks(void **unused) {
         wanted.dim[0] = vv_index_cut(VV_CUT_REST, global[0], 768, 300, 0);
         wanted.dim[1] = vv_index_cut(VV_CUT_REST, global[1], 1024, 500, 0);
         assert_int_equal(vv_index_open(&opened, fill, &stored, index.size, MILLION, &error), 0);
-        assert_int_equal(vv_index_owners(&opened, "field", &wanted, see, &seen, &error), 1);
+        assert_int_equal(vv_index_owners(&opened, "field", 0, &wanted, see, &seen, &error), 1);
         print_message("%s: a rank of 768 x 1024 finds %u owners in %llu bytes\n", is_regular ? "a rule" : "a list",
                       seen.count, (unsigned long long)stored.asked);
         assert_in_range(seen.count, 2, 12);
@@ -249,8 +249,8 @@ static void lists_have_places(void **unused) {
     struct stored stored = {index.data, index.size, 0};
     struct vv_part wanted = {.element = 8, .dims = 1, .dim = {{9, 4, 9, 9}}};
     assert_int_equal(vv_index_open(&opened, fill, &stored, index.size, 4, &error), 0);
-    assert_int_equal(vv_index_owners(&opened, "list", &wanted, see_place, places, &error), 1);
-    assert_int_equal(vv_index_rows(&opened, "list", &rows), 1);
+    assert_int_equal(vv_index_owners(&opened, "list", 1, &wanted, see_place, places, &error), 1);
+    assert_int_equal(vv_index_elements(&opened, "list", &rows), 1);
     assert_int_equal(rows, 13);
     assert_true(places[0] == 1 && places[1] == 0 && places[2] == 6 && places[3] == 13);
     vv_index_close(&opened);
@@ -273,7 +273,7 @@ static void try_damaged(const uint8_t *data, size_t size, uint32_t ranks, const 
     memcpy(copy, data, size);
     int rc = vv_index_open(&opened, fill, &stored, size, ranks, &error);
     if (rc == 0)
-        rc = vv_index_owners(&opened, "field", wanted, ignore, &ranks, &error);
+        rc = vv_index_owners(&opened, "field", 0, wanted, ignore, &ranks, &error);
     assert_true(rc >= 0 || error.text[0]);
     vv_index_close(&opened);
     free(copy);
