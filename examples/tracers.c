@@ -162,9 +162,13 @@ static int64_t restart(struct varve_session *session) {
 /* A job goes on without a checkpoint, but not when another job has taken its name. */
 static void save(struct varve_session *session, int64_t step) {
     uint64_t mine[2] = {list.count, list.count == 0}, all[2];
+    char text[24];
     MPI_Allreduce(mine, all, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     population[0] = all[0];
     population[1] = (uint64_t)births;
+    snprintf(text, sizeof text, "%" PRIu64, all[0]);
+    if (varve_attribute(session, "particles", text) != 0) /* for people: `varve ls --long` shows it */
+        die("attribute", varve_session_error(session)->text);
     int rc = varve_checkpoint(session, step);
     if (rc == 0)
         rc = varve_wait(session); /* "saved" is said of what survives */
