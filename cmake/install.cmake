@@ -11,6 +11,10 @@ if(TARGET varve_mpi)
   endif()
   set_target_properties(varve_mpi PROPERTIES INSTALL_RPATH "$ORIGIN")
 endif()
+if(TARGET varve_env)
+  list(APPEND libraries varve_env varve_env_static)
+  set_target_properties(varve_env PROPERTIES INSTALL_RPATH "$ORIGIN")
+endif()
 if(TARGET varve_cl)
   list(APPEND libraries varve_cl)
   set_target_properties(varve_cl PROPERTIES INSTALL_RPATH "$ORIGIN")
@@ -26,11 +30,21 @@ file(GLOB headers CONFIGURE_DEPENDS include/varve/*.h)
 if(NOT TARGET varve_mpi)
   list(FILTER headers EXCLUDE REGEX "/varve_mpi\\.h$")
 endif()
+if(NOT TARGET varve_env)
+  list(FILTER headers EXCLUDE REGEX "/varve_env\\.h$")
+endif()
 if(NOT TARGET varve_cl)
   list(FILTER headers EXCLUDE REGEX "/varve_cl\\.h$")
 endif()
 install(FILES ${headers} ${PROJECT_BINARY_DIR}/include/varve/varve_version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/varve)
+
+# The Python package: it finds the library above it. Where Python looks by itself depends on the system; PYTHONPATH helps.
+if(VARVE_PYTHON)
+  set(VARVE_PYTHON_FOLDER lib/python3/dist-packages CACHE STRING "where the Python package is installed, below the prefix")
+  install(DIRECTORY python/varve DESTINATION ${VARVE_PYTHON_FOLDER} FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
+          PATTERN "__pycache__" EXCLUDE)
+endif()
 
 # What a program needs beside libvarve.a, as far as it was built in.
 set(static_packages "")
@@ -47,6 +61,9 @@ file(RELATIVE_PATH to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INST
 set(pages varve)
 if(TARGET varve_mpi)
   list(APPEND pages varve-mpi)
+endif()
+if(TARGET varve_env)
+  list(APPEND pages varve-env)
 endif()
 if(TARGET varve_cl)
   list(APPEND pages varve-cl)
@@ -66,7 +83,7 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/varve-config.cmake ${PROJECT_BINARY_DI
 
 # Documents and examples
 file(GLOB documents CONFIGURE_DEPENDS docs/*.md docs/*.svg)
-file(GLOB examples CONFIGURE_DEPENDS examples/*.c)
+file(GLOB examples CONFIGURE_DEPENDS examples/*.c examples/*.py)
 install(FILES README.md CHANGES.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${documents} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

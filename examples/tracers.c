@@ -134,6 +134,10 @@ static int64_t restart(struct varve_session *session) {
         varve_distribute(session, "population", VARVE_REPLICATED) != 0)
         die("protect", varve_session_error(session)->text);
     int rc = varve_restart(session, VARVE_LATEST, &step);
+    if (rc == VARVE_NO_CHECKPOINT) {
+        protect_lists(session);
+        return 0;
+    }
     while (rc == 0) {
         take_share(population[0]);
         protect_lists(session);
@@ -146,12 +150,10 @@ static int64_t restart(struct varve_session *session) {
         if (rc == 0)
             rc = varve_restart(session, VARVE_LATEST, &step);
     }
-    if (rc != 0 && rc != VARVE_NO_CHECKPOINT)
+    if (rc == VARVE_NO_CHECKPOINT) /* there were some, so do not begin anew */
+        die_together("restart", "no checkpoint is whole: `varve verify` names the damage");
+    if (rc != 0)
         die_together("restart", varve_session_error(session)->text);
-    if (rc == VARVE_NO_CHECKPOINT) {
-        protect_lists(session);
-        return 0;
-    }
     if (population[1] != (uint64_t)births)
         die_together("restart", "what is stored has another number of births");
     if (rank == 0)

@@ -49,8 +49,9 @@ LIMIT = 1 << 62                         # section 13
 IN_MEMORY = 1 << 30                     # bound of this program: no piece of metadata above 1 GiB is read
 BLOCK_CACHE = 64 << 20
 MAGIC = b"\x89Varve\r\n"
-STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY = range(1, 11)
-KINDS = ["", "store", "claim", "beat", "pack", "part", "writers", "record", "tombstone", "catalogue", "copy"]
+STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY, PIN = range(1, 12)
+KINDS = ["", "store", "claim", "beat", "pack", "part", "writers", "record", "tombstone", "catalogue", "copy",
+         "pin"]
 REASONS = {1: "a writer failed", 2: "pruned", 3: "forgotten", 4: "given up"}
 DISTRIBUTIONS = ["by dims", "joined", "replicated", "by rank", "dropped"]
 TYPES = ["bytes", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "f16", "bf16", "c64", "c128"]
@@ -849,7 +850,7 @@ class Store:
             "<HHIQQ16sIIQIIQQ", buf[8:88])
         if form != 1:
             raise cur.unknown(f"format version {form} is not known")
-        if not 1 <= kind <= 10:
+        if not 1 <= kind <= PIN:
             raise cur.unknown(f"kind {kind} is not known")
         if required:
             raise cur.unknown(f"required features {required:#x} are not known")
@@ -1823,6 +1824,40 @@ def record_keys(store, name):
     return [c for c in store.list(f"n/{encode_name(name)}/record") if re.fullmatch("[0-9a-f]{24}", c)]
 
 
+def pin_keys(store, name):
+    """Components of the records that have something under the key of their pin."""
+    return [c[4:] for c in store.list(f"n/{encode_name(name)}") if re.fullmatch(r"pin\.[0-9a-f]{24}", c)]
+
+
+def read_pin(store, name, component):
+    """The reason of a pin, or None for a tombstone in its place: then the checkpoint is being forgotten."""
+    key = f"n/{encode_name(name)}/pin.{component}"
+    generation, version = record_numbers(component, key)
+    obj = store.small(key, (PIN, TOMBSTONE), name=name, generation=generation, version=version)
+    cur, reason = obj.body, None
+    if obj.kind == PIN:
+        cur.u64()
+        if cur.text16("name", 1, 80) != name:
+            raise cur.bad("pin belongs to another name")
+        cur.text16("host")
+        reason = cur.text16("reason")
+    else:
+        read_tombstone(cur)
+    cur.end()
+    return reason
+
+
+def pin_text(store, name, component):
+    """What `ls` adds to a checkpoint. What cannot be interpreted counts as a pin."""
+    if component not in pin_keys(store, name):
+        return ""
+    try:
+        reason = read_pin(store, name, component)
+    except Refuse as e:
+        return f"  pinned (damaged: {e})"
+    return "" if reason is None else f"  pinned{': ' if reason else ''}{printable(reason)}"
+
+
 def choose(store, args):
     """The checkpoint that VERSION and --generation mean; for `latest`, all candidates, newest first."""
     name = os.fsencode(args.name)
@@ -1859,7 +1894,7 @@ def cmd_ls(store, args):
             try:
                 cp = Checkpoint(store, name, component)
                 if cp.tombstone is None:
-                    print(cp)
+                    print(f"{cp}{pin_text(store, name, component)}")
                 elif args.all:
                     print(f"{printable(name)}  generation {cp.generation}  version {cp.version}  "
                           f"{cp.tombstone[0]}: {printable(cp.tombstone[1])}")
@@ -1980,6 +2015,11 @@ def cmd_verify(store, args):
                         obj.body.end()
                 except Refuse as e:
                     problems.append(e)
+        for component in pin_keys(store, name):
+            try:
+                read_pin(store, name, component)
+            except Refuse as e:
+                problems.append(e)
         try:
             verify_catalogue(store.small(f"{base}/catalogue", (CATALOGUE,), limit=LIMIT, name=name).body)
         except Absent:

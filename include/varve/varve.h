@@ -38,10 +38,10 @@
  *  - A session belongs to the process that opened it: after fork, the child must not use it. The child's memory is its
  *    own, the protected part too.
  *
- * Many processes: a session opened with varve_open_mpi (varve_mpi.h) or varve_open_comm (varve_comm.h) belongs to all
- * ranks of a job. The calls marked collective are made by every rank in the same order, and return the same code on
- * every rank; varve_session_error then tells what went wrong on the rank that it names. Each rank protects its own
- * memory, and restores it. A checkpoint exists on all ranks or on none.
+ * Many processes: a session opened with varve_open_mpi (varve_mpi.h), varve_open_env (varve_env.h) or varve_open_comm
+ * (varve_comm.h) belongs to all ranks of a job. The calls marked collective are made by every rank in the same order,
+ * and return the same code on every rank; varve_session_error then tells what went wrong on the rank that it names.
+ * Each rank protects its own memory, and restores it. A checkpoint exists on all ranks or on none.
  *
  * Threads: one session is used by one thread at a time; different sessions are independent. Errors: see varve_error.h;
  * the text of a session's last error is in varve_session_error. */

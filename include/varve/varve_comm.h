@@ -1,7 +1,8 @@
 /* The group of processes that checkpoint together, behind one ops struct.
  *
- * varve_open_mpi (varve_mpi.h) makes one from an MPI communicator; that is what most programs use. A job that has no
- * MPI brings its own implementation and opens its sessions with varve_open_comm.
+ * varve_open_mpi (varve_mpi.h) makes one from an MPI communicator, and varve_open_env (varve_env.h) one from the
+ * environment that torchrun gives its processes; that is what most programs use. Any other job brings its own
+ * implementation and opens its sessions with varve_open_comm.
  *
  * reduce_min, broadcast, gather and close are collective: every rank makes the same ones in the same order. The others
  * are not. One thread at a time uses a group. A session calls them inside calls of its own that are collective, in the

@@ -1,4 +1,5 @@
-/* Look at a store without an application: list, show, verify, read back, compare, forget, prune, repair. Needs no MPI.
+/* Look at a store without an application: list, show, verify, read back, compare, pin, forget, prune, repair. Needs no
+ * MPI.
  *
  * Threads: one store handle is used by one thread at a time. Strings given to callbacks live during the call. */
 #ifndef VARVE_INSPECT_H
@@ -30,6 +31,7 @@ struct varve_checkpoint_info {
     uint64_t bytes_stored; /* new data as stored */
     uint64_t bytes_metadata;
     int is_damaged;     /* its record cannot be read */
+    int is_pinned;      /* see varve_store_pin */
     const char *reason; /* why, or "" */
 };
 /* Return 0 to go on, positive to stop, negative to stop with that error. */
@@ -264,8 +266,28 @@ VARVE_API int varve_store_verify(struct varve_store *store, const struct varve_v
 /* Told about each thing before it is removed or changed (or would be, in a dry run). */
 typedef void (*varve_action_fn)(void *arg, const char *key, uint64_t bytes, const char *text);
 
-/* Forget one checkpoint. VARVE_BUSY when a running session refers to it. Frees no space until prune. */
+/* Forget one checkpoint. VARVE_BUSY when it is pinned, or a running session refers to it. Frees no space until prune.
+ */
 VARVE_API int varve_store_forget(struct varve_store *store, const struct varve_which *which, struct varve_error *error);
+
+/* Pin a checkpoint: nothing forgets it, neither a job by its setting keep nor varve_store_forget, until it is unpinned.
+ * reason is for people, at most 255 bytes, and may be NULL. Safe beside running jobs: 0 means that it stays. 1: it was
+ * pinned before, and nothing has changed. VARVE_FORGOTTEN when a job was faster. Of node-local stores, that of one node
+ * is enough. */
+VARVE_API int varve_store_pin(struct varve_store *store, const struct varve_which *which, const char *reason,
+                              struct varve_error *error);
+/* The next one that looks may forget it again. VARVE_NO_CHECKPOINT when it is not pinned. */
+VARVE_API int varve_store_unpin(struct varve_store *store, const struct varve_which *which, struct varve_error *error);
+
+struct varve_pin {
+    size_t size;      /* sizeof(struct varve_pin), set by the caller */
+    uint64_t time_ns; /* since 1970; 0: the pin is damaged, and counts nevertheless */
+    char host[256];   /* where it was made */
+    char reason[256]; /* or how it is damaged */
+};
+/* Is it pinned? 1 and by what, 0, or an error. */
+VARVE_API int varve_store_pinned(struct varve_store *store, const struct varve_which *which, struct varve_pin *out,
+                                 struct varve_error *error);
 
 struct varve_prune_result {
     uint64_t objects;

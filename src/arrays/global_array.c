@@ -127,8 +127,8 @@ static void append_part(struct vv_global_array *global, struct varve_array *bloc
     memset(block->stride, 0, sizeof block->stride);
 }
 
-static int add_block(struct vv_global_arrays *arrays, uint32_t owner, const struct vv_recipe_region *region,
-                     struct varve_error *error) {
+int vv_global_arrays_describe(struct vv_global_arrays *arrays, uint32_t owner, const struct vv_recipe_region *region,
+                              struct varve_error *error) {
     struct varve_error why = {0};
     struct varve_array block;
     vv_array_of(&region->shape, &block);
@@ -162,7 +162,7 @@ int vv_global_arrays_add(struct vv_global_arrays *arrays, struct vv_view *view, 
     int rc = vv_recipe_open(view, owner, &recipe, error);
     while (rc == 0 && (rc = vv_recipe_next_region(recipe, &region, error)) > 0) {
         int is_wanted = region.shape.dims > 0 && (!name || strcmp(region.name, name) == 0);
-        rc = is_wanted ? add_block(arrays, owner, &region, error) : 0;
+        rc = is_wanted ? vv_global_arrays_describe(arrays, owner, &region, error) : 0;
     }
     vv_recipe_close(recipe);
     return rc;

@@ -40,6 +40,9 @@ struct vv_global_arrays {
 /* Add what this owner holds: of all arrays, or of the one of this name. -E2BIG beyond VV_ARRAYS_MOST of them. */
 int vv_global_arrays_add(struct vv_global_arrays *arrays, struct vv_view *view, uint32_t owner, const char *name,
                          struct varve_error *error);
+/* Add one region that has dimensions. Owners ascend. Of the region, name, length, shape and digest count. */
+int vv_global_arrays_describe(struct vv_global_arrays *arrays, uint32_t owner, const struct vv_recipe_region *region,
+                              struct varve_error *error);
 /* All owners were added: is every element there, once? has_others: some owners could not be added, as they are on other
  * nodes. 0, or -ENOMEM. */
 int vv_global_arrays_check(struct vv_global_arrays *arrays, int has_others, struct varve_error *error);

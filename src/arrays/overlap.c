@@ -160,6 +160,11 @@ uint64_t vv_part_end(const struct vv_part_dim *dim) {
     return dim->first + last / dim->block * dim->every + last % dim->block + 1;
 }
 
+int vv_part_dims_meet(const struct vv_part_dim *a, const struct vv_part_dim *b) {
+    struct vv_overlap_dim common;
+    return find_common(a, b, 0, &common);
+}
+
 int vv_part_has(const struct vv_part_dim *dim, uint64_t index, uint64_t *change) {
     uint64_t end = dim->local > 0 ? vv_part_end(dim) : 0;
     *change = UINT64_MAX;

@@ -46,6 +46,8 @@ void vv_part_of_bytes(uint64_t bytes, struct vv_part *out);
 uint64_t vv_part_elements(const struct vv_part *part);
 /* Behind the last index it has in this dimension, which it has some of. */
 uint64_t vv_part_end(const struct vv_part_dim *dim);
+/* Have they an index in common? */
+int vv_part_dims_meet(const struct vv_part_dim *a, const struct vv_part_dim *b);
 /* Does it have this index? *change: the next one for which the answer is another, or UINT64_MAX. */
 int vv_part_has(const struct vv_part_dim *dim, uint64_t index, uint64_t *change);
 /* 1 if two of them have an element in common, and which two; 0 if not; -ENOMEM; -E2BIG if it would take too long: they

@@ -153,6 +153,13 @@ int vv_array_is_of(const struct vv_array *array, uint64_t bytes) {
     return product == bytes;
 }
 
+uint64_t vv_array_bytes_in_all(const struct vv_array *array) {
+    uint64_t product = vv_type_size(array->type);
+    for (unsigned i = 0; i < array->dims; i++)
+        product *= array->dim[i].global;
+    return product;
+}
+
 void vv_array_tell(const struct vv_array *array, struct varve_array *out) {
     memset(out, 0, sizeof *out);
     out->size = sizeof *out;

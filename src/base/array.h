@@ -38,6 +38,8 @@ void vv_array_drop(struct vv_array *array);                      /* accepts NULL
 int vv_array_equal(const struct vv_array *a, const struct vv_array *b);
 /* Does it have so many bytes? */
 int vv_array_is_of(const struct vv_array *array, uint64_t bytes);
+/* Bytes of the whole array that it is a block of. */
+uint64_t vv_array_bytes_in_all(const struct vv_array *array);
 /* In a program's words; lives on its own. */
 void vv_array_tell(const struct vv_array *array, struct varve_array *out);
 

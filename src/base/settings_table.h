@@ -23,7 +23,8 @@
       "How many checkpoints of a name to keep; older ones are forgotten. all (or 0) keeps every one; 1 is raised to"   \
       " 2, so that there is always one to fall back to. While nobody has set it, a run that finds more than six"       \
       " checkpoints of earlier runs leaves those alone and only keeps its own few: somebody may have wanted them."     \
-      " After a restart that failed, nothing of earlier runs is forgotten, whatever is set.")                          \
+      " After a restart that failed, nothing of earlier runs is forgotten, whatever is set. Pinned ones stay (varve"   \
+      " pin).")                                                                                                        \
     X(EVERYDAY, DOUBLE, space, "0", "100", "off=0", "2",                                                               \
       "How much space the checkpoints that are kept may take, as a multiple of what they need: live chunks of old,"    \
       " nearly empty data are stored again so that it can go. Less space means more that is stored again: with pages"  \

@@ -93,6 +93,14 @@ static int parse_heartbeat(struct vv_verifier *verifier, const struct vv_key *ke
     return rc < 0 ? rc : vv_committed_by_heartbeat(&verifier->committed, &heartbeat);
 }
 
+/* A tombstone there: its checkpoint is being forgotten. */
+static int parse_pin(struct vv_verifier *verifier, const struct vv_key *key, const struct vv_buf *bytes,
+                     struct varve_error *error) {
+    struct vv_pin pin;
+    int rc = vv_pin_parse(bytes->data, bytes->size, key, verifier->store->id, &pin, error);
+    return rc == VARVE_FORGOTTEN ? 0 : rc;
+}
+
 static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, const struct vv_buf *bytes,
                        struct varve_error *error) {
     const uint8_t *id = verifier->store->id;
@@ -111,6 +119,8 @@ static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, c
         return parse_record(verifier, key, bytes, error);
     case VV_KIND_CATALOGUE:
         return parse_catalogue(verifier, key, bytes, error);
+    case VV_KIND_PIN:
+        return parse_pin(verifier, key, bytes, error);
     default:
         return vv_error(error, -EINVAL, "kind %d", key->kind);
     }
@@ -132,6 +142,8 @@ static const char *rebuilt_how(const struct vv_verifier *verifier, int kind) {
     case VV_KIND_HEARTBEAT:
     case VV_KIND_CLAIM:
         return "; it is not needed to read, and repair can remove it";
+    case VV_KIND_PIN:
+        return "; it counts as a pin, and `varve unpin` removes it";
     default:
         return "";
     }

@@ -18,8 +18,8 @@
 #include "terminal/text.h"
 
 static const struct command *const commands[] = {
-    &command_ls,      &command_show,   &command_diff,   &command_stats,  &command_verify,
-    &command_restore, &command_import, &command_export, &command_forget, &command_prune,
+    &command_ls,      &command_show,   &command_diff,   &command_stats,  &command_verify, &command_restore,
+    &command_import,  &command_export, &command_forget, &command_pin,    &command_unpin,  &command_prune,
     &command_compact, &command_repair, &command_unlock, &command_config,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
@@ -171,6 +171,7 @@ static const struct option long_options[] = {
     {"arrays", required_argument, NULL, 'Y'},
     {"tolerance", required_argument, NULL, 'T'},
     {"relative", required_argument, NULL, 'E'},
+    {"reason", required_argument, NULL, 'W'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -201,6 +202,7 @@ static const struct {
     {'Y', OPTION_ARRAYS, "--arrays"},
     {'T', OPTION_TOLERANCE, "--tolerance"},
     {'E', OPTION_RELATIVE, "--relative"},
+    {'W', OPTION_REASON, "--reason"},
 };
 #define COMMAND_OPTION_COUNT (sizeof command_options / sizeof command_options[0])
 
@@ -268,6 +270,9 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 'Y':
         cli->arrays = optarg;
+        break;
+    case 'W':
+        cli->reason = optarg;
         break;
     case 'T':
         rc = take_bound(cli, "tolerance", &cli->tolerance);

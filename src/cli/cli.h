@@ -40,6 +40,7 @@ enum option_bit {
     OPTION_SLICE = 1 << 17,
     OPTION_ARRAYS = 1 << 18,
     OPTION_KEEP_EVERY = 1 << 19,
+    OPTION_REASON = 1 << 20,
 };
 
 /* One command line. */
@@ -59,6 +60,7 @@ struct cli {
     const char *slice;  /* of an array */
     const char *arrays; /* a file for them */
     const char *folder; /* of -C */
+    const char *reason; /* of a pin */
     double tolerance;
     double relative;
     char **args; /* what is left for the command */
@@ -83,8 +85,8 @@ struct command {
 };
 
 extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
-    command_import, command_export, command_forget, command_prune, command_compact, command_repair, command_unlock,
-    command_config;
+    command_import, command_export, command_forget, command_pin, command_unpin, command_prune, command_compact,
+    command_repair, command_unlock, command_config;
 
 static inline int has_option(const struct cli *cli, unsigned bit) {
     return (cli->given & bit) != 0;

@@ -15,6 +15,7 @@ struct candidate {
     int64_t version;
     uint64_t bytes_protected;
     int is_damaged;
+    int is_pinned;
     int is_chosen; /* to be forgotten */
     int counts;    /* as one of those that are kept */
 };
@@ -28,7 +29,8 @@ struct forgetting {
     uint64_t forgotten;
     uint64_t failed;
     uint64_t kept;
-    int first_exit; /* of the first failure */
+    uint64_t pinned; /* of these, by nothing but their pin */
+    int first_exit;  /* of the first failure */
 };
 
 static void note_failure(struct forgetting *forgetting, int exit_code) {
@@ -81,7 +83,7 @@ static void forget_named(struct forgetting *forgetting, const struct varve_which
         note_failure(forgetting, cli_fail(cli, rc, &error));
         return;
     }
-    struct candidate candidate = {(char *)which.name, which.generation, which.version, 0, 0, 1, 0};
+    struct candidate candidate = {(char *)which.name, which.generation, which.version, 0, 0, 0, 1, 0};
     if (varve_store_show(cli->store, &which, &detail, NULL, NULL, NULL) == 0)
         candidate.bytes_protected = detail.info.bytes_protected;
     forget_one(forgetting, &candidate);
@@ -116,8 +118,8 @@ static int collect(void *arg, const struct varve_checkpoint_info *info) {
     char *name = strdup(info->name);
     if (!name)
         return -ENOMEM;
-    list[candidates->count++] =
-        (struct candidate){name, info->generation, info->version, info->bytes_protected, info->is_damaged, 0, 0};
+    list[candidates->count++] = (struct candidate){
+        name, info->generation, info->version, info->bytes_protected, info->is_damaged, info->is_pinned, 0, 0};
     return 0;
 }
 
@@ -166,7 +168,9 @@ static void choose_old(struct forgetting *forgetting, struct candidates *candida
             candidate->counts = !is_counted(candidates, i) && counts_as_kept(forgetting, candidate);
             kept += (uint64_t)candidate->counts;
         } else {
-            candidate->is_chosen = !candidate->is_damaged && !is_milestone(forgetting->cli, candidate);
+            int is_old = !candidate->is_damaged && !is_milestone(forgetting->cli, candidate);
+            candidate->is_chosen = is_old && !candidate->is_pinned;
+            forgetting->pinned += is_old && candidate->is_pinned;
         }
         forgetting->kept += !candidate->is_chosen;
     }
@@ -226,6 +230,7 @@ static int finish_forgetting(const struct forgetting *forgetting) {
         json_u64("forgotten", forgetting->forgotten);
         json_u64("failed", forgetting->failed);
         json_u64("kept", forgetting->kept);
+        json_u64("pinned", forgetting->pinned);
         json_end();
     } else if (forgetting->forgotten == 0 && forgetting->failed == 0) {
         cli_note("nothing to forget");
@@ -234,6 +239,9 @@ static int finish_forgetting(const struct forgetting *forgetting) {
     } else if (forgetting->forgotten) {
         cli_note("%" PRIu64 " forgotten; `varve prune` frees what no other checkpoint needs", forgetting->forgotten);
     }
+    if (forgetting->pinned && !cli->is_json)
+        cli_note("%" PRIu64 " pinned checkpoint%s kept; `varve unpin` lets go of them", forgetting->pinned,
+                 forgetting->pinned == 1 ? " is" : "s are");
     if (forgetting->failed)
         return forgetting->forgotten ? EXIT_PARTIAL : forgetting->first_exit;
     return EXIT_OK;
@@ -274,9 +282,9 @@ const struct command command_forget = {
     .summary = "give up checkpoints, by version or all but the newest",
     .usage = "forget STORE NAME@VERSION... | --keep-last N [--keep-every M] NAME...|--all-names",
     .help = "Give up checkpoints for good. Other checkpoints keep what they need. Space is freed by `varve prune`.\n"
-            "What a running program continues from is refused, with exit code 11.\n\n"
+            "What a running program continues from, and what is pinned, is refused, with exit code 11.\n\n"
             "  --keep-last N    all but the newest N whole ones of each of the given names\n"
-            "  --keep-every M   with --keep-last: nor those whose version is a multiple of M\n"
+            "  --keep-every M   with --keep-last: nor those whose version is a multiple of M; pinned ones stay, too\n"
             "  --all-names      of every name in the store\n"
             "  -n, --dry-run    only tell what would be forgotten\n"
             "  -g, --generation G   of this generation, when several have the version\n\n"

@@ -22,6 +22,7 @@ static void ls_json(const struct varve_checkpoint_info *info) {
     json_u64("bytes_protected", info->bytes_protected);
     json_u64("bytes_stored", info->bytes_stored);
     json_u64("bytes_metadata", info->bytes_metadata);
+    json_bool("is_pinned", info->is_pinned);
     json_bool("is_damaged", info->is_damaged);
     if (info->is_damaged)
         json_text("reason", info->reason);
@@ -39,12 +40,13 @@ static void add_row(struct table *table, const struct varve_checkpoint_info *inf
     if (info->is_damaged) {
         for (int i = 0; i < 4; i++)
             table_text(table, "-");
-        return;
+    } else {
+        table_number(table, info->ranks);
+        table_number(table, info->regions);
+        table_size(table, info->bytes_protected);
+        table_size(table, info->bytes_stored);
     }
-    table_number(table, info->ranks);
-    table_number(table, info->regions);
-    table_size(table, info->bytes_protected);
-    table_size(table, info->bytes_stored);
+    table_text(table, info->is_pinned ? "pinned" : "");
 }
 
 /* The attributes of a checkpoint, as far as they fit a line. */
@@ -123,9 +125,9 @@ static int finish_listing(struct cli *cli, const struct listing *listing, const 
 }
 
 static int run_ls(struct cli *cli) {
-    static const char *const titles[] = {"<NAME",   "VERSION",   "GENERATION", "TIME",       "RANKS",
-                                         "REGIONS", "PROTECTED", "STORED",     "<ATTRIBUTES"};
-    struct listing listing = {.cli = cli, .table = table_create(titles, has_option(cli, OPTION_LONG) ? 9 : 8)};
+    static const char *const titles[] = {"<NAME",   "VERSION",   "GENERATION", "TIME", "RANKS",
+                                         "REGIONS", "PROTECTED", "STORED",     "<PIN", "<ATTRIBUTES"};
+    struct listing listing = {.cli = cli, .table = table_create(titles, has_option(cli, OPTION_LONG) ? 10 : 9)};
     struct varve_error error = {.text = ""};
     const char *name = cli->arg_count ? cli->args[0] : NULL;
 
@@ -142,7 +144,8 @@ const struct command command_ls = {
     .summary = "list checkpoints, newest first",
     .usage = "ls STORE [NAME]",
     .help = "List the checkpoints of a store, or of one name in it, newest first.\n"
-            "PROTECTED is what the program saved, STORED the new data it took to store that.\n\n"
+            "PROTECTED is what the program saved, STORED the new data it took to store that. PIN tells which ones\n"
+            "`varve pin` keeps from being forgotten.\n\n"
             "  -L, --long   with the attributes of each\n"
             "  --json       one \"checkpoint\" line each (with --long, an \"attribute\" line for each), then a\n"
             "               \"summary\"\n\n"

@@ -257,7 +257,16 @@ static int show_blocks(struct showing *showing, struct varve_error *error) {
 
 /* ---- the checkpoint ---- */
 
-static void show_json(const struct varve_checkpoint_detail *detail) {
+static void pin_json(const struct varve_pin *pin) {
+    json_bool("is_pinned", pin != NULL);
+    if (!pin)
+        return;
+    json_time("pin_time", pin->time_ns);
+    json_text("pin_host", pin->host);
+    json_text("pin_reason", pin->reason);
+}
+
+static void show_json(const struct varve_checkpoint_detail *detail, const struct varve_pin *pin) {
     const struct varve_checkpoint_info *info = &detail->info;
 
     json_begin("checkpoint");
@@ -276,6 +285,7 @@ static void show_json(const struct varve_checkpoint_detail *detail) {
         json_i64("parent_version", detail->parent_version);
         json_u64("parent_generation", detail->parent_generation);
     }
+    pin_json(pin);
     json_end();
 }
 
@@ -285,7 +295,18 @@ static void put_size(const char *what, uint64_t bytes) {
     printf("%-11s %s (%" PRIu64 " bytes)\n", what, size, bytes);
 }
 
-static void tell_text(const struct varve_checkpoint_detail *detail) {
+static void tell_pin(const struct varve_pin *pin) {
+    char time[TIME_CAPACITY];
+
+    text_time_local(time, pin->time_ns);
+    printf("pinned      %s%s", pin->time_ns ? time : "yes", pin->host[0] ? " on " : "");
+    text_put(pin->host);
+    fputs(pin->reason[0] ? ": " : "", stdout);
+    text_put(pin->reason);
+    putchar('\n');
+}
+
+static void tell_text(const struct varve_checkpoint_detail *detail, const struct varve_pin *pin) {
     const struct varve_checkpoint_info *info = &detail->info;
     char time[TIME_CAPACITY];
 
@@ -309,6 +330,8 @@ static void tell_text(const struct varve_checkpoint_detail *detail) {
     printf("depends on  %" PRIu32 " other checkpoint%s\n", detail->dependencies, plural(detail->dependencies));
     if (detail->attempt)
         printf("attempt     %" PRIu32 "\n", detail->attempt);
+    if (pin)
+        tell_pin(pin);
 }
 
 static int on_attribute(void *arg, const char *name, const char *value) {
@@ -347,15 +370,17 @@ static int show_regions(struct showing *showing, struct varve_error *error) {
 static int show(struct showing *showing, struct varve_which *which, struct varve_error *error) {
     struct cli *cli = showing->cli;
     struct varve_checkpoint_detail detail;
+    struct varve_pin pin = {.size = sizeof pin};
 
     int rc = varve_store_resolve(cli->store, which, error);
-    rc = rc < 0 ? rc : varve_store_show(cli->store, which, &detail, NULL, NULL, error);
+    int pinned = rc < 0 ? rc : varve_store_pinned(cli->store, which, &pin, error);
+    rc = pinned < 0 ? pinned : varve_store_show(cli->store, which, &detail, NULL, NULL, error);
     if (rc < 0)
         return rc;
     if (cli->is_json)
-        show_json(&detail);
+        show_json(&detail, pinned ? &pin : NULL);
     else
-        tell_text(&detail);
+        tell_text(&detail, pinned ? &pin : NULL);
     if (varve_store_attributes(cli->store, which, on_attribute, cli, error) < 0) {
         cli_note("the attributes are left out: %s", error->text);
         error->text[0] = '\0';

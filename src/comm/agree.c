@@ -70,12 +70,13 @@ static int explain(enum vv_call call, uint64_t low, uint64_t high, struct varve_
                            call_names[call], (int64_t)low, (int64_t)high);
 }
 
-int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value,
-                       struct varve_error *error) {
-    uint64_t values[5] = {pack_code(comm, code < 0 ? code : 0), value, ~value, call, ~(uint64_t)call};
-    int rc = comm->ops->reduce_min(comm, values, 5);
+int vv_comm_agree_least(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, uint64_t *least,
+                        struct varve_error *error) {
+    uint64_t values[6] = {pack_code(comm, code < 0 ? code : 0), value, ~value, call, ~(uint64_t)call, *least};
+    int rc = comm->ops->reduce_min(comm, values, 6);
     if (rc)
         return vv_comm_broken(comm, rc, error);
+    *least = values[5];
     uint64_t first = values[3], last = ~values[4], count = sizeof call_names / sizeof *call_names;
     if (first != last && last < count)
         return vv_comm_all_say(
@@ -87,6 +88,12 @@ int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uin
     if (code)
         return share_error(comm, code, (uint32_t)values[0], error);
     return values[1] == ~values[2] ? 0 : explain(call, values[1], ~values[2], error);
+}
+
+int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value,
+                       struct varve_error *error) {
+    uint64_t ignored = 0; /* ranks that mix calls up still send each other messages of one length */
+    return vv_comm_agree_least(comm, code, call, value, &ignored, error);
 }
 
 int vv_comm_most(struct varve_comm *comm, uint64_t *value) {

@@ -41,6 +41,9 @@ enum vv_call {
     VV_CALL_RESTART_END
 };
 int vv_comm_agree_call(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, struct varve_error *error);
+/* The same, and the least of all ranks' numbers. */
+int vv_comm_agree_least(struct varve_comm *comm, int code, enum vv_call call, uint64_t value, uint64_t *least,
+                        struct varve_error *error);
 
 /* An error that all ranks come to by themselves, alike: it is told as rank 0's. Returns code. Not collective. */
 int vv_comm_all_say(struct varve_error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));

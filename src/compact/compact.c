@@ -20,6 +20,7 @@
 #include "check/usage.h"
 #include "compact/compact_private.h"
 #include "lifecycle/lease.h"
+#include "lifecycle/pin.h"
 #include "read/region_reader.h"
 
 #define HEARTBEAT_SECONDS 15
@@ -135,8 +136,13 @@ static int take_record(void *arg, uint32_t generation, uint64_t version) {
     rc = has_copy(compact, &at);
     if (rc)
         return rc < 0 ? rc : append(compact, &compact->moved, &at);
-    if (compact->options->keep && compact->kept.count == compact->options->keep)
-        return append(compact, &compact->dropped, &at);
+    if (compact->options->keep && compact->counted == compact->options->keep) {
+        rc = vv_pin_look(compact->store, compact->name, &at, NULL, compact->error);
+        if (rc != VV_PIN_HELD)
+            return rc < 0 ? rc : append(compact, &compact->dropped, &at);
+    } else {
+        compact->counted++;
+    }
     compact->total += 2 * bytes; /* copied, and read back */
     return append(compact, &compact->kept, &at);
 }
@@ -256,6 +262,23 @@ static int make_tools(struct vv_compact *compact) {
     return vv_match_open(settings->match, &compact->match, compact->error);
 }
 
+/* Where the checkpoint with this version is now. */
+static const struct vv_attempt *find_copy(const struct vv_compact *compact, uint64_t version) {
+    for (size_t i = 0; i < compact->done_count; i++)
+        if (compact->done[i].dependency.attempt.version == version)
+            return &compact->done[i].dependency.attempt;
+    for (size_t i = 0; i < compact->kept.count; i++)
+        if (compact->kept.list[i].version == version)
+            return &compact->kept.list[i];
+    return NULL;
+}
+
+/* The copy stands for the original, and is pinned as that was. */
+static int move_pin(struct vv_compact *compact, const struct vv_attempt *at) {
+    const struct vv_attempt *copy = find_copy(compact, at->version);
+    return copy ? vv_pin_move(compact->store, compact->name, at, copy, compact->error) : 0;
+}
+
 /* Oldest first: what is left after a kill has no hole in it. */
 static int forget(struct vv_compact *compact, const struct vv_attempts_list *these, int is_told) {
     const struct vv_compact_options *options = compact->options;
@@ -265,6 +288,8 @@ static int forget(struct vv_compact *compact, const struct vv_attempts_list *the
         if (options->report && is_told)
             options->report(options->arg, 1, at->generation, at->version);
         rc = vv_lease_check(compact->lease, compact->error);
+        if (rc == 0 && !is_told)
+            rc = move_pin(compact, at);
         if (rc == 0)
             rc = vv_forget(compact->store, compact->name, at->generation, at->version, compact->error);
         if (rc == VARVE_FORGOTTEN || rc == VARVE_NO_CHECKPOINT)

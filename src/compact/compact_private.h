@@ -27,6 +27,7 @@ struct vv_compact {
     struct varve_error *error;
     struct vv_lease *lease;
     struct vv_attempts_list kept;    /* newest first */
+    uint64_t counted;                /* of these, by options->keep; the others are pinned */
     struct vv_attempts_list dropped; /* newest first: they are forgotten in the end, without being moved; */
     struct vv_attempts_list moved;   /* and so are these, of which there is a copy. Newest first. */
     struct vv_compacted *done;       /* the copies, oldest first */

@@ -6,12 +6,15 @@
 
 #include "base/bytes.h"
 
-#define VV_ATTRIBUTES ":varve:attributes" /* the region's name, which programs cannot have */
-#define VV_ATTRIBUTES_MOST 65536          /* bytes of all */
+/* Regions of rank 0 that say something about the whole checkpoint. Programs cannot have such names. */
+#define VV_ABOUT ":varve:"
+#define VV_ATTRIBUTES VV_ABOUT "attributes"
+#define VV_INDEX VV_ABOUT "arrays" /* arrays/array_index.h */
+#define VV_ATTRIBUTES_MOST 65536   /* bytes of all */
 #define VV_ATTRIBUTE_NAME_MAX 255
 
-static inline int vv_is_attributes(const char *region) {
-    return region[0] == ':' && strcmp(region, VV_ATTRIBUTES) == 0;
+static inline int vv_is_about(const char *region) {
+    return strncmp(region, VV_ABOUT, sizeof VV_ABOUT - 1) == 0;
 }
 
 struct vv_attribute {

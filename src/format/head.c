@@ -11,11 +11,14 @@ static const uint8_t magic[8] = {0x89, 0x56, 0x61, 0x72, 0x76, 0x65, 0x0D, 0x0A}
 static struct vv_key identity(const struct vv_key *key) {
     struct vv_key id = *key;
     int has_writer = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY;
-    int has_version = has_writer || key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_RECORD;
+    int has_version =
+        has_writer || key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_RECORD || key->kind == VV_KIND_PIN;
     if (key->kind == VV_KIND_STORE || key->kind == VV_KIND_CATALOGUE)
         id.generation = 0;
     if (!has_version)
-        id.attempt = 0, id.version = 0;
+        id.version = 0;
+    if (!has_version || key->kind == VV_KIND_PIN)
+        id.attempt = 0;
     if (!has_writer)
         id.writer = 0;
     if (key->kind != VV_KIND_PART)
@@ -49,7 +52,7 @@ void vv_head_put(struct vv_buf *buf, int kind, const struct vv_key *key, const u
 }
 
 void vv_head_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16], uint64_t required) {
-    assert(key->kind >= VV_KIND_STORE && key->kind <= VV_KIND_COPY && key->kind != VV_KIND_TOMBSTONE);
+    assert(key->kind >= VV_KIND_STORE && key->kind <= VV_KIND_LAST && key->kind != VV_KIND_TOMBSTONE);
     vv_head_put(buf, key->kind, key, store_id, required);
 }
 
@@ -78,7 +81,7 @@ static int check_form(const struct vv_parse *parse, const uint8_t *data, const s
     if (head->format != VV_FORMAT_VERSION)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "format version is %u, this program knows %u", head->format,
                              VV_FORMAT_VERSION);
-    if (head->kind < VV_KIND_STORE || head->kind > VV_KIND_COPY)
+    if (head->kind < VV_KIND_STORE || head->kind > VV_KIND_LAST)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "kind is %u, which is not known", head->kind);
     if (head->required)
         return vv_parse_fail(parse, VARVE_UNKNOWN_FORMAT, "required features are %#" PRIx64 ", this program knows none",
@@ -100,8 +103,8 @@ static int check_number(const struct vv_parse *parse, const char *field, uint64_
 static int check_identity(const struct vv_parse *parse, const struct vv_head *head, const struct vv_key *expect) {
     struct vv_key id = identity(expect);
     int is_tombstone = head->kind == VV_KIND_TOMBSTONE;
-    int may_be_tombstone =
-        expect->kind == VV_KIND_PACK || expect->kind == VV_KIND_WRITERS || expect->kind == VV_KIND_RECORD;
+    int may_be_tombstone = expect->kind == VV_KIND_PACK || expect->kind == VV_KIND_WRITERS ||
+                           expect->kind == VV_KIND_RECORD || expect->kind == VV_KIND_PIN;
     int rc;
     if (head->kind != expect->kind && !(is_tombstone && may_be_tombstone))
         return vv_parse_fail(parse, VARVE_CORRUPT, "kind is %u (%s), the key says %d (%s)", head->kind,

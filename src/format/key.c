@@ -16,12 +16,19 @@
 
 const char *vv_kind_name(int kind) {
     static const char *const names[] = {
-        [VV_KIND_STORE] = "store",   [VV_KIND_CLAIM] = "claim",         [VV_KIND_HEARTBEAT] = "beat",
-        [VV_KIND_PACK] = "pack",     [VV_KIND_PART] = "part",           [VV_KIND_WRITERS] = "writers",
-        [VV_KIND_RECORD] = "record", [VV_KIND_TOMBSTONE] = "tombstone", [VV_KIND_CATALOGUE] = "catalogue",
+        [VV_KIND_STORE] = "store",
+        [VV_KIND_CLAIM] = "claim",
+        [VV_KIND_HEARTBEAT] = "beat",
+        [VV_KIND_PACK] = "pack",
+        [VV_KIND_PART] = "part",
+        [VV_KIND_WRITERS] = "writers",
+        [VV_KIND_RECORD] = "record",
+        [VV_KIND_TOMBSTONE] = "tombstone",
+        [VV_KIND_CATALOGUE] = "catalogue",
         [VV_KIND_COPY] = "copy",
+        [VV_KIND_PIN] = "pin",
     };
-    return kind >= VV_KIND_STORE && kind <= VV_KIND_COPY ? names[kind] : "unknown";
+    return kind >= VV_KIND_STORE && kind <= VV_KIND_LAST ? names[kind] : "unknown";
 }
 
 int vv_name_check(const char *name) {
@@ -140,6 +147,12 @@ void vv_prefix_records(const char *name, char *out) {
     print_below_name(name, "record", out);
 }
 
+void vv_prefix_name(const char *name, char *out) {
+    char component[COMPONENT_CAPACITY];
+    vv_name_encode(name, component);
+    snprintf(out, VV_KEY_CAPACITY, "n/%s", component);
+}
+
 void vv_prefix_data(const struct vv_key *key, int depth, char *out) {
     char rest[64];
     int at = snprintf(rest, sizeof rest, "data");
@@ -189,6 +202,10 @@ void vv_key_print(const struct vv_key *key, char *out) {
     case VV_KIND_RECORD:
         memcpy(rest, "record/", 7);
         vv_record_component(key->generation, key->version, rest + 7);
+        break;
+    case VV_KIND_PIN:
+        memcpy(rest, VV_PIN_BEGIN, strlen(VV_PIN_BEGIN));
+        vv_record_component(key->generation, key->version, rest + strlen(VV_PIN_BEGIN));
         break;
     case VV_KIND_CATALOGUE:
         snprintf(rest, sizeof rest, "catalogue");
@@ -278,6 +295,10 @@ static int parse_below_name(const char *at, struct vv_key *out) {
     if (has_more == 0 && strcmp(component, "catalogue") == 0) {
         out->kind = VV_KIND_CATALOGUE;
         return 0;
+    }
+    if (has_more == 0 && strncmp(component, VV_PIN_BEGIN, strlen(VV_PIN_BEGIN)) == 0) {
+        out->kind = VV_KIND_PIN;
+        return vv_record_component_parse(component + strlen(VV_PIN_BEGIN), &out->generation, &out->version);
     }
     if (has_more != 1)
         return -EINVAL;

@@ -19,6 +19,8 @@ enum vv_kind {
     VV_KIND_TOMBSTONE = 8,
     VV_KIND_CATALOGUE = 9,
     VV_KIND_COPY = 10,
+    VV_KIND_PIN = 11,
+    VV_KIND_LAST = VV_KIND_PIN,
 };
 const char *vv_kind_name(int kind);
 
@@ -50,8 +52,10 @@ int vv_key_parse(const char *text, struct vv_key *out);
 void vv_prefix_claims(const char *name, char *out);
 void vv_prefix_heartbeats(const char *name, char *out);
 void vv_prefix_records(const char *name, char *out);
+void vv_prefix_name(const char *name, char *out); /* pins are beside the other prefixes */
 void vv_prefix_data(const struct vv_key *key, int depth, char *out);
-/* The component of a record below its prefix, and the reverse. */
+/* The component of a record below its prefix, and the reverse; of a pin, what comes after VV_PIN_BEGIN. */
+#define VV_PIN_BEGIN "pin."
 void vv_record_component(uint32_t generation, uint64_t version, char out[25]);
 int vv_record_component_parse(const char *component, uint32_t *generation, uint64_t *version);
 /* A fixed-width lower-case hexadecimal number of 8 or 16 digits; -EINVAL otherwise. */

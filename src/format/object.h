@@ -37,8 +37,8 @@ struct vv_head {
 
 /* Append the 96 bytes of a head for this key. */
 void vv_head_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16], uint64_t required);
-/* Parse and check a head; out may be NULL. Under the key of a pack, a writers list or a record a tombstone is accepted
- * too; see out->kind. */
+/* Parse and check a head; out may be NULL. Under the key of a pack, a writers list, a record or a pin a tombstone is
+ * accepted too; see out->kind. */
 int vv_head_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
                   struct vv_head *out, struct varve_error *error);
 
@@ -207,6 +207,17 @@ void vv_tombstone_encode(struct vv_buf *buf, const struct vv_key *key, const uin
                          const struct vv_tombstone *tombstone);
 int vv_tombstone_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
                        struct vv_tombstone *out, struct varve_error *error);
+
+/* A checkpoint that is not forgotten before somebody takes the pin away. */
+struct vv_pin {
+    uint64_t time_ns;
+    char host[VV_TEXT_CAPACITY];
+    char reason[VV_TEXT_CAPACITY];
+};
+void vv_pin_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16], const struct vv_pin *pin);
+/* If the object is a well-formed tombstone, returns VARVE_FORGOTTEN. */
+int vv_pin_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                 struct vv_pin *out, struct varve_error *error);
 
 struct vv_catalogue_entry {
     struct vv_attempt attempt;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define RECORD_FIXED 128
+#define PIN_FIXED 8
 #define TOMBSTONE_FIXED 16
 
 void vv_record_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
@@ -125,7 +126,8 @@ void vv_record_clear(struct vv_record *record) {
 
 void vv_tombstone_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
                          const struct vv_tombstone *tombstone) {
-    assert(key->kind == VV_KIND_PACK || key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_RECORD);
+    assert(key->kind == VV_KIND_PACK || key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_RECORD ||
+           key->kind == VV_KIND_PIN);
     assert(tombstone->reason >= VV_TOMBSTONE_FAILED && tombstone->reason <= VV_TOMBSTONE_GIVEN_UP);
     struct vv_key place = *key;
     if (key->kind == VV_KIND_RECORD)
@@ -155,6 +157,39 @@ int vv_tombstone_parse(const void *data, size_t size, const struct vv_key *expec
         (rc = vv_parse_done(&parse)) < 0)
         return rc;
     *out = tombstone;
+    return 0;
+}
+
+void vv_pin_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16], const struct vv_pin *pin) {
+    assert(key->kind == VV_KIND_PIN && key->generation != 0);
+    size_t start = vv_object_begin(buf, VV_KIND_PIN, key, store_id);
+    vv_buf_u64(buf, pin->time_ns);
+    vv_put_text(buf, key->name, sizeof key->name);
+    vv_put_text(buf, pin->host, sizeof pin->host);
+    vv_put_text(buf, pin->reason, sizeof pin->reason);
+    vv_object_seal(buf, start);
+}
+
+int vv_pin_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                 struct vv_pin *out, struct varve_error *error) {
+    struct vv_parse parse;
+    struct vv_head head;
+    struct vv_pin pin;
+    char name[VV_NAME_MAX + 1];
+    assert(expect->kind == VV_KIND_PIN);
+    int rc = vv_head_parse(data, size, expect, store_id, &head, error);
+    if (rc < 0)
+        return rc;
+    if (head.kind == VV_KIND_TOMBSTONE)
+        return refuse_tombstone(data, size, expect, store_id, error);
+    if ((rc = vv_object_open(&parse, VV_KIND_PIN, data, size, VV_SMALL_MAX, expect, store_id, NULL, error)) < 0 ||
+        (rc = vv_parse_need(&parse, PIN_FIXED, "fixed fields")) < 0)
+        return rc;
+    pin.time_ns = vv_cursor_u64(&parse.at);
+    if ((rc = vv_parse_name(&parse, name)) < 0 || (rc = vv_parse_text(&parse, "host", pin.host, sizeof pin.host)) < 0 ||
+        (rc = vv_parse_text(&parse, "reason", pin.reason, sizeof pin.reason)) < 0 || (rc = vv_parse_done(&parse)) < 0)
+        return rc;
+    *out = pin;
     return 0;
 }
 

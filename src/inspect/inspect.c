@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "lifecycle/catalogue.h"
+#include "lifecycle/pin.h"
 
 #define QUEUE_PER_THREAD 4
 
@@ -168,8 +169,9 @@ static const struct damage *find_damage(const struct damages *damages, const str
 }
 
 static void fill_info(const char *name, const struct vv_catalogue_entry *entry, const struct damages *damages,
-                      struct varve_checkpoint_info *out) {
+                      const struct vv_attempts *pinned, struct varve_checkpoint_info *out) {
     const struct damage *damage = find_damage(damages, &entry->attempt);
+    const struct vv_attempt version = {.generation = entry->attempt.generation, .version = entry->attempt.version};
 
     *out = (struct varve_checkpoint_info){
         .name = name,
@@ -182,6 +184,7 @@ static void fill_info(const char *name, const struct vv_catalogue_entry *entry, 
         .bytes_stored = entry->stored_bytes,
         .bytes_metadata = entry->metadata_bytes,
         .is_damaged = damage != NULL || entry->time_ns == 0,
+        .is_pinned = vv_attempts_has(pinned, &version),
         .reason = damage ? damage->why.text : "",
     };
 }
@@ -190,14 +193,18 @@ static int list_name(struct varve_store *store, const char *name, varve_checkpoi
                      struct varve_error *error) {
     struct damages damages = {0};
     struct vv_catalogue catalogue = {0};
+    struct vv_attempts pinned = {0};
 
     int rc = vv_catalogue_load(store->store, name, 0, add_damage, &damages, &catalogue, error);
+    if (rc == 0)
+        rc = vv_pins_list(store->store, name, &pinned, error);
     for (uint64_t i = 0; rc == 0 && i < catalogue.count; i++) {
         struct varve_checkpoint_info info;
-        fill_info(name, &catalogue.list[i], &damages, &info);
+        fill_info(name, &catalogue.list[i], &damages, &pinned, &info);
         rc = fn(arg, &info);
     }
     vv_catalogue_clear(&catalogue);
+    vv_attempts_clear(&pinned);
     vv_free(damages.list);
     return rc;
 }

@@ -146,7 +146,7 @@ static int show_rank(struct rank_shown *shown, struct varve_error *error) {
         if (rc == 0)
             is_over = 1;
         else if (rc > 0)
-            rc = vv_is_attributes(region.name) ? 0 : show_region(shown, recipe, &region, error);
+            rc = vv_is_about(region.name) ? 0 : show_region(shown, recipe, &region, error);
     }
     vv_recipe_close(recipe);
     return rc;

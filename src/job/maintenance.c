@@ -1,5 +1,6 @@
 /* After a commit: the heartbeat names the new checkpoint, older ones go by keep=N, and the catalogue is renewed now and
  * then. What goes wrong here is said and tried again next time. */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -114,18 +115,66 @@ static void begin_keeping(struct vv_job *job) {
         tell_failed_restart(job);
 }
 
+static void tell_not_removed(const struct vv_job *job, const struct varve_error *error) {
+    vv_log(&job->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error->text);
+}
+
+/* The oldest that any leader has pinned, newer than `after`: 1, 0 when there is none, or an error of the group.
+ * Collective; keeping is NULL on ranks that have none. */
+static int next_pinned(struct vv_job *job, const struct vv_keeping *keeping, const struct vv_attempt *after,
+                       struct vv_attempt *out) {
+    struct vv_attempt own;
+    int has_one = keeping && vv_keep_next_pinned(keeping, after, &own);
+    uint64_t generation = has_one ? own.generation : UINT64_MAX, version;
+    uint64_t oldest = generation;
+    if (job->comm->ranks > 1 && job->comm->ops->reduce_min(job->comm, &oldest, 1) != 0)
+        return -ECOMM;
+    if (oldest == UINT64_MAX)
+        return 0;
+    version = has_one && generation == oldest ? own.version : UINT64_MAX;
+    if (job->comm->ranks > 1 && job->comm->ops->reduce_min(job->comm, &version, 1) != 0)
+        return -ECOMM;
+    *out = (struct vv_attempt){.generation = (uint32_t)oldest, .version = version};
+    return 1;
+}
+
+/* What one node has pinned stays on all of them: its data is spread over them. A leader that cannot tell spares all
+ * that the others would forget. Collective. */
+static void keep_on_nodes(struct vv_job *job, const struct vv_attempt *cut) {
+    struct varve_error error = {0};
+    struct vv_keep_options options = keep_options(job);
+    struct vv_keeping *keeping = NULL;
+    struct vv_attempt at = {0};
+    options.cut = cut;
+    int rc = job->lease ? vv_keep_begin(job->store, job->lease, job->name, &options, &keeping, &error) : 0;
+    uint64_t all_can = rc == 0;
+    if (job->comm->ranks > 1 && job->comm->ops->reduce_min(job->comm, &all_can, 1) != 0)
+        all_can = 0;
+    int more = 0;
+    while (all_can && (more = next_pinned(job, keeping, &at, &at)) == 1)
+        if (keeping)
+            vv_keep_spare(keeping, &at);
+    if (keeping && all_can && more == 0)
+        rc = vv_keep_forget(keeping, &error);
+    if (rc < 0)
+        tell_not_removed(job, &error);
+    vv_keep_end(keeping);
+}
+
 static void keep_newest(struct vv_job *job) {
     struct varve_error error = {0};
     struct vv_attempt cut = {0};
     if (job->settings.keep == 0)
         return;
     begin_keeping(job);
-    if ((vv_is_local(job) && !agree_on_cut(job, &cut)) || !job->lease)
-        return;
-    struct vv_keep_options options = keep_options(job);
-    options.cut = vv_is_local(job) ? &cut : NULL;
-    if (vv_keep(job->store, job->lease, job->name, &options, &error) < 0)
-        vv_log(&job->log, VV_LOG_WARN, "older checkpoints could not be removed: %s", error.text);
+    if (vv_is_local(job)) {
+        if (agree_on_cut(job, &cut))
+            keep_on_nodes(job, &cut);
+    } else if (job->lease) {
+        struct vv_keep_options options = keep_options(job);
+        if (vv_keep(job->store, job->lease, job->name, &options, &error) < 0)
+            tell_not_removed(job, &error);
+    }
 }
 
 void vv_maintain(struct vv_job *job) {

@@ -101,9 +101,9 @@ int vv_adopt_with(struct vv_store *store, struct vv_lease *lease, const char *na
 /* Does this code make one attempt unfit for adoption, and not the storage unusable? */
 int vv_adopt_is_unfit(int rc);
 
-/* Turn one record into a tombstone, also a damaged one. VARVE_BUSY when a live session refers to it or to an older
- * one of that generation, or made it itself and has not yet named it. VARVE_NO_CHECKPOINT, VARVE_FORGOTTEN when it
- * is one already. Safe beside running sessions. */
+/* Turn one record into a tombstone, also a damaged one. VARVE_BUSY when it is pinned, or a live session refers to it or
+ * to an older one of that generation, or made it itself and has not yet named it. VARVE_NO_CHECKPOINT, VARVE_FORGOTTEN
+ * when it is one already. Safe beside running sessions. */
 int vv_forget(struct vv_store *store, const char *name, uint32_t generation, uint64_t version,
               struct varve_error *error);
 
@@ -112,6 +112,9 @@ struct vv_prune_options {
     /* Told about every object before it is removed (or would be); may be NULL. */
     void (*report)(void *arg, const char *key, uint64_t size);
     void *arg;
+    /* Records that the caller itself has just replaced by tombstones: those are durable. */
+    const struct vv_attempt *buried;
+    size_t buried_count;
 };
 struct vv_prune_result {
     uint64_t objects;
@@ -136,12 +139,23 @@ struct vv_keep_options {
 };
 
 /* keep=N after a commit: forget all but the newest `keep` readable records of the name that count, then prune. What
- * does not count stays as long as what is next to it. Damaged records are not counted and not touched, but prune then
- * refuses. Does nothing while there are no more than `keep` keys below record/. VARVE_FENCED when a higher claim
- * exists. Never waits. */
+ * does not count stays as long as what is next to it. Pinned ones stay; they count as if they were not pinned. Damaged
+ * records are not counted and not touched, but prune then refuses. Does nothing while there are no more than `keep`
+ * keys below record/. VARVE_FENCED when a higher claim exists. Never waits. */
 int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
             struct varve_error *error);
-/* How many readable records there are of generations below `below`. */
+/* Its steps, for stores that each have the records of a job. Begin chooses what goes here, by options->cut, and lets
+ * nobody pin it any more; then what any of the stores has pinned is spared in all of them; then the rest is forgotten.
+ */
+struct vv_keeping;
+int vv_keep_begin(struct vv_store *store, struct vv_lease *lease, const char *name,
+                  const struct vv_keep_options *options, struct vv_keeping **out, struct varve_error *error);
+/* The oldest that is pinned here and newer than `after`: 1, or 0 when there is none. */
+int vv_keep_next_pinned(const struct vv_keeping *keeping, const struct vv_attempt *after, struct vv_attempt *out);
+void vv_keep_spare(struct vv_keeping *keeping, const struct vv_attempt *at);
+int vv_keep_forget(struct vv_keeping *keeping, struct varve_error *error);
+void vv_keep_end(struct vv_keeping *keeping); /* accepts NULL */
+/* How many readable records there are of generations below `below`, without the pinned ones. */
 int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint64_t *out, struct varve_error *error);
 /* The oldest that keep=N would keep here: 1, 0 when there are fewer, or an error. With several stores of one job the
  * oldest of all their answers is the cut for all of them: what a node has of a commit that failed must not push out,

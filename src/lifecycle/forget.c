@@ -1,4 +1,4 @@
-/* Forgetting: a record becomes a tombstone. The data goes later, with a prune.
+/* Forgetting: a record becomes a tombstone, unless it is pinned (pin.h). The data goes later, with a prune.
  *
  * That a live session's checkpoint is kept is a courtesy, not the safety: a session whose parent is forgotten all
  * the same finds that out when it commits, and stores everything anew. */
@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/thread.h"
 #include "lifecycle/lifecycle.h"
+#include "lifecycle/pin.h"
 
 int vv_record_bury(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                    struct varve_error *error) {
@@ -74,9 +75,12 @@ int vv_forget(struct vv_store *store, const char *name, uint32_t generation, uin
     if ((rc = check_needed(store, name, generation, version, error)) < 0)
         return rc;
     vv_error_clear(error);
-    if ((rc = vv_record_bury(store, name, &attempt, error)) == 0)
-        vv_catalogue_bury(store, name, &attempt, 1);
-    return rc;
+    if ((rc = vv_pin_close(store, name, &attempt, error)) < 0 ||
+        (rc = vv_record_bury(store, name, &attempt, error)) < 0)
+        return rc;
+    vv_pin_end(store, name, &attempt);
+    vv_catalogue_bury(store, name, &attempt, 1);
+    return 0;
 }
 
 /* ---- keep=N ----
@@ -85,7 +89,7 @@ int vv_forget(struct vv_store *store, const char *name, uint32_t generation, uin
  * were damaged or refused, has shown that they are none; the record after it names what it came back from as its
  * parent. */
 
-struct keeping {
+struct vv_keeping {
     struct vv_store *store;
     const char *name;
     const struct vv_keep_options *options;
@@ -95,31 +99,34 @@ struct keeping {
     /* Of generations below this one, what is newer than the origin was passed over. */
     uint32_t generation;
     struct vv_attempt origin;
+    int is_due;                /* there are more than are kept */
+    size_t chosen;             /* the first so many of the list are to be forgotten, newest first */
+    struct vv_attempts pinned; /* what must stay here */
 };
 
 static int take_key(void *arg, uint32_t generation, uint64_t version) {
-    struct keeping *keeping = arg;
+    struct vv_keeping *keeping = arg;
     if (VV_GROW(keeping->list, keeping->count, keeping->capacity) != 0)
         return -ENOMEM;
     keeping->list[keeping->count++] = (struct vv_attempt){.generation = generation, .version = version};
     return 0;
 }
 
-static int keeping_begin(struct keeping *keeping, struct vv_store *store, const struct vv_lease *lease,
+static int keeping_begin(struct vv_keeping *keeping, struct vv_store *store, const struct vv_lease *lease,
                          const char *name, const struct vv_keep_options *options, struct varve_error *error) {
-    *keeping = (struct keeping){.store = store,
-                                .name = name,
-                                .options = options,
-                                .generation = vv_lease_generation(lease),
-                                .origin = options->origin};
+    *keeping = (struct vv_keeping){.store = store,
+                                   .name = name,
+                                   .options = options,
+                                   .generation = vv_lease_generation(lease),
+                                   .origin = options->origin};
     return vv_records_list(store, name, take_key, keeping, error);
 }
 
-static uint32_t how_many(const struct keeping *keeping) {
+static uint32_t how_many(const struct vv_keeping *keeping) {
     return keeping->options->keep < 2 ? 2 : keeping->options->keep;
 }
 
-static int is_passed_over(const struct keeping *keeping, const struct vv_attempt *at) {
+static int is_passed_over(const struct vv_keeping *keeping, const struct vv_attempt *at) {
     const uint64_t *rejected = keeping->options->rejected;
     for (size_t i = 0; i < keeping->options->rejected_count; i++)
         if (rejected[2 * i] == at->generation && rejected[2 * i + 1] == at->version)
@@ -129,7 +136,7 @@ static int is_passed_over(const struct keeping *keeping, const struct vv_attempt
 }
 
 /* 1 a whole record, and its parent; 0 a tombstone, a damaged one or nothing; or an error of the storage. */
-static int is_readable(struct keeping *keeping, const struct vv_attempt *at, struct vv_attempt *parent_out,
+static int is_readable(struct vv_keeping *keeping, const struct vv_attempt *at, struct vv_attempt *parent_out,
                        struct varve_error *error) {
     struct vv_record record;
     int rc = vv_record_load(keeping->store, keeping->name, at->generation, at->version, &record, error);
@@ -146,7 +153,7 @@ enum worth { WORTH_NOTHING, WORTH_NO_PLACE, WORTH_A_PLACE };
 
 /* Beside a copy that compact has made, the original takes no place of its own; and a version saved again does not
  * either. */
-static int has_place(const struct keeping *keeping, size_t index) {
+static int has_place(const struct vv_keeping *keeping, size_t index) {
     for (size_t i = 0; i < index; i++)
         if (keeping->list[i].attempt && keeping->list[i].version == keeping->list[index].version)
             return 1;
@@ -155,7 +162,7 @@ static int has_place(const struct keeping *keeping, size_t index) {
 
 /* What the next key of the list is: a whole record that counts, a whole one that does not, or nothing (a tombstone, a
  * damaged one, gone); or an error of the storage. */
-static int weigh(struct keeping *keeping, size_t index, struct varve_error *error) {
+static int weigh(struct vv_keeping *keeping, size_t index, struct varve_error *error) {
     struct vv_attempt *at = &keeping->list[index];
     struct vv_attempt parent;
     int rc = is_readable(keeping, at, &parent, error);
@@ -173,7 +180,7 @@ static int weigh(struct keeping *keeping, size_t index, struct varve_error *erro
 
 int vv_keep_cut(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
                 struct vv_attempt *cut_out, struct varve_error *error) {
-    struct keeping keeping;
+    struct vv_keeping keeping;
     uint32_t kept = 0;
     int rc = keeping_begin(&keeping, store, lease, name, options, error);
     for (size_t i = 0; rc == 0 && i < keeping.count && kept < how_many(&keeping); i++) {
@@ -187,22 +194,27 @@ int vv_keep_cut(struct vv_store *store, struct vv_lease *lease, const char *name
 }
 
 int vv_keep_count(struct vv_store *store, const char *name, uint32_t below, uint64_t *out, struct varve_error *error) {
-    struct keeping keeping = {.store = store, .name = name};
+    struct vv_keeping keeping = {.store = store, .name = name};
     struct vv_attempt parent;
     uint64_t count = 0;
-    int rc = vv_records_list(store, name, take_key, &keeping, error);
+    int rc = vv_pins_list(store, name, &keeping.pinned, error);
+    if (rc == 0)
+        rc = vv_records_list(store, name, take_key, &keeping, error);
     for (size_t i = 0; rc == 0 && i < keeping.count; i++) {
-        int found = keeping.list[i].generation < below ? is_readable(&keeping, &keeping.list[i], &parent, error) : 0;
+        const struct vv_attempt *at = &keeping.list[i];
+        int counts = at->generation < below && !vv_attempts_has(&keeping.pinned, at);
+        int found = counts ? is_readable(&keeping, at, &parent, error) : 0;
         rc = found < 0 ? found : 0;
         count += found == 1;
     }
     vv_free(keeping.list);
+    vv_attempts_clear(&keeping.pinned);
     *out = count;
     return rc;
 }
 
 /* Those that go are moved to the front of the list; how many, or an error. */
-static int64_t choose_forgotten(struct keeping *keeping, struct vv_lease *lease, struct varve_error *error) {
+static int64_t choose_forgotten(struct vv_keeping *keeping, struct vv_lease *lease, struct varve_error *error) {
     const struct vv_attempt *cut = keeping->options->cut;
     struct vv_attempt refers;
     size_t kept = 0, chosen = 0;
@@ -217,40 +229,124 @@ static int64_t choose_forgotten(struct keeping *keeping, struct vv_lease *lease,
         if (worth == WORTH_NOTHING || is_among_newest || (cut && !vv_attempt_is_newer(cut, &at)) ||
             is_needed(vv_lease_generation(lease), &refers, at.generation, at.version))
             continue;
+        at.attempt = 0;
         keeping->list[chosen++] = at;
     }
     return (int64_t)chosen;
 }
 
-/* Oldest first: if it ends half-way, what is left is still the newest. */
-static int forget_chosen(struct keeping *keeping, size_t chosen, struct varve_error *error) {
+/* Of those that were chosen, the pinned ones stay; the others cannot be pinned any more. */
+static int close_chosen(struct vv_keeping *keeping, struct varve_error *error) {
+    size_t left = 0;
     int rc = 0;
-    size_t first = chosen;
-    while (first > 0 && (rc = vv_record_bury(keeping->store, keeping->name, &keeping->list[first - 1], error)) == 0)
-        first--;
-    if (first < chosen)
-        vv_catalogue_bury(keeping->store, keeping->name, keeping->list + first, chosen - first);
+    for (size_t i = 0; rc == 0 && i < keeping->chosen; i++) {
+        rc = vv_pin_close(keeping->store, keeping->name, &keeping->list[i], error);
+        if (rc == 0)
+            keeping->list[left++] = keeping->list[i];
+        else if (rc == VARVE_BUSY)
+            rc = vv_attempts_add(&keeping->pinned, &keeping->list[i]);
+    }
+    keeping->chosen = rc == 0 ? left : 0;
     return rc;
+}
+
+/* With several stores of one job what is pinned in one stays in all of them, also where this one has no whole record of
+ * it, and so has not chosen it. */
+static int find_pinned(struct vv_keeping *keeping, struct varve_error *error) {
+    struct vv_attempts all = {0};
+    int rc = keeping->options->cut ? vv_pins_list(keeping->store, keeping->name, &all, error) : 0;
+    for (size_t i = 0; rc == 0 && i < all.count; i++)
+        if (vv_attempt_is_newer(keeping->options->cut, &all.list[i]))
+            rc = vv_attempts_add(&keeping->pinned, &all.list[i]);
+    vv_attempts_clear(&all);
+    vv_attempts_sort(&keeping->pinned);
+    return rc;
+}
+
+int vv_keep_begin(struct vv_store *store, struct vv_lease *lease, const char *name,
+                  const struct vv_keep_options *options, struct vv_keeping **out, struct varve_error *error) {
+    struct vv_keeping *keeping = vv_calloc(1, sizeof *keeping);
+    *out = NULL;
+    if (!keeping)
+        return vv_error_sys(error, -ENOMEM, "cannot forget checkpoints of %s", name);
+    int rc = vv_lease_check(lease, error);
+    if (rc == 0)
+        rc = keeping_begin(keeping, store, lease, name, options, error);
+    if (rc == 0 && keeping->count > how_many(keeping)) {
+        int64_t chosen = choose_forgotten(keeping, lease, error);
+        keeping->chosen = chosen < 0 ? 0 : (size_t)chosen;
+        keeping->is_due = 1;
+        rc = chosen < 0 ? (int)chosen : close_chosen(keeping, error);
+    }
+    if (rc == 0)
+        rc = find_pinned(keeping, error);
+    if (rc < 0)
+        vv_keep_end(keeping);
+    else
+        *out = keeping;
+    return rc;
+}
+
+int vv_keep_next_pinned(const struct vv_keeping *keeping, const struct vv_attempt *after, struct vv_attempt *out) {
+    for (size_t i = 0; i < keeping->pinned.count; i++) {
+        if (vv_attempt_is_newer(&keeping->pinned.list[i], after)) {
+            *out = keeping->pinned.list[i];
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void vv_keep_spare(struct vv_keeping *keeping, const struct vv_attempt *at) {
+    size_t left = 0;
+    for (size_t i = 0; i < keeping->chosen; i++)
+        if (keeping->list[i].generation != at->generation || keeping->list[i].version != at->version)
+            keeping->list[left++] = keeping->list[i];
+    keeping->chosen = left;
+}
+
+/* Oldest first: if it ends half-way, what is left is still the newest. */
+static int forget_chosen(struct vv_keeping *keeping, struct varve_error *error) {
+    int rc = 0;
+    size_t first = keeping->chosen;
+    while (first > 0 && (rc = vv_record_bury(keeping->store, keeping->name, &keeping->list[first - 1], error)) == 0)
+        vv_pin_end(keeping->store, keeping->name, &keeping->list[--first]);
+    if (first < keeping->chosen)
+        vv_catalogue_bury(keeping->store, keeping->name, keeping->list + first, keeping->chosen - first);
+    return rc;
+}
+
+int vv_keep_forget(struct vv_keeping *keeping, struct varve_error *error) {
+    struct vv_prune_options pruning = {.buried = keeping->list, .buried_count = keeping->chosen};
+    struct vv_prune_result result;
+    if (!keeping->is_due)
+        return 0;
+    int rc = forget_chosen(keeping, error);
+    if (rc == 0)
+        rc = vv_prune(keeping->store, keeping->name, &pruning, &result, error);
+    if (rc == 0)
+        vv_error_clear(error);
+    return rc;
+}
+
+void vv_keep_end(struct vv_keeping *keeping) {
+    if (!keeping)
+        return;
+    vv_free(keeping->list);
+    vv_attempts_clear(&keeping->pinned);
+    vv_free(keeping);
 }
 
 int vv_keep(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_keep_options *options,
             struct varve_error *error) {
-    struct keeping keeping = {0};
-    struct vv_prune_options pruning = {0};
-    struct vv_prune_result result;
+    struct vv_keeping *keeping;
     if (options->keep == 0)
         return 0;
-    int rc = vv_lease_check(lease, error);
+    int rc = vv_keep_begin(store, lease, name, options, &keeping, error);
     if (rc == 0)
-        rc = keeping_begin(&keeping, store, lease, name, options, error);
-    if (rc == 0 && keeping.count > how_many(&keeping)) {
-        int64_t chosen = choose_forgotten(&keeping, lease, error);
-        rc = chosen < 0 ? (int)chosen : forget_chosen(&keeping, (size_t)chosen, error);
-        if (rc == 0)
-            rc = vv_prune(store, name, &pruning, &result, error);
-    }
-    vv_free(keeping.list);
+        rc = vv_keep_forget(keeping, error);
     if (rc == 0)
         vv_error_clear(error);
+    vv_keep_end(keeping);
     return rc;
 }

@@ -11,7 +11,7 @@
  *      attempt is may be what another depends on;
  *   4. the waste goes;
  *   5. tombstones go whose version has no data left, if neither its own session nor an adopter can still be
- *      about to commit it.
+ *      about to commit it; and pins of checkpoints that are gone.
  * A record that appears at step 3 begins everything again. */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "lifecycle/lifecycle.h"
+#include "lifecycle/pin.h"
 #include "store/pack_reader.h"
 
 #define ROUNDS_MAX 100
@@ -383,6 +384,14 @@ static int make_durable(struct prune *prune, const struct vv_key *key) {
     return rc < 0 && rc != -ENOENT ? vv_error_sys(prune->error, rc, "cannot make %s durable", text) : rc;
 }
 
+static int is_buried_by_caller(const struct prune *prune, const struct vv_attempt *attempt) {
+    for (size_t i = 0; i < prune->options->buried_count; i++)
+        if (prune->options->buried[i].generation == attempt->generation &&
+            prune->options->buried[i].version == attempt->version)
+            return 1;
+    return 0;
+}
+
 /* 0 a tombstone, or the record of another attempt, stands there durably; AGAIN if a record appeared or the tombstone
  * went, or an error. */
 static int close_version(struct prune *prune, const struct vv_attempt *attempt) {
@@ -390,6 +399,8 @@ static int close_version(struct prune *prune, const struct vv_attempt *attempt) 
     struct vv_record record;
     key.attempt = 0;
     if (find_entry(prune, attempt->generation, attempt->version)) {
+        if (is_buried_by_caller(prune, attempt))
+            return 0;
         int synced = make_durable(prune, &key);
         return synced == -ENOENT ? AGAIN : synced;
     }
@@ -474,6 +485,8 @@ int vv_prune(struct vv_store *store, const char *name, const struct vv_prune_opt
         rc = remove_waste(&prune);
     if (rc == 0 && !options->is_dry_run)
         rc = vv_tombstones_prune(store, name, &prune.closed, options, &result, prune.error);
+    if (rc == 0)
+        rc = vv_pins_prune(store, name, options, &result, prune.error);
     result.kept_attempts = prune.kept.count;
     vv_free(prune.entries);
     vv_attempts_clear(&prune.reached);

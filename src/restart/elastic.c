@@ -189,6 +189,7 @@ int vv_try_elastic(struct vv_restart_context *context, uint32_t generation, uint
     vv_peers_close(elastic.peers);
     vv_free(elastic.lists);
     vv_free(elastic.wanted);
+    vv_free(elastic.owners);
     vv_free(elastic.parts);
     if (rc)
         vv_candidate_leave(context->job);

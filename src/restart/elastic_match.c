@@ -135,7 +135,7 @@ static int add_block(struct vv_elastic *elastic, struct vv_wanted *wanted, uint3
                         stored->name, owner);
     vv_part_of_array(&array, &part);
     wanted->is_seen = 1;
-    elastic->stored_blocks += stored->length;
+    elastic->stored_blocks += elastic->owner_count ? 0 : stored->length; /* else it is known already */
     return add_part(elastic, wanted, owner, stored, &part, error);
 }
 
@@ -152,12 +152,14 @@ static int add_joined(struct vv_elastic *elastic, struct vv_wanted *wanted, uint
     }
     count = ours && is_same ? stored->shape.dim[0].local : stored->length;
     if (!is_same || (item > 0 && stored->length / item != count) || count * item != stored->length ||
-        wanted->joined + count < count)
+        (!elastic->owner_count && wanted->joined + count < count))
         return vv_error(error, VARVE_MISMATCH,
                         "region %s: rank %u has stored a list of another type, or of rows of another length",
                         stored->name, owner);
-    part.dim[0] = (struct vv_part_dim){count, wanted->joined, count ? count : 1, count ? count : 1};
-    wanted->joined += count;
+    const struct vv_owner *known = vv_elastic_owner(elastic, owner, (uint32_t)(wanted - elastic->wanted));
+    uint64_t first = elastic->owner_count ? (known ? known->first : UINT64_MAX / 2) : wanted->joined;
+    part.dim[0] = (struct vv_part_dim){count, first, count ? count : 1, count ? count : 1};
+    wanted->joined += elastic->owner_count ? 0 : count;
     wanted->is_seen = 1;
     return add_part(elastic, wanted, owner, stored, &part, error);
 }
@@ -198,7 +200,7 @@ static int compare_region(struct vv_elastic *elastic, uint32_t owner, const stru
                           struct varve_error *error) {
     struct vv_wanted *wanted = find_wanted(elastic, stored->name);
     const struct vv_job *job = elastic->context->job;
-    if (!wanted && vv_comm_is_root(job->comm) && !vv_is_attributes(stored->name))
+    if (!wanted && vv_comm_is_root(job->comm) && !vv_is_about(stored->name))
         vv_log(&job->log, VV_LOG_INFO, "region %s of rank %u is stored but not protected here", stored->name, owner);
     if (!wanted)
         return 0;
@@ -298,11 +300,59 @@ static int check_found(const struct vv_elastic *elastic, struct varve_error *err
     return 0;
 }
 
-int vv_elastic_match(struct vv_elastic *elastic, struct varve_error *error) {
-    int rc = want_regions(elastic, error);
+static int compare_all(struct vv_elastic *elastic, struct varve_error *error) {
+    int rc = 0;
     for (uint32_t owner = 0; rc == 0 && owner < vv_view_record(elastic->view)->ranks; owner++)
         rc = compare_owner(elastic, owner, error);
+    return rc;
+}
+
+static int compare_chosen(struct vv_elastic *elastic, struct varve_error *error) {
+    uint32_t count = 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < elastic->owner_count; i++) {
+        if (i > 0 && elastic->owners[i].owner == elastic->owners[i - 1].owner)
+            continue;
+        rc = compare_owner(elastic, elastic->owners[i].owner, error);
+        count++;
+    }
+    vv_log(&elastic->context->job->log, VV_LOG_INFO, "looked at the descriptions of %u of %u ranks", count,
+           vv_view_record(elastic->view)->ranks);
+    return rc;
+}
+
+static int match(struct vv_elastic *elastic, int rc, struct varve_error *error) {
+    if (rc == 0)
+        rc = elastic->owner_count ? compare_chosen(elastic, error) : compare_all(elastic, error);
     if (rc == 0)
         rc = check_overlaps(elastic, error);
     return rc ? rc : check_found(elastic, error);
+}
+
+/* Forget what was found with the help of the index. */
+static void begin_again(struct vv_elastic *elastic) {
+    vv_free(elastic->wanted);
+    elastic->wanted = NULL;
+    elastic->owner_count = elastic->part_count = 0;
+    elastic->bytes = elastic->wanted_blocks = elastic->stored_blocks = 0;
+}
+
+/* What the index leads to decides only if it fits: otherwise all descriptions do, and name what is wrong. */
+int vv_elastic_match(struct vv_elastic *elastic, struct varve_error *error) {
+    struct varve_error why = {0};
+    int rc = want_regions(elastic, error);
+    if (rc)
+        return rc;
+    int chosen = vv_elastic_owners(elastic, &why);
+    if (chosen == 1 && match(elastic, 0, &why) == 0)
+        return 0;
+    if (chosen == -ENOMEM) {
+        *error = why;
+        return chosen;
+    }
+    if (chosen < 0)
+        vv_log(&elastic->context->job->log, VV_LOG_WARN, "all descriptions are read: %s", why.text);
+    begin_again(elastic);
+    rc = want_regions(elastic, error);
+    return match(elastic, rc, error);
 }

@@ -37,6 +37,12 @@ struct vv_list {
     uint64_t end, total; /* of what is wanted: by the ranks up to this one, and by all */
 };
 
+/* A rank whose description is to be read, for the sake of a region; of a list, where its part is. */
+struct vv_owner {
+    uint32_t owner, wanted;
+    uint64_t first;
+};
+
 struct vv_elastic {
     struct vv_restart_context *context;
     uint32_t generation;
@@ -48,6 +54,8 @@ struct vv_elastic {
     size_t list_count;
     struct vv_wanted *wanted; /* by slots of the regions; those that are empty have no region */
     size_t wanted_count;
+    struct vv_owner *owners; /* ascending; none: all ranks are looked at */
+    size_t owner_count, owner_capacity;
     struct vv_stored_part *parts; /* ascending owners, then numbers */
     size_t part_count, part_capacity;
     uint64_t bytes;                        /* that will be read */
@@ -69,6 +77,11 @@ int vv_elastic_lists(struct vv_elastic *elastic, struct varve_error *error);
 
 /* Of a region that is VARVE_JOINED. */
 const struct vv_list *vv_elastic_list(const struct vv_elastic *elastic, const char *name);
+
+/* ---- elastic_index.c: whose descriptions are to be read? 1 and elastic->owners, or 0: those of all ranks. ---- */
+int vv_elastic_owners(struct vv_elastic *elastic, struct varve_error *error);
+/* NULL: the index does not say that this rank has some of it. */
+const struct vv_owner *vv_elastic_owner(const struct vv_elastic *elastic, uint32_t owner, uint32_t wanted);
 
 /* ---- elastic_match.c: which stored parts have what this rank wants. VARVE_MISMATCH unless all of it is there, once.
  * Nothing is written; the view is open. ---- */

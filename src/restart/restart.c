@@ -14,7 +14,7 @@
 
 static int is_wanted(const struct vv_restart_options *options, const char *name) {
     if (!options->regions)
-        return !vv_is_attributes(name);
+        return !vv_is_about(name);
     for (size_t i = 0; i < options->region_count; i++)
         if (strcmp(options->regions[i], name) == 0)
             return 1;
@@ -99,7 +99,7 @@ static int is_other_block(const struct vv_recipe_region *stored, const struct vv
 /* Shall the program be asked for memory? Where size and place fit, there is some already. */
 static int needs_memory(const struct vv_restart *restart, const struct vv_recipe_region *stored,
                         const struct vv_region *region) {
-    if (!restart->options->is_allocating || vv_is_attributes(stored->name))
+    if (!restart->options->is_allocating || vv_is_about(stored->name))
         return 0;
     if (!region || (!region->is_callback && region->size != stored->length))
         return 1;
@@ -167,7 +167,7 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
     int rc = is_read ? add_target(restart, stored, region, error) : 0;
     if (rc == 0)
         rc = add_past(restart, stored, is_read ? region : NULL, error);
-    if (!region && !vv_is_attributes(stored->name))
+    if (!region && !vv_is_about(stored->name))
         vv_log(&restart->context->job->log, VV_LOG_INFO, "region %s is stored but not protected", stored->name);
     return rc;
 }

@@ -32,7 +32,7 @@ static int walk_regions(struct asked *asked, int is_told, struct varve_error *er
         vv_array_of(&stored.shape, &asked->array);
         asked->info = (struct varve_region_info){stored.name, stored.length, &asked->array};
         rc = 0;
-        if (is_told && !vv_is_attributes(stored.name) && vv_peers_call(asked->peers, tell_region, asked) != 0)
+        if (is_told && !vv_is_about(stored.name) && vv_peers_call(asked->peers, tell_region, asked) != 0)
             break;
     }
     vv_recipe_close(recipe);

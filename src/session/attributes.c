@@ -37,7 +37,7 @@ static int set(struct vv_buf *texts, const char *name, const char *value, struct
 }
 
 int vv_session_attribute(struct vv_session *session, const char *name, const char *value, struct varve_error *error) {
-    struct vv_buf *texts = &session->attributes;
+    struct vv_buf *texts = &session->about.attributes;
     if (!name || name[0] == '\0' || strlen(name) > VV_ATTRIBUTE_NAME_MAX)
         return vv_error(error, -EINVAL, "the name of an attribute has 1 to %d bytes", VV_ATTRIBUTE_NAME_MAX);
     if (!vv_comm_is_root(session->job.comm))

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/array.h"
 #include "capture/device.h"
+#include "format/attributes.h"
 #include "session/session_private.h"
 
 /* The region's memory is the program's again. */
@@ -168,6 +169,32 @@ int vv_session_distribute(struct vv_session *session, const char *name, enum var
         return -ENOENT;
     region->distribution = (uint8_t)how;
     return 0;
+}
+
+/* ---- the index of arrays ---- */
+
+static int tell_index(void *arg, struct varve_memory *out) {
+    struct vv_buf *index = arg;
+    out->ptr = index->data;
+    out->bytes = index->size;
+    return 0;
+}
+
+int vv_keep_index(struct vv_session *session, struct vv_buf *made, struct varve_error *error) {
+    struct vv_buf *index = &session->about.index;
+    vv_buf_clear(index);
+    *index = *made;
+    vv_buf_init(made);
+    if (index->size == 0) {
+        (void)vv_session_unprotect(session, VV_INDEX); /* perhaps there was none */
+        return 0;
+    }
+    int rc = vv_session_protect_moving(session, VV_INDEX, tell_index, index);
+    if (rc == 0)
+        rc = vv_session_distribute(session, VV_INDEX, VARVE_DROPPED);
+    if (rc)
+        return vv_error(error, rc, "no memory for the index of arrays");
+    return ask_region(session, vv_regions_find(&session->memory.regions, VV_INDEX), error);
 }
 
 int vv_session_unprotect(struct vv_session *session, const char *name) {

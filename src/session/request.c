@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
+#include "format/attributes.h"
 #include "session/session_private.h"
 
 /* A version that was tried and failed may yet be adopted by a later session: going below it would put older memory
@@ -324,19 +326,43 @@ static int run_request(struct vv_session *session, struct varve_error *error) {
     return rc;
 }
 
+/* Some rank has other arrays than when the index was made. A checkpoint can do without one. */
+static void renew_index(struct vv_session *session) {
+    struct vv_about *about = &session->about;
+    struct varve_error why = {0};
+    struct vv_buf made;
+    vv_buf_init(&made);
+    int rc = vv_index_gather(session, &made, &why);
+    if (rc == 0 && vv_comm_is_root(session->job.comm))
+        rc = vv_keep_index(session, &made, &why);
+    vv_buf_clear(&made);
+    rc = vv_comm_agree(session->job.comm, rc, &why);
+    about->told = rc == 0 ? vv_digest(about->said.data, about->said.size) : (struct vv_hash128){0, 0};
+    if (rc == 0)
+        return;
+    (void)vv_session_unprotect(session, VV_INDEX); /* an old one would only lead astray */
+    vv_log(&session->job.log, VV_LOG_INFO, "there is no index of arrays, a restart on other ranks takes longer: %s",
+           why.text);
+}
+
 /* Before anything is begun, and the same on all ranks. 1: there is nothing to begin. */
 static int may_begin(struct vv_session *session, int64_t version, struct varve_error *error) {
     int is_there = is_there_already(session, version);
+    uint64_t is_told = 1;
     int rc = is_there ? 0 : check_version(session, version, error);
     if (rc == 0 && !is_there)
         rc = vv_ask_regions(session, error);
-    rc = vv_comm_agree_call(session->job.comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, error);
+    if (rc == 0 && !is_there)
+        is_told = (uint64_t)vv_index_is_told(session);
+    rc = vv_comm_agree_least(session->job.comm, rc, VV_CALL_CHECKPOINT, (uint64_t)version, &is_told, error);
     if (rc == 0)
         rc = vv_access_refuse(&session->job, error);
     if (rc == 0)
         rc = refuse_fenced(session, version, error);
     if (rc == 0 && is_there)
         session->request.tells_earlier = 0; /* once */
+    if (rc == 0 && !is_told)
+        renew_index(session);
     return rc ? rc : is_there;
 }
 

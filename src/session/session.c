@@ -137,7 +137,9 @@ void vv_session_close(struct vv_session *session) {
     for (size_t i = 0; i < session->memory.regions.count; i++)
         vv_device_leave(&session->memory.regions.list[i]);
     vv_regions_clear(&session->memory.regions);
-    vv_buf_clear(&session->attributes);
+    vv_buf_clear(&session->about.attributes);
+    vv_buf_clear(&session->about.index);
+    vv_buf_clear(&session->about.said);
     vv_free(session);
 }
 

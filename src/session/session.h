@@ -114,6 +114,14 @@ struct vv_restarted {
     uint64_t reads, bytes_read, reading_ns;
 };
 
+/* What rank 0 stores beside the regions of the program. */
+struct vv_about {
+    struct vv_buf attributes; /* pairs of texts */
+    struct vv_buf index;      /* of the arrays of all ranks */
+    struct vv_buf said;       /* what this rank says of its own, */
+    struct vv_hash128 told;   /* and the digest of it when the index was made */
+};
+
 /* A restart that was begun. */
 struct vv_under_way {
     struct vv_begun *begun;     /* NULL: none is */
@@ -134,7 +142,7 @@ struct vv_session {
     struct vv_request request;       /* request.c */
     struct vv_restarted restarted;   /* restart.c */
     struct vv_under_way under_way;   /* restart.c */
-    struct vv_buf attributes;        /* attributes.c: pairs of texts */
+    struct vv_about about;           /* attributes.c, array_index.c */
 };
 
 int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,

@@ -39,5 +39,14 @@ void vv_restarted_tell(const struct vv_session *session, struct vv_details *out)
 /* ---- protect.c ---- */
 /* Regions that move are asked where they are. In the caller's thread; nothing is in flight. 0, or why not. */
 int vv_ask_regions(struct vv_session *session, struct varve_error *error);
+/* Rank 0: this is the index of arrays from now on, and a region; an empty one is none. Nothing is in flight that could
+ * still need the old one. */
+int vv_keep_index(struct vv_session *session, struct vv_buf *made, struct varve_error *error);
+
+/* ---- array_index.c ---- */
+/* Is what this rank says of its arrays in the index already? Regions that move have been asked. */
+int vv_index_is_told(struct vv_session *session);
+/* Some rank says something new: rank 0 gets the index of what all say. Collective; to be agreed upon. */
+int vv_index_gather(struct vv_session *session, struct vv_buf *made, struct varve_error *error);
 
 #endif

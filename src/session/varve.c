@@ -42,8 +42,9 @@ static int begin(struct varve_session *session, const char *call) {
 
 static int check_region_name(struct varve_session *session, const char *region) {
     size_t length = region ? strlen(region) : 0;
-    if (length >= 1 && vv_is_attributes(region))
-        return vv_error(&session->error, -EINVAL, "no region can be named %s: say varve_attribute", region);
+    if (length >= 1 && vv_is_about(region))
+        return vv_error(&session->error, -EINVAL, "region %s: names that begin with " VV_ABOUT " are the library's own",
+                        region);
     if (length >= 1 && length <= VV_REGION_NAME_MAX)
         return 0;
     return vv_error(&session->error, -EINVAL, "a region's name has 1 to %d bytes", VV_REGION_NAME_MAX);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <varve/varve_inspect.h>
 
-#define KINDS (VV_KIND_COPY + 1)
+#define KINDS (VV_KIND_LAST + 1)
 
 /* ---- the objects ---- */
 

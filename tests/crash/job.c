@@ -75,11 +75,14 @@ static void note(struct run *run, enum job_call call, int code, int64_t version,
     __atomic_store_n(count, *count + 1, __ATOMIC_RELEASE); /* a rank killed in between has not noted it */
 }
 
-/* Another rank is dead, and the group knows it: all there is to do is to end. Somebody will kill us. */
+/* Another rank is dead, and the group knows it: all there is to do is to end. Somebody will kill us, or nobody
+ * will. */
 static void give_up(struct run *run) __attribute__((noreturn));
 static void give_up(struct run *run) {
     if (run->session)
         varve_close(run->session);
+    if (run->way->ends_alone)
+        _exit(1);
     for (;;)
         pause();
 }

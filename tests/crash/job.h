@@ -68,6 +68,7 @@ struct job_way {
     void (*step)(int number);       /* told before each step; may be NULL */
     void *arg;
     int rank;
+    int ends_alone; /* nobody kills the others when a rank has died: they end by themselves */
 };
 
 enum job_start { JOB_FRESH, JOB_ADOPTING, JOB_DYING };
@@ -76,7 +77,7 @@ struct job_plan {
     char folder[JOB_FOLDER]; /* of the store */
     int nodes;               /* 0: one store for all ranks; else each node has its own, in a folder below */
     enum job_start start;    /* handles 0 and 1; handle 2; or what comes before handle 2 */
-    int faulty_rank;              /* the rank on which it goes wrong; -1: none */
+    int faulty_rank;         /* the rank on which it goes wrong; -1: none */
     int handle;              /* the session whose storage has the fault */
     char fault[64];          /* for its address, as "kill:3"; "" for none */
     char point[160];         /* for way->arm, as "name=kill:3"; "" for none */

@@ -2,6 +2,7 @@
  * before a byte is written. What an element should be follows from its place in the global array alone. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,11 +179,16 @@ static void check(struct rank *rank, uint64_t salt, uint32_t ranks_before) {
             group_fail(rank->comm, "WRONG: what is this rank's, at %zu", i);
 }
 
+static _Atomic int *looked; /* of how many ranks a rank has read the descriptions, at most */
 static _Atomic int *warned; /* of elements that nobody wants any more, 1, or several ranks, 2 */
 
 static void note_warnings(void *arg, int level, const char *line) {
     (void)arg;
     (void)level;
+    const char *looked_at = strstr(line, "looked at the descriptions of ");
+    int count = looked_at ? atoi(looked_at + strlen("looked at the descriptions of ")) : 0, before = *looked;
+    while (count > before && !atomic_compare_exchange_weak(looked, &before, count))
+        ;
     *warned |= strstr(line, "that no rank protects now") ? 1 : strstr(line, "protected by several ranks") ? 2 : 0;
 }
 
@@ -299,6 +305,7 @@ static int setup(void **state) {
     salt_before = (uint64_t *)(ranks_before + 2);
     steps_before = salt_before + 1;
     warned = (_Atomic int *)(steps_before + 1);
+    looked = warned + 1;
     return folder_make(NULL, "test-elastic", folder, sizeof folder);
 }
 
@@ -462,6 +469,17 @@ static void other_totals_are_told(void **state) {
     *warned = 0;
     run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .has_overlap = 1});
     assert_int_equal(*warned, 2);
+}
+
+/* Of sixteen ranks each of eight looks at rank 0, at the two that have its elements and lists, at two of which it
+ * compares what all have, and at the one of its own number. */
+static void not_all_descriptions_are_read(void **state) {
+    const struct cut sixteen = cut_of(1, 16, 1, 1), eight = cut_of(1, 8, 1, 1);
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = sixteen, .is_told = 1, .is_even = 1});
+    *looked = 0;
+    run(&(struct plan){.step = RESTART, .cut = eight, .is_told = 1, .is_even = 1, .settings = "log=info"});
+    assert_in_range(*looked, 2, 7);
 }
 
 /* What is stored on some ranks, and what others want of it. */
@@ -729,6 +747,7 @@ int main(int argc, char **argv) {
         TEST(nothing_is_restored_by_halves),
         TEST(another_grid_of_as_many_ranks),
         TEST(other_totals_are_told),
+        TEST(not_all_descriptions_are_read),
         TEST(what_does_not_fit_is_refused),
         TEST(comes_back_again_in_one_session),
         TEST(arrays_that_are_described_otherwise),

@@ -1,4 +1,4 @@
-"""MPI jobs for tests that kill: start one, find the process of each rank, send it signals, and leave nothing running.
+"""Jobs for tests that kill, of MPI or (kind env) of a plain shell: start one, find the process of each rank, send it signals, and leave nothing running.
 
 (../mpi/mpi.sh runs jobs to their end; this is about their processes.)
 
@@ -33,6 +33,8 @@ def find_mpirun(kind):
 
 def launcher(kind):
     """The words before the program, without the number of ranks; or None when this MPI is not here."""
+    if kind == "env":
+        return ["sh", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "env", "ranks.sh")]
     path = find_mpirun(kind)
     if not path:
         return None
@@ -103,7 +105,7 @@ class Job:
             env = read_environment(int(name))
             if env.get(MARK) != self.mark:
                 continue
-            rank = env.get("OMPI_COMM_WORLD_RANK", env.get("PMI_RANK"))
+            rank = env.get("OMPI_COMM_WORLD_RANK", env.get("PMI_RANK", env.get("RANK")))
             try:
                 is_program = os.readlink("/proc/%s/exe" % name) == self.program
             except OSError:

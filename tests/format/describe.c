@@ -124,6 +124,16 @@ static int describe_tombstone(FILE *out, const uint8_t *data, size_t size, struc
     return 0;
 }
 
+static int describe_pin(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
+    struct vv_key key = sample_key(VV_KIND_PIN);
+    struct vv_pin pin;
+    int rc = vv_pin_parse(data, size, &key, sample_store_id, &pin, error);
+    if (rc < 0)
+        return rc;
+    fprintf(out, "time %" PRIu64 ", host \"%s\", reason \"%s\"\n", pin.time_ns, pin.host, pin.reason);
+    return 0;
+}
+
 static int describe_catalogue(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
     struct vv_key key = sample_key(VV_KIND_CATALOGUE);
     struct vv_catalogue catalogue;
@@ -396,10 +406,13 @@ static const struct {
     const char *kind;
     int (*describe)(FILE *out, const uint8_t *data, size_t size, struct varve_error *error);
 } kinds[] = {
-    {"store", describe_store},         {"claim", describe_claim},       {"beat", describe_heartbeat},
-    {"writers", describe_writers},     {"record", describe_record},     {"tombstone", describe_tombstone},
-    {"catalogue", describe_catalogue}, {"part", describe_part},         {"pack", describe_pack},
-    {"copy", describe_copy},           {"manifest", describe_manifest}, {"overlay", describe_overlay},
+    {"store", describe_store},         {"claim", describe_claim},
+    {"beat", describe_heartbeat},      {"writers", describe_writers},
+    {"record", describe_record},       {"tombstone", describe_tombstone},
+    {"catalogue", describe_catalogue}, {"part", describe_part},
+    {"pack", describe_pack},           {"pin", describe_pin},
+    {"copy", describe_copy},           {"manifest", describe_manifest},
+    {"overlay", describe_overlay},
 };
 
 int golden_describe(FILE *out, const char *name, const uint8_t *data, size_t size) {

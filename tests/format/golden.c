@@ -14,6 +14,10 @@ static void sample_tombstone_record(struct vv_buf *buf) {
     sample_tombstone(buf, VV_KIND_RECORD);
 }
 
+static void sample_tombstone_pin(struct vv_buf *buf) {
+    sample_tombstone(buf, VV_KIND_PIN);
+}
+
 static const struct {
     const char *name;
     void (*make)(struct vv_buf *buf);
@@ -26,6 +30,8 @@ static const struct {
     {"good-record.bin", sample_record},
     {"good-tombstone.bin", sample_tombstone_pack},
     {"good-record-tombstone.bin", sample_tombstone_record},
+    {"good-pin.bin", sample_pin},
+    {"good-pin-tombstone.bin", sample_tombstone_pin},
     {"good-catalogue.bin", sample_catalogue},
     {"good-part.bin", sample_part},
     {"good-pack.bin", sample_pack},
@@ -53,7 +59,7 @@ static const struct defect defects[] = {
     /* heads */
     {"bad-store-magic.bin", sample_store, SMALL, 0, 1, 0x88},
     {"bad-store-newer-version.bin", sample_store, SMALL, 8, 2, 2},
-    {"bad-store-unknown-kind.bin", sample_store, SMALL, 10, 2, 11},
+    {"bad-store-unknown-kind.bin", sample_store, SMALL, 10, 2, 99},
     {"bad-store-reserved-12.bin", sample_store, SMALL, 12, 4, 1},
     {"bad-store-required-feature.bin", sample_store, SMALL, 16, 8, 1},
     {"bad-store-reserved-80.bin", sample_store, SMALL, 80, 8, 1},
@@ -106,6 +112,12 @@ static const struct defect defects[] = {
     {"bad-record-leans-on-itself.bin", sample_record, SMALL, BODY + 128 + 32 + 4, 12, 0},
     {"bad-record-reserved.bin", sample_record, SMALL, BODY + 124, 4, 1},
     {"bad-record-tombstone-with-attempt.bin", sample_tombstone_record, SMALL, 52, 4, 1},
+    {"bad-pin-version.bin", sample_pin, SMALL, 56, 8, 101},
+    {"bad-pin-attempt.bin", sample_pin, SMALL, 52, 4, 1},
+    {"bad-pin-name-mismatch.bin", sample_pin, SMALL, BODY + 10, 1, 'G'},
+    {"bad-pin-reason-length-lies.bin", sample_pin, SMALL, BODY + 8 + 14 + 8, 2, 9},
+    {"bad-pin-reason-too-short.bin", sample_pin, SMALL, BODY + 8 + 14 + 8, 2, 7},
+    {"bad-pin-tombstone-unknown-reason.bin", sample_tombstone_pin, SMALL, BODY, 4, 5},
     {"bad-tombstone-unknown-reason.bin", sample_tombstone_pack, SMALL, BODY, 4, 5},
     {"bad-tombstone-reserved.bin", sample_tombstone_pack, SMALL, BODY + 4, 4, 1},
     {"bad-tombstone-text-lies.bin", sample_tombstone_pack, SMALL, BODY + 16, 2, 14},

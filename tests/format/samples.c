@@ -29,6 +29,8 @@ struct vv_key sample_key(int kind) {
         key.version = 100;
         key.attempt = 1;
     }
+    if (kind == VV_KIND_PIN)
+        key.version = 100;
     if (has_writer)
         key.writer = 1;
     return key;
@@ -129,6 +131,12 @@ void sample_tombstone(struct vv_buf *buf, int kind) {
         .text = "no space left",
     };
     vv_tombstone_encode(buf, &key, sample_store_id, &tombstone);
+}
+
+void sample_pin(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_PIN);
+    struct vv_pin pin = {.time_ns = TIME_NS + 5, .host = "node17", .reason = "figure 3"};
+    vv_pin_encode(buf, &key, sample_store_id, &pin);
 }
 
 void sample_catalogue(struct vv_buf *buf) {

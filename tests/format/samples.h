@@ -17,7 +17,8 @@ void sample_claim(struct vv_buf *buf);
 void sample_heartbeat(struct vv_buf *buf);
 void sample_writers(struct vv_buf *buf);
 void sample_record(struct vv_buf *buf);
-void sample_tombstone(struct vv_buf *buf, int kind); /* under the key of a pack or a record */
+void sample_tombstone(struct vv_buf *buf, int kind); /* under the key of a pack, a record or a pin */
+void sample_pin(struct vv_buf *buf);
 void sample_catalogue(struct vv_buf *buf);
 void sample_part(struct vv_buf *buf);
 void sample_pack(struct vv_buf *buf);

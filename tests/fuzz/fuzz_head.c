@@ -1,7 +1,7 @@
 #include "fuzz.h"
 
 static void parse(const uint8_t *data, size_t size) {
-    for (int kind = VV_KIND_STORE; kind <= VV_KIND_COPY; kind++) {
+    for (int kind = VV_KIND_STORE; kind <= VV_KIND_LAST; kind++) {
         struct vv_key key = fuzz_key(kind, data, size);
         struct varve_error error;
         struct vv_head head;

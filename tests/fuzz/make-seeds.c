@@ -47,6 +47,10 @@ static void write_small(const char *root) {
     write_buf(root, "record", "tombstone", &buf);
     sample_tombstone(&buf, VV_KIND_PACK);
     write_buf(root, "tombstone", "failed", &buf);
+    sample_pin(&buf);
+    write_buf(root, "pin", "one", &buf);
+    sample_tombstone(&buf, VV_KIND_PIN);
+    write_buf(root, "pin", "tombstone", &buf);
     sample_catalogue(&buf);
     write_buf(root, "catalogue", "three", &buf);
     sample_manifest_base(&buf);
@@ -243,7 +247,7 @@ static void write_blocks(const char *root, uint32_t row) {
 }
 
 static void write_keys(const char *root) {
-    for (int kind = VV_KIND_STORE; kind <= VV_KIND_COPY; kind++) {
+    for (int kind = VV_KIND_STORE; kind <= VV_KIND_LAST; kind++) {
         char text[VV_KEY_CAPACITY];
         struct vv_key key = sample_key(kind);
         if (kind == VV_KIND_TOMBSTONE)

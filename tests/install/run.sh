@@ -1,5 +1,5 @@
 #!/bin/bash
-# Install a build, move it elsewhere, and be a user of it: with pkg-config, with find_package, with the static library, with MPI.
+# Install a build, move it elsewhere, and be a user of it: with pkg-config, with find_package, with the static library, with MPI and without.
 #
 #     run.sh BUILD SOURCE WORK [MPICC]      MPICC: the compiler libvarve_mpi was built with; none: no MPI in this build
 #
@@ -137,6 +137,18 @@ check "it needs no libvarve.so" bash -c '! readelf -d "$0" | grep NEEDED.*libvar
 twice "static" "version 7 came back" "$work/one_static"
 check "varve-read reads it" "$prefix/bin/varve-read" verify "$work/ck"
 
+# The package must find the library that was installed with it.
+python=$(find "$prefix" -path '*/dist-packages' -prune)
+for candidate in python3 /usr/bin/python3; do
+    if [ -n "$python" ] && $candidate -c 'import numpy' 2>/dev/null; then
+        PYTHONPATH=$python PYTHONDONTWRITEBYTECODE=1 check "Python reads it" env -u LIBVARVE $candidate -c "
+import os, sys, varve
+assert os.path.realpath(varve._lib.lib()._name).startswith(os.path.realpath('$prefix')), varve._lib.lib()._name
+assert varve.Store('$work/ck').verify() == []"
+        break
+    fi
+done
+
 flavour=
 with_mpi=OFF
 if [ -n "$mpicc" ]; then
@@ -154,6 +166,18 @@ if [ -n "$mpicc" ]; then
         $(pkg-config --static --cflags --libs varve-mpi | sed 's/-l\(varve[a-z_]*\)/-l:lib\1.a/g')
     check "it needs no libvarve_mpi.so" bash -c '! readelf -d "$0" | grep NEEDED.*libvarve' "$work/many_static"
     [ -z "$flavour" ] || twice "mpicc, static" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/many_static"
+fi
+
+run_env() {
+    env -u MASTER_PORT timeout 60 sh "$source/tests/env/ranks.sh" -n 2 "$@"
+}
+with_env=OFF
+if [ -e "$libraries/libvarve_env.so" ]; then
+    with_env=ON
+    # shellcheck disable=SC2046,SC2086
+    check "compile with pkg-config for jobs without MPI" cc $warn -o "$work/ranks" "$user/ranks.c" \
+        $(pkg-config --cflags --libs varve-env) -Wl,-rpath,"$libraries"
+    twice "no MPI" "version 7 came back" run_env "$work/ranks"
 fi
 
 # The example, small and short; 77: there is no device.
@@ -174,11 +198,15 @@ if [ -e "$libraries/libvarve_cl.so" ]; then
     [ -z "$cells" ] || twice "OpenCL" "restarted from step 10" run_cells
 fi
 
-check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$with_mpi -DWITH_CL="$with_cl"
+check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$with_mpi -DWITH_ENV=$with_env -DWITH_CL="$with_cl"
 twice "find_package" "version 7 came back" "$work/project/one"
 twice "find_package, static" "version 7 came back" "$work/project/one_static"
 [ -z "$flavour" ] || twice "find_package, MPI" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many"
 [ -z "$flavour" ] || twice "find_package, MPI, static" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many_static"
+if [ $with_env = ON ]; then
+    twice "find_package, no MPI" "version 7 came back" run_env "$work/project/ranks"
+    twice "find_package, no MPI, static" "version 7 came back" run_env "$work/project/ranks_static"
+fi
 if [ -n "$with_cl" ] && [ -n "$cells" ]; then
     cells=$work/project/cells
     twice "find_package, OpenCL" "restarted from step 10" run_cells

@@ -1,5 +1,5 @@
 #!/bin/sh
-# lost.sh LOST-MPI: nodes that are lost with their disks, with a real MPI between them (tests/nodes/nodes.sh). The
+# lost.sh LOST-MPI: nodes that are lost with their disks, with a real MPI between them, or none (tests/nodes/nodes.sh). The
 # matrix of test_lost.c, one set of lost nodes of each kind: 3 and 4 nodes, 1 and 2 of them lost, 1 to 3 copies; on the
 # nodes that are left, and on empty ones in their place.
 set -u

@@ -1,6 +1,6 @@
 #!/bin/sh
 # job-kill.sh FLAVOUR PROGRAM POINTS [POINT]: under mpirun, a random rank of a job of four is killed at a random operation of its storage or at a fault
-# point; mpirun ends the others; then another job looks at what there is (tests/crash/job.h).
+# point; mpirun ends the others (without it, FLAVOUR env, they end by themselves); then another job looks at what there is (tests/crash/job.h).
 #
 # JOB_SEED repeats a run; JOB_SLICE=3/10 tries the third tenth of its points; a single POINT, as printed when one fails, repeats it alone. The sample of operations is drawn from as many as
 # there are, roughly: a job that has ended before that operation was met is looked at all the same, and counted as unmet.

@@ -1,10 +1,10 @@
 """Kill a job in the middle, start it again until it ends, and compare: the field that heat2d computes must have the same bits as in a
 run that nobody disturbed.
 
-    kill-restart.py --heat2d PROGRAM --varve VARVE [--mpi openmpi|mpich] [--kill one|all|stop] [--runs N] [--ranks 1,2,4,8]
+    kill-restart.py --heat2d PROGRAM --varve VARVE [--mpi openmpi|mpich|env] [--kill one|all|stop] [--runs N] [--ranks 1,2,4,8]
                     [--seed S] [--first N] [--dir FOLDER]
 
-    one     SIGKILL of one rank; mpirun then ends the others
+    one     SIGKILL of one rank; mpirun then ends the others, and without it (env) they end by themselves
     all     SIGKILL of all ranks and of mpirun
     stop    SIGSTOP of one rank for longer than dead_seconds, while a second job wants the name. If the rank is 0, whose heartbeat stops
             too, the second job takes over and finishes; the first one, continued, must end as fenced and harm nothing. If it is
@@ -282,7 +282,7 @@ def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--heat2d", required=True)
     parser.add_argument("--varve", required=True)
-    parser.add_argument("--mpi", default="openmpi", choices=["openmpi", "mpich"])
+    parser.add_argument("--mpi", default="openmpi", choices=["openmpi", "mpich", "env"])
     parser.add_argument("--kill", default="one", choices=["one", "all", "stop"])
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--first", type=int, default=0, help="number of the first run")

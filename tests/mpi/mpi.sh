@@ -1,6 +1,6 @@
 # For all tests that run under mpirun: `. mpi.sh`, then
 #
-#     run_mpi FLAVOUR RANKS PROGRAM ARGUMENT...      FLAVOUR: openmpi or mpich
+#     run_mpi FLAVOUR RANKS PROGRAM ARGUMENT...      FLAVOUR: openmpi or mpich; or env, without MPI (../env/ranks.sh)
 #
 # returns what mpirun does, or 124 after MPI_SECONDS (60 unless told), and ends the script with 77 if this mpirun is missing. More
 # ranks than cores are all right.
@@ -26,6 +26,12 @@ run_mpi() {
     mpi_flavour=$1
     mpi_ranks=$2
     shift 2
+    if [ "$mpi_flavour" = env ]; then
+        mpi_here=$(dirname "$0")/../env/ranks.sh # or from bench
+        [ -e "$mpi_here" ] || mpi_here=$(dirname "$0")/../tests/env/ranks.sh
+        timeout -k 5 "${MPI_SECONDS:-60}" sh "$mpi_here" -n "$mpi_ranks" "$@" </dev/null
+        return
+    fi
     if ! find_mpirun "$mpi_flavour"; then
         echo "skipped: there is no mpirun of $mpi_flavour"
         exit 77

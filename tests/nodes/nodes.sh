@@ -5,6 +5,8 @@
 #                                         ones if $NODES_RANKS is less in all
 #     nodes_kill N                        kill all processes of a node
 #
+# With NODES_FLAVOUR=env there is no MPI: the ranks are started on their nodes one by one, and find each other by the environment.
+#
 # A node is a network namespace with an address of its own; all hang on one bridge, in a namespace of its own, and see nothing of this machine's
 # network. What runs on a node has a host name of its own (node0, node1, ...) and a view of the file system of its own: there, $NODES_DIR/local is the node's own disk,
 # which is $NODES_DIR/disk0 and so on for everybody else. Everything else is shared, processes included.
@@ -70,7 +72,7 @@ nodes_switch() {
 
 nodes_up() {
     [ "$(id -u)" = 0 ] || nodes_skip "nodes need root"
-    for nodes_tool in ip nsenter unshare awk timeout mpirun.openmpi; do
+    for nodes_tool in ip nsenter unshare awk timeout $([ "${NODES_FLAVOUR:-}" = env ] || echo mpirun.openmpi); do
         command -v $nodes_tool >/dev/null || nodes_skip "there is no $nodes_tool"
     done
     nodes_sweep
@@ -87,8 +89,33 @@ nodes_up() {
     done
 }
 
+# As nodes_mpi; when a rank dies, nobody ends the others.
+nodes_env() {
+    nodes_slots=$1 nodes_rank=0 nodes_pids= nodes_code=0
+    shift
+    nodes_ranks=${NODES_RANKS:-$(($(echo "$NODES_ORDER" | wc -w) * nodes_slots))}
+    export NODES_TAG="$nodes_tag" NODES_DIR WORLD_SIZE="$nodes_ranks" MASTER_PORT=29500 \
+        MASTER_ADDR=10.88.0.$((10 + ${NODES_ORDER%% *}))
+    for nodes_node in $NODES_ORDER; do
+        for nodes_slot in $(seq "$nodes_slots"); do
+            [ $nodes_rank -lt "$nodes_ranks" ] || continue
+            RANK=$nodes_rank timeout -k 5 "${NODES_SECONDS:-60}" sh "$nodes_here/agent.sh" 10.88.0.$((10 + nodes_node)) exec "$@" </dev/null &
+            nodes_pids="$nodes_pids $!"
+            nodes_rank=$((nodes_rank + 1))
+        done
+    done
+    for nodes_pid in $nodes_pids; do
+        wait "$nodes_pid" || nodes_code=1
+    done
+    return $nodes_code
+}
+
 # Who waits must yield: there are more ranks than cores. Messages go over the wire only: the nodes are to have nothing else in common.
 nodes_mpi() {
+    if [ "${NODES_FLAVOUR:-}" = env ]; then
+        nodes_env "$@"
+        return
+    fi
     nodes_hosts=
     nodes_slots=$1
     shift

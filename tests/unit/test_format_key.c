@@ -38,6 +38,8 @@ static void test_document_examples(void **state) {
                "n/heat2d/data/00000001/0000000000000064/00000000/writers");
     expect_key(&(struct vv_key){.kind = VV_KIND_RECORD, .name = "heat2d", .generation = 1, .version = 100},
                "n/heat2d/record/fffffffeffffffffffffff9b");
+    expect_key(&(struct vv_key){.kind = VV_KIND_PIN, .name = "heat2d", .generation = 1, .version = 100},
+               "n/heat2d/pin.fffffffeffffffffffffff9b");
     expect_key(&(struct vv_key){.kind = VV_KIND_CATALOGUE, .name = "heat2d"}, "n/heat2d/catalogue");
 }
 
@@ -46,7 +48,7 @@ static void test_random_keys(void **state) {
     for (int i = 0; i < 20000; i++) {
         struct vv_key key = {0};
         do
-            key.kind = (int)(1 + random_below(10));
+            key.kind = (int)(1 + random_below(VV_KIND_LAST));
         while (key.kind == VV_KIND_TOMBSTONE);
         int has_writer = key.kind == VV_KIND_PACK || key.kind == VV_KIND_PART || key.kind == VV_KIND_COPY;
         if (key.kind != VV_KIND_STORE)
@@ -57,6 +59,8 @@ static void test_random_keys(void **state) {
             key.version = random_bits(63);
             key.attempt = (uint32_t)random_bits(32);
         }
+        if (key.kind == VV_KIND_PIN)
+            key.version = random_bits(63);
         if (has_writer)
             key.writer = (uint32_t)random_bits(30);
         if (key.kind == VV_KIND_PART)

@@ -27,6 +27,8 @@ static struct vv_key random_key(int kind) {
         key.version = random_bits(63);
         key.attempt = (uint32_t)random_bits(32);
     }
+    if (kind == VV_KIND_PIN)
+        key.version = random_bits(63);
     if (has_writer)
         key.writer = (uint32_t)random_bits(30);
     return key;
@@ -197,6 +199,22 @@ static void make_tombstone(struct vv_buf *buf, const struct vv_key *key) {
     vv_tombstone_encode(buf, key, store_id, &tombstone);
 }
 
+static int again_pin(const void *data, size_t size, const struct vv_key *key, const uint8_t *id, struct vv_buf *again,
+                     struct varve_error *error) {
+    struct vv_pin pin;
+    int rc = vv_pin_parse(data, size, key, id, &pin, error);
+    if (rc == 0)
+        vv_pin_encode(again, key, store_id, &pin);
+    return rc;
+}
+
+static void make_pin(struct vv_buf *buf, const struct vv_key *key) {
+    struct vv_pin pin = {.time_ns = random_u64()};
+    random_text(pin.host, 0, VV_TEXT_CAPACITY - 1);
+    random_text(pin.reason, 0, VV_TEXT_CAPACITY - 1);
+    vv_pin_encode(buf, key, store_id, &pin);
+}
+
 static void make_catalogue(struct vv_buf *buf, const struct vv_key *key) {
     struct vv_catalogue_entry list[8];
     struct vv_catalogue catalogue = {.count = random_below(9), .list = list};
@@ -222,6 +240,8 @@ static const struct {
     {VV_KIND_PACK, make_tombstone, again_tombstone},
     {VV_KIND_WRITERS, make_tombstone, again_tombstone},
     {VV_KIND_RECORD, make_tombstone, again_tombstone},
+    {VV_KIND_PIN, make_pin, again_pin},
+    {VV_KIND_PIN, make_tombstone, again_tombstone},
     {VV_KIND_CATALOGUE, make_catalogue, again_catalogue},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])

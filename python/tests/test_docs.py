@@ -1,0 +1,88 @@
+"""docs/python.md to the letter: its sh blocks after the build, in order, in one shell; and what help() shows."""
+import os
+import pathlib
+import pydoc
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+import varve
+
+TEXT = (ROOT / "docs/python.md").read_text()
+
+
+def blocks(kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```$", TEXT, re.M | re.S)
+
+
+def test_followed(tmp_path):
+    pytest.importorskip("mpi4py")
+    library = os.environ.get("LIBVARVE")
+    build = pathlib.Path(library).parent if library else None
+    if not build or not (build / "cmake_install.cmake").exists():
+        pytest.skip("LIBVARVE does not name the src folder of a build")
+    if not list(build.glob("src/libvarve_mpi.so*")):
+        pytest.skip("this build has no MPI")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").symlink_to(sys.executable)  # that which has NumPy
+    (tmp_path / "build").symlink_to(build)
+    commands = [block for block in blocks("sh") if "apt-get" not in block]
+    assert len(commands) >= 6
+    environment = {key: value for key, value in os.environ.items() if key not in ("LIBVARVE", "PYTHONPATH")}
+    environment.update(HOME=str(tmp_path / "home"), PATH=f"{tmp_path}/bin:{os.environ['PATH']}",
+                       OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    done = subprocess.run(["bash", "-e", "-c", "\n".join(commands)], cwd=tmp_path, env=environment, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=170)
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told
+    for promised in ("walk: the same to the last bit", "heat: the same on other ranks", "(500, 200)", "MISMATCH 0 "):
+        assert promised in done.stdout, (promised, told)
+    # on a slow machine the first run may be killed before its first checkpoint
+    assert re.search(r"restarted from step [1-9]\d*0$", done.stdout, re.M), told
+    for line in "".join(blocks("text")).splitlines():
+        assert line in done.stdout.splitlines(), (line, told)
+
+
+def test_pip_without_a_network(tmp_path):
+    if subprocess.call([sys.executable, "-c", "import setuptools, wheel, pip"], stderr=subprocess.DEVNULL) != 0:
+        pytest.skip("pip, setuptools or wheel is missing")
+    shutil.copytree(ROOT / "python", tmp_path / "source", ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "--no-index",
+                    "--target", str(tmp_path / "there"), str(tmp_path / "source")], check=True, stderr=subprocess.PIPE)
+    place = subprocess.check_output([sys.executable, "-c", "import varve; print(varve.__file__)"], text=True,
+                                    cwd=tmp_path, env=dict(os.environ, PYTHONPATH=str(tmp_path / "there")))
+    assert place.startswith(str(tmp_path / "there"))
+    assert (tmp_path / "there/varve/py.typed").exists()
+
+
+def test_python_blocks_compile():
+    assert len(blocks("python")) >= 2
+    for block in blocks("python"):
+        compile(block, "docs/python.md", "exec")
+
+
+def test_help_is_enough_to_begin():
+    """Every public name has a text, and the example at the top runs as it is."""
+    for name in varve.__all__:
+        assert name in ("LATEST", "DIMS_MAX") or getattr(varve, name).__doc__, name
+    for kind in (varve.Session, varve.Store, varve.Checkpoint):
+        for name, value in vars(kind).items():
+            if not name.startswith("_") and callable(value) and name not in ("close",):
+                assert value.__doc__, f"{kind.__name__}.{name}"
+    text = pydoc.render_doc(varve)
+    for word in ("restart", "checkpoint", "protect", "mpi4py", "Store"):
+        assert word in text
+
+
+def test_example_of_help(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    example = varve.__doc__[varve.__doc__.index("    import numpy"):varve.__doc__.index("Six words")]
+    code = "\n".join(line[4:] for line in example.splitlines())
+    steps = []
+    exec(compile(code, "help", "exec"), {"compute": steps.append})
+    assert len(steps) == 5000 and list(varve.Store("ck")["heat"]) == [5000, 4900, 4800]

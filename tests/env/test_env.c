@@ -1,0 +1,666 @@
+/* Jobs without MPI in trouble: ranks that die, hang or differ, and strangers at their ports. Every rank is a child of
+ * the test, with the environment that torchrun would give it. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm-checks.h"
+#include "comm_env.h"
+#include "test.h"
+
+#define MOST 8
+
+/* What the ranks and the test share. */
+static struct board {
+    struct varve_error error[MOST];
+    uint16_t port[MOST]; /* where each listens */
+    atomic_int opened, go;
+    double seconds[MOST];
+} * board;
+static pid_t pids[MOST];
+static int rank;
+static unsigned next_port;
+
+typedef int (*rank_fn)(struct varve_comm *comm); /* its answer is the exit code: 0 if all is well */
+
+static double now(void) {
+    return (double)vv_env_now() / 1e9;
+}
+
+static void set_number(const char *name, long value) {
+    char text[24];
+    snprintf(text, sizeof text, "%ld", value);
+    setenv(name, text, 1);
+}
+
+/* As a rank ends that could not open: 10 and its error on the board. */
+static int run_rank(int which, rank_fn fn) {
+    struct varve_comm *comm = NULL;
+    rank = which;
+    set_number("RANK", which);
+    alarm(60);
+    double begun = now();
+    int rc = varve_comm_env(&comm, &board->error[which]);
+    board->seconds[which] = now() - begun;
+    if (rc)
+        return rc == board->error[which].code && !comm && strstr(board->error[which].text, " ") ? 10 : 11;
+    const struct vv_env_comm *own = (struct vv_env_comm *)comm;
+    board->port[which] = own->group->cards[which].port;
+    atomic_fetch_add(&board->opened, 1);
+    rc = fn ? fn(comm) : 0;
+    comm->ops->close(comm);
+    return rc;
+}
+
+static void start_rank(int which, rank_fn fn) {
+    pids[which] = fork();
+    assert_true(pids[which] >= 0);
+    if (pids[which] == 0)
+        _exit(run_rank(which, fn));
+}
+
+static void start(int ranks, rank_fn fn) {
+    for (int i = 0; i < ranks; i++)
+        start_rank(i, fn);
+}
+
+static int end_of(int which) {
+    int status;
+    assert_int_equal(waitpid(pids[which], &status, 0), pids[which]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static void await_open(int ranks) {
+    for (int i = 0; i < 2000 && atomic_load(&board->opened) < ranks; i++)
+        usleep(10000);
+    assert_int_equal(atomic_load(&board->opened), ranks);
+}
+
+static int setup(void **state) {
+    static const char *const names[] = {"RANK",         "VARVE_SECRET", "VARVE_SECRET_FILE",
+                                        "VARVE_DOMAIN", "MASTER_PORT",  "TORCHELASTIC_RUN_ID"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+    memset(board, 0, sizeof *board);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    set_number("VARVE_PORT", (long)(10000 + next_port++ % 20000));
+    set_number("VARVE_CONNECT_SECONDS", 20);
+    set_number("VARVE_PEER_SECONDS", 30);
+    set_number("WORLD_SIZE", 4);
+    return 0;
+}
+
+/* ---- ranks that die ---- */
+
+static int talk_until_broken(struct varve_comm *comm) {
+    uint64_t value = 1;
+    int rc = 0;
+    while (rc == 0)
+        rc = comm->ops->reduce_min(comm, &value, 1);
+    int again = comm->second->ops->broadcast(comm->second, &value, sizeof value, 0);
+    return rc == -ECOMM && again == -ECOMM ? 0 : 1;
+}
+
+static int wait_for_last(struct varve_comm *comm) {
+    uint64_t value = 1;
+    if (comm->rank == comm->ranks - 1) /* it computes while the others wait for it */
+        for (;;)
+            pause();
+    return comm->second->ops->reduce_min(comm->second, &value, 1) == -ECOMM ? 0 : 1;
+}
+
+/* All compute, and nobody has sent anything yet: the monitors notice. */
+static int compute(struct varve_comm *comm) {
+    const struct vv_env_comm *own = (struct vv_env_comm *)comm;
+    for (int i = 0; i < 1000 && !atomic_load(&own->group->is_broken); i++)
+        usleep(10000);
+    return strstr(own->group->reason, "has ended") ? 0 : 1;
+}
+
+static void lose_rank(int ranks, int victim, rank_fn fn) {
+    setup(NULL);
+    set_number("WORLD_SIZE", ranks);
+    start(ranks, fn);
+    await_open(ranks);
+    usleep(50000);
+    double begun = now();
+    kill(pids[victim], SIGKILL);
+    for (int i = 0; i < ranks; i++)
+        assert_int_equal(end_of(i), i == victim ? 1000 + SIGKILL : 0);
+    assert_true(now() - begun < 5);
+}
+
+static void a_death_is_noticed_by_all(void **state) {
+    (void)state;
+    for (int victim = 0; victim < 7; victim += 3)
+        lose_rank(7, victim, talk_until_broken);
+    lose_rank(5, 4, wait_for_last);
+    for (int victim = 0; victim < 6; victim++)
+        lose_rank(6, victim, compute);
+}
+
+/* The child has what its parent had open, and lives on. */
+static int fork_and_talk(struct varve_comm *comm) {
+    if (comm->rank == 1) {
+        pid_t child = fork();
+        uint64_t value;
+        if (child == 0) {
+            int rc = comm->ops->reduce_min(comm, &value, 1); /* not the child's */
+            comm->ops->close(comm);
+            sleep(rc == -ECOMM ? 20 : 0);
+            _exit(0);
+        }
+    }
+    return talk_until_broken(comm);
+}
+
+static void children_of_fork_do_not_hide_a_death(void **state) {
+    (void)state;
+    lose_rank(3, 1, fork_and_talk);
+}
+
+/* ---- ranks that hang ---- */
+
+static void a_silent_rank_is_given_up(void **state) {
+    (void)state;
+    set_number("VARVE_PEER_SECONDS", 2);
+    start(4, talk_until_broken);
+    await_open(4);
+    usleep(50000);
+    double begun = now();
+    kill(pids[2], SIGSTOP);
+    for (int i = 0; i < 4; i++)
+        if (i != 2)
+            assert_int_equal(end_of(i), 0);
+    assert_true(now() - begun > 1.4 && now() - begun < 10);
+    kill(pids[2], SIGCONT);
+    assert_int_equal(end_of(2), 0); /* is told as soon as it lives again */
+}
+
+static int talk_until_told(struct varve_comm *comm) {
+    uint64_t go = 0;
+    int rc = 0;
+    while (rc == 0 && go == 0) {
+        go = (uint64_t)atomic_load(&board->go);
+        rc = comm->ops->reduce_min(comm, &go, 1);
+    }
+    return rc ? 1 : 0;
+}
+
+static void a_rank_may_pause(void **state) {
+    (void)state;
+    set_number("VARVE_PEER_SECONDS", 8);
+    start(4, talk_until_told);
+    await_open(4);
+    kill(pids[1], SIGSTOP);
+    sleep(2);
+    kill(pids[1], SIGCONT);
+    for (int i = 0; i < 4; i++) /* all at once, for longer than a silent one is given */
+        kill(pids[i], SIGSTOP);
+    sleep(9);
+    for (int i = 0; i < 4; i++)
+        kill(pids[i], SIGCONT);
+    atomic_store(&board->go, 1);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+}
+
+/* More than the kernel buffers, to a rank that computes for longer than a silent one is given. */
+static int send_to_busy(struct varve_comm *comm) {
+    size_t size = (size_t)64 << 20;
+    uint8_t *data = calloc(1, size);
+    int rc = data ? 0 : 1;
+    if (comm->rank == 1)
+        sleep(6);
+    if (rc == 0)
+        memset(data, comm->rank == 0 ? 'x' : 0, size);
+    if (rc == 0)
+        rc = comm->ops->broadcast(comm, data, size, 0);
+    rc = rc == 0 && data[size - 1] == 'x' ? 0 : 1;
+    free(data);
+    return rc;
+}
+
+static void a_rank_may_compute_while_others_send(void **state) {
+    (void)state;
+    set_number("VARVE_PEER_SECONDS", 2);
+    set_number("WORLD_SIZE", 2);
+    start(2, send_to_busy);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(end_of(i), 0);
+}
+
+/* ---- ranks that differ ---- */
+
+static int differ(struct varve_comm *comm) {
+    uint64_t value = 7;
+    int rc =
+        comm->rank == 1 ? comm->ops->broadcast(comm, &value, sizeof value, 0) : comm->ops->reduce_min(comm, &value, 1);
+    if (rc == 0)
+        rc = comm->ops->reduce_min(comm, &value, 1);
+    return rc == -ECOMM ? 0 : 1;
+}
+
+/* Bytes that are no message. */
+static int babble(struct varve_comm *comm) {
+    const struct vv_env_comm *own = (struct vv_env_comm *)comm;
+    uint64_t value = 7;
+    int rc = comm->ops->reduce_min(comm, &value, 1);
+    if (rc == 0 && rank == 0 && write(own->outlets[1].fd, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 35) != 35)
+        return 2;
+    while (rc == 0)
+        rc = comm->ops->broadcast(comm, &value, sizeof value, 0);
+    return rc == -ECOMM ? 0 : 1;
+}
+
+static void different_calls_are_found_out(void **state) {
+    (void)state;
+    start(3, differ);
+    start_rank(3, differ);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+    setup(NULL);
+    set_number("WORLD_SIZE", 2);
+    start(2, babble);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(end_of(i), 0);
+}
+
+/* Rank 0 has sent, and goes; the others take it later. */
+static int leave_early(struct varve_comm *comm) {
+    char data[3000] = "";
+    if (comm->rank == 0)
+        memset(data, 'x', sizeof data);
+    else
+        usleep(300000);
+    int rc = comm->ops->broadcast(comm, data, sizeof data, 0);
+    return rc == 0 && data[2999] == 'x' ? 0 : 1;
+}
+
+static void what_was_sent_arrives_after_its_sender_has_left(void **state) {
+    (void)state;
+    start(4, leave_early);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+}
+
+static void on_alarm(int number) {
+    (void)number;
+}
+
+static int check_interrupted(struct varve_comm *comm) {
+    struct sigaction action = {.sa_handler = on_alarm}; /* no SA_RESTART */
+    struct itimerval timer = {{0, 1000}, {0, 1000}};
+    sigaction(SIGPROF, &action, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    const char *wrong = comm_checks(comm);
+    if (wrong)
+        fprintf(stderr, "rank %d: %s\n", rank, wrong);
+    memset(&timer, 0, sizeof timer);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    return wrong ? 1 : 0;
+}
+
+static void signals_interrupt_nothing(void **state) {
+    (void)state;
+    start(4, check_interrupted);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+}
+
+/* ---- strangers ---- */
+
+static int call(uint16_t port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    for (int i = 0; i < 500 && connect(fd, (struct sockaddr *)&address, sizeof address) != 0; i++)
+        usleep(10000);
+    return fd;
+}
+
+static void say(int fd, const void *data, size_t size) {
+    (void)!send(fd, data, size, MSG_NOSIGNAL);
+}
+
+/* Scanners, half-open connections, other protocols, half a hello, a whole one without the key, old proofs. All stay
+ * open; some are closed with a reset. */
+static int fds[400];
+static size_t fd_count;
+
+static void molest(uint16_t port, uint32_t to, int count) {
+    uint8_t noise[4096];
+    struct vv_env_hello hello = {.magic = VV_ENV_MAGIC, .purpose = VV_ENV_JOIN, .from = 1, .to = to, .ranks = 4};
+    struct vv_env_proof proof;
+    memset(&proof, 0x5a, sizeof proof);
+    vv_env_random(noise, sizeof noise);
+    for (int i = 0; i < count && fd_count < 400; i++) {
+        int fd = fds[fd_count++] = call(port);
+        if (i % 7 == 1)
+            say(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+        if (i % 7 == 2)
+            say(fd, noise, sizeof noise);
+        if (i % 7 == 3)
+            say(fd, &hello, 13);
+        if (i % 7 >= 4)
+            say(fd, &hello, sizeof hello);
+        if (i % 7 >= 5)
+            say(fd, &proof, sizeof proof);
+        if (i % 7 == 6) {
+            struct linger reset = {1, 0};
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+            close(fd);
+            fd_count--;
+        }
+    }
+}
+
+static void forget_strangers(void) {
+    while (fd_count > 0)
+        close(fds[--fd_count]);
+}
+
+static int check_promises(struct varve_comm *comm) {
+    const char *wrong = comm_checks(comm);
+    if (wrong)
+        fprintf(stderr, "rank %d: %s\n", rank, wrong);
+    return wrong ? 1 : 0;
+}
+
+static int go_on_when_told(struct varve_comm *comm) {
+    while (!atomic_load(&board->go))
+        usleep(1000);
+    return check_promises(comm);
+}
+
+static void strangers_do_not_matter(void **state) {
+    (void)state;
+    setenv("VARVE_SECRET", "a secret that is long enough", 1);
+    start_rank(0, go_on_when_told);
+    molest((uint16_t)atoi(getenv("VARVE_PORT")), 0, 150); /* before anybody has come */
+    double begun = now();
+    for (int i = 1; i < 4; i++)
+        start_rank(i, go_on_when_told);
+    await_open(4);
+    assert_true(now() - begun < 5);
+    forget_strangers();
+    for (uint32_t i = 0; i < 4; i++) /* and when there is a group */
+        molest(board->port[i], i, i == 2 ? 200 : 20);
+    atomic_store(&board->go, 1);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+    forget_strangers();
+}
+
+/* ---- jobs that do not come about ---- */
+
+static void expect_error(int which, int code, const char *word) {
+    assert_int_equal(end_of(which), 10);
+    assert_int_equal(board->error[which].code, code);
+    if (!strstr(board->error[which].text, word))
+        fail_msg("rank %d: %s", which, board->error[which].text);
+}
+
+static void other_secrets_do_not_fit(void **state) {
+    (void)state;
+    set_number("VARVE_CONNECT_SECONDS", 2);
+    set_number("WORLD_SIZE", 2);
+    setenv("VARVE_SECRET", "a secret that is long enough", 1);
+    start_rank(0, NULL);
+    setenv("VARVE_SECRET", "another one, as long as that", 1);
+    start_rank(1, NULL);
+    expect_error(0, -ECOMM, "1 of 2 ranks did not come to rank 0 at 127.0.0.1, port ");
+    expect_error(1, -ECOMM, "does not have the secret");
+    assert_true(board->seconds[0] >= 1.9 && board->seconds[0] < 5 && board->seconds[1] < 8);
+    setup(NULL);
+    set_number("VARVE_CONNECT_SECONDS", 2);
+    set_number("WORLD_SIZE", 2);
+    setenv("TORCHELASTIC_RUN_ID", "one", 1); /* jobs of different names do not mix */
+    start_rank(0, NULL);
+    setenv("TORCHELASTIC_RUN_ID", "two", 1);
+    start_rank(1, NULL);
+    expect_error(0, -ECOMM, "rank 1");
+    expect_error(1, -ECOMM, "another job");
+}
+
+static void missing_ranks_are_named(void **state) {
+    (void)state;
+    set_number("VARVE_CONNECT_SECONDS", 1);
+    start_rank(0, NULL);
+    start_rank(2, NULL);
+    expect_error(0, -ECOMM, "2 of 4 ranks did not come to rank 0");
+    expect_error(2, -ECOMM, "rank 2");
+    assert_non_null(strstr(board->error[0].text, "ranks 1, 3"));
+    setup(NULL);
+    set_number("VARVE_CONNECT_SECONDS", 1);
+    start_rank(3, NULL); /* nobody listens */
+    expect_error(3, -ECOMM, "Connection refused");
+    assert_non_null(strstr(board->error[3].text, getenv("VARVE_PORT")));
+    setenv("MASTER_ADDR", "no-such-host.invalid", 1);
+    start_rank(3, NULL);
+    expect_error(3, -ECOMM, "no-such-host.invalid");
+}
+
+static void other_sizes_and_twins_are_refused(void **state) {
+    (void)state;
+    start_rank(0, NULL);
+    set_number("WORLD_SIZE", 8);
+    start_rank(1, NULL);
+    expect_error(1, -EINVAL, "WORLD_SIZE is 8 on rank 1, and 4 on rank 0");
+    set_number("WORLD_SIZE", 4);
+    start_rank(1, NULL);
+    usleep(500000);
+    pid_t first = pids[1];
+    set_number("VARVE_CONNECT_SECONDS", 1);
+    start_rank(1, NULL);
+    expect_error(1, -ECOMM, "another process with this RANK");
+    pids[1] = first;
+    for (int i = 0; i < 2; i++) {
+        kill(pids[i], SIGKILL);
+        assert_int_equal(end_of(i), 1000 + SIGKILL);
+    }
+}
+
+/* A rank that dies before the others have come may come again. */
+static void a_rank_may_come_twice(void **state) {
+    (void)state;
+    start_rank(0, check_promises);
+    start_rank(1, check_promises);
+    usleep(300000);
+    kill(pids[1], SIGKILL);
+    assert_int_equal(end_of(1), 1000 + SIGKILL);
+    for (int i = 1; i < 4; i++)
+        start_rank(i, check_promises);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+}
+
+/* At any moment of the start: all others end, in time. Those that have opened are told of the death; the others say
+ * that the job did not start. */
+static void a_death_at_the_start_leaves_nobody_behind(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        setup(NULL);
+        set_number("VARVE_CONNECT_SECONDS", 2);
+        double begun = now();
+        start(4, talk_until_broken);
+        usleep((useconds_t)(i * 1500));
+        int victim = i % 4, code;
+        kill(pids[victim], SIGKILL);
+        for (int which = 0; which < 4; which++) {
+            code = end_of(which);
+            assert_true(which == victim ? code == 1000 + SIGKILL : code == 0 || code == 10);
+        }
+        assert_true(now() - begun < 12);
+    }
+}
+
+static void too_few_files_are_told(void **state) {
+    struct rlimit before, few;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = 60;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    start_rank(0, NULL);
+    expect_error(0, -EMFILE, "ulimit -n");
+    setrlimit(RLIMIT_NOFILE, &before);
+}
+
+static void a_port_in_use_is_named(void **state) {
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(getenv("VARVE_PORT")))};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    set_number("VARVE_CONNECT_SECONDS", 1);
+    start_rank(0, NULL);
+    start_rank(1, NULL); /* what listens there never answers */
+    expect_error(0, -EADDRINUSE, getenv("VARVE_PORT"));
+    expect_error(1, -ECOMM, getenv("VARVE_PORT"));
+    close(fd);
+}
+
+/* ---- what the environment says ---- */
+
+static void expect_refused(const char *name, const char *value, int code, const char *word) {
+    struct varve_comm *comm = NULL;
+    struct varve_error error = {0};
+    setup(NULL);
+    set_number("RANK", 0);
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+    assert_int_equal(varve_comm_env(&comm, &error), code);
+    assert_null(comm);
+    if (error.code != code || !strstr(error.text, word))
+        fail_msg("%s=%s: %s", name, value ? value : "", error.text);
+    unsetenv(name);
+}
+
+static void nonsense_is_refused(void **state) {
+    char path[] = "/tmp/varve-secret-XXXXXX";
+    int fd = mkstemp(path);
+    (void)state;
+    expect_refused("RANK", NULL, -EINVAL, "torchrun");
+    expect_refused("RANK", "4", -EINVAL, "from 0 to 3");
+    expect_refused("RANK", "one", -EINVAL, "RANK is \"one\"");
+    expect_refused("WORLD_SIZE", "0", -EINVAL, "WORLD_SIZE");
+    expect_refused("MASTER_ADDR", NULL, -EINVAL, "MASTER_ADDR");
+    expect_refused("VARVE_PORT", "65536", -EINVAL, "VARVE_PORT");
+    expect_refused("VARVE_PORT", NULL, -EINVAL, "MASTER_PORT");
+    expect_refused("VARVE_PEER_SECONDS", "-1", -EINVAL, "VARVE_PEER_SECONDS");
+    expect_refused("VARVE_SECRET", "short", -EINVAL, "at least 16");
+    expect_refused("VARVE_SECRET_FILE", "/nowhere/at/all", -ENOENT, "/nowhere/at/all");
+    expect_refused("VARVE_SECRET_FILE", "/tmp", -EINVAL, "not a file");
+    assert_int_equal(write(fd, "a secret that is long enough\n", 29), 29);
+    assert_int_equal(fchmod(fd, 0640), 0);
+    expect_refused("VARVE_SECRET_FILE", path, -EPERM, "chmod 600");
+    close(fd);
+    unlink(path);
+}
+
+/* The file and the variable with the same bytes are the same secret. */
+static void a_secret_may_be_in_a_file(void **state) {
+    char path[] = "/tmp/varve-secret-XXXXXX";
+    int fd = mkstemp(path);
+    (void)state;
+    assert_int_equal(write(fd, "a secret that is long enough\n", 29), 29);
+    close(fd);
+    set_number("WORLD_SIZE", 2);
+    setenv("VARVE_SECRET_FILE", path, 1);
+    start_rank(0, NULL);
+    unsetenv("VARVE_SECRET_FILE");
+    setenv("VARVE_SECRET", "a secret that is long enough", 1);
+    start_rank(1, NULL);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(end_of(i), 0);
+    unlink(path);
+}
+
+static void the_port_follows_that_of_the_master(void **state) {
+    struct vv_env_plan plan;
+    (void)state;
+    setup(NULL);
+    unsetenv("VARVE_PORT");
+    set_number("RANK", 1);
+    set_number("MASTER_PORT", 29500);
+    assert_int_equal(vv_env_read_plan(&plan, NULL), 0);
+    assert_int_equal(plan.port, 30500);
+    assert_true(plan.is_loopback);
+    set_number("MASTER_PORT", 65000);
+    setenv("MASTER_ADDR", "node17", 1);
+    assert_int_equal(vv_env_read_plan(&plan, NULL), 0);
+    assert_int_equal(plan.port, 64000);
+    assert_false(plan.is_loopback);
+}
+
+static void one_rank_needs_no_network(void **state) {
+    struct varve_comm *comm = NULL;
+    (void)state;
+    unsetenv("MASTER_ADDR");
+    unsetenv("VARVE_PORT");
+    set_number("WORLD_SIZE", 1);
+    set_number("RANK", 0);
+    assert_int_equal(varve_comm_env(&comm, NULL), 0);
+    const struct vv_env_comm *own = (struct vv_env_comm *)comm;
+    assert_int_equal(own->group->door.listener, -1);
+    assert_false(own->group->has_monitor);
+    assert_null(comm_checks(comm));
+    comm->ops->close(comm);
+    unsetenv("RANK");
+}
+
+/* RFC 4231, test case 2. */
+static void the_keyed_hash_is_the_known_one(void **state) {
+    static const uint8_t wanted[] = {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24,
+                                     0x26, 0x08, 0x95, 0x75, 0xc7, 0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27,
+                                     0x39, 0x83, 0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
+    uint8_t got[VV_ENV_KEY];
+    (void)state;
+    assert_int_equal(vv_env_mac_of("Jefe", 4, "what do ya want for nothing?", 28, got), 0);
+    assert_memory_equal(got, wanted, sizeof wanted);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_death_is_noticed_by_all, setup),
+        cmocka_unit_test_setup(children_of_fork_do_not_hide_a_death, setup),
+        cmocka_unit_test_setup(a_silent_rank_is_given_up, setup),
+        cmocka_unit_test_setup(a_rank_may_pause, setup),
+        cmocka_unit_test_setup(a_rank_may_compute_while_others_send, setup),
+        cmocka_unit_test_setup(different_calls_are_found_out, setup),
+        cmocka_unit_test_setup(what_was_sent_arrives_after_its_sender_has_left, setup),
+        cmocka_unit_test_setup(signals_interrupt_nothing, setup),
+        cmocka_unit_test_setup(strangers_do_not_matter, setup),
+        cmocka_unit_test_setup(other_secrets_do_not_fit, setup),
+        cmocka_unit_test_setup(missing_ranks_are_named, setup),
+        cmocka_unit_test_setup(other_sizes_and_twins_are_refused, setup),
+        cmocka_unit_test_setup(a_rank_may_come_twice, setup),
+        cmocka_unit_test_setup(a_death_at_the_start_leaves_nobody_behind, setup),
+        cmocka_unit_test_setup(too_few_files_are_told, setup),
+        cmocka_unit_test_setup(a_port_in_use_is_named, setup),
+        cmocka_unit_test_setup(nonsense_is_refused, setup),
+        cmocka_unit_test_setup(a_secret_may_be_in_a_file, setup),
+        cmocka_unit_test_setup(the_port_follows_that_of_the_master, setup),
+        cmocka_unit_test_setup(one_rank_needs_no_network, setup),
+        cmocka_unit_test_setup(the_keyed_hash_is_the_known_one, setup),
+    };
+    next_port = (unsigned)getpid() * 37;
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return board == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+}
