@@ -82,7 +82,7 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/varve-config.cmake ${PROJECT_BINARY_DI
         DESTINATION ${package_folder})
 
 # Documents and examples
-file(GLOB documents CONFIGURE_DEPENDS docs/*.md)
+file(GLOB documents CONFIGURE_DEPENDS docs/*.md docs/*.svg)
 file(GLOB examples CONFIGURE_DEPENDS examples/*.c examples/*.py)
 install(FILES README.md CHANGES.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${documents} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)

@@ -144,7 +144,7 @@ enum varve_type {
 #define VARVE_DIMS_MAX 16
 struct varve_dim {
     uint64_t local;  /* elements here */
-    uint64_t first;  /* index of the first one in the global array */
+    uint64_t first;  /* index of the first one in the global array; if there is none, any */
     uint64_t global; /* elements in all; 0: as many as here */
 };
 /* Elements of a dimension that do not all follow each other: blocks of `block` elements, of which each begins `every`

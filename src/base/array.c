@@ -31,6 +31,12 @@ static uint64_t global_of(const struct varve_dim *dim) {
     return dim->global ? dim->global : dim->local;
 }
 
+/* Of no elements the first may be said to be anywhere: a grid of processes can be larger than a matrix has blocks. */
+static uint64_t first_of(const struct varve_dim *dim) {
+    uint64_t global = global_of(dim);
+    return dim->first < global ? dim->first : global;
+}
+
 /* Programs that were built before there were strides have a shorter struct. */
 #define SIZE_WITHOUT_STRIDES offsetof(struct varve_array, stride)
 
@@ -67,7 +73,7 @@ static int check_dims(const struct varve_array *array, const char *region, struc
                         array->dims);
     for (unsigned i = 0; i < array->dims; i++) {
         const struct varve_dim *dim = &array->dim[i];
-        if (dim->first > global_of(dim) || dim->local > global_of(dim) - dim->first)
+        if (dim->local > 0 && (dim->first > global_of(dim) || dim->local > global_of(dim) - dim->first))
             return vv_error(
                 error, -EINVAL, "region %s: dimension %u has %llu elements from %llu on, but only %llu in all", region,
                 i, (unsigned long long)dim->local, (unsigned long long)dim->first, (unsigned long long)global_of(dim));
@@ -117,7 +123,7 @@ struct vv_array *vv_array_make(const struct varve_array *array) {
     made->dims = (uint8_t)array->dims;
     made->bound = array->lossy ? array->bound : 0;
     for (unsigned i = 0; i < array->dims; i++)
-        made->dim[i] = (struct vv_array_dim){array->dim[i].local, array->dim[i].first, global_of(&array->dim[i]),
+        made->dim[i] = (struct vv_array_dim){array->dim[i].local, first_of(&array->dim[i]), global_of(&array->dim[i]),
                                              stride_of(array, i)};
     return made;
 }

@@ -286,7 +286,7 @@ static int take_option(struct cli *cli, int letter) {
     return rc;
 }
 
-#define SHORT_OPTIONS ":s:nfqr:g:o:C:lhV"
+#define SHORT_OPTIONS ":s:nfqr:g:o:C:lLhV"
 
 static const struct command *find_command(const char *name) {
     for (size_t i = 0; i < COMMAND_COUNT; i++)

@@ -13,8 +13,10 @@
 /* ---- which regions ---- */
 
 static int is_wanted(const struct vv_restart_options *options, const char *name) {
+    if (vv_is_about(name))
+        return 0;
     if (!options->regions)
-        return !vv_is_about(name);
+        return 1;
     for (size_t i = 0; i < options->region_count; i++)
         if (strcmp(options->regions[i], name) == 0)
             return 1;

@@ -87,7 +87,7 @@ static void change_rows(struct rank *rank, int first, int count) {
 static void deal(struct varve_array *array, unsigned dim, uint64_t size, uint64_t block, uint64_t at, uint64_t ranks) {
     uint64_t rounds = size / (block * ranks), rest = size % (block * ranks), before = at * block;
     uint64_t more = rest <= before ? 0 : rest - before < block ? rest - before : block;
-    array->dim[dim] = (struct varve_dim){rounds * block + more, before < size ? before : size, size};
+    array->dim[dim] = (struct varve_dim){rounds * block + more, before, size};
     array->stride[dim] = (struct varve_stride){block, block * ranks};
 }
 
@@ -366,13 +366,14 @@ static void comes_back_in_three_dimensions(void **state) {
 
 /* As ScaLAPACK deals out a matrix: from each grid and block to each, and to blocks that lie together. */
 static void comes_back_in_cyclic_blocks(void **state) {
-    struct cut cuts[] = {cut_of(2, 2, 3, 1), cut_of(2, 3, 1, 1), cut_of(2, 2, 2, 1),
-                         cut_of(2, 1, 1, 1), cut_of(2, 4, 2, 1), cut_of(2, 2, 2, 1)};
-    const uint32_t cycles[][2] = {{16, 8}, {5, 97}, {1, 1}, {7, 3}, {40, 0}, {0, 0}};
+    struct cut cuts[] = {cut_of(2, 2, 3, 1), cut_of(2, 3, 1, 1), cut_of(2, 2, 2, 1), cut_of(2, 1, 1, 1),
+                         cut_of(2, 4, 2, 1), cut_of(2, 4, 2, 1), cut_of(2, 2, 2, 1)};
+    /* Of rows in blocks of 80 the last of four ranks has none, and its first would be beyond the last row. */
+    const uint32_t cycles[][2] = {{16, 8}, {5, 97}, {1, 1}, {7, 3}, {40, 0}, {80, 60}, {0, 0}};
     (void)state;
-    for (size_t i = 0; i < 6; i++)
+    for (size_t i = 0; i < 7; i++)
         memcpy(cuts[i].cycle, cycles[i], sizeof cycles[i]);
-    turn(cuts, 6, "");
+    turn(cuts, 7, "");
 }
 
 /* However it was stored. */
