@@ -482,6 +482,58 @@ static void not_all_descriptions_are_read(void **state) {
     assert_in_range(*looked, 2, 7);
 }
 
+/* What could lead an index astray. Each rank has 50 rows, the higher rank the lower ones. */
+struct trap {
+    int is_restart;
+    int is_copy;      /* the region is said to be the same on all ranks, */
+    uint32_t differs; /* but this rank has other bytes; rank 0 has none at all */
+    int code;
+};
+
+static void spring(struct varve_comm *comm, void *arg) {
+    const struct trap *trap = arg;
+    const struct plan plan = {.settings = ""};
+    struct rank rank = {.plan = &plan, .comm = comm};
+    uint64_t rows = 100 / comm->ranks, first = 100 - rows * (comm->rank + 1), data[100] = {0};
+    struct varve_array array = {.size = sizeof array, .type = VARVE_U64, .dims = 1, .dim = {{rows, first, 100}}};
+    int64_t version;
+    open_session(&rank);
+    for (uint64_t i = 0; !trap->is_restart && i < rows; i++)
+        data[i] = trap->is_copy ? 7 + (comm->rank == trap->differs) : first + i;
+    int rc = 0;
+    if (trap->is_copy && (trap->is_restart || comm->rank > 0))
+        rc = varve_protect(rank.session, "rows", data, 160);
+    else if (!trap->is_copy)
+        rc = varve_protect_array(rank.session, "rows", data, &array);
+    if (rc == 0 && (trap->is_copy || trap->is_restart) && (trap->is_restart || !trap->is_copy || comm->rank > 0))
+        rc = varve_distribute(rank.session, "rows", trap->is_copy ? VARVE_REPLICATED : VARVE_JOINED);
+    if (rc == 0 && !trap->is_restart)
+        rc = varve_checkpoint(rank.session, 1) || varve_wait(rank.session);
+    if (rc == 0 && trap->is_restart)
+        rc = varve_restart(rank.session, VARVE_LATEST, &version);
+    if (rc != trap->code)
+        group_fail(comm, "%d instead of %d: %s", rc, trap->code, varve_session_error(rank.session)->text);
+    for (uint64_t i = 0; trap->is_restart && !trap->is_copy && rc == 0 && i < rows; i++)
+        if (data[i] != 75 - (rows * comm->rank + i) / 25 * 25 + i % 25)
+            group_fail(comm, "WRONG: row %d is %d", (int)i, (int)data[i]);
+    if (varve_close(rank.session) != 0)
+        group_fail(comm, "close failed");
+}
+
+/* Stored by places, it comes back as a list in the order of ranks. */
+static void an_array_that_becomes_a_list(void **state) {
+    (void)state;
+    group_must_run(4, spring, &(struct trap){.is_restart = 0}, NULL, "by places");
+    group_must_run(2, spring, &(struct trap){.is_restart = 1}, NULL, "as a list");
+}
+
+/* Nobody compares with rank 0, which has none. */
+static void copies_that_differ_without_rank_0(void **state) {
+    (void)state;
+    group_must_run(5, spring, &(struct trap){.is_copy = 1, .differs = 2}, NULL, "copies, one of which differs");
+    group_must_run(2, spring, &(struct trap){.is_restart = 1, .is_copy = 1, .code = VARVE_MISMATCH}, NULL, "refused");
+}
+
 /* What is stored on some ranks, and what others want of it. */
 static void what_does_not_fit_is_refused(void **state) {
     const struct cut three = cut_of(1, 3, 1, 1), two = cut_of(1, 2, 1, 1);
@@ -748,6 +800,8 @@ int main(int argc, char **argv) {
         TEST(another_grid_of_as_many_ranks),
         TEST(other_totals_are_told),
         TEST(not_all_descriptions_are_read),
+        TEST(an_array_that_becomes_a_list),
+        TEST(copies_that_differ_without_rank_0),
         TEST(what_does_not_fit_is_refused),
         TEST(comes_back_again_in_one_session),
         TEST(arrays_that_are_described_otherwise),
