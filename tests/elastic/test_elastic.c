@@ -493,16 +493,16 @@ static void spring(struct varve_comm *comm, void *arg) {
     const struct trap *trap = arg;
     const struct plan plan = {.settings = ""};
     struct rank rank = {.plan = &plan, .comm = comm};
-    uint64_t rows = 100 / comm->ranks, first = 100 - rows * (comm->rank + 1), data[100] = {0};
+    uint64_t rows = 100 / comm->ranks, first = 100 - rows * (comm->rank + 1), data[100] = {0}, other[100] = {0};
     struct varve_array array = {.size = sizeof array, .type = VARVE_U64, .dims = 1, .dim = {{rows, first, 100}}};
     int64_t version;
     open_session(&rank);
     for (uint64_t i = 0; !trap->is_restart && i < rows; i++)
         data[i] = trap->is_copy ? 7 + comm->rank % 2 : first + i;
-    int rc = 0;
-    if (trap->is_copy && (trap->is_restart || comm->rank > 0))
+    int rc = varve_protect_array(rank.session, "field", other, &array); /* without arrays there is no index */
+    if (rc == 0 && trap->is_copy && (trap->is_restart || comm->rank > 0))
         rc = varve_protect(rank.session, "rows", data, 160);
-    else if (!trap->is_copy)
+    else if (rc == 0 && !trap->is_copy)
         rc = varve_protect_array(rank.session, "rows", data, &array);
     if (rc == 0 && (trap->is_copy || trap->is_restart) && (trap->is_restart || !trap->is_copy || comm->rank > 0))
         rc = varve_distribute(rank.session, "rows", trap->is_copy ? VARVE_REPLICATED : VARVE_JOINED);
