@@ -482,6 +482,11 @@ static void not_all_descriptions_are_read(void **state) {
     assert_in_range(*looked, 2, 7);
 }
 
+static struct varve_array array_of(uint64_t local, uint64_t first, uint64_t global) {
+    return (struct varve_array){
+        .size = sizeof(struct varve_array), .type = VARVE_U64, .dims = 1, .dim = {{local, first, global}}};
+}
+
 /* What could lead an index astray. Each rank has 50 rows, the higher rank the lower ones. */
 struct trap {
     int is_restart;
@@ -499,7 +504,9 @@ static void spring(struct varve_comm *comm, void *arg) {
     open_session(&rank);
     for (uint64_t i = 0; !trap->is_restart && i < rows; i++)
         data[i] = trap->is_copy ? 7 + comm->rank % 2 : first + i;
-    int rc = varve_protect_array(rank.session, "field", other, &array); /* without arrays there is no index */
+    /* Without arrays there is no index. This one leads to rank 0 alone. */
+    struct varve_array all_of_it = array_of(comm->rank ? 0 : 100, 0, 100);
+    int rc = varve_protect_array(rank.session, "field", other, &all_of_it);
     if (rc == 0 && trap->is_copy && (trap->is_restart || comm->rank > 0))
         rc = varve_protect(rank.session, "rows", data, 160);
     else if (rc == 0 && !trap->is_copy)
@@ -640,11 +647,6 @@ static int stream_load(void *arg, uint64_t offset, const void *buffer, size_t si
     memcpy((uint8_t *)streamed + offset, buffer, size);
     streamed_count = total / 8;
     return 0;
-}
-
-static struct varve_array array_of(uint64_t local, uint64_t first, uint64_t global) {
-    return (struct varve_array){
-        .size = sizeof(struct varve_array), .type = VARVE_U64, .dims = 1, .dim = {{local, first, global}}};
 }
 
 static void protect_three(struct rank *rank, uint64_t *block, uint64_t first, uint64_t global, uint64_t list) {
