@@ -203,6 +203,26 @@ def test_objects(ck):
         assert s.stored()[0] == 3  # nothing was begun
 
 
+@pytest.mark.parametrize("saved", [400, [1, 2], "text", None, np.array([object()])], ids=lambda one: type(one).__name__)
+def test_objects_that_are_no_bytes(ck, saved):
+    """400 would be 400 zero bytes, without an error."""
+    with varve.open(ck, "a") as s:
+        s.protect_object("counter", lambda: saved, len)
+        with pytest.raises(TypeError, match="region counter: .*must return bytes"):
+            s.checkpoint(1)
+        assert s.stored() == (None, [])  # nothing was begun
+
+
+def test_objects_from_other_buffers(ck):
+    got = []
+    for saved in (np.arange(6, dtype="i4")[::2], np.empty((0, 3)), bytearray(b"abc"), memoryview(b"abcd")[1:3]):
+        with varve.open(ck, "a") as s:
+            s.protect_object("o", lambda: saved, got.append)
+            s.checkpoint(max(list(varve.Store(ck)["a"])) + 1 if got else 1, wait=True)
+            s.restart()
+    assert got == [np.array([0, 2, 4], "i4").tobytes(), b"", b"abc", b"bc"]
+
+
 def test_allocate(ck):
     with varve.open(ck, "a") as s:
         s.protect("x", np.arange(6, dtype="f4").reshape(2, 3))

@@ -204,7 +204,8 @@ class Session:
 
     def protect_object(self, name: str, save: Callable[[], Any], load: Callable[[bytes], Any]) -> None:
         """Save what is no array: save() returns bytes at each checkpoint, and load(bytes) gets them back after a
-        restart. For small things: counters, settings, the state of a random number generator.
+        restart. For small things: counters, settings, the state of a random number generator. Anything with the
+        buffer protocol counts as bytes; the checkpoint raises TypeError for other things, and is not begun.
 
         Use json, not pickle, if others may write to the store: pickle runs what it reads. Such regions belong to one
         rank; use an array for what must come back on another number of ranks.
@@ -449,7 +450,7 @@ class Session:
                 if array is not region.memory:
                     self._place(name, region, array)
             elif region.save is not None and is_saving:
-                memory = np.frombuffer(bytearray(region.save()), np.uint8)
+                memory = np.frombuffer(_bytes_to_save(name, region.save()), np.uint8)
                 with _lib.quiet():
                     self._call(_lib.lib().varve_protect, _region_name(name), _types.address_of(memory), memory.size)
                     region.memory = memory
@@ -570,6 +571,17 @@ def _allocate(given: Dict[str, np.ndarray], wanted: Union[bool, Collection[str]]
 
 def _region_name(name: str) -> bytes:
     return _lib.bytes_of(name, "the name of a region")
+
+
+def _bytes_to_save(name: str, saved: Any) -> bytearray:
+    """A copy of the bytes of an object. bytearray alone would make zeros of a number, and bytes of a list."""
+    try:
+        view = memoryview(saved)
+    except TypeError:
+        raise TypeError(f"region {name}: its save returned a {type(saved).__name__}, and must return bytes") from None
+    if "O" in view.format:
+        raise TypeError(f"region {name}: its save returned pointers to objects, and must return bytes")
+    return bytearray(view.tobytes())
 
 
 def _settings_text(settings: Dict[str, Any]) -> Optional[bytes]:
