@@ -491,6 +491,22 @@ def test_one_thread_at_a_time(ck):
     assert caught and "another thread" in caught[0]
 
 
+def test_two_threads_that_take_turns(ck):
+    """One thread leaves just when another takes the session: it is free after both."""
+    class Leaving(dict):
+        def setdefault(self, key, value):
+            self.pop(key, None)
+            return super().setdefault(key, value)
+
+    with varve.open(ck, "a") as s:
+        other = threading.Thread(target=lambda: users.update(user=s._busy()))
+        users = s._users = Leaving()
+        other.start()
+        other.join()
+        s.test()
+        assert not users
+
+
 def child_of(session, a, queue):
     try:
         session.checkpoint(100)

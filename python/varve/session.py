@@ -82,7 +82,7 @@ class Session:
         self._name = name
         self._comm = comm
         self._pid = os.getpid()
-        self._users: Dict[str, int] = {}  # "user": the thread that is in a call
+        self._users: Dict[str, _Busy] = {}  # "user": the outermost call
         self._regions: Dict[str, _Region] = {}
         self._abandoned = False
         self._log = _lib.varve_log_fn()
@@ -540,17 +540,15 @@ class _Busy:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.is_outer = False
+        self.thread = threading.get_ident()
 
     def __enter__(self) -> None:
         self.session._check()
-        me = threading.get_ident()
-        self.is_outer = "user" not in self.session._users
-        if self.session._users.setdefault("user", me) != me:  # one step of the interpreter
+        if self.session._users.setdefault("user", self).thread != self.thread:  # one step of the interpreter
             raise RuntimeError(f"the session of {self.session._name} is used by another thread")
 
     def __exit__(self, *_: Any) -> None:
-        if self.is_outer:
+        if self.session._users.get("user") is self:
             self.session._users.pop("user", None)
 
 
