@@ -6,12 +6,14 @@ import json
 import multiprocessing
 import os
 import threading
+import time
 import warnings
 
 import numpy as np
 import pytest
 
 import varve
+from varve import _lib
 
 DTYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "?", "g", ">f8", ">i4",
           "M8[ns]", "m8[s]", "S7", "U3", [("a", "i4"), ("b", "f8", (2, 3))]]
@@ -68,7 +70,7 @@ def test_bfloat16(ck):
 
 def test_bfloat16_without_ml_dtypes(ck, monkeypatch):
     """What others have stored as bf16 is read as uint16."""
-    from varve import _lib, _types
+    from varve import _types
 
     bits = np.arange(600, dtype=np.uint16).reshape(20, 30)
     monkeypatch.setattr(_types, "BFLOAT16", None)
@@ -505,6 +507,64 @@ def test_two_threads_that_take_turns(ck):
         other.join()
         s.test()
         assert not users
+
+
+def waiting(function, told, name):
+    """A function of C that takes a while, with its begin and end told."""
+    def called(*arguments):
+        told.append(f"{name} begins")
+        time.sleep(0.2)
+        rc = function(*arguments)
+        told.append(f"{name} ends")
+        return rc
+
+    return called
+
+
+def begin_in_thread(function, told, first):
+    thread = threading.Thread(target=function)
+    thread.start()
+    while first not in told:
+        time.sleep(0.001)
+    return thread
+
+
+@pytest.mark.parametrize("call", ["close", "checkpoint", "protect"])
+def test_calls_wait_for_release(ck, monkeypatch, call):
+    """C forbids them during a release of another thread; close would free the session under it."""
+    told = []
+    lib = _lib.lib()
+    monkeypatch.setattr(lib, "varve_release", waiting(lib.varve_release, told, "release"))
+    for name in ("varve_close", "varve_checkpoint", "varve_protect_array"):
+        monkeypatch.setattr(lib, name, waiting(getattr(lib, name), told, name))
+    with varve.open(ck, "a") as s:
+        thread = begin_in_thread(s.release, told, "release begins")
+        {"close": s.close, "checkpoint": lambda: s.checkpoint(1), "protect": lambda: s.protect("a", np.zeros(3))}[call]()
+        thread.join()
+        assert told[:2] == ["release begins", "release ends"] and len(told) == 4, told
+        assert not s._releasers and not s._users
+
+
+def test_release_during_other_calls(ck, monkeypatch):
+    told = []
+    lib = _lib.lib()
+    for name in ("varve_checkpoint", "varve_test", "varve_close"):
+        monkeypatch.setattr(lib, name, waiting(getattr(lib, name), told, name))
+    s = varve.open(ck, "a")
+    s.protect("a", np.zeros(3))
+    thread = begin_in_thread(lambda: s.checkpoint(1), told, "varve_checkpoint begins")
+    with pytest.raises(RuntimeError, match="another thread"):
+        s.release()
+    thread.join()
+    thread = begin_in_thread(s.wait, told, "varve_test begins")
+    s.release()  # allowed
+    thread.join()
+    thread = begin_in_thread(s.close, told, "varve_close begins")
+    with pytest.raises((RuntimeError, ValueError), match="another thread|closed"):
+        s.release()
+    thread.join()
+    with pytest.raises(ValueError, match="closed"):
+        s.release()
 
 
 def child_of(session, a, queue):

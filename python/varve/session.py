@@ -71,8 +71,8 @@ class _Region:
 class Session:
     """A session writes and restarts the checkpoints of one name in a store. Make it with varve.open.
 
-    One thread at a time uses a session; a second one gets RuntimeError (release is the exception). Calls marked
-    "collective" are made by all ranks of `comm`, in the same order. A session belongs to the process that opened it: in
+    One thread at a time uses a session; a second one gets RuntimeError. Only release may run during wait, test and stats
+    of another thread; the other calls wait until it is done. Calls marked "collective" are made by all ranks of `comm`, in the same order. A session belongs to the process that opened it: in
     a forked child its calls raise RuntimeError, and close does nothing.
     """
 
@@ -83,6 +83,7 @@ class Session:
         self._comm = comm
         self._pid = os.getpid()
         self._users: Dict[str, _Busy] = {}  # "user": the outermost call
+        self._releasers: Dict[object, int] = {}  # calls of release: their threads
         self._regions: Dict[str, _Region] = {}
         self._abandoned = False
         self._log = _lib.varve_log_fn()
@@ -139,10 +140,10 @@ class Session:
         """Collective. Wait until the last checkpoint is safe, and end the session. Raises what wait would."""
         if not self._session or not self._is_mine():
             return
-        with self._busy():
+        with self._busy(is_shared=True):
             rc = self._poll()
             failed = self._error(rc) if rc < 0 else None
-            with _lib.quiet():
+            with self._busy(), _lib.quiet():  # the memory of the session goes: no release may be in it
                 session, self._session = self._session, ctypes.c_void_p()
                 rc = _lib.lib().varve_close(session)
                 self._regions.clear()
@@ -269,7 +270,7 @@ class Session:
         """Collective. Wait until the last checkpoint is safe: it survives the process and the machine's power. Raises
         why it does not exist. False: it is not safe yet after `timeout` seconds (the same on all ranks). Ctrl-C ends
         the wait, and not the checkpoint."""
-        with self._busy():
+        with self._busy(is_shared=True):
             rc = self._poll(timeout)
             if rc < 0:
                 raise self._error(rc)
@@ -277,14 +278,23 @@ class Session:
 
     def test(self) -> bool:
         """Collective. Is the last checkpoint safe? Never waits for the storage. Raises why it does not exist."""
-        with self._busy():
+        with self._busy(is_shared=True):
             return self._call(_lib.lib().varve_test) > 0
 
     def release(self) -> None:
         """Wait until the checkpoint in flight needs the program's memory no more; see varve_release in varve.h. Not
-        collective; another thread may call it during wait."""
-        self._check()
-        _lib.lib().varve_release(self._session)
+        collective. Another thread may call it during wait, test and stats; during other calls it raises
+        RuntimeError."""
+        me = object()
+        try:
+            self._releasers[me] = threading.get_ident()  # first: either we see an exclusive call below, or it sees us and waits
+            user = self._users.get("user")
+            if user is not None and not user.is_shared and user.thread != threading.get_ident():
+                raise RuntimeError(f"the session of {self._name} is used by another thread")
+            self._check()
+            _lib.lib().varve_release(self._session)
+        finally:
+            self._releasers.pop(me, None)
 
     def need(self) -> bool:
         """Collective. Is a checkpoint due by the settings interval_seconds and interval_share?"""
@@ -379,7 +389,7 @@ class Session:
             found[_lib.text_of(one.name)] = one.value if one.text is None else _lib.text_of(one.text)
 
         function = _lib.varve_stat_fn(take)
-        with self._busy(), _lib.quiet():
+        with self._busy(is_shared=True), _lib.quiet():
             few = self._stats()
             self._call(_lib.lib().varve_stats_each, function, None)
         return {"version": few.version, "result": few.result, **found}
@@ -392,8 +402,8 @@ class Session:
         if not self._session or self._abandoned:
             raise ValueError(f"the session of {self._name} is closed")
 
-    def _busy(self) -> "_Busy":
-        return _Busy(self)
+    def _busy(self, is_shared: bool = False) -> "_Busy":
+        return _Busy(self, is_shared)
 
     def _error(self, rc: int) -> Error:
         return from_c(rc, _lib.lib().varve_session_error(self._session).contents)
@@ -536,18 +546,33 @@ class Session:
 
 class _Busy:
     """One thread at a time uses a session. No lock, which a signal between taking it and the `with` would leave taken:
-    then the session stays with this thread, which can go on."""
+    then the session stays with this thread, which can go on. `is_shared`: C allows release meanwhile."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, is_shared: bool) -> None:
         self.session = session
         self.thread = threading.get_ident()
+        self.is_shared = is_shared
+        self.narrowed: Optional[_Busy] = None  # the shared call that this exclusive one is inside of
 
     def __enter__(self) -> None:
         self.session._check()
-        if self.session._users.setdefault("user", self).thread != self.thread:  # one step of the interpreter
+        outer = self.session._users.setdefault("user", self)  # one step of the interpreter
+        if outer.thread != self.thread:
             raise RuntimeError(f"the session of {self.session._name} is used by another thread")
+        if self.is_shared:
+            return
+        try:
+            if outer.is_shared:
+                self.narrowed, outer.is_shared = outer, False
+            while any(thread != self.thread for thread in list(self.session._releasers.values())):
+                time.sleep(POLL_FIRST)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: Any) -> None:
+        if self.narrowed is not None:
+            self.narrowed.is_shared = True
         if self.session._users.get("user") is self:
             self.session._users.pop("user", None)
 
