@@ -254,6 +254,43 @@ def test_allocate(ck):
         assert s.restart(8, allocate=True)["big"].sum() == 100000
 
 
+def test_allocate_and_functions(ck):
+    """A protected function is asked again after a restart has made a new array for its name."""
+    with varve.open(ck, "a") as s:
+        s.protect("x", np.arange(6.0))
+        s.checkpoint(1)
+    state = {"x": np.zeros(2)}
+    with varve.open(ck, "a") as s:
+        s.protect("x", lambda: state["x"])
+        state["x"] = s.restart(allocate=True)["x"]
+        assert list(state["x"]) == list(range(6))
+        for step in (2, 3):
+            state["x"] = state["x"] + 1  # another array
+            s.checkpoint(step, wait=True)
+            assert same(varve.Store(ck)["a"].latest["x"][...], state["x"])
+
+
+def test_failed_allocate_leaves_protection(ck):
+    """Memory was asked for in vain: what was protected before is part of the next checkpoint."""
+    with varve.open(ck, "a", codec="none") as s:
+        s.protect("x", np.random.default_rng(1).random(10000))
+        s.checkpoint(1)
+    (pack,) = [os.path.join(folder, one) for folder, _, files in os.walk(ck) for one in files
+               if f"{1:016x}" in folder and one == "00000000"]
+    with open(pack, "r+b") as file:
+        file.seek(os.path.getsize(pack) // 2)
+        file.write(b"damage")
+    plain, asked = np.full(5, 7.0), np.full(3, 8.0)
+    for memory, version in ((plain, 5), (lambda: asked, 6)):
+        with varve.open(ck, "a", log=lambda level, line: None) as s:
+            s.protect("x", memory)
+            with pytest.raises(varve.Corrupt):
+                s.restart(1, allocate=True)
+            s.checkpoint(version, wait=True)
+        stored = varve.Store(ck)["a"].latest
+        assert stored.version == version and same(stored["x"][...], memory() if callable(memory) else memory)
+
+
 def test_parts(ck):
     a, b = np.arange(5), np.arange(3.0)
     with varve.open(ck, "a") as s:

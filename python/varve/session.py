@@ -66,6 +66,7 @@ class _Region:
         self.callbacks: Any = None
         self.loaded: Optional[bytearray] = None
         self.total = -1
+        self.must_place = False  # C has it otherwise than `how` says, or not at all
 
 
 class Session:
@@ -316,6 +317,7 @@ class Session:
         missing   leave regions alone that are not stored
         allocate  True: make new arrays for what is stored and not protected, or protected with another size; they are
                   protected from then on. Returns them as a dict with an attribute `version`, or None in a first run.
+                  A function that was protected is asked again by the next checkpoint: let it return the new array.
                   A list of names: only for these
         """
         with self._busy():
@@ -449,6 +451,7 @@ class Session:
             self._call(_lib.lib().varve_protect_array, _region_name(name), _types.address_of(array),
                        ctypes.byref(described))
             region.memory = array  # the old one may go now: C has waited as long as it was needed
+            region.must_place = False
             self._regions[name] = region
 
     def _ask_all(self, is_saving: bool = False) -> None:
@@ -457,7 +460,7 @@ class Session:
         for name, region in list(self._regions.items()):
             if region.ask is not None:
                 array = _types.numpy_of(name, region.ask())
-                if array is not region.memory:
+                if array is not region.memory or region.must_place:
                     self._place(name, region, array)
             elif region.save is not None and is_saving:
                 memory = np.frombuffer(_bytes_to_save(name, region.save()), np.uint8)
@@ -527,17 +530,29 @@ class Session:
 
     def _restart_alloc(self, version: int, wanted: Union[bool, Collection[str]]) -> Optional[Arrays]:
         given: Dict[str, np.ndarray] = {}
+        released = set()
+
+        def release(arg: Any, name: bytes, ptr: Any) -> None:
+            released.add(_lib.text_of(name))
+            given.pop(_lib.text_of(name), None)
+
         kinds = dict(_lib.varve_allocator._fields_)
         allocator = _lib.varve_allocator(
             size=ctypes.sizeof(_lib.varve_allocator),
             alloc=kinds["alloc"](lambda arg, info: _allocate(given, wanted, info.contents)),
-            release=kinds["release"](lambda arg, name, ptr: given.pop(_lib.text_of(name), None)))
+            release=kinds["release"](release))
         with _lib.quiet():
-            at = self._versioned(_lib.lib().varve_restart_alloc, version, ctypes.byref(allocator), None)
+            try:
+                at = self._versioned(_lib.lib().varve_restart_alloc, version, ctypes.byref(allocator), None)
+            finally:  # what C asked memory for and gave back, it protects no more
+                for name in released.intersection(self._regions).difference(given):
+                    self._place(name, self._regions[name], self._regions[name].memory)
             if at is None:
                 return None
             for name, array in given.items():
-                self._regions[name] = _Region(array, {})
+                region = self._regions.setdefault(name, _Region(None, {}))
+                region.memory = array  # a function is asked again, and C has not heard all of `how`
+                region.must_place = True
         self._give_objects()
         made = Arrays(given)
         made.version = at
