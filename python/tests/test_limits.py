@@ -1,4 +1,5 @@
 """What it costs, and that the interpreter stays usable: its lock, Ctrl-C, memory, time."""
+import gc
 import os
 import shutil
 import signal
@@ -7,12 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
 from conftest import HERE, ROOT, scale
 
 import varve
+from varve import _lib
 
 
 @pytest.fixture
@@ -136,6 +139,38 @@ def test_interrupted_open_is_closed(ck):
     del held
 
 
+def test_interrupted_open_keeps_its_log(ck, monkeypatch):
+    """C logs until the session is closed, by a function that only the interrupted call had."""
+    class Log:
+        def __call__(self, level, line):
+            pass
+
+    def close(session):
+        gc.collect()
+        seen.append(log_of() is not None)
+        return real(session)
+
+    with varve.open(ck, "a"):
+        pass
+    seen = []
+    real = _lib.lib().varve_close
+    monkeypatch.setattr(_lib.lib(), "varve_close", close)
+    log = Log()
+    log_of = weakref.ref(log)
+    try:
+        interrupt_after(0.1)
+        varve.open(f"file://{ck}?latency=100ms", "a", log=log)
+    except KeyboardInterrupt:
+        pass
+    del log
+    for _ in range(100):
+        if seen and not any(thread.name == "varve-open" for thread in threading.enumerate()):
+            break
+        time.sleep(0.1)
+    gc.collect()
+    assert seen == [True] and log_of() is None
+
+
 def test_second_interrupt_gives_up(ck, run):
     """Ctrl-C once more while the end of the block waits: the program ends, and an older checkpoint is there."""
     program = """
@@ -167,8 +202,6 @@ class Alarm(Exception):
 
 
 def test_signals_that_were_put_off_come_afterwards():
-    from varve import _lib
-
     reached = []
     with pytest.raises(KeyboardInterrupt):
         with _lib.quiet():

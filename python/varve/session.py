@@ -642,7 +642,7 @@ def _open_interruptibly(opened: ctypes.c_void_p, arguments: Tuple[Any, ...]) -> 
         finally:
             done.set()
 
-    def give_up() -> None:
+    def give_up(kept: Any) -> None:  # C logs until it has closed
         done.wait()
         _lib.lib().varve_close(opened)
 
@@ -651,7 +651,7 @@ def _open_interruptibly(opened: ctypes.c_void_p, arguments: Tuple[Any, ...]) -> 
         done.wait()
         return results[0]
     except BaseException:
-        threading.Thread(target=give_up, daemon=True, name="varve-open").start()
+        threading.Thread(target=give_up, args=(arguments,), daemon=True, name="varve-open").start()
         raise
 
 
