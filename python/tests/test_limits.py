@@ -171,6 +171,25 @@ def test_interrupted_open_keeps_its_log(ck, monkeypatch):
     assert seen == [True] and log_of() is None
 
 
+@pytest.mark.parametrize("name, call", [
+    ("varve_checkpoint", lambda s: s.checkpoint(1)), ("varve_test", lambda s: s.test()),
+    ("varve_test", lambda s: s.wait()), ("varve_need", lambda s: s.need()), ("varve_release", lambda s: s.release())])
+def test_interrupt_of_the_log_function(ck, monkeypatch, name, call):
+    """ctypes would drop the exception of a handler that runs inside a callback."""
+    def logging(session, *arguments):
+        s._log(None, 1, b"a line")
+        return real(session, *arguments)
+
+    real = getattr(_lib.lib(), name)
+    with varve.open(ck, "a", log=lambda level, line: signal.raise_signal(signal.SIGINT) if line == "a line" else 0) as s:
+        s.protect("a", np.zeros(3))
+        s.checkpoint(0, wait=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(_lib.lib(), name, logging)
+            with pytest.raises(KeyboardInterrupt):
+                call(s)
+
+
 def test_second_interrupt_gives_up(ck, run):
     """Ctrl-C once more while the end of the block waits: the program ends, and an older checkpoint is there."""
     program = """

@@ -65,6 +65,11 @@ def test_interrupt(ck, mpirun):
     assert done.stdout.count("interrupted") >= 1 and time.monotonic() - begun < 30, done.stdout + done.stderr
 
 
+def test_interrupt_of_open(ck, mpirun):
+    done = mpirun(1, JOB, "interrupt_open", ck, check=False)
+    assert "interrupted" in done.stdout and "left open" in done.stderr, done.stdout + done.stderr
+
+
 def test_rank_killed(ck, tmp_path, mpirun, run):
     """One rank gets SIGKILL in the middle of the job, and fewer ranks go on: the same to the last bit."""
     sizes = ["--rows", "64", "--columns", "64", "--every", "4", "--steps", "80"]

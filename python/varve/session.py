@@ -97,7 +97,13 @@ class Session:
         opened = ctypes.c_void_p()  # this one's only when nobody else will close it
         rest = (_lib.bytes_of(store, "the address of the store"), _lib.bytes_of(name, "the name"),
                 ctypes.byref(options), ctypes.byref(opened), ctypes.byref(error))
-        rc = _open_interruptibly(opened, rest) if comm is None else _open_mpi(comm, rest)
+        if comm is None:
+            self._take(_open_interruptibly(opened, rest), opened, error)
+        else:
+            with _lib.quiet():  # one that comes meanwhile finds the session here, whose threads go on
+                self._take(_open_mpi(comm, rest), opened, error)
+
+    def _take(self, rc: int, opened: ctypes.c_void_p, error: _lib.varve_error) -> None:
         if rc < 0:
             raise from_c(rc, error)
         self._session = opened
@@ -293,7 +299,7 @@ class Session:
             if user is not None and not user.is_shared and user.thread != threading.get_ident():
                 raise RuntimeError(f"the session of {self._name} is used by another thread")
             self._check()
-            _lib.lib().varve_release(self._session)
+            self._plain(_lib.lib().varve_release)
         finally:
             self._releasers.pop(me, None)
 
@@ -410,8 +416,18 @@ class Session:
     def _error(self, rc: int) -> Error:
         return from_c(rc, _lib.lib().varve_session_error(self._session).contents)
 
+    def _plain(self, function: Any, *arguments: Any) -> int:
+        """What C returns. It may call the log function in this thread, where an exception of a handler is lost."""
+        rc: int
+        if self._log:
+            with _lib.quiet():
+                rc = function(self._session, *arguments)
+        else:
+            rc = function(self._session, *arguments)
+        return rc
+
     def _call(self, function: Any, *arguments: Any) -> int:
-        rc: int = function(self._session, *arguments)
+        rc = self._plain(function, *arguments)
         if rc < 0:
             raise self._error(rc)
         return rc
@@ -426,7 +442,7 @@ class Session:
         so ask as often, which is why ranks count looks where there is a time limit, and not each its own clock."""
         pause, waited = POLL_FIRST, 0.0
         while True:
-            rc: int = _lib.lib().varve_test(self._session)
+            rc = self._plain(_lib.lib().varve_test)
             if rc != 0 or (timeout is not None and waited >= timeout):
                 return rc
             time.sleep(pause)
