@@ -231,6 +231,21 @@ def test_signals_that_were_put_off_come_afterwards():
     assert reached == [1, 2] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_signals_behind_one_that_raises():
+    """A SIGTERM behind a Ctrl-C that was put off."""
+    came = []
+    old = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with _lib.quiet():
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGTERM)
+                signal.raise_signal(signal.SIGTERM)
+        assert came == [signal.SIGTERM] * 2
+    finally:
+        signal.signal(signal.SIGTERM, old)
+
+
 def test_signals_while_memory_is_given(fast):
     """A handler that raises at random moments of protect: what C has is kept alive, whatever was raised."""
     def ring(number, frame):
