@@ -215,6 +215,18 @@ def test_objects_that_are_no_bytes(ck, saved):
         assert s.stored() == (None, [])  # nothing was begun
 
 
+def test_load_that_protects(ck):
+    """As a program does that learns from one object which arrays it has."""
+    got = []
+    with varve.open(ck, "a") as s:
+        s.protect_object("o", lambda: b"abc", lambda data: s.protect(data.decode(), np.zeros(3)))
+        s.protect_object("p", lambda: b"def", got.append)
+        s.checkpoint(1)
+        assert s.restart() == 1 and got == [b"def"]
+        s.checkpoint(2, wait=True)
+        assert sorted(one.name for one in s.stored()[1]) == ["abc", "o", "p"]
+
+
 def test_objects_from_other_buffers(ck):
     got = []
     for saved in (np.arange(6, dtype="i4")[::2], np.empty((0, 3)), bytearray(b"abc"), memoryview(b"abcd")[1:3]):

@@ -510,7 +510,7 @@ class Session:
             self._regions[name] = region
 
     def _give_objects(self) -> None:
-        for name, region in self._regions.items():
+        for name, region in list(self._regions.items()):  # a load may protect more
             if region.load is None or region.loaded is None:
                 continue
             loaded, region.loaded = region.loaded, None
