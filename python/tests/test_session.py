@@ -320,6 +320,20 @@ def test_parts(ck):
         assert s.restart(resize=True, missing=True) == 1 and list(larger) == [0, 1, 2, 3, 4, 0, 0, 0]
 
 
+def test_a_text_is_no_list_of_names(ck):
+    """"ab" would be the regions a and b."""
+    a, b, ab = np.arange(3), np.arange(4), np.arange(5)
+    with varve.open(ck, "a") as s:
+        for name, one in (("a", a), ("b", b), ("ab", ab)):
+            s.protect(name, one)
+        s.checkpoint(1)
+        for how in (dict(regions="ab"), dict(allocate="ab"), dict(regions=b"ab")):
+            with pytest.raises(TypeError, match="list of names"):
+                s.restart(**how)
+    with varve.open(ck, "a") as s:
+        assert list(s.restart(allocate=(name for name in ["ab", "a"]))) in (["a", "ab"], ["ab", "a"])
+
+
 def test_restart_in_steps(ck):
     a, b = np.arange(50000), np.arange(3.0)
     got = []

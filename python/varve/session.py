@@ -326,13 +326,15 @@ class Session:
                   A function that was protected is asked again by the next checkpoint: let it return the new array.
                   A list of names: only for these
         """
+        wanted = allocate if isinstance(allocate, bool) else _names("allocate", allocate)
+        names = None if regions is None else _names("regions", regions)
+        if wanted and (names is not None or resize or missing):
+            raise ValueError("allocate goes with none of regions, resize and missing")
         with self._busy():
             self._ask_all()
-            if allocate:
-                if regions is not None or resize or missing:
-                    raise ValueError("allocate goes with none of regions, resize and missing")
-                return self._restart_alloc(version, allocate)
-            return self._restart(version, regions, resize, missing)
+            if wanted:
+                return self._restart_alloc(version, wanted)
+            return self._restart(version, names, resize, missing)
 
     def restart_begin(self, version: int = LATEST) -> Optional[int]:
         """Collective. Begin a restart, and return while memory is still being filled: restart_wait(name) tells when
@@ -621,6 +623,13 @@ def _allocate(given: Dict[str, np.ndarray], wanted: Union[bool, Collection[str]]
         made = np.empty(info.bytes, np.uint8)
     given[name] = made
     return _types.address_of(made)
+
+
+def _names(what: str, names: Collection[str]) -> List[str]:
+    """A text would be a list of its letters, of which a region may have the name."""
+    if isinstance(names, (str, bytes)):
+        raise TypeError(f"{what} is the text {names!r}, and must be a list of names")
+    return list(names)
 
 
 def _region_name(name: str) -> bytes:
