@@ -1,4 +1,5 @@
 """What it costs, and that the interpreter stays usable: its lock, Ctrl-C, memory, time."""
+import errno
 import gc
 import os
 import shutil
@@ -77,20 +78,21 @@ def interrupt_after(seconds):
 def test_interrupt(ck):
     """wait, the next checkpoint and close can be interrupted; the checkpoint in flight is stored all the same."""
     a = np.random.default_rng(1).random(1 << 19)
-    with varve.open(f"file://{ck}?limit=1MB", "a", codec="none", keep="all") as s:
+    with varve.open(f"file://{ck}?limit=2MB", "a", codec="none", keep="all") as s:  # two seconds each
         s.protect("a", a)
         for step, call in enumerate([s.wait, lambda: s.checkpoint(99), s.close], 1):
             a += 1
             s.checkpoint(step)
             interrupt_after(0.2)
-            begun = time.monotonic()
             with pytest.raises(KeyboardInterrupt):
                 call()
-            assert time.monotonic() - begun < 3  # the storage needs four
+            assert s._stats().result == -errno.EINPROGRESS  # nobody has waited for the storage
             assert not s.closed and s.wait()
             assert varve.Store(ck)["a"].latest.version == step
-        kept = a.copy()
-        a[:] = 0
+    kept = a.copy()
+    a[:] = 0
+    with varve.open(ck, "a") as s:
+        s.protect("a", a)
         assert s.restart() == 3 and (a == kept).all()
 
 
@@ -128,7 +130,7 @@ def test_interrupted_open_is_closed(ck):
         pass
     with pytest.raises(KeyboardInterrupt) as held:  # keeps the object that was being made
         interrupt_after(0.1)
-        varve.open(f"file://{ck}?latency=100ms", "a")
+        varve.open(f"file://{ck}?latency=40ms", "a")
     for _ in range(100):
         if not any(thread.name == "varve-open" for thread in threading.enumerate()):
             break
@@ -159,7 +161,7 @@ def test_interrupted_open_keeps_its_log(ck, monkeypatch):
     log_of = weakref.ref(log)
     try:
         interrupt_after(0.1)
-        varve.open(f"file://{ck}?latency=100ms", "a", log=log)
+        varve.open(f"file://{ck}?latency=40ms", "a", log=log)
     except KeyboardInterrupt:
         pass
     del log
@@ -368,9 +370,11 @@ with varve.open(sys.argv[1], "a") as s:
 
 
 def test_many_checkpoints(fast, run):
-    """The same memory after thousands of checkpoints as after a quarter of them, to 2 MiB."""
-    grown = int(run(MANY, fast, scale(10000, 1000), timeout=280).stdout)
-    assert grown < 2048, f"{grown} KiB more"
+    """The same memory after thousands of checkpoints as after a quarter of them, to 256 KiB and 400 bytes each."""
+    count = scale(5000, 1000)
+    grown = int(run(MANY, fast, count, timeout=280).stdout)
+    print(f"{grown} KiB more")
+    assert grown < 256 + 0.3 * count, f"{grown} KiB more"
 
 
 # ---- time ----
@@ -418,10 +422,12 @@ def test_cost_beside_c(fast, tmp_path):
     subprocess.run([compiler, "-O2", "-I", str(tmp_path), "-I", str(ROOT / "include"), "-o", str(twin),
                     str(HERE / "twin.c"), f"{library}/libvarve.so", f"-Wl,-rpath,{library}"], check=True)
     mine, theirs = [], []
-    for turn in range(4):  # taking turns, since the machine may be busy
+    for turn in range(6):  # taking turns, since the machine may be busy
         for command, told in (([str(twin), f"{fast}-c{turn}"], theirs),
                               ([sys.executable, "-c", TWIN, f"{fast}-p{turn}"], mine)):
             out = subprocess.check_output(command + ["1000", "40"], text=True, stderr=subprocess.DEVNULL)
             told.append(statistics.median(map(float, out.split()[5:])))
+        if min(mine) - min(theirs) < 2e-3:
+            break
     print(f"C {1e3 * min(theirs):.3f} ms, Python {1e3 * min(mine):.3f} ms")
     assert min(mine) - min(theirs) < 2e-3, (mine, theirs)

@@ -576,7 +576,7 @@ def waiting(function, told, name):
     """A function of C that takes a while, with its begin and end told."""
     def called(*arguments):
         told.append(f"{name} begins")
-        time.sleep(0.2)
+        time.sleep(0.1)
         rc = function(*arguments)
         told.append(f"{name} ends")
         return rc
