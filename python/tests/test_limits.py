@@ -19,15 +19,6 @@ import varve
 from varve import _lib
 
 
-@pytest.fixture
-def fast(tmp_path):
-    """A store in memory, where there is such a folder: for tests of many checkpoints that are not about the disk."""
-    folder = f"/dev/shm/varve-python-{os.getpid()}" if os.access("/dev/shm", os.W_OK) else str(tmp_path / "fast")
-    os.makedirs(folder)
-    yield folder + "/ck"
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 # ---- the lock of the interpreter ----
 
 class Ticking:

@@ -37,18 +37,18 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_bit_exact(ck, dtype):
+def test_bit_exact(fast, dtype):
     rng = np.random.default_rng(7)
     arrays = {str(shape): random_array(rng, dtype, shape) for shape in SHAPES}
     kept = {name: one.copy() for name, one in arrays.items()}
-    with varve.open(ck, "all") as s:
+    with varve.open(fast, "all") as s:
         for name, one in arrays.items():
             s.protect(name, one)
         assert s.restart() is None
         s.checkpoint(1)
     for one in arrays.values():
         one.reshape(-1).view(np.uint8)[...] = 0xAA
-    with varve.open(ck, "all") as s:
+    with varve.open(fast, "all") as s:
         for name, one in arrays.items():
             s.protect(name, one)
         assert s.restart() == 1
@@ -170,7 +170,7 @@ def test_function_that_tells_where(ck):
 @pytest.mark.parametrize("capture", ["auto", "sync"])
 def test_changed_while_it_is_stored(ck, capture):
     """What is stored is the memory at the call, although the program writes all of it at once afterwards."""
-    a = np.random.default_rng(1).random(1 << 19)
+    a = np.random.default_rng(1).random(1 << 18)
     with varve.open(f"file://{ck}?limit=20MB", "a", codec="none", capture=capture, keep="all") as s:
         s.protect("a", a)
         kept = {}
