@@ -26,6 +26,15 @@ def ck(tmp_path):
 
 
 @pytest.fixture
+def fast(tmp_path):
+    """A store in memory, where there is such a folder: for tests of many checkpoints that are not about the disk."""
+    folder = f"/dev/shm/varve-python-{os.getpid()}" if os.access("/dev/shm", os.W_OK) else str(tmp_path / "fast")
+    os.makedirs(folder)
+    yield folder + "/ck"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
 def run():
     """Run a program text or a file in a Python of its own: run(text, argument...) -> CompletedProcess."""
 

@@ -126,8 +126,29 @@ def interrupt(store):
     comm.Abort(4)
 
 
+def interrupt_open(store):
+    """Ctrl-C while open calls the log function: ctypes would drop the exception."""
+    import signal
+
+    from varve import _lib
+
+    def opening(kind, comm, store, name, options, *rest):
+        options._obj.log(None, 1, b"a line")
+        return real(kind, comm, store, name, options, *rest)
+
+    real, _lib.mpi_lib().varve_open_mpi_of = _lib.mpi_lib().varve_open_mpi_of, opening
+    warnings.simplefilter("always")
+    try:
+        varve.open(store, "a", comm=comm, log=lambda level, line: signal.raise_signal(signal.SIGINT))
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    sys.stderr.flush()
+    comm.Abort(4)
+
+
 what, store = sys.argv[1], sys.argv[2]
 if what in ("rows", "columns"):
     run(store, int(sys.argv[3]), what == "columns")
 else:
-    {"refuse": refuse, "disagree": disagree, "leave": leave, "interrupt": interrupt}[what](store)
+    {"refuse": refuse, "disagree": disagree, "leave": leave, "interrupt": interrupt,
+     "interrupt_open": interrupt_open}[what](store)

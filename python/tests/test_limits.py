@@ -1,4 +1,6 @@
 """What it costs, and that the interpreter stays usable: its lock, Ctrl-C, memory, time."""
+import errno
+import gc
 import os
 import shutil
 import signal
@@ -7,21 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
 from conftest import HERE, ROOT, scale
 
 import varve
-
-
-@pytest.fixture
-def fast(tmp_path):
-    """A store in memory, where there is such a folder: for tests of many checkpoints that are not about the disk."""
-    folder = f"/dev/shm/varve-python-{os.getpid()}" if os.access("/dev/shm", os.W_OK) else str(tmp_path / "fast")
-    os.makedirs(folder)
-    yield folder + "/ck"
-    shutil.rmtree(folder, ignore_errors=True)
+from varve import _lib
 
 
 # ---- the lock of the interpreter ----
@@ -74,20 +69,21 @@ def interrupt_after(seconds):
 def test_interrupt(ck):
     """wait, the next checkpoint and close can be interrupted; the checkpoint in flight is stored all the same."""
     a = np.random.default_rng(1).random(1 << 19)
-    with varve.open(f"file://{ck}?limit=1MB", "a", codec="none", keep="all") as s:
+    with varve.open(f"file://{ck}?limit=2MB", "a", codec="none", keep="all") as s:  # two seconds each
         s.protect("a", a)
         for step, call in enumerate([s.wait, lambda: s.checkpoint(99), s.close], 1):
             a += 1
             s.checkpoint(step)
             interrupt_after(0.2)
-            begun = time.monotonic()
             with pytest.raises(KeyboardInterrupt):
                 call()
-            assert time.monotonic() - begun < 3  # the storage needs four
+            assert s._stats().result == -errno.EINPROGRESS  # nobody has waited for the storage
             assert not s.closed and s.wait()
             assert varve.Store(ck)["a"].latest.version == step
-        kept = a.copy()
-        a[:] = 0
+    kept = a.copy()
+    a[:] = 0
+    with varve.open(ck, "a") as s:
+        s.protect("a", a)
         assert s.restart() == 3 and (a == kept).all()
 
 
@@ -125,7 +121,7 @@ def test_interrupted_open_is_closed(ck):
         pass
     with pytest.raises(KeyboardInterrupt) as held:  # keeps the object that was being made
         interrupt_after(0.1)
-        varve.open(f"file://{ck}?latency=100ms", "a")
+        varve.open(f"file://{ck}?latency=40ms", "a")
     for _ in range(100):
         if not any(thread.name == "varve-open" for thread in threading.enumerate()):
             break
@@ -134,6 +130,57 @@ def test_interrupted_open_is_closed(ck):
         s.protect("a", np.zeros(3))
         s.checkpoint(1)
     del held
+
+
+def test_interrupted_open_keeps_its_log(ck, monkeypatch):
+    """C logs until the session is closed, by a function that only the interrupted call had."""
+    class Log:
+        def __call__(self, level, line):
+            pass
+
+    def close(session):
+        gc.collect()
+        seen.append(log_of() is not None)
+        return real(session)
+
+    with varve.open(ck, "a"):
+        pass
+    seen = []
+    real = _lib.lib().varve_close
+    monkeypatch.setattr(_lib.lib(), "varve_close", close)
+    log = Log()
+    log_of = weakref.ref(log)
+    try:
+        interrupt_after(0.1)
+        varve.open(f"file://{ck}?latency=40ms", "a", log=log)
+    except KeyboardInterrupt:
+        pass
+    del log
+    for _ in range(100):
+        if seen and not any(thread.name == "varve-open" for thread in threading.enumerate()):
+            break
+        time.sleep(0.1)
+    gc.collect()
+    assert seen == [True] and log_of() is None
+
+
+@pytest.mark.parametrize("name, call", [
+    ("varve_checkpoint", lambda s: s.checkpoint(1)), ("varve_test", lambda s: s.test()),
+    ("varve_test", lambda s: s.wait()), ("varve_need", lambda s: s.need()), ("varve_release", lambda s: s.release())])
+def test_interrupt_of_the_log_function(ck, monkeypatch, name, call):
+    """ctypes would drop the exception of a handler that runs inside a callback."""
+    def logging(session, *arguments):
+        s._log(None, 1, b"a line")
+        return real(session, *arguments)
+
+    real = getattr(_lib.lib(), name)
+    with varve.open(ck, "a", log=lambda level, line: signal.raise_signal(signal.SIGINT) if line == "a line" else 0) as s:
+        s.protect("a", np.zeros(3))
+        s.checkpoint(0, wait=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(_lib.lib(), name, logging)
+            with pytest.raises(KeyboardInterrupt):
+                call(s)
 
 
 def test_second_interrupt_gives_up(ck, run):
@@ -167,8 +214,6 @@ class Alarm(Exception):
 
 
 def test_signals_that_were_put_off_come_afterwards():
-    from varve import _lib
-
     reached = []
     with pytest.raises(KeyboardInterrupt):
         with _lib.quiet():
@@ -177,6 +222,21 @@ def test_signals_that_were_put_off_come_afterwards():
                 reached.append(1)
             reached.append(2)
     assert reached == [1, 2] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_signals_behind_one_that_raises():
+    """A SIGTERM behind a Ctrl-C that was put off."""
+    came = []
+    old = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with _lib.quiet():
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGTERM)
+                signal.raise_signal(signal.SIGTERM)
+        assert came == [signal.SIGTERM] * 2
+    finally:
+        signal.signal(signal.SIGTERM, old)
 
 
 def test_signals_while_memory_is_given(fast):
@@ -301,9 +361,11 @@ with varve.open(sys.argv[1], "a") as s:
 
 
 def test_many_checkpoints(fast, run):
-    """The same memory after thousands of checkpoints as after a quarter of them, to 2 MiB."""
-    grown = int(run(MANY, fast, scale(10000, 1000), timeout=280).stdout)
-    assert grown < 2048, f"{grown} KiB more"
+    """The same memory after thousands of checkpoints as after a quarter of them, to 256 KiB and 400 bytes each."""
+    count = scale(5000, 1000)
+    grown = int(run(MANY, fast, count, timeout=280).stdout)
+    print(f"{grown} KiB more")
+    assert grown < 256 + 0.3 * count, f"{grown} KiB more"
 
 
 # ---- time ----
@@ -351,10 +413,12 @@ def test_cost_beside_c(fast, tmp_path):
     subprocess.run([compiler, "-O2", "-I", str(tmp_path), "-I", str(ROOT / "include"), "-o", str(twin),
                     str(HERE / "twin.c"), f"{library}/libvarve.so", f"-Wl,-rpath,{library}"], check=True)
     mine, theirs = [], []
-    for turn in range(4):  # taking turns, since the machine may be busy
+    for turn in range(6):  # taking turns, since the machine may be busy
         for command, told in (([str(twin), f"{fast}-c{turn}"], theirs),
                               ([sys.executable, "-c", TWIN, f"{fast}-p{turn}"], mine)):
             out = subprocess.check_output(command + ["1000", "40"], text=True, stderr=subprocess.DEVNULL)
             told.append(statistics.median(map(float, out.split()[5:])))
+        if min(mine) - min(theirs) < 2e-3:
+            break
     print(f"C {1e3 * min(theirs):.3f} ms, Python {1e3 * min(mine):.3f} ms")
     assert min(mine) - min(theirs) < 2e-3, (mine, theirs)

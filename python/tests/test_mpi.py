@@ -23,15 +23,17 @@ def test_other_numbers_of_ranks(ck, mpirun):
     assert newest.version == 5 and newest.ranks == 4
     assert (newest["field"][...] == np.arange(61 * 40).reshape(61, 40) * 5).all()
     assert (newest["field"][7:50:3, -2::-1] == (np.arange(61 * 40).reshape(61, 40) * 5)[7:50:3, -2::-1]).all()
-    assert newest["list"].is_private
-    with np.testing.assert_raises(varve.Mismatch):
-        newest["list"][0]
+    assert newest["list"].is_whole and (newest["list"][...] == np.arange(1000) + 5).all()
     parts = [newest.read("list", rank) for rank in range(4)]
     assert (np.concatenate(parts) == np.arange(1000) + 5).all()
 
 
 def test_errors_are_the_same_on_all_ranks(ck, mpirun):
     mpirun(2, JOB, "refuse", ck)
+    mine = varve.Store(ck)["private"].latest["mine"]
+    assert mine.is_private
+    with pytest.raises(varve.Mismatch, match="mine"):
+        mine[0]
     assert "refused" in mpirun(3, JOB, "refuse", ck).stdout
     done = mpirun(2, JOB, "disagree", ck)
     assert "disagreed" in done.stdout and done.stdout.count("-20011") == 2, done.stdout + done.stderr
@@ -61,6 +63,11 @@ def test_interrupt(ck, mpirun):
     begun = time.monotonic()
     done = mpirun(2, JOB, "interrupt", ck, check=False)
     assert done.stdout.count("interrupted") >= 1 and time.monotonic() - begun < 30, done.stdout + done.stderr
+
+
+def test_interrupt_of_open(ck, mpirun):
+    done = mpirun(1, JOB, "interrupt_open", ck, check=False)
+    assert "interrupted" in done.stdout and "left open" in done.stderr, done.stdout + done.stderr
 
 
 def test_rank_killed(ck, tmp_path, mpirun, run):

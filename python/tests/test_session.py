@@ -6,12 +6,14 @@ import json
 import multiprocessing
 import os
 import threading
+import time
 import warnings
 
 import numpy as np
 import pytest
 
 import varve
+from varve import _lib
 
 DTYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "?", "g", ">f8", ">i4",
           "M8[ns]", "m8[s]", "S7", "U3", [("a", "i4"), ("b", "f8", (2, 3))]]
@@ -35,18 +37,18 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_bit_exact(ck, dtype):
+def test_bit_exact(fast, dtype):
     rng = np.random.default_rng(7)
     arrays = {str(shape): random_array(rng, dtype, shape) for shape in SHAPES}
     kept = {name: one.copy() for name, one in arrays.items()}
-    with varve.open(ck, "all") as s:
+    with varve.open(fast, "all") as s:
         for name, one in arrays.items():
             s.protect(name, one)
         assert s.restart() is None
         s.checkpoint(1)
     for one in arrays.values():
         one.reshape(-1).view(np.uint8)[...] = 0xAA
-    with varve.open(ck, "all") as s:
+    with varve.open(fast, "all") as s:
         for name, one in arrays.items():
             s.protect(name, one)
         assert s.restart() == 1
@@ -68,7 +70,7 @@ def test_bfloat16(ck):
 
 def test_bfloat16_without_ml_dtypes(ck, monkeypatch):
     """What others have stored as bf16 is read as uint16."""
-    from varve import _lib, _types
+    from varve import _types
 
     bits = np.arange(600, dtype=np.uint16).reshape(20, 30)
     monkeypatch.setattr(_types, "BFLOAT16", None)
@@ -168,7 +170,7 @@ def test_function_that_tells_where(ck):
 @pytest.mark.parametrize("capture", ["auto", "sync"])
 def test_changed_while_it_is_stored(ck, capture):
     """What is stored is the memory at the call, although the program writes all of it at once afterwards."""
-    a = np.random.default_rng(1).random(1 << 19)
+    a = np.random.default_rng(1).random(1 << 18)
     with varve.open(f"file://{ck}?limit=20MB", "a", codec="none", capture=capture, keep="all") as s:
         s.protect("a", a)
         kept = {}
@@ -203,6 +205,38 @@ def test_objects(ck):
         assert s.stored()[0] == 3  # nothing was begun
 
 
+@pytest.mark.parametrize("saved", [400, [1, 2], "text", None, np.array([object()])], ids=lambda one: type(one).__name__)
+def test_objects_that_are_no_bytes(ck, saved):
+    """400 would be 400 zero bytes, without an error."""
+    with varve.open(ck, "a") as s:
+        s.protect_object("counter", lambda: saved, len)
+        with pytest.raises(TypeError, match="region counter: .*must return bytes"):
+            s.checkpoint(1)
+        assert s.stored() == (None, [])  # nothing was begun
+
+
+def test_load_that_protects(ck):
+    """As a program does that learns from one object which arrays it has."""
+    got = []
+    with varve.open(ck, "a") as s:
+        s.protect_object("o", lambda: b"abc", lambda data: s.protect(data.decode(), np.zeros(3)))
+        s.protect_object("p", lambda: b"def", got.append)
+        s.checkpoint(1)
+        assert s.restart() == 1 and got == [b"def"]
+        s.checkpoint(2, wait=True)
+        assert sorted(one.name for one in s.stored()[1]) == ["abc", "o", "p"]
+
+
+def test_objects_from_other_buffers(ck):
+    got = []
+    for saved in (np.arange(6, dtype="i4")[::2], np.empty((0, 3)), bytearray(b"abc"), memoryview(b"abcd")[1:3]):
+        with varve.open(ck, "a") as s:
+            s.protect_object("o", lambda: saved, got.append)
+            s.checkpoint(max(list(varve.Store(ck)["a"])) + 1 if got else 1, wait=True)
+            s.restart()
+    assert got == [np.array([0, 2, 4], "i4").tobytes(), b"", b"abc", b"bc"]
+
+
 def test_allocate(ck):
     with varve.open(ck, "a") as s:
         s.protect("x", np.arange(6, dtype="f4").reshape(2, 3))
@@ -232,6 +266,43 @@ def test_allocate(ck):
         assert s.restart(8, allocate=True)["big"].sum() == 100000
 
 
+def test_allocate_and_functions(ck):
+    """A protected function is asked again after a restart has made a new array for its name."""
+    with varve.open(ck, "a") as s:
+        s.protect("x", np.arange(6.0))
+        s.checkpoint(1)
+    state = {"x": np.zeros(2)}
+    with varve.open(ck, "a") as s:
+        s.protect("x", lambda: state["x"])
+        state["x"] = s.restart(allocate=True)["x"]
+        assert list(state["x"]) == list(range(6))
+        for step in (2, 3):
+            state["x"] = state["x"] + 1  # another array
+            s.checkpoint(step, wait=True)
+            assert same(varve.Store(ck)["a"].latest["x"][...], state["x"])
+
+
+def test_failed_allocate_leaves_protection(ck):
+    """Memory was asked for in vain: what was protected before is part of the next checkpoint."""
+    with varve.open(ck, "a", codec="none") as s:
+        s.protect("x", np.random.default_rng(1).random(10000))
+        s.checkpoint(1)
+    (pack,) = [os.path.join(folder, one) for folder, _, files in os.walk(ck) for one in files
+               if f"{1:016x}" in folder and one == "00000000"]
+    with open(pack, "r+b") as file:
+        file.seek(os.path.getsize(pack) // 2)
+        file.write(b"damage")
+    plain, asked = np.full(5, 7.0), np.full(3, 8.0)
+    for memory, version in ((plain, 5), (lambda: asked, 6)):
+        with varve.open(ck, "a", log=lambda level, line: None) as s:
+            s.protect("x", memory)
+            with pytest.raises(varve.Corrupt):
+                s.restart(1, allocate=True)
+            s.checkpoint(version, wait=True)
+        stored = varve.Store(ck)["a"].latest
+        assert stored.version == version and same(stored["x"][...], memory() if callable(memory) else memory)
+
+
 def test_parts(ck):
     a, b = np.arange(5), np.arange(3.0)
     with varve.open(ck, "a") as s:
@@ -247,6 +318,20 @@ def test_parts(ck):
         larger = np.full(8, 9)
         s.protect("a", larger)
         assert s.restart(resize=True, missing=True) == 1 and list(larger) == [0, 1, 2, 3, 4, 0, 0, 0]
+
+
+def test_a_text_is_no_list_of_names(ck):
+    """"ab" would be the regions a and b."""
+    a, b, ab = np.arange(3), np.arange(4), np.arange(5)
+    with varve.open(ck, "a") as s:
+        for name, one in (("a", a), ("b", b), ("ab", ab)):
+            s.protect(name, one)
+        s.checkpoint(1)
+        for how in (dict(regions="ab"), dict(allocate="ab"), dict(regions=b"ab")):
+            with pytest.raises(TypeError, match="list of names"):
+                s.restart(**how)
+    with varve.open(ck, "a") as s:
+        assert list(s.restart(allocate=(name for name in ["ab", "a"]))) in (["a", "ab"], ["ab", "a"])
 
 
 def test_restart_in_steps(ck):
@@ -469,6 +554,80 @@ def test_one_thread_at_a_time(ck):
         s.wait()
         timer.join()
     assert caught and "another thread" in caught[0]
+
+
+def test_two_threads_that_take_turns(ck):
+    """One thread leaves just when another takes the session: it is free after both."""
+    class Leaving(dict):
+        def setdefault(self, key, value):
+            self.pop(key, None)
+            return super().setdefault(key, value)
+
+    with varve.open(ck, "a") as s:
+        other = threading.Thread(target=lambda: users.update(user=s._busy()))
+        users = s._users = Leaving()
+        other.start()
+        other.join()
+        s.test()
+        assert not users
+
+
+def waiting(function, told, name):
+    """A function of C that takes a while, with its begin and end told."""
+    def called(*arguments):
+        told.append(f"{name} begins")
+        time.sleep(0.1)
+        rc = function(*arguments)
+        told.append(f"{name} ends")
+        return rc
+
+    return called
+
+
+def begin_in_thread(function, told, first):
+    thread = threading.Thread(target=function)
+    thread.start()
+    while first not in told:
+        time.sleep(0.001)
+    return thread
+
+
+@pytest.mark.parametrize("call", ["close", "checkpoint", "protect"])
+def test_calls_wait_for_release(ck, monkeypatch, call):
+    """C forbids them during a release of another thread; close would free the session under it."""
+    told = []
+    lib = _lib.lib()
+    monkeypatch.setattr(lib, "varve_release", waiting(lib.varve_release, told, "release"))
+    for name in ("varve_close", "varve_checkpoint", "varve_protect_array"):
+        monkeypatch.setattr(lib, name, waiting(getattr(lib, name), told, name))
+    with varve.open(ck, "a") as s:
+        thread = begin_in_thread(s.release, told, "release begins")
+        {"close": s.close, "checkpoint": lambda: s.checkpoint(1), "protect": lambda: s.protect("a", np.zeros(3))}[call]()
+        thread.join()
+        assert told[:2] == ["release begins", "release ends"] and len(told) == 4, told
+        assert not s._releasers and not s._users
+
+
+def test_release_during_other_calls(ck, monkeypatch):
+    told = []
+    lib = _lib.lib()
+    for name in ("varve_checkpoint", "varve_test", "varve_close"):
+        monkeypatch.setattr(lib, name, waiting(getattr(lib, name), told, name))
+    s = varve.open(ck, "a")
+    s.protect("a", np.zeros(3))
+    thread = begin_in_thread(lambda: s.checkpoint(1), told, "varve_checkpoint begins")
+    with pytest.raises(RuntimeError, match="another thread"):
+        s.release()
+    thread.join()
+    thread = begin_in_thread(s.wait, told, "varve_test begins")
+    s.release()  # allowed
+    thread.join()
+    thread = begin_in_thread(s.close, told, "varve_close begins")
+    with pytest.raises((RuntimeError, ValueError), match="another thread|closed"):
+        s.release()
+    thread.join()
+    with pytest.raises(ValueError, match="closed"):
+        s.release()
 
 
 def child_of(session, a, queue):

@@ -300,8 +300,16 @@ class quiet:
             self.restore()
             raise
         finally:
-            for number, frame in self.came:
+            self.deliver()
+
+    def deliver(self) -> None:
+        try:
+            while self.came:
+                number, frame = self.came.pop(0)
                 self.handlers[number](number, frame)
+        finally:  # those behind a handler that raises
+            if self.came:
+                self.deliver()
 
     def note(self, number: int, frame: Any) -> None:
         self.came.append((number, frame))

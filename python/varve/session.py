@@ -66,13 +66,14 @@ class _Region:
         self.callbacks: Any = None
         self.loaded: Optional[bytearray] = None
         self.total = -1
+        self.must_place = False  # C has it otherwise than `how` says, or not at all
 
 
 class Session:
     """A session writes and restarts the checkpoints of one name in a store. Make it with varve.open.
 
-    One thread at a time uses a session; a second one gets RuntimeError (release is the exception). Calls marked
-    "collective" are made by all ranks of `comm`, in the same order. A session belongs to the process that opened it: in
+    One thread at a time uses a session; a second one gets RuntimeError. Only release may run during wait, test and stats
+    of another thread; the other calls wait until it is done. Calls marked "collective" are made by all ranks of `comm`, in the same order. A session belongs to the process that opened it: in
     a forked child its calls raise RuntimeError, and close does nothing.
     """
 
@@ -82,7 +83,8 @@ class Session:
         self._name = name
         self._comm = comm
         self._pid = os.getpid()
-        self._users: Dict[str, int] = {}  # "user": the thread that is in a call
+        self._users: Dict[str, _Busy] = {}  # "user": the outermost call
+        self._releasers: Dict[object, int] = {}  # calls of release: their threads
         self._regions: Dict[str, _Region] = {}
         self._abandoned = False
         self._log = _lib.varve_log_fn()
@@ -95,7 +97,13 @@ class Session:
         opened = ctypes.c_void_p()  # this one's only when nobody else will close it
         rest = (_lib.bytes_of(store, "the address of the store"), _lib.bytes_of(name, "the name"),
                 ctypes.byref(options), ctypes.byref(opened), ctypes.byref(error))
-        rc = _open_interruptibly(opened, rest) if comm is None else _open_mpi(comm, rest)
+        if comm is None:
+            self._take(_open_interruptibly(opened, rest), opened, error)
+        else:
+            with _lib.quiet():  # one that comes meanwhile finds the session here, whose threads go on
+                self._take(_open_mpi(comm, rest), opened, error)
+
+    def _take(self, rc: int, opened: ctypes.c_void_p, error: _lib.varve_error) -> None:
         if rc < 0:
             raise from_c(rc, error)
         self._session = opened
@@ -139,10 +147,10 @@ class Session:
         """Collective. Wait until the last checkpoint is safe, and end the session. Raises what wait would."""
         if not self._session or not self._is_mine():
             return
-        with self._busy():
+        with self._busy(is_shared=True):
             rc = self._poll()
             failed = self._error(rc) if rc < 0 else None
-            with _lib.quiet():
+            with self._busy(), _lib.quiet():  # the memory of the session goes: no release may be in it
                 session, self._session = self._session, ctypes.c_void_p()
                 rc = _lib.lib().varve_close(session)
                 self._regions.clear()
@@ -204,7 +212,8 @@ class Session:
 
     def protect_object(self, name: str, save: Callable[[], Any], load: Callable[[bytes], Any]) -> None:
         """Save what is no array: save() returns bytes at each checkpoint, and load(bytes) gets them back after a
-        restart. For small things: counters, settings, the state of a random number generator.
+        restart. For small things: counters, settings, the state of a random number generator. Anything with the
+        buffer protocol counts as bytes; the checkpoint raises TypeError for other things, and is not begun.
 
         Use json, not pickle, if others may write to the store: pickle runs what it reads. Such regions belong to one
         rank; use an array for what must come back on another number of ranks.
@@ -268,7 +277,7 @@ class Session:
         """Collective. Wait until the last checkpoint is safe: it survives the process and the machine's power. Raises
         why it does not exist. False: it is not safe yet after `timeout` seconds (the same on all ranks). Ctrl-C ends
         the wait, and not the checkpoint."""
-        with self._busy():
+        with self._busy(is_shared=True):
             rc = self._poll(timeout)
             if rc < 0:
                 raise self._error(rc)
@@ -276,14 +285,23 @@ class Session:
 
     def test(self) -> bool:
         """Collective. Is the last checkpoint safe? Never waits for the storage. Raises why it does not exist."""
-        with self._busy():
+        with self._busy(is_shared=True):
             return self._call(_lib.lib().varve_test) > 0
 
     def release(self) -> None:
         """Wait until the checkpoint in flight needs the program's memory no more; see varve_release in varve.h. Not
-        collective; another thread may call it during wait."""
-        self._check()
-        _lib.lib().varve_release(self._session)
+        collective. Another thread may call it during wait, test and stats; during other calls it raises
+        RuntimeError."""
+        me = object()
+        try:
+            self._releasers[me] = threading.get_ident()  # first: either we see an exclusive call below, or it sees us and waits
+            user = self._users.get("user")
+            if user is not None and not user.is_shared and user.thread != threading.get_ident():
+                raise RuntimeError(f"the session of {self._name} is used by another thread")
+            self._check()
+            self._plain(_lib.lib().varve_release)
+        finally:
+            self._releasers.pop(me, None)
 
     def need(self) -> bool:
         """Collective. Is a checkpoint due by the settings interval_seconds and interval_share?"""
@@ -305,15 +323,18 @@ class Session:
         missing   leave regions alone that are not stored
         allocate  True: make new arrays for what is stored and not protected, or protected with another size; they are
                   protected from then on. Returns them as a dict with an attribute `version`, or None in a first run.
+                  A function that was protected is asked again by the next checkpoint: let it return the new array.
                   A list of names: only for these
         """
+        wanted = allocate if isinstance(allocate, bool) else _names("allocate", allocate)
+        names = None if regions is None else _names("regions", regions)
+        if wanted and (names is not None or resize or missing):
+            raise ValueError("allocate goes with none of regions, resize and missing")
         with self._busy():
             self._ask_all()
-            if allocate:
-                if regions is not None or resize or missing:
-                    raise ValueError("allocate goes with none of regions, resize and missing")
-                return self._restart_alloc(version, allocate)
-            return self._restart(version, regions, resize, missing)
+            if wanted:
+                return self._restart_alloc(version, wanted)
+            return self._restart(version, names, resize, missing)
 
     def restart_begin(self, version: int = LATEST) -> Optional[int]:
         """Collective. Begin a restart, and return while memory is still being filled: restart_wait(name) tells when
@@ -378,7 +399,7 @@ class Session:
             found[_lib.text_of(one.name)] = one.value if one.text is None else _lib.text_of(one.text)
 
         function = _lib.varve_stat_fn(take)
-        with self._busy(), _lib.quiet():
+        with self._busy(is_shared=True), _lib.quiet():
             few = self._stats()
             self._call(_lib.lib().varve_stats_each, function, None)
         return {"version": few.version, "result": few.result, **found}
@@ -391,14 +412,24 @@ class Session:
         if not self._session or self._abandoned:
             raise ValueError(f"the session of {self._name} is closed")
 
-    def _busy(self) -> "_Busy":
-        return _Busy(self)
+    def _busy(self, is_shared: bool = False) -> "_Busy":
+        return _Busy(self, is_shared)
 
     def _error(self, rc: int) -> Error:
         return from_c(rc, _lib.lib().varve_session_error(self._session).contents)
 
+    def _plain(self, function: Any, *arguments: Any) -> int:
+        """What C returns. It may call the log function in this thread, where an exception of a handler is lost."""
+        rc: int
+        if self._log:
+            with _lib.quiet():
+                rc = function(self._session, *arguments)
+        else:
+            rc = function(self._session, *arguments)
+        return rc
+
     def _call(self, function: Any, *arguments: Any) -> int:
-        rc: int = function(self._session, *arguments)
+        rc = self._plain(function, *arguments)
         if rc < 0:
             raise self._error(rc)
         return rc
@@ -413,7 +444,7 @@ class Session:
         so ask as often, which is why ranks count looks where there is a time limit, and not each its own clock."""
         pause, waited = POLL_FIRST, 0.0
         while True:
-            rc: int = _lib.lib().varve_test(self._session)
+            rc = self._plain(_lib.lib().varve_test)
             if rc != 0 or (timeout is not None and waited >= timeout):
                 return rc
             time.sleep(pause)
@@ -438,6 +469,7 @@ class Session:
             self._call(_lib.lib().varve_protect_array, _region_name(name), _types.address_of(array),
                        ctypes.byref(described))
             region.memory = array  # the old one may go now: C has waited as long as it was needed
+            region.must_place = False
             self._regions[name] = region
 
     def _ask_all(self, is_saving: bool = False) -> None:
@@ -446,10 +478,10 @@ class Session:
         for name, region in list(self._regions.items()):
             if region.ask is not None:
                 array = _types.numpy_of(name, region.ask())
-                if array is not region.memory:
+                if array is not region.memory or region.must_place:
                     self._place(name, region, array)
             elif region.save is not None and is_saving:
-                memory = np.frombuffer(bytearray(region.save()), np.uint8)
+                memory = np.frombuffer(_bytes_to_save(name, region.save()), np.uint8)
                 with _lib.quiet():
                     self._call(_lib.lib().varve_protect, _region_name(name), _types.address_of(memory), memory.size)
                     region.memory = memory
@@ -480,7 +512,7 @@ class Session:
             self._regions[name] = region
 
     def _give_objects(self) -> None:
-        for name, region in self._regions.items():
+        for name, region in list(self._regions.items()):  # a load may protect more
             if region.load is None or region.loaded is None:
                 continue
             loaded, region.loaded = region.loaded, None
@@ -516,17 +548,29 @@ class Session:
 
     def _restart_alloc(self, version: int, wanted: Union[bool, Collection[str]]) -> Optional[Arrays]:
         given: Dict[str, np.ndarray] = {}
+        released = set()
+
+        def release(arg: Any, name: bytes, ptr: Any) -> None:
+            released.add(_lib.text_of(name))
+            given.pop(_lib.text_of(name), None)
+
         kinds = dict(_lib.varve_allocator._fields_)
         allocator = _lib.varve_allocator(
             size=ctypes.sizeof(_lib.varve_allocator),
             alloc=kinds["alloc"](lambda arg, info: _allocate(given, wanted, info.contents)),
-            release=kinds["release"](lambda arg, name, ptr: given.pop(_lib.text_of(name), None)))
+            release=kinds["release"](release))
         with _lib.quiet():
-            at = self._versioned(_lib.lib().varve_restart_alloc, version, ctypes.byref(allocator), None)
+            try:
+                at = self._versioned(_lib.lib().varve_restart_alloc, version, ctypes.byref(allocator), None)
+            finally:  # what C asked memory for and gave back, it protects no more
+                for name in released.intersection(self._regions).difference(given):
+                    self._place(name, self._regions[name], self._regions[name].memory)
             if at is None:
                 return None
             for name, array in given.items():
-                self._regions[name] = _Region(array, {})
+                region = self._regions.setdefault(name, _Region(None, {}))
+                region.memory = array  # a function is asked again, and C has not heard all of `how`
+                region.must_place = True
         self._give_objects()
         made = Arrays(given)
         made.version = at
@@ -535,21 +579,34 @@ class Session:
 
 class _Busy:
     """One thread at a time uses a session. No lock, which a signal between taking it and the `with` would leave taken:
-    then the session stays with this thread, which can go on."""
+    then the session stays with this thread, which can go on. `is_shared`: C allows release meanwhile."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, is_shared: bool) -> None:
         self.session = session
-        self.is_outer = False
+        self.thread = threading.get_ident()
+        self.is_shared = is_shared
+        self.narrowed: Optional[_Busy] = None  # the shared call that this exclusive one is inside of
 
     def __enter__(self) -> None:
         self.session._check()
-        me = threading.get_ident()
-        self.is_outer = "user" not in self.session._users
-        if self.session._users.setdefault("user", me) != me:  # one step of the interpreter
+        outer = self.session._users.setdefault("user", self)  # one step of the interpreter
+        if outer.thread != self.thread:
             raise RuntimeError(f"the session of {self.session._name} is used by another thread")
+        if self.is_shared:
+            return
+        try:
+            if outer.is_shared:
+                self.narrowed, outer.is_shared = outer, False
+            while any(thread != self.thread for thread in list(self.session._releasers.values())):
+                time.sleep(POLL_FIRST)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: Any) -> None:
-        if self.is_outer:
+        if self.narrowed is not None:
+            self.narrowed.is_shared = True
+        if self.session._users.get("user") is self:
             self.session._users.pop("user", None)
 
 
@@ -568,8 +625,26 @@ def _allocate(given: Dict[str, np.ndarray], wanted: Union[bool, Collection[str]]
     return _types.address_of(made)
 
 
+def _names(what: str, names: Collection[str]) -> List[str]:
+    """A text would be a list of its letters, of which a region may have the name."""
+    if isinstance(names, (str, bytes)):
+        raise TypeError(f"{what} is the text {names!r}, and must be a list of names")
+    return list(names)
+
+
 def _region_name(name: str) -> bytes:
     return _lib.bytes_of(name, "the name of a region")
+
+
+def _bytes_to_save(name: str, saved: Any) -> bytearray:
+    """A copy of the bytes of an object. bytearray alone would make zeros of a number, and bytes of a list."""
+    try:
+        view = memoryview(saved)
+    except TypeError:
+        raise TypeError(f"region {name}: its save returned a {type(saved).__name__}, and must return bytes") from None
+    if "O" in view.format:
+        raise TypeError(f"region {name}: its save returned pointers to objects, and must return bytes")
+    return bytearray(view.tobytes())
 
 
 def _settings_text(settings: Dict[str, Any]) -> Optional[bytes]:
@@ -592,7 +667,7 @@ def _open_interruptibly(opened: ctypes.c_void_p, arguments: Tuple[Any, ...]) -> 
         finally:
             done.set()
 
-    def give_up() -> None:
+    def give_up(kept: Any) -> None:  # C logs until it has closed
         done.wait()
         _lib.lib().varve_close(opened)
 
@@ -601,7 +676,7 @@ def _open_interruptibly(opened: ctypes.c_void_p, arguments: Tuple[Any, ...]) -> 
         done.wait()
         return results[0]
     except BaseException:
-        threading.Thread(target=give_up, daemon=True, name="varve-open").start()
+        threading.Thread(target=give_up, args=(arguments,), daemon=True, name="varve-open").start()
         raise
 
 
