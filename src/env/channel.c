@@ -16,6 +16,7 @@
 #define AHEAD 4096 /* bytes that are read together with a head */
 #define SOME 48    /* messages of a call that need no memory: agreeing does not fail without */
 #define RETRY_NS 20000000
+#define MESSAGE_MOST (UINT64_C(1) << 46) /* bytes: no rank has as many, and sums with it do not overflow */
 
 struct vv_env_inlet {
     int fd;
@@ -202,6 +203,9 @@ static int begin_message(struct run *run, struct vv_env_inlet *inlet, uint32_t r
     if (head.kind != (uint32_t)transfer->kind || (transfer->into && head.size != transfer->into_size))
         return vv_env_break(run->own->group, "ranks %u and %u do not make the same call", rank,
                             run->own->group->plan.rank);
+    if (head.size > MESSAGE_MOST)
+        return vv_env_break(run->own->group, "a message of rank %u claims to have %llu bytes", rank,
+                            (unsigned long long)head.size);
     run->coming = inlet;
     run->coming_rank = rank;
     run->size = head.size;

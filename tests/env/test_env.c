@@ -253,6 +253,14 @@ static int differ(struct varve_comm *comm) {
     return rc == -ECOMM ? 0 : 1;
 }
 
+static int ignore(void *arg, uint32_t from, const void *data, size_t size) {
+    (void)arg;
+    (void)from;
+    (void)data;
+    (void)size;
+    return 0;
+}
+
 /* Bytes that are no message. */
 static int babble(struct varve_comm *comm) {
     const struct vv_env_comm *own = (struct vv_env_comm *)comm;
@@ -263,6 +271,34 @@ static int babble(struct varve_comm *comm) {
     while (rc == 0)
         rc = comm->ops->broadcast(comm, &value, sizeof value, 0);
     return rc == -ECOMM ? 0 : 1;
+}
+
+/* A head whose size, with one more byte, is 0. */
+static int claim_too_much(struct varve_comm *comm) {
+    const struct vv_env_comm *own = (struct vv_env_comm *)comm;
+    struct {
+        struct vv_env_head head;
+        uint8_t bytes[8192];
+    } lie = {{VV_ENV_EXCHANGE, 0, 1, UINT64_MAX}, {0}};
+    const struct varve_message out = {1 - comm->rank, "x", 1};
+    uint32_t from = 1 - comm->rank;
+    memset(lie.bytes, 0x5a, sizeof lie.bytes);
+    int rc = comm->ops->exchange(comm, &out, 1, &from, 1, ignore, NULL);
+    if (rc == 0 && rank == 0 && write(own->outlets[1].fd, &lie, sizeof lie) != sizeof lie)
+        return 2;
+    if (rc == 0)
+        rc = comm->ops->exchange(comm, &out, rank == 1, &from, 1, ignore, NULL);
+    if (rc == 0) /* rank 0: until it is told */
+        rc = comm->ops->exchange(comm, NULL, 0, &from, 1, ignore, NULL);
+    return rc == -ECOMM && strstr(own->group->reason, "claims to have") ? 0 : 1;
+}
+
+static void sizes_of_messages_are_not_trusted(void **state) {
+    (void)state;
+    set_number("WORLD_SIZE", 2);
+    start(2, claim_too_much);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(end_of(i), 0);
 }
 
 static void different_calls_are_found_out(void **state) {
@@ -636,7 +672,8 @@ static void the_keyed_hash_is_the_known_one(void **state) {
     assert_memory_equal(got, wanted, sizeof wanted);
 }
 
-int main(void) {
+/* test_env [PATTERN]: only tests of such names. */
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_death_is_noticed_by_all, setup),
         cmocka_unit_test_setup(children_of_fork_do_not_hide_a_death, setup),
@@ -644,6 +681,7 @@ int main(void) {
         cmocka_unit_test_setup(a_rank_may_pause, setup),
         cmocka_unit_test_setup(a_rank_may_compute_while_others_send, setup),
         cmocka_unit_test_setup(different_calls_are_found_out, setup),
+        cmocka_unit_test_setup(sizes_of_messages_are_not_trusted, setup),
         cmocka_unit_test_setup(what_was_sent_arrives_after_its_sender_has_left, setup),
         cmocka_unit_test_setup(signals_interrupt_nothing, setup),
         cmocka_unit_test_setup(strangers_do_not_matter, setup),
@@ -660,6 +698,8 @@ int main(void) {
         cmocka_unit_test_setup(one_rank_needs_no_network, setup),
         cmocka_unit_test_setup(the_keyed_hash_is_the_known_one, setup),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     next_port = (unsigned)getpid() * 37;
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return board == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
