@@ -16,7 +16,7 @@
 #include "comm_env.h"
 
 #define BEAT_MOST_SECONDS 5
-#define LEAVE_SECONDS 10 /* that a rank which closes the group waits for its neighbours to do so, too */
+#define LEAVE_SECONDS 10 /* at most, that a rank which closes the group waits for its neighbours to do so, too */
 
 static void ring(int fd) {
     uint64_t one = 1;
@@ -232,7 +232,8 @@ static int is_over(struct watch *watch, int64_t now) {
     if (!watch->has_told_bye) {
         tell_neighbours(watch, VV_ENV_BYE);
         watch->has_told_bye = 1;
-        watch->leave_until = now + LEAVE_SECONDS * VV_ENV_SECOND;
+        int seconds = group->plan.peer_seconds < LEAVE_SECONDS ? group->plan.peer_seconds : LEAVE_SECONDS;
+        watch->leave_until = now + seconds * VV_ENV_SECOND;
     }
     int is_alone = 1;
     for (uint32_t i = 0; i < group->neighbour_count; i++)

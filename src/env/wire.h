@@ -10,8 +10,8 @@
 #define VV_ENV_KEY 32
 #define VV_ENV_NONCE 16
 
-/* What a connection is for. */
-enum vv_env_purpose { VV_ENV_JOIN = 1, VV_ENV_TREE, VV_ENV_DATA }; /* DATA + the number of the channel */
+/* What a connection is for. ASK: to be refused, by a rank that is still there. */
+enum vv_env_purpose { VV_ENV_JOIN = 1, VV_ENV_TREE, VV_ENV_ASK, VV_ENV_DATA }; /* DATA + the number of the channel */
 
 /* About a rank. */
 struct vv_env_card {

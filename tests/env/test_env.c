@@ -332,6 +332,32 @@ static void what_was_sent_arrives_after_its_sender_has_left(void **state) {
         assert_int_equal(end_of(i), 0);
 }
 
+/* The last rank sends to rank 0 late, which is no reason to give up, and closes the group. The others wait for its
+ * first message, or for another one. */
+static int wait_for_a_leaver(struct varve_comm *comm) {
+    const struct vv_env_comm *own = (struct vv_env_comm *)comm;
+    const struct varve_message out = {0, "x", 1};
+    uint32_t last = comm->ranks - 1;
+    if (comm->rank == last) {
+        usleep(2500000);
+        return comm->ops->exchange(comm, &out, 1, NULL, 0, ignore, NULL);
+    }
+    int rc = comm->rank == 0 ? comm->ops->exchange(comm, NULL, 0, &last, 1, ignore, NULL) : 0;
+    if (rc == 0)
+        rc = comm->second->ops->exchange(comm->second, NULL, 0, &last, 1, ignore, NULL);
+    return rc == -ECOMM && strstr(own->group->reason, "rank 3 has left the group") ? 0 : 1;
+}
+
+static void nobody_waits_for_a_rank_that_has_left(void **state) {
+    (void)state;
+    set_number("VARVE_PEER_SECONDS", 2);
+    double begun = now();
+    start(4, wait_for_a_leaver);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+    assert_true(now() - begun < 15);
+}
+
 static void on_alarm(int number) {
     (void)number;
 }
@@ -683,6 +709,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(different_calls_are_found_out, setup),
         cmocka_unit_test_setup(sizes_of_messages_are_not_trusted, setup),
         cmocka_unit_test_setup(what_was_sent_arrives_after_its_sender_has_left, setup),
+        cmocka_unit_test_setup(nobody_waits_for_a_rank_that_has_left, setup),
         cmocka_unit_test_setup(signals_interrupt_nothing, setup),
         cmocka_unit_test_setup(strangers_do_not_matter, setup),
         cmocka_unit_test_setup(other_secrets_do_not_fit, setup),
