@@ -80,11 +80,18 @@ static int listen_here(struct vv_env_group *group, struct vv_env_card *card, str
     return rc == 0 ? 0 : vv_env_refuse(error, rc, "rank %u cannot listen: %s", group->plan.rank, strerror(-rc));
 }
 
+/* When all have come, perhaps at the last moment, there is time to build the tree. Rank 0 gives up first: it knows
+ * which rank is late. */
+static void give_grace(struct vv_env_limit *limit, int times) {
+    int64_t until = vv_env_now() + times * GRACE_SECONDS * VV_ENV_SECOND;
+    limit->until = until > limit->until ? until : limit->until;
+}
+
 /* ---- rank 0 ---- */
 
 struct root {
     struct vv_env_group *group;
-    const struct vv_env_limit *limit;
+    struct vv_env_limit limit;
     struct vv_env_door door;
     int *fds; /* of the ranks that have joined; -1: not yet */
     uint8_t *is_ready;
@@ -111,7 +118,7 @@ static void take_join(void *arg, const struct vv_env_hello *hello, const struct 
 static int open_port(struct root *root, struct varve_error *error) {
     const struct vv_env_plan *plan = &root->group->plan;
     int fd = listen_at(plan, plan->port);
-    while (fd == -EADDRINUSE && vv_env_now() < root->limit->until) {
+    while (fd == -EADDRINUSE && vv_env_now() < root->limit.until) {
         vv_env_pause(PAUSE_NS);
         fd = listen_at(plan, plan->port);
     }
@@ -170,13 +177,13 @@ static int wait_once(struct root *root, struct varve_error *error) {
             return rc;
     if (guests)
         vv_env_door_serve(&root->door, root->polled, guests);
-    return vv_env_now() < root->limit->until ? 0 : report_late(root, error);
+    return vv_env_now() < root->limit.until ? 0 : report_late(root, error);
 }
 
 static int tell_all(struct root *root, const void *data, size_t size, struct varve_error *error) {
     int rc = 0;
     for (uint32_t rank = 1; rank < root->group->plan.ranks && rc == 0; rank++) {
-        rc = vv_env_send_all(root->fds[rank], data, size, root->limit);
+        rc = vv_env_send_all(root->fds[rank], data, size, &root->limit);
         if (rc)
             vv_env_refuse(error, -ECOMM, "rank %u has gone while the job was starting: %s", rank, strerror(-rc));
     }
@@ -227,11 +234,12 @@ static int lead(struct root *root, struct varve_error *error) {
     while (rc == 0 && root->joined + 1 < group->plan.ranks)
         rc = wait_once(root, error);
     root->is_full = 1;
+    give_grace(&root->limit, 1);
     vv_env_door_close(&root->door); /* for the next session of the job */
     if (rc == 0)
         rc = tell_table(root, error);
     if (rc == 0)
-        rc = vv_env_monitor_start(group, root->limit, error);
+        rc = vv_env_monitor_start(group, &root->limit, error);
     while (rc == 0 && (root->ready + 1 < group->plan.ranks || !is_tree_whole(group)))
         rc = wait_once(root, error);
     return rc ? rc : tell_all(root, &go, 1, error);
@@ -244,7 +252,7 @@ static int meet_as_root(struct vv_env_group *group, const struct vv_env_limit *l
     if (!root)
         return vv_env_refuse(error, rc, "no memory to start the job");
     root->group = group;
-    root->limit = limit;
+    root->limit = *limit;
     root->door = (struct vv_env_door){.listener = -1,
                                       .key = group->plan.key,
                                       .ranks = ranks,
@@ -387,7 +395,7 @@ static int follow(struct vv_env_group *group, int fd, const struct vv_env_table 
 }
 
 int vv_env_meet(struct vv_env_group *group, struct varve_error *error) {
-    const struct vv_env_limit limit = {vv_env_now() + group->plan.connect_seconds * VV_ENV_SECOND, NULL};
+    struct vv_env_limit limit = {vv_env_now() + group->plan.connect_seconds * VV_ENV_SECOND, NULL};
     struct vv_env_table table;
     struct vv_env_card *card = &group->cards[group->plan.rank];
     int rc = listen_here(group, card, error);
@@ -401,6 +409,7 @@ int vv_env_meet(struct vv_env_group *group, struct varve_error *error) {
     int fd = join_root(group, &own, &limit, &table, error);
     if (fd < 0)
         return fd;
+    give_grace(&limit, 2);
     rc = follow(group, fd, &table, &limit, error);
     vv_env_close_fd(fd);
     return rc;

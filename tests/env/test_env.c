@@ -550,6 +550,20 @@ static void a_rank_may_come_twice(void **state) {
         assert_int_equal(end_of(i), 0);
 }
 
+/* The last one comes when the time of rank 1, which has joined, is over. */
+static void a_job_may_start_at_the_last_moment(void **state) {
+    (void)state;
+    set_number("WORLD_SIZE", 3);
+    start_rank(0, check_promises);
+    set_number("VARVE_CONNECT_SECONDS", 1);
+    start_rank(1, check_promises);
+    usleep(1800000);
+    set_number("VARVE_CONNECT_SECONDS", 20);
+    start_rank(2, check_promises);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(end_of(i), 0);
+}
+
 /* At any moment of the start: all others end, in time. Those that have opened are told of the death; the others say
  * that the job did not start. */
 static void a_death_at_the_start_leaves_nobody_behind(void **state) {
@@ -716,6 +730,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(missing_ranks_are_named, setup),
         cmocka_unit_test_setup(other_sizes_and_twins_are_refused, setup),
         cmocka_unit_test_setup(a_rank_may_come_twice, setup),
+        cmocka_unit_test_setup(a_job_may_start_at_the_last_moment, setup),
         cmocka_unit_test_setup(a_death_at_the_start_leaves_nobody_behind, setup),
         cmocka_unit_test_setup(too_few_files_are_told, setup),
         cmocka_unit_test_setup(a_port_in_use_is_named, setup),
