@@ -46,6 +46,7 @@ struct vv_env_group {
     struct vv_env_card *cards;    /* of all ranks: where each listens, and on which node it is */
     int was_answered;             /* something at rank 0's port has refused this rank */
     struct sockaddr_storage root; /* where rank 0 was reached */
+    uint8_t proof[VV_ENV_KEY];    /* of this rank, to rank 0 */
     struct vv_env_door door;      /* the monitor's */
     pthread_t monitor;
     int has_monitor;

@@ -89,7 +89,7 @@ static int check_proof(struct vv_env_door *door, struct vv_env_guest *guest) {
     rc = send_now(guest->fd, &answer, sizeof answer);
     if (rc || answer.verdict != VV_ENV_WELCOME)
         return -EACCES;
-    door->welcome(door->arg, &guest->hello, &proof->card, guest->fd);
+    door->welcome(door->arg, &guest->hello, proof, guest->fd);
     return 1;
 }
 

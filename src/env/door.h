@@ -61,6 +61,7 @@ struct vv_env_call {
     uint32_t purpose, from, to, ranks;
     const uint8_t *key;
     const struct vv_env_card *card; /* its ip is filled here; may be NULL */
+    uint8_t *proof;                 /* out: the MAC that this side has sent, which names the connection; may be NULL */
     int peer_seconds;
 };
 /* A connection whose other side has the key and took us for what we say; or -errno: -EACCES for one without the key,
@@ -93,7 +94,7 @@ struct vv_env_door {
     int peer_seconds;
     /* A guest that has proved itself: the verdict; and, after it was told that it is welcome, its connection. */
     enum vv_env_verdict (*judge)(void *arg, const struct vv_env_hello *hello);
-    void (*welcome)(void *arg, const struct vv_env_hello *hello, const struct vv_env_card *card, int fd);
+    void (*welcome)(void *arg, const struct vv_env_hello *hello, const struct vv_env_proof *proof, int fd);
     void *arg;
     struct vv_env_guest guests[VV_ENV_GUESTS];
     size_t guest_count;

@@ -65,6 +65,8 @@ static int greet(int fd, const struct vv_env_call *call, const struct vv_env_lim
         rc = vv_env_send_all(fd, &proof, sizeof proof, limit);
     if (rc == 0)
         rc = vv_env_receive_all(fd, answer, sizeof *answer, limit);
+    if (rc == 0 && call->proof)
+        memcpy(call->proof, proof.mac, sizeof proof.mac);
     return rc ? rc : answer->verdict == VV_ENV_WELCOME ? 0 : -EREMOTEIO;
 }
 

@@ -120,9 +120,9 @@ static enum vv_env_verdict judge_guest(void *arg, const struct vv_env_hello *hel
     return verdict;
 }
 
-static void welcome_guest(void *arg, const struct vv_env_hello *hello, const struct vv_env_card *card, int fd) {
+static void welcome_guest(void *arg, const struct vv_env_hello *hello, const struct vv_env_proof *proof, int fd) {
     struct vv_env_group *group = arg;
-    (void)card;
+    (void)proof;
     if (hello->purpose == VV_ENV_TREE) {
         add_neighbour(group, hello->from, fd);
         return;

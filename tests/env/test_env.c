@@ -498,6 +498,63 @@ static void other_secrets_do_not_fit(void **state) {
     expect_error(1, -ECOMM, "another job");
 }
 
+/* Passes on what both sides say, but for one byte that rank 0 sends, if there is one to be changed. */
+static void relay_until_closed(int fd, int root, size_t change) {
+    struct pollfd both[2] = {{.fd = fd, .events = POLLIN}, {.fd = root, .events = POLLIN}};
+    uint8_t bytes[4096];
+    size_t passed = 0;
+    for (;;) {
+        poll(both, 2, -1);
+        int from = both[0].revents ? 0 : 1;
+        ssize_t got = recv(both[from].fd, bytes, sizeof bytes, 0);
+        if (got <= 0)
+            return;
+        if (from == 1 && change && change >= passed && change < passed + (size_t)got)
+            bytes[change - passed] ^= 1;
+        passed += from == 1 ? (size_t)got : 0;
+        say(both[1 - from].fd, bytes, (size_t)got);
+    }
+}
+
+static pid_t start_relay(uint16_t port, uint16_t root, size_t change) {
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        alarm(60);
+        if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 1) == 0)
+            relay_until_closed(accept(fd, NULL, NULL), call(root), change);
+        _exit(0);
+    }
+    return pid;
+}
+
+/* Both sides have proved to each other that they have the secret, through one that has not. */
+static void whoever_passes_proofs_on_cannot_change_the_table(void **state) {
+    size_t before = sizeof(struct vv_env_challenge) + sizeof(struct vv_env_answer);
+    size_t cards = before + sizeof(struct vv_env_table), end = cards + 2 * sizeof(struct vv_env_card);
+    const size_t changes[] = {0, before + offsetof(struct vv_env_table, token),
+                              cards + offsetof(struct vv_env_card, port), cards + sizeof(struct vv_env_card), end};
+    (void)state;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        setup(NULL);
+        set_number("WORLD_SIZE", 2);
+        setenv("VARVE_SECRET", "a secret that is long enough", 1);
+        uint16_t root = (uint16_t)atoi(getenv("VARVE_PORT")), port = (uint16_t)(10000 + next_port++ % 20000);
+        start_rank(0, check_promises);
+        pid_t relay = start_relay(port, root, changes[i]);
+        set_number("VARVE_PORT", port);
+        start_rank(1, check_promises);
+        if (changes[i] == 0)
+            assert_int_equal(end_of(1), 0);
+        else
+            expect_error(1, -EPROTO, "changed it");
+        assert_int_equal(end_of(0), changes[i] == 0 ? 0 : 10);
+        assert_int_equal(waitpid(relay, NULL, 0), relay);
+    }
+}
+
 static void missing_ranks_are_named(void **state) {
     (void)state;
     set_number("VARVE_CONNECT_SECONDS", 1);
@@ -727,6 +784,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(signals_interrupt_nothing, setup),
         cmocka_unit_test_setup(strangers_do_not_matter, setup),
         cmocka_unit_test_setup(other_secrets_do_not_fit, setup),
+        cmocka_unit_test_setup(whoever_passes_proofs_on_cannot_change_the_table, setup),
         cmocka_unit_test_setup(missing_ranks_are_named, setup),
         cmocka_unit_test_setup(other_sizes_and_twins_are_refused, setup),
         cmocka_unit_test_setup(a_rank_may_come_twice, setup),
