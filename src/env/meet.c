@@ -76,6 +76,7 @@ static int listen_here(struct vv_env_group *group, struct vv_env_card *card, str
     int rc = fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &size) != 0 ? -errno : 0;
     group->door.listener = fd >= 0 ? fd : -1;
     card->port = vv_env_port_of(&address);
+    group->root = address; /* 127.0.1.1, say: all listen there, though what connects to it comes from 127.0.0.1 */
     rc = fd < 0 ? fd : rc;
     return rc == 0 ? 0 : vv_env_refuse(error, rc, "rank %u cannot listen: %s", group->plan.rank, strerror(-rc));
 }

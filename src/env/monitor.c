@@ -60,7 +60,8 @@ int vv_env_break(struct vv_env_group *group, const char *format, ...) {
 void vv_env_address_of(const struct vv_env_group *group, uint32_t rank, struct sockaddr_storage *out) {
     const struct vv_env_card *card = &group->cards[rank];
     memset(out, 0, sizeof *out);
-    if (rank == 0 || (card->is_loopback && group->plan.rank != 0)) { /* it runs on rank 0's host */
+    int is_at_root = group->plan.is_loopback || (card->is_loopback && group->plan.rank != 0);
+    if (rank == 0 || is_at_root) { /* it runs on rank 0's host */
         *out = group->root;
     } else if (card->family == 6) {
         out->ss_family = AF_INET6;
