@@ -13,9 +13,8 @@
 
 #include "comm_env.h"
 
-#define AHEAD 4096 /* bytes that are read together with a head */
-#define SOME 48    /* messages of a call that need no memory: agreeing does not fail without */
-#define RETRY_NS 20000000
+#define AHEAD 4096                       /* bytes that are read together with a head */
+#define SOME 48                          /* messages of a call that need no memory: agreeing does not fail without */
 #define ASK_SECONDS 5                    /* without a word of a rank that has not connected yet */
 #define MESSAGE_MOST (UINT64_C(1) << 46) /* bytes: no rank has as many, and sums with it do not overflow */
 
@@ -52,11 +51,6 @@ struct run {
 
 /* ---- connections ---- */
 
-/* Its guests may be too many for the other rank at this moment. */
-static int is_worth_another(int rc) {
-    return rc == -ECONNRESET || rc == -EPIPE || rc == -ETIMEDOUT;
-}
-
 static struct vv_env_call call_of(const struct vv_env_comm *own, uint32_t purpose, uint32_t rank) {
     const struct vv_env_plan *plan = &own->group->plan;
     struct vv_env_call call = {.purpose = purpose,
@@ -76,11 +70,7 @@ static int open_outlet(struct vv_env_comm *own, uint32_t rank) {
     const struct vv_env_limit limit = {vv_env_now() + seconds * VV_ENV_SECOND, &group->is_broken};
     struct vv_env_answer answer = {0};
     const struct vv_env_call call = call_of(own, VV_ENV_DATA + own->channel, rank);
-    int fd = vv_env_connect(&call, &limit, &answer);
-    while (fd < 0 && is_worth_another(fd) && vv_env_now() < limit.until && !atomic_load(&group->is_broken)) {
-        vv_env_pause(RETRY_NS);
-        fd = vv_env_connect(&call, &limit, &answer);
-    }
+    int fd = vv_env_connect_again(&call, &limit, &answer);
     if (fd < 0)
         return vv_env_break(group, "rank %u cannot connect to rank %u, port %u: %s", plan->rank, rank,
                             group->cards[rank].port, strerror(-fd));

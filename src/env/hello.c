@@ -6,6 +6,8 @@
 
 #include "door.h"
 
+#define RETRY_NS 20000000
+
 int vv_env_mac_hello(const uint8_t *key, const char *word, const struct vv_env_hello *hello,
                      const struct vv_env_challenge *challenge, const struct vv_env_card *card,
                      uint8_t out[VV_ENV_KEY]) {
@@ -77,4 +79,15 @@ int vv_env_connect(const struct vv_env_call *call, const struct vv_env_limit *li
         return fd;
     vv_env_close_fd(fd);
     return rc;
+}
+
+int vv_env_connect_again(const struct vv_env_call *call, const struct vv_env_limit *limit,
+                         struct vv_env_answer *answer) {
+    int fd = vv_env_connect(call, limit, answer);
+    while ((fd == -ECONNRESET || fd == -EPIPE || fd == -ETIMEDOUT) && vv_env_now() < limit->until &&
+           !(limit->stop && atomic_load(limit->stop))) {
+        vv_env_pause(RETRY_NS);
+        fd = vv_env_connect(call, limit, answer);
+    }
+    return fd;
 }

@@ -295,7 +295,7 @@ static int connect_above(struct vv_env_group *group, const struct vv_env_limit *
                                .key = group->key,
                                .peer_seconds = plan->peer_seconds};
     vv_env_address_of(group, above, &call.address);
-    int fd = vv_env_connect(&call, limit, &answer);
+    int fd = vv_env_connect_again(&call, limit, &answer);
     if (fd < 0)
         return vv_env_refuse(error, -ECOMM, "rank %u cannot connect to rank %u, port %u: %s", plan->rank, above,
                              group->cards[above].port, strerror(-fd));

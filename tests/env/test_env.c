@@ -467,6 +467,76 @@ static void strangers_do_not_matter(void **state) {
     forget_strangers();
 }
 
+static int expect_nothing(int fd) {
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+static void serve(struct vv_env_door *door, int times) {
+    struct pollfd polled[VV_ENV_GUESTS + 1];
+    for (int i = 0; i < times; i++) {
+        size_t count = vv_env_door_poll(door, polled);
+        poll(polled, count, 1);
+        vv_env_door_serve(door, polled, count);
+    }
+}
+
+static int connect_to(uint16_t port, const uint8_t *key) {
+    const struct vv_env_limit limit = {vv_env_now() + 20 * VV_ENV_SECOND, NULL};
+    struct vv_env_call caller = {.purpose = VV_ENV_TREE, .from = 1, .ranks = 2, .key = key, .peer_seconds = 30};
+    struct vv_env_answer answer = {0};
+    struct sockaddr_in *address = (struct sockaddr_in *)&caller.address;
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+    address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return vv_env_connect_again(&caller, &limit, &answer);
+}
+
+static enum vv_env_verdict refuse_all(void *arg, const struct vv_env_hello *hello) {
+    (void)arg;
+    (void)hello;
+    return VV_ENV_NOT_HERE;
+}
+
+/* More strangers than there are places do not take that of a guest that has said hello; and one that was sent away
+ * comes again. */
+static void a_flood_of_strangers_is_outlasted(void **state) {
+    static const uint8_t key[VV_ENV_KEY] = "any";
+    struct vv_env_hello hello = {.magic = VV_ENV_MAGIC, .purpose = VV_ENV_TREE, .from = 1, .ranks = 2};
+    struct vv_env_challenge challenge;
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    struct vv_env_door *door = calloc(1, sizeof *door);
+    int status;
+    (void)state;
+    *door = (struct vv_env_door){
+        .listener = vv_env_listen_any(1, 0), .key = key, .ranks = 2, .peer_seconds = 30, .judge = refuse_all};
+    assert_int_equal(getsockname(door->listener, (struct sockaddr *)&address, &size), 0);
+    uint16_t port = vv_env_port_of(&address);
+    int guest = call(port);
+    say(guest, &hello, sizeof hello);
+    serve(door, 5);
+    assert_int_equal(recv(guest, &challenge, sizeof challenge, MSG_DONTWAIT), sizeof challenge);
+    for (int i = 0; i < 300; i++) {
+        fds[fd_count++] = call(port);
+        serve(door, 1);
+    }
+    assert_int_equal(door->guest_count, VV_ENV_GUESTS);
+    assert_true(expect_nothing(guest));
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(connect_to(port, key) == -EREMOTEIO ? 0 : 1);
+    struct pollfd one = {.fd = door->listener, .events = POLLIN};
+    assert_int_equal(poll(&one, 1, 10000), 1);
+    close(accept(door->listener, NULL, NULL));
+    for (int i = 0; i < 5000 && waitpid(pid, &status, WNOHANG) == 0; i++)
+        serve(door, 1);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    vv_env_door_close(door);
+    close(guest);
+    forget_strangers();
+    free(door);
+}
+
 /* ---- jobs that do not come about ---- */
 
 static void expect_error(int which, int code, const char *word) {
@@ -783,6 +853,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(nobody_waits_for_a_rank_that_has_left, setup),
         cmocka_unit_test_setup(signals_interrupt_nothing, setup),
         cmocka_unit_test_setup(strangers_do_not_matter, setup),
+        cmocka_unit_test_setup(a_flood_of_strangers_is_outlasted, setup),
         cmocka_unit_test_setup(other_secrets_do_not_fit, setup),
         cmocka_unit_test_setup(whoever_passes_proofs_on_cannot_change_the_table, setup),
         cmocka_unit_test_setup(missing_ranks_are_named, setup),
