@@ -839,39 +839,64 @@ static void the_keyed_hash_is_the_known_one(void **state) {
     assert_memory_equal(got, wanted, sizeof wanted);
 }
 
+/* Most of the time is spent waiting, so these are run at the same time, each by a child. */
+static const struct CMUnitTest pausing[] = {
+    cmocka_unit_test_setup(a_rank_may_pause, setup),
+};
+static const struct CMUnitTest patient[] = {
+    cmocka_unit_test_setup(a_rank_may_compute_while_others_send, setup),
+    cmocka_unit_test_setup(nobody_waits_for_a_rank_that_has_left, setup),
+};
+static const struct CMUnitTest starting[] = {
+    cmocka_unit_test_setup(other_secrets_do_not_fit, setup),
+    cmocka_unit_test_setup(missing_ranks_are_named, setup),
+    cmocka_unit_test_setup(other_sizes_and_twins_are_refused, setup),
+    cmocka_unit_test_setup(a_rank_may_come_twice, setup),
+    cmocka_unit_test_setup(a_job_may_start_at_the_last_moment, setup),
+    cmocka_unit_test_setup(a_port_in_use_is_named, setup),
+};
+static const struct CMUnitTest others[] = {
+    cmocka_unit_test_setup(a_death_is_noticed_by_all, setup),
+    cmocka_unit_test_setup(children_of_fork_do_not_hide_a_death, setup),
+    cmocka_unit_test_setup(a_silent_rank_is_given_up, setup),
+    cmocka_unit_test_setup(different_calls_are_found_out, setup),
+    cmocka_unit_test_setup(sizes_of_messages_are_not_trusted, setup),
+    cmocka_unit_test_setup(what_was_sent_arrives_after_its_sender_has_left, setup),
+    cmocka_unit_test_setup(signals_interrupt_nothing, setup),
+    cmocka_unit_test_setup(strangers_do_not_matter, setup),
+    cmocka_unit_test_setup(a_flood_of_strangers_is_outlasted, setup),
+    cmocka_unit_test_setup(whoever_passes_proofs_on_cannot_change_the_table, setup),
+    cmocka_unit_test_setup(a_death_at_the_start_leaves_nobody_behind, setup),
+    cmocka_unit_test_setup(too_few_files_are_told, setup),
+    cmocka_unit_test_setup(nonsense_is_refused, setup),
+    cmocka_unit_test_setup(a_secret_may_be_in_a_file, setup),
+    cmocka_unit_test_setup(the_port_follows_that_of_the_master, setup),
+    cmocka_unit_test_setup(one_rank_needs_no_network, setup),
+    cmocka_unit_test_setup(the_keyed_hash_is_the_known_one, setup),
+};
+
+static int run_group(unsigned which) {
+    next_port = (unsigned)getpid() * 37 + which * 5000;
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return board == MAP_FAILED ? 1
+           : which == 0        ? cmocka_run_group_tests(pausing, NULL, NULL)
+           : which == 1        ? cmocka_run_group_tests(patient, NULL, NULL)
+           : which == 2        ? cmocka_run_group_tests(starting, NULL, NULL)
+                               : cmocka_run_group_tests(others, NULL, NULL);
+}
+
 /* test_env [PATTERN]: only tests of such names. */
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_death_is_noticed_by_all, setup),
-        cmocka_unit_test_setup(children_of_fork_do_not_hide_a_death, setup),
-        cmocka_unit_test_setup(a_silent_rank_is_given_up, setup),
-        cmocka_unit_test_setup(a_rank_may_pause, setup),
-        cmocka_unit_test_setup(a_rank_may_compute_while_others_send, setup),
-        cmocka_unit_test_setup(different_calls_are_found_out, setup),
-        cmocka_unit_test_setup(sizes_of_messages_are_not_trusted, setup),
-        cmocka_unit_test_setup(what_was_sent_arrives_after_its_sender_has_left, setup),
-        cmocka_unit_test_setup(nobody_waits_for_a_rank_that_has_left, setup),
-        cmocka_unit_test_setup(signals_interrupt_nothing, setup),
-        cmocka_unit_test_setup(strangers_do_not_matter, setup),
-        cmocka_unit_test_setup(a_flood_of_strangers_is_outlasted, setup),
-        cmocka_unit_test_setup(other_secrets_do_not_fit, setup),
-        cmocka_unit_test_setup(whoever_passes_proofs_on_cannot_change_the_table, setup),
-        cmocka_unit_test_setup(missing_ranks_are_named, setup),
-        cmocka_unit_test_setup(other_sizes_and_twins_are_refused, setup),
-        cmocka_unit_test_setup(a_rank_may_come_twice, setup),
-        cmocka_unit_test_setup(a_job_may_start_at_the_last_moment, setup),
-        cmocka_unit_test_setup(a_death_at_the_start_leaves_nobody_behind, setup),
-        cmocka_unit_test_setup(too_few_files_are_told, setup),
-        cmocka_unit_test_setup(a_port_in_use_is_named, setup),
-        cmocka_unit_test_setup(nonsense_is_refused, setup),
-        cmocka_unit_test_setup(a_secret_may_be_in_a_file, setup),
-        cmocka_unit_test_setup(the_port_follows_that_of_the_master, setup),
-        cmocka_unit_test_setup(one_rank_needs_no_network, setup),
-        cmocka_unit_test_setup(the_keyed_hash_is_the_known_one, setup),
-    };
+    int failed = 0, status;
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    next_port = (unsigned)getpid() * 37;
-    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return board == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+    for (unsigned which = 0; which < 4; which++) {
+        pid_t pid = fork();
+        if (pid == 0)
+            exit(run_group(which) ? 1 : 0);
+        failed += pid < 0;
+    }
+    while (wait(&status) > 0)
+        failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    return failed ? 1 : 0;
 }
