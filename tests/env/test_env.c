@@ -17,6 +17,7 @@
 
 #include "comm-checks.h"
 #include "comm_env.h"
+#include "folder.h"
 #include "test.h"
 
 #define MOST 8
@@ -777,6 +778,48 @@ static void nonsense_is_refused(void **state) {
     unlink(path);
 }
 
+static void never_log(void *arg, int level, const char *text) {
+    (void)arg;
+    (void)level;
+    (void)text;
+    _exit(99);
+}
+
+/* Options of a program that knows less of them end before the log. */
+static int open_with_few_options(const char *store, int which) {
+    struct varve_options options = {offsetof(struct varve_options, log), NULL, never_log, NULL};
+    struct varve_session *session = NULL;
+    set_number("RANK", which);
+    alarm(60);
+    int rc = varve_open_env(store, "x", &options, &session, &board->error[which]);
+    if (rc)
+        return 1;
+    for (int version = 1; rc == 0; version++) {
+        rc = varve_checkpoint(session, version);
+        if (which == 1) /* dies, of which the other's group tells */
+            return 0;
+    }
+    varve_close(session);
+    return 0;
+}
+
+static void options_are_read_as_far_as_they_go(void **state) {
+    char store[] = "/tmp/varve-options-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(store));
+    set_number("WORLD_SIZE", 2);
+    for (int i = 0; i < 2; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0)
+            _exit(open_with_few_options(store, i));
+    }
+    for (int i = 0; i < 2; i++)
+        if (end_of(i) != 0)
+            fail_msg("rank %d: %s", i, board->error[i].text);
+    assert_int_equal(folder_remove(store), 0);
+}
+
 /* The file and the variable with the same bytes are the same secret. */
 static void a_secret_may_be_in_a_file(void **state) {
     char path[] = "/tmp/varve-secret-XXXXXX";
@@ -869,6 +912,7 @@ static const struct CMUnitTest others[] = {
     cmocka_unit_test_setup(a_death_at_the_start_leaves_nobody_behind, setup),
     cmocka_unit_test_setup(too_few_files_are_told, setup),
     cmocka_unit_test_setup(nonsense_is_refused, setup),
+    cmocka_unit_test_setup(options_are_read_as_far_as_they_go, setup),
     cmocka_unit_test_setup(a_secret_may_be_in_a_file, setup),
     cmocka_unit_test_setup(the_port_follows_that_of_the_master, setup),
     cmocka_unit_test_setup(one_rank_needs_no_network, setup),
