@@ -13,9 +13,10 @@
 
 #include "comm_env.h"
 
-#define AHEAD 4096 /* bytes that are read together with a head */
-#define SOME 48    /* messages of a call that need no memory: agreeing does not fail without */
-#define RETRY_NS 20000000
+#define AHEAD 4096                       /* bytes that are read together with a head */
+#define SOME 48                          /* messages of a call that need no memory: agreeing does not fail without */
+#define ASK_SECONDS 5                    /* without a word of a rank that has not connected yet */
+#define MESSAGE_MOST (UINT64_C(1) << 46) /* bytes: no rank has as many, and sums with it do not overflow */
 
 struct vv_env_inlet {
     int fd;
@@ -38,7 +39,7 @@ struct run {
     struct sending *sending;
     size_t sending_count;
     uint32_t *pending; /* ranks whose message has not begun */
-    size_t pending_count;
+    size_t pending_count, asked;
     struct vv_env_inlet *coming; /* where a message is being received, of this rank and size */
     uint32_t coming_rank;
     uint64_t size, done;
@@ -50,9 +51,16 @@ struct run {
 
 /* ---- connections ---- */
 
-/* Its guests may be too many for the other rank at this moment. */
-static int is_worth_another(int rc) {
-    return rc == -ECONNRESET || rc == -EPIPE || rc == -ETIMEDOUT;
+static struct vv_env_call call_of(const struct vv_env_comm *own, uint32_t purpose, uint32_t rank) {
+    const struct vv_env_plan *plan = &own->group->plan;
+    struct vv_env_call call = {.purpose = purpose,
+                               .from = plan->rank,
+                               .to = rank,
+                               .ranks = plan->ranks,
+                               .key = own->group->key,
+                               .peer_seconds = plan->peer_seconds};
+    vv_env_address_of(own->group, rank, &call.address);
+    return call;
 }
 
 static int open_outlet(struct vv_env_comm *own, uint32_t rank) {
@@ -61,18 +69,8 @@ static int open_outlet(struct vv_env_comm *own, uint32_t rank) {
     int seconds = plan->connect_seconds > plan->peer_seconds ? plan->connect_seconds : plan->peer_seconds;
     const struct vv_env_limit limit = {vv_env_now() + seconds * VV_ENV_SECOND, &group->is_broken};
     struct vv_env_answer answer = {0};
-    struct vv_env_call call = {.purpose = VV_ENV_DATA + own->channel,
-                               .from = plan->rank,
-                               .to = rank,
-                               .ranks = plan->ranks,
-                               .key = group->key,
-                               .peer_seconds = plan->peer_seconds};
-    vv_env_address_of(group, rank, &call.address);
-    int fd = vv_env_connect(&call, &limit, &answer);
-    while (fd < 0 && is_worth_another(fd) && vv_env_now() < limit.until && !atomic_load(&group->is_broken)) {
-        vv_env_pause(RETRY_NS);
-        fd = vv_env_connect(&call, &limit, &answer);
-    }
+    const struct vv_env_call call = call_of(own, VV_ENV_DATA + own->channel, rank);
+    int fd = vv_env_connect_again(&call, &limit, &answer);
     if (fd < 0)
         return vv_env_break(group, "rank %u cannot connect to rank %u, port %u: %s", plan->rank, rank,
                             group->cards[rank].port, strerror(-fd));
@@ -202,6 +200,9 @@ static int begin_message(struct run *run, struct vv_env_inlet *inlet, uint32_t r
     if (head.kind != (uint32_t)transfer->kind || (transfer->into && head.size != transfer->into_size))
         return vv_env_break(run->own->group, "ranks %u and %u do not make the same call", rank,
                             run->own->group->plan.rank);
+    if (head.size > MESSAGE_MOST)
+        return vv_env_break(run->own->group, "a message of rank %u claims to have %llu bytes", rank,
+                            (unsigned long long)head.size);
     run->coming = inlet;
     run->coming_rank = rank;
     run->size = head.size;
@@ -270,6 +271,41 @@ static int pull(struct run *run) {
 
 /* ---- waiting ---- */
 
+static int ask_seconds(const struct vv_env_comm *own) {
+    int seconds = own->group->plan.peer_seconds;
+    return seconds < ASK_SECONDS ? seconds : ASK_SECONDS;
+}
+
+/* A rank that has closed the group opens no connection any more: one that waits for its first message would do so for
+ * ever. Nobody listens for it then, or somebody else does. Ranks that do not answer are the monitors' matter. */
+static int ask(struct vv_env_comm *own, uint32_t rank) {
+    const struct vv_env_limit limit = {vv_env_now() + ask_seconds(own) * VV_ENV_SECOND, &own->group->is_broken};
+    const struct vv_env_call call = call_of(own, VV_ENV_ASK, rank);
+    struct vv_env_answer answer = {0};
+    int rc = vv_env_connect(&call, &limit, &answer), none = 0;
+    if ((rc != -ECONNREFUSED && rc != -EACCES && rc != -EPROTO) || inlet_of(own, rank, &none)) /* it came meanwhile */
+        return none;
+    return vv_env_break(own->group, "rank %u has left the group, and rank %u waits for a message of it", rank,
+                        own->group->plan.rank);
+}
+
+static int is_any_absent(const struct run *run) {
+    for (size_t i = 0; i < run->pending_count && !run->coming; i++)
+        if (!run->own->inlets[run->pending[i]])
+            return 1;
+    return 0;
+}
+
+/* One at a time, in turn. */
+static int ask_absent(struct run *run) {
+    for (size_t i = 0; i < run->pending_count; i++) {
+        uint32_t rank = run->pending[run->asked++ % run->pending_count];
+        if (!run->own->inlets[rank])
+            return ask(run->own, rank);
+    }
+    return 0;
+}
+
 static size_t list_polled(struct run *run) {
     struct vv_env_comm *own = run->own;
     struct pollfd *polled = own->polled;
@@ -291,8 +327,12 @@ static int wait_for_any(struct run *run) {
     struct pollfd *polled = own->polled;
     uint64_t rung;
     size_t count = list_polled(run), at = 1;
-    if (poll(polled, count, -1) < 0) /* the monitor rings when there is nothing to wait for any more */
+    /* The monitor rings when there is nothing to wait for any more. */
+    int rc = poll(polled, count, is_any_absent(run) ? ask_seconds(own) * 1000 : -1);
+    if (rc < 0)
         return errno == EINTR ? 0 : vv_env_break(own->group, "poll: %s", strerror(errno));
+    if (rc == 0)
+        return ask_absent(run);
     if (polled[0].revents && read(polled[0].fd, &rung, sizeof rung) < 0)
         rung = 0;
     for (size_t i = 0; i < run->sending_count; i++, at++)

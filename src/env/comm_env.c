@@ -5,6 +5,7 @@
 #include "comm_env.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -24,6 +25,7 @@ static void close_group(struct vv_env_group *group) {
     free(group->by_node);
     free(group->node_of);
     free(group->cards);
+    explicit_bzero(group, sizeof *group); /* it has keys */
     free(group);
 }
 
@@ -99,7 +101,7 @@ static int open_comm(varve_log_fn log, void *log_arg, struct varve_comm **out, s
         return rc;
     struct vv_env_comm *own = calloc(1, sizeof *own), *second = calloc(1, sizeof *second);
     struct vv_env_group *group = create_group(&plan);
-    memset(plan.key, 0, sizeof plan.key);
+    explicit_bzero(plan.key, sizeof plan.key);
     if (!own || !second || !group || vv_env_channel_init(own, group, 0) || vv_env_channel_init(second, group, 1)) {
         rc = vv_env_refuse(error, -ENOMEM, "rank %u has no memory, or no more open files, for its group", plan.rank);
     } else {
@@ -140,6 +142,7 @@ int varve_open_env(const char *store, const char *name, const struct varve_optio
     struct varve_comm *comm = NULL;
     if (out)
         *out = NULL;
-    int rc = open_comm(options ? options->log : NULL, options ? options->log_arg : NULL, &comm, error);
+    int has_log = options && options->size >= offsetof(struct varve_options, log_arg) + sizeof options->log_arg;
+    int rc = open_comm(has_log ? options->log : NULL, has_log ? options->log_arg : NULL, &comm, error);
     return rc ? rc : varve_open_comm(comm, store, name, options, out, error);
 }

@@ -45,7 +45,8 @@ struct vv_env_group {
     uint8_t key[VV_ENV_KEY];      /* of this group alone: rank 0 has drawn it by lot */
     struct vv_env_card *cards;    /* of all ranks: where each listens, and on which node it is */
     int was_answered;             /* something at rank 0's port has refused this rank */
-    struct sockaddr_storage root; /* where rank 0 was reached */
+    struct sockaddr_storage root; /* where rank 0 was reached; on rank 0, where it listens */
+    uint8_t proof[VV_ENV_KEY];    /* of this rank, to rank 0 */
     struct vv_env_door door;      /* the monitor's */
     pthread_t monitor;
     int has_monitor;

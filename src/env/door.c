@@ -12,14 +12,20 @@ static void dismiss(struct vv_env_door *door, size_t which) {
     door->guests[which] = door->guests[--door->guest_count];
 }
 
+/* The oldest of those that have not said hello, if there are any: ranks do so at once. */
+static void dismiss_one(struct vv_env_door *door) {
+    const struct vv_env_guest *guests = door->guests;
+    size_t which = 0;
+    for (size_t i = 1; i < door->guest_count; i++)
+        if (guests[i].is_challenged != guests[which].is_challenged ? guests[which].is_challenged
+                                                                   : guests[i].until < guests[which].until)
+            which = i;
+    dismiss(door, which);
+}
+
 static void admit(struct vv_env_door *door, int fd) {
-    size_t oldest = 0;
-    if (door->guest_count == VV_ENV_GUESTS) {
-        for (size_t i = 1; i < door->guest_count; i++)
-            if (door->guests[i].until < door->guests[oldest].until)
-                oldest = i;
-        dismiss(door, oldest);
-    }
+    if (door->guest_count == VV_ENV_GUESTS)
+        dismiss_one(door);
     vv_env_tune(fd, door->peer_seconds);
     door->guests[door->guest_count++] =
         (struct vv_env_guest){.fd = fd, .until = vv_env_now() + GUEST_SECONDS * VV_ENV_SECOND};
@@ -28,7 +34,7 @@ static void admit(struct vv_env_door *door, int fd) {
 /* No more files can be open. */
 static void make_place(struct vv_env_door *door) {
     if (door->guest_count > 0)
-        dismiss(door, 0);
+        dismiss_one(door);
     else
         vv_env_pause(10000000); /* the connection stays in the queue, so poll would return at once */
 }
@@ -89,7 +95,7 @@ static int check_proof(struct vv_env_door *door, struct vv_env_guest *guest) {
     rc = send_now(guest->fd, &answer, sizeof answer);
     if (rc || answer.verdict != VV_ENV_WELCOME)
         return -EACCES;
-    door->welcome(door->arg, &guest->hello, &proof->card, guest->fd);
+    door->welcome(door->arg, &guest->hello, proof, guest->fd);
     return 1;
 }
 

@@ -61,17 +61,21 @@ struct vv_env_call {
     uint32_t purpose, from, to, ranks;
     const uint8_t *key;
     const struct vv_env_card *card; /* its ip is filled here; may be NULL */
+    uint8_t *proof;                 /* out: the MAC that this side has sent, which names the connection; may be NULL */
     int peer_seconds;
 };
 /* A connection whose other side has the key and took us for what we say; or -errno: -EACCES for one without the key,
  * -EPROTO for one that speaks another language, -EREMOTEIO with a verdict. */
 int vv_env_connect(const struct vv_env_call *call, const struct vv_env_limit *limit, struct vv_env_answer *answer);
+/* The same, again and again: strangers at its port may be too many for the other rank at a moment. */
+int vv_env_connect_again(const struct vv_env_call *call, const struct vv_env_limit *limit,
+                         struct vv_env_answer *answer);
 int vv_env_mac_hello(const uint8_t *key, const char *word, const struct vv_env_hello *hello,
                      const struct vv_env_challenge *challenge, const struct vv_env_card *card, uint8_t out[VV_ENV_KEY]);
 
 /* ---- door.c: the other side ---- */
 
-#define VV_ENV_GUESTS 128 /* that have proved nothing yet; the oldest gives way */
+#define VV_ENV_GUESTS 128 /* that have proved nothing yet; the oldest of those without a hello gives way */
 
 struct vv_env_guest {
     int fd;
@@ -93,7 +97,7 @@ struct vv_env_door {
     int peer_seconds;
     /* A guest that has proved itself: the verdict; and, after it was told that it is welcome, its connection. */
     enum vv_env_verdict (*judge)(void *arg, const struct vv_env_hello *hello);
-    void (*welcome)(void *arg, const struct vv_env_hello *hello, const struct vv_env_card *card, int fd);
+    void (*welcome)(void *arg, const struct vv_env_hello *hello, const struct vv_env_proof *proof, int fd);
     void *arg;
     struct vv_env_guest guests[VV_ENV_GUESTS];
     size_t guest_count;

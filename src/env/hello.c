@@ -6,6 +6,8 @@
 
 #include "door.h"
 
+#define RETRY_NS 20000000
+
 int vv_env_mac_hello(const uint8_t *key, const char *word, const struct vv_env_hello *hello,
                      const struct vv_env_challenge *challenge, const struct vv_env_card *card,
                      uint8_t out[VV_ENV_KEY]) {
@@ -65,6 +67,8 @@ static int greet(int fd, const struct vv_env_call *call, const struct vv_env_lim
         rc = vv_env_send_all(fd, &proof, sizeof proof, limit);
     if (rc == 0)
         rc = vv_env_receive_all(fd, answer, sizeof *answer, limit);
+    if (rc == 0 && call->proof)
+        memcpy(call->proof, proof.mac, sizeof proof.mac);
     return rc ? rc : answer->verdict == VV_ENV_WELCOME ? 0 : -EREMOTEIO;
 }
 
@@ -75,4 +79,15 @@ int vv_env_connect(const struct vv_env_call *call, const struct vv_env_limit *li
         return fd;
     vv_env_close_fd(fd);
     return rc;
+}
+
+int vv_env_connect_again(const struct vv_env_call *call, const struct vv_env_limit *limit,
+                         struct vv_env_answer *answer) {
+    int fd = vv_env_connect(call, limit, answer);
+    while ((fd == -ECONNRESET || fd == -EPIPE || fd == -ETIMEDOUT) && vv_env_now() < limit->until &&
+           !(limit->stop && atomic_load(limit->stop))) {
+        vv_env_pause(RETRY_NS);
+        fd = vv_env_connect(call, limit, answer);
+    }
+    return fd;
 }

@@ -76,17 +76,36 @@ static int listen_here(struct vv_env_group *group, struct vv_env_card *card, str
     int rc = fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &size) != 0 ? -errno : 0;
     group->door.listener = fd >= 0 ? fd : -1;
     card->port = vv_env_port_of(&address);
+    group->root = address; /* 127.0.1.1, say: all listen there, though what connects to it comes from 127.0.0.1 */
     rc = fd < 0 ? fd : rc;
     return rc == 0 ? 0 : vv_env_refuse(error, rc, "rank %u cannot listen: %s", group->plan.rank, strerror(-rc));
+}
+
+/* Of the table and the cards, for the connection that this proof was sent on. */
+static int mac_table(const struct vv_env_group *group, const struct vv_env_table *table, const uint8_t *proof,
+                     uint8_t out[VV_ENV_KEY]) {
+    uint8_t cards[VV_ENV_KEY];
+    const struct vv_env_part parts[] = {{table, sizeof *table}, {cards, sizeof cards}, {proof, VV_ENV_KEY}};
+    int rc =
+        vv_env_mac_of(table->token, sizeof table->token, group->cards, group->plan.ranks * sizeof *group->cards, cards);
+    return rc ? rc : vv_env_mac(group->plan.key, "table", parts, 3, out);
+}
+
+/* When all have come, perhaps at the last moment, there is time to build the tree. Rank 0 gives up first: it knows
+ * which rank is late. */
+static void give_grace(struct vv_env_limit *limit, int times) {
+    int64_t until = vv_env_now() + times * GRACE_SECONDS * VV_ENV_SECOND;
+    limit->until = until > limit->until ? until : limit->until;
 }
 
 /* ---- rank 0 ---- */
 
 struct root {
     struct vv_env_group *group;
-    const struct vv_env_limit *limit;
+    struct vv_env_limit limit;
     struct vv_env_door door;
     int *fds; /* of the ranks that have joined; -1: not yet */
+    struct vv_env_proof *proofs;
     uint8_t *is_ready;
     struct pollfd *polled;
     uint32_t joined, ready;
@@ -100,10 +119,11 @@ static enum vv_env_verdict judge_join(void *arg, const struct vv_env_hello *hell
     return root->fds[hello->from] < 0 ? VV_ENV_WELCOME : VV_ENV_IS_TAKEN;
 }
 
-static void take_join(void *arg, const struct vv_env_hello *hello, const struct vv_env_card *card, int fd) {
+static void take_join(void *arg, const struct vv_env_hello *hello, const struct vv_env_proof *proof, int fd) {
     struct root *root = arg;
     root->fds[hello->from] = fd;
-    root->group->cards[hello->from] = *card;
+    root->proofs[hello->from] = *proof;
+    root->group->cards[hello->from] = proof->card;
     root->joined++;
 }
 
@@ -111,7 +131,7 @@ static void take_join(void *arg, const struct vv_env_hello *hello, const struct 
 static int open_port(struct root *root, struct varve_error *error) {
     const struct vv_env_plan *plan = &root->group->plan;
     int fd = listen_at(plan, plan->port);
-    while (fd == -EADDRINUSE && vv_env_now() < root->limit->until) {
+    while (fd == -EADDRINUSE && vv_env_now() < root->limit.until) {
         vv_env_pause(PAUSE_NS);
         fd = listen_at(plan, plan->port);
     }
@@ -170,17 +190,22 @@ static int wait_once(struct root *root, struct varve_error *error) {
             return rc;
     if (guests)
         vv_env_door_serve(&root->door, root->polled, guests);
-    return vv_env_now() < root->limit->until ? 0 : report_late(root, error);
+    return vv_env_now() < root->limit.until ? 0 : report_late(root, error);
 }
 
-static int tell_all(struct root *root, const void *data, size_t size, struct varve_error *error) {
+static int tell_rank(struct root *root, uint32_t rank, const void *data, size_t size, struct varve_error *error) {
+    int rc = vv_env_send_all(root->fds[rank], data, size, &root->limit);
+    return rc == 0
+               ? 0
+               : vv_env_refuse(error, -ECOMM, "rank %u has gone while the job was starting: %s", rank, strerror(-rc));
+}
+
+static int tell_go(struct root *root, struct varve_error *error) {
+    uint8_t go = VV_ENV_GO;
     int rc = 0;
-    for (uint32_t rank = 1; rank < root->group->plan.ranks && rc == 0; rank++) {
-        rc = vv_env_send_all(root->fds[rank], data, size, root->limit);
-        if (rc)
-            vv_env_refuse(error, -ECOMM, "rank %u has gone while the job was starting: %s", rank, strerror(-rc));
-    }
-    return rc ? -ECOMM : 0;
+    for (uint32_t rank = 1; rank < root->group->plan.ranks && rc == 0; rank++)
+        rc = tell_rank(root, rank, &go, 1, error);
+    return rc;
 }
 
 static int make_group_key(struct vv_env_group *group, const uint8_t *token, struct varve_error *error) {
@@ -195,9 +220,17 @@ static int tell_table(struct root *root, struct varve_error *error) {
     int rc = vv_env_random(table.token, sizeof table.token);
     rc = rc ? vv_env_refuse(error, rc, "no random numbers: %s", strerror(-rc))
             : make_group_key(group, table.token, error);
-    if (rc == 0)
-        rc = tell_all(root, &table, sizeof table, error);
-    return rc ? rc : tell_all(root, group->cards, group->plan.ranks * sizeof *group->cards, error);
+    for (uint32_t rank = 1; rank < group->plan.ranks && rc == 0; rank++) {
+        uint8_t mac[VV_ENV_KEY];
+        if (mac_table(group, &table, root->proofs[rank].mac, mac) != 0)
+            return vv_env_refuse(error, -EIO, "libcrypto cannot compute HMAC-SHA256");
+        rc = tell_rank(root, rank, &table, sizeof table, error);
+        if (rc == 0)
+            rc = tell_rank(root, rank, group->cards, group->plan.ranks * sizeof *group->cards, error);
+        if (rc == 0)
+            rc = tell_rank(root, rank, mac, sizeof mac, error);
+    }
+    return rc;
 }
 
 static int is_tree_whole(struct vv_env_group *group) {
@@ -220,21 +253,21 @@ static int check_files(const struct vv_env_plan *plan, struct varve_error *error
 
 static int lead(struct root *root, struct varve_error *error) {
     struct vv_env_group *group = root->group;
-    uint8_t go = VV_ENV_GO;
     int rc = check_files(&group->plan, error);
     if (rc == 0)
         rc = open_port(root, error);
     while (rc == 0 && root->joined + 1 < group->plan.ranks)
         rc = wait_once(root, error);
     root->is_full = 1;
+    give_grace(&root->limit, 1);
     vv_env_door_close(&root->door); /* for the next session of the job */
     if (rc == 0)
         rc = tell_table(root, error);
     if (rc == 0)
-        rc = vv_env_monitor_start(group, root->limit, error);
+        rc = vv_env_monitor_start(group, &root->limit, error);
     while (rc == 0 && (root->ready + 1 < group->plan.ranks || !is_tree_whole(group)))
         rc = wait_once(root, error);
-    return rc ? rc : tell_all(root, &go, 1, error);
+    return rc ? rc : tell_go(root, error);
 }
 
 static int meet_as_root(struct vv_env_group *group, const struct vv_env_limit *limit, struct varve_error *error) {
@@ -244,7 +277,7 @@ static int meet_as_root(struct vv_env_group *group, const struct vv_env_limit *l
     if (!root)
         return vv_env_refuse(error, rc, "no memory to start the job");
     root->group = group;
-    root->limit = limit;
+    root->limit = *limit;
     root->door = (struct vv_env_door){.listener = -1,
                                       .key = group->plan.key,
                                       .ranks = ranks,
@@ -253,11 +286,12 @@ static int meet_as_root(struct vv_env_group *group, const struct vv_env_limit *l
                                       .welcome = take_join,
                                       .arg = root};
     root->fds = malloc(ranks * sizeof *root->fds);
+    root->proofs = calloc(ranks, sizeof *root->proofs);
     root->is_ready = calloc(ranks, 1);
     root->polled = calloc((size_t)ranks + VV_ENV_GUESTS + 1, sizeof *root->polled);
     for (uint32_t rank = 0; root->fds && rank < ranks; rank++)
         root->fds[rank] = -1;
-    if (root->fds && root->is_ready && root->polled)
+    if (root->fds && root->proofs && root->is_ready && root->polled)
         rc = lead(root, error);
     else
         vv_env_refuse(error, rc, "no memory to start the job");
@@ -265,6 +299,7 @@ static int meet_as_root(struct vv_env_group *group, const struct vv_env_limit *l
     for (uint32_t rank = 0; root->fds && rank < ranks; rank++)
         vv_env_close_fd(root->fds[rank]);
     free(root->fds);
+    free(root->proofs);
     free(root->is_ready);
     free(root->polled);
     free(root);
@@ -305,6 +340,7 @@ static int try_root(struct vv_env_group *group, const struct vv_env_card *card, 
                                .ranks = plan->ranks,
                                .key = plan->key,
                                .card = card,
+                               .proof = group->proof,
                                .peer_seconds = plan->peer_seconds};
     struct addrinfo *all = NULL;
     int fd = -EAGAIN, rc = resolve(plan, &all);
@@ -355,14 +391,22 @@ static int join_root(struct vv_env_group *group, const struct vv_env_card *card,
     }
 }
 
-/* The rest of the cards is as good as their makers, which have the key; only what would lead out of arrays matters. */
+/* The cards are as good as their makers, which have the key. */
 static int take_table(struct vv_env_group *group, int fd, const struct vv_env_table *table,
                       const struct vv_env_limit *limit, struct varve_error *error) {
     if (table->magic != VV_ENV_MAGIC || table->ranks != group->plan.ranks)
         return vv_env_refuse(error, -EPROTO, "rank 0 has sent a table that makes no sense");
+    uint8_t sent[VV_ENV_KEY], mac[VV_ENV_KEY];
     int rc = vv_env_receive_all(fd, group->cards, group->plan.ranks * sizeof *group->cards, limit);
+    if (rc == 0)
+        rc = vv_env_receive_all(fd, sent, sizeof sent, limit);
     if (rc)
         return vv_env_refuse(error, -ECOMM, "rank 0 has gone while the job was starting: %s", strerror(-rc));
+    if (mac_table(group, table, group->proof, mac) != 0 || !vv_env_is_same(mac, sent, sizeof mac))
+        return vv_env_refuse(error, -EPROTO,
+                             "the table of ranks is not as rank 0 has sent it to rank %u: "
+                             "something between them has changed it",
+                             group->plan.rank);
     return make_group_key(group, table->token, error);
 }
 
@@ -387,7 +431,7 @@ static int follow(struct vv_env_group *group, int fd, const struct vv_env_table 
 }
 
 int vv_env_meet(struct vv_env_group *group, struct varve_error *error) {
-    const struct vv_env_limit limit = {vv_env_now() + group->plan.connect_seconds * VV_ENV_SECOND, NULL};
+    struct vv_env_limit limit = {vv_env_now() + group->plan.connect_seconds * VV_ENV_SECOND, NULL};
     struct vv_env_table table;
     struct vv_env_card *card = &group->cards[group->plan.rank];
     int rc = listen_here(group, card, error);
@@ -401,6 +445,7 @@ int vv_env_meet(struct vv_env_group *group, struct varve_error *error) {
     int fd = join_root(group, &own, &limit, &table, error);
     if (fd < 0)
         return fd;
+    give_grace(&limit, 2);
     rc = follow(group, fd, &table, &limit, error);
     vv_env_close_fd(fd);
     return rc;

@@ -16,7 +16,7 @@
 #include "comm_env.h"
 
 #define BEAT_MOST_SECONDS 5
-#define LEAVE_SECONDS 10 /* that a rank which closes the group waits for its neighbours to do so, too */
+#define LEAVE_SECONDS 10 /* at most, that a rank which closes the group waits for its neighbours to do so, too */
 
 static void ring(int fd) {
     uint64_t one = 1;
@@ -60,7 +60,8 @@ int vv_env_break(struct vv_env_group *group, const char *format, ...) {
 void vv_env_address_of(const struct vv_env_group *group, uint32_t rank, struct sockaddr_storage *out) {
     const struct vv_env_card *card = &group->cards[rank];
     memset(out, 0, sizeof *out);
-    if (rank == 0 || (card->is_loopback && group->plan.rank != 0)) { /* it runs on rank 0's host */
+    int is_at_root = group->plan.is_loopback || (card->is_loopback && group->plan.rank != 0);
+    if (rank == 0 || is_at_root) { /* it runs on rank 0's host */
         *out = group->root;
     } else if (card->family == 6) {
         out->ss_family = AF_INET6;
@@ -120,9 +121,9 @@ static enum vv_env_verdict judge_guest(void *arg, const struct vv_env_hello *hel
     return verdict;
 }
 
-static void welcome_guest(void *arg, const struct vv_env_hello *hello, const struct vv_env_card *card, int fd) {
+static void welcome_guest(void *arg, const struct vv_env_hello *hello, const struct vv_env_proof *proof, int fd) {
     struct vv_env_group *group = arg;
-    (void)card;
+    (void)proof;
     if (hello->purpose == VV_ENV_TREE) {
         add_neighbour(group, hello->from, fd);
         return;
@@ -232,7 +233,8 @@ static int is_over(struct watch *watch, int64_t now) {
     if (!watch->has_told_bye) {
         tell_neighbours(watch, VV_ENV_BYE);
         watch->has_told_bye = 1;
-        watch->leave_until = now + LEAVE_SECONDS * VV_ENV_SECOND;
+        int seconds = group->plan.peer_seconds < LEAVE_SECONDS ? group->plan.peer_seconds : LEAVE_SECONDS;
+        watch->leave_until = now + seconds * VV_ENV_SECOND;
     }
     int is_alone = 1;
     for (uint32_t i = 0; i < group->neighbour_count; i++)
@@ -293,7 +295,7 @@ static int connect_above(struct vv_env_group *group, const struct vv_env_limit *
                                .key = group->key,
                                .peer_seconds = plan->peer_seconds};
     vv_env_address_of(group, above, &call.address);
-    int fd = vv_env_connect(&call, limit, &answer);
+    int fd = vv_env_connect_again(&call, limit, &answer);
     if (fd < 0)
         return vv_env_refuse(error, -ECOMM, "rank %u cannot connect to rank %u, port %u: %s", plan->rank, above,
                              group->cards[above].port, strerror(-fd));

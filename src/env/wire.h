@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VV_ENV_MAGIC UINT64_C(0x31564e4545565256)
+#define VV_ENV_MAGIC UINT64_C(0x32564e4545565256)
 #define VV_ENV_KEY 32
 #define VV_ENV_NONCE 16
 
-/* What a connection is for. */
-enum vv_env_purpose { VV_ENV_JOIN = 1, VV_ENV_TREE, VV_ENV_DATA }; /* DATA + the number of the channel */
+/* What a connection is for. ASK: to be refused, by a rank that is still there. */
+enum vv_env_purpose { VV_ENV_JOIN = 1, VV_ENV_TREE, VV_ENV_ASK, VV_ENV_DATA }; /* DATA + the number of the channel */
 
 /* About a rank. */
 struct vv_env_card {
@@ -44,7 +44,8 @@ struct vv_env_answer {
     uint32_t ranks;
 };
 
-/* Rank 0 to each that has joined; the cards of all ranks follow. */
+/* Rank 0 to each that has joined; the cards of all ranks follow, and a MAC of both for this one's connection: whoever
+ * passed on the proofs between them can change neither. */
 struct vv_env_table {
     uint64_t magic;
     uint32_t ranks;

@@ -17,6 +17,7 @@
 
 #include "comm-checks.h"
 #include "comm_env.h"
+#include "folder.h"
 #include "test.h"
 
 #define MOST 8
@@ -253,6 +254,14 @@ static int differ(struct varve_comm *comm) {
     return rc == -ECOMM ? 0 : 1;
 }
 
+static int ignore(void *arg, uint32_t from, const void *data, size_t size) {
+    (void)arg;
+    (void)from;
+    (void)data;
+    (void)size;
+    return 0;
+}
+
 /* Bytes that are no message. */
 static int babble(struct varve_comm *comm) {
     const struct vv_env_comm *own = (struct vv_env_comm *)comm;
@@ -263,6 +272,34 @@ static int babble(struct varve_comm *comm) {
     while (rc == 0)
         rc = comm->ops->broadcast(comm, &value, sizeof value, 0);
     return rc == -ECOMM ? 0 : 1;
+}
+
+/* A head whose size, with one more byte, is 0. */
+static int claim_too_much(struct varve_comm *comm) {
+    const struct vv_env_comm *own = (struct vv_env_comm *)comm;
+    struct {
+        struct vv_env_head head;
+        uint8_t bytes[8192];
+    } lie = {{VV_ENV_EXCHANGE, 0, 1, UINT64_MAX}, {0}};
+    const struct varve_message out = {1 - comm->rank, "x", 1};
+    uint32_t from = 1 - comm->rank;
+    memset(lie.bytes, 0x5a, sizeof lie.bytes);
+    int rc = comm->ops->exchange(comm, &out, 1, &from, 1, ignore, NULL);
+    if (rc == 0 && rank == 0 && write(own->outlets[1].fd, &lie, sizeof lie) != sizeof lie)
+        return 2;
+    if (rc == 0)
+        rc = comm->ops->exchange(comm, &out, rank == 1, &from, 1, ignore, NULL);
+    if (rc == 0) /* rank 0: until it is told, or sees the connection end */
+        rc = comm->ops->exchange(comm, NULL, 0, &from, 1, ignore, NULL);
+    return rc == -ECOMM && (rank == 0 || strstr(own->group->reason, "claims to have")) ? 0 : 1;
+}
+
+static void sizes_of_messages_are_not_trusted(void **state) {
+    (void)state;
+    set_number("WORLD_SIZE", 2);
+    start(2, claim_too_much);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(end_of(i), 0);
 }
 
 static void different_calls_are_found_out(void **state) {
@@ -294,6 +331,32 @@ static void what_was_sent_arrives_after_its_sender_has_left(void **state) {
     start(4, leave_early);
     for (int i = 0; i < 4; i++)
         assert_int_equal(end_of(i), 0);
+}
+
+/* The last rank sends to rank 0 late, which is no reason to give up, and closes the group. The others wait for its
+ * first message, or for another one. */
+static int wait_for_a_leaver(struct varve_comm *comm) {
+    const struct vv_env_comm *own = (struct vv_env_comm *)comm;
+    const struct varve_message out = {0, "x", 1};
+    uint32_t last = comm->ranks - 1;
+    if (comm->rank == last) {
+        usleep(2500000);
+        return comm->ops->exchange(comm, &out, 1, NULL, 0, ignore, NULL);
+    }
+    int rc = comm->rank == 0 ? comm->ops->exchange(comm, NULL, 0, &last, 1, ignore, NULL) : 0;
+    if (rc == 0)
+        rc = comm->second->ops->exchange(comm->second, NULL, 0, &last, 1, ignore, NULL);
+    return rc == -ECOMM && strstr(own->group->reason, "rank 3 has left the group") ? 0 : 1;
+}
+
+static void nobody_waits_for_a_rank_that_has_left(void **state) {
+    (void)state;
+    set_number("VARVE_PEER_SECONDS", 2);
+    double begun = now();
+    start(4, wait_for_a_leaver);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+    assert_true(now() - begun < 15);
 }
 
 static void on_alarm(int number) {
@@ -405,6 +468,76 @@ static void strangers_do_not_matter(void **state) {
     forget_strangers();
 }
 
+static int expect_nothing(int fd) {
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+static void serve(struct vv_env_door *door, int times) {
+    struct pollfd polled[VV_ENV_GUESTS + 1];
+    for (int i = 0; i < times; i++) {
+        size_t count = vv_env_door_poll(door, polled);
+        poll(polled, count, 1);
+        vv_env_door_serve(door, polled, count);
+    }
+}
+
+static int connect_to(uint16_t port, const uint8_t *key) {
+    const struct vv_env_limit limit = {vv_env_now() + 20 * VV_ENV_SECOND, NULL};
+    struct vv_env_call caller = {.purpose = VV_ENV_TREE, .from = 1, .ranks = 2, .key = key, .peer_seconds = 30};
+    struct vv_env_answer answer = {0};
+    struct sockaddr_in *address = (struct sockaddr_in *)&caller.address;
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+    address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return vv_env_connect_again(&caller, &limit, &answer);
+}
+
+static enum vv_env_verdict refuse_all(void *arg, const struct vv_env_hello *hello) {
+    (void)arg;
+    (void)hello;
+    return VV_ENV_NOT_HERE;
+}
+
+/* More strangers than there are places do not take that of a guest that has said hello; and one that was sent away
+ * comes again. */
+static void a_flood_of_strangers_is_outlasted(void **state) {
+    static const uint8_t key[VV_ENV_KEY] = "any";
+    struct vv_env_hello hello = {.magic = VV_ENV_MAGIC, .purpose = VV_ENV_TREE, .from = 1, .ranks = 2};
+    struct vv_env_challenge challenge;
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    struct vv_env_door *door = calloc(1, sizeof *door);
+    int status;
+    (void)state;
+    *door = (struct vv_env_door){
+        .listener = vv_env_listen_any(1, 0), .key = key, .ranks = 2, .peer_seconds = 30, .judge = refuse_all};
+    assert_int_equal(getsockname(door->listener, (struct sockaddr *)&address, &size), 0);
+    uint16_t port = vv_env_port_of(&address);
+    int guest = call(port);
+    say(guest, &hello, sizeof hello);
+    serve(door, 5);
+    assert_int_equal(recv(guest, &challenge, sizeof challenge, MSG_DONTWAIT), sizeof challenge);
+    for (int i = 0; i < 300; i++) {
+        fds[fd_count++] = call(port);
+        serve(door, 1);
+    }
+    assert_int_equal(door->guest_count, VV_ENV_GUESTS);
+    assert_true(expect_nothing(guest));
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(connect_to(port, key) == -EREMOTEIO ? 0 : 1);
+    struct pollfd one = {.fd = door->listener, .events = POLLIN};
+    assert_int_equal(poll(&one, 1, 10000), 1);
+    close(accept(door->listener, NULL, NULL));
+    for (int i = 0; i < 5000 && waitpid(pid, &status, WNOHANG) == 0; i++)
+        serve(door, 1);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    vv_env_door_close(door);
+    close(guest);
+    forget_strangers();
+    free(door);
+}
+
 /* ---- jobs that do not come about ---- */
 
 static void expect_error(int which, int code, const char *word) {
@@ -434,6 +567,63 @@ static void other_secrets_do_not_fit(void **state) {
     start_rank(1, NULL);
     expect_error(0, -ECOMM, "rank 1");
     expect_error(1, -ECOMM, "another job");
+}
+
+/* Passes on what both sides say, but for one byte that rank 0 sends, if there is one to be changed. */
+static void relay_until_closed(int fd, int root, size_t change) {
+    struct pollfd both[2] = {{.fd = fd, .events = POLLIN}, {.fd = root, .events = POLLIN}};
+    uint8_t bytes[4096];
+    size_t passed = 0;
+    for (;;) {
+        poll(both, 2, -1);
+        int from = both[0].revents ? 0 : 1;
+        ssize_t got = recv(both[from].fd, bytes, sizeof bytes, 0);
+        if (got <= 0)
+            return;
+        if (from == 1 && change && change >= passed && change < passed + (size_t)got)
+            bytes[change - passed] ^= 1;
+        passed += from == 1 ? (size_t)got : 0;
+        say(both[1 - from].fd, bytes, (size_t)got);
+    }
+}
+
+static pid_t start_relay(uint16_t port, uint16_t root, size_t change) {
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        alarm(60);
+        if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 1) == 0)
+            relay_until_closed(accept(fd, NULL, NULL), call(root), change);
+        _exit(0);
+    }
+    return pid;
+}
+
+/* Both sides have proved to each other that they have the secret, through one that has not. */
+static void whoever_passes_proofs_on_cannot_change_the_table(void **state) {
+    size_t before = sizeof(struct vv_env_challenge) + sizeof(struct vv_env_answer);
+    size_t cards = before + sizeof(struct vv_env_table), end = cards + 2 * sizeof(struct vv_env_card);
+    const size_t changes[] = {0, before + offsetof(struct vv_env_table, token),
+                              cards + offsetof(struct vv_env_card, port), cards + sizeof(struct vv_env_card), end};
+    (void)state;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        setup(NULL);
+        set_number("WORLD_SIZE", 2);
+        setenv("VARVE_SECRET", "a secret that is long enough", 1);
+        uint16_t root = (uint16_t)atoi(getenv("VARVE_PORT")), port = (uint16_t)(10000 + next_port++ % 20000);
+        start_rank(0, check_promises);
+        pid_t relay = start_relay(port, root, changes[i]);
+        set_number("VARVE_PORT", port);
+        start_rank(1, check_promises);
+        if (changes[i] == 0)
+            assert_int_equal(end_of(1), 0);
+        else
+            expect_error(1, -EPROTO, "changed it");
+        assert_int_equal(end_of(0), changes[i] == 0 ? 0 : 10);
+        assert_int_equal(waitpid(relay, NULL, 0), relay);
+    }
 }
 
 static void missing_ranks_are_named(void **state) {
@@ -485,6 +675,20 @@ static void a_rank_may_come_twice(void **state) {
     for (int i = 1; i < 4; i++)
         start_rank(i, check_promises);
     for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(i), 0);
+}
+
+/* The last one comes when the time of rank 1, which has joined, is over. */
+static void a_job_may_start_at_the_last_moment(void **state) {
+    (void)state;
+    set_number("WORLD_SIZE", 3);
+    start_rank(0, check_promises);
+    set_number("VARVE_CONNECT_SECONDS", 1);
+    start_rank(1, check_promises);
+    usleep(1800000);
+    set_number("VARVE_CONNECT_SECONDS", 20);
+    start_rank(2, check_promises);
+    for (int i = 0; i < 3; i++)
         assert_int_equal(end_of(i), 0);
 }
 
@@ -574,6 +778,48 @@ static void nonsense_is_refused(void **state) {
     unlink(path);
 }
 
+static void never_log(void *arg, int level, const char *text) {
+    (void)arg;
+    (void)level;
+    (void)text;
+    _exit(99);
+}
+
+/* Options of a program that knows less of them end before the log. */
+static int open_with_few_options(const char *store, int which) {
+    struct varve_options options = {offsetof(struct varve_options, log), NULL, never_log, NULL};
+    struct varve_session *session = NULL;
+    set_number("RANK", which);
+    alarm(60);
+    int rc = varve_open_env(store, "x", &options, &session, &board->error[which]);
+    if (rc)
+        return 1;
+    for (int version = 1; rc == 0; version++) {
+        rc = varve_checkpoint(session, version);
+        if (which == 1) /* dies, of which the other's group tells */
+            return 0;
+    }
+    varve_close(session);
+    return 0;
+}
+
+static void options_are_read_as_far_as_they_go(void **state) {
+    char store[] = "/tmp/varve-options-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(store));
+    set_number("WORLD_SIZE", 2);
+    for (int i = 0; i < 2; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0)
+            _exit(open_with_few_options(store, i));
+    }
+    for (int i = 0; i < 2; i++)
+        if (end_of(i) != 0)
+            fail_msg("rank %d: %s", i, board->error[i].text);
+    assert_int_equal(folder_remove(store), 0);
+}
+
 /* The file and the variable with the same bytes are the same secret. */
 static void a_secret_may_be_in_a_file(void **state) {
     char path[] = "/tmp/varve-secret-XXXXXX";
@@ -636,31 +882,65 @@ static void the_keyed_hash_is_the_known_one(void **state) {
     assert_memory_equal(got, wanted, sizeof wanted);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_death_is_noticed_by_all, setup),
-        cmocka_unit_test_setup(children_of_fork_do_not_hide_a_death, setup),
-        cmocka_unit_test_setup(a_silent_rank_is_given_up, setup),
-        cmocka_unit_test_setup(a_rank_may_pause, setup),
-        cmocka_unit_test_setup(a_rank_may_compute_while_others_send, setup),
-        cmocka_unit_test_setup(different_calls_are_found_out, setup),
-        cmocka_unit_test_setup(what_was_sent_arrives_after_its_sender_has_left, setup),
-        cmocka_unit_test_setup(signals_interrupt_nothing, setup),
-        cmocka_unit_test_setup(strangers_do_not_matter, setup),
-        cmocka_unit_test_setup(other_secrets_do_not_fit, setup),
-        cmocka_unit_test_setup(missing_ranks_are_named, setup),
-        cmocka_unit_test_setup(other_sizes_and_twins_are_refused, setup),
-        cmocka_unit_test_setup(a_rank_may_come_twice, setup),
-        cmocka_unit_test_setup(a_death_at_the_start_leaves_nobody_behind, setup),
-        cmocka_unit_test_setup(too_few_files_are_told, setup),
-        cmocka_unit_test_setup(a_port_in_use_is_named, setup),
-        cmocka_unit_test_setup(nonsense_is_refused, setup),
-        cmocka_unit_test_setup(a_secret_may_be_in_a_file, setup),
-        cmocka_unit_test_setup(the_port_follows_that_of_the_master, setup),
-        cmocka_unit_test_setup(one_rank_needs_no_network, setup),
-        cmocka_unit_test_setup(the_keyed_hash_is_the_known_one, setup),
-    };
-    next_port = (unsigned)getpid() * 37;
+/* Most of the time is spent waiting, so these are run at the same time, each by a child. */
+static const struct CMUnitTest pausing[] = {
+    cmocka_unit_test_setup(a_rank_may_pause, setup),
+};
+static const struct CMUnitTest patient[] = {
+    cmocka_unit_test_setup(a_rank_may_compute_while_others_send, setup),
+    cmocka_unit_test_setup(nobody_waits_for_a_rank_that_has_left, setup),
+};
+static const struct CMUnitTest starting[] = {
+    cmocka_unit_test_setup(other_secrets_do_not_fit, setup),
+    cmocka_unit_test_setup(missing_ranks_are_named, setup),
+    cmocka_unit_test_setup(other_sizes_and_twins_are_refused, setup),
+    cmocka_unit_test_setup(a_rank_may_come_twice, setup),
+    cmocka_unit_test_setup(a_job_may_start_at_the_last_moment, setup),
+    cmocka_unit_test_setup(a_port_in_use_is_named, setup),
+};
+static const struct CMUnitTest others[] = {
+    cmocka_unit_test_setup(a_death_is_noticed_by_all, setup),
+    cmocka_unit_test_setup(children_of_fork_do_not_hide_a_death, setup),
+    cmocka_unit_test_setup(a_silent_rank_is_given_up, setup),
+    cmocka_unit_test_setup(different_calls_are_found_out, setup),
+    cmocka_unit_test_setup(sizes_of_messages_are_not_trusted, setup),
+    cmocka_unit_test_setup(what_was_sent_arrives_after_its_sender_has_left, setup),
+    cmocka_unit_test_setup(signals_interrupt_nothing, setup),
+    cmocka_unit_test_setup(strangers_do_not_matter, setup),
+    cmocka_unit_test_setup(a_flood_of_strangers_is_outlasted, setup),
+    cmocka_unit_test_setup(whoever_passes_proofs_on_cannot_change_the_table, setup),
+    cmocka_unit_test_setup(a_death_at_the_start_leaves_nobody_behind, setup),
+    cmocka_unit_test_setup(too_few_files_are_told, setup),
+    cmocka_unit_test_setup(nonsense_is_refused, setup),
+    cmocka_unit_test_setup(options_are_read_as_far_as_they_go, setup),
+    cmocka_unit_test_setup(a_secret_may_be_in_a_file, setup),
+    cmocka_unit_test_setup(the_port_follows_that_of_the_master, setup),
+    cmocka_unit_test_setup(one_rank_needs_no_network, setup),
+    cmocka_unit_test_setup(the_keyed_hash_is_the_known_one, setup),
+};
+
+static int run_group(unsigned which) {
+    next_port = (unsigned)getpid() * 37 + which * 5000;
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return board == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+    return board == MAP_FAILED ? 1
+           : which == 0        ? cmocka_run_group_tests(pausing, NULL, NULL)
+           : which == 1        ? cmocka_run_group_tests(patient, NULL, NULL)
+           : which == 2        ? cmocka_run_group_tests(starting, NULL, NULL)
+                               : cmocka_run_group_tests(others, NULL, NULL);
+}
+
+/* test_env [PATTERN]: only tests of such names. */
+int main(int argc, char **argv) {
+    int failed = 0, status;
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    for (unsigned which = 0; which < 4; which++) {
+        pid_t pid = fork();
+        if (pid == 0)
+            exit(run_group(which) ? 1 : 0);
+        failed += pid < 0;
+    }
+    while (wait(&status) > 0)
+        failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    return failed ? 1 : 0;
 }
