@@ -160,7 +160,7 @@ static int fork_and_talk(struct varve_comm *comm) {
         if (child == 0) {
             int rc = comm->ops->reduce_min(comm, &value, 1); /* not the child's */
             comm->ops->close(comm);
-            sleep(rc == -ECOMM ? 20 : 0);
+            sleep(rc == -ECOMM ? 8 : 0);
             _exit(0);
         }
     }
