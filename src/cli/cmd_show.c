@@ -335,10 +335,11 @@ static void tell_text(const struct varve_checkpoint_detail *detail, const struct
 }
 
 static int on_attribute(void *arg, const char *name, const char *value) {
-    const struct cli *cli = arg;
-    if (cli->is_json) {
+    const struct showing *showing = arg;
+    if (showing->cli->is_json) {
         json_begin("attribute");
-        json_text("name", name);
+        json_checkpoint(showing->which->name, showing->which->version, showing->which->generation);
+        json_text("attribute", name);
         json_text("value", value);
         json_end();
         return 0;
@@ -381,11 +382,11 @@ static int show(struct showing *showing, struct varve_which *which, struct varve
         show_json(&detail, pinned ? &pin : NULL);
     else
         tell_text(&detail, pinned ? &pin : NULL);
-    if (varve_store_attributes(cli->store, which, on_attribute, cli, error) < 0) {
+    showing->which = which;
+    if (varve_store_attributes(cli->store, which, on_attribute, showing, error) < 0) {
         cli_note("the attributes are left out: %s", error->text);
         error->text[0] = '\0';
     }
-    showing->which = which;
     showing->has_ranges = has_option(cli, OPTION_RANGES) || showing->region || detail.info.regions <= RANGES_MOST;
     if (detail.info.ranks > 1 && !showing->region && show_arrays(cli, which, error) < 0) {
         cli_note("the arrays of all ranks are left out: %s", error->text); /* regions are shown as far as it goes */
