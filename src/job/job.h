@@ -100,7 +100,9 @@ struct vv_lost {
 };
 void vv_lost_add(struct vv_lost *lost, const char *region);
 /* VARVE_CORRUPT; also into this rank's log. */
-int vv_lost_report(const struct vv_job *job, const struct vv_lost *lost, uint64_t version, struct varve_error *error);
+/* owner: whose regions they are; none of them: all. */
+int vv_lost_report(const struct vv_job *job, const struct vv_lost *lost, uint32_t owner, uint64_t version,
+                   struct varve_error *error);
 
 /* ---- node_check.c: may this checkpoint be read from node-local stores? ---- */
 /* It must be the same one on all nodes, and every rank's part must be on some node, or copies of it: otherwise

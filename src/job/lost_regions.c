@@ -18,7 +18,8 @@ static size_t listed(const struct vv_lost *lost) {
     return count < lost->count ? count : lost->count;
 }
 
-int vv_lost_report(const struct vv_job *job, const struct vv_lost *lost, uint64_t version, struct varve_error *error) {
+int vv_lost_report(const struct vv_job *job, const struct vv_lost *lost, uint32_t owner, uint64_t version,
+                   struct varve_error *error) {
     char what[320], more[32] = "";
     size_t hidden = lost->count - listed(lost);
     if (hidden)
@@ -31,7 +32,7 @@ int vv_lost_report(const struct vv_job *job, const struct vv_lost *lost, uint64_
                       "version %" PRIu64
                       ": %s of rank %u %s lost: the node that stored this is not part of the job any more, or"
                       " its disk was lost or is not mounted, and no other node has a copy",
-                      version, what, job->comm->rank, lost->count == 1 ? "is" : "are");
+                      version, what, owner, lost->count == 1 ? "is" : "are");
     vv_log(&job->log, VV_LOG_WARN, "%s", error->text);
     return rc;
 }

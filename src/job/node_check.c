@@ -159,9 +159,8 @@ static int load_list(const struct candidate *candidate, struct vv_store *store, 
     return rc;
 }
 
-/* Our pack is nowhere: its tables and the pack of a partner can stand in for it. 1, 0, or an error. */
-static int has_copy(struct candidate *candidate, struct vv_store *store, struct varve_error *error) {
-    uint32_t rank = candidate->job->comm->rank;
+/* The pack of this owner is nowhere: its tables and the pack of a partner can stand in for it. 1, 0, or an error. */
+static int has_copy(struct candidate *candidate, struct vv_store *store, uint32_t rank, struct varve_error *error) {
     struct vv_dependency dependency = {attempt_of(candidate), candidate->record->writers_digest};
     struct vv_writers writers;
     struct vv_buf bytes;
@@ -184,35 +183,51 @@ static int has_copy(struct candidate *candidate, struct vv_store *store, struct 
 
 /* A job that died after its last pack and before its copies has left an attempt that is adopted, but of whose tables
  * there may be too few copies. */
-static int check_tables(struct candidate *candidate, const struct vv_attempt *attempt, struct varve_error *error) {
-    const struct vv_job *job = candidate->job;
-    struct vv_key key = vv_attempt_key(job->name, attempt, VV_KIND_COPY, job->comm->rank, 0);
+static int check_tables(struct candidate *candidate, const struct vv_attempt *attempt, uint32_t owner,
+                        struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(candidate->job->name, attempt, VV_KIND_COPY, owner, 0);
     int count = vv_peers_count(candidate->peers, &key, error);
     candidate->is_under_replicated |= count >= 0 && (uint32_t)count < candidate->wanted->replicas;
     return count < 0 ? count : 1;
 }
 
-/* Is what this rank stored anywhere? Of older attempts not all may be needed: that shows when they are read. */
-static int check_own(void *arg, struct vv_store *store, struct varve_error *error) {
-    struct candidate *candidate = arg;
-    struct vv_job *job = candidate->job;
+/* Nobody has what this owner stored. A job of another number of ranks does not know its regions. */
+static int report_lost(struct candidate *candidate, uint32_t owner, struct varve_error *error) {
+    const struct vv_job *job = candidate->job;
+    const struct vv_lost all = {0};
+    int is_own = owner == job->comm->rank && candidate->record->ranks == job->comm->ranks;
+    return vv_lost_report(job, is_own ? candidate->wanted->all : &all, owner, candidate->version, error);
+}
+
+/* Is what this owner stored anywhere? Of older attempts not all may be needed: that shows when they are read. */
+static int check_owner(struct candidate *candidate, struct vv_store *store, uint32_t owner, struct varve_error *error) {
     const struct vv_record *record = candidate->record;
     struct vv_attempt attempt = attempt_of(candidate);
-    int rc = exists(candidate, &attempt, VV_KIND_PACK, job->comm->rank, error);
+    int rc = exists(candidate, &attempt, VV_KIND_PACK, owner, error);
     if (rc == 0) {
         candidate->is_under_replicated = 1;
-        rc = has_copy(candidate, store, error);
+        rc = has_copy(candidate, store, owner, error);
         if (rc == 0)
-            rc = vv_lost_report(job, candidate->wanted->all, candidate->version, error);
+            rc = report_lost(candidate, owner, error);
     }
     for (uint32_t i = 0; i < record->dependency_count && rc > 0; i++) {
-        rc = exists(candidate, &record->dependencies[i].attempt, VV_KIND_PACK, job->comm->rank, error);
+        rc = exists(candidate, &record->dependencies[i].attempt, VV_KIND_PACK, owner, error);
         candidate->is_under_replicated |= rc == 0;
         rc = rc < 0 ? rc : 1;
     }
     for (uint32_t i = 0; i <= record->dependency_count && rc > 0 && candidate->wanted->replicas > 0; i++)
-        rc = check_tables(candidate, i ? &record->dependencies[i - 1].attempt : &attempt, error);
+        rc = check_tables(candidate, i ? &record->dependencies[i - 1].attempt : &attempt, owner, error);
     return rc < 0 ? rc : 0;
+}
+
+/* Its own; of a checkpoint of another number of ranks each looks for a share. */
+static int check_own(void *arg, struct vv_store *store, struct varve_error *error) {
+    struct candidate *candidate = arg;
+    const struct varve_comm *comm = candidate->job->comm;
+    int rc = 0;
+    for (uint64_t owner = comm->rank; owner < candidate->record->ranks && rc == 0; owner += comm->ranks)
+        rc = check_owner(candidate, store, (uint32_t)owner, error);
+    return rc;
 }
 
 /* ---- the writers lists of the attempts it depends on: every node has them, so a lost or damaged one is not the end
@@ -378,12 +393,13 @@ static int explain_missing(struct candidate *candidate, uint32_t rank, const str
 static int check_parts(struct candidate *candidate) {
     struct varve_comm *comm = candidate->job->comm;
     struct vv_attempt missing = {0};
-    if (candidate->record->ranks != comm->ranks)
-        return vv_comm_all_say(
-            candidate->error, VARVE_MISMATCH,
-            "a checkpoint that some nodes have missed is of another number of ranks: run it with that number first");
     if (vv_peers_can_ask(candidate->peers))
         return find_parts(candidate);
+    if (candidate->record->ranks != comm->ranks)
+        return vv_comm_all_say(candidate->error, VARVE_MISMATCH,
+                               "the checkpoint is of another number of ranks, and the ranks cannot ask each other for "
+                               "what their nodes have: run it with %u",
+                               candidate->record->ranks);
     int is_missing = find_missing(candidate, &missing);
     int rc = vv_comm_agree(comm, is_missing < 0 ? is_missing : 0, candidate->error);
     uint64_t rank = is_missing == 1 ? comm->rank : UINT64_MAX;
@@ -442,7 +458,7 @@ static int complete(struct candidate *candidate, struct vv_buf *writers, struct 
         return rc;
     rc = vv_comm_agree(comm, load_record(candidate, bytes, &record), candidate->error);
     candidate->record = &record;
-    if (rc == 0 && (record.ranks == comm->ranks || !candidate->is_everywhere)) /* otherwise that will be the error */
+    if (rc == 0)
         rc = check_parts(candidate);
     if (rc == 0 && !candidate->is_everywhere)
         rc = copy(candidate, writers, bytes);

@@ -67,8 +67,10 @@ int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t gener
     uint32_t stored = vv_view_record(*out)->ranks, ours = job->comm->ranks;
     if (stored == ours)
         return 0;
-    return vv_error(error, VARVE_MISMATCH, "the checkpoint is of %u ranks, this job has %u: run it with %u%s", stored,
-                    ours, stored, vv_is_local(job) ? "" : ", or use varve_restart, which can spread it over others");
+    return vv_error(error, VARVE_MISMATCH,
+                    "the checkpoint is of %u ranks, this job has %u: run it with %u, or use "
+                    "varve_restart, which can spread it over others",
+                    stored, ours, stored);
 }
 
 int vv_candidate_sources(struct vv_view *view, struct vv_history *history, struct varve_error *error) {

@@ -134,7 +134,7 @@ static int add_past(struct vv_restart *restart, const struct vv_recipe_region *s
  * storage that all nodes see. */
 static int may_be_elastic(const struct vv_restart *restart) {
     const struct vv_restart_options *options = restart->options;
-    return !options->regions && options->flags == 0 && !options->is_allocating && !vv_is_local(restart->context->job);
+    return !options->regions && options->flags == 0 && !options->is_allocating;
 }
 
 /* Does this rank want other elements than it has stored? */
@@ -267,7 +267,7 @@ static int survey(struct vv_restart *restart, struct varve_error *error) {
     /* Passing on costs time, too: it pays when less than half would be read without it. */
     restart->needs_others = restart->others_bytes > 0 && restart->others_bytes >= restart->own_bytes;
     if (rc >= 0 && lost.count)
-        return vv_lost_report(job, &lost, restart->version, error);
+        return vv_lost_report(job, &lost, job->comm->rank, restart->version, error);
     return rc < 0 ? rc : 0;
 }
 
