@@ -170,7 +170,8 @@ void sample_manifest_base(struct vv_buf *buf) {
         .flags = VV_REGION_DESCRIBED,
         .length = 20000,
         .name = "temperature",
-        .shape = {.type = 10, .dims = 2, .is_lossy = 1, .bound = 1e-6, .dim = {{1000, 0, 50}, {50, 0, 50}}},
+        .shape =
+            {.type = 10, .dims = 2, .is_lossy = 1, .bound = 1e-6, .dim = {{1000, 0, 50, {0, 0}}, {50, 0, 50, {0, 0}}}},
     };
     struct vv_region_entry table = {
         .number = 7, .flags = VV_REGION_DESCRIBED, .length = 50000, .name = "table", .address = 20480};
