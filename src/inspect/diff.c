@@ -1,5 +1,5 @@
 /* Comparing two checkpoints. Digests tell which regions differ; where they do, or cannot be compared, the runs of the
- * two are walked (inspect_diff_runs.c), and only what these leave open is read (inspect_diff_read.c). */
+ * two are walked (diff_runs.c), and only what these leave open is read (diff_read.c). */
 #include "inspect/diff_private.h"
 
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* Comparing two checkpoints: what its files share.
  *
- *   inspect_diff.c         the calls
- *   inspect_diff_regions.c the regions of a rank in both, and which belong together
- *   inspect_diff_order.c   those that come in another order
- *   inspect_diff_runs.c    the runs of two regions side by side: what is the same without looking
- *   inspect_diff_read.c    what has to be looked at, read in batches that go across regions and ranks
- *   inspect_diff_values.c  elements: how far apart, and as text
+ *   diff.c         the calls
+ *   diff_regions.c the regions of a rank in both, and which belong together
+ *   diff_order.c   those that come in another order
+ *   diff_runs.c    the runs of two regions side by side: what is the same without looking
+ *   diff_read.c    what has to be looked at, read in batches that go across regions and ranks
+ *   diff_values.c  elements: how far apart, and as text
  *   diff_arrays.c          of other numbers of ranks: arrays by their places in the whole */
 #ifndef VV_INSPECT_DIFF_PRIVATE_H
 #define VV_INSPECT_DIFF_PRIVATE_H
@@ -116,7 +116,7 @@ struct vv_diff_listed {
     uint64_t length;
     uint8_t type;
     struct vv_hash128 digest;
-    /* For inspect_diff_order.c: */
+    /* For diff_order.c: */
     struct vv_diff_listed *twin; /* of the same name on the other side */
     enum { VV_DIFF_DONE, VV_DIFF_LATE, VV_DIFF_KEPT, VV_DIFF_HUGE } late;
     size_t kept, kept_size; /* where its runs are in memory */

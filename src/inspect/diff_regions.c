@@ -1,7 +1,7 @@
 /* The regions of a rank in both checkpoints, and which belong together.
  *
  * Both manifests list regions by number, and mostly in the same order, so both are walked in step. Where names do not
- * agree any more, the rest of both is listed and matched by name (inspect_diff_order.c). */
+ * agree any more, the rest of both is listed and matched by name (diff_order.c). */
 #include "inspect/diff_private.h"
 
 #include <errno.h>

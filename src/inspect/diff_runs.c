@@ -137,7 +137,7 @@ static int compare_piece(struct walk *walk, uint64_t offset, uint64_t length, st
                                                            : look_at_run(walk, offset, length, error);
 }
 
-/* As inspect_diff_order.c keeps them: a run without its places, then so many places. */
+/* As diff_order.c keeps them: a run without its places, then so many places. */
 static int next_kept(struct vv_diff_side *side) {
     size_t head = offsetof(struct vv_run, places);
 

@@ -130,8 +130,7 @@ static int add_past(struct vv_restart *restart, const struct vv_recipe_region *s
     return past->array ? 0 : vv_error(error, -ENOMEM, "no memory for the history of region %s", stored->name);
 }
 
-/* Elements are put where they belong only when all of all regions are asked for, in memory that is there, and on
- * storage that all nodes see. */
+/* Elements are put where they belong only when all of all regions are asked for, in memory that is there. */
 static int may_be_elastic(const struct vv_restart *restart) {
     const struct vv_restart_options *options = restart->options;
     return !options->regions && options->flags == 0 && !options->is_allocating;
@@ -164,7 +163,7 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
     if (is_read && !may_differ && wants_others(stored, region))
         return vv_error(error, may_be_elastic(restart) ? VV_OTHER_PARTS : VARVE_MISMATCH,
                         "region %s: this rank protects another block of it than it has stored: only varve_restart "
-                        "reads that, from storage that all nodes see",
+                        "reads that",
                         stored->name);
     int rc = is_read ? add_target(restart, stored, region, error) : 0;
     if (rc == 0)
