@@ -30,13 +30,32 @@ static int is_together(const struct vv_part_dim *dim) {
     return dim->block >= dim->local || dim->block == dim->every;
 }
 
+static uint64_t common_divisor(uint64_t a, uint64_t b) {
+    while (b > 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Would they meet if both went on for ever in both directions? Blocks at distances a and b come as close to each other
+ * as the common divisor of these allows, and no closer. */
+static int can_meet(const struct vv_part_dim *there, const struct vv_part_dim *here) {
+    uint64_t step = common_divisor(there->every, here->every);
+    uint64_t low = there->first < here->first ? there->first : here->first;
+    uint64_t shift = (here->first - low) % step + step - (there->first - low) % step;
+    shift %= step;
+    return shift < there->block || step - shift < here->block;
+}
+
 /* The next elements that follow each other on both sides, from this one of `there` on: 1 and where, or 0. Each step
  * passes a block of both; -E2BIG when there are none left. */
 static int find_within(const struct vv_part_dim *there, const struct vv_part_dim *here, uint64_t from, uint64_t *steps,
                        struct vv_overlap_dim *out) {
-    /* With blocks at the same distances, those that do not meet at once never do. */
-    unsigned tries = 0;
-    while (from < there->local && (tries++ < 4 || there->every != here->every)) {
+    if (!is_together(there) && !is_together(here) && !can_meet(there, here))
+        return 0;
+    while (from < there->local) {
         if ((*steps)-- == 0)
             return -E2BIG;
         uint64_t global = global_of(there, from), to = local_from(here, global);

@@ -6,6 +6,7 @@
 #include "../unit/store_data.h"
 
 #define OWNERS 3
+#define HUGE_COUNT (UINT64_C(1) << 38)
 
 struct hostile {
     const char *what;
@@ -71,6 +72,11 @@ static const struct hostile cases[] = {
      800,
      {ONE(DIM(UINT64_MAX, 0, 100, 1, UINT64_MAX / 2)), ONE(DIM(UINT64_MAX, 1, 100, 0, 0)),
       ONE(DIM(UINT64_MAX, 200, 100, 0, 0))}},
+    {"strides that never meet, for ever",
+     "are stored by no rank",
+     HUGE_COUNT * 8,
+     {ONE(DIM(HUGE_COUNT * 8, 0, HUGE_COUNT, 1, 4)), ONE(DIM(HUGE_COUNT * 8, 1, HUGE_COUNT, 1, 6)),
+      ONE(DIM(HUGE_COUNT * 8, 2, HUGE_COUNT, 1, 4))}},
     {"two types",
      "different sizes or types",
      800,
