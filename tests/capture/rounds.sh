@@ -1,9 +1,10 @@
 #!/bin/sh
-# rounds.sh FOLDER [ROUNDS [SEED]]: what the gate samples of the tests labelled `capture`, many times; FOLDER has their
-# programs. Snapshot truth in each way of capturing on 24 MiB; memory that vanishes without a word or after
-# varve_release; torture; and all that a program lives through, once. Ends with 1 if anything failed.
+# rounds.sh FOLDER [ROUNDS [SEED [LIVES]]]: what the gate samples of the tests labelled `capture`, many times. FOLDER
+# has their programs. Snapshot truth in each way of capturing on 24 MiB; memory that vanishes without a word or after
+# varve_release; a tenth as many lives of torture, each of which takes as long as fifty rounds; and all that a program
+# lives through, LIVES times. Ends with 1 if anything failed.
 set -u
-folder=$1 rounds=${2:-1000} seed=${3:-1}
+folder=$1 rounds=${2:-1000} seed=${3:-1} lives=${4:-1}
 failed=0
 
 # try PROGRAM ARGUMENT...
@@ -66,16 +67,19 @@ try releasing --settings $frozen --must-hold --rounds $some
 try releasing --settings $trap,tracker=trap-uffd --must-hold --rounds $some
 try releasing --settings $trap,tracker=trap-mprotect --must-hold --flags no-kernel --rounds $some
 
-try torture --lives "$rounds" --seed "$seed"
+try torture --lives $(((rounds + 9) / 10)) --seed "$seed"
 
-try living --settings capture=auto,staging=64M
-try living --settings $held,tracker=trap-uffd --must-hold
-try living --settings capture=sync
-try living --settings $trap,tracker=trap-uffd --must-hold
-try living --settings $trap,tracker=trap-mprotect --must-hold --flags no-kernel
-try living --settings $frozen --must-hold
-try living --settings $frozen,tracker=none --must-hold
-try living --settings $held,tracker=scan
-try living --settings $held,tracker=none
+while [ "$lives" -gt 0 ]; do
+    lives=$((lives - 1))
+    try living --settings capture=auto,staging=64M
+    try living --settings $held,tracker=trap-uffd --must-hold
+    try living --settings capture=sync
+    try living --settings $trap,tracker=trap-uffd --must-hold
+    try living --settings $trap,tracker=trap-mprotect --must-hold --flags no-kernel
+    try living --settings $frozen --must-hold
+    try living --settings $frozen,tracker=none --must-hold
+    try living --settings $held,tracker=scan
+    try living --settings $held,tracker=none
+done
 echo "$failed programs failed"
 [ $failed -eq 0 ]
