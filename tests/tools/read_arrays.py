@@ -143,6 +143,36 @@ def check_verify(reader, path):
         sys.exit(f"a wrong index is not named: {err.getvalue()}")
 
 
+def check_golden(reader, folder):
+    """The golden indexes and attributes: the reader has what expected.txt has, and refuses what is refused there."""
+    with open(folder + "/expected.txt", encoding="utf-8") as file:
+        expected = dict(part.split("\n", 1) for part in file.read().split("== ")[1:])
+    for name in sorted(expected):
+        kind = name.split("-")[1].split(".")[0]
+        if kind not in ("arrays", "attributes"):
+            continue
+        with open(f"{folder}/{name}", "rb") as file:
+            data = file.read()
+        try:
+            found = [f'attribute "{n.decode()}": "{v.decode()}"' for n, v in reader.attributes_of(data, name)] \
+                if kind == "attributes" else list(index_lines(reader.arrays_of(data, 6, name)))
+        except reader.Refuse:
+            found = None
+        want = sorted(expected[name].splitlines()) if name.startswith("good-") else None
+        if want != (found and sorted(found)):
+            sys.exit(f"{name}: {found} instead of {want}")
+
+
+def index_lines(arrays):
+    for array in arrays:
+        yield f"array {array.name.decode()}: {array.elements} elements"
+        for owner in range(6):
+            dims = [f" {p.local} from {p.first} in {p.block or p.local}/{p.every or p.local}"
+                    for p in array.parts(owner) or []]
+            if dims:
+                yield f"  owner {owner}:{''.join(dims)}"
+
+
 def main(tool, path, golden, make, folder):
     store = folder + "/store"
     shutil.copytree(golden, store)
@@ -153,6 +183,7 @@ def main(tool, path, golden, make, folder):
     check_reader(reader, store)
     check_flips(reader, store)
     check_verify(reader, store)
+    check_golden(reader, os.path.dirname(os.path.abspath(golden)) + "/golden")
     for ranks in (1, 3, 4, 7):
         must([make, "--check", store, str(ranks)])
     must([make, f"{folder}/made"])      # today's program writes the same
