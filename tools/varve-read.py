@@ -1581,6 +1581,206 @@ class Manifest:
         return Place(*leans[lean], owner, address, 0)
 
 
+# Section 8: what two regions of owner 0 say about the whole checkpoint
+ATTRIBUTES, ARRAYS = b":varve:attributes", b":varve:arrays"
+ATTRIBUTES_MOST = 65536
+GRID, LIST = 1, 2
+RULES = ["floor", "rest first", "rounded up", "cyclic", "listed"]
+
+
+def attributes_of(data, where):
+    """Pairs of texts, each ended by a byte 0."""
+    cur = Cursor(data, f"{where} attributes")
+    if len(data) > ATTRIBUTES_MOST or (data and data[-1]):
+        raise cur.bad(f"{len(data)} bytes, or the last text has no end")
+    texts = bytes(data).split(b"\0")[:-1]
+    if len(texts) % 2 or not all(1 <= len(name) <= 255 for name in texts[::2]):
+        raise cur.bad("a name without a value, or of an impossible length")
+    return list(zip(texts[::2], texts[1::2]))
+
+
+class Part(collections.namedtuple("Part", "first local block every")):
+    """What an owner has of a dimension. Block 0: the elements follow each other, which is also what one block is."""
+
+    @staticmethod
+    def of(first, local, block=0, every=0):
+        is_apart = block and every != block and local > block
+        return Part(first, local, block, every) if is_apart else Part(first, local, 0, 0)
+
+    def end(self):
+        if not self.local:
+            return self.first
+        last = self.local - 1
+        return self.first + (last // self.block * self.every + last % self.block if self.block else last) + 1
+
+    @staticmethod
+    def read(cur, before, size):
+        first, local, block = before + cur.svarint(), cur.varint(), cur.varint()
+        every = cur.varint() if block else 0
+        part = Part.of(first, local, block, every)
+        if first < 0 or every < block or part.end() > size:
+            raise cur.bad(f"a part from {first} on, of {local} indices, in a dimension of {size}")
+        return part
+
+    @staticmethod
+    def cut(rule, size, count, at, block):
+        """Part `at` of `count`."""
+        share, rest = divmod(size, count)
+        if rule == 0:
+            return Part.of(size * at // count, size * (at + 1) // count - size * at // count)
+        if rule == 1:
+            return Part.of(share * at + min(at, rest), share + (at < rest))
+        if rule == 2:
+            first = min(size, at * (share + (rest > 0)))
+            return Part.of(first, min(share + (rest > 0), size - first))
+        rounds, rest = divmod(size, block * count)
+        return Part.of(block * at, rounds * block + min(block, max(0, rest - block * at)), block, block * count)
+
+
+class IndexedArray:
+    """An entry of the index of arrays."""
+
+    def __init__(self, cur, ranks):
+        self.name = cur.text16("name of an array", 1, 255)
+        kind, dims, self.is_list = cur.u8(), cur.u8(), cur.u8()
+        if kind >= len(TYPES):
+            raise cur.unknown(f"element type {kind} of an array is not known")
+        if not 1 <= dims <= 16 or self.is_list > 1:
+            raise cur.bad(f"an array of {dims} dimensions, or whose blocks are neither by place nor a list")
+        self.type, self.sizes = TYPES[kind], [cur.varint() for _ in range(dims)]
+        self.elements, self.kind = cur.varint(), cur.u8()
+        self.grid, self.blocks, product = [], {}, 1
+        if self.kind == GRID:
+            for size in self.sizes:
+                parts, step, rule = cur.varint(), cur.varint(), cur.u8()
+                if rule >= len(RULES):
+                    raise cur.unknown(f"rule {rule} of a dimension is not known")
+                product *= parts
+                if not parts or not step or product > ranks:
+                    raise cur.bad(f"{parts} parts, each {step} times, of a dimension")
+                block, cuts, before = cur.varint() if rule == 3 else 0, [], 0
+                if rule == 3 and not block:
+                    raise cur.bad("blocks without elements are dealt out")
+                for _ in range(parts if rule == 4 else 0):
+                    cuts.append(Part.read(cur, before, size))
+                    before = cuts[-1].first
+                self.grid.append((parts, step, rule, block, cuts))
+            if product != ranks:
+                raise cur.bad(f"a grid of {product} parts for {ranks} ranks")
+        elif self.kind == LIST:
+            self.count, self.directory = cur.varint(), cur.varint()
+            if self.count > ranks:
+                raise cur.bad(f"{self.count} blocks of {ranks} ranks")
+        else:
+            raise cur.unknown(f"kind {self.kind} of an array is not known")
+
+    def read_blocks(self, cur, directories, groups, ranks):
+        """Of a list: all its groups. Returns how many bytes of directories and of groups it has."""
+        dims, used = len(self.sizes), 0
+        directory = Cursor(directories, cur.where, self.directory)
+        for at in range(0, self.count, 256):
+            offset, length, count = directory.fields("QII")
+            reach = [directory.fields("QQ") for _ in range(dims)]
+            if count != min(256, self.count - at) or offset + length > len(groups):
+                raise cur.bad(f"a group of {count} blocks at {offset} is impossible")
+            group, before, seen = Cursor(groups[offset:offset + length], cur.where), [0] * dims, []
+            for _ in range(count):
+                owner, parts = group.varint(), []
+                for i, size in enumerate(self.sizes):
+                    parts.append(Part.read(group, before[i], size))
+                    before[i] = parts[i].first
+                if owner >= ranks or owner in self.blocks or not all(p.local for p in parts):
+                    raise cur.bad(f"owner {owner} has a block twice, or an empty one, or does not exist")
+                self.blocks[owner] = parts
+                seen.append(parts)
+            group.end()
+            used += length
+            if reach != [(min(p[i].first for p in seen), max(p[i].end() for p in seen)) for i in range(dims)]:
+                raise cur.bad("a directory does not say how far the blocks of a group reach")
+            if [[p.first for p in parts] for parts in seen] != sorted([p.first for p in parts] for parts in seen):
+                raise cur.bad("blocks are not in order")
+        return directory.at - self.directory, used
+
+    def parts(self, owner):
+        """What this owner has; None: nothing."""
+        if self.kind == LIST:
+            return self.blocks.get(owner)
+        out = []
+        for size, (count, step, rule, block, cuts) in zip(self.sizes, self.grid):
+            at = owner // step % count
+            out.append(cuts[at] if rule == 4 else Part.cut(rule, size, count, at, block))
+        return out if all(p.local for p in out) else None
+
+    def __str__(self):
+        sizes = " x ".join(map(str, self.sizes))
+        how = f"{self.count} blocks" if self.kind == LIST else "grid " + " x ".join(
+            f"{count} ({RULES[rule]}{f' {block}' if block else ''})" for count, _, rule, block, _ in self.grid)
+        return (f"array {printable(self.name)}  type {self.type}  {sizes}  elements {self.elements}  {how}"
+                + ("  joined" if self.is_list else ""))
+
+
+def arrays_of(data, ranks, where):
+    """The index of arrays, as a list of its entries."""
+    cur = Cursor(data, f"{where} index of arrays")
+    magic, have, count, entries, directories = cur.fields("4sIIIQ")
+    if magic != b"VVX1":
+        raise cur.unknown(f"it begins with {magic.hex()}")
+    if have != ranks:
+        raise cur.bad(f"it is of {have} ranks, the checkpoint of {ranks}")
+    table = Cursor(cur.take(entries), cur.where)
+    table.room(count, 9, "arrays")
+    arrays = [IndexedArray(table, ranks) for _ in range(count)]
+    table.end()
+    directories = cur.take(directories)
+    groups = cur.take(len(data) - cur.at)
+    used = [a.read_blocks(cur, directories, groups, ranks) for a in arrays if a.kind == LIST]
+    if [sum(column) for column in zip((0, 0), *used)] != [len(directories), len(groups)]:
+        raise cur.bad("bytes of directories or groups belong to no array")
+    if len({a.name for a in arrays}) != count:
+        raise cur.bad("an array is there twice")
+    return arrays
+
+
+class IndexCheck:
+    """Does the index say what the owners' descriptions say? They come one by one, ascending, and all of them."""
+
+    def __init__(self, arrays, where):
+        self.arrays, self.where = {a.name: a for a in arrays}, where
+        self.elements, self.rows = collections.Counter(), collections.Counter()
+
+    def wrong(self, array_, owner, what):
+        return Damage(self.where, f"index of arrays: {printable(array_.name)}: of owner {owner}: {what}")
+
+    def owner(self, owner, regions):
+        known = {r.name: r for r in regions.values()}
+        for array_ in self.arrays.values():
+            region, indexed = known.get(array_.name), array_.parts(owner)
+            described = region and self.described(array_, region)
+            if described and (region.type, region.distribution == "joined") != (array_.type, bool(array_.is_list)):
+                raise self.wrong(array_, owner, f"it is {region.type}, {region.distribution}")
+            if described != indexed:
+                raise self.wrong(array_, owner, f"it has {described}, the index says {indexed}")
+            self.elements[array_.name] += math.prod(p.local for p in indexed or [Part.of(0, 0)])
+
+    def described(self, array_, region):
+        """The parts that a region says it has; None if that is nothing."""
+        dims = region.dims or [(region.length, 0, region.length)]
+        parts = [Part.of(first, local, *more) for _, first, local, *more in dims]
+        if array_.is_list:      # its place follows from the owners before
+            parts[0] = Part.of(self.rows[array_.name], parts[0].local)
+            self.rows[array_.name] += parts[0].local
+        if [d[0] or d[2] for d in dims][array_.is_list:] != array_.sizes[array_.is_list:]:
+            raise Damage(self.where, f"index of arrays: {printable(array_.name)} has other sizes than described")
+        return parts if all(p.local for p in parts) else None
+
+    def end(self):
+        for array_ in self.arrays.values():
+            elements, rows = self.elements[array_.name], self.rows[array_.name]
+            if elements != array_.elements or (array_.is_list and rows != array_.sizes[0]):
+                raise Damage(self.where, f"index of arrays: {printable(array_.name)} has {elements} elements, not "
+                             f"{array_.elements}, or a list of another length")
+
+
 class RegionDigest:
     """Section 9. Stretches of zeros cost nothing."""
 
@@ -1763,10 +1963,40 @@ class Checkpoint:
         if total.result() != region.digest:
             raise Damage(self.key, f"rank {rank}, region {region.number}: wrong digest of the region's bytes")
 
+    def about(self, name, manifest):
+        """The bytes of a region of owner 0 that tells of the whole checkpoint; None if there is none."""
+        region = next((r for r in manifest.regions.values() if r.name == name), None)
+        if region is None:
+            return None
+        if region.length > IN_MEMORY:
+            raise Refuse(self.key, f"region {printable(name)} has {region.length} bytes")
+        out = []
+        self.read_region(0, region, lambda piece: out.append(bytes(piece)))
+        return b"".join(out)
+
+    def attributes(self, manifest):
+        data = self.about(ATTRIBUTES, manifest)
+        return [] if data is None else attributes_of(data, self.key)
+
+    def arrays(self, manifest):
+        data = self.about(ARRAYS, manifest)
+        return [] if data is None else arrays_of(data, self.ranks, self.key)
+
+    def verify_about(self, check, rank, manifest):
+        """What owner 0 says of all, with the manifests of all. Returns what is needed for the next one."""
+        if rank == 0:
+            self.attributes(manifest)
+            check = IndexCheck(self.arrays(manifest), self.key)
+        if check:
+            check.owner(rank, manifest.regions)
+        if check and rank == self.ranks - 1:
+            check.end()
+        return check
+
     def verify(self, problems):
         """Read all regions of all ranks (on this node). Damage goes to problems; true if every region could be had."""
         own, self.problems = self.top(), problems
-        sums, ok, is_partial = [0, 0, 0, 0], True, False
+        sums, ok, is_partial, check = [0, 0, 0, 0], True, False, None
         for w in range(len(own.homes)):
             try:
                 pack = own.pack(w)
@@ -1782,13 +2012,18 @@ class Checkpoint:
                     mine = [mine[0] + manifest.protected, mine[1] + len(manifest.regions)]
                     for region in manifest.regions.values():
                         self.read_region(rank, region)
+                    try:
+                        check = self.verify_about(check, rank, manifest)
+                    except Refuse as e:         # what the checkpoint holds is there all the same
+                        problems.append(e)
+                        check = None
                 if mine != [f.protected, f.regions]:
                     raise Damage(pack.key, "bytes protected or regions in footer are not those of the manifests")
             except Elsewhere:
-                is_partial = True
+                is_partial, check = True, None
             except Damage as e:
                 problems.append(e)
-                ok = False
+                ok, check = False, None
         if ok and not is_partial and sums != [self.protected, self.new_raw, self.new_stored, self.regions]:
             problems.append(Damage(self.key, "bytes or regions are not the sums over the footers"))
         self.problems = None
@@ -1908,13 +2143,17 @@ def cmd_show(store, args):
     print(cp)
     for rank in range(cp.ranks) if args.rank is None else [args.rank]:
         try:
-            regions = cp.manifest(rank).regions
+            manifest = cp.manifest(rank)
         except Elsewhere as e:
             if args.rank is not None:
                 raise
             note(f"rank {rank}: {e}")
             continue
-        for number, r in sorted(regions.items()):
+        if rank == 0:
+            show_about(cp, manifest)
+        for number, r in sorted(manifest.regions.items()):
+            if r.name in (ATTRIBUTES, ARRAYS) and rank == 0:
+                continue
             dims = "".join(f" {first}+{local}/{size}" + "".join(f" stride {b}/{e}" for b, e in [more] if b)
                            for size, first, local, *more in (d if len(d) > 3 else d + (0, 0) for d in r.dims))
             print(f"rank {rank}  region {number}  {printable(r.name)}  length {r.length}  type {r.type}"
@@ -1922,6 +2161,17 @@ def cmd_show(store, args):
                   + (f"  {r.distribution}" if r.distribution != "by dims" else "")
                   + (show_range(cp, r) if r.type != "bytes" else ""))
     return []
+
+
+def show_about(cp, manifest):
+    """What owner 0 says of the whole checkpoint; without it the rest can be shown all the same."""
+    try:
+        for name, value in cp.attributes(manifest):
+            print(f"attribute {printable(name)}  {printable(value)}")
+        for array_ in cp.arrays(manifest):
+            print(array_)
+    except Refuse as e:
+        note(str(e))
 
 
 def show_range(cp, region):

@@ -389,8 +389,9 @@ VARVE_API int varve_reject(struct varve_session *session, int64_t version);
 typedef int (*varve_region_fn)(void *arg, const struct varve_region_info *region);
 
 /* Collective. What a version (or VARVE_LATEST) holds of this rank, before anything is protected: calls fn per region
- * until it returns nonzero. version_out may be NULL, fn too. To restart with sizes from the store, use
- * varve_restart_alloc: what is found here may turn out to be damaged when it is read. */
+ * until it returns nonzero. A checkpoint of fewer ranks holds nothing of the others. version_out may be NULL, fn too.
+ * To restart with sizes from the store, use varve_restart_alloc: what is found here may turn out to be damaged when it
+ * is read. */
 VARVE_API int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg,
                            int64_t *version_out);
 

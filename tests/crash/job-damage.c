@@ -1,6 +1,9 @@
 /* Damage (damages.h) to a store that jobs of several ranks have made. A restart on all ranks gives the newest
  * checkpoint that is whole on all of them, names those it passed over, or fails; never a wrong byte, and never another
- * answer on another rank. */
+ * answer on another rank.
+ *
+ * With JOB_MOVED the data is the job's (placed.h). The second life of a series has other ranks than the first, and who
+ * restarts from what is damaged has others than either, or as many as one of them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,9 +27,9 @@
 static const struct series {
     const char *name;
     const char *codec;
-    uint32_t ranks;
+    uint32_t ranks, moved; /* of the first life and, with JOB_MOVED, of the second */
     int64_t newest;
-} series[] = {{"four", "size", 4, 6}, {"two", "auto", 2, 5}};
+} series[] = {{"four", "size", 4, 3, 6}, {"two", "auto", 2, 5, 5}};
 #define SERIES (sizeof series / sizeof *series)
 
 static struct campaign campaign;
@@ -39,6 +42,7 @@ struct trial {
     const struct damage *damage; /* NULL while the store is made */
     const char *folder;
     const struct series *series;
+    uint32_t ranks; /* that restart from it */
 };
 
 struct rank {
@@ -82,6 +86,9 @@ static int rank_open(struct rank *rank, struct varve_error *error) {
                                  .common = (uint64_t)(of - series) + 1000,
                                  .is_fixed = 1,
                                  .is_small = rank->comm->rank != BULKY};
+    if (placed_is_wanted())
+        rank->world.placed = (struct placed){
+            .rank = rank->comm->rank, .ranks = rank->comm->ranks, .is_fixed = 1, .salt = (uint64_t)(of - series)};
     int rc = varve_open_comm(group_comm(rank->comm), rank->trial->folder, of->name, &options, &rank->session, error);
     rank->world.session = rank->session;
     return told(rank, JOB_OPEN, rc, -2, error);
@@ -126,15 +133,20 @@ static void forget(const struct rank *rank) {
 }
 
 /* Two lives; a checkpoint that was forgotten; an attempt that was given up because of the last rank. */
-static void build(struct varve_comm *comm, void *arg) {
+static void first_life(struct varve_comm *comm, void *arg) {
     struct rank rank = {.trial = arg, .comm = comm};
     struct varve_error error = {0};
-    int64_t version, newest = rank.trial->series->newest;
     must_work(&rank, rank_open(&rank, &error), "open", &error);
-    for (version = 1; version <= newest - 2; version++)
+    for (int64_t version = 1; version <= rank.trial->series->newest - 2; version++)
         must_work(&rank, save(&rank, version), "checkpoint", varve_session_error(rank.session));
     forget(&rank);
     rank_close(&rank);
+}
+
+static void second_life(struct varve_comm *comm, void *arg) {
+    struct rank rank = {.trial = arg, .comm = comm};
+    struct varve_error error = {0};
+    int64_t version, newest = rank.trial->series->newest;
     must_work(&rank, rank_open(&rank, &error), "open", &error);
     must_work(&rank, restart(&rank, &version), "restart", varve_session_error(rank.session));
     for (version++; version <= newest; version++)
@@ -151,7 +163,8 @@ static void make_store(const char *folder) {
     for (size_t i = 0; i < SERIES; i++) {
         struct trial trial = {.folder = folder, .series = &series[i]};
         memset(board, 0, sizeof *board);
-        if (group_run(series[i].ranks, build, &trial, NULL, NULL) != 0)
+        if (group_run(series[i].ranks, first_life, &trial, NULL, NULL) != 0 ||
+            group_run(placed_is_wanted() ? series[i].moved : series[i].ranks, second_life, &trial, NULL, NULL) != 0)
             campaign_fail(&campaign, "none", "the store could not be made");
     }
 }
@@ -233,17 +246,23 @@ static void try_series(const struct trial *trial, const char *text) {
     char why[512];
     struct trial copy = *trial;
     memset(board, 0, sizeof *board);
-    if (group_run(trial->series->ranks, check, &copy, NULL, &end) != 0) {
+    if (group_run(trial->ranks, check, &copy, NULL, &end) != 0) {
         group_describe(&end, why, sizeof why);
         campaign_fail(&campaign, text, "damage of a %s: %s", vv_kind_name(trial->damage->object->kind), why);
     }
-    for (uint32_t rank = 0; rank < trial->series->ranks; rank++)
+    for (uint32_t rank = 0; rank < trial->ranks; rank++)
         if (board->ranks[rank].count != board->ranks[0].count)
             campaign_fail(&campaign, text, "rank %u got another number of answers", rank);
-    for (uint32_t rank = trial->series->ranks; rank < JOB_RANKS; rank++)
-        board->ranks[rank] = board->ranks[0]; /* there is none: like the others */
     if (job_board_compare(board, why, sizeof why) != 0)
         campaign_fail(&campaign, text, "THE RANKS DISAGREE: %s", why);
+}
+
+static uint32_t ranks_after(const struct damage *damage, const struct series *of) {
+    static const uint32_t others[] = {2, 1, 6, 4, 3};
+    uint64_t chance = damage->at + (uint64_t)damage->bit;
+    for (const char *c = damage->object->key; *c; c++)
+        chance += (uint8_t)*c;
+    return placed_is_wanted() ? others[chance % (sizeof others / sizeof *others)] : of->ranks;
 }
 
 /* The first series looks for all of them whether verify finds it; the other one matters only when it is hurt, and now
@@ -256,7 +275,7 @@ static void try_damage(const struct damage *damage) {
     if (damage_copy(&objects, damage, folder) != 0)
         campaign_fail(&campaign, text, "cannot link the store: %s", strerror(errno));
     for (size_t i = 0; i < SERIES; i++) {
-        struct trial trial = {damage, folder, &series[i]};
+        struct trial trial = {damage, folder, &series[i], ranks_after(damage, &series[i])};
         if (i == 0 || damage_hurts(damage, series[i].name) || damage->at % 8 == 0)
             try_series(&trial, text);
     }

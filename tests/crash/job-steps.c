@@ -9,6 +9,9 @@
  * With VARVE_AGGREGATE the ranks share writers: all the storage and most fault points are then met in the process of
  * the first rank of each team, by the thread that writes for the others.
  *
+ * With JOB_MOVED each session is a job of another number of ranks than the one before (job.h), and so is the job that
+ * looks afterwards.
+ *
  * The ranks are processes that talk through shared memory (tests/group); tests/mpi/job-kill does a sample of it under
  * mpirun. */
 #include <errno.h>
@@ -26,6 +29,7 @@
 #include "campaign.h"
 #include "group.h"
 #include "job.h"
+#include "placed.h"
 #include "steps.h"
 
 #ifndef JOB_NODES
@@ -45,8 +49,8 @@
 
 static struct campaign campaign;
 static struct job_board *board; /* of the job */
-static char store[FOLDER_CAPACITY + 32], prepared[FOLDER_CAPACITY + 32], board_path[FOLDER_CAPACITY + 32],
-    list_path[FOLDER_CAPACITY + 32];
+static char store[FOLDER_CAPACITY + 32], prepared[FOLDER_CAPACITY + 32], lived[FOLDER_CAPACITY + 32],
+    board_path[FOLDER_CAPACITY + 32], list_path[FOLDER_CAPACITY + 32];
 static uint64_t allocation;     /* of the victim's, the one that fails; 0: none */
 static const char *teams_after; /* how many ranks share a writer in the job that looks; NULL: as before */
 
@@ -58,7 +62,8 @@ static int open_in_group(void *arg, const char *address, const char *name, const
 }
 
 static struct job_way way_of(struct varve_comm *comm) {
-    return (struct job_way){.open = open_in_group, .arm = vv_fault_set, .arg = comm, .rank = (int)comm->rank};
+    return (struct job_way){
+        .open = open_in_group, .arm = vv_fault_set, .arg = comm, .rank = (int)comm->rank, .ranks = (int)comm->ranks};
 }
 
 static void run_rank(struct varve_comm *comm, void *arg) {
@@ -99,9 +104,9 @@ static void list_rank(struct varve_comm *comm, void *arg) {
 
 /* Where the ranks run; with JOB_ASIDE their sessions may talk in the background, too. JOB_PER_NODE: so many on a node,
  * and one store for all. */
-static struct group_options usual(void) {
+static struct group_options usual(uint32_t ranks) {
     const char *per_node = getenv("JOB_PER_NODE");
-    return (struct group_options){.ranks_per_node = JOB_NODES  ? JOB_RANKS / (JOB_NODES + !JOB_NODES)
+    return (struct group_options){.ranks_per_node = JOB_NODES  ? (ranks + JOB_NODES - 1) / (JOB_NODES + !JOB_NODES)
                                                     : per_node ? (uint32_t)strtoul(per_node, NULL, 10)
                                                                : 0,
                                   .has_second = getenv("JOB_ASIDE") != NULL};
@@ -111,30 +116,60 @@ static void clear_board(void) {
     memset(board, 0, sizeof *board);
 }
 
+/* The session of a handle, and what it finds in its store: what another job has left, or nothing. */
+static enum job_start start_of(int handle) {
+    return handle == 2 ? JOB_ADOPTING : !placed_is_wanted() ? JOB_FRESH : handle == 1 ? JOB_SECOND : JOB_FIRST;
+}
+
+static uint32_t ranks_of(int handle) {
+    return placed_is_wanted() && handle > 0 ? JOB_RANKS_MOVED : JOB_RANKS;
+}
+
+static int run_job(group_fn fn, struct job_plan *plan, const struct group_options *more, struct group_end *end) {
+    uint32_t ranks = ranks_of(plan->handle);
+    struct group_options options = usual(ranks);
+    if (more) {
+        options.seconds = more->seconds;
+        options.is_noticed = more->is_noticed;
+        options.grace_ms = more->grace_ms;
+    }
+    return group_run(ranks, fn, plan, &options, end);
+}
+
 /* The store as the job finds it. */
 static void lay_out(struct job_plan *plan) {
     snprintf(plan->folder, sizeof plan->folder, "%s", store);
     plan->nodes = JOB_NODES;
-    plan->start = plan->handle == 2 ? JOB_ADOPTING : JOB_FRESH;
-    if (plan->start == JOB_ADOPTING)
-        folder_copy(prepared, store);
+    plan->start = start_of(plan->handle);
+    if (plan->start == JOB_ADOPTING || plan->start == JOB_SECOND)
+        folder_copy(plan->start == JOB_SECOND ? lived : prepared, store);
     else if (plan->nodes > 0)
         mkdir(store, 0777);
     clear_board();
 }
 
-/* A job that died between its last pack and its record. */
+static void prepare_in(struct job_plan *plan, const char *folder, struct group_end *end) {
+    plan->nodes = JOB_NODES;
+    if (plan->nodes > 0)
+        mkdir(folder, 0777);
+    snprintf(plan->folder, sizeof plan->folder, "%s", folder);
+    run_job(run_rank, plan, NULL, end);
+}
+
+/* A job that died between its last pack and its record; and, if another is to go on, one that did not. */
 static void prepare(void) {
-    struct job_plan plan = {.start = JOB_DYING, .nodes = JOB_NODES, .faulty_rank = 0, .handle = -1};
+    struct job_plan dying = {.start = JOB_DYING, .handle = -1}, first = {.start = JOB_FIRST, .faulty_rank = -1};
     struct group_end end;
-    if (plan.nodes > 0)
-        mkdir(prepared, 0777);
-    snprintf(plan.folder, sizeof plan.folder, "%s", prepared);
-    snprintf(plan.point, sizeof plan.point, "store.record.before_create=kill:3");
-    struct group_options options = usual();
-    group_run(JOB_RANKS, run_rank, &plan, &options, &end);
+    snprintf(dying.point, sizeof dying.point, "store.record.before_create=kill:3");
+    prepare_in(&dying, prepared, &end);
     if (end.first != 0 || !WIFSIGNALED(end.status[0]) || WTERMSIG(end.status[0]) != SIGKILL)
         campaign_fail(&campaign, "none", "the store with something to adopt could not be made");
+    clear_board();
+    if (start_of(1) != JOB_SECOND)
+        return;
+    prepare_in(&first, lived, &end);
+    if (end.first >= 0)
+        campaign_fail(&campaign, "none", "the store to go on with could not be made");
 }
 
 /* Nothing goes wrong but a kill; 1 if it was met. */
@@ -142,9 +177,8 @@ static int is_met(int faulty_rank, int handle, uint64_t k) {
     struct job_plan plan = {.faulty_rank = faulty_rank, .handle = handle};
     struct group_end end;
     snprintf(plan.fault, sizeof plan.fault, "kill:%" PRIu64, k);
-    struct group_options options = usual();
     lay_out(&plan);
-    int rc = group_run(JOB_RANKS, run_rank, &plan, &options, &end);
+    int rc = run_job(run_rank, &plan, NULL, &end);
     folder_remove(store);
     if (rc < 0 && (end.first != faulty_rank || !WIFSIGNALED(end.status[faulty_rank])))
         campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
@@ -202,7 +236,7 @@ static void add_all_operations(struct points *points) {
     const char *teams = getenv("VARVE_AGGREGATE");
     uint64_t counts[JOB_RANKS];
     for (int handle = 0; handle < JOB_HANDLES; handle++) {
-        for (int faulty_rank = 0; faulty_rank < JOB_RANKS; faulty_rank++) {
+        for (int faulty_rank = 0; faulty_rank < (int)ranks_of(handle); faulty_rank++) {
             counts[faulty_rank] = faulty_rank == 3 ? counts[teams && strcmp(teams, "2") == 0 ? 1 : 2]
                                                    : count_operations_of(faulty_rank, handle);
             printf(CAMPAIGN ": rank %d does %" PRIu64 " operations in session %d\n", faulty_rank, counts[faulty_rank],
@@ -252,11 +286,10 @@ static void add_names_of(struct points *points, int faulty_rank, int handle) {
 static void add_names(struct points *points, int handle) {
     struct job_plan plan = {.faulty_rank = -1, .handle = handle};
     lay_out(&plan);
-    struct group_options options = usual();
-    if (group_run(JOB_RANKS, list_rank, &plan, &options, NULL) != 0)
+    if (run_job(list_rank, &plan, NULL, NULL) != 0)
         campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
     folder_remove(store);
-    for (int faulty_rank = 0; faulty_rank < JOB_RANKS; faulty_rank++)
+    for (int faulty_rank = 0; faulty_rank < (int)ranks_of(handle); faulty_rank++)
         add_names_of(points, faulty_rank, handle);
 }
 
@@ -272,12 +305,11 @@ static void count_rank(struct varve_comm *comm, void *arg) {
 /* Their number differs a little from run to run: some are made in the background. */
 static void add_allocations(struct points *points, int handle) {
     struct job_plan plan = {.faulty_rank = -1, .handle = handle};
-    struct group_options options = usual();
     lay_out(&plan);
-    if (group_run(JOB_RANKS, count_rank, &plan, &options, NULL) != 0)
+    if (run_job(count_rank, &plan, NULL, NULL) != 0)
         campaign_fail(&campaign, "none", "the job fails when nothing goes wrong");
     folder_remove(store);
-    for (int faulty_rank = 0; faulty_rank < JOB_RANKS; faulty_rank++) {
+    for (int faulty_rank = 0; faulty_rank < (int)ranks_of(handle); faulty_rank++) {
         uint64_t count = board->allocations[faulty_rank];
         printf(CAMPAIGN ": rank %d makes %" PRIu64 " allocations in session %d\n", faulty_rank, count, handle);
         for (uint64_t k = 1; k <= count; k++)
@@ -320,8 +352,7 @@ static void change_teams(uint64_t k) {
 
 /* In every third point the others learn of the death, and have a moment to do something about it. */
 static void run_point(const struct point *point, struct job_plan *plan, const char *text) {
-    struct group_options options = usual();
-    options.seconds = 300; /* a session whose end could not be written is watched for a while */
+    struct group_options options = {.seconds = 300}; /* a session whose end could not be written is watched */
     struct group_end end;
     char why[512];
     if (point->k % 3 == 0) {
@@ -329,7 +360,7 @@ static void run_point(const struct point *point, struct job_plan *plan, const ch
         options.grace_ms = 10;
     }
     lay_out(plan);
-    if (group_run(JOB_RANKS, run_rank, plan, &options, &end) != 0) {
+    if (run_job(run_rank, plan, &options, &end) != 0) {
         int is_killed = is_deadly(point) && end.first == plan->faulty_rank &&
                         WIFSIGNALED(end.status[plan->faulty_rank]) &&
                         WTERMSIG(end.status[plan->faulty_rank]) == SIGKILL;
@@ -341,14 +372,24 @@ static void run_point(const struct point *point, struct job_plan *plan, const ch
         campaign_fail(&campaign, text, "THE RANKS DISAGREE: %s", why);
 }
 
-static void check_point(const struct job_plan *plan, const char *text) {
+/* As many as before; or, with JOB_MOVED, a number that has saved nothing of what must come back, or not all of it.
+ * Each node must have a rank. */
+static uint32_t ranks_after(const struct point *point) {
+    static const uint32_t others[] = {2, 5, 6, 1, 3, 4};
+    uint32_t ranks = others[point->k % (sizeof others / sizeof *others)];
+    if (!placed_is_wanted())
+        return JOB_RANKS;
+    return ranks <= JOB_NODES || ranks == ranks_of(HANDLE(point->handle)) ? 2 : ranks;
+}
+
+static void check_point(const struct point *point, const struct job_plan *plan, const char *text) {
     struct job_after after;
     struct group_end end;
     char why[512];
     job_after_from(board, plan, &after);
     clear_board();
-    struct group_options options = usual();
-    if (group_run(JOB_RANKS, check_rank, &after, &options, &end) != 0) {
+    struct group_options options = usual(ranks_after(point));
+    if (group_run(ranks_after(point), check_rank, &after, &options, &end) != 0) {
         group_describe(&end, why, sizeof why);
         campaign_fail(&campaign, text, "afterwards not all was well: %s", why);
     }
@@ -364,7 +405,7 @@ static void try_point(const struct point *point) {
     campaign.tried++;
     run_point(point, &plan, text);
     change_teams(point->k);
-    check_point(&plan, text);
+    check_point(point, &plan, text);
     folder_remove(store);
 }
 
@@ -380,6 +421,7 @@ int main(int argc, char **argv) {
     campaign_begin(&campaign, CAMPAIGN, argc, argv);
     snprintf(store, sizeof store, "%s/store", campaign.folder);
     snprintf(prepared, sizeof prepared, "%s/prepared", campaign.folder);
+    snprintf(lived, sizeof lived, "%s/lived", campaign.folder);
     snprintf(board_path, sizeof board_path, "%s/board", campaign.folder);
     snprintf(list_path, sizeof list_path, "%s/points", campaign.folder);
     board = job_board_create(board_path);
@@ -389,13 +431,15 @@ int main(int argc, char **argv) {
             campaign_fail(&campaign, campaign.replay, "this is not a point");
         try_point(&point);
     } else if (JOB_ALLOC) {
-        add_allocations(&points, 0);
-        add_allocations(&points, 2);
+        for (int handle = 0; handle < JOB_HANDLES; handle++)
+            if (handle != 1 || start_of(1) == JOB_SECOND)
+                add_allocations(&points, handle);
         try_points(&points);
     } else {
         add_all_operations(&points);
-        add_names(&points, 0);
-        add_names(&points, 2);
+        for (int handle = 0; handle < JOB_HANDLES; handle++)
+            if (handle != 1 || start_of(1) == JOB_SECOND)
+                add_names(&points, handle);
         try_points(&points);
     }
     points_clear(&points);

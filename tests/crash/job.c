@@ -139,17 +139,17 @@ static void next_step(struct run *run) {
 /* ---- the session ---- */
 
 /* Neighbours share a node. */
-static int node_of(const struct run *run) {
-    return run->rank * run->plan->nodes / JOB_RANKS;
+static int ranks_of_node(const struct run *run) {
+    return (run->way->ranks + run->plan->nodes - 1) / run->plan->nodes;
 }
 
 static int is_first_on_node(const struct run *run) {
-    return run->rank == 0 || (run->plan->nodes > 0 && run->rank % (JOB_RANKS / run->plan->nodes) == 0);
+    return run->rank == 0 || (run->plan->nodes > 0 && run->rank % ranks_of_node(run) == 0);
 }
 
 static void make_folder(const struct run *run, char *out, size_t capacity) {
     if (run->plan->nodes > 0)
-        snprintf(out, capacity, "%s/node%d", run->plan->folder, node_of(run));
+        snprintf(out, capacity, "%s/node%d", run->plan->folder, run->rank / ranks_of_node(run));
     else
         snprintf(out, capacity, "%s", run->plan->folder);
 }
@@ -184,6 +184,8 @@ static void open_session(struct run *run, int handle, int is_clean) {
         if (rc == 0) {
             run->world = (struct world){
                 .session = run->session, .salt = (uint64_t)run->rank + 1, .common = 77, .is_small = run->rank != BULKY};
+            if (placed_is_wanted())
+                run->world.placed = (struct placed){.rank = (uint32_t)run->rank, .ranks = (uint32_t)run->way->ranks};
             return;
         }
         tolerate(run, "open", rc, &error);
@@ -393,6 +395,15 @@ void job_run(const struct job_way *way, const struct job_plan *plan, struct job_
         second_life(&run);
         if (!plan->is_tolerant && world_shown_missing(&run.shown))
             rank_fail(&run, "there was no %s", world_shown_missing(&run.shown));
+        break;
+    case JOB_FIRST:
+        first_life(&run);
+        break;
+    case JOB_SECOND:
+        run.last_saved = JOB_FIRST_SAVED;
+        for (int64_t version = 1; version <= JOB_FIRST_SAVED; version++)
+            note(&run, JOB_SAVED, 0, version, NULL); /* before our time */
+        second_life(&run);
         break;
     case JOB_DYING:
         dying_life(&run);

@@ -8,7 +8,10 @@
  *
  * The sessions, "handles", in whose storage something may go wrong: 0 saves versions 1 to 3, goes back to 2 and saves
  * on to 4; 1, with keep=3, restarts, goes on, goes back, rejects, and goes on again; 2 opens a store whose last job
- * died between its last pack and its record, so that there is something to adopt, restarts and goes on. */
+ * died between its last pack and its record, so that there is something to adopt, restarts and goes on.
+ *
+ * With JOB_MOVED the data is the job's (placed.h), and each of these sessions is a job of its own: 0 of four ranks, the
+ * others of three. Who looks afterwards has another number of ranks again. */
 #ifndef VARVE_CRASH_JOB_H
 #define VARVE_CRASH_JOB_H
 
@@ -17,7 +20,10 @@
 #include <varve/varve.h>
 
 #define JOB_RANKS 4
+#define JOB_RANKS_MOVED 3 /* after that, with JOB_MOVED */
+#define JOB_RANKS_MAX 6
 #define JOB_HANDLES 3
+#define JOB_FIRST_SAVED 4 /* the newest version of handle 0 */
 #define JOB_ANSWERS_MAX 200
 #define JOB_FOLDER 600
 
@@ -48,8 +54,8 @@ struct job_board {
     struct {
         uint64_t count;
         struct job_answer list[JOB_ANSWERS_MAX];
-    } ranks[JOB_RANKS];
-    uint64_t allocations[JOB_RANKS]; /* that each has made, if somebody counts them */
+    } ranks[JOB_RANKS_MAX];
+    uint64_t allocations[JOB_RANKS_MAX]; /* that each has made, if somebody counts them */
 };
 
 /* A board in a new file, or in one that is there; exits when that fails. */
@@ -67,16 +73,16 @@ struct job_way {
     void (*arm)(const char *point); /* a named fault point; NULL disarms. May itself be NULL. */
     void (*step)(int number);       /* told before each step; may be NULL */
     void *arg;
-    int rank;
+    int rank, ranks;
     int ends_alone; /* nobody kills the others when a rank has died: they end by themselves */
 };
 
-enum job_start { JOB_FRESH, JOB_ADOPTING, JOB_DYING };
+enum job_start { JOB_FRESH, JOB_ADOPTING, JOB_DYING, JOB_FIRST, JOB_SECOND };
 
 struct job_plan {
     char folder[JOB_FOLDER]; /* of the store */
     int nodes;               /* 0: one store for all ranks; else each node has its own, in a folder below */
-    enum job_start start;    /* handles 0 and 1; handle 2; or what comes before handle 2 */
+    enum job_start start;    /* handles 0 and 1; handle 2; what comes before handle 2; handle 0, or 1, alone */
     int faulty_rank;         /* the rank on which it goes wrong; -1: none */
     int handle;              /* the session whose storage has the fault */
     char fault[64];          /* for its address, as "kill:3"; "" for none */

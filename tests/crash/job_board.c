@@ -43,7 +43,7 @@ static void print_answer(const struct job_answer *answer, char *text, size_t cap
 }
 
 int job_board_compare(const struct job_board *board, char *text, size_t capacity) {
-    for (int rank = 1; rank < JOB_RANKS; rank++) {
+    for (int rank = 1; rank < JOB_RANKS_MAX; rank++) {
         uint64_t count = board->ranks[rank].count;
         if (count > board->ranks[0].count)
             count = board->ranks[0].count;
@@ -66,7 +66,7 @@ int job_board_compare(const struct job_board *board, char *text, size_t capacity
 /* The rank that got furthest knows of everything that was promised: all others have the beginning of its list. */
 static int furthest(const struct job_board *board) {
     int best = 0;
-    for (int rank = 1; rank < JOB_RANKS; rank++)
+    for (int rank = 1; rank < JOB_RANKS_MAX; rank++)
         if (board->ranks[rank].count > board->ranks[best].count)
             best = rank;
     return best;

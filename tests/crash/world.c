@@ -250,6 +250,8 @@ static int set_region(struct world *world, int region, int64_t version, int is_g
 }
 
 static int set_all(struct world *world, int64_t version, int is_garbage) {
+    if (world->placed.ranks)
+        return placed_set(&world->placed, world->session, version, is_garbage);
     for (int region = 0; region < WORLD_REGIONS; region++) {
         int rc = set_region(world, region, version, is_garbage);
         if (rc < 0)
@@ -267,6 +269,8 @@ int world_garbage(struct world *world, int64_t version) {
 }
 
 int world_compare(const struct world *world, int64_t version, char *text, size_t capacity) {
+    if (world->placed.ranks)
+        return placed_compare(&world->placed, version, text, capacity);
     for (int region = 0; region < WORLD_REGIONS; region++) {
         int64_t size = world_size(world, region, version);
         const struct world_bytes *bytes = &world->regions[region];
@@ -292,6 +296,7 @@ int world_compare(const struct world *world, int64_t version, char *text, size_t
 }
 
 void world_clear(struct world *world) {
+    placed_clear(&world->placed);
     for (int region = 0; region < WORLD_REGIONS; region++) {
         if (region != WORLD_SPARSE) /* the session's */
             free(world->regions[region].data);

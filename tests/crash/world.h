@@ -5,11 +5,12 @@
  * moves within it), "sparse" (from varve_alloc, mostly never touched), "bulk" (more than a part holds, a page of it
  * changes), "zero" (zeros in every other version), "calls" (behind callbacks), and "visitor" (protected in some
  * versions only). "grow", "move" and "bulk" are arrays of i16, f32 and f64. In all of them there are pages of which
- * only pieces change, or move. */
+ * only pieces change, or move. Or, if placed.ranks is not 0, those of placed.h. */
 #ifndef VARVE_CRASH_WORLD_H
 #define VARVE_CRASH_WORLD_H
 
 #include "details.h"
+#include "placed.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <varve/varve.h>
@@ -28,6 +29,7 @@ struct world {
     uint64_t common; /* salt of what several worlds have in common; 0: nothing */
     int is_fixed;    /* all regions always there, always of one size */
     int is_small;    /* without the bulk of data that fills parts */
+    struct placed placed;
 };
 
 const char *world_name(int region);

@@ -471,6 +471,35 @@ static void other_totals_are_told(void **state) {
     assert_int_equal(*warned, 2);
 }
 
+/* ---- what is stored of a rank ---- */
+
+static int count_region(void *arg, const struct varve_region_info *region) {
+    (void)region;
+    ++*(unsigned *)arg;
+    return 0;
+}
+
+static void ask_what_is_stored(struct varve_comm *comm, void *arg) {
+    struct rank rank = {.plan = arg, .comm = comm};
+    unsigned told = 0, wanted = comm->rank < *ranks_before ? 6 : 0;
+    int64_t version = -1;
+    open_session(&rank);
+    if (varve_stored(rank.session, VARVE_LATEST, count_region, &told, &version) != 0)
+        group_fail(comm, "stored: %s", varve_session_error(rank.session)->text);
+    if (version != 2 || told != wanted)
+        group_fail(comm, "%u regions instead of %u, of version %" PRId64, told, wanted, version);
+    if (varve_close(rank.session) != 0)
+        group_fail(comm, "close failed");
+}
+
+/* A program may ask which version there is before it makes room on more ranks: the others have stored nothing. */
+static void more_ranks_ask_what_is_stored(void **state) {
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = cut_of(1, 3, 1, 1), .is_told = 1});
+    group_must_run(5, ask_what_is_stored, &(struct plan){0}, NULL, "stored of five");
+    group_must_run(2, ask_what_is_stored, &(struct plan){0}, NULL, "stored of two");
+}
+
 /* Of sixteen ranks each of eight looks at rank 0, at the two that have its elements and lists, at two of which it
  * compares what all have, and at the one of its own number. */
 static void not_all_descriptions_are_read(void **state) {
@@ -800,6 +829,7 @@ int main(int argc, char **argv) {
         TEST(nothing_is_restored_by_halves),
         TEST(another_grid_of_as_many_ranks),
         TEST(other_totals_are_told),
+        TEST(more_ranks_ask_what_is_stored),
         TEST(not_all_descriptions_are_read),
         TEST(an_array_that_becomes_a_list),
         TEST(copies_that_differ_without_rank_0),

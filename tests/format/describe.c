@@ -2,6 +2,7 @@
 #include "golden.h"
 #include "samples.h"
 
+#include "arrays/array_index.h"
 #include "base/alloc.h"
 
 #include <dirent.h>
@@ -196,6 +197,12 @@ static void print_region(FILE *out, const struct vv_region_entry *entry) {
     for (int i = 0; i < shape->dims; i++)
         fprintf(out, ", dim %" PRIu64 " %" PRIu64 " %" PRIu64, shape->dim[i].global, shape->dim[i].first,
                 shape->dim[i].local);
+    for (int i = 0; i < shape->dims; i++)
+        if (shape->dim[i].stride.block)
+            fprintf(out, ", stride %d: %" PRIu64 " of %" PRIu64, i, shape->dim[i].stride.block,
+                    shape->dim[i].stride.every);
+    if (shape->distribution)
+        fprintf(out, ", distribution %u", shape->distribution);
     if (shape->is_lossy)
         fprintf(out, ", bound %a", shape->bound);
     fprintf(out, "\n");
@@ -248,6 +255,65 @@ static int describe_manifest(FILE *out, const uint8_t *data, size_t size, struct
 
 static int describe_overlay(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
     return describe_section(out, data, size, 5, error);
+}
+
+static int describe_attributes(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
+    struct vv_attribute_reader reader = {(const char *)data, size};
+    struct vv_attribute attribute;
+    int rc;
+    while ((rc = vv_attribute_next(&reader, &attribute)) > 0)
+        fprintf(out, "attribute \"%s\": \"%s\"\n", attribute.name, attribute.value);
+    return rc ? vv_error(error, rc, "half of an attribute is left") : 0;
+}
+
+/* ---- the index of arrays ---- */
+
+static int fill_index(void *arg, uint64_t offset, void *data, size_t size, struct varve_error *error) {
+    const struct span *span = arg;
+    if (offset > span->size || size > span->size - offset)
+        return vv_error(error, VARVE_CORRUPT, "the index ends early");
+    memcpy(data, span->data + offset, size);
+    return 0;
+}
+
+static int print_owner(void *arg, uint32_t owner, const struct vv_part *part) {
+    FILE *out = arg;
+    fprintf(out, "  owner %u:", owner);
+    for (unsigned i = 0; i < part->dims; i++)
+        fprintf(out, " %" PRIu64 " from %" PRIu64 " in %" PRIu64 "/%" PRIu64, part->dim[i].local, part->dim[i].first,
+                part->dim[i].block, part->dim[i].every);
+    fprintf(out, "\n");
+    return 0;
+}
+
+/* All owners of it. */
+static int describe_array(FILE *out, const struct vv_index *index, const char *name, int is_list,
+                          const struct vv_part *whole, struct varve_error *error) {
+    uint64_t elements = 0;
+    int found = vv_index_elements(index, name, &elements);
+    fprintf(out, "array %s: %" PRIu64 " elements\n", name, elements);
+    int rc = vv_index_owners(index, name, is_list, whole, print_owner, out, error);
+    return rc < 0 ? rc : found && rc ? 0 : vv_error(error, VARVE_CORRUPT, "there is no array %s", name);
+}
+
+static int describe_arrays(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
+    static const struct {
+        const char *name;
+        int is_list;
+        struct vv_part whole;
+    } arrays[] = {
+        {"tiles", 0, {8, 2, {{11, 0, 11, 11}, {12, 0, 12, 12}}}},
+        {"dealt", 0, {4, 1, {{36, 0, 36, 36}}}},
+        {"list", 1, {8, 1, {{30, 0, 30, 30}}}},
+        {"uneven", 0, {4, 2, {{6, 0, 6, 6}, {10, 0, 10, 10}}}},
+    };
+    struct span span = {data, size};
+    struct vv_index index;
+    int rc = vv_index_open(&index, fill_index, &span, size, SAMPLE_RANKS, error);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays && rc == 0; i++)
+        rc = describe_array(out, &index, arrays[i].name, arrays[i].is_list, &arrays[i].whole, error);
+    vv_index_close(&index);
+    return rc;
 }
 
 /* A pack in memory. Of a copy the first `shift` bytes are not there. */
@@ -412,7 +478,8 @@ static const struct {
     {"catalogue", describe_catalogue}, {"part", describe_part},
     {"pack", describe_pack},           {"pin", describe_pin},
     {"copy", describe_copy},           {"manifest", describe_manifest},
-    {"overlay", describe_overlay},
+    {"overlay", describe_overlay},     {"attributes", describe_attributes},
+    {"arrays", describe_arrays},
 };
 
 int golden_describe(FILE *out, const char *name, const uint8_t *data, size_t size) {

@@ -39,6 +39,9 @@ static const struct {
     {"good-copy.bin", sample_copy},
     {"good-manifest.bin", sample_manifest_base},
     {"good-overlay.bin", sample_manifest_overlay},
+    {"good-manifest-arrays.bin", sample_manifest_arrays},
+    {"good-attributes.bin", sample_attributes},
+    {"good-arrays.bin", sample_arrays},
 };
 
 enum seal { UNSEALED, SMALL, HEAD };
@@ -154,6 +157,17 @@ static const struct defect defects[] = {
     {"bad-manifest-run-kind-0.bin", sample_manifest_base, UNSEALED, 157, 1, 0x80},
     {"bad-manifest-keep-in-base.bin", sample_manifest_base, UNSEALED, 157, 1, 0x86},
     {"bad-manifest-runs-end-early.bin", sample_manifest_base, UNSEALED, 157, 1, 0},
+    /* the dimensions of the first region at 134, its exactness and distribution at 150 */
+    {"bad-manifest-strided-dimensions.bin", sample_manifest_arrays, UNSEALED, 134, 1, 32 + 17},
+    {"bad-manifest-unknown-distribution.bin", sample_manifest_arrays, UNSEALED, 150, 1, 0x50},
+    {"bad-attributes-half.bin", sample_attributes, UNSEALED, -1, 1, 'x'},
+    {"bad-arrays-magic.bin", sample_arrays, UNSEALED, 3, 1, '2'},
+    {"bad-arrays-ranks.bin", sample_arrays, UNSEALED, 4, 4, 7},
+    {"bad-arrays-many.bin", sample_arrays, UNSEALED, 8, 4, 0xffffffff},
+    {"bad-arrays-entries-long.bin", sample_arrays, UNSEALED, 12, 4, 0xffffffff},
+    {"bad-arrays-unknown-kind.bin", sample_arrays, UNSEALED, 24 + 14, 1, 3},
+    {"bad-arrays-grid-of-others.bin", sample_arrays, UNSEALED, 24 + 15, 1, 3},
+    {"bad-arrays-group-beyond.bin", sample_arrays, UNSEALED, 112, 8, 1000},
     {"bad-overlay-layer-lean-0.bin", sample_manifest_overlay, UNSEALED, 48, 4, 0},
     {"bad-overlay-layer-lean-beyond.bin", sample_manifest_overlay, UNSEALED, 48, 4, 3},
     {"bad-overlay-number-beyond.bin", sample_manifest_overlay, UNSEALED, 120, 5, UINT64_C(0x1080808080)},

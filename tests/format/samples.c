@@ -1,7 +1,10 @@
 #include "samples.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "arrays/array_index.h"
 
 #define PART_RAW 64u
 #define PACK_RAW 4104u
@@ -318,6 +321,77 @@ static void add_tables(struct vv_buf *buf, struct vv_footer *footer, int is_type
         put_ranges(&section);
         add_section(buf, footer, VV_SECTION_RANGES, 0, &section);
     }
+}
+
+/* ---- arrays of the whole job ---- */
+
+static void put_array(struct vv_manifest_writer *writer, uint32_t number, const char *name, unsigned distribution,
+                      const struct vv_region_shape *shape) {
+    struct vv_region_entry entry = {.number = number,
+                                    .flags = VV_REGION_DESCRIBED,
+                                    .length = 4096,
+                                    .address = UINT64_C(4096) * number,
+                                    .shape = *shape};
+    snprintf(entry.name, sizeof entry.name, "%s", name);
+    entry.shape.distribution = (uint8_t)distribution;
+    vv_manifest_region(writer, &entry, entry.address);
+    vv_manifest_run(writer, &(struct vv_run){.kind = VV_RUN_HERE, .length = 4096});
+    vv_manifest_region_end(writer, (struct vv_hash128){number + 1, 7});
+}
+
+void sample_manifest_arrays(struct vv_buf *buf) {
+    struct vv_manifest_head head = {
+        .owner = 4, .regions = 5, .protected_bytes = 5 * 4096, .layout_bytes = 5 * 4096, .entries = 5, .runs = 5};
+    const struct vv_region_shape cyclic = {
+        .type = 10, .dims = 2, .dim = {{100, 16, 32, {8, 24}}, {UINT64_C(1) << 40, 5, 16, {0, 0}}}};
+    const struct vv_region_shape list = {.type = 8, .dims = 1, .dim = {{512, 0, 512, {0, 0}}}}, bytes = {0};
+    struct vv_manifest_writer writer;
+    vv_manifest_head_encode(buf, &head);
+    vv_manifest_begin(&writer, buf, 4);
+    put_array(&writer, 0, "cyclic", VARVE_BY_DIMS, &cyclic);
+    put_array(&writer, 1, "list", VARVE_JOINED, &list);
+    put_array(&writer, 2, "common", VARVE_REPLICATED, &bytes);
+    put_array(&writer, 3, "own", VARVE_BY_RANK, &bytes);
+    put_array(&writer, 4, "scratch", VARVE_DROPPED, &bytes);
+}
+
+void sample_attributes(struct vv_buf *buf) {
+    vv_attribute_put(buf, "time", "0.25");
+    vv_attribute_put(buf, "input file", "heat.in");
+    vv_attribute_put(buf, "empty", "");
+}
+
+static void describe(struct vv_global_arrays *arrays, uint32_t owner, const char *name, unsigned distribution,
+                     const struct vv_region_shape *shape) {
+    struct vv_recipe_region region = {.length = vv_type_size(shape->type), .shape = *shape};
+    struct varve_error error = {0};
+    snprintf(region.name, sizeof region.name, "%s", name);
+    region.shape.distribution = (uint8_t)distribution;
+    for (unsigned i = 0; i < shape->dims; i++)
+        region.length *= shape->dim[i].local;
+    if (vv_global_arrays_describe(arrays, owner, &region, &error) != 0)
+        abort();
+}
+
+/* A grid of 2 x 3, one of which rows are dealt out, a list, and blocks that are no grid. */
+void sample_arrays(struct vv_buf *buf) {
+    struct vv_global_arrays arrays = {0};
+    for (uint32_t r = 0; r < SAMPLE_RANKS; r++) {
+        uint64_t row = r / 3, column = r % 3;
+        describe(&arrays, r, "tiles", VARVE_BY_DIMS,
+                 &(struct vv_region_shape){
+                     .type = 10, .dims = 2, .dim = {{11, row * 5, 5 + row, {0, 0}}, {12, column * 4, 4, {0, 0}}}});
+        describe(&arrays, r, "dealt", VARVE_BY_DIMS,
+                 &(struct vv_region_shape){.type = 9, .dims = 1, .dim = {{36, r * 3, 6, {3, 18}}}});
+        describe(&arrays, r, "list", VARVE_JOINED,
+                 &(struct vv_region_shape){.type = 8, .dims = 1, .dim = {{r * 2, 0, r * 2, {0, 0}}}});
+        describe(
+            &arrays, r, "uneven", VARVE_BY_DIMS,
+            &(struct vv_region_shape){
+                .type = 5, .dims = 2, .dim = {{6, r, 1, {0, 0}}, {10, r % 2 ? 0 : 4, r == 5 ? 0 : 6 - r % 2, {0, 0}}}});
+    }
+    vv_index_encode(&arrays, SAMPLE_RANKS, buf);
+    vv_global_arrays_clear(&arrays);
 }
 
 static void put_pack(struct vv_buf *buf, int is_typed) {

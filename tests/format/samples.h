@@ -27,5 +27,10 @@ void sample_pack_typed(struct vv_buf *buf); /* the same with a filtered block an
 /* Sections: of owner 4, a base; of owner 5, an overlay over a base and an overlay. */
 void sample_manifest_base(struct vv_buf *buf);
 void sample_manifest_overlay(struct vv_buf *buf);
+void sample_manifest_arrays(struct vv_buf *buf); /* of owner 4: strides, and each distribution */
+/* Regions of owner 0 that tell of the whole checkpoint: of six ranks. */
+#define SAMPLE_RANKS 6
+void sample_attributes(struct vv_buf *buf);
+void sample_arrays(struct vv_buf *buf);
 
 #endif

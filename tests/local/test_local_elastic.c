@@ -20,6 +20,10 @@ struct life {
     int64_t saved; /* and the one that is saved then; 0: none */
     int is_by_columns;
     const char *settings;
+    int is_mute;       /* the group cannot exchange messages */
+    int code;          /* of the restart, whose error says `words`, */
+    const char *words; /* and of which rank 0's log has a line with `logged` */
+    const char *logged;
 };
 
 static char folder[128];
@@ -83,6 +87,46 @@ static void check(struct varve_comm *comm, const struct life *life, const struct
             group_fail(comm, "WRONG: element %d of the list", (int)i);
 }
 
+static struct varve_comm *comm_of(struct varve_comm *comm, const struct life *life) {
+    static struct varve_comm_ops mute;
+    struct varve_comm *made = group_comm(comm);
+    mute = *made->ops;
+    mute.exchange = NULL;
+    if (life->is_mute)
+        made->ops = &mute;
+    return made;
+}
+
+struct hearing {
+    const char *wanted;
+    int is_heard;
+};
+
+static void hear(void *arg, int level, const char *line) {
+    struct hearing *hearing = arg;
+    (void)level;
+    hearing->is_heard |= hearing->wanted && strstr(line, hearing->wanted);
+}
+
+static int is_written(const struct life *life, const struct part *part) {
+    for (uint64_t i = 0; i < elements_of(life, part); i++)
+        if (part->field[i] != 0)
+            return 1;
+    return 0;
+}
+
+/* It must have failed, and said so. */
+static void check_refusal(struct varve_comm *comm, const struct life *life, struct varve_session *session, int rc,
+                          const struct part *part, const struct hearing *hearing) {
+    const char *text = varve_session_error(session)->text;
+    if (rc != life->code || !strstr(text, life->words))
+        group_fail(comm, "%s instead of %s: %s", varve_error_name(rc), varve_error_name(life->code), text);
+    if (is_written(life, part))
+        group_fail(comm, "it was refused, but something was written");
+    if (hearing->wanted && comm->rank == 0 && !hearing->is_heard)
+        group_fail(comm, "the log does not say: %s", hearing->wanted);
+}
+
 static void run_rank(struct varve_comm *comm, void *arg) {
     const struct life *life = arg;
     struct varve_options options = VARVE_OPTIONS_INIT;
@@ -96,17 +140,25 @@ static void run_rank(struct varve_comm *comm, void *arg) {
     snprintf(settings, sizeof settings,
              "storage=local,copies=2,keep=20,block_size=64K,beat_seconds=1,dead_seconds=2,takeover_seconds=20%s%s",
              life->settings ? "," : "", life->settings ? life->settings : "");
+    struct hearing hearing = {.wanted = life->logged};
     options.settings = settings;
-    int rc = varve_open_comm(group_comm(comm), store, "job", &options, &session, &error);
+    options.log = hear;
+    options.log_arg = &hearing;
+    int rc = varve_open_comm(comm_of(comm, life), store, "job", &options, &session, &error);
     if (rc)
         group_fail(comm, "open: %s", error.text);
     rc = protect(session, life, &part);
     rc = rc || !life->back ? rc : varve_restart(session, VARVE_LATEST, &version);
+    if (life->code) {
+        check_refusal(comm, life, session, rc, &part, &hearing);
+        rc = 0;
+        version = life->back;
+    }
     if (rc)
         group_fail(comm, "restart: %s", varve_session_error(session)->text);
     if (version != life->back)
         group_fail(comm, "version %d came back", (int)version);
-    if (life->back)
+    if (life->back && !life->code)
         check(comm, life, &part, version);
     for (int64_t next = version + 1; rc == 0 && next <= life->saved; next++) {
         fill(life, &part, next);
@@ -183,13 +235,51 @@ static void one_node_after_the_other(void **state) {
     live(&(struct life){.ranks = 4, .node_of = {0, 0, 2, 2}, .back = 4, .saved = 5});
 }
 
+/* Both nodes that have a part are lost: the others learn of which rank, and get nothing. */
+static void two_nodes_that_had_each_other(void **state) {
+    (void)state;
+    live(&eight);
+    lose(1);
+    lose(2);
+    live(&(struct life){.ranks = 2,
+                        .node_of = {0, 3},
+                        .back = 3,
+                        .code = VARVE_CORRUPT,
+                        .words = "version 3: all regions of rank 2 are lost",
+                        .logged = "version 1: all regions of rank 2 are lost"});
+    live(&(struct life){
+        .ranks = 6, .node_of = {0, 0, 0, 3, 3, 3}, .back = 3, .code = VARVE_CORRUPT, .words = "of rank 2 are lost"});
+}
+
+/* A group that cannot exchange messages comes back as it was, and not on other ranks. */
+static void without_messages(void **state) {
+    struct life four = {.ranks = 4, .node_of = {0, 0, 1, 1}, .saved = 2, .is_mute = 1};
+    (void)state;
+    live(&four);
+    live(&(struct life){.ranks = 2,
+                        .node_of = {0, 1},
+                        .back = 2,
+                        .is_mute = 1,
+                        .code = VARVE_MISMATCH,
+                        .words = "the ranks cannot ask each other for what their nodes have: run it with 4"});
+    live(&(struct life){.ranks = 6,
+                        .node_of = {0, 0, 0, 1, 1, 1},
+                        .back = 2,
+                        .is_mute = 1,
+                        .code = VARVE_MISMATCH,
+                        .words = "run it with 4"});
+    four.back = 2;
+    four.saved = 3;
+    live(&four);
+    live(&(struct life){.ranks = 2, .node_of = {0, 1}, .back = 3}); /* this one can */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(other_ranks_on_the_same_nodes),
-        TEST(without_a_lost_node),
-        TEST(one_node_after_the_other),
+        TEST(other_ranks_on_the_same_nodes), TEST(without_a_lost_node), TEST(one_node_after_the_other),
+        TEST(two_nodes_that_had_each_other), TEST(without_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,7 @@ static void look(const struct job_way *way, char **argv) {
 int main(int argc, char **argv) {
     int rank, ranks;
     start(&argc, &argv, &rank, &ranks);
-    struct job_way way = {.open = open_session, .rank = rank, .ends_alone = ENDS_ALONE};
+    struct job_way way = {.open = open_session, .rank = rank, .ranks = ranks, .ends_alone = ENDS_ALONE};
     if (ranks != JOB_RANKS)
         child_fail("rank %d, step 0: this wants %d ranks", rank, JOB_RANKS);
     if (argc == 8 && strcmp(argv[1], "run") == 0)
