@@ -98,7 +98,11 @@ class Session:
         rest = (_lib.bytes_of(store, "the address of the store"), _lib.bytes_of(name, "the name"),
                 ctypes.byref(options), ctypes.byref(opened), ctypes.byref(error))
         if comm is None:
-            self._take(_open_interruptibly(opened, rest), opened, error)
+            self._take(_open_interruptibly(_lib.lib().varve_open, opened, rest), opened, error)
+        elif isinstance(comm, str):
+            if comm != "env":
+                raise ValueError(f"comm is {comm!r}; the only text it can be is \"env\"")
+            self._take(_open_interruptibly(_lib.env_lib().varve_open_env, opened, rest, is_job=True), opened, error)
         else:
             with _lib.quiet():  # one that comes meanwhile finds the session here, whose threads go on
                 self._take(_open_mpi(comm, rest), opened, error)
@@ -654,10 +658,10 @@ def _settings_text(settings: Dict[str, Any]) -> Optional[bytes]:
     return ",".join(f"{name}={value}" for name, value in settings.items()).encode() if settings else None
 
 
-def _open_interruptibly(opened: ctypes.c_void_p, arguments: Tuple[Any, ...]) -> int:
-    """varve_open in a thread, since it may watch a dead holder's heartbeat for a minute and a half, and Ctrl-C has to
-    come through. Then another thread closes what that one opens."""
-    function = _lib.lib().varve_open
+def _open_interruptibly(function: Any, opened: ctypes.c_void_p, arguments: Tuple[Any, ...], is_job: bool = False) -> int:
+    """varve_open in a thread, since it may watch a dead holder's heartbeat for a minute and a half, or wait as long for
+    other ranks, and Ctrl-C has to come through. Then another thread closes what that one opens. A job's session is left
+    open: the other ranks may not come to close it."""
     done = threading.Event()
     results: List[int] = []
 
@@ -669,6 +673,8 @@ def _open_interruptibly(opened: ctypes.c_void_p, arguments: Tuple[Any, ...]) -> 
 
     def give_up(kept: Any) -> None:  # C logs until it has closed
         done.wait()
+        if is_job:
+            threading.Event().wait()  # keeps what C uses
         _lib.lib().varve_close(opened)
 
     threading.Thread(target=run, daemon=True, name="varve-open").start()
@@ -715,7 +721,9 @@ def open(store: Any, name: str, comm: Any = None, *, keep: Union[int, str, None]
     """Open a session that writes and restarts the checkpoints called `name` in a store.
 
     store     a folder (made if there is none), file:///folder, or mem://name for tests
-    comm      a communicator of mpi4py: then all its ranks call this, and the session belongs to all of them
+    comm      a communicator of mpi4py, or "env": the ranks find each other by the variables RANK, WORLD_SIZE,
+              MASTER_ADDR and MASTER_PORT, as torchrun sets them, over TCP; varve_env(3) has ports and secrets. All ranks
+              call this, and the session belongs to all of them
     keep      how many checkpoints to keep; 3 unless told; "all"
     log       a function (level, line) instead of standard error: level 0 error, 1 warn, 2 info, 3 debug. It is called
               from other threads
