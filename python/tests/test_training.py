@@ -50,8 +50,9 @@ def run(server, ranks, folder, *arguments):
 def kill_somewhere(job, chance):
     """One worker, or all of them, while they start, or at some moment after that."""
     if chance.random() < 0.8:
-        while "begins at" not in job.text() and time.sleep(0.01) is None:
-            pass
+        end = time.monotonic() + 60
+        while "begins at" not in job.text() and time.monotonic() < end:
+            time.sleep(0.01)
     time.sleep(chance.random() * 2)
     killed = [chance.randrange(len(job.pids))] if chance.random() < 0.6 else range(len(job.pids))
     for rank in killed:

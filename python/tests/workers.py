@@ -34,6 +34,8 @@ class Job:
     def __init__(self, server, ranks, folder, arguments, variables):
         self.server = server
         self.logs = [os.path.join(folder, f"log{rank}") for rank in range(ranks)]
+        for path in self.logs:
+            open(path, "w").close()
         self.pids = server.ask(start=arguments, logs=self.logs, variables=variables)
 
     def wait(self, timeout=120):
@@ -49,7 +51,7 @@ class Job:
 
 
 def work(rank, ranks, port, what):
-    log = os.open(what["logs"][rank], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    log = os.open(what["logs"][rank], os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
