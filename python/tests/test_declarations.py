@@ -12,7 +12,7 @@ from conftest import ROOT
 
 from varve import _lib
 
-HEADERS = ["varve_error.h", "varve.h", "varve_inspect.h", "varve_mpi.h"]
+HEADERS = ["varve_error.h", "varve.h", "varve_inspect.h", "varve_mpi.h", "varve_env.h"]
 STRUCTS = {name: value for name, value in vars(_lib).items()
            if isinstance(value, type) and issubclass(value, ctypes.Structure) and name.startswith("varve_")}
 CALLBACKS = {name: value for name, value in vars(_lib).items() if name.startswith("varve_") and name.endswith("_fn")}
@@ -138,7 +138,7 @@ def test_functions_have_the_prototypes_of_the_headers():
     prototypes = {name: (kind.strip(), arguments) for kind, name, arguments in
                   re.findall(r"VARVE_API ([^();]*?[ *])(varve_\w+)\(([^()]*)\);", TEXT)}
     assert len(prototypes) > 50
-    for name, (result, *arguments) in {**_lib.FUNCTIONS, **_lib.MPI_FUNCTIONS}.items():
+    for name, (result, *arguments) in {**_lib.FUNCTIONS, **_lib.MPI_FUNCTIONS, **_lib.ENV_FUNCTIONS}.items():
         kind, declared = prototypes[name]
         assert result == ctype_of(kind), name
         assert arguments == parameters(declared), name

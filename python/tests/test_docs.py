@@ -1,4 +1,5 @@
-"""docs/python.md to the letter: its sh blocks after the build, in order, in one shell; and what help() shows."""
+"""docs/python.md and docs/training.md to the letter: their sh blocks after the build, in order, in one shell; and what
+help() shows."""
 import os
 import pathlib
 import pydoc
@@ -12,40 +13,53 @@ from conftest import ROOT
 
 import varve
 
-TEXT = (ROOT / "docs/python.md").read_text()
+def blocks(kind, page="python"):
+    return re.findall(rf"^```{kind}\n(.*?)^```$", (ROOT / f"docs/{page}.md").read_text(), re.M | re.S)
 
 
-def blocks(kind):
-    return re.findall(rf"^```{kind}\n(.*?)^```$", TEXT, re.M | re.S)
-
-
-def test_followed(tmp_path):
-    pytest.importorskip("mpi4py")
+def follow(page, tmp_path, needed, timeout):
+    """Run the commands of a page: what they have written."""
     library = os.environ.get("LIBVARVE")
     build = pathlib.Path(library).parent if library else None
     if not build or not (build / "cmake_install.cmake").exists():
         pytest.skip("LIBVARVE does not name the src folder of a build")
-    if not list(build.glob("src/libvarve_mpi.so*")):
-        pytest.skip("this build has no MPI")
+    if not list(build.glob(f"src/{needed}.so*")):
+        pytest.skip(f"this build has no {needed}")
     (tmp_path / "home").mkdir()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python3").symlink_to(sys.executable)  # that which has NumPy
     (tmp_path / "build").symlink_to(build)
-    commands = [block for block in blocks("sh") if "apt-get" not in block]
+    commands = [block for block in blocks("sh", page) if "apt-get" not in block]
     assert len(commands) >= 6
     environment = {key: value for key, value in os.environ.items() if key not in ("LIBVARVE", "PYTHONPATH")}
     environment.update(HOME=str(tmp_path / "home"), PATH=f"{tmp_path}/bin:{os.environ['PATH']}",
                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     done = subprocess.run(["bash", "-e", "-c", "\n".join(commands)], cwd=tmp_path, env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=170)
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout)
+    logs = "".join(path.read_text() for path in sorted((tmp_path / "home").glob("*/log*")))
+    assert done.returncode == 0, done.stdout + done.stderr + logs
+    return done.stdout, done.stdout + done.stderr + logs
+
+
+def test_followed(tmp_path):
+    pytest.importorskip("mpi4py")
+    out, told = follow("python", tmp_path, "libvarve_mpi", 170)
     for promised in ("walk: the same to the last bit", "heat: the same on other ranks", "(500, 200)", "MISMATCH 0 "):
-        assert promised in done.stdout, (promised, told)
+        assert promised in out, (promised, told)
     # on a slow machine the first run may be killed before its first checkpoint
-    assert re.search(r"restarted from step [1-9]\d*0$", done.stdout, re.M), told
+    assert re.search(r"restarted from step [1-9]\d*0$", out, re.M), told
     for line in "".join(blocks("text")).splitlines():
-        assert line in done.stdout.splitlines(), (line, told)
+        assert line in out.splitlines(), (line, told)
+
+
+def test_training_followed(tmp_path):
+    pytest.importorskip("torch", reason="there is no torch (python3-torch)")
+    out, told = follow("training", tmp_path, "libvarve_env", 550)
+    for promised in ("training: the same losses to the last bit", "shards: the same state on two workers",
+                     "a worker ended with 137", "begins at 6 on 3 workers", "<varve.Array optimizer/state/0/exp_avg"):
+        assert promised in out, (promised, told)
+    # the others end by themselves, with an error; the next run goes on
+    assert out.count("a worker ended with") == 4 and re.search(r"^begins at [1-9]", out, re.M), told
 
 
 def test_pip_without_a_network(tmp_path):
@@ -62,8 +76,9 @@ def test_pip_without_a_network(tmp_path):
 
 def test_python_blocks_compile():
     assert len(blocks("python")) >= 2
-    for block in blocks("python"):
-        compile(block, "docs/python.md", "exec")
+    for page in ("python", "training"):
+        for block in blocks("python", page):
+            compile(block, f"docs/{page}.md", "exec")
 
 
 def test_help_is_enough_to_begin():

@@ -17,7 +17,8 @@ checkpoint() promises that the memory may be changed again. wait() promises that
 the machine's power and a full disk.
 
 With mpi4py: varve.open("ck", "heat", comm=MPI.COMM_WORLD), and all ranks make the same calls. Each rank protects its
-own block with its place in the whole array, and may then come back on another number of ranks:
+own block with its place in the whole array, and may then come back on another number of ranks. Without MPI, as under
+torchrun: comm="env".
 
     s.protect("t", mine, global_shape=(NY, NX), first=(y0, 0))
 

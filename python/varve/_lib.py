@@ -1,4 +1,4 @@
-"""The C side: libvarve and libvarve_mpi, and what of their headers is used here.
+"""The C side: libvarve, libvarve_mpi and libvarve_env, and what of their headers is used here.
 
 Structs, functions and constants have their names of C. tests/test_declarations.py compares all of them with the
 headers, so that they cannot drift apart.
@@ -192,6 +192,7 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
     "varve_distribute": (c_int, session_p, c_char_p, c_int),
     "varve_attribute": (c_int, session_p, c_char_p, c_char_p),
     "varve_protect_callback": (c_int, session_p, c_char_p, POINTER(varve_callbacks), c_void_p),
+    "varve_describe": (c_int, session_p, c_char_p, _array_p),
     "varve_unprotect": (c_int, session_p, c_char_p),
     "varve_checkpoint": (c_int, session_p, c_int64),
     "varve_wait": (c_int, session_p),
@@ -228,6 +229,9 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
 MPI_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "varve_open_mpi_of": (c_int, POINTER(varve_mpi_kind), c_void_p, c_char_p, c_char_p, POINTER(varve_options),
                           POINTER(session_p), _error_p),
+}
+ENV_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
+    "varve_open_env": (c_int, c_char_p, c_char_p, POINTER(varve_options), POINTER(session_p), _error_p),
 }
 
 
@@ -268,6 +272,12 @@ def lib() -> ctypes.CDLL:
 def mpi_lib() -> ctypes.CDLL:
     lib()  # so that it is this libvarve that it uses
     return _load("libvarve_mpi", MPI_FUNCTIONS)
+
+
+@functools.lru_cache(maxsize=None)
+def env_lib() -> ctypes.CDLL:
+    lib()
+    return _load("libvarve_env", ENV_FUNCTIONS)
 
 
 _SIGNALS = tuple(int(n) for n in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
