@@ -215,6 +215,7 @@ static void every_codec_gives_every_bit(void **unused) {
                                          "delta-lz4",
                                          "delta-zstd",
                                          "xor-zstd",
+                                         "rotate-zstd",
                                          "fpzip",
                                          "zfp"};
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
