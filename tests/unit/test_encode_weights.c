@@ -159,6 +159,25 @@ static void damage_is_refused(void **unused) {
     }
 }
 
+/* They share the context of zstd, also when what it wrote did not fit. */
+static void other_codings_are_not_disturbed(void **unused) {
+    (void)unused;
+    enum { SIZE = 100000 };
+    struct vv_coding rotate = coding_of(VARVE_F32, 0), plain = {.codec = VV_CODEC_ZSTD};
+    struct vv_content content = {0};
+    static uint8_t text[SIZE], noise[SIZE], before[SIZE], after[SIZE];
+    fill_data(text, SIZE, TEXT, VARVE_BYTES, 1);
+    fill_data(noise, SIZE, NOISE, VARVE_BYTES, 1);
+    int64_t got = vv_coder_encode(coder, &plain, &content, text, SIZE, before, 5);
+    assert_true(got > 0);
+    for (int i = 0; i < 2; i++) {
+        fill_normal(VARVE_F32, SIZE);
+        assert_true((round_trip(&rotate, i ? noise : data, SIZE) > 0) == !i);
+        assert_int_equal(vv_coder_encode(coder, &plain, &content, text, SIZE, after, 5), got);
+        assert_memory_equal(after, before, (size_t)got);
+    }
+}
+
 /* Bytes of blocks encoded with what the chooser picks, by coding. */
 static void choose(const struct vv_chooser_plan *plan, uint8_t type, struct vv_choice_sums *sums) {
     struct vv_chooser *chooser;
@@ -200,7 +219,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_comes_back),    cmocka_unit_test(every_number_comes_back),
         cmocka_unit_test(normal_weights_get_small), cmocka_unit_test(a_frame_made_by_hand_is_read),
-        cmocka_unit_test(damage_is_refused),        cmocka_unit_test(the_smallest_is_chosen),
+        cmocka_unit_test(damage_is_refused),        cmocka_unit_test(other_codings_are_not_disturbed),
+        cmocka_unit_test(the_smallest_is_chosen),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
