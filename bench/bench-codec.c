@@ -336,7 +336,7 @@ static void be_quick(void) {
 }
 
 static const struct bench_option command_line[] = {
-    {"--data", "hydro,storm,float32,counters,text,random", .list = &only_data},
+    {"--data", "hydro,storm,float32,counters,text,random,normal-bf16,normal-f16,normal-f32", .list = &only_data},
     {"--file", "NAME=PATH[:TYPE[xCOLUMNS]]", .take = take_file},
     {"--codec", "NAME,...", .text = &only_codecs},
     {"--speed", "MB,...", .numbers = &speeds},

@@ -16,7 +16,8 @@
 #define STORM_STEPS 30
 #define WORDS 4096u
 
-const char *const data_names[] = {"hydro", "storm", "float32", "counters", "text", "random", NULL};
+const char *const data_names[] = {"hydro",  "storm",       "float32",    "counters",   "text",
+                                  "random", "normal-bf16", "normal-f16", "normal-f32", NULL};
 
 /* Take over what another list has, by copying: that program can be ended then. */
 static void copy_arrays(const struct arrays *from, struct arrays *to) {
@@ -134,9 +135,55 @@ static void make_random(size_t bytes, struct data *out) {
     snprintf(out->about, sizeof out->about, "every bit, so that there are infinities and NaN among them");
 }
 
+static double normal(uint64_t *state) {
+    double u = (double)((bench_random(state) >> 11) + 1) * 0x1p-53, v = (double)(bench_random(state) >> 11) * 0x1p-53;
+    return 0.02 * sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+/* To the nearest, ties to even. Normal numbers only, and none so large that it would become infinite. */
+static uint16_t bf16_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Below 65504; what is less than 2^-14 loses bits of its fraction, as it must. */
+static uint16_t f16_of(float x) {
+    double size = fabs((double)x);
+    int power = size > 0 ? ilogb(size) : -14;
+    power = power < -14 ? -14 : power;
+    uint16_t steps = (uint16_t)lrint(ldexp(size, 10 - power)); /* the hidden bit included, which carries over */
+    return (uint16_t)((signbit(x) ? 0x8000 : 0) + (power + 14) * 1024 + steps);
+}
+
+static void make_normal(int type, size_t bytes, struct data *out) {
+    size_t width = array_element(type), count = bytes / width;
+    uint8_t *data = arrays_add(&out->arrays, type, ARRAY_OF(count), "weights");
+    uint64_t state = 10;
+    for (size_t i = 0; i < count; i++) {
+        float x = (float)normal(&state);
+        uint16_t narrow = type == VARVE_BF16 ? bf16_of(x) : type == VARVE_F16 ? f16_of(x) : 0;
+        memcpy(data + i * width, type == VARVE_F32 ? (const void *)&x : &narrow, width);
+    }
+    snprintf(out->about, sizeof out->about, "%zu numbers of standard deviation 0.02", count);
+}
+
+static void make_normal_bf16(size_t bytes, struct data *out) {
+    make_normal(VARVE_BF16, bytes, out);
+}
+
+static void make_normal_f16(size_t bytes, struct data *out) {
+    make_normal(VARVE_F16, bytes, out);
+}
+
+static void make_normal_f32(size_t bytes, struct data *out) {
+    make_normal(VARVE_F32, bytes, out);
+}
+
 int data_make(const char *name, size_t bytes, struct data *out) {
-    static void (*const makers[])(size_t, struct data *) = {make_hydro,    make_storm, make_float32,
-                                                            make_counters, make_text,  make_random};
+    static void (*const makers[])(size_t, struct data *) = {make_hydro,       make_storm,      make_float32,
+                                                            make_counters,    make_text,       make_random,
+                                                            make_normal_bf16, make_normal_f16, make_normal_f32};
     for (size_t i = 0; data_names[i]; i++)
         if (strcmp(name, data_names[i]) == 0) {
             *out = (struct data){0};
@@ -157,10 +204,10 @@ static int type_of(const char *text) {
     static const struct {
         const char *name;
         int type;
-    } types[] = {{"bytes", VARVE_BYTES}, {"i8", VARVE_I8},    {"u8", VARVE_U8},   {"i16", VARVE_I16},
-                 {"u16", VARVE_U16},     {"i32", VARVE_I32},  {"u32", VARVE_U32}, {"i64", VARVE_I64},
-                 {"u64", VARVE_U64},     {"f32", VARVE_F32},  {"f64", VARVE_F64}, {"f16", VARVE_F16},
-                 {"c64", VARVE_C64},     {"c128", VARVE_C128}};
+    } types[] = {{"bytes", VARVE_BYTES}, {"i8", VARVE_I8},   {"u8", VARVE_U8},    {"i16", VARVE_I16},
+                 {"u16", VARVE_U16},     {"i32", VARVE_I32}, {"u32", VARVE_U32},  {"i64", VARVE_I64},
+                 {"u64", VARVE_U64},     {"f32", VARVE_F32}, {"f64", VARVE_F64},  {"f16", VARVE_F16},
+                 {"bf16", VARVE_BF16},   {"c64", VARVE_C64}, {"c128", VARVE_C128}};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (strcmp(text, types[i].name) == 0)
             return types[i].type;

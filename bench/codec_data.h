@@ -6,6 +6,8 @@
  *   counters  integers, most of them 0
  *   text      a heap: strings, lengths, pointers
  *   random    doubles with random bits
+ *   normal-bf16, normal-f16, normal-f32
+ *             what weights are before they are trained: normally distributed, of standard deviation 0.02
  *
  * and files, whose bytes are taken as an array of a type. */
 #ifndef CODEC_DATA_H

@@ -160,7 +160,7 @@ int codec_is_fixed(const char *codec) {
 }
 
 int codec_is_known(const char *codec) {
-    struct vv_content content = {.type = VARVE_F64};
+    struct vv_content content = {.type = VARVE_F32}; /* which everything takes */
     struct vv_coding coding;
     int number = number_of(codec);
     return number < 0 || vv_coding_fit(number, &content, 0, &coding);

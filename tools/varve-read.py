@@ -431,9 +431,20 @@ def undo_running(data, e, combine):
     return numbers(out.tobytes(), letter).tobytes() + data[whole:]
 
 
+def undo_rotate(data, e):
+    """Numbers as in delta; the lowest bit becomes the highest again."""
+    whole = len(data) // e * e
+    bits = 64 if e == 16 else 8 * e // lanes_of(e)
+    letter = {8: "B", 16: "H", 32: "I", 64: "Q"}[bits]
+    out = array.array(letter, [x >> 1 | (x & 1) << bits - 1 for x in numbers(data[:whole], letter)])
+    return numbers(out.tobytes(), letter).tobytes() + data[whole:]
+
+
 def undo_filter(number, data, e):
     if number in (1, 2):
         return (undo_shuffle if number == 1 else undo_bitshuffle)(data, e)
+    if number == 5:
+        return undo_rotate(data, e)
     return undo_running(data, e, operator.add if number == 3 else operator.xor)
 
 
@@ -1092,7 +1103,7 @@ def check_coding(cur, who, codec, filters, element):
     if codec > 6:
         raise cur.unknown(f"codec {codec} of {who} is not known")
     for number in filters:
-        if number > 4:
+        if number > 5:
             raise cur.unknown(f"filter {number} of {who} is not known")
     need = (4, 8) if 3 <= codec <= 5 else (1, 2, 4, 8, 12, 16, 24) if filters[0] else (0,)
     if (filters[1] and not filters[0]) or (filters[0] and codec in (0, 3, 4, 5)) or element not in need:

@@ -35,13 +35,14 @@
       "What a checkpoint that cannot be written does: make the call fail, only warn, or try n more times and then"     \
       " fail.")                                                                                                        \
     X(EVERYDAY, CHOICE, codec, "auto|size|none|lz4|zstd|lz4-zstd|shuffle-lz4|shuffle-zstd|bitshuffle-lz4|"             \
-      "bitshuffle-zstd|delta-lz4|delta-zstd|xor-zstd|fpzip|zfp", NULL, NULL, "auto",                                   \
+      "bitshuffle-zstd|delta-lz4|delta-zstd|xor-zstd|rotate-zstd|fpzip|zfp", NULL, NULL, "auto",                       \
       "How new data is compressed. auto: per variable and block what is stored soonest, by samples and by the speed"   \
       " of the storage, which on a fast disk is mostly none; size: what becomes smallest, by samples, or, where"       \
       " ranks share a writer, by trying every block. The others are for measuring: shuffle and bitshuffle put bytes"   \
-      " or bits of equal place together, delta and xor take the difference from the neighbour first. fpzip and zfp"    \
-      " are for f32 and f64 and change no bit; what they cannot take gets zstd. They are there if the library was"     \
-      " built with them.")                                                                                             \
+      " or bits of equal place together, delta and xor take the difference from the neighbour first. rotate codes"     \
+      " exponents apart from mantissas, for weights in f32, f16 and bf16. fpzip and zfp are for f32 and f64 and"       \
+      " change no bit. What a codec cannot take gets zstd. fpzip and zfp are there if the library was built with"      \
+      " them.")                                                                                                        \
     X(EVERYDAY, CHOICE, dedup, "auto|none|local|top-k|exact", NULL, NULL, "auto",                                      \
       "Where duplicates are looked for: nowhere but at the same place in the last checkpoint (none), in the process"   \
       " and its history (local), and between ranks: all of them (exact), or the most frequent (top-k). auto is exact"  \

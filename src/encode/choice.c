@@ -36,7 +36,8 @@
                          */
 #define LEAD_BLOCKS 2.0 /* blocks that one side can be behind before the other has to wait */
 #define TRIALS 3        /* blocks spent on candidates that are nearly as good as the best */
-#define NEARLY 1.08     /* times the price of the best */
+#define NEARLY 1.08     /* times the price of the best, */
+#define NEARLY_SIZE 1.02 /* and times its size, where samples are whole blocks */
 
 static const double any_speed[3] = {25e6, 200e6, 1.5e9}; /* while the storage's is not known */
 
@@ -312,7 +313,7 @@ static const struct candidate *on_trial(const struct vv_chooser *chooser, struct
     if (best->knowledge != KNOW_BLOCKS || variable->trials >= TRIALS || variable->since_look < wait)
         return best;
     double side = is_for_size ? 0 : side_behind(chooser, size);
-    double least = NEARLY * (is_for_size ? best->fraction : candidate_price(chooser, best, side));
+    double least = is_for_size ? NEARLY_SIZE * best->fraction : NEARLY * candidate_price(chooser, best, side);
     const struct candidate *tried = NULL;
     for (uint32_t i = 1; i < variable->count; i++) {
         const struct candidate *candidate = &variable->candidates[i];

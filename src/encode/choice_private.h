@@ -6,7 +6,8 @@
 
 #include "encode/choice.h"
 
-#define CANDIDATES_MAX 20u /* of untyped content: 4 without filters, 7 with filters for each of two element sizes */
+#define CANDIDATES_MAX                                                                                                 \
+    20u /* of untyped content: 4 without filters, 7 with filters for each of two element sizes, rotate */
 #define VARIABLES_MAX 65536u
 #define KINDS 18u /* element types, untyped data seen as 4 bytes each, and the two lossy types */
 

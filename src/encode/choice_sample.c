@@ -94,7 +94,8 @@ void vv_choice_candidate_sample(struct vv_chooser *chooser, struct vv_coder *cod
     candidate->is_busy = 0;
     variable->busy--;
     candidate->knowledge = KNOW_SAMPLE;
-    const struct bias *bias = &chooser->bias[candidate->name];
+    static const struct bias no_bias = {1, 1};
+    const struct bias *bias = piece < size / 2 ? &chooser->bias[candidate->name] : &no_bias;
     int is_smaller = got > 0 && (size_t)got < piece;
     float fraction = is_smaller ? (float)got / (float)piece : 1;
     /* What hardly gets smaller will not do so in larger blocks either. */

@@ -24,6 +24,7 @@ static const struct {
     [VV_CODING_DELTA_LZ4] = {1400e6F, {0.98F, 1}},
     [VV_CODING_DELTA_ZSTD] = {900e6F, {0.97F, 0.7F}},
     [VV_CODING_XOR_ZSTD] = {750e6F, {0.94F, 0.7F}},
+    [VV_CODING_ROTATE_ZSTD] = {1300e6F, {1, 1}},
     [VV_CODING_FPZIP] = {85e6F, {0.97F, 0.95F}},
     [VV_CODING_ZFP] = {65e6F, {1, 0.9F}},
 };
@@ -60,6 +61,8 @@ int vv_choice_name(const struct vv_coding *coding) {
         return is_zstd ? VV_CODING_DELTA_ZSTD : VV_CODING_DELTA_LZ4;
     case VV_FILTER_XOR:
         return VV_CODING_XOR_ZSTD;
+    case VV_FILTER_ROTATE:
+        return VV_CODING_ROTATE_ZSTD;
     default:
         return is_zstd ? VV_CODING_ZSTD : VV_CODING_LZ4;
     }
@@ -109,7 +112,7 @@ static void fill_variable(struct vv_chooser *chooser, struct variable *variable,
     variable->is_lossy = content->grid > 0;
     unsigned elements = content->type == VARVE_BYTES ? vv_choice_elements(data, size) : 0;
     for (int name = 0; name < VV_CODING_NAMES; name++) {
-        int has_filter = name >= VV_CODING_SHUFFLE_LZ4 && name <= VV_CODING_XOR_ZSTD;
+        int has_filter = name >= VV_CODING_SHUFFLE_LZ4 && name <= VV_CODING_ROTATE_ZSTD;
         if (content->type != VARVE_BYTES || !has_filter)
             add_candidate(chooser, variable, content, name, 0);
         if (has_filter && (elements & 2))

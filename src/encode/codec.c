@@ -106,9 +106,53 @@ int vv_zstd_decode(struct vv_coder *coder, const void *stored, size_t stored_siz
     return got == size ? 0 : VARVE_CORRUPT;
 }
 
+/* Begin a frame in which only literals are coded: steps so long that no match is found, tables as small as can be. */
+static int begin_entropy(struct vv_coder *coder, size_t size) {
+    static const struct {
+        ZSTD_cParameter name;
+        int value;
+    } parameters[] = {{ZSTD_c_strategy, ZSTD_fast},
+                      {ZSTD_c_targetLength, ZSTD_TARGETLENGTH_MAX},
+                      {ZSTD_c_windowLog, 17},
+                      {ZSTD_c_hashLog, ZSTD_HASHLOG_MIN},
+                      {ZSTD_c_literalCompressionMode, ZSTD_ps_enable}};
+    if (!coder->zstd_encoder)
+        coder->zstd_encoder = ZSTD_createCCtx_advanced(zstd_memory);
+    if (!coder->zstd_encoder)
+        return -ENOMEM;
+    ZSTD_CCtx_reset(coder->zstd_encoder, ZSTD_reset_session_and_parameters);
+    for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; i++)
+        if (ZSTD_isError(ZSTD_CCtx_setParameter(coder->zstd_encoder, parameters[i].name, parameters[i].value)))
+            return -EINVAL;
+    return ZSTD_isError(ZSTD_CCtx_setPledgedSrcSize(coder->zstd_encoder, size)) ? -EINVAL : 0;
+}
+
+/* A plane is flushed before the next one begins: blocks of zstd have frequencies of their own, and planes differ. */
+static int64_t encode_entropy(struct vv_coder *coder, uint8_t element, const void *data, size_t size, void *out) {
+    size_t width = element % 3 ? element : element / 3u, plane = size / element * (element / width);
+    ZSTD_outBuffer to = {out, size - 1, 0};
+    int rc = begin_entropy(coder, size);
+    if (rc)
+        return rc == -ENOMEM ? rc : 0;
+    for (size_t at = 0; at < size;) {
+        size_t length = plane && at < width * plane ? plane : size - at;
+        ZSTD_inBuffer from = {(const uint8_t *)data + at, length, 0};
+        at += length;
+        ZSTD_EndDirective what = at == size ? ZSTD_e_end : ZSTD_e_flush;
+        size_t left = ZSTD_compressStream2(coder->zstd_encoder, &to, &from, what);
+        if (ZSTD_isError(left))
+            return ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation ? -ENOMEM : 0;
+        if (left > 0)
+            return 0; /* no room: not smaller */
+    }
+    return (int64_t)to.pos;
+}
+
 static int64_t zstd_encode(struct vv_coder *coder, uint8_t element, const struct vv_content *content, const void *data,
                            size_t size, void *out, int level) {
-    (void)element, (void)content;
+    (void)content;
+    if (level == VV_LEVEL_ENTROPY)
+        return encode_entropy(coder, element, data, size, out);
     return vv_zstd_encode(coder, data, size, out, size - 1, level);
 }
 

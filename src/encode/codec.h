@@ -3,6 +3,7 @@
 #ifndef VV_CODEC_H
 #define VV_CODEC_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,10 @@ struct vv_codec_ops {
     int (*decode)(struct vv_coder *coder, uint8_t element, const void *stored, size_t stored_size, void *out,
                   size_t size);
 };
+
+/* Instead of a level of zstd: code each byte plane of shuffled elements by its frequencies, and look for nothing else.
+ * Exponents of weights repeat by chance only; short matches make them larger, and take most of the time. */
+#define VV_LEVEL_ENTROPY INT_MIN
 
 const struct vv_codec_ops *vv_codec_by_number(uint8_t number); /* NULL when unknown */
 extern const struct vv_codec_ops vv_codec_none, vv_codec_lz4, vv_codec_zstd, vv_codec_fpzip, vv_codec_zfp,

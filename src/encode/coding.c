@@ -26,6 +26,7 @@ static const struct {
     [VV_CODING_DELTA_LZ4] = {"delta-lz4", VV_CODEC_LZ4, {VV_FILTER_DELTA, VV_FILTER_SHUFFLE}},
     [VV_CODING_DELTA_ZSTD] = {"delta-zstd", VV_CODEC_ZSTD, {VV_FILTER_DELTA, VV_FILTER_SHUFFLE}},
     [VV_CODING_XOR_ZSTD] = {"xor-zstd", VV_CODEC_ZSTD, {VV_FILTER_XOR, VV_FILTER_SHUFFLE}},
+    [VV_CODING_ROTATE_ZSTD] = {"rotate-zstd", VV_CODEC_ZSTD, {VV_FILTER_ROTATE, VV_FILTER_SHUFFLE}},
     [VV_CODING_FPZIP] = {"fpzip", VV_CODEC_FPZIP, {0, 0}},
     [VV_CODING_ZFP] = {"zfp", VV_CODEC_ZFP, {0, 0}},
 };
@@ -63,6 +64,19 @@ static uint8_t element_of(const struct vv_content *content) {
     return has_vectors ? (uint8_t)(3 * element) : element;
 }
 
+/* Only exponents of 8 bits become a whole byte; float16 loses nothing, as three bits of its mantissa come along. */
+static int can_rotate(const struct vv_content *content, uint8_t element) {
+    switch (content->type) {
+    case VARVE_F16:
+    case VARVE_BF16:
+        return element == 2;
+    case VARVE_F32:
+        return element == 4 || element == 12;
+    default: /* bytes that look like numbers of 4 */
+        return content->type == VARVE_BYTES && element == 4;
+    }
+}
+
 static int is_possible(const struct vv_codec_ops *codec) {
     return (!codec->can_encode || codec->can_encode()) && (!codec->can_decode || codec->can_decode());
 }
@@ -88,7 +102,8 @@ int vv_coding_fit(int name, const struct vv_content *content, uint8_t element, s
                 return 0;
             c.filter[1] = VV_FILTER_NONE;
         }
-        if (!vv_filter_is_valid(c.filter, c.element))
+        if (!vv_filter_is_valid(c.filter, c.element) ||
+            (c.filter[0] == VV_FILTER_ROTATE && !can_rotate(content, c.element)))
             return 0;
     }
     *out = c;
@@ -194,6 +209,9 @@ int64_t vv_coder_encode(struct vv_coder *coder, const struct vv_coding *coding, 
         data = filter_data(coder, coding, data, size);
     if (!data)
         return -ENOMEM;
+    if (codec->number == VV_CODEC_ZSTD && coding->filter[0] == VV_FILTER_ROTATE &&
+        coding->filter[1] == VV_FILTER_SHUFFLE)
+        level = VV_LEVEL_ENTROPY;
     int64_t got = codec->encode(coder, coding->element, content, data, size, out, level);
     int is_checked = codec->is_of_floats && codec->number != VV_CODEC_ZFP_GRID; /* which does it by itself */
     return is_checked && got > 0 ? check_floats(coder, codec, coding->element, data, size, out, got) : got;

@@ -24,7 +24,8 @@ enum vv_filter_number {
     VV_FILTER_BITSHUFFLE = 2, /* bits of equal place together */
     VV_FILTER_DELTA = 3,      /* each element less the one before, as unsigned numbers */
     VV_FILTER_XOR = 4,        /* each element xor the one before */
-    VV_FILTERS = 5,
+    VV_FILTER_ROTATE = 5, /* each number rotated by one bit: the sign comes last, and exponents of 8 bits are a byte */
+    VV_FILTERS = 6,
 };
 
 struct vv_coding {
@@ -50,9 +51,10 @@ enum vv_coding_name {
     VV_CODING_SHUFFLE_ZSTD,
     VV_CODING_BITSHUFFLE_LZ4,
     VV_CODING_BITSHUFFLE_ZSTD,
-    VV_CODING_DELTA_LZ4,  /* delta, shuffle, lz4 */
-    VV_CODING_DELTA_ZSTD, /* delta, shuffle, zstd */
-    VV_CODING_XOR_ZSTD,   /* xor, shuffle, zstd */
+    VV_CODING_DELTA_LZ4,   /* delta, shuffle, lz4 */
+    VV_CODING_DELTA_ZSTD,  /* delta, shuffle, zstd */
+    VV_CODING_XOR_ZSTD,    /* xor, shuffle, zstd */
+    VV_CODING_ROTATE_ZSTD, /* rotate, shuffle, zstd as an entropy coder of each plane: no repetitions are looked for */
     VV_CODING_FPZIP,
     VV_CODING_ZFP,
     VV_CODING_NAMES,

@@ -5,6 +5,7 @@
  * (8 elements), rows and columns of their bits are exchanged, and the words are byte-shuffled in turn. That leaves, per
  * byte plane and bit, one bit of every element. Elements behind the last whole group follow as they are.
  * Delta and xor: against the element before, as little-endian numbers; 16 bytes are two numbers of 8.
+ * Rotate: each number by one bit, to the left; the highest bit becomes the lowest.
  * Elements of 12 and 24 bytes are vectors of three numbers, which the shuffles take apart into three lanes: planes are
  * those of the numbers, and in each plane come all first numbers, then all second, then all third ones. So bytes that
  * are alike lie as close together as without lanes, which codecs that look at a part of the block at a time need. */
@@ -43,7 +44,7 @@ int vv_filter_is_one_pass(const uint8_t filter[2]) {
     return filter[1] == VV_FILTER_NONE || (!is_shuffle(filter[0]) && is_shuffle(filter[1]));
 }
 
-/* ---- differences ---- */
+/* ---- differences and rotation ---- */
 
 static uint64_t load(const uint8_t *p, unsigned width) {
     switch (width) {
@@ -120,6 +121,44 @@ static inline __attribute__((always_inline)) void sum_up(int is_xor, unsigned el
     }
 }
 
+#ifdef __SSE2__
+/* Numbers of one byte are rotated as two in 16 bits: what crosses their border is masked out. */
+static inline __attribute__((always_inline)) __m128i rotated(unsigned width, int is_back, __m128i a) {
+    switch (width) {
+    case 1:
+        return is_back ? _mm_or_si128(_mm_and_si128(_mm_srli_epi16(a, 1), _mm_set1_epi8(0x7f)),
+                                      _mm_and_si128(_mm_slli_epi16(a, 7), _mm_set1_epi8((char)0x80)))
+                       : _mm_or_si128(_mm_add_epi8(a, a), _mm_and_si128(_mm_srli_epi16(a, 7), _mm_set1_epi8(1)));
+    case 2:
+        return is_back ? _mm_or_si128(_mm_srli_epi16(a, 1), _mm_slli_epi16(a, 15))
+                       : _mm_or_si128(_mm_slli_epi16(a, 1), _mm_srli_epi16(a, 15));
+    case 4:
+        return is_back ? _mm_or_si128(_mm_srli_epi32(a, 1), _mm_slli_epi32(a, 31))
+                       : _mm_or_si128(_mm_slli_epi32(a, 1), _mm_srli_epi32(a, 31));
+    default:
+        return is_back ? _mm_or_si128(_mm_srli_epi64(a, 1), _mm_slli_epi64(a, 63))
+                       : _mm_or_si128(_mm_slli_epi64(a, 1), _mm_srli_epi64(a, 63));
+    }
+}
+#endif
+
+/* Whole elements; in may be out. */
+static inline __attribute__((always_inline)) void rotate(int is_back, unsigned element, const uint8_t *in, size_t size,
+                                                         uint8_t *out) {
+    const unsigned width = width_of(element), top = width * 8 - 1;
+    size_t i = 0;
+#ifdef __SSE2__
+    for (; i + 16 <= size; i += 16) {
+        __m128i a = _mm_loadu_si128((const __m128i *)(in + i));
+        _mm_storeu_si128((__m128i *)(out + i), rotated(width, is_back, a));
+    }
+#endif
+    for (; i < size; i += width) {
+        uint64_t a = load(in + i, width);
+        keep(out + i, width, is_back ? a >> 1 | a << top : a << 1 | a >> top);
+    }
+}
+
 /* Constant widths let the compiler leave out what is not needed. */
 #define FOR_EACH_ELEMENT(call)                                                                                         \
     switch (element) {                                                                                                 \
@@ -145,10 +184,15 @@ static inline __attribute__((always_inline)) void sum_up(int is_xor, unsigned el
         call(16);                                                                                                      \
     }
 
-/* Bytes at to at + size of the differences of in, to out. */
-static void differ_tile(int filter, unsigned element, const uint8_t *in, size_t at, size_t size, uint8_t *out) {
+/* Bytes at to at + size of in, as the filter makes them, to out. */
+static void change_tile(int filter, unsigned element, const uint8_t *in, size_t at, size_t size, uint8_t *out) {
     size_t from = 0;
     const uint8_t *tile = in + at;
+#define CALL_ROTATE(e) rotate(0, e, tile, size, out)
+    if (filter == VV_FILTER_ROTATE) {
+        FOR_EACH_ELEMENT(CALL_ROTATE)
+        return;
+    }
     if (at == 0) {
         from = size < element ? size : element;
         memcpy(out, in, from);
@@ -161,7 +205,12 @@ static void differ_tile(int filter, unsigned element, const uint8_t *in, size_t 
         FOR_EACH_ELEMENT(CALL_DELTA)
 }
 
-static void sum_up_tile(int filter, unsigned element, uint8_t *data, size_t at, size_t end) {
+static void change_back_tile(int filter, unsigned element, uint8_t *data, size_t at, size_t end) {
+#define CALL_ROTATE_BACK(e) rotate(1, e, data + at, end - at, data + at)
+    if (filter == VV_FILTER_ROTATE) {
+        FOR_EACH_ELEMENT(CALL_ROTATE_BACK)
+        return;
+    }
     size_t from = at ? at : element;
 #define CALL_XOR_BACK(e) sum_up(1, e, data, from, end)
 #define CALL_DELTA_BACK(e) sum_up(0, e, data, from, end)
@@ -232,15 +281,15 @@ static void join(int shuffle, const struct part *part, const uint8_t *in, uint8_
 }
 
 struct plan {
-    int difference;  /* VV_FILTER_DELTA, VV_FILTER_XOR or none */
+    int change;      /* VV_FILTER_DELTA, VV_FILTER_XOR, VV_FILTER_ROTATE or none */
     int shuffle;     /* VV_FILTER_SHUFFLE, VV_FILTER_BITSHUFFLE or none */
-    size_t whole;    /* bytes of whole elements: what is subtracted */
+    size_t whole;    /* bytes of whole elements: what is changed */
     size_t shuffled; /* bytes that are shuffled */
 };
 
 static struct plan plan_of(const uint8_t filter[2], uint8_t element, size_t size) {
     struct plan p = {.whole = size - size % element};
-    p.difference = is_shuffle(filter[0]) ? VV_FILTER_NONE : filter[0];
+    p.change = is_shuffle(filter[0]) ? VV_FILTER_NONE : filter[0];
     p.shuffle = is_shuffle(filter[0]) ? filter[0] : filter[1];
     if (p.shuffle == VV_FILTER_BITSHUFFLE)
         p.shuffled = size - size % ((size_t)element * 8);
@@ -267,15 +316,15 @@ void vv_filter_apply(const uint8_t filter[2], uint8_t element, const void *in, v
     for (size_t at = 0; at < p.shuffled; at += tile_of(element)) {
         const struct part part = part_of(&p, element, at);
         const uint8_t *source = from + at;
-        if (p.difference) {
-            differ_tile(p.difference, element, from, at, part.count * element, tile);
+        if (p.change) {
+            change_tile(p.change, element, from, at, part.count * element, tile);
             source = tile;
         }
         split(p.shuffle, &part, source, to);
     }
-    size_t rest = p.shuffled; /* elements that are not shuffled, but subtracted; then the bytes behind them */
-    if (p.difference && rest < p.whole) {
-        differ_tile(p.difference, element, from, rest, p.whole - rest, to + rest);
+    size_t rest = p.shuffled; /* elements that are not shuffled, but changed; then the bytes behind them */
+    if (p.change && rest < p.whole) {
+        change_tile(p.change, element, from, rest, p.whole - rest, to + rest);
         rest = p.whole;
     }
     if (rest < size)
@@ -289,11 +338,11 @@ void vv_filter_undo(const uint8_t filter[2], uint8_t element, const void *in, vo
     for (size_t at = 0; at < p.shuffled; at += tile_of(element)) {
         const struct part part = part_of(&p, element, at);
         join(p.shuffle, &part, from, to + at);
-        if (p.difference)
-            sum_up_tile(p.difference, element, to, at, at + part.count * element);
+        if (p.change)
+            change_back_tile(p.change, element, to, at, at + part.count * element);
     }
     if (p.shuffled < size)
         memcpy(to + p.shuffled, from + p.shuffled, size - p.shuffled);
-    if (p.difference && p.shuffled < p.whole)
-        sum_up_tile(p.difference, element, to, p.shuffled, p.whole);
+    if (p.change && p.shuffled < p.whole)
+        change_back_tile(p.change, element, to, p.shuffled, p.whole);
 }

@@ -8,8 +8,8 @@
 
 /* 1 if both are known, there is no second without a first, and the element is a size that filters take. */
 int vv_filter_is_valid(const uint8_t filter[2], uint8_t element);
-/* 1 if both can be done in one pass, tile by tile, so that the data goes through memory once: one filter; or delta or
- * xor, then a shuffle. Others take a pass each. */
+/* 1 if both can be done in one pass, tile by tile, so that the data goes through memory once: one filter; or delta,
+ * xor or rotate, then a shuffle. Others take a pass each. */
 int vv_filter_is_one_pass(const uint8_t filter[2]);
 /* For filters that are valid, at least one, and take one pass. in and out do not overlap and may have any alignment. */
 void vv_filter_apply(const uint8_t filter[2], uint8_t element, const void *in, void *out, size_t size);

@@ -12,7 +12,7 @@ enum {
     CODEC_FLOATS_FIRST = 3, /* fpzip, zfp and zfp on a grid take floating-point numbers, and no filters */
     CODEC_FLOATS_LAST = 5,
     CODEC_LAST = 6,
-    FILTER_LAST = 4
+    FILTER_LAST = 5
 };
 
 /* NULL, or how codec, filters and element, each known, contradict one another. */

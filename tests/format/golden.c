@@ -272,7 +272,8 @@ static const struct pack_defect pack_defects[] = {
 
 /* The typed pack: block 1 has zstd, filters 3 and 1, elements of 8; blocks 0 and 1 have ranges. */
 static const struct pack_defect typed_defects[] = {
-    {"bad-pack-unknown-filter-5.bin", IN_BLOCKS, 64 + 5, 1, 5},
+    {"good-pack-rotated.bin", IN_BLOCKS, 64 + 5, 1, 5}, /* was unknown once */
+    {"bad-pack-unknown-filter-6.bin", IN_BLOCKS, 64 + 5, 1, 6},
     {"bad-pack-unknown-second-filter.bin", IN_BLOCKS, 64 + 6, 1, 255},
     {"bad-pack-second-filter-alone.bin", IN_BLOCKS, 64 + 5, 1, 0},
     {"bad-pack-filters-without-codec.bin", IN_BLOCKS, 64 + 4, 1, 0},

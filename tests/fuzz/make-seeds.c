@@ -219,7 +219,8 @@ static void write_blocks(const char *root, uint32_t row) {
     }
     for (int name = 0; name <= VV_CODING_NAMES; name++) {
         int is_grid = name == VV_CODING_NAMES;
-        struct vv_content content = {.type = VARVE_F64, .row = row, .grid = is_grid ? 0.125 : 0};
+        uint8_t type = name == VV_CODING_ROTATE_ZSTD ? VARVE_F32 : VARVE_F64;
+        struct vv_content content = {.type = type, .row = row, .grid = is_grid ? 0.125 : 0};
         struct vv_coding coding;
         uint8_t element = row == 3 && name % 2 ? 12 : 0; /* of filters; the others take 24 for vectors */
         if (!vv_coding_fit(is_grid ? VV_CODING_ZFP : name, &content, element, &coding) ||

@@ -1,17 +1,21 @@
 /* make-typed STORE [FIRST]: the store in tests/format/typed-store, which every later program must be able to read, or
  * the versions from FIRST on that are added to it. Versions 1 to 6 hold two arrays, whose values read_golden.py knows
- * too, each version in other codings; from version 7 on there are two arrays of vectors instead. */
+ * too, each version in other codings; from version 7 on there are two arrays of vectors instead, and in version 11 two
+ * of weights. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <varve/varve.h>
 
 #define ROWS 24
 #define ROW 40
 #define COUNT 3000
 #define VECTORS 700
+#define WEIGHTS 5001 /* an odd number */
 
 static double field[ROWS][ROW], places[VECTORS][3];
-static float lossy[COUNT], moves[VECTORS][3];
+static float lossy[COUNT], moves[VECTORS][3], weights[WEIGHTS];
+static uint16_t narrow[WEIGHTS]; /* the same as bfloat16, cut off */
 
 static void fill(int version) {
     for (int i = 0; i < ROWS * ROW; i++)
@@ -24,6 +28,23 @@ static void fill(int version) {
     }
 }
 
+/* Signs and mantissas of all sorts, few exponents. */
+static void fill_weights(void) {
+    for (int i = 0; i < WEIGHTS; i++) {
+        uint32_t n = (uint32_t)i * 2654435761U, bits = (n & 0x807fffff) | (118 + (n >> 20) % 4) << 23;
+        memcpy(&weights[i], &bits, sizeof bits);
+        narrow[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+static int protect_weights(struct varve_session *session) {
+    struct varve_array list = {.size = sizeof list, .type = VARVE_F32, .dims = 1, .dim = {{WEIGHTS, 0, 0}}};
+    fill_weights();
+    int rc = varve_protect_array(session, "weights", weights, &list);
+    list.type = VARVE_BF16;
+    return rc ? rc : varve_protect_array(session, "narrow", narrow, &list);
+}
+
 static int protect(struct varve_session *session, int version) {
     struct varve_array grid = {.size = sizeof grid, .type = VARVE_F64, .dims = 2, .dim = {{ROWS, 0, 0}, {ROW, 0, 0}}};
     struct varve_array list = {
@@ -31,6 +52,8 @@ static int protect(struct varve_session *session, int version) {
     struct varve_array vectors = {
         .size = sizeof vectors, .type = VARVE_F64, .dims = 2, .dim = {{VECTORS, 0, 0}, {3, 0, 0}}};
     int rc;
+    if (version == 11)
+        return protect_weights(session);
     if (version < 7) {
         rc = varve_protect_array(session, "field", field, &grid);
         return rc ? rc : varve_protect_array(session, "lossy", lossy, &list);
@@ -42,7 +65,8 @@ static int protect(struct varve_session *session, int version) {
 
 int main(int argc, char **argv) {
     static const char *const codecs[] = {"delta-zstd", "bitshuffle-lz4", "xor-zstd", "lz4-zstd",       "fpzip",
-                                         "zfp",        "delta-zstd",     "xor-zstd", "bitshuffle-lz4", "shuffle-zstd"};
+                                         "zfp",        "delta-zstd",     "xor-zstd", "bitshuffle-lz4", "shuffle-zstd",
+                                         "rotate-zstd"};
     if (argc < 2 || argc > 3)
         return 2;
     int first = argc == 3 ? atoi(argv[2]) : 1;

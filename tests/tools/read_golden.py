@@ -10,7 +10,16 @@ import sys
 import tempfile
 
 
+def weights():
+    for i in range(5001):
+        n = i * 2654435761 & 0xffffffff
+        yield n & 0x807fffff | 118 + (n >> 20) % 4 << 23
+
+
 def expected(version):
+    if version == 11:
+        return {"weights": struct.pack("<5001I", *weights()),
+                "narrow": struct.pack("<5001H", *(w >> 16 for w in weights()))}
     if version >= 7:
         places = [version + i % 3 * 1000 - i // 3 * 0.25 for i in range(2100)]
         moves = [version - i % 3 * 50 + i // 3 % 7 * 0.5 for i in range(2100)]
@@ -23,7 +32,7 @@ def expected(version):
 def main(tool, reader, golden, folder):
     store, out, skipped = folder + "/store", folder + "/out", set()
     shutil.copytree(golden, store)
-    for version in range(1, 11):
+    for version in range(1, 12):
         for region, want in expected(version).items():
             for argv in ([tool, "restore", store, f"typed@{version}", region, "-o", out],
                          [sys.executable, reader, "restore", store, "typed", str(version), "0", region, "-o", out]):

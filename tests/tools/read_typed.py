@@ -65,10 +65,11 @@ def main(write, path, folder):
     print(run(reader, "verify", store), end="")
     if known < 20:
         sys.exit("ranges are known of too few regions")
-    wanted = {(0,), (1,), (2,), (6,), (1, 1), (2, 1), (1, 2), (2, 2), (1, 3, 1), (2, 3, 1), (2, 4, 1)}
+    wanted = {(0,), (1,), (2,), (6,), (1, 1), (2, 1), (1, 2), (2, 2), (1, 3, 1), (2, 3, 1), (2, 4, 1), (2, 5, 1)}
     if not wanted <= codecs:
         sys.exit(f"never used: {sorted(wanted - codecs)}")
     wanted = {(e, *filters) for e in (12, 24) for filters in ((1,), (2,), (3, 1), (4, 1))}
+    wanted.add((12, 5, 1))  # of float32 only
     if vectors != wanted:
         sys.exit(f"filters of vectors are {sorted(vectors)} instead of {sorted(wanted)}")
 

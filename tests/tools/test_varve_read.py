@@ -175,7 +175,16 @@ def xor(data, e):
     return running(data, e, lambda x, y: x ^ y)
 
 
-FILTERS = [None, shuffle, bitshuffle, delta, xor]
+def rotate(data, e):
+    bits = 8 * (e // 3 if e in (12, 24) else min(e, 8))
+    whole, out = len(data) // e * e, b""
+    for at in range(0, whole, bits // 8):
+        x = int.from_bytes(data[at:at + bits // 8], "little")
+        out += ((x << 1 | x >> bits - 1) % (1 << bits)).to_bytes(bits // 8, "little")
+    return out + data[whole:]
+
+
+FILTERS = [None, shuffle, bitshuffle, delta, xor, rotate]
 
 
 def filtered(data, filters, e):
@@ -191,6 +200,7 @@ class Filters(unittest.TestCase):
         self.assertEqual(vr.undo_filter(2, b"\x81\x02" + bytes(6) + b"ab", 1), b"\1\2\0\0\0\0\0\1ab")
         self.assertEqual(vr.undo_filter(3, b"\xff\x00\x01\xff!", 2), b"\xff\x00\x00\x00!")
         self.assertEqual(vr.undo_filter(4, b"\xf0\x0f\xff", 1), b"\xf0\xff\x00")
+        self.assertEqual(vr.undo_filter(5, bytes.fromhex("01 80 81 7f 80 7f 77"), 2), bytes.fromhex("00c0 c0bf c03f 77"))
         # two vectors of three numbers of four bytes and a byte: 1 2 3, 0x104 5 0
         three = bytes.fromhex("01000000 02000000 03000000 04010000 05000000 00000000 21")
         self.assertEqual(vr.undo_filter(1, bytes((1, 4, 2, 5, 3, 0, 0, 1)) + bytes(16) + b"!", 12), three)
@@ -204,7 +214,8 @@ class Filters(unittest.TestCase):
         for e in (1, 2, 4, 8, 12, 16, 24):
             for n in (0, 1, e - 1, e, 8 * e - 1, 8 * e, 9 * e + 3, 1000, 4096 + e // 2):
                 data = pattern(n, 17 + e)
-                for filters in ((1, 0), (2, 0), (3, 0), (4, 0), (3, 1), (3, 2), (4, 1), (4, 2), (1, 3), (2, 4), (3, 3)):
+                for filters in ((1, 0), (2, 0), (3, 0), (4, 0), (3, 1), (3, 2), (4, 1), (4, 2), (1, 3), (2, 4), (3, 3),
+                                (5, 0), (5, 1), (5, 2), (3, 5)):
                     packed = filtered(data, filters, e)
                     self.assertEqual(len(packed), n)
                     for number in reversed([f for f in filters if f]):
@@ -764,7 +775,7 @@ class Stores(unittest.TestCase):
     def test_codings(self):
         """Every filter and every element size, over codecs 2 and 6."""
         mk, ref, regions, blocks = Maker(self.root), (1, 5, 0), [], []
-        for i, (codec, f1, f2, e) in enumerate((codec, f1, f2, e) for codec in (2, 6) for f1 in range(1, 5)
+        for i, (codec, f1, f2, e) in enumerate((codec, f1, f2, e) for codec in (2, 6) for f1 in range(1, 6)
                                                for f2 in (0, 1, 2) for e in (1, 2, 4, 8, 12, 16, 24)):
             data = b"".join(struct.pack("<I", 3 * x + i) for x in range(700)) + b"ends"[:i % 4]
             regions.append((i, data, [(HERE, len(data))], 4096 * i, b"r%d" % i))
@@ -817,7 +828,7 @@ class Stores(unittest.TestCase):
     def test_codings_refused(self):
         def coding(codec, f1, f2, e):
             return lambda d: d[:4] + bytes((codec, f1, f2, e)) + d[8:]
-        for fields, code in (((7, 0, 0, 0), 3), ((2, 5, 0, 4), 3), ((2, 1, 5, 4), 3), ((0, 1, 0, 4), 20),
+        for fields, code in (((7, 0, 0, 0), 3), ((2, 6, 0, 4), 3), ((2, 1, 6, 4), 3), ((0, 1, 0, 4), 20),
                              ((2, 0, 1, 4), 20), ((2, 1, 0, 0), 20), ((2, 1, 0, 3), 20), ((2, 0, 0, 4), 20),
                              ((3, 0, 0, 0), 20), ((4, 0, 0, 16), 20), ((5, 1, 0, 8), 20), ((6, 0, 0, 1), 20)):
             self.refused("section 1", coding(*fields), code)
@@ -1029,7 +1040,7 @@ class Stores(unittest.TestCase):
         self.refused("head 7", put(48, 9), 20)                  # generation
         self.refused("head 7", put(72, 9), 20)                  # name
         self.refused("section 1", put(4, 9), 3)                 # codec
-        self.refused("section 1", put(5, 5), 3)                 # filters
+        self.refused("section 1", put(5, 6), 3)                 # filters
         self.refused("section 1", put(6, 9), 3)
         self.refused("section 1", put(5, 1), 20)                # without a codec
         self.refused("section 1", put(7, 8), 20)                # an element without use

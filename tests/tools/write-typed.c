@@ -133,21 +133,10 @@ static int protect(struct varve_session *session) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const codecs[] = {"none",
-                                         "lz4",
-                                         "zstd",
-                                         "lz4-zstd",
-                                         "shuffle-lz4",
-                                         "shuffle-zstd",
-                                         "bitshuffle-lz4",
-                                         "bitshuffle-zstd",
-                                         "delta-lz4",
-                                         "delta-zstd",
-                                         "xor-zstd",
-                                         "fpzip",
-                                         "zfp",
-                                         "size",
-                                         "auto"};
+    static const char *const codecs[] = {"none",        "lz4",          "zstd",           "lz4-zstd",
+                                         "shuffle-lz4", "shuffle-zstd", "bitshuffle-lz4", "bitshuffle-zstd",
+                                         "delta-lz4",   "delta-zstd",   "xor-zstd",       "rotate-zstd",
+                                         "fpzip",       "zfp",          "size",           "auto"};
     char path[4096], settings[100];
     if (argc != 2)
         return 2;

@@ -7,7 +7,7 @@ number counts. "..." stands for anything, at the end of a line or as lines of it
 import re
 import sys
 
-CODECS = r"\b(?:none|lz4|zstd|lz4-zstd|(?:bit)?shuffle-(?:lz4|zstd)|delta-(?:lz4|zstd)|xor-zstd|fpzip|zfp)\b"
+CODECS = r"\b(?:none|lz4|zstd|lz4-zstd|(?:bit)?shuffle-(?:lz4|zstd)|delta-(?:lz4|zstd)|xor-zstd|rotate-zstd|fpzip|zfp)\b"
 
 
 def plain(line):
