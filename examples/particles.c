@@ -98,7 +98,7 @@ static void release(void *arg, const char *region, void *ptr) {
 
 /* The steps that are done. */
 static int64_t restart(struct varve_session *session) {
-    static const struct varve_allocator allocator = {sizeof allocator, allocate, release};
+    static const struct varve_allocator allocator = {.size = sizeof allocator, .alloc = allocate, .release = release};
     int64_t step = 0;
     if (varve_protect(session, "state", &state, sizeof state) != 0 ||
         varve_protect_moving(session, "particles", where, &list) != 0)

@@ -311,13 +311,14 @@ VARVE_API int varve_need(struct varve_session *session);
 /* Collective. Fill all protected regions from a version, or from VARVE_LATEST: the newest checkpoint that is whole on
  * all ranks; newer ones that are not are named in the log with the reason. Waits for what is in flight.
  * VARVE_NO_CHECKPOINT when there is none at all: a first run, which the log says with the names that are there instead.
- * -ENOENT when the version asked for is not there; VARVE_MISMATCH when a protected region is not stored or has another
- * size, or the checkpoint is of another number of ranks and varve_distribute has not said what becomes of a region
- * (nothing is written on any rank then); VARVE_CORRUPT when there are checkpoints but none is whole. version_out may be
- * NULL. */
+ * -ENOENT when the version asked for is not there, or when all that there are were rejected; VARVE_MISMATCH when a
+ * protected region is not stored or has another size, or the checkpoint is of another number of ranks and
+ * varve_distribute has not said what becomes of a region (nothing is written on any rank then); VARVE_CORRUPT when
+ * there are checkpoints but none is whole. version_out may be NULL. */
 VARVE_API int varve_restart(struct varve_session *session, int64_t version, int64_t *version_out);
 
-#define VARVE_RESTART_RESIZE 1u  /* a region of another size: fill what both have, zero the rest */
+/* A region of another size: fill what both have, zero the rest. Not on another number of ranks. */
+#define VARVE_RESTART_RESIZE 1u
 #define VARVE_RESTART_MISSING 2u /* leave regions alone that are not stored */
 
 /* Collective. The same for chosen regions (count names), with flags; both may differ between ranks. regions may be
@@ -327,11 +328,11 @@ VARVE_API int varve_restart_regions(struct varve_session *session, int64_t versi
 
 /* varve_restart in steps, for programs that can start with part of their data.
  *
- * varve_restart_begin: collective. Chooses a checkpoint as varve_restart does, but only of as many ranks and of the
- * same blocks, with the same errors, up to where all ranks agree that its regions fit what is protected. Then it
- * returns, while a thread of the library fills the regions. Regions with callbacks, and those of devices, are filled
- * inside the call. So is everything with threads=0, and where ranks read for each other: with node-local stores, and on
- * several nodes when much of the data is shared.
+ * varve_restart_begin: collective. Chooses a checkpoint as varve_restart does, with the same errors, up to where all
+ * ranks agree that its regions fit what is protected. Then it returns, while a thread of the library fills the regions.
+ * Regions with callbacks, and those of devices, are filled inside the call. So is everything with threads=0, and where
+ * ranks read for each other: with node-local stores, on several nodes when much of the data is shared, and when the
+ * checkpoint is of other ranks or blocks.
  *
  * varve_restart_wait: not collective. Wait until a region of this rank is filled. 0 means: its bytes are those of the
  * checkpoint, and were checked here; the program may use and change them. Otherwise it is why this rank cannot read the
@@ -353,6 +354,7 @@ struct varve_region_info {
     uint64_t bytes;
     const struct varve_array
         *array; /* what it holds; type VARVE_BYTES and no dimensions if nobody said. Lives during the call */
+    enum varve_distribution how; /* as varve_distribute said when it was stored */
 };
 
 /* Where the stored regions go, for programs that learn their sizes from the store. Both are called by the thread that
@@ -364,6 +366,18 @@ struct varve_allocator {
     void *(*alloc)(void *arg, const struct varve_region_info *region);
     /* The checkpoint was passed over, or the call fails: this memory is the program's again, and is not protected. */
     void (*release)(void *arg, const char *region, void *ptr);
+    /* May be NULL. Called before alloc, only when the checkpoint is of another number of ranks: which part of `whole`
+     * does this rank want? *how and *part say what it gets without a word:
+     *   VARVE_JOINED      an even share of the list. Another number of rows goes into part->dim[0].local: all ranks
+     *                     together must want as many as whole->array->dim[0].local, or whole->bytes, says.
+     *   VARVE_BY_DIMS     of an array nothing: part has no dimensions, and the call is refused unless they are filled
+     *                     in, as for varve_protect_array. *part = *whole->array is all of it. Of other regions nobody
+     *                     has said what they are: set *how to VARVE_REPLICATED, VARVE_BY_RANK or VARVE_DROPPED.
+     *   VARVE_REPLICATED  all of it; VARVE_BY_RANK: what the rank of this number has stored. *part does not matter.
+     * VARVE_DROPPED: this rank wants nothing of it, and does not protect it. Nonzero fails the call on all ranks. Not
+     * called for regions that are filled where they are protected. */
+    int (*choose)(void *arg, const struct varve_region_info *whole, enum varve_distribution *how,
+                  struct varve_array *part);
 };
 #define VARVE_NOT_WANTED ((void *)-2) /* not MAP_FAILED: a failed mmap must not drop a region */
 
@@ -372,7 +386,9 @@ struct varve_allocator {
  * with the flags that its name had. Regions that are protected with the stored size, and as the same block if they are
  * arrays, are filled where they are. If a checkpoint turns out to be damaged, on whichever rank, all its memory is
  * released, and the program is asked again, for the next older one. Nothing that was given is lost: in the end it is
- * protected, or was released. Errors as of varve_restart. */
+ * protected, or was released. If the call fails, regions whose protection has ended are to be protected again, or
+ * unprotected: until then checkpoints are refused with their names. On another number of ranks each gets its part:
+ * varve_restart(3) says which. Errors as of varve_restart. */
 VARVE_API int varve_restart_alloc(struct varve_session *session, int64_t version,
                                   const struct varve_allocator *allocator, void *arg, int64_t *version_out);
 
@@ -383,15 +399,16 @@ VARVE_API int varve_restart_alloc(struct varve_session *session, int64_t version
 VARVE_API int varve_continue(struct varve_session *session, int64_t version, int64_t *version_out);
 
 /* Collective. This checkpoint is bad for the program, although it is whole: do not offer it as latest again in this
- * session, and let the next restart take an older one. Version numbers as given back by varve_restart. */
+ * session, and let the next restart take an older one; -ENOENT when none is left. Version numbers as given back by
+ * varve_restart. */
 VARVE_API int varve_reject(struct varve_session *session, int64_t version);
 
 typedef int (*varve_region_fn)(void *arg, const struct varve_region_info *region);
 
 /* Collective. What a version (or VARVE_LATEST) holds of this rank, before anything is protected: calls fn per region
- * until it returns nonzero. A checkpoint of fewer ranks holds nothing of the others. version_out may be NULL, fn too.
- * To restart with sizes from the store, use varve_restart_alloc: what is found here may turn out to be damaged when it
- * is read. */
+ * until it returns nonzero. Of another number of ranks: arrays and lists as a whole, and what the rank of this number
+ * has for itself. version_out may be NULL, fn too. To restart with sizes from the store, use
+ * varve_restart_alloc: what is found here may turn out to be damaged when it is read. */
 VARVE_API int varve_stored(struct varve_session *session, int64_t version, varve_region_fn fn, void *arg,
                            int64_t *version_out);
 

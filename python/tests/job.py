@@ -70,6 +70,39 @@ def run(store, last, by_columns):
         assert s.test()
 
 
+def allocated(store, last):
+    """Sizes from the store, and other ranks than have saved it: columns of the field, an uneven list."""
+    told = {}
+
+    def choose(name, shape, how):
+        told[name] = (shape, how.name)
+        if name == "field":
+            low, high = part(shape[1])
+            return (0, low), (shape[0], high - low)
+        ends = [shape[0] * i * i // comm.size ** 2 for i in (comm.rank, comm.rank + 1)]
+        return ends[1] - ends[0] if name == "list" else None
+
+    with varve.open(store, "job", comm=comm) as s:
+        for wrong, error in ((None, varve.Mismatch), (lambda name, shape, how: 1 // 0, ZeroDivisionError)):
+            try:
+                s.restart(allocate=True, choose=wrong)
+                assert False, "the field is nobody's"
+            except error:
+                pass
+        made = s.restart(allocate=True, choose=choose)
+        assert made.version == last and told == {"field": ((ROWS, COLUMNS), "BY_DIMS"), "list": ((LIST,), "JOINED"),
+                                                 "common": ((3,), "REPLICATED")}, told
+        field, numbers = values(last)
+        low, high = part(COLUMNS)
+        assert (made["field"] == field[:, low:high]).all() and (made["common"] == last).all()
+        ends = [LIST * i * i // comm.size ** 2 for i in (comm.rank, comm.rank + 1)]
+        assert (made["list"] == numbers[ends[0]:ends[1]]).all() and len(made["list"]) == ends[1] - ends[0]
+        made["field"][:] = values(last + 1)[0][:, low:high]
+        made["list"] += 1
+        made["common"] += 1
+        s.checkpoint(last + 1, wait=True)
+
+
 def refuse(store):
     """A region of which nothing was said, on another number of ranks: the same error on all ranks."""
     with varve.open(store, "private", comm=comm, log=lambda level, line: None) as s:
@@ -149,6 +182,8 @@ def interrupt_open(store):
 what, store = sys.argv[1], sys.argv[2]
 if what in ("rows", "columns"):
     run(store, int(sys.argv[3]), what == "columns")
+elif what == "allocated":
+    allocated(store, int(sys.argv[3]))
 else:
     {"refuse": refuse, "disagree": disagree, "leave": leave, "interrupt": interrupt,
      "interrupt_open": interrupt_open}[what](store)

@@ -96,7 +96,7 @@ SIMPLE = {
     "struct varve_store *": ctypes.c_void_p, "struct varve_session **": ctypes.POINTER(ctypes.c_void_p),
     "struct varve_store **": ctypes.POINTER(ctypes.c_void_p), "int64_t *": ctypes.POINTER(ctypes.c_int64),
     "uint64_t *": ctypes.POINTER(ctypes.c_uint64), "char *const *": ctypes.POINTER(ctypes.c_char_p),
-    "enum varve_distribution": ctypes.c_int,
+    "enum varve_distribution": ctypes.c_int, "enum varve_distribution *": ctypes.POINTER(ctypes.c_int),
 }
 
 

@@ -28,6 +28,16 @@ def test_other_numbers_of_ranks(ck, mpirun):
     assert (np.concatenate(parts) == np.arange(1000) + 5).all()
 
 
+def test_sizes_from_the_store_on_other_ranks(ck, mpirun):
+    """Each run has other ranks than the one before, and knows no sizes; what it was given is protected."""
+    mpirun(3, JOB, "rows", ck, 0)
+    for step, ranks in enumerate([2, 4, 1], 1):
+        mpirun(ranks, JOB, "allocated", ck, step)
+    newest = varve.Store(ck)["job"].latest
+    assert newest.version == 4 and (newest["list"][...] == np.arange(1000) + 4).all()
+    assert (newest["field"][...] == np.arange(61 * 40).reshape(61, 40) * 4).all()
+
+
 def test_errors_are_the_same_on_all_ranks(ck, mpirun):
     mpirun(2, JOB, "refuse", ck)
     mine = varve.Store(ck)["private"].latest["mine"]

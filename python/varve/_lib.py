@@ -84,7 +84,7 @@ class varve_callbacks(Structure):
 
 
 class varve_region_info(Structure):
-    _fields_ = [("name", c_char_p), ("bytes", c_uint64), ("array", POINTER(varve_array))]
+    _fields_ = [("name", c_char_p), ("bytes", c_uint64), ("array", POINTER(varve_array)), ("how", c_int)]
 
 
 varve_region_fn = CFUNCTYPE(c_int, c_void_p, POINTER(varve_region_info))
@@ -93,7 +93,9 @@ varve_region_fn = CFUNCTYPE(c_int, c_void_p, POINTER(varve_region_info))
 class varve_allocator(Structure):
     _fields_ = [("size", c_size_t),
                 ("alloc", CFUNCTYPE(c_void_p, c_void_p, POINTER(varve_region_info))),
-                ("release", CFUNCTYPE(None, c_void_p, c_char_p, c_void_p))]
+                ("release", CFUNCTYPE(None, c_void_p, c_char_p, c_void_p)),
+                ("choose", CFUNCTYPE(c_int, c_void_p, POINTER(varve_region_info), POINTER(c_int),
+                                     POINTER(varve_array)))]
 
 
 class varve_stats(Structure):

@@ -339,7 +339,8 @@ class Session:
     # ---- coming back ----
 
     def restart(self, version: int = LATEST, *, regions: Optional[Collection[str]] = None, resize: bool = False,
-                missing: bool = False, allocate: Union[bool, Collection[str]] = False) -> Any:
+                missing: bool = False, allocate: Union[bool, Collection[str]] = False,
+                choose: Optional[Callable[[str, Tuple[int, ...], Distribution], Any]] = None) -> Any:
         """Collective. Fill all protected memory from a version, or from the newest checkpoint that is whole.
 
         Returns the version, or None if there is no checkpoint at all: a first run. Raises NotFound if the version asked
@@ -352,16 +353,23 @@ class Session:
         allocate  True: make new arrays for what is stored and not protected, or protected with another size; they are
                   protected from then on. Returns them as a dict with an attribute `version`, or None in a first run.
                   A function that was protected is asked again by the next checkpoint: let it return the new array.
-                  A list of names: only for these
+                  A list of names: only for these. On another number of ranks each gets an even share of lists, and
+                  what "replicated" and "by_rank" give it
+        choose    with allocate, on another number of ranks: a function of the name, the whole shape and the
+                  Distribution that tells which part this rank wants. It returns the number of rows of a list; a pair
+                  (first, shape) for a block of an array, without which arrays are refused; "replicated", "by_rank" or
+                  "dropped"; or None: as it is
         """
         wanted = allocate if isinstance(allocate, bool) else _names("allocate", allocate)
         names = None if regions is None else _names("regions", regions)
         if wanted and (names is not None or resize or missing):
             raise ValueError("allocate goes with none of regions, resize and missing")
+        if choose is not None and not wanted:
+            raise ValueError("choose goes with allocate")
         with self._busy():
             self._ask_all()
             if wanted:
-                return self._restart_alloc(version, wanted)
+                return self._restart_alloc(version, wanted, choose)
             return self._restart(version, names, resize, missing)
 
     def restart_begin(self, version: int = LATEST) -> Optional[int]:
@@ -609,29 +617,42 @@ class Session:
             self._give_objects()
         return at
 
-    def _restart_alloc(self, version: int, wanted: Union[bool, Collection[str]]) -> Optional[Arrays]:
+    def _restart_alloc(self, version: int, wanted: Union[bool, Collection[str]],
+                       choose: Optional[Callable[[str, Tuple[int, ...], Distribution], Any]]) -> Optional[Arrays]:
         given: Dict[str, np.ndarray] = {}
-        released = set()
+        places: Dict[str, Dict[str, Any]] = {}  # every name that memory was asked for, and where it lies in the whole
+        failed: List[BaseException] = []
 
         def release(arg: Any, name: bytes, ptr: Any) -> None:
-            released.add(_lib.text_of(name))
             given.pop(_lib.text_of(name), None)
+
+        def ask(arg: Any, info: Any, how: Any, part: Any) -> int:
+            try:
+                _choose_part(choose, wanted, info.contents, how, part.contents)
+                return 0
+            except BaseException as why:  # C must not see it: it is raised when all ranks have heard
+                failed.append(why)
+                return -errno.ECANCELED
 
         kinds = dict(_lib.varve_allocator._fields_)
         allocator = _lib.varve_allocator(
             size=ctypes.sizeof(_lib.varve_allocator),
-            alloc=kinds["alloc"](lambda arg, info: _allocate(given, wanted, info.contents)),
-            release=kinds["release"](release))
+            alloc=kinds["alloc"](lambda arg, info: _allocate(given, places, wanted, info.contents)),
+            release=kinds["release"](release), choose=kinds["choose"](ask))
         with _lib.quiet():
             try:
                 at = self._versioned(_lib.lib().varve_restart_alloc, version, ctypes.byref(allocator), None)
+            except Error as why:
+                if failed:
+                    raise failed[0] from why
+                raise
             finally:  # what C asked memory for and gave back, it protects no more
-                for name in released.intersection(self._regions).difference(given):
+                for name in set(places).intersection(self._regions).difference(given):
                     self._place(name, self._regions[name], self._regions[name].memory)
             if at is None:
                 return None
             for name, array in given.items():
-                region = self._regions.setdefault(name, _Region(None, {}))
+                region = self._regions.setdefault(name, _Region(None, places[name]))
                 region.memory = array  # a function is asked again, and C has not heard all of `how`
                 region.must_place = True
         self._give_objects()
@@ -673,13 +694,41 @@ class _Busy:
             self.session._users.pop("user", None)
 
 
-def _allocate(given: Dict[str, np.ndarray], wanted: Union[bool, Collection[str]],
+def _choose_part(choose: Optional[Callable[[str, Tuple[int, ...], Distribution], Any]],
+                 wanted: Union[bool, Collection[str]], whole: _lib.varve_region_info, how: Any,
+                 part: _lib.varve_array) -> None:
+    """What the program wants of a region that other ranks have stored, in the words of C."""
+    name, array = _lib.text_of(whole.name), whole.array.contents
+    if wanted is not True and name not in wanted:  # type: ignore[operator]
+        how[0] = _lib.VARVE_DROPPED
+        return
+    said = choose and choose(name, _types.shape_of(array) if array.dims else (whole.bytes,), Distribution(how[0]))
+    if said is None:
+        return
+    if isinstance(said, (str, Distribution)):
+        how[0] = int(Distribution[said.upper()] if isinstance(said, str) else said)
+    elif isinstance(said, (int, np.integer)):
+        part.dim[0] = _lib.varve_dim(said, 0, said)
+    else:
+        first, shape = said
+        if len(first) != array.dims or len(shape) != array.dims:
+            raise ValueError(f"region {name} has {array.dims} dimensions, not those of {said!r}")
+        ctypes.pointer(part)[0] = array
+        for i in range(array.dims):
+            part.dim[i] = _lib.varve_dim(shape[i], first[i], array.dim[i].local)
+
+
+def _allocate(given: Dict[str, np.ndarray], places: Dict[str, Dict[str, Any]], wanted: Union[bool, Collection[str]],
               info: _lib.varve_region_info) -> Optional[int]:
     """Memory for a stored region. An exception makes it NULL for C, which then has no memory: nothing is lost."""
     name = _lib.text_of(info.name)
     if wanted is not True and name not in wanted:  # type: ignore[operator]
         return _lib.VARVE_NOT_WANTED
     array = info.array.contents
+    places[name] = {}
+    if any(array.dim[i].local != getattr(array.dim[i], "global") for i in range(array.dims)):
+        places[name] = dict(global_shape=tuple(getattr(array.dim[i], "global") for i in range(array.dims)),
+                            first=tuple(array.dim[i].first for i in range(array.dims)))
     if array.dims:
         made = np.empty(_types.shape_of(array), _types.dtype_of(array.type))
     else:

@@ -82,8 +82,10 @@ static int reserve_slot(struct vv_regions *regions) {
 
 struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name) {
     struct vv_region *region = vv_regions_find(regions, name);
-    if (region)
+    if (region) {
+        region->is_ended = 0;
         return region;
+    }
     char *copy = vv_strdup(name);
     if (!copy || reserve_slot(regions) != 0) {
         vv_free(copy);
@@ -96,6 +98,16 @@ struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name) {
     bucket_insert(regions, regions->count - 1);
     regions->live++;
     return region;
+}
+
+int vv_regions_ended(const struct vv_regions *regions, struct varve_error *error) {
+    for (size_t i = 0; i < regions->count; i++)
+        if (regions->list[i].name && regions->list[i].is_ended)
+            return vv_error(error, -EINVAL,
+                            "region %s: a varve_restart_alloc that failed has ended its protection: protect it again, "
+                            "or call varve_unprotect",
+                            regions->list[i].name);
+    return 0;
 }
 
 void vv_regions_renumber(struct vv_regions *regions) {

@@ -11,12 +11,13 @@ struct vv_watch;
 struct vv_device;
 
 struct vv_region {
-    uint64_t number;          /* unique in the session; what the manifest calls it. A restart may change it */
-    char *name;               /* NULL: unprotected, the slot is empty */
-    void *ptr;                /* memory, or NULL */
-    uint64_t size;            /* of callback regions: as asked at the last checkpoint */
-    unsigned flags;           /* VARVE_DEVICE_WRITES and the others of varve_protect_flags */
-    int is_doubted;           /* its tracker was found to lie */
+    uint64_t number; /* unique in the session; what the manifest calls it. A restart may change it */
+    char *name;      /* NULL: unprotected, the slot is empty */
+    void *ptr;       /* memory, or NULL */
+    uint64_t size;   /* of callback regions: as asked at the last checkpoint */
+    unsigned flags;  /* VARVE_DEVICE_WRITES and the others of varve_protect_flags */
+    int is_doubted;  /* its tracker was found to lie */
+    int is_ended;    /* a restart that failed has left it without memory: the program has to say what it is now */
     struct vv_watch *watch;   /* the capture's, or NULL: will be made when a checkpoint begins */
     struct vv_array *array;   /* what it holds; NULL: bytes */
     uint8_t distribution;     /* enum varve_distribution */
@@ -56,6 +57,8 @@ struct vv_region *vv_regions_find(const struct vv_regions *regions, const char *
 /* The region of this name, made if there is none. NULL: no memory. The pointer lives until the next call that adds one.
  */
 struct vv_region *vv_regions_add(struct vv_regions *regions, const char *name);
+/* -EINVAL, and the name of one that has ended. */
+int vv_regions_ended(const struct vv_regions *regions, struct varve_error *error);
 void vv_regions_remove(struct vv_regions *regions, struct vv_region *region);
 /* Numbers ascend with the slots: for a history that knows no region yet. */
 void vv_regions_renumber(struct vv_regions *regions);

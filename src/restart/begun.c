@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/alloc.h"
+#include "restart/elastic_private.h"
 #include "restart/reading.h"
 
 #define TOGETHER_BLOCKS 16u /* small regions share blocks, and are read together up to so many */
@@ -15,6 +16,8 @@ struct vv_begun {
     struct vv_restart_context context;
     struct vv_restart_options options;
     struct vv_restart restart;
+    struct vv_elastic elastic; /* instead, if other parts are stored than are protected now */
+    int is_elastic;
     pthread_t thread;
     int has_thread;
     pthread_mutex_t lock; /* of is_read of the targets, and of what follows */
@@ -143,6 +146,23 @@ static int read_inside(void *arg, struct vv_store *store, struct varve_error *er
     return rc;
 }
 
+/* Ranks read for each other here, so everything is read inside the call. */
+static int read_elsewhere(struct vv_begun *begun, struct varve_error *error) {
+    int rc = vv_may_be_elastic(&begun->restart, error);
+    if (rc)
+        return rc;
+    begun->elastic = (struct vv_elastic){.context = &begun->context,
+                                         .options = &begun->options,
+                                         .generation = begun->restart.generation,
+                                         .version = begun->restart.version};
+    rc = vv_elastic_read(&begun->elastic, error);
+    if (rc)
+        vv_elastic_clear(&begun->elastic, rc);
+    else
+        begun->is_elastic = begun->is_done = 1;
+    return rc;
+}
+
 int vv_try_begin(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
                  struct varve_error *error) {
     struct vv_begun *begun = *(struct vv_begun *const *)arg;
@@ -155,15 +175,10 @@ int vv_try_begin(struct vv_restart_context *context, const void *arg, uint32_t g
     int rc = vv_restart_prepare(&begun->restart, error);
     if (rc == 0)
         rc = vv_peers_run(begun->restart.peers, read_inside, begun, error);
-    if (rc == VV_OTHER_PARTS)
-        rc =
-            vv_comm_all_say(error, VARVE_MISMATCH,
-                            "the checkpoint is of other ranks or blocks: use varve_restart, varve_restart_begin cannot "
-                            "read it");
     if (rc) {
         begun->is_done = 0;
         vv_restart_clear(&begun->restart, rc);
-        return rc;
+        return rc == VV_OTHER_PARTS ? read_elsewhere(begun, error) : rc;
     }
     begun->wish = begun->restart.target_count;
     if (begun->is_done)
@@ -190,6 +205,8 @@ static struct vv_target *find_target(struct vv_begun *begun, size_t slot) {
 int vv_begun_wait(struct vv_begun *begun, const char *name, struct varve_error *error) {
     const struct vv_regions *regions = &begun->context.memory->regions;
     const struct vv_region *region = vv_regions_find(regions, name);
+    if (region && begun->is_elastic)
+        return 0; /* all of it was read before */
     struct vv_target *target = region ? find_target(begun, (size_t)(region - regions->list)) : NULL;
     if (!target)
         return vv_error(error, -ENOENT, "no region %s is protected: there is nothing to wait for", name);
@@ -210,6 +227,13 @@ static void join(struct vv_begun *begun) {
     begun->has_thread = 0;
 }
 
+static void clear(struct vv_begun *begun, int rc) {
+    if (begun->is_elastic)
+        vv_elastic_clear(&begun->elastic, rc);
+    else
+        vv_restart_clear(&begun->restart, rc);
+}
+
 int vv_begun_end(struct vv_begun *begun, struct varve_error *error) {
     const struct vv_restart *restart = &begun->restart;
     const struct vv_attempt candidate = {restart->generation, 0, restart->version};
@@ -219,8 +243,8 @@ int vv_begun_end(struct vv_begun *begun, struct varve_error *error) {
     if (rc)
         rc = vv_see_forgotten(&begun->context, &candidate, rc, error);
     else
-        rc = vv_restart_take(&begun->restart, error);
-    vv_restart_clear(&begun->restart, rc);
+        rc = begun->is_elastic ? vv_elastic_take(&begun->elastic, error) : vv_restart_take(&begun->restart, error);
+    clear(begun, rc);
     vv_begun_destroy(begun);
     return rc;
 }
@@ -232,6 +256,6 @@ void vv_begun_abandon(struct vv_begun *begun) {
     begun->is_abandoned = 1;
     pthread_mutex_unlock(&begun->lock);
     join(begun);
-    vv_restart_clear(&begun->restart, -ECANCELED);
+    clear(begun, -ECANCELED);
     vv_begun_destroy(begun);
 }

@@ -14,13 +14,17 @@ struct candidates {
     int64_t version;
     struct vv_attempt *list; /* a leader's */
     size_t count, capacity, next;
+    uint64_t rejected;
 };
 
 static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
     struct candidates *candidates = arg;
-    if (candidates->version >= 0 ? version != (uint64_t)candidates->version
-                                 : vv_lineage_is_rejected(&candidates->context->job->lineage, generation, version))
+    if (candidates->version >= 0 && version != (uint64_t)candidates->version)
         return 0;
+    if (candidates->version < 0 && vv_lineage_is_rejected(&candidates->context->job->lineage, generation, version)) {
+        candidates->rejected++;
+        return 0;
+    }
     if (VV_GROW(candidates->list, candidates->count, candidates->capacity) != 0)
         return -ENOMEM;
     candidates->list[candidates->count++] = (struct vv_attempt){generation, 0, version};
@@ -118,6 +122,22 @@ int vv_see_forgotten(struct vv_restart_context *context, const struct vv_attempt
     return vv_comm_all_say(why, VARVE_FORGOTTEN, "it was forgotten while it was read");
 }
 
+/* There is none, or none that the program has not rejected: that is no first run. 0 if nothing was rejected.
+ * Collective.
+ */
+static int see_rejected(struct vv_restart_context *context, uint64_t rejected, struct varve_error *error) {
+    int rc = vv_comm_most(context->job->comm, &rejected);
+    if (rc)
+        return vv_comm_broken(context->job->comm, rc, error);
+    if (rejected == 0)
+        return 0;
+    return vv_comm_all_say(error, -ENOENT,
+                           "all checkpoints of %s that are left, %" PRIu64
+                           ", were rejected in this session: nothing was restored; a version that is asked for by its "
+                           "number still comes back",
+                           context->job->name, rejected);
+}
+
 static int try_listed(struct vv_restart_context *context, int64_t version, vv_try_fn try, const void *arg,
                       int64_t *version_out, struct varve_error *error) {
     struct candidates candidates = {0};
@@ -143,6 +163,11 @@ static int try_listed(struct vv_restart_context *context, int64_t version, vv_tr
     vv_free(candidates.list);
     if (rc < 0 || result == 0)
         return rc < 0 ? rc : 0;
+    if (result == VARVE_NO_CHECKPOINT && !context->memory->is_overwritten) {
+        rc = see_rejected(context, candidates.rejected, error);
+        if (rc)
+            return rc;
+    }
     rc = explain(context, version, result, &why, &damage, error);
     if (rc == VARVE_NO_CHECKPOINT)
         vv_tell_first_run(context->job);
@@ -177,7 +202,7 @@ int vv_try_candidates(struct vv_restart_context *context, int64_t version, vv_tr
     do {
         vv_error_clear(error);
         rc = try_listed(context, version, try, arg, version_out, error);
-    } while ((rc == VARVE_NO_CHECKPOINT || rc == VARVE_CORRUPT) && has_newer(context, &newest));
+    } while ((rc == VARVE_NO_CHECKPOINT || rc == VARVE_CORRUPT || rc == -ENOENT) && has_newer(context, &newest));
     return rc;
 }
 
@@ -187,8 +212,8 @@ int vv_restart_options_check(const struct vv_restart_options *options, struct va
     if (options->flags & ~(VARVE_RESTART_RESIZE | VARVE_RESTART_MISSING))
         return vv_error(error, -EINVAL, "flags %#x are not known", options->flags);
     const struct varve_allocator *allocator = options->allocator;
-    if (options->is_allocating &&
-        (!allocator || allocator->size < sizeof *allocator || !allocator->alloc || !allocator->release))
+    if (options->is_allocating && (!allocator || allocator->size < offsetof(struct varve_allocator, choose) ||
+                                   !allocator->alloc || !allocator->release))
         return vv_error(error, -EINVAL, "varve_restart_alloc needs both functions of an allocator, and its size");
     return 0;
 }

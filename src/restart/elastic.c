@@ -20,8 +20,7 @@
 /* Inside the work of the peers. Until here nothing was written. */
 static int compare_parts(void *arg, struct vv_store *store, struct varve_error *error) {
     struct vv_elastic *elastic = arg;
-    struct vv_job *job = elastic->context->job;
-    int rc = vv_open_named(job, store, elastic->generation, elastic->version, &elastic->view, error);
+    int rc = vv_elastic_open(elastic, store, error);
     if (rc == 0)
         rc = vv_elastic_match(elastic, error);
     if (rc == 0)
@@ -140,14 +139,16 @@ static int compare_totals(struct vv_elastic *elastic, struct varve_error *error)
     return 0;
 }
 
-static int try_together(struct vv_elastic *elastic, struct varve_error *error) {
+/* What is stored fits what is protected, on all ranks. Nothing was written. */
+static int prepare(struct vv_elastic *elastic, struct varve_error *error) {
     struct vv_restart_context *context = elastic->context;
     struct vv_job *job = context->job;
-    int is_under_replicated = 0;
-    int rc = vv_candidate_complete(context, elastic->peers, elastic->generation, elastic->version, &is_under_replicated,
-                                   error);
+    int rc = vv_candidate_complete(context, elastic->peers, elastic->generation, elastic->version,
+                                   &elastic->is_under_replicated, error);
     if (rc == 0)
         rc = vv_candidate_name(job, elastic->generation, elastic->version, error);
+    if (rc == 0)
+        rc = vv_elastic_ask(elastic, error);
     if (rc == 0)
         rc = vv_elastic_lists(elastic, error);
     if (rc == 0)
@@ -159,39 +160,46 @@ static int try_together(struct vv_elastic *elastic, struct varve_error *error) {
                                          .shared = elastic->bytes,
                                          .bytes = elastic->bytes * 3,
                                          .block_size = (uint32_t)job->settings.block_size};
+    return rc ? rc : vv_peers_need(elastic->peers, &needs, error);
+}
+
+int vv_elastic_read(struct vv_elastic *elastic, struct varve_error *error) {
+    struct vv_restart_context *context = elastic->context;
+    elastic->given = (struct vv_given){.regions = &context->memory->regions, .options = elastic->options};
+    int rc = vv_open_peers(context, &elastic->peers, error);
     if (rc == 0)
-        rc = vv_peers_need(elastic->peers, &needs, error);
+        rc = prepare(elastic, error);
     if (rc)
         return rc;
     context->memory->is_overwritten = 1;
     vv_unwatch_regions(context->memory);
-    vv_devices_settle(&context->memory->regions, job->lineage.is_settled_well);
-    rc = vv_peers_run(elastic->peers, read_parts, elastic, error);
-    if (rc == 0)
-        rc = vv_candidate_evaluate(context, elastic->view, is_under_replicated, error);
-    if (rc == 0)
-        rc = vv_candidate_begin(job, elastic->view, error);
-    if (rc == 0)
-        vv_candidate_take(job, elastic->view, &elastic->history, NULL);
-    if (rc == 0)
-        vv_regions_renumber(&context->memory->regions);
-    return rc;
+    vv_devices_settle(&context->memory->regions, context->job->lineage.is_settled_well);
+    return vv_peers_run(elastic->peers, read_parts, elastic, error);
 }
 
-int vv_try_elastic(struct vv_restart_context *context, uint32_t generation, uint64_t version,
-                   struct varve_error *error) {
-    struct vv_elastic elastic = {.context = context, .generation = generation, .version = version};
-    int rc = vv_open_peers(context, &elastic.peers, error);
+int vv_elastic_take(struct vv_elastic *elastic, struct varve_error *error) {
+    struct vv_restart_context *context = elastic->context;
+    int rc = vv_candidate_evaluate(context, elastic->view, elastic->is_under_replicated, error);
     if (rc == 0)
-        rc = try_together(&elastic, error);
-    vv_history_clear(&elastic.history);
-    vv_view_close(elastic.view);
-    vv_peers_close(elastic.peers);
-    vv_free(elastic.lists);
-    vv_free(elastic.wanted);
-    vv_free(elastic.owners);
-    vv_free(elastic.parts);
+        rc = vv_candidate_begin(context->job, elastic->view, error);
     if (rc)
-        vv_candidate_leave(context->job);
-    return rc;
+        return rc;
+    vv_candidate_take(context->job, elastic->view, &elastic->history, NULL);
+    vv_regions_renumber(&context->memory->regions);
+    return 0;
+}
+
+void vv_elastic_clear(struct vv_elastic *elastic, int rc) {
+    vv_history_clear(&elastic->history);
+    vv_view_close(elastic->view);
+    vv_peers_close(elastic->peers);
+    vv_free(elastic->lists);
+    vv_free(elastic->wanted);
+    vv_free(elastic->owners);
+    vv_free(elastic->parts);
+    vv_free(elastic->protected_rows);
+    vv_names_clear(&elastic->names);
+    vv_given_end(&elastic->given, rc == 0);
+    if (rc)
+        vv_candidate_leave(elastic->context->job);
 }

@@ -25,7 +25,7 @@ static int find_lists(struct vv_elastic *elastic, struct varve_error *error) {
     if (!elastic->lists)
         return vv_error(error, -ENOMEM, "no memory to restart %zu regions", regions->count);
     for (size_t i = 0; i < regions->count; i++)
-        if (regions->list[i].name && regions->list[i].distribution == VARVE_JOINED)
+        if (vv_is_region_asked(elastic, &regions->list[i]) && regions->list[i].distribution == VARVE_JOINED)
             elastic->lists[elastic->list_count++].region = &regions->list[i];
     qsort(elastic->lists, elastic->list_count, sizeof *elastic->lists, by_name);
     return 0;
@@ -36,7 +36,7 @@ static uint64_t sum_of_names(const struct vv_elastic *elastic, enum varve_distri
     const struct vv_regions *regions = &elastic->context->memory->regions;
     uint64_t sum = 0;
     for (size_t i = 0; i < regions->count; i++)
-        if (regions->list[i].name && regions->list[i].distribution == how)
+        if (vv_is_region_asked(elastic, &regions->list[i]) && regions->list[i].distribution == how)
             sum += vv_digest(regions->list[i].name, strlen(regions->list[i].name)).low;
     return sum;
 }
@@ -55,7 +55,7 @@ static int agree_on_names(struct vv_elastic *elastic, int rc, struct varve_error
     elastic->has_same_replicas = both[2] == ~both[3];
     return both[0] == ~both[1]
                ? 0
-               : vv_comm_all_say(error, VARVE_MISMATCH, "the ranks have declared different regions as VARVE_JOINED");
+               : vv_comm_all_say(error, VARVE_MISMATCH, "not all ranks want a part of the same lists (VARVE_JOINED)");
 }
 
 static int add_up_lists(struct vv_elastic *elastic, struct varve_error *error) {

@@ -53,19 +53,21 @@ static int want_region(struct vv_elastic *elastic, struct vv_region *region, str
         elastic->wanted_blocks += region->size;
         return 0;
     }
-    if (out->how == VARVE_BY_DIMS && vv_view_record(elastic->view)->ranks != elastic->context->job->comm->ranks)
-        return refuse_private(elastic, region->name, error);
     if (out->how == VARVE_BY_DIMS) {
         out->how = VARVE_BY_RANK;
         out->must_be_stored = 1;
+        out->is_unsaid = vv_view_record(elastic->view)->ranks != elastic->context->job->comm->ranks;
     }
+    if (out->is_unsaid && !(elastic->options->flags & VARVE_RESTART_MISSING))
+        return refuse_private(elastic, region->name, error);
     vv_part_of_bytes(region->size, &out->part);
     return 0;
 }
 
 static int is_read(const void *arg, size_t slot) {
-    const struct vv_region *list = arg;
-    return list[slot].name && list[slot].distribution != VARVE_DROPPED;
+    const struct vv_elastic *elastic = arg;
+    const struct vv_region *region = &elastic->context->memory->regions.list[slot];
+    return vv_is_region_asked(elastic, region) && region->distribution != VARVE_DROPPED;
 }
 
 static int want_regions(struct vv_elastic *elastic, struct varve_error *error) {
@@ -74,17 +76,18 @@ static int want_regions(struct vv_elastic *elastic, struct varve_error *error) {
     if (!elastic->wanted)
         return vv_error(error, -ENOMEM, "no memory to restart %zu regions", regions->count);
     elastic->wanted_count = regions->count;
-    int rc = 0;
+    int rc = vv_check_asked(elastic->options, regions, error);
     for (size_t i = 0; i < regions->count && rc == 0; i++)
-        if (regions->list[i].name)
+        if (vv_is_region_asked(elastic, &regions->list[i]))
             rc = want_region(elastic, &regions->list[i], &elastic->wanted[i], error);
-    return rc ? rc : vv_regions_reachable(regions, is_read, regions->list, error);
+    return rc ? rc : vv_regions_reachable(regions, is_read, elastic, error);
 }
 
 static struct vv_wanted *find_wanted(const struct vv_elastic *elastic, const char *name) {
     const struct vv_regions *regions = &elastic->context->memory->regions;
     const struct vv_region *region = vv_regions_find(regions, name);
-    return region ? &elastic->wanted[region - regions->list] : NULL;
+    struct vv_wanted *wanted = region ? &elastic->wanted[region - regions->list] : NULL;
+    return wanted && wanted->region ? wanted : NULL;
 }
 
 /* ---- what is stored ---- */
@@ -287,6 +290,10 @@ static int check_found(const struct vv_elastic *elastic, struct varve_error *err
         if (!wanted->region)
             continue;
         uint64_t size = vv_part_elements(&wanted->part);
+        if (!wanted->is_seen && !elastic->owner_count && (elastic->options->flags & VARVE_RESTART_MISSING))
+            continue; /* nobody has stored it */
+        if (wanted->is_unsaid)
+            return refuse_private(elastic, wanted->region->name, error);
         if (wanted->how == VARVE_JOINED && wanted->joined != wanted->total)
             return vv_error(error, VARVE_MISMATCH,
                             "region %s: the ranks together want %" PRIu64 " elements of the list, but %" PRIu64

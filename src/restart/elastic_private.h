@@ -5,7 +5,8 @@
 
 #include "arrays/overlap.h"
 #include "base/array.h"
-#include "restart/restart_private.h"
+#include "restart/given.h"
+#include "restart/stored_names.h"
 
 /* A protected region, and the elements it wants. */
 struct vv_wanted {
@@ -18,6 +19,7 @@ struct vv_wanted {
     uint32_t first_owner;     /* that it was seen on */
     int is_seen;              /* some rank has stored it */
     int must_be_stored;       /* by this rank */
+    int is_unsaid;            /* it is not said what becomes of it: it may not be stored at all */
 };
 
 /* A stored region that has elements of it. */
@@ -45,6 +47,7 @@ struct vv_owner {
 
 struct vv_elastic {
     struct vv_restart_context *context;
+    const struct vv_restart_options *options;
     uint32_t generation;
     uint64_t version;
     struct vv_peers *peers;
@@ -61,6 +64,11 @@ struct vv_elastic {
     size_t part_count, part_capacity;
     uint64_t bytes;                        /* that will be read */
     uint64_t wanted_blocks, stored_blocks; /* bytes of arrays: of this rank's blocks now, and of all that are stored */
+    int is_under_replicated;               /* something is there fewer times than it should be */
+    /* where the program is asked for memory: */
+    struct vv_stored_names names;
+    uint64_t *protected_rows; /* of each name: of all ranks, if it is a list */
+    struct vv_given given;
 };
 
 /* Does it have dimensions that give its size? What was only described may not: then it is stored as bytes, too. */
@@ -72,6 +80,30 @@ static inline int vv_is_array(const struct vv_region *region) {
 static inline uint64_t vv_list_count(const struct vv_region *region) {
     return vv_is_array(region) ? region->array->dim[0].local : region->size;
 }
+
+/* The view, if it is not open yet. */
+static inline int vv_elastic_open(struct vv_elastic *elastic, struct vv_store *store, struct varve_error *error) {
+    return elastic->view ? 0
+                         : vv_open_named(elastic->context->job, store, elastic->generation, elastic->version,
+                                         &elastic->view, error);
+}
+
+/* Shall it be filled? */
+static inline int vv_is_region_asked(const struct vv_elastic *elastic, const struct vv_region *region) {
+    return region->name && vv_is_asked(elastic->options, region->name);
+}
+
+/* ---- elastic.c ---- */
+/* Until all ranks have read what they want; elastic has the candidate, the rest is zeros. Collective. Clear it in any
+ * case. */
+int vv_elastic_read(struct vv_elastic *elastic, struct varve_error *error);
+/* From now on it is what the job goes on from. Collective. */
+int vv_elastic_take(struct vv_elastic *elastic, struct varve_error *error);
+/* rc: the job goes on from it, or why not. Not collective. */
+void vv_elastic_clear(struct vv_elastic *elastic, int rc);
+
+/* ---- elastic_ask.c: ask the program for memory, if it wants to be asked. Nothing is written. Collective. ---- */
+int vv_elastic_ask(struct vv_elastic *elastic, struct varve_error *error);
 
 /* ---- elastic_lists.c: how much of each list do the ranks before this one want? Collective. ---- */
 int vv_elastic_lists(struct vv_elastic *elastic, struct varve_error *error);

@@ -14,7 +14,21 @@
 struct vv_given_region {
     char *name;
     void *ptr;
+    int was_protected; /* elsewhere, in memory that the program may have freed since it was asked */
 };
+
+/* Where the protection of a region that the program knows has ended, the next checkpoint must not just be without it.
+ */
+static void leave(struct vv_regions *regions, const struct vv_given_region *entry) {
+    struct vv_region *region = vv_regions_find(regions, entry->name);
+    if (region && !region->ask && !entry->was_protected) {
+        vv_regions_remove(regions, region);
+    } else if (region) {
+        region->is_ended = !region->ask; /* one that moves tells where it is when it is asked again */
+        region->ptr = NULL;
+        region->size = 0;
+    }
+}
 
 /* Asking the program, in its own thread. */
 struct question {
@@ -37,15 +51,14 @@ static struct vv_given_region *make_entry(struct vv_given *given, const char *na
     if (!list)
         return NULL;
     given->list = list;
-    list[given->count] = (struct vv_given_region){vv_strdup(name), NULL};
+    list[given->count] = (struct vv_given_region){vv_strdup(name), NULL, vv_regions_find(given->regions, name) != NULL};
     return list[given->count].name ? &list[given->count] : NULL;
 }
 
-static int protect(struct vv_regions *regions, const char *name, void *ptr, uint64_t bytes,
-                   const struct varve_array *array) {
-    int is_typed = array->type != VARVE_BYTES || array->dims > 0;
-    struct vv_array *made = is_typed ? vv_array_make(array) : NULL;
-    struct vv_region *region = is_typed && !made ? NULL : vv_regions_add(regions, name);
+static int protect(struct vv_regions *regions, const struct vv_given_want *want, void *ptr) {
+    int is_typed = want->array->type != VARVE_BYTES || want->array->dims > 0;
+    struct vv_array *made = is_typed ? vv_array_make(want->array) : NULL;
+    struct vv_region *region = is_typed && !made ? NULL : vv_regions_add(regions, want->name);
     if (!region) {
         vv_array_drop(made);
         return -ENOMEM;
@@ -53,30 +66,30 @@ static int protect(struct vv_regions *regions, const char *name, void *ptr, uint
     vv_array_drop(region->array);
     region->array = made;
     region->ptr = ptr;
-    region->size = bytes;
+    region->size = want->bytes;
+    region->distribution = (uint8_t)want->how;
     return 0;
 }
 
-int vv_given_take(struct vv_given *given, struct vv_peers *peers, const struct vv_recipe_region *stored,
+int vv_given_take(struct vv_given *given, struct vv_peers *peers, const struct vv_given_want *want,
                   struct varve_error *error) {
-    struct varve_array array;
-    struct question question = {.options = given->options, .info = {stored->name, stored->length, &array}};
-    struct vv_given_region *entry = make_entry(given, stored->name);
+    struct question question = {.options = given->options,
+                                .info = {want->name, want->bytes, want->array, (int)want->how}};
+    struct vv_given_region *entry = make_entry(given, want->name);
     if (!entry)
-        return vv_error(error, -ENOMEM, "no memory to restart region %s", stored->name);
-    vv_array_of(&stored->shape, &array);
+        return vv_error(error, -ENOMEM, "no memory to restart region %s", want->name);
     vv_peers_call(peers, ask_program, &question);
-    if (question.ptr == VARVE_NOT_WANTED || (!question.ptr && stored->length > 0)) {
+    if (question.ptr == VARVE_NOT_WANTED) {
         vv_free(entry->name);
-        return question.ptr
-                   ? 0
-                   : vv_error(error, -ENOMEM, "region %s: the program gave no memory for its %" PRIu64 " bytes",
-                              stored->name, stored->length);
+        return 0;
     }
     entry->ptr = question.ptr;
     given->count++;
-    if (protect(given->regions, stored->name, question.ptr, stored->length, &array) != 0)
-        return vv_error(error, -ENOMEM, "no memory to protect region %s", stored->name);
+    if (!question.ptr && want->bytes > 0)
+        return vv_error(error, -ENOMEM, "region %s: the program gave no memory for its %" PRIu64 " bytes", want->name,
+                        want->bytes);
+    if (protect(given->regions, want, question.ptr) != 0)
+        return vv_error(error, -ENOMEM, "no memory to protect region %s", want->name);
     return 1;
 }
 
@@ -92,13 +105,7 @@ void vv_given_end(struct vv_given *given, int is_kept) {
     struct vv_regions *regions = given->regions;
     for (size_t i = 0; !is_kept && i < given->count; i++) {
         const struct vv_given_region *entry = &given->list[i];
-        struct vv_region *region = vv_regions_find(regions, entry->name);
-        if (region && region->ask) { /* it tells where it is when it is asked again */
-            region->ptr = NULL;
-            region->size = 0;
-        } else if (region) {
-            vv_regions_remove(regions, region);
-        }
+        leave(regions, entry);
         if (entry->ptr)
             given->options->allocator->release(given->options->arg, entry->name, entry->ptr);
     }

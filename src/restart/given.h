@@ -12,9 +12,17 @@ struct vv_given {
     size_t count;
 };
 
-/* Ask the program for memory for this region, in the thread that called vv_peers_run. 1: it is protected there now; 0:
- * the program does not want it; or -ENOMEM. No region is watched. */
-int vv_given_take(struct vv_given *given, struct vv_peers *peers, const struct vv_recipe_region *stored,
+/* What of a region this rank is to get. */
+struct vv_given_want {
+    const char *name;
+    uint64_t bytes;
+    const struct varve_array *array;
+    enum varve_distribution how;
+};
+
+/* Ask the program for memory for it, in the thread that called vv_peers_run. 1: it is protected there now; 0: the
+ * program does not want it; or -ENOMEM. No region is watched. */
+int vv_given_take(struct vv_given *given, struct vv_peers *peers, const struct vv_given_want *want,
                   struct varve_error *error);
 /* The candidate is what the program goes on with, or everything goes back to the program, and is unprotected. */
 void vv_given_end(struct vv_given *given, int is_kept);

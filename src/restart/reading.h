@@ -54,6 +54,8 @@ int vv_restart_prepare(struct vv_restart *restart, struct varve_error *error);
 int vv_restart_remember(struct vv_restart *restart, struct varve_error *error);
 /* All ranks have remembered it: from now on it is what the job goes on from. Collective. */
 int vv_restart_take(struct vv_restart *restart, struct varve_error *error);
+/* All ranks have heard VV_OTHER_PARTS: may this candidate be read by the places of its elements? Collective. */
+int vv_may_be_elastic(const struct vv_restart *restart, struct varve_error *error);
 /* rc: the job goes on from it, or why not. Not collective. */
 void vv_restart_clear(struct vv_restart *restart, int rc);
 

@@ -12,17 +12,6 @@
 
 /* ---- which regions ---- */
 
-static int is_wanted(const struct vv_restart_options *options, const char *name) {
-    if (vv_is_about(name))
-        return 0;
-    if (!options->regions)
-        return 1;
-    for (size_t i = 0; i < options->region_count; i++)
-        if (strcmp(options->regions[i], name) == 0)
-            return 1;
-    return 0;
-}
-
 static int add_target(struct vv_restart *restart, const struct vv_recipe_region *stored, struct vv_region *region,
                       struct varve_error *error) {
     int may_differ = !region->device && (region->is_callback || (restart->options->flags & VARVE_RESTART_RESIZE));
@@ -48,18 +37,17 @@ static int is_target(const void *arg, size_t slot) {
 
 static int check_missing(struct vv_restart *restart, struct varve_error *error) {
     struct vv_regions *regions = &restart->context->memory->regions;
-    for (size_t i = 0; i < restart->options->region_count; i++)
-        if (!vv_regions_find(regions, restart->options->regions[i]))
-            return vv_error(error, VARVE_MISMATCH, "region %s is asked for but not protected",
-                            restart->options->regions[i]);
+    int rc = vv_check_asked(restart->options, regions, error);
+    if (rc)
+        return rc;
     uint8_t *is_found = vv_calloc(regions->count + 1, 1);
     if (!is_found)
         return vv_error(error, -ENOMEM, "no memory to compare regions");
     for (size_t i = 0; i < restart->target_count; i++)
         is_found[restart->targets[i].slot] = 1;
-    int rc = 0, may_miss = (restart->options->flags & VARVE_RESTART_MISSING) != 0;
+    int may_miss = (restart->options->flags & VARVE_RESTART_MISSING) != 0;
     for (size_t i = 0; i < regions->count && rc == 0 && !may_miss; i++)
-        if (regions->list[i].name && !is_found[i] && is_wanted(restart->options, regions->list[i].name))
+        if (regions->list[i].name && !is_found[i] && vv_is_asked(restart->options, regions->list[i].name))
             rc = vv_error(
                 error, VARVE_MISMATCH,
                 "region %s is protected but version %" PRIu64
@@ -103,7 +91,7 @@ static int needs_memory(const struct vv_restart *restart, const struct vv_recipe
                         const struct vv_region *region) {
     if (!restart->options->is_allocating || vv_is_about(stored->name))
         return 0;
-    if (!region || (!region->is_callback && region->size != stored->length))
+    if (!region || region->is_ended || (!region->is_callback && region->size != stored->length))
         return 1;
     return are_arrays(stored, region) && (is_other_array(stored, region) || is_other_block(stored, region));
 }
@@ -130,10 +118,9 @@ static int add_past(struct vv_restart *restart, const struct vv_recipe_region *s
     return past->array ? 0 : vv_error(error, -ENOMEM, "no memory for the history of region %s", stored->name);
 }
 
-/* Elements are put where they belong only when all of all regions are asked for, in memory that is there. */
+/* Elements are put where they belong unless bytes are wanted as they are. */
 static int may_be_elastic(const struct vv_restart *restart) {
-    const struct vv_restart_options *options = restart->options;
-    return !options->regions && options->flags == 0 && !options->is_allocating;
+    return !(restart->options->flags & VARVE_RESTART_RESIZE);
 }
 
 /* Does this rank want other elements than it has stored? */
@@ -148,12 +135,17 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
     struct vv_regions *regions = &restart->context->memory->regions;
     struct vv_region *region = vv_regions_find(regions, stored->name);
     if (needs_memory(restart, stored, region)) {
-        int rc = vv_given_take(&restart->given, restart->peers, stored, error);
+        struct varve_array array;
+        vv_array_of(&stored->shape, &array);
+        const struct vv_given_want want = {
+            stored->name, stored->length, &array,
+            (enum varve_distribution)(region ? region->distribution : stored->shape.distribution)};
+        int rc = vv_given_take(&restart->given, restart->peers, &want, error);
         if (rc < 0)
             return rc;
         region = vv_regions_find(regions, stored->name);
     }
-    int is_read = region && is_wanted(restart->options, stored->name);
+    int is_read = region && vv_is_asked(restart->options, stored->name);
     int may_differ = restart->options->flags & VARVE_RESTART_RESIZE;
     if (is_read && !may_differ && are_arrays(stored, region) && is_other_array(stored, region))
         return vv_error(error, VARVE_MISMATCH,
@@ -161,9 +153,9 @@ static int match_region(struct vv_restart *restart, const struct vv_recipe_regio
                         "take its bytes as they are, restart with VARVE_RESTART_RESIZE",
                         stored->name);
     if (is_read && !may_differ && wants_others(stored, region))
-        return vv_error(error, may_be_elastic(restart) ? VV_OTHER_PARTS : VARVE_MISMATCH,
-                        "region %s: this rank protects another block of it than it has stored: only varve_restart "
-                        "reads that",
+        return vv_error(error, restart->options->is_allocating ? VARVE_MISMATCH : VV_OTHER_PARTS,
+                        "region %s: this rank protects another block of it than it has stored, and wants no memory for "
+                        "that",
                         stored->name);
     int rc = is_read ? add_target(restart, stored, region, error) : 0;
     if (rc == 0)
@@ -438,6 +430,32 @@ void vv_restart_clear(struct vv_restart *restart, int rc) {
         vv_candidate_leave(restart->context->job);
 }
 
+int vv_may_be_elastic(const struct vv_restart *restart, struct varve_error *error) {
+    vv_error_clear(error);
+    int rc = may_be_elastic(restart)
+                 ? 0
+                 : vv_error(error, VARVE_MISMATCH,
+                            "this job has other ranks or blocks than the checkpoint: elements are put where they "
+                            "belong, and VARVE_RESTART_RESIZE has no meaning then");
+    return vv_comm_agree(restart->context->job->comm, rc, error);
+}
+
+/* A rank has found other parts than it has stored. */
+static int read_elsewhere(const struct vv_restart *restart, struct varve_error *error) {
+    struct vv_elastic elastic = {.context = restart->context,
+                                 .options = restart->options,
+                                 .generation = restart->generation,
+                                 .version = restart->version};
+    int rc = vv_may_be_elastic(restart, error);
+    if (rc)
+        return rc;
+    rc = vv_elastic_read(&elastic, error);
+    if (rc == 0)
+        rc = vv_elastic_take(&elastic, error);
+    vv_elastic_clear(&elastic, rc);
+    return rc;
+}
+
 int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
                    struct varve_error *error) {
     struct vv_restart restart = {.context = context,
@@ -451,14 +469,5 @@ int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t
     if (rc == 0)
         rc = vv_restart_take(&restart, error);
     vv_restart_clear(&restart, rc);
-    if (rc != VV_OTHER_PARTS)
-        return rc;
-    vv_error_clear(error);
-    rc = may_be_elastic(&restart)
-             ? 0
-             : vv_error(error, VARVE_MISMATCH,
-                        "this job has other ranks or blocks than the checkpoint: all ranks must call varve_restart "
-                        "then");
-    rc = vv_comm_agree(context->job->comm, rc, error);
-    return rc ? rc : vv_try_elastic(context, generation, version, error);
+    return rc == VV_OTHER_PARTS ? read_elsewhere(&restart, error) : rc;
 }

@@ -48,9 +48,17 @@ struct vv_origin vv_origin_of(const struct vv_run *run);
 /* The code of a rank that has found other parts stored than it has. Lower than every error, so that all ranks follow.
  */
 #define VV_OTHER_PARTS (-(1 << 20))
-/* Read them by the place of their elements in the global arrays. Collective. */
-int vv_try_elastic(struct vv_restart_context *context, uint32_t generation, uint64_t version,
+
+/* ---- asked.c ---- */
+/* Is a region of this name among those that are asked for? */
+int vv_is_asked(const struct vv_restart_options *options, const char *name);
+/* Are all of them protected? VARVE_MISMATCH, and which is not. */
+int vv_check_asked(const struct vv_restart_options *options, const struct vv_regions *regions,
                    struct varve_error *error);
+/* Has it the function that was added later? */
+static inline int vv_has_choose(const struct varve_allocator *allocator) {
+    return allocator->size >= sizeof *allocator && allocator->choose;
+}
 
 /* ---- candidates.c ---- */
 /* Nobody knows that we read it, without a claim: was it forgotten meanwhile? Then that is the reason, and no damage.

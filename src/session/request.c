@@ -351,6 +351,8 @@ static int may_begin(struct vv_session *session, int64_t version, struct varve_e
     uint64_t is_told = 1;
     int rc = is_there ? 0 : check_version(session, version, error);
     if (rc == 0 && !is_there)
+        rc = vv_regions_ended(&session->memory.regions, error);
+    if (rc == 0 && !is_there)
         rc = vv_ask_regions(session, error);
     if (rc == 0 && !is_there)
         is_told = (uint64_t)vv_index_is_told(session);

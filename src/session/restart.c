@@ -69,6 +69,8 @@ static int enter(struct vv_session *session, const struct vv_restart_options *op
                  struct varve_error *error) {
     if (rc == 0)
         rc = vv_restart_options_check(options, error);
+    if (rc == 0 && !options->is_allocating)
+        rc = vv_regions_ended(&session->memory.regions, error);
     if (rc == 0)
         rc = vv_ask_regions(session, error);
     rc = vv_comm_agree_call(session->job.comm, rc, call, (uint64_t)options->version, error);

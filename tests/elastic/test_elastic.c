@@ -36,6 +36,7 @@ struct plan {
     int is_kept;        /* the data is saved again as it is */
     int has_extra;      /* a region is protected that was never stored */
     const char *chosen; /* only this region is asked for */
+    unsigned flags;     /* of varve_restart_regions */
     int is_begun;       /* with varve_restart_begin */
     int is_different;   /* what is said to be everywhere the same is not */
     int has_hole;       /* the last block is not stored */
@@ -159,11 +160,15 @@ static void fill(struct rank *rank, uint64_t salt) {
         rank->own[i] = value_of(i, salt + 100 + rank->comm->rank);
 }
 
-/* A rank that was not there before has its own region as it was: zeros. */
-static void check(struct rank *rank, uint64_t salt, uint32_t ranks_before) {
+static void check_field(struct rank *rank, uint64_t salt) {
     for (uint64_t i = 0; i < rank->count; i++)
         if (rank->field[i] != value_of(place_of(rank, i), salt))
             group_fail(rank->comm, "WRONG: element %" PRIu64 " of %" PRIu64, i, rank->count);
+}
+
+/* A rank that was not there before has its own region as it was: zeros. */
+static void check(struct rank *rank, uint64_t salt, uint32_t ranks_before) {
+    check_field(rank, salt);
     for (size_t i = 0; i < rank->list_count; i++) {
         for (size_t j = 0; j < 3; j++)
             if (rank->list[i][j] != value_of((rank->list_first + i) * 3 + j, salt + 2))
@@ -245,10 +250,17 @@ static int ask_for_it(struct rank *rank) {
     const struct plan *plan = rank->plan;
     const char *chosen = plan->is_alone && rank->comm->rank > 0 ? "everywhere" : plan->chosen;
     int64_t version = -1;
-    if (plan->is_begun)
-        return varve_restart_begin(rank->session, VARVE_LATEST, &version);
-    return chosen ? varve_restart_regions(rank->session, VARVE_LATEST, &chosen, 1, 0, &version)
-                  : varve_restart(rank->session, VARVE_LATEST, &version);
+    if (plan->is_begun) {
+        int rc = varve_restart_begin(rank->session, VARVE_LATEST, &version);
+        rc = rc ? rc : varve_restart_wait(rank->session, "field");
+        if (rc == 0 && varve_restart_wait(rank->session, "nothing") != -ENOENT)
+            group_fail(rank->comm, "waited for what is not protected");
+        return rc ? rc : varve_restart_end(rank->session);
+    }
+    if (chosen || plan->flags)
+        return varve_restart_regions(rank->session, VARVE_LATEST, chosen ? &chosen : NULL, chosen ? 1 : 0, plan->flags,
+                                     &version);
+    return varve_restart(rank->session, VARVE_LATEST, &version);
 }
 
 static void restart(struct rank *rank) {
@@ -257,6 +269,16 @@ static void restart(struct rank *rank) {
         group_fail(rank->comm, "restart: %d: %s", rc, varve_session_error(rank->session)->text);
     if (rc && !is_untouched(rank))
         group_fail(rank->comm, "it was refused, but something was written");
+}
+
+/* What was asked for is there, and nothing else. */
+static void check_chosen(struct rank *rank, uint64_t salt) {
+    if (strcmp(rank->plan->chosen, "field") == 0)
+        check_field(rank, salt);
+    else if (!is_untouched(rank))
+        group_fail(rank->comm, "WRONG: something else was restored");
+    if (rank->everywhere[0] != 0)
+        group_fail(rank->comm, "WRONG: what is everywhere was restored");
 }
 
 static uint32_t *ranks_before; /* of the newest checkpoint, in memory that all share */
@@ -275,6 +297,8 @@ static void run_rank(struct varve_comm *comm, void *arg) {
         restart(&rank);
         if (rank.plan->code == 0 && !rank.plan->chosen)
             check(&rank, *salt_before, *ranks_before);
+        else if (rank.plan->code == 0)
+            check_chosen(&rank, *salt_before);
     }
     if (rank.plan->step == GO_ON)
         save(&rank, 3 + (int64_t)*steps_before, *salt_before + 1);
@@ -451,9 +475,7 @@ static void nothing_is_restored_by_halves(void **state) {
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .has_extra = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){
         .step = RESTART, .cut = tiles, .is_told = 1, .has_extra = 1, .is_extra_own = 1, .code = VARVE_MISMATCH});
-    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .chosen = "field", .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .is_alone = 1, .code = VARVE_MISMATCH});
-    run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .is_begun = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = tiles, .is_told = 1, .chosen = "own"}); /* it has not moved */
 }
 
@@ -580,8 +602,38 @@ static void what_does_not_fit_is_refused(void **state) {
     run(&(struct plan){.step = SAVE, .cut = three, .is_told = 1});
     run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .is_signed = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = three, .is_told = 1, .is_signed = 1, .code = VARVE_MISMATCH});
-    run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1, .is_begun = 1, .code = VARVE_MISMATCH});
     run(&(struct plan){.step = RESTART, .cut = two, .is_told = 1});
+}
+
+/* Chosen regions, in steps, and with something that was never stored: on as many ranks with other blocks, and on
+ * others. */
+static void comes_back_in_all_ways(void **state) {
+    const struct cut rows = cut_of(2, 4, 1, 1), others[] = {cut_of(2, 2, 2, 1), cut_of(2, 1, 3, 1), cut_of(2, 5, 1, 1)};
+    (void)state;
+    run(&(struct plan){.step = SAVE, .cut = rows, .is_told = 1});
+    for (size_t i = 0; i < 3; i++) {
+        const struct plan plan = {.step = RESTART, .cut = others[i], .is_told = 1};
+        struct plan other = plan;
+        other.chosen = "field";
+        run(&other);
+        if (i > 0) { /* bytes as they are, and there are none of this rank's */
+            other.flags = VARVE_RESTART_RESIZE;
+            other.code = VARVE_MISMATCH;
+            run(&other);
+        }
+        other = plan;
+        other.has_extra = 1;
+        other.code = VARVE_MISMATCH;
+        run(&other);
+        other.flags = VARVE_RESTART_MISSING;
+        other.code = 0;
+        run(&other);
+        other = plan;
+        other.is_begun = 1;
+        other.step = GO_ON;
+        run(&other);
+        run(&(struct plan){.step = GO_ON, .cut = rows, .is_told = 1});
+    }
 }
 
 /* The same number of ranks, the same sizes, other blocks: never put back in the order of ranks. */
@@ -834,6 +886,7 @@ int main(int argc, char **argv) {
         TEST(an_array_that_becomes_a_list),
         TEST(copies_that_differ_without_rank_0),
         TEST(what_does_not_fit_is_refused),
+        TEST(comes_back_in_all_ways),
         TEST(comes_back_again_in_one_session),
         TEST(arrays_that_are_described_otherwise),
     };

@@ -57,7 +57,7 @@ static void take_back(void *arg, const char *region, void *ptr) {
     list->count = 0;
 }
 
-static const struct varve_allocator allocator = {sizeof allocator, give, take_back};
+static const struct varve_allocator allocator = {.size = sizeof allocator, .alloc = give, .release = take_back};
 
 static struct varve_session *open_at(const char *query, const char *settings) {
     struct varve_options options = VARVE_OPTIONS_INIT;

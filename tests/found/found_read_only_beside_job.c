@@ -121,7 +121,7 @@ static struct varve_session *prepare_reading(void) {
 
 static void test_forgotten_while_it_is_read(void **state) {
     (void)state;
-    struct varve_allocator allocator = {sizeof allocator, give_memory, take_memory};
+    struct varve_allocator allocator = {.size = sizeof allocator, .alloc = give_memory, .release = take_memory};
     struct varve_session *session = prepare_reading();
     int asked = is_saved_again = 0;
     int64_t got = 0;
@@ -139,7 +139,7 @@ static void test_forgotten_while_it_is_read(void **state) {
  */
 static void test_another_one_meanwhile(void **state) {
     (void)state;
-    struct varve_allocator allocator = {sizeof allocator, give_memory, take_memory};
+    struct varve_allocator allocator = {.size = sizeof allocator, .alloc = give_memory, .release = take_memory};
     struct varve_session *session = prepare_reading();
     int asked = 0;
     is_saved_again = 1;

@@ -74,7 +74,7 @@ static void take_back(void *arg, const char *region, void *ptr) {
     list->bytes = 0;
 }
 
-static const struct varve_allocator allocator = {sizeof allocator, give, take_back};
+static const struct varve_allocator allocator = {.size = sizeof allocator, .alloc = give, .release = take_back};
 
 /* ---- one process ---- */
 
@@ -192,7 +192,8 @@ static void *give_map_failed(void *arg, const struct varve_region_info *region) 
 }
 
 static void a_failed_mmap_is_no_memory(void **state) {
-    static const struct varve_allocator mapping = {sizeof mapping, give_map_failed, take_back};
+    static const struct varve_allocator mapping = {
+        .size = sizeof mapping, .alloc = give_map_failed, .release = take_back};
     struct list list = {0};
     (void)state;
     make_store(2);
@@ -228,6 +229,30 @@ static void asks_again_where_sizes_differ(void **state) {
     free(list.items);
 }
 
+/* Asked, the program may have freed what was protected: the next checkpoint was just without it. */
+static void what_has_lost_its_memory_is_missed(void **state) {
+    struct list list = {0};
+    uint32_t other[9] = {0};
+    (void)state;
+    make_store(1);
+    damage(1, 0);
+    for (int refuses = 1; refuses >= 0; refuses--) {
+        struct varve_session *session = open_session();
+        list = (struct list){.refuses = refuses};
+        assert_int_equal(varve_protect(session, "list", other, sizeof other), 0);
+        assert_int_equal(varve_restart_alloc(session, 1, &allocator, &list, NULL), refuses ? -ENOMEM : VARVE_CORRUPT);
+        assert_int_equal(varve_checkpoint(session, 9), -EINVAL);
+        assert_non_null(strstr(varve_session_error(session)->text, "region list"));
+        assert_int_equal(varve_restart(session, VARVE_LATEST, NULL), -EINVAL);
+        if (refuses)
+            assert_int_equal(varve_protect(session, "list", other, sizeof other), 0);
+        else
+            assert_int_equal(varve_unprotect(session, "list"), 0);
+        assert_int_equal(varve_checkpoint(session, 8 - refuses), 0);
+        assert_int_equal(varve_close(session), 0);
+    }
+}
+
 static void protected_and_unwanted(void **state) {
     struct list list = {0};
     uint64_t header[100], other = 7;
@@ -258,7 +283,8 @@ static void protected_and_unwanted(void **state) {
 }
 
 static void arguments(void **state) {
-    struct varve_allocator half = {sizeof half, give, NULL}, shorter = {8, give, take_back};
+    struct varve_allocator half = {.size = sizeof half, .alloc = give, .release = NULL},
+                           shorter = {.size = 8, .alloc = give, .release = take_back};
     struct list list = {0};
     (void)state;
     struct varve_session *session = open_session();
@@ -344,6 +370,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(no_memory_is_an_error, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(a_failed_mmap_is_no_memory, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(asks_again_where_sizes_differ, ranks_setup, ranks_teardown),
+        cmocka_unit_test_setup_teardown(what_has_lost_its_memory_is_missed, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(protected_and_unwanted, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(arguments, ranks_setup, ranks_teardown),
         cmocka_unit_test_setup_teardown(all_ranks_fall_back, ranks_setup, ranks_teardown),

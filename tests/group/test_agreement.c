@@ -254,7 +254,7 @@ static void asking(void **state) {
     assert_int_equal(ranks_answer(board, "need", 8)->code, 1); /* by rank 0's settings */
     ranks_expect(board, "test", 2, 1, -1, "");
     ranks_expect(board, "reject", 1, 0, -1, "");
-    ranks_expect(board, "restart", 1, VARVE_NO_CHECKPOINT, -1, "");
+    ranks_expect(board, "restart", 1, -ENOENT, 0, "were rejected");
     ranks_expect(board, "reject", 2, -ENOENT, -1, "99");
     expect_end(board, 3);
 }

@@ -401,7 +401,8 @@ static void take_nothing(void *arg, const char *region, void *ptr) {
     } while (0)
 
 static void other_calls_are_refused(void **state) {
-    static const struct varve_allocator allocator = {sizeof allocator, give_nothing, take_nothing};
+    static const struct varve_allocator allocator = {
+        .size = sizeof allocator, .alloc = give_nothing, .release = take_nothing};
     static const struct varve_array array = {
         .size = sizeof array, .type = VARVE_U8, .dims = 1, .dim = {{.local = PAGE}}};
     struct varve_callbacks callbacks = {.size = sizeof callbacks};
