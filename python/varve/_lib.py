@@ -192,6 +192,7 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
     "varve_distribute": (c_int, session_p, c_char_p, c_int),
     "varve_attribute": (c_int, session_p, c_char_p, c_char_p),
     "varve_protect_callback": (c_int, session_p, c_char_p, POINTER(varve_callbacks), c_void_p),
+    "varve_describe": (c_int, session_p, c_char_p, _array_p),
     "varve_unprotect": (c_int, session_p, c_char_p),
     "varve_checkpoint": (c_int, session_p, c_int64),
     "varve_wait": (c_int, session_p),

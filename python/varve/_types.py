@@ -70,7 +70,7 @@ def numpy_of(name: str, memory: Any) -> np.ndarray:
 
 
 def describe(name: str, array: np.ndarray, global_shape: Optional[Sequence[int]], first: Optional[Sequence[int]],
-             flags: int, bound: Optional[float]) -> _lib.varve_array:
+             flags: int, bound: Optional[float], is_bfloat16: bool = False) -> _lib.varve_array:
     """struct varve_array for an array, or for this rank's block of a larger one."""
     shape = array.shape
     if first is not None and global_shape is None:
@@ -83,7 +83,7 @@ def describe(name: str, array: np.ndarray, global_shape: Optional[Sequence[int]]
     for here, at, all_ in zip(shape, start, whole):
         if at < 0 or at + here > all_:
             raise ValueError(f"region {name}: {here} elements from {at} on do not lie in {all_}")
-    type_ = type_of(array.dtype)
+    type_ = _lib.VARVE_BF16 if is_bfloat16 else type_of(array.dtype)
     dims = list(zip(shape, start, whole))
     if type_ is None:  # one dimension more: the bytes of an element
         type_ = _lib.VARVE_BYTES

@@ -63,6 +63,8 @@ class _Region:
         self.ask: Optional[Callable[[], Any]] = None
         self.save: Optional[Callable[[], Any]] = None
         self.load: Optional[Callable[[bytes], Any]] = None
+        self.read: Optional[Callable[[int, memoryview], None]] = None
+        self.failed: Optional[BaseException] = None  # what read has raised
         self.callbacks: Any = None
         self.loaded: Optional[bytearray] = None
         self.total = -1
@@ -187,7 +189,8 @@ class Session:
     # ---- what is protected ----
 
     def protect(self, name: str, memory: Any, *, global_shape: Optional[Sequence[int]] = None,
-                first: Optional[Sequence[int]] = None, bound: Optional[float] = None, flags: int = 0) -> None:
+                first: Optional[Sequence[int]] = None, bound: Optional[float] = None, flags: int = 0,
+                is_bfloat16: bool = False) -> None:
         """Save this memory with every checkpoint, and fill it in every restart, in place and without a copy.
 
         memory   a NumPy array, or anything with the buffer protocol (bytearray, array.array, mmap, ctypes). It must be
@@ -199,6 +202,8 @@ class Session:
         bound    for float32 and float64: values may come back changed by as much as this (zfp). Without it every bit
                  comes back
         flags    Flags
+        is_bfloat16
+                 these uint16 are bfloat16, which NumPy does not have without ml_dtypes
 
         The session keeps the memory alive until the name is protected again, unprotect, or close. Do not resize it
         meanwhile. Element type and shape are stored. Types that C does not have (structs, strings, other byte orders)
@@ -206,7 +211,7 @@ class Session:
 
         Protecting a name again gives it a new place and size, and may wait for a checkpoint in flight.
         """
-        how = dict(global_shape=global_shape, first=first, bound=bound, flags=flags)
+        how = dict(global_shape=global_shape, first=first, bound=bound, flags=flags, is_bfloat16=is_bfloat16)
         region = _Region(None, how)
         if callable(memory) and not isinstance(memory, np.ndarray):
             region.ask = memory
@@ -227,6 +232,25 @@ class Session:
         self._make_loader(name, region)
         with self._busy():
             self._place_loader(name, region)
+
+    def protect_stream(self, name: str, like: np.ndarray, read: Callable[[int, memoryview], None], *,
+                       global_shape: Optional[Sequence[int]] = None, first: Optional[Sequence[int]] = None,
+                       is_bfloat16: bool = False) -> None:
+        """Save what is not in the memory of this process, of a device for example, piece by piece: each checkpoint
+        calls read(offset, into) with a part of its bytes to fill, in ascending order. It must not call the session. If
+        it raises, the checkpoint fails.
+
+        like     an array of the same type and shape, of which only that counts: numpy.broadcast_to makes one without
+                 memory. The rest is as in protect
+
+        A restart cannot fill it: protect memory under this name for that."""
+        region = _Region(None, {})
+        described = _types.describe(name, like, global_shape, first, 0, None, is_bfloat16)
+        self._make_stream(name, region, like.nbytes, read)
+        with self._busy(), _lib.quiet():
+            self._call(_lib.lib().varve_protect_callback, _region_name(name), ctypes.byref(region.callbacks), None)
+            self._regions[name] = region
+            self._call(_lib.lib().varve_describe, _region_name(name), ctypes.byref(described))
 
     def unprotect(self, name: str) -> None:
         """This region is not part of later checkpoints. Waits as long as one in flight needs its memory."""
@@ -273,7 +297,7 @@ class Session:
             self._ask_all(is_saving=True)
             if self._comm is None:
                 self._let_finish()
-            self._call(_lib.lib().varve_checkpoint, version)
+            self._checkpoint(version)
         if wait:
             self.wait()
 
@@ -492,6 +516,41 @@ class Session:
             elif region.load is not None and not is_saving:
                 self._place_loader(name, region)
 
+    def _checkpoint(self, version: int) -> None:
+        streams = [region for region in self._regions.values() if region.read is not None]
+        if not streams:
+            self._call(_lib.lib().varve_checkpoint, version)
+            return
+        for region in streams:
+            region.failed = None
+        try:
+            with _lib.quiet():
+                self._call(_lib.lib().varve_checkpoint, version)
+        except Error as why:
+            for region in streams:
+                if region.failed is not None:
+                    raise why from region.failed
+            raise
+
+    def _make_stream(self, name: str, region: _Region, size: int, read: Callable[[int, memoryview], None]) -> None:
+        def length(arg: Any, out: Any) -> int:
+            out[0] = size
+            return 0
+
+        def save(arg: Any, offset: int, buffer: int, count: int) -> int:
+            try:  # whatever is raised here: ctypes would make 0 of it, which is success
+                read(offset, memoryview((ctypes.c_char * count).from_address(buffer)).cast("B"))
+                return 0
+            except BaseException as why:
+                region.failed = why
+                return -errno.EIO
+
+        kinds = dict(_lib.varve_callbacks._fields_)
+        region.read = read
+        region.callbacks = _lib.varve_callbacks(
+            size=ctypes.sizeof(_lib.varve_callbacks), length=kinds["length"](length), save=kinds["save"](save),
+            load=kinds["load"](lambda *_: -errno.EINVAL), flags=0)
+
     def _make_loader(self, name: str, region: _Region) -> None:
         def load(arg: Any, offset: int, data: int, size: int, total: int) -> int:
             if offset == 0:
@@ -658,7 +717,8 @@ def _settings_text(settings: Dict[str, Any]) -> Optional[bytes]:
     return ",".join(f"{name}={value}" for name, value in settings.items()).encode() if settings else None
 
 
-def _open_interruptibly(function: Any, opened: ctypes.c_void_p, arguments: Tuple[Any, ...], is_job: bool = False) -> int:
+def _open_interruptibly(function: Any, opened: ctypes.c_void_p, arguments: Tuple[Any, ...],
+                        is_job: bool = False) -> int:
     """varve_open in a thread, since it may watch a dead holder's heartbeat for a minute and a half, or wait as long for
     other ranks, and Ctrl-C has to come through. Then another thread closes what that one opens. A job's session is left
     open: the other ranks may not come to close it."""
