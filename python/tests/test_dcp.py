@@ -9,11 +9,11 @@ import pytest
 import ranks
 from conftest import HERE, ROOT, scale
 
+import varve
+
 torch = pytest.importorskip("torch", reason="there is no torch")
 pytest.importorskip("torch.distributed.checkpoint", reason="this torch has no torch.distributed.checkpoint; "
-                    "tests/python/torch26.sh makes a root that has it", exc_type=ImportError)
-
-import varve  # noqa: E402
+                    "tests/python/torch26.sh makes a root that has it")
 
 JOB = HERE / "dcp_job.py"
 
@@ -29,10 +29,11 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.parametrize("now", [1, 2, 4])
-@pytest.mark.parametrize("before", [2, 3, 4])
-def test_every_sharding_comes_back_as_every_other(saved, before, now):
-    _, texts = ranks.run(now, JOB, "load", saved[before], before, timeout=300)
-    assert int(texts[0].rpartition("loaded ")[2]) > 50
+def test_every_sharding_comes_back_as_every_other(saved, now):
+    """From 2, 3 and 4 ranks."""
+    _, texts = ranks.run(now, JOB, "load", *saved.values(), timeout=600)
+    made = [int(line.split()[1]) for line in texts[0].splitlines() if line.startswith("loaded ")]
+    assert len(made) == 3 and min(made) > 50, texts[0]
 
 
 def test_tensors_are_arrays_of_the_store(saved):
@@ -107,7 +108,7 @@ def test_one_process_without_a_group(ck):
         dcp.load(state, storage_reader=VarveReader(ck, "one", **how), checkpoint_id=at)
         return state["k"]
 
-    with pytest.raises(Exception, match="no.*(store|checkpoint)"):
+    with pytest.raises(dcp.CheckpointException, match="NO_STORE"):
         loaded()
     with VarveWriter(ck, "one", keep="all") as writer:
         for k, at in enumerate(["best", "step-7", None, 20, "best", 12]):
@@ -116,7 +117,7 @@ def test_one_process_without_a_group(ck):
     assert [loaded(checkpoint_id=at) for at in ("best", "step-7", "a/b-8", 20, 12)] == [4, 1, 2, 3, 5]
     assert loaded(version=0) == 0
     assert loaded() == 5  # the newest run, although its number is lower
-    with pytest.raises(Exception, match="99"):
+    with pytest.raises(dcp.CheckpointException, match="99"):
         loaded(checkpoint_id=99)
 
 

@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import os
 import pickle
+import re
 import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -28,6 +31,7 @@ except ImportError:  # torch 1.13
         StorageReader, StorageWriter, WriteResult)
 DOCUMENT = "torch.distributed.checkpoint"  # the region that describes what a rank has saved
 FORMAT = 1
+NAME_MAX = 255  # bytes of the name of a region
 
 
 class Chunk(NamedTuple):
@@ -163,3 +167,35 @@ def different(regions: List[Region]) -> Tuple[Any, Any]:
 
 def key_of(index: Any) -> Tuple[str, Any]:
     return index.fqn, None if index.offset is None else tuple(index.offset)
+
+
+def version_of(checkpoint_id: Any) -> Optional[int]:
+    """1200 of 1200, "step-1200" and "/scratch/run-3/step-1200"; None of "best"."""
+    if checkpoint_id is None or isinstance(checkpoint_id, int):
+        return checkpoint_id
+    found = re.findall(r"\d+", os.path.basename(os.fspath(checkpoint_id).rstrip("/")))
+    return int(found[-1]) if found else None
+
+
+def region_name(fqn: str, taken: Any) -> str:
+    """The key, unless it is too long or taken, by another shard of the same tensor on this rank."""
+    if len(fqn.encode()) > NAME_MAX - 8:
+        fqn = fqn.encode()[:NAME_MAX - 30].decode(errors="ignore") + "#" + _short_hash(fqn)
+    name, number = fqn, 1
+    while name in taken:
+        name, number = f"{fqn}#{number}", number + 1
+    return name
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def planner_data_of(given: Any) -> Dict[str, Any]:
+    """The paths of torch's own planner as JSON; what another planner has, as a pickle."""
+    if given is None:
+        return {"planner": None}
+    if isinstance(given, dict) and all(isinstance(key, str) and isinstance(path, tuple) and
+                                       all(type(part) in (str, int) for part in path) for key, path in given.items()):
+        return {"planner": given}
+    return {"planner_pickle": base64.b64encode(pickle.dumps(given)).decode()}

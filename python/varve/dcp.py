@@ -36,18 +36,17 @@ Tested with torch 2.6, and with torch.distributed._shard.checkpoint of torch 1.1
 """
 from __future__ import annotations
 
-import base64
+import dataclasses
+import functools
 import io
 import json
+import logging
 import os
-import pickle
-import re
 import secrets
 import socket
 import threading
-import time
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -55,11 +54,12 @@ import torch.distributed as dist
 
 from . import errors, session as _session
 from .errors import Disagreed, EarlierFailed, Error, NotFound
-from .store import Checkpoint, Region, Store
+from .store import Checkpoint, Store
 from .torch import _numpy_of
 
-from ._dcp_stored import DOCUMENT, FORMAT, StorageReader, StorageWriter, Stored, key_of
-from ._dcp_stored import DefaultSavePlanner, LoadItemType, WriteItemType, WriteResult
+from ._dcp_stored import DOCUMENT, FORMAT, Stored, key_of, planner_data_of, region_name, version_of
+from ._dcp_stored import (DefaultSavePlanner, LoadItemType, StorageReader, StorageWriter, WriteItemType,
+                          WriteResult)
 
 try:
     from torch.distributed.checkpoint.staging import AsyncStager as _Stager
@@ -68,9 +68,21 @@ except ImportError:  # before torch 2.4
 
 __all__ = ["VarveWriter", "VarveReader"]
 
-NAME_MAX = 255  # bytes of the name of a region
 STAGING = 256 << 20  # bytes of tensors that cannot be read in place, at a time
 PICKED_UP = 60.0  # seconds until a save that async_save has begun must have come to its storage writer
+
+
+def _logged(function: Any) -> Any:
+    """Log what is raised: torch sends exceptions from rank to rank, which 2.6 cannot with Python 3.13."""
+    @functools.wraps(function)
+    def call(*arguments: Any, **more: Any) -> Any:
+        try:
+            return function(*arguments, **more)
+        except Exception as why:
+            logging.getLogger(__name__).error("varve: %s: %s", function.__name__, why)
+            raise
+
+    return call
 
 
 class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
@@ -169,6 +181,7 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
     def prepare_global_plan(self, plans: List[Any]) -> List[Any]:
         return plans
 
+    @_logged
     def write_data(self, plan: Any, planner: Any) -> Any:
         """Returns when all ranks' data is safe."""
         capture = self._here.capture
@@ -193,6 +206,7 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
                                "the planner that async_save has to VarveWriter, too")
         return WriteResult(index=item.index, size_in_bytes=capture.sizes[key], storage_data=None)
 
+    @_logged
     def finish(self, metadata: Any, results: Any) -> None:
         """On the coordinator: are replicas what they are called?"""
         with Store(self._store) as store:
@@ -240,7 +254,7 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
         self._pending = None
 
     def _next_version(self, checkpoint_id: Any) -> int:
-        told = _version_of(checkpoint_id)
+        told = version_of(checkpoint_id)
         if told is not None and told <= self._last:  # a run that went back: a generation of its own
             assert self._session is not None
             self._session.close()
@@ -277,11 +291,11 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
     def _protect(self, version: int, plan: Any, resolve: Callable[[Any], Any]) -> "_Capture":
         capture = _Capture(version)
         document: Dict[str, Any] = {"format": FORMAT, "replicas": self._replicas, "tensors": [], "bytes": [],
-                                    **_planner_data(getattr(plan, "planner_data", None))}
+                                    **planner_data_of(getattr(plan, "planner_data", None))}
         taken = {DOCUMENT}
         for item in plan.items:
             fqn, data = item.index.fqn, resolve(item)
-            region = _region_name(fqn, taken)
+            region = region_name(fqn, taken)
             taken.add(region)
             if item.type == WriteItemType.BYTE_IO:
                 saved = bytes(data.getbuffer())
@@ -383,6 +397,7 @@ class VarveReader(StorageReader):
     def reset(self, checkpoint_id: Any = None) -> None:
         self._checkpoint_id = checkpoint_id
 
+    @_logged
     def read_metadata(self, *_: Any, **__: Any) -> Any:
         if self._store is None:
             self._store = Store(self._path)
@@ -398,7 +413,7 @@ class VarveReader(StorageReader):
     def prepare_local_plan(self, plan: Any) -> Any:
         assert self._stored is not None
         at = self._stored.checkpoint
-        return _replace(plan, storage_data=(at.version, at.generation))
+        return dataclasses.replace(plan, storage_data=(at.version, at.generation))
 
     def prepare_global_plan(self, plans: List[Any]) -> List[Any]:
         found = {plan.storage_data for plan in plans}
@@ -408,6 +423,7 @@ class VarveReader(StorageReader):
                                "meanwhile. Load again, or say which version")
         return plans
 
+    @_logged
     def read_data(self, plan: Any, planner: Any) -> Any:
         assert self._stored is not None
         parts: List[Tuple[str, List[int], np.ndarray]] = []
@@ -448,7 +464,7 @@ class VarveReader(StorageReader):
     def _find(self, store: Store) -> "Stored":
         """The checkpoint that was asked for; or the newest that is whole, and whose replicas are."""
         checkpoints = store[self._name]
-        version = _version_of(self._checkpoint_id) if self._checkpoint_id is not None else self._version
+        version = version_of(self._checkpoint_id) if self._checkpoint_id is not None else self._version
         if version is not None:
             found = Stored(checkpoints[version])
             found.check()
@@ -473,39 +489,6 @@ class VarveReader(StorageReader):
 
 # ---- small things ----
 
-def _version_of(checkpoint_id: Any) -> Optional[int]:
-    """1200 of 1200, "step-1200" and "/scratch/run-3/step-1200"; None of "best"."""
-    if checkpoint_id is None or isinstance(checkpoint_id, int):
-        return checkpoint_id
-    found = re.findall(r"\d+", os.path.basename(os.fspath(checkpoint_id).rstrip("/")))
-    return int(found[-1]) if found else None
-
-
-def _region_name(fqn: str, taken: Any) -> str:
-    """The key, unless it is too long or taken, by another shard of the same tensor on this rank."""
-    if len(fqn.encode()) > NAME_MAX - 8:
-        fqn = fqn.encode()[:NAME_MAX - 30].decode(errors="ignore") + "#" + _short_hash(fqn)
-    name, number = fqn, 1
-    while name in taken:
-        name, number = f"{fqn}#{number}", number + 1
-    return name
-
-
-def _short_hash(text: str) -> str:
-    import hashlib
-
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _planner_data(given: Any) -> Dict[str, Any]:
-    """The paths of torch's own planner as JSON; what another planner has, as a pickle."""
-    if given is None:
-        return {"planner": None}
-    if isinstance(given, dict) and all(isinstance(key, str) and isinstance(path, tuple) and
-                                       all(type(part) in (str, int) for part in path) for key, path in given.items()):
-        return {"planner": given}
-    return {"planner_pickle": base64.b64encode(pickle.dumps(given)).decode()}
-
 
 def _containers(value: Any) -> Any:
     """The same tensors in dicts and lists of their own, which the program does not change."""
@@ -514,12 +497,6 @@ def _containers(value: Any) -> Any:
     if isinstance(value, list):
         return [_containers(one) for one in value]
     return value
-
-
-def _replace(plan: Any, **changes: Any) -> Any:
-    import dataclasses
-
-    return dataclasses.replace(plan, **changes)
 
 
 def _rank(group: Any) -> int:
