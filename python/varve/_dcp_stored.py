@@ -124,8 +124,7 @@ class Stored:
         if tuple(target.shape) != tuple(item.lengths):
             raise ValueError(f"{item.storage_index.fqn}: the planner has resolved a tensor of {tuple(target.shape)} for "
                              f"{tuple(item.lengths)}")
-        is_in_place = (target.device.type == "cpu" and target.dtype == chunk.dtype and target.is_contiguous() and
-                       chunk.region not in self.differing)
+        is_in_place = is_one_piece(target) and target.dtype == chunk.dtype and chunk.region not in self.differing
         source = target if is_in_place else torch.empty(tuple(item.lengths), dtype=chunk.dtype)
         if source.numel() == 0:
             return source
@@ -163,6 +162,12 @@ def different(regions: List[Region]) -> Tuple[Any, Any]:
         if (regions[0].global_shape, regions[0].type) != (region.global_shape, region.type):
             return regions[0], region
     return None, None
+
+
+def is_one_piece(tensor: torch.Tensor) -> bool:
+    """On the CPU, in the order of C, and as its memory says: it can be saved and filled in place."""
+    return (tensor.device.type == "cpu" and tensor.layout == torch.strided and tensor.is_contiguous() and
+            not tensor.is_conj() and not tensor.is_neg())
 
 
 def key_of(index: Any) -> Tuple[str, Any]:

@@ -57,7 +57,7 @@ from .errors import Disagreed, EarlierFailed, Error, NotFound
 from .store import Checkpoint, Store
 from .torch import _numpy_of
 
-from ._dcp_stored import DOCUMENT, FORMAT, Stored, key_of, planner_data_of, region_name, version_of
+from ._dcp_stored import DOCUMENT, FORMAT, Stored, is_one_piece, key_of, planner_data_of, region_name, version_of
 from ._dcp_stored import (DefaultSavePlanner, LoadItemType, StorageReader, StorageWriter, WriteItemType,
                           WriteResult)
 
@@ -327,8 +327,7 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
         self._places[region] = ()
 
     def _protect_tensor(self, region: str, tensor: torch.Tensor, offsets: Sequence[int], size: Sequence[int]) -> None:
-        is_in_place = tensor.device.type == "cpu" and tensor.layout == torch.strided and tensor.is_contiguous()
-        if is_in_place:
+        if is_one_piece(tensor):
             self._copies.pop(region, None)
         else:
             copy = self._copies.get(region)
