@@ -30,6 +30,21 @@ extern "C" {
 VARVE_API int varve_open_env(const char *store, const char *name, const struct varve_options *options,
                              struct varve_session **out, struct varve_error *error);
 
+/* Who this process is, for programs that have another way to tell all ranks so: a process group of torch, for example,
+ * whose rank 0 sends the others a free port and a secret. */
+struct varve_env {
+    size_t size; /* sizeof(struct varve_env) */
+    uint32_t rank, ranks;
+    const char *host;   /* of rank 0; may be NULL for a job of one */
+    uint16_t port;      /* where rank 0 listens until all ranks have come */
+    const char *secret; /* at least 16 bytes; NULL: none */
+};
+/* varve_open_env, told by the program: RANK, WORLD_SIZE, MASTER_ADDR, the ports and the secret of the environment do
+ * not count. */
+VARVE_API int varve_open_env_as(const struct varve_env *self, const char *store, const char *name,
+                                const struct varve_options *options, struct varve_session **out,
+                                struct varve_error *error);
+
 /* The group alone, without a session: collective. The caller ends it with its ops->close, or gives it to
  * varve_open_comm. For programs that have no other way to talk. error may be NULL. On failure *out is NULL. */
 VARVE_API int varve_comm_env(struct varve_comm **out, struct varve_error *error);

@@ -146,6 +146,22 @@ VARVE_API int varve_store_read_array(struct varve_store *store, const struct var
                                      const struct varve_slice *slice, int is_checked_first, varve_bytes_fn fn,
                                      void *arg, struct varve_error *error);
 
+/* A part of an array, and where its elements go. */
+struct varve_part {
+    const char *array;
+    struct varve_slice slice;
+    void *to;       /* elements in the order of C; no two parts share memory */
+    uint64_t bytes; /* there: as many as the slice has */
+};
+/* Read parts of arrays of one checkpoint straight into memory. What varve_store_read_array does for each, with its
+ * errors, but descriptions are read once for all, and data by several threads. All parts are looked at before a byte is
+ * written; if reading fails then, the contents of their memory are undefined. */
+VARVE_API int varve_store_read_parts(struct varve_store *store, const struct varve_which *which,
+                                     const struct varve_part *parts, size_t count, struct varve_error *error);
+/* Bytes that this handle has read from the storage, tables and lists included, since the first call of this function,
+ * which says 0, or since the first varve_store_compare. */
+VARVE_API int varve_store_bytes_read(struct varve_store *store, uint64_t *out, struct varve_error *error);
+
 /* ---- comparing two checkpoints ---- */
 struct varve_difference {
     uint32_t rank;

@@ -37,11 +37,11 @@ What to know before trusting it:
 from ._lib import VARVE_DIMS_MAX as DIMS_MAX
 from .errors import (BadSetting, Busy, Corrupt, Disagreed, EarlierFailed, Error, Fenced, Forgotten, Mismatch,
                      NoCheckpoint, NoStore, NotFound, UnknownFormat, Unsupported)
-from .session import LATEST, Arrays, Distribution, Flags, Session, Stored, open
+from .session import LATEST, Arrays, Distribution, Env, Flags, Session, Stored, open
 from .store import Array, Checkpoint, Checkpoints, Finding, Region, Store
 
 __version__ = "0.1.0"
 __all__ = ["open", "Session", "Store", "Checkpoints", "Checkpoint", "Array", "Arrays", "Region", "Stored", "Finding",
-           "Flags", "Distribution", "LATEST", "DIMS_MAX", "Error", "NotFound", "NoCheckpoint", "NoStore", "Corrupt",
-           "UnknownFormat", "Busy", "Fenced", "Mismatch", "Forgotten", "BadSetting", "Unsupported", "Disagreed",
+           "Flags", "Distribution", "Env", "LATEST", "DIMS_MAX", "Error", "NotFound", "NoCheckpoint", "NoStore",
+           "Corrupt", "UnknownFormat", "Busy", "Fenced", "Mismatch", "Forgotten", "BadSetting", "Unsupported", "Disagreed",
            "EarlierFailed"]

@@ -16,7 +16,7 @@ import os
 import signal
 import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint,
-                    c_uint32, c_uint64, c_void_p)
+                    c_uint16, c_uint32, c_uint64, c_void_p)
 from typing import Any, Dict, List, Tuple
 
 SONAME = "0"
@@ -154,6 +154,10 @@ class varve_slice(Structure):
     _fields_ = [("first", c_uint64 * VARVE_DIMS_MAX), ("count", c_uint64 * VARVE_DIMS_MAX)]
 
 
+class varve_part(Structure):
+    _fields_ = [("array", c_char_p), ("slice", varve_slice), ("to", c_void_p), ("bytes", c_uint64)]
+
+
 varve_progress_fn = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64)
 varve_finding_fn = CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 varve_action_fn = CFUNCTYPE(None, c_void_p, c_char_p, c_uint64, c_char_p)
@@ -171,6 +175,11 @@ class varve_verify_result(Structure):
 
 class varve_prune_result(Structure):
     _fields_ = [("objects", c_uint64), ("bytes", c_uint64), ("kept_attempts", c_uint64)]
+
+
+class varve_env(Structure):
+    _fields_ = [("size", c_size_t), ("rank", c_uint32), ("ranks", c_uint32), ("host", c_char_p), ("port", c_uint16),
+                ("secret", c_char_p)]
 
 
 class varve_mpi_kind(Structure):
@@ -223,6 +232,8 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
     "varve_store_arrays": (c_int, store_p, _which_p, c_char_p, varve_global_array_fn, c_void_p, _error_p),
     "varve_store_read_array": (c_int, store_p, _which_p, c_char_p, POINTER(varve_slice), c_int, varve_bytes_fn,
                                c_void_p, _error_p),
+    "varve_store_read_parts": (c_int, store_p, _which_p, POINTER(varve_part), c_size_t, _error_p),
+    "varve_store_bytes_read": (c_int, store_p, POINTER(c_uint64), _error_p),
     "varve_store_verify": (c_int, store_p, POINTER(varve_verify_options), POINTER(varve_verify_result), _error_p),
     "varve_store_forget": (c_int, store_p, _which_p, _error_p),
     "varve_store_prune": (c_int, store_p, c_char_p, c_int, varve_action_fn, c_void_p, POINTER(varve_prune_result),
@@ -234,6 +245,8 @@ MPI_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
 }
 ENV_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "varve_open_env": (c_int, c_char_p, c_char_p, POINTER(varve_options), POINTER(session_p), _error_p),
+    "varve_open_env_as": (c_int, POINTER(varve_env), c_char_p, c_char_p, POINTER(varve_options), POINTER(session_p),
+                          _error_p),
 }
 
 

@@ -39,6 +39,17 @@ class Distribution(enum.IntEnum):
     DROPPED = _lib.VARVE_DROPPED
 
 
+class Env(NamedTuple):
+    """Who this process is in a job without MPI that can tell all ranks where to meet; see varve_open_env_as in
+    varve_env.h."""
+
+    rank: int
+    ranks: int
+    host: str  # of rank 0
+    port: int  # at which rank 0 listens
+    secret: str  # 16 characters at least
+
+
 class Stored(NamedTuple):
     """A region of this rank as a checkpoint has it; see Session.stored."""
 
@@ -105,6 +116,11 @@ class Session:
             if comm != "env":
                 raise ValueError(f"comm is {comm!r}; the only text it can be is \"env\"")
             self._take(_open_interruptibly(_lib.env_lib().varve_open_env, opened, rest, is_job=True), opened, error)
+        elif isinstance(comm, Env):
+            this = _lib.varve_env(ctypes.sizeof(_lib.varve_env), comm.rank, comm.ranks, comm.host.encode(), comm.port,
+                                  comm.secret.encode())
+            self._take(_open_interruptibly(_lib.env_lib().varve_open_env_as, opened, (ctypes.byref(this), *rest),
+                                           is_job=True), opened, error)
         else:
             with _lib.quiet():  # one that comes meanwhile finds the session here, whose threads go on
                 self._take(_open_mpi(comm, rest), opened, error)
@@ -831,8 +847,8 @@ def open(store: Any, name: str, comm: Any = None, *, keep: Union[int, str, None]
 
     store     a folder (made if there is none), file:///folder, or mem://name for tests
     comm      a communicator of mpi4py, or "env": the ranks find each other by the variables RANK, WORLD_SIZE,
-              MASTER_ADDR and MASTER_PORT, as torchrun sets them, over TCP; varve_env(3) has ports and secrets. All ranks
-              call this, and the session belongs to all of them
+              MASTER_ADDR and MASTER_PORT, as torchrun sets them, over TCP; varve_env(3) has ports and secrets. Or Env,
+              which tells the same. All ranks call this, and the session belongs to all of them
     keep      how many checkpoints to keep; 3 unless told; "all"
     log       a function (level, line) instead of standard error: level 0 error, 1 warn, 2 info, 3 debug. It is called
               from other threads

@@ -124,6 +124,13 @@ class Store(Mapping[str, "Checkpoints"]):
                    1 if dry_run else 0, _lib.varve_action_fn(), None, ctypes.byref(result))
         return result.bytes
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that were read from the storage since this was asked first, tables and lists included."""
+        out = ctypes.c_uint64()
+        self._call(_lib.lib().varve_store_bytes_read, ctypes.byref(out))
+        return out.value
+
     def _call(self, function: Any, *arguments: Any) -> int:
         error = _lib.varve_error()
         with self._lock:
@@ -249,10 +256,32 @@ class Checkpoint(Mapping[str, "Array"]):
                 break
         else:
             raise NotFound(_lib.VARVE_MISMATCH, f"{self.name}@{self.version} has no region {name} of rank {rank}")
+        return self.read_region(region)
+
+    def read_region(self, region: Region) -> np.ndarray:
+        """The same for a region that regions() has told, without looking for it once more."""
         made = np.empty(region.shape, region.dtype)
         self._fill(made, lambda fn: self._store._call(
-            _lib.lib().varve_store_read, self._which(), rank, _lib.bytes_of(name, "the name of a region"), 0, fn, None))
+            _lib.lib().varve_store_read, self._which(), region.rank,
+            _lib.bytes_of(region.name, "the name of a region"), 0, fn, None))
         return made
+
+    def read_into(self, parts: Sequence[Tuple[str, Sequence[int], np.ndarray]]) -> None:
+        """Read parts of arrays straight into memory, many at once: (name, index of the first element, array to fill).
+
+        The arrays must be one piece in the order of C, and have the type that is stored. If a part is not stored, the
+        error is Mismatch, and nothing was written. After other errors the contents of the arrays are undefined."""
+        made = (_lib.varve_part * len(parts))()
+        for part, (name, first, array) in zip(made, parts):
+            into = _types.numpy_of(name, array)
+            if len(first) != into.ndim:
+                raise ValueError(f"array {name}: {len(first)} indices for {into.ndim} dimensions")
+            part.array = _lib.bytes_of(name, "the name of an array")
+            part.slice.first[:into.ndim] = list(first)
+            part.slice.count[:into.ndim] = list(into.shape)
+            part.to = _types.address_of(into)
+            part.bytes = into.nbytes
+        self._store._call(_lib.lib().varve_store_read_parts, self._which(), made, len(parts))
 
     def forget(self) -> None:
         """Remove this checkpoint. Store.prune then frees its space."""

@@ -94,9 +94,10 @@ static int fill_comms(struct vv_env_comm *own, struct vv_env_comm *second, struc
 }
 
 /* Memory first: a rank that has none does not even join. */
-static int open_comm(varve_log_fn log, void *log_arg, struct varve_comm **out, struct varve_error *error) {
+static int open_comm(const struct varve_env *self, varve_log_fn log, void *log_arg, struct varve_comm **out,
+                     struct varve_error *error) {
     struct vv_env_plan plan;
-    int rc = vv_env_read_plan(&plan, error);
+    int rc = self ? vv_env_take_plan(self, &plan, error) : vv_env_read_plan(&plan, error);
     if (rc)
         return rc;
     struct vv_env_comm *own = calloc(1, sizeof *own), *second = calloc(1, sizeof *second);
@@ -134,15 +135,29 @@ int varve_comm_env(struct varve_comm **out, struct varve_error *error) {
     if (!out)
         return vv_env_refuse(error, -EINVAL, "varve_comm_env needs a place for the group");
     *out = NULL;
-    return open_comm(NULL, NULL, out, error);
+    return open_comm(NULL, NULL, NULL, out, error);
 }
 
-int varve_open_env(const char *store, const char *name, const struct varve_options *options, struct varve_session **out,
-                   struct varve_error *error) {
+static int open_session(const struct varve_env *self, const char *store, const char *name,
+                        const struct varve_options *options, struct varve_session **out, struct varve_error *error) {
     struct varve_comm *comm = NULL;
     if (out)
         *out = NULL;
     int has_log = options && options->size >= offsetof(struct varve_options, log_arg) + sizeof options->log_arg;
-    int rc = open_comm(has_log ? options->log : NULL, has_log ? options->log_arg : NULL, &comm, error);
+    int rc = open_comm(self, has_log ? options->log : NULL, has_log ? options->log_arg : NULL, &comm, error);
     return rc ? rc : varve_open_comm(comm, store, name, options, out, error);
+}
+
+int varve_open_env(const char *store, const char *name, const struct varve_options *options, struct varve_session **out,
+                   struct varve_error *error) {
+    return open_session(NULL, store, name, options, out, error);
+}
+
+int varve_open_env_as(const struct varve_env *self, const char *store, const char *name,
+                      const struct varve_options *options, struct varve_session **out, struct varve_error *error) {
+    if (self)
+        return open_session(self, store, name, options, out, error);
+    if (out)
+        *out = NULL;
+    return vv_env_refuse(error, -EINVAL, "varve_open_env_as needs to be told which rank this is");
 }

@@ -68,6 +68,8 @@ struct vv_env_group {
 
 /* ---- settings.c ---- */
 int vv_env_read_plan(struct vv_env_plan *plan, struct varve_error *error);
+/* The same, as the program tells it. */
+int vv_env_take_plan(const struct varve_env *self, struct vv_env_plan *plan, struct varve_error *error);
 int vv_env_refuse(struct varve_error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- meet.c: all ranks know all others, or an error with its reason ---- */

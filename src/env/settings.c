@@ -83,15 +83,16 @@ static int read_file(const char *path, char *out, size_t *size, struct varve_err
     return rc;
 }
 
-static int read_secret(char *out, size_t *size, struct varve_error *error) {
-    const char *text = secure_getenv("VARVE_SECRET"), *path = secure_getenv("VARVE_SECRET_FILE");
+/* told: the program's, or NULL: the environment's. */
+static int read_secret(const char *told, char *out, size_t *size, struct varve_error *error) {
+    const char *text = told ? told : secure_getenv("VARVE_SECRET"), *path = secure_getenv("VARVE_SECRET_FILE");
     *size = 0;
     if (text && *text) {
         *size = strlen(text);
         if (*size >= SECRET_MOST)
             return vv_env_refuse(error, -EFBIG, "VARVE_SECRET has more than %d bytes", SECRET_MOST - 1);
         memcpy(out, text, *size);
-    } else if (path && *path) {
+    } else if (!told && path && *path) {
         int rc = read_file(path, out, size, error);
         if (rc)
             return rc;
@@ -107,11 +108,11 @@ static int read_secret(char *out, size_t *size, struct varve_error *error) {
 }
 
 /* Jobs that torchrun has given different names do not mix, whatever else they have in common. */
-static int make_key(struct vv_env_plan *plan, struct varve_error *error) {
+static int make_key(struct vv_env_plan *plan, const char *told, struct varve_error *error) {
     char secret[SECRET_MOST], text[512];
     size_t size;
     const char *name = secure_getenv("TORCHELASTIC_RUN_ID");
-    int rc = read_secret(secret, &size, error);
+    int rc = read_secret(told, secret, &size, error);
     if (rc)
         return rc;
     int length = snprintf(text, sizeof text, "varve job %s", name ? name : "");
@@ -133,15 +134,20 @@ static int is_loopback_text(const char *host) {
            vv_env_is_loopback(&address);
 }
 
-static int read_place(struct vv_env_plan *plan, struct varve_error *error) {
-    const char *host = secure_getenv("MASTER_ADDR");
-    long port, of_master = 0;
+static int take_host(struct vv_env_plan *plan, const char *host, const char *what, struct varve_error *error) {
     if (!host || !*host || strlen(host) >= sizeof plan->host)
-        return vv_env_refuse(error, -EINVAL, "MASTER_ADDR is %s: it names the host of rank 0",
+        return vv_env_refuse(error, -EINVAL, "%s is %s: it names the host of rank 0", what,
                              host && *host ? "too long" : "not set");
     memcpy(plan->host, host, strlen(host) + 1);
     plan->is_loopback = is_loopback_text(host);
-    int rc = read_number("VARVE_PORT", 1, 65535, 0, &port, error);
+    return 0;
+}
+
+static int read_place(struct vv_env_plan *plan, struct varve_error *error) {
+    long port = 0, of_master = 0;
+    int rc = take_host(plan, secure_getenv("MASTER_ADDR"), "MASTER_ADDR", error);
+    if (rc == 0)
+        rc = read_number("VARVE_PORT", 1, 65535, 0, &port, error);
     if (rc == 0 && port == 0)
         rc = read_number("MASTER_PORT", 1, 65535, -1, &of_master, error);
     if (rc)
@@ -153,23 +159,47 @@ static int read_place(struct vv_env_plan *plan, struct varve_error *error) {
     return 0;
 }
 
+static int read_seconds(struct vv_env_plan *plan, struct varve_error *error) {
+    long connect = 0, peer = 0;
+    int rc = read_number("VARVE_CONNECT_SECONDS", 1, SECONDS_MOST, SECONDS, &connect, error);
+    if (rc == 0)
+        rc = read_number("VARVE_PEER_SECONDS", 1, SECONDS_MOST, SECONDS, &peer, error);
+    plan->connect_seconds = (int)connect;
+    plan->peer_seconds = (int)peer;
+    return rc;
+}
+
 int vv_env_read_plan(struct vv_env_plan *plan, struct varve_error *error) {
-    long rank = 0, ranks = 0, connect = 0, peer = 0;
+    long rank = 0, ranks = 0;
     *plan = (struct vv_env_plan){0};
     int rc = read_number("WORLD_SIZE", 1, INT_MAX, -1, &ranks, error);
     if (rc == 0)
         rc = read_number("RANK", 0, ranks - 1, -1, &rank, error);
     if (rc == 0)
-        rc = read_number("VARVE_CONNECT_SECONDS", 1, SECONDS_MOST, SECONDS, &connect, error);
-    if (rc == 0)
-        rc = read_number("VARVE_PEER_SECONDS", 1, SECONDS_MOST, SECONDS, &peer, error);
+        rc = read_seconds(plan, error);
     if (rc == 0 && ranks > 1)
         rc = read_place(plan, error);
     if (rc == 0 && ranks > 1)
-        rc = make_key(plan, error);
+        rc = make_key(plan, NULL, error);
     plan->rank = (uint32_t)rank;
     plan->ranks = (uint32_t)ranks;
-    plan->connect_seconds = (int)connect;
-    plan->peer_seconds = (int)peer;
+    return rc;
+}
+
+int vv_env_take_plan(const struct varve_env *self, struct vv_env_plan *plan, struct varve_error *error) {
+    *plan = (struct vv_env_plan){0};
+    if (self->size < sizeof *self || self->ranks > INT_MAX || self->rank >= self->ranks)
+        return vv_env_refuse(error, -EINVAL, "rank %u of %u ranks, and a struct varve_env of %zu bytes, cannot be",
+                             self->rank, self->ranks, self->size);
+    if (self->ranks > 1 && self->port == 0)
+        return vv_env_refuse(error, -EINVAL, "the port of rank 0 is not told");
+    int rc = read_seconds(plan, error);
+    if (rc == 0 && self->ranks > 1)
+        rc = take_host(plan, self->host, "the host that the program has told", error);
+    if (rc == 0 && self->ranks > 1)
+        rc = make_key(plan, self->secret ? self->secret : "", error);
+    plan->rank = self->rank;
+    plan->ranks = self->ranks;
+    plan->port = self->port;
     return rc;
 }

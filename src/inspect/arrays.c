@@ -25,9 +25,8 @@ static int add_rank(struct vv_view *view, struct vv_residents *residents, uint32
     return rc;
 }
 
-/* All arrays, or the one of this name, of the ranks that are on this node. */
-static int gather(struct varve_store *store, const struct varve_which *which, struct vv_view *view, const char *name,
-                  struct vv_global_arrays *out, struct varve_error *error) {
+int vv_inspect_arrays(struct varve_store *store, const struct varve_which *which, struct vv_view *view,
+                      const char *name, struct vv_global_arrays *out, struct varve_error *error) {
     struct vv_left_out left_out = {0};
     struct vv_residents *residents = NULL;
     int rc = 0;
@@ -75,7 +74,7 @@ int varve_store_arrays(struct varve_store *store, const struct varve_which *whic
     int rc = vv_inspect_open_view(store, &found, &view, error);
     if (rc < 0)
         return rc;
-    rc = gather(store, &found, view, name, &arrays, error);
+    rc = vv_inspect_arrays(store, &found, view, name, &arrays, error);
     for (size_t i = 0; rc == 0 && i < arrays.count; i++)
         rc = tell_array(&arrays.list[i], fn, arg);
     vv_global_arrays_clear(&arrays);
@@ -125,6 +124,12 @@ static int check_slice(const struct vv_array_reading *reading, struct varve_erro
     if (global->missing > 0 && found < vv_part_elements(&reading->slice))
         return vv_error(error, VARVE_MISMATCH, "array %s: %s", global->name, problem_of(global));
     return 0;
+}
+
+int vv_array_reading_choose(struct vv_array_reading *reading, const struct varve_slice *slice,
+                            struct varve_error *error) {
+    int rc = choose_slice(reading, slice, error);
+    return rc ? rc : check_slice(reading, error);
 }
 
 static void choose_slabs(struct vv_array_reading *reading) {
@@ -193,8 +198,7 @@ int vv_array_reading_open(struct vv_array_reading *reading, struct varve_store *
                           struct varve_error *error) {
     const struct vv_scatter_options options = {
         .threads = (unsigned)store->settings.threads, .window = BOOK_BYTES, .zero = zero};
-    int rc = choose_slice(reading, slice, error);
-    rc = rc ? rc : check_slice(reading, error);
+    int rc = vv_array_reading_choose(reading, slice, error);
     if (rc || vv_part_elements(&reading->slice) == 0)
         return rc;
     choose_slabs(reading);
@@ -241,7 +245,7 @@ int varve_store_read_array(struct varve_store *store, const struct varve_which *
     if (rc < 0)
         return rc;
     vv_view_expect_parts(reading.view);
-    rc = gather(store, &found, reading.view, name, &arrays, error);
+    rc = vv_inspect_arrays(store, &found, reading.view, name, &arrays, error);
     if (rc == 0 && arrays.count == 0)
         rc = vv_error(error, VARVE_MISMATCH, "%s@%" PRId64 " has no array \"%s\"; `varve show` tells what there is",
                       found.name, found.version, name);

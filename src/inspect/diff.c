@@ -50,24 +50,10 @@ static int compare_ranks(struct vv_diff *diff, struct varve_error *error) {
 
 /* ---- the calls ---- */
 
-/* What was read from the storage so far. Who looks at a store pays for counting only after the first comparison. */
-static int read_so_far(struct varve_store *store, uint64_t *out, struct varve_error *error) {
-    struct vv_backend_counts counts;
-    struct varve_backend **backend = &store->store->backend;
-
-    int rc = vv_count_get(*backend, &counts);
-    if (rc == VARVE_UNSUPPORTED) {
-        rc = vv_count_backend_wrap(*backend, backend);
-        rc = rc < 0 ? rc : vv_count_get(*backend, &counts);
-    }
-    *out = rc < 0 ? 0 : counts.bytes_read;
-    return rc < 0 ? vv_error_sys(error, rc, "cannot count what is read") : 0;
-}
-
 static int both_read_so_far(struct vv_diff *diff, uint64_t *out, struct varve_error *error) {
     uint64_t more = 0;
-    int rc = read_so_far(diff->store[0], out, error);
-    rc = rc < 0 || diff->store[0] == diff->store[1] ? rc : read_so_far(diff->store[1], &more, error);
+    int rc = vv_inspect_read_so_far(diff->store[0], out, error);
+    rc = rc < 0 || diff->store[0] == diff->store[1] ? rc : vv_inspect_read_so_far(diff->store[1], &more, error);
     *out += more;
     return rc;
 }

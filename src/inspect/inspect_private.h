@@ -4,7 +4,7 @@
 
 #include <varve/varve_inspect.h>
 
-#include "arrays/overlap.h"
+#include "arrays/global_array.h"
 #include "base/settings.h"
 #include "check/verify.h"
 #include "lifecycle/commit.h"
@@ -54,6 +54,9 @@ struct vv_array_reading {
     uint64_t inner;       /* bytes of one of these */
     uint8_t *window;      /* the slab that was read */
 };
+/* Choose the slice, or all, and check that every element of it is there once. */
+int vv_array_reading_choose(struct vv_array_reading *reading, const struct varve_slice *slice,
+                            struct varve_error *error);
 int vv_array_reading_open(struct vv_array_reading *reading, struct varve_store *store, const struct varve_slice *slice,
                           struct varve_error *error);
 void vv_array_reading_close(struct vv_array_reading *reading); /* whether it was opened or not */
@@ -62,6 +65,11 @@ uint64_t vv_array_slab_first(const struct vv_array_reading *reading, struct vv_p
 int vv_array_slab_read(struct vv_array_reading *reading, const struct vv_part *slab, struct varve_error *error);
 /* To the next slab; 0 when it was the last. */
 int vv_array_slab_next(const struct vv_array_reading *reading, struct vv_part *slab);
+/* All arrays, or the one of this name, of the ranks that are on this node. */
+int vv_inspect_arrays(struct varve_store *store, const struct varve_which *which, struct vv_view *view,
+                      const char *name, struct vv_global_arrays *out, struct varve_error *error);
+/* What was read from the storage since the first time that this was asked. */
+int vv_inspect_read_so_far(struct varve_store *store, uint64_t *out, struct varve_error *error);
 /* How a block is compressed, as the setting `codec` names it. */
 const char *vv_inspect_codec(const struct vv_block *block);
 /* Open what this rank has of a checkpoint, unless it is open already, and find a region in it: those behind the one

@@ -208,6 +208,33 @@ static int read_box(struct varve_store *store, const struct plan *plan, const st
     return rc;
 }
 
+/* The same slice and its first and last index, by one call and into memory. */
+static void read_parts(struct varve_store *store, const struct plan *plan, const struct box *box) {
+    struct box wanted[3] = {*box, *box, *box};
+    struct varve_part parts[3] = {{.array = "field"}, {.array = "field"}, {.array = "field"}};
+    struct varve_error error = {0};
+    wanted[1].local[0] = wanted[2].local[0] = box->local[0] > 0;
+    wanted[2].first[0] += box->local[0] > 0 ? box->local[0] - 1 : 0;
+    for (int i = 0; i < 3; i++) {
+        memcpy(parts[i].slice.first, wanted[i].first, sizeof wanted[i].first);
+        memcpy(parts[i].slice.count, wanted[i].local, sizeof wanted[i].local);
+        parts[i].bytes = elements_of(plan, &wanted[i]) * 8;
+        parts[i].to = malloc(parts[i].bytes + 8);
+        assert_non_null(parts[i].to);
+        memset(parts[i].to, 0xa5, parts[i].bytes + 8);
+    }
+    if (varve_store_read_parts(store, &newest, parts, 3, &error) != 0)
+        fail_msg("%s", error.text);
+    for (int i = 0; i < 3; i++) {
+        const uint64_t *values = parts[i].to;
+        for (uint64_t k = 0; k < parts[i].bytes / 8; k++)
+            if (values[k] != value_of(place_of(plan, &wanted[i], together, k), 0))
+                fail_msg("WRONG: element %" PRIu64 " of part %d", k, i);
+        assert_true(values[parts[i].bytes / 8] == UINT64_C(0xa5a5a5a5a5a5a5a5));
+        free(parts[i].to);
+    }
+}
+
 static uint64_t chance = 7;
 static uint64_t by_chance(uint64_t below) {
     chance = chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -236,6 +263,7 @@ static void reads_back(const struct plan *plan, int slices) {
         struct box box = i == 0 ? whole : random_box(plan);
         if (read_box(store, plan, &box, i % 2, &error) != 0)
             fail_msg("%s", error.text);
+        read_parts(store, plan, &box);
     }
     varve_store_close(store);
 }
@@ -439,6 +467,31 @@ static void other_types_are_named(void **state) {
     must_refuse(&plan, &whole, "different sizes or types");
 }
 
+/* Before a byte is written, also of the parts that are right. */
+static void parts_are_refused(struct varve_store *store) {
+    uint64_t memory[100], read = 1, before;
+    struct varve_error error = {0};
+    struct varve_part parts[2] = {{"field", {{0, 0}, {2, 50}}, memory, sizeof memory}};
+    memset(memory, 0, sizeof memory);
+    parts[1] = (struct varve_part){"none", {{0, 0}, {1, 50}}, memory, 400};
+    assert_int_equal(varve_store_read_parts(store, &newest, parts, 2, &error), VARVE_MISMATCH);
+    assert_non_null(strstr(error.text, "no array \"none\""));
+    parts[1] = (struct varve_part){"field", {{59, 0}, {2, 50}}, memory, 800};
+    assert_int_equal(varve_store_read_parts(store, &newest, parts, 2, &error), VARVE_MISMATCH);
+    parts[1] = (struct varve_part){"field", {{0, 0}, {1, 50}}, memory, 800};
+    assert_int_equal(varve_store_read_parts(store, &newest, parts, 2, &error), -EINVAL);
+    assert_non_null(strstr(error.text, "400 bytes"));
+    assert_int_equal(varve_store_read_parts(store, &newest, NULL, 1, &error), -EINVAL);
+    assert_int_equal(varve_store_read_parts(NULL, &newest, parts, 1, &error), -EINVAL);
+    for (int i = 0; i < 100; i++)
+        assert_true(memory[i] == 0);
+    assert_int_equal(varve_store_bytes_read(NULL, &read, &error), -EINVAL);
+    assert_int_equal(varve_store_bytes_read(store, &before, &error), 0);
+    assert_int_equal(varve_store_read_parts(store, &newest, parts, 1, &error), 0);
+    assert_int_equal(varve_store_bytes_read(store, &read, &error), 0);
+    assert_true(read > before);
+}
+
 static void what_is_not_there_is_refused(void **state) {
     struct plan plan = grid(2, (const uint64_t[]){60, 50}, (const uint32_t[]){2, 1});
     struct box far = {{0, 20}, {60, 31}}, farther = {{61, 0}, {0, 50}}, huge = {{1, 0}, {UINT64_MAX, 50}};
@@ -454,6 +507,7 @@ static void what_is_not_there_is_refused(void **state) {
     assert_int_equal(varve_store_read_array(store, &newest, NULL, NULL, 0, compare, NULL, &error), -EINVAL);
     assert_int_equal(varve_store_read_array(NULL, &newest, "field", NULL, 0, compare, NULL, &error), -EINVAL);
     assert_int_equal(varve_store_arrays(store, &newest, NULL, NULL, NULL, &error), -EINVAL);
+    parts_are_refused(store);
     varve_store_close(store);
 }
 

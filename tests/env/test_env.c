@@ -871,6 +871,40 @@ static void one_rank_needs_no_network(void **state) {
     unsetenv("RANK");
 }
 
+/* Instead of the environment, of which nothing counts then. */
+static void a_program_may_tell_who_it_is(void **state) {
+    struct varve_env self = {sizeof self, 1, 4, "127.0.0.1", 4711, "0123456789abcdef"};
+    struct vv_env_plan plan, other;
+    struct varve_session *session = NULL;
+    (void)state;
+    setenv("VARVE_SECRET", "fedcba9876543210", 1);
+    set_number("WORLD_SIZE", 7);
+    set_number("RANK", 6);
+    assert_int_equal(vv_env_take_plan(&self, &plan, NULL), 0);
+    assert_true(plan.rank == 1 && plan.ranks == 4 && plan.port == 4711 && plan.is_loopback);
+    self.secret = NULL;
+    assert_int_equal(vv_env_take_plan(&self, &other, NULL), 0);
+    assert_memory_not_equal(plan.key, other.key, sizeof plan.key);
+    unsetenv("VARVE_SECRET");
+    assert_int_equal(vv_env_take_plan(&self, &plan, NULL), 0);
+    assert_memory_equal(plan.key, other.key, sizeof plan.key); /* none, whatever the environment has */
+    self.secret = "short";
+    assert_int_equal(vv_env_take_plan(&self, &plan, NULL), -EINVAL);
+    self.secret = NULL;
+    self.port = 0;
+    assert_int_equal(vv_env_take_plan(&self, &plan, NULL), -EINVAL);
+    self.port = 4711;
+    self.host = NULL;
+    assert_int_equal(vv_env_take_plan(&self, &plan, NULL), -EINVAL);
+    self.rank = 4;
+    assert_int_equal(varve_open_env_as(&self, "mem://as", "job", NULL, &session, NULL), -EINVAL);
+    assert_int_equal(varve_open_env_as(NULL, "mem://as", "job", NULL, &session, NULL), -EINVAL);
+    self = (struct varve_env){.size = sizeof self, .ranks = 1};
+    assert_int_equal(varve_open_env_as(&self, "mem://as", "job", NULL, &session, NULL), 0);
+    assert_int_equal(varve_close(session), 0);
+    unsetenv("RANK");
+}
+
 /* RFC 4231, test case 2. */
 static void the_keyed_hash_is_the_known_one(void **state) {
     static const uint8_t wanted[] = {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24,
@@ -916,6 +950,7 @@ static const struct CMUnitTest others[] = {
     cmocka_unit_test_setup(a_secret_may_be_in_a_file, setup),
     cmocka_unit_test_setup(the_port_follows_that_of_the_master, setup),
     cmocka_unit_test_setup(one_rank_needs_no_network, setup),
+    cmocka_unit_test_setup(a_program_may_tell_who_it_is, setup),
     cmocka_unit_test_setup(the_keyed_hash_is_the_known_one, setup),
 };
 
