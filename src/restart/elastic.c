@@ -15,6 +15,8 @@
 #include "read/region_reader.h"
 #include "restart/elastic_private.h"
 
+#define SPARE (1u << 20) /* bytes that a rank may read in vain, rather than ask others */
+
 /* ---- reading ---- */
 
 /* Inside the work of the peers. Until here nothing was written. */
@@ -154,8 +156,9 @@ static int try_together(struct vv_elastic *elastic, struct varve_error *error) {
         rc = vv_peers_run(elastic->peers, compare_parts, elastic, error);
     if (rc == 0)
         rc = compare_totals(elastic, error);
-    /* Nearly every block may be lent, not only some: with few slots ranks that are once apart stay so. */
-    const struct vv_peers_needs needs = {.is_needed = 1,
+    /* Nearly every block may be lent, not only some: with few slots ranks that are once apart stay so. A round costs
+     * each rank a hundred messages where there are thousands: it must save some bytes. */
+    const struct vv_peers_needs needs = {.is_needed = elastic->reach > elastic->bytes + elastic->bytes / 10 + SPARE,
                                          .shared = elastic->bytes,
                                          .bytes = elastic->bytes * 3,
                                          .block_size = (uint32_t)job->settings.block_size};
@@ -178,15 +181,12 @@ static int try_together(struct vv_elastic *elastic, struct varve_error *error) {
     return rc;
 }
 
-int vv_try_elastic(struct vv_restart_context *context, uint32_t generation, uint64_t version,
+int vv_try_elastic(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation, uint64_t version,
                    struct varve_error *error) {
-    struct vv_elastic elastic = {.context = context, .generation = generation, .version = version};
-    int rc = vv_open_peers(context, &elastic.peers, error);
-    if (rc == 0)
-        rc = try_together(&elastic, error);
+    struct vv_elastic elastic = {.context = context, .peers = peers, .generation = generation, .version = version};
+    int rc = try_together(&elastic, error);
     vv_history_clear(&elastic.history);
     vv_view_close(elastic.view);
-    vv_peers_close(elastic.peers);
     vv_free(elastic.lists);
     vv_free(elastic.wanted);
     vv_free(elastic.owners);

@@ -60,6 +60,7 @@ struct vv_elastic {
     struct vv_stored_part *parts; /* ascending owners, then numbers */
     size_t part_count, part_capacity;
     uint64_t bytes;                        /* that will be read */
+    uint64_t reach;                        /* bytes of the stored regions that these are in */
     uint64_t wanted_blocks, stored_blocks; /* bytes of arrays: of this rank's blocks now, and of all that are stored */
 };
 

@@ -450,6 +450,9 @@ int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t
         rc = vv_peers_run(restart.peers, read_checked, &restart, error);
     if (rc == 0)
         rc = vv_restart_take(&restart, error);
+    struct vv_peers *peers = restart.peers; /* nobody has said yet what it needs: they serve once more */
+    if (rc == VV_OTHER_PARTS)
+        restart.peers = NULL;
     vv_restart_clear(&restart, rc);
     if (rc != VV_OTHER_PARTS)
         return rc;
@@ -460,5 +463,8 @@ int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t
                         "this job has other ranks or blocks than the checkpoint: all ranks must call varve_restart "
                         "then");
     rc = vv_comm_agree(context->job->comm, rc, error);
-    return rc ? rc : vv_try_elastic(context, generation, version, error);
+    if (rc == 0)
+        rc = vv_try_elastic(context, peers, generation, version, error);
+    vv_peers_close(peers);
+    return rc;
 }

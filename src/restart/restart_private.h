@@ -48,8 +48,9 @@ struct vv_origin vv_origin_of(const struct vv_run *run);
 /* The code of a rank that has found other parts stored than it has. Lower than every error, so that all ranks follow.
  */
 #define VV_OTHER_PARTS (-(1 << 20))
-/* Read them by the place of their elements in the global arrays. Collective. */
-int vv_try_elastic(struct vv_restart_context *context, uint32_t generation, uint64_t version,
+/* Read them by the place of their elements in the global arrays. peers are those of the restart that has found this
+ * out, and stay the caller's. Collective. */
+int vv_try_elastic(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation, uint64_t version,
                    struct varve_error *error);
 
 /* ---- candidates.c ---- */
