@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -38,13 +39,21 @@ static int share_error(struct varve_comm *comm, int code, uint32_t rank, struct 
     return rc ? vv_comm_broken(comm, rc, error) : code;
 }
 
-int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error) {
-    uint64_t worst = pack_code(comm, code < 0 ? code : 0);
-    int rc = comm->ops->reduce_min(comm, &worst, 1);
+int vv_comm_agree_values(struct varve_comm *comm, int code, uint64_t *values, size_t count, struct varve_error *error) {
+    uint64_t least[1 + VV_AGREED_MOST] = {pack_code(comm, code < 0 ? code : 0)};
+    if (count > 0)
+        memcpy(least + 1, values, count * sizeof *values);
+    int rc = comm->ops->reduce_min(comm, least, 1 + count);
     if (rc)
         return vv_comm_broken(comm, rc, error);
-    code = (int)((int64_t)(worst >> 32) - CODE_BIAS);
-    return code == 0 ? 0 : share_error(comm, code, (uint32_t)worst, error);
+    if (count > 0)
+        memcpy(values, least + 1, count * sizeof *values);
+    code = (int)((int64_t)(least[0] >> 32) - CODE_BIAS);
+    return code == 0 ? 0 : share_error(comm, code, (uint32_t)least[0], error);
+}
+
+int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error) {
+    return vv_comm_agree_values(comm, code, NULL, 0, error);
 }
 
 static const char *const call_names[] = {"open", "checkpoint", "restart",       "stored",     "reject",

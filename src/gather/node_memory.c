@@ -148,14 +148,20 @@ static int create(struct opening *opening) {
     return rc ? refuse_opening(opening, "getrandom", -rc) : 0;
 }
 
-/* One after the other: this needs no memory, which may be what has run out. */
+/* Along a tree: to the ranks of the node whose number is this rank's and one bit more, below its lowest. One after the
+ * other: this needs no memory, which may be what has run out. */
 static int tell_others(struct opening *opening) {
     struct varve_comm *comm = opening->comm;
-    uint32_t locals = comm->ops->node_size(comm, comm->node);
+    uint32_t locals = comm->ops->node_size(comm, comm->node), bit = 1;
     int rc = 0;
-    for (uint32_t local = 1; local < locals; local++) {
-        struct varve_message message = {comm->ops->rank_of(comm, comm->node, local), &opening->told,
-                                        sizeof opening->told};
+    while (bit < locals && !(comm->local & bit))
+        bit *= 2;
+    for (bit /= 2; bit > 0; bit /= 2) {
+        uint32_t local = comm->local + bit;
+        struct varve_message message = {local < locals ? comm->ops->rank_of(comm, comm->node, local) : 0,
+                                        &opening->told, sizeof opening->told};
+        if (local >= locals)
+            continue;
         int failed = comm->ops->exchange(comm, &message, 1, NULL, 0, NULL, NULL);
         rc = rc ? rc : failed;
     }
@@ -215,11 +221,15 @@ static int open_theirs(struct opening *opening) {
                                                                                  : 0;
 }
 
-/* What the first rank has told must be taken whatever happens here. */
+/* What the first rank has told must be taken, and passed on, whatever happens here. */
 static int begin_other(struct opening *opening, int rc) {
     struct varve_comm *comm = opening->comm;
     uint32_t first = comm->ops->rank_of(comm, comm->node, 0);
-    int failed = comm->ops->exchange(comm, NULL, 0, &first, 1, take_told, opening);
+    uint32_t above = comm->ops->rank_of(comm, comm->node, comm->local & (comm->local - 1));
+    int failed = comm->ops->exchange(comm, NULL, 0, &above, 1, take_told, opening);
+    opening->told.code = failed && !opening->told.code ? failed : opening->told.code;
+    int passed = tell_others(opening);
+    failed = failed ? failed : passed;
     if (rc || failed)
         return rc ? rc : failed;
     int64_t code = opening->told.code;

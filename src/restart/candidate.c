@@ -170,13 +170,11 @@ static int is_kept_less(const struct vv_restart_context *context, struct vv_view
 int vv_candidate_evaluate(struct vv_restart_context *context, struct vv_view *view, int is_under_replicated,
                           struct varve_error *error) {
     int is_less = is_kept_less(context, view, error);
-    int rc = vv_comm_agree(context->job->comm, is_less < 0 ? is_less : 0, error);
-    uint64_t why = vv_view_used_copies(view) ? 2 : is_less > 0 || is_under_replicated;
+    uint64_t why = vv_view_used_copies(view) ? 2 : is_less > 0 || is_under_replicated, least = ~why;
+    int rc = vv_comm_agree_values(context->job->comm, is_less < 0 ? is_less : 0, &least, 1, error);
     if (rc)
         return rc;
-    rc = vv_comm_most(context->job->comm, &why);
-    if (rc)
-        return vv_error(error, rc, "the ranks could not compare what they have read: %s", varve_error_text(rc));
+    why = ~least;
     if (why)
         vv_lineage_doubt(&context->job->lineage);
     if (why && vv_comm_is_root(context->job->comm))

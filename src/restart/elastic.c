@@ -15,6 +15,8 @@
 #include "read/region_reader.h"
 #include "restart/elastic_private.h"
 
+#define SPARE (1u << 20) /* bytes that a rank may read in vain, rather than ask others */
+
 /* ---- reading ---- */
 
 /* Inside the work of the peers. Until here nothing was written. */
@@ -155,8 +157,9 @@ static int prepare(struct vv_elastic *elastic, struct varve_error *error) {
         rc = vv_peers_run(elastic->peers, compare_parts, elastic, error);
     if (rc == 0)
         rc = compare_totals(elastic, error);
-    /* Nearly every block may be lent, not only some: with few slots ranks that are once apart stay so. */
-    const struct vv_peers_needs needs = {.is_needed = 1,
+    /* Nearly every block may be lent, not only some: with few slots ranks that are once apart stay so. A round costs
+     * each rank a hundred messages where there are thousands: it must save some bytes. */
+    const struct vv_peers_needs needs = {.is_needed = elastic->reach > elastic->bytes + elastic->bytes / 10 + SPARE,
                                          .shared = elastic->bytes,
                                          .bytes = elastic->bytes * 3,
                                          .block_size = (uint32_t)job->settings.block_size};
@@ -166,7 +169,7 @@ static int prepare(struct vv_elastic *elastic, struct varve_error *error) {
 int vv_elastic_read(struct vv_elastic *elastic, struct varve_error *error) {
     struct vv_restart_context *context = elastic->context;
     elastic->given = (struct vv_given){.regions = &context->memory->regions, .options = elastic->options};
-    int rc = vv_open_peers(context, &elastic->peers, error);
+    int rc = elastic->peers ? 0 : vv_open_peers(context, &elastic->peers, error);
     if (rc == 0)
         rc = prepare(elastic, error);
     if (rc)

@@ -46,12 +46,9 @@ static int agree_on_names(struct vv_elastic *elastic, int rc, struct varve_error
     struct varve_comm *comm = elastic->context->job->comm;
     uint64_t lists = sum_of_names(elastic, VARVE_JOINED), copies = sum_of_names(elastic, VARVE_REPLICATED);
     uint64_t both[] = {lists, ~lists, copies, ~copies};
-    rc = vv_comm_agree(comm, rc, error);
+    rc = vv_comm_agree_values(comm, rc, both, 4, error);
     if (rc)
         return rc;
-    rc = comm->ops->reduce_min(comm, both, 4);
-    if (rc)
-        return vv_comm_broken(comm, rc, error);
     elastic->has_same_replicas = both[2] == ~both[3];
     return both[0] == ~both[1]
                ? 0

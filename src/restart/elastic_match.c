@@ -112,6 +112,7 @@ static int add_part(struct vv_elastic *elastic, struct vv_wanted *wanted, uint32
     };
     wanted->found += common;
     elastic->bytes += common * part->element;
+    elastic->reach += stored->length;
     return 0;
 }
 
@@ -347,7 +348,7 @@ static void begin_again(struct vv_elastic *elastic) {
     vv_free(elastic->wanted);
     elastic->wanted = NULL;
     elastic->owner_count = elastic->part_count = 0;
-    elastic->bytes = elastic->wanted_blocks = elastic->stored_blocks = 0;
+    elastic->bytes = elastic->reach = elastic->wanted_blocks = elastic->stored_blocks = 0;
 }
 
 /* What the index leads to decides only if it fits: otherwise all descriptions do, and name what is wrong. */

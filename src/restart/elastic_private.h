@@ -63,6 +63,7 @@ struct vv_elastic {
     struct vv_stored_part *parts; /* ascending owners, then numbers */
     size_t part_count, part_capacity;
     uint64_t bytes;                        /* that will be read */
+    uint64_t reach;                        /* bytes of the stored regions that these are in */
     uint64_t wanted_blocks, stored_blocks; /* bytes of arrays: of this rank's blocks now, and of all that are stored */
     int is_under_replicated;               /* something is there fewer times than it should be */
     /* where the program is asked for memory: */
@@ -94,8 +95,8 @@ static inline int vv_is_region_asked(const struct vv_elastic *elastic, const str
 }
 
 /* ---- elastic.c ---- */
-/* Until all ranks have read what they want; elastic has the candidate, the rest is zeros. Collective. Clear it in any
- * case. */
+/* Until all ranks have read what they want; elastic has the candidate, and the peers of a restart that has
+ * found other parts, which are its own from then on; the rest is zeros. Collective. Clear it in any case. */
 int vv_elastic_read(struct vv_elastic *elastic, struct varve_error *error);
 /* From now on it is what the job goes on from. Collective. */
 int vv_elastic_take(struct vv_elastic *elastic, struct varve_error *error);

@@ -441,14 +441,17 @@ int vv_may_be_elastic(const struct vv_restart *restart, struct varve_error *erro
 }
 
 /* A rank has found other parts than it has stored. */
-static int read_elsewhere(const struct vv_restart *restart, struct varve_error *error) {
+static int read_elsewhere(const struct vv_restart *restart, struct vv_peers *peers, struct varve_error *error) {
     struct vv_elastic elastic = {.context = restart->context,
                                  .options = restart->options,
+                                 .peers = peers,
                                  .generation = restart->generation,
                                  .version = restart->version};
     int rc = vv_may_be_elastic(restart, error);
-    if (rc)
+    if (rc) {
+        vv_peers_close(peers);
         return rc;
+    }
     rc = vv_elastic_read(&elastic, error);
     if (rc == 0)
         rc = vv_elastic_take(&elastic, error);
@@ -468,6 +471,9 @@ int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t
         rc = vv_peers_run(restart.peers, read_checked, &restart, error);
     if (rc == 0)
         rc = vv_restart_take(&restart, error);
+    struct vv_peers *peers = restart.peers; /* nobody has said yet what it needs: they serve once more */
+    if (rc == VV_OTHER_PARTS)
+        restart.peers = NULL;
     vv_restart_clear(&restart, rc);
-    return rc == VV_OTHER_PARTS ? read_elsewhere(&restart, error) : rc;
+    return rc == VV_OTHER_PARTS ? read_elsewhere(&restart, peers, error) : rc;
 }
