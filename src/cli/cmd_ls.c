@@ -60,11 +60,7 @@ struct attributes {
 static int on_attribute(void *arg, const char *name, const char *value) {
     struct attributes *all = arg;
     if (all->is_json) {
-        json_begin("attribute");
-        json_checkpoint(all->info->name, all->info->version, all->info->generation);
-        json_text("attribute", name);
-        json_text("value", value);
-        json_end();
+        json_attribute(all->info->name, all->info->version, all->info->generation, name, value);
     } else if (all->used < sizeof all->text) {
         all->used += (size_t)snprintf(all->text + all->used, sizeof all->text - all->used, "%s%s=%s",
                                       all->used ? ", " : "", name, value);

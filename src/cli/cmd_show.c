@@ -337,11 +337,7 @@ static void tell_text(const struct varve_checkpoint_detail *detail, const struct
 static int on_attribute(void *arg, const char *name, const char *value) {
     const struct showing *showing = arg;
     if (showing->cli->is_json) {
-        json_begin("attribute");
-        json_checkpoint(showing->which->name, showing->which->version, showing->which->generation);
-        json_text("attribute", name);
-        json_text("value", value);
-        json_end();
+        json_attribute(showing->which->name, showing->which->version, showing->which->generation, name, value);
         return 0;
     }
     fputs("attribute   ", stdout);

@@ -102,3 +102,11 @@ void json_end(void) {
     fputs("}\n", stdout);
     fflush(stdout);
 }
+
+void json_attribute(const char *name, int64_t version, uint32_t generation, const char *attribute, const char *value) {
+    json_begin("attribute");
+    json_checkpoint(name, version, generation);
+    json_text("attribute", attribute);
+    json_text("value", value);
+    json_end();
+}

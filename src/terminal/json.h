@@ -15,6 +15,8 @@ void json_value(const char *key, double value);  /* every digit; "inf", "-inf", 
 void json_array(const char *key, const uint64_t *values, size_t count);
 void json_time(const char *key, uint64_t ns);                                 /* since 1970; null for 0 */
 void json_checkpoint(const char *name, int64_t version, uint32_t generation); /* these three */
-void json_end(void);                                                          /* ends the line and flushes it */
+/* A line of its own: what a program has attached to this checkpoint. */
+void json_attribute(const char *name, int64_t version, uint32_t generation, const char *attribute, const char *value);
+void json_end(void); /* ends the line and flushes it */
 
 #endif
