@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -146,6 +147,12 @@ int cli_choose_rank(struct cli *cli, struct varve_which *which) {
         cli->rank = 0;
     }
     return rc < 0 ? cli_fail(cli, rc, &error) : 0;
+}
+
+int cli_open_folder(const struct cli *cli, struct varve_error *error) {
+    const char *path = cli->folder ? cli->folder : ".";
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? files_system_error(error, "open the folder", path) : fd;
 }
 
 static const struct option long_options[] = {

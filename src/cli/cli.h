@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <varve/varve_inspect.h>
 
+#include "files/error.h"
+
 /* Scripts read these; they are part of the tool's promise (varve(1), EXIT STATUS). */
 enum exit_code {
     EXIT_OK = 0,
@@ -96,6 +98,8 @@ static inline int has_option(const struct cli *cli, unsigned bit) {
 int cli_fail(struct cli *cli, int code, const struct varve_error *error);
 /* Tell about a mistake in the command line, with a hint; EXIT_FAILED, or what the command has instead. */
 int cli_usage(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The folder of -C, or the current one. A file descriptor, or a negative code, told in error. */
+int cli_open_folder(const struct cli *cli, struct varve_error *error);
 /* "varve: ..." on stderr, for people; nothing in JSON. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int exit_code_of(int code);

@@ -18,7 +18,6 @@
 
 struct restoration {
     struct cli *cli;
-    struct progress progress;
     int fd;
     int failed_write; /* -errno of a write to the output */
     uint64_t bytes;
@@ -45,21 +44,21 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
             return restoration->failed_write;
         restoration->bytes += size;
     }
-    return progress_update(&restoration->progress, offset + size, total);
+    return progress_update(offset + size, total);
 }
 
 static int read_region(struct restoration *restoration, const struct varve_which *which, int is_checked_first,
                        struct varve_error *error) {
     struct cli *cli = restoration->cli;
 
-    progress_begin(&restoration->progress, "restoring", cli->is_json);
+    progress_begin("restoring", cli->is_json);
     int rc = restoration->is_array ? varve_store_read_array(cli->store, which, cli->args[1], &restoration->slice,
                                                             is_checked_first, on_bytes, restoration, error)
                                    : varve_store_read(cli->store, which, (uint32_t)cli->rank, cli->args[1],
                                                       is_checked_first, on_bytes, restoration, error);
     if (rc == 0) /* of a region without any byte nothing was told */
         rc = write_head(restoration);
-    progress_end(&restoration->progress);
+    progress_end();
     if (restoration->failed_write) {
         snprintf(error->text, sizeof error->text, "cannot write to %s: %s", cli->output,
                  strerror(-restoration->failed_write));
@@ -160,12 +159,10 @@ static int look_for_array(struct restoration *restoration, struct varve_which *w
     rc = varve_store_arrays(cli->store, which, cli->args[1], on_array, &search, error);
     if (rc < 0 && search.error.text[0])
         *error = search.error;
-    if (rc == 0 && cli->slice && !restoration->is_array) {
-        snprintf(error->text, sizeof error->text,
-                 "%s@%" PRId64 " has no array \"%s\"; `varve show` tells what there is", which->name, which->version,
-                 cli->args[1]);
-        return VARVE_MISMATCH;
-    }
+    if (rc == 0 && cli->slice && !restoration->is_array)
+        return files_error(error, VARVE_MISMATCH,
+                           "%s@%" PRId64 " has no array \"%s\"; `varve show` tells what there is", which->name,
+                           which->version, cli->args[1]);
     return rc;
 }
 
@@ -182,7 +179,7 @@ static void restore_summary(const struct restoration *restoration, const struct 
         json_text("output", cli->output);
         json_text("format", restoration->is_npy ? "npy" : "raw");
         json_u64("bytes", restoration->bytes);
-        json_number("seconds", progress_seconds(&restoration->progress));
+        json_number("seconds", progress_seconds());
         json_end();
         return;
     }
