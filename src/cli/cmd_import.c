@@ -52,17 +52,22 @@ struct importing {
 
 /* ---- the plan ---- */
 
-static void tell_note(struct importing *importing, const char *path, const char *note) {
+/* About a "path" or a "name". In JSON it is told here, and 1 returned. */
+static int note_json(struct importing *importing, const char *about, const char *which, const char *note) {
     importing->notes++;
     progress_clear();
     if (importing->cli->is_json) {
         json_begin("note");
-        json_text("path", path);
+        json_text(about, which);
         json_text("message", note);
         json_end();
-    } else {
-        cli_note("%s: %s; what was not found is stored as plain bytes", path, note);
     }
+    return importing->cli->is_json;
+}
+
+static void tell_note(struct importing *importing, const char *path, const char *note) {
+    if (!note_json(importing, "path", path, note))
+        cli_note("%s: %s; what was not found is stored as plain bytes", path, note);
 }
 
 static int find_files(struct importing *importing, struct varve_error *error) {
@@ -235,17 +240,9 @@ static int on_checkpoint(void *arg, const struct varve_checkpoint_info *info) {
 
 /* An earlier version that is damaged is no reason to refuse a new one. */
 static void tell_distrust(struct importing *importing, const char *why) {
-    importing->notes++;
-    progress_clear();
-    if (importing->cli->is_json) {
-        json_begin("note");
-        json_text("name", importing->which.name);
-        json_text("message", why);
-        json_end();
-    } else {
+    if (!note_json(importing, "name", importing->which.name, why))
         cli_note("what %s has already cannot be built upon, so everything is stored anew: %s", importing->which.name,
                  why);
-    }
 }
 
 /* The newest version, if all of it is whole: what is damaged there would be damaged in the new one, too. */
