@@ -102,7 +102,6 @@ int cli_usage(struct cli *cli, const char *format, ...) __attribute__((format(pr
 int cli_open_folder(const struct cli *cli, struct varve_error *error);
 /* "varve: ..." on stderr, for people; nothing in JSON. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int exit_code_of(int code);
 
 /* NAME, NAME@VERSION, NAME@latest, each with :GENERATION behind the version if wanted. Cuts text in place. 0, or the
  * exit code after the mistake was told. */
@@ -117,7 +116,5 @@ struct name_list {
 };
 int take_name(void *arg, const struct varve_checkpoint_info *info);
 void clear_names(struct name_list *names);
-/* A number without sign; -1 if it is none or above most. */
-int cli_number(const char *text, uint64_t most, uint64_t *out);
 
 #endif

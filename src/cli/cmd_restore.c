@@ -94,41 +94,36 @@ static int is_npy_wanted(struct cli *cli, int *out) {
     return 0;
 }
 
+/* error: what our callback refuses; the library tells its own in another. */
 struct search {
     struct restoration *restoration;
-    struct varve_error *error;
+    struct varve_error error;
 };
 
 static int on_region(void *arg, const struct varve_stored_region *region) {
-    const struct search *search = arg;
+    struct search *search = arg;
     struct restoration *restoration = search->restoration;
 
     if (region->rank != restoration->cli->rank || strcmp(region->name, restoration->cli->args[1]) != 0)
         return 0;
-    int rc = npy_make(region, &restoration->head, search->error);
+    int rc = npy_make(region, &restoration->head, &search->error);
     return rc < 0 ? rc : 1;
 }
 
 /* A region that is not found is told of when it is read. */
 static int make_head(struct restoration *restoration, const struct varve_which *which, struct varve_error *error) {
-    struct varve_error refused = {.text = ""}; /* varve_store_show uses the other one */
-    struct search search = {.restoration = restoration, .error = &refused};
+    struct search search = {.restoration = restoration, .error = {.text = ""}};
 
     int rc = varve_store_show(restoration->cli->store, which, NULL, on_region, &search, error);
-    if (rc < 0 && refused.text[0])
-        *error = refused;
+    if (rc < 0 && search.error.text[0])
+        *error = search.error;
     return rc;
 }
 
 /* ---- arrays of all ranks ---- */
 
-struct array_search {
-    struct restoration *restoration;
-    struct varve_error error;
-};
-
 static int on_array(void *arg, const struct varve_global_array *array) {
-    struct array_search *search = arg;
+    struct search *search = arg;
     struct restoration *restoration = search->restoration;
     const struct cli *cli = restoration->cli;
     struct varve_array shape;
@@ -148,7 +143,7 @@ static int on_array(void *arg, const struct varve_global_array *array) {
 
 /* Without --rank, a name may be that of an array whose blocks the ranks hold. */
 static int look_for_array(struct restoration *restoration, struct varve_which *which, struct varve_error *error) {
-    struct array_search search = {.restoration = restoration, .error = {.text = ""}};
+    struct search search = {.restoration = restoration, .error = {.text = ""}};
     const struct cli *cli = restoration->cli;
     struct varve_checkpoint_detail detail;
 
