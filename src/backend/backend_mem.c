@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/search.h"
 
 struct mem_object {
     char *key;
@@ -114,21 +115,10 @@ static struct mem_store *store_of(struct varve_backend *backend) {
 
 /* Where key is, or would be. Lock held. */
 static size_t find(const struct mem_store *store, const char *key, int *found) {
-    size_t low = 0, high = store->count;
-    *found = 0;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(store->objects[middle].key, key);
-        if (order == 0) {
-            *found = 1;
-            return middle;
-        }
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    size_t at;
+    VV_SEARCH(at, 0, store->count, strcmp(store->objects[at].key, key) < 0);
+    *found = at < store->count && strcmp(store->objects[at].key, key) == 0;
+    return at;
 }
 
 /* Takes key and data over on success. Lock held. */

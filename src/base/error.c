@@ -6,34 +6,33 @@
 #include <stdio.h>
 #include <string.h>
 
+static const struct code {
+    int code;
+    const char *name, *text;
+} codes[] = {
+#define ROW(name, number, sentence) {number, #name, sentence},
+    {VARVE_OK, "OK", "no error"}, VARVE_ERROR_MAP(ROW)
+#undef ROW
+};
+
+/* NULL: it is one of the system's. */
+static const struct code *find_code(int code) {
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (codes[i].code == code)
+            return &codes[i];
+    return NULL;
+}
+
 const char *varve_error_name(int code) {
-    switch (code) {
-    case VARVE_OK:
-        return "OK";
-#define NAME_CASE(name, number, sentence)                                                                              \
-    case number:                                                                                                       \
-        return #name;
-        VARVE_ERROR_MAP(NAME_CASE)
-#undef NAME_CASE
-    default:
-        break;
-    }
+    if (find_code(code))
+        return find_code(code)->name;
     const char *name = code < 0 && code > -20000 ? strerrorname_np(-code) : NULL;
     return name ? name : "UNKNOWN";
 }
 
 const char *varve_error_text(int code) {
-    switch (code) {
-    case VARVE_OK:
-        return "no error";
-#define TEXT_CASE(name, number, sentence)                                                                              \
-    case number:                                                                                                       \
-        return sentence;
-        VARVE_ERROR_MAP(TEXT_CASE)
-#undef TEXT_CASE
-    default:
-        break;
-    }
+    if (find_code(code))
+        return find_code(code)->text;
     /* strerrordesc_np and not strerror: its strings are constant, and the same in every language setting. */
     const char *text = code < 0 && code > -20000 ? strerrordesc_np(-code) : NULL;
     return text ? text : "unknown error";

@@ -29,6 +29,7 @@
 
 #include "capture/capture.h"
 #include "frozen/frozen.h"
+#include "memory/lock.h"
 #include "memory/pagemap.h"
 #include "memory/peek.h"
 
@@ -45,14 +46,6 @@ enum {
     VV_WAITING = 64, /* pages whose waiting is timed at a time */
     VV_AROUND = 64   /* pages released by a trap on one that is merely watched; power of two */
 };
-
-/* A lock that a signal handler may take: 0 free, 1 taken, 2 taken and somebody sleeps. Never held while the program's
- * memory is written, or across a call of the guard's. */
-struct vv_lock {
-    atomic_uint word;
-};
-void vv_lock_take(struct vv_lock *lock);
-void vv_lock_give(struct vv_lock *lock);
 
 /* Whole chunks [first, last) that were never touched. */
 struct vv_hole {
@@ -160,7 +153,7 @@ struct vv_capture {
     char why_not[192]; /* there is no guard */
     char reason[128];
 
-    struct vv_lock lock;
+    struct vv_lock lock;     /* never held while the program's memory is written, or across a call of the guard's */
     struct vv_watched **all; /* in the order of coming; */
     size_t count, capacity;
     struct vv_watched **sorted; /* by address; of those that took part in the last begin */

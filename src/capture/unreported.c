@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "base/search.h"
 #include "capture/capture_private.h"
 
 #define TRIES 8u /* per chunk wanted: drawing is quick where most chunks are candidates */
@@ -52,15 +53,9 @@ static int find_told(const struct vv_capture *c, struct sample *sample) {
 }
 
 static int is_in_hole(const struct vv_watched *w, uint64_t chunk) {
-    size_t low = 0, high = w->hole_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (w->holes[middle].last <= chunk)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < w->hole_count && w->holes[low].first <= chunk;
+    size_t at;
+    VV_SEARCH(at, 0, w->hole_count, w->holes[at].last <= chunk);
+    return at < w->hole_count && w->holes[at].first <= chunk;
 }
 
 static int show(const struct sample *sample, struct vv_watched *w, uint64_t chunk) {
@@ -70,16 +65,10 @@ static int show(const struct sample *sample, struct vv_watched *w, uint64_t chun
 /* Any chunk, with equal chances. 1: it was a candidate, and is shown. */
 static int try_one(const struct sample *sample) {
     uint64_t number = draw(sample->random, sample->chunks);
-    size_t low = 0, high = sample->count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (sample->told[middle].before <= number)
-            low = middle;
-        else
-            high = middle;
-    }
-    struct vv_watched *w = sample->told[low].watched;
-    uint64_t chunk = number - sample->told[low].before;
+    size_t above; /* the first has none before it */
+    VV_SEARCH(above, 1, sample->count, sample->told[above].before <= number);
+    struct vv_watched *w = sample->told[above - 1].watched;
+    uint64_t chunk = number - sample->told[above - 1].before;
     if (vv_state(w, chunk) != VV_IDLE || is_in_hole(w, chunk))
         return 0;
     int rc = show(sample, w, chunk);

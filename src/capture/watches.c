@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/search.h"
 #include "base/thread.h"
 #include "capture/capture_private.h"
 #include "memory/signals.h"
@@ -11,16 +12,9 @@
 
 /* The last watch of a list that begins at or below; -1: none. */
 static long find_below(struct vv_watched *const *list, size_t count, int by_address, uint64_t key) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        uint64_t start = by_address ? (uint64_t)(uintptr_t)list[middle]->base.ptr : list[middle]->base.first;
-        if (start <= key)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (long)low - 1;
+    size_t at;
+    VV_SEARCH(at, 0, count, (by_address ? (uint64_t)(uintptr_t)list[at]->base.ptr : list[at]->base.first) <= key);
+    return (long)at - 1;
 }
 
 struct vv_watched *vv_watched_of(const struct vv_capture *c, uint32_t number, uint64_t *chunk) {

@@ -108,22 +108,10 @@ static int repair_heartbeats(struct vv_repair *repair) {
     return rc;
 }
 
-static int read_catalogue(struct vv_repair *repair, const struct vv_key *key, struct vv_catalogue *out,
-                          struct varve_error *why) {
-    struct vv_buf buf;
-    vv_buf_init(&buf);
-    int rc = vv_object_read(repair->store, key, &buf, why);
-    if (rc == 0)
-        rc = vv_catalogue_parse(buf.data, buf.size, key, repair->store->id, out, why);
-    vv_buf_clear(&buf);
-    return rc;
-}
-
 /* What the catalogue lists was committed. */
 static int note_catalogue(struct vv_repair *repair) {
-    struct vv_key key = vv_attempt_key(repair->name, &(struct vv_attempt){0}, VV_KIND_CATALOGUE, 0, 0);
-    struct vv_catalogue catalogue = {0};
-    int rc = read_catalogue(repair, &key, &catalogue, repair->error);
+    struct vv_catalogue catalogue;
+    int rc = vv_catalogue_read(repair->store, repair->name, &catalogue, repair->error);
     if (rc == 0 && (rc = vv_committed_by_catalogue(&repair->committed, &catalogue)) < 0)
         vv_error_sys(repair->error, rc, "cannot repair %s", repair->name);
     vv_catalogue_clear(&catalogue);
@@ -133,8 +121,8 @@ static int note_catalogue(struct vv_repair *repair) {
 static int repair_catalogue(struct vv_repair *repair) {
     struct vv_key key = vv_attempt_key(repair->name, &(struct vv_attempt){0}, VV_KIND_CATALOGUE, 0, 0);
     struct varve_error why = {0};
-    struct vv_catalogue catalogue = {0};
-    int rc = read_catalogue(repair, &key, &catalogue, &why);
+    struct vv_catalogue catalogue;
+    int rc = vv_catalogue_read(repair->store, repair->name, &catalogue, &why);
     vv_catalogue_clear(&catalogue);
     if (rc != VARVE_CORRUPT)
         return 0;
@@ -184,15 +172,10 @@ static int repair_writers(struct vv_repair *repair, const struct vv_dependency *
     struct vv_key key = vv_attempt_key(repair->name, &dependency->attempt, VV_KIND_WRITERS, 0, 0);
     struct varve_error why = {0};
     struct vv_writers writers = {0};
-    struct vv_buf buf;
     char text[VV_KEY_CAPACITY];
-    vv_buf_init(&buf);
-    int rc = vv_object_read(repair->store, &key, &buf, &why);
-    if (rc == 0)
-        rc = vv_writers_parse(buf.data, buf.size, &key, repair->store->id, &writers, &why);
+    int rc = vv_repair_read_writers(repair, &key, &writers, &why);
     if (rc == 0 && !vv_hash128_equal(writers.digest, dependency->writers_digest))
         rc = VARVE_CORRUPT;
-    vv_buf_clear(&buf);
     vv_writers_clear(&writers);
     if (rc == -ENOENT || rc == VARVE_CORRUPT)
         return rebuild_writers(repair, dependency, rc == -ENOENT);
@@ -203,17 +186,12 @@ static int repair_writers(struct vv_repair *repair, const struct vv_dependency *
     return rc == -ENOMEM ? vv_error_sys(repair->error, rc, "cannot repair %s", repair->name) : 0;
 }
 
-static int compare_dependencies(const void *a, const void *b) {
-    const struct vv_dependency *x = a, *y = b;
-    return vv_attempt_compare(&x->attempt, &y->attempt);
-}
-
 static void sort_dependencies(struct vv_repair *repair) {
     size_t left = 0;
     if (repair->dependency_count)
-        qsort(repair->dependencies, repair->dependency_count, sizeof *repair->dependencies, compare_dependencies);
+        qsort(repair->dependencies, repair->dependency_count, sizeof *repair->dependencies, vv_dependency_compare);
     for (size_t i = 0; i < repair->dependency_count; i++)
-        if (left == 0 || compare_dependencies(&repair->dependencies[left - 1], &repair->dependencies[i]) != 0)
+        if (left == 0 || vv_dependency_compare(&repair->dependencies[left - 1], &repair->dependencies[i]) != 0)
             repair->dependencies[left++] = repair->dependencies[i];
     repair->dependency_count = left;
 }

@@ -27,6 +27,8 @@ int vv_repair_put(struct vv_repair *repair, const struct vv_key *key, const stru
 /* The record reaches its own attempt and what it depends on. */
 int vv_repair_reach(struct vv_repair *repair, const struct vv_attempt *own, const struct vv_record *record);
 
+int vv_repair_read_writers(struct vv_repair *repair, const struct vv_key *key, struct vv_writers *out,
+                           struct varve_error *why);
 /* Damaged records; fills dependencies and committed. */
 int vv_repair_records(struct vv_repair *repair);
 /* Records that are missing although everything of the checkpoint is there. */

@@ -44,17 +44,23 @@ static int read_votes(struct vv_repair *repair, const struct vv_attempt *attempt
     return rc;
 }
 
+int vv_repair_read_writers(struct vv_repair *repair, const struct vv_key *key, struct vv_writers *out,
+                           struct varve_error *why) {
+    struct vv_buf buf;
+    vv_buf_init(&buf);
+    int rc = vv_object_read(repair->store, key, &buf, why);
+    if (rc == 0)
+        rc = vv_writers_parse(buf.data, buf.size, key, repair->store->id, out, why);
+    vv_buf_clear(&buf);
+    return rc;
+}
+
 /* Does the attempt have the writers list that its packs give? Only a committer or an adopter makes one: it marks,
  * among the attempts at a version, the one that was committed. 1, 0, or an error of the storage. */
 static int has_writers(struct vv_repair *repair, const struct vv_attempt *attempt, const struct vv_record *record) {
     struct vv_key key = vv_attempt_key(repair->name, attempt, VV_KIND_WRITERS, 0, 0);
     struct vv_writers writers;
-    struct vv_buf buf;
-    vv_buf_init(&buf);
-    int rc = vv_object_read(repair->store, &key, &buf, repair->error);
-    if (rc == 0)
-        rc = vv_writers_parse(buf.data, buf.size, &key, repair->store->id, &writers, repair->error);
-    vv_buf_clear(&buf);
+    int rc = vv_repair_read_writers(repair, &key, &writers, repair->error);
     if (rc < 0)
         return rc == -ENOENT || is_unfit(rc) ? 0 : rc;
     int is_same = vv_hash128_equal(writers.digest, record->writers_digest);
@@ -119,12 +125,9 @@ static int consider(struct vv_repair *repair, const struct vv_attempt *at, struc
 /* The attempt at this version that was committed: the only one with a full vote and a writers list, or, if no list
  * is left, the only one with a full vote. 1 with its number, 0 none or several. */
 static int find_committed(struct vv_repair *repair, struct vv_attempt *attempt) {
-    struct vv_key key = vv_attempt_key(repair->name, attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers attempts;
     struct choice choice = {0};
-    vv_prefix_data(&key, 2, prefix);
-    int rc = vv_numbers_list(repair->store, prefix, 8, NULL, &attempts, repair->error);
+    int rc = vv_data_list(repair->store, repair->name, attempt, 2, &attempts, repair->error);
     for (size_t i = 0; rc == 0 && i < attempts.count; i++) {
         struct vv_attempt at = *attempt;
         at.attempt = (uint32_t)attempts.list[i];
@@ -360,20 +363,10 @@ static int look_at_attempt(struct lost *lost, const struct vv_attempt *attempt, 
     return rc;
 }
 
-/* Is there a key below record/ for this version? */
-static int has_key(struct vv_repair *repair, const struct vv_attempt *attempt) {
-    char text[VV_KEY_CAPACITY];
-    uint64_t size;
-    record_text(repair, attempt, text);
-    int rc = vv_backend_stat(repair->store->backend, text, &size);
-    if (rc == -ENOENT)
-        return 0;
-    return rc < 0 ? vv_error_sys(repair->error, rc, "cannot look at %s", text) : 1;
-}
-
 /* Nothing stands for this version, but one attempt at it could have: 1 with its number, 0, or an error. */
 static int is_missing(struct vv_repair *repair, struct vv_attempt *attempt) {
-    int rc = has_key(repair, attempt);
+    struct vv_key key = vv_attempt_key(repair->name, attempt, VV_KIND_RECORD, 0, 0);
+    int rc = vv_object_exists(repair->store, &key, repair->error);
     return rc == 0 ? find_committed(repair, attempt) : rc < 0 ? rc : 0;
 }
 
@@ -401,8 +394,6 @@ static int look_at_version(struct lost *lost, struct vv_attempt attempt) {
 static int look_at_generation(struct vv_repair *repair, uint32_t generation, uint32_t highest) {
     struct lost lost = {.repair = repair};
     struct vv_attempt attempt = {.generation = generation};
-    struct vv_key key = vv_attempt_key(repair->name, &attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers versions = {0};
     int life = VV_LIFE_MAYBE;
     int rc = vv_life_look(repair->store, repair->name, generation, generation < highest, &life, NULL, repair->error);
@@ -411,8 +402,7 @@ static int look_at_generation(struct vv_repair *repair, uint32_t generation, uin
     if (rc < 0)
         return rc;
     lost.has_newest = rc;
-    vv_prefix_data(&key, 1, prefix);
-    rc = vv_numbers_list(repair->store, prefix, 16, NULL, &versions, repair->error);
+    rc = vv_data_list(repair->store, repair->name, &attempt, 1, &versions, repair->error);
     for (size_t i = versions.count; rc == 0 && i > 0; i--) {
         attempt.version = versions.list[i - 1];
         int is_settled = life == VV_LIFE_DEAD || (lost.has_newest && attempt.version < lost.newest);
@@ -425,13 +415,11 @@ static int look_at_generation(struct vv_repair *repair, uint32_t generation, uin
 
 /* Newest first: a record that is made again names its parent. */
 int vv_repair_lost(struct vv_repair *repair) {
-    struct vv_key key = vv_attempt_key(repair->name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_CAPACITY];
+    struct vv_attempt first = {0};
     struct vv_numbers generations;
     uint32_t highest = 0;
     vv_attempts_sort(&repair->committed);
-    vv_prefix_data(&key, 0, prefix);
-    int rc = vv_numbers_list(repair->store, prefix, 8, NULL, &generations, repair->error);
+    int rc = vv_data_list(repair->store, repair->name, &first, 0, &generations, repair->error);
     if (rc == 0)
         rc = vv_claims_highest(repair->store, repair->name, &highest, repair->error);
     for (size_t i = generations.count; rc == 0 && i > 0; i--)

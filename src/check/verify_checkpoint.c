@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/content_id.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "check/verify_private.h"
 
 #include <errno.h>
@@ -484,14 +485,8 @@ int vv_verify_checkpoint(struct vv_verifier *verifier, const struct vv_attempt *
 static int find_record(const struct vv_verifier *verifier, const struct vv_attempt *attempt, struct vv_seen_record *out,
                        int *is_newer_out) {
     const struct vv_seen_record *list = (const struct vv_seen_record *)verifier->records.data;
-    size_t low = 0, high = verifier->records.size / sizeof *list, count = high;
-    while (low < high) { /* the list is newest first: low becomes the first that is not newer */
-        size_t middle = low + (high - low) / 2;
-        if (vv_attempt_is_newer(&list[middle].attempt, attempt))
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    size_t low, count = verifier->records.size / sizeof *list;
+    VV_SEARCH(low, 0, count, vv_attempt_is_newer(&list[low].attempt, attempt)); /* the list is newest first */
     *is_newer_out = low > 0 && list[low - 1].attempt.generation == attempt->generation;
     if (low == count || vv_attempt_is_newer(attempt, &list[low].attempt))
         return 0;

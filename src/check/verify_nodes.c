@@ -56,8 +56,7 @@ static int look_at_version(struct vv_residents *residents, struct vv_attempt att
     struct pack_listing listing = {.residents = residents, .generation = attempt.generation};
     char prefix[VV_KEY_CAPACITY];
     struct vv_numbers attempts;
-    vv_prefix_data(&key, 2, prefix);
-    int rc = vv_numbers_list(residents->store, prefix, 8, NULL, &attempts, error);
+    int rc = vv_data_list(residents->store, residents->name, &attempt, 2, &attempts, error);
     for (size_t i = 0; rc == 0 && i < attempts.count; i++) {
         key.attempt = (uint32_t)attempts.list[i];
         vv_prefix_data(&key, 3, prefix);
@@ -71,11 +70,8 @@ static int look_at_version(struct vv_residents *residents, struct vv_attempt att
 
 static int look_at_generation(struct vv_residents *residents, uint32_t generation, struct varve_error *error) {
     struct vv_attempt at = {.generation = generation};
-    struct vv_key key = vv_attempt_key(residents->name, &at, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers versions;
-    vv_prefix_data(&key, 1, prefix);
-    int rc = vv_numbers_list(residents->store, prefix, 16, NULL, &versions, error);
+    int rc = vv_data_list(residents->store, residents->name, &at, 1, &versions, error);
     for (size_t i = 0; rc == 0 && i < versions.count; i++) {
         at.version = versions.list[i];
         rc = look_at_version(residents, at, error);
@@ -83,7 +79,7 @@ static int look_at_generation(struct vv_residents *residents, uint32_t generatio
     vv_numbers_clear(&versions);
     at.version = 0;
     if (rc == 0 && (rc = vv_attempts_add(&residents->seen, &at)) < 0)
-        vv_error_sys(error, rc, "cannot list %s", prefix);
+        vv_error_sys(error, rc, "cannot list the data of %s", residents->name);
     vv_attempts_sort(&residents->seen);
     vv_attempts_sort(&residents->writers);
     return rc;

@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -26,7 +27,7 @@ static const struct command *const commands[] = {
 
 /* ---- messages and exit codes ---- */
 
-int exit_code_of(int code) {
+static int exit_code_of(int code) {
     switch (code) {
     case VARVE_NO_STORE:
         return EXIT_NO_STORE;
@@ -94,7 +95,8 @@ int cli_usage(struct cli *cli, const char *format, ...) {
 
 /* ---- arguments ---- */
 
-int cli_number(const char *text, uint64_t most, uint64_t *out) {
+/* A number without sign; -1 if it is none or above most. */
+static int parse_number(const char *text, uint64_t most, uint64_t *out) {
     char *end;
 
     if (*text < '0' || *text > '9')
@@ -115,7 +117,7 @@ int cli_which(struct cli *cli, char *text, struct varve_which *out) {
     *out = (struct varve_which){.name = text, .generation = cli->generation, .version = -1};
     if (colon) {
         *colon = '\0';
-        if (cli_number(colon + 1, UINT32_MAX, &number) < 0 || number == 0)
+        if (parse_number(colon + 1, UINT32_MAX, &number) < 0 || number == 0)
             return cli_usage(cli, "\"%s\" is no generation: it must be a number from 1 on", colon + 1);
         out->generation = (uint32_t)number;
     }
@@ -123,7 +125,7 @@ int cli_which(struct cli *cli, char *text, struct varve_which *out) {
         *at = '\0';
         if (!strcmp(at + 1, "latest"))
             number = UINT64_MAX;
-        else if (cli_number(at + 1, INT64_MAX, &number) < 0)
+        else if (parse_number(at + 1, INT64_MAX, &number) < 0)
             return cli_usage(cli, "\"%s\" is no version: give a number or \"latest\" after the @", at + 1);
         out->version = number == UINT64_MAX ? -1 : (int64_t)number;
     }
@@ -146,6 +148,12 @@ int cli_choose_rank(struct cli *cli, struct varve_which *which) {
         cli->rank = 0;
     }
     return rc < 0 ? cli_fail(cli, rc, &error) : 0;
+}
+
+int cli_open_folder(const struct cli *cli, struct varve_error *error) {
+    const char *path = cli->folder ? cli->folder : ".";
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? files_system_error(error, "open the folder", path) : fd;
 }
 
 static const struct option long_options[] = {
@@ -207,7 +215,7 @@ static const struct {
 #define COMMAND_OPTION_COUNT (sizeof command_options / sizeof command_options[0])
 
 static int take_number(struct cli *cli, const char *name, uint64_t least, uint64_t most, uint64_t *out) {
-    if (cli_number(optarg, most, out) < 0 || *out < least) {
+    if (parse_number(optarg, most, out) < 0 || *out < least) {
         return cli_usage(cli, "--%s needs a number from %" PRIu64 " to %" PRIu64 ", not \"%s\"", name, least, most,
                          optarg);
     }

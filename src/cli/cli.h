@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <varve/varve_inspect.h>
 
+#include "files/error.h"
+
 /* Scripts read these; they are part of the tool's promise (varve(1), EXIT STATUS). */
 enum exit_code {
     EXIT_OK = 0,
@@ -96,9 +98,10 @@ static inline int has_option(const struct cli *cli, unsigned bit) {
 int cli_fail(struct cli *cli, int code, const struct varve_error *error);
 /* Tell about a mistake in the command line, with a hint; EXIT_FAILED, or what the command has instead. */
 int cli_usage(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The folder of -C, or the current one. A file descriptor, or a negative code, told in error. */
+int cli_open_folder(const struct cli *cli, struct varve_error *error);
 /* "varve: ..." on stderr, for people; nothing in JSON. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int exit_code_of(int code);
 
 /* NAME, NAME@VERSION, NAME@latest, each with :GENERATION behind the version if wanted. Cuts text in place. 0, or the
  * exit code after the mistake was told. */
@@ -113,7 +116,5 @@ struct name_list {
 };
 int take_name(void *arg, const struct varve_checkpoint_info *info);
 void clear_names(struct name_list *names);
-/* A number without sign; -1 if it is none or above most. */
-int cli_number(const char *text, uint64_t most, uint64_t *out);
 
 #endif

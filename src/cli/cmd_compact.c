@@ -9,7 +9,6 @@
 
 struct compaction {
     struct cli *cli;
-    struct progress progress;
     const char *name; /* at hand */
 };
 
@@ -23,16 +22,11 @@ static void on_checkpoint(void *arg, int is_forgotten, uint32_t generation, uint
         json_end();
         return;
     }
-    progress_clear(&compaction->progress);
+    progress_clear();
     printf("%s ", is_forgotten ? "forget" : "write again");
     text_put(compaction->name);
     printf("@%" PRIu64 " of generation %" PRIu32 "\n", version, generation);
     fflush(stdout);
-}
-
-static int compact_progress(void *arg, uint64_t done, uint64_t total) {
-    struct compaction *compaction = arg;
-    return progress_update(&compaction->progress, done, total);
 }
 
 static void tell_result(const struct compaction *compaction, const struct varve_compact_result *result) {
@@ -47,7 +41,7 @@ static void tell_result(const struct compaction *compaction, const struct varve_
         json_u64("bytes_after", result->bytes_after);
         json_u64("bytes_live", result->bytes_live);
         json_u64("bytes_written", result->bytes_written);
-        json_number("seconds", progress_seconds(&compaction->progress));
+        json_number("seconds", progress_seconds());
         json_end();
         return;
     }
@@ -67,14 +61,14 @@ static int compact_name(struct compaction *compaction, const char *name) {
         .size = sizeof options,
         .keep = has_option(cli, OPTION_KEEP_LAST) ? cli->keep_last : 0,
         .report = on_checkpoint,
-        .progress = compact_progress,
+        .progress = progress_callback,
         .arg = compaction,
     };
 
     compaction->name = name;
-    progress_begin(&compaction->progress, "compacting", cli->is_json);
+    progress_begin("compacting", cli->is_json);
     int rc = varve_store_compact(cli->store, name, &options, &result, &error);
-    progress_end(&compaction->progress);
+    progress_end();
     if (rc == 0) {
         tell_result(compaction, &result);
         return EXIT_OK;

@@ -15,7 +15,6 @@ enum what { SAME, CHANGED, REMOVED, ADDED, RESIZED, WITHIN };
 
 struct comparison {
     struct cli *cli;
-    struct progress progress;
     struct table *table;
     int is_quick;
     uint64_t bytes_changed;
@@ -113,11 +112,6 @@ static int on_difference(void *arg, const struct varve_difference *difference) {
     return 0;
 }
 
-static int diff_progress(void *arg, uint64_t done, uint64_t total) {
-    struct comparison *comparison = arg;
-    return progress_update(&comparison->progress, done, total);
-}
-
 /* ---- all ---- */
 
 static void json_summary(const struct comparison *comparison, const struct varve_compare_result *result) {
@@ -133,7 +127,7 @@ static void json_summary(const struct comparison *comparison, const struct varve
     json_u64("bytes_id", result->bytes_id);
     json_u64("bytes_compared", result->bytes_compared);
     json_u64("bytes_read", result->bytes_read);
-    json_number("seconds", progress_seconds(&comparison->progress));
+    json_number("seconds", progress_seconds());
     json_end();
 }
 
@@ -177,15 +171,15 @@ static int compare_checkpoints(struct comparison *comparison, const struct varve
         .tolerance = cli->tolerance,
         .relative = cli->relative,
         .difference = on_difference,
-        .progress = diff_progress,
+        .progress = progress_callback,
         .arg = comparison,
     };
 
     comparison->table = table_create(titles, 12);
-    progress_begin(&comparison->progress, "comparing", cli->is_json);
+    progress_begin("comparing", cli->is_json);
     int rc =
         comparison->table ? varve_store_compare(cli->store, &which[0], &which[1], &options, result, error) : -ENOMEM;
-    progress_end(&comparison->progress);
+    progress_end();
     if (rc >= 0 && table_print(comparison->table) < 0)
         rc = -ENOMEM;
     table_destroy(comparison->table);

@@ -24,7 +24,6 @@ struct exporting {
     struct varve_which which;
     struct files_plan plan;
     struct files_place place;
-    struct progress progress;
     uint8_t *states;   /* enum file_state of each file */
     uint32_t *pending; /* runs of pieces that a file still waits for */
     uint8_t *map;
@@ -43,10 +42,8 @@ struct exporting {
 static int on_map(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
     struct exporting *exporting = arg;
 
-    if (total > FILES_MAP_MOST) {
-        snprintf(exporting->error.text, sizeof exporting->error.text, "the map of the files is too large");
-        return VARVE_CORRUPT;
-    }
+    if (total > FILES_MAP_MOST)
+        return files_error(&exporting->error, VARVE_CORRUPT, "the map of the files is too large");
     if (!exporting->map) {
         exporting->map = malloc((size_t)total + 1);
         exporting->map_size = (size_t)total;
@@ -54,7 +51,7 @@ static int on_map(void *arg, uint64_t offset, const void *data, size_t size, uin
     if (!exporting->map || offset > exporting->map_size || size > exporting->map_size - offset)
         return -ENOMEM;
     memcpy(exporting->map + offset, data, size);
-    return progress_update(&exporting->progress, 0, 0);
+    return progress_update(0, 0);
 }
 
 static int on_region(void *arg, const struct varve_stored_region *region) {
@@ -71,12 +68,10 @@ static int read_map(struct exporting *exporting, struct varve_error *error) {
 
     int rc = varve_store_resolve(store, &exporting->which, error);
     rc = rc ? rc : varve_store_show(store, &exporting->which, &detail, on_region, &has_map, error);
-    if (rc == 0 && !has_map) {
-        snprintf(error->text, sizeof error->text,
-                 "%s@%" PRId64 " holds no files: it was not made by `varve import`; see `varve restore`",
-                 exporting->which.name, exporting->which.version);
-        return -ENOENT;
-    }
+    if (rc == 0 && !has_map)
+        return files_error(error, -ENOENT,
+                           "%s@%" PRId64 " holds no files: it was not made by `varve import`; see `varve restore`",
+                           exporting->which.name, exporting->which.version);
     rc = rc ? rc : varve_store_read(store, &exporting->which, 0, FILES_MAP_REGION, 0, on_map, exporting, error);
     if (rc < 0) {
         *error = exporting->error.text[0] ? exporting->error : *error;
@@ -117,11 +112,9 @@ static int choose_files(struct exporting *exporting, struct varve_error *error) 
             found += (size_t)is_wanted;
             exporting->states[j] = is_wanted ? BEGUN : exporting->states[j];
         }
-        if (!found) {
-            snprintf(error->text, sizeof error->text, "%s@%" PRId64 " has no file %s", exporting->which.name,
-                     exporting->which.version, cli->args[i]);
-            return -ENOENT;
-        }
+        if (!found)
+            return files_error(error, -ENOENT, "%s@%" PRId64 " has no file %s", exporting->which.name,
+                               exporting->which.version, cli->args[i]);
     }
     if (cli->arg_count == 1)
         memset(exporting->states, BEGUN, files->count);
@@ -193,7 +186,7 @@ static int begin_files(struct exporting *exporting, struct varve_error *error) {
             for (uint32_t j = i; j < files->count; j++)
                 exporting->states[j] = NOT_WANTED;
         else
-            rc = progress_update(&exporting->progress, 0, exporting->total);
+            rc = progress_update(0, exporting->total);
     }
     for (uint32_t i = 0; i < files->count && rc == 0; i++)
         if (exporting->states[i] == BEGUN && exporting->pending[i] == 0)
@@ -218,11 +211,9 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
     const struct files_region *region = &plan->regions[exporting->region];
     uint64_t end = offset + size;
 
-    if (total != region->length) {
-        snprintf(exporting->error.text, sizeof exporting->error.text,
-                 "the region %s has another size than the map says", region->name);
-        return VARVE_CORRUPT;
-    }
+    if (total != region->length)
+        return files_error(&exporting->error, VARVE_CORRUPT, "the region %s has another size than the map says",
+                           region->name);
     while (exporting->piece < region->first + region->count) {
         const struct files_piece *piece = &plan->pieces[exporting->piece];
         if (piece->region_offset >= end)
@@ -235,7 +226,7 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
         exporting->piece++;
     }
     exporting->done += size;
-    return progress_update(&exporting->progress, exporting->done, exporting->total);
+    return progress_update(exporting->done, exporting->total);
 }
 
 static int is_needed(const struct exporting *exporting, const struct files_region *region) {
@@ -255,7 +246,7 @@ static int spoil(struct exporting *exporting, const struct files_region *region,
             struct varve_error told = {.text = ""};
             snprintf(told.text, sizeof told.text, "%.200s cannot be given back: %.250s", plan->files.list[number].path,
                      error->text[0] ? error->text : varve_error_text(code));
-            progress_clear(&exporting->progress);
+            progress_clear();
             cli_fail(exporting->cli, code, &told);
             give_up_file(exporting, number);
         }
@@ -324,7 +315,7 @@ static void export_summary(const struct exporting *exporting) {
         json_u64("files", exporting->files);
         json_u64("failed", exporting->failed);
         json_u64("bytes", exporting->bytes);
-        json_number("seconds", progress_seconds(&exporting->progress));
+        json_number("seconds", progress_seconds());
         json_end();
         return;
     }
@@ -347,16 +338,12 @@ static int run_export(struct cli *cli) {
     exporting.place.is_forced = has_option(cli, OPTION_FORCE);
     exporting.place.named = on_named;
     exporting.place.arg = &exporting;
-    exporting.place.folder = open(cli->folder ? cli->folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (exporting.place.folder < 0) {
-        rc = -errno;
-        snprintf(error.text, sizeof error.text, "cannot open the folder %s: %s", cli->folder ? cli->folder : ".",
-                 strerror(errno));
-        return cli_fail(cli, rc, &error);
-    }
-    progress_begin(&exporting.progress, "exporting", cli->is_json);
+    exporting.place.folder = cli_open_folder(cli, &error);
+    if (exporting.place.folder < 0)
+        return cli_fail(cli, exporting.place.folder, &error);
+    progress_begin("exporting", cli->is_json);
     rc = export(&exporting, &error);
-    progress_end(&exporting.progress);
+    progress_end();
     close(exporting.place.folder);
     if (rc == 0 && (exporting.files || !exporting.failed))
         export_summary(&exporting);

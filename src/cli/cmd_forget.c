@@ -202,11 +202,9 @@ static int run_keep_last(struct forgetting *forgetting) {
         if (is_repeated(cli, i))
             continue;
         rc = varve_store_list(cli->store, cli->args[i], collect, &candidates, &error);
-        if (rc == 0 && candidates.count == before) {
-            snprintf(error.text, sizeof error.text, "%s has no checkpoint of \"%s\"; nothing was forgotten",
-                     cli->address, cli->args[i]);
-            rc = VARVE_NO_CHECKPOINT;
-        }
+        if (rc == 0 && candidates.count == before)
+            rc = files_error(&error, VARVE_NO_CHECKPOINT, "%s has no checkpoint of \"%s\"; nothing was forgotten",
+                             cli->address, cli->args[i]);
     }
     if (cli->arg_count == 0)
         rc = varve_store_list(cli->store, NULL, collect, &candidates, &error);

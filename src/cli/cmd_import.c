@@ -47,23 +47,27 @@ struct importing {
     int folder;
     uint64_t total, given;
     uint64_t notes;
-    struct progress progress;
     uint64_t bytes_stored, bytes_known; /* with what goes to storage beside the data; found in the store already */
 };
 
 /* ---- the plan ---- */
 
-static void tell_note(struct importing *importing, const char *path, const char *note) {
+/* About a "path" or a "name". In JSON it is told here, and 1 returned. */
+static int note_json(struct importing *importing, const char *about, const char *which, const char *note) {
     importing->notes++;
-    progress_clear(&importing->progress);
+    progress_clear();
     if (importing->cli->is_json) {
         json_begin("note");
-        json_text("path", path);
+        json_text(about, which);
         json_text("message", note);
         json_end();
-    } else {
-        cli_note("%s: %s; what was not found is stored as plain bytes", path, note);
     }
+    return importing->cli->is_json;
+}
+
+static void tell_note(struct importing *importing, const char *path, const char *note) {
+    if (!note_json(importing, "path", path, note))
+        cli_note("%s: %s; what was not found is stored as plain bytes", path, note);
 }
 
 static int find_files(struct importing *importing, struct varve_error *error) {
@@ -73,10 +77,8 @@ static int find_files(struct importing *importing, struct varve_error *error) {
 
     for (int i = 1; i < cli->arg_count && rc == 0; i++)
         rc = files_walk(&files, importing->folder, cli->args[i], error);
-    if (rc == 0 && files.count == 0) {
-        snprintf(error->text, sizeof error->text, "there are no files in what was given");
-        rc = -ENOENT;
-    }
+    if (rc == 0 && files.count == 0)
+        rc = files_error(error, -ENOENT, "there are no files in what was given");
     files_settle(&files);
     files_plan_begin(&importing->plan, &files);
     return rc;
@@ -88,11 +90,8 @@ static int look_into(struct importing *importing, uint32_t number, struct varve_
     char note[FILES_NOTE_CAPACITY] = "";
 
     int fd = openat(importing->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        int code = -errno;
-        snprintf(error->text, sizeof error->text, "cannot open %s: %s", file->path, strerror(-code));
-        return code;
-    }
+    if (fd < 0)
+        return files_system_error(error, "open", file->path);
     int rc = files_look(fd, file->size, files_kind_of(fd, file->size), &found, note);
     close(fd);
     if (note[0])
@@ -115,7 +114,7 @@ static int make_plan(struct importing *importing, struct varve_error *error) {
     for (size_t i = 0; i < plan->files.count && rc == 0; i++) {
         rc = look_into(importing, (uint32_t)i, error);
         seen += plan->files.list[i].size;
-        rc = rc ? rc : progress_update(&importing->progress, seen, plan->files.bytes);
+        rc = rc ? rc : progress_update(seen, plan->files.bytes);
     }
     rc = rc ? rc : files_plan_settle(plan);
     rc = rc ? rc : files_map_encode(plan, &importing->map, &importing->map_size);
@@ -157,7 +156,7 @@ static int on_save(void *arg, uint64_t offset, void *buffer, size_t size) {
     importing->given += size;
     if (rc == 0 && importing->given == importing->total)
         rc = files_source_check(&importing->source);
-    return rc ? rc : progress_update(&importing->progress, importing->given, importing->total);
+    return rc ? rc : progress_update(importing->given, importing->total);
 }
 
 static int on_load(void *arg, uint64_t offset, const void *buffer, size_t size, uint64_t total) {
@@ -241,39 +240,30 @@ static int on_checkpoint(void *arg, const struct varve_checkpoint_info *info) {
 
 /* An earlier version that is damaged is no reason to refuse a new one. */
 static void tell_distrust(struct importing *importing, const char *why) {
-    importing->notes++;
-    progress_clear(&importing->progress);
-    if (importing->cli->is_json) {
-        json_begin("note");
-        json_text("name", importing->which.name);
-        json_text("message", why);
-        json_end();
-    } else {
+    if (!note_json(importing, "name", importing->which.name, why))
         cli_note("what %s has already cannot be built upon, so everything is stored anew: %s", importing->which.name,
                  why);
-    }
 }
 
 /* The newest version, if all of it is whole: what is damaged there would be damaged in the new one, too. */
 static int choose_parent(struct importing *importing, struct varve_store *store, struct varve_error *error) {
     struct varve_which newest = {.name = importing->which.name, .version = -1};
 
-    progress_begin(&importing->progress, "checking what is there,", importing->cli->is_json);
+    progress_begin("checking what is there,", importing->cli->is_json);
     int rc = varve_store_resolve(store, &newest, error);
     struct varve_which same = {.name = newest.name, .version = newest.version};
     rc = rc ? rc : varve_store_resolve(store, &same, error);
     if (rc == 0 && same.generation != newest.generation) { /* it is the one that would be gone on from */
-        snprintf(error->text, sizeof error->text, "%s@%" PRId64 " of generation %" PRIu32 " is damaged", same.name,
-                 same.version, same.generation);
-        rc = VARVE_CORRUPT;
+        rc = files_error(error, VARVE_CORRUPT, "%s@%" PRId64 " of generation %" PRIu32 " is damaged", same.name,
+                         same.version, same.generation);
     }
-    rc = rc ? rc : whole_check(store, &newest, &importing->progress, error);
+    rc = rc ? rc : whole_check(store, &newest, error);
     importing->parent = rc == 0 ? newest.version : -1;
     if (rc < 0 && rc != -EINTR && rc != -ENOMEM && rc != -EEXIST && rc != VARVE_NO_CHECKPOINT) {
         tell_distrust(importing, error->text[0] ? error->text : varve_error_text(rc));
         rc = 0;
     }
-    progress_end(&importing->progress);
+    progress_end();
     return rc == VARVE_NO_CHECKPOINT ? 0 : rc;
 }
 
@@ -283,13 +273,11 @@ static int choose_version(struct importing *importing, struct varve_store *store
     int rc = store ? varve_store_list(store, importing->which.name, on_checkpoint, &versions, error) : 0;
     if (rc < 0)
         return rc;
-    if (versions.is_taken && !has_option(importing->cli, OPTION_FORCE)) {
-        snprintf(error->text, sizeof error->text,
-                 "%s@%" PRId64
-                 " is there already; choose another version, or --force to store it again as a new generation",
-                 importing->which.name, importing->which.version);
-        return -EEXIST;
-    }
+    if (versions.is_taken && !has_option(importing->cli, OPTION_FORCE))
+        return files_error(
+            error, -EEXIST,
+            "%s@%" PRId64 " is there already; choose another version, or --force to store it again as a new generation",
+            importing->which.name, importing->which.version);
     if (importing->which.version < 0)
         importing->which.version = versions.highest + 1;
     return versions.highest < 0 ? 0 : choose_parent(importing, store, error);
@@ -388,7 +376,7 @@ static void import_summary(const struct importing *importing) {
         json_u64("bytes_known", importing->bytes_known);
         json_u64("bytes_stored", stored);
         json_number("ratio", ratio);
-        json_number("seconds", progress_seconds(&importing->progress));
+        json_number("seconds", progress_seconds());
         json_u64("notes", importing->notes);
         json_end();
         return;
@@ -402,21 +390,17 @@ static void import_summary(const struct importing *importing) {
 static int import(struct importing *importing, struct varve_error *error) {
     struct cli *cli = importing->cli;
 
-    importing->folder = open(cli->folder ? cli->folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (importing->folder < 0) {
-        int code = -errno;
-        snprintf(error->text, sizeof error->text, "cannot open the folder %s: %s", cli->folder ? cli->folder : ".",
-                 strerror(-code));
-        return code;
-    }
-    progress_begin(&importing->progress, "looking into files,", cli->is_json);
+    importing->folder = cli_open_folder(cli, error);
+    if (importing->folder < 0)
+        return importing->folder;
+    progress_begin("looking into files,", cli->is_json);
     int rc = make_plan(importing, error);
-    progress_end(&importing->progress);
+    progress_end();
     rc = rc ? rc : look_at_store(importing, error);
     if (rc == 0) {
-        progress_begin(&importing->progress, "importing", cli->is_json);
+        progress_begin("importing", cli->is_json);
         rc = store_checkpoint(importing, error);
-        progress_end(&importing->progress);
+        progress_end();
     }
     close(importing->folder);
     return rc;

@@ -18,7 +18,6 @@
 
 struct restoration {
     struct cli *cli;
-    struct progress progress;
     int fd;
     int failed_write; /* -errno of a write to the output */
     uint64_t bytes;
@@ -45,21 +44,21 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
             return restoration->failed_write;
         restoration->bytes += size;
     }
-    return progress_update(&restoration->progress, offset + size, total);
+    return progress_update(offset + size, total);
 }
 
 static int read_region(struct restoration *restoration, const struct varve_which *which, int is_checked_first,
                        struct varve_error *error) {
     struct cli *cli = restoration->cli;
 
-    progress_begin(&restoration->progress, "restoring", cli->is_json);
+    progress_begin("restoring", cli->is_json);
     int rc = restoration->is_array ? varve_store_read_array(cli->store, which, cli->args[1], &restoration->slice,
                                                             is_checked_first, on_bytes, restoration, error)
                                    : varve_store_read(cli->store, which, (uint32_t)cli->rank, cli->args[1],
                                                       is_checked_first, on_bytes, restoration, error);
     if (rc == 0) /* of a region without any byte nothing was told */
         rc = write_head(restoration);
-    progress_end(&restoration->progress);
+    progress_end();
     if (restoration->failed_write) {
         snprintf(error->text, sizeof error->text, "cannot write to %s: %s", cli->output,
                  strerror(-restoration->failed_write));
@@ -95,41 +94,36 @@ static int is_npy_wanted(struct cli *cli, int *out) {
     return 0;
 }
 
+/* error: what our callback refuses; the library tells its own in another. */
 struct search {
     struct restoration *restoration;
-    struct varve_error *error;
+    struct varve_error error;
 };
 
 static int on_region(void *arg, const struct varve_stored_region *region) {
-    const struct search *search = arg;
+    struct search *search = arg;
     struct restoration *restoration = search->restoration;
 
     if (region->rank != restoration->cli->rank || strcmp(region->name, restoration->cli->args[1]) != 0)
         return 0;
-    int rc = npy_make(region, &restoration->head, search->error);
+    int rc = npy_make(region, &restoration->head, &search->error);
     return rc < 0 ? rc : 1;
 }
 
 /* A region that is not found is told of when it is read. */
 static int make_head(struct restoration *restoration, const struct varve_which *which, struct varve_error *error) {
-    struct varve_error refused = {.text = ""}; /* varve_store_show uses the other one */
-    struct search search = {.restoration = restoration, .error = &refused};
+    struct search search = {.restoration = restoration, .error = {.text = ""}};
 
     int rc = varve_store_show(restoration->cli->store, which, NULL, on_region, &search, error);
-    if (rc < 0 && refused.text[0])
-        *error = refused;
+    if (rc < 0 && search.error.text[0])
+        *error = search.error;
     return rc;
 }
 
 /* ---- arrays of all ranks ---- */
 
-struct array_search {
-    struct restoration *restoration;
-    struct varve_error error;
-};
-
 static int on_array(void *arg, const struct varve_global_array *array) {
-    struct array_search *search = arg;
+    struct search *search = arg;
     struct restoration *restoration = search->restoration;
     const struct cli *cli = restoration->cli;
     struct varve_array shape;
@@ -149,7 +143,7 @@ static int on_array(void *arg, const struct varve_global_array *array) {
 
 /* Without --rank, a name may be that of an array whose blocks the ranks hold. */
 static int look_for_array(struct restoration *restoration, struct varve_which *which, struct varve_error *error) {
-    struct array_search search = {.restoration = restoration, .error = {.text = ""}};
+    struct search search = {.restoration = restoration, .error = {.text = ""}};
     const struct cli *cli = restoration->cli;
     struct varve_checkpoint_detail detail;
 
@@ -160,12 +154,10 @@ static int look_for_array(struct restoration *restoration, struct varve_which *w
     rc = varve_store_arrays(cli->store, which, cli->args[1], on_array, &search, error);
     if (rc < 0 && search.error.text[0])
         *error = search.error;
-    if (rc == 0 && cli->slice && !restoration->is_array) {
-        snprintf(error->text, sizeof error->text,
-                 "%s@%" PRId64 " has no array \"%s\"; `varve show` tells what there is", which->name, which->version,
-                 cli->args[1]);
-        return VARVE_MISMATCH;
-    }
+    if (rc == 0 && cli->slice && !restoration->is_array)
+        return files_error(error, VARVE_MISMATCH,
+                           "%s@%" PRId64 " has no array \"%s\"; `varve show` tells what there is", which->name,
+                           which->version, cli->args[1]);
     return rc;
 }
 
@@ -182,7 +174,7 @@ static void restore_summary(const struct restoration *restoration, const struct 
         json_text("output", cli->output);
         json_text("format", restoration->is_npy ? "npy" : "raw");
         json_u64("bytes", restoration->bytes);
-        json_number("seconds", progress_seconds(&restoration->progress));
+        json_number("seconds", progress_seconds());
         json_end();
         return;
     }

@@ -10,7 +10,6 @@
 
 struct stats {
     struct cli *cli;
-    struct progress progress;
     struct table *table;
 };
 
@@ -49,11 +48,6 @@ static void tell_text(const struct varve_store_totals *totals) {
 }
 
 /* ---- of each name ---- */
-
-static int stats_progress(void *arg, uint64_t done, uint64_t total) {
-    struct stats *stats = arg;
-    return progress_update(&stats->progress, done, total);
-}
 
 static double waste_of(const struct varve_usage *usage) {
     return usage->bytes_kept ? (double)(usage->bytes_kept - usage->bytes_live) / (double)usage->bytes_kept : 0;
@@ -95,9 +89,9 @@ static int tell_name(struct stats *stats, const char *name) {
     struct varve_usage usage = {.size = sizeof usage};
     struct varve_error error = {.text = ""};
 
-    progress_begin(&stats->progress, "counting", stats->cli->is_json);
-    int rc = varve_store_usage(stats->cli->store, name, stats_progress, stats, &usage, &error);
-    progress_end(&stats->progress);
+    progress_begin("counting", stats->cli->is_json);
+    int rc = varve_store_usage(stats->cli->store, name, progress_callback, NULL, &usage, &error);
+    progress_end();
     if (rc == -EINTR)
         return cli_fail(stats->cli, rc, &error);
     if (rc < 0 && stats->cli->is_json) {
@@ -141,13 +135,11 @@ static int run_stats(struct cli *cli) {
     struct varve_error error = {.text = ""};
 
     int rc = varve_store_stats(cli->store, cli->arg_count ? cli->args[0] : NULL, &totals, &error);
+    if (rc == 0 && cli->arg_count && totals.objects == 0)
+        rc = files_error(&error, VARVE_NO_CHECKPOINT, "%s has nothing called \"%s\"; `varve ls` lists all names",
+                         cli->address, cli->args[0]);
     if (rc < 0)
         return cli_fail(cli, rc, &error);
-    if (cli->arg_count && totals.objects == 0) {
-        snprintf(error.text, sizeof error.text, "%s has nothing called \"%s\"; `varve ls` lists all names",
-                 cli->address, cli->args[0]);
-        return cli_fail(cli, VARVE_NO_CHECKPOINT, &error);
-    }
     if (!cli->is_json)
         tell_text(&totals);
     int exit_code = tell_names(cli);

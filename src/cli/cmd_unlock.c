@@ -64,10 +64,6 @@ static void tell_holder(const struct cli *cli, const struct varve_holder *holder
     fflush(stdout);
 }
 
-static int unlock_progress(void *arg, uint64_t done, uint64_t total) {
-    return progress_update(arg, done, total);
-}
-
 static void unlock_summary(const struct cli *cli, int is_freed, int is_dry_run, const struct varve_holder *holder) {
     if (cli->is_json) {
         json_begin("summary");
@@ -85,7 +81,6 @@ static void unlock_summary(const struct cli *cli, int is_freed, int is_dry_run, 
 }
 
 static int unlock(struct cli *cli, struct varve_holder *holder, struct varve_error *error) {
-    struct progress progress;
     int is_dead = has_option(cli, OPTION_DEAD);
 
     if (holder->holding == VARVE_HELD_BY_UNKNOWN && !cli->is_json) {
@@ -94,9 +89,9 @@ static int unlock(struct cli *cli, struct varve_holder *holder, struct varve_err
                  is_dead && some < holder->dead_seconds ? some : holder->dead_seconds,
                  is_dead ? ": you say that it is dead" : "; --dead, if you know that it is dead, makes it shorter");
     }
-    progress_begin(&progress, "watching", cli->is_json);
-    int rc = varve_store_unlock(cli->store, cli->args[0], is_dead, unlock_progress, &progress, holder, error);
-    progress_end(&progress);
+    progress_begin("watching", cli->is_json);
+    int rc = varve_store_unlock(cli->store, cli->args[0], is_dead, progress_callback, NULL, holder, error);
+    progress_end();
     return rc;
 }
 

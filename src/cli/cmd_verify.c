@@ -7,17 +7,12 @@
 #include "terminal/progress.h"
 #include "terminal/text.h"
 
-struct verification {
-    struct cli *cli;
-    struct progress progress;
-};
-
 static void on_finding(void *arg, int level, const char *key, const char *text) {
     static const char *const names[] = {"damage", "lost", "note"};
-    struct verification *verification = arg;
+    const struct cli *cli = arg;
     const char *name = names[level >= 0 && level < 3 ? level : 0];
 
-    if (verification->cli->is_json) {
+    if (cli->is_json) {
         json_begin("finding");
         json_text("level", name);
         json_text("key", key);
@@ -25,7 +20,7 @@ static void on_finding(void *arg, int level, const char *key, const char *text) 
         json_end();
         return;
     }
-    progress_clear(&verification->progress);
+    progress_clear();
     printf("%s: ", name);
     if (*key) {
         text_put(key);
@@ -36,22 +31,17 @@ static void on_finding(void *arg, int level, const char *key, const char *text) 
     fflush(stdout);
 }
 
-static int verify_progress(void *arg, uint64_t done, uint64_t total) {
-    struct verification *verification = arg;
-    return progress_update(&verification->progress, done, total);
-}
-
-static void verify_summary(const struct verification *verification, const struct varve_verify_result *result) {
+static void verify_summary(const struct cli *cli, const struct varve_verify_result *result) {
     char size[SIZE_CAPACITY];
 
-    if (verification->cli->is_json) {
+    if (cli->is_json) {
         json_begin("summary");
         json_u64("objects", result->objects);
         json_u64("bytes", result->bytes);
         json_u64("checkpoints", result->checkpoints);
         json_u64("damaged_objects", result->damaged_objects);
         json_u64("lost_checkpoints", result->lost_checkpoints);
-        json_number("seconds", progress_seconds(&verification->progress));
+        json_number("seconds", progress_seconds());
         json_end();
         return;
     }
@@ -65,7 +55,6 @@ static void verify_summary(const struct verification *verification, const struct
 }
 
 static int run_verify(struct cli *cli) {
-    struct verification verification = {.cli = cli};
     struct varve_verify_result result = {0};
     struct varve_error error = {.text = ""};
     struct varve_verify_options options = {
@@ -73,16 +62,16 @@ static int run_verify(struct cli *cli) {
         .name = cli->arg_count ? cli->args[0] : NULL,
         .is_quick = has_option(cli, OPTION_QUICK),
         .finding = on_finding,
-        .progress = verify_progress,
-        .arg = &verification,
+        .progress = progress_callback,
+        .arg = cli,
     };
 
-    progress_begin(&verification.progress, "verifying", cli->is_json);
+    progress_begin("verifying", cli->is_json);
     int rc = varve_store_verify(cli->store, &options, &result, &error);
-    progress_end(&verification.progress);
+    progress_end();
     if (rc < 0)
         return cli_fail(cli, rc, &error);
-    verify_summary(&verification, &result);
+    verify_summary(cli, &result);
     if (result.damaged_objects || result.lost_checkpoints) {
         cli_note("restore what is whole before anything else; `varve repair -n` tells what can be rebuilt, `varve "
                  "forget` gives up what cannot");

@@ -25,7 +25,6 @@ struct array_export {
     uint64_t done, total; /* bytes of all */
     uint64_t before;      /* the array at hand */
     struct files_h5 *file;
-    struct progress progress;
     int failed_write;
     struct varve_error error; /* of a write */
 };
@@ -45,10 +44,8 @@ static int on_array(void *arg, const struct varve_global_array *array) {
     const char *why = array->is_private ? "each rank has one of its own" : array->problem;
     if (!is_asked_for(export->cli, array->name))
         return 0;
-    if (!array->is_whole && export->cli->arg_count > 1) {
-        snprintf(export->error.text, sizeof export->error.text, "array %s: %.300s", array->name, why);
-        return VARVE_MISMATCH;
-    }
+    if (!array->is_whole && export->cli->arg_count > 1)
+        return files_error(&export->error, VARVE_MISMATCH, "array %s: %.300s", array->name, why);
     if (!array->is_whole) {
         export->left_out++;
         cli_note("left out: array %s: %s", array->name, why);
@@ -72,19 +69,15 @@ static int choose_arrays(struct array_export *export, struct varve_error *error)
         size_t j = 0;
         while (j < export->count && strcmp(export->list[j].name, cli->args[i]) != 0)
             j++;
-        if (j == export->count) {
-            snprintf(error->text, sizeof error->text,
-                     "%s@%" PRId64 " has no array \"%s\"; `varve show` tells what "
-                     "there is",
-                     export->which->name, export->which->version, cli->args[i]);
-            rc = VARVE_MISMATCH;
-        }
+        if (j == export->count)
+            rc = files_error(error, VARVE_MISMATCH,
+                             "%s@%" PRId64 " has no array \"%s\"; `varve show` tells what "
+                             "there is",
+                             export->which->name, export->which->version, cli->args[i]);
     }
-    if (rc == 0 && export->count == 0) {
-        snprintf(error->text, sizeof error->text, "%s@%" PRId64 " has no array that is whole; see `varve show`",
-                 export->which->name, export->which->version);
-        rc = VARVE_MISMATCH;
-    }
+    if (rc == 0 && export->count == 0)
+        rc = files_error(error, VARVE_MISMATCH, "%s@%" PRId64 " has no array that is whole; see `varve show`",
+                         export->which->name, export->which->version);
     return rc;
 }
 
@@ -95,8 +88,7 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
     (void)total;
     export->failed_write = files_h5_write(export->file, offset, data, size, &export->error);
     export->done = export->before + offset + size;
-    return export->failed_write ? export->failed_write
-                                : progress_update(&export->progress, export->done, export->total);
+    return export->failed_write ? export->failed_write : progress_update(export->done, export->total);
 }
 
 static int on_attribute(void *arg, const char *name, const char *value) {
@@ -167,7 +159,7 @@ static void summary(const struct array_export *export) {
         json_u64("arrays", export->count);
         json_u64("left_out", export->left_out);
         json_u64("bytes", export->done);
-        json_number("seconds", progress_seconds(&export->progress));
+        json_number("seconds", progress_seconds());
         json_end();
         return;
     }
@@ -181,9 +173,9 @@ int export_arrays(struct cli *cli, struct varve_which *which) {
     struct varve_error error = {.text = ""};
     int rc = varve_store_resolve(cli->store, which, &error);
     rc = rc ? rc : choose_arrays(&export, &error);
-    progress_begin(&export.progress, "exporting", cli->is_json);
+    progress_begin("exporting", cli->is_json);
     rc = rc ? rc : write_file(&export, &error);
-    progress_end(&export.progress);
+    progress_end();
     if (rc == 0)
         summary(&export);
     for (size_t i = 0; i < export.count; i++)

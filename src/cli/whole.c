@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "files/plan.h"
+#include "terminal/progress.h"
 
 struct part {
     uint32_t rank;
@@ -13,7 +14,6 @@ struct part {
 };
 
 struct checking {
-    struct progress *progress;
     struct part *parts;
     size_t count, capacity;
     uint64_t done, total;
@@ -32,7 +32,7 @@ static int on_region(void *arg, const struct varve_stored_region *region) {
     checking->count++;
     checking->has_map |= !strcmp(region->name, FILES_MAP_REGION);
     checking->total += region->bytes;
-    return progress_update(checking->progress, 0, checking->total);
+    return progress_update(0, checking->total);
 }
 
 static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, uint64_t total) {
@@ -40,22 +40,20 @@ static int on_bytes(void *arg, uint64_t offset, const void *data, size_t size, u
 
     (void)offset, (void)data, (void)total;
     checking->done += size;
-    return progress_update(checking->progress, checking->done, checking->total);
+    return progress_update(checking->done, checking->total);
 }
 
-int whole_check(struct varve_store *store, const struct varve_which *which, struct progress *progress,
-                struct varve_error *error) {
-    struct checking checking = {.progress = progress};
+int whole_check(struct varve_store *store, const struct varve_which *which, struct varve_error *error) {
+    struct checking checking = {0};
     struct varve_checkpoint_detail detail;
 
     int rc = varve_store_show(store, which, &detail, on_region, &checking, error);
-    if (rc == 0 && !checking.has_map) {
-        snprintf(error->text, sizeof error->text,
-                 "%s holds checkpoints of a program, which would find an import where it looks for its own; choose"
-                 " another name",
-                 which->name);
-        rc = -EEXIST;
-    }
+    if (rc == 0 && !checking.has_map)
+        rc = files_error(
+            error, -EEXIST,
+            "%s holds checkpoints of a program, which would find an import where it looks for its own; choose"
+            " another name",
+            which->name);
     for (size_t i = 0; i < checking.count && rc == 0; i++) {
         rc = varve_store_read(store, which, checking.parts[i].rank, checking.parts[i].name, 0, on_bytes, &checking,
                               error);

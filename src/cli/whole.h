@@ -4,10 +4,7 @@
 
 #include <varve/varve_inspect.h>
 
-#include "terminal/progress.h"
-
 /* 0 or a negative code, told in error: VARVE_CORRUPT when something is damaged, -EINTR when it was stopped. */
-int whole_check(struct varve_store *store, const struct varve_which *which, struct progress *progress,
-                struct varve_error *error);
+int whole_check(struct varve_store *store, const struct varve_which *which, struct varve_error *error);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/search.h"
 
 /* Measured on a simulated network: below these, more partners cost less than more hops. */
 #define FLAT_RANKS 16
@@ -81,15 +82,9 @@ static void partners_sort(struct vv_partners *partners) {
 }
 
 uint32_t vv_partners_find(const struct vv_partners *partners, uint32_t rank) {
-    uint32_t low = 0, high = partners->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (partners->ranks[partners->sorted[middle]] < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < partners->count && partners->ranks[partners->sorted[low]] == rank ? partners->sorted[low] : UINT32_MAX;
+    uint32_t at;
+    VV_SEARCH(at, 0, partners->count, partners->ranks[partners->sorted[at]] < rank);
+    return at < partners->count && partners->ranks[partners->sorted[at]] == rank ? partners->sorted[at] : UINT32_MAX;
 }
 
 /* ---- stages ---- */

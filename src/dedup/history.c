@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/content_id.h"
+#include "base/search.h"
 #include "dedup/history.h"
 
 static void drop_pending(struct vv_past *past) {
@@ -110,15 +111,9 @@ void vv_history_clear(struct vv_history *history) {
 }
 
 struct vv_past *vv_history_find(struct vv_history *history, uint64_t number) {
-    size_t low = 0, high = history->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (history->list[middle].number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < history->count && history->list[low].number == number ? &history->list[low] : NULL;
+    size_t at;
+    VV_SEARCH(at, 0, history->count, history->list[at].number < number);
+    return at < history->count && history->list[at].number == number ? &history->list[at] : NULL;
 }
 
 struct vv_past *vv_history_add(struct vv_history *history, uint64_t number, const char *name) {

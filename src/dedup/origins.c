@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/search.h"
 #include "dedup/origins.h"
 
 void vv_origins_clear(struct vv_origins *origins) {
@@ -75,15 +76,9 @@ void vv_origins_sort(struct vv_origins *origins) {
 }
 
 size_t vv_origins_find(const struct vv_origins *origins, uint64_t offset) {
-    size_t low = 0, high = origins->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (origins->list[middle].offset + origins->list[middle].length <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    size_t at;
+    VV_SEARCH(at, 0, origins->count, origins->list[at].offset + origins->list[at].length <= offset);
+    return at;
 }
 
 int vv_origins_say(const struct vv_origins *origins, const struct vv_origin *origin) {

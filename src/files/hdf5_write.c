@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/error.h"
+
 #ifndef VARVE_HAS_HDF5
 
 int files_h5_create(int fd, struct files_h5 **out, struct varve_error *error) {
     (void)fd;
     *out = NULL;
-    snprintf(error->text, sizeof error->text,
-             "this tool was built without HDF5: install libhdf5-dev and build it again");
-    return VARVE_UNSUPPORTED;
+    return files_error(error, VARVE_UNSUPPORTED,
+                       "this tool was built without HDF5: install libhdf5-dev and build it again");
 }
 
 int files_h5_text(struct files_h5 *file, const char *name, const char *value, struct varve_error *error) {
@@ -59,8 +60,7 @@ struct files_h5 {
 };
 
 static int refuse(struct varve_error *error, const char *what, const char *name) {
-    snprintf(error->text, sizeof error->text, "cannot %s %.200s in the HDF5 file", what, name);
-    return -EIO;
+    return files_error(error, -EIO, "cannot %s %.200s in the HDF5 file", what, name);
 }
 
 /* ---- types ---- */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "files/error.h"
+
 #define PREFIX 10 /* magic, version, length of the rest */
 #define ALIGN 64
 
@@ -20,9 +22,7 @@ static const struct {
 #define TYPE_COUNT ((int)(sizeof types / sizeof types[0]))
 
 static int refuse_region(struct varve_error *error, const char *region, const char *why) {
-    snprintf(error->text, sizeof error->text, "region \"%s\" %s; --format raw writes its bytes as they are", region,
-             why);
-    return -EINVAL;
+    return files_error(error, -EINVAL, "region \"%s\" %s; --format raw writes its bytes as they are", region, why);
 }
 
 static int has_length(const struct varve_array *array, uint64_t bytes) {

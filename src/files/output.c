@@ -8,16 +8,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-static int system_error(struct varve_error *error, const char *what, const char *path) {
-    int code = -errno;
-    snprintf(error->text, sizeof error->text, "cannot %s %s: %s", what, path, strerror(-code));
-    return code;
-}
-
 static int taken(struct varve_error *error, const char *path) {
-    snprintf(error->text, sizeof error->text, "%s is there already; choose another file, or --force to replace it",
-             path);
-    return -EEXIST;
+    return files_error(error, -EEXIST, "%s is there already; choose another file, or --force to replace it", path);
 }
 
 static int open_folder(struct files_output *output, struct varve_error *error) {
@@ -33,19 +25,19 @@ static int open_folder(struct files_output *output, struct varve_error *error) {
         errno = EISDIR;
         output->folder = -1;
     }
-    return output->folder < 0 ? system_error(error, "make", output->path) : 0;
+    return output->folder < 0 ? files_system_error(error, "make", output->path) : 0;
 }
 
 static int open_partial(struct files_output *output, struct varve_error *error) {
     unsigned long long random = 0;
 
     if (getrandom(&random, sizeof random, 0) != sizeof random)
-        return system_error(error, "make", output->path);
+        return files_system_error(error, "make", output->path);
     snprintf(output->partial, sizeof output->partial, ".varve-%016llx.partial", random);
     output->fd = openat(output->folder, output->partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (output->fd < 0)
-        return system_error(error, "make", output->path);
-    return fstat(output->fd, &output->made) < 0 ? system_error(error, "look at", output->path) : 0;
+        return files_system_error(error, "make", output->path);
+    return fstat(output->fd, &output->made) < 0 ? files_system_error(error, "look at", output->path) : 0;
 }
 
 static int is_ours(const struct files_output *output) {
@@ -66,26 +58,23 @@ static int name_new(const struct files_output *output, struct varve_error *error
             return 0;
         }
     }
-    return errno == EEXIST ? taken(error, output->path) : system_error(error, "rename the result to", output->path);
+    return errno == EEXIST ? taken(error, output->path)
+                           : files_system_error(error, "rename the result to", output->path);
 }
 
 static int publish(const struct files_output *output, struct varve_error *error) {
     struct stat there;
 
-    if (!is_ours(output)) {
-        snprintf(error->text, sizeof error->text, "cannot make %s: somebody has put another file in the place of ours",
-                 output->path);
-        return -ESTALE;
-    }
+    if (!is_ours(output))
+        return files_error(error, -ESTALE, "cannot make %s: somebody has put another file in the place of ours",
+                           output->path);
     if (!output->is_forced)
         return name_new(output, error);
-    if (fstatat(output->folder, output->name, &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode)) {
-        snprintf(error->text, sizeof error->text,
-                 "%s is no plain file and is not replaced; -o - writes to standard output", output->path);
-        return -EEXIST;
-    }
+    if (fstatat(output->folder, output->name, &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode))
+        return files_error(error, -EEXIST, "%s is no plain file and is not replaced; -o - writes to standard output",
+                           output->path);
     return renameat(output->folder, output->partial, output->folder, output->name) < 0
-               ? system_error(error, "rename the result to", output->path)
+               ? files_system_error(error, "rename the result to", output->path)
                : 0;
 }
 
@@ -103,7 +92,7 @@ int files_output_open(struct files_output *output, const char *path, int is_forc
 
 int files_output_close(struct files_output *output, int rc, struct varve_error *error) {
     if (rc == 0 && fsync(output->fd) < 0 && errno != EINVAL && errno != ENOTSUP)
-        rc = system_error(error, "write", output->path);
+        rc = files_system_error(error, "write", output->path);
     rc = rc ? rc : publish(output, error);
     if (rc < 0 && output->fd >= 0 && is_ours(output))
         unlinkat(output->folder, output->partial, 0);

@@ -6,7 +6,8 @@
 #define FILES_OUTPUT_H
 
 #include <sys/stat.h>
-#include <varve/varve.h>
+
+#include "files/error.h"
 
 struct files_output {
     const char *path; /* as the user gave it */

@@ -12,18 +12,14 @@
 #define PARTIAL_CAPACITY 64
 
 static int failed(struct varve_error *error, const char *what, const char *path) {
-    int code = -errno;
-    if (code == -ELOOP || code == -ENOTDIR)
-        snprintf(error->text, sizeof error->text, "cannot %s %s: a folder on the way is a link or a file", what, path);
-    else
-        snprintf(error->text, sizeof error->text, "cannot %s %s: %s", what, path, strerror(-code));
-    return code;
+    if (errno == ELOOP || errno == ENOTDIR)
+        return files_error(error, -errno, "cannot %s %s: a folder on the way is a link or a file", what, path);
+    return files_system_error(error, what, path);
 }
 
 static int taken(struct varve_error *error, const char *path) {
-    snprintf(error->text, sizeof error->text,
-             "%s is there already; choose another folder with -C, or --force to replace it", path);
-    return -EEXIST;
+    return files_error(error, -EEXIST, "%s is there already; choose another folder with -C, or --force to replace it",
+                       path);
 }
 
 /* Open the folder that the file lies in, step by step, without following links. *name_out is the file's own name. */
@@ -59,9 +55,7 @@ static int is_ours(const struct files_made *made, const struct stat *there) {
 }
 
 static int replaced(struct varve_error *error, const char *path) {
-    snprintf(error->text, sizeof error->text, "cannot write %s: somebody has put another file in the place of ours",
-             path);
-    return -ESTALE;
+    return files_error(error, -ESTALE, "cannot write %s: somebody has put another file in the place of ours", path);
 }
 
 static void close_file(struct files_place *place) {

@@ -2,16 +2,16 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/error.h"
+
 static int refuse(struct varve_error *error, const char *item, size_t length, unsigned dim, uint64_t size) {
-    snprintf(error->text, sizeof error->text,
-             "\"%.*s\" is no part of dimension %u, which has %" PRIu64
-             " elements: give one index, or FIRST:END, of which both may be left out",
-             (int)length, item, dim, size);
-    return -EINVAL;
+    return files_error(error, -EINVAL,
+                       "\"%.*s\" is no part of dimension %u, which has %" PRIu64
+                       " elements: give one index, or FIRST:END, of which both may be left out",
+                       (int)length, item, dim, size);
 }
 
 /* Digits up to end; what is left out is `otherwise`. 1 if it is a number, or nothing. */
@@ -56,16 +56,11 @@ int files_slice_parse(const char *text, const struct varve_array *whole, struct 
         if (!is_index)
             shape->dim[shape->dims++] = (struct varve_dim){.local = out->count[i], .global = out->count[i]};
         at = at && item[length] ? item + length + 1 : NULL;
-        if (text && !at && i + 1 < whole->dims) {
-            snprintf(error->text, sizeof error->text, "\"%s\" speaks of %u dimensions, but there are %u", text, i + 1,
-                     whole->dims);
-            return -EINVAL;
-        }
+        if (text && !at && i + 1 < whole->dims)
+            return files_error(error, -EINVAL, "\"%s\" speaks of %u dimensions, but there are %u", text, i + 1,
+                               whole->dims);
     }
-    if (at) {
-        snprintf(error->text, sizeof error->text, "\"%s\" speaks of more than the %u dimensions there are", text,
-                 whole->dims);
-        return -EINVAL;
-    }
+    if (at)
+        return files_error(error, -EINVAL, "\"%s\" speaks of more than the %u dimensions there are", text, whole->dims);
     return 0;
 }

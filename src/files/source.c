@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,16 +19,9 @@ void files_source_close(struct files_source *source) {
     source->fd = -1;
 }
 
-static int failed(struct files_source *source, const char *what, const char *path) {
-    int code = -errno;
-    snprintf(source->error.text, sizeof source->error.text, "cannot %s %s: %s", what, path, strerror(-code));
-    return code;
-}
-
 static int changed(struct files_source *source, const char *path) {
-    snprintf(source->error.text, sizeof source->error.text,
-             "%s changed while it was read: nothing was stored; import it when nobody writes it", path);
-    return -EAGAIN;
+    return files_error(&source->error, -EAGAIN,
+                       "%s changed while it was read: nothing was stored; import it when nobody writes it", path);
 }
 
 static int open_file(struct files_source *source, uint32_t number) {
@@ -40,12 +32,12 @@ static int open_file(struct files_source *source, uint32_t number) {
     files_source_close(source);
     int fd = openat(source->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return failed(source, "open", file->path);
+        return files_system_error(&source->error, "open", file->path);
     source->fd = fd;
     source->file = number;
     source->ahead = 0;
     if (fstat(fd, &now) < 0)
-        return failed(source, "look at", file->path);
+        return files_system_error(&source->error, "look at", file->path);
     return files_is_same(file, &now) ? 0 : changed(source, file->path);
 }
 
@@ -69,7 +61,7 @@ static int read_piece(struct files_source *source, uint32_t number, uint64_t off
         if (got == 0)
             return changed(source, file->path);
         if (got < 0 && errno != EINTR)
-            return failed(source, "read", file->path);
+            return files_system_error(&source->error, "read", file->path);
         out += got > 0 ? got : 0;
         at += got > 0 ? (uint64_t)got : 0;
     }
@@ -121,7 +113,8 @@ int files_source_check(struct files_source *source) {
         const struct files_file *file = &source->plan->files.list[i];
         struct stat now;
         if (fstatat(source->folder, file->path, &now, AT_SYMLINK_NOFOLLOW) < 0)
-            return errno == ENOENT ? changed(source, file->path) : failed(source, "look at", file->path);
+            return errno == ENOENT ? changed(source, file->path)
+                                   : files_system_error(&source->error, "look at", file->path);
         if (!files_is_same(file, &now))
             return changed(source, file->path);
     }

@@ -3,23 +3,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define DEPTH_MOST 128
-
-static int tell_error(struct varve_error *error, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static int tell_error(struct varve_error *error, int code, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(error->text, sizeof error->text, format, args);
-    va_end(args);
-    return code;
-}
 
 int files_grow(void **list, size_t *capacity, size_t count, size_t size) {
     if (count < *capacity)
@@ -69,13 +58,13 @@ static char *tidy(const char *argument) {
 
 static int add_file(struct files_list *files, const char *path, const struct stat *stat, struct varve_error *error) {
     if (files->count >= FILES_MOST)
-        return tell_error(error, -E2BIG, "more than %u files; import them in several parts, under different names",
-                          FILES_MOST);
+        return files_error(error, -E2BIG, "more than %u files; import them in several parts, under different names",
+                           FILES_MOST);
     if (!files_is_path(path))
-        return tell_error(error, -EINVAL, "%s: this path cannot be stored: it is longer than %u bytes", path,
-                          FILES_PATH_MOST);
+        return files_error(error, -EINVAL, "%s: this path cannot be stored: it is longer than %u bytes", path,
+                           FILES_PATH_MOST);
     if (files_grow((void **)&files->list, &files->capacity, files->count, sizeof *files->list) < 0)
-        return tell_error(error, -ENOMEM, "no memory for a list of files");
+        return files_error(error, -ENOMEM, "no memory for a list of files");
     struct files_file *file = &files->list[files->count];
     *file = (struct files_file){.path = strdup(path),
                                 .size = (uint64_t)stat->st_size,
@@ -87,7 +76,7 @@ static int add_file(struct files_list *files, const char *path, const struct sta
                                 .ctime = stat->st_ctim.tv_sec,
                                 .ctime_ns = (uint32_t)stat->st_ctim.tv_nsec};
     if (!file->path)
-        return tell_error(error, -ENOMEM, "no memory for a list of files");
+        return files_error(error, -ENOMEM, "no memory for a list of files");
     files->count++;
     files->bytes += file->size;
     return 0;
@@ -118,16 +107,16 @@ static int walk_folder(struct files_list *files, int fd, const char *path, int d
     struct dirent **names = NULL;
     int rc = 0;
     if (depth > DEPTH_MOST)
-        return tell_error(error, -ELOOP, "%s: folders are nested too deeply", path);
+        return files_error(error, -ELOOP, "%s: folders are nested too deeply", path);
     int count = scandirat(fd, ".", &names, NULL, alphasort);
     if (count < 0)
-        return tell_error(error, -errno, "cannot list %s: %s", *path ? path : "the folder", strerror(errno));
+        return files_system_error(error, "list", *path ? path : "the folder");
     for (int i = 0; i < count; i++) {
         const char *name = names[i]->d_name;
         char *below = NULL;
         if (rc == 0 && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
             if (asprintf(&below, "%s%s%s", path, *path ? "/" : "", name) < 0)
-                rc = tell_error(error, -ENOMEM, "no memory for a list of files");
+                rc = files_error(error, -ENOMEM, "no memory for a list of files");
             else
                 rc = walk_entry(files, fd, name, below, depth, error);
             free(below);
@@ -142,20 +131,20 @@ static int walk_entry(struct files_list *files, int folder, const char *name, co
                       struct varve_error *error) {
     struct stat stat;
     if (fstatat(folder, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
-        return tell_error(error, -errno, "cannot look at %s: %s", path, strerror(errno));
+        return files_system_error(error, "look at", path);
     if (S_ISREG(stat.st_mode))
         return add_file(files, path, &stat, error);
     if (!S_ISDIR(stat.st_mode))
-        return tell_error(error, -EINVAL, "%s is %s; only plain files and folders can be imported", path,
-                          kind_of(stat.st_mode));
+        return files_error(error, -EINVAL, "%s is %s; only plain files and folders can be imported", path,
+                           kind_of(stat.st_mode));
     int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return tell_error(error, -errno, "cannot open %s: %s", path, strerror(errno));
+        return files_system_error(error, "open", path);
     int rc = is_store(fd)
-                 ? tell_error(error, -EINVAL,
-                              "%s is a Varve store, which is not imported; name the files beside it instead, or"
-                              " move the store",
-                              *path ? path : "the folder")
+                 ? files_error(error, -EINVAL,
+                               "%s is a Varve store, which is not imported; name the files beside it instead, or"
+                               " move the store",
+                               *path ? path : "the folder")
                  : walk_folder(files, fd, path, depth + 1, error);
     close(fd);
     return rc;
@@ -165,12 +154,12 @@ int files_walk(struct files_list *files, int folder, const char *argument, struc
     char *path = tidy(argument);
     int rc = 0;
     if (!path)
-        rc = tell_error(error, -ENOMEM, "no memory for a list of files");
+        rc = files_error(error, -ENOMEM, "no memory for a list of files");
     else if (argument[0] == '/' || (*path && !files_is_path(path)))
-        rc = tell_error(error, -EINVAL,
-                        "%s: paths are stored as they are given, so they cannot begin with / or contain ..; "
-                        "give the folder with -C and paths relative to it",
-                        argument);
+        rc = files_error(error, -EINVAL,
+                         "%s: paths are stored as they are given, so they cannot begin with / or contain ..; "
+                         "give the folder with -C and paths relative to it",
+                         argument);
     else
         rc = walk_entry(files, folder, *path ? path : ".", path, 0, error);
     free(path);

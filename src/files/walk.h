@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
-#include <varve/varve_error.h>
+
+#include "files/error.h"
 
 #define FILES_MOST 500000u /* of one import */
 #define FILES_PATH_MOST 4095u

@@ -3,6 +3,7 @@
 #include "format/format_private.h"
 
 #include "base/alloc.h"
+#include "base/search.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -308,17 +309,11 @@ void vv_writers_index_clear(struct vv_writers_index *index) {
 }
 
 int64_t vv_writers_find(const struct vv_writer *list, uint32_t count, uint32_t owner) {
-    uint32_t low = 0, high = count;
-    while (low < high) { /* the first writer whose owners begin above owner */
-        uint32_t middle = low + (high - low) / 2;
-        if (list[middle].first_owner <= owner)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0 || owner - list[low - 1].first_owner >= list[low - 1].owners)
+    uint32_t above;
+    VV_SEARCH(above, 0, count, list[above].first_owner <= owner);
+    if (above == 0 || owner - list[above - 1].first_owner >= list[above - 1].owners)
         return -1;
-    return (int64_t)low - 1;
+    return (int64_t)above - 1;
 }
 
 int64_t vv_writers_home(const struct vv_writers *writers, uint32_t owner) {

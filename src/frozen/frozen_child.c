@@ -17,6 +17,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "base/search.h"
+
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
@@ -107,14 +109,8 @@ VV_BARE_INLINE void give_back(uintptr_t start, uintptr_t end) {
 VV_BARE_INLINE void drop_mapping(const struct vv_frozen_shared *shared, uintptr_t start, uintptr_t end) {
     const uintptr_t inside = shared->page - 1, here = (uintptr_t)__builtin_frame_address(0);
     const uintptr_t stack = (here - OWN_STACK) & ~inside, above = (here + OWN_STACK) & ~inside;
-    uint32_t low = 0, high = shared->kept_count;
-    while (low < high) { /* the first that ends above the start */
-        uint32_t middle = low + (high - low) / 2;
-        if (shared->kept[middle].start + shared->kept[middle].length <= start)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    uint32_t low; /* the first that ends above the start */
+    VV_SEARCH(low, 0, shared->kept_count, shared->kept[low].start + shared->kept[low].length <= start);
     while (start < end) {
         uintptr_t next = end, after = end;
         if (low < shared->kept_count && (shared->kept[low].start & ~inside) < end) {

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/host.h"
 #include "job/job.h"
+#include "store/listing.h"
 
 /* What is to be read. */
 struct candidate {
@@ -325,11 +326,7 @@ static int find_parts(struct candidate *candidate) {
 
 static int has_pack(struct vv_job *job, const struct vv_attempt *attempt, uint32_t writer, struct varve_error *error) {
     struct vv_key key = vv_attempt_key(job->name, attempt, VV_KIND_PACK, writer, 0);
-    char text[VV_KEY_CAPACITY];
-    uint64_t size;
-    vv_key_print(&key, text);
-    int rc = vv_backend_stat(job->store->backend, text, &size);
-    return rc == 0 ? 1 : rc == -ENOENT ? 0 : vv_error_sys(error, rc, "cannot look at %s", text);
+    return vv_object_exists(job->store, &key, error);
 }
 
 /* Of all attempts that this rank's part is made of, the first of which its pack is not here: 1; 0 when all are. A

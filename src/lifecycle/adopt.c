@@ -59,11 +59,8 @@ static int try_attempt(struct adoption *adoption, const struct vv_attempt *attem
 
 static int try_version(struct adoption *adoption, uint32_t generation, uint64_t version) {
     struct vv_attempt attempt = {.generation = generation, .version = version};
-    struct vv_key key = vv_attempt_key(adoption->name, &attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers attempts;
-    vv_prefix_data(&key, 2, prefix);
-    int rc = vv_numbers_list(adoption->store, prefix, 8, NULL, &attempts, adoption->error);
+    int rc = vv_data_list(adoption->store, adoption->name, &attempt, 2, &attempts, adoption->error);
     for (size_t i = attempts.count; rc == 0 && i > 0; i--) {
         attempt.attempt = (uint32_t)attempts.list[i - 1];
         rc = try_attempt(adoption, &attempt);
@@ -124,11 +121,8 @@ int vv_is_adoptable(const struct vv_attempt *settled, const struct vv_attempt *a
 
 static int try_generation(struct adoption *adoption, uint32_t generation, const struct vv_attempt *settled) {
     struct vv_attempt attempt = {.generation = generation};
-    struct vv_key key = vv_attempt_key(adoption->name, &attempt, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers versions = {0};
-    vv_prefix_data(&key, 1, prefix);
-    int rc = vv_numbers_list(adoption->store, prefix, 16, NULL, &versions, adoption->error);
+    int rc = vv_data_list(adoption->store, adoption->name, &attempt, 1, &versions, adoption->error);
     for (size_t i = versions.count; rc == 0 && i > 0; i--) {
         attempt.version = versions.list[i - 1];
         if (!vv_is_adoptable(settled, &attempt))
@@ -141,14 +135,11 @@ static int try_generation(struct adoption *adoption, uint32_t generation, const 
 
 /* Generations downwards, as far as they may hold something. */
 static int try_generations(struct adoption *adoption) {
-    struct vv_key key = vv_attempt_key(adoption->name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_CAPACITY];
     struct vv_numbers generations = {0};
     struct vv_attempt settled;
-    vv_prefix_data(&key, 0, prefix);
     int rc = vv_settled_newest(adoption->store, adoption->name, &settled, adoption->error);
     if (rc == 0)
-        rc = vv_numbers_list(adoption->store, prefix, 8, NULL, &generations, adoption->error);
+        rc = vv_data_list(adoption->store, adoption->name, &settled, 0, &generations, adoption->error);
     for (size_t i = generations.count; rc == 0 && i > 0 && generations.list[i - 1] >= settled.generation; i--) {
         uint32_t generation = (uint32_t)generations.list[i - 1];
         if (generation != 0 && generation < vv_lease_generation(adoption->lease))

@@ -49,29 +49,35 @@ static int compare_removal(const void *a, const void *b) {
     return x->part < y->part ? -1 : x->part > y->part;
 }
 
-static int remove_object(struct vv_store *store, const struct vv_key *key, const struct vv_prune_options *options,
-                         struct vv_prune_result *result, struct varve_error *error) {
-    char text[VV_KEY_CAPACITY];
+int vv_prune_object(struct vv_store *store, const char *key, const struct vv_prune_options *options,
+                    struct vv_prune_result *result, struct varve_error *error) {
     uint64_t size = 0;
-    vv_key_print(key, text);
-    int rc = vv_backend_stat(store->backend, text, &size);
+    int rc = vv_backend_stat(store->backend, key, &size);
     if (rc == -ENOENT)
         return 0;
     if (rc < 0)
-        return vv_error_sys(error, rc, "cannot look at %s", text);
+        return vv_error_sys(error, rc, "cannot look at %s", key);
     if (options && options->report)
-        options->report(options->arg, text, size);
+        options->report(options->arg, key, size);
     if (!options || !options->is_dry_run) {
-        if ((rc = VV_FAULT("store.attempt.before_remove")) == 0)
-            rc = vv_backend_remove(store->backend, text);
+        rc = vv_backend_remove(store->backend, key);
         if (rc < 0 && rc != -ENOENT)
-            return vv_error_sys(error, rc, "cannot remove %s", text);
+            return vv_error_sys(error, rc, "cannot remove %s", key);
     }
     if (result) {
         result->objects++;
         result->bytes += size;
     }
     return 0;
+}
+
+static int remove_object(struct vv_store *store, const struct vv_key *key, const struct vv_prune_options *options,
+                         struct vv_prune_result *result, struct varve_error *error) {
+    char text[VV_KEY_CAPACITY];
+    vv_key_print(key, text);
+    int rc = options && options->is_dry_run ? 0 : VV_FAULT("store.attempt.before_remove");
+    return rc < 0 ? vv_error_sys(error, rc, "cannot remove %s", text)
+                  : vv_prune_object(store, text, options, result, error);
 }
 
 int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_attempt *attempt, int is_writers_kept,
@@ -122,7 +128,7 @@ static int close_attempt(struct vv_store *store, const char *name, const struct 
     int rc = VV_FAULT("store.drop.before_tombstone");
     if (rc < 0)
         return vv_error_sys(error, rc, "cannot give the attempt up");
-    rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_GIVEN_UP, "", error);
+    rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_GIVEN_UP, error);
     if (rc == 0)
         return 1;
     return rc == -EEXIST ? vv_attempt_is_closed(store, name, attempt, error) : rc;

@@ -19,17 +19,22 @@ static struct vv_key catalogue_key(const char *name) {
     return vv_attempt_key(name, &(struct vv_attempt){0}, VV_KIND_CATALOGUE, 0, 0);
 }
 
-/* The catalogue as it is; empty when there is none or it is of no use. */
-static int read_cache(struct vv_store *store, const char *name, struct vv_catalogue *out) {
+int vv_catalogue_read(struct vv_store *store, const char *name, struct vv_catalogue *out, struct varve_error *error) {
     struct vv_key key = catalogue_key(name);
-    struct varve_error why = {0};
     struct vv_buf buf;
     *out = (struct vv_catalogue){0};
     vv_buf_init(&buf);
-    int rc = vv_object_read(store, &key, &buf, &why);
+    int rc = vv_object_read(store, &key, &buf, error);
     if (rc == 0)
-        rc = vv_catalogue_parse(buf.data, buf.size, &key, store->id, out, &why);
+        rc = vv_catalogue_parse(buf.data, buf.size, &key, store->id, out, error);
     vv_buf_clear(&buf);
+    return rc;
+}
+
+/* Empty when there is none or it is of no use. */
+static int read_cache(struct vv_store *store, const char *name, struct vv_catalogue *out) {
+    struct varve_error why = {0};
+    int rc = vv_catalogue_read(store, name, out, &why);
     if (rc < 0 && rc != -ENOENT)
         vv_log(store->log, VV_LOG_DEBUG, "the catalogue of %s is not used: %s", name, why.text);
     return rc;
@@ -131,10 +136,6 @@ static int read_missing(struct loading *loading, struct varve_error *error) {
     return 0;
 }
 
-static int is_damaged(const struct vv_catalogue_entry *entry) {
-    return is_unknown(entry);
-}
-
 /* Leave out what pass says; the order stays. */
 static void filter(struct vv_catalogue *catalogue, int (*is_out)(const struct vv_catalogue_entry *)) {
     uint64_t left = 0;
@@ -155,7 +156,7 @@ static void save(struct loading *loading) {
         return;
     if (copy.count)
         memcpy(copy.list, loading->all.list, copy.count * sizeof *copy.list);
-    filter(&copy, is_damaged);
+    filter(&copy, is_unknown);
     write_cache(loading->store, loading->name, &copy);
     vv_catalogue_clear(&copy);
 }

@@ -12,24 +12,17 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/search.h"
 #include "base/thread.h"
 #include "lifecycle/lifecycle.h"
 
 /* ---- the checks ---- */
 
 static const struct vv_hash128 *find_dependency(const struct vv_record *parent, const struct vv_attempt *attempt) {
-    uint32_t low = 0, high = parent->dependency_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = vv_attempt_compare(&parent->dependencies[middle].attempt, attempt);
-        if (order == 0)
-            return &parent->dependencies[middle].writers_digest;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    const struct vv_dependency *list = parent->dependencies;
+    uint32_t at, count = parent->dependency_count;
+    VV_SEARCH(at, 0, count, vv_attempt_compare(&list[at].attempt, attempt) < 0);
+    return at < count && vv_attempt_compare(&list[at].attempt, attempt) == 0 ? &list[at].writers_digest : NULL;
 }
 
 /* The parent's record proves that what it depends on exists; it proves nothing about anything else. */
@@ -103,8 +96,8 @@ static int confirm_writers(struct vv_store *store, const struct vv_key *key, con
     return rc;
 }
 
-static int create_writers(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                          const struct vv_writers *writers, struct varve_error *error) {
+int vv_commit_list(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                   const struct vv_writers *writers, struct varve_error *error) {
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_WRITERS, 0, 0);
     struct vv_buf buf;
     int rc = VV_FAULT("store.writers.before_create");
@@ -132,28 +125,39 @@ static int sync_record(struct vv_store *store, const char *name, const struct vv
     return rc < 0 ? vv_error_sys(error, rc, "cannot make %s durable", text) : 0;
 }
 
-/* The key is taken: by a record of this attempt, and then the commit has succeeded, or by something else. */
-static int explain_taken(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                         struct varve_error *error) {
+/* May the record of this attempt be made? 0; 1 when it is there; -EEXIST when another attempt has it, VARVE_FORGOTTEN
+ * for a tombstone. */
+static int look_at_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                          struct varve_error *error) {
     struct vv_record found;
     int rc = vv_record_load(store, name, attempt->generation, attempt->version, &found, error);
-    if (rc == VARVE_NO_CHECKPOINT)
-        return vv_error(error, -EAGAIN, "the record's key was taken and is free again; try again");
+    if (rc == VARVE_NO_CHECKPOINT) {
+        vv_error_clear(error);
+        return 0;
+    }
     if (rc < 0)
         return rc;
-    if (found.attempt == attempt->attempt)
-        rc = sync_record(store, name, attempt, error);
-    else
-        rc = vv_error(error, -EEXIST, "generation %u, version %" PRIu64 " of %s was committed by attempt %u already",
-                      attempt->generation, attempt->version, name, found.attempt);
+    rc = found.attempt == attempt->attempt
+             ? 1
+             : vv_error(error, -EEXIST, "generation %u, version %" PRIu64 " of %s was committed by attempt %u already",
+                        attempt->generation, attempt->version, name, found.attempt);
     vv_record_clear(&found);
     return rc;
 }
 
+/* The key is taken: by a record of this attempt, and then the commit has succeeded, or by something else. */
+static int explain_taken(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                         struct varve_error *error) {
+    int rc = look_at_record(store, name, attempt, error);
+    if (rc == 0)
+        return vv_error(error, -EAGAIN, "the record's key was taken and is free again; try again");
+    return rc < 0 ? rc : sync_record(store, name, attempt, error);
+}
+
 /* An error here other than -EEXIST leaves it open whether the record exists. To find it there would not help: it may be
  * visible and yet not durable, so it is never reported as success. */
-static int create_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                         const struct vv_record *record, struct varve_error *error) {
+int vv_commit_copy_of(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
+                      const struct vv_record *record, struct varve_error *error) {
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_RECORD, 0, 0);
     struct vv_buf buf;
     int rc = VV_FAULT("store.record.before_create");
@@ -172,7 +176,7 @@ static int create_record(struct vv_store *store, const char *name, const struct 
 
 int vv_votes_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                     const struct vv_writers *writers, struct vv_record *record, struct varve_error *error) {
-    int rc = create_writers(store, name, attempt, writers, error);
+    int rc = vv_commit_list(store, name, attempt, writers, error);
     return rc < 0 ? rc : vv_commit_record(store, name, attempt, record, error);
 }
 
@@ -188,51 +192,24 @@ static int check_to_commit(struct vv_store *store, struct vv_lease *lease, const
     return vv_parent_check(store, name, record, error);
 }
 
-/* May the record of this attempt be made? 0 also when it is there; -EEXIST when another attempt has it, VARVE_FORGOTTEN
- * for a tombstone. */
-static int is_open(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                   struct varve_error *error) {
-    struct vv_record found;
-    int rc = vv_record_load(store, name, attempt->generation, attempt->version, &found, error);
-    if (rc == VARVE_NO_CHECKPOINT) {
-        vv_error_clear(error);
-        return 0;
-    }
-    if (rc < 0)
-        return rc;
-    if (found.attempt != attempt->attempt)
-        rc = vv_error(error, -EEXIST, "generation %u, version %" PRIu64 " of %s was committed by attempt %u already",
-                      attempt->generation, attempt->version, name, found.attempt);
-    vv_record_clear(&found);
-    return rc;
-}
-
 int vv_commit_check(struct vv_store *store, struct vv_lease *lease, const char *name, const struct vv_attempt *attempt,
                     const struct vv_record *record, struct varve_error *error) {
     int rc = check_to_commit(store, lease, name, record, error);
-    return rc < 0 ? rc : is_open(store, name, attempt, error);
-}
-
-int vv_commit_list(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                   const struct vv_writers *writers, struct varve_error *error) {
-    return create_writers(store, name, attempt, writers, error);
+    if (rc == 0)
+        rc = look_at_record(store, name, attempt, error);
+    return rc < 0 ? rc : 0;
 }
 
 int vv_commit_record(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct vv_record *record, struct varve_error *error) {
     record->time_ns = vv_clock_wall_ns();
-    return create_record(store, name, attempt, record, error);
-}
-
-int vv_commit_copy_of(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
-                      const struct vv_record *record, struct varve_error *error) {
-    return create_record(store, name, attempt, record, error);
+    return vv_commit_copy_of(store, name, attempt, record, error);
 }
 
 int vv_commit_refuse(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                      struct varve_error *error) {
     struct vv_key key = vv_attempt_key(name, attempt, VV_KIND_RECORD, 0, 0);
-    int rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_PRUNED, "", error);
+    int rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_PRUNED, error);
     return rc == -EEXIST ? 0 : rc;
 }
 

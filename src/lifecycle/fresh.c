@@ -18,17 +18,6 @@
 #define PATIENCE_NS UINT64_C(2000000000)
 #define PATIENCE_MS 50u
 
-/* 1 something stands under the record's key, 0 nothing, or an error. */
-static int has_record_key(struct vv_store *store, const char *name, const struct vv_attempt *at,
-                          struct varve_error *error) {
-    struct vv_key key = vv_attempt_key(name, at, VV_KIND_RECORD, 0, 0);
-    char text[VV_KEY_CAPACITY];
-    uint64_t size;
-    vv_key_print(&key, text);
-    int rc = vv_backend_stat(store->backend, text, &size);
-    return rc == 0 ? 1 : rc == -ENOENT ? 0 : vv_error_sys(error, rc, "cannot look at %s", text);
-}
-
 /* What the session of this generation has named last; generation 0: nothing, or its heartbeat cannot be read. */
 static int last_named(struct vv_store *store, const char *name, uint32_t generation, struct vv_attempt *out,
                       struct varve_error *error) {
@@ -57,7 +46,8 @@ int vv_listing_lacks(struct vv_store *store, const char *name, vv_listed_fn is_l
                 return 0;
             continue;
         }
-        rc = has_record_key(store, name, &named, error);
+        struct vv_key key = vv_attempt_key(name, &named, VV_KIND_RECORD, 0, 0);
+        rc = vv_object_exists(store, &key, error);
         if (rc == 1)
             *lacking_out = named;
     }

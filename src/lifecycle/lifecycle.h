@@ -53,6 +53,9 @@ int vv_attempt_remove(struct vv_store *store, const char *name, const struct vv_
                       const struct vv_prune_options *options, struct vv_prune_result *result,
                       struct varve_error *error);
 
+/* Remove one object of a prune, or only tell of it: options and result may be NULL. What is not there is no error. */
+int vv_prune_object(struct vv_store *store, const char *key, const struct vv_prune_options *options,
+                    struct vv_prune_result *result, struct varve_error *error);
 /* Does a tombstone stand in the place of its writers list? 1, 0, or an error. */
 int vv_attempt_is_closed(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                          struct varve_error *error);
@@ -78,6 +81,8 @@ int vv_parent_check(struct vv_store *store, const char *name, const struct vv_re
 /* Replace a record by a tombstone without asking anybody. */
 int vv_record_bury(struct vv_store *store, const char *name, const struct vv_attempt *attempt,
                    struct varve_error *error);
+/* The catalogue as it is stored, which may be old. Clear it in every case. */
+int vv_catalogue_read(struct vv_store *store, const char *name, struct vv_catalogue *out, struct varve_error *error);
 /* Mark these as tombstones in the catalogue if there is one; list is newest first. Best effort. */
 void vv_catalogue_bury(struct vv_store *store, const char *name, const struct vv_attempt *list, size_t count);
 

@@ -184,7 +184,7 @@ int vv_pin_close(struct vv_store *store, const char *name, const struct vv_attem
             return state < 0 ? state : 0;
         if ((rc = VV_FAULT("store.forget.before_close")) < 0)
             return vv_error_sys(error, rc, "cannot forget %s", text);
-        rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_FORGOTTEN, "", error);
+        rc = vv_tombstone_create(store, &key, VV_TOMBSTONE_FORGOTTEN, error);
     }
     return rc;
 }
@@ -257,7 +257,6 @@ static int prune_pin(struct vv_store *store, const char *name, const struct vv_a
                      const struct vv_prune_options *options, struct vv_prune_result *result,
                      struct varve_error *error) {
     char text[VV_KEY_CAPACITY];
-    uint64_t size = 0;
     int rc = is_gone(store, name, at, options->is_dry_run, error);
     if (rc < 0)
         return rc;
@@ -265,19 +264,7 @@ static int prune_pin(struct vv_store *store, const char *name, const struct vv_a
     if (rc == 0)
         return 0;
     pin_key(name, at, text);
-    rc = vv_backend_stat(store->backend, text, &size);
-    if (rc == -ENOENT)
-        return 0;
-    if (rc < 0)
-        return vv_error_sys(error, rc, "cannot look at %s", text);
-    if (options->report)
-        options->report(options->arg, text, size);
-    rc = options->is_dry_run ? 0 : remove_pin(store, name, at, error);
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
-    result->objects++;
-    result->bytes += size;
-    return 0;
+    return vv_prune_object(store, text, options, result, error);
 }
 
 int vv_pins_prune(struct vv_store *store, const char *name, const struct vv_prune_options *options,

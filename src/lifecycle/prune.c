@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "base/search.h"
 #include "lifecycle/lifecycle.h"
 #include "lifecycle/pin.h"
 #include "store/pack_reader.h"
@@ -129,17 +130,11 @@ static int read_records(struct prune *prune) {
 
 /* The first entry that is not newer than this version of this generation. */
 static size_t find_from(const struct prune *prune, uint32_t generation, uint64_t version) {
-    size_t low = 0, high = prune->entry_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct entry *entry = &prune->entries[middle];
-        int is_newer = entry->generation != generation ? entry->generation > generation : entry->version > version;
-        if (is_newer)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    const struct entry *list = prune->entries;
+    size_t at;
+    VV_SEARCH(at, 0, prune->entry_count,
+              list[at].generation != generation ? list[at].generation > generation : list[at].version > version);
+    return at;
 }
 
 static const struct entry *find_entry(const struct prune *prune, uint32_t generation, uint64_t version) {
@@ -248,29 +243,24 @@ static int take_attempt(struct prune *prune, const struct vv_attempt *attempt) {
     return rc < 0 ? out_of_memory(prune) : 0;
 }
 
-static int walk_version(struct prune *prune, struct vv_key *key) {
-    char prefix[VV_KEY_CAPACITY];
+static int walk_version(struct prune *prune, struct vv_attempt at) {
     struct vv_numbers attempts;
-    vv_prefix_data(key, 2, prefix);
-    int rc = vv_numbers_list(prune->store, prefix, 8, NULL, &attempts, prune->error);
+    int rc = vv_data_list(prune->store, prune->name, &at, 2, &attempts, prune->error);
     for (size_t i = 0; rc == 0 && i < attempts.count; i++) {
-        struct vv_attempt attempt = {
-            .generation = key->generation, .attempt = (uint32_t)attempts.list[i], .version = key->version};
-        rc = take_attempt(prune, &attempt);
+        at.attempt = (uint32_t)attempts.list[i];
+        rc = take_attempt(prune, &at);
     }
     vv_numbers_clear(&attempts);
     return rc;
 }
 
-static int walk_generation(struct prune *prune, struct vv_key *key) {
-    char prefix[VV_KEY_CAPACITY];
+static int walk_generation(struct prune *prune, struct vv_attempt at) {
     struct vv_numbers versions;
-    vv_prefix_data(key, 1, prefix);
-    int rc = vv_numbers_list(prune->store, prefix, 16, NULL, &versions, prune->error);
+    int rc = vv_data_list(prune->store, prune->name, &at, 1, &versions, prune->error);
     for (size_t i = 0; rc == 0 && i < versions.count; i++) {
-        key->version = versions.list[i];
-        if (key->version >> 63 == 0)
-            rc = walk_version(prune, key);
+        at.version = versions.list[i];
+        if (at.version >> 63 == 0)
+            rc = walk_version(prune, at);
     }
     vv_numbers_clear(&versions);
     return rc;
@@ -291,17 +281,15 @@ static int look_at_held(struct prune *prune) {
 
 /* Claims are listed after the generations: each generation that has data had its claim before. */
 static int walk_data(struct prune *prune) {
-    struct vv_key key = vv_attempt_key(prune->name, &(struct vv_attempt){0}, VV_KIND_WRITERS, 0, 0);
-    char prefix[VV_KEY_CAPACITY];
+    struct vv_attempt at = {0};
     struct vv_numbers generations;
-    vv_prefix_data(&key, 0, prefix);
-    int rc = vv_numbers_list(prune->store, prefix, 8, NULL, &generations, prune->error);
+    int rc = vv_data_list(prune->store, prune->name, &at, 0, &generations, prune->error);
     if (rc == 0)
         rc = look_at_held(prune);
     for (size_t i = 0; rc == 0 && i < generations.count; i++) {
-        key.generation = (uint32_t)generations.list[i];
-        if (key.generation != 0)
-            rc = walk_generation(prune, &key);
+        at.generation = (uint32_t)generations.list[i];
+        if (at.generation != 0)
+            rc = walk_generation(prune, at);
     }
     vv_numbers_clear(&generations);
     return rc;
@@ -406,7 +394,7 @@ static int close_version(struct prune *prune, const struct vv_attempt *attempt) 
     }
     int rc = fault(prune, VV_FAULT("store.prune.before_tombstone"));
     if (rc == 0)
-        rc = vv_tombstone_create(prune->store, &key, VV_TOMBSTONE_PRUNED, "", prune->error);
+        rc = vv_tombstone_create(prune->store, &key, VV_TOMBSTONE_PRUNED, prune->error);
     if (rc == 0)
         return note_closed(prune, attempt->generation, attempt->version);
     if (rc != -EEXIST)

@@ -92,22 +92,10 @@ static int is_over_for(const struct graves *graves, const struct vv_attempt *at)
 static int remove_grave(struct graves *graves, const struct vv_attempt *at) {
     struct vv_key key = vv_attempt_key(graves->name, at, VV_KIND_RECORD, 0, 0);
     char text[VV_KEY_CAPACITY];
-    uint64_t size = 0;
     vv_key_print(&key, text);
     int rc = VV_FAULT("store.prune.before_tombstone_remove");
-    if (rc == 0)
-        rc = vv_backend_stat(graves->store->backend, text, &size);
-    if (rc == 0 && graves->options->report)
-        graves->options->report(graves->options->arg, text, size);
-    if (rc == 0)
-        rc = vv_backend_remove(graves->store->backend, text);
-    if (rc == -ENOENT)
-        return 0;
-    if (rc < 0)
-        return vv_error_sys(graves->error, rc, "cannot remove %s", text);
-    graves->result->objects++;
-    graves->result->bytes += size;
-    return 0;
+    return rc < 0 ? vv_error_sys(graves->error, rc, "cannot remove %s", text)
+                  : vv_prune_object(graves->store, text, graves->options, graves->result, graves->error);
 }
 
 int vv_tombstones_prune(struct vv_store *store, const char *name, const struct vv_attempts *closed,

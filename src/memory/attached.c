@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/search.h"
 #include "memory/attached.h"
+#include "memory/lock.h"
 #include "memory/pagebits.h"
 #include "memory/signals.h"
 #include "memory/tracked_range.h"
@@ -27,8 +29,8 @@ struct table {
 /* Wiped in a child of fork. */
 struct process {
     uint32_t mark;
-    uint32_t lock;  /* of those who change the table */
-    uint32_t index; /* which of the counters new readers use */
+    struct vv_lock lock; /* of those who change the table */
+    uint32_t index;      /* which of the counters new readers use */
     uint32_t readers[2];
     uint32_t word; /* bumped by every disarm */
     uint32_t waiters;
@@ -50,20 +52,6 @@ static uint32_t former_next;
 
 static long futex(uint32_t *word, int what, uint32_t value, const struct timespec *timeout, uint32_t bits) {
     return syscall(SYS_futex, word, what | FUTEX_PRIVATE_FLAG, value, timeout, NULL, bits);
-}
-
-/* 0 free, 1 held, 2 held and somebody may wait. */
-void vv_futex_lock(uint32_t *word) {
-    uint32_t seen = 0;
-    if (__atomic_compare_exchange_n(word, &seen, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-        return;
-    while (__atomic_exchange_n(word, 2, __ATOMIC_ACQUIRE) != 0)
-        futex(word, FUTEX_WAIT, 2, NULL, 0);
-}
-
-void vv_futex_unlock(uint32_t *word) {
-    if (__atomic_exchange_n(word, 0, __ATOMIC_RELEASE) == 2)
-        futex(word, FUTEX_WAKE, 1, NULL, 0);
 }
 
 static int begin_result;
@@ -107,15 +95,9 @@ void vv_attached_leave(unsigned ticket) {
 
 struct vv_attached *vv_attached_find(uintptr_t address) {
     const struct table *now = LOAD(table);
-    size_t low = 0, high = now ? now->count : 0;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (now->items[middle]->end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return now && low < now->count && now->items[low]->start <= address ? now->items[low] : NULL;
+    size_t at, count = now ? now->count : 0;
+    VV_SEARCH(at, 0, count, now->items[at]->end <= address);
+    return at < count && now->items[at]->start <= address ? now->items[at] : NULL;
 }
 
 int vv_attached_is_mapped(uintptr_t start, uintptr_t end) {
@@ -233,9 +215,9 @@ int vv_attached_add(struct vv_guard *guard, uintptr_t start, size_t length) {
         return -ENOMEM;
     sigset_t old;
     vv_signals_block(&old);
-    vv_futex_lock(&process->lock);
+    vv_lock_take(&process->lock);
     int rc = add_item(item);
-    vv_futex_unlock(&process->lock);
+    vv_lock_give(&process->lock);
     vv_signals_restore(&old);
     if (rc != 0)
         vv_attached_free(item);
@@ -262,13 +244,13 @@ static void remove_item(const struct vv_attached *item) {
 struct vv_attached *vv_attached_remove(struct vv_guard *guard, uintptr_t start, size_t length) {
     sigset_t old;
     vv_signals_block(&old);
-    vv_futex_lock(&process->lock);
+    vv_lock_take(&process->lock);
     struct vv_attached *item = vv_attached_find(start);
     if (item && (item->guard != guard || item->start != start || item->end != start + length))
         item = NULL;
     if (item)
         remove_item(item);
-    vv_futex_unlock(&process->lock);
+    vv_lock_give(&process->lock);
     vv_signals_restore(&old);
     return item;
 }
@@ -276,9 +258,9 @@ struct vv_attached *vv_attached_remove(struct vv_guard *guard, uintptr_t start, 
 void vv_attached_settle(void) {
     sigset_t old;
     vv_signals_block(&old);
-    vv_futex_lock(&process->lock);
+    vv_lock_take(&process->lock);
     wait_for_readers();
-    vv_futex_unlock(&process->lock);
+    vv_lock_give(&process->lock);
     vv_signals_restore(&old);
 }
 

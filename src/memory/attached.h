@@ -50,10 +50,6 @@ uint32_t vv_attached_word(void);
 void vv_attached_wait(uint32_t word, uintptr_t page, long timeout_ns);
 void vv_attached_wake(uintptr_t start, uintptr_t end);
 
-/* A lock that handlers may take, if everybody else blocks signals while holding it. */
-void vv_futex_lock(uint32_t *word);
-void vv_futex_unlock(uint32_t *word);
-
 /* 1 if nothing between is unmapped. */
 int vv_attached_is_mapped(uintptr_t start, uintptr_t end);
 

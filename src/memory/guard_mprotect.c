@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "memory/attached.h"
 #include "memory/guard.h"
+#include "memory/lock.h"
 #include "memory/pagebits.h"
 #include "memory/pagemap.h"
 #include "memory/signals.h"
@@ -29,7 +30,7 @@ struct mprotect_guard {
     vv_guard_fn fn;
     void *arg;
     uint32_t owner;
-    uint32_t lock; /* of the armed bits and the protection that goes with them; held with signals blocked */
+    struct vv_lock lock; /* of the armed bits and the protection that goes with them; held with signals blocked */
 };
 
 /* Of the whole process. */
@@ -56,11 +57,11 @@ static _Thread_local struct fault_memory last __attribute__((tls_model("initial-
 
 static void lock(struct mprotect_guard *guard, sigset_t *old_out) {
     vv_signals_block(old_out);
-    vv_futex_lock(&guard->lock);
+    vv_lock_take(&guard->lock);
 }
 
 static void unlock(struct mprotect_guard *guard, const sigset_t *old) {
-    vv_futex_unlock(&guard->lock);
+    vv_lock_give(&guard->lock);
     vv_signals_restore(old);
 }
 
@@ -167,11 +168,11 @@ static int try_again(uintptr_t address) {
 
 static int release(struct mprotect_guard *guard, struct vv_attached *in, uintptr_t page, uint32_t arms) {
     struct pages pages = pages_of(in, page, page + VV_PAGE);
-    vv_futex_lock(&guard->lock);
+    vv_lock_take(&guard->lock);
     int rc = 0; /* armed anew since it was decided, or disarmed: then it will be decided anew, or pass */
     if (LOAD(arm_count) == arms && vv_pagebits_test(in->armed, pages.first))
         rc = disarm_pages(&pages, page, page + VV_PAGE);
-    vv_futex_unlock(&guard->lock);
+    vv_lock_give(&guard->lock);
     return rc;
 }
 

@@ -110,9 +110,7 @@ static int by_object(const void *a, const void *b) {
         return x->offset < y->offset ? -1 : 1;
     if (x->kind != y->kind)
         return x->kind - y->kind;
-    if (x->id.low != y->id.low)
-        return x->id.low < y->id.low ? -1 : 1;
-    return x->id.high < y->id.high ? -1 : x->id.high > y->id.high;
+    return vv_hash128_compare(x->id, y->id);
 }
 
 static int look_up(void *arg) {

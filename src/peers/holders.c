@@ -2,6 +2,7 @@
  * of the key: no rank's share grows with their number. */
 #include <string.h>
 
+#include "base/search.h"
 #include "peers/peers_private.h"
 
 struct publication {
@@ -14,18 +15,9 @@ struct publication {
 
 const struct vv_holders *vv_holders_find(const struct vv_buf *list, struct vv_hash128 id) {
     const struct vv_holders *holders = (const struct vv_holders *)list->data;
-    size_t low = 0, high = list->size / sizeof *holders;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        struct vv_hash128 at = holders[middle].id;
-        if (vv_hash128_equal(at, id))
-            return &holders[middle];
-        if (at.low < id.low || (at.low == id.low && at.high < id.high))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    size_t at, count = list->size / sizeof *holders;
+    VV_SEARCH(at, 0, count, vv_hash128_compare(holders[at].id, id) < 0);
+    return at < count && vv_hash128_equal(holders[at].id, id) ? &holders[at] : NULL;
 }
 
 /* ---- a leader lists ---- */

@@ -83,9 +83,7 @@ static void remember(struct vv_peers *peers, const struct vv_holders *found) {
         vv_buf_append(&peers->known, found, sizeof *found);
         struct vv_holders *list = (struct vv_holders *)peers->known.data;
         size_t i = peers->known.failed ? 0 : peers->known.size / sizeof *list - 1;
-        for (; i > 0 && (list[i - 1].id.low > found->id.low ||
-                         (list[i - 1].id.low == found->id.low && list[i - 1].id.high > found->id.high));
-             i--)
+        for (; i > 0 && vv_hash128_compare(list[i - 1].id, found->id) > 0; i--)
             list[i] = list[i - 1];
         if (!peers->known.failed)
             list[i] = *found;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/cache.h"
+#include "base/sort.h"
 #include "comm/hops.h"
 #include "peers/peers.h"
 #include "store/block_parts.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/search.h"
 #include "save/save_private.h"
 
 #define MAP_LEAST 1024u
@@ -96,15 +97,9 @@ int vv_offers_add_fine(struct vv_offers *offers, struct vv_scan *scan, uint64_t 
 }
 
 const struct vv_named *vv_offers_at(const struct vv_offers *offers, const struct vv_scan *scan, uint64_t index) {
-    size_t low = scan->named_first, high = low + scan->named_count, end = high;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (offers->list[middle].index < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < end ? &offers->list[low] : NULL;
+    size_t at, end = scan->named_first + scan->named_count;
+    VV_SEARCH(at, scan->named_first, end, offers->list[at].index < index);
+    return at < end ? &offers->list[at] : NULL;
 }
 
 void vv_offers_spare(struct vv_save *save, struct vv_watch *watch, uint64_t index) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/search.h"
 #include "save/save_private.h"
 
 /* ---- messages: chunks with their bytes ---- */
@@ -24,15 +25,9 @@ static int nonsense(uint32_t rank, struct varve_error *error) {
 /* ---- chunks ---- */
 
 static const struct vv_local_replica *local_replica_of(const struct vv_offers *offers, uint32_t offer) {
-    size_t low = 0, high = offers->local_replica_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (offers->local_replicas[middle].offer < offer)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return &offers->local_replicas[low];
+    size_t at;
+    VV_SEARCH(at, 0, offers->local_replica_count, offers->local_replicas[at].offer < offer);
+    return &offers->local_replicas[at];
 }
 
 int vv_replicas_write(struct vv_save *save, uint32_t number, const void *data) {

@@ -150,35 +150,10 @@ static void share_out(struct vv_save *save) {
 
 /* ---- looking ---- */
 
-static int look_at_piece(struct vv_save *save, const struct vv_piece *piece, struct varve_error *error) {
-    struct vv_scan *scan = piece->watch->user;
-    int rc = save->output->ops->open(save->output, error);
-    if (rc == 0)
-        rc = save->plan.is_shared ? vv_scan_write(scan, piece->first, piece->count, piece->data, error)
-                                  : vv_scan_piece(scan, piece->first, piece->count, piece->data);
-    rc = save->output->ops->explain(save->output, rc, error);
-    return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", scan->past->name,
-                                 varve_error_text(rc))
-              : 0;
-}
-
-/* One piece of what was captured. */
-static int take_piece(void *arg, struct varve_error *error) {
-    struct vv_save *save = arg;
-    struct vv_capture *capture = save->memory->capture;
-    struct vv_piece piece;
-    int rc = vv_capture_next(capture, &piece, error);
-    if (rc <= 0)
-        return rc;
-    rc = look_at_piece(save, &piece, error);
-    vv_capture_done(capture, &piece);
-    return rc ? rc : 1;
-}
-
-/* The same, while the call may not return. */
+/* A piece, while the call may not return. */
 static int drain_piece(void *arg, struct varve_error *error) {
     struct vv_save *save = arg;
-    return vv_capture_must_drain(save->memory->capture) ? take_piece(save, error) : 0;
+    return vv_capture_must_drain(save->memory->capture) ? vv_scan_next(save, error) : 0;
 }
 
 static int note_untouched(void *arg, struct vv_watch *watch, uint64_t first, uint64_t last) {
@@ -384,7 +359,7 @@ static int write_pack(struct vv_save *save, struct varve_error *error) {
     int rc = save->plan.is_shared && save->plan.is_shared_behind ? vv_rank_dedup_run(save, 0, error) : 0;
     if (save->plan.is_shared_behind)
         rc = save->output->ops->expect(save->output, rc, expected_bytes(save), error);
-    rc = save->output->ops->consume(save->output, rc, take_piece, save, error);
+    rc = save->output->ops->consume(save->output, rc, vv_scan_next, save, error);
     vv_capture_stop(save->memory->capture); /* nobody is stopped while ranks wait for each other */
     if (rc == 0)
         rc = check_written(save, error);

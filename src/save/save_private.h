@@ -36,6 +36,8 @@ int vv_scan_untouched(struct vv_scan *scan, uint64_t first, uint64_t last);
 int vv_scan_new_id(struct vv_scan *scan, uint64_t index, struct vv_hash128 id);
 /* Look at chunks [first, first + count) and hand new ones to the blocks. */
 int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const uint8_t *data);
+/* The next piece of what was captured, of any region: 1, 0 when nothing is left, or an error. arg: the save. */
+int vv_scan_next(void *arg, struct varve_error *error);
 /* A window of a region that lies behind callbacks, from *at on, which moves behind it. */
 int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint64_t *at, struct varve_error *error);
 /* The same in two steps, with other ranks asked in between: give a chunk its id, and a place in the offers if it may be

@@ -385,6 +385,30 @@ int vv_scan_piece(struct vv_scan *scan, uint64_t first, uint32_t count, const ui
     return scan_chunks(scan, first, last, data);
 }
 
+static int look_at_piece(struct vv_save *save, const struct vv_piece *piece, struct varve_error *error) {
+    struct vv_scan *scan = piece->watch->user;
+    int rc = save->output->ops->open(save->output, error);
+    if (rc == 0)
+        rc = save->plan.is_shared ? vv_scan_write(scan, piece->first, piece->count, piece->data, error)
+                                  : vv_scan_piece(scan, piece->first, piece->count, piece->data);
+    rc = save->output->ops->explain(save->output, rc, error);
+    return rc ? vv_error_default(error, rc, "region %s could not be scanned: %s", scan->past->name,
+                                 varve_error_text(rc))
+              : 0;
+}
+
+int vv_scan_next(void *arg, struct varve_error *error) {
+    struct vv_save *save = arg;
+    struct vv_capture *capture = save->memory->capture;
+    struct vv_piece piece;
+    int rc = vv_capture_next(capture, &piece, error);
+    if (rc <= 0)
+        return rc;
+    rc = look_at_piece(save, &piece, error);
+    vv_capture_done(capture, &piece);
+    return rc ? rc : 1;
+}
+
 int vv_scan_callback(struct vv_scan *scan, const struct vv_region *region, uint64_t *at, struct varve_error *error) {
     uint64_t size = scan->size - *at < WINDOW ? scan->size - *at : WINDOW;
     uint8_t *window = vv_malloc(WINDOW);

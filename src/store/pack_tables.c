@@ -4,6 +4,7 @@
  * A rank that reads its part of a pack of many owners keeps only its own extents: otherwise all ranks together would
  * have them as often as there are owners, and sort them, since they lie in turns. */
 #include "base/alloc.h"
+#include "base/search.h"
 #include "store/pack_reader.h"
 
 #include <errno.h>
@@ -279,30 +280,23 @@ int vv_pack_ranges_load(struct vv_store *store, const char *key, const struct vv
     return 0;
 }
 
+static int is_at_most(uint32_t owner, uint64_t address, uint32_t most_owner, uint64_t most_address) {
+    return owner < most_owner || (owner == most_owner && address <= most_address);
+}
+
 const struct vv_pack_extent *vv_pack_find(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address) {
-    uint64_t low = 0, high = tables->extent_count; /* the answer, if any, is the last one not above (owner, address) */
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        const struct vv_pack_extent *at = &tables->extents[middle];
-        if (at->owner < owner || (at->owner == owner && at->address <= address))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    const struct vv_pack_extent *at = low ? &tables->extents[low - 1] : NULL;
+    const struct vv_pack_extent *list = tables->extents;
+    uint64_t above; /* the answer, if any, is the one before it */
+    VV_SEARCH(above, 0, tables->extent_count, is_at_most(list[above].owner, list[above].address, owner, address));
+    const struct vv_pack_extent *at = above ? &list[above - 1] : NULL;
     return at && at->owner == owner && address - at->address < at->length ? at : NULL;
 }
 
 const struct vv_moved *vv_pack_find_moved(const struct vv_pack_tables *tables, uint32_t owner, uint64_t address) {
-    uint64_t low = 0, high = tables->moved_count;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        const struct vv_extent *at = &tables->moved[middle].extent;
-        if (at->owner < owner || (at->owner == owner && at->address <= address))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    const struct vv_moved *at = low ? &tables->moved[low - 1] : NULL;
+    const struct vv_moved *list = tables->moved;
+    uint64_t above;
+    VV_SEARCH(above, 0, tables->moved_count,
+              is_at_most(list[above].extent.owner, list[above].extent.address, owner, address));
+    const struct vv_moved *at = above ? &list[above - 1] : NULL;
     return at && at->extent.owner == owner && address - at->extent.address < at->length ? at : NULL;
 }

@@ -81,11 +81,9 @@ int vv_error_shortage(struct vv_store *store, int rc, struct varve_error *error)
     return rc;
 }
 
-int vv_tombstone_create(struct vv_store *store, const struct vv_key *key, int reason, const char *text,
-                        struct varve_error *error) {
+int vv_tombstone_create(struct vv_store *store, const struct vv_key *key, int reason, struct varve_error *error) {
     struct vv_tombstone tombstone = {.reason = (uint32_t)reason, .time_ns = vv_clock_wall_ns()};
     struct vv_buf buf;
-    snprintf(tombstone.text, sizeof tombstone.text, "%s", text);
     vv_buf_init(&buf);
     vv_tombstone_encode(&buf, key, store->id, &tombstone);
     int rc = vv_object_create(store, key, &buf, error);
@@ -295,6 +293,22 @@ static int see_one(void *arg, const char *component, int is_prefix) {
     (void)is_prefix;
     *(int *)arg = 1;
     return 1;
+}
+
+int vv_object_exists(struct vv_store *store, const struct vv_key *key, struct varve_error *error) {
+    char text[VV_KEY_CAPACITY];
+    uint64_t size;
+    vv_key_print(key, text);
+    int rc = vv_backend_stat(store->backend, text, &size);
+    return rc == 0 ? 1 : rc == -ENOENT ? 0 : vv_error_sys(error, rc, "cannot look at %s", text);
+}
+
+int vv_data_list(struct vv_store *store, const char *name, const struct vv_attempt *at, int depth,
+                 struct vv_numbers *out, struct varve_error *error) {
+    struct vv_key key = vv_attempt_key(name, at, VV_KIND_WRITERS, 0, 0);
+    char prefix[VV_KEY_CAPACITY];
+    vv_prefix_data(&key, depth, prefix);
+    return vv_numbers_list(store, prefix, depth == 1 ? 16 : 8, NULL, out, error);
 }
 
 int vv_prefix_is_used(struct vv_store *store, const char *prefix, struct varve_error *error) {

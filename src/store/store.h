@@ -63,8 +63,7 @@ int64_t vv_object_read_at(struct vv_store *store, const struct vv_key *key, uint
 int vv_object_create(struct vv_store *store, const struct vv_key *key, const struct vv_buf *bytes,
                      struct varve_error *error);
 /* Create a tombstone under key; -EEXIST when it is taken. */
-int vv_tombstone_create(struct vv_store *store, const struct vv_key *key, int reason, const char *text,
-                        struct varve_error *error);
+int vv_tombstone_create(struct vv_store *store, const struct vv_key *key, int reason, struct varve_error *error);
 /* After something was not written with rc: if there was no room for it, the text says also what is short. Returns rc.
  */
 int vv_error_shortage(struct vv_store *store, int rc, struct varve_error *error);

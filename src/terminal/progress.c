@@ -13,6 +13,14 @@
 #define TERMINAL_NS UINT64_C(100000000) /* ten times a second is enough to look alive */
 #define JSON_NS UINT64_C(1000000000)
 
+static struct {
+    const char *what;
+    int is_json;
+    int is_terminal;
+    int is_shown; /* a line stands on the terminal */
+    uint64_t began_ns;
+    uint64_t told_ns;
+} work;
 static volatile sig_atomic_t is_working;
 static volatile sig_atomic_t is_stopped;
 
@@ -46,72 +54,70 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void progress_begin(struct progress *progress, const char *what, int is_json) {
-    memset(progress, 0, sizeof *progress);
-    progress->what = what;
-    progress->is_json = is_json;
-    progress->is_terminal = !is_json && isatty(STDERR_FILENO);
-    progress->began_ns = now_ns();
-    progress->told_ns = progress->began_ns;
+void progress_begin(const char *what, int is_json) {
+    work.what = what;
+    work.is_json = is_json;
+    work.is_terminal = !is_json && isatty(STDERR_FILENO);
+    work.is_shown = 0;
+    work.began_ns = work.told_ns = now_ns();
     is_working = 1;
 }
 
-double progress_seconds(const struct progress *progress) {
-    return (double)(now_ns() - progress->began_ns) / 1e9;
+double progress_seconds(void) {
+    return (double)(now_ns() - work.began_ns) / 1e9;
 }
 
-static void tell_json(const struct progress *progress, double seconds, double remaining) {
+static void tell_json(uint64_t done, uint64_t total, double seconds, double remaining) {
     json_begin("status");
     json_number("seconds_elapsed", seconds);
     json_number("seconds_remaining", remaining);
-    json_number("percent_done", progress->total ? (double)progress->done / (double)progress->total : 0);
-    json_u64("bytes_done", progress->done);
-    json_u64("total_bytes", progress->total);
+    json_number("percent_done", total ? (double)done / (double)total : 0);
+    json_u64("bytes_done", done);
+    json_u64("total_bytes", total);
     json_end();
 }
 
-static void tell_terminal(struct progress *progress, double seconds, double remaining) {
-    char done[SIZE_CAPACITY];
-    char total[SIZE_CAPACITY];
-    char rate[SIZE_CAPACITY];
+static void tell_terminal(uint64_t done, uint64_t total, double seconds, double remaining) {
+    char done_size[SIZE_CAPACITY], total_size[SIZE_CAPACITY], rate[SIZE_CAPACITY];
 
-    text_size(done, progress->done);
-    text_size(total, progress->total);
-    text_size(rate, (uint64_t)((double)progress->done / seconds));
-    fprintf(stderr, "\r\033[K%s %.0f %%, %s of %s, %s/s, %.0f s left", progress->what,
-            progress->total ? 100.0 * (double)progress->done / (double)progress->total : 0.0, done, total, rate,
-            remaining);
+    text_size(done_size, done);
+    text_size(total_size, total);
+    text_size(rate, (uint64_t)((double)done / seconds));
+    fprintf(stderr, "\r\033[K%s %.0f %%, %s of %s, %s/s, %.0f s left", work.what,
+            total ? 100.0 * (double)done / (double)total : 0.0, done_size, total_size, rate, remaining);
     fflush(stderr);
-    progress->is_shown = 1;
+    work.is_shown = 1;
 }
 
-int progress_update(struct progress *progress, uint64_t done, uint64_t total) {
+int progress_update(uint64_t done, uint64_t total) {
     uint64_t now = now_ns();
 
-    progress->done = done;
-    progress->total = total;
-    if ((progress->is_terminal && now - progress->told_ns >= TERMINAL_NS) ||
-        (progress->is_json && now - progress->told_ns >= JSON_NS)) {
-        double seconds = (double)(now - progress->began_ns) / 1e9;
+    if ((work.is_terminal && now - work.told_ns >= TERMINAL_NS) || (work.is_json && now - work.told_ns >= JSON_NS)) {
+        double seconds = (double)(now - work.began_ns) / 1e9;
         double remaining = done && total > done ? seconds * (double)(total - done) / (double)done : 0;
-        progress->told_ns = now;
-        if (progress->is_json)
-            tell_json(progress, seconds, remaining);
+        work.told_ns = now;
+        if (work.is_json)
+            tell_json(done, total, seconds, remaining);
         else
-            tell_terminal(progress, seconds, remaining);
+            tell_terminal(done, total, seconds, remaining);
     }
     return is_stopped ? -EINTR : 0;
 }
 
-void progress_clear(struct progress *progress) {
-    if (progress->is_shown) {
+int progress_callback(void *arg, uint64_t done, uint64_t total) {
+    (void)arg;
+    return progress_update(done, total);
+}
+
+void progress_clear(void) {
+    if (work.is_shown) {
         fputs("\r\033[K", stderr);
         fflush(stderr);
-        progress->is_shown = 0;
+        work.is_shown = 0;
     }
 }
 
-void progress_end(struct progress *progress) {
-    progress_clear(progress);
+void progress_end(void) {
+    progress_clear();
     is_working = 0;
 }

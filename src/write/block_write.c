@@ -74,13 +74,14 @@ static int put_bytes(struct vv_block_buffer *buffer, const struct vv_order_piece
     return 0;
 }
 
-static void add_extent(struct vv_block_buffer *buffer, const struct vv_order_piece *piece, int is_joined_anywhere) {
+void vv_block_extent(struct vv_block_buffer *buffer, uint32_t owner, uint64_t address, uint32_t size,
+                     int is_joined_anywhere) {
     struct vv_extent *last = buffer->extent_count ? &buffer->extents[buffer->extent_count - 1] : NULL;
-    if (last && last->owner == piece->owner && last->address + last->length == piece->address &&
+    if (last && last->owner == owner && last->address + last->length == address &&
         (is_joined_anywhere || last->length % VV_GRANULE == 0))
-        last->length += piece->size;
+        last->length += size;
     else
-        buffer->extents[buffer->extent_count++] = (struct vv_extent){piece->owner, piece->address, piece->size};
+        buffer->extents[buffer->extent_count++] = (struct vv_extent){owner, address, size};
 }
 
 /* The block becomes what the pieces say. Without memory to move ids, and where chunks were taken apart, it has none. */
@@ -88,7 +89,7 @@ static void take_order(struct vv_block_buffer *buffer, const struct vv_order_pie
     int is_whole = vv_order_is_whole(buffer->chunk_count, count) && !buffer->is_fine;
     struct vv_hash128 *ids = is_whole ? vv_malloc(buffer->blocks->granules * sizeof *ids) : NULL;
     for (size_t i = 0; i < count; i++) {
-        add_extent(buffer, &pieces[i], !is_whole);
+        vv_block_extent(buffer, pieces[i].owner, pieces[i].address, pieces[i].size, !is_whole);
         if (ids)
             ids[i] = buffer->ids[pieces[i].chunk];
     }
@@ -101,8 +102,10 @@ static void take_order(struct vv_block_buffer *buffer, const struct vv_order_pie
 
 /* As it came: where there is no memory for anything better. */
 static void keep_order(struct vv_block_buffer *buffer) {
-    for (uint32_t i = 0; i < buffer->chunk_count; i++)
-        add_extent(buffer, &buffer->chunks[i], buffer->is_fine);
+    for (uint32_t i = 0; i < buffer->chunk_count; i++) {
+        const struct vv_order_piece *piece = &buffer->chunks[i];
+        vv_block_extent(buffer, piece->owner, piece->address, piece->size, buffer->is_fine);
+    }
 }
 
 static void swap_raw(struct vv_block_buffer *buffer) {

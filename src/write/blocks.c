@@ -241,15 +241,6 @@ static void note_content(struct vv_block_buffer *buffer, uint32_t owner) {
     buffer->is_large &= from->is_large;
 }
 
-static void note_extent(struct vv_block_buffer *buffer, const struct vv_new_chunk *chunk) {
-    struct vv_extent *last = buffer->extent_count ? &buffer->extents[buffer->extent_count - 1] : NULL;
-    if (last && last->owner == chunk->owner && last->address + last->length == chunk->address &&
-        (buffer->is_fine || last->length % VV_GRANULE == 0))
-        last->length += chunk->size;
-    else
-        buffer->extents[buffer->extent_count++] = (struct vv_extent){chunk->owner, chunk->address, chunk->size};
-}
-
 static void note_chunk(struct vv_block_buffer *buffer, const struct vv_new_chunk *chunk) {
     uint32_t number = buffer->chunk_count++;
     buffer->chunks[number] = (struct vv_order_piece){
@@ -276,7 +267,7 @@ int vv_blocks_add(struct vv_blocks *blocks, const struct vv_new_chunk *chunk, co
     if (vv_blocks_are_grouped(blocks))
         note_chunk(buffer, chunk);
     else
-        note_extent(buffer, chunk);
+        vv_block_extent(buffer, chunk->owner, chunk->address, chunk->size, buffer->is_fine);
     buffer->ids[buffer->id_count++] = chunk->id;
     buffer->size += chunk->size;
     return 0;

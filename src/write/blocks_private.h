@@ -75,7 +75,11 @@ static inline struct vv_known_order *vv_known_order(const struct vv_blocks *bloc
     return &blocks->options.orders[key % VV_KNOWN_ORDERS];
 }
 
-/* block_write.c: a job of the pool; arg is a struct vv_block_buffer. */
+/* block_write.c: what comes next in the block; it continues the extent before it, if that has whole granules or
+ * is_joined_anywhere. */
+void vv_block_extent(struct vv_block_buffer *buffer, uint32_t owner, uint64_t address, uint32_t size,
+                     int is_joined_anywhere);
+/* A job of the pool; arg is a struct vv_block_buffer. */
 int vv_block_write(void *arg);
 
 #endif

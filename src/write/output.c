@@ -3,9 +3,7 @@
 #include "base/alloc.h"
 
 struct vv_output *vv_output_create(struct vv_outputs *outputs, const struct vv_output_plan *plan) {
-    struct vv_output *output = plan->is_gathered             ? vv_output_team_create()
-                               : outputs->replicas.count > 0 ? vv_output_replicas_create()
-                                                             : vv_output_pack_create();
+    struct vv_output *output = plan->is_gathered ? vv_output_team_create() : vv_output_pack_create();
     if (output) {
         output->outputs = outputs;
         output->plan = *plan;
@@ -14,8 +12,6 @@ struct vv_output *vv_output_create(struct vv_outputs *outputs, const struct vv_o
 }
 
 void vv_output_destroy(struct vv_output *output) {
-    if (output && output->ops->clear)
-        output->ops->clear(output);
     vv_free(output);
 }
 

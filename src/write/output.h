@@ -2,7 +2,8 @@
  *
  * An output takes the new chunks of one attempt and its manifest, and ends with a sealed pack. There are two: the rank
  * writes a pack by itself (output_pack.c), or it hands everything to the writer that it shares with other ranks
- * (output_team.c). Replicas wrap the first: what is stored also goes to partners on other nodes (output_replicas.c).
+ * (output_team.c). The first may keep replicas: what is stored also goes to partners on other nodes
+ * (output_replicas.c).
  *
  * rc, as an argument, is how this rank has fared so far: where ranks exchange data, a rank that has failed takes part,
  * so that no rank waits for it. */
@@ -78,7 +79,6 @@ struct vv_output_ops {
     int (*settle)(struct vv_output *output, int rc, struct varve_error *error);
     /* Whatever became of it, and more than once. why: the error of this rank; its code is 0 if there was none. */
     void (*end)(struct vv_output *output, const struct varve_error *why);
-    void (*clear)(struct vv_output *output); /* NULL: there is nothing but its own memory */
 };
 
 struct vv_output {
@@ -97,7 +97,6 @@ struct vv_output {
 struct vv_output *vv_output_create(struct vv_outputs *outputs, const struct vv_output_plan *plan);
 struct vv_output *vv_output_pack_create(void);
 struct vv_output *vv_output_team_create(void);
-struct vv_output *vv_output_replicas_create(void);
 
 /* It has ended. Accepts NULL. */
 void vv_output_destroy(struct vv_output *output);
@@ -122,5 +121,11 @@ static inline int vv_is_chunk(uint64_t address, uint64_t size, struct vv_hash128
 /* Who keeps replicas for whom. 0 or -ENOMEM, which the ranks must yet agree upon; collective all the same. */
 int vv_replicas_open(struct vv_outputs *outputs, struct varve_error *error);
 void vv_replicas_close(struct vv_outputs *outputs);
+/* What is ours goes to the partners that do not hold it themselves. */
+void vv_replicas_send(struct vv_output *output, const struct vv_new_chunk *chunk, const void *data);
+/* consume() of a rank that has partners: they send each other what they store. */
+int vv_replicas_consume(struct vv_output *output, int rc, vv_step_fn step, void *arg, struct varve_error *error);
+/* Our pack is sealed: the partners keep its tables, too. */
+int vv_replicas_settle(struct vv_output *output, int rc, struct varve_error *error);
 
 #endif

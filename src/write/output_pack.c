@@ -1,4 +1,4 @@
-/* The output of a rank that writes a pack by itself. */
+/* The output of a rank that writes a pack by itself, and sends replicas of it to its partners if it has some. */
 #include "base/alloc.h"
 #include "write/writing.h"
 
@@ -56,12 +56,14 @@ static void pack_region(struct vv_output *output, const struct vv_variable *vari
 }
 
 static int pack_add(struct vv_output *output, const struct vv_new_chunk *chunk, const void *data) {
+    if (output->outputs->replicas.count > 0)
+        vv_replicas_send(output, chunk, data);
     return vv_blocks_add(writing_of(output)->blocks, chunk, data);
 }
 
 static int pack_consume(struct vv_output *output, int rc, vv_step_fn step, void *arg, struct varve_error *error) {
-    (void)output;
-    return vv_output_consume_alone(rc, step, arg, error);
+    return output->outputs->replicas.count > 0 ? vv_replicas_consume(output, rc, step, arg, error)
+                                               : vv_output_consume_alone(rc, step, arg, error);
 }
 
 static int pack_finish(struct vv_output *output, int rc, struct varve_error *error) {
@@ -100,6 +102,10 @@ static int pack_seal(struct vv_output *output, const struct vv_output_sums *sums
     return rc;
 }
 
+static int pack_settle(struct vv_output *output, int rc, struct varve_error *error) {
+    return output->outputs->replicas.count > 0 ? vv_replicas_settle(output, rc, error) : rc;
+}
+
 static void pack_end(struct vv_output *output, const struct varve_error *why) {
     struct output_pack *pack = (struct output_pack *)output;
     (void)why;
@@ -122,7 +128,7 @@ static const struct vv_output_ops pack_ops = {
     .manifest_add = pack_manifest_add,
     .manifest_end = pack_manifest_end,
     .seal = pack_seal,
-    .settle = vv_output_adds_nothing,
+    .settle = pack_settle,
     .end = pack_end,
 };
 

@@ -1,4 +1,4 @@
-/* Everything is kept on several nodes: copies=k. This wraps the output of a rank that writes by itself.
+/* Everything is kept on several nodes: copies=k. What the pack of a rank that writes by itself has to do for it.
  *
  * The partners of a rank are the ranks with the same number on the next k - 1 nodes, in a ring. A partner stores what
  * the rank stores, under the rank's own addresses, in its own pack; readers find it there through the writers list. It
@@ -99,11 +99,6 @@ void vv_replicas_close(struct vv_outputs *outputs) {
 
 /* ---- the output ---- */
 
-struct output_replicas {
-    struct vv_output output; /* first */
-    struct vv_output *inner;
-};
-
 /* All ranks run the same program, so structs travel as they are. The bytes follow. */
 struct chunk_head {
     struct vv_hash128 id;
@@ -111,42 +106,11 @@ struct chunk_head {
     uint64_t size;
 };
 
-static struct vv_output *inner_of(struct vv_output *output) {
-    return ((struct output_replicas *)output)->inner;
-}
-
 static int nonsense(uint32_t rank, struct varve_error *error) {
     return vv_error(error, -EPROTO, "rank %u sent copies that make no sense", rank);
 }
 
-static int replicas_begin(struct vv_output *output, struct varve_error *error) {
-    struct vv_output *inner = inner_of(output);
-    inner->outputs = output->outputs;
-    inner->plan = output->plan;
-    int rc = inner->ops->begin(inner, error);
-    output->writer = inner->writer;
-    output->writers = inner->writers;
-    output->group = inner->group;
-    return rc;
-}
-
-static int replicas_open(struct vv_output *output, struct varve_error *error) {
-    struct vv_output *inner = inner_of(output);
-    inner->block_size = output->block_size;
-    inner->blocks = output->blocks;
-    return inner->ops->open(inner, error);
-}
-
-static int replicas_expect(struct vv_output *output, int rc, uint64_t bytes, struct varve_error *error) {
-    return inner_of(output)->ops->expect(inner_of(output), rc, bytes, error);
-}
-
-static void replicas_region(struct vv_output *output, const struct vv_variable *variable) {
-    inner_of(output)->ops->region(inner_of(output), variable);
-}
-
-/* What is ours goes to the partners that do not hold it themselves. */
-static int replicas_add(struct vv_output *output, const struct vv_new_chunk *chunk, const void *data) {
+void vv_replicas_send(struct vv_output *output, const struct vv_new_chunk *chunk, const void *data) {
     struct vv_replicas *replicas = &output->outputs->replicas;
     struct chunk_head head = {chunk->id, chunk->address, chunk->size};
     for (uint32_t j = 0; chunk->owner == output->outputs->job->comm->rank && j < replicas->count; j++) {
@@ -155,20 +119,15 @@ static int replicas_add(struct vv_output *output, const struct vv_new_chunk *chu
         vv_buf_append(&replicas->rounds.sending[j], &head, sizeof head);
         vv_buf_append(&replicas->rounds.sending[j], data, chunk->size);
     }
-    return inner_of(output)->ops->add(inner_of(output), chunk, data);
-}
-
-static int replicas_explain(struct vv_output *output, int rc, struct varve_error *error) {
-    return inner_of(output)->ops->explain(inner_of(output), rc, error);
 }
 
 static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
     struct vv_output *output = taking->arg;
     const struct vv_variable unknown = {
         .region = UINT64_MAX, .owner = output->outputs->job->comm->rank, .content = {.type = VARVE_BYTES}};
-    int rc = replicas_open(output, taking->error);
+    int rc = output->ops->open(output, taking->error);
     if (rc == 0)
-        replicas_region(output, &unknown);
+        output->ops->region(output, &unknown);
     output->told = NULL;
     while (size > 0 && rc == 0) {
         struct chunk_head head;
@@ -179,7 +138,7 @@ static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *d
             return nonsense(rank, taking->error);
         struct vv_new_chunk chunk = {
             .owner = rank, .address = head.address, .size = (uint32_t)head.size, .id = head.id};
-        rc = replicas_add(output, &chunk, data + sizeof head);
+        rc = output->ops->add(output, &chunk, data + sizeof head);
         output->bytes_copied += head.size;
         data += sizeof head + head.size;
         size -= sizeof head + (size_t)head.size;
@@ -187,39 +146,10 @@ static int take_chunks(struct vv_taking *taking, uint32_t rank, const uint8_t *d
     return rc;
 }
 
-static int replicas_consume(struct vv_output *output, int rc, vv_step_fn step, void *arg, struct varve_error *error) {
+int vv_replicas_consume(struct vv_output *output, int rc, vv_step_fn step, void *arg, struct varve_error *error) {
     struct vv_taking taking = {
         output->outputs->job->comm, &output->outputs->replicas.rounds, rc, error, take_chunks, output};
     return vv_rounds_run(&taking, step, arg);
-}
-
-static int replicas_finish(struct vv_output *output, int rc, struct varve_error *error) {
-    return inner_of(output)->ops->finish(inner_of(output), rc, error);
-}
-
-static int replicas_dependencies(struct vv_output *output, const struct vv_dependency *dependencies, uint32_t count,
-                                 struct vv_buf *out, struct varve_error *error) {
-    return inner_of(output)->ops->dependencies(inner_of(output), dependencies, count, out, error);
-}
-
-static int replicas_manifest_begin(struct vv_output *output, const struct vv_manifest_head *head,
-                                   struct varve_error *error) {
-    return inner_of(output)->ops->manifest_begin(inner_of(output), head, error);
-}
-
-static int replicas_manifest_add(struct vv_output *output, const void *data, size_t size, struct varve_error *error) {
-    return inner_of(output)->ops->manifest_add(inner_of(output), data, size, error);
-}
-
-static int replicas_manifest_end(struct vv_output *output, struct vv_hash128 *digest_out, struct varve_error *error) {
-    return inner_of(output)->ops->manifest_end(inner_of(output), digest_out, error);
-}
-
-static int replicas_seal(struct vv_output *output, const struct vv_output_sums *sums, struct vv_details *stats,
-                         struct varve_error *error) {
-    int rc = inner_of(output)->ops->seal(inner_of(output), sums, stats, error);
-    output->bytes_stored = inner_of(output)->bytes_stored;
-    return rc;
 }
 
 static int keep_tables(struct vv_taking *taking, uint32_t rank, const uint8_t *data, size_t size) {
@@ -228,8 +158,7 @@ static int keep_tables(struct vv_taking *taking, uint32_t rank, const uint8_t *d
     return vv_pack_replica_create(job->store, job->name, &output->plan.attempt, rank, data, size, taking->error);
 }
 
-/* Our pack is sealed: the partners keep its tables, too. */
-static int replicas_settle(struct vv_output *output, int rc, struct varve_error *error) {
+int vv_replicas_settle(struct vv_output *output, int rc, struct varve_error *error) {
     const struct vv_job *job = output->outputs->job;
     struct vv_replicas *replicas = &output->outputs->replicas;
     struct vv_taking taking = {job->comm, &replicas->rounds, rc, error, keep_tables, output};
@@ -244,43 +173,4 @@ static int replicas_settle(struct vv_output *output, int rc, struct varve_error 
     rc = vv_rounds_once(&taking);
     vv_rounds_clear(&replicas->rounds);
     return rc ? rc : taking.rc;
-}
-
-static void replicas_end(struct vv_output *output, const struct varve_error *why) {
-    inner_of(output)->ops->end(inner_of(output), why);
-}
-
-static void replicas_clear(struct vv_output *output) {
-    vv_output_destroy(inner_of(output));
-}
-
-static const struct vv_output_ops replicas_ops = {
-    .begin = replicas_begin,
-    .open = replicas_open,
-    .expect = replicas_expect,
-    .region = replicas_region,
-    .add = replicas_add,
-    .explain = replicas_explain,
-    .consume = replicas_consume,
-    .finish = replicas_finish,
-    .dependencies = replicas_dependencies,
-    .manifest_begin = replicas_manifest_begin,
-    .manifest_add = replicas_manifest_add,
-    .manifest_end = replicas_manifest_end,
-    .seal = replicas_seal,
-    .settle = replicas_settle,
-    .end = replicas_end,
-    .clear = replicas_clear,
-};
-
-struct vv_output *vv_output_replicas_create(void) {
-    struct output_replicas *replicas = vv_calloc(1, sizeof *replicas);
-    if (!replicas)
-        return NULL;
-    replicas->output.ops = &replicas_ops;
-    replicas->inner = vv_output_pack_create();
-    if (replicas->inner)
-        return &replicas->output;
-    vv_free(replicas);
-    return NULL;
 }

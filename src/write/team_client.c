@@ -56,7 +56,7 @@ static const void *wait_for_message(struct vv_client *client, uint32_t *size_out
     }
 }
 
-/* Until the writer's last word, which may come early: then something has failed. */
+/* Until the writer's last word, which may come early: then something has failed. take may be NULL. */
 static int hear(struct vv_client *client, int (*take)(void *arg, uint64_t kind, const uint8_t *data, size_t size),
                 void *arg, struct varve_error *error) {
     int rc = 0, is_enough = 0;
@@ -183,14 +183,6 @@ int vv_client_end(struct vv_client *client, const struct vv_say_end *end, struct
     return rc ? rc : hear(client, NULL, NULL, error);
 }
 
-static int ignore(void *arg, uint64_t kind, const uint8_t *data, size_t size) {
-    (void)arg;
-    (void)kind;
-    (void)data;
-    (void)size;
-    return 0;
-}
-
 void vv_client_close(struct vv_client *client, const struct varve_error *why) {
     struct varve_error ignored = {0};
     if (!client->is_last) {
@@ -200,5 +192,5 @@ void vv_client_close(struct vv_client *client, const struct varve_error *why) {
             client->is_over = 1;
     }
     while (!client->is_over)
-        hear(client, ignore, NULL, &ignored);
+        hear(client, NULL, NULL, &ignored);
 }

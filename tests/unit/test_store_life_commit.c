@@ -139,7 +139,7 @@ static void test_taken_key(void **state) {
     ok(commit_votes(store, lease, NAME, &second, NULL, &error));
     assert_int_equal(commit_votes(store, lease, NAME, &first, NULL, &error), -EEXIST);
     struct vv_key key = vv_attempt_key(NAME, &third, VV_KIND_RECORD, 0, 0);
-    ok(vv_tombstone_create(store, &key, VV_TOMBSTONE_PRUNED, "", &error));
+    ok(vv_tombstone_create(store, &key, VV_TOMBSTONE_PRUNED, &error));
     assert_int_equal(commit_votes(store, lease, NAME, &third, NULL, &error), VARVE_FORGOTTEN);
 
     /* a writers list that is not what the packs give */

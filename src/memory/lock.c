@@ -1,10 +1,10 @@
-/* The lock of a capture: a futex, since a signal handler may not take what pthreads has. */
+/* A futex, since a signal handler may not take what pthreads has. */
+#include "memory/lock.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "capture/capture_private.h"
 
 static void futex(struct vv_lock *lock, int operation, unsigned value) {
     syscall(SYS_futex, &lock->word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
