@@ -19,9 +19,9 @@
 #include "terminal/text.h"
 
 static const struct command *const commands[] = {
-    &command_ls,      &command_show,   &command_diff,   &command_stats,  &command_verify, &command_restore,
-    &command_import,  &command_export, &command_forget, &command_pin,    &command_unpin,  &command_prune,
-    &command_compact, &command_repair, &command_unlock, &command_config,
+    &command_ls,     &command_show,   &command_diff,    &command_stats,  &command_verify, &command_restore,
+    &command_import, &command_export, &command_dump,    &command_undump, &command_forget, &command_pin,
+    &command_unpin,  &command_prune,  &command_compact, &command_repair, &command_unlock, &command_config,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
@@ -180,6 +180,10 @@ static const struct option long_options[] = {
     {"tolerance", required_argument, NULL, 'T'},
     {"relative", required_argument, NULL, 'E'},
     {"reason", required_argument, NULL, 'W'},
+    {"pid", required_argument, NULL, 'p'},
+    {"stop", no_argument, NULL, 'x'},
+    {"criu", required_argument, NULL, 'c'},
+    {"to", required_argument, NULL, 't'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -211,6 +215,10 @@ static const struct {
     {'T', OPTION_TOLERANCE, "--tolerance"},
     {'E', OPTION_RELATIVE, "--relative"},
     {'W', OPTION_REASON, "--reason"},
+    {'p', OPTION_PID, "--pid"},
+    {'x', OPTION_STOP, "--stop"},
+    {'c', OPTION_CRIU, "--criu"},
+    {'t', OPTION_TO, "--to"},
 };
 #define COMMAND_OPTION_COUNT (sizeof command_options / sizeof command_options[0])
 
@@ -281,6 +289,15 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 'W':
         cli->reason = optarg;
+        break;
+    case 'p':
+        rc = take_number(cli, "pid", 1, INT32_MAX, &cli->pid);
+        break;
+    case 'c':
+        cli->criu = optarg;
+        break;
+    case 't':
+        cli->to = optarg;
         break;
     case 'T':
         rc = take_bound(cli, "tolerance", &cli->tolerance);

@@ -43,6 +43,10 @@ enum option_bit {
     OPTION_ARRAYS = 1 << 18,
     OPTION_KEEP_EVERY = 1 << 19,
     OPTION_REASON = 1 << 20,
+    OPTION_PID = 1 << 21,
+    OPTION_STOP = 1 << 22,
+    OPTION_CRIU = 1 << 23,
+    OPTION_TO = 1 << 24,
 };
 
 /* One command line. */
@@ -63,6 +67,9 @@ struct cli {
     const char *arrays; /* a file for them */
     const char *folder; /* of -C */
     const char *reason; /* of a pin */
+    uint64_t pid;       /* of a process */
+    const char *criu;   /* the program */
+    const char *to;     /* a folder for images */
     double tolerance;
     double relative;
     char **args; /* what is left for the command */
@@ -87,8 +94,8 @@ struct command {
 };
 
 extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
-    command_import, command_export, command_forget, command_pin, command_unpin, command_prune, command_compact,
-    command_repair, command_unlock, command_config;
+    command_import, command_export, command_dump, command_undump, command_forget, command_pin, command_unpin,
+    command_prune, command_compact, command_repair, command_unlock, command_config;
 
 static inline int has_option(const struct cli *cli, unsigned bit) {
     return (cli->given & bit) != 0;

@@ -7,10 +7,10 @@
 
 #define AHEAD (8u << 20)
 
-void files_source_open(struct files_source *source, const struct files_plan *plan, int folder) {
+void files_source_open(struct files_source *source, const struct files_plan *plan, int folder, const int *fds) {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    *source = (struct files_source){.plan = plan, .folder = folder, .fd = -1};
-    source->is_dropping = plan->files.bytes > memory / 4;
+    *source = (struct files_source){.plan = plan, .folder = folder, .fds = fds, .fd = -1};
+    source->is_dropping = !fds && plan->files.bytes > memory / 4;
 }
 
 void files_source_close(struct files_source *source) {
@@ -30,7 +30,8 @@ static int open_file(struct files_source *source, uint32_t number) {
     if (source->fd >= 0 && source->file == number)
         return 0;
     files_source_close(source);
-    int fd = openat(source->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int fd = source->fds ? fcntl(source->fds[number], F_DUPFD_CLOEXEC, 0)
+                         : openat(source->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return files_system_error(&source->error, "open", file->path);
     source->fd = fd;
@@ -112,7 +113,7 @@ int files_source_check(struct files_source *source) {
     for (size_t i = 0; i < source->plan->files.count; i++) {
         const struct files_file *file = &source->plan->files.list[i];
         struct stat now;
-        if (fstatat(source->folder, file->path, &now, AT_SYMLINK_NOFOLLOW) < 0)
+        if (source->fds ? fstat(source->fds[i], &now) : fstatat(source->folder, file->path, &now, AT_SYMLINK_NOFOLLOW))
             return errno == ENOENT ? changed(source, file->path)
                                    : files_system_error(&source->error, "look at", file->path);
         if (!files_is_same(file, &now))

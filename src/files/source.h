@@ -7,14 +7,15 @@
 struct files_source {
     const struct files_plan *plan;
     int folder;
-    int fd; /* of the file that was read last, -1 */
+    const int *fds; /* of the files, where they are open already; else NULL */
+    int fd;         /* of the file that was read last, -1 */
     uint32_t file;
     uint64_t ahead;  /* the kernel was told to read up to here */
     int is_dropping; /* what was read need not stay in memory: there is more than fits */
     struct varve_error error;
 };
 
-void files_source_open(struct files_source *source, const struct files_plan *plan, int folder);
+void files_source_open(struct files_source *source, const struct files_plan *plan, int folder, const int *fds);
 /* `size` bytes at `offset` of the region of this number. 0 or a negative code; source->error tells more: -EAGAIN when a
  * file has changed since it was found. */
 int files_source_read(struct files_source *source, size_t number, uint64_t offset, void *buffer, size_t size);

@@ -56,7 +56,7 @@ static char *tidy(const char *argument) {
     return out;
 }
 
-static int add_file(struct files_list *files, const char *path, const struct stat *stat, struct varve_error *error) {
+int files_add(struct files_list *files, const char *path, const struct stat *stat, struct varve_error *error) {
     if (files->count >= FILES_MOST)
         return files_error(error, -E2BIG, "more than %u files; import them in several parts, under different names",
                            FILES_MOST);
@@ -133,7 +133,7 @@ static int walk_entry(struct files_list *files, int folder, const char *name, co
     if (fstatat(folder, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
         return files_system_error(error, "look at", path);
     if (S_ISREG(stat.st_mode))
-        return add_file(files, path, &stat, error);
+        return files_add(files, path, &stat, error);
     if (!S_ISDIR(stat.st_mode))
         return files_error(error, -EINVAL, "%s is %s; only plain files and folders can be imported", path,
                            kind_of(stat.st_mode));

@@ -33,6 +33,8 @@ struct files_list {
 int files_is_path(const char *path);
 /* Add a file, or all files below a directory; folder is an open directory. 0 or a negative code, told in error. */
 int files_walk(struct files_list *files, int folder, const char *argument, struct varve_error *error);
+/* Add a file by what is known of it. */
+int files_add(struct files_list *files, const char *path, const struct stat *stat, struct varve_error *error);
 /* Sort by path and drop what was given twice. */
 void files_settle(struct files_list *files);
 void files_list_clear(struct files_list *files);

@@ -1,0 +1,77 @@
+/* varve undump: a process that `varve dump` stored comes back; or its images, for criu alone. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "export.h"
+#include "process/criu.h"
+
+/* All images, each byte checked, into this folder. Only a whole set is of use. */
+static int fetch(struct exporting *exporting, const char *folder, struct varve_error *error) {
+    struct cli *cli = exporting->cli;
+    int count = cli->arg_count;
+
+    exporting->place.folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (exporting->place.folder < 0) {
+        snprintf(error->text, sizeof error->text, "cannot open the folder %s: %s", folder, strerror(errno));
+        return -errno;
+    }
+    cli->arg_count = 1; /* those behind it are for criu */
+    int rc = export_files(exporting, error);
+    cli->arg_count = count;
+    close(exporting->place.folder);
+    return rc ? rc : exporting->failed ? VARVE_CORRUPT : 0;
+}
+
+static int start_again(struct exporting *exporting, struct varve_error *error) {
+    const struct cli *cli = exporting->cli;
+    const char *arguments[PROCESS_ARGUMENTS_MOST] = {"--restore-detached"};
+    struct process_criu criu;
+    size_t count = 1;
+
+    for (int i = 1; i < cli->arg_count && count + 1 < PROCESS_ARGUMENTS_MOST; i++)
+        arguments[count++] = cli->args[i];
+    arguments[count] = NULL;
+    int rc = process_criu_open(&criu, cli->criu, error);
+    rc = rc ? rc : fetch(exporting, criu.folder, error);
+    rc = rc ? rc : process_criu_start(&criu, "restore", arguments, error);
+    rc = rc ? rc : process_criu_end(&criu, "restore", error);
+    process_criu_close(&criu);
+    return rc;
+}
+
+static int run_undump(struct cli *cli) {
+    struct exporting exporting = {.cli = cli};
+    struct varve_error error = {.text = ""};
+
+    int rc = cli_which(cli, cli->args[0], &exporting.which);
+    if (rc)
+        return rc;
+    rc = cli->to ? fetch(&exporting, cli->to, &error) : start_again(&exporting, &error);
+    if (rc == 0 && cli->to)
+        export_summary(&exporting);
+    else if (rc == 0 && !cli->is_json)
+        cli_note("%s@%" PRId64 " runs again", exporting.which.name, exporting.which.version);
+    export_clear(&exporting);
+    return rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
+}
+
+const struct command command_undump = {
+    .name = "undump",
+    .summary = "bring a process back that `varve dump` stored",
+    .usage = "undump STORE NAME[@VERSION] [--to DIR | -- CRIU-OPTION...]",
+    .help = "Bring the processes of a checkpoint back: with their memory, open files, pipes and process ids, which "
+            "must be free.\n"
+            "Files are not in it: they must be where they were. Every byte is checked before criu begins.\n\n"
+            "  --to DIR             write criu's images to DIR, for `criu restore`, and start nothing\n"
+            "  --criu PROGRAM       instead of the criu that is found in PATH\n"
+            "  -g, --generation G   of this generation, when several have the version\n\n"
+            "example: varve undump /scratch/ck editor@3 -- --shell-job\n",
+    .options = OPTION_TO | OPTION_CRIU | OPTION_GENERATION,
+    .least_args = 1,
+    .most_args = PROCESS_ARGUMENTS_MOST - 8,
+    .run = run_undump,
+};

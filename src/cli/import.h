@@ -1,0 +1,38 @@
+/* Files become a checkpoint: those of a folder (varve import), or the images of a process (varve dump). A plan says how
+ * they are taken apart into regions; each region is given to the library when it asks. */
+#ifndef CLI_IMPORT_H
+#define CLI_IMPORT_H
+
+#include "cli.h"
+#include "files/map.h"
+#include "files/source.h"
+
+struct feed;
+
+struct importing {
+    struct cli *cli;
+    const char *codec; /* the setting */
+    struct varve_which which;
+    int64_t parent; /* the version to go on from, -1: none */
+    struct files_plan plan;
+    struct files_source source;
+    struct feed *feeds;
+    uint8_t *map;
+    size_t map_size;
+    int folder;
+    const int *fds; /* of the files of the plan, where they are open already; else NULL */
+    uint64_t total, given;
+    uint64_t notes;
+    uint64_t bytes_stored, bytes_known; /* with what goes to storage beside the data; found in the store already */
+};
+
+/* The plan is complete: put it in order, and make the map that belongs to it. */
+int import_settle(struct importing *importing, struct varve_error *error);
+/* Store it, and wait until it is durable. */
+int import_store(struct importing *importing, const char *what, struct varve_error *error);
+void import_summary(const struct importing *importing, const char *done);
+void import_clear(struct importing *importing);
+/* About a "path" or a "name". In JSON it is told here, and 1 returned. */
+int import_note_json(struct importing *importing, const char *about, const char *which, const char *note);
+
+#endif
