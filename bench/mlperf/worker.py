@@ -74,8 +74,9 @@ class Worker:
         digests = states.digests(tensor for _, tensor, _ in self.state.tensors())
         self.seen.append(digests)
         self.unique.update(dict.fromkeys(digests))
+        before = _peak_anew()
         dist.barrier()
-        before, begin = _peak_anew(), time.monotonic()
+        begin = time.monotonic()
         blocked = self.way.save(version)
         blocked = time.monotonic() - begin if blocked is None else blocked
         self.way.finish()
@@ -89,8 +90,9 @@ class Worker:
                 states.bytes_of(tensor)[:] = 0xa5
         if self.rank == 0:
             _cool(self.folder)
+        before = _peak_anew()
         dist.barrier()
-        before, begin = _peak_anew(), time.monotonic()
+        begin = time.monotonic()
         tensors = self.way.load(version)
         seconds = time.monotonic() - begin
         memory = max(0, _memory("VmHWM") - before)

@@ -394,14 +394,18 @@ static int need_others(struct vv_restart *restart, struct varve_error *error) {
 int vv_restart_prepare(struct vv_restart *restart, struct varve_error *error) {
     struct vv_job *job = restart->context->job;
     uint32_t generation = restart->generation;
+    struct vv_made_by named = {.may = (uint64_t)may_be_elastic(restart)};
     int rc = vv_open_peers(restart->context, &restart->peers, error);
     if (rc)
         return rc;
     rc = vv_candidate_complete(restart->context, restart->peers, generation, restart->version,
                                &restart->is_under_replicated, error);
     if (rc == 0)
-        rc = vv_candidate_name(job, generation, restart->version, error);
+        rc = vv_candidate_name(job, generation, restart->version, &named, error);
+    restart->is_elsewhere = rc == 0 && named.may && named.ranks != job->comm->ranks && named.ranks != UINT64_MAX;
     vv_unwatch_regions(restart->context->memory); /* guarded memory may be read-only until then */
+    if (restart->is_elsewhere)
+        return VV_OTHER_PARTS;
     if (rc == 0)
         rc = vv_peers_run(restart->peers, compare_stored, restart, error);
     if (rc == 0)
@@ -462,7 +466,7 @@ int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t
              : vv_error(error, VARVE_MISMATCH,
                         "this job has other ranks or blocks than the checkpoint: all ranks must call varve_restart "
                         "then");
-    rc = vv_comm_agree(context->job->comm, rc, error);
+    rc = restart.is_elsewhere ? rc : vv_comm_agree(context->job->comm, rc, error);
     if (rc == 0)
         rc = vv_try_elastic(context, peers, generation, version, error);
     vv_peers_close(peers);
