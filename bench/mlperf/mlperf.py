@@ -98,8 +98,8 @@ def print_head():
 
 def print_line(result):
     print(f"{result['case']:10} {result['way']:10} {result['blocked']:10.4f} {result['durable']:10.4f} "
-          f"{result['load']:8.4f} {result['memory_saving'] / MIB:9.1f} {result['memory_loading'] / MIB:9.1f} {result['stored'] / MIB:11.1f} "
-          f"{result['stored'] / result['unique']:10.3f}", flush=True)
+          f"{result['load']:8.4f} {result['memory_saving'] / MIB:9.1f} {result['memory_loading'] / MIB:9.1f} "
+          f"{result['stored'] / MIB:11.1f} {result['stored'] / result['unique']:10.3f}", flush=True)
 
 
 def compare(found):

@@ -24,6 +24,10 @@ class Way:
     def finish(self):
         pass
 
+    def details(self):
+        """Of the last save or load, for --json."""
+        return {}
+
     def close(self):
         """After the last save, and after each load; not measured."""
 
@@ -107,6 +111,7 @@ class Varve(Way):
     """A session of all workers, over TCP. Loading counts from opening a session of its own."""
 
     settings = {}
+    opening = 0.0
 
     def _open(self, **settings):
         self.session = varve.open(os.path.join(self.folder, "store"), "mlperf", comm="env", keep="all",
@@ -125,8 +130,14 @@ class Varve(Way):
     def finish(self):
         self.session.wait()
 
+    def details(self):
+        found = {name: value for name, value in self.session.stats().items() if value}
+        return {"seconds_opening": self.opening, **found}
+
     def load(self, version):
+        begin = time.monotonic()
         self._open(access="read")
+        self.opening = time.monotonic() - begin
         assert self.session.restart(version) == version
         return [tensor for _, tensor, _ in self.state.tensors()]
 

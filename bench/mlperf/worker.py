@@ -65,6 +65,7 @@ class Worker:
         self.state = states.make(case, self.rank, options.workers, options.parameters)
         self.way = ways.WAYS[way](self.state, self.folder, self.rank)
         self.seen = []  # digests of each version
+        self.details = {}  # of the last save and the last load
         self.unique = {}  # digest: its place counts once
 
     def _write(self, version):
@@ -73,12 +74,14 @@ class Worker:
         digests = states.digests(tensor for _, tensor, _ in self.state.tensors())
         self.seen.append(digests)
         self.unique.update(dict.fromkeys(digests))
+        before = _peak_anew()
         dist.barrier()
-        before, begin = _peak_anew(), time.monotonic()
+        begin = time.monotonic()
         blocked = self.way.save(version)
         blocked = time.monotonic() - begin if blocked is None else blocked
         self.way.finish()
         durable = time.monotonic() - begin
+        self.details["save"] = self.way.details()
         return blocked, durable, max(0, _memory("VmHWM") - before)
 
     def _read(self, version):
@@ -87,11 +90,13 @@ class Worker:
                 states.bytes_of(tensor)[:] = 0xa5
         if self.rank == 0:
             _cool(self.folder)
+        before = _peak_anew()
         dist.barrier()
-        before, begin = _peak_anew(), time.monotonic()
+        begin = time.monotonic()
         tensors = self.way.load(version)
         seconds = time.monotonic() - begin
         memory = max(0, _memory("VmHWM") - before)
+        self.details["load"] = self.way.details()
         assert states.digests(tensors) == self.seen[version - 1], f"version {version} came back changed"
         self.way.close()
         return seconds, memory
@@ -117,6 +122,7 @@ class Worker:
                 "memory_saving": max(sum(one[2] for one in line) for line in written),
                 "memory_loading": max(sum(one[1] for one in line) for line in read),
                 "state": state, "stored": stored, "unique": self._unique_bytes(), "writes": count, "verified": count,
+                "details": self.details,
                 "durable_each": [max(one[1] for one in line) for line in written],
                 "load_each": [max(one[0] for one in line) for line in read]}
 

@@ -43,19 +43,26 @@ int vv_open_named(struct vv_job *job, struct vv_store *store, uint32_t generatio
                     job->comm->rank, version, generation);
 }
 
-static int name_checkpoint(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error) {
+static int name_checkpoint(struct vv_job *job, uint32_t generation, uint64_t version, uint64_t *ranks_out,
+                           struct varve_error *error) {
     struct vv_record record;
     int rc = vv_record_load(job->store, job->name, generation, version, &record, error);
     if (rc)
         return rc;
     struct vv_attempt attempt = {generation, record.attempt, version};
+    *ranks_out = record.ranks;
     vv_record_clear(&record);
     return job->lease ? vv_lease_refer(job->lease, &attempt, error) : 0;
 }
 
-int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error) {
-    int rc = job->is_leader ? name_checkpoint(job, generation, version, error) : 0;
-    return vv_comm_agree(job->comm, rc, error);
+int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct vv_made_by *named,
+                      struct varve_error *error) {
+    uint64_t values[2] = {UINT64_MAX, named ? named->may : 0};
+    int rc = job->is_leader ? name_checkpoint(job, generation, version, &values[0], error) : 0;
+    rc = vv_comm_agree_values(job->comm, rc, values, 2, error);
+    if (rc == 0 && named)
+        *named = (struct vv_made_by){values[0], values[1]};
+    return rc;
 }
 
 int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,

@@ -7,6 +7,7 @@
  * The history that comes of it knows attempts and ids, but no regions, as after varve_continue: see resume.c. */
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "arrays/scatter.h"
 #include "base/alloc.h"
@@ -116,29 +117,48 @@ static int read_parts(void *arg, struct vv_store *store, struct varve_error *err
     return rc ? vv_error_default(error, rc, "%s", varve_error_text(rc)) : 0;
 }
 
+/* Blocks of arrays, of some ranks. */
+struct totals {
+    uint64_t ranks, wanted;           /* how many ranks, and bytes that they want */
+    uint64_t least_stored, all_other; /* bytes that are stored: the least, and the least of the complement */
+};
+
+static int give_totals(void *arg, struct vv_buf *out) {
+    vv_buf_append(out, arg, sizeof(struct totals));
+    return out->failed;
+}
+
+static int take_totals(void *arg, const void *data, size_t size) {
+    struct totals *sum = arg, more;
+    if (size != sizeof more)
+        return VARVE_DISAGREED;
+    memcpy(&more, data, size);
+    sum->ranks += more.ranks;
+    sum->wanted += more.wanted;
+    sum->least_stored = more.least_stored < sum->least_stored ? more.least_stored : sum->least_stored;
+    sum->all_other = more.all_other < sum->all_other ? more.all_other : sum->all_other;
+    return 0;
+}
+
 /* Do the blocks of all ranks make the arrays that are stored? Fewer or more are let through, as ranks may leave
  * elements out or have some twice; but nobody shall find that out later. Told where all ranks protect the same arrays.
- */
-static int compare_totals(struct vv_elastic *elastic, struct varve_error *error) {
+ * A rank that cannot add up costs the warning, and nothing else. Collective. */
+static void compare_totals(struct vv_elastic *elastic) {
     struct vv_job *job = elastic->context->job;
-    uint64_t both[] = {elastic->stored_blocks, ~elastic->stored_blocks}, wanted = elastic->wanted_blocks, total = 0;
-    int rc = job->comm->ops->reduce_min(job->comm, both, 2);
-    if (rc == 0)
-        rc = vv_comm_sums(job->comm, &wanted, 1, &total);
-    if (rc)
-        vv_error(error, rc, "the ranks could not add up their arrays: %s", varve_error_text(rc));
-    rc = vv_comm_agree(job->comm, rc, error);
-    if (rc || both[0] != ~both[1] || total == both[0] || !vv_comm_is_root(job->comm))
-        return rc;
-    if (total < both[0])
+    struct totals all = {1, elastic->wanted_blocks, elastic->stored_blocks, ~elastic->stored_blocks};
+    const struct vv_merging merging = {take_totals, give_totals, &all};
+    int rc = vv_comm_merge(job->comm, &merging);
+    uint64_t stored = all.least_stored;
+    if (rc || !vv_comm_is_root(job->comm) || all.ranks != job->comm->ranks || stored != ~all.all_other)
+        return;
+    if (all.wanted < stored)
         vv_log(&job->log, VV_LOG_WARN,
                "%" PRIu64 " bytes of arrays are stored that no rank protects now: later checkpoints are without them",
-               both[0] - total);
-    else
+               stored - all.wanted);
+    if (all.wanted > stored)
         vv_log(&job->log, VV_LOG_WARN,
                "some elements of arrays are protected by several ranks: checkpoints with these ranks come back only on "
                "as many");
-    return 0;
 }
 
 /* What is stored fits what is protected, on all ranks. Nothing was written. */
@@ -148,7 +168,7 @@ static int prepare(struct vv_elastic *elastic, struct varve_error *error) {
     int rc = vv_candidate_complete(context, elastic->peers, elastic->generation, elastic->version,
                                    &elastic->is_under_replicated, error);
     if (rc == 0)
-        rc = vv_candidate_name(job, elastic->generation, elastic->version, error);
+        rc = vv_candidate_name(job, elastic->generation, elastic->version, NULL, error);
     if (rc == 0)
         rc = vv_elastic_ask(elastic, error);
     if (rc == 0)
@@ -156,7 +176,7 @@ static int prepare(struct vv_elastic *elastic, struct varve_error *error) {
     if (rc == 0)
         rc = vv_peers_run(elastic->peers, compare_parts, elastic, error);
     if (rc == 0)
-        rc = compare_totals(elastic, error);
+        compare_totals(elastic);
     /* Nearly every block may be lent, not only some: with few slots ranks that are once apart stay so. A round costs
      * each rank a hundred messages where there are thousands: it must save some bytes. */
     const struct vv_peers_needs needs = {.is_needed = elastic->reach > elastic->bytes + elastic->bytes / 10 + SPARE,

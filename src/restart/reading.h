@@ -26,6 +26,7 @@ struct vv_restart {
     struct vv_peers *peers;
     uint32_t generation; /* the candidate */
     uint64_t version;
+    int is_elsewhere;        /* it is of other ranks, and all of ours may come back on others */
     int is_under_replicated; /* something is there fewer times than it should be */
     struct vv_shared_note spread;
     uint64_t own_bytes, others_bytes; /* of this rank's part, in its own packs and in those of others or of several */

@@ -386,14 +386,18 @@ static int need_others(struct vv_restart *restart, struct varve_error *error) {
 int vv_restart_prepare(struct vv_restart *restart, struct varve_error *error) {
     struct vv_job *job = restart->context->job;
     uint32_t generation = restart->generation;
+    struct vv_made_by named = {.may = (uint64_t)may_be_elastic(restart)};
     int rc = vv_open_peers(restart->context, &restart->peers, error);
     if (rc)
         return rc;
     rc = vv_candidate_complete(restart->context, restart->peers, generation, restart->version,
                                &restart->is_under_replicated, error);
     if (rc == 0)
-        rc = vv_candidate_name(job, generation, restart->version, error);
+        rc = vv_candidate_name(job, generation, restart->version, &named, error);
+    restart->is_elsewhere = rc == 0 && named.may && named.ranks != job->comm->ranks && named.ranks != UINT64_MAX;
     vv_unwatch_regions(restart->context->memory); /* guarded memory may be read-only until then */
+    if (restart->is_elsewhere)
+        return VV_OTHER_PARTS;
     if (rc == 0)
         rc = vv_peers_run(restart->peers, compare_stored, restart, error);
     if (rc == 0)
@@ -437,7 +441,7 @@ int vv_may_be_elastic(const struct vv_restart *restart, struct varve_error *erro
                  : vv_error(error, VARVE_MISMATCH,
                             "this job has other ranks or blocks than the checkpoint: elements are put where they "
                             "belong, and VARVE_RESTART_RESIZE has no meaning then");
-    return vv_comm_agree(restart->context->job->comm, rc, error);
+    return restart->is_elsewhere ? rc : vv_comm_agree(restart->context->job->comm, rc, error); /* all know it then */
 }
 
 /* A rank has found other parts than it has stored. */

@@ -18,8 +18,13 @@ int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *p
 /* How many ids the table may remember of so many bytes. */
 size_t vv_candidate_capacity(const struct vv_restart_context *context, uint64_t bytes);
 /* A leader names the checkpoint in its heartbeat before anybody reads it: from now on nobody forgets it. Whether
- * somebody was faster shows when the view is opened. Collective. */
-int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error);
+ * somebody was faster shows when the view is opened. named may be NULL. Collective. */
+struct vv_made_by {
+    uint64_t ranks; /* that have made it */
+    uint64_t may;   /* in: may this rank come back on others? Out: may all of them? */
+};
+int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct vv_made_by *named,
+                      struct varve_error *error);
 /* Open it, if it is of as many ranks as this job has. */
 int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
                       struct vv_view **out, struct varve_error *error);

@@ -41,7 +41,7 @@ static int try_together(struct resumption *resumption, struct varve_error *error
     int rc = vv_candidate_complete(resumption->context, peers, resumption->generation, resumption->version,
                                    &is_under_replicated, error);
     if (rc == 0)
-        rc = vv_candidate_name(job, resumption->generation, resumption->version, error);
+        rc = vv_candidate_name(job, resumption->generation, resumption->version, NULL, error);
     if (rc == 0)
         rc = vv_peers_run(peers, open_view, resumption, error);
     if (rc == 0)
