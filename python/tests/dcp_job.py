@@ -119,7 +119,8 @@ def load_one(store, saved):
     """Each tensor in each way that there is here, from each way in which it was saved."""
     mesh, grid = meshes()
     made = 0
-    for kind in ("replicate", "shard0", "shard1", "shard2") + (("both", "half", "other", "twice") if saved == "4" else ()):
+    grids = ("both", "half", "other", "twice") if saved == "4" else ()
+    for kind in ("replicate", "shard0", "shard1", "shard2") + grids:
         for mine, place in kinds(mesh, grid).items():
             found = tensors(lambda name: torch.zeros(SHAPES[name], dtype=TYPES[name]), {mine: place})
             state = {}

@@ -32,7 +32,8 @@ makes of it, which is a pickle in torch's own. The description of the checkpoint
    threads of its own, without the interpreter's lock.
  - All ranks call close, or none. What was saved is safe without it.
 
-Tested with torch 2.6, and with torch.distributed._shard.checkpoint of torch 1.13. Never run with tensors of a device.
+Tested with torch 2.6, and with torch.distributed._shard.checkpoint of torch 1.13, one process. Never run with tensors
+of a device.
 """
 from __future__ import annotations
 
@@ -231,7 +232,9 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
 
     def _meet(self) -> Optional[_session.Env]:
         """How all ranks of the group find each other. Rank 0 tells it the others, by torch."""
-        if self._no_dist or not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(self._group) == 1:
+        if self._no_dist or not (dist.is_available() and dist.is_initialized()):
+            return None
+        if dist.get_world_size(self._group) == 1:
             return None
         rank, told = dist.get_rank(self._group), [None]
         if rank == 0:
