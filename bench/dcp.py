@@ -46,7 +46,7 @@ class Way:
         from varve.dcp import VarveReader, VarveWriter
 
         self.name, self.folder, self.dcp, self.number = name, os.path.join(folder, name), dcp, 0
-        self.writer = VarveWriter(self.folder, "bench", keep=1) if name == "varve" else None
+        self.writer = VarveWriter(self.folder, "bench", keep=2) if name == "varve" else None
         self.reader = VarveReader
 
     def next(self):

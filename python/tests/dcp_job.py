@@ -15,6 +15,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
+import varve
 from varve.dcp import VarveReader, VarveWriter
 
 # Exceptions go from rank to rank with the frames of their traceback, which Python 3.13 cannot pickle any more.
@@ -191,6 +192,7 @@ def differ(store):
         raise AssertionError("a tensor that differs was saved")
     except dcp.CheckpointException as why:
         assert "mine is not the same tensor on ranks 0 and 2" in str(why), why
+    assert varve.Store(store)["job"][0].is_pinned  # three such saves would push it out otherwise
     found = {"x": torch.zeros(5000)}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
