@@ -46,7 +46,7 @@ class Way:
         from varve.dcp import VarveReader, VarveWriter
 
         self.name, self.folder, self.dcp, self.number = name, os.path.join(folder, name), dcp, 0
-        self.writer = VarveWriter(self.folder, "bench", keep=1) if name == "varve" else None
+        self.writer = VarveWriter(self.folder, "bench", keep=2) if name == "varve" else None
         self.reader = VarveReader
 
     def next(self):
@@ -118,7 +118,8 @@ def rank():
             begun = time.perf_counter()
             way.load(state)
             times.append(slowest(time.perf_counter() - begun))
-            assert wanted == [float(one.sum(dtype=torch.float64)) for one in local], f"{way.name} has loaded other values"
+            found = [float(one.sum(dtype=torch.float64)) for one in local]
+            assert wanted == found, f"{way.name} has loaded other values"
             way.clean(dist.get_rank() == 0)
             if turn > 0:
                 for row, seconds in zip(ROWS, times):
@@ -152,7 +153,8 @@ def main():
     port = random.randrange(10000, 30000)
     ranks = [subprocess.Popen([sys.executable, __file__, *sys.argv[1:]],
                               env=dict(os.environ, DCP_BENCH_RANK="1", RANK=str(number), WORLD_SIZE=str(options.ranks),
-                                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1", USE_LIBUV="0"))
+                                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1",
+                                       USE_LIBUV="0"))  # Debian's torch is without
              for number in range(options.ranks)]
     codes = [one.wait() for one in ranks]
     for name in WAYS:

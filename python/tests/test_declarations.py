@@ -91,7 +91,8 @@ def members_of(name):
 
 SIMPLE = {
     "int": ctypes.c_int, "unsigned": ctypes.c_uint, "double": ctypes.c_double, "size_t": ctypes.c_size_t,
-    "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "char *": ctypes.c_char_p,
+    "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "uint16_t": ctypes.c_uint16,
+    "char *": ctypes.c_char_p,
     "void *": ctypes.c_void_p, "void": None, "struct varve_session *": ctypes.c_void_p,
     "struct varve_store *": ctypes.c_void_p, "struct varve_session **": ctypes.POINTER(ctypes.c_void_p),
     "struct varve_store **": ctypes.POINTER(ctypes.c_void_p), "int64_t *": ctypes.POINTER(ctypes.c_int64),

@@ -205,3 +205,28 @@ def test_attributes(ck):
     assert store["a"][1].attributes == {"time": "0.25", "Ä": "ö"}
     assert store["a"][2].attributes == {"Ä": "ö"}
     assert [r.name for r in store["a"][1].regions()] == ["data"] and not store["a"][1].is_pinned
+
+
+def test_parts_are_read_into_memory(ck):
+    whole, other = np.arange(60000.0).reshape(300, 200), np.arange(7)
+    with varve.open(ck, "parts") as s:
+        s.protect("whole", whole)
+        s.protect("other", other)
+        s.checkpoint(1)
+    with varve.Store(ck) as store:
+        checkpoint = store["parts"].latest
+        assert store.bytes_read == 0
+        some, few, none = np.zeros((20, 30)), np.zeros(3, other.dtype), np.zeros((0, 5))
+        checkpoint.read_into([("whole", (100, 50), some), ("other", (4,), few), ("whole", (0, 0), none)])
+        assert (some == whole[100:120, 50:80]).all() and (few == other[4:]).all()
+        assert 0 < store.bytes_read < whole.nbytes + 100_000
+        some[...] = 0
+        with pytest.raises(varve.Mismatch, match="dimension 0 has 300"):
+            checkpoint.read_into([("whole", (100, 50), some), ("whole", (299, 0), np.zeros((2, 3)))])
+        assert not some.any()
+        with pytest.raises(ValueError, match="1 indices for 2"):
+            checkpoint.read_into([("whole", (3,), some)])
+        with pytest.raises(BufferError):
+            checkpoint.read_into([("whole", (0, 0), some.T)])
+        region = next(one for one in checkpoint.regions() if one.name == "other")
+        assert (checkpoint.read_region(region) == other).all()

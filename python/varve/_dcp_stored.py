@@ -77,7 +77,9 @@ class Stored:
         self.replicas = document["replicas"]
         for fqn, offsets, sizes, size, dtype, region in document["tensors"]:
             chunk = Chunk(region, tuple(offsets), tuple(sizes), tuple(size), getattr(torch, dtype))
-            self.chunks.setdefault((fqn, tuple(offsets)), chunk)
+            known = self.chunks.get((fqn, tuple(offsets)))
+            if known is None or 0 in known.sizes:  # a shard without elements may be said to begin where another does
+                self.chunks[fqn, tuple(offsets)] = chunk
         for fqn, region, _ in document["bytes"]:
             self.bytes.setdefault(fqn, (region, rank))
         if "planner_pickle" in document:
@@ -89,6 +91,7 @@ class Stored:
 
     def check(self) -> None:
         """Do all ranks that have a tensor have the same? Digests tell it; nothing is read."""
+        self._check_elements()
         names = {chunk.region: fqn for (fqn, _), chunk in self.chunks.items()}
         for region, fqn in names.items():
             low, other = different(self.regions.get(region, []))
@@ -100,14 +103,25 @@ class Stored:
             at = self.checkpoint
             raise errors.Mismatch(
                 errors._lib.VARVE_MISMATCH, f"{fqn} is not the same tensor on ranks {low.rank} and {other.rank}, which "
-                f"have both saved it in {at.name}@{at.version}: {low.shape} {low.type} at {low.first} and {other.shape} "
-                f"{other.type} at {other.first}. Give what belongs to a rank a key of its own, or say "
+                f"have both saved it in {at.name}@{at.version}: {low.shape} {low.type} at {low.first} and "
+                f"{other.shape} {other.type} at {other.first}. Give what belongs to a rank a key of its own, or say "
                 "VarveWriter(replicas=\"lowest\")")
         for fqn, (region, _) in self.bytes.items():
             low, other = different(self.regions.get(region, []))
             if other is not None:
                 warnings.warn(f"varve: {fqn}, which is no tensor, differs between ranks {low.rank} and {other.rank}; "
                               f"that of rank {low.rank} is loaded", RuntimeWarning)
+
+    def _check_elements(self) -> None:
+        """torch leaves those elements of a tensor as they are that no shard has."""
+        missing: Dict[str, int] = {}
+        for (fqn, _), chunk in self.chunks.items():
+            missing.setdefault(fqn, torch.Size(chunk.size).numel())
+            missing[fqn] -= torch.Size(chunk.sizes).numel()
+        for fqn, count in missing.items():
+            if count > 0:
+                raise errors.Mismatch(errors._lib.VARVE_MISMATCH, f"{count} elements of {fqn} were saved by no rank in "
+                                      f"{self.checkpoint.name}@{self.checkpoint.version}")
 
     def metadata(self) -> Any:
         made: Dict[str, Any] = {fqn: _meta.BytesStorageMetadata() for fqn in self.bytes}
@@ -122,8 +136,8 @@ class Stored:
         """Add what is to be read for an item; the tensor into which it is read: the target, where that is possible."""
         chunk = self.chunks[key_of(item.storage_index)]
         if tuple(target.shape) != tuple(item.lengths):
-            raise ValueError(f"{item.storage_index.fqn}: the planner has resolved a tensor of {tuple(target.shape)} for "
-                             f"{tuple(item.lengths)}")
+            raise ValueError(f"{item.storage_index.fqn}: the planner has resolved a tensor of {tuple(target.shape)} "
+                             f"for {tuple(item.lengths)}")
         is_in_place = is_one_piece(target) and target.dtype == chunk.dtype and chunk.region not in self.differing
         source = target if is_in_place else torch.empty(tuple(item.lengths), dtype=chunk.dtype)
         if source.numel() == 0:

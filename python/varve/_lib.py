@@ -236,6 +236,7 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
     "varve_store_bytes_read": (c_int, store_p, POINTER(c_uint64), _error_p),
     "varve_store_verify": (c_int, store_p, POINTER(varve_verify_options), POINTER(varve_verify_result), _error_p),
     "varve_store_forget": (c_int, store_p, _which_p, _error_p),
+    "varve_store_pin": (c_int, store_p, _which_p, c_char_p, _error_p),
     "varve_store_prune": (c_int, store_p, c_char_p, c_int, varve_action_fn, c_void_p, POINTER(varve_prune_result),
                           _error_p),
 }

@@ -22,8 +22,8 @@ makes of it, which is a pickle in torch's own. The description of the checkpoint
    referenced until the next save, or close.
  - All replicas are compared by content, and stored once. A tensor that differs between ranks under one key is an error
    with the key and the ranks: torch would keep that of one rank, and drop the others in silence. Such a checkpoint is
-   never loaded as the newest. With replicas="lowest" that of the lowest rank counts, for example for the running means
-   of batch normalisation, which ranks of DistributedDataParallel do not share.
+   never loaded as the newest, and the one before it is pinned (`varve unpin` lets it go). With replicas="lowest" that
+   of the lowest rank counts: say so for the running means of batch normalisation under DistributedDataParallel.
  - A load reads the ranges that it needs, straight into the tensors where they are one piece on the CPU.
  - checkpoint_id: its last number is the version ("step-1200", 1200). Without a number, or without an id, the version is
    the next one, and a reader finds the newest of that id. A save never replaces a checkpoint; keep=N lets old ones go.
@@ -32,7 +32,8 @@ makes of it, which is a pickle in torch's own. The description of the checkpoint
    threads of its own, without the interpreter's lock.
  - All ranks call close, or none. What was saved is safe without it.
 
-Tested with torch 2.6, and with torch.distributed._shard.checkpoint of torch 1.13. Never run with tensors of a device.
+Tested with torch 2.6, and with torch.distributed._shard.checkpoint of torch 1.13, one process. Never run with tensors
+of a device.
 """
 from __future__ import annotations
 
@@ -102,6 +103,8 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
                  replicas: str = "error", no_dist: bool = False, **settings: Any) -> None:
         if replicas not in ("error", "lowest"):
             raise ValueError(f"replicas is {replicas!r}; it can be \"error\" or \"lowest\"")
+        if replicas == "error" and str(settings.get("keep")) == "1":
+            raise ValueError("keep=1 keeps nothing if replicas turn out to differ: say keep=2, or replicas=\"lowest\"")
         self._store, self._name, self._settings = store, name, settings
         self._group, self._planner, self._no_dist, self._replicas = process_group, planner, no_dist, replicas
         self._was_staged = False
@@ -211,7 +214,24 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
         """On the coordinator: are replicas what they are called?"""
         with Store(self._store) as store:
             stored = Stored(store[self._name][self._here.version])
-            stored.check()
+            try:
+                stored.check()
+            except Error:
+                self._pin_before(store, stored)
+                raise
+
+    def _pin_before(self, store: Store, failed: Stored) -> None:
+        """Saves that fail so would push out the last checkpoint that can be loaded, one by one: it is kept."""
+        for checkpoint in store.checkpoints(self._name):  # the newest first
+            if checkpoint.is_damaged or checkpoint.version == failed.checkpoint.version:
+                continue
+            try:
+                Stored(checkpoint).check()
+                if not checkpoint.is_pinned:
+                    checkpoint.pin("replicas of a later checkpoint differ (varve.dcp)")
+                return
+            except Error:
+                continue
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
@@ -231,7 +251,9 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
 
     def _meet(self) -> Optional[_session.Env]:
         """How all ranks of the group find each other. Rank 0 tells it the others, by torch."""
-        if self._no_dist or not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(self._group) == 1:
+        if self._no_dist or not (dist.is_available() and dist.is_initialized()):
+            return None
+        if dist.get_world_size(self._group) == 1:
             return None
         rank, told = dist.get_rank(self._group), [None]
         if rank == 0:

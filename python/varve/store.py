@@ -283,6 +283,10 @@ class Checkpoint(Mapping[str, "Array"]):
             part.bytes = into.nbytes
         self._store._call(_lib.lib().varve_store_read_parts, self._which(), made, len(parts))
 
+    def pin(self, reason: str = "") -> None:
+        """Nothing forgets this checkpoint any more, until `varve unpin`."""
+        self._store._call(_lib.lib().varve_store_pin, self._which(), _lib.bytes_of(reason, "the reason"))
+
     def forget(self) -> None:
         """Remove this checkpoint. Store.prune then frees its space."""
         self._store._call(_lib.lib().varve_store_forget, self._which())
