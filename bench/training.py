@@ -141,7 +141,7 @@ def main():
     try:
         port = random.randrange(10000, 30000)
         environment = dict(os.environ, WORLD_SIZE=str(told.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                           OMP_NUM_THREADS="1")
+                           OMP_NUM_THREADS="1", USE_LIBUV="0")  # which Debian's torch does not have
         path = [os.path.join(HERE, "..", "python"), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
         command = [sys.executable, "-B", __file__, "--worker", *sys.argv[1:]]

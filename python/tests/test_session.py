@@ -672,3 +672,52 @@ def test_without_numpy_warnings(ck):
         with varve.open(ck, "a", log=lambda level, line: None) as s:
             s.protect("a", np.zeros(5))
             s.checkpoint(1)
+
+
+# ---- streams ----
+
+def test_protect_stream(ck):
+    """What is not in memory: asked for in ascending pieces, described as an array, and filled through memory."""
+    data = np.arange(300000, dtype="f4").reshape(300, 1000)
+    asked = []
+
+    def read(offset, into):
+        asked.append((offset, len(into)))
+        into[:] = data.tobytes()[offset:offset + len(into)]
+
+    with varve.open(ck, "a") as s:
+        s.protect_stream("x", np.broadcast_to(np.zeros((), "f4"), data.shape), read)
+        s.checkpoint(1, wait=True)
+        assert [offset for offset, _ in asked] == list(np.cumsum([0] + [size for _, size in asked[:-1]]))
+        assert sum(size for _, size in asked) == data.nbytes
+        data[7] += 1
+        s.checkpoint(2, wait=True)
+        stored = varve.Store(ck)["a"]
+        assert (stored[2]["x"][...] == data).all() and stored[1]["x"][7, 3] == data[7, 3] - 1
+        with pytest.raises(varve.Error, match="x"):
+            s.restart()
+        there = np.zeros_like(data)
+        s.protect("x", there)
+        assert s.restart() == 2 and (there == data).all()
+
+
+@pytest.mark.parametrize("wrong", [ZeroDivisionError, KeyboardInterrupt, ValueError])
+def test_protect_stream_that_raises(ck, wrong):
+    """The checkpoint fails; it must not be taken for one that has these bytes."""
+    is_wrong = False
+
+    def read(offset, into):
+        if is_wrong and offset:
+            raise wrong
+        into[:] = b"\1" * len(into)
+
+    with varve.open(ck, "a", log=lambda level, line: None) as s:
+        s.protect_stream("x", np.broadcast_to(np.zeros((), "u1"), (8 << 20,)), read)
+        s.checkpoint(1, wait=True)
+        is_wrong = True
+        with pytest.raises(varve.Error) as told:
+            s.checkpoint(2)
+        assert isinstance(told.value.__cause__, wrong)
+        is_wrong = False
+        s.checkpoint(3, wait=True)
+    assert sorted(varve.Store(ck)["a"]) == [1, 3]

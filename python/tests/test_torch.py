@@ -233,25 +233,52 @@ def test_invented_descriptions(ck, text):
             varve.torch.load(s, x=None)
 
 
+def damage(folder, is_wanted):
+    """Write over the middle of files of the store."""
+    paths = [os.path.join(path, file) for path, _, files in os.walk(folder) for file in files]
+    paths = sorted((path for path in paths if os.path.getsize(path) > 300000), key=os.path.getmtime)
+    for path in [path for i, path in enumerate(paths) if is_wanted(i, len(paths))]:
+        with open(path, "r+b") as file:
+            file.seek(200000)
+            file.write(b"damage" * 1000)
+
+
 def test_damaged_tensors(ck):
-    """A checkpoint whose tensors are damaged, and whose description is not: the one before is taken."""
+    """A checkpoint whose tensors are damaged, and whose description is not: the one before is taken. If all are
+    damaged, that is no first run: a program that began anew would replace them."""
     x = torch.randn(100000)
     kept = x.clone()
     with varve.open(ck, "t", log=quiet) as s:
         varve.torch.save(s, 1, x=x, y=1, wait=True)
         x.add_(1)
         varve.torch.save(s, 2, x=x, y=2)
-    files = [os.path.join(folder, file) for folder, _, files in os.walk(ck) for file in files]
-    newest = max((path for path in files if os.path.getsize(path) > 300000), key=os.path.getmtime)
-    with open(newest, "r+b") as file:
-        file.seek(200000)
-        file.write(b"damage" * 1000)
+    damage(ck, lambda i, count: i == count - 1)
     with varve.open(ck, "t", log=quiet) as s:
         x.zero_()
         at = varve.torch.load(s, x=x, y=None)
         assert (at.step, at["y"]) == (1, 1) and torch.equal(x, kept)
         with pytest.raises(varve.Corrupt):
             varve.torch.load(s, 2, x=x)
+    damage(ck, lambda i, count: True)
+    with varve.open(ck, "t", log=quiet) as s:
+        for _ in range(2):
+            with pytest.raises(varve.Corrupt):
+                varve.torch.load(s, x=x, y=None)
+
+
+def test_damaged_description(ck):
+    """A checkpoint of which only the description is damaged: the one before is taken."""
+    chance = random.Random(3)
+    first, second = ["".join(chance.choices("abcdefgh", k=400000)) for _ in range(2)]
+    with varve.open(ck, "t", codec="none", log=quiet) as s:
+        varve.torch.save(s, 1, text=first, wait=True)
+        varve.torch.save(s, 2, text=second)
+    damage(ck, lambda i, count: i == count - 1)
+    with varve.open(ck, "t", log=quiet) as s:
+        at = varve.torch.load(s, text=None)
+        assert at.step == 1 and at["text"] == first
+        nothing = varve.torch.load(s, 1)
+        assert nothing == {} and nothing and nothing.step == 1
 
 
 def test_as_if_on_a_device(ck, monkeypatch):

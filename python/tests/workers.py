@@ -56,7 +56,8 @@ def work(rank, ranks, port, what):
     os.dup2(log, 2)
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                      VARVE_CONNECT_SECONDS="30", **what["variables"])
+                      VARVE_CONNECT_SECONDS="30", USE_LIBUV="0", **what["variables"])
+    # USE_LIBUV: torch 2.6 of Debian 13 has none, and asks for it
     sys.argv = ["train.py", *what["start"]]
     code = 1
     try:

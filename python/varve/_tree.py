@@ -17,6 +17,7 @@ and a value is one of JSON, {"bytes": base64} or {"pickle": base64}. Nothing is 
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import pickle as _pickle
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -55,11 +56,14 @@ def mismatch(text: str) -> Error:
 
 def name_of(path: Sequence[Any]) -> str:
     """The name of a region: keys with / between them. A text that could be taken for a number has quotes."""
-    parts = []
-    for key in path:
-        text = str(key).replace("~", "~0").replace("/", "~1")
-        parts.append(f'"{text}"' if isinstance(key, str) and _is_doubtful(text) else text)
-    return "/".join(parts)
+    return "/".join([_part(type(key), key) for key in path])
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _part(kind: type, key: Any) -> str:
+    """A key in a name. By its type, too: True and 1 are equal."""
+    text = str(key).replace("~", "~0").replace("/", "~1")
+    return f'"{text}"' if kind is str and _is_doubtful(text) else text
 
 
 def _is_doubtful(text: str) -> bool:

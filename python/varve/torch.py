@@ -39,9 +39,12 @@ PAGE = 4096
 
 
 class Loaded(Dict[str, Any]):
-    """What load has read: the parts by name, and `step`."""
+    """What load has read: the parts by name, and `step`. True also without parts: there was a checkpoint."""
 
     step: int = -1
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class PerRank:
@@ -165,16 +168,20 @@ def load(session: Session, version: int = LATEST, /, *, pickle: bool = False, **
     followed = _followed_by(session)
     while True:
         followed.forget()
-        readers = _read_documents(session, followed, version, pickle)
-        if readers is None:
+        sizes = followed._sizes()
+        at = session.restart(version)
+        if at is None:
+            followed.forget()
+            if followed.damaged is not None:  # there are checkpoints, so this is no first run
+                raise followed.damaged
             return None
-        at, parts = readers
         try:
-            return _fill(session, followed, at, parts, state)
-        except Corrupt:
+            return _fill(session, followed, at, _read_documents(session, followed, at, sizes, pickle), state)
+        except Corrupt as why:
             if version != LATEST:
                 raise
-            session.reject(at)  # its description is whole, and its tensors are not: an older one
+            followed.damaged = why
+            session.reject(at)  # not all that was asked for is whole: an older one
 
 
 # ---- what is in a session ----
@@ -187,6 +194,7 @@ class _Followed:
         self.places: Dict[str, Tuple[Any, ...]] = {}  # where each tensor is that is protected
         self.copies: Dict[str, Any] = {}  # of tensors whose elements lie apart
         self.documents: Dict[str, np.ndarray] = {}
+        self.damaged: Optional[Corrupt] = None  # why a checkpoint was rejected
 
     def follow(self, leaves: Dict[str, _tree.Leaf]) -> None:
         """Protect these tensors, and no others. What is where it was costs a look."""
@@ -346,16 +354,12 @@ def _take_apart(state: Dict[str, Any], may_pickle: bool) -> Tuple[_tree.Writer, 
     return written, documents
 
 
-def _read_documents(session: Session, followed: _Followed, version: int,
-                    may_pickle: bool) -> Optional[Tuple[int, List[_tree.Reader]]]:
-    """The descriptions of a checkpoint, in two steps: their sizes come first."""
-    shared, own = followed._sizes()
-    at = session.restart(version)
-    if at is None:
-        followed.forget()
-        return None
-    for sizes in (shared, own):
-        if sizes[0] not in (FORMAT, 0) or max(sizes[1:]) > 1 << 40:
+def _read_documents(session: Session, followed: _Followed, at: int, sizes: List[np.ndarray],
+                    may_pickle: bool) -> List[_tree.Reader]:
+    """The descriptions of a checkpoint, of which the sizes have been read."""
+    shared, own = sizes
+    for one in sizes:
+        if one[0] not in (FORMAT, 0) or max(one[1:]) > 1 << 40:
             raise _tree.mismatch(f"version {at} was written by a newer varve.torch, or not by it")
     texts = [followed._document("torch.structure", int(shared[1])), followed._document("torch.values", int(shared[2]))]
     if own[1]:
@@ -368,7 +372,7 @@ def _read_documents(session: Session, followed: _Followed, version: int,
             raise _tree.mismatch(f"version {at} has another description of this rank than varve.torch writes")
         readers.append(_tree.Reader(*found[2], may_pickle, True))
     followed.forget()
-    return at, readers
+    return readers
 
 
 def _fill(session: Session, followed: _Followed, at: int, readers: List[_tree.Reader],
