@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from . import _tree
-from .errors import Corrupt
+from .errors import Corrupt, NotFound
 from .session import LATEST, Session
 
 __all__ = ["save", "load", "Loaded", "PerRank", "Sharded", "Random", "Sampler"]
@@ -169,11 +169,15 @@ def load(session: Session, version: int = LATEST, /, *, pickle: bool = False, **
     while True:
         followed.forget()
         sizes = followed._sizes()
-        at = session.restart(version)
+        try:
+            at = session.restart(version)
+        except NotFound:
+            followed.forget()
+            if version == LATEST and followed.damaged is not None:  # all that are left were rejected here
+                raise followed.damaged from None
+            raise
         if at is None:
             followed.forget()
-            if followed.damaged is not None:  # there are checkpoints, so this is no first run
-                raise followed.damaged
             return None
         try:
             return _fill(session, followed, at, _read_documents(session, followed, at, sizes, pickle), state)
