@@ -13,6 +13,7 @@
 #include "process/images.h"
 #include "process/segments.h"
 #include "process/tree.h"
+#include "terminal/progress.h"
 
 #define OWN_ARGUMENTS 4
 
@@ -44,6 +45,7 @@ static int take_images(struct process_criu *criu, const struct cli *cli, struct 
     if (rc < 0)
         return rc;
     int taken = process_receive(criu->listener, criu->pid, images, &broken);
+    process_criu_deafen(criu); /* criu must not wait for somebody who has given up */
     rc = process_criu_end(criu, "dump", error);
     if (taken < 0 && (rc == 0 || taken != -ECONNABORTED)) { /* else criu knows better */
         *error = broken;
@@ -96,7 +98,9 @@ static int dump(struct importing *importing, struct varve_error *error) {
     struct process_images images = {.count = 0};
     struct process_criu criu;
     struct process_held held;
+    struct varve_error left = {.text = ""};
 
+    progress_begin("dumping", cli->is_json); /* an interrupt waits until criu has ended */
     int rc = process_criu_open(&criu, cli->criu, error);
     int is_held = rc == 0 && is_stopping;
     if (is_held) {
@@ -105,11 +109,16 @@ static int dump(struct importing *importing, struct varve_error *error) {
     }
     rc = rc ? rc : take_images(&criu, cli, &images, error);
     process_criu_close(&criu);
+    if (rc == 0 && is_held)
+        rc = process_hold_members(&held, error);
+    rc = rc ? rc : progress_update(0, 0);
+    progress_end();
     rc = rc ? rc : store_images(importing, &images, error);
-    if (is_held)
-        process_let_go(&held, rc == 0);
+    int let = is_held ? process_let_go(&held, rc == 0, &left) : 0;
+    if (rc == 0 && let < 0)
+        *error = left;
     process_images_clear(&images);
-    return rc;
+    return rc ? rc : let;
 }
 
 static int run_dump(struct cli *cli) {
@@ -136,7 +145,7 @@ const struct command command_dump = {
     .usage = "dump STORE NAME[@VERSION] --pid PID [--stop] [-- CRIU-OPTION...]",
     .help = "Store a process, and all processes below it, as a checkpoint from which `varve undump` brings them back. "
             "criu\n"
-            "takes them down; it needs root, or CAP_CHECKPOINT_RESTORE. They stand still while criu copies their "
+            "takes them down; it needs root. They stand still while criu copies their "
             "memory, and\n"
             "run on while it is stored. Pages that the newest version of NAME has already are not stored again.\n\n"
             "  --pid PID            the process\n"

@@ -8,6 +8,7 @@
 
 #include "export.h"
 #include "process/criu.h"
+#include "terminal/progress.h"
 
 /* All images, each byte checked, into this folder. Only a whole set is of use. */
 static int fetch(struct exporting *exporting, const char *folder, struct varve_error *error) {
@@ -37,14 +38,16 @@ static int start_again(struct exporting *exporting, struct varve_error *error) {
     arguments[count] = NULL;
     int rc = process_criu_open(&criu, cli->criu, error);
     rc = rc ? rc : fetch(exporting, criu.folder, error);
+    progress_begin("starting again", cli->is_json); /* an interrupt waits until criu has ended */
     rc = rc ? rc : process_criu_start(&criu, "restore", arguments, error);
     rc = rc ? rc : process_criu_end(&criu, "restore", error);
+    progress_end();
     process_criu_close(&criu);
     return rc;
 }
 
 static int run_undump(struct cli *cli) {
-    struct exporting exporting = {.cli = cli};
+    struct exporting exporting = {.cli = cli, .is_flat = 1};
     struct varve_error error = {.text = ""};
 
     int rc = cli_which(cli, cli->args[0], &exporting.which);

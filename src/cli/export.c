@@ -55,6 +55,10 @@ static int read_map(struct exporting *exporting, struct varve_error *error) {
     rc = files_map_parse(exporting->map, exporting->map_size, &exporting->plan, error);
     free(exporting->map);
     exporting->map = NULL;
+    for (size_t i = 0; i < exporting->plan.files.count && rc == 0 && exporting->is_flat; i++)
+        if (strchr(exporting->plan.files.list[i].path, '/'))
+            rc = files_error(error, -EINVAL, "%s@%" PRId64 " has folders: it is no process that `varve dump` stored",
+                             exporting->which.name, exporting->which.version);
     return rc;
 }
 

@@ -11,6 +11,7 @@
 struct exporting {
     struct cli *cli;
     struct varve_which which;
+    int is_flat; /* it must have no folders: images of a process */
     struct files_plan plan;
     struct files_place place;
     uint8_t *states;   /* of each file */

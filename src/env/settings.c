@@ -193,6 +193,8 @@ int vv_env_take_plan(const struct varve_env *self, struct vv_env_plan *plan, str
                              self->rank, self->ranks, self->size);
     if (self->ranks > 1 && self->port == 0)
         return vv_env_refuse(error, -EINVAL, "the port of rank 0 is not told");
+    if (self->secret && !*self->secret)
+        return vv_env_refuse(error, -EINVAL, "the secret that the program has told is empty: NULL means none");
     int rc = read_seconds(plan, error);
     if (rc == 0 && self->ranks > 1)
         rc = take_host(plan, self->host, "the host that the program has told", error);

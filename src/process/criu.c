@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +19,11 @@
 
 /* ---- running it ---- */
 
+/* In a session of its own: an interrupt from the terminal would end it while it holds processes. */
 static void run(const struct process_criu *criu, const char *const *arguments) {
     int nothing = open("/dev/null", O_RDWR);
 
+    setsid();
     dup2(nothing, STDIN_FILENO);
     dup2(nothing, STDOUT_FILENO);
     dup2(nothing, STDERR_FILENO);
@@ -155,7 +156,13 @@ int process_criu_listen(struct process_criu *criu, struct varve_error *error) {
     return 0;
 }
 
-/* Only what is in it; criu and this file make no folders there. */
+void process_criu_deafen(struct process_criu *criu) {
+    if (criu->listener >= 0)
+        close(criu->listener);
+    criu->listener = -1;
+}
+
+/* Only what is in it; neither criu nor a flat export makes folders there. */
 static void remove_folder(const char *path) {
     DIR *folder = opendir(path);
     struct dirent *entry;
@@ -168,12 +175,7 @@ static void remove_folder(const char *path) {
 }
 
 void process_criu_close(struct process_criu *criu) {
-    if (criu->pid > 0) { /* it gives the processes free when it is asked to end */
-        kill(criu->pid, SIGTERM);
-        wait_for(criu->pid);
-    }
-    if (criu->listener >= 0)
-        close(criu->listener);
+    process_criu_deafen(criu);
     if (criu->folder[0])
         remove_folder(criu->folder);
 }

@@ -20,6 +20,8 @@ struct process_criu {
 int process_criu_open(struct process_criu *criu, const char *program, struct varve_error *error);
 /* Listen where `criu dump --stream` connects to. */
 int process_criu_listen(struct process_criu *criu, struct varve_error *error);
+/* No longer. */
+void process_criu_deafen(struct process_criu *criu);
 /* criu ACTION -D folder, with more arguments, the last of which is NULL. */
 int process_criu_start(struct process_criu *criu, const char *action, const char *const arguments[],
                        struct varve_error *error);

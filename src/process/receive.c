@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "files/error.h"
@@ -15,6 +16,7 @@
 
 #define PIPE_BYTES (1 << 20)
 #define REQUEST_MOST 4096u
+#define LOOK_MS 50 /* whether criu has ended */
 
 /* The socket, then a pipe for each image that has not ended. */
 struct receiver {
@@ -63,8 +65,10 @@ static int begin_image(struct receiver *receiver, const char *name, size_t lengt
     char *copy = rc == 0 ? strndup(name, length) : NULL;
     int fd = copy ? memfd_create(copy, MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     if (fd < 0) {
+        rc = copy ? -errno : -ENOMEM;
         free(copy);
-        return files_error(receiver->error, copy ? -errno : -ENOMEM, "there is no memory for an image");
+        return files_error(receiver->error, rc, "cannot keep image %zu in memory: %s", images->count + 1,
+                           strerror(-rc));
     }
     fcntl(pipe, F_SETPIPE_SZ, PIPE_BYTES); /* fewer turns; whether it was allowed does not matter */
     receiver->polls[1 + receiver->open_count] = (struct pollfd){.fd = pipe, .events = POLLIN};
@@ -196,27 +200,37 @@ static int settle(struct process_images *images, struct varve_error *error) {
     return images->count ? 0 : files_error(error, -EPROTO, "criu sent no image");
 }
 
+/* Many images need many open files. Not for criu: it runs already. */
+static void allow_files(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 /* criu may end before it connects: then its log says why. */
 static int accept_criu(int listener, pid_t criu, struct varve_error *error) {
-    int ended = (int)syscall(SYS_pidfd_open, criu, 0);
-    struct pollfd polls[2] = {{.fd = listener, .events = POLLIN}, {.fd = ended, .events = POLLIN}};
-    int fd = -1, rc = ended < 0 ? -errno : 0;
+    struct pollfd asked = {.fd = listener, .events = POLLIN};
+    int fd = -1, rc = 0;
 
-    while (rc == 0 && fd < 0)
-        if (poll(polls, 2, -1) < 0)
-            rc = errno == EINTR ? 0 : -errno;
-        else if (polls[0].revents)
+    while (rc == 0 && fd < 0) {
+        siginfo_t ended = {.si_signo = 0};
+        int ready = poll(&asked, 1, LOOK_MS);
+        if (ready > 0)
             rc = (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0 ? -errno : 0;
-        else
+        else if (ready < 0)
+            rc = errno == EINTR ? 0 : -errno;
+        else if (waitid(P_PID, (id_t)criu, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid == criu)
             rc = -ECONNABORTED;
-    if (ended >= 0)
-        close(ended);
+    }
     return rc < 0 ? files_error(error, rc, "criu does not connect: %s", strerror(-rc)) : fd;
 }
 
 int process_receive(int listener, pid_t criu, struct process_images *images, struct varve_error *error) {
     struct receiver receiver = {.images = images, .error = error};
 
+    allow_files();
     receiver.socket = accept_criu(listener, criu, error);
     if (receiver.socket < 0)
         return receiver.socket;

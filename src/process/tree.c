@@ -2,25 +2,31 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "files/error.h"
 #include "files/walk.h"
 
 /* ---- who is below ---- */
 
 struct kin {
     pid_t pid, parent;
+    uint64_t start;
 };
 
-/* The parent is the second word behind the name of the program, which may have brackets and spaces in it. */
-static pid_t parent_of(pid_t pid) {
-    char path[32], text[512];
+/* Words of /proc/PID/stat behind the name of the program, which may have brackets and spaces in it. */
+static int read_kin(pid_t pid, struct kin *out) {
+    char path[32], text[1024];
+    int parent = -1;
+
+    *out = (struct kin){.pid = pid, .parent = -1};
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "re");
     size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
@@ -28,8 +34,11 @@ static pid_t parent_of(pid_t pid) {
         fclose(file);
     text[size] = '\0';
     const char *end = strrchr(text, ')');
-    int parent = -1;
-    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? (pid_t)parent : -1;
+    if (!end || sscanf(end + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+                       &parent, &out->start) != 2)
+        return -ESRCH;
+    out->parent = (pid_t)parent;
+    return 0;
 }
 
 static int is_below(const struct kin *list, size_t count, pid_t pid, pid_t root) {
@@ -44,9 +53,8 @@ static int is_below(const struct kin *list, size_t count, pid_t pid, pid_t root)
     return 0;
 }
 
-int process_signal_tree(pid_t root, int signal) {
-    struct kin *list = NULL;
-    size_t count = 0, capacity = 0;
+static int list_all(struct kin **list, size_t *count) {
+    size_t capacity = 0;
     DIR *folder = opendir("/proc");
     struct dirent *entry;
     int rc = folder ? 0 : -errno;
@@ -56,67 +64,135 @@ int process_signal_tree(pid_t root, int signal) {
         long pid = strtol(entry->d_name, &end, 10);
         if (*end || pid <= 0)
             continue;
-        rc = files_grow((void **)&list, &capacity, count, sizeof *list);
-        if (rc == 0)
-            list[count++] = (struct kin){(pid_t)pid, parent_of((pid_t)pid)};
+        rc = files_grow((void **)list, &capacity, *count, sizeof **list);
+        if (rc == 0 && read_kin((pid_t)pid, &(*list)[*count]) == 0)
+            ++*count;
     }
-    for (size_t i = 0; i < count && rc == 0; i++)
-        if (list[i].pid != root && is_below(list, count, list[i].pid, root))
-            kill(list[i].pid, signal);
-    if (rc == 0)
-        kill(root, signal); /* last: the others would get another parent */
     if (folder)
         closedir(folder);
+    return rc;
+}
+
+/* The root is the last: the others would get another parent. */
+static int find_members(pid_t root, struct process_member **members, size_t *count) {
+    struct kin *list = NULL, self;
+    size_t all = 0;
+    int rc = list_all(&list, &all);
+
+    *members = rc == 0 ? calloc(all + 1, sizeof **members) : NULL;
+    *count = 0;
+    rc = rc == 0 && !*members ? -ENOMEM : rc;
+    for (size_t i = 0; i < all && rc == 0; i++)
+        if (list[i].pid != root && is_below(list, all, list[i].pid, root))
+            (*members)[(*count)++] = (struct process_member){list[i].pid, list[i].start};
+    if (rc == 0 && read_kin(root, &self) == 0)
+        (*members)[(*count)++] = (struct process_member){root, self.start};
     free(list);
+    return rc;
+}
+
+/* One that has ended meanwhile is no error. */
+static int signal_members(const struct process_member *members, size_t count, int number) {
+    struct kin now;
+    int rc = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (read_kin(members[i].pid, &now) == 0 && now.start == members[i].start && kill(members[i].pid, number) < 0 &&
+            errno != ESRCH)
+            rc = -errno;
     return rc;
 }
 
 /* ---- the guard ---- */
 
-/* Runs until the other end says that all is well, or is gone. criu has that end, too: it may stop the tree after the
- * death of the one that started it. */
-static void guard(pid_t root, int pipe) {
-    char byte = 0;
-    ssize_t got;
+static int receive_all(int fd, void *buffer, size_t size) {
+    ssize_t got = recv(fd, buffer, size, MSG_WAITALL);
+    while (got < 0 && errno == EINTR)
+        got = recv(fd, buffer, size, MSG_WAITALL);
+    return got == (ssize_t)size;
+}
+
+/* Waits to be told who is stopped, then what becomes of them. If the other end is gone they go on; criu has that end,
+ * too, since it may stop them after the death of the one that started it. */
+static void guard(pid_t root, int socket) {
+    struct process_member *members = NULL;
+    uint64_t count = 0;
+    char is_stored = 0;
 
     setsid();
-    do
-        got = read(pipe, &byte, 1);
-    while (got < 0 && errno == EINTR);
-    if (got <= 0)
-        process_signal_tree(root, SIGCONT);
-    _exit(0);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    if (receive_all(socket, &count, sizeof count))
+        members = calloc(count + 1, sizeof *members);
+    if (members && receive_all(socket, members, count * sizeof *members)) {
+        is_stored = receive_all(socket, &is_stored, 1) && is_stored;
+    } else {
+        size_t found = 0;
+        if (find_members(root, &members, &found) < 0)
+            _exit(1);
+        count = found;
+    }
+    _exit(signal_members(members, count, is_stored ? SIGKILL : SIGCONT) < 0);
 }
 
 int process_hold(struct process_held *held, pid_t root, struct varve_error *error) {
     int ends[2];
 
-    *held = (struct process_held){.root = root, .pipe = -1};
-    if (pipe(ends) < 0) {
-        snprintf(error->text, sizeof error->text, "cannot watch over process %d: %s", (int)root, strerror(errno));
-        return -errno;
-    }
+    *held = (struct process_held){.root = root, .socket = -1};
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0)
+        return files_system_error(error, "watch over", "the process");
     held->guard = fork();
     if (held->guard == 0) {
         close(ends[1]);
         guard(root, ends[0]);
     }
     close(ends[0]);
-    held->pipe = ends[1];
+    held->socket = ends[1];
     if (held->guard < 0) {
-        int code = -errno;
-        snprintf(error->text, sizeof error->text, "cannot watch over process %d: %s", (int)root, strerror(-code));
-        close(held->pipe);
+        int code = files_system_error(error, "watch over", "the process");
+        close(held->socket);
         return code;
     }
     return 0;
 }
 
-void process_let_go(struct process_held *held, int is_stored) {
-    process_signal_tree(held->root, is_stored ? SIGKILL : SIGCONT);
-    while (write(held->pipe, "!", 1) < 0 && errno == EINTR) {
+static int send_all(int fd, const void *data, size_t size) {
+    const char *at = data;
+    while (size > 0) {
+        ssize_t sent = send(fd, at, size, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EINTR)
+            return -errno;
+        at += sent > 0 ? sent : 0;
+        size -= sent > 0 ? (size_t)sent : 0;
     }
-    close(held->pipe);
-    while (waitpid(held->guard, NULL, 0) < 0 && errno == EINTR) {
+    return 0;
+}
+
+int process_hold_members(struct process_held *held, struct varve_error *error) {
+    int rc = find_members(held->root, &held->members, &held->count);
+    uint64_t count = held->count;
+
+    rc = rc ? rc : send_all(held->socket, &count, sizeof count);
+    rc = rc ? rc : send_all(held->socket, held->members, held->count * sizeof *held->members);
+    return rc ? files_error(error, rc, "cannot watch over process %d: %s", (int)held->root, strerror(-rc)) : 0;
+}
+
+int process_let_go(struct process_held *held, int is_stored, struct varve_error *error) {
+    char command = (char)is_stored;
+    int status = -1, rc = 0;
+
+    if (is_stored)
+        send_all(held->socket, &command, 1);
+    close(held->socket);
+    while (waitpid(held->guard, &status, 0) < 0 && errno == EINTR) {
     }
+    if (status != 0) { /* somebody has killed the guard, or it had no memory */
+        if (!held->members)
+            rc = find_members(held->root, &held->members, &held->count);
+        rc = rc ? rc : signal_members(held->members, held->count, is_stored ? SIGKILL : SIGCONT);
+    }
+    free(held->members);
+    return rc ? files_error(error, rc, "cannot signal process %d, or one below it: %s", (int)held->root, strerror(-rc))
+              : 0;
 }

@@ -3,20 +3,29 @@
 #ifndef PROCESS_TREE_H
 #define PROCESS_TREE_H
 
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <varve/varve_error.h>
 
+struct process_member {
+    pid_t pid;
+    uint64_t start; /* when it was started: ids are used again */
+};
+
 struct process_held {
     pid_t root;
-    pid_t guard; /* a process that lets them go on when nobody else does */
-    int pipe;    /* it reads the other end */
+    struct process_member *members; /* once they are stopped */
+    size_t count;
+    pid_t guard; /* a process that signals them, whatever becomes of us */
+    int socket;  /* to the guard */
 };
 
 /* Call it before the tree is stopped, and before there are threads. */
 int process_hold(struct process_held *held, pid_t root, struct varve_error *error);
-/* Kill the tree, or let it go on. */
-void process_let_go(struct process_held *held, int is_stored);
-/* This signal to all of them. 0, or -ENOMEM. */
-int process_signal_tree(pid_t root, int signal);
+/* They are stopped: remember them. A root that is killed from now on leaves nobody behind. */
+int process_hold_members(struct process_held *held, struct varve_error *error);
+/* Kill them, or let them go on. 0, or the error of those that could not be signalled. */
+int process_let_go(struct process_held *held, int is_stored, struct varve_error *error);
 
 #endif

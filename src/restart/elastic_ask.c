@@ -111,6 +111,9 @@ static int ask_choice(const struct vv_elastic *elastic, struct choice *choice, s
     if (choice->how < VARVE_BY_DIMS || choice->how > VARVE_DROPPED)
         return vv_error(error, -EINVAL, "region %s: the function that chooses a part of it says %d", whole.name,
                         (int)choice->how);
+    if (choice->how == VARVE_REPLICATED && before == VARVE_BY_DIMS && is_typed(choice->entry))
+        return vv_error(error, -EINVAL, "region %s: it was stored as an array, and not as the same on all ranks",
+                        whole.name);
     if (choice->how == VARVE_JOINED && before != VARVE_JOINED)
         return vv_error(error, -EINVAL,
                         "region %s: it was not stored as a list: protect it, and say with varve_distribute that it is "
@@ -149,6 +152,10 @@ static int measure(const struct vv_elastic *elastic, struct choice *choice, stru
     default:
         if (choice->part.dims == 0)
             return refuse(elastic, choice, error);
+        if (choice->how == VARVE_JOINED) { /* a list has no place: only its rows are asked for */
+            choice->part.dim[0].first = 0;
+            choice->part.dim[0].global = choice->part.dim[0].local;
+        }
         rc = vv_array_check(&choice->part, entry->name, error);
         choice->bytes = rc ? 0 : vv_array_bytes(&choice->part);
         if (rc == 0 && choice->how == VARVE_JOINED && !is_typed(entry)) /* bytes without a shape, as they were */

@@ -273,7 +273,7 @@ static int choose(void *arg, const struct varve_region_info *whole, enum varve_d
     if (*how != VARVE_JOINED || rank->plan->counts == EVEN)
         return 0;
     share(rank, whole->array->dims ? LIST : TEXT, OWN, &first, &count);
-    part->dim[0].local = part->dim[0].global = count - (rank->plan->counts == TOO_FEW && is_last(rank));
+    part->dim[0].local = count - (rank->plan->counts == TOO_FEW && is_last(rank));
     return 0;
 }
 

@@ -5,7 +5,8 @@
     client.py dump -D FOLDER -o LOG --stream -t PID --leave-running|--leave-stopped [--fault WHICH]
 
 The images are made up, but their lists of mappings and pages are true. --fault: no-connect, die, fail, twice, marker
-(tells in FOLDER/../marker that all was sent, and waits), or name=NAME for an image of that name.
+(tells in FOLDER/../marker that all was sent, and waits), many (1,100 more images), or name=NAME for an image of that
+name.
 """
 import os
 import random
@@ -79,6 +80,8 @@ def dump(folder, pid, is_stopping, fault):
     everything = images()
     if fault.startswith("name="):
         everything[fault[5:]] = b"somewhere else"
+    if fault == "many":
+        everything.update(("core-%d.img" % i, b"%d" % i) for i in range(1100))
     for name, data in everything.items():
         if fault == "die" and name == "pages-1.img":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -149,6 +149,35 @@ class Dump(unittest.TestCase):
         self.assertTrue(wait_until(lambda: state_of(victim.pid) == "S"))
         self.assertFalse(self.has_checkpoint())
 
+    def test_interrupt_waits_for_criu(self):
+        victim = self.victim()
+        marker = os.path.join(self.folder, "marker")
+        tool = subprocess.Popen([VARVE, "dump", self.store, "p", "--pid", str(victim.pid), "--stop", "--criu", CLIENT, "--",
+                                 "--fault", "marker"], env=self.environment, stderr=subprocess.DEVNULL)
+        self.assertTrue(wait_until(lambda: os.path.exists(marker)))
+        tool.send_signal(signal.SIGINT)
+        self.assertEqual(tool.wait(timeout=20), 130)
+        self.assertTrue(wait_until(lambda: state_of(victim.pid) == "S"))
+        self.assertFalse(self.has_checkpoint())
+        os.remove(marker)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_more_images_than_files_may_be_open(self):
+        import resource
+        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        done = subprocess.run([VARVE, "dump", self.store, "p", "--pid", "1", "--criu", CLIENT, "--", "--fault", "many"],
+                              env=self.environment, preexec_fn=limit, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.fetched()), 1105)
+
+    def test_import_is_no_process(self):
+        os.makedirs(os.path.join(self.folder, "in", "folder"))
+        with open(os.path.join(self.folder, "in", "folder", "x"), "w") as file:
+            file.write("x")
+        self.varve("import", self.store, "p", "-C", os.path.join(self.folder, "in"), ".")
+        done = self.varve("undump", self.store, "p", "--criu", CLIENT)
+        self.assertIn("no process", done.stderr)
+
     def test_damage_is_refused_before_criu_begins(self):
         self.dump()
         for path in pathlib.Path(self.store).rglob("*"):
