@@ -67,6 +67,11 @@ def test_a_planner_that_fails_on_one_rank(ck):
     ranks.run(3, JOB, "broken", ck, timeout=300)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_no_rank_can_save(ck, count):
+    ranks.run(count, JOB, "broken_alike", ck, timeout=300)
+
+
 def test_a_load_reads_what_it_needs(ck):
     ranks.run(4, JOB, "bytes_read", ck, "save", timeout=300)
     _, texts = ranks.run(2, JOB, "bytes_read", ck, "load", timeout=300)

@@ -296,10 +296,11 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
             capture = self._protect(version, plan(), resolve)
             opened.attribute("checkpoint_id", checkpoint_id)
         except BaseException:
-            # The others are about to checkpoint: another version than theirs makes all ranks fail.
-            if dist.is_available() and dist.is_initialized() and opened._comm is not None:
+            # The others are about to checkpoint, or fail as this rank does: a version that no other rank gives makes
+            # all of them fail. One rank alone would agree with itself, and store what is half protected.
+            if opened._comm is not None and opened._comm.ranks > 1:
                 try:
-                    opened.checkpoint(version + 1)
+                    opened.checkpoint(version + 1 + opened._comm.rank)
                 except (Disagreed, EarlierFailed):
                     pass
             raise
