@@ -160,6 +160,55 @@ def test_ways_to_lie_in_memory(ck):
         assert same(here, kept) and all(here[name] is inner[name] for name in here)
 
 
+def test_conjugate_and_negative_views(ck):
+    """Memory has other values than such a tensor: each save copies it anew, and a load fills it."""
+    x = torch.complex(torch.arange(50.0), torch.arange(50.0) + 1)
+    parts = {"plain": x, "conj": x.conj(), "neg": x.conj().imag}
+    with varve.open(ck, "t", log=quiet) as s:
+        varve.torch.save(s, 1, parts=parts)
+        x.mul_(2)
+        varve.torch.save(s, 2, parts=parts, wait=True)
+        kept = {name: one.resolve_conj().resolve_neg().clone() for name, one in parts.items()}
+        assert same(varve.torch.load(s, parts=None)["parts"], kept)
+        for name in ("conj", "neg"):
+            x.zero_()
+            varve.torch.load(s, parts={name: parts[name]})
+            assert torch.equal(parts[name], kept[name])
+
+
+def test_an_array_and_its_transpose_in_one_place(ck):
+    a = np.arange(16.0).reshape(4, 4)
+    with varve.open(ck, "t", keep="all", log=quiet) as s:
+        varve.torch.save(s, 1, a=a)
+        varve.torch.save(s, 2, a=a.T, wait=True)
+        assert same(varve.torch.load(s, 1, a=None)["a"], a)
+        assert same(varve.torch.load(s, 2, a=None)["a"], np.ascontiguousarray(a.T))
+
+
+def test_arrays_that_lie_apart_are_filled(ck):
+    a, b = np.arange(10.0), np.zeros(20)
+    with varve.open(ck, "t", log=quiet) as s:
+        varve.torch.save(s, 1, a=a, wait=True)
+        varve.torch.load(s, a=b[::2])
+        assert (b[::2] == a).all() and (b[1::2] == 0).all()
+
+
+def test_numbers_and_lists_must_fit(ck):
+    with varve.open(ck, "t", log=quiet) as s:
+        varve.torch.save(s, 1, x=torch.tensor(2.5), y=[torch.ones(3)], wait=True)
+        for other in (torch.zeros(4), torch.tensor(0.0, dtype=torch.float16), np.zeros(3)):
+            with pytest.raises(varve.Mismatch, match="x is torch.float32"):
+                varve.torch.load(s, x=other)
+            assert not other.any()
+        two = [torch.zeros(3), torch.zeros(3)]
+        with pytest.raises(varve.Mismatch, match="y has 1 elements in the checkpoint, and 2 here"):
+            varve.torch.load(s, y=two)
+        assert len(two) == 2 and not two[0].any()
+        there = torch.tensor(0.0)
+        varve.torch.load(s, x=there)
+        assert there == 2.5
+
+
 def test_two_names_of_one_tensor(ck):
     class Tied(torch.nn.Module):
         def __init__(self):

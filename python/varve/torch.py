@@ -209,9 +209,11 @@ class _Followed:
         for name, leaf in leaves.items():
             tensor = leaf.tensor
             if isinstance(tensor, np.ndarray):
-                place: Tuple[Any, ...] = (tensor.__array_interface__["data"][0], tensor.dtype, tensor.shape)
+                place: Tuple[Any, ...] = (tensor.__array_interface__["data"][0], tensor.dtype, tensor.shape,
+                                          tensor.strides)
             else:
-                place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), leaf.block)
+                place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.is_conj(),
+                         tensor.is_neg(), leaf.block)
             if self.places.get(name) != place + (leaf.is_own,):
                 self.places.pop(name, None)
                 self._protect(leaf)
@@ -233,9 +235,9 @@ class _Followed:
         if not _tree.is_host(tensor):
             self._protect_stream(leaf)
             return
-        tensor = tensor.detach().resolve_conj().resolve_neg()
+        tensor = tensor.detach()
         if leaf.order is None:
-            self.copies[leaf.name] = tensor = tensor.clone(memory_format=torch.contiguous_format)
+            self.copies[leaf.name] = tensor = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
         elif leaf.order:
             tensor = tensor.permute(leaf.order)
         self._protect_array(leaf, *_numpy_of(tensor))
@@ -256,7 +258,7 @@ class _Followed:
         shape = tuple(tensor.shape[d] for d in leaf.order or range(tensor.dim())) + like.shape[1:]
 
         def read(offset: int, into: memoryview) -> None:
-            flat = tensor.permute(leaf.order).view(-1) if leaf.order else tensor.contiguous().view(-1)
+            flat = tensor.permute(leaf.order).view(-1) if leaf.order else _plain(tensor).view(-1)
             flat = flat.view(torch.uint8)
             staging = _staging(min(len(into), STAGING))
             for at in range(0, len(into), STAGING):
@@ -314,6 +316,11 @@ def _followed_by(session: Session) -> _Followed:
 
 def _staging(size: int) -> torch.Tensor:
     return torch.empty(size, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Its elements in the order of C, with the values that memory has. The same tensor if it is so already."""
+    return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def _numpy_of(tensor: torch.Tensor) -> Tuple[np.ndarray, bool]:
@@ -433,10 +440,13 @@ def _batches(leaves: List[_tree.Leaf]) -> Iterator[List[_tree.Leaf]]:
         yield batch
 
 
-def _copy(pairs: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:
+def _copy(pairs: List[Tuple[Any, Any]]) -> None:
     with torch.no_grad():
         for to, source in pairs:
-            to.copy_(source)
+            if isinstance(to, np.ndarray):
+                to[...] = source
+            else:
+                to.copy_(source)
 
 
 def _give(value: Any, state: Any) -> None:
