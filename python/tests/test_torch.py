@@ -380,12 +380,13 @@ def test_sampler(ck):
             sampler = varve.torch.Sampler(1000, seed=4, rank=rank, ranks=ranks)
             sampler.load_state_dict({"length": 1000, "seed": 4, "epoch": epoch, "position": position})
             each.append(list(sampler))
-            assert len(sampler) == len(each[-1])
+            assert len(sampler) == len(each[-1]) == len(each[0])
         return [index for step in zip(*each) for index in step]
 
     whole = taken(1)
     assert sorted(whole) == list(range(1000)) and whole != taken(1, epoch=2)
     assert taken(4) == whole and taken(3) == whole[:999] and taken(4, 40) == whole[40:]
+    assert taken(3, 2) == whole[2:-2] and taken(3, 997) == whole[997:] and taken(3, 999) == []
     sampler = varve.torch.Sampler(1000, ranks=3)
     sampler.advance(998)
     assert (sampler.epoch, sampler.position) == (1, 0)

@@ -120,11 +120,11 @@ class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
         chance = torch.Generator()
         chance.manual_seed(self.seed + self.epoch)
         order = torch.randperm(self.length, generator=chance)
-        end = self.length - self.length % self.ranks  # all ranks take as many
+        end = self.length - (self.length - self.position) % self.ranks  # all ranks take as many
         return iter(order[self.position + self.rank:end:self.ranks].tolist())
 
     def __len__(self) -> int:
-        return max(0, self.length - self.length % self.ranks - self.position) // self.ranks
+        return max(0, self.length - self.position) // self.ranks
 
     def advance(self, samples: int) -> None:
         """All ranks together have used so many samples more. At the end of the epoch the next one begins."""
