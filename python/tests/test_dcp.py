@@ -126,6 +126,31 @@ def test_one_process_without_a_group(ck):
         loaded(checkpoint_id=99)
 
 
+def test_a_step_that_failed_is_saved_again(ck):
+    """No file may grow, so a save fails; then there is space, and the same step is saved."""
+    import resource
+
+    import torch.distributed.checkpoint as dcp
+
+    from varve.dcp import VarveWriter
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    state = {"x": torch.randn(1_000_000)}
+    with VarveWriter(ck, "one", keep="all") as writer:
+        dcp.save(state, storage_writer=writer, checkpoint_id=1)
+        state["x"].normal_()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+        try:
+            with pytest.raises(dcp.CheckpointException):
+                dcp.save(state, storage_writer=writer, checkpoint_id=2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        with pytest.warns(RuntimeWarning, match="the save of version 2 failed"):
+            dcp.save(state, storage_writer=writer, checkpoint_id=2)
+        dcp.save(state, storage_writer=writer, checkpoint_id=3)
+    assert sorted(varve.Store(ck)["one"]) == [1, 2, 3]
+
+
 def test_the_bench_runs(tmp_path):
     done = subprocess.run([sys.executable, str(ROOT / "bench/dcp.py"), "--mib", "8", "--ranks", "2", "--repeat", "1",
                            str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)

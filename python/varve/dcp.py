@@ -278,10 +278,14 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
     def _next_version(self, checkpoint_id: Any) -> int:
         told = version_of(checkpoint_id)
         if told is not None and told <= self._last:  # a run that went back: a generation of its own
-            assert self._session is not None
-            self._session.close()
-            self._session = None
+            opened, self._session = self._session, None
+            assert opened is not None
             self._places.clear()
+            try:
+                opened.close()
+            except Error as why:  # of the last save, which may be the one that is tried again
+                warnings.warn(f"varve: the save of version {self._last} failed: {why}", RuntimeWarning, stacklevel=6)
+            self._copies.clear()
             self._open()
         return self._last + 1 if told is None else told
 
