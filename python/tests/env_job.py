@@ -48,6 +48,20 @@ def leave(store):
         s.checkpoint(2, wait=True)
 
 
+def exit_early(store, where):
+    """A program that ends with a checkpoint in flight."""
+    mine = np.random.default_rng(RANK).random(4_000_000)
+    opened = varve.open(store, "exit", comm="env")
+    if where == "block":
+        with opened as s:
+            s.protect("x", mine)
+            s.checkpoint(1)
+            sys.exit(0)
+    opened.protect("x", mine)
+    opened.checkpoint(1)
+    sys.exit(0)
+
+
 def interrupt(store):
     """Ctrl-C while it waits for a rank that does not come."""
     import signal
@@ -86,7 +100,8 @@ def fork(store):
 
 
 def main(what, *arguments):
-    {"rows": rows, "disagree": disagree, "leave": leave, "interrupt": interrupt, "fork": fork}[what](*arguments)
+    {"rows": rows, "disagree": disagree, "leave": leave, "exit_early": exit_early, "interrupt": interrupt,
+     "fork": fork}[what](*arguments)
 
 
 main(*sys.argv[1:])

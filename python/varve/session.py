@@ -19,6 +19,7 @@ from .errors import Error, NoCheckpoint, from_c
 
 LATEST = _lib.VARVE_LATEST
 POLL_FIRST, POLL_LAST = 50e-6, 10e-3  # seconds between two looks at what is in flight
+LEAVING = 60.0  # seconds that a checkpoint in flight has to be stored, when a rank leaves without close
 
 
 class Flags(enum.IntFlag):
@@ -137,10 +138,10 @@ class Session:
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], value: Any, trace: Any) -> None:
-        """Close. After an exception on one rank of several, the others may not come to close: the session is left
-        as it is, and what all ranks have stored is found by the next one."""
+        """Close. After an exception on one rank of several, sys.exit included, the others may not come to close: the
+        session is left as it is. A checkpoint in flight has LEAVING seconds to be stored, on all ranks."""
         if kind is not None and self._comm is not None:
-            self._abandon("an exception ended its block on this rank")
+            self._leave("an exception ended its block on this rank")
             return
         try:
             self.close()
@@ -159,7 +160,7 @@ class Session:
             if self._comm is None:
                 _lib.lib().varve_close(self._session)
             else:
-                self._abandon("it was not closed")
+                self._leave("it was not closed")
 
     def __repr__(self) -> str:
         state = "open" if self._session else "closed"
@@ -192,6 +193,24 @@ class Session:
 
     def _is_mine(self) -> bool:
         return self._pid == os.getpid() and not self._abandoned
+
+    def _leave(self, why: str) -> None:
+        """Abandon a job's session, and first let the checkpoint in flight be stored: it would end with the process.
+        Not collective."""
+        if not self._session or not self._is_mine():
+            return
+        try:
+            with self._busy(is_shared=True):
+                last = self._let_finish(LEAVING)
+            if last.version >= 0 and last.result != 0:
+                state = "is still in flight, and may be lost" if last.result == -errno.EINPROGRESS else "has failed"
+                warnings.warn(f"varve: version {last.version} of {self._name} {state}: {why}", RuntimeWarning,
+                              stacklevel=3)
+        except (Error, RuntimeError) as failed:  # another thread uses it
+            warnings.warn(f"varve: the last checkpoint of {self._name} may be lost: {failed}", RuntimeWarning,
+                          stacklevel=3)
+        finally:
+            self._abandon(why)
 
     def _abandon(self, why: str) -> None:
         """Nobody will close it. Its threads still read protected memory, which is therefore never freed."""
@@ -503,14 +522,14 @@ class Session:
             waited += pause
             pause = min(2 * pause, POLL_LAST)
 
-    def _let_finish(self) -> None:
+    def _let_finish(self, timeout: float = float("inf")) -> _lib.varve_stats:
         """Until nothing is in flight, so that Ctrl-C comes through here and not into varve_checkpoint. Asks without
-        hearing the result: the next call is to tell it."""
-        pause = POLL_FIRST
+        hearing the result: the next call is to tell it. Not collective."""
+        pause, end = POLL_FIRST, time.monotonic() + timeout
         while True:
             few = self._stats()
-            if few.version < 0 or few.result != -errno.EINPROGRESS:
-                return
+            if few.version < 0 or few.result != -errno.EINPROGRESS or time.monotonic() >= end:
+                return few
             time.sleep(pause)
             pause = min(2 * pause, POLL_LAST)
 
@@ -833,7 +852,7 @@ def _close_all() -> None:
     for session in list(_sessions):
         if session._session and session._is_mine():
             if session._comm is not None:
-                session._abandon("the program ended without closing it")
+                session._leave("the program ended without closing it")
                 continue
             try:
                 session.close()
