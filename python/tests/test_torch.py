@@ -249,6 +249,7 @@ def test_another_model(ck):
     with varve.open(ck, "t", log=quiet) as s:
         varve.torch.save(s, 1, model=torch.nn.Linear(4, 5), wait=True)
         for other, name in ((torch.nn.Linear(4, 6), "model/weight"), (torch.nn.Linear(4, 5).double(), "model/weight"),
+                            (torch.nn.Linear(4, 5, bias=False), "model/bias"),
                             (torch.nn.Sequential(torch.nn.Linear(4, 5)), "model/0.weight")):
             kept = {key: tensor.clone() for key, tensor in other.state_dict().items()}
             with pytest.raises(varve.Mismatch, match=name):
@@ -258,6 +259,21 @@ def test_another_model(ck):
             varve.torch.load(s, optimizer=None)
         with pytest.raises(varve.NotFound):
             varve.torch.load(s, 7, model=torch.nn.Linear(4, 5))
+
+
+def test_another_model_and_what_the_session_protects(ck):
+    """Nothing is written there either, and objects are not given back."""
+    x, given = np.ones(1000), []
+    with varve.open(ck, "t", log=quiet) as s:
+        s.protect("x", x)
+        s.protect_object("o", lambda: b"kept", given.append)
+        varve.torch.save(s, 1, model=torch.nn.Linear(4, 5), wait=True)
+        x[:] = 2
+        with pytest.raises(varve.Mismatch, match="model/weight"):
+            varve.torch.load(s, model=torch.nn.Linear(4, 6))
+        assert (x == 2).all() and given == []
+        varve.torch.load(s, model=torch.nn.Linear(4, 5))
+        assert (x == 1).all() and given == [b"kept"]
 
 
 def test_no_state_of_torch(ck):

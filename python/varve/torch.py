@@ -170,7 +170,7 @@ def load(session: Session, version: int = LATEST, /, *, pickle: bool = False, **
         followed.forget()
         sizes = followed._sizes()
         try:
-            at = session.restart(version)
+            at = session.restart(version, regions=list(followed.documents))  # no others: it may not fit yet
         except NotFound:
             followed.forget()
             if version == LATEST and followed.damaged is not None:  # all that are left were rejected here
@@ -375,7 +375,7 @@ def _read_documents(session: Session, followed: _Followed, at: int, sizes: List[
     texts = [followed._document("torch.structure", int(shared[1])), followed._document("torch.values", int(shared[2]))]
     if own[1]:
         texts.append(followed._document("torch.own", int(own[1])))
-    session.restart(at)
+    session.restart(at, regions=list(followed.documents))
     found = [_tree.content_of(text.tobytes()) for text in texts]
     readers = [_tree.Reader(found[0], found[1], may_pickle, False)]
     if own[1]:
@@ -404,9 +404,11 @@ def _fill(session: Session, followed: _Followed, at: int, readers: List[_tree.Re
         made.update(reader.parts(present))
         leaves.update(reader.leaves)
         staged += reader.staged
-    for part, (_, _, is_own) in targets.items():
+    for part, (value, _, is_own) in targets.items():
         if part not in made and not is_own:
             raise _tree.mismatch(f"{part} is not in the checkpoint {at}")
+        if part in made and isinstance(value, torch.nn.Module):
+            _refuse_more(part, value.state_dict(), made[part])
     for batch in _batches([leaves.pop(name) for name in staged]):
         on_host = {leaf.name: leaf._replace(tensor=_tree.empty(leaf.tensor.dtype, leaf.tensor.shape, leaf.order or ()))
                    for leaf in batch}
@@ -423,6 +425,13 @@ def _fill(session: Session, followed: _Followed, at: int, readers: List[_tree.Re
             warnings.warn(f"varve: version {at} has no {part} of this rank, which goes on with its own", RuntimeWarning,
                           stacklevel=3)
     return made
+
+
+def _refuse_more(part: str, here: Dict[str, Any], stored: Any) -> None:
+    """load_state_dict of a module refuses what the module does not have, but only when tensors are filled already."""
+    more = [key for key in stored if key not in here]
+    if more:
+        raise _tree.mismatch(f"{_tree.name_of((part, more[0]))} is in the checkpoint, and the module does not have it")
 
 
 def _batches(leaves: List[_tree.Leaf]) -> Iterator[List[_tree.Leaf]]:
