@@ -54,7 +54,7 @@ import torch
 import torch.distributed as dist
 
 from . import errors, session as _session
-from .errors import Disagreed, EarlierFailed, Error, NotFound
+from .errors import EarlierFailed, Error, NotFound
 from .store import Checkpoint, Store
 from .torch import _numpy_of
 
@@ -296,18 +296,9 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
         version = self._next_version(checkpoint_id)
         opened = self._session
         assert opened is not None
-        try:
+        with opened._giving_up(is_saving=True):  # the others are about to checkpoint, or fail as this rank does
             capture = self._protect(version, plan(), resolve)
             opened.attribute("checkpoint_id", checkpoint_id)
-        except BaseException:
-            # The others are about to checkpoint, or fail as this rank does: a version that no other rank gives makes
-            # all of them fail. One rank alone would agree with itself, and store what is half protected.
-            if opened._comm is not None and opened._comm.ranks > 1:
-                try:
-                    opened.checkpoint(version + 1 + opened._comm.rank)
-                except (Disagreed, EarlierFailed):
-                    pass
-            raise
         try:
             opened.checkpoint(version)
         except EarlierFailed as why:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import enum
 import errno
@@ -10,15 +11,16 @@ import threading
 import time
 import warnings
 import weakref
-from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
 
 from . import _lib, _types
-from .errors import Error, NoCheckpoint, from_c
+from .errors import Disagreed, Error, NoCheckpoint, from_c
 
 LATEST = _lib.VARVE_LATEST
 POLL_FIRST, POLL_LAST = 50e-6, 10e-3  # seconds between two looks at what is in flight
+GIVEN_UP = -(1 << 62)  # no version: a rank that cannot go on gives it to C, which then fails on all ranks
 LEAVING = 60.0  # seconds that a checkpoint in flight has to be stored, when a rank leaves without close
 
 
@@ -329,7 +331,8 @@ class Session:
         """
         version = _lib.version_of(version)
         with self._busy():
-            self._ask_all(is_saving=True)
+            with self._giving_up(is_saving=True):
+                self._ask_all(is_saving=True)
             if self._comm is None:
                 self._let_finish()
             self._checkpoint(version)
@@ -402,7 +405,8 @@ class Session:
         if choose is not None and not wanted:
             raise ValueError("choose goes with allocate")
         with self._busy():
-            self._ask_all()
+            with self._giving_up():
+                self._ask_all()
             if wanted:
                 return self._restart_alloc(version, wanted, choose)
             return self._restart(version, names, resize, missing)
@@ -411,7 +415,8 @@ class Session:
         """Collective. Begin a restart, and return while memory is still being filled: restart_wait(name) tells when
         a region is; restart_end ends it. See varve_restart_begin in varve.h."""
         with self._busy():
-            self._ask_all()
+            with self._giving_up():
+                self._ask_all()
             return self._versioned(_lib.lib().varve_restart_begin, version)
 
     def restart_wait(self, name: str) -> None:
@@ -487,7 +492,26 @@ class Session:
         return _Busy(self, is_shared)
 
     def _error(self, rc: int) -> Error:
-        return from_c(rc, _lib.lib().varve_session_error(self._session).contents)
+        made = from_c(rc, _lib.lib().varve_session_error(self._session).contents)
+        if str(GIVEN_UP) not in made.text:
+            return made
+        return Disagreed(_lib.VARVE_DISAGREED, "an exception there came before this call of all ranks, which was not "
+                         "begun: see what that rank says", made.rank)
+
+    @contextlib.contextmanager
+    def _giving_up(self, is_saving: bool = False) -> Iterator[None]:
+        """What this rank does before a call of all ranks. If it fails the others must not wait, and nothing is begun:
+        C refuses this version, on one rank or on all."""
+        try:
+            yield
+        except Exception:
+            if self._comm is not None and self._session and self._is_mine():
+                with self._busy(), _lib.quiet():
+                    if is_saving:
+                        self._plain(_lib.lib().varve_checkpoint, GIVEN_UP)
+                    else:
+                        self._plain(_lib.lib().varve_restart, GIVEN_UP, ctypes.byref(ctypes.c_int64()))
+            raise
 
     def _plain(self, function: Any, *arguments: Any) -> int:
         """What C returns. It may call the log function in this thread, where an exception of a handler is lost."""

@@ -149,10 +149,11 @@ def save(session: Session, step: int, /, *, wait: bool = False, pickle: bool = F
     wait     return when the checkpoint is safe, and not already when the tensors may change again
     pickle   values of other types may be pickled. To load them you must trust all that can write to the store
     """
-    written, documents = _take_apart(state, pickle)
-    followed = _followed_by(session)
-    followed.follow(written.leaves)
-    followed.describe(documents)
+    with session._giving_up(is_saving=True):
+        written, documents = _take_apart(state, pickle)
+        followed = _followed_by(session)
+        followed.follow(written.leaves)
+        followed.describe(documents)
     session.checkpoint(step, wait=wait)
 
 
@@ -368,6 +369,21 @@ def _take_apart(state: Dict[str, Any], may_pickle: bool) -> Tuple[_tree.Writer, 
 def _read_documents(session: Session, followed: _Followed, at: int, sizes: List[np.ndarray],
                     may_pickle: bool) -> List[_tree.Reader]:
     """The descriptions of a checkpoint, of which the sizes have been read."""
+    with session._giving_up():
+        texts = _documents_of(followed, at, sizes)
+    session.restart(at, regions=list(followed.documents))
+    with session._giving_up():
+        found = [_tree.content_of(text.tobytes()) for text in texts]
+        readers = [_tree.Reader(found[0], found[1], may_pickle, False)]
+        if len(found) > 2:
+            if not isinstance(found[2], list) or len(found[2]) != 2:
+                raise _tree.mismatch(f"version {at} has another description of this rank than varve.torch writes")
+            readers.append(_tree.Reader(*found[2], may_pickle, True))
+        followed.forget()
+    return readers
+
+
+def _documents_of(followed: _Followed, at: int, sizes: List[np.ndarray]) -> List[np.ndarray]:
     shared, own = sizes
     for one in sizes:
         if one[0] not in (FORMAT, 0) or max(one[1:]) > 1 << 40:
@@ -375,47 +391,23 @@ def _read_documents(session: Session, followed: _Followed, at: int, sizes: List[
     texts = [followed._document("torch.structure", int(shared[1])), followed._document("torch.values", int(shared[2]))]
     if own[1]:
         texts.append(followed._document("torch.own", int(own[1])))
-    session.restart(at, regions=list(followed.documents))
-    found = [_tree.content_of(text.tobytes()) for text in texts]
-    readers = [_tree.Reader(found[0], found[1], may_pickle, False)]
-    if own[1]:
-        if not isinstance(found[2], list) or len(found[2]) != 2:
-            raise _tree.mismatch(f"version {at} has another description of this rank than varve.torch writes")
-        readers.append(_tree.Reader(*found[2], may_pickle, True))
-    followed.forget()
-    return readers
+    return texts
 
 
 def _fill(session: Session, followed: _Followed, at: int, readers: List[_tree.Reader],
           state: Dict[str, Any]) -> Loaded:
-    targets = {part: _unwrap(given) for part, given in state.items()}
-
-    def present(part: str) -> Optional[Tuple[Any, Optional[_tree.Block], bool]]:
-        if part not in targets:
-            return None
-        value, block, _ = targets[part]
-        return _state_of(value), block, isinstance(value, torch.nn.Module) or not hasattr(value, "state_dict")
-
-    made = Loaded()
-    made.step = at
-    leaves: Dict[str, _tree.Leaf] = {}
-    staged: List[str] = []
-    for reader in readers:
-        made.update(reader.parts(present))
-        leaves.update(reader.leaves)
-        staged += reader.staged
-    for part, (value, _, is_own) in targets.items():
-        if part not in made and not is_own:
-            raise _tree.mismatch(f"{part} is not in the checkpoint {at}")
-        if part in made and isinstance(value, torch.nn.Module):
-            _refuse_more(part, value.state_dict(), made[part])
-    for batch in _batches([leaves.pop(name) for name in staged]):
+    with session._giving_up():
+        targets = {part: _unwrap(given) for part, given in state.items()}
+        made, leaves = _fit(at, readers, targets)
+    staged = [leaves.pop(name) for reader in readers for name in reader.staged]
+    for batch in _batches(staged):
         on_host = {leaf.name: leaf._replace(tensor=_tree.empty(leaf.tensor.dtype, leaf.tensor.shape, leaf.order or ()))
                    for leaf in batch}
         followed.follow(on_host)
         session.restart(at)
         _copy([(leaf.tensor, on_host[leaf.name].tensor) for leaf in batch])
-    followed.follow(leaves)
+    with session._giving_up():
+        followed.follow(leaves)
     session.restart(at)
     _copy([pair for reader in readers for pair in reader.copies])
     for part, (value, _, _) in targets.items():
@@ -425,6 +417,29 @@ def _fill(session: Session, followed: _Followed, at: int, readers: List[_tree.Re
             warnings.warn(f"varve: version {at} has no {part} of this rank, which goes on with its own", RuntimeWarning,
                           stacklevel=3)
     return made
+
+
+def _fit(at: int, readers: List[_tree.Reader],
+         targets: Dict[str, Tuple[Any, Optional[_tree.Block], bool]]) -> Tuple[Loaded, Dict[str, _tree.Leaf]]:
+    """What load returns, not filled yet, and its tensors. Raises what does not fit."""
+    def present(part: str) -> Optional[Tuple[Any, Optional[_tree.Block], bool]]:
+        if part not in targets:
+            return None
+        value, block, _ = targets[part]
+        return _state_of(value), block, isinstance(value, torch.nn.Module) or not hasattr(value, "state_dict")
+
+    made = Loaded()
+    made.step = at
+    leaves: Dict[str, _tree.Leaf] = {}
+    for reader in readers:
+        made.update(reader.parts(present))
+        leaves.update(reader.leaves)
+    for part, (value, _, is_own) in targets.items():
+        if part not in made and not is_own:
+            raise _tree.mismatch(f"{part} is not in the checkpoint {at}")
+        if part in made and isinstance(value, torch.nn.Module):
+            _refuse_more(part, value.state_dict(), made[part])
+    return made, leaves
 
 
 def _refuse_more(part: str, here: Dict[str, Any], stored: Any) -> None:
