@@ -105,6 +105,8 @@ class Trainer:
     def step(self):
         """One batch, shared by all workers. Returns its loss."""
         count = self.told.batch // self.ranks
+        if len(self.sampler) < count:  # what is left of this epoch is no batch
+            self.sampler.advance(SAMPLES)
         indices = iter(self.sampler)
         text = self.texts[[next(indices) for _ in range(count)]]
         self.slopes.zero_()

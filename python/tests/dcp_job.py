@@ -234,6 +234,27 @@ def broken(store):
     assert VarveReader(store, "job")._path == store
 
 
+def broken_alike(store):
+    """What no rank can save leaves no checkpoint, and pushes none out."""
+    def tries(at):
+        yield lambda: dcp.save(bad, storage_writer=writer, checkpoint_id=at)
+        yield lambda: dcp.async_save(bad, storage_writer=writer, checkpoint_id=at + 1).result()
+
+    good, bad = {"x": torch.ones(100)}, {"x": torch.zeros(100), "y": lambda: 0}
+    with VarveWriter(store, "job", keep=2) as writer:
+        dcp.save(good, storage_writer=writer, checkpoint_id=10)
+        for at in (20, 30, 40):
+            for try_it in tries(at):
+                try:
+                    try_it()
+                    raise AssertionError("it was saved")
+                except (dcp.CheckpointException, AttributeError, pickle.PicklingError) as why:
+                    assert "lambda" in str(why), why
+        assert list(varve.Store(store)["job"]) == [10]
+        dcp.save(good, storage_writer=writer, checkpoint_id=50)
+    assert sorted(varve.Store(store)["job"]) == [10, 50]
+
+
 def bytes_read(store, saved):
     """What a rank reads is what it needs, and little more."""
     whole = (4096, 1024)  # 16 MiB
@@ -285,7 +306,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     for what in sys.argv[1].split(","):
-        {one.__name__: one for one in (save, load, asynchronous, differ, broken, bytes_read, until_killed,
-                                       after_kill)}[what](*sys.argv[2:])
+        {one.__name__: one for one in (save, load, asynchronous, differ, broken, broken_alike, bytes_read,
+                                       until_killed, after_kill)}[what](*sys.argv[2:])
     dist.barrier()
     dist.destroy_process_group()

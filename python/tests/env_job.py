@@ -48,6 +48,49 @@ def leave(store):
         s.checkpoint(2, wait=True)
 
 
+def fail_alone(store):
+    """What only rank 1 cannot save or load fails on all ranks, and the next call works."""
+    import torch
+
+    import varve.torch
+
+    def fails(call, *arguments, **more):
+        try:
+            call(*arguments, **more)
+        except (varve.Disagreed if RANK == 0 else (TypeError, varve.Mismatch)) as why:
+            assert RANK == 1 or ("on rank 1" in str(why) and "exception" in str(why)), why
+        else:
+            raise AssertionError("it did not fail")
+
+    good = {"x": torch.ones(5)}
+    with varve.open(store, "alone", comm="env") as s:
+        varve.torch.save(s, 1, state=good, wait=True)
+        fails(varve.torch.save, s, 2, state=good if RANK == 0 else {"x": object()})
+        varve.torch.save(s, 2, state=good, wait=True)
+        other = {"x": torch.zeros(5 if RANK == 0 else 6)}
+        fails(varve.torch.load, s, state=other)
+        assert not other["x"].any()
+        assert varve.torch.load(s, state=good).step == 2
+        s.protect_object("o", lambda: b"" if RANK == 0 else 3, lambda data: None)
+        s.distribute("o", "by_rank")
+        fails(s.checkpoint, 3)
+    print("closed", flush=True)
+
+
+def exit_early(store, where):
+    """A program that ends with a checkpoint in flight."""
+    mine = np.random.default_rng(RANK).random(4_000_000)
+    opened = varve.open(store, "exit", comm="env")
+    if where == "block":
+        with opened as s:
+            s.protect("x", mine)
+            s.checkpoint(1)
+            sys.exit(0)
+    opened.protect("x", mine)
+    opened.checkpoint(1)
+    sys.exit(0)
+
+
 def interrupt(store):
     """Ctrl-C while it waits for a rank that does not come."""
     import signal
@@ -86,7 +129,8 @@ def fork(store):
 
 
 def main(what, *arguments):
-    {"rows": rows, "disagree": disagree, "leave": leave, "interrupt": interrupt, "fork": fork}[what](*arguments)
+    {"rows": rows, "disagree": disagree, "leave": leave, "fail_alone": fail_alone, "exit_early": exit_early,
+     "interrupt": interrupt, "fork": fork}[what](*arguments)
 
 
 main(*sys.argv[1:])

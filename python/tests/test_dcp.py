@@ -67,6 +67,11 @@ def test_a_planner_that_fails_on_one_rank(ck):
     ranks.run(3, JOB, "broken", ck, timeout=300)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_no_rank_can_save(ck, count):
+    ranks.run(count, JOB, "broken_alike", ck, timeout=300)
+
+
 def test_a_load_reads_what_it_needs(ck):
     ranks.run(4, JOB, "bytes_read", ck, "save", timeout=300)
     _, texts = ranks.run(2, JOB, "bytes_read", ck, "load", timeout=300)
@@ -119,6 +124,31 @@ def test_one_process_without_a_group(ck):
     assert loaded() == 5  # the newest run, although its number is lower
     with pytest.raises(dcp.CheckpointException, match="99"):
         loaded(checkpoint_id=99)
+
+
+def test_a_step_that_failed_is_saved_again(ck):
+    """No file may grow, so a save fails; then there is space, and the same step is saved."""
+    import resource
+
+    import torch.distributed.checkpoint as dcp
+
+    from varve.dcp import VarveWriter
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    state = {"x": torch.randn(1_000_000)}
+    with VarveWriter(ck, "one", keep="all") as writer:
+        dcp.save(state, storage_writer=writer, checkpoint_id=1)
+        state["x"].normal_()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+        try:
+            with pytest.raises(dcp.CheckpointException):
+                dcp.save(state, storage_writer=writer, checkpoint_id=2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        with pytest.warns(RuntimeWarning, match="the save of version 2 failed"):
+            dcp.save(state, storage_writer=writer, checkpoint_id=2)
+        dcp.save(state, storage_writer=writer, checkpoint_id=3)
+    assert sorted(varve.Store(ck)["one"]) == [1, 2, 3]
 
 
 def test_the_bench_runs(tmp_path):

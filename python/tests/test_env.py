@@ -57,6 +57,20 @@ def test_one_rank_is_killed(ck):
     assert [f for f in varve.Store(ck).verify() if f.level < 2] == []
 
 
+def test_an_exception_on_one_rank_does_not_leave_the_others_waiting(ck):
+    pytest.importorskip("torch", reason="there is no torch (python3-torch)")
+    _, texts = ranks.run(2, JOB, "fail_alone", ck, timeout=60)
+    assert all("closed" in text for text in texts), texts
+    assert sorted(varve.Store(ck)["alone"]) == [1, 2]
+
+
+@pytest.mark.parametrize("where", ["block", "program"])
+def test_a_checkpoint_in_flight_is_stored_when_the_program_exits(ck, where):
+    ranks.run(2, JOB, "exit_early", ck, where)
+    assert list(varve.Store(ck)["exit"]) == [1]
+    assert varve.Store(ck).verify() == []
+
+
 def test_errors_are_the_same_on_all_ranks(ck):
     _, texts = ranks.run(2, JOB, "disagree", ck)
     assert all("disagreed -20011" in text for text in texts), texts

@@ -160,6 +160,55 @@ def test_ways_to_lie_in_memory(ck):
         assert same(here, kept) and all(here[name] is inner[name] for name in here)
 
 
+def test_conjugate_and_negative_views(ck):
+    """Memory has other values than such a tensor: each save copies it anew, and a load fills it."""
+    x = torch.complex(torch.arange(50.0), torch.arange(50.0) + 1)
+    parts = {"plain": x, "conj": x.conj(), "neg": x.conj().imag}
+    with varve.open(ck, "t", log=quiet) as s:
+        varve.torch.save(s, 1, parts=parts)
+        x.mul_(2)
+        varve.torch.save(s, 2, parts=parts, wait=True)
+        kept = {name: one.resolve_conj().resolve_neg().clone() for name, one in parts.items()}
+        assert same(varve.torch.load(s, parts=None)["parts"], kept)
+        for name in ("conj", "neg"):
+            x.zero_()
+            varve.torch.load(s, parts={name: parts[name]})
+            assert torch.equal(parts[name], kept[name])
+
+
+def test_an_array_and_its_transpose_in_one_place(ck):
+    a = np.arange(16.0).reshape(4, 4)
+    with varve.open(ck, "t", keep="all", log=quiet) as s:
+        varve.torch.save(s, 1, a=a)
+        varve.torch.save(s, 2, a=a.T, wait=True)
+        assert same(varve.torch.load(s, 1, a=None)["a"], a)
+        assert same(varve.torch.load(s, 2, a=None)["a"], np.ascontiguousarray(a.T))
+
+
+def test_arrays_that_lie_apart_are_filled(ck):
+    a, b = np.arange(10.0), np.zeros(20)
+    with varve.open(ck, "t", log=quiet) as s:
+        varve.torch.save(s, 1, a=a, wait=True)
+        varve.torch.load(s, a=b[::2])
+        assert (b[::2] == a).all() and (b[1::2] == 0).all()
+
+
+def test_numbers_and_lists_must_fit(ck):
+    with varve.open(ck, "t", log=quiet) as s:
+        varve.torch.save(s, 1, x=torch.tensor(2.5), y=[torch.ones(3)], wait=True)
+        for other in (torch.zeros(4), torch.tensor(0.0, dtype=torch.float16), np.zeros(3)):
+            with pytest.raises(varve.Mismatch, match="x is torch.float32"):
+                varve.torch.load(s, x=other)
+            assert not other.any()
+        two = [torch.zeros(3), torch.zeros(3)]
+        with pytest.raises(varve.Mismatch, match="y has 1 elements in the checkpoint, and 2 here"):
+            varve.torch.load(s, y=two)
+        assert len(two) == 2 and not two[0].any()
+        there = torch.tensor(0.0)
+        varve.torch.load(s, x=there)
+        assert there == 2.5
+
+
 def test_two_names_of_one_tensor(ck):
     class Tied(torch.nn.Module):
         def __init__(self):
@@ -200,6 +249,7 @@ def test_another_model(ck):
     with varve.open(ck, "t", log=quiet) as s:
         varve.torch.save(s, 1, model=torch.nn.Linear(4, 5), wait=True)
         for other, name in ((torch.nn.Linear(4, 6), "model/weight"), (torch.nn.Linear(4, 5).double(), "model/weight"),
+                            (torch.nn.Linear(4, 5, bias=False), "model/bias"),
                             (torch.nn.Sequential(torch.nn.Linear(4, 5)), "model/0.weight")):
             kept = {key: tensor.clone() for key, tensor in other.state_dict().items()}
             with pytest.raises(varve.Mismatch, match=name):
@@ -209,6 +259,21 @@ def test_another_model(ck):
             varve.torch.load(s, optimizer=None)
         with pytest.raises(varve.NotFound):
             varve.torch.load(s, 7, model=torch.nn.Linear(4, 5))
+
+
+def test_another_model_and_what_the_session_protects(ck):
+    """Nothing is written there either, and objects are not given back."""
+    x, given = np.ones(1000), []
+    with varve.open(ck, "t", log=quiet) as s:
+        s.protect("x", x)
+        s.protect_object("o", lambda: b"kept", given.append)
+        varve.torch.save(s, 1, model=torch.nn.Linear(4, 5), wait=True)
+        x[:] = 2
+        with pytest.raises(varve.Mismatch, match="model/weight"):
+            varve.torch.load(s, model=torch.nn.Linear(4, 6))
+        assert (x == 2).all() and given == []
+        varve.torch.load(s, model=torch.nn.Linear(4, 5))
+        assert (x == 1).all() and given == [b"kept"]
 
 
 def test_no_state_of_torch(ck):
@@ -331,12 +396,13 @@ def test_sampler(ck):
             sampler = varve.torch.Sampler(1000, seed=4, rank=rank, ranks=ranks)
             sampler.load_state_dict({"length": 1000, "seed": 4, "epoch": epoch, "position": position})
             each.append(list(sampler))
-            assert len(sampler) == len(each[-1])
+            assert len(sampler) == len(each[-1]) == len(each[0])
         return [index for step in zip(*each) for index in step]
 
     whole = taken(1)
     assert sorted(whole) == list(range(1000)) and whole != taken(1, epoch=2)
     assert taken(4) == whole and taken(3) == whole[:999] and taken(4, 40) == whole[40:]
+    assert taken(3, 2) == whole[2:-2] and taken(3, 997) == whole[997:] and taken(3, 999) == []
     sampler = varve.torch.Sampler(1000, ranks=3)
     sampler.advance(998)
     assert (sampler.epoch, sampler.position) == (1, 0)

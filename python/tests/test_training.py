@@ -113,6 +113,13 @@ def test_other_numbers_of_workers(server, tmp_path):
     assert moments.is_whole and len(moments.shape) == 1
 
 
+def test_an_epoch_ends_within_a_batch(server, tmp_path):
+    """4096 samples are four batches of 1000 and a rest, which is left out."""
+    text = run(server, 2, tmp_path, "--batch", "1000", "--width", "8", "--layers", "1", "--steps", "6",
+               tmp_path / "ck")
+    assert "ends at 6" in text
+
+
 def size_of(folder):
     return sum(os.path.getsize(os.path.join(path, file)) for path, _, files in os.walk(folder) for file in files)
 

@@ -77,7 +77,10 @@ def _is_doubtful(text: str) -> bool:
 
 
 def order_of(tensor: torch.Tensor) -> Optional[Tuple[int, ...]]:
-    """() if its elements lie in the order of C, the permutation of its dimensions in which they do, or None."""
+    """() if its elements lie in the order of C, the permutation of its dimensions in which they do, or None. None, too,
+    if memory has other values than the tensor: conjugate or negative views."""
+    if tensor.is_conj() or tensor.is_neg():
+        return None
     if tensor.is_contiguous():
         return ()
     order = tuple(sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d)))
@@ -144,7 +147,8 @@ class Writer:
               block: Optional[Block], is_own: bool, order: Optional[Tuple[int, ...]]) -> Any:
         name = name_of(path)
         if kind == "tensor" and value.device.type == "cpu" and value.numel():
-            place = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride(), block, is_own)
+            place = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride(), value.is_conj(),
+                     value.is_neg(), block, is_own)
             name = self._names.setdefault(place, name)
         if name not in self.leaves:
             self.leaves[name] = Leaf(name, value, block, order, is_own)
@@ -176,7 +180,7 @@ class Reader:
         self.may_pickle = may_pickle
         self.is_own = is_own
         self.leaves: Dict[str, Leaf] = {}
-        self.copies: List[Tuple[torch.Tensor, Any]] = []  # (to, from), to be made when the leaves are filled
+        self.copies: List[Tuple[Any, Any]] = []  # (to, from), to be made when the leaves are filled
         self.staged: List[str] = []  # leaves that are on a device
         self._values: Iterator[Any] = iter(values)
 
@@ -199,7 +203,7 @@ class Reader:
         if node == 0:
             return self._value(path, next(self._values))
         if "number" in node:
-            return self._other(_number(node["number"], next(self._values)), here)
+            return self._number(path, _number(node["number"], next(self._values)), here)
         if "dict" in node:
             inside = here if isinstance(here, dict) else {}
             keys = [key for key, _ in node["dict"]]
@@ -211,6 +215,9 @@ class Reader:
         for kind in ("list", "tuple"):
             if kind in node:
                 inside = here if isinstance(here, (list, tuple)) else ()
+                if is_strict and len(inside) > len(node[kind]) and _has_tensors(inside[len(node[kind]):]):
+                    raise mismatch(f"{name_of(path)} has {len(node[kind])} elements in the checkpoint, and "
+                                   f"{len(inside)} here")
                 made = [self._node(path + (i,), one, inside[i] if i < len(inside) else None, block, is_strict)
                         for i, one in enumerate(node[kind])]
                 return made if kind == "list" else tuple(made)
@@ -245,9 +252,9 @@ class Reader:
         if name in self.leaves:  # another name of the same memory
             return self._other(self.leaves[name].tensor, here)
         if not is_tensor:
-            fits = isinstance(here, np.ndarray) and here.flags.c_contiguous and here.flags.writeable
-            filled: Any = here if fits else np.zeros(wanted, dtype)
-            made = filled
+            is_target = isinstance(here, np.ndarray) and here.flags.writeable
+            filled: Any = here if is_target and here.flags.c_contiguous else np.zeros(wanted, dtype)
+            made = here if is_target else filled
         elif isinstance(here, torch.Tensor) and not is_host(here):
             filled = made = here
             self.staged.append(name)
@@ -259,6 +266,11 @@ class Reader:
         if made is not filled:
             self.copies.append((made, filled))
         return made
+
+    def _number(self, path: Tuple[Any, ...], number: Any, here: Any) -> Any:
+        if isinstance(number, torch.Tensor) or isinstance(here, np.ndarray):
+            self._check(path, here, number.dtype, ())
+        return self._other(number, here)
 
     def _other(self, filled: Any, here: Any) -> Any:
         if isinstance(here, torch.Tensor) and isinstance(filled, torch.Tensor) and here.data_ptr() != filled.data_ptr():

@@ -54,7 +54,7 @@ import torch
 import torch.distributed as dist
 
 from . import errors, session as _session
-from .errors import Disagreed, EarlierFailed, Error, NotFound
+from .errors import EarlierFailed, Error, NotFound
 from .store import Checkpoint, Store
 from .torch import _numpy_of
 
@@ -278,10 +278,14 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
     def _next_version(self, checkpoint_id: Any) -> int:
         told = version_of(checkpoint_id)
         if told is not None and told <= self._last:  # a run that went back: a generation of its own
-            assert self._session is not None
-            self._session.close()
-            self._session = None
+            opened, self._session = self._session, None
+            assert opened is not None
             self._places.clear()
+            try:
+                opened.close()
+            except Error as why:  # of the last save, which may be the one that is tried again
+                warnings.warn(f"varve: the save of version {self._last} failed: {why}", RuntimeWarning, stacklevel=6)
+            self._copies.clear()
             self._open()
         return self._last + 1 if told is None else told
 
@@ -292,17 +296,9 @@ class VarveWriter(StorageWriter, _Stager):  # type: ignore[misc,valid-type]
         version = self._next_version(checkpoint_id)
         opened = self._session
         assert opened is not None
-        try:
+        with opened._giving_up(is_saving=True):  # the others are about to checkpoint, or fail as this rank does
             capture = self._protect(version, plan(), resolve)
             opened.attribute("checkpoint_id", checkpoint_id)
-        except BaseException:
-            # The others are about to checkpoint: another version than theirs makes all ranks fail.
-            if dist.is_available() and dist.is_initialized() and opened._comm is not None:
-                try:
-                    opened.checkpoint(version + 1)
-                except (Disagreed, EarlierFailed):
-                    pass
-            raise
         try:
             opened.checkpoint(version)
         except EarlierFailed as why:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import enum
 import errno
@@ -10,15 +11,17 @@ import threading
 import time
 import warnings
 import weakref
-from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
 
 from . import _lib, _types
-from .errors import Error, NoCheckpoint, from_c
+from .errors import Disagreed, Error, NoCheckpoint, from_c
 
 LATEST = _lib.VARVE_LATEST
 POLL_FIRST, POLL_LAST = 50e-6, 10e-3  # seconds between two looks at what is in flight
+GIVEN_UP = -(1 << 62)  # no version: a rank that cannot go on gives it to C, which then fails on all ranks
+LEAVING = 60.0  # seconds that a checkpoint in flight has to be stored, when a rank leaves without close
 
 
 class Flags(enum.IntFlag):
@@ -137,10 +140,10 @@ class Session:
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], value: Any, trace: Any) -> None:
-        """Close. After an exception on one rank of several, the others may not come to close: the session is left
-        as it is, and what all ranks have stored is found by the next one."""
+        """Close. After an exception on one rank of several, sys.exit included, the others may not come to close: the
+        session is left as it is. A checkpoint in flight has LEAVING seconds to be stored, on all ranks."""
         if kind is not None and self._comm is not None:
-            self._abandon("an exception ended its block on this rank")
+            self._leave("an exception ended its block on this rank")
             return
         try:
             self.close()
@@ -159,7 +162,7 @@ class Session:
             if self._comm is None:
                 _lib.lib().varve_close(self._session)
             else:
-                self._abandon("it was not closed")
+                self._leave("it was not closed")
 
     def __repr__(self) -> str:
         state = "open" if self._session else "closed"
@@ -192,6 +195,24 @@ class Session:
 
     def _is_mine(self) -> bool:
         return self._pid == os.getpid() and not self._abandoned
+
+    def _leave(self, why: str) -> None:
+        """Abandon a job's session, and first let the checkpoint in flight be stored: it would end with the process.
+        Not collective."""
+        if not self._session or not self._is_mine():
+            return
+        try:
+            with self._busy(is_shared=True):
+                last = self._let_finish(LEAVING)
+            if last.version >= 0 and last.result != 0:
+                state = "is still in flight, and may be lost" if last.result == -errno.EINPROGRESS else "has failed"
+                warnings.warn(f"varve: version {last.version} of {self._name} {state}: {why}", RuntimeWarning,
+                              stacklevel=3)
+        except (Error, RuntimeError) as failed:  # another thread uses it
+            warnings.warn(f"varve: the last checkpoint of {self._name} may be lost: {failed}", RuntimeWarning,
+                          stacklevel=3)
+        finally:
+            self._abandon(why)
 
     def _abandon(self, why: str) -> None:
         """Nobody will close it. Its threads still read protected memory, which is therefore never freed."""
@@ -310,7 +331,8 @@ class Session:
         """
         version = _lib.version_of(version)
         with self._busy():
-            self._ask_all(is_saving=True)
+            with self._giving_up(is_saving=True):
+                self._ask_all(is_saving=True)
             if self._comm is None:
                 self._let_finish()
             self._checkpoint(version)
@@ -383,7 +405,8 @@ class Session:
         if choose is not None and not wanted:
             raise ValueError("choose goes with allocate")
         with self._busy():
-            self._ask_all()
+            with self._giving_up():
+                self._ask_all()
             if wanted:
                 return self._restart_alloc(version, wanted, choose)
             return self._restart(version, names, resize, missing)
@@ -392,7 +415,8 @@ class Session:
         """Collective. Begin a restart, and return while memory is still being filled: restart_wait(name) tells when
         a region is; restart_end ends it. See varve_restart_begin in varve.h."""
         with self._busy():
-            self._ask_all()
+            with self._giving_up():
+                self._ask_all()
             return self._versioned(_lib.lib().varve_restart_begin, version)
 
     def restart_wait(self, name: str) -> None:
@@ -468,7 +492,26 @@ class Session:
         return _Busy(self, is_shared)
 
     def _error(self, rc: int) -> Error:
-        return from_c(rc, _lib.lib().varve_session_error(self._session).contents)
+        made = from_c(rc, _lib.lib().varve_session_error(self._session).contents)
+        if str(GIVEN_UP) not in made.text:
+            return made
+        return Disagreed(_lib.VARVE_DISAGREED, "an exception there came before this call of all ranks, which was not "
+                         "begun: see what that rank says", made.rank)
+
+    @contextlib.contextmanager
+    def _giving_up(self, is_saving: bool = False) -> Iterator[None]:
+        """What this rank does before a call of all ranks. If it fails the others must not wait, and nothing is begun:
+        C refuses this version, on one rank or on all."""
+        try:
+            yield
+        except Exception:
+            if self._comm is not None and self._session and self._is_mine():
+                with self._busy(), _lib.quiet():
+                    if is_saving:
+                        self._plain(_lib.lib().varve_checkpoint, GIVEN_UP)
+                    else:
+                        self._plain(_lib.lib().varve_restart, GIVEN_UP, ctypes.byref(ctypes.c_int64()))
+            raise
 
     def _plain(self, function: Any, *arguments: Any) -> int:
         """What C returns. It may call the log function in this thread, where an exception of a handler is lost."""
@@ -503,14 +546,14 @@ class Session:
             waited += pause
             pause = min(2 * pause, POLL_LAST)
 
-    def _let_finish(self) -> None:
+    def _let_finish(self, timeout: float = float("inf")) -> _lib.varve_stats:
         """Until nothing is in flight, so that Ctrl-C comes through here and not into varve_checkpoint. Asks without
-        hearing the result: the next call is to tell it."""
-        pause = POLL_FIRST
+        hearing the result: the next call is to tell it. Not collective."""
+        pause, end = POLL_FIRST, time.monotonic() + timeout
         while True:
             few = self._stats()
-            if few.version < 0 or few.result != -errno.EINPROGRESS:
-                return
+            if few.version < 0 or few.result != -errno.EINPROGRESS or time.monotonic() >= end:
+                return few
             time.sleep(pause)
             pause = min(2 * pause, POLL_LAST)
 
@@ -833,7 +876,7 @@ def _close_all() -> None:
     for session in list(_sessions):
         if session._session and session._is_mine():
             if session._comm is not None:
-                session._abandon("the program ended without closing it")
+                session._leave("the program ended without closing it")
                 continue
             try:
                 session.close()

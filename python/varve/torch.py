@@ -120,11 +120,11 @@ class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
         chance = torch.Generator()
         chance.manual_seed(self.seed + self.epoch)
         order = torch.randperm(self.length, generator=chance)
-        end = self.length - self.length % self.ranks  # all ranks take as many
+        end = self.length - (self.length - self.position) % self.ranks  # all ranks take as many
         return iter(order[self.position + self.rank:end:self.ranks].tolist())
 
     def __len__(self) -> int:
-        return max(0, self.length - self.length % self.ranks - self.position) // self.ranks
+        return max(0, self.length - self.position) // self.ranks
 
     def advance(self, samples: int) -> None:
         """All ranks together have used so many samples more. At the end of the epoch the next one begins."""
@@ -149,10 +149,11 @@ def save(session: Session, step: int, /, *, wait: bool = False, pickle: bool = F
     wait     return when the checkpoint is safe, and not already when the tensors may change again
     pickle   values of other types may be pickled. To load them you must trust all that can write to the store
     """
-    written, documents = _take_apart(state, pickle)
-    followed = _followed_by(session)
-    followed.follow(written.leaves)
-    followed.describe(documents)
+    with session._giving_up(is_saving=True):
+        written, documents = _take_apart(state, pickle)
+        followed = _followed_by(session)
+        followed.follow(written.leaves)
+        followed.describe(documents)
     session.checkpoint(step, wait=wait)
 
 
@@ -170,7 +171,7 @@ def load(session: Session, version: int = LATEST, /, *, pickle: bool = False, **
         followed.forget()
         sizes = followed._sizes()
         try:
-            at = session.restart(version)
+            at = session.restart(version, regions=list(followed.documents))  # no others: it may not fit yet
         except NotFound:
             followed.forget()
             if version == LATEST and followed.damaged is not None:  # all that are left were rejected here
@@ -209,9 +210,11 @@ class _Followed:
         for name, leaf in leaves.items():
             tensor = leaf.tensor
             if isinstance(tensor, np.ndarray):
-                place: Tuple[Any, ...] = (tensor.__array_interface__["data"][0], tensor.dtype, tensor.shape)
+                place: Tuple[Any, ...] = (tensor.__array_interface__["data"][0], tensor.dtype, tensor.shape,
+                                          tensor.strides)
             else:
-                place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), leaf.block)
+                place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.is_conj(),
+                         tensor.is_neg(), leaf.block)
             if self.places.get(name) != place + (leaf.is_own,):
                 self.places.pop(name, None)
                 self._protect(leaf)
@@ -233,9 +236,9 @@ class _Followed:
         if not _tree.is_host(tensor):
             self._protect_stream(leaf)
             return
-        tensor = tensor.detach().resolve_conj().resolve_neg()
+        tensor = tensor.detach()
         if leaf.order is None:
-            self.copies[leaf.name] = tensor = tensor.clone(memory_format=torch.contiguous_format)
+            self.copies[leaf.name] = tensor = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
         elif leaf.order:
             tensor = tensor.permute(leaf.order)
         self._protect_array(leaf, *_numpy_of(tensor))
@@ -256,7 +259,7 @@ class _Followed:
         shape = tuple(tensor.shape[d] for d in leaf.order or range(tensor.dim())) + like.shape[1:]
 
         def read(offset: int, into: memoryview) -> None:
-            flat = tensor.permute(leaf.order).view(-1) if leaf.order else tensor.contiguous().view(-1)
+            flat = tensor.permute(leaf.order).view(-1) if leaf.order else _plain(tensor).view(-1)
             flat = flat.view(torch.uint8)
             staging = _staging(min(len(into), STAGING))
             for at in range(0, len(into), STAGING):
@@ -316,6 +319,11 @@ def _staging(size: int) -> torch.Tensor:
     return torch.empty(size, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
 
 
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Its elements in the order of C, with the values that memory has. The same tensor if it is so already."""
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
 def _numpy_of(tensor: torch.Tensor) -> Tuple[np.ndarray, bool]:
     """The memory of a tensor in the order of C as an array, and whether that is bfloat16."""
     if tensor.dtype == torch.bfloat16:
@@ -361,6 +369,21 @@ def _take_apart(state: Dict[str, Any], may_pickle: bool) -> Tuple[_tree.Writer, 
 def _read_documents(session: Session, followed: _Followed, at: int, sizes: List[np.ndarray],
                     may_pickle: bool) -> List[_tree.Reader]:
     """The descriptions of a checkpoint, of which the sizes have been read."""
+    with session._giving_up():
+        texts = _documents_of(followed, at, sizes)
+    session.restart(at, regions=list(followed.documents))
+    with session._giving_up():
+        found = [_tree.content_of(text.tobytes()) for text in texts]
+        readers = [_tree.Reader(found[0], found[1], may_pickle, False)]
+        if len(found) > 2:
+            if not isinstance(found[2], list) or len(found[2]) != 2:
+                raise _tree.mismatch(f"version {at} has another description of this rank than varve.torch writes")
+            readers.append(_tree.Reader(*found[2], may_pickle, True))
+        followed.forget()
+    return readers
+
+
+def _documents_of(followed: _Followed, at: int, sizes: List[np.ndarray]) -> List[np.ndarray]:
     shared, own = sizes
     for one in sizes:
         if one[0] not in (FORMAT, 0) or max(one[1:]) > 1 << 40:
@@ -368,45 +391,23 @@ def _read_documents(session: Session, followed: _Followed, at: int, sizes: List[
     texts = [followed._document("torch.structure", int(shared[1])), followed._document("torch.values", int(shared[2]))]
     if own[1]:
         texts.append(followed._document("torch.own", int(own[1])))
-    session.restart(at)
-    found = [_tree.content_of(text.tobytes()) for text in texts]
-    readers = [_tree.Reader(found[0], found[1], may_pickle, False)]
-    if own[1]:
-        if not isinstance(found[2], list) or len(found[2]) != 2:
-            raise _tree.mismatch(f"version {at} has another description of this rank than varve.torch writes")
-        readers.append(_tree.Reader(*found[2], may_pickle, True))
-    followed.forget()
-    return readers
+    return texts
 
 
 def _fill(session: Session, followed: _Followed, at: int, readers: List[_tree.Reader],
           state: Dict[str, Any]) -> Loaded:
-    targets = {part: _unwrap(given) for part, given in state.items()}
-
-    def present(part: str) -> Optional[Tuple[Any, Optional[_tree.Block], bool]]:
-        if part not in targets:
-            return None
-        value, block, _ = targets[part]
-        return _state_of(value), block, isinstance(value, torch.nn.Module) or not hasattr(value, "state_dict")
-
-    made = Loaded()
-    made.step = at
-    leaves: Dict[str, _tree.Leaf] = {}
-    staged: List[str] = []
-    for reader in readers:
-        made.update(reader.parts(present))
-        leaves.update(reader.leaves)
-        staged += reader.staged
-    for part, (_, _, is_own) in targets.items():
-        if part not in made and not is_own:
-            raise _tree.mismatch(f"{part} is not in the checkpoint {at}")
-    for batch in _batches([leaves.pop(name) for name in staged]):
+    with session._giving_up():
+        targets = {part: _unwrap(given) for part, given in state.items()}
+        made, leaves = _fit(at, readers, targets)
+    staged = [leaves.pop(name) for reader in readers for name in reader.staged]
+    for batch in _batches(staged):
         on_host = {leaf.name: leaf._replace(tensor=_tree.empty(leaf.tensor.dtype, leaf.tensor.shape, leaf.order or ()))
                    for leaf in batch}
         followed.follow(on_host)
         session.restart(at)
         _copy([(leaf.tensor, on_host[leaf.name].tensor) for leaf in batch])
-    followed.follow(leaves)
+    with session._giving_up():
+        followed.follow(leaves)
     session.restart(at)
     _copy([pair for reader in readers for pair in reader.copies])
     for part, (value, _, _) in targets.items():
@@ -416,6 +417,36 @@ def _fill(session: Session, followed: _Followed, at: int, readers: List[_tree.Re
             warnings.warn(f"varve: version {at} has no {part} of this rank, which goes on with its own", RuntimeWarning,
                           stacklevel=3)
     return made
+
+
+def _fit(at: int, readers: List[_tree.Reader],
+         targets: Dict[str, Tuple[Any, Optional[_tree.Block], bool]]) -> Tuple[Loaded, Dict[str, _tree.Leaf]]:
+    """What load returns, not filled yet, and its tensors. Raises what does not fit."""
+    def present(part: str) -> Optional[Tuple[Any, Optional[_tree.Block], bool]]:
+        if part not in targets:
+            return None
+        value, block, _ = targets[part]
+        return _state_of(value), block, isinstance(value, torch.nn.Module) or not hasattr(value, "state_dict")
+
+    made = Loaded()
+    made.step = at
+    leaves: Dict[str, _tree.Leaf] = {}
+    for reader in readers:
+        made.update(reader.parts(present))
+        leaves.update(reader.leaves)
+    for part, (value, _, is_own) in targets.items():
+        if part not in made and not is_own:
+            raise _tree.mismatch(f"{part} is not in the checkpoint {at}")
+        if part in made and isinstance(value, torch.nn.Module):
+            _refuse_more(part, value.state_dict(), made[part])
+    return made, leaves
+
+
+def _refuse_more(part: str, here: Dict[str, Any], stored: Any) -> None:
+    """load_state_dict of a module refuses what the module does not have, but only when tensors are filled already."""
+    more = [key for key in stored if key not in here]
+    if more:
+        raise _tree.mismatch(f"{_tree.name_of((part, more[0]))} is in the checkpoint, and the module does not have it")
 
 
 def _batches(leaves: List[_tree.Leaf]) -> Iterator[List[_tree.Leaf]]:
@@ -433,10 +464,13 @@ def _batches(leaves: List[_tree.Leaf]) -> Iterator[List[_tree.Leaf]]:
         yield batch
 
 
-def _copy(pairs: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:
+def _copy(pairs: List[Tuple[Any, Any]]) -> None:
     with torch.no_grad():
         for to, source in pairs:
-            to.copy_(source)
+            if isinstance(to, np.ndarray):
+                to[...] = source
+            else:
+                to.copy_(source)
 
 
 def _give(value: Any, state: Any) -> None:
