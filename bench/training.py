@@ -49,16 +49,19 @@ def size_of(folder):
 class Saver:
     """Times of saving on worker 0, while all workers train."""
 
-    def __init__(self, told, trainer, session):
-        self.told, self.trainer, self.session = told, trainer, session
+    def __init__(self, told, trainer, session, meet):
+        self.told, self.trainer, self.session, self.meet = told, trainer, session, meet
         self.step = 0
         self.seconds = {"varve": [], "torch": [], "step": [], "durable": []}
 
     def train(self):
+        """Seconds of a step. Then all workers meet: the wait for the slowest is no part of a save, the next step has it too."""
         begun = time.perf_counter()
         self.trainer.step()
         self.step += 1
-        return time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
+        self.meet()
+        return seconds
 
     def with_varve(self, varve_torch):
         for i in range(self.told.steps):
@@ -101,7 +104,7 @@ def work(told):
     store = os.path.join(told.folder, "ck")
     grown = []
     with varve.open(store, "train", comm="env", keep="all", log=lambda level, line: None) as session:
-        saver = Saver(told, trainer, session)
+        saver = Saver(told, trainer, session, dist.barrier)
         saver.with_varve(varve.torch)  # the first has everything new, and speeds are not known yet
         saver.seconds = {name: [] for name in saver.seconds}
         for _ in range(told.rounds):
