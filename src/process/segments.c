@@ -52,10 +52,11 @@ static void list_close(struct list *list) {
 
 /* 1, 0 at the end, -EBADMSG. */
 static int list_next(struct list *list, struct process_pb *message) {
-    if (list->at == list->size)
+    size_t left = list->size - list->at;
+    if (left == 0)
         return 0;
-    uint32_t size = list->size - list->at >= 4 ? get32(list->data + list->at) : UINT32_MAX;
-    if (size > list->size - list->at - 4)
+    uint32_t size = left >= 4 ? get32(list->data + list->at) : 0;
+    if (left < 4 || size > left - 4)
         return -EBADMSG;
     process_pb_open(message, list->data + list->at + 4, size);
     list->at += 4 + size;
