@@ -8,6 +8,7 @@
 #include "arrays/scatter.h"
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "inspect/inspect_private.h"
 #include "read/region_reader.h"
 
@@ -85,30 +86,17 @@ static int choose_all(struct parts *parts, const struct varve_part *from, size_t
 
 /* The first part of an array that is wanted; count: there is none. */
 static size_t first_of(const struct parts *parts, const struct vv_global_array *global) {
-    size_t low = 0, high = parts->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (parts->wanted[middle].global < global)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    size_t at;
+    VV_SEARCH(at, 0, parts->count, parts->wanted[at].global < global);
+    return at;
 }
 
 /* The block of a rank, or NULL if it has none that counts. */
 static const struct vv_array_block *block_of(const struct vv_global_array *global, uint32_t owner) {
-    size_t low = 0, high = global->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (global->blocks[middle].owner < owner)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < global->count && global->blocks[low].owner == owner && !global->blocks[low].is_again
-               ? &global->blocks[low]
-               : NULL;
+    const struct vv_array_block *blocks = global->blocks;
+    size_t at;
+    VV_SEARCH(at, 0, global->count, blocks[at].owner < owner);
+    return at < global->count && blocks[at].owner == owner && !blocks[at].is_again ? &blocks[at] : NULL;
 }
 
 /* What is wanted of the region that the recipe stands before. */

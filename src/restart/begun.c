@@ -202,14 +202,21 @@ static struct vv_target *find_target(struct vv_begun *begun, size_t slot) {
     return NULL;
 }
 
+/* On other ranks all was read inside the call, but what is dropped, or protected since then. */
+static int was_read(const struct vv_begun *begun, size_t slot) {
+    const struct vv_elastic *elastic = &begun->elastic;
+    return slot < elastic->wanted_count && elastic->wanted[slot].region && elastic->wanted[slot].how != VARVE_DROPPED;
+}
+
 int vv_begun_wait(struct vv_begun *begun, const char *name, struct varve_error *error) {
     const struct vv_regions *regions = &begun->context.memory->regions;
     const struct vv_region *region = vv_regions_find(regions, name);
-    if (region && begun->is_elastic)
-        return 0; /* all of it was read before */
-    struct vv_target *target = region ? find_target(begun, (size_t)(region - regions->list)) : NULL;
+    if (region && begun->is_elastic && was_read(begun, (size_t)(region - regions->list)))
+        return 0;
+    struct vv_target *target =
+        region && !begun->is_elastic ? find_target(begun, (size_t)(region - regions->list)) : NULL;
     if (!target)
-        return vv_error(error, -ENOENT, "no region %s is protected: there is nothing to wait for", name);
+        return vv_error(error, -ENOENT, "no region %s is read by this restart: there is nothing to wait for", name);
     pthread_mutex_lock(&begun->lock);
     begun->wish = (size_t)(target - begun->restart.targets);
     while (!target->is_read && !begun->is_done)

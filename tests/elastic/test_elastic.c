@@ -253,8 +253,9 @@ static int ask_for_it(struct rank *rank) {
     if (plan->is_begun) {
         int rc = varve_restart_begin(rank->session, VARVE_LATEST, &version);
         rc = rc ? rc : varve_restart_wait(rank->session, "field");
-        if (rc == 0 && varve_restart_wait(rank->session, "nothing") != -ENOENT)
-            group_fail(rank->comm, "waited for what is not protected");
+        if (rc == 0 && (varve_restart_wait(rank->session, "nothing") != -ENOENT ||
+                        varve_restart_wait(rank->session, "dropped") != -ENOENT))
+            group_fail(rank->comm, "waited for what is not read");
         return rc ? rc : varve_restart_end(rank->session);
     }
     if (chosen || plan->flags)
