@@ -15,24 +15,15 @@
 #include "process/tree.h"
 #include "terminal/progress.h"
 
-#define OWN_ARGUMENTS 4
-
 /* ---- from the process into memory ---- */
 
 static int start_criu(struct process_criu *criu, const struct cli *cli, struct varve_error *error) {
-    const char *arguments[PROCESS_ARGUMENTS_MOST];
     char pid[16];
-    size_t count = 0;
+    const char *after = has_option(cli, OPTION_STOP) ? "--leave-stopped" : "--leave-running";
+    const char *const arguments[] = {"--stream", "-t", pid, after, NULL};
 
     snprintf(pid, sizeof pid, "%" PRIu64, cli->pid);
-    arguments[count++] = "--stream";
-    arguments[count++] = "-t";
-    arguments[count++] = pid;
-    arguments[count++] = has_option(cli, OPTION_STOP) ? "--leave-stopped" : "--leave-running";
-    for (int i = 1; i < cli->arg_count && count + 1 < PROCESS_ARGUMENTS_MOST; i++)
-        arguments[count++] = cli->args[i];
-    arguments[count] = NULL;
-    return process_criu_start(criu, "dump", arguments, error);
+    return process_criu_start(criu, "dump", arguments, cli->args + 1, cli->arg_count - 1, error);
 }
 
 /* All images are whole when criu says that it did well, and not before. */
@@ -134,7 +125,7 @@ static int run_dump(struct cli *cli) {
         return cli_usage(cli, "a new checkpoint gets its generation by itself; give a version only");
     rc = dump(&importing, &error);
     if (rc == 0)
-        import_summary(&importing, has_option(cli, OPTION_STOP) ? "dumped and ended: " : "dumped");
+        import_summary(&importing, has_option(cli, OPTION_STOP) ? "dumped and ended" : "dumped");
     import_clear(&importing);
     return rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
 }
@@ -156,6 +147,6 @@ const struct command command_dump = {
     .options = OPTION_PID | OPTION_STOP | OPTION_CRIU | OPTION_FORCE,
     .makes_store = 1,
     .least_args = 1,
-    .most_args = PROCESS_ARGUMENTS_MOST - OWN_ARGUMENTS - 8,
+    .most_args = 1 + PROCESS_OPTIONS_MOST,
     .run = run_dump,
 };

@@ -1,12 +1,10 @@
 /* varve undump: a process that `varve dump` stored comes back; or its images, for criu alone. */
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "export.h"
+#include "files/error.h"
 #include "process/criu.h"
 #include "terminal/progress.h"
 
@@ -16,10 +14,8 @@ static int fetch(struct exporting *exporting, const char *folder, struct varve_e
     int count = cli->arg_count;
 
     exporting->place.folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (exporting->place.folder < 0) {
-        snprintf(error->text, sizeof error->text, "cannot open the folder %s: %s", folder, strerror(errno));
-        return -errno;
-    }
+    if (exporting->place.folder < 0)
+        return files_system_error(error, "open the folder", folder);
     cli->arg_count = 1; /* those behind it are for criu */
     int rc = export_files(exporting, error);
     cli->arg_count = count;
@@ -29,17 +25,13 @@ static int fetch(struct exporting *exporting, const char *folder, struct varve_e
 
 static int start_again(struct exporting *exporting, struct varve_error *error) {
     const struct cli *cli = exporting->cli;
-    const char *arguments[PROCESS_ARGUMENTS_MOST] = {"--restore-detached"};
+    static const char *const arguments[] = {"--restore-detached", NULL};
     struct process_criu criu;
-    size_t count = 1;
 
-    for (int i = 1; i < cli->arg_count && count + 1 < PROCESS_ARGUMENTS_MOST; i++)
-        arguments[count++] = cli->args[i];
-    arguments[count] = NULL;
     int rc = process_criu_open(&criu, cli->criu, error);
     rc = rc ? rc : fetch(exporting, criu.folder, error);
     progress_begin("starting again", cli->is_json); /* an interrupt waits until criu has ended */
-    rc = rc ? rc : process_criu_start(&criu, "restore", arguments, error);
+    rc = rc ? rc : process_criu_start(&criu, "restore", arguments, cli->args + 1, cli->arg_count - 1, error);
     rc = rc ? rc : process_criu_end(&criu, "restore", error);
     progress_end();
     process_criu_close(&criu);
@@ -54,9 +46,9 @@ static int run_undump(struct cli *cli) {
     if (rc)
         return rc;
     rc = cli->to ? fetch(&exporting, cli->to, &error) : start_again(&exporting, &error);
-    if (rc == 0 && cli->to)
+    if (rc == 0 && (cli->to || cli->is_json))
         export_summary(&exporting);
-    else if (rc == 0 && !cli->is_json)
+    else if (rc == 0)
         cli_note("%s@%" PRId64 " runs again", exporting.which.name, exporting.which.version);
     export_clear(&exporting);
     return rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
@@ -75,6 +67,6 @@ const struct command command_undump = {
             "example: varve undump /scratch/ck editor@3 -- --shell-job\n",
     .options = OPTION_TO | OPTION_CRIU | OPTION_GENERATION,
     .least_args = 1,
-    .most_args = PROCESS_ARGUMENTS_MOST - 8,
+    .most_args = 1 + PROCESS_OPTIONS_MOST,
     .run = run_undump,
 };

@@ -16,6 +16,7 @@
 
 #define SOCKET "streamer-capture.sock" /* as criu calls it */
 #define LOG "criu.log"
+#define OWN_MOST 16 /* arguments */
 
 /* ---- running it ---- */
 
@@ -76,16 +77,14 @@ static void find_reason(const struct process_criu *criu, char *out, size_t size)
 }
 
 int process_criu_start(struct process_criu *criu, const char *action, const char *const arguments[],
-                       struct varve_error *error) {
-    const char *all[PROCESS_ARGUMENTS_MOST] = {criu->program, action, "-D", criu->folder, "-o", LOG};
+                       char *const options[], int option_count, struct varve_error *error) {
+    const char *all[OWN_MOST + PROCESS_OPTIONS_MOST + 1] = {criu->program, action, "-D", criu->folder, "-o", LOG};
     size_t count = 6;
 
-    for (size_t i = 0; arguments[i]; i++) {
-        if (count + 1 >= PROCESS_ARGUMENTS_MOST)
-            return files_error(error, -E2BIG, "these are too many options for criu");
+    for (size_t i = 0; arguments[i] && count < OWN_MOST; i++)
         all[count++] = arguments[i];
-    }
-    all[count] = NULL;
+    for (int i = 0; i < option_count && i < PROCESS_OPTIONS_MOST; i++)
+        all[count++] = options[i];
     criu->pid = start(criu, all);
     if (criu->pid < 0) {
         int code = criu->pid;
@@ -111,7 +110,7 @@ int process_criu_end(struct process_criu *criu, const char *action, struct varve
 
 static int check(struct process_criu *criu, struct varve_error *error) {
     static const char *const nothing[] = {NULL};
-    int rc = process_criu_start(criu, "check", nothing, error);
+    int rc = process_criu_start(criu, "check", nothing, NULL, 0, error);
 
     if (rc < 0)
         return rc;

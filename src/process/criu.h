@@ -6,7 +6,7 @@
 #include <varve/varve_error.h>
 
 #define PROCESS_FOLDER_CAPACITY 96
-#define PROCESS_ARGUMENTS_MOST 64
+#define PROCESS_OPTIONS_MOST 32 /* for criu, of its user */
 
 /* A folder that only this user can enter: criu's socket and its log. */
 struct process_criu {
@@ -22,9 +22,10 @@ int process_criu_open(struct process_criu *criu, const char *program, struct var
 int process_criu_listen(struct process_criu *criu, struct varve_error *error);
 /* No longer. */
 void process_criu_deafen(struct process_criu *criu);
-/* criu ACTION -D folder, with more arguments, the last of which is NULL. */
+/* criu ACTION -D folder, with arguments, the last of which is NULL, and options of the user, at most
+ * PROCESS_OPTIONS_MOST. */
 int process_criu_start(struct process_criu *criu, const char *action, const char *const arguments[],
-                       struct varve_error *error);
+                       char *const options[], int option_count, struct varve_error *error);
 /* Wait until it ends. 0, or -ECANCELED with what its log says. */
 int process_criu_end(struct process_criu *criu, const char *action, struct varve_error *error);
 void process_criu_close(struct process_criu *criu);

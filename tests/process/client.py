@@ -45,18 +45,18 @@ def pages_of(start, count, seed):
 
 
 def images():
-    """A heap of 64 pages, 16 of a library and 3 of a stack. Each dump has another first page of the heap."""
-    seed = int(os.environ.get("SEED", "1"))
+    """A heap of HEAP pages, 16 of a library and 3 of a stack. Each SEED has another first page of the heap."""
+    seed, size = int(os.environ.get("SEED", "1")), int(os.environ.get("HEAP", "64"))
     heap, library, stack = 0x10000, 0x700000, 0x7ff000
     maps = [number(1, a) + number(2, a + n * PAGE) + number(5, 3) + number(7, s)
-            for a, n, s in ((heap, 64, 1 << 5), (library, 16, 1 << 6), (stack, 3, 1 << 1))]
+            for a, n, s in ((heap, size, 1 << 5), (library, 16, 1 << 6), (stack, 3, 1 << 1))]
     runs = [number(1, 1)] + [number(1, a) + number(2, n) + number(4, 4)
-                             for a, n in ((heap, 64), (library, 16), (stack, 3))]
+                             for a, n in ((heap, size), (library, 16), (stack, 3))]
     return {
         "inventory.img": b"an inventory",
         "mm-%d.img" % PROCESS: image(0x57492820, [b"".join(message(14, m) for m in maps)]),
         "pagemap-%d.img" % PROCESS: image(0x56084025, runs),
-        "pages-1.img": pages_of(heap, 1, seed) + pages_of(heap + 1, 63, 0) + pages_of(library, 16, 0)
+        "pages-1.img": pages_of(heap, 1, seed) + pages_of(heap + 1, size - 1, 0) + pages_of(library, 16, 0)
                        + pages_of(stack, 3, 0),
         "empty.img": b"",
     }
@@ -89,7 +89,8 @@ def dump(folder, pid, is_stopping, fault):
     if fault == "twice":
         send_image(connection, "pages-1.img", b"again")
     if is_stopping:
-        os.kill(pid, signal.SIGSTOP)
+        for member in [pid] + [int(word) for word in open("/proc/%d/task/%d/children" % (pid, pid)).read().split()]:
+            os.kill(member, signal.SIGSTOP)
     connection.close()
     if fault == "marker":
         open(os.path.join(os.path.dirname(folder), "marker"), "w").close()

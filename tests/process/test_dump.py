@@ -149,6 +149,50 @@ class Dump(unittest.TestCase):
         self.assertTrue(wait_until(lambda: state_of(victim.pid) == "S"))
         self.assertFalse(self.has_checkpoint())
 
+    def slow_dump(self):
+        """A process with a child, both stopped, while their images go to storage that takes seconds for them."""
+        root = subprocess.Popen(["sh", "-c", "sleep 1000 & wait"])
+        self.victims.append(root)
+        children = pathlib.Path("/proc/%d/task/%d/children" % (root.pid, root.pid))
+        self.assertTrue(wait_until(lambda: children.read_text().split()))
+        child = int(children.read_text())
+        tool = subprocess.Popen([VARVE, "dump", self.store + "?limit=1MB", "p", "--pid", str(root.pid), "--stop", "--criu",
+                                 CLIENT], env=dict(self.environment, HEAP="1000"), stderr=subprocess.DEVNULL)
+        self.victims.append(tool)
+        is_storing = lambda: os.path.exists(self.store) and os.listdir(self.folder) == ["ck"]
+        self.assertTrue(wait_until(is_storing))
+        time.sleep(0.3)
+        self.assertEqual(state_of(child), "T")
+        return tool, root, child
+
+    def test_child_of_a_killed_root_goes_on_when_the_tool_is_killed(self):
+        tool, root, child = self.slow_dump()
+        root.kill()
+        root.wait()
+        tool.kill()
+        tool.wait()
+        self.assertTrue(wait_until(lambda: state_of(child) == "S"))
+        self.assertFalse(self.has_checkpoint())
+        os.kill(child, signal.SIGKILL)
+
+    def test_child_of_a_killed_root_ends_when_it_is_stored(self):
+        tool, root, child = self.slow_dump()
+        root.kill()
+        root.wait()
+        self.assertEqual(tool.wait(timeout=60), 0)
+        gone = lambda: not os.path.exists("/proc/%d" % child) or state_of(child) == "Z"
+        self.assertTrue(wait_until(gone))
+        self.assertTrue(self.has_checkpoint())
+
+    def test_guard_that_is_killed(self):
+        tool, root, child = self.slow_dump()
+        guard = [int(pid) for pid in pathlib.Path("/proc/%d/task/%d/children" % (tool.pid, tool.pid)).read_text().split()]
+        self.assertEqual(len(guard), 1)
+        os.kill(guard[0], signal.SIGKILL)
+        self.assertEqual(tool.wait(timeout=60), 0)
+        self.assertEqual(root.wait(timeout=20), -signal.SIGKILL)
+        self.assertTrue(wait_until(lambda: not os.path.exists("/proc/%d" % child) or state_of(child) == "Z"))
+
     def test_interrupt_waits_for_criu(self):
         victim = self.victim()
         marker = os.path.join(self.folder, "marker")
