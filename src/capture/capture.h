@@ -97,6 +97,8 @@ int vv_capture_unreported(struct vv_capture *capture, uint64_t most, uint64_t *r
  * does not can be frozen, as far as is known without trying? */
 enum vv_later { VV_LATER_NOT, VV_LATER_FROZEN, VV_LATER_STAGED };
 enum vv_later vv_capture_later(struct vv_capture *capture);
+/* Naming it inside the call instead, and asking the other ranks, took so long. */
+void vv_capture_named(struct vv_capture *capture, double seconds);
 /* Freeze it now. 1, and vv_capture_decide has nothing left to decide, unless it is undone; or 0. */
 int vv_capture_freeze(struct vv_capture *capture);
 void vv_capture_unfreeze(struct vv_capture *capture);

@@ -133,6 +133,7 @@ enum vv_rest { VV_REST_DRAIN, VV_REST_HOLD, VV_REST_FREEZE };
 /* Is it cheaper to freeze what does not fit than to name all of it, and drain it, inside the call? */
 int vv_cost_defers(const struct vv_capture *c, uint64_t scheduled);
 enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_hold, int can_freeze);
+void vv_cost_named(struct vv_capture *c, double seconds, uint64_t pages);
 void vv_cost_walked(struct vv_capture *c, double seconds, uint64_t pages);
 void vv_cost_frozen(struct vv_capture *c, double seconds, uint64_t pages);
 /* Does the order jump about? */

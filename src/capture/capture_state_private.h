@@ -187,6 +187,8 @@ struct vv_capture {
     struct vv_capture_sums sums;
     uint64_t surprises, held_chunks, lead;                        /* of the epoch that the log is of */
     double arm_seconds_per_page, hold_traps, hold_seconds_waited; /* as measured */
+    uint64_t asked;                           /* chunks that were scheduled when it was asked if all can wait */
+    double name_seconds_per_page;             /* to name one inside the call, as measured; 0: unknown */
     double freeze_seconds_per_page;           /* of the process, to make a frozen copy, as measured; 0: unknown */
     double frozen_copies;                     /* pages that the last one kept at the most; negative: unknown */
     uint64_t freeze_asked_ns, freeze_look_ns; /* it took to know what a copy has; when its memory is looked at next */

@@ -7,7 +7,7 @@
 
 #define UNKNOWN_SPEED 500e6    /* bytes per second of a storage not measured yet */
 #define LOOK_SECONDS 0.25e-9   /* to look at a byte that did not change */
-#define NAME_SECONDS 0.4e-9    /* to give a byte its name and ask for it */
+#define NAME_SECONDS 0.4e-9    /* to give a byte its name and ask for it, before it was measured */
 #define ARM_SECONDS 0.4e-6     /* to arm a page, before it was measured */
 #define RELEASE_SECONDS 5.5e-6 /* to read, release and store a page of its own */
 #define SCATTERED_SECONDS                                                                                              \
@@ -20,6 +20,7 @@
 #define COPY_SECONDS 2.5e-6      /* and more, when it still has it */
 #define COPIED 0.25              /* of what is frozen, written before it was given back, before it was measured */
 #define FORGET 0.5               /* of what holding or freezing cost, for every checkpoint that did without */
+#define NAME_FORGET 0.0625       /* of what naming cost; trying it again stops the program for longest */
 
 /* Do expected writes jump about? Then pages are released one by one, which costs many times what a range costs. */
 int vv_cost_is_scattered(const struct vv_capture *c) {
@@ -93,7 +94,8 @@ static double cost_of_bounding(const struct vv_capture *c, double excess) {
 /* Of what was named, others store a part: what is left may fit. */
 int vv_cost_defers(const struct vv_capture *c, uint64_t scheduled) {
     double own = (double)scheduled * (c->plan.own_share > 0 ? c->plan.own_share : 1), slots = (double)c->slots.count;
-    double here = (double)scheduled * VV_PAGE * NAME_SECONDS + cost_of_draining(c, own > slots ? own - slots : 0);
+    double name = c->name_seconds_per_page > 0 ? c->name_seconds_per_page : VV_PAGE * NAME_SECONDS;
+    double here = (double)scheduled * name + cost_of_draining(c, own > slots ? own - slots : 0);
     return c->freezing == VV_FREEZE_ALWAYS || cost_of_freezing(c, scheduled, (double)scheduled - slots) < here;
 }
 
@@ -106,6 +108,12 @@ enum vv_rest vv_cost_choose(struct vv_capture *c, uint64_t scheduled, int can_ho
     if (freeze < drain && freeze < hold)
         return VV_REST_FREEZE;
     return hold < drain ? VV_REST_HOLD : VV_REST_DRAIN;
+}
+
+/* Ranks that share processors name their bytes many times slower than one alone. */
+void vv_cost_named(struct vv_capture *c, double seconds, uint64_t pages) {
+    if (pages > 0)
+        c->name_seconds_per_page = seconds / (double)pages;
 }
 
 /* To know what a copy would have: a part of what one takes, and charged also where none was made after all. */
@@ -129,6 +137,8 @@ void vv_cost_armed(struct vv_capture *c, double seconds, uint64_t pages) {
 void vv_cost_learn(struct vv_capture *c) {
     if (c->sums.bytes_frozen > 0) {
         c->frozen_copies = (double)c->sums.frozen_memory / VV_PAGE;
+        if (c->name_seconds_per_page > VV_PAGE * NAME_SECONDS)
+            c->name_seconds_per_page -= (c->name_seconds_per_page - VV_PAGE * NAME_SECONDS) * NAME_FORGET;
     } else {
         if (c->frozen_copies > 0)
             c->frozen_copies *= FORGET;

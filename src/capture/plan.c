@@ -273,7 +273,7 @@ static int fits_beside(const struct vv_capture *c) {
 }
 
 enum vv_later vv_capture_later(struct vv_capture *c) {
-    uint64_t chunks = scheduled_in_all(c);
+    uint64_t chunks = c->asked = scheduled_in_all(c);
     if (c->mode != VV_CHOOSE_CAPTURE_AUTO)
         return VV_LATER_NOT;
     if (chunks <= c->slots.count)
@@ -282,6 +282,11 @@ enum vv_later vv_capture_later(struct vv_capture *c) {
         return VV_LATER_NOT;
     c->is_short = vv_freeze_is_short(c, chunks - c->slots.count);
     return !c->is_short && vv_freeze_can_any(c) && fits_beside(c) ? VV_LATER_FROZEN : VV_LATER_NOT;
+}
+
+void vv_capture_named(struct vv_capture *c, double seconds) {
+    vv_cost_named(c, seconds, c->asked);
+    c->asked = 0;
 }
 
 static void plan_deferred(struct vv_capture *c) {

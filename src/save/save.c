@@ -257,7 +257,11 @@ static int name_changes(struct vv_save *save, int rc, struct varve_error *error)
     if (save->plan.is_shared_behind)
         return 0;
     vv_capture_unfreeze(save->memory->capture);
-    return vv_rank_dedup_run(save, rc, error);
+    uint64_t begun = vv_clock_ns();
+    rc = vv_rank_dedup_run(save, rc, error);
+    if (rc == 0)
+        vv_capture_named(save->memory->capture, (double)(vv_clock_ns() - begun) * 1e-9);
+    return rc;
 }
 
 /* Of what was new last time, the part that this rank has stored. */

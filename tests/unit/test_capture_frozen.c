@@ -317,6 +317,29 @@ static void deferring_is_undone(void **state) {
     close_program(&program);
 }
 
+/* Ranks that disturb each other name slowly: from then on all is named in the background. */
+static void slow_naming_is_deferred(void **state) {
+    (void)state;
+    if (!can_freeze())
+        skip();
+    struct program program = open_program(VV_CHOOSE_CAPTURE_AUTO, VV_CHOOSE_TRACKER_NONE, map(SIZE, MAP_PRIVATE), 0);
+    struct vv_capture_plan plan = {10 * CHUNK, 1e12, 1, 0, 0, 0.01, 1e12};
+    for (int was_slow = 0; was_slow < 2; was_slow++) {
+        struct varve_error error = {0};
+        fill(program.ptr, SIZE, 1);
+        assert_int_equal(vv_capture_begin(program.capture, &plan, note_untouched, &program, &error), 0);
+        assert_int_equal(vv_capture_later(program.capture), was_slow ? VV_LATER_FROZEN : VV_LATER_NOT);
+        vv_capture_named(program.capture, 10);
+        assert_int_equal(vv_capture_decide(program.capture, &error), 0);
+        while (vv_capture_must_drain(program.capture))
+            assert_int_equal(take(&program, &error), 1);
+        assert_int_equal(vv_capture_go(program.capture, &error), 0);
+        assert_int_equal(finish(&program, &error), 0);
+        assert_true(is_filled(program.stored, SIZE, 1));
+    }
+    close_program(&program);
+}
+
 /* ---- what a copy would not have ---- */
 
 static void expect_drained(struct program *program, uint64_t pages) {
@@ -632,6 +655,7 @@ int main(void) {
         cmocka_unit_test(memory_is_free_at_once),
         cmocka_unit_test(notes_survive),
         cmocka_unit_test(all_is_looked_at_later),
+        cmocka_unit_test(slow_naming_is_deferred),
         cmocka_unit_test(deferring_is_undone),
         cmocka_unit_test(other_memory_is_drained),
         cmocka_unit_test(overlapping_regions_are_drained),
