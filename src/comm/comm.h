@@ -23,7 +23,9 @@ static inline int vv_comm_is_root(const struct varve_comm *comm) {
  * is not 0, error (not NULL) becomes that of the first rank that had the code, with its rank in it: all ranks tell the
  * same story. */
 int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error);
-/* The same, and in the same message the least of all ranks' values, each by itself. They count only if it is 0. */
+/* The same, and in the same message the least of all ranks' values, each by itself. They count only if it is 0. A
+ * reduction costs the busiest rank a dozen messages where there are thousands of ranks: what can be agreed upon
+ * together is. */
 #define VV_AGREED_MOST 4u
 int vv_comm_agree_values(struct varve_comm *comm, int code, uint64_t *values, size_t count, struct varve_error *error);
 /* An operation of the group failed with rc, which is returned: error (not NULL) says so, as of this rank. */

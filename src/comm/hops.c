@@ -136,12 +136,8 @@ int vv_hops_create(struct varve_comm *comm, int shape, struct vv_hops **out, str
     if (!can_exchange(comm))
         return -ENOTSUP;
     struct vv_hops *hops = vv_calloc(1, sizeof *hops);
-    int rc = hops ? 0 : vv_error(error, -ENOMEM, "no memory for messages between the ranks");
-    rc = vv_comm_agree(comm, rc, error);
-    if (rc) {
-        vv_free(hops);
-        return rc;
-    }
+    if (!hops)
+        return vv_error(error, -ENOMEM, "no memory for messages between the ranks");
     hops->comm = comm;
     hops->shape = shape;
     vv_grid_init(&hops->grid, comm);

@@ -11,7 +11,7 @@
  * Partners per rank: the ranks of a node, plus twice the square root of the nodes. Memory: the questions and answers on
  * their way; about a hundred bytes per partner; nothing else grows with the number of ranks.
  *
- * Everything here is collective and needs the exchange operation of the group (varve_comm.h). */
+ * Asking is collective and needs the exchange operation of the group (varve_comm.h). */
 #ifndef VV_HOPS_H
 #define VV_HOPS_H
 
@@ -27,7 +27,8 @@ enum vv_hops_shape {
     VV_HOPS_GRID  /* node x a x b; dimensions of 1 are left out */
 };
 
-/* Made once per session, kept. Returns -ENOTSUP when the group cannot exchange messages. Same answer everywhere. */
+/* Made once per session, kept. -ENOTSUP when the group cannot exchange messages, which is so on all ranks; any other
+ * error is of this rank alone, and the caller agrees on it. Not collective. */
 int vv_hops_create(struct varve_comm *comm, int shape, struct vv_hops **out, struct varve_error *error);
 void vv_hops_destroy(struct vv_hops *hops); /* accepts NULL; not collective */
 

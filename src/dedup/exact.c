@@ -374,10 +374,11 @@ static const struct vv_exchange_ops exact_ops = {"exact", exact_run, exact_close
 int vv_exchange_exact(struct varve_comm *comm, int shape, struct vv_exchange **out, struct varve_error *error) {
     struct vv_hops *hops = NULL;
     int rc = vv_hops_create(comm, shape, &hops, error);
-    if (rc)
+    if (rc == -ENOTSUP)
         return rc;
     struct exact *exact = vv_calloc(1, sizeof *exact);
-    rc = exact ? 0 : vv_error(error, -ENOMEM, "no memory for deduplication between ranks");
+    if (rc == 0 && !exact)
+        rc = vv_error(error, -ENOMEM, "no memory for deduplication between ranks");
     rc = vv_comm_agree(comm, rc, error);
     if (rc) {
         vv_hops_destroy(hops);

@@ -403,13 +403,16 @@ static struct near *create(struct varve_comm *group) {
     return near;
 }
 
-/* Collective. */
+/* Collective; near is NULL where there is no memory for it. */
 static int set_up(struct near *near, struct varve_comm *group, struct varve_error *error) {
-    uint32_t ranks = near->comm.ranks;
-    size_t rings = (size_t)ranks * ranks * vv_ring_bytes(near->capacity);
-    int rc = vv_node_memory_open(group, sizeof *near->shared + rings, &near->memory, error);
+    uint32_t ranks = group->ranks;
+    size_t rings = (size_t)ranks * ranks * vv_ring_bytes(capacity_for(ranks));
+    struct vv_node_memory *memory = NULL;
+    int rc = near ? 0 : vv_error(error, -ENOMEM, "no memory for a session");
+    rc = vv_node_memory_open(group, rc, sizeof *near->shared + rings, &memory, error);
     if (rc)
         return rc;
+    near->memory = memory;
     near->shared = vv_node_memory_at(near->memory);
     near->rings = (uint8_t *)(near->shared + 1);
     for (uint32_t i = 0; near->comm.local == 0 && i < ranks * ranks; i++)
@@ -422,9 +425,7 @@ int vv_comm_near_open(struct varve_comm *group, struct varve_comm **out, struct 
     if (!is_possible(group)) /* alike on all ranks */
         return vv_comm_all_say(error, -ENOTSUP, "they are on several nodes, are too many, or cannot exchange messages");
     struct near *near = create(group);
-    int rc = vv_comm_agree(group, near ? 0 : vv_error(error, -ENOMEM, "no memory for a session"), error);
-    if (rc == 0)
-        rc = set_up(near, group, error);
+    int rc = set_up(near, group, error);
     if (rc) {
         if (near)
             vv_node_memory_close(near->memory);

@@ -241,7 +241,7 @@ static int begin_other(struct opening *opening, int rc) {
 
 /* ---- the whole ---- */
 
-static int open_memory(struct opening opening, size_t size, struct vv_node_memory **out) {
+static int open_memory(struct opening opening, int failed, size_t size, struct vv_node_memory **out) {
     struct varve_comm *comm = opening.comm;
     struct varve_error unused = {0};
     opening.error = opening.error ? opening.error : &unused;
@@ -250,7 +250,7 @@ static int open_memory(struct opening opening, size_t size, struct vv_node_memor
     if (!is_possible(comm)) /* alike on all ranks */
         return vv_comm_all_say(opening.error, -ENOTSUP,
                                "the group of processes cannot exchange messages, or does not know its nodes");
-    int rc = prepare_opening(&opening, size);
+    int rc = failed ? failed : prepare_opening(&opening, size);
     rc = comm->local == 0 ? begin_first(&opening, rc) : begin_other(&opening, rc);
     if (rc == 0)
         vv_alive_self(&opening.memory->head->lives[comm->local]);
@@ -268,14 +268,15 @@ static int open_memory(struct opening opening, size_t size, struct vv_node_memor
     return 0;
 }
 
-int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_memory **out, struct varve_error *error) {
-    return open_memory((struct opening){.comm = comm, .error = error}, size, out);
+int vv_node_memory_open(struct varve_comm *comm, int failed, size_t size, struct vv_node_memory **out,
+                        struct varve_error *error) {
+    return open_memory((struct opening){.comm = comm, .error = error}, failed, size, out);
 }
 
-int vv_node_memory_reserve(struct varve_comm *comm, size_t size, size_t begin, struct vv_node_memory **out,
+int vv_node_memory_reserve(struct varve_comm *comm, int failed, size_t size, size_t begin, struct vv_node_memory **out,
                            struct varve_error *error) {
     struct opening opening = {.comm = comm, .is_reserved = 1, .begin = begin < size ? begin : size, .error = error};
-    return open_memory(opening, size, out);
+    return open_memory(opening, failed, size, out);
 }
 
 int vv_node_memory_add(const struct vv_node_memory *memory, size_t offset, size_t size) {

@@ -12,12 +12,14 @@
 struct vv_node_memory;
 
 /* Zeroed memory, page-aligned, only as far used as it is touched. Each node's ranks give the same size, not 0.
- * Collective over the whole group; the same code everywhere: 0, -ENOTSUP where ranks of a node cannot share memory
- * (or the group cannot exchange messages, or knows no nodes), or another error. On failure error tells why. */
-int vv_node_memory_open(struct varve_comm *comm, size_t size, struct vv_node_memory **out, struct varve_error *error);
+ * failed: why this rank cannot use it, with its error, or 0; then nobody gets any. Collective over the whole group; the
+ * same code everywhere: 0, -ENOTSUP where ranks of a node cannot share memory (or the group cannot exchange messages,
+ * or knows no nodes), or another error. On failure error tells why. */
+int vv_node_memory_open(struct varve_comm *comm, int failed, size_t size, struct vv_node_memory **out,
+                        struct varve_error *error);
 /* The same, but whoever touches what the node does not have does not die by SIGBUS: the first `begin` bytes are there
  * from the beginning, the others after vv_node_memory_add. Where the node has less, it fails. */
-int vv_node_memory_reserve(struct varve_comm *comm, size_t size, size_t begin, struct vv_node_memory **out,
+int vv_node_memory_reserve(struct varve_comm *comm, int failed, size_t size, size_t begin, struct vv_node_memory **out,
                            struct varve_error *error);
 /* Not collective. `size` bytes from `offset` on are there now: 0, or they are not. */
 int vv_node_memory_add(const struct vv_node_memory *memory, size_t offset, size_t size);

@@ -80,14 +80,15 @@ static size_t size_of(uint32_t ranks, uint32_t teams) {
 
 int vv_post_open(struct varve_comm *comm, uint32_t teams, struct vv_post **out, struct varve_error *error) {
     struct vv_post *post = vv_calloc(1, sizeof *post);
-    int rc = vv_comm_agree(comm, post ? 0 : vv_error(error, -ENOMEM, "no memory for a session"), error);
+    struct vv_node_memory *memory = NULL;
     uint32_t ranks = comm->nodes > 0 && comm->ops->node_size ? comm->ops->node_size(comm, comm->node) : 1;
-    if (rc == 0)
-        rc = vv_node_memory_open(comm, size_of(ranks, teams), &post->memory, error);
+    int rc = post ? 0 : vv_error(error, -ENOMEM, "no memory for a session");
+    rc = vv_node_memory_open(comm, rc, size_of(ranks, teams), &memory, error);
     if (rc) {
         vv_free(post);
         return rc;
     }
+    post->memory = memory;
     post->ranks = ranks;
     post->teams = teams;
     lay_out(post, vv_node_memory_at(post->memory));

@@ -93,7 +93,7 @@ struct vv_lender {
     _Atomic int is_broken;
     struct varve_backend *backend;
     struct vv_read_costs *costs;
-    struct vv_lender *tables; /* for what is not blocks */
+    struct vv_lender *tables; /* for what is not blocks; in the same memory */
 };
 
 /* ---- waiting ---- */
@@ -332,7 +332,7 @@ static void filled(void *arg, struct vv_loan *loan, uint32_t lead, int rc) {
 /* There is memory to fill it. It comes when it is first needed, so that slots that nobody needs cost nothing. */
 static int has_memory(struct vv_lender *lender, struct vv_loan *loan) {
     struct slot *slot = &lender->shared->slots[loan->slot];
-    size_t offset = (size_t)(loan->data - (const uint8_t *)lender->shared);
+    size_t offset = (size_t)(loan->data - (const uint8_t *)vv_node_memory_at(lender->memory));
     if (slot->has_memory || vv_node_memory_add(lender->memory, offset, lender->slot_size) == 0) {
         slot->has_memory = 1;
         return 1;
@@ -420,56 +420,71 @@ static uint64_t slot_bytes(uint32_t size) {
     return ((uint64_t)size + VV_LEND_SLACK + PAGE - 1) / PAGE * PAGE;
 }
 
-/* `slots` slots for so many bytes each. */
-static int open_slots(struct varve_comm *comm, const struct vv_lender_options *options, uint64_t slots, uint32_t size,
-                      struct vv_lender **out, struct varve_error *error) {
-    struct vv_lender *lender = vv_calloc(1, sizeof *lender);
-    uint32_t words = (uint32_t)(vv_granules(size) + VV_LEND_WORD - 1) / VV_LEND_WORD;
-    uint64_t slot_size = slot_bytes(size);
-    uint64_t book = sizeof(struct shared) + slots * sizeof(struct slot);
-    uint64_t asked = comm->ops->node_size(comm, comm->node) * sizeof(uint64_t);
-    uint64_t head = (book + asked + slots * words * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
-    int rc = vv_comm_agree(comm, lender ? 0 : vv_error(error, -ENOMEM, "no memory to lend blocks"), error);
-    if (rc == 0)
-        rc = vv_node_memory_reserve(comm, (size_t)(head + slots * slot_size), (size_t)head, &lender->memory, error);
-    if (rc) {
-        vv_free(lender);
-        return rc;
-    }
-    lender->shared = vv_node_memory_at(lender->memory);
-    lender->asked_ns = (_Atomic uint64_t *)(void *)((uint8_t *)lender->shared + book);
-    lender->granules = (uint64_t *)(void *)((uint8_t *)lender->shared + book + asked);
-    lender->data = (uint8_t *)lender->shared + head;
-    lender->slots = (uint32_t)slots;
-    lender->words = words;
-    lender->slot_size = (uint32_t)slot_size;
-    lender->block_size = size;
-    lender->ranks = comm->ops->node_size(comm, comm->node);
-    lender->local = comm->local;
-    lender->backend = options->backend;
-    lender->costs = options->costs;
-    *out = lender;
-    return 0;
+/* `slots` slots for blocks of so many bytes each. */
+struct layout {
+    uint64_t slots;
+    uint32_t size, words;           /* of a block, and for its granules */
+    uint64_t asked, granules, head; /* where these begin, and all that comes before the data, in bytes */
+};
+
+static struct layout lay_out(uint64_t slots, uint32_t size, uint32_t ranks) {
+    struct layout layout = {.slots = slots, .size = size};
+    layout.words = (uint32_t)(vv_granules(size) + VV_LEND_WORD - 1) / VV_LEND_WORD;
+    layout.asked = sizeof(struct shared) + slots * sizeof(struct slot);
+    layout.granules = layout.asked + ranks * sizeof(uint64_t);
+    layout.head = (layout.granules + slots * layout.words * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
+    return layout;
+}
+
+static uint64_t data_bytes(const struct layout *layout) {
+    return layout->slots * slot_bytes(layout->size);
+}
+
+static void init(struct vv_lender *lender, const struct layout *layout, uint8_t *head, uint8_t *data) {
+    lender->shared = (struct shared *)(void *)head;
+    lender->asked_ns = (_Atomic uint64_t *)(void *)(head + layout->asked);
+    lender->granules = (uint64_t *)(void *)(head + layout->granules);
+    lender->data = data;
+    lender->slots = (uint32_t)layout->slots;
+    lender->words = layout->words;
+    lender->slot_size = (uint32_t)slot_bytes(layout->size);
+    lender->block_size = layout->size;
+}
+
+/* How many slots for blocks: as many as the budget has room for, within bounds. */
+static uint64_t count_slots(const struct vv_lender_options *options, uint32_t ranks) {
+    uint64_t budget = options->budget < BUDGET_MOST ? options->budget : BUDGET_MOST;
+    uint64_t slots = budget / slot_bytes(options->block_size);
+    uint64_t most = BUDGET_MOST / slot_bytes(options->block_size); /* large blocks: few */
+    uint64_t wanted = ranks > SLOTS_LEAST ? ranks : SLOTS_LEAST;   /* many ranks are further apart */
+    uint64_t least = most > wanted ? wanted : most > SLOTS_LARGE ? most : SLOTS_LARGE;
+    return slots > least ? slots : least;
 }
 
 int vv_lender_open(struct varve_comm *comm, const struct vv_lender_options *options, struct vv_lender **out,
                    struct varve_error *error) {
-    uint64_t budget = options->budget < BUDGET_MOST ? options->budget : BUDGET_MOST;
-    uint64_t slots = budget / slot_bytes(options->block_size);
-    uint64_t most = BUDGET_MOST / slot_bytes(options->block_size); /* large blocks: few */
     uint32_t ranks = comm->ops->node_size(comm, comm->node);
-    uint64_t wanted = ranks > SLOTS_LEAST ? ranks : SLOTS_LEAST; /* many ranks are further apart */
-    uint64_t least = most > wanted ? wanted : most > SLOTS_LARGE ? most : SLOTS_LARGE;
-    struct vv_lender *lender = NULL;
+    const struct layout blocks = lay_out(count_slots(options, ranks), options->block_size, ranks);
+    const struct layout tables = lay_out(TABLES_SLOTS, TABLES_SIZE, ranks);
+    uint64_t heads = blocks.head + tables.head;
+    struct vv_lender *lender = vv_calloc(2, sizeof *lender);
+    struct vv_node_memory *memory = NULL;
     *out = NULL;
-    int rc = open_slots(comm, options, slots > least ? slots : least, options->block_size, &lender, error);
-    if (rc == 0)
-        rc = open_slots(comm, options, TABLES_SLOTS, TABLES_SIZE, &lender->tables, error);
-    if (rc)
-        vv_lender_close(lender);
-    else
-        *out = lender;
-    return rc;
+    int rc = lender ? 0 : vv_error(error, -ENOMEM, "no memory to lend blocks");
+    rc = vv_node_memory_reserve(comm, rc, (size_t)(heads + data_bytes(&blocks) + data_bytes(&tables)), (size_t)heads,
+                                &memory, error);
+    if (rc) {
+        vv_free(lender);
+        return rc;
+    }
+    uint8_t *begin = vv_node_memory_at(memory);
+    lender[0] = lender[1] = (struct vv_lender){
+        .memory = memory, .ranks = ranks, .local = comm->local, .backend = options->backend, .costs = options->costs};
+    init(&lender[0], &blocks, begin, begin + heads);
+    init(&lender[1], &tables, begin + blocks.head, begin + heads + data_bytes(&blocks));
+    lender->tables = &lender[1];
+    *out = lender;
+    return 0;
 }
 
 void vv_lender_rest(struct vv_lender *lender) {
@@ -480,7 +495,6 @@ void vv_lender_rest(struct vv_lender *lender) {
 void vv_lender_close(struct vv_lender *lender) {
     if (!lender)
         return;
-    vv_lender_close(lender->tables);
     vv_node_memory_close(lender->memory);
     vv_free(lender);
 }

@@ -215,7 +215,7 @@ void vv_peers_rest(struct vv_peers *peers) {
     vv_lender_rest(peers->lender);
 }
 
-int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varve_error *error) {
+int vv_peers_work(struct vv_peers *peers, vv_work_fn work, void *arg, struct varve_error *error) {
     int rc;
     if (vv_peers_is_direct(peers)) {
         rc = work(arg, &peers->store, error);
@@ -227,7 +227,11 @@ int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varv
         rc = run_beside(peers, error);
         peers->is_running = 0;
     }
-    return vv_comm_agree(peers->comm, rc, error);
+    return rc;
+}
+
+int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varve_error *error) {
+    return vv_comm_agree(peers->comm, vv_peers_work(peers, work, arg, error), error);
 }
 
 /* ---- beginning and end ---- */
@@ -277,9 +281,8 @@ int vv_peers_open(const struct vv_peers_options *options, struct vv_peers **out,
     }
     if (rc)
         vv_error(error, rc, "no means to restart together: %s", varve_error_text(rc));
-    rc = vv_comm_agree(comm, rc, error);
     if (rc == 0 && is_many) {
-        rc = vv_hops_create(comm, VV_HOPS_AUTO, &peers->hops, error); /* the same on all ranks, and so is the error */
+        rc = vv_hops_create(comm, VV_HOPS_AUTO, &peers->hops, error);
         rc = rc == -ENOTSUP ? 0 : rc;
     }
     if (rc) {
@@ -339,13 +342,11 @@ static void open_lender(struct vv_peers *peers, uint64_t least_bytes, uint32_t b
         vv_log(peers->own->log, VV_LOG_DEBUG, "blocks are not shared on a node: %s", why.text);
 }
 
-int vv_peers_need(struct vv_peers *peers, const struct vv_peers_needs *needs, struct varve_error *error) {
+int vv_peers_need(struct vv_peers *peers, int code, const struct vv_peers_needs *needs, struct varve_error *error) {
     uint64_t least[4] = {!needs->is_needed, needs->shared == 0, needs->bytes, needs->block_size};
-    if (peers->mode != VV_PEERS_SHARED)
-        return 0;
-    int rc = peers->comm->ops->reduce_min(peers->comm, least, 4);
-    if (rc)
-        return vv_error(error, rc, "the ranks can talk no more: %s", varve_error_text(rc));
+    int rc = vv_comm_agree_values(peers->comm, code, least, 4, error);
+    if (rc || peers->mode != VV_PEERS_SHARED)
+        return rc;
     if (!least[1])
         open_lender(peers, least[2], (uint32_t)least[3]);
     if (least[0] || (peers->lender && peers->comm->nodes == 1))

@@ -32,7 +32,7 @@ struct vv_peers_options {
     unsigned threads;       /* that read for others */
     uint64_t window;        /* memory that may be used, bytes */
 };
-/* Collective, the same answer on all ranks. */
+/* Not collective, but all ranks must have opened theirs before one is used: the caller agrees on that. */
 int vv_peers_open(const struct vv_peers_options *options, struct vv_peers **out, struct varve_error *error);
 void vv_peers_close(struct vv_peers *peers); /* not collective; accepts NULL */
 
@@ -44,6 +44,8 @@ struct vv_store *vv_peers_store(struct vv_peers *peers);
  * their codes. */
 typedef int (*vv_work_fn)(void *arg, struct vv_store *store, struct varve_error *error);
 int vv_peers_run(struct vv_peers *peers, vv_work_fn work, void *arg, struct varve_error *error);
+/* The same, but it returns the code of this rank, for the caller to agree upon together with something else. */
+int vv_peers_work(struct vv_peers *peers, vv_work_fn work, void *arg, struct varve_error *error);
 
 /* Inside the work: let the thread that called vv_peers_run call fn, since the program expects its callbacks there. */
 int vv_peers_call(struct vv_peers *peers, int (*fn)(void *arg), void *arg);
@@ -56,8 +58,9 @@ struct vv_peers_needs {
     uint32_t block_size; /* that is expected */
 };
 /* Until this is called, each rank reads by itself. If any rank needs it, what follows goes by rounds, or on a single
- * node through the memory that its ranks share; else straight to the storage. Collective. */
-int vv_peers_need(struct vv_peers *peers, const struct vv_peers_needs *needs, struct varve_error *error);
+ * node through the memory that its ranks share; else straight to the storage. code: of the work that has found out what
+ * is needed (vv_peers_work). If it is not 0 on all ranks, nothing changes. Collective; agrees on the code. */
+int vv_peers_need(struct vv_peers *peers, int code, const struct vv_peers_needs *needs, struct varve_error *error);
 
 /* What this rank does outside vv_peers_run is done: nobody on its node keeps anything for it. */
 void vv_peers_rest(struct vv_peers *peers);

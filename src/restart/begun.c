@@ -148,14 +148,9 @@ static int read_inside(void *arg, struct vv_store *store, struct varve_error *er
 
 /* Ranks read for each other here, so everything is read inside the call. */
 static int read_elsewhere(struct vv_begun *begun, struct varve_error *error) {
-    int rc = vv_may_be_elastic(&begun->restart, error);
-    if (rc)
-        return rc;
-    begun->elastic = (struct vv_elastic){.context = &begun->context,
-                                         .options = &begun->options,
-                                         .generation = begun->restart.generation,
-                                         .version = begun->restart.version};
-    rc = vv_elastic_read(&begun->elastic, error);
+    int rc = vv_restart_elsewhere(&begun->restart, &begun->elastic, error);
+    if (rc == 0)
+        rc = vv_comm_agree(begun->context.job->comm, vv_elastic_read(&begun->elastic, error), error);
     if (rc)
         vv_elastic_clear(&begun->elastic, rc);
     else
@@ -173,12 +168,14 @@ int vv_try_begin(struct vv_restart_context *context, const void *arg, uint32_t g
                                          .version = version,
                                          .given = {.regions = &begun->context.memory->regions}};
     int rc = vv_restart_prepare(&begun->restart, error);
+    if (rc == VV_OTHER_PARTS)
+        return read_elsewhere(begun, error);
     if (rc == 0)
         rc = vv_peers_run(begun->restart.peers, read_inside, begun, error);
     if (rc) {
         begun->is_done = 0;
         vv_restart_clear(&begun->restart, rc);
-        return rc == VV_OTHER_PARTS ? read_elsewhere(begun, error) : rc;
+        return rc;
     }
     begun->wish = begun->restart.target_count;
     if (begun->is_done)
@@ -250,7 +247,8 @@ int vv_begun_end(struct vv_begun *begun, struct varve_error *error) {
     if (rc)
         rc = vv_see_forgotten(&begun->context, &candidate, rc, error);
     else
-        rc = begun->is_elastic ? vv_elastic_take(&begun->elastic, error) : vv_restart_take(&begun->restart, error);
+        rc =
+            begun->is_elastic ? vv_elastic_take(&begun->elastic, 0, error) : vv_restart_take(&begun->restart, 0, error);
     clear(begun, rc);
     vv_begun_destroy(begun);
     return rc;

@@ -6,7 +6,7 @@
 #include "base/host.h"
 #include "restart/restart_private.h"
 
-int vv_open_peers(struct vv_restart_context *context, struct vv_peers **out, struct varve_error *error) {
+static int open_peers(const struct vv_restart_context *context, struct vv_peers **out, struct varve_error *error) {
     const struct vv_peers_options options = {
         .comm = context->job->comm,
         .store = context->job->store,
@@ -55,13 +55,14 @@ static int name_checkpoint(struct vv_job *job, uint32_t generation, uint64_t ver
     return job->lease ? vv_lease_refer(job->lease, &attempt, error) : 0;
 }
 
-int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct vv_made_by *named,
+int vv_candidate_name(struct vv_job *job, int rc, uint32_t generation, uint64_t version, struct vv_made_by *named,
                       struct varve_error *error) {
-    uint64_t values[2] = {UINT64_MAX, named ? named->may : 0};
-    int rc = job->is_leader ? name_checkpoint(job, generation, version, &values[0], error) : 0;
-    rc = vv_comm_agree_values(job->comm, rc, values, 2, error);
-    if (rc == 0 && named)
-        *named = (struct vv_made_by){values[0], values[1]};
+    uint64_t values[] = {UINT64_MAX, (uint64_t)named->may, !named->is_asking};
+    if (rc == 0 && job->is_leader)
+        rc = name_checkpoint(job, generation, version, &values[0], error);
+    rc = vv_comm_agree_values(job->comm, rc, values, 3, error);
+    if (rc == 0)
+        *named = (struct vv_made_by){values[0], values[1] != 0, !values[2]};
     return rc;
 }
 
@@ -174,36 +175,43 @@ static int is_kept_less(const struct vv_restart_context *context, struct vv_view
     return rc < 0 ? rc : 0;
 }
 
-int vv_candidate_evaluate(struct vv_restart_context *context, struct vv_view *view, int is_under_replicated,
-                          struct varve_error *error) {
-    int is_less = is_kept_less(context, view, error);
-    uint64_t why = vv_view_used_copies(view) ? 2 : is_less > 0 || is_under_replicated, least = ~why;
-    int rc = vv_comm_agree_values(context->job->comm, is_less < 0 ? is_less : 0, &least, 1, error);
-    if (rc)
-        return rc;
-    why = ~least;
-    if (why)
-        vv_lineage_doubt(&context->job->lineage);
-    if (why && vv_comm_is_root(context->job->comm))
+/* Some rank has found that parts are missing (2), or kept less often than wanted (1). */
+static void note_doubt(struct vv_restart_context *context, struct vv_view *view, uint64_t why) {
+    vv_lineage_doubt(&context->job->lineage);
+    if (vv_comm_is_root(context->job->comm))
         vv_log(&context->job->log, why == 2 ? VV_LOG_WARN : VV_LOG_INFO,
                "parts of %s@%" PRIu64 " %s: the next checkpoint stores everything again", context->job->name,
                vv_view_attempt(view)->version,
                why == 2 ? "were read from copies, since the originals are missing or damaged"
                         : "are kept on fewer nodes than wanted");
-    return 0;
 }
 
 /* ---- going on ---- */
 
-/* Versions above this one may exist in our generation: then we go on in a new one, the same on all nodes. */
-int vv_candidate_begin(struct vv_job *job, struct vv_view *view, struct varve_error *error) {
-    uint64_t next = job->lease ? vv_lease_generation(job->lease) + (job->lineage.tries > 0) : 0;
-    int rc = vv_comm_most(job->comm, &next);
-    while (rc == 0 && job->lease && vv_lease_generation(job->lease) < next)
+/* The heartbeats name it, in this generation. */
+static int refer(struct vv_job *job, struct vv_view *view, uint64_t generation, struct varve_error *error) {
+    int rc = 0;
+    while (rc == 0 && job->lease && vv_lease_generation(job->lease) < generation)
         rc = vv_lease_advance(job->lease, error);
     if (rc == 0 && job->lease)
         rc = vv_lease_refer(job->lease, vv_view_attempt(view), error);
     return vv_comm_agree(job->comm, rc, error);
+}
+
+/* Versions above this one may exist in our generation: then we go on in a new one, the same on all nodes. */
+int vv_candidate_begin(struct vv_restart_context *context, int rc, struct vv_view *view, int is_under_replicated,
+                       struct varve_error *error) {
+    const struct vv_job *job = context->job;
+    int is_less = rc ? rc : is_kept_less(context, view, error);
+    uint64_t why = rc ? 0 : vv_view_used_copies(view) ? 2 : is_less > 0 || is_under_replicated;
+    uint64_t next = job->lease ? vv_lease_generation(job->lease) + (job->lineage.tries > 0) : 0;
+    uint64_t least[] = {~why, ~next};
+    rc = vv_comm_agree_values(job->comm, is_less < 0 ? is_less : 0, least, 2, error);
+    if (rc)
+        return rc;
+    if (~least[0])
+        note_doubt(context, view, ~least[0]);
+    return refer(context->job, view, ~least[1], error);
 }
 
 void vv_candidate_take(struct vv_job *job, struct vv_view *view, struct vv_history *history,
@@ -227,9 +235,15 @@ static struct vv_lost all_regions(const struct vv_restart_context *context) {
     return lost;
 }
 
-int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation,
-                          uint64_t version, int *is_under_replicated_out, struct varve_error *error) {
+int vv_candidate_peers(struct vv_restart_context *context, uint32_t generation, uint64_t version, struct vv_peers **out,
+                       int *is_under_replicated_out, struct varve_error *error) {
     const struct vv_lost all = all_regions(context);
     const struct vv_completeness wanted = {context->replicas, &all};
-    return vv_leaders_complete(context->job, peers, &wanted, generation, version, is_under_replicated_out, error);
+    int rc = open_peers(context, out, error);
+    *is_under_replicated_out = 0;
+    if (!vv_is_local(context->job))
+        return rc;
+    rc = vv_comm_agree(context->job->comm, rc, error);
+    return rc ? rc
+              : vv_leaders_complete(context->job, *out, &wanted, generation, version, is_under_replicated_out, error);
 }

@@ -15,6 +15,7 @@ struct candidates {
     struct vv_attempt *list; /* a leader's */
     size_t count, capacity, next;
     uint64_t rejected;
+    int failed; /* they could not be listed: the ranks agree on that when they choose the first */
 };
 
 static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
@@ -31,8 +32,8 @@ static int add_candidate(void *arg, uint32_t generation, uint64_t version) {
     return 0;
 }
 
-static int find_candidates(struct vv_restart_context *context, int64_t version, struct candidates *out,
-                           struct varve_error *error) {
+static void find_candidates(struct vv_restart_context *context, int64_t version, struct candidates *out,
+                            struct varve_error *error) {
     int rc = 0;
     memset(out, 0, sizeof *out);
     out->context = context;
@@ -42,22 +43,28 @@ static int find_candidates(struct vv_restart_context *context, int64_t version, 
     if (rc < 0)
         vv_error_default(error, rc, "the checkpoints of %s could not be listed: %s", context->job->name,
                          varve_error_text(rc));
-    return vv_comm_agree(context->job->comm, rc < 0 ? rc : 0, error);
+    out->failed = rc < 0 ? rc : 0;
 }
 
-/* 1 and the next candidate, 0 when there is none left, or an error of the group. Leaders may have different lists: a
- * node may have missed a commit. */
+/* 1 and the next candidate, 0 when there is none left, or an error, the same on all ranks. Leaders may have different
+ * lists: a node may have missed a commit. The highest version counts among those of the highest generation only, so it
+ * is asked for again unless all leaders have that generation next. */
 static int next_candidate(struct candidates *candidates, struct vv_attempt *out, struct varve_error *error) {
     struct varve_comm *comm = candidates->context->job->comm;
     const struct vv_attempt none = {0};
     const struct vv_attempt *own = candidates->next < candidates->count ? &candidates->list[candidates->next] : &none;
-    uint64_t generation = own->generation;
-    int rc = vv_comm_most(comm, &generation);
-    uint64_t version = own->generation == generation ? own->version : 0;
-    if (rc == 0)
-        rc = vv_comm_most(comm, &version);
+    int is_leader = candidates->context->job->is_leader;
+    uint64_t least[] = {~(uint64_t)own->generation, ~own->version, is_leader ? own->generation : UINT64_MAX};
+    int rc = vv_comm_agree_values(comm, candidates->failed, least, 3, error);
     if (rc)
-        return vv_error(error, rc, "the ranks could not agree on a candidate: %s", varve_error_text(rc));
+        return rc;
+    uint64_t generation = ~least[0], version = ~least[1];
+    if (least[2] != generation) {
+        version = own->generation == generation ? own->version : 0;
+        rc = vv_comm_most(comm, &version);
+    }
+    if (rc)
+        return vv_comm_broken(comm, rc, error);
     if (own->generation == generation && own->version == version)
         candidates->next++;
     *out = (struct vv_attempt){(uint32_t)generation, 0, version};
@@ -144,8 +151,8 @@ static int try_listed(struct vv_restart_context *context, int64_t version, vv_tr
     struct vv_attempt candidate = {0};
     struct varve_error why = {0}, damage = {0};
     vv_access_look(context->job);
-    int rc = find_candidates(context, version, &candidates, error);
-    int result = VARVE_NO_CHECKPOINT;
+    find_candidates(context, version, &candidates, error);
+    int rc = 0, result = VARVE_NO_CHECKPOINT;
     while (rc == 0 && (rc = next_candidate(&candidates, &candidate, error)) > 0) {
         rc = 0;
         vv_error_clear(&why);
@@ -226,7 +233,8 @@ int vv_find_offered(struct vv_restart_context *context, int64_t version, uint32_
     struct vv_attempt candidate = {0};
     const struct vv_attempt *parent = &context->job->lineage.parent;
     size_t count = 0;
-    int rc = find_candidates(context, version, &candidates, error);
+    int rc = 0;
+    find_candidates(context, version, &candidates, error);
     *generation_out = 0;
     if (parent->generation && parent->version == (uint64_t)version &&
         !vv_lineage_is_rejected(&context->job->lineage, parent->generation, parent->version))

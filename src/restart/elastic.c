@@ -161,50 +161,41 @@ static void compare_totals(struct vv_elastic *elastic) {
                "as many");
 }
 
-/* What is stored fits what is protected, on all ranks. Nothing was written. */
-static int prepare(struct vv_elastic *elastic, struct varve_error *error) {
-    struct vv_restart_context *context = elastic->context;
-    struct vv_job *job = context->job;
-    int rc = vv_candidate_complete(context, elastic->peers, elastic->generation, elastic->version,
-                                   &elastic->is_under_replicated, error);
-    if (rc == 0)
-        rc = vv_candidate_name(job, elastic->generation, elastic->version, NULL, error);
-    if (rc == 0)
-        rc = vv_elastic_ask(elastic, error);
-    if (rc == 0)
-        rc = vv_elastic_lists(elastic, error);
-    if (rc == 0)
-        rc = vv_peers_run(elastic->peers, compare_parts, elastic, error);
-    if (rc == 0)
-        compare_totals(elastic);
+/* Each rank has compared, or has failed with rc: the ranks agree, and say what they need of each other. */
+static int need_others(struct vv_elastic *elastic, int rc, struct varve_error *error) {
     /* Nearly every block may be lent, not only some: with few slots ranks that are once apart stay so. A round costs
      * each rank a hundred messages where there are thousands: it must save some bytes. */
     const struct vv_peers_needs needs = {.is_needed = elastic->reach > elastic->bytes + elastic->bytes / 10 + SPARE,
                                          .shared = elastic->bytes,
                                          .bytes = elastic->bytes * 3,
-                                         .block_size = (uint32_t)job->settings.block_size};
-    return rc ? rc : vv_peers_need(elastic->peers, &needs, error);
+                                         .block_size = (uint32_t)elastic->context->job->settings.block_size};
+    return vv_peers_need(elastic->peers, rc, &needs, error);
+}
+
+int vv_elastic_prepare(struct vv_elastic *elastic, struct varve_error *error) {
+    int rc = vv_elastic_ask(elastic, error);
+    if (rc == 0)
+        rc = vv_elastic_lists(elastic, error);
+    if (rc == 0) {
+        rc = vv_peers_work(elastic->peers, compare_parts, elastic, error);
+        rc = need_others(elastic, rc, error);
+    }
+    if (rc == 0)
+        compare_totals(elastic);
+    return rc;
 }
 
 int vv_elastic_read(struct vv_elastic *elastic, struct varve_error *error) {
     struct vv_restart_context *context = elastic->context;
-    elastic->given = (struct vv_given){.regions = &context->memory->regions, .options = elastic->options};
-    int rc = elastic->peers ? 0 : vv_open_peers(context, &elastic->peers, error);
-    if (rc == 0)
-        rc = prepare(elastic, error);
-    if (rc)
-        return rc;
     context->memory->is_overwritten = 1;
     vv_unwatch_regions(context->memory);
     vv_devices_settle(&context->memory->regions, context->job->lineage.is_settled_well);
-    return vv_peers_run(elastic->peers, read_parts, elastic, error);
+    return vv_peers_work(elastic->peers, read_parts, elastic, error);
 }
 
-int vv_elastic_take(struct vv_elastic *elastic, struct varve_error *error) {
+int vv_elastic_take(struct vv_elastic *elastic, int rc, struct varve_error *error) {
     struct vv_restart_context *context = elastic->context;
-    int rc = vv_candidate_evaluate(context, elastic->view, elastic->is_under_replicated, error);
-    if (rc == 0)
-        rc = vv_candidate_begin(context->job, elastic->view, error);
+    rc = vv_candidate_begin(context, rc, elastic->view, elastic->is_under_replicated, error);
     if (rc)
         return rc;
     vv_candidate_take(context->job, elastic->view, &elastic->history, NULL);
@@ -217,6 +208,7 @@ void vv_elastic_clear(struct vv_elastic *elastic, int rc) {
     vv_view_close(elastic->view);
     vv_peers_close(elastic->peers);
     vv_free(elastic->lists);
+    vv_free(elastic->list_sums);
     vv_free(elastic->wanted);
     vv_free(elastic->owners);
     vv_free(elastic->parts);

@@ -211,13 +211,9 @@ static int read_names(void *arg, struct vv_store *store, struct varve_error *err
 
 int vv_elastic_ask(struct vv_elastic *elastic, struct varve_error *error) {
     struct varve_comm *comm = elastic->context->job->comm;
-    uint64_t is_asking = elastic->options->is_allocating != 0;
-    int rc = vv_comm_most(comm, &is_asking);
-    if (rc)
-        return vv_comm_broken(comm, rc, error);
-    if (!is_asking)
+    if (!elastic->is_asking)
         return 0;
-    rc = vv_peers_run(elastic->peers, read_names, elastic, error);
+    int rc = vv_peers_run(elastic->peers, read_names, elastic, error);
     if (rc == 0)
         rc = vv_names_merge(&elastic->names, comm, error);
     if (rc == 0)

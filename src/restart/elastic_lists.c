@@ -22,7 +22,8 @@ static int by_name(const void *a, const void *b) {
 static int find_lists(struct vv_elastic *elastic, struct varve_error *error) {
     struct vv_regions *regions = &elastic->context->memory->regions;
     elastic->lists = vv_calloc(regions->count + 1, sizeof *elastic->lists);
-    if (!elastic->lists)
+    elastic->list_sums = vv_calloc(2 * regions->count + 1, sizeof *elastic->list_sums);
+    if (!elastic->lists || !elastic->list_sums)
         return vv_error(error, -ENOMEM, "no memory to restart %zu regions", regions->count);
     for (size_t i = 0; i < regions->count; i++)
         if (vv_is_region_asked(elastic, &regions->list[i]) && regions->list[i].distribution == VARVE_JOINED)
@@ -58,21 +59,17 @@ static int agree_on_names(struct vv_elastic *elastic, int rc, struct varve_error
 static int add_up_lists(struct vv_elastic *elastic, struct varve_error *error) {
     struct varve_comm *comm = elastic->context->job->comm;
     size_t count = elastic->list_count;
-    uint64_t *sums = vv_calloc(2 * count + 1, sizeof *sums);
-    int rc = vv_comm_agree(comm, sums ? 0 : vv_error(error, -ENOMEM, "no memory to restart"), error);
-    for (size_t i = 0; rc == 0 && i < count; i++)
+    uint64_t *sums = elastic->list_sums;
+    for (size_t i = 0; i < count; i++)
         sums[i] = vv_list_count(elastic->lists[i].region);
-    if (rc == 0) {
-        rc = vv_comm_sums(comm, sums, count, sums + count);
-        if (rc)
-            vv_error(error, rc, "the ranks could not add up their lists: %s", varve_error_text(rc));
-        rc = vv_comm_agree(comm, rc, error);
-    }
+    int rc = vv_comm_sums(comm, sums, count, sums + count);
+    if (rc)
+        vv_error(error, rc, "the ranks could not add up their lists: %s", varve_error_text(rc));
+    rc = vv_comm_agree(comm, rc, error);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         elastic->lists[i].end = sums[i];
         elastic->lists[i].total = sums[count + i];
     }
-    vv_free(sums);
     return rc;
 }
 

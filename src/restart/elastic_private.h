@@ -55,6 +55,7 @@ struct vv_elastic {
     struct vv_history history;
     int has_same_replicas; /* all ranks have declared the same regions as replicated */
     struct vv_list *lists; /* ascending names */
+    uint64_t *list_sums;   /* while they are added up */
     size_t list_count;
     struct vv_wanted *wanted; /* by slots of the regions; those that are empty have no region */
     size_t wanted_count;
@@ -66,7 +67,7 @@ struct vv_elastic {
     uint64_t reach;                        /* bytes of the stored regions that these are in */
     uint64_t wanted_blocks, stored_blocks; /* bytes of arrays: of this rank's blocks now, and of all that are stored */
     int is_under_replicated;               /* something is there fewer times than it should be */
-    /* where the program is asked for memory: */
+    int is_asking;                         /* some rank asks the program for memory; then there are: */
     struct vv_stored_names names;
     uint64_t *protected_rows; /* of each name: of all ranks, if it is a list */
     struct vv_given given;
@@ -95,11 +96,15 @@ static inline int vv_is_region_asked(const struct vv_elastic *elastic, const str
 }
 
 /* ---- elastic.c ---- */
-/* Until all ranks have read what they want; elastic has the candidate, and the peers of a restart that has
- * found other parts, which are its own from then on; the rest is zeros. Collective. Clear it in any case. */
+/* Until all ranks know that what they want is stored; elastic has the candidate, which is named, and the peers of a
+ * restart that has found other parts, which are its own from then on; the rest is zeros. Nothing is written.
+ * Collective; the same code on all ranks. */
+int vv_elastic_prepare(struct vv_elastic *elastic, struct varve_error *error);
+/* Read it. Collective; returns the code of this rank, for the caller to agree upon. */
 int vv_elastic_read(struct vv_elastic *elastic, struct varve_error *error);
-/* From now on it is what the job goes on from. Collective. */
-int vv_elastic_take(struct vv_elastic *elastic, struct varve_error *error);
+/* rc: has this rank read it? If all have, it is from now on what the job goes on from. Collective; the same code on all
+ * ranks. */
+int vv_elastic_take(struct vv_elastic *elastic, int rc, struct varve_error *error);
 /* rc: the job goes on from it, or why not. Not collective. */
 void vv_elastic_clear(struct vv_elastic *elastic, int rc);
 

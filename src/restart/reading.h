@@ -26,7 +26,7 @@ struct vv_restart {
     struct vv_peers *peers;
     uint32_t generation; /* the candidate */
     uint64_t version;
-    int is_elsewhere;        /* it is of other ranks, and all of ours may come back on others */
+    struct vv_made_by named; /* by how many ranks it was made, and what ours may */
     int is_under_replicated; /* something is there fewer times than it should be */
     struct vv_shared_note spread;
     uint64_t own_bytes, others_bytes; /* of this rank's part, in its own packs and in those of others or of several */
@@ -49,14 +49,17 @@ struct vv_restart {
 
 /* ---- restart.c ---- */
 /* All that comes before the first byte is written: the ranks agree that they can read this candidate. Collective. Clear
- * it in any case. */
+ * it in any case. VV_OTHER_PARTS: vv_restart_elsewhere goes on, and clears it. */
 int vv_restart_prepare(struct vv_restart *restart, struct varve_error *error);
 /* This rank has read and checked all of it: the history as it will be, while this can still fail. */
 int vv_restart_remember(struct vv_restart *restart, struct varve_error *error);
-/* All ranks have remembered it: from now on it is what the job goes on from. Collective. */
-int vv_restart_take(struct vv_restart *restart, struct varve_error *error);
-/* All ranks have heard VV_OTHER_PARTS: may this candidate be read by the places of its elements? Collective. */
-int vv_may_be_elastic(const struct vv_restart *restart, struct varve_error *error);
+/* rc: has this rank remembered it? If all have, it is from now on what the job goes on from. Collective; the same code
+ * on all ranks. */
+int vv_restart_take(struct vv_restart *restart, int rc, struct varve_error *error);
+/* All ranks have heard VV_OTHER_PARTS: this candidate is read by the places of its elements, if that may be.
+ * Collective; up to where vv_elastic_read follows. Clear elastic in any case. */
+struct vv_elastic;
+int vv_restart_elsewhere(struct vv_restart *restart, struct vv_elastic *elastic, struct varve_error *error);
 /* rc: the job goes on from it, or why not. Not collective. */
 void vv_restart_clear(struct vv_restart *restart, int rc);
 

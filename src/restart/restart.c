@@ -375,33 +375,29 @@ static int read_checked(void *arg, struct vv_store *store, struct varve_error *e
     return rc ? rc : vv_restart_remember(restart, error);
 }
 
-static int need_others(struct vv_restart *restart, struct varve_error *error) {
+static int need_others(struct vv_restart *restart, int rc, struct varve_error *error) {
     const struct vv_peers_needs needs = {.is_needed = restart->needs_others,
                                          .shared = restart->others_bytes,
                                          .bytes = restart->own_bytes + restart->others_bytes,
                                          .block_size = (uint32_t)restart->context->job->settings.block_size};
-    return vv_peers_need(restart->peers, &needs, error);
+    return vv_peers_need(restart->peers, rc, &needs, error);
 }
 
 int vv_restart_prepare(struct vv_restart *restart, struct varve_error *error) {
     struct vv_job *job = restart->context->job;
     uint32_t generation = restart->generation;
-    struct vv_made_by named = {.may = (uint64_t)may_be_elastic(restart)};
-    int rc = vv_open_peers(restart->context, &restart->peers, error);
+    struct vv_made_by *named = &restart->named;
+    *named = (struct vv_made_by){.may = may_be_elastic(restart), .is_asking = restart->options->is_allocating};
+    int rc = vv_candidate_peers(restart->context, generation, restart->version, &restart->peers,
+                                &restart->is_under_replicated, error);
+    rc = vv_candidate_name(job, rc, generation, restart->version, named, error);
+    vv_unwatch_regions(restart->context->memory); /* guarded memory may be read-only until then */
     if (rc)
         return rc;
-    rc = vv_candidate_complete(restart->context, restart->peers, generation, restart->version,
-                               &restart->is_under_replicated, error);
-    if (rc == 0)
-        rc = vv_candidate_name(job, generation, restart->version, &named, error);
-    restart->is_elsewhere = rc == 0 && named.may && named.ranks != job->comm->ranks && named.ranks != UINT64_MAX;
-    vv_unwatch_regions(restart->context->memory); /* guarded memory may be read-only until then */
-    if (restart->is_elsewhere)
+    if (named->may && named->ranks != job->comm->ranks && named->ranks != UINT64_MAX)
         return VV_OTHER_PARTS;
-    if (rc == 0)
-        rc = vv_peers_run(restart->peers, compare_stored, restart, error);
-    if (rc == 0)
-        rc = need_others(restart, error);
+    rc = vv_peers_work(restart->peers, compare_stored, restart, error);
+    rc = need_others(restart, rc, error);
     if (rc)
         return rc;
     restart->context->memory->is_overwritten = 1;
@@ -410,10 +406,8 @@ int vv_restart_prepare(struct vv_restart *restart, struct varve_error *error) {
     return 0;
 }
 
-int vv_restart_take(struct vv_restart *restart, struct varve_error *error) {
-    int rc = vv_candidate_evaluate(restart->context, restart->view, restart->is_under_replicated, error);
-    if (rc == 0)
-        rc = vv_candidate_begin(restart->context->job, restart->view, error);
+int vv_restart_take(struct vv_restart *restart, int rc, struct varve_error *error) {
+    rc = vv_candidate_begin(restart->context, rc, restart->view, restart->is_under_replicated, error);
     if (rc == 0)
         go_on(restart);
     return rc;
@@ -430,35 +424,38 @@ void vv_restart_clear(struct vv_restart *restart, int rc) {
     vv_peers_close(restart->peers);
     vv_free(restart->targets);
     vv_given_end(&restart->given, rc == 0);
-    if (rc)
+    if (rc && rc != VV_OTHER_PARTS)
         vv_candidate_leave(restart->context->job);
 }
 
-int vv_may_be_elastic(const struct vv_restart *restart, struct varve_error *error) {
+int vv_restart_elsewhere(struct vv_restart *restart, struct vv_elastic *elastic, struct varve_error *error) {
+    *elastic =
+        (struct vv_elastic){.context = restart->context,
+                            .options = restart->options,
+                            .generation = restart->generation,
+                            .version = restart->version,
+                            .peers = restart->peers,
+                            .is_under_replicated = restart->is_under_replicated,
+                            .is_asking = restart->named.is_asking,
+                            .given = {.regions = &restart->context->memory->regions, .options = restart->options}};
+    restart->peers = NULL; /* nobody has said yet what it needs: they serve once more */
+    vv_restart_clear(restart, VV_OTHER_PARTS);
     vv_error_clear(error);
-    int rc = may_be_elastic(restart)
-                 ? 0
-                 : vv_error(error, VARVE_MISMATCH,
-                            "this job has other ranks or blocks than the checkpoint: elements are put where they "
-                            "belong, and VARVE_RESTART_RESIZE has no meaning then");
-    return restart->is_elsewhere ? rc : vv_comm_agree(restart->context->job->comm, rc, error); /* all know it then */
+    if (!restart->named.may)
+        return vv_comm_all_say(error, VARVE_MISMATCH,
+                               "this job has other ranks or blocks than the checkpoint: elements are put where they "
+                               "belong, and VARVE_RESTART_RESIZE has no meaning then");
+    return vv_elastic_prepare(elastic, error);
 }
 
 /* A rank has found other parts than it has stored. */
-static int read_elsewhere(const struct vv_restart *restart, struct vv_peers *peers, struct varve_error *error) {
-    struct vv_elastic elastic = {.context = restart->context,
-                                 .options = restart->options,
-                                 .peers = peers,
-                                 .generation = restart->generation,
-                                 .version = restart->version};
-    int rc = vv_may_be_elastic(restart, error);
-    if (rc) {
-        vv_peers_close(peers);
-        return rc;
+static int read_elsewhere(struct vv_restart *restart, struct varve_error *error) {
+    struct vv_elastic elastic;
+    int rc = vv_restart_elsewhere(restart, &elastic, error);
+    if (rc == 0) {
+        rc = vv_elastic_read(&elastic, error);
+        rc = vv_elastic_take(&elastic, rc, error);
     }
-    rc = vv_elastic_read(&elastic, error);
-    if (rc == 0)
-        rc = vv_elastic_take(&elastic, error);
     vv_elastic_clear(&elastic, rc);
     return rc;
 }
@@ -471,13 +468,12 @@ int vv_try_restart(struct vv_restart_context *context, const void *arg, uint32_t
                                  .version = version,
                                  .given = {.regions = &context->memory->regions, .options = arg}};
     int rc = vv_restart_prepare(&restart, error);
-    if (rc == 0)
-        rc = vv_peers_run(restart.peers, read_checked, &restart, error);
-    if (rc == 0)
-        rc = vv_restart_take(&restart, error);
-    struct vv_peers *peers = restart.peers; /* nobody has said yet what it needs: they serve once more */
     if (rc == VV_OTHER_PARTS)
-        restart.peers = NULL;
+        return read_elsewhere(&restart, error);
+    if (rc == 0) {
+        rc = vv_peers_work(restart.peers, read_checked, &restart, error);
+        rc = vv_restart_take(&restart, rc, error);
+    }
     vv_restart_clear(&restart, rc);
-    return rc == VV_OTHER_PARTS ? read_elsewhere(&restart, peers, error) : rc;
+    return rc;
 }

@@ -5,25 +5,26 @@
 #include "restart/restart.h"
 
 /* ---- candidate.c: what restarting and continuing have in common ---- */
-/* The storage as the job sees it. Collective; nothing is in flight. */
-int vv_open_peers(struct vv_restart_context *context, struct vv_peers **out, struct varve_error *error);
+/* The storage as the job sees it; with node-local stores, may this checkpoint be read from them (vv_leaders_complete)?
+ * Collective; nothing is in flight. The code may be of this rank alone: the caller agrees on it. Close the peers in any
+ * case. */
+int vv_candidate_peers(struct vv_restart_context *context, uint32_t generation, uint64_t version, struct vv_peers **out,
+                       int *is_under_replicated_out, struct varve_error *error);
 /* A leader: is there a record? */
 int vv_can_read(struct vv_job *job, uint32_t generation, uint64_t version, struct varve_error *error);
 /* Open a checkpoint whose record a leader has read. Not to find it here is an error, never "there is none". */
 int vv_open_named(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
                   struct vv_view **out, struct varve_error *error);
-/* May it be read from node-local stores? Collective; see vv_leaders_complete. */
-int vv_candidate_complete(struct vv_restart_context *context, struct vv_peers *peers, uint32_t generation,
-                          uint64_t version, int *is_under_replicated_out, struct varve_error *error);
 /* How many ids the table may remember of so many bytes. */
 size_t vv_candidate_capacity(const struct vv_restart_context *context, uint64_t bytes);
 /* A leader names the checkpoint in its heartbeat before anybody reads it: from now on nobody forgets it. Whether
- * somebody was faster shows when the view is opened. named may be NULL. Collective. */
+ * somebody was faster shows when the view is opened. rc: of vv_candidate_peers on this rank. Collective. */
 struct vv_made_by {
     uint64_t ranks; /* that have made it */
-    uint64_t may;   /* in: may this rank come back on others? Out: may all of them? */
+    int may;        /* in: may this rank come back on others? Out: may all of them? */
+    int is_asking;  /* in: does this rank ask the program for memory? Out: does any? */
 };
-int vv_candidate_name(struct vv_job *job, uint32_t generation, uint64_t version, struct vv_made_by *named,
+int vv_candidate_name(struct vv_job *job, int rc, uint32_t generation, uint64_t version, struct vv_made_by *named,
                       struct varve_error *error);
 /* Open it, if it is of as many ranks as this job has. */
 int vv_candidate_open(struct vv_job *job, struct vv_store *store, uint32_t generation, uint64_t version,
@@ -35,12 +36,11 @@ int vv_candidate_learn(const struct vv_restart_context *context, struct vv_view 
                        struct varve_error *error);
 /* The same of one owner, as far as the table reaches. */
 int vv_candidate_learn_of(struct vv_view *view, uint32_t owner, struct vv_history *history, struct varve_error *error);
-/* Where something is kept fewer times than it should be, the next checkpoint shall stand on its own, with all copies.
- * Collective. */
-int vv_candidate_evaluate(struct vv_restart_context *context, struct vv_view *view, int is_under_replicated,
-                          struct varve_error *error);
-/* The heartbeats name it, in a generation where nothing was tried yet. Collective. */
-int vv_candidate_begin(struct vv_job *job, struct vv_view *view, struct varve_error *error);
+/* rc: has this rank read all that it needs? If all have, the heartbeats name the checkpoint, in a generation where
+ * nothing was tried yet. Where something is kept fewer times than it should be, the next checkpoint shall stand on its
+ * own, with all copies. Collective; the same code on all ranks. */
+int vv_candidate_begin(struct vv_restart_context *context, int rc, struct vv_view *view, int is_under_replicated,
+                       struct varve_error *error);
 /* All ranks agree: the job continues from it. layers: NULL if no byte of it was read. The history is taken. */
 void vv_candidate_take(struct vv_job *job, struct vv_view *view, struct vv_history *history,
                        const struct vv_recipe_layers *layers);

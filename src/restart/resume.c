@@ -35,36 +35,31 @@ static int read_tables(void *arg, struct vv_store *store, struct varve_error *er
 }
 
 static int try_together(struct resumption *resumption, struct varve_error *error) {
-    struct vv_job *job = resumption->context->job;
-    struct vv_peers *peers = resumption->peers;
-    int is_under_replicated = 0;
-    int rc = vv_candidate_complete(resumption->context, peers, resumption->generation, resumption->version,
-                                   &is_under_replicated, error);
-    if (rc == 0)
-        rc = vv_candidate_name(job, resumption->generation, resumption->version, NULL, error);
-    if (rc == 0)
-        rc = vv_peers_run(peers, open_view, resumption, error);
-    if (rc == 0)
-        rc = vv_peers_need(peers, &(struct vv_peers_needs){.is_needed = resumption->is_shared}, error);
-    if (rc == 0)
-        rc = vv_peers_run(peers, read_tables, resumption, error);
-    if (rc == 0)
-        rc = vv_candidate_evaluate(resumption->context, resumption->view, is_under_replicated, error);
-    if (rc == 0)
-        rc = vv_candidate_begin(job, resumption->view, error);
+    struct vv_restart_context *context = resumption->context;
+    struct vv_made_by named = {0};
+    int is_under_replicated;
+    int rc = vv_candidate_peers(context, resumption->generation, resumption->version, &resumption->peers,
+                                &is_under_replicated, error);
+    rc = vv_candidate_name(context->job, rc, resumption->generation, resumption->version, &named, error);
     if (rc)
         return rc;
-    vv_candidate_take(job, resumption->view, &resumption->history, NULL);
-    return 0;
+    rc = vv_peers_work(resumption->peers, open_view, resumption, error);
+    const struct vv_peers_needs needs = {.is_needed = resumption->is_shared};
+    rc = vv_peers_need(resumption->peers, rc, &needs, error);
+    if (rc)
+        return rc;
+    rc = vv_peers_work(resumption->peers, read_tables, resumption, error);
+    rc = vv_candidate_begin(context, rc, resumption->view, is_under_replicated, error);
+    if (rc == 0)
+        vv_candidate_take(context->job, resumption->view, &resumption->history, NULL);
+    return rc;
 }
 
 int vv_try_continue(struct vv_restart_context *context, const void *arg, uint32_t generation, uint64_t version,
                     struct varve_error *error) {
     struct resumption resumption = {.context = context, .generation = generation, .version = version};
     (void)arg;
-    int rc = vv_open_peers(context, &resumption.peers, error);
-    if (rc == 0)
-        rc = try_together(&resumption, error);
+    int rc = try_together(&resumption, error);
     vv_history_clear(&resumption.history);
     vv_view_close(resumption.view);
     vv_peers_close(resumption.peers);

@@ -87,14 +87,10 @@ int vv_try_stored(struct vv_restart_context *context, const void *arg, uint32_t 
                   struct varve_error *error) {
     struct asked asked = {.context = context, .asking = arg, .generation = generation, .version = version};
     int is_under_replicated;
-    int rc = vv_open_peers(context, &asked.peers, error);
-    if (rc)
-        return rc;
-    rc = vv_candidate_complete(context, asked.peers, generation, version, &is_under_replicated, error);
-    if (rc == 0) {
-        rc = context->job->is_leader ? vv_can_read(context->job, generation, version, error) : 0;
-        rc = vv_comm_agree(context->job->comm, rc, error);
-    }
+    int rc = vv_candidate_peers(context, generation, version, &asked.peers, &is_under_replicated, error);
+    if (rc == 0 && context->job->is_leader)
+        rc = vv_can_read(context->job, generation, version, error);
+    rc = vv_comm_agree(context->job->comm, rc, error);
     if (rc == 0)
         rc = vv_peers_run(asked.peers, look_at_regions, &asked, error);
     if (rc == 0)

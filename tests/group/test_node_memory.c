@@ -76,7 +76,7 @@ static struct vv_node_memory *open_memory(struct varve_comm *comm, size_t size) 
     struct vv_node_memory *memory = NULL;
     struct varve_error error = {0};
     unsigned files = count_files();
-    int rc = vv_node_memory_open(comm, size, &memory, &error);
+    int rc = vv_node_memory_open(comm, 0, size, &memory, &error);
     if (rc || !memory)
         group_fail(comm, "open: %d %s", rc, error.text);
     if (count_files() != files || count_maps() == 0)
@@ -144,7 +144,7 @@ static void works_for_one_process(void **state) {
     struct vv_node_memory *memory = NULL;
     struct varve_error error = {0};
     (void)state;
-    assert_int_equal(vv_node_memory_open(&vv_comm_single, SIZE, &memory, &error), 0);
+    assert_int_equal(vv_node_memory_open(&vv_comm_single, 0, SIZE, &memory, &error), 0);
     memset(vv_node_memory_at(memory), 7, SIZE);
     assert_int_equal(vv_node_memory_is_alive(memory, 0), 1);
     vv_node_memory_close(memory);
@@ -176,9 +176,9 @@ static void reserve_in_vain(struct varve_comm *comm, void *arg) {
     (void)arg;
     if (comm->local == 0)
         refuse(SYS_fallocate, 0, ENOSPC);
-    board->seen[comm->rank] = vv_node_memory_open(comm, SIZE, &memory, &error);
+    board->seen[comm->rank] = vv_node_memory_open(comm, 0, SIZE, &memory, &error);
     vv_node_memory_close(memory);
-    board->code[comm->rank] = vv_node_memory_reserve(comm, SIZE, SIZE, &memory, &error);
+    board->code[comm->rank] = vv_node_memory_reserve(comm, 0, SIZE, SIZE, &memory, &error);
     vv_node_memory_close(memory);
 }
 
@@ -208,7 +208,7 @@ static void may_be_reserved(void **state) {
     struct vv_node_memory *memory = NULL;
     struct varve_error error = {0};
     (void)state;
-    assert_int_equal(vv_node_memory_reserve(&vv_comm_single, 2 * SIZE, SIZE, &memory, &error), 0);
+    assert_int_equal(vv_node_memory_reserve(&vv_comm_single, 0, 2 * SIZE, SIZE, &memory, &error), 0);
     assert_in_range(bytes_there(), SIZE, SIZE + 65536);
     memset(vv_node_memory_at(memory), 7, SIZE);
     assert_int_equal(vv_node_memory_add(memory, SIZE, SIZE), 0);
@@ -393,7 +393,7 @@ static void open_in_trouble(struct varve_comm *comm, void *arg) {
     vv_alloc_fail_at(0);
     if (comm->rank == plan->rank)
         make_trouble(comm, plan, &size);
-    int rc = vv_node_memory_open(comm, size, &memory, &error);
+    int rc = vv_node_memory_open(comm, 0, size, &memory, &error);
     vv_alloc_fail_at(0);
     comm->ops = ops;
     board->code[comm->rank] = rc;
@@ -504,7 +504,7 @@ static void open_without(struct varve_comm *comm, void *arg) {
     else
         ops.size = offsetof(struct varve_comm_ops, exchange);
     comm->ops = &ops;
-    board->code[comm->rank] = vv_node_memory_open(comm, SIZE, &memory, &error);
+    board->code[comm->rank] = vv_node_memory_open(comm, 0, SIZE, &memory, &error);
     comm->ops = before;
     comm->nodes = nodes;
     if (memory || !error.text[0] || error.rank != 0)

@@ -430,15 +430,14 @@ static void run_rank(struct varve_comm *comm, void *arg) {
         .comm = comm, .store = rank.store, .name = NAME, .threads = plan->threads, .window = plan->window};
     uint64_t before = bytes_read(rank.store, comm);
     vv_alloc_fail_at(r == 1 ? plan->fail_at : 0);
-    int rc = vv_peers_open(&options, &rank.peers, &error);
+    int rc = vv_comm_agree(comm, vv_peers_open(&options, &rank.peers, &error), &error);
     static const struct vv_parts_ops counted = {.is_shared = count_shared, .get = count_get};
     counting = r;
     if (rc == 0) {
         vv_peers_store(rank.peers)->parts = &counted;
-        rc = vv_peers_run(rank.peers, look, &rank, &error);
+        rc = vv_peers_work(rank.peers, look, &rank, &error);
+        rc = vv_peers_need(rank.peers, rc, &(struct vv_peers_needs){.is_needed = 1}, &error);
     }
-    if (rc == 0)
-        rc = vv_peers_need(rank.peers, &(struct vv_peers_needs){.is_needed = 1}, &error);
     if (rc == 0)
         rc = vv_peers_run(rank.peers, plan->is_hostile ? be_hostile : fetch, &rank, &error);
     if (r == 1)

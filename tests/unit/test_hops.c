@@ -324,6 +324,7 @@ static void ask_some(struct varve_comm *comm, void *arg) {
     struct scene *scene = arg;
     struct vv_hops *hops = NULL;
     int rc = vv_hops_create(comm, scene->shape, &hops, &scene->errors[comm->rank]);
+    rc = vv_comm_agree(comm, rc, &scene->errors[comm->rank]);
     scene->codes[comm->rank] = rc;
     for (int i = 0; i < scene->rounds && rc == 0; i++)
         ask_once(scene, comm, hops);
