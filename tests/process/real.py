@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """real.py [ROUNDS]: programs that know nothing of Varve are dumped by a real criu while they run, killed, and brought
 back from the newest checkpoint and from an older one. Each counts, checks its own memory, and must go on with the count
-that it had at the dump. Then ROUNDS (5) dumps at random moments of one of them, each brought back.
+that it had at the dump. An editor in a terminal multiplexer must have the text that was typed before. Then ROUNDS (5)
+dumps at random moments of one of them; a random one of those so far is brought back each time.
 
 VARVE and THREADS are programs; CRIU is a criu, or the one in PATH. Ends with 77 where none works on this kernel."""
 import ctypes
@@ -9,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,12 +21,13 @@ CRIU = os.environ.get("CRIU", "criu")
 PYTHON = "/usr/bin/python3"
 DUMPS = 5
 
+# Into the same file, of the same size: at every moment it is as criu wants to find it.
 TELL = """
 import os, sys, time
+told = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 def tell(count, is_well):
-    with open(sys.argv[1] + ".new", "w") as file:
-        file.write("%d %s\\n" % (count, "well" if is_well else "WRONG"))
-    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    os.pwrite(told, b"%12d %-5s\\n" % (count, b"well" if is_well else b"WRONG"), 0)
+tell(0, True)
 """
 NUMPY = TELL + """
 import numpy as np
@@ -65,12 +68,13 @@ while True:
         pass
 """
 PERL = r"""
-my ($path) = @ARGV;
+use IO::Handle;
+open(my $file, ">", $ARGV[0]) or die; $file->autoflush(1);
 my %seen;
 for (my $count = 1;; $count++) {
     $seen{$count} = $count * 3;
     my $well = $count == 1 || $seen{$count - 1} == ($count - 1) * 3 && keys(%seen) == $count ? "well" : "WRONG";
-    open(my $file, ">", "$path.new") or die; print $file "$count $well\n"; close $file; rename "$path.new", $path;
+    seek($file, 0, 0); printf $file "%12d %-5s\n", $count, $well;
     select(undef, undef, undef, 0.01);
 }
 """
@@ -113,22 +117,43 @@ class Program:
     def count(self):
         try:
             with open(self.path) as file:
-                count, word = file.read().split()
+                count, word = (file.read() or "0 well").split()
         except FileNotFoundError:
             return 0
         return int(count) if word == "well" else fail("%s found its memory wrong at %s" % (self.name, count))
+
+    def state(self):
+        try:
+            with open("/proc/%d/status" % self.pid) as status, open("/proc/%d/wchan" % self.pid) as waits:
+                return " ".join(line.strip() for line in status if line.startswith(("State", "Threads"))) + ", in " + waits.read()
+        except OSError as error:
+            return str(error)
 
     def wait_for(self, what):
         end = time.monotonic() + 60
         while not what(self.count()):
             if time.monotonic() > end:
-                fail("%s stands still at %d" % (self.name, self.count()))
+                fail("%s stands still at %d: %s" % (self.name, self.count(), self.state()))
             time.sleep(0.005)
 
     def dump(self):
         """The counts before and after: that of the checkpoint lies between."""
         before = self.count()
         varve("dump", self.store, self.name, "--pid", str(self.pid), "--criu", CRIU)
+        return before, self.count()
+
+    def dump_slowly(self):
+        """varve stands still again and again, and longer than criu needs to send what is left."""
+        before = self.count()
+        tool = subprocess.Popen([VARVE, "dump", self.store, self.name, "--pid", str(self.pid), "--criu", CRIU],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while tool.poll() is None:
+            tool.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            tool.send_signal(signal.SIGCONT)
+            time.sleep(0.002)
+        if tool.returncode:
+            fail("varve dump ended with %d" % tool.returncode)
         return before, self.count()
 
     def kill(self):
@@ -138,7 +163,12 @@ class Program:
                 os.waitpid(-1, 0)
             except ChildProcessError:
                 time.sleep(0.01)
-        os.remove(self.path)
+        self.forget()
+
+    def forget(self):
+        """The next count that we read was written after this. The size stays."""
+        with open(self.path, "r+") as file:
+            file.write("%12d %-5s\n" % (0, "well"))
 
     def come_back(self, version, least, most):
         """It writes its next count, which is one of these or the next, and goes on from there."""
@@ -150,7 +180,15 @@ class Program:
         self.wait_for(lambda count: count > first + 5)
 
 
-def try_program(folder, name, command):
+def ask_server(program, port):
+    """Somebody who connects gets the count of now."""
+    with socket.create_connection(("127.0.0.1", int(port)), timeout=20) as client:
+        told = int(client.recv(32))
+    if not 0 <= program.count() - told <= 100:
+        fail("the server told %d, and counts %d" % (told, program.count()))
+
+
+def try_program(folder, name, command, ask=lambda program: None):
     program = Program(folder, name, command)
     counts = []
     for _ in range(DUMPS):
@@ -160,6 +198,7 @@ def try_program(folder, name, command):
     for version in (DUMPS - 1, 1):
         program.kill()
         program.come_back(version, *counts[version])
+        ask(program)
     program.kill()
     print("%s: %d dumps, back from the last and from the second" % (name, DUMPS), flush=True)
 
@@ -176,17 +215,106 @@ def can_dump_sockets(folder, command):
     return True
 
 
-def try_moments(folder, rounds, command):
-    program = Program(folder, "moments", command)
-    dice = random.Random(int(os.environ.get("SEED", "1")))
-    for version in range(rounds):
-        time.sleep(dice.random() * 0.3)
-        counts = program.dump()
-        time.sleep(dice.random() * 0.1)
+def try_slow(folder, command):
+    """criu passes pages by reference. The program must not change them before they were taken."""
+    program = Program(folder, "slow", command)
+    for version in range(3):
+        counts = program.dump_slowly()
         program.kill()
         program.come_back(version, *counts)
     program.kill()
-    print("moments: %d dumps at random, each brought back" % rounds, flush=True)
+    print("slow: 3 dumps by a varve that stands still, each brought back", flush=True)
+
+
+class Editor:
+    """vi in a session of tmux to which no terminal is attached: the server and all below it are dumped."""
+
+    def __init__(self, folder):
+        self.folder, self.store, self.file = folder, os.path.join(folder, "ck"), os.path.join(folder, "text")
+        self.environment = {**os.environ, "TMUX_TMPDIR": folder, "TERM": "xterm"}
+        self.environment.pop("TMUX", None)
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "exec vi -n -u NONE " + self.file)
+        self.pid = int(self.tmux("display-message", "-p", "#{pid}"))
+        self.tmux("send-keys", "i")
+
+    def tmux(self, *arguments):
+        done = subprocess.run(["tmux", *arguments], env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True)
+        return done.stdout if done.returncode == 0 else fail("tmux %s: %s" % (" ".join(arguments), done.stderr))
+
+    def wait_for(self, text, seconds=20):
+        end = time.monotonic() + seconds
+        while text not in self.tmux("capture-pane", "-p"):
+            if time.monotonic() > end:
+                fail("the editor does not show %r, but %r" % (text, self.tmux("capture-pane", "-p").strip()))
+            time.sleep(0.02)
+
+    def type(self, text):
+        self.tmux("send-keys", "-l", text)
+        self.wait_for(text.rstrip())
+
+    def dump(self):
+        varve("dump", self.store, "editor", "--pid", str(self.pid), "--criu", CRIU)
+
+    def kill(self):
+        """vi has a session of its own."""
+        below = [int(pid) for pid in open("/proc/%d/task/%d/children" % (self.pid, self.pid)).read().split()]
+        for pid in [*below, self.pid]:
+            os.kill(pid, signal.SIGKILL)
+        while any(os.path.exists("/proc/%d" % pid) for pid in [*below, self.pid]):
+            try:
+                os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                pass
+            time.sleep(0.01)
+
+    def come_back(self, version, text, not_text):
+        varve("undump", self.store, "editor@%d" % version, "--criu", CRIU)
+        self.wait_for(text.rstrip())
+        if not_text in self.tmux("capture-pane", "-p"):
+            fail("the editor of version %d has text that was typed later" % version)
+
+
+def try_editor(folder):
+    missing = [program for program in ("tmux", "vi") if not shutil.which(program)]
+    if missing:
+        print("editor: SKIPPED: there is no %s" % " and no ".join(missing), flush=True)
+        return
+    editor = Editor(folder)
+    editor.type("typed before the first dump; ")
+    editor.dump()
+    editor.type("typed before the second; ")
+    editor.dump()
+    editor.type("typed too late")
+    for version, here, not_here in ((0, "first dump; ", "second"), (1, "second; ", "too late")):
+        editor.kill()
+        editor.come_back(version, here, not_here)
+    editor.type("typed after")
+    editor.tmux("send-keys", "Escape", ":w", "Enter")
+    wanted = "typed before the first dump; typed before the second; typed after\n"
+    end = time.monotonic() + 20
+    while not os.path.exists(editor.file) or open(editor.file).read() != wanted:
+        if time.monotonic() > end:
+            fail("the editor did not write %r" % wanted)
+        time.sleep(0.02)
+    editor.kill()
+    print("editor: vi in tmux has the text of each of 2 dumps, and goes on", flush=True)
+
+
+def try_moments(folder, rounds, command):
+    """From the last dump, or, each third time, from one before it by chance."""
+    program = Program(folder, "moments", command)
+    dice = random.Random(int(os.environ.get("SEED", "1")))
+    counts = []
+    for latest in range(rounds):
+        time.sleep(dice.random() * 0.3)
+        counts.append(program.dump())
+        time.sleep(dice.random() * 0.1)
+        program.kill()
+        version = dice.randrange(rounds) % (latest + 1) if dice.randrange(3) == 0 else latest
+        program.come_back(version, *counts[version])
+    program.kill()
+    print("moments: %d dumps at random, %d times brought back" % (rounds, rounds), flush=True)
 
 
 def main(rounds):
@@ -201,8 +329,10 @@ def main(rounds):
         try_program(folder, "numpy", [PYTHON, "-c", NUMPY, "FILE"])
         try_program(folder, "perl", ["perl", "-e", PERL, "FILE"])
         try_program(folder, "pipe", [PYTHON, "-c", PIPE, "FILE"])
+        try_editor(folder)
         if can_dump_sockets(folder, [PYTHON, "-c", SERVER, "FILE", port]):
-            try_program(folder, "server", [PYTHON, "-c", SERVER, "FILE", port])
+            try_program(folder, "server", [PYTHON, "-c", SERVER, "FILE", port], lambda program: ask_server(program, port))
+        try_slow(folder, [THREADS, "FILE"])
         try_moments(folder, rounds, [THREADS, "FILE"])
     finally:
         subprocess.run(["pkill", "-KILL", "-f", folder], check=False)
@@ -210,4 +340,5 @@ def main(rounds):
     return 0
 
 
-sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 5))
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 5))
