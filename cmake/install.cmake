@@ -25,6 +25,7 @@ set_target_properties(varve_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries
 install(TARGETS ${libraries} varve_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(PROGRAMS tools/varve-read.py DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME varve-read)
+install(PROGRAMS tools/varve-slurm.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME varve-slurm)
 
 file(GLOB headers CONFIGURE_DEPENDS include/varve/*.h)
 if(NOT TARGET varve_mpi)

@@ -1,0 +1,118 @@
+#!/bin/bash
+# varve-slurm STORE NAME COMMAND [ARGUMENT...]: a batch job that is preempted goes on where it was.
+#
+#     #SBATCH --requeue --signal=B:TERM@120 --open-mode=append
+#     varve-slurm /scratch/ck run-7 ./simulation input
+#
+# The first start runs the command. On SIGTERM, which Slurm sends to a job that is preempted or near its time limit, it
+# becomes a checkpoint and ends, and the job is queued again. The next start brings it back.
+#
+# The command's output goes to STORE-NAME.out, for the output of the job grows while the command does not run: criu wants
+# open files as they were. The code it ends with goes to STORE-NAME.code. A name whose command has ended is not run again.
+#
+# Ends with
+#     the command's own code    it has ended, now or before
+#     75                        it is a checkpoint, and the job is queued again
+#     76                        it could not be brought back; nothing was started, and its checkpoints are there
+#     77                        it is gone, and nobody knows with which code
+#
+# If it cannot be dumped it runs on, until Slurm kills it. VARVE ("varve") may have more words, such as "sudo varve";
+# DUMP_OPTIONS and UNDUMP_OPTIONS hold more arguments, such as "-- --tcp-established". Both need root: docs/processes.md.
+set -u
+
+if [ $# -lt 3 ]; then
+    echo "usage: varve-slurm STORE NAME COMMAND [ARGUMENT...]" >&2
+    exit 2
+fi
+store=$1 name=$2
+shift 2
+EXIT_DUMPED=75 EXIT_NOT_BACK=76 EXIT_LOST=77 NO_STORE=10
+output=${store%/}-$name.out code=${store%/}-$name.code pid_file=${store%/}-$name.pid
+read -r -a varve <<<"${VARVE:-varve}"
+read -r -a dump_options <<<"${DUMP_OPTIONS:-}"
+read -r -a undump_options <<<"${UNDUMP_OPTIONS:-}"
+
+say() {
+    echo "varve-slurm: $*" >&2
+}
+
+# A shell of its own, which is dumped with the command, writes down how it ended: whoever is brought back has another parent. Slurm's SIGTERM
+# may reach every process of the job; it is ours.
+begin() {
+    # shellcheck disable=SC2016 # its own arguments
+    setsid bash -c 'trap "" TERM; code=$1; shift; "$@"; told=$?; echo $told >"$code.new" && mv "$code.new" "$code"' \
+        varve-slurm "$code" "$@" </dev/null >>"$output" 2>&1 &
+    pid=$!
+    echo "$pid" >"$pid_file"
+}
+
+# Signals are for this script: varve, and criu below it, must not end in the middle.
+run_varve() {
+    (
+        trap '' TERM
+        exec "${varve[@]}" "$@"
+    )
+}
+
+# 0: yes, 1: no; the storage that does not answer is not the same as no checkpoint.
+has_checkpoint() {
+    local told rc=0
+    told=$(run_varve list --json "$store" "$name" 2>&1) || rc=$?
+    case $rc:$told in
+    0:*) return 0 ;;
+    "$NO_STORE":* | *'"NO_CHECKPOINT"'*) return 1 ;;
+    *) give_up "cannot ask $store for $name: $told" ;;
+    esac
+}
+
+give_up() {
+    say "$@"
+    exit "$EXIT_NOT_BACK"
+}
+
+come_back() {
+    pid=$(cat "$pid_file") && run_varve undump "$store" "$name" ${undump_options[@]+"${undump_options[@]}"}
+}
+
+is_running() {
+    [ -d "/proc/$pid" ] && ! grep -q '^State:.[ZX]' "/proc/$pid/status" 2>/dev/null
+}
+
+# In the middle of a wait that a signal ends.
+dump() {
+    say "SIGTERM: $name becomes a checkpoint"
+    if ! run_varve dump "$store" "$name" --pid "$pid" --stop ${dump_options[@]+"${dump_options[@]}"}; then
+        say "$name could not be dumped, and runs on"
+        return
+    fi
+    if [ -n "${SLURM_JOB_ID:-}" ]; then
+        scontrol requeue "$SLURM_JOB_ID" || say "it is a checkpoint, but job $SLURM_JOB_ID cannot be queued again"
+    fi
+    exit "$EXIT_DUMPED"
+}
+
+is_asked=0
+trap 'is_asked=1' TERM
+if [ -e "$code" ]; then
+    say "$name has ended before, with $(cat "$code")"
+    exit "$(cat "$code")"
+fi
+if has_checkpoint; then
+    come_back || give_up "$name cannot be brought back; its checkpoints are in $store"
+    say "$name goes on as process $pid"
+else
+    begin "$@"
+fi
+while is_running; do
+    if [ $is_asked = 1 ]; then
+        is_asked=0
+        dump
+    fi
+    sleep 1 &
+    wait $! # unlike a sleep in front, it ends with a signal
+done
+if [ ! -e "$code" ]; then
+    say "$name is gone and has not said how"
+    exit "$EXIT_LOST"
+fi
+exit "$(cat "$code")"
