@@ -198,7 +198,24 @@ if [ -e "$libraries/libvarve_cl.so" ]; then
     [ -z "$cells" ] || twice "OpenCL" "restarted from step 10" run_cells
 fi
 
-check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$with_mpi -DWITH_ENV=$with_env -DWITH_CL="$with_cl"
+with_fortran=OFF
+if [ -e "$libraries/libvarve_fortran.so" ]; then
+    with_fortran=ON
+    # shellcheck disable=SC2046
+    check "compile with gfortran and pkg-config" gfortran -Wall -Werror -o "$work/one_fortran" "$user/one.f90" \
+        $(pkg-config --cflags --libs varve-fortran) -Wl,-rpath,"$libraries"
+    twice "Fortran" "version 7 came back" "$work/one_fortran"
+fi
+if [ -e "$libraries/libvarve_fortran_mpi.so" ]; then
+    mpifort=$(dirname "$mpicc")/$(basename "$mpicc" | sed s/mpicc/mpifort/)
+    # shellcheck disable=SC2046
+    check "compile with mpifort and pkg-config" "$mpifort" -Wall -Werror -o "$work/many_fortran" "$user/many.f90" \
+        $(pkg-config --cflags --libs varve-fortran-mpi) -Wl,-rpath,"$libraries"
+    [ -z "$flavour" ] || twice "mpifort" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/many_fortran"
+fi
+
+check "a project with find_package" configure_user "$work/project" -DWITH_MPI=$with_mpi -DWITH_ENV=$with_env -DWITH_CL="$with_cl" \
+    -DWITH_FORTRAN=$with_fortran
 twice "find_package" "version 7 came back" "$work/project/one"
 twice "find_package, static" "version 7 came back" "$work/project/one_static"
 [ -z "$flavour" ] || twice "find_package, MPI" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many"
@@ -207,6 +224,9 @@ if [ $with_env = ON ]; then
     twice "find_package, no MPI" "version 7 came back" run_env "$work/project/ranks"
     twice "find_package, no MPI, static" "version 7 came back" run_env "$work/project/ranks_static"
 fi
+[ $with_fortran = OFF ] || twice "find_package, Fortran" "version 7 came back" "$work/project/one_fortran"
+[ ! -e "$work/project/many_fortran" ] || [ -z "$flavour" ] ||
+    twice "find_package, Fortran, MPI" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many_fortran"
 if [ -n "$with_cl" ] && [ -n "$cells" ]; then
     cells=$work/project/cells
     twice "find_package, OpenCL" "restarted from step 10" run_cells
