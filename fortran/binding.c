@@ -155,19 +155,18 @@ static int count_of(const CFI_cdesc_t *list) {
 
 static int place(const char *region, const CFI_cdesc_t *array, const CFI_cdesc_t *first, const CFI_cdesc_t *global,
                  struct varve_array *out, struct varve_error *error) {
-    int rank = array->rank;
-    if (!first || !global || count_of(first) != rank || count_of(global) != rank)
+    if (!first || !global || count_of(first) != array->rank || count_of(global) != array->rank)
         return FAIL(error, -EINVAL, "region %s has %d dimensions: first and global need an integer for each", region,
-                    rank);
-    for (int i = 0; i < rank; i++) {
+                    array->rank);
+    for (int i = 0; i < array->rank; i++) {
         int64_t begin, whole, extent = array->dim[i].extent;
         if (read_integer(first, i, &begin) != 0 || read_integer(global, i, &whole) != 0)
             return FAIL(error, -EINVAL, "region %s: first and global are integers of 4 or 8 bytes", region);
         if (begin < 1 || whole < extent || begin - 1 > whole - extent)
             return FAIL(error, -EINVAL, "region %s, dimension %d: %lld elements from %lld on are not within 1 to %lld",
                         region, i + 1, (long long)extent, (long long)begin, (long long)whole);
-        out->dim[rank - 1 - i].first = (uint64_t)begin - 1;
-        out->dim[rank - 1 - i].global = (uint64_t)whole;
+        out->dim[array->rank - 1 - i].first = (uint64_t)begin - 1;
+        out->dim[array->rank - 1 - i].global = (uint64_t)whole;
     }
     return 0;
 }

@@ -52,4 +52,7 @@ VARVE_API int varve_comm_env(struct varve_comm **out, struct varve_error *error)
 #ifdef __cplusplus
 }
 #endif
+#ifdef VARVE_HPP /* included before this one: open_env is still to come */
+#include <varve/varve.hpp>
+#endif
 #endif

@@ -70,4 +70,7 @@ static inline int varve_open_mpi(MPI_Comm mpi, const char *store, const char *na
 #ifdef __cplusplus
 }
 #endif
+#ifdef VARVE_HPP /* included before this one: open_mpi is still to come */
+#include <varve/varve.hpp>
+#endif
 #endif

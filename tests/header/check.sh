@@ -1,6 +1,6 @@
 #!/bin/sh
 # Each public header compiles alone, twice, strictly: check.sh "COMPILER FLAGS" INCLUDE_FOLDER...
-# MPI_INCLUDES, CL_INCLUDES: the options with which mpi.h and CL/cl.h are found, if there is one.
+# PATTERN: which (*.h unless told). MPI_INCLUDES, CL_INCLUDES: the options with which mpi.h and CL/cl.h are found, if there is one.
 compiler=$1
 shift
 status=0
@@ -10,7 +10,8 @@ for folder in "$@"; do
     flags="$flags -I$folder"
 done
 for folder in "$@"; do
-    for header in "$folder"/varve/*.h; do
+    for header in "$folder"/varve/${PATTERN:-*.h}; do
+        [ -e "$header" ] || continue
         name=varve/$(basename "$header")
         # The headers that need MPI and OpenCL are compiled where these are.
         case $name in

@@ -198,6 +198,13 @@ if [ -e "$libraries/libvarve_cl.so" ]; then
     [ -z "$cells" ] || twice "OpenCL" "restarted from step 10" run_cells
 fi
 
+if command -v c++ >/dev/null; then
+    # shellcheck disable=SC2046,SC2086
+    check "compile C++ with pkg-config" c++ -std=c++17 $warn -o "$work/walkers" "$prefix/share/doc/varve/examples/walkers.cpp" \
+        $(pkg-config --cflags --libs varve) -Wl,-rpath,"$libraries"
+    twice "C++" "restarted from step 40 " "$work/walkers" --steps 40
+fi
+
 with_fortran=OFF
 if [ -e "$libraries/libvarve_fortran.so" ]; then
     with_fortran=ON
