@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "files/look.h"
+#include "archive/look.h"
 #include "import.h"
 #include "terminal/progress.h"
 
@@ -14,6 +14,11 @@
 static void tell_note(struct importing *importing, const char *path, const char *note) {
     if (!import_note_json(importing, "path", path, note))
         cli_note("%s: %s; what was not found is stored as plain bytes", path, note);
+}
+
+static void tell_packed(void *arg, const char *path, const char *note) {
+    if (!import_note_json(arg, "path", path, note))
+        cli_note("%s: %s", path, note);
 }
 
 static int find_files(struct importing *importing, struct varve_error *error) {
@@ -26,6 +31,10 @@ static int find_files(struct importing *importing, struct varve_error *error) {
     if (rc == 0 && files.count == 0)
         rc = files_error(error, -ENOENT, "there are no files in what was given");
     files_settle(&files);
+    if (rc == 0)
+        rc = archive_unpack_files(&importing->packed, &files, importing->folder, progress_callback, tell_packed,
+                                  importing, error);
+    importing->fds = importing->packed.fds;
     files_plan_begin(&importing->plan, &files);
     return rc;
 }
@@ -35,10 +44,14 @@ static int look_into(struct importing *importing, uint32_t number, struct varve_
     struct files_found found = {.count = 0};
     char note[FILES_NOTE_CAPACITY] = "";
 
-    int fd = openat(importing->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int content = importing->fds ? importing->fds[number] : -1;
+    int fd = content >= 0 ? fcntl(content, F_DUPFD_CLOEXEC, 0)
+                          : openat(importing->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return files_system_error(error, "open", file->path);
-    int rc = files_look(fd, file->size, files_kind_of(fd, file->size), &found, note);
+    int rc = archive_look(&importing->plan.files, number, importing->folder, fd, &found, note);
+    if (rc == 0 && found.count == 0 && !note[0])
+        rc = files_look(fd, file->size, files_kind_of(fd, file->size), &found, note);
     close(fd);
     if (note[0])
         tell_note(importing, file->path, note);

@@ -30,31 +30,51 @@ static int on_map(void *arg, uint64_t offset, const void *data, size_t size, uin
 }
 
 static int on_region(void *arg, const struct varve_stored_region *region) {
-    int *has_map = arg;
+    struct exporting *exporting = arg;
 
-    *has_map |= region->rank == 0 && !strcmp(region->name, FILES_MAP_REGION);
+    exporting->has_map |= region->rank == 0 && !strcmp(region->name, FILES_MAP_REGION);
+    exporting->has_recipes |= region->rank == 0 && !strcmp(region->name, ARCHIVE_REGION);
     return 0;
+}
+
+/* All bytes of a region of ours become exporting->map. */
+static int read_own(struct exporting *exporting, const char *name, struct varve_error *error) {
+    free(exporting->map);
+    exporting->map = NULL;
+    exporting->map_size = 0;
+    int rc = varve_store_read(exporting->cli->store, &exporting->which, 0, name, 0, on_map, exporting, error);
+    if (rc < 0 && exporting->error.text[0])
+        *error = exporting->error;
+    return rc;
+}
+
+/* Packed files get their own names back, unless somebody asks for their content. */
+static int read_recipes(struct exporting *exporting, struct varve_error *error) {
+    const struct cli *cli = exporting->cli;
+    int rc = read_own(exporting, ARCHIVE_REGION, error);
+
+    rc = rc ? rc
+            : archive_recipes_parse(exporting->map, exporting->map_size, &exporting->plan.files, &exporting->packed,
+                                    error);
+    if (rc == 0)
+        archive_name_packed(&exporting->packed, &exporting->plan.files, cli->args + 1, cli->arg_count - 1);
+    return rc;
 }
 
 static int read_map(struct exporting *exporting, struct varve_error *error) {
     struct varve_store *store = exporting->cli->store;
     struct varve_checkpoint_detail detail;
-    int has_map = 0;
 
     int rc = varve_store_resolve(store, &exporting->which, error);
-    rc = rc ? rc : varve_store_show(store, &exporting->which, &detail, on_region, &has_map, error);
-    if (rc == 0 && !has_map)
+    rc = rc ? rc : varve_store_show(store, &exporting->which, &detail, on_region, exporting, error);
+    if (rc == 0 && !exporting->has_map)
         return files_error(error, -ENOENT,
                            "%s@%" PRId64 " holds no files: it was not made by `varve import`; see `varve restore`",
                            exporting->which.name, exporting->which.version);
-    rc = rc ? rc : varve_store_read(store, &exporting->which, 0, FILES_MAP_REGION, 0, on_map, exporting, error);
-    if (rc < 0) {
-        *error = exporting->error.text[0] ? exporting->error : *error;
-        return rc;
-    }
-    rc = files_map_parse(exporting->map, exporting->map_size, &exporting->plan, error);
-    free(exporting->map);
-    exporting->map = NULL;
+    rc = rc ? rc : read_own(exporting, FILES_MAP_REGION, error);
+    rc = rc ? rc : files_map_parse(exporting->map, exporting->map_size, &exporting->plan, error);
+    if (rc == 0 && exporting->has_recipes)
+        rc = read_recipes(exporting, error);
     for (size_t i = 0; i < exporting->plan.files.count && rc == 0 && exporting->is_flat; i++)
         if (strchr(exporting->plan.files.list[i].path, '/'))
             rc = files_error(error, -EINVAL, "%s@%" PRId64 " has folders: it is no process that `varve dump` stored",
@@ -129,6 +149,17 @@ static void give_up_file(struct exporting *exporting, uint32_t number) {
     }
 }
 
+/* It cannot be given back, and this says why. */
+static void spoil_file(struct exporting *exporting, uint32_t number, int code, const struct varve_error *error) {
+    struct varve_error told = {.text = ""};
+
+    snprintf(told.text, sizeof told.text, "%.200s cannot be given back: %.250s",
+             exporting->plan.files.list[number].path, error->text[0] ? error->text : varve_error_text(code));
+    progress_clear();
+    cli_fail(exporting->cli, code, &told);
+    give_up_file(exporting, number);
+}
+
 static void tell_file(const struct exporting *exporting, const struct files_file *file) {
     if (exporting->cli->is_json) {
         json_begin("file");
@@ -149,8 +180,15 @@ static void on_named(void *arg, uint32_t number) {
 }
 
 static int finish_file(struct exporting *exporting, uint32_t number, struct varve_error *error) {
+    int rc = archive_place(&exporting->packed, &exporting->place, &exporting->plan.files.list[number], number,
+                           progress_callback, error);
+
+    if (rc == VARVE_UNSUPPORTED) { /* the others may still be well */
+        spoil_file(exporting, number, rc, error);
+        return 0;
+    }
     exporting->states[number] = WRITTEN;
-    return files_place_finish(&exporting->place, number, error);
+    return rc ? rc : files_place_finish(&exporting->place, number, error);
 }
 
 static int begin_files(struct exporting *exporting, struct varve_error *error) {
@@ -221,14 +259,8 @@ static int spoil(struct exporting *exporting, const struct files_region *region,
 
     for (size_t i = region->first; i < region->first + region->count; i++) {
         uint32_t number = plan->pieces[i].file;
-        if (exporting->states[number] == BEGUN) {
-            struct varve_error told = {.text = ""};
-            snprintf(told.text, sizeof told.text, "%.200s cannot be given back: %.250s", plan->files.list[number].path,
-                     error->text[0] ? error->text : varve_error_text(code));
-            progress_clear();
-            cli_fail(exporting->cli, code, &told);
-            give_up_file(exporting, number);
-        }
+        if (exporting->states[number] == BEGUN)
+            spoil_file(exporting, number, code, error);
     }
     return 0;
 }
@@ -315,4 +347,5 @@ void export_clear(struct exporting *exporting) {
     free(exporting->states);
     free(exporting->pending);
     free(exporting->map);
+    archive_packed_clear(&exporting->packed);
 }

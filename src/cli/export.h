@@ -4,6 +4,7 @@
 #ifndef CLI_EXPORT_H
 #define CLI_EXPORT_H
 
+#include "archive/packed.h"
 #include "cli.h"
 #include "files/map.h"
 #include "files/place.h"
@@ -14,10 +15,12 @@ struct exporting {
     int is_flat; /* it must have no folders: images of a process */
     struct files_plan plan;
     struct files_place place;
+    struct archive_packed packed;
     uint8_t *states;   /* of each file */
     uint32_t *pending; /* runs of pieces that a file still waits for */
-    uint8_t *map;
+    uint8_t *map;      /* the map of the files, then the recipes of packed ones */
     size_t map_size;
+    int has_map, has_recipes;
     uint64_t done, total;
     uint64_t files, bytes; /* given back */
     uint64_t failed;

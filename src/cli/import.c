@@ -22,7 +22,7 @@
 /* What a region's callbacks know: which one it is, and how much of it was asked for. */
 struct feed {
     struct importing *importing;
-    size_t region; /* of the plan; behind the last: the map */
+    size_t region; /* of the plan; behind the last: the map, and the recipes of packed files */
     uint64_t given;
 };
 
@@ -43,6 +43,8 @@ int import_settle(struct importing *importing, struct varve_error *error) {
 
     int rc = files_plan_settle(plan);
     rc = rc ? rc : files_map_encode(plan, &importing->map, &importing->map_size);
+    if (rc == 0 && importing->packed.count)
+        rc = archive_recipes_encode(&importing->packed, &importing->recipes, &importing->recipes_size);
     if (rc == -E2BIG && !error->text[0]) {
         snprintf(error->text, sizeof error->text,
                  "there are too many files with too long names for one import; "
@@ -50,7 +52,7 @@ int import_settle(struct importing *importing, struct varve_error *error) {
     }
     for (size_t i = 0; i < plan->region_count; i++)
         importing->total += plan->regions[i].length;
-    importing->total += importing->map_size;
+    importing->total += importing->map_size + importing->recipes_size;
     return rc;
 }
 
@@ -62,8 +64,10 @@ static int on_length(void *arg, uint64_t *bytes_out) {
 
     importing->given -= feed->given; /* it is asked again when an attempt is repeated */
     feed->given = 0;
-    *bytes_out = feed->region < importing->plan.region_count ? importing->plan.regions[feed->region].length
-                                                             : importing->map_size;
+    size_t count = importing->plan.region_count;
+    *bytes_out = feed->region < count    ? importing->plan.regions[feed->region].length
+                 : feed->region == count ? importing->map_size
+                                         : importing->recipes_size;
     return 0;
 }
 
@@ -76,7 +80,8 @@ static int on_save(void *arg, uint64_t offset, void *buffer, size_t size) {
     if (feed->region < importing->plan.region_count)
         rc = files_source_read(&importing->source, feed->region, offset, buffer, size);
     else
-        memcpy(buffer, importing->map + offset, size);
+        memcpy(buffer, (feed->region == importing->plan.region_count ? importing->map : importing->recipes) + offset,
+               size);
     feed->given += size;
     importing->given += size;
     if (rc == 0 && importing->given == importing->total)
@@ -93,7 +98,7 @@ static int protect(struct importing *importing, struct varve_session *session, s
     const struct varve_callbacks callbacks = {sizeof callbacks, on_length, on_save, on_load, VARVE_LARGE};
     const struct files_plan *plan = &importing->plan;
     const struct files_region *region = number < plan->region_count ? &plan->regions[number] : NULL;
-    const char *name = region ? region->name : FILES_MAP_REGION;
+    const char *name = region ? region->name : number == plan->region_count ? FILES_MAP_REGION : ARCHIVE_REGION;
     struct feed *feed = &importing->feeds[number];
 
     *feed = (struct feed){.importing = importing, .region = number};
@@ -247,7 +252,7 @@ static void on_stat(void *arg, const struct varve_stat *stat) {
 static int store_all(struct importing *importing, struct varve_session *session) {
     int rc = 0;
 
-    for (size_t i = 0; i <= importing->plan.region_count && rc == 0; i++)
+    for (size_t i = 0; i <= importing->plan.region_count + (importing->recipes != NULL) && rc == 0; i++)
         rc = protect(importing, session, i);
     rc = rc ? rc : go_on(importing, session);
     rc = rc ? rc : varve_checkpoint(session, importing->which.version);
@@ -263,7 +268,7 @@ static int store_checkpoint(struct importing *importing, struct varve_error *err
     char settings[256];
     struct wishes wishes = {0};
 
-    importing->feeds = calloc(importing->plan.region_count + 1, sizeof *importing->feeds);
+    importing->feeds = calloc(importing->plan.region_count + 2, sizeof *importing->feeds);
     if (!importing->feeds)
         return -ENOMEM;
     int rc = varve_settings_list(NULL, on_setting, &wishes, error);
@@ -296,7 +301,7 @@ int import_store(struct importing *importing, const char *what, struct varve_err
 }
 
 void import_summary(const struct importing *importing, const char *done) {
-    uint64_t bytes = importing->plan.files.bytes, stored = importing->bytes_stored;
+    uint64_t bytes = importing->plan.files.bytes - importing->packed.grown, stored = importing->bytes_stored;
     double ratio = stored ? (double)bytes / (double)stored : 0;
     char size[SIZE_CAPACITY];
     char stored_size[SIZE_CAPACITY];
@@ -306,7 +311,7 @@ void import_summary(const struct importing *importing, const char *done) {
         json_text("name", importing->which.name);
         json_i64("version", importing->which.version);
         json_u64("files", importing->plan.files.count);
-        json_u64("regions", importing->plan.region_count + 1);
+        json_u64("regions", importing->plan.region_count + 1 + (importing->recipes != NULL));
         json_u64("bytes", bytes);
         json_u64("bytes_known", importing->bytes_known);
         json_u64("bytes_stored", stored);
@@ -326,4 +331,6 @@ void import_clear(struct importing *importing) {
     files_plan_clear(&importing->plan);
     free(importing->feeds);
     free(importing->map);
+    free(importing->recipes);
+    archive_packed_clear(&importing->packed);
 }

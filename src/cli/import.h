@@ -3,6 +3,7 @@
 #ifndef CLI_IMPORT_H
 #define CLI_IMPORT_H
 
+#include "archive/packed.h"
 #include "cli.h"
 #include "files/map.h"
 #include "files/source.h"
@@ -20,7 +21,10 @@ struct importing {
     uint8_t *map;
     size_t map_size;
     int folder;
-    const int *fds; /* of the files of the plan, where they are open already; else NULL */
+    const int *fds; /* of the files of the plan, -1 where one is not open already; NULL: none is */
+    struct archive_packed packed;
+    uint8_t *recipes; /* of the packed files */
+    size_t recipes_size;
     uint64_t total, given;
     uint64_t notes;
     uint64_t bytes_stored, bytes_known; /* with what goes to storage beside the data; found in the store already */

@@ -34,7 +34,12 @@
 #endif
 
 static const char *kind_name(enum files_kind kind) {
-    return kind == FILES_HDF5 ? "HDF5" : "netCDF";
+    static const char *const names[] = {[FILES_HDF5] = "HDF5",
+                                        [FILES_NETCDF] = "netCDF",
+                                        [FILES_TAR] = "tar",
+                                        [FILES_DMTCP] = "DMTCP",
+                                        [FILES_CRIU] = "criu"};
+    return names[kind];
 }
 
 enum files_kind files_kind_of(int fd, uint64_t size) {

@@ -6,7 +6,8 @@
 
 #define FILES_NOTE_CAPACITY 160
 
-enum files_kind { FILES_PLAIN, FILES_HDF5, FILES_NETCDF };
+/* The last three are those of archive/look.h. */
+enum files_kind { FILES_PLAIN, FILES_HDF5, FILES_NETCDF, FILES_TAR, FILES_DMTCP, FILES_CRIU };
 
 enum files_kind files_kind_of(int fd, uint64_t size);
 

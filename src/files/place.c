@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define PARTIAL_CAPACITY 64
+#define PACKED_CAPACITY (PARTIAL_CAPACITY + 8)
 
 static int failed(struct varve_error *error, const char *what, const char *path) {
     if (errno == ELOOP || errno == ENOTDIR)
@@ -48,6 +49,12 @@ static int open_parent(const struct files_place *place, const char *path, int ma
 /* Nobody can guess the tag: neither the files of the set nor those of the user are called so. */
 static void partial_name(const struct files_place *place, uint32_t number, char out[PARTIAL_CAPACITY]) {
     snprintf(out, PARTIAL_CAPACITY, ".varve-%016llx-%u.partial", (unsigned long long)place->tag, (unsigned)number);
+}
+
+static void packed_name(const struct files_place *place, uint32_t number, char out[PACKED_CAPACITY]) {
+    char partial[PARTIAL_CAPACITY];
+    partial_name(place, number, partial);
+    snprintf(out, PACKED_CAPACITY, "%s.packed", partial);
 }
 
 static int is_ours(const struct files_made *made, const struct stat *there) {
@@ -231,6 +238,57 @@ static int name_waiting(struct files_place *place, struct varve_error *error) {
     }
     place->waiting_count = 0;
     place->waiting_bytes = 0;
+    return rc;
+}
+
+/* Our partial file, to be read. */
+static int open_written(struct files_place *place, int parent, uint32_t number, struct varve_error *error) {
+    const char *path = place->files->list[number].path;
+    char partial[PARTIAL_CAPACITY];
+    struct stat there;
+    partial_name(place, number, partial);
+    int fd = openat(parent, partial, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int rc = fd < 0 || fstat(fd, &there) < 0 ? failed(error, "open", path) : 0;
+    if (rc == 0 && !is_ours(&place->made[number], &there))
+        rc = replaced(error, path);
+    if (rc < 0 && fd >= 0)
+        close(fd);
+    return rc ? rc : fd;
+}
+
+/* The new file takes the place of the one that was written, and its temporary name. */
+static int put_packed(struct files_place *place, int parent, uint32_t number, int to, struct varve_error *error) {
+    char partial[PARTIAL_CAPACITY], packed[PACKED_CAPACITY];
+    struct stat there;
+    partial_name(place, number, partial);
+    packed_name(place, number, packed);
+    if (fstat(to, &there) < 0 || renameat(parent, packed, parent, partial) < 0)
+        return failed(error, "make", place->files->list[number].path);
+    place->made[number] = (struct files_made){.device = there.st_dev, .inode = there.st_ino, .is_there = 1};
+    return 0;
+}
+
+int files_place_pack(struct files_place *place, uint32_t number, files_pack_fn fn, void *arg,
+                     struct varve_error *error) {
+    const char *path = place->files->list[number].path, *name;
+    char packed[PACKED_CAPACITY];
+    int parent = open_parent(place, path, 0, &name), to = -1;
+    if (parent < 0)
+        return failed(error, "open", path);
+    close_file(place);
+    int from = open_written(place, parent, number, error), rc = from < 0 ? from : 0;
+    packed_name(place, number, packed);
+    if (rc == 0) {
+        to = openat(parent, packed, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        rc = to < 0 ? failed(error, "make", path) : fn(arg, from, to, error);
+        rc = rc ? rc : put_packed(place, parent, number, to, error);
+        close(from);
+    }
+    if (to >= 0)
+        close(to);
+    if (to >= 0 && rc < 0)
+        unlinkat(parent, packed, 0);
+    close(parent);
     return rc;
 }
 

@@ -38,6 +38,10 @@ int files_place_begin(struct files_place *place, uint32_t number, struct varve_e
 /* Zeros may be left out where nothing was written yet. */
 int files_place_write(struct files_place *place, uint32_t number, uint64_t offset, const void *data, size_t size,
                       struct varve_error *error);
+/* All was written, but the file is to be another one: fn makes it of the first, in a file that is empty. */
+typedef int (*files_pack_fn)(void *arg, int from, int to, struct varve_error *error);
+int files_place_pack(struct files_place *place, uint32_t number, files_pack_fn fn, void *arg,
+                     struct varve_error *error);
 /* All was written: permissions and time, and the name as soon as enough others wait, too. */
 int files_place_finish(struct files_place *place, uint32_t number, struct varve_error *error);
 /* Names for all that wait; data and names are on storage: one wait for all of them, as there may be very many. */

@@ -10,7 +10,7 @@
 void files_source_open(struct files_source *source, const struct files_plan *plan, int folder, const int *fds) {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     *source = (struct files_source){.plan = plan, .folder = folder, .fds = fds, .fd = -1};
-    source->is_dropping = !fds && plan->files.bytes > memory / 4;
+    source->is_dropping = folder >= 0 && plan->files.bytes > memory / 4;
 }
 
 void files_source_close(struct files_source *source) {
@@ -24,14 +24,19 @@ static int changed(struct files_source *source, const char *path) {
                        "%s changed while it was read: nothing was stored; import it when nobody writes it", path);
 }
 
+static int is_open(const struct files_source *source, size_t number) {
+    return source->fds && source->fds[number] >= 0;
+}
+
 static int open_file(struct files_source *source, uint32_t number) {
     const struct files_file *file = &source->plan->files.list[number];
     struct stat now;
     if (source->fd >= 0 && source->file == number)
         return 0;
     files_source_close(source);
-    int fd = source->fds ? fcntl(source->fds[number], F_DUPFD_CLOEXEC, 0)
-                         : openat(source->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int fd = is_open(source, number)
+                 ? fcntl(source->fds[number], F_DUPFD_CLOEXEC, 0)
+                 : openat(source->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return files_system_error(&source->error, "open", file->path);
     source->fd = fd;
@@ -113,7 +118,8 @@ int files_source_check(struct files_source *source) {
     for (size_t i = 0; i < source->plan->files.count; i++) {
         const struct files_file *file = &source->plan->files.list[i];
         struct stat now;
-        if (source->fds ? fstat(source->fds[i], &now) : fstatat(source->folder, file->path, &now, AT_SYMLINK_NOFOLLOW))
+        if (is_open(source, i) ? fstat(source->fds[i], &now)
+                               : fstatat(source->folder, file->path, &now, AT_SYMLINK_NOFOLLOW))
             return errno == ENOENT ? changed(source, file->path)
                                    : files_system_error(&source->error, "look at", file->path);
         if (!files_is_same(file, &now))

@@ -7,7 +7,7 @@
 struct files_source {
     const struct files_plan *plan;
     int folder;
-    const int *fds; /* of the files, where they are open already; else NULL */
+    const int *fds; /* of the files, -1 where one is not open already; NULL: none is */
     int fd;         /* of the file that was read last, -1 */
     uint32_t file;
     uint64_t ahead;  /* the kernel was told to read up to here */

@@ -16,6 +16,7 @@ struct process_image {
     char *name;
     int fd; /* a file in memory; nobody can write it any more once all was received */
     uint64_t size;
+    uint64_t offset; /* in the file: where it lies in an archive */
 };
 
 struct process_images {

@@ -26,6 +26,8 @@
 struct list {
     const uint8_t *data;
     size_t size, at;
+    void *mapped;
+    size_t mapped_size;
 };
 
 static uint32_t get32(const uint8_t *data) {
@@ -38,16 +40,19 @@ static int list_open(struct list *list, const struct process_image *image, uint3
     *list = (struct list){.size = (size_t)image->size, .at = 8};
     if (image->size < 8)
         return -EBADMSG;
-    void *data = mmap(NULL, list->size, PROT_READ, MAP_PRIVATE, image->fd, 0);
-    if (data == MAP_FAILED)
+    size_t before = (size_t)(image->offset % PAGE);
+    void *mapped = mmap(NULL, list->size + before, PROT_READ, MAP_PRIVATE, image->fd, (off_t)(image->offset - before));
+    if (mapped == MAP_FAILED)
         return -errno;
-    list->data = data;
+    list->mapped = mapped;
+    list->mapped_size = list->size + before;
+    list->data = (const uint8_t *)mapped + before;
     return get32(list->data) == IMAGE_MAGIC && get32(list->data + 4) == magic ? 0 : -EBADMSG;
 }
 
 static void list_close(struct list *list) {
-    if (list->data)
-        munmap((void *)list->data, list->size);
+    if (list->mapped)
+        munmap(list->mapped, list->mapped_size);
 }
 
 /* 1, 0 at the end, -EBADMSG. */

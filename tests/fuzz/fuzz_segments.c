@@ -15,9 +15,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int image_of(struct process_image *image, const char *name, const uint8_t *data, size_t size) {
-    image->name = (char *)name;
-    image->size = size;
-    image->fd = memfd_create(name, MFD_CLOEXEC);
+    *image = (struct process_image){.name = (char *)name, .size = size, .fd = memfd_create(name, MFD_CLOEXEC)};
     return image->fd >= 0 &&
            (data ? write(image->fd, data, size) == (ssize_t)size : ftruncate(image->fd, (off_t)size) == 0);
 }

@@ -108,4 +108,5 @@ def main(arguments):
     return dump(folder, int(value("-t")), "--leave-stopped" in arguments, value("--fault"))
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
