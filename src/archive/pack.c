@@ -50,7 +50,7 @@ static int64_t next_step(struct steps *steps) {
     return got;
 }
 
-static int give(struct steps *steps, const void *data, size_t size) {
+static int hand_out(struct steps *steps, const void *data, size_t size) {
     return size ? steps->take(steps->arg, data, size) : 0;
 }
 
@@ -64,7 +64,7 @@ static int deflate_step(struct steps *steps, z_stream *stream, int is_last) {
         stream->avail_out = STEP;
         if (deflate(stream, is_last ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
             return -EIO;
-        rc = give(steps, steps->out, STEP - stream->avail_out);
+        rc = hand_out(steps, steps->out, STEP - stream->avail_out);
     } while (rc == 0 && stream->avail_out == 0);
     return rc;
 }
@@ -72,7 +72,7 @@ static int deflate_step(struct steps *steps, z_stream *stream, int is_last) {
 static int pack_gzip(struct steps *steps, const struct archive_recipe *recipe) {
     z_stream stream = {.next_in = NULL};
     int64_t got = 1;
-    int rc = give(steps, recipe->head, recipe->head_size);
+    int rc = hand_out(steps, recipe->head, recipe->head_size);
     if (rc)
         return rc;
     if (deflateInit2(&stream, (int)recipe->level, Z_DEFLATED, -MAX_WBITS, (int)recipe->memory, Z_DEFAULT_STRATEGY) !=
@@ -85,7 +85,7 @@ static int pack_gzip(struct steps *steps, const struct archive_recipe *recipe) {
         rc = got < 0 ? (int)got : deflate_step(steps, &stream, got == 0);
     }
     deflateEnd(&stream);
-    return rc ? rc : give(steps, recipe->tail, recipe->tail_size);
+    return rc ? rc : hand_out(steps, recipe->tail, recipe->tail_size);
 }
 #else
 static int pack_gzip(struct steps *steps, const struct archive_recipe *recipe) {
@@ -105,7 +105,7 @@ static int zstd_step(struct steps *steps, ZSTD_CCtx *context, size_t size, int i
         left = ZSTD_compressStream2(context, &out, &in, is_last ? ZSTD_e_end : ZSTD_e_continue);
         if (ZSTD_isError(left))
             return -EIO;
-        rc = give(steps, steps->out, out.pos);
+        rc = hand_out(steps, steps->out, out.pos);
     }
     return rc;
 }

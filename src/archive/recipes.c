@@ -70,7 +70,7 @@ struct reader {
     int rc;
 };
 
-static void refuse(struct reader *reader, int code) {
+static void refuse_recipe(struct reader *reader, int code) {
     reader->rc = reader->rc ? reader->rc : code;
 }
 
@@ -81,7 +81,7 @@ static uint64_t number(struct reader *reader, uint64_t least, uint64_t most) {
     uint8_t byte = 0x80;
     while (reader->rc == 0 && byte & 0x80) {
         if (reader->at == reader->end || shift > 63 || (shift == 63 && *reader->at > 1)) {
-            refuse(reader, VARVE_CORRUPT);
+            refuse_recipe(reader, VARVE_CORRUPT);
             return 0;
         }
         byte = *reader->at++;
@@ -89,13 +89,13 @@ static uint64_t number(struct reader *reader, uint64_t least, uint64_t most) {
         shift += 7;
     }
     if (value < least || value > most || (shift > 7 && byte == 0))
-        refuse(reader, VARVE_CORRUPT);
+        refuse_recipe(reader, VARVE_CORRUPT);
     return reader->rc ? 0 : value;
 }
 
-static void copy(struct reader *reader, void *out, size_t size) {
+static void copy_out(struct reader *reader, void *out, size_t size) {
     if (reader->rc == 0 && size > (size_t)(reader->end - reader->at))
-        refuse(reader, VARVE_CORRUPT);
+        refuse_recipe(reader, VARVE_CORRUPT);
     if (reader->rc == 0 && size) {
         memcpy(out, reader->at, size);
         reader->at += size;
@@ -106,8 +106,8 @@ static uint8_t *bytes(struct reader *reader, size_t *size_out) {
     size_t size = (size_t)number(reader, 0, ARCHIVE_HEAD_MOST);
     uint8_t *out = reader->rc ? NULL : malloc(size + 1);
     if (!out)
-        refuse(reader, -ENOMEM);
-    copy(reader, out, size);
+        refuse_recipe(reader, -ENOMEM);
+    copy_out(reader, out, size);
     *size_out = size;
     return out;
 }
@@ -115,7 +115,7 @@ static uint8_t *bytes(struct reader *reader, size_t *size_out) {
 static void take_recipe(struct reader *reader, struct archive_recipe *recipe, uint64_t least, uint64_t files) {
     recipe->file = (uint32_t)number(reader, least, files - 1);
     recipe->size = number(reader, 1, SIZE_END - 1);
-    copy(reader, recipe->digest, ARCHIVE_DIGEST);
+    copy_out(reader, recipe->digest, ARCHIVE_DIGEST);
     recipe->packer = (enum archive_packer)number(reader, ARCHIVE_GZIP, ARCHIVE_ZSTD);
     int is_gzip = recipe->packer == ARCHIVE_GZIP;
     recipe->level = (uint32_t)number(reader, 1, is_gzip ? 9 : 22);
@@ -124,7 +124,7 @@ static void take_recipe(struct reader *reader, struct archive_recipe *recipe, ui
     recipe->has_sum = (uint32_t)number(reader, 0, 1);
     recipe->head = bytes(reader, &recipe->head_size);
     recipe->tail = bytes(reader, &recipe->tail_size);
-    copy(reader, recipe->library, (size_t)number(reader, 0, sizeof recipe->library - 1));
+    copy_out(reader, recipe->library, (size_t)number(reader, 0, sizeof recipe->library - 1));
 }
 
 /* The name without the suffix must be free: it is the one that the file gets. */
@@ -143,18 +143,18 @@ static void take_all(struct reader *reader, const struct files_list *files, stru
     uint64_t count = number(reader, 0, ARCHIVE_PACKED_MOST), next = 0;
     packed->list = calloc((size_t)count + 1, sizeof *packed->list);
     if (!packed->list)
-        refuse(reader, -ENOMEM);
+        refuse_recipe(reader, -ENOMEM);
     for (uint64_t i = 0; i < count && reader->rc == 0; i++) {
         struct archive_recipe *recipe = &packed->list[packed->count++];
         if (next >= files->count)
-            refuse(reader, VARVE_CORRUPT);
+            refuse_recipe(reader, VARVE_CORRUPT);
         take_recipe(reader, recipe, next, files->count);
         if (reader->rc == 0 && !is_renamed(files, recipe->file))
-            refuse(reader, VARVE_CORRUPT);
+            refuse_recipe(reader, VARVE_CORRUPT);
         next = (uint64_t)recipe->file + 1;
     }
     if (reader->at != reader->end)
-        refuse(reader, VARVE_CORRUPT);
+        refuse_recipe(reader, VARVE_CORRUPT);
 }
 
 int archive_recipes_parse(const uint8_t *data, size_t size, const struct files_list *files,
@@ -162,11 +162,11 @@ int archive_recipes_parse(const uint8_t *data, size_t size, const struct files_l
     struct reader reader = {data, data + size, 0};
     *packed = (struct archive_packed){.count = 0};
     if (size < sizeof magic || memcmp(data, magic, sizeof magic) != 0) {
-        refuse(&reader, VARVE_CORRUPT);
+        refuse_recipe(&reader, VARVE_CORRUPT);
     } else {
         reader.at += sizeof magic;
         if (number(&reader, 0, UINT64_MAX) != VERSION)
-            refuse(&reader, VARVE_UNKNOWN_FORMAT);
+            refuse_recipe(&reader, VARVE_UNKNOWN_FORMAT);
         else
             take_all(&reader, files, packed);
     }

@@ -180,7 +180,7 @@ static int take_member(struct walking *walking, const uint8_t *block, uint64_t o
 }
 
 /* How far the data of this member reaches. Links, folders and devices have none. */
-static int size_of(struct walking *walking, const uint8_t *block, uint64_t *out) {
+static int data_size(struct walking *walking, const uint8_t *block, uint64_t *out) {
     int rc = number_of(block + SIZE, NUMBER_SIZE, out);
     int tells = block[TYPE] == 'L' || block[TYPE] == 'K' || block[TYPE] == 'x' || block[TYPE] == 'g';
     if (!tells && walking->has_size) {
@@ -203,7 +203,7 @@ static int walk(struct walking *walking) {
         if (rc == 0 && is_empty(block)) /* the end; what follows is padding */
             return 0;
         walking->at += ARCHIVE_BLOCK;
-        rc = rc ? rc : archive_is_tar(block) ? size_of(walking, block, &size) : -EBADMSG;
+        rc = rc ? rc : archive_is_tar(block) ? data_size(walking, block, &size) : -EBADMSG;
         rc = rc ? rc : take_member(walking, block, walking->at, size);
         if (rc == 0 && block[TYPE] != 'L' && block[TYPE] != 'K' && block[TYPE] != 'x') {
             walking->name[0] = '\0'; /* it was for this one */
