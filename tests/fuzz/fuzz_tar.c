@@ -1,4 +1,5 @@
-/* Tar archives: the input is the archive. The members lie in it, and those that are told share no byte. */
+/* Tar archives: the input is the archive, and the sums of headers are made right. The members lie in it, and those that
+ * are told share no byte. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,11 +14,23 @@ struct input {
     size_t size;
 };
 
+/* Else nearly all that a fuzzer thinks of would be refused for its sum. */
+static void set_sum(uint8_t block[ARCHIVE_BLOCK]) {
+    unsigned sum = 0;
+    memset(block + 148, ' ', 8);
+    for (unsigned i = 0; i < ARCHIVE_BLOCK; i++)
+        sum += block[i];
+    for (unsigned i = 0; i < 6; i++)
+        block[148 + i] = (uint8_t)('0' + (sum >> 3 * (5 - i) & 7));
+}
+
 static int read_at(void *arg, uint64_t offset, void *buffer, size_t size) {
     const struct input *input = arg;
     if (offset > input->size || size > input->size - offset)
         abort();
     memcpy(buffer, input->data + offset, size);
+    if (size == ARCHIVE_BLOCK && memcmp((uint8_t *)buffer + 257, "ustar", 5) == 0)
+        set_sum(buffer);
     return 0;
 }
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """real.py [ROUNDS]: programs that know nothing of Varve are dumped by a real criu while they run, killed, and brought
 back from the newest checkpoint and from an older one. Each counts, checks its own memory, and must go on with the count
-that it had at the dump. An editor in a terminal multiplexer must have the text that was typed before. Then ROUNDS (5)
-dumps at random moments of one of them; a random one of those so far is brought back each time.
+that it had at the dump. An editor in a terminal multiplexer must have the text that was typed before. Images that criu
+wrote by itself are imported. Then ROUNDS (5) dumps at random moments of one of them; a random one of those so far is
+brought back each time.
 
 VARVE and THREADS are programs; CRIU is a criu, or the one in PATH. Ends with 77 where none works on this kernel."""
 import ctypes
+import json
 import os
 import random
 import shutil
@@ -13,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -317,6 +320,33 @@ def try_moments(folder, rounds, command):
     print("moments: %d dumps at random, %d times brought back" % (rounds, rounds), flush=True)
 
 
+def try_images(folder, command):
+    """Images that criu has written to a folder of its own come back byte for byte, after a dump of the same process they
+    take next to nothing, and in an archive that is packed they take as little."""
+    program = Program(folder, "images", command)
+    made, back = os.path.join(folder, "made"), os.path.join(folder, "back")
+    os.mkdir(made)
+    os.mkdir(back)
+    program.dump()
+    done = subprocess.run([CRIU, "dump", "-t", str(program.pid), "-D", made, "--leave-running"], capture_output=True, text=True)
+    program.kill()
+    if done.returncode:
+        fail("criu dump: " + done.stderr)
+    pages = sum(os.path.getsize(os.path.join(made, name)) for name in os.listdir(made) if name.startswith("pages-"))
+    with tarfile.open(os.path.join(folder, "made.tar.gz"), "w:gz", compresslevel=1) as archive:
+        archive.add(made, "checkpoint")
+    for what in (["-C", made, "."], ["-C", folder, "made.tar.gz"]):
+        done = subprocess.run([VARVE, "import", "--json", program.store, "images", *what], capture_output=True, text=True)
+        stored = done.returncode or json.loads(done.stdout.splitlines()[-1])["bytes_stored"]
+        if done.returncode or stored > pages // 4:  # the program went on between the two
+            fail("import of %s: %s of %d bytes stored: %s" % (what, stored, pages, done.stderr))
+        varve("export", program.store, "images", "-C", back)
+    for one, other in ((made, back), (os.path.join(folder, "made.tar.gz"), os.path.join(back, "made.tar.gz"))):
+        if subprocess.run(["diff", "-r", "-x", "made.tar.gz", one, other], check=False).returncode:
+            fail("%s did not come back" % one)
+    print("images: %d bytes of pages, in a folder and in an archive" % pages, flush=True)
+
+
 def main(rounds):
     if os.getuid() != 0 or subprocess.run(["sh", "-c", '"$0" check', CRIU], capture_output=True).returncode:
         print("skipped: no criu that works on this kernel, or not root; CRIU may name another one")
@@ -333,6 +363,7 @@ def main(rounds):
         if can_dump_sockets(folder, [PYTHON, "-c", SERVER, "FILE", port]):
             try_program(folder, "server", [PYTHON, "-c", SERVER, "FILE", port], lambda program: ask_server(program, port))
         try_slow(folder, [THREADS, "FILE"])
+        try_images(folder, [PYTHON, "-c", PIPE, "FILE"])
         try_moments(folder, rounds, [THREADS, "FILE"])
     finally:
         subprocess.run(["pkill", "-KILL", "-f", folder], check=False)

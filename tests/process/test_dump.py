@@ -143,7 +143,7 @@ class Dump(unittest.TestCase):
         tool = subprocess.Popen([VARVE, "dump", self.store, "p", "--pid", str(victim.pid), "--stop", "--criu", CLIENT, "--",
                                  "--fault", "marker"], env=self.environment)
         self.assertTrue(wait_until(lambda: os.path.exists(marker)))
-        self.assertEqual(state_of(victim.pid), "T")
+        self.assertTrue(wait_until(lambda: state_of(victim.pid) == "T"))
         tool.kill()
         tool.wait()
         self.assertTrue(wait_until(lambda: state_of(victim.pid) == "S"))
