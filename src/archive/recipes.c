@@ -102,8 +102,8 @@ static void copy_out(struct reader *reader, void *out, size_t size) {
     }
 }
 
-static uint8_t *bytes(struct reader *reader, size_t *size_out) {
-    size_t size = (size_t)number(reader, 0, ARCHIVE_HEAD_MOST);
+static uint8_t *bytes(struct reader *reader, int may_be, size_t *size_out) {
+    size_t size = (size_t)number(reader, 0, may_be ? ARCHIVE_HEAD_MOST : 0);
     uint8_t *out = reader->rc ? NULL : malloc(size + 1);
     if (!out)
         refuse_recipe(reader, -ENOMEM);
@@ -120,11 +120,15 @@ static void take_recipe(struct reader *reader, struct archive_recipe *recipe, ui
     int is_gzip = recipe->packer == ARCHIVE_GZIP;
     recipe->level = (uint32_t)number(reader, 1, is_gzip ? 9 : 22);
     recipe->memory = (uint32_t)number(reader, is_gzip ? 1 : 0, is_gzip ? 9 : 1);
-    recipe->is_told = (uint32_t)number(reader, 0, 1);
-    recipe->has_sum = (uint32_t)number(reader, 0, 1);
-    recipe->head = bytes(reader, &recipe->head_size);
-    recipe->tail = bytes(reader, &recipe->tail_size);
-    copy_out(reader, recipe->library, (size_t)number(reader, 0, sizeof recipe->library - 1));
+    recipe->is_told = (uint32_t)number(reader, 0, is_gzip ? 0 : 1);
+    recipe->has_sum = (uint32_t)number(reader, 0, is_gzip ? 0 : 1);
+    recipe->head = bytes(reader, is_gzip, &recipe->head_size);
+    recipe->tail = bytes(reader, is_gzip, &recipe->tail_size);
+    size_t length = (size_t)number(reader, 0, sizeof recipe->library - 1);
+    copy_out(reader, recipe->library, length);
+    for (size_t i = 0; i < length && reader->rc == 0; i++)
+        if (recipe->library[i] < ' ' || recipe->library[i] > '~') /* it is for people, and goes to a terminal */
+            refuse_recipe(reader, VARVE_CORRUPT);
 }
 
 /* The name without the suffix must be free: it is the one that the file gets. */
