@@ -76,7 +76,7 @@ static int unpack_file(struct unpacking *unpacking, size_t number, char note[FIL
     struct stat now;
     int fd = openat(unpacking->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return files_system_error(error, "open", file->path);
+        return errno == ELOOP ? 0 : files_system_error(error, "open", file->path); /* a link is no archive */
     int rc = archive_unpack(fd, file->size, unpacking->tick, &unpacked, note);
     if (rc > 0 && (fstat(fd, &now) < 0 || !files_is_same(file, &now))) {
         archive_unpacked_clear(&unpacked);
