@@ -3,9 +3,12 @@
  * into, in child processes; only then is the store opened, which starts threads. */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "archive/look.h"
+#include "files/chunks.h"
+#include "files/look.h"
 #include "import.h"
 #include "terminal/progress.h"
 
@@ -39,6 +42,35 @@ static int find_files(struct importing *importing, struct varve_error *error) {
     return rc;
 }
 
+static int on_chunk_setting(void *arg, const struct varve_setting_info *setting) {
+    struct importing *importing = arg;
+    const char *value = setting->value;
+
+    if (strcmp(setting->name, "chunk") == 0)
+        importing->is_cut = strcmp(value, "cdc") == 0;
+    if (strcmp(setting->name, "chunk_size") == 0)
+        importing->chunk_bytes = strcmp(value, "512") == 0 ? 512 : strcmp(value, "4K") == 0 ? 4096 : 32768;
+    return 0;
+}
+
+static int on_step(void *arg, uint64_t done) {
+    const struct importing *importing = arg;
+
+    return progress_update(importing->seen + done, importing->plan.files.bytes);
+}
+
+static int add_in_chunks(struct importing *importing, uint32_t number, int fd, struct varve_error *error) {
+    struct files_plan *plan = &importing->plan;
+    struct files_chunks chunks = {.count = 0};
+
+    int rc = files_chunks_find(&plan->files.list[number], fd, importing->chunk_bytes,
+                               files_plan_chunks_most(plan, number), &chunks, on_step, importing, error);
+    if (rc == 0)
+        rc = files_plan_add_chunks(plan, number, chunks.lengths, chunks.count);
+    files_chunks_clear(&chunks);
+    return rc;
+}
+
 static int look_into(struct importing *importing, uint32_t number, struct varve_error *error) {
     const struct files_file *file = &importing->plan.files.list[number];
     struct files_found found = {.count = 0};
@@ -52,10 +84,15 @@ static int look_into(struct importing *importing, uint32_t number, struct varve_
     int rc = archive_look(&importing->plan.files, number, importing->folder, fd, &found, note);
     if (rc == 0 && found.count == 0 && !note[0])
         rc = files_look(fd, file->size, files_kind_of(fd, file->size), &found, note);
-    close(fd);
     if (note[0])
         tell_note(importing, file->path, note);
-    if (rc == 0)
+    int is_cut = importing->is_cut && found.count == 0;
+    if (rc == 0 && is_cut)
+        rc = add_in_chunks(importing, number, fd, error);
+    close(fd);
+    if (rc == 1)
+        tell_note(importing, file->path, "there are too many chunks already (a larger chunk_size makes fewer)");
+    if (rc == 1 || (rc == 0 && !is_cut))
         rc = files_plan_add(&importing->plan, number, &found);
     if (rc == 1) {
         tell_note(importing, file->path, "there are too many variables and pieces already");
@@ -67,13 +104,14 @@ static int look_into(struct importing *importing, uint32_t number, struct varve_
 
 static int make_plan(struct importing *importing, struct varve_error *error) {
     struct files_plan *plan = &importing->plan;
-    uint64_t seen = 0;
-    int rc = find_files(importing, error);
+    int rc = varve_settings_list(NULL, on_chunk_setting, importing, error);
+
+    rc = rc ? rc : find_files(importing, error);
 
     for (size_t i = 0; i < plan->files.count && rc == 0; i++) {
         rc = look_into(importing, (uint32_t)i, error);
-        seen += plan->files.list[i].size;
-        rc = rc ? rc : progress_update(seen, plan->files.bytes);
+        importing->seen += plan->files.list[i].size;
+        rc = rc ? rc : progress_update(importing->seen, plan->files.bytes);
     }
     return rc ? rc : import_settle(importing, error);
 }

@@ -12,7 +12,9 @@ struct feed;
 
 struct importing {
     struct cli *cli;
-    const char *codec; /* the setting */
+    const char *codec;    /* the setting */
+    int is_cut;           /* into content-defined chunks */
+    uint32_t chunk_bytes; /* their mean size */
     struct varve_which which;
     int64_t parent; /* the version to go on from, -1: none */
     struct files_plan plan;
@@ -25,6 +27,7 @@ struct importing {
     struct archive_packed packed;
     uint8_t *recipes; /* of the packed files */
     size_t recipes_size;
+    uint64_t seen; /* bytes of the files that were looked into */
     uint64_t total, given;
     uint64_t notes;
     uint64_t bytes_stored, bytes_known; /* with what goes to storage beside the data; found in the store already */

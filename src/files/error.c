@@ -17,3 +17,8 @@ int files_system_error(struct varve_error *error, const char *what, const char *
     int code = -errno;
     return files_error(error, code, "cannot %s %s: %s", what, path, strerror(-code));
 }
+
+int files_changed(struct varve_error *error, const char *path) {
+    return files_error(error, -EAGAIN,
+                       "%s changed while it was read: nothing was stored; import it when nobody writes it", path);
+}

@@ -360,3 +360,22 @@ int files_plan_add(struct files_plan *plan, uint32_t file, const struct files_fo
     rc = rc ? rc : add_rest(plan, file, taken);
     return rc ? rc : is_left_out;
 }
+
+size_t files_plan_chunks_most(const struct files_plan *plan, uint32_t file) {
+    size_t others = 2 * (plan->files.count - file);
+    return plan->piece_count + others < FILES_PIECES_MOST ? FILES_PIECES_MOST - plan->piece_count - others : 0;
+}
+
+int files_plan_add_chunks(struct files_plan *plan, uint32_t file, const uint64_t *lengths, size_t count) {
+    uint32_t number = 0;
+    uint64_t offset = 0;
+    int rc = count ? rest_region(plan, file, &number) : 0;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        struct files_region *region = &plan->regions[number];
+        struct files_piece piece = {offset, round_up(region->length), lengths[i], file, number};
+        rc = files_plan_piece(plan, &piece);
+        region->length = piece.region_offset + piece.length;
+        offset += lengths[i];
+    }
+    return rc;
+}

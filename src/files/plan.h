@@ -45,6 +45,11 @@ void files_plan_begin(struct files_plan *plan, struct files_list *files);
 /* The next file, whose variables are these; all files in order. 1: its variables were left out, there are too many
  * already. */
 int files_plan_add(struct files_plan *plan, uint32_t file, const struct files_found *found);
+/* Room for so many pieces of a file in content-defined chunks, beside those of the files that are still to come. */
+size_t files_plan_chunks_most(const struct files_plan *plan, uint32_t file);
+/* The next file, which has no variables: its chunks one after another, each from a granule on, so that one that stays
+ * the same is found although those before it have grown. */
+int files_plan_add_chunks(struct files_plan *plan, uint32_t file, const uint64_t *lengths, size_t count);
 /* Make names unique, and put regions and pieces in order: the same variable of all files together, so that what is
  * alike can be compressed together; last, what is left of the files. */
 int files_plan_settle(struct files_plan *plan);

@@ -19,11 +19,6 @@ void files_source_close(struct files_source *source) {
     source->fd = -1;
 }
 
-static int changed(struct files_source *source, const char *path) {
-    return files_error(&source->error, -EAGAIN,
-                       "%s changed while it was read: nothing was stored; import it when nobody writes it", path);
-}
-
 static int is_open(const struct files_source *source, size_t number) {
     return source->fds && source->fds[number] >= 0;
 }
@@ -44,7 +39,7 @@ static int open_file(struct files_source *source, uint32_t number) {
     source->ahead = 0;
     if (fstat(fd, &now) < 0)
         return files_system_error(&source->error, "look at", file->path);
-    return files_is_same(file, &now) ? 0 : changed(source, file->path);
+    return files_is_same(file, &now) ? 0 : files_changed(&source->error, file->path);
 }
 
 /* Files are read in long strides: let the disk run ahead, and do not push everything else out of memory. */
@@ -65,7 +60,7 @@ static int read_piece(struct files_source *source, uint32_t number, uint64_t off
     while (rc == 0 && at < end) {
         ssize_t got = pread(source->fd, out, (size_t)(end - at), (off_t)at);
         if (got == 0)
-            return changed(source, file->path);
+            return files_changed(&source->error, file->path);
         if (got < 0 && errno != EINTR)
             return files_system_error(&source->error, "read", file->path);
         out += got > 0 ? got : 0;
@@ -120,10 +115,10 @@ int files_source_check(struct files_source *source) {
         struct stat now;
         if (is_open(source, i) ? fstat(source->fds[i], &now)
                                : fstatat(source->folder, file->path, &now, AT_SYMLINK_NOFOLLOW))
-            return errno == ENOENT ? changed(source, file->path)
+            return errno == ENOENT ? files_changed(&source->error, file->path)
                                    : files_system_error(&source->error, "look at", file->path);
         if (!files_is_same(file, &now))
-            return changed(source, file->path);
+            return files_changed(&source->error, file->path);
     }
     return 0;
 }
