@@ -1,7 +1,7 @@
 /* The hash of all windows in a block. It is a polynomial in a power of a multiplier, so windows of 4 bytes give those
  * of 16, and these those of 48: eight multiplications for each window, and none waits for that of the byte before. The
- * loops are plain, and 16 bits wide, so that compilers make vectors of them (this file is compiled with -O3). Rolling
- * from byte to byte takes fewer operations, each of which waits for the one before: it is slower (bench-cut). */
+ * loops are plain, and 16 bits wide, so that compilers make vectors of them (this file is compiled with -O3). Where
+ * each hash comes from the one before, byte after byte waits for a multiplication. */
 #include <string.h>
 
 #include "files/cut.h"
