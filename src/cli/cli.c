@@ -184,6 +184,7 @@ static const struct option long_options[] = {
     {"stop", no_argument, NULL, 'x'},
     {"criu", required_argument, NULL, 'c'},
     {"to", required_argument, NULL, 't'},
+    {"exclude", required_argument, NULL, 'X'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -219,6 +220,7 @@ static const struct {
     {'x', OPTION_STOP, "--stop"},
     {'c', OPTION_CRIU, "--criu"},
     {'t', OPTION_TO, "--to"},
+    {'X', OPTION_EXCLUDE, "--exclude"},
 };
 #define COMMAND_OPTION_COUNT (sizeof command_options / sizeof command_options[0])
 
@@ -298,6 +300,9 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 't':
         cli->to = optarg;
+        break;
+    case 'X':
+        cli->excludes[cli->exclude_count++] = optarg;
         break;
     case 'T':
         rc = take_bound(cli, "tolerance", &cli->tolerance);
@@ -505,6 +510,9 @@ int main(int argc, char **argv) {
 
     interrupts_init();
     find_exit_failed(&cli, argc, argv);
-    int rc = take_options(&cli, argc, argv);
-    return rc ? rc : dispatch(&cli);
+    cli.excludes = calloc((size_t)argc + 1, sizeof *cli.excludes);
+    int rc = cli.excludes ? take_options(&cli, argc, argv) : EXIT_FAILED;
+    rc = rc ? rc : dispatch(&cli);
+    free(cli.excludes);
+    return rc;
 }

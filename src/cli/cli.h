@@ -47,6 +47,7 @@ enum option_bit {
     OPTION_STOP = 1 << 22,
     OPTION_CRIU = 1 << 23,
     OPTION_TO = 1 << 24,
+    OPTION_EXCLUDE = 1 << 25,
 };
 
 /* One command line. */
@@ -63,9 +64,11 @@ struct cli {
     uint64_t keep_every; /* 0: not asked for */
     const char *output;
     const char *format;
-    const char *slice;  /* of an array */
-    const char *arrays; /* a file for them */
-    const char *folder; /* of -C */
+    const char *slice;     /* of an array */
+    const char *arrays;    /* a file for them */
+    const char *folder;    /* of -C */
+    const char **excludes; /* patterns */
+    size_t exclude_count;
     const char *reason; /* of a pin */
     uint64_t pid;       /* of a process */
     const char *criu;   /* the program */

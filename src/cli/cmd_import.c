@@ -26,7 +26,7 @@ static void tell_packed(void *arg, const char *path, const char *note) {
 
 static int find_files(struct importing *importing, struct varve_error *error) {
     struct cli *cli = importing->cli;
-    struct files_list files = {.count = 0};
+    struct files_list files = {.excludes = cli->excludes, .exclude_count = cli->exclude_count};
     int rc = 0;
 
     for (int i = 1; i < cli->arg_count && rc == 0; i++)
@@ -59,23 +59,13 @@ static int on_step(void *arg, uint64_t done) {
     return progress_update(importing->seen + done, importing->plan.files.bytes);
 }
 
-static int add_in_chunks(struct importing *importing, uint32_t number, int fd, struct varve_error *error) {
-    struct files_plan *plan = &importing->plan;
-    struct files_chunks chunks = {.count = 0};
-
-    int rc = files_chunks_find(&plan->files.list[number], fd, importing->chunk_bytes,
-                               files_plan_chunks_most(plan, number), &chunks, on_step, importing, error);
-    if (rc == 0)
-        rc = files_plan_add_chunks(plan, number, chunks.lengths, chunks.count);
-    files_chunks_clear(&chunks);
-    return rc;
-}
-
 static int look_into(struct importing *importing, uint32_t number, struct varve_error *error) {
     const struct files_file *file = &importing->plan.files.list[number];
     struct files_found found = {.count = 0};
     char note[FILES_NOTE_CAPACITY] = "";
 
+    if (file->target)
+        return 0; /* all of it is in the map */
     int content = importing->fds ? importing->fds[number] : -1;
     int fd = content >= 0 ? fcntl(content, F_DUPFD_CLOEXEC, 0)
                           : openat(importing->folder, file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -88,7 +78,7 @@ static int look_into(struct importing *importing, uint32_t number, struct varve_
         tell_note(importing, file->path, note);
     int is_cut = importing->is_cut && found.count == 0;
     if (rc == 0 && is_cut)
-        rc = add_in_chunks(importing, number, fd, error);
+        rc = files_add_chunks(&importing->plan, number, fd, importing->chunk_bytes, on_step, importing, error);
     close(fd);
     if (rc == 1)
         tell_note(importing, file->path, "there are too many chunks already (a larger chunk_size makes fewer)");
@@ -151,7 +141,7 @@ static int run_import(struct cli *cli) {
 const struct command command_import = {
     .name = "import",
     .summary = "store a set of files as a checkpoint",
-    .usage = "import STORE NAME[@VERSION] [-C DIR] FILE|DIR...",
+    .usage = "import STORE NAME[@VERSION] [-C DIR] [--exclude PATTERN] FILE|DIR...",
     .help =
         "Store files, and all files below directories, as one checkpoint; `varve export` gives them back byte for "
         "byte.\n"
@@ -162,14 +152,16 @@ const struct command command_import = {
         "else is stored as plain bytes. What the newest version of NAME has already is not stored "
         "again; all of that\n"
         "is read and checked before. Without a version it is the newest one plus 1, or 0.\n"
-        "Paths are stored as they are given, and must be relative, without \"..\". Only plain files can be stored. If "
+        "Paths are stored as they are given, and must be relative, without \"..\". Symbolic links are stored as links. "
+        "If "
         "size,\n"
         "times or identity of one change meanwhile, nothing is stored. Changes through memory mappings may stay "
         "unnoticed.\n\n"
         "  -C, --directory DIR  paths are relative to DIR\n"
+        "  --exclude PATTERN    leave out what matches: names, or paths if there is a / in it; may be repeated\n"
         "  -f, --force          store a version that is there already once more, as a new generation\n\n"
         "example: varve import /scratch/ck run7@400 -C /scratch/run7/step400 .\n",
-    .options = OPTION_FOLDER | OPTION_FORCE,
+    .options = OPTION_FOLDER | OPTION_FORCE | OPTION_EXCLUDE,
     .makes_store = 1,
     .least_args = 2,
     .most_args = -1,

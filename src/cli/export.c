@@ -76,8 +76,9 @@ static int read_map(struct exporting *exporting, struct varve_error *error) {
     if (rc == 0 && exporting->has_recipes)
         rc = read_recipes(exporting, error);
     for (size_t i = 0; i < exporting->plan.files.count && rc == 0 && exporting->is_flat; i++)
-        if (strchr(exporting->plan.files.list[i].path, '/'))
-            rc = files_error(error, -EINVAL, "%s@%" PRId64 " has folders: it is no process that `varve dump` stored",
+        if (strchr(exporting->plan.files.list[i].path, '/') || exporting->plan.files.list[i].target)
+            rc = files_error(error, -EINVAL,
+                             "%s@%" PRId64 " has folders or links: it is no process that `varve dump` stored",
                              exporting->which.name, exporting->which.version);
     return rc;
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #define VERSION 1u
+#define VERSION_LINKS 2u /* with symbolic links; those without are still written for everybody */
+#define LINK 0120000u
 #define LENGTH_END (UINT64_C(1) << 62)
 static const uint8_t magic[8] = {'V', 'a', 'r', 'v', 'e', 'M', 'a', 'p'};
 
@@ -68,7 +70,7 @@ static void put_file(struct writer *writer, const struct files_file *file, const
     uint32_t region = 0;
     put_text(writer, file->path);
     put_number(writer, file->size);
-    put_number(writer, file->mode);
+    put_number(writer, file->mode | (file->target ? LINK : 0));
     put_signed(writer, file->mtime);
     put_number(writer, file->mtime_ns);
     put_number(writer, count);
@@ -79,6 +81,15 @@ static void put_file(struct writer *writer, const struct files_file *file, const
         put_number(writer, pieces[i].length);
         next[region] = pieces[i].region_offset + pieces[i].length;
     }
+    if (file->target)
+        put_text(writer, file->target);
+}
+
+static unsigned version_of(const struct files_list *files) {
+    for (size_t i = 0; i < files->count; i++)
+        if (files->list[i].target)
+            return VERSION_LINKS;
+    return VERSION;
 }
 
 static void put_files(struct writer *writer, const struct files_plan *plan, const struct files_piece *pieces,
@@ -104,7 +115,7 @@ int files_map_encode(const struct files_plan *plan, uint8_t **out, size_t *size_
         qsort(pieces, plan->piece_count, sizeof *pieces, compare_places);
     }
     put(&writer, magic, sizeof magic);
-    put_number(&writer, VERSION);
+    put_number(&writer, version_of(&plan->files));
     put_number(&writer, plan->region_count);
     for (size_t i = 0; i < plan->region_count; i++) {
         put_text(&writer, plan->regions[i].name);
@@ -127,6 +138,7 @@ int files_map_encode(const struct files_plan *plan, uint8_t **out, size_t *size_
 struct reader {
     const uint8_t *at, *end;
     const char *wrong; /* what, as soon as something is */
+    uint64_t version;
     int rc;
 };
 
@@ -224,6 +236,13 @@ static void take_piece(struct reader *reader, struct files_plan *plan, uint64_t 
     *at += length;
 }
 
+/* A link has no bytes; where it leads is for whoever follows it, which nobody does here. */
+static void take_target(struct reader *reader, struct files_file *file) {
+    file->target = text(reader, FILES_PATH_MOST);
+    if (reader->rc == 0 && (!file->target || file->size > 0))
+        refuse_map(reader, VARVE_CORRUPT, "a link leads nowhere, or has bytes");
+}
+
 static int add_file(struct reader *reader, struct files_plan *plan, const struct files_file *file) {
     struct files_list *files = &plan->files;
     if (reader->rc == 0 && (!file->path || !files_is_path(file->path)))
@@ -232,6 +251,7 @@ static int add_file(struct reader *reader, struct files_plan *plan, const struct
         refuse_map(reader, VARVE_CORRUPT, "its files are not in order");
     if (reader->rc < 0) {
         free(file->path);
+        free(file->target);
         return reader->rc;
     }
     files->list[files->count++] = *file; /* there is room for all */
@@ -244,10 +264,17 @@ static void take_file(struct reader *reader, struct files_plan *plan, uint64_t *
     uint32_t region = 0;
     uint64_t at = 0;
     file.size = number(reader, LENGTH_END - 1, "a file is too large");
-    file.mode = (uint32_t)number(reader, 07777, "a file has strange permissions");
+    uint64_t mode = number(reader, reader->version == VERSION ? 07777 : LINK | 07777, "a file has strange permissions");
+    if (mode > 07777 && mode < LINK)
+        refuse_map(reader, VARVE_CORRUPT, "a file has strange permissions");
+    file.mode = mode & 07777;
     file.mtime = signed_number(reader);
     file.mtime_ns = (uint32_t)number(reader, 999999999, "a file has a strange time");
     uint64_t pieces = number(reader, FILES_PIECES_MOST, "it has too many pieces");
+    if (mode >= LINK && pieces == 0)
+        take_target(reader, &file);
+    else if (mode >= LINK)
+        refuse_map(reader, VARVE_CORRUPT, "a link leads nowhere, or has bytes");
     if (add_file(reader, plan, &file) < 0)
         return;
     for (uint64_t i = 0; i < pieces && reader->rc == 0; i++)
@@ -285,7 +312,7 @@ static void check_apart(struct reader *reader, const struct files_plan *plan) {
 }
 
 int files_map_parse(const uint8_t *data, size_t size, struct files_plan *plan, struct varve_error *error) {
-    struct reader reader = {data, data, NULL, 0};
+    struct reader reader = {data, data, NULL, 0, 0};
     struct files_list none = {.count = 0};
     files_plan_begin(plan, &none);
     if (size < sizeof magic + 1 || memcmp(data, magic, sizeof magic) != 0) {
@@ -293,7 +320,8 @@ int files_map_parse(const uint8_t *data, size_t size, struct files_plan *plan, s
     } else {
         reader.at = data + sizeof magic;
         reader.end = data + size;
-        if (number(&reader, UINT64_MAX, "") != VERSION)
+        reader.version = number(&reader, UINT64_MAX, "");
+        if (reader.version != VERSION && reader.version != VERSION_LINKS)
             refuse_map(&reader, VARVE_UNKNOWN_FORMAT, "a newer program wrote it");
         else
             take_all(&reader, plan);

@@ -106,12 +106,32 @@ static int check_free(const struct files_place *place, int parent, const char *n
     return S_ISDIR(there.st_mode) ? failed(error, "replace", path) : 0;
 }
 
+/* It gets its time here: there is nothing to write to it. */
+static int make_link(struct files_place *place, int parent, uint32_t number, const char *partial,
+                     struct varve_error *error) {
+    const struct files_file *file = &place->files->list[number];
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = file->mtime, .tv_nsec = file->mtime_ns}};
+    struct stat there;
+    if (symlinkat(file->target, parent, partial) < 0)
+        return failed(error, "make", file->path);
+    if (utimensat(parent, partial, times, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fstatat(parent, partial, &there, AT_SYMLINK_NOFOLLOW) < 0) {
+        int rc = failed(error, "make", file->path);
+        unlinkat(parent, partial, 0);
+        return rc;
+    }
+    place->made[number] = (struct files_made){.device = there.st_dev, .inode = there.st_ino, .is_there = 1};
+    return 0;
+}
+
 static int make_partial(struct files_place *place, int parent, uint32_t number, struct varve_error *error) {
     const struct files_file *file = &place->files->list[number];
     struct files_made *made = &place->made[number];
     char partial[PARTIAL_CAPACITY];
     struct stat there;
     partial_name(place, number, partial);
+    if (file->target)
+        return make_link(place, parent, number, partial, error);
     int fd = openat(parent, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return failed(error, "make", file->path);
@@ -295,12 +315,12 @@ int files_place_pack(struct files_place *place, uint32_t number, files_pack_fn f
 int files_place_finish(struct files_place *place, uint32_t number, struct varve_error *error) {
     const struct files_file *file = &place->files->list[number];
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = file->mtime, .tv_nsec = file->mtime_ns}};
-    int rc = open_partial(place, number, error);
+    int rc = file->target ? 0 : open_partial(place, number, error);
     if (rc < 0)
         return rc;
     /* Set-id bits are not given back: they would make somebody else's program ours. */
-    if (fchmod(place->fd, file->mode & 0777) < 0 || futimens(place->fd, times) < 0 ||
-        (place->made[number].device != place->device && fsync(place->fd) < 0))
+    if (!file->target && (fchmod(place->fd, file->mode & 0777) < 0 || futimens(place->fd, times) < 0 ||
+                          (place->made[number].device != place->device && fsync(place->fd) < 0)))
         rc = failed(error, "write", file->path);
     close_file(place);
     if (rc < 0)

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "files/entry.h"
+
 #define DEPTH_MOST 128
 
 int files_grow(void **list, size_t *capacity, size_t count, size_t size) {
@@ -83,10 +85,7 @@ int files_add(struct files_list *files, const char *path, const struct stat *sta
 }
 
 static const char *kind_of(mode_t mode) {
-    return S_ISLNK(mode)    ? "a symbolic link"
-           : S_ISFIFO(mode) ? "a named pipe"
-           : S_ISSOCK(mode) ? "a socket"
-                            : "a device";
+    return S_ISFIFO(mode) ? "a named pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
 static int walk_entry(struct files_list *files, int folder, const char *name, const char *path, int depth,
@@ -130,13 +129,18 @@ static int walk_folder(struct files_list *files, int fd, const char *path, int d
 static int walk_entry(struct files_list *files, int folder, const char *name, const char *path, int depth,
                       struct varve_error *error) {
     struct stat stat;
+    if (*path && files_is_excluded(files, path, strrchr(path, '/') ? strrchr(path, '/') + 1 : path))
+        return 0;
     if (fstatat(folder, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
         return files_system_error(error, "look at", path);
     if (S_ISREG(stat.st_mode))
         return files_add(files, path, &stat, error);
+    if (S_ISLNK(stat.st_mode))
+        return files_add_link(files, folder, name, path, &stat, error);
     if (!S_ISDIR(stat.st_mode))
-        return files_error(error, -EINVAL, "%s is %s; only plain files and folders can be imported", path,
-                           kind_of(stat.st_mode));
+        return files_error(error, -EINVAL,
+                           "%s is %s; only plain files, links and folders can be imported: leave it out with --exclude",
+                           path, kind_of(stat.st_mode));
     int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return files_system_error(error, "open", path);
@@ -161,6 +165,8 @@ int files_walk(struct files_list *files, int folder, const char *argument, struc
                          "give the folder with -C and paths relative to it",
                          argument);
     else
+        rc = files_check_way(folder, path, error);
+    if (rc == 0)
         rc = walk_entry(files, folder, *path ? path : ".", path, 0, error);
     free(path);
     return rc;
@@ -178,6 +184,7 @@ void files_settle(struct files_list *files) {
     for (size_t i = 0; i < files->count; i++) {
         if (kept && !strcmp(files->list[kept - 1].path, files->list[i].path)) {
             free(files->list[i].path);
+            free(files->list[i].target);
             continue;
         }
         files->list[kept++] = files->list[i];
@@ -187,15 +194,17 @@ void files_settle(struct files_list *files) {
 }
 
 void files_list_clear(struct files_list *files) {
-    for (size_t i = 0; i < files->count; i++)
+    for (size_t i = 0; i < files->count; i++) {
         free(files->list[i].path);
+        free(files->list[i].target);
+    }
     free(files->list);
     memset(files, 0, sizeof *files);
 }
 
 int files_is_same(const struct files_file *file, const struct stat *now) {
-    return S_ISREG(now->st_mode) && file->device == now->st_dev && file->inode == now->st_ino &&
-           file->size == (uint64_t)now->st_size && file->mtime == now->st_mtim.tv_sec &&
+    int is_kind = file->target ? S_ISLNK(now->st_mode) : S_ISREG(now->st_mode) && file->size == (uint64_t)now->st_size;
+    return is_kind && file->device == now->st_dev && file->inode == now->st_ino && file->mtime == now->st_mtim.tv_sec &&
            file->mtime_ns == (uint32_t)now->st_mtim.tv_nsec && file->ctime == now->st_ctim.tv_sec &&
            file->ctime_ns == (uint32_t)now->st_ctim.tv_nsec;
 }

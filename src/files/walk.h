@@ -1,5 +1,5 @@
-/* The files that are asked for, found below a folder: plain files only, each once, their paths relative to the folder
- * and without "..", so that they can be given back anywhere. */
+/* The files that are asked for, found below a folder: plain files and symbolic links, each once, their paths relative
+ * to the folder and without "..", so that they can be given back anywhere. */
 #ifndef FILES_WALK_H
 #define FILES_WALK_H
 
@@ -14,6 +14,7 @@
 
 struct files_file {
     char *path;
+    char *target; /* of a symbolic link, which has no bytes; NULL: a plain file */
     uint64_t size;
     uint32_t mode; /* permission bits */
     int64_t mtime;
@@ -27,6 +28,8 @@ struct files_list {
     struct files_file *list;
     size_t count, capacity;
     uint64_t bytes;
+    const char *const *excludes; /* patterns of what a walk leaves out */
+    size_t exclude_count;
 };
 
 /* Is this a path that may be stored and made again? Relative, no empty, "." or ".." component, no NUL, not too long. */

@@ -209,7 +209,7 @@ struct hostile {
 static void test_hostile(void **state) {
     (void)state;
     static const struct hostile maps[] = {
-        HOSTILE("version 2", "\2\0\0"),
+        HOSTILE("version 3", "\3\0\0"),
         HOSTILE("absolute path", "\1\1\1r\4\0\1\2/a\4\0\0\0\1\0\0\4"),
         HOSTILE("leads out", "\1\1\1r\4\0\1\4../a\4\0\0\0\1\0\0\4"),
         HOSTILE("leads out in the middle", "\1\1\1r\4\0\1\6a/../b\4\0\0\0\1\0\0\4"),

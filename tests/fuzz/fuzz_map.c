@@ -33,6 +33,11 @@ static void check_again(const struct files_plan *plan) {
     if (files_map_parse(data, size, &again, &error) != 0 || again.piece_count != plan->piece_count ||
         again.files.count != plan->files.count || again.files.bytes != plan->files.bytes)
         abort();
+    for (size_t i = 0; i < plan->files.count; i++) {
+        const char *one = plan->files.list[i].target, *other = again.files.list[i].target;
+        if (!one != !other || (one && (strcmp(one, other) != 0 || plan->files.list[i].size > 0)))
+            abort();
+    }
     if (plan->piece_count && memcmp(again.pieces, plan->pieces, plan->piece_count * sizeof *plan->pieces) != 0)
         abort();
     files_plan_clear(&again);
