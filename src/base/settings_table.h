@@ -98,10 +98,10 @@
       "How varve import cuts files in which it finds no variables, to see what is stored already. fixed: every 4 KiB." \
       " cdc: where the content says so, which finds what moved because something was inserted before it; the files"    \
       " are read twice. What is stored by the one is not found by the other.")                                         \
-    X(ADVANCED, CHOICE, chunk_size, "512|4K|32K", NULL, NULL, "32K",                                                   \
+    X(ADVANCED, CHOICE, chunk_size, "512|4K|32K", NULL, NULL, "4K",                                                    \
       "The mean size of chunks with chunk=cdc; they have half of it at least, and four times at most. Smaller ones"    \
-      " find more that is stored already, but each takes at least 4 KiB of memory traffic and about 30 bytes in the"   \
-      " store.")                                                                                                       \
+      " find more that is stored already, but each takes 4 KiB of memory traffic at least and about 30 bytes in the"   \
+      " store. An import has 2,000,000 chunks at most: 8 GB with 4K.")                                                 \
     X(ADVANCED, CHOICE, capture, "auto|sync|trap|frozen|held", NULL, NULL, "auto",                                     \
       "How the state is taken. auto copies what changed; what does not fit is held, frozen or stored inside the"       \
       " call, whatever costs least. sync stores everything inside the call; trap write-protects all memory and"        \

@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define COPIES 12 /* of the input, so that short ones have chunks, too */
+#define BYTES 20000 /* the input is repeated up to that, so that short ones have chunks, too */
 
 static void check_scan(const uint8_t *data, size_t size, uint16_t mask) {
     uint16_t fast[FILES_CUT_BLOCK], plain[FILES_CUT_BLOCK];
@@ -44,13 +44,13 @@ static size_t cut_all(const uint8_t *data, size_t size, uint32_t target, size_t 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const uint32_t targets[] = {512, 4096, 32768};
-    if (size < 2)
+    if (size < 3)
         return 0;
-    size_t step = 1 + (data[0] | (size_t)data[1] << 8) % FILES_CUT_BLOCK, all = (size - 2) * COPIES;
+    size_t step = 256 + (data[0] | (size_t)data[1] << 8) % (FILES_CUT_BLOCK - 255), all = BYTES;
     uint8_t *buffer = calloc(1, all + FILES_WINDOW), *copy = buffer + FILES_WINDOW;
-    for (size_t i = 0; buffer && i < COPIES; i++)
-        memcpy(copy + i * (size - 2), data + 2, size - 2);
-    for (size_t i = 0; buffer && all && i < 3; i++) {
+    for (size_t i = 0; buffer && i < all; i++)
+        copy[i] = data[2 + i % (size - 2)];
+    for (size_t i = 0; buffer && i < 3; i++) {
         uint64_t one = 0, other = 0;
         check_scan(copy, all, (uint16_t)(0x10000u - 0x20000u / targets[i]));
         size_t count = cut_all(copy, all, targets[i], step, &one);
