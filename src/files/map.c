@@ -239,8 +239,8 @@ static void take_piece(struct reader *reader, struct files_plan *plan, uint64_t 
 /* A link has no bytes; where it leads is for whoever follows it, which nobody does here. */
 static void take_target(struct reader *reader, struct files_file *file) {
     file->target = text(reader, FILES_PATH_MOST);
-    if (reader->rc == 0 && (!file->target || file->size > 0))
-        refuse_map(reader, VARVE_CORRUPT, "a link leads nowhere, or has bytes");
+    if (reader->rc == 0 && !file->target)
+        refuse_map(reader, VARVE_CORRUPT, "a link leads nowhere");
 }
 
 static int add_file(struct reader *reader, struct files_plan *plan, const struct files_file *file) {
@@ -274,7 +274,7 @@ static void take_file(struct reader *reader, struct files_plan *plan, uint64_t *
     if (mode >= LINK && pieces == 0)
         take_target(reader, &file);
     else if (mode >= LINK)
-        refuse_map(reader, VARVE_CORRUPT, "a link leads nowhere, or has bytes");
+        refuse_map(reader, VARVE_CORRUPT, "a link has bytes");
     if (add_file(reader, plan, &file) < 0)
         return;
     for (uint64_t i = 0; i < pieces && reader->rc == 0; i++)

@@ -67,6 +67,11 @@ has err 'folder is a symbolic link'
 run 1 import ck through -C in outside/secret
 has err 'outside is a symbolic link'
 
+mkdir fourth
+run 1 undump ck only --to fourth
+has err 'has folders or links'
+check "no link came" test ! -L fourth/one
+
 # Links that changed are seen in the next version.
 ln -sfn hello in/folder
 run 0 import ck links -C in .
