@@ -39,6 +39,7 @@ program calls
   call refusals()
   call allocated_by_restart()
   call damaged()
+  call nothing_at_all()
   call errors()
   call versions()
   if (failed > 0) error stop "checks failed"
@@ -154,6 +155,27 @@ contains
     call varve_checkpoint(s, 1)
     call varve_close(s)
   end subroutine refusals
+
+  ! A rank may have nothing of an array; and what is empty comes back empty.
+  subroutine nothing_at_all()
+    type(varve_session) :: s
+    real(real64), allocatable, target :: x(:), y(:, :)
+    real(real64), allocatable, target :: z(:)
+    integer :: step
+    allocate (x(0), y(3, 4))
+    y = 1
+    call varve_open(s, trim(folder)//"/nothing", "nothing")
+    call varve_protect(s, "x", x)
+    call varve_protect(s, "y", y(:, 3:2))
+    call varve_checkpoint(s, 1)
+    call varve_close(s)
+    call varve_open(s, trim(folder)//"/nothing", "nothing")
+    call varve_protect(s, "y", y(:, 3:2))
+    call varve_restart_alloc(s, step)
+    call varve_take(s, "x", z)
+    call expect(step == 1 .and. size(z) == 0, "an array without elements")
+    call varve_close(s)
+  end subroutine nothing_at_all
 
   subroutine save_shapes(place, settings)
     character(len=*), intent(in) :: place, settings
