@@ -85,6 +85,18 @@ finds() {
     cmake -G "$generator" -S "$work/asks" -B "$work/asks/build" -DCMAKE_PREFIX_PATH="$prefix"
 }
 
+# A project of Fortran alone gets both targets, and no warning about its MPI.
+fortran_only() {
+    rm -rf "$work/asks"
+    mkdir "$work/asks"
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.20)' 'project(x Fortran)' \
+        'find_package(varve REQUIRED COMPONENTS fortran mpi)' "add_executable(many $user/many.f90)" \
+        'target_link_libraries(many varve::varve_fortran_mpi)' >"$work/asks/CMakeLists.txt"
+    cmake -G "$generator" -S "$work/asks" -B "$work/asks/build" -DCMAKE_PREFIX_PATH="$prefix" 2>"$work/asks/said" || return 1
+    cat "$work/asks/said"
+    ! grep -q Warning "$work/asks/said" && cmake --build "$work/asks/build"
+}
+
 refuses() {
     ! finds "$@"
 }
@@ -238,6 +250,7 @@ if [ -n "$with_cl" ] && [ -n "$cells" ]; then
     cells=$work/project/cells
     twice "find_package, OpenCL" "restarted from step 10" run_cells
 fi
+[ ! -e "$libraries/libvarve_fortran_mpi.so" ] || check "find_package in a project of Fortran alone" fortran_only
 check "find_package finds this version" finds "$version" static
 check "find_package refuses a version of the future" refuses 9.0 static
 check "find_package refuses a component that is not there" refuses "$version" telepathy
