@@ -2,6 +2,7 @@
  * and turns failures into messages and exit codes. Each command has a file of its own. */
 #include "cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <varve/varve_version.h>
 
+#include "process/criu.h"
 #include "terminal/json.h"
 #include "terminal/progress.h"
 #include "terminal/text.h"
@@ -185,6 +187,7 @@ static const struct option long_options[] = {
     {"criu", required_argument, NULL, 'c'},
     {"to", required_argument, NULL, 't'},
     {"exclude", required_argument, NULL, 'X'},
+    {"memory", required_argument, NULL, 'M'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -221,6 +224,7 @@ static const struct {
     {'c', OPTION_CRIU, "--criu"},
     {'t', OPTION_TO, "--to"},
     {'X', OPTION_EXCLUDE, "--exclude"},
+    {'M', OPTION_MEMORY, "--memory"},
 };
 #define COMMAND_OPTION_COUNT (sizeof command_options / sizeof command_options[0])
 
@@ -229,6 +233,22 @@ static int take_number(struct cli *cli, const char *name, uint64_t least, uint64
         return cli_usage(cli, "--%s needs a number from %" PRIu64 " to %" PRIu64 ", not \"%s\"", name, least, most,
                          optarg);
     }
+    return 0;
+}
+
+/* As settings have them: K, M, G and T are powers of 1024. */
+static int take_size(struct cli *cli, const char *name, uint64_t *out) {
+    static const char suffixes[] = "KMGT";
+    char *end;
+
+    errno = 0;
+    unsigned long long value = strtoull(optarg, &end, 10);
+    const char *suffix = *end ? strchr(suffixes, *end) : NULL;
+    unsigned shift = suffix ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
+    if (errno || !isdigit((unsigned char)*optarg) || (*end && (!suffix || end[1])) ||
+        value > (uint64_t)INT64_MAX >> shift)
+        return cli_usage(cli, "--%s needs a number of bytes such as 512M, not \"%s\"", name, optarg);
+    *out = (uint64_t)value << shift;
     return 0;
 }
 
@@ -293,7 +313,14 @@ static int take_option(struct cli *cli, int letter) {
         cli->reason = optarg;
         break;
     case 'p':
-        rc = take_number(cli, "pid", 1, INT32_MAX, &cli->pid);
+        rc = take_number(cli, "pid", 1, INT32_MAX, &number);
+        if (rc == 0 && cli->pid_count == CLI_PIDS_MOST)
+            rc = cli_usage(cli, "--pid can be given %d times at the most", CLI_PIDS_MOST);
+        if (rc == 0)
+            cli->pids[cli->pid_count++] = (pid_t)number;
+        break;
+    case 'M':
+        rc = take_size(cli, "memory", &cli->memory);
         break;
     case 'c':
         cli->criu = optarg;
@@ -508,6 +535,8 @@ static int dispatch(struct cli *cli) {
 int main(int argc, char **argv) {
     struct cli cli = {.rank = -1};
 
+    if (process_is_gate(argc))
+        return process_gate();
     interrupts_init();
     find_exit_failed(&cli, argc, argv);
     cli.excludes = calloc((size_t)argc + 1, sizeof *cli.excludes);

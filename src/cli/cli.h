@@ -4,6 +4,7 @@
 #define CLI_H
 
 #include <stdint.h>
+#include <sys/types.h>
 #include <varve/varve_inspect.h>
 
 #include "files/error.h"
@@ -48,7 +49,10 @@ enum option_bit {
     OPTION_CRIU = 1 << 23,
     OPTION_TO = 1 << 24,
     OPTION_EXCLUDE = 1 << 25,
+    OPTION_MEMORY = 1 << 26,
 };
+
+#define CLI_PIDS_MOST 1024
 
 /* One command line. */
 struct cli {
@@ -70,9 +74,11 @@ struct cli {
     const char **excludes; /* patterns */
     size_t exclude_count;
     const char *reason; /* of a pin */
-    uint64_t pid;       /* of a process */
-    const char *criu;   /* the program */
-    const char *to;     /* a folder for images */
+    pid_t pids[CLI_PIDS_MOST];
+    int pid_count;
+    uint64_t memory;  /* for images of processes */
+    const char *criu; /* the program */
+    const char *to;   /* a folder for images */
     double tolerance;
     double relative;
     char **args; /* what is left for the command */

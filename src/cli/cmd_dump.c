@@ -1,150 +1,143 @@
-/* varve dump: a running process, and all below it, becomes a checkpoint. criu freezes it and hands its images over
- * through pipes; they are kept in memory, and the process runs on while they are stored. */
+/* varve dump: running processes, each with all below it, become a checkpoint. criu freezes them and hands their images
+ * over through pipes; they are kept in memory, and the processes run on while they are stored. */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "import.h"
-#include "process/criu.h"
-#include "process/images.h"
-#include "process/segments.h"
-#include "process/tree.h"
+#include "process/dump.h"
 #include "terminal/progress.h"
 
-/* ---- from the process into memory ---- */
+#define MEMORY_LEAST (UINT64_C(4) << 20)
+#define STREAM_MAP (16u << 20) /* what the map may become, where memory is full before all is there */
 
-static int start_criu(struct process_criu *criu, const struct cli *cli, struct varve_error *error) {
-    char pid[16];
-    const char *after = has_option(cli, OPTION_STOP) ? "--leave-stopped" : "--leave-running";
-    const char *const arguments[] = {"--stream", "-t", pid, after, NULL};
+struct dumping {
+    struct importing importing;
+    struct process_dump dump;
+};
 
-    snprintf(pid, sizeof pid, "%" PRIu64, cli->pid);
-    return process_criu_start(criu, "dump", arguments, cli->args + 1, cli->arg_count - 1, error);
+/* ---- memory was full ---- */
+
+static int on_stream(void *arg, uint64_t offset, void *buffer, size_t size, struct varve_error *error) {
+    struct dumping *dumping = arg;
+    return process_dump_read(&dumping->dump, offset, buffer, size, error);
 }
 
-/* All images are whole when criu says that it did well, and not before. */
-static int take_images(struct process_criu *criu, const struct cli *cli, struct process_images *images,
-                       struct varve_error *error) {
-    struct varve_error broken = {.text = ""};
+static int on_stream_end(void *arg, struct varve_error *error) {
+    struct dumping *dumping = arg;
+    struct importing *importing = &dumping->importing;
+    uint8_t *map = NULL;
+    size_t size = 0;
 
-    int rc = process_criu_listen(criu, error);
-    rc = rc ? rc : start_criu(criu, cli, error);
-    if (rc < 0)
-        return rc;
-    int taken = process_receive(criu->listener, criu->pid, images, &broken);
-    process_criu_deafen(criu); /* criu must not wait for somebody who has given up */
-    rc = process_criu_end(criu, "dump", error);
-    if (taken < 0 && (rc == 0 || taken != -ECONNABORTED)) { /* else criu knows better */
-        *error = broken;
-        rc = taken;
-    }
+    int rc = process_dump_complete(&dumping->dump, &importing->plan, error);
+    rc = rc ? rc : files_map_encode(&importing->plan, &map, &size);
+    if (rc == 0 && size > importing->map_size)
+        rc = files_error(error, -E2BIG, "the processes have too many images; give them more --memory");
+    importing->map = rc == 0 ? calloc(1, importing->map_size) : NULL;
+    rc = rc == 0 && !importing->map ? -ENOMEM : rc;
+    if (rc == 0)
+        memcpy(importing->map, map, size);
+    free(map);
     return rc;
 }
 
-/* ---- from memory into the store ---- */
+static int store_stream(struct dumping *dumping, struct varve_error *error) {
+    const struct import_stream stream = {dumping, on_stream, on_stream_end};
+    struct importing *importing = &dumping->importing;
 
-static int plan_images(struct importing *importing, const struct process_images *images, int *fds,
-                       struct varve_error *error) {
-    struct files_list files = {.count = 0};
-    struct stat stat;
-    int rc = 0;
-
-    for (size_t i = 0; i < images->count && rc == 0; i++) {
-        fds[i] = images->list[i].fd;
-        rc = fstat(fds[i], &stat) < 0 ? -errno : 0;
-        stat.st_mode = 0600;
-        rc = rc ? rc : files_add(&files, images->list[i].name, &stat, error);
-    }
-    files_plan_begin(&importing->plan, &files); /* by name already */
-    for (size_t i = 0; i < images->count && rc == 0; i++) {
-        struct files_found found = {.count = 0};
-        rc = process_segments(images, &images->list[i], &found);
-        files_found_check(&found, images->list[i].size);
-        if (rc == 0)
-            rc = files_plan_add(&importing->plan, (uint32_t)i, &found) < 0 ? -ENOMEM : 0;
-        files_found_clear(&found);
-    }
-    return rc ? rc : import_settle(importing, error);
-}
-
-static int store_images(struct importing *importing, const struct process_images *images, struct varve_error *error) {
-    int *fds = calloc(images->count, sizeof *fds);
-    int rc = fds ? plan_images(importing, images, fds, error) : -ENOMEM;
-
-    importing->fds = fds;
-    rc = rc ? rc : import_store(importing, "storing", error);
-    free(fds);
+    int rc = process_dump_begin(&dumping->dump, &importing->plan);
+    if (rc < 0)
+        return rc;
+    importing->map_size = STREAM_MAP;
+    importing->total = importing->plan.regions[0].length + STREAM_MAP;
+    importing->stream = &stream;
+    rc = import_store(importing, "dumping and storing", error);
+    importing->stream = NULL;
     return rc;
 }
 
 /* ---- the command ---- */
 
-static int dump(struct importing *importing, struct varve_error *error) {
-    const struct cli *cli = importing->cli;
-    int is_stopping = has_option(cli, OPTION_STOP);
-    struct process_images images = {.count = 0};
-    struct process_criu criu;
-    struct process_held held;
-    struct varve_error left = {.text = ""};
+static int take(struct dumping *dumping, struct varve_error *error) {
+    const struct cli *cli = dumping->importing.cli;
+    uint64_t memory = has_option(cli, OPTION_MEMORY) ? cli->memory : process_memory_share();
 
     progress_begin("dumping", cli->is_json); /* an interrupt waits until criu has ended */
-    int rc = process_criu_open(&criu, cli->criu, error);
-    int is_held = rc == 0 && is_stopping;
-    if (is_held) {
-        rc = process_hold(&held, (pid_t)cli->pid, error);
-        is_held = rc == 0;
-    }
-    rc = rc ? rc : take_images(&criu, cli, &images, error);
-    process_criu_close(&criu);
-    if (rc == 0 && is_held)
-        rc = process_hold_members(&held, error);
+    int rc = process_dump_take(&dumping->dump, memory < MEMORY_LEAST ? MEMORY_LEAST : memory, error);
     rc = rc ? rc : progress_update(0, 0);
     progress_end();
-    rc = rc ? rc : store_images(importing, &images, error);
-    int let = is_held ? process_let_go(&held, rc == 0, &left) : 0;
+    return rc;
+}
+
+static int store_images(struct dumping *dumping, struct varve_error *error) {
+    struct importing *importing = &dumping->importing;
+
+    int rc = process_dump_plan(&dumping->dump, &importing->plan, error);
+    rc = rc ? rc : import_settle(importing, error);
+    importing->fds = dumping->dump.fds;
+    return rc ? rc : import_store(importing, "storing", error);
+}
+
+/* What is there is looked at before anything is stopped. */
+static int dump(struct dumping *dumping, struct varve_error *error) {
+    struct varve_error left = {.text = ""};
+
+    int rc = process_dump_prepare(&dumping->dump, error);
+    rc = rc ? rc : import_look(&dumping->importing, error);
+    rc = rc ? rc : take(dumping, error);
+    rc = rc < 0 ? rc : rc > 0 ? store_stream(dumping, error) : store_images(dumping, error);
+    int let = process_dump_end(&dumping->dump, rc == 0, &left);
     if (rc == 0 && let < 0)
         *error = left;
-    process_images_clear(&images);
     return rc ? rc : let;
 }
 
 static int run_dump(struct cli *cli) {
-    struct importing importing = {.cli = cli, .codec = "auto", .folder = -1};
+    int is_stopping = has_option(cli, OPTION_STOP);
+    struct dumping dumping = {.importing = {.cli = cli, .codec = "auto", .folder = -1},
+                              .dump = {.pids = cli->pids,
+                                       .count = (size_t)cli->pid_count,
+                                       .program = cli->criu,
+                                       .options = cli->args + 1,
+                                       .option_count = cli->arg_count - 1,
+                                       .is_stopping = is_stopping}};
     struct varve_error error = {.text = ""};
 
-    int rc = cli_which(cli, cli->args[0], &importing.which);
+    int rc = cli_which(cli, cli->args[0], &dumping.importing.which);
     if (rc)
         return rc;
-    if (!has_option(cli, OPTION_PID))
+    if (cli->pid_count == 0)
         return cli_usage(cli, "say which process with --pid");
-    if (importing.which.generation)
+    if (dumping.importing.which.generation)
         return cli_usage(cli, "a new checkpoint gets its generation by itself; give a version only");
-    rc = dump(&importing, &error);
+    rc = dump(&dumping, &error);
     if (rc == 0)
-        import_summary(&importing, has_option(cli, OPTION_STOP) ? "dumped and ended" : "dumped");
-    import_clear(&importing);
+        import_summary(&dumping.importing, is_stopping ? "dumped and ended" : "dumped");
+    import_clear(&dumping.importing);
+    process_dump_clear(&dumping.dump);
     return rc < 0 ? cli_fail(cli, rc, &error) : EXIT_OK;
 }
 
 const struct command command_dump = {
     .name = "dump",
-    .summary = "store a running process and all below it",
-    .usage = "dump STORE NAME[@VERSION] --pid PID [--stop] [-- CRIU-OPTION...]",
-    .help = "Store a process, and all processes below it, as a checkpoint from which `varve undump` brings them back. "
-            "criu\n"
-            "takes them down; it needs root. They stand still while criu copies their "
-            "memory, and\n"
-            "run on while it is stored. Pages that the newest version of NAME has already are not stored again.\n\n"
-            "  --pid PID            the process\n"
-            "  --stop               end it when the checkpoint is durable; if it cannot be stored, it runs on\n"
-            "  --criu PROGRAM       instead of the criu that is found in PATH\n"
-            "  -f, --force          store a version that is there already once more, as a new generation\n\n"
-            "example: varve dump /scratch/ck editor --pid 4711 -- --shell-job\n",
-    .options = OPTION_PID | OPTION_STOP | OPTION_CRIU | OPTION_FORCE,
+    .summary = "store running processes and all below them",
+    .usage = "dump STORE NAME[@VERSION] --pid PID... [--stop] [--memory SIZE] [-- CRIU-OPTION...]",
+    .help =
+        "Store a process, and all processes below it, as a checkpoint from which `varve undump` brings them back. "
+        "criu\n"
+        "takes them down; it needs root. They stand still while criu copies their "
+        "memory, and\n"
+        "run on while it is stored. Pages that the newest version of NAME has already are not stored again.\n"
+        "Several processes become one checkpoint of one moment, or none; pages that they share are stored once.\n\n"
+        "  --pid PID            the process; several times for several\n"
+        "  --stop               end them when the checkpoint is durable; if it cannot be stored, they run on\n"
+        "  --memory SIZE        for images that are not stored yet, such as 2G; default half of what is available.\n"
+        "                       Where that is less than the processes have, they stand still while the rest is "
+        "stored\n"
+        "  --criu PROGRAM       instead of the criu that is found in PATH\n"
+        "  -f, --force          store a version that is there already once more, as a new generation\n\n"
+        "example: varve dump /scratch/ck editor --pid 4711 -- --shell-job\n",
+    .options = OPTION_PID | OPTION_STOP | OPTION_MEMORY | OPTION_CRIU | OPTION_FORCE,
     .makes_store = 1,
     .least_args = 1,
     .most_args = 1 + PROCESS_OPTIONS_MOST,

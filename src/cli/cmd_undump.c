@@ -1,11 +1,12 @@
-/* varve undump: a process that `varve dump` stored comes back; or its images, for criu alone. */
+/* varve undump: processes that `varve dump` stored come back; or their images, for criu alone. */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "export.h"
 #include "files/error.h"
-#include "process/criu.h"
+#include "process/dump.h"
 #include "terminal/progress.h"
 
 /* All images, each byte checked, into this folder. Only a whole set is of use. */
@@ -29,10 +30,13 @@ static int start_again(struct exporting *exporting, struct varve_error *error) {
     struct process_criu criu;
 
     int rc = process_criu_open(&criu, cli->criu, error);
+    rc = rc ? rc : process_criu_check(&criu, error);
     rc = rc ? rc : fetch(exporting, criu.folder, error);
     progress_begin("starting again", cli->is_json); /* an interrupt waits until criu has ended */
-    rc = rc ? rc : process_criu_start(&criu, "restore", arguments, cli->args + 1, cli->arg_count - 1, error);
-    rc = rc ? rc : process_criu_end(&criu, "restore", error);
+    if (rc == 0 && exporting->plan.files.count > 0 && strchr(exporting->plan.files.list[0].path, '/'))
+        rc = process_restore(&criu, &exporting->plan.files, cli->args + 1, cli->arg_count - 1, error);
+    else if (rc == 0)
+        rc = process_criu_run(&criu, "restore", arguments, cli->args + 1, cli->arg_count - 1, error);
     progress_end();
     process_criu_close(&criu);
     return rc;
@@ -58,13 +62,17 @@ const struct command command_undump = {
     .name = "undump",
     .summary = "bring a process back that `varve dump` stored",
     .usage = "undump STORE NAME[@VERSION] [--to DIR | -- CRIU-OPTION...]",
-    .help = "Bring the processes of a checkpoint back: with their memory, open files, pipes and process ids, which "
-            "must be free.\n"
-            "Files are not in it: they must be where they were. Every byte is checked before criu begins.\n\n"
-            "  --to DIR             write criu's images to DIR, for `criu restore`, and start nothing\n"
-            "  --criu PROGRAM       instead of the criu that is found in PATH\n"
-            "  -g, --generation G   of this generation, when several have the version\n\n"
-            "example: varve undump /scratch/ck editor@3 -- --shell-job\n",
+    .help =
+        "Bring the processes of a checkpoint back: with their memory, open files, pipes and process ids, which "
+        "must be free.\n"
+        "Files are not in it: they must be where they were. Every byte is checked before criu begins. Of several "
+        "processes\n"
+        "that were dumped at once, all come back and go on together, or none.\n\n"
+        "  --to DIR             write criu's images to DIR, for `criu restore`, and start nothing; those of several\n"
+        "                       processes to DIR/PID\n"
+        "  --criu PROGRAM       instead of the criu that is found in PATH\n"
+        "  -g, --generation G   of this generation, when several have the version\n\n"
+        "example: varve undump /scratch/ck editor@3 -- --shell-job\n",
     .options = OPTION_TO | OPTION_CRIU | OPTION_GENERATION,
     .least_args = 1,
     .most_args = 1 + PROCESS_OPTIONS_MOST,

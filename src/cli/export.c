@@ -61,6 +61,12 @@ static int read_recipes(struct exporting *exporting, struct varve_error *error) 
     return rc;
 }
 
+/* NAME, or PID/NAME where several processes were dumped at once. */
+static int is_image(const char *path) {
+    const char *slash = strchr(path, '/');
+    return !slash || (slash > path && strspn(path, "0123456789") == (size_t)(slash - path) && !strchr(slash + 1, '/'));
+}
+
 static int read_map(struct exporting *exporting, struct varve_error *error) {
     struct varve_store *store = exporting->cli->store;
     struct varve_checkpoint_detail detail;
@@ -76,7 +82,7 @@ static int read_map(struct exporting *exporting, struct varve_error *error) {
     if (rc == 0 && exporting->has_recipes)
         rc = read_recipes(exporting, error);
     for (size_t i = 0; i < exporting->plan.files.count && rc == 0 && exporting->is_flat; i++)
-        if (strchr(exporting->plan.files.list[i].path, '/') || exporting->plan.files.list[i].target)
+        if (!is_image(exporting->plan.files.list[i].path) || exporting->plan.files.list[i].target)
             rc = files_error(error, -EINVAL,
                              "%s@%" PRId64 " has folders or links: it is no process that `varve dump` stored",
                              exporting->which.name, exporting->which.version);

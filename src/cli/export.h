@@ -12,7 +12,7 @@
 struct exporting {
     struct cli *cli;
     struct varve_which which;
-    int is_flat; /* it must have no folders: images of a process */
+    int is_flat; /* it must have no folders but those of several processes: images */
     struct files_plan plan;
     struct files_place place;
     struct archive_packed packed;

@@ -71,20 +71,43 @@ static int on_length(void *arg, uint64_t *bytes_out) {
     return 0;
 }
 
+static int read_region(struct importing *importing, size_t region, uint64_t offset, void *buffer, size_t size) {
+    const struct import_stream *stream = importing->stream;
+
+    if (stream)
+        return stream->read(stream->arg, offset, buffer, size, &importing->source.error);
+    return files_source_read(&importing->source, region, offset, buffer, size);
+}
+
+/* The map comes last: a stream is over by then. */
+static int read_map(struct importing *importing, uint64_t offset, void *buffer, size_t size) {
+    const struct import_stream *stream = importing->stream;
+    int rc = 0;
+
+    if (stream && !importing->is_stream_over)
+        rc = stream->end(stream->arg, &importing->source.error);
+    importing->is_stream_over = rc == 0;
+    if (rc == 0)
+        memcpy(buffer, importing->map + offset, size);
+    return rc;
+}
+
 /* Whoever gives out the last byte sees whether all files are still as they were: after that it is stored. */
 static int on_save(void *arg, uint64_t offset, void *buffer, size_t size) {
     struct feed *feed = arg;
     struct importing *importing = feed->importing;
+    size_t count = importing->plan.region_count;
     int rc = 0;
 
-    if (feed->region < importing->plan.region_count)
-        rc = files_source_read(&importing->source, feed->region, offset, buffer, size);
+    if (feed->region < count)
+        rc = read_region(importing, feed->region, offset, buffer, size);
+    else if (feed->region == count)
+        rc = read_map(importing, offset, buffer, size);
     else
-        memcpy(buffer, (feed->region == importing->plan.region_count ? importing->map : importing->recipes) + offset,
-               size);
+        memcpy(buffer, importing->recipes + offset, size);
     feed->given += size;
     importing->given += size;
-    if (rc == 0 && importing->given == importing->total)
+    if (rc == 0 && !importing->stream && importing->given == importing->total)
         rc = files_source_check(&importing->source);
     return rc ? rc : progress_update(importing->given, importing->total);
 }
@@ -214,9 +237,10 @@ static int choose_version(struct importing *importing, struct varve_store *store
     return versions.highest < 0 ? 0 : choose_parent(importing, store, error);
 }
 
-static int look_at_store(struct importing *importing, struct varve_error *error) {
+int import_look(struct importing *importing, struct varve_error *error) {
     struct varve_store *store = NULL;
 
+    importing->has_looked = 1;
     importing->parent = -1;
     int rc = varve_store_open(importing->cli->address, NULL, &store, error);
     if (rc == 0 || rc == VARVE_NO_STORE) {
@@ -290,7 +314,7 @@ static int store_checkpoint(struct importing *importing, struct varve_error *err
 }
 
 int import_store(struct importing *importing, const char *what, struct varve_error *error) {
-    int rc = look_at_store(importing, error);
+    int rc = importing->has_looked ? 0 : import_look(importing, error);
 
     if (rc == 0) {
         progress_begin(what, importing->cli->is_json);

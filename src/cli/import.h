@@ -10,12 +10,22 @@
 
 struct feed;
 
+/* Bytes that come only once, and of which nobody knows beforehand what they are: one region, as long as it may become,
+ * and the plan behind it. */
+struct import_stream {
+    void *arg;
+    int (*read)(void *arg, uint64_t offset, void *buffer, size_t size, struct varve_error *error);
+    /* All was read: complete plan and map; the map keeps its size, with zeros behind it. */
+    int (*end)(void *arg, struct varve_error *error);
+};
+
 struct importing {
     struct cli *cli;
     const char *codec;    /* the setting */
     int is_cut;           /* into content-defined chunks */
     uint32_t chunk_bytes; /* their mean size */
     struct varve_which which;
+    int has_looked;
     int64_t parent; /* the version to go on from, -1: none */
     struct files_plan plan;
     struct files_source source;
@@ -27,7 +37,9 @@ struct importing {
     struct archive_packed packed;
     uint8_t *recipes; /* of the packed files */
     size_t recipes_size;
-    uint64_t seen; /* bytes of the files that were looked into */
+    uint64_t seen;                      /* bytes of the files that were looked into */
+    const struct import_stream *stream; /* instead of files, NULL: none */
+    int is_stream_over;
     uint64_t total, given;
     uint64_t notes;
     uint64_t bytes_stored, bytes_known; /* with what goes to storage beside the data; found in the store already */
@@ -35,6 +47,8 @@ struct importing {
 
 /* The plan is complete: put it in order, and make the map that belongs to it. */
 int import_settle(struct importing *importing, struct varve_error *error);
+/* Choose the version, and the one to go on from, of which all is checked. import_store does so if it was not done. */
+int import_look(struct importing *importing, struct varve_error *error);
 /* Store it, and wait until it is durable. */
 int import_store(struct importing *importing, const char *what, struct varve_error *error);
 void import_summary(const struct importing *importing, const char *done);

@@ -298,6 +298,8 @@ static void take_all(struct reader *reader, struct files_plan *plan) {
     for (uint64_t i = 0; i < files && reader->rc == 0; i++)
         take_file(reader, plan, next);
     free(next);
+    while (reader->at != reader->end && *reader->at == 0) /* its length was fixed before it was known */
+        reader->at++;
     if (reader->at != reader->end)
         refuse_map(reader, VARVE_CORRUPT, "something follows its end");
 }

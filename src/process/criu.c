@@ -15,6 +15,7 @@
 #include "files/error.h"
 
 #define SOCKET "streamer-capture.sock" /* as criu calls it */
+#define GATE "gate.sock"
 #define LOG "criu.log"
 #define OWN_MOST 16 /* arguments */
 
@@ -106,9 +107,15 @@ int process_criu_end(struct process_criu *criu, const char *action, struct varve
     return -ECANCELED;
 }
 
+int process_criu_run(struct process_criu *criu, const char *action, const char *const arguments[],
+                     char *const options[], int option_count, struct varve_error *error) {
+    int rc = process_criu_start(criu, action, arguments, options, option_count, error);
+    return rc ? rc : process_criu_end(criu, action, error);
+}
+
 /* ---- its folder ---- */
 
-static int check(struct process_criu *criu, struct varve_error *error) {
+int process_criu_check(struct process_criu *criu, struct varve_error *error) {
     static const char *const nothing[] = {NULL};
     int rc = process_criu_start(criu, "check", nothing, NULL, 0, error);
 
@@ -132,42 +139,65 @@ static int check(struct process_criu *criu, struct varve_error *error) {
 int process_criu_open(struct process_criu *criu, const char *program, struct varve_error *error) {
     const char *base = getenv("TMPDIR");
 
-    *criu = (struct process_criu){.program = program ? program : "criu", .listener = -1};
+    *criu = (struct process_criu){.program = program ? program : "criu", .listener = -1, .gate = -1};
     snprintf(criu->folder, sizeof criu->folder, "%s/varve-XXXXXX", base && *base ? base : "/tmp");
     if (!mkdtemp(criu->folder)) {
         int code = files_system_error(error, "make the folder", criu->folder);
         criu->folder[0] = '\0';
         return code;
     }
-    return check(criu, error);
+    return 0;
+}
+
+static int name_socket(struct sockaddr_un *address, const char *folder, const char *name) {
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int length = snprintf(address->sun_path, sizeof address->sun_path, "%s/%s", folder, name);
+    return length >= 0 && (size_t)length < sizeof address->sun_path ? 0 : -ENAMETOOLONG;
+}
+
+static int listen_at(const char *folder, const char *name, struct varve_error *error) {
+    struct sockaddr_un address;
+
+    if (name_socket(&address, folder, name) < 0)
+        return files_error(error, -ENAMETOOLONG, "the path of %s is too long for a socket", folder);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 1) < 0) {
+        int code = files_system_error(error, "listen in", folder);
+        if (fd >= 0)
+            close(fd);
+        return code;
+    }
+    return fd;
 }
 
 int process_criu_listen(struct process_criu *criu, struct varve_error *error) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", criu->folder, SOCKET);
-
-    if (length < 0 || (size_t)length >= sizeof address.sun_path)
-        return files_error(error, -ENAMETOOLONG, "the path of %s is too long for a socket", criu->folder);
-    criu->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (criu->listener < 0 || bind(criu->listener, (struct sockaddr *)&address, sizeof address) < 0 ||
-        listen(criu->listener, 1) < 0)
-        return files_system_error(error, "listen in", criu->folder);
-    return 0;
+    criu->listener = listen_at(criu->folder, SOCKET, error);
+    if (criu->listener < 0)
+        return criu->listener;
+    criu->gate = listen_at(criu->folder, GATE, error);
+    return criu->gate < 0 ? criu->gate : 0;
 }
 
 void process_criu_deafen(struct process_criu *criu) {
     if (criu->listener >= 0)
         close(criu->listener);
-    criu->listener = -1;
+    if (criu->gate >= 0)
+        close(criu->gate);
+    criu->listener = criu->gate = -1;
 }
 
-/* Only what is in it; neither criu nor a flat export makes folders there. */
-static void remove_folder(const char *path) {
+/* Only what is in it, and in folders of one process each; criu makes none. */
+static void remove_folder(const char *path, int depth) {
+    char below[PROCESS_FOLDER_CAPACITY + 16];
     DIR *folder = opendir(path);
     struct dirent *entry;
 
-    while (folder && (entry = readdir(folder)))
-        unlinkat(dirfd(folder), entry->d_name, 0);
+    while (folder && (entry = readdir(folder))) {
+        int length = snprintf(below, sizeof below, "%s/%s", path, entry->d_name);
+        if (unlinkat(dirfd(folder), entry->d_name, 0) < 0 && depth > 0 && entry->d_name[0] != '.' &&
+            (size_t)length < sizeof below)
+            remove_folder(below, depth - 1);
+    }
     if (folder)
         closedir(folder);
     rmdir(path);
@@ -176,5 +206,29 @@ static void remove_folder(const char *path) {
 void process_criu_close(struct process_criu *criu) {
     process_criu_deafen(criu);
     if (criu->folder[0])
-        remove_folder(criu->folder);
+        remove_folder(criu->folder, 1);
+    criu->folder[0] = '\0';
+}
+
+/* ---- the gate, seen from criu ---- */
+
+int process_is_gate(int argc) {
+    return argc == 1 && secure_getenv("CRTOOLS_SCRIPT_ACTION") && secure_getenv("CRTOOLS_IMAGE_DIR");
+}
+
+int process_gate(void) {
+    struct sockaddr_un address;
+    char answer = 0;
+
+    if (strcmp(getenv("CRTOOLS_SCRIPT_ACTION"), "post-dump") != 0)
+        return 0;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || name_socket(&address, getenv("CRTOOLS_IMAGE_DIR"), GATE) < 0 ||
+        connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        return 1;
+    ssize_t got = read(fd, &answer, 1);
+    while (got < 0 && errno == EINTR)
+        got = read(fd, &answer, 1);
+    close(fd);
+    return got == 1 && answer == PROCESS_GO_ON[0] ? 0 : 1;
 }

@@ -11,38 +11,16 @@
 #include <unistd.h>
 
 #include "files/error.h"
+#include "files/walk.h"
 #include "process/images.h"
 #include "process/protobuf.h"
 
 #define PIPE_BYTES (1 << 20)
 #define REQUEST_MOST 4096u
 #define LOOK_MS 50 /* whether criu has ended */
-
-/* The socket, then a pipe for each image that has not ended. */
-struct receiver {
-    struct process_images *images;
-    struct pollfd *polls; /* of open[] */
-    size_t *open;         /* numbers of images */
-    size_t open_count, capacity;
-    int socket;
-    struct varve_error *error;
-};
+#define POLLS 2    /* of a source: its socket, or where it connects to; and its gate */
 
 /* ---- one image ---- */
-
-static int grow(struct receiver *receiver) {
-    size_t capacity = receiver->capacity ? receiver->capacity * 2 : 16;
-    if (receiver->open_count < receiver->capacity)
-        return 0;
-    struct pollfd *polls = realloc(receiver->polls, (capacity + 1) * sizeof *polls);
-    receiver->polls = polls ? polls : receiver->polls;
-    size_t *open = realloc(receiver->open, capacity * sizeof *open);
-    receiver->open = open ? open : receiver->open;
-    if (!polls || !open)
-        return -ENOMEM;
-    receiver->capacity = capacity;
-    return 0;
-}
 
 /* A name becomes a file when images are given back: it must not lead anywhere else. */
 static int is_name(const char *name, size_t length) {
@@ -50,56 +28,42 @@ static int is_name(const char *name, size_t length) {
            !memchr(name, '\0', length);
 }
 
-static int begin_image(struct receiver *receiver, const char *name, size_t length, int pipe) {
-    struct process_images *images = receiver->images;
-    int rc = grow(receiver);
+static int begin_image(struct process_receiver *receiver, size_t source, const char *name, size_t length, int pipe,
+                       struct varve_error *error) {
+    struct process_images *images = &receiver->sources[source].images;
+    int rc = receiver->images < PROCESS_IMAGES_MOST ? 0 : -EMFILE;
 
-    if (rc == 0 && images->count == images->capacity) {
-        size_t capacity = images->capacity ? images->capacity * 2 : 64;
-        struct process_image *list =
-            capacity > PROCESS_IMAGES_MOST ? NULL : realloc(images->list, capacity * sizeof *list);
-        images->list = list ? list : images->list;
-        images->capacity = list ? capacity : images->capacity;
-        rc = list ? 0 : -ENOMEM;
-    }
+    rc = rc ? rc : files_grow((void **)&images->list, &images->capacity, images->count, sizeof *images->list);
+    rc = rc ? rc
+            : files_grow((void **)&receiver->streams, &receiver->stream_capacity, receiver->stream_count,
+                         sizeof *receiver->streams);
     char *copy = rc == 0 ? strndup(name, length) : NULL;
-    int fd = copy ? memfd_create(copy, MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+    int fd = copy ? memfd_create(copy, MFD_CLOEXEC) : -1;
     if (fd < 0) {
-        rc = copy ? -errno : -ENOMEM;
+        rc = rc ? rc : copy ? -errno : -ENOMEM;
         free(copy);
-        return files_error(receiver->error, rc, "cannot keep image %zu in memory: %s", images->count + 1,
-                           strerror(-rc));
+        return files_error(error, rc, "cannot keep image %u in memory: %s", receiver->images + 1, strerror(-rc));
     }
     fcntl(pipe, F_SETPIPE_SZ, PIPE_BYTES); /* fewer turns; whether it was allowed does not matter */
-    receiver->polls[1 + receiver->open_count] = (struct pollfd){.fd = pipe, .events = POLLIN};
-    receiver->open[receiver->open_count++] = images->count;
-    images->list[images->count++] = (struct process_image){.name = copy, .fd = fd};
+    receiver->streams[receiver->stream_count++] = (struct process_stream){source, images->count, pipe};
+    images->list[images->count++] = (struct process_image){.name = copy, .fd = fd, .number = receiver->images++};
     return 0;
 }
 
-/* Nobody writes it from now on: what is named is what is stored. */
-static int end_image(struct receiver *receiver, size_t which) {
-    struct process_image *image = &receiver->images->list[receiver->open[which]];
-
-    close(receiver->polls[1 + which].fd);
-    receiver->open_count--;
-    receiver->open[which] = receiver->open[receiver->open_count];
-    receiver->polls[1 + which] = receiver->polls[1 + receiver->open_count];
-    if (fcntl(image->fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) < 0)
-        return files_system_error(receiver->error, "seal", image->name);
-    return 0;
-}
-
-static int take_stream(struct receiver *receiver, size_t which) {
-    struct process_image *image = &receiver->images->list[receiver->open[which]];
-    ssize_t got = splice(receiver->polls[1 + which].fd, NULL, image->fd, NULL, PIPE_BYTES, 0);
+static int take_stream(struct process_receiver *receiver, size_t which, struct varve_error *error) {
+    struct process_stream *stream = &receiver->streams[which];
+    struct process_image *image = &receiver->sources[stream->source].images.list[stream->image];
+    ssize_t got = splice(stream->pipe, NULL, image->fd, NULL, PIPE_BYTES, 0);
 
     if (got < 0 && errno != EINTR && errno != EAGAIN)
-        return files_system_error(receiver->error, "take the image", image->name);
-    if (got == 0)
-        return end_image(receiver, which);
+        return files_system_error(error, "take the image", image->name);
+    if (got == 0) {
+        image->is_ended = 1;
+        close(stream->pipe);
+        *stream = receiver->streams[--receiver->stream_count];
+    }
     image->size += got > 0 ? (uint64_t)got : 0;
-    receiver->images->bytes += got > 0 ? (uint64_t)got : 0;
+    receiver->bytes += got > 0 ? (uint64_t)got : 0;
     return 0;
 }
 
@@ -133,7 +97,8 @@ static int receive_pipe(int fd) {
 
 /* criu names its next image and passes the end of a pipe. 1, 0 when it has closed the socket, or a negative code;
  * -ECONNABORTED when it has ended in the middle. */
-static int take_request(struct receiver *receiver) {
+static int take_request(struct process_receiver *receiver, size_t source, struct varve_error *error) {
+    int socket = receiver->sources[source].socket;
     uint8_t request[REQUEST_MOST];
     uint32_t size;
     struct process_pb pb;
@@ -141,10 +106,10 @@ static int take_request(struct receiver *receiver) {
     const char *name = NULL;
     size_t length = 0;
 
-    int rc = receive_exactly(receiver->socket, &size, sizeof size);
+    int rc = receive_exactly(socket, &size, sizeof size);
     if (rc <= 0)
-        return rc == 0 ? 0 : files_error(receiver->error, rc, "cannot read the requests of criu: %s", strerror(-rc));
-    rc = size > sizeof request ? -EPROTO : receive_exactly(receiver->socket, request, size);
+        return rc == 0 ? 0 : files_error(error, rc, "cannot read the requests of criu: %s", strerror(-rc));
+    rc = size > sizeof request ? -EPROTO : receive_exactly(socket, request, size);
     if (rc == -ECONNABORTED)
         return rc;
     process_pb_open(&pb, request, rc > 0 ? size : 0);
@@ -155,50 +120,84 @@ static int take_request(struct receiver *receiver) {
         }
     }
     if (rc <= 0 || !name || !is_name(name, length))
-        return files_error(receiver->error, -EPROTO, "cannot understand the requests of criu");
-    int pipe = receive_pipe(receiver->socket);
+        return files_error(error, -EPROTO, "cannot understand the requests of criu");
+    int pipe = receive_pipe(socket);
     if (pipe < 0)
-        return files_error(receiver->error, pipe, "criu sent no pipe for an image");
-    rc = begin_image(receiver, name, length, pipe);
+        return files_error(error, pipe, "criu sent no pipe for an image");
+    rc = begin_image(receiver, source, name, length, pipe, error);
     if (rc < 0)
         close(pipe);
     return rc < 0 ? rc : 1;
 }
 
-/* Until criu has closed the socket and all pipes. */
-static int take_all(struct receiver *receiver) {
-    int rc = grow(receiver);
+/* ---- a criu ---- */
 
-    while (rc == 0 && (receiver->socket >= 0 || receiver->open_count > 0)) {
-        receiver->polls[0] = (struct pollfd){.fd = receiver->socket, .events = POLLIN};
-        if (poll(receiver->polls, 1 + receiver->open_count, -1) < 0 && errno != EINTR)
-            return files_system_error(receiver->error, "wait for", "criu");
-        int is_asked = receiver->polls[0].revents != 0;
-        for (size_t i = receiver->open_count; i-- > 0 && rc == 0;)
-            rc = receiver->polls[1 + i].revents ? take_stream(receiver, i) : 0;
-        int asked = rc == 0 && is_asked ? take_request(receiver) : 1;
-        rc = rc ? rc : asked < 0 ? asked : 0;
-        if (asked == 0) {
-            close(receiver->socket);
-            receiver->socket = -1;
-        }
+static void shut(int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static int connect_source(struct process_source *source, struct varve_error *error) {
+    source->socket = accept4(source->criu->listener, NULL, NULL, SOCK_CLOEXEC);
+    source->is_connected = source->socket >= 0;
+    return source->socket < 0 ? files_error(error, -errno, "criu does not connect: %s", strerror(errno)) : 0;
+}
+
+/* It may end before it connects, and it may fail and close its socket without having asked at the gate: then its log
+ * says why. */
+static int check_source(struct process_receiver *receiver, size_t number) {
+    const struct process_source *source = &receiver->sources[number];
+    siginfo_t ended = {.si_signo = 0};
+    int is_lost = source->is_connected && source->socket < 0 && !source->has_asked;
+
+    if (!source->is_connected)
+        is_lost = waitid(P_PID, (id_t)source->criu->pid, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+                  ended.si_pid == source->criu->pid;
+    receiver->failed = is_lost ? number : receiver->failed;
+    return is_lost ? -ECONNABORTED : 0;
+}
+
+static int take_source(struct process_receiver *receiver, size_t number, struct varve_error *error) {
+    struct process_source *source = &receiver->sources[number];
+    const struct pollfd *polls = &receiver->polls[POLLS * number];
+    int rc = 0;
+
+    if (polls[1].revents) {
+        source->gate = accept4(source->criu->gate, NULL, NULL, SOCK_CLOEXEC);
+        source->has_asked |= source->gate >= 0;
     }
-    return rc;
+    if (polls[0].revents && !source->is_connected)
+        return connect_source(source, error);
+    if (polls[0].revents)
+        rc = take_request(receiver, number, error);
+    if (polls[0].revents && rc == 0)
+        shut(&source->socket);
+    receiver->failed = rc < 0 ? number : receiver->failed;
+    return rc < 0 ? rc : check_source(receiver, number);
+}
+
+/* Do all wait, and are all their pages here? Other images may still be open: they are copies. */
+static int is_time_to_go(const struct process_receiver *receiver) {
+    int is_time = 1;
+
+    for (size_t i = 0; i < receiver->count; i++)
+        is_time &= receiver->sources[i].gate >= 0;
+    for (size_t i = 0; i < receiver->stream_count && is_time; i++) {
+        const struct process_stream *stream = &receiver->streams[i];
+        is_time = strncmp(receiver->sources[stream->source].images.list[stream->image].name, "pages-", 6) != 0;
+    }
+    return is_time;
+}
+
+static void open_gates(struct process_receiver *receiver) {
+    for (size_t i = 0; i < receiver->count; i++) {
+        send(receiver->sources[i].gate, PROCESS_GO_ON, 1, MSG_NOSIGNAL); /* else criu fails, and tells */
+        shut(&receiver->sources[i].gate);
+    }
 }
 
 /* ---- all of them ---- */
-
-static int compare_images(const void *a, const void *b) {
-    return strcmp(((const struct process_image *)a)->name, ((const struct process_image *)b)->name);
-}
-
-static int settle(struct process_images *images, struct varve_error *error) {
-    qsort(images->list, images->count, sizeof *images->list, compare_images);
-    for (size_t i = 1; i < images->count; i++)
-        if (strcmp(images->list[i - 1].name, images->list[i].name) == 0)
-            return files_error(error, -EPROTO, "criu sent %s twice", images->list[i].name);
-    return images->count ? 0 : files_error(error, -EPROTO, "criu sent no image");
-}
 
 /* Many images need many open files. Not for criu: it runs already. */
 static void allow_files(void) {
@@ -209,39 +208,91 @@ static void allow_files(void) {
     }
 }
 
-/* criu may end before it connects: then its log says why. */
-static int accept_criu(int listener, pid_t criu, struct varve_error *error) {
-    struct pollfd asked = {.fd = listener, .events = POLLIN};
-    int fd = -1, rc = 0;
-
-    while (rc == 0 && fd < 0) {
-        siginfo_t ended = {.si_signo = 0};
-        int ready = poll(&asked, 1, LOOK_MS);
-        if (ready > 0)
-            rc = (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0 ? -errno : 0;
-        else if (ready < 0)
-            rc = errno == EINTR ? 0 : -errno;
-        else if (waitid(P_PID, (id_t)criu, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid == criu)
-            rc = -ECONNABORTED;
-    }
-    return rc < 0 ? files_error(error, rc, "criu does not connect: %s", strerror(-rc)) : fd;
+int process_receive_begin(struct process_receiver *receiver, struct process_source *sources, size_t count,
+                          struct varve_error *error) {
+    *receiver = (struct process_receiver){.sources = sources, .count = count};
+    for (size_t i = 0; i < count; i++)
+        sources[i].socket = sources[i].gate = -1;
+    allow_files();
+    receiver->poll_capacity = POLLS * count + 16;
+    receiver->polls = calloc(receiver->poll_capacity, sizeof *receiver->polls);
+    return receiver->polls ? 0 : files_error(error, -ENOMEM, "no memory for the images of %zu processes", count);
 }
 
-int process_receive(int listener, pid_t criu, struct process_images *images, struct varve_error *error) {
-    struct receiver receiver = {.images = images, .error = error};
+/* How many there are. */
+static size_t fill_polls(struct process_receiver *receiver) {
+    size_t at = 0, needed = POLLS * receiver->count + receiver->stream_count;
 
-    allow_files();
-    receiver.socket = accept_criu(listener, criu, error);
-    if (receiver.socket < 0)
-        return receiver.socket;
-    int rc = take_all(&receiver);
-    if (receiver.socket >= 0)
-        close(receiver.socket);
-    for (size_t i = 0; i < receiver.open_count; i++)
-        close(receiver.polls[1 + i].fd);
-    free(receiver.polls);
-    free(receiver.open);
-    return rc ? rc : settle(images, error);
+    if (needed > receiver->poll_capacity) {
+        struct pollfd *polls = realloc(receiver->polls, 2 * needed * sizeof *polls);
+        if (!polls)
+            return 0;
+        receiver->polls = polls;
+        receiver->poll_capacity = 2 * needed;
+    }
+    for (size_t i = 0; i < receiver->count; i++) {
+        const struct process_source *source = &receiver->sources[i];
+        int socket = source->is_connected ? source->socket : source->criu->listener;
+        receiver->polls[at++] = (struct pollfd){.fd = socket, .events = POLLIN};
+        receiver->polls[at++] = (struct pollfd){.fd = source->has_asked ? -1 : source->criu->gate, .events = POLLIN};
+    }
+    for (size_t i = 0; i < receiver->stream_count; i++)
+        receiver->polls[at++] = (struct pollfd){.fd = receiver->streams[i].pipe, .events = POLLIN};
+    return at;
+}
+
+static int is_over(const struct process_receiver *receiver) {
+    int is_over = receiver->stream_count == 0;
+    for (size_t i = 0; i < receiver->count; i++)
+        is_over &= receiver->sources[i].is_connected && receiver->sources[i].socket < 0;
+    return is_over;
+}
+
+int process_receive(struct process_receiver *receiver, struct varve_error *error) {
+    size_t count = fill_polls(receiver), first = POLLS * receiver->count;
+    int rc = 0;
+
+    if (count == 0)
+        return files_error(error, -ENOMEM, "no memory for the images of %zu processes", receiver->count);
+    if (poll(receiver->polls, count, LOOK_MS) < 0 && errno != EINTR)
+        return files_system_error(error, "wait for", "criu");
+    for (size_t i = receiver->stream_count; i-- > 0 && rc == 0;)
+        rc = receiver->polls[first + i].revents ? take_stream(receiver, i, error) : 0;
+    for (size_t i = 0; i < receiver->count && rc == 0; i++)
+        rc = take_source(receiver, i, error);
+    if (rc == 0 && is_time_to_go(receiver))
+        open_gates(receiver);
+    return rc < 0 ? rc : !is_over(receiver);
+}
+
+void process_receive_end(struct process_receiver *receiver) {
+    for (size_t i = 0; i < receiver->count; i++) {
+        shut(&receiver->sources[i].socket);
+        shut(&receiver->sources[i].gate);
+        process_criu_deafen(receiver->sources[i].criu);
+    }
+    for (size_t i = 0; i < receiver->stream_count; i++)
+        close(receiver->streams[i].pipe);
+    free(receiver->streams);
+    free(receiver->polls);
+    receiver->streams = NULL;
+    receiver->polls = NULL;
+    receiver->stream_count = 0;
+}
+
+/* ---- images ---- */
+
+static int compare_images(const void *a, const void *b) {
+    return strcmp(((const struct process_image *)a)->name, ((const struct process_image *)b)->name);
+}
+
+int process_images_settle(struct process_images *images, struct varve_error *error) {
+    if (images->count)
+        qsort(images->list, images->count, sizeof *images->list, compare_images);
+    for (size_t i = 1; i < images->count; i++)
+        if (strcmp(images->list[i - 1].name, images->list[i].name) == 0)
+            return files_error(error, -EPROTO, "criu sent %s twice", images->list[i].name);
+    return images->count ? 0 : files_error(error, -EPROTO, "criu sent no image");
 }
 
 const struct process_image *process_image_find(const struct process_images *images, const char *name) {

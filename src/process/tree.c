@@ -41,14 +41,16 @@ static int read_kin(pid_t pid, struct kin *out) {
     return 0;
 }
 
-static int is_below(const struct kin *list, size_t count, pid_t pid, pid_t root) {
+/* The root that the process lies below, or is itself; 0: none. */
+static pid_t root_of(const struct kin *list, size_t count, pid_t pid, const pid_t *roots, size_t root_count) {
     for (size_t depth = 0; depth < count && pid > 0; depth++) {
-        if (pid == root)
-            return 1;
         size_t i = 0;
+        for (size_t j = 0; j < root_count; j++)
+            if (roots[j] == pid)
+                return pid;
         while (i < count && list[i].pid != pid)
             i++;
-        pid = i < count ? list[i].parent : -1;
+        pid = i < count ? list[i].parent : 0;
     }
     return 0;
 }
@@ -73,20 +75,52 @@ static int list_all(struct kin **list, size_t *count) {
     return rc;
 }
 
-/* The root is the last: the others would get another parent. */
-static int find_members(pid_t root, struct process_member **members, size_t *count) {
+/* The roots are the last: the others would get other parents. */
+int process_members(const pid_t *roots, size_t root_count, struct process_member **members, size_t *count) {
     struct kin *list = NULL, self;
     size_t all = 0;
     int rc = list_all(&list, &all);
 
-    *members = rc == 0 ? calloc(all + 1, sizeof **members) : NULL;
+    *members = rc == 0 ? calloc(all + root_count, sizeof **members) : NULL;
     *count = 0;
     rc = rc == 0 && !*members ? -ENOMEM : rc;
-    for (size_t i = 0; i < all && rc == 0; i++)
-        if (list[i].pid != root && is_below(list, all, list[i].pid, root))
+    for (size_t i = 0; i < all && rc == 0; i++) {
+        pid_t root = root_of(list, all, list[i].pid, roots, root_count);
+        if (root > 0 && root != list[i].pid)
             (*members)[(*count)++] = (struct process_member){list[i].pid, list[i].start};
-    if (rc == 0 && read_kin(root, &self) == 0)
-        (*members)[(*count)++] = (struct process_member){root, self.start};
+    }
+    for (size_t i = 0; i < root_count && rc == 0; i++)
+        if (read_kin(roots[i], &self) == 0)
+            (*members)[(*count)++] = (struct process_member){roots[i], self.start};
+    free(list);
+    return rc;
+}
+
+/* Above it, or the same once more. */
+static int check_root(const struct kin *list, size_t all, const pid_t *roots, size_t count, size_t which,
+                      struct varve_error *error) {
+    struct kin self;
+
+    if (read_kin(roots[which], &self) < 0)
+        return files_error(error, -EINVAL, "there is no process %d", (int)roots[which]);
+    pid_t above = root_of(list, all, self.parent, roots, count);
+    for (size_t i = 0; i < which; i++)
+        above = roots[i] == roots[which] ? roots[i] : above;
+    if (above > 0)
+        return files_error(error, -EINVAL, "process %d belongs to the tree of process %d: name that one alone, once",
+                           (int)roots[which], (int)above);
+    return 0;
+}
+
+int process_check_roots(const pid_t *roots, size_t count, struct varve_error *error) {
+    struct kin *list = NULL;
+    size_t all = 0;
+    int rc = list_all(&list, &all);
+
+    if (rc < 0)
+        files_error(error, rc, "cannot look at the processes: %s", strerror(-rc));
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = check_root(list, all, roots, count, i, error);
     free(list);
     return rc;
 }
@@ -114,7 +148,7 @@ static int receive_all(int fd, void *buffer, size_t size) {
 
 /* Waits to be told who is stopped, then what becomes of them. If the other end is gone they go on; criu has that end,
  * too, since it may stop them after the death of the one that started it. */
-static void guard(pid_t root, int socket) {
+static void guard(const pid_t *roots, size_t root_count, int socket) {
     struct process_member *members = NULL;
     uint64_t count = 0;
     char is_stored = 0;
@@ -129,23 +163,23 @@ static void guard(pid_t root, int socket) {
         is_stored = receive_all(socket, &is_stored, 1) && is_stored;
     } else {
         size_t found = 0;
-        if (find_members(root, &members, &found) < 0)
+        if (process_members(roots, root_count, &members, &found) < 0)
             _exit(1);
         count = found;
     }
     _exit(signal_members(members, count, is_stored ? SIGKILL : SIGCONT) < 0);
 }
 
-int process_hold(struct process_held *held, pid_t root, struct varve_error *error) {
+int process_hold(struct process_held *held, const pid_t *roots, size_t count, struct varve_error *error) {
     int ends[2];
 
-    *held = (struct process_held){.root = root, .socket = -1};
+    *held = (struct process_held){.roots = roots, .root_count = count, .socket = -1};
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0)
         return files_system_error(error, "watch over", "the process");
     held->guard = fork();
     if (held->guard == 0) {
         close(ends[1]);
-        guard(root, ends[0]);
+        guard(roots, count, ends[0]);
     }
     close(ends[0]);
     held->socket = ends[1];
@@ -170,12 +204,17 @@ static int send_all(int fd, const void *data, size_t size) {
 }
 
 int process_hold_members(struct process_held *held, struct varve_error *error) {
-    int rc = find_members(held->root, &held->members, &held->count);
+    int rc = process_members(held->roots, held->root_count, &held->members, &held->count);
     uint64_t count = held->count;
 
     rc = rc ? rc : send_all(held->socket, &count, sizeof count);
     rc = rc ? rc : send_all(held->socket, held->members, held->count * sizeof *held->members);
-    return rc ? files_error(error, rc, "cannot watch over process %d: %s", (int)held->root, strerror(-rc)) : 0;
+    return rc ? files_error(error, rc, "cannot watch over process %d: %s", (int)held->roots[0], strerror(-rc)) : 0;
+}
+
+static int cannot_signal(const pid_t *roots, int code, struct varve_error *error) {
+    return files_error(error, code, "cannot signal process %d, or one that belongs to it: %s", (int)roots[0],
+                       strerror(-code));
 }
 
 int process_let_go(struct process_held *held, int is_stored, struct varve_error *error) {
@@ -189,10 +228,19 @@ int process_let_go(struct process_held *held, int is_stored, struct varve_error 
     }
     if (status != 0) { /* somebody has killed the guard, or it had no memory */
         if (!held->members)
-            rc = find_members(held->root, &held->members, &held->count);
+            rc = process_members(held->roots, held->root_count, &held->members, &held->count);
         rc = rc ? rc : signal_members(held->members, held->count, is_stored ? SIGKILL : SIGCONT);
     }
     free(held->members);
-    return rc ? files_error(error, rc, "cannot signal process %d, or one below it: %s", (int)held->root, strerror(-rc))
-              : 0;
+    return rc ? cannot_signal(held->roots, rc, error) : 0;
+}
+
+int process_signal(const pid_t *roots, size_t count, int number, struct varve_error *error) {
+    struct process_member *members = NULL;
+    size_t found = 0;
+    int rc = process_members(roots, count, &members, &found);
+
+    rc = rc ? rc : signal_members(members, found, number);
+    free(members);
+    return rc ? cannot_signal(roots, rc, error) : 0;
 }

@@ -227,7 +227,7 @@ static void test_hostile(void **state) {
         HOSTILE("more files than bytes", "\1\0\377\377\1"),
         HOSTILE("long number", "\1\200\0\0"),
         HOSTILE("number of 70 bits", "\1\377\377\377\377\377\377\377\377\377\177\0"),
-        HOSTILE("bytes behind", "\1\0\0\0"),
+        HOSTILE("bytes behind", "\1\0\0\0\1"),
         HOSTILE("strange permissions", "\1\1\1r\4\0\1\1a\4\200\40\0\0\1\0\0\4"),
         HOSTILE("strange time", "\1\1\1r\4\0\1\1a\4\0\0\200\224\353\334\3\1\0\0\4"),
         HOSTILE("least number", "\1\1\1r\4\0\1\1a\4\0\0\0\1\0\377\377\377\377\377\377\377\377\377\1\4"),
@@ -238,6 +238,8 @@ static void test_hostile(void **state) {
     static const char good[] = "\1\1\1r\4\0\1\1a\4\0\0\0\1\0\0\4";
     memcpy(data + 8, good, sizeof good - 1);
     assert_int_equal(files_map_parse((uint8_t *)data, 8 + sizeof good - 1, &plan, &error), 0);
+    files_plan_clear(&plan);
+    assert_int_equal(files_map_parse((uint8_t *)data, sizeof data, &plan, &error), 0); /* zeros behind it */
     files_plan_clear(&plan);
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
         memcpy(data + 8, maps[i].bytes, maps[i].size);

@@ -2,18 +2,26 @@
 """Stands in for criu where faults are wanted that a real one does not make on demand: it speaks the same protocol.
 
     client.py check
-    client.py dump -D FOLDER -o LOG --stream -t PID --leave-running|--leave-stopped [--fault WHICH]
+    client.py dump -D FOLDER -o LOG --stream -t PID --leave-running|--leave-stopped --action-script PROGRAM [--fault WHICH]
+    client.py restore -D FOLDER -o LOG --restore-detached [--leave-stopped --pidfile FILE]
 
 The images are made up, but their lists of mappings and pages are true. --fault: no-connect, die, fail, twice, marker
-(tells in FOLDER/../marker that all was sent, and waits), many (1,100 more images), or name=NAME for an image of that
-name.
+(tells in FOLDER/../marker that all was sent, and waits), no-gate (ends well without asking), late (changes the last
+pages as soon as it may go on), many (1,100 more images), or name=NAME for an image of that name. fail=PID fails for that
+process alone. WATCH=FILE tells in it how much of the images is in memory. restore starts a `sleep` and writes a line about it into FOLDER/../../restored; RESTORE_FAIL=N makes the Nth
+one fail.
 """
+import ctypes
+import fcntl
+import mmap
 import os
 import random
 import signal
 import socket
 import struct
+import subprocess
 import sys
+import threading
 import time
 
 PAGE = 4096
@@ -72,7 +80,65 @@ def send_image(connection, name, data):
         stream.write(data)
 
 
-def dump(folder, pid, is_stopping, fault):
+class Late:
+    """The last pages stay in the pipe by reference: they are what they are when somebody reads them."""
+
+    def __init__(self, connection, name, data):
+        libc = ctypes.CDLL(None, use_errno=True)
+        request = message(1, name.encode())
+        connection.sendall(struct.pack("<I", len(request)) + request)
+        read_end, write_end = os.pipe()
+        fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 1 << 20)  # all of it
+        tool = os.getppid()
+        os.kill(tool, signal.SIGSTOP)  # it comes late, too
+        threading.Timer(0.5, os.kill, (tool, signal.SIGCONT)).start()
+        socket.send_fds(connection, [b"\0"], [read_end])
+        os.close(read_end)
+        self.memory = mmap.mmap(-1, len(data))
+        self.memory[:] = data
+        at = 0
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        while at < len(data):
+            part = (ctypes.c_size_t * 2)(address + at, len(data) - at)
+            at += libc.vmsplice(write_end, part, 1, 0)
+        os.close(write_end)
+
+    def change(self):
+        self.memory[:] = b"\xee" * len(self.memory)
+
+
+def watch(path):
+    """Writes how many bytes of images the tool has in memory at the most."""
+    most, folder = 0, "/proc/%d/fd" % os.getppid()
+    while True:
+        held = 0
+        for name in os.listdir(folder):
+            try:
+                if os.readlink(os.path.join(folder, name)).startswith("/memfd:"):
+                    held += os.stat(os.path.join(folder, name)).st_blocks * 512
+            except FileNotFoundError:
+                pass
+        if held > most:
+            most = held
+            with open(path, "w") as file:
+                file.write("%d" % most)
+        time.sleep(0.005)
+
+
+def ask(program, folder):
+    """Before its processes go on criu runs this, as it does at other moments."""
+    for action in ("network-lock", "post-dump"):
+        environment = dict(os.environ, CRTOOLS_SCRIPT_ACTION=action, CRTOOLS_IMAGE_DIR=folder)
+        code = subprocess.run([program], env=environment, stdin=subprocess.DEVNULL).returncode
+        if code:
+            return code
+    return 0
+
+
+def dump(folder, pid, is_stopping, fault, program):
+    late = None
+    if "WATCH" in os.environ:
+        threading.Thread(target=watch, args=(os.environ["WATCH"],), daemon=True).start()
     if fault == "no-connect":
         return 1
     connection = socket.socket(socket.AF_UNIX)
@@ -85,9 +151,20 @@ def dump(folder, pid, is_stopping, fault):
     for name, data in everything.items():
         if fault == "die" and name == "pages-1.img":
             os.kill(os.getpid(), signal.SIGKILL)
-        send_image(connection, name, data)
+        if fault == "late" and name == "pages-1.img":
+            late = Late(connection, name, data)
+        else:
+            send_image(connection, name, data)
     if fault == "twice":
         send_image(connection, "pages-1.img", b"again")
+    if fault in ("fail", "fail=%d" % pid):
+        time.sleep(0.3)  # others come before it
+        connection.close()
+        return 1
+    if fault != "no-gate" and ask(program, folder) != 0:
+        return 1
+    if late:
+        late.change()
     if is_stopping:
         for member in [pid] + [int(word) for word in open("/proc/%d/task/%d/children" % (pid, pid)).read().split()]:
             os.kill(member, signal.SIGSTOP)
@@ -95,7 +172,23 @@ def dump(folder, pid, is_stopping, fault):
     if fault == "marker":
         open(os.path.join(os.path.dirname(folder), "marker"), "w").close()
         time.sleep(1)
-    return 1 if fault == "fail" else 0
+    return 0
+
+
+def restore(folder, value):
+    """What comes back is a process that sleeps, stopped if that is wanted."""
+    record = os.path.join(os.path.dirname(os.path.dirname(folder)), "restored")
+    done = len(open(record).read().splitlines()) if os.path.exists(record) else 0
+    if os.environ.get("RESTORE_FAIL") == str(done + 1):
+        return 1
+    pid = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL, start_new_session=True).pid
+    if value("--pidfile"):
+        os.kill(pid, signal.SIGSTOP)
+        with open(os.path.join(folder, value("--pidfile")), "w") as file:
+            file.write("%d" % pid)
+    with open(record, "a") as file:
+        file.write("%d %s\n" % (pid, " ".join(sorted(os.listdir(folder)))))
+    return 0
 
 
 def main(arguments):
@@ -105,7 +198,9 @@ def main(arguments):
     folder = value("-D")
     with open(os.path.join(folder, value("-o")), "w") as log:
         log.write("(00.1) Error (criu/some.c:12): a reason that people can read\n(00.2) Error (b.c:1): no reason\n")
-    return dump(folder, int(value("-t")), "--leave-stopped" in arguments, value("--fault"))
+    if arguments[0] == "restore":
+        return restore(folder, value)
+    return dump(folder, int(value("-t")), "--leave-stopped" in arguments, value("--fault"), value("--action-script"))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 """real.py [ROUNDS]: programs that know nothing of Varve are dumped by a real criu while they run, killed, and brought
 back from the newest checkpoint and from an older one. Each counts, checks its own memory, and must go on with the count
 that it had at the dump. An editor in a terminal multiplexer must have the text that was typed before. Images that criu
-wrote by itself are imported. Then ROUNDS (5) dumps at random moments of one of them; a random one of those so far is
-brought back each time.
+wrote by itself are imported. Four equal programs are dumped at once and come back from a copy of the store; one goes
+through 4 MiB of memory; one comes back by criu alone. Then ROUNDS (5) dumps at random moments of one of them; a random
+one of those so far is brought back each time.
 
 VARVE and THREADS are programs; CRIU is a criu, or the one in PATH. Ends with 77 where none works on this kernel."""
 import ctypes
@@ -23,6 +24,7 @@ VARVE, THREADS = os.environ["VARVE"], os.environ["THREADS"]
 CRIU = os.environ.get("CRIU", "criu")
 PYTHON = "/usr/bin/python3"
 DUMPS = 5
+EQUALLY = ["setarch", "-R", "env", "PYTHONHASHSEED=0"]  # else addresses and hashes differ, and so do the pages with them
 
 # Into the same file, of the same size: at every moment it is as criu wants to find it.
 TELL = """
@@ -40,6 +42,18 @@ while True:
     count += 1
     x += 1
     tell(count, bool((x == np.arange(1_000_000.0) + count).all()))
+    time.sleep(0.01)
+"""
+EQUAL = """
+import os, sys, time
+import numpy as np
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)  # open all the time: it is there when several are frozen at once
+x = np.random.default_rng(1).random(5_000_000)
+expected = x.sum()
+count = 0
+while True:
+    count += 1
+    os.pwrite(file, b"%12d %-5s" % (count, b"well" if x.sum() == expected else b"WRONG"), 0)
     time.sleep(0.01)
 """
 PIPE = TELL + """
@@ -105,6 +119,7 @@ def varve(*arguments):
     done = subprocess.run([VARVE, *arguments], capture_output=True, text=True)
     if done.returncode:
         fail("varve %s: %s" % (" ".join(arguments), done.stderr))
+    return done.stdout
 
 
 class Program:
@@ -121,7 +136,7 @@ class Program:
         try:
             with open(self.path) as file:
                 count, word = (file.read() or "0 well").split()
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # it is made, or written, just now
             return 0
         return int(count) if word == "well" else fail("%s found its memory wrong at %s" % (self.name, count))
 
@@ -176,10 +191,13 @@ class Program:
     def come_back(self, version, least, most):
         """It writes its next count, which is one of these or the next, and goes on from there."""
         varve("undump", self.store, "%s@%d" % (self.name, version), "--criu", CRIU)
+        self.check_back("%s@%d" % (self.name, version), least, most)
+
+    def check_back(self, which, least, most):
         self.wait_for(lambda count: count > 0)
         first = self.count()
         if not least <= first <= most + 30:
-            fail("%s@%d came back with %d, not %d to %d" % (self.name, version, first, least, most))
+            fail("%s came back with %d, not %d to %d" % (which, first, least, most))
         self.wait_for(lambda count: count > first + 5)
 
 
@@ -204,6 +222,61 @@ def try_program(folder, name, command, ask=lambda program: None):
         ask(program)
     program.kill()
     print("%s: %d dumps, back from the last and from the second" % (name, DUMPS), flush=True)
+
+
+class Several:
+    """Equal programs that are dumped at once."""
+
+    def __init__(self, folder, count, command):
+        self.programs = [Program(folder, "several%d" % i, command) for i in range(count)]
+        self.folder, self.store, self.counts = folder, os.path.join(folder, "several"), []
+
+    def dump(self, which, *more):
+        before = [program.count() for program in self.programs]
+        pids = [word for program in self.programs[:which] for word in ("--pid", str(program.pid))]
+        said = varve("dump", "--json", self.store, "%d-at-once" % which, *pids, "--criu", CRIU, *more)
+        self.counts = list(zip(before, [program.count() for program in self.programs]))
+        return json.loads(said.splitlines()[-1])["bytes_stored"]
+
+    def come_back(self, name):
+        for program in self.programs:
+            program.kill()
+        elsewhere = os.path.join(self.folder, "elsewhere")
+        shutil.copytree(self.store, elsewhere)
+        varve("undump", elsewhere, name, "--criu", CRIU)
+        for program, counts in zip(self.programs, self.counts):
+            program.check_back(name, *counts)
+        shutil.rmtree(elsewhere)
+
+
+def try_several(folder, command):
+    """Four are stored in little more than one, and come back from a copy of the store, all of them."""
+    several = Several(folder, 4, command)
+    one, four = several.dump(1), several.dump(4)
+    several.come_back("4-at-once")
+    print("several: one stored in %d bytes, four at once in %d, %.2f of one" % (one, four, four / one), flush=True)
+    if four > 1.1 * one:
+        fail("four equal processes take %.2f of one" % (four / one))
+    several.dump(4, "--memory", "4M")
+    several.come_back("4-at-once@1")
+    for program in several.programs:
+        program.kill()
+    print("several: back from a copy of the store, and through 4 MiB of memory", flush=True)
+
+
+def try_alone(folder, command):
+    """criu restores what undump --to has written, without us."""
+    program = Program(folder, "alone", command)
+    counts = program.dump()
+    program.kill()
+    target = os.path.join(folder, "plain")
+    os.mkdir(target)
+    varve("undump", program.store, "alone", "--to", target)
+    shutil.rmtree(program.store)
+    subprocess.run([CRIU, "restore", "-D", target, "--restore-detached"], check=True, stdin=subprocess.DEVNULL)
+    program.check_back("images of criu", *counts)
+    program.kill()
+    print("alone: back by criu alone", flush=True)
 
 
 def can_dump_sockets(folder, command):
@@ -320,7 +393,7 @@ def try_moments(folder, rounds, command):
     print("moments: %d dumps at random, %d times brought back" % (rounds, rounds), flush=True)
 
 
-def try_images(folder, command):
+def try_imported(folder, command):
     """Images that criu has written to a folder of its own come back byte for byte, after a dump of the same process they
     take next to nothing, and in an archive that is packed they take as little."""
     program = Program(folder, "images", command)
@@ -363,7 +436,9 @@ def main(rounds):
         if can_dump_sockets(folder, [PYTHON, "-c", SERVER, "FILE", port]):
             try_program(folder, "server", [PYTHON, "-c", SERVER, "FILE", port], lambda program: ask_server(program, port))
         try_slow(folder, [THREADS, "FILE"])
-        try_images(folder, [PYTHON, "-c", PIPE, "FILE"])
+        try_imported(folder, [PYTHON, "-c", PIPE, "FILE"])
+        try_several(folder, EQUALLY + [PYTHON, "-c", EQUAL, "FILE"])
+        try_alone(folder, [THREADS, "FILE"])
         try_moments(folder, rounds, [THREADS, "FILE"])
     finally:
         subprocess.run(["pkill", "-KILL", "-f", folder], check=False)

@@ -4,6 +4,7 @@ wrong leaves no checkpoint, and a process that was to be stopped runs on unless 
 import json
 import os
 import pathlib
+import pickle
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,10 @@ EXIT_CORRUPT = 20
 
 def state_of(pid):
     return pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[0]
+
+
+def is_gone(pid):
+    return not os.path.exists("/proc/%d" % pid) or state_of(pid) == "Z"
 
 
 def wait_until(what, seconds=20):
@@ -47,28 +52,38 @@ class Dump(unittest.TestCase):
     def varve(self, *arguments, **environment):
         return subprocess.run([VARVE, *arguments], env=dict(self.environment, **environment), capture_output=True, text=True)
 
-    def dump(self, *arguments, fault=None, pid=1, **environment):
+    def dump(self, *arguments, fault=None, pid=1, pids=None, **environment):
         more = ["--", "--fault", fault] if fault else []
-        return self.varve("dump", self.store, "p", "--pid", str(pid), "--criu", CLIENT, *arguments, *more, **environment)
+        which = [word for one in pids or [pid] for word in ("--pid", str(one))]
+        return self.varve("dump", self.store, "p", *which, "--criu", CLIENT, *arguments, *more, **environment)
+
+    def summary(self, *arguments, **more):
+        done = self.dump("--json", *arguments, **more)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return [json.loads(line) for line in done.stdout.splitlines()][-1]
 
     def victim(self):
         self.victims.append(subprocess.Popen(["sleep", "1000"]))
         return self.victims[-1]
 
+    def run_on(self, pids):
+        return wait_until(lambda: all(state_of(pid) == "S" for pid in pids))
+
     def has_checkpoint(self):
         return self.varve("show", self.store, "p").returncode == 0
 
-    def images(self, seed):
+    def images(self, seed, heap="64"):
         code = "import sys; sys.argv = ['x', 'check']\ntry: exec(open(%r).read())\nexcept SystemExit: pass\n" % CLIENT
-        code += "import sys; sys.stdout.buffer.write(repr(images()).encode())"
-        out = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, SEED=seed), capture_output=True, check=True)
-        return eval(out.stdout)  # pylint: disable=eval-used # what we have just written
+        code += "import pickle; sys.stdout.buffer.write(pickle.dumps(images()))"
+        out = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, SEED=seed, HEAP=heap),
+                             capture_output=True, check=True)
+        return pickle.loads(out.stdout)
 
-    def fetched(self, which="p"):
-        target = tempfile.mkdtemp(dir=self.folder)
-        done = self.varve("undump", self.store, which, "--to", target)
+    def fetched(self, which="p", store=None):
+        target = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        done = self.varve("undump", store or self.store, which, "--to", str(target))
         self.assertEqual(done.returncode, 0, done.stderr)
-        return {path.name: path.read_bytes() for path in pathlib.Path(target).iterdir()}
+        return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
 
     def refused(self, done, *words):
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -90,6 +105,132 @@ class Dump(unittest.TestCase):
         summary = [json.loads(line) for line in done.stdout.splitlines()][-1]
         self.assertGreater(summary["bytes_known"], 82 * 4096)
         self.assertLess(summary["bytes_stored"], 4096 + 6000)
+
+    def test_pages_count_as_they_were_when_the_process_stood(self):
+        done = self.dump(fault="late")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.fetched(), self.images("1"))
+
+    def test_criu_that_does_not_ask(self):
+        self.refused(self.dump(fault="no-gate"), "without asking")
+
+    def test_gate_needs_criu(self):
+        environment = {"CRTOOLS_SCRIPT_ACTION": "post-dump", "CRTOOLS_IMAGE_DIR": self.folder}
+        self.assertEqual(self.varve(**environment).returncode, 1)
+        self.assertEqual(self.varve(**dict(environment, CRTOOLS_SCRIPT_ACTION="pre-dump")).returncode, 0)
+
+    def test_store_comes_along(self):
+        self.dump()
+        other = os.path.join(self.folder, "other")
+        shutil.copytree(self.store, other)
+        shutil.rmtree(self.store)
+        self.assertEqual(self.fetched(store=other), self.images("1"))
+
+    def test_several_at_once(self):
+        pids = sorted(self.victim().pid for _ in range(4))
+        several = self.summary(pids=pids, HEAP="1000")
+        self.assertEqual(self.fetched(), {"%d/%s" % (pid, name): data for pid in pids
+                                          for name, data in self.images("1", "1000").items()})
+        self.assertIn("%d/pages-1.img:heap@10000" % pids[2], self.varve("show", self.store, "p").stdout)
+        self.store += "2"
+        one = self.summary(pid=pids[0], HEAP="1000")
+        self.assertLess(several["bytes_stored"], 1.1 * one["bytes_stored"])
+        self.assertTrue(self.run_on(pids))
+
+    def test_one_after_another(self):
+        """Of one name: what one of them has is known to those behind it, also when another one came between."""
+        stored = [self.summary(SEED=seed, HEAP="1000")["bytes_stored"] for seed in "1231"]
+        self.assertLess(stored[1], 4096 + 20000)
+        self.assertLess(stored[2], 4096 + 20000)
+        self.assertLess(stored[3], 20000)
+
+    def test_several_at_once_or_none(self):
+        for more in ((), ("--stop",)):
+            pids = [self.victim().pid for _ in range(3)]
+            done = self.dump(*more, pids=pids, fault="fail=%d" % pids[1])
+            self.refused(done, "process %d: criu dump failed (1): a reason that people can read" % pids[1])
+            self.assertTrue(self.run_on(pids))
+            self.assertEqual(os.listdir(self.folder), [])
+
+    def test_several_end_when_they_are_stored(self):
+        victims = [self.victim() for _ in range(3)]
+        done = self.dump("--stop", pids=[victim.pid for victim in victims])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for victim in victims:
+            self.assertEqual(victim.wait(timeout=20), -signal.SIGKILL)
+
+    def test_trees_are_apart(self):
+        pid = self.victim().pid
+        self.refused(self.dump(pids=[pid, pid]), "process %d belongs to the tree of process %d" % (pid, pid))
+        self.refused(self.dump(pids=[pid, os.getpid()]), "process %d belongs to the tree of process %d" % (pid, os.getpid()))
+        self.refused(self.dump(pid=2 ** 22 + 1), "there is no process")
+
+    def undump_several(self, **environment):
+        self.dump(pids=[self.victim().pid for _ in range(3)])
+        done = self.varve("undump", self.store, "p", "--criu", CLIENT, **environment)
+        with open(os.path.join(self.folder, "restored")) as file:
+            lines = [line.split() for line in file]
+        for line in lines:
+            self.assertLessEqual({"pages-1.img", "inventory.img", "varve.pid"}, set(line[1:]))
+        return done, [int(line[0]) for line in lines]
+
+    def test_several_come_back(self):
+        done, pids = self.undump_several()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(pids), 3)
+        self.assertTrue(self.run_on(pids))
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["ck", "restored"])
+
+    def test_several_come_back_or_none(self):
+        done, pids = self.undump_several(RESTORE_FAIL="3")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("criu restore failed", done.stderr)
+        self.assertEqual(len(pids), 2)
+        self.assertTrue(wait_until(lambda: all(is_gone(pid) for pid in pids)))
+
+    def test_memory_is_bounded(self):
+        watch = os.path.join(self.folder, "watch")
+        pids = sorted(self.victim().pid for _ in range(2))
+        done = self.dump("--memory", "4M", pids=pids, HEAP="2500", WATCH=watch)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(watch) as file:
+            self.assertLess(int(file.read()), 6 << 20)
+        os.remove(watch)
+        self.assertEqual(self.fetched(), {"%d/%s" % (pid, name): data for pid in pids
+                                          for name, data in self.images("1", "2500").items()})
+        self.assertEqual(self.varve("verify", self.store).returncode, 0)
+        self.assertTrue(self.run_on(pids))
+
+    def test_memory_does_not_matter_for_what_is_known(self):
+        pid = self.victim().pid
+        first = self.summary("--memory", "4M", pid=pid, HEAP="1500")
+        second = self.summary(pid=pid, SEED="2", HEAP="1500")
+        third = self.summary("--memory", "4M", pid=pid, SEED="2", HEAP="1500")
+        self.assertGreater(first["bytes_stored"], 1500 * 4096)
+        self.assertLess(second["bytes_stored"], 4096 + 40000)
+        self.assertLess(third["bytes_stored"], 40000)
+        self.assertEqual(self.fetched("p@2"), self.images("2", "1500"))
+
+    def test_memory_is_full_and_criu_fails(self):
+        for fault in ("fail", "twice", "no-gate"):
+            victim = self.victim()
+            self.refused(self.dump("--stop", "--memory", "4M", pid=victim.pid, fault=fault, HEAP="1500"))
+            self.assertTrue(self.run_on([victim.pid]))
+
+    def test_memory_is_full_and_the_store_fails(self):
+        victim = self.victim()
+        done = self.varve("dump", self.store, "p", "--pid", str(victim.pid), "--stop", "--memory", "4M", "--criu", CLIENT,
+                          HEAP="1500", VARVE_MIN_FREE="1000T")
+        self.refused(done)
+        self.assertTrue(self.run_on([victim.pid]))
+
+    def test_memory_is_full_and_it_is_stored(self):
+        victim = self.victim()
+        done = self.dump("--stop", "--memory", "4M", pid=victim.pid, HEAP="1500")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(victim.wait(timeout=20), -signal.SIGKILL)
 
     def test_mappings_are_regions(self):
         self.dump()
