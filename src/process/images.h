@@ -40,6 +40,7 @@ struct process_source {
     int socket; /* -1: not yet, or no longer */
     int gate;   /* where it waits before its processes go on, -1: it does not */
     int is_connected, has_asked;
+    int is_quiet; /* it waits, and nothing that it sent before is left in the socket */
 };
 
 struct process_stream {

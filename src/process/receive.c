@@ -163,6 +163,7 @@ static int take_source(struct process_receiver *receiver, size_t number, struct 
     const struct pollfd *polls = &receiver->polls[POLLS * number];
     int rc = 0;
 
+    source->is_quiet = source->gate >= 0 && !polls[0].revents;
     if (polls[1].revents) {
         source->gate = accept4(source->criu->gate, NULL, NULL, SOCK_CLOEXEC);
         source->has_asked |= source->gate >= 0;
@@ -177,12 +178,13 @@ static int take_source(struct process_receiver *receiver, size_t number, struct 
     return rc < 0 ? rc : check_source(receiver, number);
 }
 
-/* Do all wait, and are all their pages here? Other images may still be open: they are copies. */
+/* Do all wait, with no request left that was sent before, and are all their pages here? Other images may still be open:
+ * they are copies. */
 static int is_time_to_go(const struct process_receiver *receiver) {
     int is_time = 1;
 
     for (size_t i = 0; i < receiver->count; i++)
-        is_time &= receiver->sources[i].gate >= 0;
+        is_time &= receiver->sources[i].is_quiet;
     for (size_t i = 0; i < receiver->stream_count && is_time; i++) {
         const struct process_stream *stream = &receiver->streams[i];
         is_time = strncmp(receiver->sources[stream->source].images.list[stream->image].name, "pages-", 6) != 0;
@@ -194,6 +196,7 @@ static void open_gates(struct process_receiver *receiver) {
     for (size_t i = 0; i < receiver->count; i++) {
         send(receiver->sources[i].gate, PROCESS_GO_ON, 1, MSG_NOSIGNAL); /* else criu fails, and tells */
         shut(&receiver->sources[i].gate);
+        receiver->sources[i].is_quiet = 0;
     }
 }
 
@@ -250,12 +253,14 @@ static int is_over(const struct process_receiver *receiver) {
 
 int process_receive(struct process_receiver *receiver, struct varve_error *error) {
     size_t count = fill_polls(receiver), first = POLLS * receiver->count;
-    int rc = 0;
+    int rc = 0, wait = LOOK_MS;
 
     if (count == 0)
         return files_error(error, -ENOMEM, "no memory for the images of %zu processes", receiver->count);
-    if (poll(receiver->polls, count, LOOK_MS) < 0 && errno != EINTR)
-        return files_system_error(error, "wait for", "criu");
+    for (size_t i = 0; i < receiver->count; i++) /* somebody stands still */
+        wait = receiver->sources[i].gate >= 0 ? 1 : wait;
+    if (poll(receiver->polls, count, wait) < 0)
+        return errno == EINTR ? 1 : files_system_error(error, "wait for", "criu");
     for (size_t i = receiver->stream_count; i-- > 0 && rc == 0;)
         rc = receiver->polls[first + i].revents ? take_stream(receiver, i, error) : 0;
     for (size_t i = 0; i < receiver->count && rc == 0; i++)

@@ -88,9 +88,6 @@ class Late:
         connection.sendall(struct.pack("<I", len(request)) + request)
         read_end, write_end = os.pipe()
         fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 1 << 20)  # all of it
-        tool = os.getppid()
-        os.kill(tool, signal.SIGSTOP)  # it comes late, too
-        threading.Timer(0.5, os.kill, (tool, signal.SIGCONT)).start()
         socket.send_fds(connection, [b"\0"], [read_end])
         os.close(read_end)
         self.memory = mmap.mmap(-1, len(data))
@@ -147,6 +144,9 @@ def dump(folder, pid, is_stopping, fault, program):
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(os.path.join(folder, "streamer-capture.sock"))
     everything = images()
+    if fault == "late":  # the tool comes late, too: all requests, and the question at the gate, wait for it
+        os.kill(os.getppid(), signal.SIGSTOP)
+        threading.Timer(0.5, os.kill, (os.getppid(), signal.SIGCONT)).start()
     if fault.startswith("name="):
         everything[fault[5:]] = b"somewhere else"
     if fault == "many":
