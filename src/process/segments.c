@@ -122,14 +122,26 @@ static const struct mapping *mapping_of(const struct mappings *mappings, uint64_
     return NULL;
 }
 
-static const char *kind_of(const struct mapping *mapping) {
+/* What a mapping holds, and which elements a compressor may look for in it: docs/processes.md has the measurement. */
+struct kind {
+    const char *name;
+    int type;
+};
+
+static const struct kind heap = {"heap", VARVE_U64};     /* pointers, sizes and numbers of 8 bytes */
+static const struct kind stack = {"stack", VARVE_U64};   /* the same */
+static const struct kind code = {"code", VARVE_U8};      /* instructions */
+static const struct kind file = {"file", VARVE_U64};     /* what a program or library has written: tables of pointers */
+static const struct kind memory = {"memory", VARVE_U64}; /* large blocks of malloc, arenas, stacks of threads */
+
+static const struct kind *kind_of(const struct mapping *mapping) {
     if (mapping->status & STATUS_HEAP)
-        return "heap";
+        return &heap;
     if (mapping->status & STATUS_STACK)
-        return "stack";
+        return &stack;
     if (mapping->status & STATUS_FILE)
-        return mapping->prot & PROT_CODE ? "code" : "file";
-    return "memory";
+        return mapping->prot & PROT_CODE ? &code : &file;
+    return &memory;
 }
 
 /* ---- runs of pages ---- */
@@ -143,14 +155,15 @@ struct finding {
 };
 
 static int end_segment(struct finding *finding) {
-    static const struct files_variable like = {.type = VARVE_U8};
     const struct mapping *mapping = finding->now;
+    struct files_variable like = {.type = VARVE_U8};
     char name[64];
 
     finding->now = NULL;
     if (!mapping || finding->at - finding->begin < PROCESS_SEGMENT_LEAST)
         return 0;
-    snprintf(name, sizeof name, "%s@%" PRIx64, kind_of(mapping), mapping->start);
+    like.type = kind_of(mapping)->type;
+    snprintf(name, sizeof name, "%s@%" PRIx64, kind_of(mapping)->name, mapping->start);
     int rc = files_found_variable(finding->found, name, &like);
     return rc ? rc : files_found_extent(finding->found, finding->begin, finding->at - finding->begin);
 }
