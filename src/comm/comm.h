@@ -26,7 +26,7 @@ int vv_comm_agree(struct varve_comm *comm, int code, struct varve_error *error);
 /* The same, and in the same message the least of all ranks' values, each by itself. They count only if it is 0. A
  * reduction costs the busiest rank a dozen messages where there are thousands of ranks: what can be agreed upon
  * together is. */
-#define VV_AGREED_MOST 4u
+#define VV_AGREED_MOST 6u
 int vv_comm_agree_values(struct varve_comm *comm, int code, uint64_t *values, size_t count, struct varve_error *error);
 /* An operation of the group failed with rc, which is returned: error (not NULL) says so, as of this rank. */
 int vv_comm_broken(const struct varve_comm *comm, int rc, struct varve_error *error);

@@ -281,6 +281,10 @@ static struct slot *borrow(struct vv_lender *lender, const struct wish *wish, en
     uint64_t now = vv_clock_ns();
     lender->asked_ns[lender->local] = now;
     struct slot *slot = find_slot(lender, wish->id);
+    if (slot && !wish->parts && !has_parts(lender, slot, NULL)) {
+        slot->id = (struct vv_hash128){0, 0}; /* its parts came first; all of the block serves everybody */
+        slot = NULL;
+    }
     if (slot)
         *found = has_parts(lender, slot, wish->parts) ? FOUND_THERE : FOUND_OTHER;
     else if ((slot = free_slot(lender, now))) {

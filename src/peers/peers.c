@@ -327,13 +327,15 @@ uint64_t vv_peers_decoded(const struct vv_peers *peers) {
 }
 
 /* Memory that the ranks of a node share, where it is to be had: a share of what the one with least reads. */
-static void open_lender(struct vv_peers *peers, uint64_t least_bytes, uint32_t block_size) {
+void vv_peers_lend(struct vv_peers *peers, uint64_t least_bytes, uint32_t block_size) {
     struct varve_comm *comm = peers->comm;
     struct varve_error why = {0};
     struct vv_lender_options options = {
         .block_size = block_size, .backend = &peers->backend, .costs = peers->own->costs};
-    if (comm->nodes == 0 || comm->nodes == comm->ranks || !comm->ops->node_size)
+    if (peers->has_lent || peers->mode != VV_PEERS_SHARED || comm->nodes == 0 || comm->nodes == comm->ranks ||
+        !comm->ops->node_size)
         return;
+    peers->has_lent = 1;
     options.budget = least_bytes / LENT_SHARE * comm->ops->node_size(comm, comm->node);
     if (vv_lender_open(comm, &options, &peers->lender, &why) == 0) {
         peers->store.lend = &vv_lender_ops;
@@ -348,7 +350,7 @@ int vv_peers_need(struct vv_peers *peers, int code, const struct vv_peers_needs 
     if (rc || peers->mode != VV_PEERS_SHARED)
         return rc;
     if (!least[1])
-        open_lender(peers, least[2], (uint32_t)least[3]);
+        vv_peers_lend(peers, least[2], (uint32_t)least[3]);
     if (least[0] || (peers->lender && peers->comm->nodes == 1))
         peers->mode = VV_PEERS_DIRECT;
     peers->is_alone = 0;

@@ -163,11 +163,10 @@ static void compare_totals(struct vv_elastic *elastic) {
 
 /* Each rank has compared, or has failed with rc: the ranks agree, and say what they need of each other. */
 static int need_others(struct vv_elastic *elastic, int rc, struct varve_error *error) {
-    /* Nearly every block may be lent, not only some: with few slots ranks that are once apart stay so. A round costs
-     * each rank a hundred messages where there are thousands: it must save some bytes. */
+    /* A round costs each rank a hundred messages where there are thousands: it must save some bytes. */
     const struct vv_peers_needs needs = {.is_needed = elastic->reach > elastic->bytes + elastic->bytes / 10 + SPARE,
                                          .shared = elastic->bytes,
-                                         .bytes = elastic->bytes * 3,
+                                         .bytes = elastic->bytes * VV_LENT_MORE,
                                          .block_size = (uint32_t)elastic->context->job->settings.block_size};
     return vv_peers_need(elastic->peers, rc, &needs, error);
 }

@@ -11,12 +11,15 @@
 #include "restart/elastic_private.h"
 
 #define WINDOW (1u << 20)
+#define FIRST (64u << 10) /* bytes that are read at once: nearly all of them are shorter */
 
 /* ---- reading it ---- */
 
 struct reading {
     struct vv_view *view;
     struct vv_scatter *scatter;
+    uint8_t *first;
+    size_t first_size;
 };
 
 static int set_zero(void *ptr, uint64_t size) {
@@ -25,8 +28,7 @@ static int set_zero(void *ptr, uint64_t size) {
 }
 
 /* Only the blocks in which these bytes lie are read. */
-static int read_bytes(void *arg, uint64_t offset, void *data, size_t size, struct varve_error *error) {
-    struct reading *reading = arg;
+static int read_bytes(struct reading *reading, uint64_t offset, void *data, size_t size, struct varve_error *error) {
     struct vv_recipe *recipe = NULL;
     struct vv_recipe_region region;
     struct vv_overlap overlap;
@@ -49,6 +51,24 @@ static int read_bytes(void *arg, uint64_t offset, void *data, size_t size, struc
     return rc;
 }
 
+static int take_index_bytes(void *arg, uint64_t offset, void *data, size_t size, struct varve_error *error) {
+    struct reading *reading = arg;
+    if (size > reading->first_size || offset > reading->first_size - size)
+        return read_bytes(reading, offset, data, size, error);
+    memcpy(data, reading->first + offset, size);
+    return 0;
+}
+
+static int read_first(struct reading *reading, uint64_t length, struct varve_error *error) {
+    size_t size = length < FIRST ? (size_t)length : FIRST;
+    reading->first = vv_malloc(size + 1);
+    if (!reading->first)
+        return vv_error(error, -ENOMEM, "no memory for the index of arrays");
+    int rc = read_bytes(reading, 0, reading->first, size, error);
+    reading->first_size = rc ? 0 : size;
+    return rc;
+}
+
 /* 1 if there is one, 0 if not. */
 static int open_index(struct reading *reading, struct vv_index *index, struct varve_error *error) {
     const struct vv_scatter_options options = {.threads = 1, .window = WINDOW, .zero = set_zero};
@@ -63,7 +83,10 @@ static int open_index(struct reading *reading, struct vv_index *index, struct va
     if (rc == 0)
         rc = vv_scatter_create(reading->view, &options, &reading->scatter, error);
     if (rc == 0)
-        rc = vv_index_open(index, read_bytes, reading, region.length, vv_view_record(reading->view)->ranks, error);
+        rc = read_first(reading, region.length, error);
+    if (rc == 0)
+        rc =
+            vv_index_open(index, take_index_bytes, reading, region.length, vv_view_record(reading->view)->ranks, error);
     return rc ? rc : 1;
 }
 
@@ -165,6 +188,7 @@ int vv_elastic_owners(struct vv_elastic *elastic, struct varve_error *error) {
         rc = choose(elastic, &index, error);
     vv_index_close(&index);
     vv_scatter_destroy(reading.scatter);
+    vv_free(reading.first);
     return rc;
 }
 

@@ -42,16 +42,30 @@ static uint64_t sum_of_names(const struct vv_elastic *elastic, enum varve_distri
     return sum;
 }
 
-/* Do all ranks have the same lists? And the same regions of which all have a copy? Collective. */
+/* Bytes that this rank wants. */
+static uint64_t wanted_bytes(const struct vv_elastic *elastic) {
+    const struct vv_regions *regions = &elastic->context->memory->regions;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < regions->count; i++)
+        if (vv_is_region_asked(elastic, &regions->list[i]) && regions->list[i].distribution != VARVE_DROPPED)
+            bytes += regions->list[i].size;
+    return bytes;
+}
+
+/* Do all ranks have the same lists? And the same regions of which all have a copy? Then what they read alike, as the
+ * index and the tables of packs, can be lent on a node already while they compare. Collective. */
 static int agree_on_names(struct vv_elastic *elastic, int rc, struct varve_error *error) {
     struct varve_comm *comm = elastic->context->job->comm;
     uint64_t lists = sum_of_names(elastic, VARVE_JOINED), copies = sum_of_names(elastic, VARVE_REPLICATED);
-    uint64_t both[] = {lists, ~lists, copies, ~copies};
-    rc = vv_comm_agree_values(comm, rc, both, 4, error);
+    uint64_t least[] = {
+        lists, ~lists, copies, ~copies, wanted_bytes(elastic), (uint64_t)elastic->context->job->settings.block_size};
+    rc = vv_comm_agree_values(comm, rc, least, 6, error);
     if (rc)
         return rc;
-    elastic->has_same_replicas = both[2] == ~both[3];
-    return both[0] == ~both[1]
+    elastic->has_same_replicas = least[2] == ~least[3];
+    if (least[0] == ~least[1])
+        vv_peers_lend(elastic->peers, least[4] * VV_LENT_MORE, (uint32_t)least[5]);
+    return least[0] == ~least[1]
                ? 0
                : vv_comm_all_say(error, VARVE_MISMATCH, "not all ranks want a part of the same lists (VARVE_JOINED)");
 }

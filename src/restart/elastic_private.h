@@ -8,6 +8,10 @@
 #include "restart/given.h"
 #include "restart/stored_names.h"
 
+/* Nearly every block may be lent, not only some as in other restarts: with few slots ranks that are once apart stay so.
+ */
+#define VV_LENT_MORE 3u
+
 /* A protected region, and the elements it wants. */
 struct vv_wanted {
     struct vv_region *region;

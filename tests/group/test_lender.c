@@ -71,7 +71,7 @@ static void ranks_share_what_one_has_read(void **state) {
     group_must_run(RANKS, share, NULL, NULL, NULL);
 }
 
-/* Rank 0 reads one part of a block. Whoever needs another part, or all of it, reads for itself, and does not wait. */
+/* Rank 0 reads one part of a block. Whoever needs another part reads for itself, and does not wait. */
 static void need_parts(struct varve_comm *comm, void *arg) {
     struct vv_lender *lender = open_lender(comm, NULL);
     struct vv_block block = block_of(0);
@@ -84,7 +84,6 @@ static void need_parts(struct varve_comm *comm, void *arg) {
     wait_for_all(comm);
     uint64_t begin = vv_clock_ns();
     must_be(comm, vv_lender_ops.take(lender, KEY, &block, &other, 1, &mine), VV_LOAN_NONE, "another part");
-    must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &mine), VV_LOAN_NONE, "all of it");
     if (vv_clock_ns() - begin > UINT64_C(2000000000)) /* who waits does so for five seconds */
         group_fail(comm, "it was waited for");
     wait_for_all(comm);
@@ -105,6 +104,51 @@ static void need_parts(struct varve_comm *comm, void *arg) {
 static void nobody_waits_for_parts_that_do_not_come(void **state) {
     (void)state;
     group_must_run(RANKS, need_parts, NULL, NULL, NULL);
+}
+
+static void must_be_lent(struct varve_comm *comm, struct vv_lender *lender, const struct vv_loan_parts *parts) {
+    struct vv_block block = block_of(1);
+    struct vv_loan loan;
+    must_be(comm, vv_lender_ops.take(lender, KEY, &block, parts, 0, &loan), VV_LOAN_FULL, "what rank 1 has read");
+    if (loan.data[2 * VV_GRANULE] != 7)
+        group_fail(comm, "other bytes were lent");
+    vv_lender_ops.give_back(lender, &loan);
+}
+
+/* Rank 0 reads one part of a block. Rank 1, which needs all of it, does not wait, and reads it for everybody. */
+static void need_all(struct varve_comm *comm, void *arg) {
+    struct vv_lender *lender = open_lender(comm, NULL);
+    struct vv_block block = block_of(1);
+    struct vv_loan_parts first = {.needed = {1}, .read = {3}}, other = {.needed = {4}, .read = {4}};
+    struct vv_loan loan, all;
+    (void)arg;
+    if (comm->rank == 0)
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, &first, 0, &loan), VV_LOAN_EMPTY, "the first");
+    wait_for_all(comm);
+    if (comm->rank == 1) {
+        uint64_t begin = vv_clock_ns();
+        must_be(comm, vv_lender_ops.take(lender, KEY, &block, NULL, 0, &all), VV_LOAN_EMPTY, "all of it");
+        if (vv_clock_ns() - begin > UINT64_C(2000000000))
+            group_fail(comm, "it was waited for");
+        memset(all.data, 7, BLOCK);
+        vv_lender_ops.filled(lender, &all, 0, 0);
+        vv_lender_ops.give_back(lender, &all);
+    }
+    wait_for_all(comm);
+    must_be_lent(comm, lender, &other);
+    must_be_lent(comm, lender, NULL);
+    if (comm->rank == 0) {
+        vv_lender_ops.filled(lender, &loan, 0, 0);
+        vv_lender_ops.give_back(lender, &loan);
+    }
+    must_be_lent(comm, lender, NULL);
+    wait_for_all(comm);
+    vv_lender_close(lender);
+}
+
+static void all_of_a_block_replaces_its_parts(void **state) {
+    (void)state;
+    group_must_run(RANKS, need_all, NULL, NULL, NULL);
 }
 
 /* The node has no memory when slots are first used: everybody reads for himself, at once. What has memory is lent. */
@@ -412,6 +456,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_share_what_one_has_read),
         cmocka_unit_test(nobody_waits_for_parts_that_do_not_come),
+        cmocka_unit_test(all_of_a_block_replaces_its_parts),
         cmocka_unit_test(a_node_without_memory_reads_on),
         cmocka_unit_test(a_failure_is_nobody_elses),
         cmocka_unit_test(a_rank_that_stops_holds_up_nobody_for_long),
