@@ -26,7 +26,7 @@ struct varve_checkpoint_info {
     int64_t version;
     uint64_t time_ns; /* of the commit, since 1970; 0 when damaged */
     uint32_t ranks;
-    uint64_t regions;
+    uint64_t regions; /* of all ranks; but for varve_store_show also those of attributes and of the index of arrays */
     uint64_t bytes_protected;
     uint64_t bytes_stored; /* new data as stored */
     uint64_t bytes_metadata;

@@ -43,6 +43,19 @@ static void fill_detail(struct varve_store *store, const struct varve_which *fou
     };
 }
 
+/* Regions of rank 0 that are the library's own; those that cannot be seen do not count. */
+static uint64_t count_about(struct vv_view *view) {
+    struct varve_error ignored = {0};
+    struct vv_recipe *recipe = NULL;
+    struct vv_recipe_region region;
+    uint64_t count = 0;
+    int rc = vv_recipe_open(view, 0, &recipe, &ignored);
+    while (rc >= 0 && recipe && (rc = vv_recipe_next_region(recipe, &region, &ignored)) > 0)
+        count += vv_is_about(region.name) != 0;
+    vv_recipe_close(recipe);
+    return count;
+}
+
 const char *vv_inspect_codec(const struct vv_block *block) {
     struct vv_coding coding = {
         .codec = block->codec, .filter = {block->filter[0], block->filter[1]}, .element = block->element};
@@ -163,8 +176,11 @@ int varve_store_show(struct varve_store *store, const struct varve_which *which,
     if (rc < 0)
         return rc;
     const struct vv_record *record = vv_view_record(view);
-    if (detail)
+    if (detail) {
         fill_detail(store, &found, record, detail);
+        uint64_t about = count_about(view);
+        detail->info.regions -= about < detail->info.regions ? about : detail->info.regions;
+    }
     for (uint32_t rank = 0; fn && rc == 0 && rank < record->ranks; rank++) {
         rc = vv_inspect_is_elsewhere(store, &found, view, rank, &residents, error);
         if (rc > 0) {

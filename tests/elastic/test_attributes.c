@@ -234,6 +234,8 @@ static void the_tool_tells_them(void **state) {
     snprintf(command, sizeof command, "%s show %s run | grep -q '^attribute   simulated time = 12.5 s$'", VARVE_TOOL,
              address);
     assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s show %s run | grep -q '^regions     1$'", VARVE_TOOL, address);
+    assert_int_equal(system(command), 0);
     snprintf(command, sizeof command, "%s ls -L %s | grep -q 'simulated time=12.5 s'", VARVE_TOOL, address);
     assert_int_equal(system(command), 0);
     snprintf(command, sizeof command, "%s ls --long --json %s | grep -q '\"value\": *\"12.5 s\"'", VARVE_TOOL, address);
