@@ -49,9 +49,9 @@ LIMIT = 1 << 62                         # section 13
 IN_MEMORY = 1 << 30                     # bound of this program: no piece of metadata above 1 GiB is read
 BLOCK_CACHE = 64 << 20
 MAGIC = b"\x89Varve\r\n"
-STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY, PIN = range(1, 12)
+STORE, CLAIM, BEAT, PACK, PART, WRITERS, RECORD, TOMBSTONE, CATALOGUE, COPY, PIN, TRIGGER = range(1, 13)
 KINDS = ["", "store", "claim", "beat", "pack", "part", "writers", "record", "tombstone", "catalogue", "copy",
-         "pin"]
+         "pin", "trigger"]
 REASONS = {1: "a writer failed", 2: "pruned", 3: "forgotten", 4: "given up"}
 DISTRIBUTIONS = ["by dims", "joined", "replicated", "by rank", "dropped"]
 TYPES = ["bytes", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "f16", "bf16", "c64", "c128"]
@@ -861,7 +861,7 @@ class Store:
             "<HHIQQ16sIIQIIQQ", buf[8:88])
         if form != 1:
             raise cur.unknown(f"format version {form} is not known")
-        if not 1 <= kind <= PIN:
+        if not 1 <= kind <= TRIGGER:
             raise cur.unknown(f"kind {kind} is not known")
         if required:
             raise cur.unknown(f"required features {required:#x} are not known")
@@ -2093,6 +2093,19 @@ def read_pin(store, name, component):
     return reason
 
 
+def verify_trigger(cur, name):
+    wish, reserved = cur.u32(), cur.u32()
+    if wish not in (1, 2):
+        raise cur.unknown(f"wish {wish} is not known")
+    if reserved:
+        raise cur.unknown(f"reserved field is {reserved}")
+    cur.u64()
+    if cur.text16("name", 1, 80) != name:
+        raise cur.bad("trigger belongs to another name")
+    cur.text16("host")
+    cur.end()
+
+
 def pin_text(store, name, component):
     """What `ls` adds to a checkpoint. What cannot be interpreted counts as a pin."""
     if component not in pin_keys(store, name):
@@ -2281,6 +2294,12 @@ def cmd_verify(store, args):
                 read_pin(store, name, component)
             except Refuse as e:
                 problems.append(e)
+        try:
+            verify_trigger(store.small(f"{base}/trigger", (TRIGGER,), name=name).body, name)
+        except Absent:
+            pass
+        except Refuse as e:
+            problems.append(e)
         try:
             verify_catalogue(store.small(f"{base}/catalogue", (CATALOGUE,), limit=LIMIT, name=name).body)
         except Absent:

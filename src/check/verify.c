@@ -106,6 +106,7 @@ static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, c
     const uint8_t *id = verifier->store->id;
     struct vv_store_object store;
     struct vv_claim claim;
+    struct vv_trigger trigger;
     switch (key->kind) {
     case VV_KIND_STORE:
         return vv_store_object_parse(bytes->data, bytes->size, &store, error);
@@ -121,6 +122,8 @@ static int parse_small(struct vv_verifier *verifier, const struct vv_key *key, c
         return parse_catalogue(verifier, key, bytes, error);
     case VV_KIND_PIN:
         return parse_pin(verifier, key, bytes, error);
+    case VV_KIND_TRIGGER:
+        return vv_trigger_parse(bytes->data, bytes->size, key, id, &trigger, error);
     default:
         return vv_error(error, -EINVAL, "kind %d", key->kind);
     }
@@ -144,6 +147,8 @@ static const char *rebuilt_how(const struct vv_verifier *verifier, int kind) {
         return "; it is not needed to read, and repair can remove it";
     case VV_KIND_PIN:
         return "; it counts as a pin, and `varve unpin` removes it";
+    case VV_KIND_TRIGGER:
+        return "; nobody obeys it, and the next `varve trigger` replaces it";
     default:
         return "";
     }

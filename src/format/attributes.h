@@ -12,6 +12,8 @@
 #define VV_INDEX VV_ABOUT "arrays" /* arrays/array_index.h */
 #define VV_ATTRIBUTES_MOST 65536   /* bytes of all */
 #define VV_ATTRIBUTE_NAME_MAX 255
+/* What a checkpoint takes of the program's time, in seconds; with interval=auto. */
+#define VV_ATTRIBUTE_COST "varve.cost"
 
 static inline int vv_is_about(const char *region) {
     return strncmp(region, VV_ABOUT, sizeof VV_ABOUT - 1) == 0;

@@ -13,7 +13,7 @@ static struct vv_key identity(const struct vv_key *key) {
     int has_writer = key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY;
     int has_version =
         has_writer || key->kind == VV_KIND_WRITERS || key->kind == VV_KIND_RECORD || key->kind == VV_KIND_PIN;
-    if (key->kind == VV_KIND_STORE || key->kind == VV_KIND_CATALOGUE)
+    if (key->kind == VV_KIND_STORE || key->kind == VV_KIND_CATALOGUE || key->kind == VV_KIND_TRIGGER)
         id.generation = 0;
     if (!has_version)
         id.version = 0;

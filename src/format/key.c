@@ -27,6 +27,7 @@ const char *vv_kind_name(int kind) {
         [VV_KIND_CATALOGUE] = "catalogue",
         [VV_KIND_COPY] = "copy",
         [VV_KIND_PIN] = "pin",
+        [VV_KIND_TRIGGER] = "trigger",
     };
     return kind >= VV_KIND_STORE && kind <= VV_KIND_LAST ? names[kind] : "unknown";
 }
@@ -210,6 +211,9 @@ void vv_key_print(const struct vv_key *key, char *out) {
     case VV_KIND_CATALOGUE:
         snprintf(rest, sizeof rest, "catalogue");
         break;
+    case VV_KIND_TRIGGER:
+        snprintf(rest, sizeof rest, "trigger");
+        break;
     default:
         assert(key->kind == VV_KIND_PACK || key->kind == VV_KIND_PART || key->kind == VV_KIND_COPY ||
                key->kind == VV_KIND_WRITERS);
@@ -294,6 +298,10 @@ static int parse_below_name(const char *at, struct vv_key *out) {
     int has_more = take_component(&at, component);
     if (has_more == 0 && strcmp(component, "catalogue") == 0) {
         out->kind = VV_KIND_CATALOGUE;
+        return 0;
+    }
+    if (has_more == 0 && strcmp(component, "trigger") == 0) {
+        out->kind = VV_KIND_TRIGGER;
         return 0;
     }
     if (has_more == 0 && strncmp(component, VV_PIN_BEGIN, strlen(VV_PIN_BEGIN)) == 0) {

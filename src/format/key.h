@@ -20,7 +20,8 @@ enum vv_kind {
     VV_KIND_CATALOGUE = 9,
     VV_KIND_COPY = 10,
     VV_KIND_PIN = 11,
-    VV_KIND_LAST = VV_KIND_PIN,
+    VV_KIND_TRIGGER = 12,
+    VV_KIND_LAST = VV_KIND_TRIGGER,
 };
 const char *vv_kind_name(int kind);
 

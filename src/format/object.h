@@ -22,16 +22,13 @@
 #define VV_SMALL_MAX (64u << 20)
 
 struct vv_head {
-    uint16_t format;
-    uint16_t kind;
-    uint64_t required;
-    uint64_t optional;
+    uint16_t format, kind;
+    uint64_t required, optional;
     uint8_t store_id[16];
     uint32_t generation;
     uint32_t attempt;
     uint64_t version;
-    uint32_t writer;
-    uint32_t part;
+    uint32_t writer, part;
     uint64_t name_sum;
 };
 
@@ -218,6 +215,17 @@ void vv_pin_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t s
 /* If the object is a well-formed tombstone, returns VARVE_FORGOTTEN. */
 int vv_pin_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
                  struct vv_pin *out, struct varve_error *error);
+
+enum vv_trigger_wish { VV_TRIGGER_CHECKPOINT = 1, VV_TRIGGER_EXIT = 2 }; /* of the session that has the name open */
+struct vv_trigger {
+    uint32_t wish;
+    uint64_t time_ns;
+    char host[VV_TEXT_CAPACITY];
+};
+void vv_trigger_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                       const struct vv_trigger *trigger);
+int vv_trigger_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                     struct vv_trigger *out, struct varve_error *error);
 
 struct vv_catalogue_entry {
     struct vv_attempt attempt;

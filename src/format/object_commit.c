@@ -1,4 +1,4 @@
-/* Record, tombstone and catalogue (docs/format.md 5). The writers list is in object_writers.c. */
+/* Record, tombstone, pin, trigger and catalogue (docs/format.md 5). The writers list is in object_writers.c. */
 #include "format/format_private.h"
 
 #include "base/alloc.h"
@@ -11,6 +11,7 @@
 #define RECORD_FIXED 128
 #define PIN_FIXED 8
 #define TOMBSTONE_FIXED 16
+#define TRIGGER_FIXED 16
 
 void vv_record_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
                       const struct vv_record *record) {
@@ -190,6 +191,39 @@ int vv_pin_parse(const void *data, size_t size, const struct vv_key *expect, con
         (rc = vv_parse_text(&parse, "reason", pin.reason, sizeof pin.reason)) < 0 || (rc = vv_parse_done(&parse)) < 0)
         return rc;
     *out = pin;
+    return 0;
+}
+
+void vv_trigger_encode(struct vv_buf *buf, const struct vv_key *key, const uint8_t store_id[16],
+                       const struct vv_trigger *trigger) {
+    assert(key->kind == VV_KIND_TRIGGER);
+    assert(trigger->wish >= VV_TRIGGER_CHECKPOINT && trigger->wish <= VV_TRIGGER_EXIT);
+    size_t start = vv_object_begin(buf, VV_KIND_TRIGGER, key, store_id);
+    vv_buf_u32(buf, trigger->wish);
+    vv_buf_u32(buf, 0);
+    vv_buf_u64(buf, trigger->time_ns);
+    vv_put_text(buf, key->name, sizeof key->name);
+    vv_put_text(buf, trigger->host, sizeof trigger->host);
+    vv_object_seal(buf, start);
+}
+
+int vv_trigger_parse(const void *data, size_t size, const struct vv_key *expect, const uint8_t *store_id,
+                     struct vv_trigger *out, struct varve_error *error) {
+    struct vv_parse parse;
+    struct vv_trigger trigger;
+    char name[VV_NAME_MAX + 1];
+    int rc = vv_object_open(&parse, VV_KIND_TRIGGER, data, size, VV_SMALL_MAX, expect, store_id, NULL, error);
+    if (rc < 0 || (rc = vv_parse_need(&parse, TRIGGER_FIXED, "fixed fields")) < 0)
+        return rc;
+    trigger.wish = vv_cursor_u32(&parse.at);
+    uint32_t reserved = vv_cursor_u32(&parse.at);
+    trigger.time_ns = vv_cursor_u64(&parse.at);
+    if (trigger.wish < VV_TRIGGER_CHECKPOINT || trigger.wish > VV_TRIGGER_EXIT)
+        return vv_parse_fail(&parse, VARVE_UNKNOWN_FORMAT, "wish is %u, which is not known", trigger.wish);
+    if ((rc = vv_parse_reserved(&parse, "reserved field", reserved)) < 0 || (rc = vv_parse_name(&parse, name)) < 0 ||
+        (rc = vv_parse_text(&parse, "host", trigger.host, sizeof trigger.host)) < 0 || (rc = vv_parse_done(&parse)) < 0)
+        return rc;
+    *out = trigger;
     return 0;
 }
 

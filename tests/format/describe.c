@@ -135,6 +135,16 @@ static int describe_pin(FILE *out, const uint8_t *data, size_t size, struct varv
     return 0;
 }
 
+static int describe_trigger(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
+    struct vv_key key = sample_key(VV_KIND_TRIGGER);
+    struct vv_trigger trigger;
+    int rc = vv_trigger_parse(data, size, &key, sample_store_id, &trigger, error);
+    if (rc < 0)
+        return rc;
+    fprintf(out, "wish %u, time %" PRIu64 ", host \"%s\"\n", trigger.wish, trigger.time_ns, trigger.host);
+    return 0;
+}
+
 static int describe_catalogue(FILE *out, const uint8_t *data, size_t size, struct varve_error *error) {
     struct vv_key key = sample_key(VV_KIND_CATALOGUE);
     struct vv_catalogue catalogue;
@@ -472,13 +482,21 @@ static const struct {
     const char *kind;
     int (*describe)(FILE *out, const uint8_t *data, size_t size, struct varve_error *error);
 } kinds[] = {
-    {"store", describe_store},         {"claim", describe_claim},
-    {"beat", describe_heartbeat},      {"writers", describe_writers},
-    {"record", describe_record},       {"tombstone", describe_tombstone},
-    {"catalogue", describe_catalogue}, {"part", describe_part},
-    {"pack", describe_pack},           {"pin", describe_pin},
-    {"copy", describe_copy},           {"manifest", describe_manifest},
-    {"overlay", describe_overlay},     {"attributes", describe_attributes},
+    {"store", describe_store},
+    {"claim", describe_claim},
+    {"beat", describe_heartbeat},
+    {"writers", describe_writers},
+    {"record", describe_record},
+    {"tombstone", describe_tombstone},
+    {"catalogue", describe_catalogue},
+    {"part", describe_part},
+    {"pack", describe_pack},
+    {"pin", describe_pin},
+    {"trigger", describe_trigger},
+    {"copy", describe_copy},
+    {"manifest", describe_manifest},
+    {"overlay", describe_overlay},
+    {"attributes", describe_attributes},
     {"arrays", describe_arrays},
 };
 

@@ -26,7 +26,7 @@ struct vv_key sample_key(int kind) {
     int has_writer = kind == VV_KIND_PACK || kind == VV_KIND_PART || kind == VV_KIND_COPY;
     if (kind == VV_KIND_STORE)
         key.name[0] = '\0';
-    else if (kind != VV_KIND_CATALOGUE)
+    else if (kind != VV_KIND_CATALOGUE && kind != VV_KIND_TRIGGER)
         key.generation = 3;
     if (has_writer || kind == VV_KIND_WRITERS || kind == VV_KIND_RECORD) {
         key.version = 100;
@@ -140,6 +140,12 @@ void sample_pin(struct vv_buf *buf) {
     struct vv_key key = sample_key(VV_KIND_PIN);
     struct vv_pin pin = {.time_ns = TIME_NS + 5, .host = "node17", .reason = "figure 3"};
     vv_pin_encode(buf, &key, sample_store_id, &pin);
+}
+
+void sample_trigger(struct vv_buf *buf) {
+    struct vv_key key = sample_key(VV_KIND_TRIGGER);
+    struct vv_trigger trigger = {.wish = VV_TRIGGER_EXIT, .time_ns = TIME_NS + 6, .host = "login2"};
+    vv_trigger_encode(buf, &key, sample_store_id, &trigger);
 }
 
 void sample_catalogue(struct vv_buf *buf) {

@@ -19,6 +19,7 @@ void sample_writers(struct vv_buf *buf);
 void sample_record(struct vv_buf *buf);
 void sample_tombstone(struct vv_buf *buf, int kind); /* under the key of a pack, a record or a pin */
 void sample_pin(struct vv_buf *buf);
+void sample_trigger(struct vv_buf *buf);
 void sample_catalogue(struct vv_buf *buf);
 void sample_part(struct vv_buf *buf);
 void sample_pack(struct vv_buf *buf);

@@ -49,6 +49,8 @@ static void write_small(const char *root) {
     write_buf(root, "tombstone", "failed", &buf);
     sample_pin(&buf);
     write_buf(root, "pin", "one", &buf);
+    sample_trigger(&buf);
+    write_buf(root, "trigger", "one", &buf);
     sample_tombstone(&buf, VV_KIND_PIN);
     write_buf(root, "pin", "tombstone", &buf);
     sample_catalogue(&buf);

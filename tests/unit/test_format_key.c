@@ -41,6 +41,7 @@ static void test_document_examples(void **state) {
     expect_key(&(struct vv_key){.kind = VV_KIND_PIN, .name = "heat2d", .generation = 1, .version = 100},
                "n/heat2d/pin.fffffffeffffffffffffff9b");
     expect_key(&(struct vv_key){.kind = VV_KIND_CATALOGUE, .name = "heat2d"}, "n/heat2d/catalogue");
+    expect_key(&(struct vv_key){.kind = VV_KIND_TRIGGER, .name = "heat2d"}, "n/heat2d/trigger");
 }
 
 static void test_random_keys(void **state) {
@@ -53,7 +54,7 @@ static void test_random_keys(void **state) {
         int has_writer = key.kind == VV_KIND_PACK || key.kind == VV_KIND_PART || key.kind == VV_KIND_COPY;
         if (key.kind != VV_KIND_STORE)
             random_text(key.name, 1, VV_NAME_MAX);
-        if (key.kind != VV_KIND_STORE && key.kind != VV_KIND_CATALOGUE)
+        if (key.kind != VV_KIND_STORE && key.kind != VV_KIND_CATALOGUE && key.kind != VV_KIND_TRIGGER)
             key.generation = (uint32_t)random_bits(31) + 1;
         if (has_writer || key.kind == VV_KIND_WRITERS || key.kind == VV_KIND_RECORD) {
             key.version = random_bits(63);

@@ -20,7 +20,7 @@ static struct vv_key random_key(int kind) {
     if (kind == VV_KIND_STORE)
         return key;
     random_text(key.name, 1, VV_NAME_MAX);
-    if (kind == VV_KIND_CATALOGUE)
+    if (kind == VV_KIND_CATALOGUE || kind == VV_KIND_TRIGGER)
         return key;
     key.generation = (uint32_t)random_bits(31) + 1;
     if (has_writer || kind == VV_KIND_WRITERS || kind == VV_KIND_RECORD) {
@@ -215,6 +215,21 @@ static void make_pin(struct vv_buf *buf, const struct vv_key *key) {
     vv_pin_encode(buf, key, store_id, &pin);
 }
 
+static int again_trigger(const void *data, size_t size, const struct vv_key *key, const uint8_t *id,
+                         struct vv_buf *again, struct varve_error *error) {
+    struct vv_trigger trigger;
+    int rc = vv_trigger_parse(data, size, key, id, &trigger, error);
+    if (rc == 0)
+        vv_trigger_encode(again, key, store_id, &trigger);
+    return rc;
+}
+
+static void make_trigger(struct vv_buf *buf, const struct vv_key *key) {
+    struct vv_trigger trigger = {.wish = (uint32_t)(1 + random_below(2)), .time_ns = random_u64()};
+    random_text(trigger.host, 0, VV_TEXT_CAPACITY - 1);
+    vv_trigger_encode(buf, key, store_id, &trigger);
+}
+
 static void make_catalogue(struct vv_buf *buf, const struct vv_key *key) {
     struct vv_catalogue_entry list[8];
     struct vv_catalogue catalogue = {.count = random_below(9), .list = list};
@@ -242,6 +257,7 @@ static const struct {
     {VV_KIND_RECORD, make_tombstone, again_tombstone},
     {VV_KIND_PIN, make_pin, again_pin},
     {VV_KIND_PIN, make_tombstone, again_tombstone},
+    {VV_KIND_TRIGGER, make_trigger, again_trigger},
     {VV_KIND_CATALOGUE, make_catalogue, again_catalogue},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
