@@ -301,10 +301,37 @@ VARVE_API int varve_release(struct varve_session *session);
  * still being stored somewhere, or the error that varve_wait would return. Cheap enough for every step of a program. */
 VARVE_API int varve_test(struct varve_session *session);
 
-/* Collective, and the same answer on all ranks. 1 if a checkpoint is due by the settings interval_seconds and
- * interval_share, else 0. Share s means: the time spent inside varve_checkpoint stays near s of the run time. With
- * both set either is enough; with neither it is always due. */
+/* Collective, and the same answer on all ranks: one rank that was asked is enough. 1 if a checkpoint is wanted, else 0:
+ *
+ *   by time       the settings interval_seconds and interval_share: with both set either is enough, with neither it is
+ *                 always due. Share s means: the time spent inside varve_checkpoint stays near s of the run time. With
+ *                 interval=auto what loses least; with interval=asked never
+ *   by somebody   a signal (settings signal and exit_signal), a file (trigger_file), `varve trigger STORE NAME`
+ *   by the clock  the end of the job is near (setting end_time, SLURM_JOB_END_TIME)
+ *
+ * What somebody has asked for stays wanted until a checkpoint is begun. Call it once per step: nothing is noticed in
+ * between. */
 VARVE_API int varve_need(struct varve_session *session);
+
+/* Collective, and the same answer on all ranks. 1 if the job should end (exit_signal, `varve trigger --exit`, or its
+ * end is near), and a checkpoint that was begun after varve_need had noticed that is durable; it waits for that one. 0
+ * otherwise, also when that checkpoint has failed: varve_need says yes again then.
+ *
+ *     if (varve_need(s) == 1)
+ *         varve_checkpoint(s, step);
+ *     if (varve_should_exit(s) == 1)
+ *         break;
+ */
+VARVE_API int varve_should_exit(struct varve_session *session);
+
+/* Seconds until the end of the job, by the setting end_time or SLURM_JOB_END_TIME, and less than 0 after it; INFINITY
+ * if nobody has said when, and for a session that is NULL. By the clock of this node; not collective. */
+VARVE_API double varve_time_left(const struct varve_session *session);
+
+/* The time between the end of a checkpoint and the next one with which a job loses least, in seconds: each takes so
+ * much of its time, and the job fails so often on average (Daly 2006). NaN if one is not known: mtbf must be above 0,
+ * cost 0 or more. */
+VARVE_API double varve_best_interval(double cost_seconds, double mtbf_seconds);
 
 /* ---- coming back ---- */
 

@@ -307,6 +307,14 @@ struct varve_pin {
 VARVE_API int varve_store_pinned(struct varve_store *store, const struct varve_which *which, struct varve_pin *out,
                                  struct varve_error *error);
 
+/* Ask the session that has this name open for a checkpoint; with VARVE_TRIGGER_EXIT, to end after it, too. It takes
+ * notice at its next varve_need, and then varve_should_exit. 0; 1: the same was asked before, and is not taken yet.
+ * VARVE_BUSY: something else was, try again in a moment. -ESRCH: no session has the name open. Of node-local stores,
+ * that of rank 0's node. */
+#define VARVE_TRIGGER_EXIT 1u
+VARVE_API int varve_store_trigger(struct varve_store *store, const char *name, unsigned flags,
+                                  struct varve_error *error);
+
 struct varve_prune_result {
     uint64_t objects;
     uint64_t bytes;

@@ -210,6 +210,9 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
     "varve_release": (c_int, session_p),
     "varve_test": (c_int, session_p),
     "varve_need": (c_int, session_p),
+    "varve_should_exit": (c_int, session_p),
+    "varve_time_left": (c_double, session_p),
+    "varve_best_interval": (c_double, c_double, c_double),
     "varve_restart": (c_int, session_p, c_int64, _version_p),
     "varve_restart_regions": (c_int, session_p, c_int64, POINTER(c_char_p), c_size_t, c_uint, _version_p),
     "varve_restart_begin": (c_int, session_p, c_int64, _version_p),
@@ -237,6 +240,7 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {  # result first
     "varve_store_verify": (c_int, store_p, POINTER(varve_verify_options), POINTER(varve_verify_result), _error_p),
     "varve_store_forget": (c_int, store_p, _which_p, _error_p),
     "varve_store_pin": (c_int, store_p, _which_p, c_char_p, _error_p),
+    "varve_store_trigger": (c_int, store_p, c_char_p, c_uint, _error_p),
     "varve_store_prune": (c_int, store_p, c_char_p, c_int, varve_action_fn, c_void_p, POINTER(varve_prune_result),
                           _error_p),
 }

@@ -370,9 +370,19 @@ class Session:
             self._releasers.pop(me, None)
 
     def need(self) -> bool:
-        """Collective. Is a checkpoint due by the settings interval_seconds and interval_share?"""
+        """Collective. Is a checkpoint wanted: by time, by a signal, a file or `varve trigger`, or by the end of the job?"""
         with self._busy():
             return self._call(_lib.lib().varve_need) > 0
+
+    def should_exit(self) -> bool:
+        """Collective. Should the job end now? Only after a checkpoint that need has asked for is durable."""
+        with self._busy():
+            return self._call(_lib.lib().varve_should_exit) > 0
+
+    def time_left(self) -> float:
+        """Seconds until the end of the job; math.inf if nobody has said when that is."""
+        with self._busy():
+            return float(self._plain(_lib.lib().varve_time_left))
 
     # ---- coming back ----
 

@@ -117,6 +117,10 @@ class Store(Mapping[str, "Checkpoints"]):
         self._call(_lib.lib().varve_store_verify, ctypes.byref(options), ctypes.byref(result))
         return found
 
+    def trigger(self, name: str, exit: bool = False) -> None:
+        """Ask the program that has this name open for a checkpoint, and to end after it."""
+        self._call(_lib.lib().varve_store_trigger, _lib.bytes_of(name, "the name"), 1 if exit else 0)
+
     def prune(self, name: Optional[str] = None, dry_run: bool = False) -> int:
         """Free what no checkpoint needs; the bytes that were (or would be) freed."""
         result = _lib.varve_prune_result()

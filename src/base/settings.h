@@ -47,6 +47,7 @@ enum vv_capture_choice {
     VV_CHOOSE_CAPTURE_FROZEN,
     VV_CHOOSE_CAPTURE_HELD
 };
+enum vv_interval_choice { VV_CHOOSE_INTERVAL_GIVEN, VV_CHOOSE_INTERVAL_AUTO, VV_CHOOSE_INTERVAL_ASKED };
 enum vv_order_choice { VV_CHOOSE_ORDER_LEARNED, VV_CHOOSE_ORDER_ADDRESS };
 enum vv_tracker_choice {
     VV_CHOOSE_TRACKER_AUTO,
@@ -56,11 +57,11 @@ enum vv_tracker_choice {
     VV_CHOOSE_TRACKER_TRAP_MPROTECT,
     VV_CHOOSE_TRACKER_NONE
 };
-/* The words of `log` are enum vv_log_level. */
+/* The words of `log` are enum vv_log_level; those of `signal` and `exit_signal` are in session/asked_signals.c. */
 
 enum vv_on_error { VV_ON_ERROR_FAIL, VV_ON_ERROR_WARN, VV_ON_ERROR_RETRY };
 
-#define VV_SETTING_TEXT_BYTES 64
+#define VV_SETTING_TEXT_BYTES 256
 #define VV_SETTING_ORIGIN_BYTES 256
 
 #define VV_SETTING_INDEX(tier, type, name, low, high, words, standard, help) VV_SETTING_##name,

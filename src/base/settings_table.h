@@ -76,14 +76,38 @@
     X(EVERYDAY, DOUBLE, interval_share, "0", "1", "off=0", "off",                                                      \
       "varve_need says yes if one more checkpoint keeps the time inside varve_checkpoint below this share of the run"  \
       " time. With interval_seconds set, too, either is enough. off (or 0): not asked.")                               \
+    X(EVERYDAY, CHOICE, interval, "given|auto|asked", NULL, NULL, "given",                                             \
+      "What makes a checkpoint due by time, for varve_need. given: interval_seconds and interval_share. auto:"         \
+      " the interval with which the job loses least, by the mtbf and by what checkpoints of this run have cost;"       \
+      " the first one is due at once. asked: nothing, only signals, triggers and the end of the job.")                 \
     X(EVERYDAY, CHOICE, log, "error|warn|info|debug|trace", NULL, NULL, "warn",                                        \
       "The least important messages that are logged.")                                                                 \
+    X(ADVANCED, DOUBLE, mtbf, "1", NULL, NULL, "86400",                                                                \
+      "Mean time between failures of the whole job, in seconds; for interval=auto.")                                   \
+    X(ADVANCED, CHOICE, signal, "off|USR1|USR2|HUP|INT|TERM|XCPU", NULL, NULL, "off",                                  \
+      "A process of the job that gets this signal asks for a checkpoint: varve_need says yes on all ranks. A"          \
+      " handler that was there before varve_open is called, too; what the system would do by itself is not done.")     \
+    X(ADVANCED, CHOICE, exit_signal, "off|USR1|USR2|HUP|INT|TERM|XCPU", NULL, NULL, "off",                             \
+      "The same, and the job should end: varve_should_exit says yes when that checkpoint is durable.")                 \
+    X(ADVANCED, CHOICE, trigger, "off|on", NULL, NULL, "on",                                                           \
+      "Look in the store for what `varve trigger` asks. Rank 0 does it inside varve_need, once a second at most,"      \
+      " and less often where it takes more than 10 ms.")                                                               \
+    X(ADVANCED, TEXT, trigger_file, "path", NULL, NULL, "",                                                            \
+      "When this file appears, a checkpoint is asked for, and the file is removed. Rank 0 looks, as often as for"      \
+      " trigger. Empty: no file.")                                                                                     \
+    X(ADVANCED, DOUBLE, end_time, "0", "9000000000", "auto=0|off=1", "auto",                                           \
+      "When the job must be over, in seconds since 1970. In time before that varve_need says yes, and"                 \
+      " varve_should_exit when that checkpoint is durable. auto (or 0): SLURM_JOB_END_TIME of rank 0, if it is"        \
+      " set. With both the earlier counts. off (or 1): none.")                                                         \
+    X(ADVANCED, DOUBLE, end_slack, "0", NULL, NULL, "30",                                                              \
+      "How many seconds before the end of the job its last checkpoint should be durable, beside twice the time"        \
+      " that the last one took and the longest time between two calls of varve_need.")                                 \
     X(ADVANCED, INT, zstd_level, "1", "19", NULL, "1",                                                                 \
       "Level of zstd where zstd is used; with codec=size 9 at least.")                                                 \
     X(ADVANCED, TEXT, match, "pattern", NULL, NULL, "",                                                                \
       "Regions hold the same variable when their names are equal, or, with an extended regular expression here, when"  \
       " it finds the same text in them, in its first parentheses if it has any; names in which it finds nothing"       \
-      " count as a whole. [^/]*$ makes rank0/p and rank1/p one. 63 bytes at most; one with a comma is given in a"      \
+      " count as a whole. [^/]*$ makes rank0/p and rank1/p one. 255 bytes at most; one with a comma is given in a"     \
       " file or the environment, one with a # in the environment only.")                                               \
     X(ADVANCED, INT, fine, "0", "4096", "auto=0|off=1", "auto",                                                        \
       "Where 4 KiB have changed, look in chunks of so many bytes for what is new in them: 32, 64, 128, ... or 4096."   \

@@ -21,9 +21,10 @@
 #include "terminal/text.h"
 
 static const struct command *const commands[] = {
-    &command_ls,     &command_show,   &command_diff,    &command_stats,  &command_verify, &command_restore,
-    &command_import, &command_export, &command_dump,    &command_undump, &command_forget, &command_pin,
-    &command_unpin,  &command_prune,  &command_compact, &command_repair, &command_unlock, &command_config,
+    &command_ls,      &command_show,   &command_diff,    &command_stats,    &command_verify,
+    &command_restore, &command_import, &command_export,  &command_dump,     &command_undump,
+    &command_forget,  &command_pin,    &command_unpin,   &command_prune,    &command_compact,
+    &command_repair,  &command_unlock, &command_trigger, &command_interval, &command_config,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
@@ -188,45 +189,23 @@ static const struct option long_options[] = {
     {"to", required_argument, NULL, 't'},
     {"exclude", required_argument, NULL, 'X'},
     {"memory", required_argument, NULL, 'M'},
+    {"exit", no_argument, NULL, 'Z'},
+    {"mtbf", required_argument, NULL, 'B'},
+    {"cost", required_argument, NULL, 'O'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
 
-static const struct {
-    int letter;
-    unsigned bit;
-    const char *name;
-} command_options[] = {
-    {'n', OPTION_DRY_RUN, "--dry-run"},
-    {'f', OPTION_FORCE, "--force"},
-    {'q', OPTION_QUICK, "--quick"},
-    {'r', OPTION_RANK, "--rank"},
-    {'g', OPTION_GENERATION, "--generation"},
-    {'o', OPTION_OUTPUT, "--output"},
-    {'k', OPTION_KEEP_LAST, "--keep-last"},
-    {'K', OPTION_KEEP_EVERY, "--keep-every"},
-    {'A', OPTION_ALL_NAMES, "--all-names"},
-    {'D', OPTION_DEAD, "--dead"},
-    {'l', OPTION_LIST, "--list"},
-    {'m', OPTION_MAN, "--man"},
-    {'C', OPTION_FOLDER, "--directory"},
-    {'L', OPTION_LONG, "--long"},
-    {'R', OPTION_RANGES, "--ranges"},
-    {'F', OPTION_FORMAT, "--format"},
-    {'S', OPTION_SLICE, "--slice"},
-    {'Y', OPTION_ARRAYS, "--arrays"},
-    {'T', OPTION_TOLERANCE, "--tolerance"},
-    {'E', OPTION_RELATIVE, "--relative"},
-    {'W', OPTION_REASON, "--reason"},
-    {'p', OPTION_PID, "--pid"},
-    {'x', OPTION_STOP, "--stop"},
-    {'c', OPTION_CRIU, "--criu"},
-    {'t', OPTION_TO, "--to"},
-    {'X', OPTION_EXCLUDE, "--exclude"},
-    {'M', OPTION_MEMORY, "--memory"},
-};
-#define COMMAND_OPTION_COUNT (sizeof command_options / sizeof command_options[0])
+/* The letters of the options that only some commands take: that of bit n of enum option at place n. */
+static const char option_letters[] = "nfqrgoklmCLRFTEADSYKWpxctXMZBO";
+
+static const char *option_name(char letter) {
+    size_t i = 0;
+    while (long_options[i].val != letter)
+        i++;
+    return long_options[i].name;
+}
 
 static int take_number(struct cli *cli, const char *name, uint64_t least, uint64_t most, uint64_t *out) {
     if (parse_number(optarg, most, out) < 0 || *out < least) {
@@ -265,8 +244,9 @@ static int take_option(struct cli *cli, int letter) {
     uint64_t number = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < COMMAND_OPTION_COUNT; i++)
-        cli->given |= command_options[i].letter == letter ? command_options[i].bit : 0;
+    const char *place = strchr(option_letters, letter);
+    if (place)
+        cli->given |= 1u << (place - option_letters);
     switch (letter) {
     case 's':
         cli->address = optarg;
@@ -336,6 +316,12 @@ static int take_option(struct cli *cli, int letter) {
         break;
     case 'E':
         rc = take_bound(cli, "relative", &cli->relative);
+        break;
+    case 'B':
+        rc = take_bound(cli, "mtbf", &cli->mtbf);
+        break;
+    case 'O':
+        rc = take_bound(cli, "cost", &cli->cost);
         break;
     default:
         break;
@@ -477,9 +463,9 @@ static void find_address(struct cli *cli) {
 static int check_arguments(struct cli *cli) {
     const struct command *command = cli->command;
 
-    for (size_t i = 0; i < COMMAND_OPTION_COUNT; i++)
-        if (cli->given & command_options[i].bit & ~command->options)
-            return cli_usage(cli, "%s takes no %s", command->name, command_options[i].name);
+    for (size_t i = 0; option_letters[i]; i++)
+        if (cli->given & 1u << i & ~command->options)
+            return cli_usage(cli, "%s takes no --%s", command->name, option_name(option_letters[i]));
     if (!command->is_storeless) {
         find_address(cli);
         if (!cli->address)

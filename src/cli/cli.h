@@ -50,6 +50,9 @@ enum option_bit {
     OPTION_TO = 1 << 24,
     OPTION_EXCLUDE = 1 << 25,
     OPTION_MEMORY = 1 << 26,
+    OPTION_EXIT = 1 << 27,
+    OPTION_MTBF = 1 << 28,
+    OPTION_COST = 1 << 29,
 };
 
 #define CLI_PIDS_MOST 1024
@@ -81,7 +84,8 @@ struct cli {
     const char *to;   /* a folder for images */
     double tolerance;
     double relative;
-    char **args; /* what is left for the command */
+    double mtbf, cost; /* seconds */
+    char **args;       /* what is left for the command */
     int arg_count;
     int failures;    /* errors told so far */
     int exit_failed; /* what ends with EXIT_FAILED elsewhere ends with this */
@@ -104,7 +108,7 @@ struct command {
 
 extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
     command_import, command_export, command_dump, command_undump, command_forget, command_pin, command_unpin,
-    command_prune, command_compact, command_repair, command_unlock, command_config;
+    command_prune, command_compact, command_repair, command_unlock, command_trigger, command_interval, command_config;
 
 static inline int has_option(const struct cli *cli, unsigned bit) {
     return (cli->given & bit) != 0;

@@ -415,7 +415,7 @@ int varve_settings_list(const char *settings, varve_setting_fn fn, void *arg, st
     int rc = vv_settings_load(&values, settings, NULL, error);
     for (size_t i = 0; rc == 0 && (setting = vv_setting_at(i)) != NULL; i++) {
         char bounds[256];
-        char value[128];
+        char value[VV_SETTING_TEXT_BYTES];
         vv_setting_allowed_text(setting, bounds, sizeof bounds);
         vv_setting_value_text(&values, setting, value, sizeof value);
         struct varve_setting_info info = {

@@ -393,9 +393,9 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
     session->request.blocked_ns = vv_clock_ns() - begin;
     session->request.waited_ns = landed - begin;
     vv_background_unlock(session);
-    session->schedule.last_blocked = (double)(vv_clock_ns() - begin) * 1e-9;
-    session->schedule.seconds_spent += session->schedule.last_blocked;
-    session->schedule.last_ns = vv_clock_ns();
+    vv_schedule_made(&session->schedule, begin, vv_clock_ns(), landed - begin);
+    if (rc == 0)
+        vv_asked_begun(&session->asked);
     if (earlier.result)
         rc = tell_earlier(&earlier, version, rc, &why);
     if (rc)

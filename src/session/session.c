@@ -77,7 +77,8 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
     session->job.may = settings->access == VV_CHOOSE_ACCESS_READ ? VV_MAY_READ : VV_MAY_WRITE;
     session->job.log = *log;
     session->job.comm = session->job.given = comm;
-    session->schedule.opened_ns = session->schedule.last_ns = vv_clock_ns();
+    struct vv_now now = {vv_clock_ns(), vv_clock_wall_ns()};
+    vv_schedule_open(&session->schedule, settings, now);
     session->request.is_done = 1;
     session->measured.changed_share = 1;
     session->outputs.job = &session->job;
@@ -99,7 +100,8 @@ static int create(const char *uri, const char *name, const struct vv_settings *s
         return rc;
     if (rc)
         return vv_error(error, rc, "the session's threads could not be started: %s", varve_error_text(rc));
-    return vv_background_open(session, error);
+    rc = vv_asked_open(&session->asked, settings, now.ns, now.wall_ns, error);
+    return rc ? rc : vv_background_open(session, error);
 }
 
 int vv_session_open(const char *uri, const char *name, const struct vv_settings *settings, const struct vv_log *log,
@@ -122,6 +124,7 @@ int vv_session_open(const char *uri, const char *name, const struct vv_settings 
 void vv_session_close(struct vv_session *session) {
     if (!session)
         return;
+    vv_asked_close(&session->asked);
     vv_background_close(session);
     vv_team_close(&session->outputs);
     vv_capture_destroy(session->memory.capture);
@@ -141,29 +144,4 @@ void vv_session_close(struct vv_session *session) {
     vv_buf_clear(&session->about.index);
     vv_buf_clear(&session->about.said);
     vv_free(session);
-}
-
-static int is_due(const struct vv_session *session) {
-    double seconds = session->job.settings.interval_seconds, share = session->job.settings.interval_share;
-    if (seconds <= 0 && share <= 0)
-        return 1;
-    double since = (double)(vv_clock_ns() - session->schedule.last_ns) * 1e-9;
-    if (seconds > 0 && since >= seconds)
-        return 1;
-    if (share <= 0)
-        return 0;
-    /* Due when one more checkpoint like the last keeps the total within its share of the run so far. */
-    double run = (double)(vv_clock_ns() - session->schedule.opened_ns) * 1e-9;
-    double next = session->schedule.last_blocked;
-    return session->schedule.seconds_spent + next <= share * run;
-}
-
-/* Clocks differ between the ranks: one of them says it. */
-int vv_session_is_due(struct vv_session *session, struct varve_error *error) {
-    uint32_t due = (uint32_t)is_due(session);
-    struct varve_comm *comm = vv_comm_of_caller(session);
-    int rc = vv_comm_agree_call(comm, 0, VV_CALL_NEED, 0, error);
-    if (rc == 0)
-        rc = vv_comm_follow(comm, 0, &due, sizeof due, VV_COMM_ROOT, error);
-    return rc ? rc : (int)due;
 }

@@ -79,6 +79,8 @@
 #include "base/details.h"
 #include "restart/restart.h"
 #include "save/save.h"
+#include "session/asked.h"
+#include "session/schedule.h"
 
 /* One checkpoint from its call to its end. */
 struct vv_request {
@@ -98,14 +100,6 @@ struct vv_background {
     struct vv_background_thread *thread;
     int is_flying;  /* a checkpoint was begun and has not landed; the caller's thread knows */
     int has_landed; /* one has */
-};
-
-/* When checkpoints were made, and what they cost the program. */
-struct vv_schedule {
-    uint64_t opened_ns;
-    uint64_t last_ns;     /* when the last checkpoint ended */
-    double last_blocked;  /* seconds of the last call */
-    double seconds_spent; /* in checkpoints */
 };
 
 /* What the last restart took of the storage; the rest of its cost is in store/read_costs.h. */
@@ -137,7 +131,8 @@ struct vv_session {
     struct vv_measured measured;     /* save/ and write/ */
     struct vv_audit_state audit;     /* save/audit.c */
     struct vv_background background; /* background.c */
-    struct vv_schedule schedule;     /* request.c */
+    struct vv_schedule schedule;     /* schedule.c */
+    struct vv_asked asked;           /* asked.c, need.c */
     struct vv_save *save;            /* request.c: the one under way */
     struct vv_request request;       /* request.c */
     struct vv_restarted restarted;   /* restart.c */
@@ -198,5 +193,11 @@ int vv_session_stored(struct vv_session *session, int64_t version, varve_region_
                       struct varve_error *error);
 /* 1, 0, or an error of the group. */
 int vv_session_is_due(struct vv_session *session, struct varve_error *error);
+/* 1: somebody wants the job to end, and the checkpoint that was begun since is durable. */
+int vv_session_should_exit(struct vv_session *session);
+/* With interval=auto: the next checkpoint tells what checkpoints cost, for `varve interval`. Not collective. */
+void vv_session_note_cost(struct vv_session *session);
+/* Seconds until the end of the job; INFINITY: nobody has said when. Of this rank; not collective. */
+double vv_session_time_left(const struct vv_session *session);
 
 #endif

@@ -1,6 +1,8 @@
 /* The public session functions: check arguments, own the session, carry errors to the caller. */
 #include <errno.h>
+#include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <varve/varve_comm.h>
 
@@ -97,6 +99,7 @@ static int open_together(struct varve_comm *comm, const char *store, const char 
     struct varve_session *session = NULL;
     vv_settings_init(&settings);
     int rc = take_arguments(store, name, options, out ? &session : NULL, &given, &settings, &log, error);
+    settings.end_time = vv_end_time(settings.end_time, secure_getenv("SLURM_JOB_END_TIME"));
     rc = vv_comm_agree(comm, rc, error);
     if (rc == 0) /* what is decided together must be decided by the same settings */
         rc = vv_comm_follow(comm, 0, &settings, sizeof settings, VV_COMM_ROOT, error);
@@ -357,6 +360,7 @@ int varve_checkpoint(struct varve_session *session, int64_t version) {
     if (rc)
         return rc;
     uint64_t last_ns = session->inner->request.begun_ns;
+    vv_session_note_cost(session->inner);
     rc = vv_session_checkpoint(session->inner, version, &session->error);
     if (rc && session->is_warned && session->inner->request.begun_ns != last_ns) { /* it was begun */
         if (vv_comm_is_root(session->inner->job.comm))
@@ -394,6 +398,19 @@ int varve_need(struct varve_session *session) {
     if (rc)
         return rc;
     return end(session, vv_session_is_due(session->inner, &session->error));
+}
+
+int varve_should_exit(struct varve_session *session) {
+    int rc = begin(session, __func__);
+    return rc ? rc : vv_session_should_exit(session->inner);
+}
+
+double varve_time_left(const struct varve_session *session) {
+    return session ? vv_session_time_left(session->inner) : INFINITY;
+}
+
+double varve_best_interval(double cost_seconds, double mtbf_seconds) {
+    return vv_interval_best(cost_seconds, mtbf_seconds);
 }
 
 /* ---- coming back ---- */

@@ -1,0 +1,154 @@
+/* One rank that was asked is enough, in a group of four. Nothing is sent for it: what varve_need tells the others goes
+ * with the one message that it always sends. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include <varve/varve_inspect.h>
+
+#include "folder.h"
+#include "group.h"
+#include "test.h"
+
+#define RANKS 4
+#define SIZE 65536
+
+static char folder[256];
+static unsigned reductions, others; /* calls of the group, in this rank */
+static int is_counted;              /* not where ranks of one node talk through its memory */
+static const struct varve_comm_ops *real;
+static struct varve_comm_ops counting;
+
+static int count_reduce(struct varve_comm *comm, uint64_t *values, size_t count) {
+    reductions++;
+    return real->reduce_min(comm, values, count);
+}
+
+static int count_broadcast(struct varve_comm *comm, void *data, size_t size, uint32_t root) {
+    others++;
+    return real->broadcast(comm, data, size, root);
+}
+
+static struct varve_session *open_session(struct varve_comm *comm, unsigned char *data, const char *settings) {
+    struct varve_session *s;
+    struct varve_error error = {.text = ""};
+    struct varve_options options = VARVE_OPTIONS_INIT;
+    struct varve_comm *own = group_comm(comm);
+    real = own->ops;
+    counting = *real;
+    counting.reduce_min = count_reduce;
+    counting.broadcast = count_broadcast;
+    own->ops = &counting;
+    options.settings = settings;
+    if (varve_open_comm(own, folder, "asked", &options, &s, &error) != 0)
+        group_fail(comm, "open: %s", error.text);
+    memset(data, (int)comm->rank + 1, SIZE);
+    if (varve_protect(s, "data", data, SIZE) != 0)
+        group_fail(comm, "protect");
+    return s;
+}
+
+static void expect(const struct varve_comm *comm, const char *what, int is, int expected) {
+    if (is != expected)
+        group_fail(comm, "%s: %d, not %d", what, is, expected);
+}
+
+static int need(const struct varve_comm *comm, struct varve_session *s) {
+    unsigned reductions_before = reductions, others_before = others;
+    int rc = varve_need(s);
+    if (is_counted)
+        expect(comm, "messages of varve_need", (int)(reductions - reductions_before), 1);
+    expect(comm, "other messages of varve_need", (int)(others - others_before), 0);
+    return rc;
+}
+
+static void each_signal(struct varve_comm *comm, void *arg) {
+    static unsigned char data[SIZE];
+    int64_t version = 0;
+    (void)arg;
+    struct varve_session *s = open_session(comm, data, "interval=asked,signal=USR1,exit_signal=TERM");
+    expect(comm, "need before", need(comm, s), 0);
+    for (uint32_t asked = 0; asked < RANKS; asked++) {
+        if (comm->rank == asked)
+            raise(SIGUSR1);
+        expect(comm, "need", need(comm, s), 1);
+        expect(comm, "need again", need(comm, s), 1);
+        data[version]++;
+        expect(comm, "checkpoint", varve_checkpoint(s, ++version), 0);
+        expect(comm, "need afterwards", need(comm, s), 0); /* while it is in flight */
+        expect(comm, "exit", varve_should_exit(s), 0);
+    }
+    if (comm->rank == 3)
+        raise(SIGTERM);
+    expect(comm, "need", need(comm, s), 1);
+    expect(comm, "exit before", varve_should_exit(s), 0);
+    data[version]++;
+    expect(comm, "checkpoint", varve_checkpoint(s, ++version), 0);
+    expect(comm, "exit", varve_should_exit(s), 1);
+    expect(comm, "stored", varve_stored(s, version, NULL, NULL, NULL), 0);
+    expect(comm, "close", varve_close(s), 0);
+}
+
+/* Another process than rank 0 asks, through the store. */
+static void through_the_store(struct varve_comm *comm, void *arg) {
+    static unsigned char data[SIZE];
+    struct varve_error error = {.text = ""};
+    struct varve_store *store;
+    int count = 0, is_exit = 0;
+    (void)arg;
+    struct varve_session *s = open_session(comm, data, "interval=asked");
+    if (comm->rank == 2) {
+        expect(comm, "store", varve_store_open(folder, NULL, &store, &error), 0);
+        expect(comm, "trigger", varve_store_trigger(store, "asked", VARVE_TRIGGER_EXIT, &error), 0);
+        varve_store_close(store);
+    }
+    for (int i = 0; i < 100 && !is_exit; i++) {
+        usleep(50000);
+        if (need(comm, s) == 1) {
+            count++;
+            expect(comm, "checkpoint", varve_checkpoint(s, i), 0);
+        }
+        is_exit = varve_should_exit(s);
+    }
+    expect(comm, "exit", is_exit, 1);
+    expect(comm, "checkpoints", count, 1);
+    expect(comm, "close", varve_close(s), 0);
+}
+
+static void on_one_node(void **unused) {
+    (void)unused;
+    is_counted = 0;
+    group_must_run(RANKS, each_signal, NULL, NULL, "signals, one node");
+}
+
+/* The last step of a checkpoint waits for the next call of all ranks there: varve_should_exit is one. */
+static void on_two_nodes(void **unused) {
+    (void)unused;
+    struct group_options options = {.ranks_per_node = 2};
+    is_counted = 1;
+    group_must_run(RANKS, each_signal, NULL, &options, "signals, two nodes");
+}
+
+static void with_a_second_group(void **unused) {
+    (void)unused;
+    struct group_options options = {.ranks_per_node = 2, .has_second = 1};
+    is_counted = 0;
+    group_must_run(RANKS, through_the_store, NULL, &options, "trigger, two nodes");
+}
+
+static int setup(void **unused) {
+    (void)unused;
+    return folder_make(getenv("TMPDIR"), "varve-asked-ranks", folder, sizeof folder);
+}
+
+static int teardown(void **unused) {
+    (void)unused;
+    return folder_remove(folder);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {TEST(on_one_node), TEST(on_two_nodes), TEST(with_a_second_group)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
