@@ -3,8 +3,10 @@ import array
 import errno
 import gc
 import json
+import math
 import multiprocessing
 import os
+import signal
 import threading
 import time
 import warnings
@@ -721,3 +723,26 @@ def test_protect_stream_that_raises(ck, wrong):
         is_wrong = False
         s.checkpoint(3, wait=True)
     assert sorted(varve.Store(ck)["a"]) == [1, 3]
+
+
+def test_asked_from_outside(ck):
+    """A signal and the store ask; the job should end only when its checkpoint is durable."""
+    a = np.zeros(1000)
+    with varve.open(ck, "a", interval="asked", signal="USR1", end_time="off") as s:
+        s.protect("a", a)
+        assert s.time_left() == math.inf
+        assert s.need() is False and s.should_exit() is False
+        signal.raise_signal(signal.SIGUSR1)
+        assert s.need() is True
+        s.checkpoint(1)
+        assert s.need() is False and s.should_exit() is False
+        with varve.Store(ck) as store:
+            store.trigger("a", exit=True)
+            with pytest.raises(varve.Error):
+                store.trigger("b")
+        time.sleep(1.1)
+        assert s.need() is True and s.should_exit() is False
+        s.checkpoint(2)
+        assert s.should_exit() is True
+    with varve.open(ck, "a", end_time=time.time() + 1000) as s:
+        assert 990 < s.time_left() <= 1000
