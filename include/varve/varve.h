@@ -285,8 +285,8 @@ VARVE_API int varve_checkpoint(struct varve_session *session, int64_t version);
  * Unless all ranks are on one node, at most 64, or all have MPI_THREAD_MULTIPLE, ranks talk to each other only
  * inside collective calls, so a job takes the last step of a checkpoint in the next one:
  * here, in varve_test (once all ranks have stored their parts), varve_checkpoint, varve_restart, varve_stored,
- * varve_reject or varve_close. Until then it is not listed; if the job dies meanwhile and every part is stored, the
- * next session of the name finishes it. */
+ * varve_reject, varve_close, or varve_should_exit where it waits. Until then it is not listed; if the job dies
+ * meanwhile and every part is stored, the next session of the name finishes it. */
 VARVE_API int varve_wait(struct varve_session *session);
 
 /* Wait until the checkpoint in flight needs the program's memory no more. From then on all protected memory may be
