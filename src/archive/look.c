@@ -107,7 +107,8 @@ static int add_segments(struct files_found *found, const struct files_found *seg
 
 static int add_pages(struct files_found *found, const struct archive_members *members,
                      const struct archive_member *member, int fd) {
-    struct process_image image = {(char *)archive_base(member->name), fd, member->size, member->offset};
+    struct process_image image = {
+        .name = (char *)archive_base(member->name), .fd = fd, .size = member->size, .offset = member->offset};
     struct process_images images = {.list = calloc(members->count + 1, sizeof image)};
     struct files_found segments = {.count = 0};
     size_t first = found->count;
@@ -115,8 +116,8 @@ static int add_pages(struct files_found *found, const struct archive_members *me
     for (size_t i = 0; i < members->count && rc == 0; i++) {
         const struct archive_member *other = &members->list[i];
         if (is_beside(member->name, other->name) && archive_is_list(archive_base(other->name)))
-            images.list[images.count++] =
-                (struct process_image){(char *)archive_base(other->name), fd, other->size, other->offset};
+            images.list[images.count++] = (struct process_image){
+                .name = (char *)archive_base(other->name), .fd = fd, .size = other->size, .offset = other->offset};
     }
     rc = rc ? rc : process_segments(&images, &image, &segments);
     rc = rc ? rc : add_segments(found, &segments, member);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 #include "terminal/text.h"
 

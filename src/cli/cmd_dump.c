@@ -58,7 +58,7 @@ static int store_stream(struct dumping *dumping, struct varve_error *error) {
 
 /* ---- the command ---- */
 
-static int take(struct dumping *dumping, struct varve_error *error) {
+static int take_images(struct dumping *dumping, struct varve_error *error) {
     const struct cli *cli = dumping->importing.cli;
     uint64_t memory = has_option(cli, OPTION_MEMORY) ? cli->memory : process_memory_share();
 
@@ -84,7 +84,7 @@ static int dump(struct dumping *dumping, struct varve_error *error) {
 
     int rc = process_dump_prepare(&dumping->dump, error);
     rc = rc ? rc : import_look(&dumping->importing, error);
-    rc = rc ? rc : take(dumping, error);
+    rc = rc ? rc : take_images(dumping, error);
     rc = rc < 0 ? rc : rc > 0 ? store_stream(dumping, error) : store_images(dumping, error);
     int let = process_dump_end(&dumping->dump, rc == 0, &left);
     if (rc == 0 && let < 0)

@@ -3,6 +3,7 @@
 
 #include "export.h"
 #include "export_arrays.h"
+#include "import.h"
 
 static int run_export(struct cli *cli) {
     struct exporting exporting = {.cli = cli};
@@ -16,7 +17,7 @@ static int run_export(struct cli *cli) {
     if (cli->arrays)
         return export_arrays(cli, &exporting.which);
     exporting.place.is_forced = has_option(cli, OPTION_FORCE);
-    exporting.place.folder = cli_open_folder(cli, &error);
+    exporting.place.folder = import_folder(cli, &error);
     if (exporting.place.folder < 0)
         return cli_fail(cli, exporting.place.folder, &error);
     rc = export_files(&exporting, &error);

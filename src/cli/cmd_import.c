@@ -111,7 +111,7 @@ static int make_plan(struct importing *importing, struct varve_error *error) {
 static int import(struct importing *importing, struct varve_error *error) {
     struct cli *cli = importing->cli;
 
-    importing->folder = cli_open_folder(cli, error);
+    importing->folder = import_folder(cli, error);
     if (importing->folder < 0)
         return importing->folder;
     progress_begin("looking into files,", cli->is_json);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 
 static int take_cost(void *arg, const char *name, const char *value) {

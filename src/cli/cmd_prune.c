@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cli.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 #include "terminal/text.h"
 

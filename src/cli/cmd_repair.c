@@ -1,7 +1,7 @@
 /* varve repair: rebuild what can be rebuilt. Every change is named. */
 #include <stdio.h>
 
-#include "cli.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 #include "terminal/text.h"
 

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
 #include "files/found.h"
 #include "files/npy.h"
 #include "files/output.h"
 #include "files/slice.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 #include "terminal/progress.h"
 #include "terminal/text.h"

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
 #include "show_arrays.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 #include "terminal/text.h"
 

@@ -3,7 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cli.h"
+#include "files/error.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 #include "terminal/progress.h"
 #include "terminal/text.h"

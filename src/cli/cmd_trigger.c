@@ -1,7 +1,7 @@
 /* varve trigger: ask a running program for a checkpoint. */
 #include <stdio.h>
 
-#include "cli.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 #include "terminal/text.h"
 

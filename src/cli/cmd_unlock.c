@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "cli.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 #include "terminal/progress.h"
 #include "terminal/text.h"

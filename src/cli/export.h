@@ -5,9 +5,9 @@
 #define CLI_EXPORT_H
 
 #include "archive/packed.h"
-#include "cli.h"
 #include "files/map.h"
 #include "files/place.h"
+#include "terminal/cli.h"
 
 struct exporting {
     struct cli *cli;

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
 #include "export_arrays.h"
 #include "files/hdf5_write.h"
 #include "files/output.h"
+#include "terminal/cli.h"
 #include "terminal/json.h"
 #include "terminal/progress.h"
 #include "terminal/text.h"

@@ -1,6 +1,7 @@
 #include "import.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,12 @@ int import_note_json(struct importing *importing, const char *about, const char 
         json_end();
     }
     return importing->cli->is_json;
+}
+
+int import_folder(const struct cli *cli, struct varve_error *error) {
+    const char *path = cli->folder ? cli->folder : ".";
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? files_system_error(error, "open the folder", path) : fd;
 }
 
 int import_settle(struct importing *importing, struct varve_error *error) {

@@ -4,9 +4,9 @@
 #define CLI_IMPORT_H
 
 #include "archive/packed.h"
-#include "cli.h"
 #include "files/map.h"
 #include "files/source.h"
+#include "terminal/cli.h"
 
 struct feed;
 
@@ -45,6 +45,8 @@ struct importing {
     uint64_t bytes_stored, bytes_known; /* with what goes to storage beside the data; found in the store already */
 };
 
+/* The folder of -C, or the current one. A file descriptor, or a negative code, told in error. */
+int import_folder(const struct cli *cli, struct varve_error *error);
 /* The plan is complete: put it in order, and make the map that belongs to it. */
 int import_settle(struct importing *importing, struct varve_error *error);
 /* Choose the version, and the one to go on from, of which all is checked. import_store does so if it was not done. */

@@ -58,7 +58,7 @@ uint64_t vv_block_cache_decoded(struct vv_block_cache *wholes);                 
 
 /* ---- questions: 16 bytes (kind, length of the answer, offset), 16 bits for the length of the key, the key; for parts
  * the block's entry and the list of parts (block_parts.c) ---- */
-enum vv_asked { VV_ASKED_BYTES, VV_ASKED_SIZE, VV_ASKED_HOLDERS, VV_ASKED_PARTS };
+enum vv_asked_kind { VV_ASKED_BYTES, VV_ASKED_SIZE, VV_ASKED_HOLDERS, VV_ASKED_PARTS };
 #define VV_QUESTION_HEAD 18u
 
 /* Lives with whoever waits for it. */

@@ -7,8 +7,6 @@
 #include <sys/types.h>
 #include <varve/varve_inspect.h>
 
-#include "files/error.h"
-
 /* Scripts read these; they are part of the tool's promise (varve(1), EXIT STATUS). */
 enum exit_code {
     EXIT_OK = 0,
@@ -59,10 +57,11 @@ enum option_bit {
 
 /* One command line. */
 struct cli {
-    const struct command *command;
-    const char *address;       /* of the store, NULL if none was given */
-    struct varve_store *store; /* open while a command runs that needs one */
-    unsigned given;            /* option bits that were used */
+    const struct command *const *commands; /* all there are */
+    const struct command *command;         /* that was asked for */
+    const char *address;                   /* of the store, NULL if none was given */
+    struct varve_store *store;             /* open while a command runs that needs one */
+    unsigned given;                        /* option bits that were used */
     int is_json;
     int is_help;
     int64_t rank;
@@ -106,9 +105,8 @@ struct command {
     int (*run)(struct cli *cli);
 };
 
-extern const struct command command_ls, command_show, command_diff, command_stats, command_verify, command_restore,
-    command_import, command_export, command_dump, command_undump, command_forget, command_pin, command_unpin,
-    command_prune, command_compact, command_repair, command_unlock, command_trigger, command_interval, command_config;
+/* The whole tool, with these commands; a NULL is behind the last. Its exit code. */
+int cli_run(int argc, char **argv, const struct command *const *commands);
 
 static inline int has_option(const struct cli *cli, unsigned bit) {
     return (cli->given & bit) != 0;
@@ -118,8 +116,6 @@ static inline int has_option(const struct cli *cli, unsigned bit) {
 int cli_fail(struct cli *cli, int code, const struct varve_error *error);
 /* Tell about a mistake in the command line, with a hint; EXIT_FAILED, or what the command has instead. */
 int cli_usage(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The folder of -C, or the current one. A file descriptor, or a negative code, told in error. */
-int cli_open_folder(const struct cli *cli, struct varve_error *error);
 /* "varve: ..." on stderr, for people; nothing in JSON. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -1,6 +1,5 @@
-/* varve - look at a store and look after it. This file reads the command line, opens the store, runs one command,
- * and turns failures into messages and exit codes. Each command has a file of its own. */
-#include "cli.h"
+/* Reads the command line, opens the store, runs one command, and turns failures into messages and exit codes. */
+#include "terminal/cli.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,18 +14,9 @@
 #include <string.h>
 #include <varve/varve_version.h>
 
-#include "process/criu.h"
 #include "terminal/json.h"
 #include "terminal/progress.h"
 #include "terminal/text.h"
-
-static const struct command *const commands[] = {
-    &command_ls,      &command_show,   &command_diff,    &command_stats,    &command_verify,
-    &command_restore, &command_import, &command_export,  &command_dump,     &command_undump,
-    &command_forget,  &command_pin,    &command_unpin,   &command_prune,    &command_compact,
-    &command_repair,  &command_unlock, &command_trigger, &command_interval, &command_config,
-};
-#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
 /* ---- messages and exit codes ---- */
 
@@ -151,12 +141,6 @@ int cli_choose_rank(struct cli *cli, struct varve_which *which) {
         cli->rank = 0;
     }
     return rc < 0 ? cli_fail(cli, rc, &error) : 0;
-}
-
-int cli_open_folder(const struct cli *cli, struct varve_error *error) {
-    const char *path = cli->folder ? cli->folder : ".";
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? files_system_error(error, "open the folder", path) : fd;
 }
 
 static const struct option long_options[] = {
@@ -331,10 +315,10 @@ static int take_option(struct cli *cli, int letter) {
 
 #define SHORT_OPTIONS ":s:nfqr:g:o:C:lLhV"
 
-static const struct command *find_command(const char *name) {
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        if (!strcmp(commands[i]->name, name) || (commands[i]->alias && !strcmp(commands[i]->alias, name)))
-            return commands[i];
+static const struct command *find_command(const struct cli *cli, const char *name) {
+    for (const struct command *const *c = cli->commands; *c; c++)
+        if (!strcmp((*c)->name, name) || ((*c)->alias && !strcmp((*c)->alias, name)))
+            return *c;
     return NULL;
 }
 
@@ -350,7 +334,7 @@ static void find_exit_failed(struct cli *cli, int argc, char **argv) {
     memcpy(copy, argv, (size_t)argc * sizeof *copy);
     while (getopt_long(argc, copy, SHORT_OPTIONS, long_options, NULL) != -1) {
     }
-    const struct command *command = optind < argc ? find_command(copy[optind]) : NULL;
+    const struct command *command = optind < argc ? find_command(cli, copy[optind]) : NULL;
     if (command && command->exit_failed)
         cli->exit_failed = command->exit_failed;
     free(copy);
@@ -395,10 +379,10 @@ static int take_options(struct cli *cli, int argc, char **argv) {
     return rc;
 }
 
-static int help_all(void) {
+static int help_all(const struct cli *cli) {
     printf("usage: varve COMMAND STORE [...]\n\nLook at a store of checkpoints and look after it.\n\n");
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+    for (const struct command *const *c = cli->commands; *c; c++)
+        printf("  %-8s  %s\n", (*c)->name, (*c)->summary);
     printf("\nSTORE is file:///path or a path. It may be left out when -s/--store gives it, or VARVE_STORE.\n"
            "--json makes every command print one JSON object per line.\n\n"
            "example: varve ls /scratch/ck\n"
@@ -500,15 +484,15 @@ static int run_command(struct cli *cli) {
 
 static int dispatch(struct cli *cli) {
     if (cli->arg_count == 0)
-        return cli->is_help ? help_all() : cli_usage(cli, "which command?");
+        return cli->is_help ? help_all(cli) : cli_usage(cli, "which command?");
     const char *name = cli->args[0];
     if (!strcmp(name, "help")) {
         if (cli->arg_count == 1)
-            return help_all();
+            return help_all(cli);
         cli->is_help = 1;
         name = cli->args[1];
     }
-    cli->command = find_command(name);
+    cli->command = find_command(cli, name);
     if (!cli->command)
         return cli_usage(cli, "there is no command \"%s\"", name);
     if (cli->is_help)
@@ -518,11 +502,9 @@ static int dispatch(struct cli *cli) {
     return run_command(cli);
 }
 
-int main(int argc, char **argv) {
-    struct cli cli = {.rank = -1};
+int cli_run(int argc, char **argv, const struct command *const *commands) {
+    struct cli cli = {.commands = commands, .rank = -1};
 
-    if (process_is_gate(argc))
-        return process_gate();
     interrupts_init();
     find_exit_failed(&cli, argc, argv);
     cli.excludes = calloc((size_t)argc + 1, sizeof *cli.excludes);
