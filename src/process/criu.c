@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,14 +189,15 @@ void process_criu_deafen(struct process_criu *criu) {
 
 /* Only what is in it, and in folders of one process each; criu makes none. */
 static void remove_folder(const char *path, int depth) {
-    char below[PROCESS_FOLDER_CAPACITY + 16];
+    char below[PROCESS_FOLDER_CAPACITY + NAME_MAX + 2];
     DIR *folder = opendir(path);
     struct dirent *entry;
 
     while (folder && (entry = readdir(folder))) {
+        if (unlinkat(dirfd(folder), entry->d_name, 0) == 0 || depth == 0 || entry->d_name[0] == '.')
+            continue;
         int length = snprintf(below, sizeof below, "%s/%s", path, entry->d_name);
-        if (unlinkat(dirfd(folder), entry->d_name, 0) < 0 && depth > 0 && entry->d_name[0] != '.' &&
-            (size_t)length < sizeof below)
+        if (length > 0 && (size_t)length < sizeof below)
             remove_folder(below, depth - 1);
     }
     if (folder)
