@@ -247,6 +247,14 @@ int varve_fortran_need(struct fortran_session *self, struct varve_error *error) 
     return result(self, varve_need(self->session), error);
 }
 
+int varve_fortran_should_exit(struct fortran_session *self, struct varve_error *error) {
+    return result(self, varve_should_exit(self->session), error);
+}
+
+double varve_fortran_time_left(const struct fortran_session *self) {
+    return varve_time_left(self->session);
+}
+
 /* ---- coming back ---- */
 
 int varve_fortran_restart(struct fortran_session *self, int64_t version, int64_t *version_out,

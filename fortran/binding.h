@@ -39,6 +39,8 @@ VARVE_API int varve_fortran_wait(struct fortran_session *self, struct varve_erro
 VARVE_API int varve_fortran_release(struct fortran_session *self, struct varve_error *error);
 VARVE_API int varve_fortran_test(struct fortran_session *self, struct varve_error *error);
 VARVE_API int varve_fortran_need(struct fortran_session *self, struct varve_error *error);
+VARVE_API int varve_fortran_should_exit(struct fortran_session *self, struct varve_error *error);
+VARVE_API double varve_fortran_time_left(const struct fortran_session *self);
 
 VARVE_API int varve_fortran_restart(struct fortran_session *self, int64_t version, int64_t *version_out,
                                     struct varve_error *error);

@@ -56,7 +56,7 @@ module varve
 
   public :: varve_open, varve_open_mpi, varve_close
   public :: varve_protect, varve_protect_bytes, varve_unprotect, varve_distribute, varve_attribute
-  public :: varve_checkpoint, varve_wait, varve_release, varve_test, varve_need
+  public :: varve_checkpoint, varve_wait, varve_release, varve_test, varve_need, varve_should_exit, varve_time_left
   public :: varve_restart, varve_restart_alloc, varve_take, varve_reject
   public :: varve_finish ! not for programs: gfortran hides what is private from submodules in other libraries
 
@@ -197,6 +197,17 @@ module varve
       type(c_error), intent(inout) :: error
       integer(c_int) :: code
     end function c_need
+    function c_should_exit(session, error) bind(c, name="varve_fortran_should_exit") result(code)
+      import
+      type(varve_session), intent(inout) :: session
+      type(c_error), intent(inout) :: error
+      integer(c_int) :: code
+    end function c_should_exit
+    function c_time_left(session) bind(c, name="varve_fortran_time_left") result(seconds)
+      import
+      type(varve_session), intent(in) :: session
+      real(c_double) :: seconds
+    end function c_time_left
     function c_restart(session, version, version_out, error) bind(c, name="varve_fortran_restart") result(code)
       import
       type(varve_session), intent(inout) :: session
@@ -564,7 +575,7 @@ contains
     call varve_finish(min(code, 0_c_int), error, stat, errmsg)
   end subroutine varve_test
 
-  ! Collective. Is a checkpoint due by the settings interval_seconds and interval_share?
+  ! Collective. Is a checkpoint wanted: by the interval, by somebody, or because the end of the job is near?
   subroutine varve_need(session, due, stat, errmsg)
     type(varve_session), intent(inout) :: session
     logical, intent(out) :: due
@@ -576,6 +587,26 @@ contains
     due = code > 0
     call varve_finish(min(code, 0_c_int), error, stat, errmsg)
   end subroutine varve_need
+
+  ! Collective. Should the job end, and is the checkpoint that was begun for that durable? It waits for that one.
+  subroutine varve_should_exit(session, leave, stat, errmsg)
+    type(varve_session), intent(inout) :: session
+    logical, intent(out) :: leave
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    type(c_error) :: error
+    integer(c_int) :: code
+    code = c_should_exit(session, error)
+    leave = code > 0
+    call varve_finish(min(code, 0_c_int), error, stat, errmsg)
+  end subroutine varve_should_exit
+
+  ! Seconds until the end of the job; infinite if nobody has said when.
+  function varve_time_left(session) result(seconds)
+    type(varve_session), intent(in) :: session
+    real(c_double) :: seconds
+    seconds = c_time_left(session)
+  end function varve_time_left
 
   ! ---- coming back ----
 

@@ -40,10 +40,13 @@ say() {
 # may reach every process of the job; it is ours.
 begin() {
     # shellcheck disable=SC2016 # its own arguments
-    setsid bash -c 'trap "" TERM; code=$1; shift; "$@"; told=$?; echo $told >"$code.new" && mv "$code.new" "$code"' \
+    setsid bash -c 'trap "" TERM; code=$1; shift; "$@"; told=$?; echo $told >"$code.new" && sync "$code.new" && mv "$code.new" "$code"' \
         varve-slurm "$code" "$@" </dev/null >>"$output" 2>&1 &
     pid=$!
-    echo "$pid" >"$pid_file"
+    if ! { echo "$pid" >"$pid_file.new" && sync "$pid_file.new" && mv "$pid_file.new" "$pid_file"; }; then
+        kill -9 -- "-$pid"
+        give_up "cannot write $pid_file: nothing goes on"
+    fi
 }
 
 # Signals are for this script: varve, and criu below it, must not end in the middle.
@@ -71,7 +74,11 @@ give_up() {
 }
 
 come_back() {
-    pid=$(cat "$pid_file") && run_varve undump "$store" "$name" ${undump_options[@]+"${undump_options[@]}"}
+    pid=$(cat "$pid_file") || return
+    case $pid in
+    '' | *[!0-9]*) give_up "$pid_file does not name a process" ;;
+    esac
+    run_varve undump "$store" "$name" ${undump_options[@]+"${undump_options[@]}"}
 }
 
 is_running() {

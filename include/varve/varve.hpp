@@ -302,6 +302,12 @@ class session {
     bool need(varve_error *error = nullptr) {
         return result(varve_need(handle()), error) > 0;
     }
+    bool should_exit(varve_error *error = nullptr) {
+        return result(varve_should_exit(handle()), error) > 0;
+    }
+    double time_left() const {
+        return varve_time_left(handle());
+    }
 
     // ---- coming back ----
 
@@ -370,9 +376,12 @@ class session {
         made->resize = detail::resize<C>;
         made->type = type_of<T>();
         made->element = sizeof(T);
+        auto place = state_->regions.try_emplace(name); // before the library knows the address: this may throw
         int rc = varve_protect_moving(handle(), name.c_str(), detail::tell_region, made.get());
         if (rc == 0)
-            state_->regions[name] = std::move(made);
+            place.first->second = std::move(made);
+        else if (place.second)
+            state_->regions.erase(place.first);
         return result(rc, error);
     }
 };

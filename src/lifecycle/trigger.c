@@ -79,10 +79,8 @@ int vv_trigger_ask(struct vv_store *store, const char *name, uint32_t wish, stru
                                   : vv_error(error, VARVE_BUSY,
                                              "%s was asked for %s, and has not taken notice yet; try again in a moment",
                                              name, there.wish == VV_TRIGGER_EXIT ? "its end" : "a checkpoint");
-    if (rc == VARVE_CORRUPT)
-        rc = remove_object(store, name, error);
-    if (rc < 0 && rc != -ENOENT)
-        return rc;
+    if (rc != -ENOENT)
+        return rc; /* a damaged one is the session's to remove: it may be another wish by now */
     vv_error_clear(error);
     return create_trigger(store, name, wish, error);
 }
@@ -93,6 +91,10 @@ int vv_trigger_take(struct vv_store *store, const char *name, struct vv_trigger 
     if (rc == -ENOENT) {
         vv_error_clear(error);
         return 0;
+    }
+    if (rc == VARVE_CORRUPT) {
+        struct varve_error ignored = {0};
+        (void)remove_object(store, name, &ignored);
     }
     if (rc < 0)
         return rc;

@@ -161,13 +161,12 @@ static void guard(const pid_t *roots, size_t root_count, int socket) {
         members = calloc(count + 1, sizeof *members);
     if (members && receive_all(socket, members, count * sizeof *members)) {
         is_stored = receive_all(socket, &is_stored, 1) && is_stored;
-    } else {
-        size_t found = 0;
-        if (process_members(roots, root_count, &members, &found) < 0)
-            _exit(1);
-        count = found;
+        _exit(signal_members(members, count, is_stored ? SIGKILL : SIGCONT) < 0);
     }
-    _exit(signal_members(members, count, is_stored ? SIGKILL : SIGCONT) < 0);
+    size_t found = 0; /* never told, or without memory: whoever still waits for the answer does it once more */
+    if (process_members(roots, root_count, &members, &found) == 0)
+        signal_members(members, found, SIGCONT);
+    _exit(1);
 }
 
 int process_hold(struct process_held *held, const pid_t *roots, size_t count, struct varve_error *error) {

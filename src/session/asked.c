@@ -27,17 +27,16 @@ int vv_asked_open(struct vv_asked *asked, const struct vv_settings *settings, ui
                   struct varve_error *error) {
     int number = vv_signal_number(settings->signal), exit_number = vv_signal_number(settings->exit_signal);
     *asked = (struct vv_asked){.pending = VV_WISH_NONE, .look_ns = now_ns + LOOK_NS, .opened_wall_ns = wall_ns};
+    asked->signals_seen = vv_signal_count(number); /* before: one that comes from now on is for this session */
+    asked->exits_seen = vv_signal_count(exit_number);
     int rc = take(number, "signal", error);
     if (rc)
         return rc;
     asked->signal = number;
     rc = take(exit_number, "exit_signal", error);
-    if (rc)
-        return rc;
-    asked->exit_signal = exit_number;
-    asked->signals_seen = vv_signal_count(number);
-    asked->exits_seen = vv_signal_count(exit_number);
-    return 0;
+    if (rc == 0)
+        asked->exit_signal = exit_number;
+    return rc;
 }
 
 void vv_asked_close(struct vv_asked *asked) {

@@ -44,7 +44,9 @@ static int install(int number, const struct sigaction *now) {
     struct sigaction own = {.sa_sigaction = on_signal, .sa_mask = now->sa_mask};
     if (one->was_replaced && now->sa_handler != one->former.sa_handler)
         return -EBUSY;
-    own.sa_flags = SA_SIGINFO | SA_RESTART | (now->sa_flags & SA_ONSTACK);
+    int is_handled = (now->sa_flags & SA_SIGINFO) || (now->sa_handler != SIG_DFL && now->sa_handler != SIG_IGN);
+    int kept = SA_ONSTACK | (is_handled ? SA_RESTART | SA_NODEFER : 0); /* a call that it interrupts still is */
+    own.sa_flags = SA_SIGINFO | (is_handled ? 0 : SA_RESTART) | (now->sa_flags & kept);
     one->former = *now;
     one->was_replaced = 0;
     return sigaction(number, &own, NULL) == 0 ? 0 : -errno;

@@ -378,6 +378,8 @@ int vv_session_checkpoint(struct vv_session *session, int64_t version, struct va
     if (rc) { /* it was not begun: wait, close and the statistics speak of the last one that was */
         if (rc < 0)
             *error = why;
+        else
+            vv_asked_begun(&session->asked); /* it is durable already */
         return rc < 0 ? rc : 0;
     }
     if (is_untold(session))

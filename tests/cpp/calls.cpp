@@ -252,6 +252,7 @@ void errors() {
     s.release();
     s.wait();
     expect(s.test() && s.need(), "it survives, and the next is due");
+    expect(!s.should_exit() && s.time_left() > 0, "nobody wants the job to end");
     s.checkpoint(2);
     s.reject(2);
     expect(s.restart().value_or(0) == 1, "a rejected checkpoint is not offered again");

@@ -338,13 +338,15 @@ static void strange_triggers(void **unused) {
     FILE *file = fopen(trigger_path(), "w");
     fputs("please", file);
     fclose(file);
+    assert_int_equal(ask(0), VARVE_CORRUPT); /* the session removes it: by now it may be another wish */
+    assert_int_equal(access(trigger_path(), F_OK), 0);
     for (int i = 0; i < 3; i++) {
         pass(1.1);
         assert_int_equal(varve_need(s), 0);
     }
     assert_int_equal(count_in_log("cannot be read"), 1);
-    assert_int_equal(access(trigger_path(), F_OK), 0);
-    assert_int_equal(ask(0), 0); /* replaces it */
+    assert_int_equal(access(trigger_path(), F_OK), -1);
+    assert_int_equal(ask(0), 0);
     cannot_remove = 1;
     pass(1.1);
     expect_one(s);
