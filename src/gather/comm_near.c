@@ -415,8 +415,9 @@ static int set_up(struct near *near, struct varve_comm *group, struct varve_erro
     near->memory = memory;
     near->shared = vv_node_memory_at(near->memory);
     near->rings = (uint8_t *)(near->shared + 1);
-    for (uint32_t i = 0; near->comm.local == 0 && i < ranks * ranks; i++)
-        vv_ring_init(ring_of(near, i / ranks, i % ranks), near->capacity);
+    for (uint32_t from = 0; near->comm.local == 0 && from < ranks; from++)
+        for (uint32_t to = 0; to < ranks; to++)
+            vv_ring_init(ring_of(near, from, to), near->capacity);
     return vv_comm_agree(group, 0, error); /* nobody sends before the rings are made */
 }
 
