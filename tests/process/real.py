@@ -44,16 +44,14 @@ while True:
     tell(count, bool((x == np.arange(1_000_000.0) + count).all()))
     time.sleep(0.01)
 """
-EQUAL = """
-import os, sys, time
+EQUAL = TELL + """
 import numpy as np
-file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)  # open all the time: it is there when several are frozen at once
 x = np.random.default_rng(1).random(5_000_000)
 expected = x.sum()
 count = 0
 while True:
     count += 1
-    os.pwrite(file, b"%12d %-5s" % (count, b"well" if x.sum() == expected else b"WRONG"), 0)
+    tell(count, x.sum() == expected)
     time.sleep(0.01)
 """
 PIPE = TELL + """
