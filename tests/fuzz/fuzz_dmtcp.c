@@ -5,27 +5,15 @@
 #include <string.h>
 
 #include "archive/dmtcp.h"
+#include "fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct input {
-    const uint8_t *data;
-    size_t size;
-};
-
-static int read_at(void *arg, uint64_t offset, void *buffer, size_t size) {
-    const struct input *input = arg;
-    if (offset > input->size || size > input->size - offset)
-        abort();
-    memcpy(buffer, input->data + offset, size);
-    return 0;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input input = {data, size};
     struct files_found found = {.count = 0};
     uint64_t end = 0;
-    int rc = archive_dmtcp(read_at, &input, size, &found);
+    int rc = archive_dmtcp(read_input, &input, size, &found);
     if (rc != 0 && rc != -EBADMSG && rc != -E2BIG && rc != -ENOMEM)
         abort();
     for (size_t i = 0; i < found.extent_count; i++) {

@@ -5,21 +5,9 @@
 #include <string.h>
 
 #include "files/netcdf.h"
+#include "fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct input {
-    const uint8_t *data;
-    size_t size;
-};
-
-static int read_at(void *arg, uint64_t offset, void *buffer, size_t size) {
-    const struct input *input = arg;
-    if (offset > input->size || size > input->size - offset)
-        abort();
-    memcpy(buffer, input->data + offset, size);
-    return 0;
-}
 
 static void check(const struct files_found *found, size_t size) {
     uint8_t *taken = calloc(size + 1, 1);
@@ -38,7 +26,7 @@ static void check(const struct files_found *found, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input input = {data, size};
     struct files_found found = {.count = 0};
-    int rc = files_netcdf(read_at, &input, size, &found);
+    int rc = files_netcdf(read_input, &input, size, &found);
     if (rc != 0 && rc != -EBADMSG && rc != -E2BIG && rc != -ENOMEM)
         abort();
     files_found_check(&found, size);

@@ -6,13 +6,9 @@
 #include <string.h>
 
 #include "archive/tar.h"
+#include "fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct input {
-    const uint8_t *data;
-    size_t size;
-};
 
 /* Else nearly all that a fuzzer thinks of would be refused for its sum. */
 static void set_sum(uint8_t block[ARCHIVE_BLOCK]) {
@@ -25,13 +21,10 @@ static void set_sum(uint8_t block[ARCHIVE_BLOCK]) {
 }
 
 static int read_at(void *arg, uint64_t offset, void *buffer, size_t size) {
-    const struct input *input = arg;
-    if (offset > input->size || size > input->size - offset)
-        abort();
-    memcpy(buffer, input->data + offset, size);
+    int rc = read_input(arg, offset, buffer, size);
     if (size == ARCHIVE_BLOCK && memcmp((uint8_t *)buffer + 257, "ustar", 5) == 0)
         set_sum(buffer);
-    return 0;
+    return rc;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
