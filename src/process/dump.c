@@ -22,6 +22,8 @@ int process_dump_prepare(struct process_dump *dump, struct varve_error *error) {
     dump->criu = calloc(dump->count, sizeof *dump->criu);
     dump->sources = calloc(dump->count, sizeof *dump->sources);
     rc = rc == 0 && (!dump->criu || !dump->sources) ? -ENOMEM : rc;
+    for (size_t i = 0; i < dump->count && dump->criu; i++)
+        dump->criu[i].listener = dump->criu[i].gate = -1; /* those that are never opened are closed, too */
     for (size_t i = 0; i < dump->count && rc == 0; i++) {
         dump->sources[i].criu = &dump->criu[i];
         rc = process_criu_open(&dump->criu[i], dump->program, error);

@@ -25,10 +25,9 @@ static int restore_one(const struct process_criu *all, long number, char *const 
         return files_error(error, rc, "process %ld: %s", number, why.text);
     snprintf(path, sizeof path, "%s/%s", criu.folder, PID_FILE);
     FILE *file = fopen(path, "re");
-    if (!file || fscanf(file, "%d", &pid) != 1 || pid <= 0) {
-        rc = files_error(error, -EPROTO, "process %ld: criu does not tell which one came back", number);
-        pid = (int)number; /* criu gives it the number that it had: it must not stay behind */
-    }
+    if (!file || fscanf(file, "%d", &pid) != 1 || pid <= 0) /* its old number may be somebody else's here */
+        rc = files_error(error, -EPROTO, "process %ld: criu does not tell which one came back; one is left stopped",
+                         number);
     if (file)
         fclose(file);
     *root = (pid_t)pid;
@@ -49,7 +48,7 @@ int process_restore(const struct process_criu *criu, const struct files_list *fi
             continue;
         last = number;
         rc = restore_one(criu, number, options, option_count, &roots[count], error);
-        count += roots[count] > 0;
+        count += rc == 0;
     }
     int let = roots ? process_signal(roots, count, rc == 0 ? SIGCONT : SIGKILL, &left) : 0;
     if (rc == 0 && let < 0)

@@ -88,6 +88,15 @@ class Job(unittest.TestCase):
         self.assertIn("cannot be brought back", told)
         self.assertEqual(self.beside("out").read_text(), "")
 
+    def test_pid_file_that_is_empty(self):
+        self.ended(self.start_and_term()[0])
+        pid = self.beside("pid").read_text()
+        self.beside("pid").write_text("")
+        code, told = self.ended(self.start("sh", "-c", "echo started anew"))
+        self.beside("pid").write_text(pid)
+        self.assertEqual(code, EXIT_NOT_BACK, told)
+        self.assertIn("does not name a process", told)
+
     def test_storage_that_does_not_answer(self):
         pathlib.Path(self.store).write_text("no store")
         code, told = self.ended(self.start("sh", "-c", "echo started"))
