@@ -156,6 +156,8 @@ static void former_handlers(void **unused) {
     signal(SIGHUP, SIG_IGN);
     struct varve_session *a = open_session("interval=asked,signal=USR1,exit_signal=USR2");
     struct varve_session *b = open_as("other", "interval=asked,signal=USR1,exit_signal=HUP");
+    assert_true(action_of(SIGUSR1).sa_flags & SA_RESTART);  /* as signal() has it */
+    assert_false(action_of(SIGUSR2).sa_flags & SA_RESTART); /* and a call that this one interrupts still is */
     raise(SIGUSR1);
     raise(SIGUSR2);
     raise(SIGHUP);
