@@ -283,6 +283,9 @@ static int run_job(void *arg) {
     struct vv_view *view = job->fetch->view;
     struct vv_cached *tables = NULL;
     struct varve_error why;
+    job->is_left = job->is_lent && !job->is_last && job->fetch->is_ahead;
+    if (job->is_left)
+        return 0;
     vv_error_clear(&why);
     int rc = use_tables(job->fetch, &job->pieces[0], &tables, &why);
     if (rc == 0)
@@ -290,7 +293,8 @@ static int run_job(void *arg) {
              : job->is_alone  ? vv_fetch_block(job, tables->object, &why)
                               : read_job(job, tables->object, &why);
     vv_view_release(view, tables);
-    job->is_left = rc > 0;
+    if (rc > 0)
+        job->is_left = job->fetch->is_ahead = 1;
     if (rc < 0)
         fail_pieces(job->fetch, job->pieces, job->count, &why);
     return 0;
@@ -483,11 +487,13 @@ static int run_some(struct vv_fetch *fetch, struct vv_fetch_job *list, size_t co
 }
 
 /* What is lent goes first: all ranks of a node read it in the same order, at about the same time. A rank that is too
- * far ahead leaves some of it until it has read what is its own. */
+ * far ahead leaves the rest of it until it has read what is its own. It leaves out none: if it took later blocks into
+ * the room there is, and another rank did so with others, each would wait for what the other has passed by. */
 static int run_jobs(struct vv_fetch *fetch, struct vv_buf *jobs, struct varve_error *error) {
     struct vv_fetch_job *list = (struct vv_fetch_job *)jobs->data;
     size_t count = jobs->size / sizeof *list;
     int is_pooled = fetch->pool && count > 1;
+    fetch->is_ahead = 0;
     int rc = run_some(fetch, list, count, LENT);
     if (rc == 0)
         rc = run_some(fetch, list, count, NOT_LENT);

@@ -56,6 +56,7 @@ struct vv_fetch {
     pthread_mutex_t lock;     /* of error */
     struct varve_error error; /* the first of the jobs */
     atomic_int has_lost_ids;  /* some could not be had: blocks are read whole from now on, and checked by their sums */
+    atomic_int is_ahead;      /* of other ranks: a block could not be lent, so those behind it wait as well */
 };
 
 /* ---- fetch_jobs.c ---- */
