@@ -267,7 +267,8 @@ class Campaign:
         part, parts = (int(word) for word in self.options.slice.split("/"))
         points = sorted(self.points(), key=self.order)
         print("process-crash: there are %d points" % len(points))
-        points = points[:self.options.points] if self.options.points else points
+        if self.options.points:  # a sample, of which TEST_SCALE (percent) asks for less
+            points = points[:max(1, self.options.points * int(os.environ.get("TEST_SCALE", "100")) // 100)]
         return [point for point in points if self.order(point) % parts == part - 1]
 
     def run(self):
