@@ -331,6 +331,12 @@ int import_store(struct importing *importing, const char *what, struct varve_err
     return rc;
 }
 
+/* Chunks that are cut by content are filled up to 4 KiB, and what fills them counts as known, too. */
+static uint64_t known_bytes(const struct importing *importing, uint64_t bytes) {
+    double part = importing->total > bytes ? (double)bytes / (double)importing->total : 1;
+    return importing->is_cut ? (uint64_t)((double)importing->bytes_known * part) : importing->bytes_known;
+}
+
 void import_summary(const struct importing *importing, const char *done) {
     uint64_t bytes = importing->plan.files.bytes - importing->packed.grown, stored = importing->bytes_stored;
     double ratio = stored ? (double)bytes / (double)stored : 0;
@@ -344,7 +350,7 @@ void import_summary(const struct importing *importing, const char *done) {
         json_u64("files", importing->plan.files.count);
         json_u64("regions", importing->plan.region_count + 1 + (importing->recipes != NULL));
         json_u64("bytes", bytes);
-        json_u64("bytes_known", importing->bytes_known);
+        json_u64("bytes_known", known_bytes(importing, bytes));
         json_u64("bytes_stored", stored);
         json_number("ratio", ratio);
         json_number("seconds", progress_seconds());

@@ -98,6 +98,11 @@ static int add_mapping(struct mappings *mappings, const struct process_pb_field 
     return 0;
 }
 
+static int compare_mapping(const void *a, const void *b) {
+    const struct mapping *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
 static int read_mappings(const struct process_images *images, const char *pid, struct mappings *out) {
     char name[PROCESS_NAME_MOST + 1];
     struct list list;
@@ -112,14 +117,22 @@ static int read_mappings(const struct process_images *images, const char *pid, s
             rc = field.number == 14 && field.bytes ? add_mapping(out, &field) : 0;
     if (image)
         list_close(&list);
+    if (rc == 0 && out->count)
+        qsort(out->list, out->count, sizeof out->list[0], compare_mapping);
     return rc;
 }
 
 static const struct mapping *mapping_of(const struct mappings *mappings, uint64_t address) {
-    for (size_t i = 0; i < mappings->count; i++)
-        if (address >= mappings->list[i].start && address < mappings->list[i].end)
-            return &mappings->list[i];
-    return NULL;
+    size_t low = 0, high = mappings->count; /* the first that begins behind the address */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (mappings->list[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const struct mapping *mapping = low ? &mappings->list[low - 1] : NULL;
+    return mapping && address < mapping->end ? mapping : NULL;
 }
 
 /* What a mapping holds, and which elements a compressor may look for in it: docs/processes.md has the measurement. */

@@ -239,6 +239,8 @@ class Chunks(unittest.TestCase):
         (self.folder / "in" / "large").write_bytes(contents["large"])
         summary = self.imported()
         self.assertLess(summary["bytes_stored"], 300000)
+        self.assertLess(summary["bytes_known"], summary["bytes"])  # without what fills the chunks
+        self.assertGreater(summary["bytes_known"], 0.9 * summary["bytes"])
         (self.folder / "back").mkdir()
         self.varve("export", self.folder / "ck", "r", "-C", self.folder / "back")
         for name, content in contents.items():
