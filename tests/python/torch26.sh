@@ -1,8 +1,9 @@
 #!/bin/sh
 # The tests of varve.dcp, with torch 2.6 in a Debian 13 of its own:
 #
-#     torch26.sh BUILD [argument of pytest...]        as root
+#     torch26.sh [--there] BUILD [argument of pytest...]        as root
 #
+# --there           skip unless there is a root already: to make one takes three minutes, and the package archive.
 # VARVE_TORCH_ROOT  a root that is there already, with python3-torch, python3-pytest and python3-numpy. Nothing is
 #                   changed in it. Without it one is made in BUILD/torch26-root, by mmdebstrap, in three minutes.
 # VARVE_TORCH_RUN   run this command in the root instead of pytest; $0 is the folder of the sources.
@@ -12,6 +13,11 @@ set -u
 skip() { echo "skipped: $*"; exit 77; }
 fail() { echo "torch26.sh: $*" >&2; exit 1; }
 
+is_made=1
+if [ "${1:-}" = --there ]; then
+    is_made=0
+    shift
+fi
 [ $# -ge 1 ] || fail "which build?"
 build=$(cd "$1" && pwd) || fail "no build in $1"
 shift
@@ -20,6 +26,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 root=${VARVE_TORCH_ROOT:-$build/torch26-root}
 if [ ! -e "$root/usr/lib/python3/dist-packages/torch" ]; then
     [ -z "${VARVE_TORCH_ROOT:-}" ] || skip "$root has no python3-torch"
+    [ $is_made = 1 ] || skip "no Debian 13 with torch 2.6: VARVE_TORCH_ROOT names one; torch26.sh makes one in three minutes"
     command -v mmdebstrap >/dev/null || skip "there is no mmdebstrap to make a Debian 13 with torch 2.6"
     rm -rf "$root.new"
     mmdebstrap --variant=minbase --include=python3-torch,python3-pytest,python3-numpy,liblz4-1,libzstd1,libxxhash0 \
