@@ -537,8 +537,9 @@ static void check_verified(struct run *run, int when) {
     if (rc < 0)
         rank_fail(run, "verify %s: %s: %s", names[when], varve_error_name(rc), error.text);
     /* What was wholly written but not recorded is named until a session adopts it; on several nodes, until it restarts
-     * from it. */
-    int may_be_lost = when == AT_FIRST || (when == ADOPTED && run->plan->nodes > 0);
+     * from it. If its own session has gone on in another generation, it is named until it is pruned: with other numbers
+     * of ranks this comes right after the session that failed. */
+    int may_be_lost = when == AT_FIRST || (when == ADOPTED && (run->plan->nodes > 0 || placed_is_wanted()));
     if (found.damage || result.damaged_objects || (!may_be_lost && result.lost_checkpoints > (uint64_t)found.forgotten))
         rank_fail(run, "verify %s found damage: %s", names[when], found.text);
     varve_store_close(store);
