@@ -39,7 +39,7 @@ def check_sizes(root):
 
 
 def check_columns(root):
-    for path in sources(root, "src", "include", "tests", "bench", "examples", "fortran"):
+    for path in sources(root, "src", "include", "tests", "bench", "examples", "fortran", "veloc"):
         for number, line in enumerate(lines_of(path), 1):
             if len(line) > CODE_COLUMNS:
                 yield f"{path.relative_to(root)}:{number}: {len(line)} columns; code has at most {CODE_COLUMNS}"

@@ -1,0 +1,126 @@
+/* Checkpoints. The memory is stored as it is in VELOC_Checkpoint_end, inside which all ranks agree. */
+#include "layer.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int VELOC_Checkpoint_begin(const char *name, int version) {
+    struct phase *phase = &vl_layer.saving;
+    int is_free = !phase->name && !vl_layer.restoring.name;
+    if (!is_free)
+        vl_fail("VELOC_Checkpoint_begin", "%s@%d: a checkpoint or a restart has begun and not ended", name, version);
+    struct name *opened = vl_open("VELOC_Checkpoint_begin", name, version, is_free);
+    if (!opened)
+        return VELOC_FAILURE;
+    phase->name = opened;
+    phase->version = version;
+    return VELOC_SUCCESS;
+}
+
+int VELOC_Checkpoint_selective(int mode, int *ids, int id_count) {
+    struct phase *phase = &vl_layer.saving;
+    if (!phase->name)
+        return vl_fail("VELOC_Checkpoint_mem", "VELOC_Checkpoint_begin comes first");
+    if (phase->has_file)
+        return vl_fail("VELOC_Checkpoint_mem", "this checkpoint has a file; use another name for the memory");
+    if (vl_choose("VELOC_Checkpoint_mem", phase, mode, ids, id_count, 0) != VELOC_SUCCESS)
+        return VELOC_FAILURE;
+    vl_note_digests(phase);
+    return VELOC_SUCCESS;
+}
+
+int VELOC_Checkpoint_mem(void) {
+    return VELOC_Checkpoint_selective(VELOC_CKPT_ALL, NULL, 0);
+}
+
+/* ---- the end ---- */
+
+static int is_ready(const char *call, struct phase *phase, int is_checked) {
+    int id;
+    if (phase->has_file)
+        return vl_file_open(call, phase, O_RDONLY) == 0 && vl_file_protect(phase) == 0;
+    if (!phase->is_chosen) {
+        vl_fail(call, "%s@%d: neither VELOC_Checkpoint_mem nor VELOC_Route_file has given it anything",
+                phase->name->name, phase->version);
+        return 0;
+    }
+    if (is_checked && vl_changed(phase, &id)) {
+        vl_fail(call, "%s@%d: id %d has changed since VELOC_Checkpoint_mem: change it after VELOC_Checkpoint_end",
+                phase->name->name, phase->version, id);
+        return 0;
+    }
+    return vl_hand_over(phase, 0) == 0;
+}
+
+static int store(const char *call, struct phase *phase) {
+    int rc = varve_checkpoint(phase->name->session, phase->version);
+    if (rc == VARVE_EARLIER_FAILED) { /* this one has begun */
+        vl_result("an earlier checkpoint", phase->name, phase->version, rc);
+        rc = 0;
+    }
+    if (rc == 0 && vl_layer.is_sync)
+        rc = varve_wait(phase->name->session);
+    return vl_result(call, phase->name, phase->version, rc);
+}
+
+/* One rank that was not successful is enough: there is no such version then. */
+static int end(const char *call, int success, int is_checked) {
+    struct phase *phase = &vl_layer.saving;
+    int is_mine, rc = VELOC_FAILURE;
+    if (!phase->name)
+        return vl_fail(call, "VELOC_Checkpoint_begin comes first");
+    phase->fd = -1;
+    is_mine = success && is_ready(call, phase, is_checked);
+    if (vl_on_all(is_mine))
+        rc = store(call, phase);
+    else if (vl_layer.rank == 0 || !is_mine)
+        vl_fail(call, "%s@%d is not stored: %s", phase->name->name, phase->version,
+                is_mine ? "another rank was not successful" : "this rank was not successful");
+    if (phase->fd >= 0)
+        close(phase->fd);
+    if (rc == VELOC_SUCCESS)
+        vl_file_remove(phase);
+    vl_close_phase(phase);
+    return rc;
+}
+
+int VELOC_Checkpoint_end(int success) {
+    return end("VELOC_Checkpoint_end", success, 1);
+}
+
+/* As VELOC's it tells that the one before has failed; but this one is stored all the same. */
+int VELOC_Checkpoint(const char *name, int version) {
+    int earlier = VELOC_Checkpoint_wait(), is_chosen;
+    if (VELOC_Checkpoint_begin(name, version) != VELOC_SUCCESS)
+        return VELOC_FAILURE;
+    is_chosen = vl_choose("VELOC_Checkpoint", &vl_layer.saving, VELOC_CKPT_ALL, NULL, 0, 0) == VELOC_SUCCESS;
+    return end("VELOC_Checkpoint", is_chosen, 0) == VELOC_SUCCESS ? earlier : VELOC_FAILURE;
+}
+
+/* ---- waiting ---- */
+
+int VELOC_Checkpoint_wait(void) {
+    int rc = VELOC_SUCCESS;
+    if (!vl_layer.is_open || vl_layer.saving.name)
+        return vl_fail("VELOC_Checkpoint_wait", "VELOC_Init and VELOC_Checkpoint_end come first");
+    for (size_t i = 0; i < vl_layer.name_count; i++) {
+        struct varve_stats stats = {.size = sizeof stats};
+        struct name *name = vl_layer.names[i];
+        int waited = varve_wait(name->session);
+        varve_stats_get(name->session, &stats);
+        if (vl_result("VELOC_Checkpoint_wait", name, (int)stats.version, waited) != VELOC_SUCCESS)
+            rc = VELOC_FAILURE;
+    }
+    return rc;
+}
+
+int VELOC_Checkpoint_finished(void) {
+    int is_finished = 1;
+    if (!vl_layer.is_open || vl_layer.saving.name)
+        return vl_fail("VELOC_Checkpoint_finished", "VELOC_Init and VELOC_Checkpoint_end come first");
+    for (size_t i = 0; i < vl_layer.name_count; i++)
+        if (varve_test(vl_layer.names[i]->session) == 0)
+            is_finished = 0;
+    return is_finished;
+}
