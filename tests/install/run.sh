@@ -180,6 +180,19 @@ if [ -n "$mpicc" ]; then
     [ -z "$flavour" ] || twice "mpicc, static" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/many_static"
 fi
 
+# run_veloc PROGRAM STORE: a program for VELOC has a configuration file, and the store in a folder of its own
+run_veloc() {
+    [ -e "$2" ] || rm -rf "$2.veloc"
+    printf 'scratch = %s/scratch\npersistent = %s\nmode = sync\n' "$work" "$2.veloc" >"$work/veloc.cfg"
+    run_mpi $flavour 2 "$1" "$work/veloc.cfg" && ln -sfn "$2.veloc/varve" "$2"
+}
+if [ -n "$mpicc" ]; then
+    # shellcheck disable=SC2046,SC2086
+    check "compile a program for VELOC" "$mpicc" $warn -o "$work/veloc" "$user/veloc.c" \
+        $(pkg-config --cflags --libs varve-veloc) -Wl,-rpath,"$libraries"
+    [ -z "$flavour" ] || twice "VELOC" "version 7 came back on 2 ranks" run_veloc "$work/veloc"
+fi
+
 run_env() {
     env -u MASTER_PORT timeout 60 sh "$source/tests/env/ranks.sh" -n 2 "$@"
 }
@@ -239,6 +252,7 @@ twice "find_package" "version 7 came back" "$work/project/one"
 twice "find_package, static" "version 7 came back" "$work/project/one_static"
 [ -z "$flavour" ] || twice "find_package, MPI" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many"
 [ -z "$flavour" ] || twice "find_package, MPI, static" "version 7 came back on 2 ranks" run_mpi $flavour 2 "$work/project/many_static"
+[ -z "$flavour" ] || twice "find_package, VELOC" "version 7 came back on 2 ranks" run_veloc "$work/project/veloc"
 if [ $with_env = ON ]; then
     twice "find_package, no MPI" "version 7 came back" run_env "$work/project/ranks"
     twice "find_package, no MPI, static" "version 7 came back" run_env "$work/project/ranks_static"
