@@ -49,6 +49,7 @@ static void compute(struct plate *plate) {
 static void must(int is_so, const char *what) {
     if (!is_so) {
         fprintf(stderr, "failed: %s\n", what);
+        usleep(300000); /* mpirun passes on what was said before */
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
 }
